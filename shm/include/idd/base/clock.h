@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Time, as idd uses it: deadlines and rates come from the monotonic clock and nothing else. The wall
+// clock only labels rows for people.
+#ifndef IDD_BASE_CLOCK_H_
+#define IDD_BASE_CLOCK_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace idd {
+
+using MonotonicClock = std::chrono::steady_clock;
+using MonotonicTime = MonotonicClock::time_point;
+
+// A point in monotonic time after which a wait must have ended. Copyable, immutable.
+class Deadline {
+ public:
+  explicit Deadline(MonotonicTime at) noexcept : at_(at) {}
+  [[nodiscard]] static Deadline After(std::chrono::milliseconds delay) noexcept {
+    return Deadline(MonotonicClock::now() + delay);
+  }
+
+  [[nodiscard]] Deadline EarlierOf(Deadline other) const noexcept {
+    return at_ <= other.at_ ? *this : other;
+  }
+
+  [[nodiscard]] MonotonicTime at() const noexcept { return at_; }
+  [[nodiscard]] bool passed() const noexcept { return MonotonicClock::now() >= at_; }
+  // What is left, rounded up to whole milliseconds so that poll(2) never spins; never negative.
+  [[nodiscard]] std::chrono::milliseconds remaining() const noexcept {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - MonotonicClock::now());
+    return std::max(left, std::chrono::milliseconds::zero());
+  }
+
+ private:
+  MonotonicTime at_;
+};
+
+}  // namespace idd
+
+#endif  // IDD_BASE_CLOCK_H_

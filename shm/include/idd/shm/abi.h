@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// THE ABI: the layout of a tag's shared memory and the protocol on it.
+//
+// Purpose and stability
+// ---------------------
+// This file alone is enough to write a client in another language. A tag's ring is two sealed memfds
+// that the daemon passes over its socket (docs/socket-protocol.md). Filling a `reserved` field is a
+// minor version; moving a field or changing its meaning is a major one. Both sides refuse another
+// major version and name both. Bytes are in the host's order: the memory never leaves the host.
+//
+// Picture
+// -------
+//   table memfd, 4096 bytes                        cursors memfd, 4096 bytes
+//   sealed SHRINK|GROW|FUTURE_WRITE|SEAL           sealed SHRINK|GROW|SEAL
+//   daemon writes, clients read                    everybody writes
+//   +--------------------------------+ 0           +---------------------------+ 0
+//   | TableHeader                    |             | Cursor of slot 0          |
+//   |   identity (fixed at creation) |             +---------------------------+ 128
+//   |   RingLive (moves)             | 256         | Cursor of slot 1          |
+//   +--------------------------------+ 512         |  ...                      |
+//   | SlotDescriptor 0               |             | Cursor of slot 15         |
+//   +--------------------------------+ 640         +---------------------------+ 2048
+//   | SlotDescriptor 1 ...15         |             | reserved, zero            |
+//   +--------------------------------+ 2560        |  (lanes of order `cpu`)   |
+//   | reserved, zero                 |             |                           |
+//   +--------------------------------+ 4096        +---------------------------+ 4096
+//
+//   segment number s = 1, 2, 3, ...  is published in slot  s % 16.  Number 0 means "none".
+//
+// Roles
+// -----
+//   daemon    one thread of one process: the only writer of the table; publishes, drains, recycles
+//   claimer   any thread of any process with both descriptors: adds to cursors
+//   observer  has the table only
+//
+// Protocol (protocol "absolute cursor, ascending bases"; ADR 0001 has the argument, and the
+// interleavings that rule the other orders out). A cursor holds the next id itself, not an offset.
+//
+//   field                     writer    order, label                         invariant
+//   ------------------------  --------  -----------------------------------  -------------------------
+//   SlotDescriptor.segment    daemon    P1 store 0 relaxed, then             0 while rewritten, else the
+//                                       P5 store s release                   number of the segment in it
+//   SlotDescriptor.base       daemon    P2 store relaxed                     >= every earlier limit in
+//                                                                            the life of the ring
+//   SlotDescriptor.refill_    daemon    P2 store relaxed                     base <= mark < limit, or
+//     mark                                                                   kNoMark
+//   Cursor.next               daemon    P3 store relaxed (publish)           never moves backwards while
+//                                       D1 exchange kClosedCursor acq_rel    its segment is open
+//                             claimer   C4 fetch_add relaxed
+//   SlotDescriptor.limit      daemon    P4 store release                     base < limit <= kMaxLimit
+//   RingLive.tail_segment     daemon    P6 store release                     newest published segment
+//   RingLive.head_segment     daemon    H1 store release                     every segment below it was
+//                                                                            seen exhausted or drained
+//   RingLive.publications     daemon    P7 fetch_add release, futex word     changes at every publish
+//   RingLive.state            daemon    S1 store release                     see RingState
+//   TableHeader.abi_version   daemon    V1 store release, last of all        0 until the table is whole
+//
+//   Publish s into slot i = s % 16, which holds no open segment:   P1 P2 P3 P4 P5 P6 P7
+//   Claim n ids, knowing that s was published (C0: s was read with acquire from P5 or P6):
+//     C1  limit   = slot.limit.load(acquire)      pairs with P4: cursor, base and P1 are seen with it
+//     C2  segment = slot.segment.load(relaxed)    != s: recycled, look again (no add was made)
+//     C3  base    = slot.base.load(relaxed)
+//     C4  first   = cursor.next.fetch_add(n, relaxed)
+//     C5  mark    = slot.refill_mark.load(relaxed), to know whether to send the wake-up
+//     accept [first, min(first + n, limit)) iff base <= first < limit
+//     otherwise s is exhausted or drained: go on with s + 1; never add to s again.
+//   Drain:    D1; [min(old, limit), limit) belongs to the daemon alone, for ever.
+//   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.
+//
+// Every value read here is input: a hostile client can write anything into the cursors, at any time.
+// An accepted id is therefore always checked against base and limit, which only the daemon writes.
+#ifndef IDD_SHM_ABI_H_
+#define IDD_SHM_ABI_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace idd::shm {
+
+// "IDDTABLE" read as eight bytes in memory order on a little-endian host.
+inline constexpr std::uint64_t kTableMagic = 0x454c424154444449ULL;
+inline constexpr std::uint32_t kAbiMajor = 1;
+inline constexpr std::uint32_t kAbiMinor = 0;
+inline constexpr std::uint32_t kAbiVersion = (kAbiMajor << 16) | kAbiMinor;
+
+// Literals, not std::hardware_destructive_interference_size: that one follows compiler flags.
+inline constexpr std::size_t kCacheLineBytes = 64;
+// Two lines, because the adjacent-line prefetcher makes pairs of them travel together.
+inline constexpr std::size_t kWriterBlockBytes = 128;
+
+inline constexpr std::uint32_t kSlotCount = 16;
+inline constexpr std::uint32_t kTableBytes = 4096;
+inline constexpr std::uint32_t kCursorsBytes = 4096;
+inline constexpr std::uint32_t kMaxTagBytes = 128;
+
+// Ids are 0 .. 2^63-2, so that limit, an exclusive bound, fits BIGINT and every signed language.
+inline constexpr std::uint64_t kMaxLimit = 0x7fffffffffffffffULL;
+// A drained cursor. Half of the number space lies above it, so no overshoot can wrap it to an id.
+inline constexpr std::uint64_t kClosedCursor = 0x8000000000000000ULL;
+inline constexpr std::uint64_t kNoMark = 0xffffffffffffffffULL;
+// The largest n of one fetch_add. 2^31 adds of it are needed to run a closed cursor round.
+inline constexpr std::uint64_t kMaxClaim = 0x100000000ULL;
+
+// What clients should do with the ring. Values outside the list count as kRetired.
+enum class RingState : std::uint32_t {
+  kActive = 1,       // claim
+  kDrained = 2,      // nothing to claim until an operator resumes; the ring stays the same
+  kRetired = 3,      // never used again: attach anew
+  kQuarantined = 4,  // spoiled by a client: attach anew
+};
+
+// How a claimed number becomes an id. Values outside the list: refuse to attach.
+enum class TagMode : std::uint32_t {
+  kSegment = 1,    // the number is the id
+  kSnowflake = 2,  // (time - epoch) << sequence_bits | sequence; the client adds the worker bits
+};
+
+// Which cursors a slot has. Values outside the list: refuse to attach.
+enum class TagOrder : std::uint32_t {
+  kHost = 1,  // one cursor a slot; ids rise over all processes of the host
+  kCpu = 2,   // lane_count cursors a slot; ids rise within a lane
+};
+
+// Written once, before the table is sealed and passed on.
+struct alignas(kWriterBlockBytes) TableHeader {
+  std::uint64_t magic;
+  std::atomic<std::uint32_t> abi_version;  // V1: stored last (release), read first (acquire)
+  std::uint32_t table_bytes;
+  std::uint32_t cursors_bytes;
+  std::uint32_t slot_count;
+  std::uint32_t slots_offset_bytes;   // of SlotDescriptor 0 in the table
+  std::uint32_t slot_stride_bytes;    // from one SlotDescriptor to the next
+  std::uint32_t cursor_stride_bytes;  // from one slot's first Cursor to the next slot's
+  std::uint32_t lane_count;           // cursors a slot: 1 for order `host`
+  std::uint32_t lane_stride_bytes;    // from one lane's Cursor to the next lane's
+  std::uint32_t mode;                 // TagMode
+  std::uint32_t order;                // TagOrder
+  std::uint32_t tag_bytes;            // length of `tag`, 1..128
+  std::uint64_t ring_id;              // random, one for each ring ever made; identifies it on the socket
+  std::uint64_t reserved0[8];
+  char tag[kMaxTagBytes];             // not terminated when 128 bytes long; the rest is zero
+};
+
+// The ring's moving words; the daemon writes them, at most a few times a segment.
+struct alignas(kWriterBlockBytes) RingLive {
+  std::atomic<std::uint64_t> head_segment;  // H1: start looking here; a hint that is never too high
+  std::atomic<std::uint64_t> tail_segment;  // P6: newest published; 0 before the first
+  std::atomic<std::uint32_t> state;         // S1: RingState
+  std::atomic<std::uint32_t> publications;  // P7: wraps; FUTEX_WAIT on it needs no write access
+  std::uint64_t reserved0[13];
+  std::uint64_t reserved1[16];
+};
+
+// One published segment, [base, limit).
+struct alignas(kWriterBlockBytes) SlotDescriptor {
+  std::atomic<std::uint64_t> segment;      // P1, P5
+  std::atomic<std::uint64_t> base;         // P2
+  std::atomic<std::uint64_t> limit;        // P4
+  std::atomic<std::uint64_t> refill_mark;  // P2: the id whose claimer wakes the daemon
+  // For TagMode::kSnowflake: id = (number >> sequence_bits) << time_shift | worker << worker_shift
+  // | (number & mask). Zero in TagMode::kSegment.
+  std::atomic<std::uint64_t> worker_bits;  // already shifted into place
+  std::atomic<std::uint32_t> sequence_bits;
+  std::atomic<std::uint32_t> time_shift;
+  std::uint64_t reserved0[10];
+};
+
+// The word that claimers advance, alone in its block.
+struct alignas(kWriterBlockBytes) Cursor {
+  std::atomic<std::uint64_t> next;  // P3, C4, D1
+  std::uint64_t reserved0[15];
+};
+
+struct Table {
+  TableHeader header;
+  RingLive live;
+  SlotDescriptor slots[kSlotCount];
+  std::uint64_t reserved0[(kTableBytes - 512 - kSlotCount * kWriterBlockBytes) / 8];
+};
+
+struct Cursors {
+  Cursor slots[kSlotCount];
+  std::uint64_t reserved0[(kCursorsBytes - kSlotCount * kWriterBlockBytes) / 8];
+};
+
+// What processes may share: one layout for every compiler, and no hidden padding.
+template <typename T>
+inline constexpr bool kIsSharable =
+    std::is_standard_layout_v<T> && std::is_trivially_destructible_v<T> &&
+    std::has_unique_object_representations_v<T>;
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(std::atomic<std::uint64_t>) == 8 && alignof(std::atomic<std::uint64_t>) == 8);
+static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && alignof(std::atomic<std::uint32_t>) == 4);
+
+static_assert(kIsSharable<TableHeader>);
+static_assert(sizeof(TableHeader) == 256 && alignof(TableHeader) == 128);
+static_assert(offsetof(TableHeader, magic) == 0);
+static_assert(offsetof(TableHeader, abi_version) == 8);
+static_assert(offsetof(TableHeader, table_bytes) == 12);
+static_assert(offsetof(TableHeader, cursors_bytes) == 16);
+static_assert(offsetof(TableHeader, slot_count) == 20);
+static_assert(offsetof(TableHeader, slots_offset_bytes) == 24);
+static_assert(offsetof(TableHeader, slot_stride_bytes) == 28);
+static_assert(offsetof(TableHeader, cursor_stride_bytes) == 32);
+static_assert(offsetof(TableHeader, lane_count) == 36);
+static_assert(offsetof(TableHeader, lane_stride_bytes) == 40);
+static_assert(offsetof(TableHeader, mode) == 44);
+static_assert(offsetof(TableHeader, order) == 48);
+static_assert(offsetof(TableHeader, tag_bytes) == 52);
+static_assert(offsetof(TableHeader, ring_id) == 56);
+static_assert(offsetof(TableHeader, reserved0) == 64);
+static_assert(offsetof(TableHeader, tag) == 128);
+
+static_assert(kIsSharable<RingLive>);
+static_assert(sizeof(RingLive) == 256 && alignof(RingLive) == 128);
+static_assert(offsetof(RingLive, head_segment) == 0);
+static_assert(offsetof(RingLive, tail_segment) == 8);
+static_assert(offsetof(RingLive, state) == 16);
+static_assert(offsetof(RingLive, publications) == 20);
+static_assert(offsetof(RingLive, reserved0) == 24);
+static_assert(offsetof(RingLive, reserved1) == 128);
+
+static_assert(kIsSharable<SlotDescriptor>);
+static_assert(sizeof(SlotDescriptor) == 128 && alignof(SlotDescriptor) == 128);
+static_assert(offsetof(SlotDescriptor, segment) == 0);
+static_assert(offsetof(SlotDescriptor, base) == 8);
+static_assert(offsetof(SlotDescriptor, limit) == 16);
+static_assert(offsetof(SlotDescriptor, refill_mark) == 24);
+static_assert(offsetof(SlotDescriptor, worker_bits) == 32);
+static_assert(offsetof(SlotDescriptor, sequence_bits) == 40);
+static_assert(offsetof(SlotDescriptor, time_shift) == 44);
+static_assert(offsetof(SlotDescriptor, reserved0) == 48);
+
+static_assert(kIsSharable<Cursor>);
+static_assert(sizeof(Cursor) == 128 && alignof(Cursor) == 128);
+static_assert(offsetof(Cursor, next) == 0);
+static_assert(offsetof(Cursor, reserved0) == 8);
+
+static_assert(kIsSharable<Table>);
+static_assert(sizeof(Table) == kTableBytes);
+static_assert(offsetof(Table, header) == 0);
+static_assert(offsetof(Table, live) == 256);
+static_assert(offsetof(Table, slots) == 512);
+static_assert(offsetof(Table, reserved0) == 2560);
+
+static_assert(kIsSharable<Cursors>);
+static_assert(sizeof(Cursors) == kCursorsBytes);
+static_assert(offsetof(Cursors, slots) == 0);
+static_assert(offsetof(Cursors, reserved0) == 2048);
+
+}  // namespace idd::shm
+
+#endif  // IDD_SHM_ABI_H_

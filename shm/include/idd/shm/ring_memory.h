@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Making, checking and mapping the two memfds of a ring.
+#ifndef IDD_SHM_RING_MEMORY_H_
+#define IDD_SHM_RING_MEMORY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+#include "idd/shm/abi.h"
+
+namespace idd::shm {
+
+// What an attaching side found. Everything but kOk leaves nothing mapped.
+enum class AttachOutcome {
+  kOk,
+  kNotMemfd,          // the descriptor takes no seals: not a memfd that we would map
+  kWrongSeals,        // it could shrink or be written under us
+  kWrongSize,         // not the size that this ABI fixes
+  kMapFailed,
+  kBadMagic,
+  kNotReady,          // abi_version is still 0
+  kOtherMajor,        // another ABI major version; the message names both
+  kBadGeometry,       // offsets, strides or counts that this ABI does not have
+  kBadTag,            // tag missing, too long, or not the one asked for
+  kUnsupportedMode,   // a mode or order this build cannot claim from
+};
+// A short constant ("wrong seals"); never null.
+[[nodiscard]] const char* AttachOutcomeName(AttachOutcome outcome) noexcept;
+
+struct RingOptions {
+  std::string_view tag;  // 1..kMaxTagBytes bytes
+  std::uint64_t ring_id = 0;
+  TagMode mode = TagMode::kSegment;
+  TagOrder order = TagOrder::kHost;
+};
+
+// Both mappings of one ring. Move-only through unique_ptr; unmaps on destruction, so it must outlive
+// every thread that claims from it.
+class RingMemory {
+ public:
+  ~RingMemory();
+  RingMemory(const RingMemory&) = delete;
+  RingMemory& operator=(const RingMemory&) = delete;
+
+  // Daemon: makes both memfds (mode 0600, close-on-exec), maps them, writes the header, seals them.
+  // Fails with kSystem.
+  [[nodiscard]] static Result<std::unique_ptr<RingMemory>> Create(const RingOptions& options);
+
+  // Claimer: checks seals and sizes before it maps, the header before it returns. The table is mapped
+  // read-only. The descriptors are not kept: a mapping needs none. `expected_tag` must be the
+  // header's. Fails with kIncompatible, the message naming the outcome, or kSystem.
+  [[nodiscard]] static Result<std::unique_ptr<RingMemory>> Attach(const ScopedFd& table_fd,
+                                                                  const ScopedFd& cursors_fd,
+                                                                  std::string_view expected_tag);
+  // Observer: the table alone; cursors() must not be called.
+  [[nodiscard]] static Result<std::unique_ptr<RingMemory>> AttachTable(
+      const ScopedFd& table_fd, std::string_view expected_tag);
+
+  // Writable in the daemon only; a claimer gets a const view of read-only pages.
+  [[nodiscard]] const Table& table() const noexcept;
+  [[nodiscard]] Table& writable_table() noexcept;
+  [[nodiscard]] Cursors& cursors() noexcept;
+  [[nodiscard]] std::uint64_t ring_id() const noexcept { return table().header.ring_id; }
+
+  // The daemon's descriptors, to be passed to clients; -1 on an attached ring.
+  [[nodiscard]] int table_fd() const noexcept { return table_fd_.get(); }
+  [[nodiscard]] int cursors_fd() const noexcept { return cursors_fd_.get(); }
+
+ private:
+  struct Mapping;  // the Boost.Interprocess regions stay in ring_memory.cc
+  explicit RingMemory(std::unique_ptr<Mapping> mapping);
+
+  std::unique_ptr<Mapping> mapping_;
+  ScopedFd table_fd_;
+  ScopedFd cursors_fd_;
+};
+
+// The header of a mapped table as untrusted input. Exposed for the fuzzer.
+[[nodiscard]] AttachOutcome CheckHeader(const Table& table, std::string_view expected_tag) noexcept;
+
+}  // namespace idd::shm
+
+#endif  // IDD_SHM_RING_MEMORY_H_

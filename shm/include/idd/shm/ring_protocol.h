@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The steps of the protocol in abi.h on one slot, each written once.
+//
+// They are templates over the slot, cursor and live words so that the exhaustive interleaving tests
+// run this very code with atomics of their own; everyone else uses ring_writer.h and ring_claimer.h.
+// The labels (P1, C4, D1, ...) are those of the protocol table in abi.h.
+#ifndef IDD_SHM_RING_PROTOCOL_H_
+#define IDD_SHM_RING_PROTOCOL_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "idd/shm/abi.h"
+
+namespace idd::shm {
+
+// Ids [first, limit).
+struct IdRange {
+  std::uint64_t first = 0;
+  std::uint64_t limit = 0;
+
+  [[nodiscard]] constexpr std::uint64_t size() const noexcept { return limit - first; }
+  [[nodiscard]] constexpr bool empty() const noexcept { return first >= limit; }
+  friend constexpr bool operator==(const IdRange&, const IdRange&) = default;
+};
+
+// What is written into a slot.
+struct Publication {
+  std::uint64_t segment = 0;   // its number, above all before it
+  IdRange ids;                 // first >= every earlier limit of this ring
+  std::uint64_t taken = 0;     // leading ids already given to waiters; <= ids.size()
+  std::uint64_t refill_mark = kNoMark;
+};
+
+// What one fetch_add brought.
+struct SlotClaim {
+  IdRange ids;             // empty: the slot is exhausted, drained or holds another segment
+  bool wakes_daemon = false;  // the range covers the refill mark: the caller sends the wake-up
+};
+
+// Daemon only. Precondition: the slot's earlier segment is exhausted or drained.
+template <typename Live, typename Slot, typename Cursor>
+void PublishSegment(Live& live, Slot& slot, Cursor& cursor, const Publication& what) noexcept {
+  // P1: a claimer that sees the new limit (P4) must not take the slot for its old segment.
+  slot.segment.store(0, std::memory_order_relaxed);
+  slot.base.store(what.ids.first, std::memory_order_relaxed);         // P2
+  slot.refill_mark.store(what.refill_mark, std::memory_order_relaxed);  // P2
+  // P3 before P4: whoever reads the new limit adds to the new cursor. The other order hands out
+  // ids of an exhausted cursor against the new limit (abi.h, ADR 0001 interleaving 1).
+  cursor.next.store(what.ids.first + what.taken, std::memory_order_relaxed);
+  slot.limit.store(what.ids.limit, std::memory_order_release);         // P4, pairs with C1
+  slot.segment.store(what.segment, std::memory_order_release);         // P5, pairs with C0
+  live.tail_segment.store(what.segment, std::memory_order_release);    // P6, pairs with C0
+  live.publications.fetch_add(1, std::memory_order_release);           // P7, pairs with a waiter's look
+}
+
+// C0: has `segment` been published in this slot? A yes makes ClaimFromSlot(segment) safe.
+template <typename Slot>
+[[nodiscard]] bool HoldsSegment(const Slot& slot, std::uint64_t segment) noexcept {
+  return slot.segment.load(std::memory_order_acquire) == segment;  // C0, pairs with P5
+}
+
+// Claims up to `count` (1..kMaxClaim) ids. Precondition: `segment` is known to be published (C0).
+template <typename Slot, typename Cursor>
+[[nodiscard]] inline SlotClaim ClaimFromSlot(const Slot& slot, Cursor& cursor,
+                                             std::uint64_t segment, std::uint64_t count) noexcept {
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C1, pairs with P4
+  if (slot.segment.load(std::memory_order_relaxed) != segment) return {};  // C2, ordered by C1
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C1
+  const std::uint64_t first = cursor.next.fetch_add(count, std::memory_order_relaxed);  // C4
+  if (first < base || first >= limit) return {};
+  const IdRange ids{first, first + std::min(count, limit - first)};
+  const std::uint64_t mark = slot.refill_mark.load(std::memory_order_relaxed);  // C5, ordered by C1
+  return {ids, mark - first < ids.size()};
+}
+
+// The first id of the slot that nobody has claimed, within [base, limit]; a drained or exhausted
+// slot answers limit. A cursor below base was forged and answers base.
+template <typename Slot, typename Cursor>
+[[nodiscard]] std::uint64_t NextUnclaimed(const Slot& slot, const Cursor& cursor) noexcept {
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C1, pairs with P4
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C1
+  return std::clamp(cursor.next.load(std::memory_order_relaxed), base, limit);  // L1: a look
+}
+
+// Daemon only. Closes the cursor and returns what nobody had claimed: it belongs to the caller alone,
+// because every later add starts at or above kClosedCursor. `raw_cursor` gets the word as it was.
+template <typename Slot, typename Cursor>
+[[nodiscard]] IdRange DrainSlot(const Slot& slot, Cursor& cursor,
+                                std::uint64_t& raw_cursor) noexcept {
+  const std::uint64_t limit = slot.limit.load(std::memory_order_relaxed);  // D0: our own last store
+  raw_cursor = cursor.next.exchange(kClosedCursor, std::memory_order_acq_rel);  // D1, after C4s
+  return {std::min(raw_cursor, limit), limit};
+}
+
+}  // namespace idd::shm
+
+#endif  // IDD_SHM_RING_PROTOCOL_H_

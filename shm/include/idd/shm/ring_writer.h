@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_SHM_RING_WRITER_H_
+#define IDD_SHM_RING_WRITER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "idd/shm/abi.h"
+#include "idd/shm/ring_protocol.h"
+
+namespace idd::shm {
+
+// The daemon's side of one ring.
+//
+// Thread safety: none; one thread (the event loop) owns it. Claimers in any process run beside it.
+//
+// Invariants
+//  - segments are published with numbers 1, 2, 3, ... and ids that only ascend;
+//  - segments head()..tail() are open or waiting to be noticed as exhausted, all older ones are gone;
+//  - a slot is rewritten only after its segment left that window.
+class RingWriter {
+ public:
+  // A published segment as the daemon sees it now.
+  struct Segment {
+    std::uint64_t number = 0;
+    IdRange ids;
+    std::uint64_t next = 0;  // first unclaimed id, in [ids.first, ids.limit]
+
+    [[nodiscard]] std::uint64_t claimed() const noexcept { return next - ids.first; }
+    [[nodiscard]] std::uint64_t available() const noexcept { return ids.limit - next; }
+  };
+
+  // Both outlive the writer; the header of `table` is complete (CreateRing did it).
+  RingWriter(Table& table, Cursors& cursors) noexcept : table_(table), cursors_(cursors) {}
+
+  [[nodiscard]] bool CanPublish() const noexcept { return tail_ - head_ + 1 < kSlotCount; }
+  // The highest limit ever published here; the next segment starts at or above it.
+  [[nodiscard]] std::uint64_t floor() const noexcept { return floor_; }
+
+  // Precondition: CanPublish(), ids not empty, ids.first >= floor(), taken <= ids.size(),
+  // ids.limit <= kMaxLimit. Returns the segment's number.
+  std::uint64_t Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark) noexcept;
+
+  // Claims from the ring like any client, in the ring's order; empty when it is dry. The wake-up flag
+  // is the caller's own business here: it is the daemon.
+  [[nodiscard]] SlotClaim Claim(std::uint64_t count) noexcept;
+
+  // Segments that were seen exhausted since the last call, oldest first; moves head past them.
+  [[nodiscard]] std::vector<Segment> RetireExhausted();
+
+  // The segments now published, oldest first.
+  [[nodiscard]] std::vector<Segment> Look() const;
+  [[nodiscard]] std::uint64_t Available() const noexcept;
+
+  // Closes every cursor. The returned segments' [next, ids.limit) belong to the caller alone.
+  [[nodiscard]] std::vector<Segment> DrainAll();
+
+  void SetState(RingState state) noexcept;
+  [[nodiscard]] RingState state() const noexcept { return state_; }
+
+ private:
+  [[nodiscard]] Segment LookAt(std::uint64_t number) const noexcept;
+  void MoveHead(std::uint64_t head) noexcept;
+
+  Table& table_;
+  Cursors& cursors_;
+  std::uint64_t head_ = 1;  // oldest segment not yet retired; tail_ + 1 when there is none
+  std::uint64_t tail_ = 0;  // newest published
+  std::uint64_t floor_ = 0;
+  RingState state_ = RingState::kActive;
+};
+
+}  // namespace idd::shm
+
+#endif  // IDD_SHM_RING_WRITER_H_

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_WIRE_CHANNEL_H_
+#define IDD_WIRE_CHANNEL_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "idd/base/clock.h"
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+#include "idd/wire/frames.h"
+
+namespace idd::wire {
+
+// A received message with the descriptors that came beside it.
+struct Message {
+  std::vector<std::byte> bytes;
+  std::array<ScopedFd, 2> fds;  // filled from the front
+};
+
+// A client's blocking connection to the daemon's socket: every call ends by its deadline.
+//
+// Thread safety: Send may run beside Receive; neither beside itself.
+class Channel {
+ public:
+  // Connects, even to a daemon that is stopped with a full backlog, within the deadline, and checks
+  // that the listener's process runs as root, as this process's user, as `trusted_uid` if given, or
+  // as the user `idd`. kUnavailable (nobody listens, deadline), kDenied (permission, wrong owner),
+  // kInvalid (path too long), kSystem.
+  [[nodiscard]] static Result<Channel> Connect(const std::string& path, Deadline deadline,
+                                               std::optional<uid_t> trusted_uid);
+
+  // kUnavailable when the peer is gone, kTimeout when it does not read.
+  [[nodiscard]] Status Send(std::span<const std::byte> frame, Deadline deadline);
+  // One non-blocking try, for notices that may be lost.
+  [[nodiscard]] bool TrySend(std::span<const std::byte> frame) noexcept;
+  // The next message. kUnavailable when the peer closed, kTimeout, kInvalid (longer than a frame).
+  [[nodiscard]] Result<Message> Receive(Deadline deadline);
+
+  // Sends `frame` and returns the reply with its request id and type, skipping late replies to
+  // earlier requests. A kError frame of the daemon comes back as its Status.
+  [[nodiscard]] Result<Message> Exchange(std::span<const std::byte> frame, Deadline deadline);
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+  // True when the peer has closed; no wait.
+  [[nodiscard]] bool PeerClosed() const noexcept;
+
+ private:
+  explicit Channel(ScopedFd fd) : fd_(std::move(fd)) {}
+  [[nodiscard]] Status WaitFor(short events, Deadline deadline, const char* what) const;
+
+  ScopedFd fd_;
+};
+
+// $IDD_SOCKET or /run/idd/idd.sock.
+[[nodiscard]] std::string DefaultSocketPath();
+
+}  // namespace idd::wire
+
+#endif  // IDD_WIRE_CHANNEL_H_

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The frames of idd's Unix socket (docs/socket-protocol.md says what each exchange means).
+//
+// The socket is SOCK_SEQPACKET: one message is one frame, so a half frame cannot exist. A frame is a
+// FrameHeader and the payload of its type, in the host's byte order. A frame whose size, magic,
+// version or payload does not fit is answered by closing the connection, with the reason in the log.
+#ifndef IDD_WIRE_FRAMES_H_
+#define IDD_WIRE_FRAMES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "idd/base/status.h"
+
+namespace idd::wire {
+
+inline constexpr std::uint32_t kFrameMagic = 0x31444449U;  // "IDD1"
+inline constexpr std::uint16_t kProtocolVersion = 1;
+// Requests with longer payloads do not exist; a reply's text is cut to fit. Documents of any length
+// (admin replies) travel as a sealed memfd beside the frame.
+inline constexpr std::size_t kMaxFrameBytes = 16384;
+inline constexpr std::size_t kMaxTagBytes = 128;
+inline constexpr std::size_t kMaxReasonBytes = 1024;
+inline constexpr std::size_t kMaxAdminRequestBytes = kMaxFrameBytes - 64;
+inline constexpr std::size_t kMaxAdminReplyBytes = std::size_t{256} << 20;
+// A request may not ask to be kept waiting longer than this.
+inline constexpr std::uint32_t kMaxTimeoutMs = 3'600'000;
+
+enum class FrameType : std::uint16_t {
+  kHello = 1,        // -> HelloRequest; <- HelloReply. First frame of a connection.
+  kAttach = 2,       // -> AttachRequest; <- AttachReply with two descriptors (table, cursors)
+  kClaim = 3,        // -> ClaimRequest; <- ClaimReply, at the latest after timeout_ms
+  kRefill = 4,       // -> RefillNotice; no reply
+  kAdmin = 5,        // -> JSON text; <- AdminReply with one descriptor (the JSON document)
+  kError = 6,        // <- StatusReply, then the daemon closes the connection
+};
+// A reply has the type of its request with this bit, and its request_id.
+inline constexpr std::uint16_t kReplyBit = 0x8000;
+
+struct FrameHeader {
+  std::uint32_t magic = kFrameMagic;
+  std::uint16_t version = kProtocolVersion;
+  std::uint16_t type = 0;         // FrameType, with kReplyBit in a reply
+  std::uint32_t frame_bytes = 0;  // header and payload; must equal the message's length
+  std::uint32_t reserved = 0;     // zero
+  std::uint64_t request_id = 0;   // the client's choice, returned in the reply
+};
+
+struct TagName {
+  std::uint16_t bytes = 0;  // 1..kMaxTagBytes
+  char text[kMaxTagBytes] = {};
+  std::uint8_t reserved[6] = {};
+};
+
+struct HelloRequest {
+  std::uint32_t abi_version = 0;  // shm::kAbiVersion of the client
+  std::uint32_t reserved = 0;
+  char client_version[32] = {};   // for the log; zero-padded
+};
+
+struct HelloReply {
+  std::uint32_t status = 0;  // Code
+  std::uint32_t abi_version = 0;
+  std::uint64_t daemon_id = 0;  // random, one for each run of the daemon
+  char daemon_version[32] = {};
+};
+
+struct AttachRequest {
+  TagName tag;
+  std::uint32_t timeout_ms = 0;  // how long the store may be asked about an unknown tag
+  std::uint32_t reserved = 0;
+};
+
+// Followed by a reason of up to kMaxReasonBytes when status is not 0; descriptors only when it is 0.
+struct AttachReply {
+  std::uint32_t status = 0;
+  std::uint32_t abi_version = 0;
+  std::uint64_t ring_id = 0;
+  std::uint32_t table_bytes = 0;
+  std::uint32_t cursors_bytes = 0;
+};
+
+struct ClaimRequest {
+  TagName tag;
+  std::uint64_t ring_id = 0;     // the ring the client has mapped; 0: none
+  std::uint64_t count = 0;       // >= 1; what is contiguous now is answered, at most this
+  std::uint32_t timeout_ms = 0;  // 0: answer at once
+  std::uint32_t reserved = 0;
+};
+
+// Followed by a reason when status is not 0.
+struct ClaimReply {
+  std::uint32_t status = 0;
+  std::uint32_t attach_again = 0;  // 1: the ring of ring_id is not the one in use now
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
+struct RefillNotice {
+  TagName tag;
+  std::uint64_t ring_id = 0;
+};
+
+// Followed by a reason when status is not 0.
+struct StatusReply {
+  std::uint32_t status = 0;
+  std::uint32_t reserved = 0;
+};
+
+// `status` is the operation's; the document, when there is one, is in the descriptor.
+struct AdminReply {
+  std::uint32_t status = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t document_bytes = 0;
+};
+
+static_assert(sizeof(FrameHeader) == 24 && sizeof(TagName) == 136);
+static_assert(sizeof(HelloRequest) == 40 && sizeof(HelloReply) == 48);
+static_assert(sizeof(AttachRequest) == 144 && sizeof(AttachReply) == 24);
+static_assert(sizeof(ClaimRequest) == 160 && sizeof(ClaimReply) == 24);
+static_assert(sizeof(RefillNotice) == 144 && sizeof(StatusReply) == 8 && sizeof(AdminReply) == 16);
+
+template <typename T>
+inline constexpr bool kIsPayload = std::is_trivially_copyable_v<T> &&
+                                   std::is_standard_layout_v<T> &&
+                                   std::has_unique_object_representations_v<T>;
+static_assert(kIsPayload<FrameHeader> && kIsPayload<HelloRequest> && kIsPayload<HelloReply> &&
+              kIsPayload<AttachRequest> && kIsPayload<AttachReply> && kIsPayload<ClaimRequest> &&
+              kIsPayload<ClaimReply> && kIsPayload<RefillNotice> && kIsPayload<StatusReply> &&
+              kIsPayload<AdminReply>);
+
+// Tags are 1..128 bytes of printable UTF-8 without control characters or spaces at either end, so
+// that none can forge a log line or hide as another. kInvalid says what is wrong.
+[[nodiscard]] Status CheckTagName(std::string_view tag);
+
+// Precondition: CheckTagName(tag).ok().
+[[nodiscard]] TagName PackTag(std::string_view tag);
+// The view lives as long as `tag`. kInvalid when the bytes are not a tag name.
+[[nodiscard]] Result<std::string_view> UnpackTag(const TagName& tag);
+
+// A received frame, checked: header consistent with the message's length.
+struct FrameView {
+  FrameHeader header;
+  std::span<const std::byte> payload;  // lives as long as the message it was parsed from
+};
+// kInvalid (too short, too long, wrong magic, length or reserved bits) or kIncompatible (version).
+[[nodiscard]] Result<FrameView> ParseFrame(std::span<const std::byte> message);
+
+// The fixed payload of a frame. kInvalid unless the sizes are equal.
+template <typename T>
+[[nodiscard]] Result<T> ParsePayload(const FrameView& frame);
+// The fixed part and the reason behind it. kInvalid when the part is short or the reason too long.
+template <typename T>
+[[nodiscard]] Result<T> ParseReply(const FrameView& frame, std::string* reason);
+
+// A complete frame. Precondition: it fits kMaxFrameBytes (a reason is cut to kMaxReasonBytes).
+[[nodiscard]] std::vector<std::byte> BuildFrame(FrameType type, bool is_reply,
+                                                std::uint64_t request_id,
+                                                std::span<const std::byte> payload,
+                                                std::string_view reason = {});
+
+template <typename T>
+[[nodiscard]] std::vector<std::byte> BuildRequest(FrameType type, std::uint64_t request_id,
+                                                  const T& payload) {
+  static_assert(kIsPayload<T>);
+  return BuildFrame(type, false, request_id, std::as_bytes(std::span(&payload, 1)));
+}
+template <typename T>
+[[nodiscard]] std::vector<std::byte> BuildReply(FrameType type, std::uint64_t request_id,
+                                                const T& payload, std::string_view reason = {}) {
+  static_assert(kIsPayload<T>);
+  return BuildFrame(type, true, request_id, std::as_bytes(std::span(&payload, 1)), reason);
+}
+
+// Implementation of the templates.
+
+namespace internal {
+[[nodiscard]] Status CopyPayload(const FrameView& frame, std::span<std::byte> out, bool exact,
+                                 std::string* reason);
+}  // namespace internal
+
+template <typename T>
+Result<T> ParsePayload(const FrameView& frame) {
+  static_assert(kIsPayload<T>);
+  T out;
+  Status status =
+      internal::CopyPayload(frame, std::as_writable_bytes(std::span(&out, 1)), true, nullptr);
+  if (!status.ok()) return status;
+  return out;
+}
+
+template <typename T>
+Result<T> ParseReply(const FrameView& frame, std::string* reason) {
+  static_assert(kIsPayload<T>);
+  T out;
+  Status status =
+      internal::CopyPayload(frame, std::as_writable_bytes(std::span(&out, 1)), false, reason);
+  if (!status.ok()) return status;
+  return out;
+}
+
+}  // namespace idd::wire
+
+#endif  // IDD_WIRE_FRAMES_H_

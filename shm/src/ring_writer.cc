@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "idd/shm/ring_writer.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "idd/base/check.h"
+
+namespace idd::shm {
+
+std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
+                                  std::uint64_t refill_mark) noexcept {
+  IDD_CHECK(CanPublish());
+  IDD_CHECK(!ids.empty() && ids.first >= floor_ && ids.limit <= kMaxLimit);
+  IDD_CHECK(taken <= ids.size());
+  const std::uint64_t number = ++tail_;
+  floor_ = ids.limit;
+  const std::size_t slot = number % kSlotCount;
+  PublishSegment(table_.live, table_.slots[slot], cursors_.slots[slot],
+                 {.segment = number, .ids = ids, .taken = taken, .refill_mark = refill_mark});
+  return number;
+}
+
+SlotClaim RingWriter::Claim(std::uint64_t count) noexcept {
+  for (std::uint64_t number = head_; number <= tail_; ++number) {
+    const std::size_t slot = number % kSlotCount;
+    // Look before the add, as every claimer does.
+    if (LookAt(number).available() == 0) continue;
+    const SlotClaim claim = ClaimFromSlot(table_.slots[slot], cursors_.slots[slot], number,
+                                          std::min(count, kMaxClaim));
+    if (!claim.ids.empty()) return claim;
+  }
+  return {};
+}
+
+std::vector<RingWriter::Segment> RingWriter::RetireExhausted() {
+  std::vector<Segment> retired;
+  std::uint64_t head = head_;
+  for (; head <= tail_; ++head) {
+    const Segment segment = LookAt(head);
+    if (segment.available() != 0) break;
+    retired.push_back(segment);
+  }
+  MoveHead(head);
+  return retired;
+}
+
+std::vector<RingWriter::Segment> RingWriter::Look() const {
+  std::vector<Segment> segments;
+  for (std::uint64_t number = head_; number <= tail_; ++number) segments.push_back(LookAt(number));
+  return segments;
+}
+
+std::uint64_t RingWriter::Available() const noexcept {
+  std::uint64_t available = 0;
+  for (std::uint64_t number = head_; number <= tail_; ++number) {
+    available += LookAt(number).available();
+  }
+  return available;
+}
+
+std::vector<RingWriter::Segment> RingWriter::DrainAll() {
+  std::vector<Segment> drained;
+  for (std::uint64_t number = head_; number <= tail_; ++number) {
+    const std::size_t slot = number % kSlotCount;
+    Segment segment = LookAt(number);
+    std::uint64_t raw_cursor = 0;
+    const IdRange rest = DrainSlot(table_.slots[slot], cursors_.slots[slot], raw_cursor);
+    // A cursor below base was forged: nothing of the segment can be known to be unclaimed.
+    segment.next = raw_cursor < segment.ids.first ? segment.ids.limit : rest.first;
+    drained.push_back(segment);
+  }
+  MoveHead(tail_ + 1);
+  return drained;
+}
+
+void RingWriter::SetState(RingState state) noexcept {
+  state_ = state;
+  table_.live.state.store(static_cast<std::uint32_t>(state),
+                          std::memory_order_release);  // S1, pairs with S2
+  table_.live.publications.fetch_add(1, std::memory_order_release);  // P7: waiters look again
+}
+
+RingWriter::Segment RingWriter::LookAt(std::uint64_t number) const noexcept {
+  const std::size_t slot = number % kSlotCount;
+  const SlotDescriptor& descriptor = table_.slots[slot];
+  return {.number = number,
+          .ids = {descriptor.base.load(std::memory_order_relaxed),    // P2: our own store
+                  descriptor.limit.load(std::memory_order_relaxed)},  // P4: our own store
+          .next = NextUnclaimed(descriptor, cursors_.slots[slot])};
+}
+
+void RingWriter::MoveHead(std::uint64_t head) noexcept {
+  head_ = head;
+  // A claimer that starts at head has every claim of an older segment behind it: the look that
+  // found the segment exhausted is ordered before this store.
+  table_.live.head_segment.store(head, std::memory_order_release);  // H1, pairs with H2
+}
+
+}  // namespace idd::shm

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "idd/base/status.h"
+
+#include <system_error>
+
+namespace idd {
+
+const char* CodeName(Code code) noexcept {
+  switch (code) {
+    case Code::kOk:
+      return "OK";
+    case Code::kInvalid:
+      return "INVALID";
+    case Code::kUnavailable:
+      return "UNAVAILABLE";
+    case Code::kNoSuchTag:
+      return "NO_SUCH_TAG";
+    case Code::kDenied:
+      return "DENIED";
+    case Code::kTimeout:
+      return "TIMEOUT";
+    case Code::kOutOfIds:
+      return "OUT_OF_IDS";
+    case Code::kIncompatible:
+      return "INCOMPATIBLE";
+    case Code::kSystem:
+      return "SYSTEM";
+  }
+  return "UNKNOWN";
+}
+
+Status Status::FromErrno(int error, std::string_view what) {
+  return {Code::kSystem, std::string(what) + ": " + std::generic_category().message(error)};
+}
+
+Status Status::WithContext(std::string_view context) const {
+  if (ok()) return *this;
+  return {code_, std::string(context) + ": " + message_};
+}
+
+}  // namespace idd

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idclient.hpp: libidclient for C++20, header-only over the C ABI of idclient.h.
+//
+//   idclient::Client client;                 // $IDD_SOCKET, else /run/idd/idd.sock
+//   idclient::Tag orders = client.tag("orders");
+//   std::uint64_t id = orders.claim();
+//
+// Thread safety: as in idclient.h; a Tag is a handle and may be copied freely, but must not outlive its
+// Client. Failures are thrown as idclient::Error, which says what failed and why; try_claim does not
+// throw. `idclient` is the C struct, given nested names here, so that C and C++ headers can be
+// included together.
+#ifndef IDCLIENT_HPP_
+#define IDCLIENT_HPP_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "idclient/idclient.h"
+
+struct idclient {
+  class Error;
+  class Client;
+  class Tag;
+  struct Options;
+  struct Range;
+
+  idclient() = delete;  // never made here: the library's object is behind the pointer
+};
+
+// What failed, with the status of the C call and its sentence.
+class idclient::Error : public std::runtime_error {
+ public:
+  explicit Error(idclient_status status)
+      : std::runtime_error(std::string(idclient_status_name(status)) + ": " +
+                           idclient_last_error()),
+        status_(status) {}
+  [[nodiscard]] idclient_status status() const noexcept { return status_; }
+
+ private:
+  idclient_status status_;
+};
+
+struct idclient::Options {
+  std::string socket_path{};                 // empty: $IDD_SOCKET, else /run/idd/idd.sock
+  std::chrono::milliseconds timeout{0};      // longest wait on a dry ring; 0: 500 ms
+  std::optional<std::uint32_t> trusted_uid{};  // trusted to run idd, beside root, this user and idd
+};
+
+// Contiguous ids [first, first + count).
+struct idclient::Range {
+  std::uint64_t first = 0;
+  std::size_t count = 0;
+};
+
+// One tag. Lives as long as its Client.
+class idclient::Tag {
+ public:
+  // One id. Throws Error.
+  [[nodiscard]] std::uint64_t claim() {
+    std::uint64_t id = 0;
+    if (const idclient_status status = idclient_claim(tag_, &id); status != IDCLIENT_OK) {
+      throw Error(status);
+    }
+    return id;
+  }
+
+  // One id, or nothing and, if asked for, the status that says why.
+  [[nodiscard]] std::optional<std::uint64_t> try_claim(idclient_status* why = nullptr) noexcept {
+    std::uint64_t id = 0;
+    const idclient_status status = idclient_claim(tag_, &id);
+    if (why != nullptr) *why = status;
+    if (status != IDCLIENT_OK) return std::nullopt;
+    return id;
+  }
+
+  // Fills `ids` with rising ids and returns how many it could fill before the deadline: fewer than
+  // asked only with a status other than IDCLIENT_OK in `why`.
+  [[nodiscard]] std::size_t try_claim_many(std::span<std::uint64_t> ids,
+                                           idclient_status* why = nullptr) noexcept {
+    std::size_t claimed = 0;
+    const idclient_status status = idclient_claim_many(tag_, ids.data(), ids.size(), &claimed);
+    if (why != nullptr) *why = status;
+    return claimed;
+  }
+
+  // Fills all of `ids` or throws Error; the ids claimed until then are lost (a gap).
+  void claim_many(std::span<std::uint64_t> ids) {
+    std::size_t claimed = 0;
+    const idclient_status status = idclient_claim_many(tag_, ids.data(), ids.size(), &claimed);
+    if (status != IDCLIENT_OK) throw Error(status);
+  }
+
+  // The largest contiguous run up to `count` that one segment has left; at least one id.
+  [[nodiscard]] Range claim_range(std::size_t count) {
+    Range range;
+    const idclient_status status = idclient_claim_range(tag_, count, &range.first, &range.count);
+    if (status != IDCLIENT_OK) throw Error(status);
+    return range;
+  }
+
+  [[nodiscard]] idclient_tag* get() const noexcept { return tag_; }
+
+ private:
+  friend class Client;
+  explicit Tag(idclient_tag* tag) noexcept : tag_(tag) {}
+  idclient_tag* tag_;
+};
+
+// A connection to the host's idd. Move-only.
+class idclient::Client {
+ public:
+  // Connects. Throws Error, also for a timeout that the C type cannot hold.
+  Client() : Client(Options{}) {}
+  explicit Client(const Options& options) {
+    idclient_options raw = IDCLIENT_OPTIONS_INIT;
+    if (!options.socket_path.empty()) raw.socket_path = options.socket_path.c_str();
+    const auto timeout = options.timeout.count();
+    raw.timeout_ms = timeout < 0 || timeout > std::numeric_limits<std::uint32_t>::max()
+                         ? std::numeric_limits<std::uint32_t>::max()
+                         : static_cast<std::uint32_t>(timeout);
+    if (options.trusted_uid.has_value()) {
+      raw.flags = IDCLIENT_TRUST_UID;
+      raw.trusted_uid = *options.trusted_uid;
+    }
+    idclient* client = nullptr;
+    if (const idclient_status status = idclient_open(&raw, &client); status != IDCLIENT_OK) {
+      throw Error(status);
+    }
+    client_.reset(client);
+  }
+
+  // The tag's handle; opening it again is cheap and gives the same one. Throws Error.
+  [[nodiscard]] Tag tag(const std::string& name) {
+    idclient_tag* tag = nullptr;
+    const idclient_status status = idclient_tag_open(client_.get(), name.c_str(), &tag);
+    if (status != IDCLIENT_OK) throw Error(status);
+    return Tag(tag);
+  }
+
+  [[nodiscard]] idclient* get() const noexcept { return client_.get(); }
+
+ private:
+  struct Close {
+    void operator()(idclient* client) const noexcept { idclient_close(client); }
+  };
+  std::unique_ptr<idclient, Close> client_;
+};
+
+#endif  // IDCLIENT_HPP_

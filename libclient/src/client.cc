@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "idd/base/clock.h"
+#include "idd/wire/frames.h"
+
+namespace idd::client {
+
+using idd::Deadline;
+using idd::Result;
+using idd::Status;
+
+Client::Client(ClientOptions options)
+    : options_(std::move(options)),
+      connection_(new Connection(options_.socket_path, options_.trusted_uid)) {}
+
+Client::~Client() {
+  Tag* tag = tags_.load(std::memory_order_acquire);  // G1, pairs with G2
+  while (tag != nullptr) {
+    std::unique_ptr<Tag> owned(tag);
+    tag = owned->next;
+  }
+  Connection* connection = connection_.load(std::memory_order_acquire);  // K1, pairs with K2
+  // A child that never used the client has the parent's object, whose locks may be held by threads
+  // that the fork left behind: its descriptor is closed, the object is not touched.
+  if (connection->owner() == ::getpid()) {
+    delete connection;
+  } else {
+    connection->AbandonInChild();
+  }
+}
+
+Result<std::unique_ptr<Client>> Client::Open(ClientOptions options) {
+  std::unique_ptr<Client> client(new Client(std::move(options)));
+  const Deadline deadline = Deadline::After(client->timeout());
+  if (Status status = client->connection().EnsureConnected(deadline); !status.ok()) return status;
+  return client;
+}
+
+Connection& Client::connection() {
+  Connection* connection = connection_.load(std::memory_order_acquire);  // K1, pairs with K2
+  if (connection->owner() == ::getpid()) return *connection;
+  auto own = std::make_unique<Connection>(options_.socket_path, options_.trusted_uid);
+  // K2: of several threads of the child one wins; the losers use the winner's.
+  if (connection_.compare_exchange_strong(connection, own.get(), std::memory_order_acq_rel,  // K2
+                                          std::memory_order_acquire)) {                      // K1
+    connection->AbandonInChild();
+    return *own.release();
+  }
+  return *connection;
+}
+
+Tag* Client::FindTag(std::string_view name) const noexcept {
+  Tag* tag = tags_.load(std::memory_order_acquire);  // G1, pairs with G2
+  while (tag != nullptr && tag->name() != name) tag = tag->next;
+  return tag;
+}
+
+Result<Tag*> Client::OpenTag(std::string_view name) {
+  if (Status status = idd::wire::CheckTagName(name); !status.ok()) return status;
+  if (Tag* tag = FindTag(name); tag != nullptr) return tag;
+  auto tag = std::make_unique<Tag>(*this, std::string(name));
+  Status status = tag->Attach(Deadline::After(options_.timeout));
+  if (!status.ok()) return status.WithContext("tag '" + std::string(name) + "'");
+  Tag* first = tags_.load(std::memory_order_acquire);  // G1, pairs with G2
+  do {
+    if (Tag* other = FindTag(name); other != nullptr) return other;
+    tag->next = first;
+  } while (!tags_.compare_exchange_weak(first, tag.get(), std::memory_order_acq_rel,  // G2
+                                        std::memory_order_acquire));                  // G1
+  return tag.release();
+}
+
+}  // namespace idd::client

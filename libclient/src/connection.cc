@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "connection.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "idd/shm/abi.h"
+#include "idd/wire/frames.h"
+
+namespace idd::client {
+
+using idd::Code;
+using idd::Deadline;
+using idd::Result;
+using idd::Status;
+using idd::wire::FrameType;
+using idd::wire::Message;
+
+namespace {
+
+// How long a sender with a full socket waits before it tries again.
+constexpr std::chrono::milliseconds kSendRetry(10);
+
+// Agrees on versions; the first exchange of every connection.
+Status Hello(idd::wire::Channel& channel, Deadline deadline) {
+  idd::wire::HelloRequest request;
+  request.abi_version = idd::shm::kAbiVersion;
+  constexpr std::string_view kVersion = IDD_VERSION;
+  std::copy_n(kVersion.begin(), std::min(kVersion.size(), sizeof(request.client_version) - 1),
+              request.client_version);
+  Result<Message> message = channel.Exchange(
+      idd::wire::BuildRequest(FrameType::kHello, 0, request), deadline);
+  if (!message.ok()) return message.status();
+  const auto frame = idd::wire::ParseFrame(message.value().bytes);
+  if (!frame.ok()) return frame.status();
+  std::string reason;
+  const auto reply = idd::wire::ParseReply<idd::wire::HelloReply>(frame.value(), &reason);
+  if (!reply.ok()) return reply.status();
+  if (reply.value().status != 0) return {static_cast<Code>(reply.value().status), reason};
+  return Status::Ok();
+}
+
+}  // namespace
+
+Connection::Connection(std::string socket_path, std::optional<uid_t> trusted_uid)
+    : socket_path_(std::move(socket_path)), trusted_uid_(trusted_uid), owner_(::getpid()) {}
+
+Status Connection::EnsureConnected(Deadline deadline) {
+  Lock lock(mutex_);
+  return ConnectLocked(lock, deadline);
+}
+
+Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
+  while (connecting_) {
+    if (connected_or_failed_.wait_until(lock, deadline.at()) == std::cv_status::timeout &&
+        connecting_) {
+      return {Code::kUnavailable, "idd at " + socket_path_ + " did not answer before the deadline"};
+    }
+  }
+  if (channel_.has_value() && !leading_ && channel_->PeerClosed()) {
+    raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
+    channel_.reset();
+  }
+  if (channel_.has_value()) return Status::Ok();
+  connecting_ = true;
+  lock.unlock();
+  Result<idd::wire::Channel> channel =
+      idd::wire::Channel::Connect(socket_path_, deadline, trusted_uid_);
+  Status status = channel.ok() ? Hello(channel.value(), deadline) : channel.status();
+  // A daemon that accepts and does not answer is as good as none.
+  if (status.code() == Code::kTimeout) status = {Code::kUnavailable, status.message()};
+  lock.lock();
+  connecting_ = false;
+  if (status.ok()) {
+    channel_.emplace(std::move(channel).value());
+    raw_fd_.store(channel_->fd(), std::memory_order_relaxed);  // F1: this process only
+  }
+  connected_or_failed_.notify_all();
+  return status;
+}
+
+Result<Message> Connection::Call(const RequestBuilder& build, Deadline deadline) {
+  Lock lock(mutex_);
+  if (Status status = ConnectLocked(lock, deadline); !status.ok()) return status;
+  PendingCall call;
+  call.request_id = next_request_id_++;
+  // Registered before it is sent: a leader may read the reply before this thread runs again.
+  calls_.push_back(&call);
+  Status status = SendLocked(lock, build(call.request_id), deadline);
+  if (status.ok()) WaitForReply(lock, call, deadline);
+  calls_.remove(&call);
+  if (!leading_) WakeNextLeader();
+  if (call.reply.has_value()) return *std::move(call.reply);
+  if (!status.ok()) return status;
+  return Status(Code::kTimeout, "idd did not answer in time");
+}
+
+Status Connection::SendLocked(Lock& lock, std::span<const std::byte> frame, Deadline deadline) {
+  while (channel_.has_value()) {
+    if (channel_->TrySend(frame)) return Status::Ok();
+    // Full or broken. A broken one is for the leader to notice; a full one means that idd is
+    // stopped or far behind, and waiting for the next reply is waiting for room.
+    const Deadline retry = deadline.EarlierOf(Deadline::After(kSendRetry));
+    if (!leading_) {
+      LeadOnce(lock, retry);
+    } else {
+      connected_or_failed_.wait_until(lock, retry.at());
+    }
+    if (deadline.passed()) return {Code::kTimeout, "idd did not read the request in time"};
+  }
+  return {Code::kUnavailable, "the connection to idd broke"};
+}
+
+void Connection::WaitForReply(Lock& lock, PendingCall& call, Deadline deadline) {
+  while (!call.reply.has_value() && !deadline.passed()) {
+    if (!leading_) {
+      LeadOnce(lock, deadline);
+    } else {
+      call.wake.wait_until(lock, deadline.at());
+    }
+  }
+}
+
+void Connection::LeadOnce(Lock& lock, Deadline deadline) {
+  if (!channel_.has_value()) {
+    FailAll({Code::kUnavailable, "the connection to idd broke"});
+    return;
+  }
+  leading_ = true;
+  lock.unlock();
+  Result<Message> message = channel_->Receive(deadline);
+  lock.lock();
+  leading_ = false;
+  if (message.ok()) {
+    Dispatch(std::move(message).value());
+  } else if (message.status().code() != Code::kTimeout) {
+    raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
+    channel_.reset();
+    FailAll({Code::kUnavailable, message.status().message()});
+  }
+  connected_or_failed_.notify_all();
+}
+
+void Connection::Dispatch(Message message) {
+  const auto frame = idd::wire::ParseFrame(message.bytes);
+  if (!frame.ok()) {
+    FailAll(frame.status());
+    return;
+  }
+  const std::uint16_t type = frame.value().header.type;
+  if (type == (static_cast<std::uint16_t>(FrameType::kError) | idd::wire::kReplyBit)) {
+    std::string reason;
+    const auto error = idd::wire::ParseReply<idd::wire::StatusReply>(frame.value(), &reason);
+    FailAll(error.ok() && error.value().status != 0
+                ? Status(static_cast<Code>(error.value().status), reason)
+                : Status(Code::kUnavailable, "idd closed the connection"));
+    return;
+  }
+  const std::uint64_t id = frame.value().header.request_id;
+  const auto call = std::find_if(calls_.begin(), calls_.end(),
+                                 [id](const PendingCall* c) { return c->request_id == id; });
+  if (call == calls_.end()) return;  // late: its caller's deadline passed, its ids are a gap
+  (*call)->reply = std::move(message);
+  (*call)->wake.notify_one();
+}
+
+void Connection::FailAll(const Status& status) {
+  for (PendingCall* call : calls_) {
+    if (call->reply.has_value()) continue;
+    call->reply = status;
+    call->wake.notify_one();
+  }
+}
+
+void Connection::WakeNextLeader() {
+  for (PendingCall* call : calls_) {
+    if (call->reply.has_value()) continue;
+    call->wake.notify_one();
+    return;
+  }
+}
+
+void Connection::TryNotify(std::span<const std::byte> frame) noexcept {
+  const Lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock() && channel_.has_value()) static_cast<void>(channel_->TrySend(frame));
+}
+
+void Connection::AbandonInChild() noexcept {
+  const int fd = raw_fd_.exchange(-1, std::memory_order_relaxed);  // F1: the child's only thread
+  if (fd >= 0) ::close(fd);
+}
+
+}  // namespace idd::client

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDCLIENT_SRC_CONNECTION_H_
+#define IDCLIENT_SRC_CONNECTION_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+#include "idd/wire/channel.h"
+
+namespace idd::client {
+
+// One process's connection to the daemon, shared by all its threads: many calls may be under way at
+// once, so that a thread that waits for one tag does not hold up another tag's.
+//
+// There is no reader thread: of the threads that wait for a reply one reads for all (the leader)
+// and hands each its own; when it leaves it wakes another to lead.
+//
+// Thread safety: all methods. A forked child must not use its parent's object (its locks may be
+// held by threads that do not exist there): see Client::connection().
+//
+// Invariants: channel_ is replaced or dropped only under mutex_ and while nobody leads.
+class Connection {
+ public:
+  Connection(std::string socket_path, std::optional<uid_t> trusted_uid);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Connects if there is no connection: one try, with HELLO. kUnavailable, kDenied, kIncompatible...
+  [[nodiscard]] idd::Status EnsureConnected(idd::Deadline deadline);
+
+  // Sends the request that `build` makes with the given request id and returns its reply. Connects
+  // first if need be, one try. kUnavailable: the connection broke before the reply came.
+  using RequestBuilder = std::function<std::vector<std::byte>(std::uint64_t request_id)>;
+  [[nodiscard]] idd::Result<idd::wire::Message> Call(const RequestBuilder& build,
+                                                     idd::Deadline deadline);
+
+  // Sends a notice if that takes neither a wait nor a lock that is held; it may be lost.
+  void TryNotify(std::span<const std::byte> frame) noexcept;
+
+  // For a forked child: gives up the descriptor inherited from the parent, touching no lock.
+  void AbandonInChild() noexcept;
+
+  [[nodiscard]] pid_t owner() const noexcept { return owner_; }
+
+ private:
+  // A call under way. Lives on its thread's stack, in calls_ while it waits.
+  struct PendingCall {
+    std::uint64_t request_id = 0;
+    std::optional<idd::Result<idd::wire::Message>> reply;
+    std::condition_variable wake;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  [[nodiscard]] idd::Status ConnectLocked(Lock& lock, idd::Deadline deadline);
+  [[nodiscard]] idd::Status SendLocked(Lock& lock, std::span<const std::byte> frame,
+                                       idd::Deadline deadline);
+  void WaitForReply(Lock& lock, PendingCall& call, idd::Deadline deadline);
+  void LeadOnce(Lock& lock, idd::Deadline deadline);
+  void Dispatch(idd::wire::Message message);
+  void FailAll(const idd::Status& status);
+  void WakeNextLeader();
+
+  const std::string socket_path_;
+  const std::optional<uid_t> trusted_uid_;
+  const pid_t owner_;
+
+  std::mutex mutex_;
+  std::condition_variable connected_or_failed_;
+  std::optional<idd::wire::Channel> channel_;
+  bool connecting_ = false;
+  bool leading_ = false;
+  std::uint64_t next_request_id_ = 1;
+  std::list<PendingCall*> calls_;
+  std::atomic<int> raw_fd_{-1};  // channel_'s, readable without the lock in a forked child
+};
+
+}  // namespace idd::client
+
+#endif  // IDCLIENT_SRC_CONNECTION_H_

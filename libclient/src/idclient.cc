@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C face: checks arguments, keeps exceptions in, puts failures into words.
+#include "idclient/idclient.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "client.h"
+#include "idd/base/status.h"
+#include "idd/wire/channel.h"
+#include "idd/wire/frames.h"
+#include "tag.h"
+
+namespace {
+
+using idd::Code;
+using idd::Deadline;
+using idd::Result;
+using idd::Status;
+using idd::client::Client;
+using idd::client::ClientOptions;
+using idd::client::Tag;
+using idd::shm::IdRange;
+
+constexpr std::uint32_t kDefaultTimeoutMs = 500;
+// Up to and including trusted_uid: what the first release had.
+constexpr std::size_t kFirstOptionsBytes =
+    offsetof(idclient_options, trusted_uid) + sizeof(std::uint32_t);
+
+static_assert(static_cast<int>(Code::kTimeout) == IDCLIENT_TIMEOUT);
+static_assert(static_cast<int>(Code::kSystem) == IDCLIENT_SYSTEM);
+
+// A fixed buffer: telling an error must not need memory.
+thread_local std::array<char, 1024> last_error{};
+
+idclient_status Fail(Code code, std::string_view message) noexcept {
+  const std::size_t bytes = std::min(message.size(), last_error.size() - 1);
+  std::copy_n(message.begin(), bytes, last_error.begin());
+  last_error[bytes] = '\0';
+  return static_cast<idclient_status>(code);
+}
+idclient_status Fail(const Status& status) noexcept { return Fail(status.code(), status.message()); }
+
+// Runs `body` and turns whatever it throws into a status: no exception crosses the C ABI.
+template <typename Body>
+idclient_status Guarded(Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return Fail(Code::kSystem, error.what());
+  } catch (...) {
+    return Fail(Code::kSystem, "an unknown exception");
+  }
+}
+
+// The handles are opaque to users; these are the only places that know what they are.
+idclient* ToHandle(Client* client) noexcept { return reinterpret_cast<idclient*>(client); }
+idclient_tag* ToHandle(Tag* tag) noexcept { return reinterpret_cast<idclient_tag*>(tag); }
+Client* FromHandle(idclient* client) noexcept { return reinterpret_cast<Client*>(client); }
+Tag* FromHandle(idclient_tag* tag) noexcept { return reinterpret_cast<Tag*>(tag); }
+
+Result<ClientOptions> ReadOptions(const idclient_options* given) {
+  ClientOptions options;
+  options.socket_path = idd::wire::DefaultSocketPath();
+  if (given == nullptr) return options;
+  if (given->struct_size < kFirstOptionsBytes) {
+    return Status(Code::kInvalid, "idclient_options.struct_size is too small; set it to sizeof");
+  }
+  if (given->socket_path != nullptr) options.socket_path = given->socket_path;
+  const std::uint32_t timeout_ms = given->timeout_ms == 0 ? kDefaultTimeoutMs : given->timeout_ms;
+  if (timeout_ms > idd::wire::kMaxTimeoutMs) {
+    return Status(Code::kInvalid, "idclient_options.timeout_ms is more than an hour");
+  }
+  options.timeout = std::chrono::milliseconds(timeout_ms);
+  if ((given->flags & ~IDCLIENT_TRUST_UID) != 0) {
+    return Status(Code::kInvalid, "idclient_options.flags has an unknown bit");
+  }
+  if ((given->flags & IDCLIENT_TRUST_UID) != 0) options.trusted_uid = given->trusted_uid;
+  return options;
+}
+
+}  // namespace
+
+idclient_status idclient_open(const idclient_options* options, idclient** out) {
+  return Guarded([&] {
+    if (out == nullptr) return Fail(Code::kInvalid, "idclient_open: out is NULL");
+    Result<ClientOptions> read = ReadOptions(options);
+    if (!read.ok()) return Fail(read.status());
+    Result<std::unique_ptr<Client>> client = Client::Open(std::move(read).value());
+    if (!client.ok()) return Fail(client.status());
+    *out = ToHandle(std::move(client).value().release());
+    return IDCLIENT_OK;
+  });
+}
+
+void idclient_close(idclient* client) {
+  static_cast<void>(Guarded([&] {
+    const std::unique_ptr<Client> owned(FromHandle(client));
+    return IDCLIENT_OK;
+  }));
+}
+
+idclient_status idclient_tag_open(idclient* client, const char* tag, idclient_tag** out) {
+  return Guarded([&] {
+    if (client == nullptr || tag == nullptr || out == nullptr) {
+      return Fail(Code::kInvalid, "idclient_tag_open: an argument is NULL");
+    }
+    const Result<Tag*> opened = FromHandle(client)->OpenTag(tag);
+    if (!opened.ok()) return Fail(opened.status());
+    *out = ToHandle(opened.value());
+    return IDCLIENT_OK;
+  });
+}
+
+idclient_status idclient_claim(idclient_tag* tag, uint64_t* id) {
+  if (tag == nullptr || id == nullptr) [[unlikely]] {
+    return Fail(Code::kInvalid, "idclient_claim: an argument is NULL");
+  }
+  const IdRange fast = FromHandle(tag)->ClaimFromRing(1);
+  if (!fast.empty()) [[likely]] {
+    *id = fast.first;
+    return IDCLIENT_OK;
+  }
+  return Guarded([&] {
+    std::optional<Deadline> deadline;
+    const Result<IdRange> ids = FromHandle(tag)->Claim(1, deadline);
+    if (!ids.ok()) return Fail(ids.status());
+    *id = ids.value().first;
+    return IDCLIENT_OK;
+  });
+}
+
+idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* ids, size_t count,
+                                    size_t* claimed) {
+  if (claimed != nullptr) *claimed = 0;
+  return Guarded([&] {
+    if (tag == nullptr || claimed == nullptr || (ids == nullptr && count != 0)) {
+      return Fail(Code::kInvalid, "idclient_claim_many: an argument is NULL");
+    }
+    std::optional<Deadline> deadline;
+    while (*claimed < count) {
+      const Result<IdRange> range = FromHandle(tag)->Claim(count - *claimed, deadline);
+      if (!range.ok()) return Fail(range.status());
+      for (std::uint64_t id = range.value().first; id < range.value().limit; ++id) {
+        ids[(*claimed)++] = id;
+      }
+    }
+    return IDCLIENT_OK;
+  });
+}
+
+idclient_status idclient_claim_range(idclient_tag* tag, size_t count, uint64_t* first,
+                                     size_t* claimed) {
+  if (claimed != nullptr) *claimed = 0;
+  return Guarded([&] {
+    if (tag == nullptr || first == nullptr || claimed == nullptr || count == 0) {
+      return Fail(Code::kInvalid, "idclient_claim_range: an argument is NULL or count is 0");
+    }
+    std::optional<Deadline> deadline;
+    const Result<IdRange> range = FromHandle(tag)->Claim(count, deadline);
+    if (!range.ok()) return Fail(range.status());
+    *first = range.value().first;
+    *claimed = range.value().size();
+    return IDCLIENT_OK;
+  });
+}
+
+const char* idclient_status_name(idclient_status status) {
+  return idd::CodeName(static_cast<Code>(status));
+}
+
+const char* idclient_last_error(void) { return last_error.data(); }
+
+const char* idclient_version(void) { return IDD_VERSION; }

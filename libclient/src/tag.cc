@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tag.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "client.h"
+#include "idd/wire/frames.h"
+
+namespace idd::client {
+
+using idd::Code;
+using idd::Deadline;
+using idd::Result;
+using idd::Status;
+using idd::shm::IdRange;
+using idd::wire::FrameType;
+using idd::wire::Message;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kFirstReconnectPause(2);
+constexpr milliseconds kLongestReconnectPause(50);
+
+// What the daemon is told to wait: a little less than the caller does, so that its reason arrives
+// before the caller's own deadline.
+std::uint32_t DaemonTimeoutMs(Deadline deadline) {
+  const std::int64_t left = deadline.remaining().count();
+  const std::int64_t margin = std::clamp<std::int64_t>(left / 5, 1, 50);
+  return static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(left - margin, 0, idd::wire::kMaxTimeoutMs));
+}
+
+struct ReplyReader {
+  // The fixed part of the reply, or the failure that its status and reason tell.
+  template <typename T>
+  static Result<T> Read(const Message& message) {
+    const auto frame = idd::wire::ParseFrame(message.bytes);
+    if (!frame.ok()) return frame.status();
+    std::string reason;
+    const Result<T> reply = idd::wire::ParseReply<T>(frame.value(), &reason);
+    if (!reply.ok()) return reply;
+    if (reply.value().status == 0) return reply;
+    return Status(static_cast<Code>(reply.value().status), reason);
+  }
+};
+
+Status CheckGrant(const idd::wire::ClaimReply& reply, std::uint64_t asked) {
+  const bool sane = reply.count >= 1 && reply.count <= asked &&
+                    reply.first < idd::shm::kMaxLimit &&
+                    reply.count <= idd::shm::kMaxLimit - reply.first;
+  if (sane) return Status::Ok();
+  return {Code::kIncompatible, "idd granted a range that was not asked for"};
+}
+
+}  // namespace
+
+Tag::Tag(Client& client, std::string name) : client_(client), name_(std::move(name)) {}
+
+Tag::~Tag() {
+  Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  while (attachment != nullptr) {
+    std::unique_ptr<Attachment> owned(attachment);
+    attachment = owned->older;
+  }
+}
+
+Status Tag::Attach(Deadline deadline) {
+  Attachment* const seen = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  idd::wire::AttachRequest request;
+  request.tag = idd::wire::PackTag(name_);
+  request.timeout_ms = DaemonTimeoutMs(deadline);
+  Result<Message> message = client_.connection().Call(
+      [&request](std::uint64_t id) {
+        return idd::wire::BuildRequest(FrameType::kAttach, id, request);
+      },
+      deadline);
+  if (!message.ok()) return message.status();
+  const auto reply = ReplyReader::Read<idd::wire::AttachReply>(message.value());
+  if (!reply.ok()) return reply.status();
+  auto memory = idd::shm::RingMemory::Attach(message.value().fds[0], message.value().fds[1], name_);
+  if (!memory.ok()) return memory.status();
+  if (seen != nullptr && seen->memory->ring_id() == memory.value()->ring_id()) return Status::Ok();
+  auto attachment = std::make_unique<Attachment>(std::move(memory).value());
+  attachment->older = seen;
+  Attachment* expected = seen;
+  // T2: if another thread has attached meanwhile, its ring is at least as new as ours.
+  if (current_.compare_exchange_strong(expected, attachment.get(), std::memory_order_acq_rel,  // T2
+                                       std::memory_order_relaxed)) {  // T3: the value is not used
+    static_cast<void>(attachment.release());
+  }
+  return Status::Ok();
+}
+
+bool Tag::NeedsAttach() const noexcept {
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  if (attachment == nullptr) return true;
+  const idd::shm::RingState state = attachment->claimer.state();
+  return state != idd::shm::RingState::kActive && state != idd::shm::RingState::kDrained;
+}
+
+Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& deadline) {
+  if (!deadline.has_value()) deadline = Deadline::After(client_.timeout());
+  milliseconds pause = kFirstReconnectPause;
+  while (true) {
+    Result<IdRange> ids = AskDaemon(count, *deadline);
+    if (ids.ok() && !ids.value().empty()) return ids;
+    if (!ids.ok() && ids.status().code() != Code::kUnavailable) return ids;
+    if (deadline->passed()) {
+      return ids.ok() ? Status(Code::kTimeout, "tag '" + name_ + "': nothing to claim in time")
+                      : ids.status();
+    }
+    const IdRange from_ring = ClaimFromRing(count);
+    if (!from_ring.empty()) return from_ring;
+    if (ids.ok()) continue;
+    // The daemon is being restarted, or gone: it is worth the caller's time to look again.
+    std::this_thread::sleep_for(std::min(pause, deadline->remaining()));
+    pause = std::min(pause * 2, kLongestReconnectPause);
+  }
+}
+
+Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
+  if (NeedsAttach()) {
+    if (Status status = Attach(deadline); !status.ok()) return status;
+    return ClaimFromRing(count);
+  }
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  idd::wire::ClaimRequest request;
+  request.tag = idd::wire::PackTag(name_);
+  request.ring_id = attachment->memory->ring_id();
+  request.count = count;
+  request.timeout_ms = DaemonTimeoutMs(deadline);
+  Result<Message> message = client_.connection().Call(
+      [&request](std::uint64_t id) {
+        return idd::wire::BuildRequest(FrameType::kClaim, id, request);
+      },
+      deadline);
+  if (!message.ok()) return message.status();
+  const auto reply = ReplyReader::Read<idd::wire::ClaimReply>(message.value());
+  if (!reply.ok()) return reply.status();
+  if (Status status = CheckGrant(reply.value(), count); !status.ok()) return status;
+  // The ids are ours whether or not the new ring can be had at once; the next dry claim tries again.
+  if (reply.value().attach_again != 0) static_cast<void>(Attach(deadline));
+  return IdRange{reply.value().first, reply.value().first + reply.value().count};
+}
+
+void Tag::SendRefillNotice(const Attachment& attachment) noexcept {
+  idd::wire::RefillNotice notice;
+  notice.tag = idd::wire::PackTag(name_);
+  notice.ring_id = attachment.memory->ring_id();
+  client_.connection().TryNotify(idd::wire::BuildRequest(FrameType::kRefill, 0, notice));
+}
+
+}  // namespace idd::client

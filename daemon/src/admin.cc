@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "admin.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "audit.h"
+#include "idd/wire/frames.h"
+#include "logging.h"
+
+namespace idd::daemon {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Dump(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void Fail(const Admin::Done& done, const Status& status) {
+  done(status, Dump({{"error", status.message()}}));
+}
+
+// A request's field, or nothing when it is absent. kInvalid when it has another type.
+Result<std::optional<std::string>> TextField(const Json& request, const char* key) {
+  const auto it = request.find(key);
+  if (it == request.end() || it->is_null()) return std::optional<std::string>();
+  if (!it->is_string()) return Status(Code::kInvalid, std::string("'") + key + "' must be a string");
+  return std::optional<std::string>(it->get<std::string>());
+}
+
+Result<std::optional<std::uint64_t>> NumberField(const Json& request, const char* key) {
+  const auto it = request.find(key);
+  if (it == request.end() || it->is_null()) return std::optional<std::uint64_t>();
+  if (!it->is_number_unsigned()) {
+    return Status(Code::kInvalid, std::string("'") + key + "' must be a whole number, 0 or more");
+  }
+  return std::optional<std::uint64_t>(it->get<std::uint64_t>());
+}
+
+Result<std::string> TagField(const Json& request) {
+  Result<std::optional<std::string>> tag = TextField(request, "tag");
+  if (!tag.ok()) return tag.status();
+  if (!tag.value().has_value()) return Status(Code::kInvalid, "'tag' is missing");
+  if (Status status = wire::CheckTagName(*tag.value()); !status.ok()) return status;
+  return *std::move(tag.value());
+}
+
+Json TagJson(const TagRecord& record) {
+  return {{"tag", record.tag},          {"mode", record.mode},
+          {"step", record.step},        {"next_id", record.next_id},
+          {"max_id", record.max_id},    {"description", record.description},
+          {"update_time", record.update_time}};
+}
+
+Json LeaseJson(const LeaseRecord& lease) {
+  return {{"token", lease.token},
+          {"tag", lease.tag},
+          {"host", lease.host},
+          {"base", lease.ids.first},
+          {"limit", lease.ids.limit},
+          {"state", LeaseStateName(lease.state)},
+          {"claimed", lease.claimed},
+          {"returned", lease.returned},
+          {"abandoned", lease.abandoned},
+          {"leased_at", lease.leased_at},
+          {"closed_at", lease.closed_at.empty() ? Json(nullptr) : Json(lease.closed_at)}};
+}
+
+Result<NewTag> ReadNewTag(const Json& request) {
+  Result<std::string> tag = TagField(request);
+  if (!tag.ok()) return tag.status();
+  const auto mode = TextField(request, "mode");
+  const auto description = TextField(request, "description");
+  const auto step = NumberField(request, "step");
+  const auto start = NumberField(request, "start");
+  const auto max_id = NumberField(request, "max_id");
+  for (const Status& status : {mode.status(), description.status(), step.status(), start.status(),
+                               max_id.status()}) {
+    if (!status.ok()) return status;
+  }
+  NewTag created;
+  created.tag = std::move(tag).value();
+  created.mode = mode.value().value_or("segment");
+  if (created.mode == "snowflake" || created.mode == "ticket") {
+    return Status(Code::kInvalid, "mode " + created.mode + " is not available in this version");
+  }
+  if (created.mode != "segment") {
+    return Status(Code::kInvalid, "unknown mode '" + created.mode + "'; segment is available");
+  }
+  created.step = step.value().value_or(kDefaultStep);
+  created.start = start.value();
+  created.max_id = max_id.value();
+  created.description = description.value().value_or("");
+  return created;
+}
+
+Result<TagChange> ReadTagChange(const Json& request) {
+  Result<std::string> tag = TagField(request);
+  if (!tag.ok()) return tag.status();
+  const auto description = TextField(request, "description");
+  const auto step = NumberField(request, "step");
+  const auto max_id = NumberField(request, "max_id");
+  for (const Status& status : {description.status(), step.status(), max_id.status()}) {
+    if (!status.ok()) return status;
+  }
+  return TagChange{.tag = std::move(tag).value(),
+                   .step = step.value(),
+                   .max_id = max_id.value(),
+                   .description = description.value()};
+}
+
+Result<LeaseFilter> ReadLeaseFilter(const Json& request) {
+  const auto tag = TextField(request, "tag");
+  const auto host = TextField(request, "host");
+  const auto state = TextField(request, "state");
+  for (const Status& status : {tag.status(), host.status(), state.status()}) {
+    if (!status.ok()) return status;
+  }
+  LeaseFilter filter{.tag = tag.value(), .host = host.value(), .state = std::nullopt};
+  if (state.value().has_value()) {
+    filter.state = ParseLeaseState(*state.value());
+    if (!filter.state.has_value()) {
+      return Status(Code::kInvalid, "unknown lease state '" + *state.value() +
+                                        "'; use active, exhausted, returned or abandoned");
+    }
+  }
+  return filter;
+}
+
+}  // namespace
+
+Admin::Admin(DaemonInfo info, LeaseWorker& worker, TagService& tags)
+    : info_(std::move(info)), worker_(worker), tags_(tags) {}
+
+const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
+  static const std::map<std::string, Entry, std::less<>> operations = {
+      {"tag.create", {&Admin::CreateTag, true}},   {"tag.list", {&Admin::ListTags, false}},
+      {"tag.show", {&Admin::ShowTag, false}},      {"tag.set", {&Admin::ChangeTag, true}},
+      {"tag.delete", {&Admin::DeleteTag, true}},   {"status", {&Admin::ShowStatus, false}},
+      {"lease.list", {&Admin::ListLeases, false}}, {"host.list", {&Admin::ListHosts, false}},
+      {"audit", {&Admin::Audit, false}}};
+  return operations;
+}
+
+void Admin::Handle(const std::string& request, bool may_change, Done done) {
+  const Json parsed = Json::parse(request, nullptr, false);
+  const auto op = parsed.is_object() ? parsed.find("op") : parsed.end();
+  if (!parsed.is_object() || op == parsed.end() || !op->is_string()) {
+    Fail(done, {Code::kInvalid, "the request is not a JSON object with an 'op'"});
+    return;
+  }
+  const auto entry = Operations().find(op->get<std::string>());
+  if (entry == Operations().end()) {
+    Fail(done, {Code::kInvalid, "unknown operation '" + op->get<std::string>() + "'"});
+    return;
+  }
+  if (entry->second.changes && !may_change) {
+    Fail(done, {Code::kDenied, entry->first + " is for root and the user that idd runs as"});
+    return;
+  }
+  (this->*entry->second.operation)(parsed, std::move(done));
+}
+
+void Admin::CreateTag(const Json& request, Done done) {
+  Result<NewTag> tag = ReadNewTag(request);
+  if (!tag.ok()) return Fail(done, tag.status());
+  worker_.Submit<TagRecord>(
+      [tag = std::move(tag).value()](Store& store, HighWaterMarks&) { return store.CreateTag(tag); },
+      [done = std::move(done)](const Result<TagRecord>& record) {
+        if (!record.ok()) return Fail(done, record.status());
+        log::Info("tag.created", {{"tag", record.value().tag}, {"step", record.value().step}});
+        done(Status::Ok(), Dump({{"tag", TagJson(record.value())}}));
+      });
+}
+
+void Admin::ListTags(const Json& /*request*/, Done done) {
+  worker_.Submit<std::vector<TagRecord>>(
+      [](Store& store, HighWaterMarks&) { return store.ListTags(); },
+      [done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
+        if (!records.ok()) return Fail(done, records.status());
+        Json tags = Json::array();
+        for (const TagRecord& record : records.value()) tags.push_back(TagJson(record));
+        done(Status::Ok(), Dump({{"tags", std::move(tags)}}));
+      });
+}
+
+void Admin::ShowTag(const Json& request, Done done) {
+  Result<std::string> tag = TagField(request);
+  if (!tag.ok()) return Fail(done, tag.status());
+  worker_.Submit<Json>(
+      [tag = std::move(tag).value()](Store& store, HighWaterMarks&) -> Result<Json> {
+        const Result<TagRecord> record = store.FindTag(tag);
+        if (!record.ok()) return record.status();
+        const Result<std::vector<ReturnedRange>> returned = store.ListReturned(tag);
+        if (!returned.ok()) return returned.status();
+        Json document = TagJson(record.value());
+        document["returned"] = Json::array();
+        for (const ReturnedRange& range : returned.value()) {
+          document["returned"].push_back(
+              {{"host", range.host}, {"base", range.ids.first}, {"limit", range.ids.limit}});
+        }
+        return document;
+      },
+      [done = std::move(done)](const Result<Json>& document) {
+        if (!document.ok()) return Fail(done, document.status());
+        done(Status::Ok(), Dump({{"tag", document.value()}}));
+      });
+}
+
+void Admin::ChangeTag(const Json& request, Done done) {
+  Result<TagChange> change = ReadTagChange(request);
+  if (!change.ok()) return Fail(done, change.status());
+  worker_.Submit<TagRecord>(
+      [change = std::move(change).value()](Store& store, HighWaterMarks&) {
+        return store.ChangeTag(change);
+      },
+      [this, done = std::move(done)](const Result<TagRecord>& record) {
+        if (!record.ok()) return Fail(done, record.status());
+        tags_.OnTagChanged(record.value());
+        log::Info("tag.changed", {{"tag", record.value().tag}, {"step", record.value().step}});
+        done(Status::Ok(), Dump({{"tag", TagJson(record.value())}}));
+      });
+}
+
+void Admin::DeleteTag(const Json& request, Done done) {
+  Result<std::string> tag = TagField(request);
+  if (!tag.ok()) return Fail(done, tag.status());
+  const auto force = request.find("force");
+  if (force == request.end() || *force != true) {
+    return Fail(done, {Code::kInvalid, "deleting a tag needs \"force\": true"});
+  }
+  worker_.Submit<bool>(
+      [tag = tag.value()](Store& store, HighWaterMarks&) -> Result<bool> {
+        if (Status status = store.DeleteTag(tag); !status.ok()) return status;
+        return true;
+      },
+      [this, tag = tag.value(), done = std::move(done)](const Result<bool>& deleted) {
+        if (!deleted.ok()) return Fail(done, deleted.status());
+        tags_.OnTagDeleted(tag);
+        log::Warning("tag.deleted", {{"tag", tag}});
+        done(Status::Ok(), Dump({{"deleted", tag}}));
+      });
+}
+
+Json Admin::DaemonJson() const {
+  const auto uptime = std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() -
+                                                                       info_.started);
+  return {{"version", info_.version},
+          {"pid", ::getpid()},
+          {"uptime_s", uptime.count()},
+          {"host_id", info_.host_id},
+          {"socket", info_.socket}};
+}
+
+Json Admin::DatabaseJson() const {
+  const StoreHealth& health = tags_.store_health();
+  const auto since =
+      std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - health.since);
+  return {{"url", info_.database_url},
+          {"state", health.up ? "up" : "down"},
+          {"last_error", health.last_error.empty() ? Json(nullptr) : Json(health.last_error)},
+          {"since_s", health.since == MonotonicTime{} ? 0 : since.count()}};
+}
+
+// The tags of the store and, while it is away, those that this daemon serves.
+Json Admin::TagsJson(const std::vector<TagRecord>& records,
+                     const std::optional<std::string>& only) const {
+  std::map<std::string, TagSnapshot> tags;
+  for (const TagRecord& record : records) {
+    TagSnapshot& tag = tags[record.tag];
+    tag.mode = record.mode;
+    tag.step = record.step;
+    tag.state = "ok";
+  }
+  for (TagSnapshot& snapshot : tags_.Snapshot()) tags[snapshot.tag] = std::move(snapshot);
+  Json array = Json::array();
+  for (const auto& [name, tag] : tags) {
+    if (only.has_value() && name != *only) continue;
+    std::uint64_t available = 0;
+    Json segments = Json::array();
+    for (const LeaseUse& use : tag.leases) {
+      available += use.available();
+      segments.push_back({{"base", use.lease.ids.first},
+                          {"limit", use.lease.ids.limit},
+                          {"next", use.lease.ids.first + use.claimed}});
+    }
+    const bool idle = tag.rate_per_s < 0.01;
+    array.push_back(
+        {{"tag", name},
+         {"mode", tag.mode},
+         {"step", tag.step},
+         {"state", tag.state},
+         {"claimed", tag.claimed},
+         {"available", available},
+         {"segments", std::move(segments)},
+         {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
+         {"covered_s", idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
+         {"fallbacks", tag.fallbacks},
+         {"leases", tag.leases_taken},
+         {"last_error", tag.last_error.empty() ? Json(nullptr) : Json(tag.last_error)}});
+  }
+  return array;
+}
+
+void Admin::ShowStatus(const Json& request, Done done) {
+  const auto only = TextField(request, "tag");
+  if (!only.ok()) return Fail(done, only.status());
+  const auto answer = [this, only = only.value(), done = std::move(done)](
+                          const Result<std::vector<TagRecord>>& records) {
+    Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>(), only);
+    if (only.has_value() && tags.empty() && records.ok()) {
+      return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
+    }
+    done(Status::Ok(), Dump({{"daemon", DaemonJson()},
+                             {"database", DatabaseJson()},
+                             {"tags", std::move(tags)}}));
+  };
+  worker_.Submit<std::vector<TagRecord>>(
+      [](Store& store, HighWaterMarks&) { return store.ListTags(); }, answer);
+}
+
+void Admin::ListLeases(const Json& request, Done done) {
+  Result<LeaseFilter> filter = ReadLeaseFilter(request);
+  if (!filter.ok()) return Fail(done, filter.status());
+  worker_.Submit<std::vector<LeaseRecord>>(
+      [filter = std::move(filter).value()](Store& store, HighWaterMarks&) {
+        return store.ListLeases(filter);
+      },
+      [this, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
+        if (!leases.ok()) return Fail(done, leases.status());
+        const auto live = tags_.LiveLeases();
+        Json array = Json::array();
+        for (LeaseRecord& lease : leases.value()) {
+          const auto use = live.find(lease.token);
+          if (lease.state == LeaseState::kActive && use != live.end()) {
+            lease.claimed = use->second.claimed;
+          }
+          array.push_back(LeaseJson(lease));
+        }
+        done(Status::Ok(), Dump({{"leases", std::move(array)}}));
+      });
+}
+
+void Admin::ListHosts(const Json& /*request*/, Done done) {
+  worker_.Submit<std::vector<HostRecord>>(
+      [](Store& store, HighWaterMarks&) { return store.ListHosts(); },
+      [done = std::move(done)](const Result<std::vector<HostRecord>>& hosts) {
+        if (!hosts.ok()) return Fail(done, hosts.status());
+        Json array = Json::array();
+        for (const HostRecord& host : hosts.value()) {
+          array.push_back({{"host", host.host},
+                           {"first_seen", host.first_seen},
+                           {"last_seen", host.last_seen}});
+        }
+        done(Status::Ok(), Dump({{"hosts", std::move(array)}}));
+      });
+}
+
+void Admin::Audit(const Json& request, Done done) {
+  const auto only = TextField(request, "tag");
+  if (!only.ok()) return Fail(done, only.status());
+  worker_.Submit<AuditInput>(
+      [host = info_.host_id, tag = only.value()](Store& store,
+                                                 HighWaterMarks&) -> Result<AuditInput> {
+        auto journal = store.ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
+        if (!journal.ok()) return journal.status();
+        auto tags = store.ListTags();
+        if (!tags.ok()) return tags.status();
+        auto returned = store.ListReturned(tag);
+        if (!returned.ok()) return returned.status();
+        return AuditInput{.host = host,
+                          .journal = std::move(journal).value(),
+                          .tags = std::move(tags).value(),
+                          .returned = std::move(returned).value(),
+                          .live = {}};
+      },
+      [this, only = only.value(), done = std::move(done)](Result<AuditInput> input) {
+        if (!input.ok()) return Fail(done, input.status());
+        AuditInput& all = input.value();
+        // Completions come in the order of their jobs: no lease of a later job is in a ring yet, and
+        // those of all earlier ones are.
+        all.live = tags_.LiveLeases();
+        if (only.has_value()) {
+          std::erase_if(all.live, [&](const auto& live) { return live.second.tag != *only; });
+          std::erase_if(all.tags, [&](const TagRecord& tag) { return tag.tag != *only; });
+          if (all.tags.empty() && all.journal.empty()) {
+            return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
+          }
+        }
+        const AuditReport report = RunAudit(all);
+        Json tags = Json::array();
+        for (const auto& [tag, account] : report.tags) {
+          tags.push_back({{"tag", tag},
+                          {"leased", account.leased},
+                          {"claimed", account.claimed},
+                          {"available", account.available},
+                          {"returned", account.returned},
+                          {"abandoned", account.abandoned}});
+        }
+        done(Status::Ok(),
+             Dump({{"ok", report.ok()}, {"tags", std::move(tags)}, {"findings", report.findings}}));
+      });
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_ADMIN_H_
+#define IDD_DAEMON_ADMIN_H_
+
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+#include "lease_worker.h"
+#include "store/store.h"
+#include "tag_service.h"
+
+namespace idd::daemon {
+
+// What `status` says of the daemon itself.
+struct DaemonInfo {
+  std::string version;
+  std::string host_id;
+  std::string socket;
+  std::string database_url;  // without a password
+  MonotonicTime started{};
+};
+
+// The administration requests of docs/socket-protocol.md: JSON in, JSON out.
+//
+// Thread safety: none; event loop. Store work goes through the LeaseWorker.
+class Admin {
+ public:
+  // The document to answer with; on failure `status` is not ok and the document is {"error": ...}.
+  using Done = std::function<void(const Status& status, const std::string& document)>;
+
+  Admin(DaemonInfo info, LeaseWorker& worker, TagService& tags);
+
+  // `may_change`: the peer is root or the daemon's user. `done` is called once, now or later on the
+  // loop. The request is untrusted text.
+  void Handle(const std::string& request, bool may_change, Done done);
+
+ private:
+  using Json = nlohmann::json;
+  using Operation = void (Admin::*)(const Json& request, Done done);
+  struct Entry {
+    Operation operation;
+    bool changes;  // for root and the daemon's user only
+  };
+  static const std::map<std::string, Entry, std::less<>>& Operations();
+
+  void CreateTag(const Json& request, Done done);
+  void ListTags(const Json& request, Done done);
+  void ShowTag(const Json& request, Done done);
+  void ChangeTag(const Json& request, Done done);
+  void DeleteTag(const Json& request, Done done);
+  void ShowStatus(const Json& request, Done done);
+  void ListLeases(const Json& request, Done done);
+  void ListHosts(const Json& request, Done done);
+  void Audit(const Json& request, Done done);
+
+  [[nodiscard]] Json DaemonJson() const;
+  [[nodiscard]] Json DatabaseJson() const;
+  [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records,
+                              const std::optional<std::string>& only) const;
+
+  const DaemonInfo info_;
+  LeaseWorker& worker_;
+  TagService& tags_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_ADMIN_H_

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "connection.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "logging.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::size_t kMaxQueuedFrames = 64;
+// Frames read of one connection before the loop turns to the others.
+constexpr int kFramesPerTurn = 32;
+
+// 0, or the errno of the failure.
+int SendNow(int socket, std::span<const std::byte> frame, const std::array<int, 2>& fds) {
+  const auto count = static_cast<std::size_t>(
+      std::count_if(fds.begin(), fds.end(), [](int fd) { return fd >= 0; }));
+  // const_cast: sendmsg(2) takes what it only reads as non-const.
+  iovec part{.iov_base = const_cast<std::byte*>(frame.data()), .iov_len = frame.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 2)> control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (count > 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    std::memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * count);
+  }
+  while (::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Connection::Connection(boost::asio::io_context& loop, ScopedFd socket, std::uint64_t id, Peer peer)
+    : loop_(loop), socket_(loop, socket.release()), id_(id), peer_(peer) {}
+
+Connection::~Connection() = default;
+
+void Connection::Start(OnMessage on_message, OnClose on_close) {
+  on_message_ = std::move(on_message);
+  on_close_ = std::move(on_close);
+  WaitReadable();
+}
+
+void Connection::WaitReadable() {
+  // The handler may run after this object is gone, but then with an error: it touches nothing.
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this](const boost::system::error_code& error) {
+                       if (!error) OnReadable();
+                     });
+}
+
+void Connection::OnReadable() {
+  std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;  // one more: a longer frame shows
+  for (int turn = 0; turn < kFramesPerTurn && !closed_; ++turn) {
+    // No control buffer: descriptors that a client sends along are dropped by the kernel.
+    const ssize_t bytes = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (bytes > 0) {
+      on_message_(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
+      continue;
+    }
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0 && errno == EAGAIN) break;
+    Close();  // the peer is gone; an empty message reads the same and deserves the same
+    return;
+  }
+  if (!closed_) WaitReadable();
+}
+
+void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) {
+  if (closed_) return;
+  if (queue_.empty()) {
+    const int error = SendNow(socket_.native_handle(), frame, fds);
+    if (error == 0) return;
+    if (error == ETOOMANYREFS) {
+      CloseWith({Code::kUnavailable, "too many descriptors are under way to slow readers"});
+      return;
+    }
+    if (error != EAGAIN) {
+      Close();
+      return;
+    }
+    WaitWritable();
+  }
+  if (queue_.size() >= kMaxQueuedFrames) {
+    CloseWith({Code::kInvalid, "the peer does not read its replies"});
+    return;
+  }
+  QueuedFrame queued;
+  queued.bytes.assign(frame.begin(), frame.end());
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    if (fds[i] < 0) continue;
+    queued.fds[i].reset(::fcntl(fds[i], F_DUPFD_CLOEXEC, 0));
+    if (!queued.fds[i].valid()) {
+      CloseWith(Status::FromErrno(errno, "duplicating a descriptor"));
+      return;
+    }
+  }
+  queue_.push_back(std::move(queued));
+}
+
+void Connection::WaitWritable() {
+  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+                     [this](const boost::system::error_code& error) {
+                       if (!error) OnWritable();
+                     });
+}
+
+void Connection::OnWritable() {
+  while (!queue_.empty() && !closed_) {
+    const QueuedFrame& frame = queue_.front();
+    const int error = SendNow(socket_.native_handle(), frame.bytes,
+                              {frame.fds[0].get(), frame.fds[1].get()});
+    if (error == EAGAIN) {
+      WaitWritable();
+      return;
+    }
+    if (error != 0) {
+      Close();
+      return;
+    }
+    queue_.pop_front();
+  }
+}
+
+void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
+  if (closed_) return;
+  log::Warning("connection.refused", {{"pid", peer_.pid},
+                                      {"uid", peer_.uid},
+                                      {"code", CodeName(reason.code())},
+                                      {"reason", reason.message()}});
+  const wire::StatusReply reply{.status = static_cast<std::uint32_t>(reason.code()), .reserved = 0};
+  const auto frame =
+      wire::BuildReply(wire::FrameType::kError, request_id, reply, reason.message());
+  // Behind queued replies it could not be sent in order; the log has the reason.
+  if (queue_.empty()) static_cast<void>(SendNow(socket_.native_handle(), frame, {-1, -1}));
+  Close();
+}
+
+void Connection::Close() {
+  if (closed_) return;
+  closed_ = true;
+  queue_.clear();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  // Posted: the caller may be inside a loop over state that on_close changes.
+  boost::asio::post(loop_, [on_close = on_close_, id = id_] { on_close(id); });
+}
+
+}  // namespace idd::daemon

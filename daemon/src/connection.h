@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_CONNECTION_H_
+#define IDD_DAEMON_CONNECTION_H_
+
+#include <sys/types.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+#include "idd/wire/frames.h"
+
+namespace idd::daemon {
+
+// The other end, as the kernel vouches for it.
+struct Peer {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+// One accepted connection: reads frames, sends frames with descriptors, and ends on the first fault.
+//
+// Thread safety: none; event loop. It never deletes itself: `on_close` is posted to the loop once,
+// and nothing of it runs re-entrantly from Send().
+class Connection {
+ public:
+  // The message is a whole one, not yet parsed; it is valid during the call.
+  using OnMessage = std::function<void(Connection&, std::span<const std::byte>)>;
+  using OnClose = std::function<void(std::uint64_t id)>;
+
+  Connection(boost::asio::io_context& loop, ScopedFd socket, std::uint64_t id, Peer peer);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void Start(OnMessage on_message, OnClose on_close);
+
+  // Sends, or queues while the peer does not read; a peer with too many unread frames is closed.
+  // The descriptors (-1: none) are the caller's and may be closed after the call.
+  void Send(std::span<const std::byte> frame, std::array<int, 2> fds = {-1, -1});
+
+  // Logs why, tells the peer in an ERROR frame if that needs no wait, and closes.
+  void CloseWith(const Status& reason, std::uint64_t request_id = 0);
+
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] const Peer& peer() const noexcept { return peer_; }
+
+  bool greeted = false;            // HELLO was exchanged
+  std::size_t unanswered = 0;  // requests under way
+
+ private:
+  struct QueuedFrame {
+    std::vector<std::byte> bytes;
+    std::array<ScopedFd, 2> fds;
+  };
+
+  void WaitReadable();
+  void OnReadable();
+  void WaitWritable();
+  void OnWritable();
+  void Close();
+
+  boost::asio::io_context& loop_;
+  boost::asio::posix::stream_descriptor socket_;
+  const std::uint64_t id_;
+  const Peer peer_;
+  OnMessage on_message_;
+  OnClose on_close_;
+  std::deque<QueuedFrame> queue_;
+  bool closed_ = false;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_CONNECTION_H_

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#ifdef IDD_WITH_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "admin.h"
+#include "high_water.h"
+#include "host_id.h"
+#include "lease_worker.h"
+#include "logging.h"
+#include "server.h"
+#include "state_dir.h"
+#include "store/store.h"
+#include "tag_service.h"
+
+namespace idd::daemon {
+namespace {
+
+// The slow poll: what no wake-up told.
+constexpr std::chrono::seconds kPollInterval(1);
+// READY does not wait longer for a store that does not answer.
+constexpr std::chrono::milliseconds kStartPatience(2500);
+// A stop does not wait longer for the store to take the tails back.
+constexpr std::chrono::seconds kStopPatience(10);
+
+void Notify(const char* state) {
+#ifdef IDD_WITH_SYSTEMD
+  sd_notify(0, state);
+#else
+  static_cast<void>(state);
+#endif
+}
+
+// Two descriptors a served tag and one a connection: the default of 1024 would not do.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    log::Warning("limit.nofile", {{"error", Status::FromErrno(errno, "setrlimit").message()}});
+  }
+}
+
+Result<std::string> ChooseHostId(const Options& options, HighWaterMarks& marks) {
+  if (!options.host_id.empty()) return options.host_id;
+  if (std::optional<std::string> id = HostIdFromMachineId(); id.has_value()) return *std::move(id);
+  return marks.FallbackHostId();
+}
+
+// Before the first lease: whatever an earlier run of this host left active is out of sight, and an
+// allocator with another identity is told.
+Status Recover(Store& store, HighWaterMarks& marks) {
+  const Result<std::vector<LeaseRecord>> abandoned = store.AbandonActive({});
+  if (!abandoned.ok()) return abandoned.status();
+  for (const LeaseRecord& lease : abandoned.value()) {
+    log::Warning("lease.abandoned", {{"tag", lease.tag},
+                                     {"token", lease.token},
+                                     {"base", lease.ids.first},
+                                     {"limit", lease.ids.limit},
+                                     {"reason", "an earlier run ended without handing it back"}});
+  }
+  const Result<std::string> incarnation = store.Incarnation();
+  if (!incarnation.ok()) return incarnation.status();
+  const Result<std::string> known = marks.Incarnation();
+  if (!known.ok()) return known.status();
+  if (known.value() == incarnation.value()) return Status::Ok();
+  if (!known.value().empty()) {
+    log::Error("store.identity_changed", {{"was", known.value()},
+                                          {"is", incarnation.value()},
+                                          {"action", "leasing above this host's high-water marks"}});
+  }
+  return marks.SetIncarnation(incarnation.value());
+}
+
+// The pieces, in the order in which they are made; destroyed in reverse.
+class Daemon {
+ public:
+  struct Parts {
+    std::unique_ptr<Store> store;
+    std::unique_ptr<HighWaterMarks> marks;
+    std::string host_id;
+  };
+  Daemon(const Options& options, Parts parts);
+  [[nodiscard]] int Run();
+
+ private:
+  void OnFirstContact(const Status& status);
+  void BecomeReady();
+  void WaitForSignals();
+  void OnSignal(int signal);
+  void Reload();
+  void Stop();
+  void Fail(const Status& status);
+  void SchedulePoll();
+
+  const Options options_;
+  const std::string database_url_;
+  boost::asio::io_context loop_;
+  LeaseWorker worker_;
+  TagService tags_;
+  Admin admin_;
+  Server server_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer poll_timer_;
+  boost::asio::steady_timer patience_;
+  bool listening_ = false;
+  bool stopping_ = false;
+  int exit_status_ = 0;
+};
+
+Daemon::Daemon(const Options& options, Parts parts)
+    : options_(options),
+      database_url_(parts.store->DisplayUrl()),
+      worker_(std::move(parts.store), std::move(parts.marks),
+              [this](std::function<void()> done) { boost::asio::post(loop_, std::move(done)); }),
+      tags_(loop_, worker_),
+      admin_({.version = IDD_VERSION,
+              .host_id = std::move(parts.host_id),
+              .socket = options.socket,
+              .database_url = database_url_,
+              .started = MonotonicClock::now()},
+             worker_, tags_),
+      server_(loop_, tags_, admin_),
+      signals_(loop_, SIGTERM, SIGINT, SIGHUP),
+      poll_timer_(loop_),
+      patience_(loop_) {}
+
+int Daemon::Run() {
+  const auto work = boost::asio::make_work_guard(loop_);
+  WaitForSignals();
+  worker_.Start(Recover, [this](const StoreHealth& health) { tags_.OnStoreHealth(health); });
+  worker_.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
+                       [this](const Result<bool>& opened) { OnFirstContact(opened.status()); });
+  patience_.expires_after(kStartPatience);
+  patience_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) BecomeReady();
+  });
+  loop_.run();
+  return exit_status_;
+}
+
+void Daemon::OnFirstContact(const Status& status) {
+  // Somebody else's file, a newer schema or a corrupt one: an operator must look, and nothing is
+  // touched until then. A store that is away comes back by itself.
+  if (status.code() == Code::kIncompatible && !listening_) {
+    Fail(status);
+    return;
+  }
+  BecomeReady();
+}
+
+void Daemon::BecomeReady() {
+  if (listening_ || stopping_) return;
+  patience_.cancel();
+  if (Status status = server_.Listen(options_.socket); !status.ok()) {
+    Fail(status);
+    return;
+  }
+  listening_ = true;
+  SchedulePoll();
+  log::Info("idd.ready", {{"version", IDD_VERSION},
+                          {"socket", options_.socket},
+                          {"database", database_url_},
+                          {"store", tags_.store_health().up ? "up" : "down"}});
+  Notify("READY=1");
+}
+
+void Daemon::WaitForSignals() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    OnSignal(signal);
+    WaitForSignals();
+  });
+}
+
+void Daemon::OnSignal(int signal) {
+  if (signal == SIGHUP) {
+    Reload();
+    return;
+  }
+  log::Info("idd.stopping", {{"signal", signal}});
+  Stop();
+}
+
+void Daemon::Reload() {
+  const ParsedOptions parsed = ParseOptions(options_.arguments);
+  if (!parsed.options.has_value()) {
+    log::Error("config.reload_failed", {{"error", parsed.output}, {"action", "nothing changed"}});
+    return;
+  }
+  log::SetLevel(parsed.options->log_level);
+  log::Info("config.reloaded", {{"file", parsed.options->config_file}});
+}
+
+void Daemon::Stop() {
+  if (stopping_) return;
+  stopping_ = true;
+  Notify("STOPPING=1");
+  server_.StopAccepting();
+  poll_timer_.cancel();
+  patience_.expires_after(kStopPatience);
+  patience_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    log::Error("idd.stop_timeout", {{"action", "leases not handed back are abandoned"}});
+    loop_.stop();
+  });
+  tags_.Shutdown([this] {
+    log::Info("idd.stopped", {});
+    loop_.stop();
+  });
+}
+
+void Daemon::Fail(const Status& status) {
+  log::Error("idd.failed", {{"error", status.message()}});
+  exit_status_ = 1;
+  loop_.stop();
+}
+
+void Daemon::SchedulePoll() {
+  poll_timer_.expires_after(kPollInterval);
+  poll_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    tags_.Poll();
+    SchedulePoll();
+  });
+}
+
+int FailStart(const Status& status) {
+  log::Error("idd.failed", {{"error", status.message()}});
+  return 1;
+}
+
+}  // namespace
+
+int RunDaemon(const Options& options) {
+  log::Configure(options.log_level, options.log_format);
+  RaiseDescriptorLimit();
+  const Result<FileLock> lock = LockStateDir(options.state_dir);
+  if (!lock.ok()) return FailStart(lock.status());
+  Result<std::unique_ptr<HighWaterMarks>> marks = HighWaterMarks::Open(options.state_dir);
+  if (!marks.ok()) return FailStart(marks.status());
+  Result<std::string> host_id = ChooseHostId(options, *marks.value());
+  if (!host_id.ok()) return FailStart(host_id.status());
+  Result<std::unique_ptr<Store>> store = MakeStore(options.database, host_id.value());
+  if (!store.ok()) return FailStart(store.status());
+  Daemon daemon(options, {.store = std::move(store).value(),
+                          .marks = std::move(marks).value(),
+                          .host_id = std::move(host_id).value()});
+  return daemon.Run();
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "high_water.h"
+
+#include <string_view>
+#include <utility>
+
+#include "idd/shm/abi.h"
+#include "random.h"
+#include "store/sqlite_db.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::string_view kIncarnationKey = "incarnation";
+constexpr std::string_view kHostIdKey = "host_id";
+
+constexpr const char* kSchema = R"sql(
+-- Every id of the tag that this host ever handed out lies below mark.
+CREATE TABLE idd_mark(
+  biz_tag TEXT PRIMARY KEY NOT NULL,
+  mark    INTEGER NOT NULL CHECK(mark >= 0)
+) STRICT;
+
+-- 'incarnation': of the allocator's data set; 'host_id': this host's random name.
+CREATE TABLE idd_meta(
+  key   TEXT PRIMARY KEY NOT NULL,
+  value TEXT NOT NULL
+) STRICT;
+)sql";
+
+Status CheckNothing(SqliteDb&) { return Status::Ok(); }
+
+Status CheckTables(SqliteDb& db) {
+  SqliteQuery query = db.Query(
+      "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
+      " ('idd_mark', 'idd_meta')");
+  const bool complete = query.Next() && query.Uint(0) == 2;
+  if (!query.Finish().ok() || complete) return query.Finish();
+  return {Code::kIncompatible, "'" + db.path() + "' lacks some of its tables; restore it from a "
+                                                 "backup; idd does not repair it"};
+}
+
+constexpr SqliteFormat kHighWaterFormat = {
+    .what = "a file of idd's high-water marks",
+    .application_id = 0x49444448,  // "IDDH"
+    .version = 1,
+    .own_tables = "*",
+    .schema = kSchema,
+    .check_adoptable = CheckNothing,
+    .check_complete = CheckTables,
+};
+
+class SqliteHighWaterMarks final : public HighWaterMarks {
+ public:
+  explicit SqliteHighWaterMarks(std::unique_ptr<SqliteDb> db) : db_(std::move(db)) {}
+
+  Result<std::uint64_t> Get(const std::string& tag) override {
+    SqliteQuery query = db_->Query("SELECT mark FROM idd_mark WHERE biz_tag = ?1", tag);
+    const std::uint64_t mark = query.Next() ? query.Uint(0) : 0;
+    if (!query.Finish().ok()) return query.Finish();
+    return mark;
+  }
+
+  Status Raise(const std::string& tag, std::uint64_t mark) override {
+    return WriteMark(
+        "INSERT INTO idd_mark(biz_tag, mark) VALUES(?1, ?2)"
+        " ON CONFLICT(biz_tag) DO UPDATE SET mark = excluded.mark WHERE excluded.mark > mark",
+        tag, mark);
+  }
+
+  Status Lower(const std::string& tag, std::uint64_t mark) override {
+    return WriteMark("UPDATE idd_mark SET mark = ?2 WHERE biz_tag = ?1 AND mark > ?2", tag, mark);
+  }
+
+  Result<std::string> Incarnation() override { return ReadMeta(kIncarnationKey); }
+
+  Status SetIncarnation(const std::string& incarnation) override {
+    return Write(
+        "INSERT INTO idd_meta(key, value) VALUES(?1, ?2)"
+        " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+        kIncarnationKey, incarnation);
+  }
+
+  Result<std::string> FallbackHostId() override {
+    Result<std::string> kept = ReadMeta(kHostIdKey);
+    if (!kept.ok() || !kept.value().empty()) return kept;
+    // Two that start at once must agree: the first one's name stands.
+    Status status =
+        Write("INSERT OR IGNORE INTO idd_meta(key, value) VALUES(?1, ?2)", kHostIdKey, RandomToken());
+    if (!status.ok()) return status;
+    return ReadMeta(kHostIdKey);
+  }
+
+ private:
+  Status WriteMark(std::string_view sql, const std::string& tag, std::uint64_t mark) {
+    if (mark > shm::kMaxLimit) {
+      return {Code::kInvalid, "the high-water mark of tag '" + tag + "' cannot be " +
+                                  std::to_string(mark) + ", which lies beyond 2^63-1"};
+    }
+    return Write(sql, tag, mark);
+  }
+
+  template <typename... Args>
+  Status Write(std::string_view sql, const Args&... args) {
+    if (Status status = OpenAgainIfNeeded(); !status.ok()) return status;
+    return db_->InTransaction([&] { return db_->Run(sql, args...); });
+  }
+
+  // After a COMMIT of unknown outcome only. A file that was replaced is not opened: its marks may be
+  // lower than those that this daemon relied on, and that is for an operator to know.
+  Status OpenAgainIfNeeded() {
+    if (!db_->commit_outcome_unknown()) return Status::Ok();
+    if (Status status = db_->CheckNotReplaced(); !status.ok()) {
+      return status.WithContext("the high-water marks are gone, restart idd");
+    }
+    Result<std::unique_ptr<SqliteDb>> again = SqliteDb::Open(db_->path(), kHighWaterFormat);
+    if (!again.ok()) return again.status();
+    db_ = std::move(again).value();
+    return Status::Ok();
+  }
+
+  // Empty when there is none.
+  Result<std::string> ReadMeta(std::string_view key) {
+    SqliteQuery query = db_->Query("SELECT value FROM idd_meta WHERE key = ?1", key);
+    std::string value = query.Next() ? query.Text(0) : "";
+    if (!query.Finish().ok()) return query.Finish();
+    return value;
+  }
+
+  std::unique_ptr<SqliteDb> db_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HighWaterMarks>> HighWaterMarks::Open(const std::string& state_dir) {
+  Result<std::unique_ptr<SqliteDb>> db =
+      SqliteDb::Open(state_dir + "/high-water.db", kHighWaterFormat);
+  if (db.ok()) {
+    return std::unique_ptr<HighWaterMarks>(
+        std::make_unique<SqliteHighWaterMarks>(std::move(db).value()));
+  }
+  const Status& why = db.status();
+  const Code code = why.code() == Code::kIncompatible ? Code::kIncompatible : Code::kSystem;
+  return Status(code, "the high-water marks cannot be used: " + why.message());
+}
+
+}  // namespace idd::daemon

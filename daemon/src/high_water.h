@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_HIGH_WATER_H_
+#define IDD_DAEMON_HIGH_WATER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "idd/base/status.h"
+
+namespace idd::daemon {
+
+// What this host must remember: per tag, a mark below which every id lies that it ever handed out or
+// may be handing out; and the incarnation of the allocator that granted them. `high-water.db` in the
+// state dir.
+//
+// So a mark is raised to a lease's limit before its segment is published, and may be lowered again
+// to the first unclaimed id once the segment is drained. That is best done before the tail is handed
+// back: what was drained is never handed out from that lease, whether the hand-back comes through or
+// not, and a crash between the two then leaves no mark above max_id.
+//
+// Nothing is ever handed out from it: a mark only lifts the allocator (a cloned disk makes gaps).
+//
+// Thread safety: none; used on the lease worker's thread.
+class HighWaterMarks {
+ public:
+  virtual ~HighWaterMarks() = default;
+  HighWaterMarks(const HighWaterMarks&) = delete;
+  HighWaterMarks& operator=(const HighWaterMarks&) = delete;
+
+  // Opens or creates `<state_dir>/high-water.db`. kIncompatible when the file is corrupt or not ours
+  // (it is left alone), kSystem otherwise. The members answer kUnavailable when the file cannot be
+  // written now (full, locked, replaced): nothing may be published that the mark does not cover.
+  [[nodiscard]] static Result<std::unique_ptr<HighWaterMarks>> Open(const std::string& state_dir);
+
+  // 0 when there is none.
+  [[nodiscard]] virtual Result<std::uint64_t> Get(const std::string& tag) = 0;
+  // Durable on return; a mark lower than the present one changes nothing.
+  [[nodiscard]] virtual Status Raise(const std::string& tag, std::uint64_t mark) = 0;
+  // Precondition: no id of the tag at or above `mark` was handed out, or will be before the next
+  // Raise(). Durable on return; a mark higher than the present one changes nothing.
+  [[nodiscard]] virtual Status Lower(const std::string& tag, std::uint64_t mark) = 0;
+
+  // Empty until SetIncarnation was called.
+  [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
+  [[nodiscard]] virtual Status SetIncarnation(const std::string& incarnation) = 0;
+
+  // This host's random name, made on first use and kept: for machines without /etc/machine-id.
+  [[nodiscard]] virtual Result<std::string> FallbackHostId() = 0;
+
+ protected:
+  HighWaterMarks() = default;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_HIGH_WATER_H_

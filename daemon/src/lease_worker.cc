@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lease_worker.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace idd::daemon {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause(50);
+constexpr milliseconds kLongestPause(1000);
+
+}  // namespace
+
+LeaseWorker::LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWaterMarks> marks,
+                         Post post)
+    : post_(std::move(post)), store_(std::move(store)), marks_(std::move(marks)) {}
+
+LeaseWorker::~LeaseWorker() { Stop(); }
+
+void LeaseWorker::Start(Recovery recovery, HealthChange on_health) {
+  recovery_ = std::move(recovery);
+  on_health_ = std::move(on_health);
+  health_.since = MonotonicClock::now();
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void LeaseWorker::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LeaseWorker::Enqueue(std::function<void()> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  wake_.notify_one();
+}
+
+void LeaseWorker::Loop() {
+  while (true) {
+    std::function<void()> job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    job();
+  }
+}
+
+Status LeaseWorker::Prepare() {
+  if (!health_.up && failures_ > 0 && MonotonicClock::now() < health_.next_try) {
+    return {Code::kUnavailable, health_.last_error};
+  }
+  if (!opened_) {
+    if (Status status = store_->Open(); !status.ok()) return status;
+    opened_ = true;
+  }
+  if (!recovered_) {
+    if (Status status = recovery_(*store_, *marks_); !status.ok()) return status;
+    recovered_ = true;
+  }
+  return Status::Ok();
+}
+
+void LeaseWorker::Observe(const Status& status) {
+  const bool failed = status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
+                      status.code() == Code::kIncompatible;
+  const MonotonicTime now = MonotonicClock::now();
+  if (!failed) {
+    failures_ = 0;
+    if (health_.up) return;
+    health_ = {.up = true, .since = now, .last_error = "", .next_try = now};
+    Publish();
+    return;
+  }
+  if (!health_.up && failures_ > 0 && now < health_.next_try) return;  // not tried
+  if (health_.up || failures_ == 0) health_.since = now;
+  ++failures_;
+  opened_ = false;
+  health_.up = false;
+  health_.last_error = status.message();
+  health_.next_try = now + NextPause();
+  Publish();  // each failure: whoever waits for the store plans its next try by next_try
+}
+
+void LeaseWorker::Publish() {
+  post_([this, health = health_] { on_health_(health); });
+}
+
+milliseconds LeaseWorker::NextPause() {
+  const int doublings = std::min(failures_ - 1, 10);
+  const milliseconds pause = std::min(kFirstPause * (1 << doublings), kLongestPause);
+  // Half to the whole of it, so that the hosts of a store that comes back do not come in step.
+  std::uniform_int_distribution<std::int64_t> spread(pause.count() / 2, pause.count());
+  return milliseconds(spread(jitter_));
+}
+
+}  // namespace idd::daemon

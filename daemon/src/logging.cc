@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "logging.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+namespace idd::daemon::log {
+namespace {
+
+constexpr int kLinesPerSecond = 20;
+constexpr std::size_t kMaxEvents = 256;
+
+struct Budget {
+  std::chrono::steady_clock::time_point window{};
+  int written = 0;
+  std::uint64_t suppressed = 0;
+};
+
+struct State {
+  std::mutex mutex;
+  Format format = Format::kText;
+  std::shared_ptr<spdlog::logger> logger;  // spdlog's own type for a logger
+  std::map<std::string, Budget, std::less<>> budgets;
+};
+
+State& GetState() {
+  // Never destroyed: threads may log until the very end.
+  static State& state = *new State;
+  return state;
+}
+
+spdlog::level::level_enum ToSpdlog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+spdlog::logger& LoggerLocked(State& state) {
+  if (state.logger == nullptr) {
+    auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    state.logger = std::make_shared<spdlog::logger>("idd", std::move(sink));
+    state.logger->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+    state.logger->flush_on(spdlog::level::debug);
+  }
+  return *state.logger;
+}
+
+// True when the line may be written; `suppressed` gets what was left out before it.
+bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed) {
+  auto it = state.budgets.find(event);
+  if (it == state.budgets.end()) {
+    if (state.budgets.size() >= kMaxEvents) return true;
+    it = state.budgets.emplace(std::string(event), Budget{}).first;
+  }
+  Budget& budget = it->second;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - budget.window >= std::chrono::seconds(1)) {
+    budget.window = now;
+    budget.written = 0;
+  }
+  if (budget.written >= kLinesPerSecond) {
+    ++budget.suppressed;
+    return false;
+  }
+  ++budget.written;
+  suppressed = std::exchange(budget.suppressed, 0);
+  return true;
+}
+
+bool NeedsQuotes(std::string_view value) {
+  return value.empty() || value.find_first_of(" \"=\\\n\r\t") != std::string_view::npos;
+}
+
+// JSON's escapes, also in the text form: a value can never begin a line of its own.
+std::string Quote(std::string_view value) {
+  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string TextLine(std::string_view event, const std::initializer_list<Field>& fields,
+                     std::uint64_t suppressed) {
+  std::string line(event);
+  for (const Field& field : fields) {
+    line += ' ';
+    line += field.key;
+    line += '=';
+    line += field.is_number || !NeedsQuotes(field.value) ? field.value : Quote(field.value);
+  }
+  if (suppressed != 0) line += " suppressed=" + std::to_string(suppressed);
+  return line;
+}
+
+std::string JsonFields(std::string_view event, const std::initializer_list<Field>& fields,
+                       std::uint64_t suppressed) {
+  std::string line = "\"event\":" + Quote(event);
+  for (const Field& field : fields) {
+    line += ',' + Quote(field.key) + ':';
+    line += field.is_number ? field.value : Quote(field.value);
+  }
+  if (suppressed != 0) line += ",\"suppressed\":" + std::to_string(suppressed);
+  return line;
+}
+
+}  // namespace
+
+void Configure(Level level, Format format) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  state.format = format;
+  spdlog::logger& logger = LoggerLocked(state);
+  logger.set_level(ToSpdlog(level));
+  if (format == Format::kJson) {
+    logger.set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})",
+                       spdlog::pattern_time_type::utc);
+  }
+}
+
+void SetLevel(Level level) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  LoggerLocked(state).set_level(ToSpdlog(level));
+}
+
+void Write(Level level, std::string_view event, std::initializer_list<Field> fields) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  spdlog::logger& logger = LoggerLocked(state);
+  if (!logger.should_log(ToSpdlog(level))) return;
+  std::uint64_t suppressed = 0;
+  if (!TakeBudget(state, event, suppressed)) return;
+  const std::string line = state.format == Format::kText ? TextLine(event, fields, suppressed)
+                                                         : JsonFields(event, fields, suppressed);
+  logger.log(ToSpdlog(level), "{}", line);
+}
+
+}  // namespace idd::daemon::log

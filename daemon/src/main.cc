@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "daemon.h"
+#include "options.h"
+
+int main(int argc, char** argv) {
+  // A client that goes away while it is answered is a failed send, not a signal.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    const idd::daemon::ParsedOptions parsed = idd::daemon::ParseOptions(arguments);
+    if (!parsed.options.has_value()) {
+      std::fputs(parsed.output.c_str(), parsed.exit_status == 0 ? stdout : stderr);
+      return parsed.exit_status;
+    }
+    if (parsed.options->check_config) {
+      std::puts("idd: the configuration is valid");
+      return 0;
+    }
+    return idd::daemon::RunDaemon(*parsed.options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "idd: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <toml++/toml.h>
+
+#include "host_id.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kDefaultConfig = "/etc/idd/idd.toml";
+constexpr int kExitUsage = 2;
+
+// One setting: its flag; the file's key is the same with '_', the variable IDD_ and upper case.
+struct Setting {
+  const char* name;
+  const char* help;
+  std::string value;  // as given; the default until then
+};
+
+using Settings = std::vector<Setting>;
+
+Settings DefaultSettings() {
+  const Options defaults;
+  return {
+      {"database", "URL of the allocator: sqlite:PATH", defaults.database},
+      {"socket", "path of the listening Unix socket", defaults.socket},
+      {"state-dir", "directory for what this host must remember", defaults.state_dir},
+      {"host-id", "this host's name in the lease journal (default: from the machine id)", ""},
+      {"log-level", "debug, info, warning or error", "info"},
+      {"log-format", "text or json", "text"},
+  };
+}
+
+std::string FileKey(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::string Variable(const std::string& name) {
+  std::string upper = FileKey(name);
+  std::transform(upper.begin(), upper.end(), upper.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return "IDD_" + upper;
+}
+
+Setting* FindSetting(Settings& settings, std::string_view file_key) {
+  const auto it = std::find_if(settings.begin(), settings.end(), [&](const Setting& setting) {
+    return FileKey(setting.name) == file_key;
+  });
+  return it == settings.end() ? nullptr : &*it;
+}
+
+// Takes from the file what neither a flag nor a variable has set.
+Status ReadFile(const std::string& path, const CLI::App& app, Settings& settings) {
+  toml::table table;
+  try {
+    table = toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    return {Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
+                                std::string(error.description())};
+  }
+  for (const auto& [key, node] : table) {
+    const std::string where = path + ":" + std::to_string(node.source().begin.line) + ": ";
+    Setting* setting = FindSetting(settings, key.str());
+    if (setting == nullptr) {
+      return {Code::kInvalid, where + "unknown key '" + std::string(key.str()) + "'"};
+    }
+    const auto text = node.value_exact<std::string>();
+    if (!text) {
+      return {Code::kInvalid, where + "'" + std::string(key.str()) + "' must be a string"};
+    }
+    if (app.get_option(std::string("--") + setting->name)->count() == 0) setting->value = *text;
+  }
+  return Status::Ok();
+}
+
+Result<log::Level> ParseLevel(const std::string& text) {
+  static const std::map<std::string, log::Level> levels = {{"debug", log::Level::kDebug},
+                                                           {"info", log::Level::kInfo},
+                                                           {"warning", log::Level::kWarning},
+                                                           {"error", log::Level::kError}};
+  const auto it = levels.find(text);
+  if (it != levels.end()) return it->second;
+  return Status(Code::kInvalid, "log-level must be debug, info, warning or error, not '" + text + "'");
+}
+
+Result<log::Format> ParseFormat(const std::string& text) {
+  if (text == "text") return log::Format::kText;
+  if (text == "json") return log::Format::kJson;
+  return Status(Code::kInvalid, "log-format must be text or json, not '" + text + "'");
+}
+
+// Checks what can be checked without touching anything.
+Result<Options> Validate(Settings& settings) {
+  Options options;
+  const auto value = [&](const char* key) { return FindSetting(settings, key)->value; };
+  options.database = value("database");
+  options.socket = value("socket");
+  options.state_dir = value("state_dir");
+  options.host_id = value("host_id");
+  const Result<log::Level> level = ParseLevel(value("log_level"));
+  if (!level.ok()) return level.status();
+  options.log_level = level.value();
+  const Result<log::Format> format = ParseFormat(value("log_format"));
+  if (!format.ok()) return format.status();
+  options.log_format = format.value();
+  if (options.socket.empty() || options.state_dir.empty()) {
+    return Status(Code::kInvalid, "socket and state-dir must not be empty");
+  }
+  if (!options.host_id.empty()) {
+    if (Status status = CheckHostId(options.host_id); !status.ok()) return status;
+  }
+  const auto store = MakeStore(options.database, "check");
+  if (!store.ok()) return store.status();
+  return options;
+}
+
+ParsedOptions Usage(const std::string& message) {
+  return {.options = std::nullopt, .output = "idd: " + message + "\n", .exit_status = kExitUsage};
+}
+
+}  // namespace
+
+ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
+  CLI::App app("Leases segments of cluster-unique ids and serves them to every process of this host.",
+               "idd");
+  Settings settings = DefaultSettings();
+  std::string config = kDefaultConfig;
+  bool check_config = false;
+  app.set_version_flag("--version", std::string("idd ") + IDD_VERSION);
+  app.add_option("--config", config, "TOML configuration")
+      ->envname("IDD_CONFIG")
+      ->capture_default_str();
+  for (Setting& setting : settings) {
+    app.add_option(std::string("--") + setting.name, setting.value, setting.help)
+        ->envname(Variable(setting.name))
+        ->capture_default_str();
+  }
+  app.add_flag("--check-config", check_config, "check the configuration and exit");
+  app.footer("Every option is also a key of the file (state_dir = \"...\") and a variable (IDD_STATE_DIR);"
+             "\na flag beats a variable, a variable beats the file.\n\n"
+             "Example: idd --database sqlite:/var/lib/idd/idd.db --socket /run/idd/idd.sock");
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return {.options = std::nullopt, .output = app.help(), .exit_status = 0};
+  } catch (const CLI::CallForVersion& version) {
+    return {.options = std::nullopt, .output = std::string(version.what()) + "\n", .exit_status = 0};
+  } catch (const CLI::ParseError& error) {
+    return Usage(std::string(error.what()) + "; see idd --help");
+  }
+  const bool config_given = app.get_option("--config")->count() != 0;
+  const bool read_file = config_given || ::access(kDefaultConfig, F_OK) == 0;
+  if (read_file) {
+    if (::access(config.c_str(), R_OK) != 0) return Usage("cannot read the configuration " + config);
+    if (Status status = ReadFile(config, app, settings); !status.ok()) return Usage(status.message());
+  }
+  Result<Options> options = Validate(settings);
+  if (!options.ok()) return Usage(options.status().message());
+  options.value().config_file = read_file ? config : "";
+  options.value().check_config = check_config;
+  options.value().arguments = arguments;
+  return {.options = std::move(options).value(), .output = "", .exit_status = 0};
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_OPTIONS_H_
+#define IDD_DAEMON_OPTIONS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "logging.h"
+
+namespace idd::daemon {
+
+// What idd was told, from flags, environment (IDD_<OPTION>) and file, in this order of precedence.
+struct Options {
+  std::string config_file;  // empty: none was read
+  std::string database = "sqlite:/var/lib/idd/idd.db";
+  std::string socket = "/run/idd/idd.sock";
+  std::string state_dir = "/var/lib/idd";
+  std::string host_id;  // empty: derived from the machine id
+  log::Level log_level = log::Level::kInfo;
+  log::Format log_format = log::Format::kText;
+  bool check_config = false;
+  std::vector<std::string> arguments;  // as given, for a reload
+};
+
+// Either options to run with, or what to print and the exit status to end with (--help, --version,
+// wrong usage).
+struct ParsedOptions {
+  std::optional<Options> options;
+  std::string output;
+  int exit_status = 0;
+};
+
+[[nodiscard]] ParsedOptions ParseOptions(const std::vector<std::string>& arguments);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_OPTIONS_H_

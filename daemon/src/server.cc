@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "idd/shm/abi.h"
+#include "logging.h"
+#include "random.h"
+
+namespace idd::daemon {
+namespace {
+
+using std::chrono::milliseconds;
+using wire::FrameType;
+using wire::FrameView;
+
+constexpr int kBacklog = 1024;
+constexpr int kAcceptsPerTurn = 64;
+constexpr std::size_t kMaxConnections = 20000;
+constexpr std::size_t kMaxUnanswered = 1024;
+constexpr std::chrono::milliseconds kAcceptPause(100);
+constexpr mode_t kSocketMode = 0660;
+
+Result<sockaddr_un> MakeAddress(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return Status(Code::kInvalid, "the socket's path must have 1 to " +
+                                      std::to_string(sizeof(address.sun_path) - 1) +
+                                      " bytes: " + path);
+  }
+  std::copy(path.begin(), path.end(), address.sun_path);
+  return address;
+}
+
+const sockaddr* AsSockaddr(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+// Somebody listens there: accepted, or the backlog is full (a stopped daemon is alive, too).
+bool IsLive(const sockaddr_un& address) {
+  const ScopedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (::connect(probe.get(), AsSockaddr(address), sizeof(address)) == 0) return true;
+  // EPROTOTYPE: a listener of another socket type. Only a refusal proves that nobody is there.
+  return errno != ECONNREFUSED && errno != ENOENT;
+}
+
+Status RemoveStale(const std::string& path, const sockaddr_un& address) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? Status::Ok() : Status::FromErrno(errno, "looking at " + path);
+  }
+  if (!S_ISSOCK(info.st_mode)) {
+    return {Code::kUnavailable, path + " exists and is not a socket; it is left alone"};
+  }
+  if (IsLive(address)) {
+    return {Code::kUnavailable, "another process listens at " + path + "; it is left alone"};
+  }
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return Status::FromErrno(errno, "removing the stale socket " + path);
+  }
+  log::Info("socket.stale_removed", {{"path", path}});
+  return Status::Ok();
+}
+
+// The document as a descriptor: any length, no queue. Sealed, so that it stays what it was.
+Result<ScopedFd> MakeDocument(const std::string& text) {
+  ScopedFd fd(::memfd_create("idd-document", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t bytes = ::write(fd.get(), text.data() + done, text.size() - done);
+    if (bytes < 0 && errno != EINTR) return Status::FromErrno(errno, "writing a document");
+    if (bytes > 0) done += static_cast<std::size_t>(bytes);
+  }
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+    return Status::FromErrno(errno, "sealing a document");
+  }
+  return fd;
+}
+
+Status CheckTimeout(std::uint32_t timeout_ms) {
+  if (timeout_ms <= wire::kMaxTimeoutMs) return Status::Ok();
+  return {Code::kInvalid, "timeout_ms is more than an hour"};
+}
+
+}  // namespace
+
+Server::Server(boost::asio::io_context& loop, TagService& tags, Admin& admin)
+    : loop_(loop),
+      tags_(tags),
+      admin_(admin),
+      daemon_id_(RandomId()),
+      listener_(loop),
+      pause_(loop) {}
+
+Server::~Server() = default;
+
+Status Server::Listen(const std::string& path) {
+  const Result<sockaddr_un> address = MakeAddress(path);
+  if (!address.ok()) return address.status();
+  // Between the look at a stale file and its removal another idd could bind: the lock excludes it.
+  Result<FileLock> lock = FileLock::Take(path + ".lock");
+  if (!lock.ok()) return lock.status().WithContext("another idd uses this socket");
+  if (Status status = RemoveStale(path, address.value()); !status.ok()) return status;
+  ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Status::FromErrno(errno, "socket");
+  if (::bind(fd.get(), AsSockaddr(address.value()), sizeof(sockaddr_un)) != 0) {
+    return Status::FromErrno(errno, "cannot bind " + path);
+  }
+  // Before listen(2): nobody can connect while the mode is still the umask's.
+  if (::chmod(path.c_str(), kSocketMode) != 0) return Status::FromErrno(errno, "chmod of " + path);
+  if (::lstat(path.c_str(), &bound_) != 0) return Status::FromErrno(errno, "lstat of " + path);
+  if (::listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen");
+  path_ = path;
+  path_lock_ = std::move(lock).value();
+  listener_.assign(fd.release());
+  WaitAcceptable();
+  return Status::Ok();
+}
+
+void Server::StopAccepting() {
+  boost::system::error_code ignored;
+  pause_.cancel();
+  listener_.close(ignored);
+  struct stat info {};
+  if (path_.empty() || ::lstat(path_.c_str(), &info) != 0) return;
+  if (info.st_dev == bound_.st_dev && info.st_ino == bound_.st_ino) ::unlink(path_.c_str());
+  path_.clear();
+}
+
+void Server::WaitAcceptable() {
+  listener_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                         if (!error) OnAcceptable();
+                       });
+}
+
+void Server::OnAcceptable() {
+  for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
+    ScopedFd socket(
+        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket.valid()) {
+      Adopt(std::move(socket));
+      continue;
+    }
+    if (errno == EAGAIN) break;
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    log::Error("accept.failed", {{"error", Status::FromErrno(errno, "accept").message()}});
+    PauseAccepting();  // out of descriptors: without a pause the loop would spin on the backlog
+    return;
+  }
+  WaitAcceptable();
+}
+
+void Server::PauseAccepting() {
+  pause_.expires_after(kAcceptPause);
+  pause_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) WaitAcceptable();
+  });
+}
+
+void Server::Adopt(ScopedFd socket) {
+  ucred credentials{};
+  socklen_t bytes = sizeof(credentials);
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return;
+  const std::uint64_t id = next_id_++;
+  auto connection = std::make_unique<Connection>(
+      loop_, std::move(socket), id,
+      Peer{.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid});
+  Connection& started = *connection;
+  connections_.emplace(id, std::move(connection));
+  started.Start([this](Connection& from, std::span<const std::byte> message) {
+                  OnMessage(from, message);
+                },
+                [this](std::uint64_t closed) {
+                  tags_.DropOwner(closed);
+                  connections_.erase(closed);
+                });
+  if (connections_.size() > kMaxConnections) {
+    started.CloseWith({Code::kUnavailable, "idd has too many connections"});
+  }
+}
+
+Connection* Server::Find(std::uint64_t id) {
+  const auto it = connections_.find(id);
+  return it == connections_.end() ? nullptr : it->second.get();
+}
+
+void Server::OnMessage(Connection& connection, std::span<const std::byte> message) {
+  const Result<FrameView> frame = wire::ParseFrame(message);
+  if (!frame.ok()) {
+    connection.CloseWith(frame.status());
+    return;
+  }
+  const Status status = Dispatch(connection, frame.value());
+  if (!status.ok()) connection.CloseWith(status, frame.value().header.request_id);
+}
+
+Status Server::Dispatch(Connection& connection, const FrameView& frame) {
+  const auto type = static_cast<FrameType>(frame.header.type);
+  if (!connection.greeted && type != FrameType::kHello) {
+    return {Code::kInvalid, "the first frame must be HELLO"};
+  }
+  switch (type) {
+    case FrameType::kHello:
+      return OnHello(connection, frame);
+    case FrameType::kAttach:
+      return OnAttach(connection, frame);
+    case FrameType::kClaim:
+      return OnClaim(connection, frame);
+    case FrameType::kRefill:
+      return OnRefill(frame);
+    case FrameType::kAdmin:
+      return OnAdmin(connection, frame);
+    case FrameType::kError:
+      break;
+  }
+  return {Code::kInvalid, "unknown frame type " + std::to_string(frame.header.type)};
+}
+
+Status Server::OnHello(Connection& connection, const FrameView& frame) {
+  const Result<wire::HelloRequest> request = wire::ParsePayload<wire::HelloRequest>(frame);
+  if (!request.ok()) return request.status();
+  const std::uint32_t theirs = request.value().abi_version;
+  if (theirs >> 16 != shm::kAbiMajor) {
+    return {Code::kIncompatible,
+            "the client has ABI " + std::to_string(theirs >> 16) + "." +
+                std::to_string(theirs & 0xffff) + ", idd has " + std::to_string(shm::kAbiMajor) +
+                "." + std::to_string(shm::kAbiMinor)};
+  }
+  connection.greeted = true;
+  wire::HelloReply reply;
+  reply.abi_version = shm::kAbiVersion;
+  reply.daemon_id = daemon_id_;
+  constexpr std::string_view kVersion = IDD_VERSION;
+  std::copy_n(kVersion.begin(), std::min(kVersion.size(), sizeof(reply.daemon_version) - 1),
+              reply.daemon_version);
+  connection.Send(wire::BuildReply(FrameType::kHello, frame.header.request_id, reply));
+  return Status::Ok();
+}
+
+Status Server::OnAttach(Connection& connection, const FrameView& frame) {
+  const Result<wire::AttachRequest> request = wire::ParsePayload<wire::AttachRequest>(frame);
+  if (!request.ok()) return request.status();
+  const Result<std::string_view> tag = wire::UnpackTag(request.value().tag);
+  if (!tag.ok()) return tag.status();
+  if (Status status = CheckTimeout(request.value().timeout_ms); !status.ok()) return status;
+  if (connection.unanswered >= kMaxUnanswered) {
+    return {Code::kInvalid, "too many unanswered requests"};
+  }
+  ++connection.unanswered;
+  const std::uint64_t owner = connection.id();
+  const std::uint64_t request_id = frame.header.request_id;
+  tags_.Attach(std::string(tag.value()),
+               {.owner = owner,
+                .deadline = Deadline::After(milliseconds(request.value().timeout_ms))},
+               [this, owner, request_id](const Result<AttachGrant>& grant) {
+                 ReplyAttach(owner, request_id, grant);
+               });
+  return Status::Ok();
+}
+
+void Server::ReplyAttach(std::uint64_t owner, std::uint64_t request_id,
+                         const Result<AttachGrant>& grant) {
+  Connection* connection = Find(owner);
+  if (connection == nullptr) return;
+  --connection->unanswered;
+  wire::AttachReply reply;
+  reply.abi_version = shm::kAbiVersion;
+  if (!grant.ok()) {
+    reply.status = static_cast<std::uint32_t>(grant.status().code());
+    connection->Send(wire::BuildReply(FrameType::kAttach, request_id, reply,
+                                      grant.status().message()));
+    return;
+  }
+  reply.ring_id = grant.value().ring_id;
+  reply.table_bytes = shm::kTableBytes;
+  reply.cursors_bytes = shm::kCursorsBytes;
+  connection->Send(wire::BuildReply(FrameType::kAttach, request_id, reply),
+                   {grant.value().table_fd, grant.value().cursors_fd});
+}
+
+Status Server::OnClaim(Connection& connection, const FrameView& frame) {
+  const Result<wire::ClaimRequest> parsed = wire::ParsePayload<wire::ClaimRequest>(frame);
+  if (!parsed.ok()) return parsed.status();
+  const wire::ClaimRequest& request = parsed.value();
+  const Result<std::string_view> tag = wire::UnpackTag(request.tag);
+  if (!tag.ok()) return tag.status();
+  if (request.count == 0) return {Code::kInvalid, "a claim of 0 ids"};
+  if (Status status = CheckTimeout(request.timeout_ms); !status.ok()) return status;
+  if (connection.unanswered >= kMaxUnanswered) {
+    return {Code::kInvalid, "too many unanswered requests"};
+  }
+  ++connection.unanswered;
+  const std::uint64_t owner = connection.id();
+  const std::uint64_t request_id = frame.header.request_id;
+  tags_.Claim(std::string(tag.value()), request.ring_id, request.count,
+              {.owner = owner, .deadline = Deadline::After(milliseconds(request.timeout_ms))},
+              [this, owner, request_id](const Result<ClaimGrant>& grant) {
+                ReplyClaim(owner, request_id, grant);
+              });
+  return Status::Ok();
+}
+
+void Server::ReplyClaim(std::uint64_t owner, std::uint64_t request_id,
+                        const Result<ClaimGrant>& grant) {
+  Connection* connection = Find(owner);
+  if (connection == nullptr) return;
+  --connection->unanswered;
+  wire::ClaimReply reply;
+  if (!grant.ok()) {
+    reply.status = static_cast<std::uint32_t>(grant.status().code());
+    connection->Send(wire::BuildReply(FrameType::kClaim, request_id, reply,
+                                      grant.status().message()));
+    return;
+  }
+  reply.attach_again = grant.value().attach_again ? 1 : 0;
+  reply.first = grant.value().ids.first;
+  reply.count = grant.value().ids.size();
+  connection->Send(wire::BuildReply(FrameType::kClaim, request_id, reply));
+}
+
+Status Server::OnRefill(const FrameView& frame) {
+  const Result<wire::RefillNotice> notice = wire::ParsePayload<wire::RefillNotice>(frame);
+  if (!notice.ok()) return notice.status();
+  const Result<std::string_view> tag = wire::UnpackTag(notice.value().tag);
+  if (!tag.ok()) return tag.status();
+  tags_.Refill(std::string(tag.value()));
+  return Status::Ok();
+}
+
+Status Server::OnAdmin(Connection& connection, const FrameView& frame) {
+  if (connection.unanswered >= kMaxUnanswered) {
+    return {Code::kInvalid, "too many unanswered requests"};
+  }
+  ++connection.unanswered;
+  std::string text(frame.payload.size(), '\0');
+  std::transform(frame.payload.begin(), frame.payload.end(), text.begin(),
+                 [](std::byte byte) { return static_cast<char>(byte); });
+  const bool may_change = connection.peer().uid == 0 || connection.peer().uid == ::geteuid();
+  const std::uint64_t owner = connection.id();
+  const std::uint64_t request_id = frame.header.request_id;
+  admin_.Handle(text, may_change,
+                [this, owner, request_id](const Status& status, const std::string& document) {
+                  ReplyAdmin(owner, request_id, status, document);
+                });
+  return Status::Ok();
+}
+
+void Server::ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Status& status,
+                        const std::string& document) {
+  Connection* connection = Find(owner);
+  if (connection == nullptr) return;
+  --connection->unanswered;
+  Result<ScopedFd> fd = MakeDocument(document);
+  if (!fd.ok()) {
+    connection->CloseWith(fd.status(), request_id);
+    return;
+  }
+  wire::AdminReply reply;
+  reply.status = static_cast<std::uint32_t>(status.code());
+  reply.document_bytes = document.size();
+  connection->Send(wire::BuildReply(FrameType::kAdmin, request_id, reply), {fd.value().get(), -1});
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_SERVER_H_
+#define IDD_DAEMON_SERVER_H_
+
+#include <sys/stat.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "admin.h"
+#include "connection.h"
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+#include "idd/wire/frames.h"
+#include "state_dir.h"
+#include "tag_service.h"
+
+namespace idd::daemon {
+
+// The listening socket and what the frames of docs/socket-protocol.md do.
+//
+// Thread safety: none; event loop. One connection's faults end that connection alone.
+class Server {
+ public:
+  Server(boost::asio::io_context& loop, TagService& tags, Admin& admin);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Binds and listens. A socket file that nobody listens at is replaced; a live one, or any other
+  // kind of file, never: kUnavailable. kInvalid (path), kSystem.
+  [[nodiscard]] Status Listen(const std::string& path);
+  // Accepts no more and removes the socket file if it is still ours; connections stay.
+  void StopAccepting();
+
+ private:
+  void WaitAcceptable();
+  void OnAcceptable();
+  void PauseAccepting();
+  void Adopt(ScopedFd socket);
+
+  void OnMessage(Connection& connection, std::span<const std::byte> message);
+  [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
+  [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame);
+  [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
+  [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
+  [[nodiscard]] Status OnRefill(const wire::FrameView& frame);
+  [[nodiscard]] Status OnAdmin(Connection& connection, const wire::FrameView& frame);
+  void ReplyAttach(std::uint64_t owner, std::uint64_t request_id, const Result<AttachGrant>& grant);
+  void ReplyClaim(std::uint64_t owner, std::uint64_t request_id, const Result<ClaimGrant>& grant);
+  void ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Status& status,
+                  const std::string& document);
+  [[nodiscard]] Connection* Find(std::uint64_t id);
+
+  boost::asio::io_context& loop_;
+  TagService& tags_;
+  Admin& admin_;
+  const std::uint64_t daemon_id_;
+  std::string path_;
+  struct stat bound_ {};  // identity of the socket file that we made
+  std::optional<FileLock> path_lock_;
+  boost::asio::posix::stream_descriptor listener_;
+  boost::asio::steady_timer pause_;
+  std::uint64_t next_id_ = 1;
+  std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_SERVER_H_

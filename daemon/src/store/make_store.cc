@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "host_id.h"
+#include "store/sqlite_store.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::string_view kSqliteScheme = "sqlite:";
+
+struct StateName {
+  LeaseState state;
+  const char* name;
+};
+constexpr std::array<StateName, 4> kStateNames = {{{LeaseState::kActive, "active"},
+                                                   {LeaseState::kExhausted, "exhausted"},
+                                                   {LeaseState::kReturned, "returned"},
+                                                   {LeaseState::kAbandoned, "abandoned"}}};
+
+}  // namespace
+
+const char* LeaseStateName(LeaseState state) noexcept {
+  for (const StateName& known : kStateNames) {
+    if (known.state == state) return known.name;
+  }
+  return "unknown";
+}
+
+std::optional<LeaseState> ParseLeaseState(std::string_view name) noexcept {
+  for (const StateName& known : kStateNames) {
+    if (known.name == name) return known.state;
+  }
+  return std::nullopt;
+}
+
+// Messages never repeat the URL: what follows the scheme may be a password.
+Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const std::string& host_id) {
+  if (Status status = CheckHostId(host_id); !status.ok()) return status;
+  if (url.starts_with("mysql://")) {
+    return Status(Code::kInvalid,
+                  "mysql:// databases are not available in this version; use sqlite:PATH");
+  }
+  if (!url.starts_with(kSqliteScheme)) {
+    return Status(Code::kInvalid, "the database URL has none of the known forms; use sqlite:PATH");
+  }
+  std::string path = url.substr(kSqliteScheme.size());
+  if (path.empty() || path.starts_with(":memory:") || path.find('\0') != std::string::npos) {
+    return Status(Code::kInvalid, "the database URL names no file; use sqlite:PATH, as in "
+                                  "sqlite:/var/lib/idd/idd.db");
+  }
+  return std::unique_ptr<Store>(
+      std::make_unique<SqliteStore>(SqliteStoreOptions{std::move(path), host_id, {}}));
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SQLite as idd uses it: one durable file, short write transactions, values checked on reading. The
+// allocator (sqlite_store.h) and this host's high-water marks (high_water.h) share it; nothing else
+// in idd calls sqlite3.
+#ifndef IDD_DAEMON_STORE_SQLITE_DB_H_
+#define IDD_DAEMON_STORE_SQLITE_DB_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace idd::daemon {
+
+class SqliteDb;
+
+// How long a transaction waits for another process's write lock.
+inline constexpr std::chrono::milliseconds kSqliteBusyTimeout(2000);
+
+// What a file must be before it is used, and how an empty one becomes that.
+struct SqliteFormat {
+  const char* what;             // for messages: "idd's allocator database"
+  std::int32_t application_id;  // not 0
+  std::int32_t version;         // of the schema, in user_version
+  // GLOB over the names of tables. A file without an application id that has such a table is not
+  // adopted; one that has other tables is: "idd_*" lives beside them, "*" demands an empty file.
+  const char* own_tables;
+  const char* schema;  // SQL; run once, in one transaction with the identity
+  // Both only read. The first looks at a file without identity before it is touched, the second at
+  // one of this format, on every opening.
+  Status (*check_adoptable)(SqliteDb& db);
+  Status (*check_complete)(SqliteDb& db);
+};
+
+// One statement with its arguments, read row by row. The first error sticks: Next() answers false
+// from then on and Finish() says what it was, so a loop needs one check behind it.
+//
+//   SqliteQuery query = db.Query("SELECT host, base FROM ... WHERE tag = ?1", tag);
+//   while (query.Next()) use(query.Text(0), query.Uint(1));
+//   if (Status status = query.Finish(); !status.ok()) return status;
+//
+// Lives no longer than its SqliteDb. Thread safety: none.
+class SqliteQuery {
+ public:
+  SqliteQuery(SqliteDb& db, std::string_view sql);
+  SqliteQuery(SqliteQuery&& other) noexcept;
+  SqliteQuery& operator=(SqliteQuery&&) = delete;
+  SqliteQuery(const SqliteQuery&) = delete;
+  SqliteQuery& operator=(const SqliteQuery&) = delete;
+  ~SqliteQuery();
+
+  // Arguments are numbered from 1 and copied. Precondition for numbers: at most 2^63-1.
+  void Bind(int index, std::uint64_t value);
+  void Bind(int index, std::string_view value);
+  void Bind(int index, const std::string& value) { Bind(index, std::string_view(value)); }
+  void Bind(int index, const std::optional<std::string>& value);  // nullopt: NULL
+
+  // Steps to the next row; false at the end or on an error.
+  [[nodiscard]] bool Next();
+  [[nodiscard]] const Status& Finish() const noexcept { return status_; }
+
+  // The column (from 0) of the present row. A value of another type, or a negative number, is the
+  // query's error (kInvalid, naming the column) and answers 0 or "".
+  [[nodiscard]] std::uint64_t Uint(int column);
+  [[nodiscard]] std::string Text(int column);
+  // The same for rows that others write and that may be wrong: nullopt instead of an error.
+  [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const;
+  [[nodiscard]] std::optional<std::string> TextIf(int column) const;
+  // What the column holds, for a message: "-5", "real 1.5", "a text", "NULL". Never quotes texts.
+  [[nodiscard]] std::string Describe(int column) const;
+  // Makes the row's column the query's error.
+  void Reject(int column, std::string_view expected);
+
+ private:
+  void CheckBound(int code);
+
+  SqliteDb* db_;
+  sqlite3_stmt* statement_ = nullptr;
+  Status status_;
+  bool done_ = false;
+};
+
+// An open database file. Thread safety: none. Errors of all members: kUnavailable (locked, full,
+// read-only, unreadable, replaced: worth opening again later), kIncompatible (not the format, newer,
+// corrupt: an operator must act, and the file is as it was), kSystem.
+class SqliteDb {
+ public:
+  // Opens the file; a missing or zero-length one gets the schema, any other is checked first and
+  // not touched unless it has the format. It is in WAL mode with synchronous=FULL afterwards.
+  [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> Open(const std::string& path,
+                                                              const SqliteFormat& format);
+  SqliteDb(const SqliteDb&) = delete;
+  SqliteDb& operator=(const SqliteDb&) = delete;
+  ~SqliteDb();
+
+  template <typename... Args>
+  [[nodiscard]] SqliteQuery Query(std::string_view sql, const Args&... args) {
+    SqliteQuery query(*this, sql);
+    int index = 0;
+    (query.Bind(++index, args), ...);
+    return query;
+  }
+
+  // One statement whose rows do not matter.
+  template <typename... Args>
+  [[nodiscard]] Status Run(std::string_view sql, const Args&... args) {
+    SqliteQuery query = Query(sql, args...);
+    while (query.Next()) {
+    }
+    return query.Finish();
+  }
+
+  // Rows changed by the last INSERT, UPDATE or DELETE.
+  [[nodiscard]] std::int64_t changes() const noexcept;
+
+  // BEGIN IMMEDIATE, body(), COMMIT. `body` returns a Status or a Result; its error rolls back and
+  // is returned. A failed COMMIT is an error like any other unless commit_outcome_unknown().
+  template <typename Body>
+  [[nodiscard]] auto InTransaction(Body body) -> decltype(body()) {
+    if (Status status = Begin(); !status.ok()) return status;
+    auto outcome = body();
+    if (!outcome.ok()) {
+      Rollback();
+      return outcome;
+    }
+    if (Status status = Commit(); !status.ok()) return status;
+    return outcome;
+  }
+
+  // The last COMMIT failed and the transaction was gone: it may be in the file or not. Nothing more
+  // can be done with this object; open another.
+  [[nodiscard]] bool commit_outcome_unknown() const noexcept { return commit_outcome_unknown_; }
+
+  // kUnavailable unless the file that is open is still the one that the path names. Every
+  // transaction looks at its beginning and behind its COMMIT.
+  [[nodiscard]] Status CheckNotReplaced() const;
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  // The Status for sqlite's result `code` (extended), with sqlite's words, the file and what to do.
+  [[nodiscard]] Status ErrorStatus(int code) const;
+
+ private:
+  friend class SqliteQuery;
+
+  explicit SqliteDb(const std::string& path);
+  [[nodiscard]] Status OpenFile();
+  // True: the file is empty of this format and may get it.
+  [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
+  [[nodiscard]] Status MakeDurable();
+  [[nodiscard]] Status CreateSchema(const SqliteFormat& format);
+  [[nodiscard]] Status Execute(const char* script);
+  // SQLite's busy handler; `db` is this. 0: give up.
+  [[nodiscard]] static int WaitWhileBusy(void* db, int calls) noexcept;
+  [[nodiscard]] Status Begin();
+  [[nodiscard]] Status Commit();
+  void Rollback() noexcept;
+
+  std::string path_;
+  sqlite3* handle_ = nullptr;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  MonotonicTime busy_until_{};  // of the present wait for a lock
+  bool commit_outcome_unknown_ = false;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_SQLITE_DB_H_

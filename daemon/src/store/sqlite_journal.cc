@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SqliteStore: the lease journal and what is read from it.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "store/sqlite_store.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kLeaseColumns =
+    "token, biz_tag, host, base, \"limit\", state, claimed, returned, abandoned, leased_at,"
+    " coalesce(closed_at, '')";
+
+// The present row of a query for kLeaseColumns; what is wrong with it is the query's error.
+LeaseRecord ReadLease(SqliteQuery& query) {
+  LeaseRecord lease;
+  lease.token = query.Text(0);
+  lease.tag = query.Text(1);
+  lease.host = query.Text(2);
+  lease.ids = {query.Uint(3), query.Uint(4)};
+  const std::optional<LeaseState> state = ParseLeaseState(query.Text(5));
+  if (!state.has_value()) query.Reject(5, "the state of a lease");
+  lease.state = state.value_or(LeaseState::kAbandoned);
+  lease.claimed = query.Uint(6);
+  lease.returned = query.Uint(7);
+  lease.abandoned = query.Uint(8);
+  lease.leased_at = query.Text(9);
+  lease.closed_at = query.Text(10);
+  return lease;
+}
+
+// kInvalid when the numbers cannot be true; then nothing of the call is journalled.
+Status CheckClosure(const LeaseClosure& closure, shm::IdRange ids) {
+  const std::string lease = "lease " + closure.token + " of tag '" + closure.tag + "'";
+  if (closure.claimed > ids.size()) {
+    return {Code::kInvalid, lease + " has " + std::to_string(ids.size()) + " ids, not " +
+                                std::to_string(closure.claimed) + " claimed ones"};
+  }
+  if (closure.state == LeaseState::kExhausted && closure.claimed != ids.size()) {
+    return {Code::kInvalid, lease + " is not exhausted with " + std::to_string(closure.claimed) +
+                                " of " + std::to_string(ids.size()) + " ids claimed"};
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<std::optional<shm::IdRange>> SqliteStore::FindActive(const LeaseClosure& closure) {
+  SqliteQuery query = db_->Query(
+      "SELECT base, \"limit\" FROM idd_lease"
+      " WHERE token = ?1 AND biz_tag = ?2 AND host = ?3 AND state = 'active'",
+      closure.token, closure.tag, options_.host_id);
+  std::optional<shm::IdRange> ids;
+  if (query.Next()) ids = shm::IdRange{query.Uint(0), query.Uint(1)};
+  if (!query.Finish().ok()) return query.Finish();
+  return ids;
+}
+
+Status SqliteStore::JournalEnd(const LeaseClosure& closure, shm::IdRange ids) {
+  const std::uint64_t rest = ids.size() - closure.claimed;
+  const std::uint64_t returned = closure.state == LeaseState::kReturned ? rest : 0;
+  const std::uint64_t abandoned = closure.state == LeaseState::kAbandoned ? rest : 0;
+  return db_->Run(
+      "UPDATE idd_lease SET state = ?2, claimed = ?3, returned = ?4, abandoned = ?5,"
+      " closed_at = CURRENT_TIMESTAMP WHERE token = ?1 AND state = 'active'",
+      closure.token, std::string_view(LeaseStateName(closure.state)), closure.claimed, returned,
+      abandoned);
+}
+
+Status SqliteStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
+  if (!db_) return NotOpen();
+  Status status = db_->InTransaction([&]() -> Status {
+    for (const LeaseClosure& closure : closures) {
+      if (closure.state != LeaseState::kExhausted && closure.state != LeaseState::kAbandoned) {
+        return {Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
+                                    "' is closed as exhausted or abandoned only"};
+      }
+      Result<std::optional<shm::IdRange>> ids = FindActive(closure);
+      if (!ids.ok()) return ids.status();
+      // Closed already, or never ours: the journal's word stands.
+      if (!ids.value().has_value()) continue;
+      if (Status sound = CheckClosure(closure, *ids.value()); !sound.ok()) return sound;
+      if (Status ended = JournalEnd(closure, *ids.value()); !ended.ok()) return ended;
+    }
+    AtPoint("close.journalled");
+    return Status::Ok();
+  });
+  if (status.ok()) AtPoint("close.committed");
+  return status;
+}
+
+Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
+    const std::vector<std::string>& except_tokens) {
+  if (!db_) return NotOpen();
+  using Leases = std::vector<LeaseRecord>;
+  Result<Leases> abandoned = db_->InTransaction([&]() -> Result<Leases> {
+    Leases leases;
+    SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
+                                       " FROM idd_lease WHERE host = ?1 AND state = 'active'"
+                                       " ORDER BY seq",
+                                   options_.host_id);
+    while (query.Next()) {
+      LeaseRecord lease = ReadLease(query);
+      const auto kept = std::find(except_tokens.begin(), except_tokens.end(), lease.token);
+      if (kept == except_tokens.end()) leases.push_back(std::move(lease));
+    }
+    if (!query.Finish().ok()) return query.Finish();
+    for (LeaseRecord& lease : leases) {
+      lease.state = LeaseState::kAbandoned;
+      lease.abandoned = lease.ids.size();
+      const Status ended = JournalEnd({lease.token, lease.tag, lease.state, 0}, lease.ids);
+      if (!ended.ok()) return ended;
+    }
+    AtPoint("abandon.journalled");
+    return leases;
+  });
+  if (abandoned.ok()) AtPoint("abandon.committed");
+  return abandoned;
+}
+
+Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filter) {
+  if (!db_) return NotOpen();
+  std::optional<std::string> state;
+  if (filter.state.has_value()) state = LeaseStateName(*filter.state);
+  SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
+                                     " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
+                                     " AND (?2 IS NULL OR host = ?2)"
+                                     " AND (?3 IS NULL OR state = ?3) ORDER BY seq",
+                                 filter.tag, filter.host, state);
+  std::vector<LeaseRecord> leases;
+  while (query.Next()) leases.push_back(ReadLease(query));
+  if (!query.Finish().ok()) return query.Finish();
+  return leases;
+}
+
+Result<std::vector<ReturnedRange>> SqliteStore::ListReturned(
+    const std::optional<std::string>& tag) {
+  if (!db_) return NotOpen();
+  SqliteQuery query = db_->Query(
+      "SELECT biz_tag, host, base, \"limit\" FROM idd_returned"
+      " WHERE ?1 IS NULL OR biz_tag = ?1 ORDER BY biz_tag, base",
+      tag);
+  std::vector<ReturnedRange> ranges;
+  while (query.Next()) {
+    ranges.push_back({query.Text(0), query.Text(1), {query.Uint(2), query.Uint(3)}});
+  }
+  if (!query.Finish().ok()) return query.Finish();
+  return ranges;
+}
+
+Result<std::vector<HostRecord>> SqliteStore::ListHosts() {
+  if (!db_) return NotOpen();
+  SqliteQuery query =
+      db_->Query("SELECT host, first_seen, last_seen FROM idd_host ORDER BY host");
+  std::vector<HostRecord> hosts;
+  while (query.Next()) hosts.push_back({query.Text(0), query.Text(1), query.Text(2)});
+  if (!query.Finish().ok()) return query.Finish();
+  return hosts;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sqlite_schema.h"
+
+#include <string>
+
+namespace idd::daemon {
+namespace {
+
+// STRICT, because past 2^63 a plain INTEGER column turns into a REAL that stops moving. Times are
+// UTC from SQLite, for people only.
+constexpr const char* kSchema = R"sql(
+-- Leaf's table, name for name. max_id is where the next lease begins. A table that is already there
+-- is kept, STRICT or not: its values are checked whenever they are read.
+CREATE TABLE IF NOT EXISTS leaf_alloc(
+  biz_tag     TEXT PRIMARY KEY NOT NULL,
+  max_id      INTEGER NOT NULL DEFAULT 1,
+  step        INTEGER NOT NULL,
+  description TEXT,
+  update_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT;
+
+-- 'incarnation': the random id of this data set, made with it and never changed.
+CREATE TABLE idd_meta(
+  key   TEXT PRIMARY KEY NOT NULL,
+  value TEXT NOT NULL
+) STRICT;
+INSERT INTO idd_meta(key, value) VALUES('incarnation', lower(hex(randomblob(16))));
+
+-- What a tag needs beyond Leaf's columns. No row means the defaults, so rows made for Leaf serve as
+-- they stand. max_id_allowed is the largest id ever handed out.
+CREATE TABLE idd_tag(
+  biz_tag        TEXT PRIMARY KEY NOT NULL,
+  mode           TEXT NOT NULL DEFAULT 'segment' CHECK(mode IN ('segment', 'snowflake', 'ticket')),
+  max_id_allowed INTEGER NOT NULL DEFAULT 9223372036854775806
+                 CHECK(max_id_allowed BETWEEN 0 AND 9223372036854775806)
+) STRICT;
+
+-- The journal: one row a lease, never deleted. Ids are [base, limit).
+-- A range that was handed back and is taken again gets a new row and counts as leased again, while
+-- the old row keeps its returned count: in each row that is not active
+--   claimed + returned + abandoned = limit - base,
+-- so the sums over a tag add up as well.
+-- used_limit: no id of the lease at or above it was ever handed out.
+CREATE TABLE idd_lease(
+  seq        INTEGER PRIMARY KEY,
+  token      TEXT NOT NULL UNIQUE CHECK(length(token) = 32 AND token NOT GLOB '*[^0-9a-f]*'),
+  biz_tag    TEXT NOT NULL,
+  host       TEXT NOT NULL,
+  base       INTEGER NOT NULL CHECK(base >= 0),
+  "limit"    INTEGER NOT NULL CHECK("limit" > base),
+  state      TEXT NOT NULL DEFAULT 'active'
+             CHECK(state IN ('active', 'exhausted', 'returned', 'abandoned')),
+  claimed    INTEGER NOT NULL DEFAULT 0 CHECK(claimed BETWEEN 0 AND "limit" - base),
+  returned   INTEGER NOT NULL DEFAULT 0 CHECK(returned BETWEEN 0 AND "limit" - base),
+  abandoned  INTEGER NOT NULL DEFAULT 0 CHECK(abandoned BETWEEN 0 AND "limit" - base),
+  leased_at  TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+  closed_at  TEXT,
+  used_limit INTEGER GENERATED ALWAYS AS
+             (CASE state WHEN 'returned' THEN base + claimed ELSE "limit" END) VIRTUAL,
+  CHECK(CASE state
+        WHEN 'active' THEN claimed + returned + abandoned = 0 AND closed_at IS NULL
+        ELSE claimed + returned + abandoned = "limit" - base AND closed_at IS NOT NULL END),
+  CHECK(state <> 'exhausted' OR claimed = "limit" - base),
+  CHECK((state = 'returned') = (returned > 0))
+) STRICT;
+CREATE INDEX idd_lease_used ON idd_lease(biz_tag, used_limit);
+CREATE INDEX idd_lease_active ON idd_lease(host, biz_tag) WHERE state = 'active';
+
+-- Tails that could not go back into max_id because somebody had leased after them. The same host
+-- takes them again; token is that of the lease they are the rest of.
+CREATE TABLE idd_returned(
+  token       TEXT PRIMARY KEY NOT NULL REFERENCES idd_lease(token),
+  biz_tag     TEXT NOT NULL,
+  host        TEXT NOT NULL,
+  base        INTEGER NOT NULL CHECK(base >= 0),
+  "limit"     INTEGER NOT NULL CHECK("limit" > base),
+  returned_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT;
+CREATE INDEX idd_returned_next ON idd_returned(biz_tag, host, base);
+
+CREATE TABLE idd_host(
+  host       TEXT PRIMARY KEY NOT NULL CHECK(host <> ''),
+  first_seen TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+  last_seen  TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT;
+
+-- Tombstones. Every id of a deleted tag lies below max_id, so a namesake begins there. Kept when
+-- the namesake is made.
+CREATE TABLE idd_deleted_tag(
+  biz_tag    TEXT PRIMARY KEY NOT NULL,
+  max_id     INTEGER NOT NULL CHECK(max_id >= 0),
+  deleted_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT;
+)sql";
+
+// An existing leaf_alloc must have Leaf's columns, and one row a tag: with two, an UPDATE would move
+// both and the tag would have two next ids.
+Status CheckLeafAlloc(SqliteDb& db) {
+  SqliteQuery query = db.Query(
+      "SELECT (SELECT count(*) FROM pragma_table_info('leaf_alloc')),"
+      "       (SELECT count(*) FROM pragma_table_info('leaf_alloc') WHERE lower(name) IN"
+      "          ('biz_tag', 'max_id', 'step', 'description', 'update_time')),"
+      "       (SELECT count(*) FROM pragma_index_list('leaf_alloc') AS i"
+      "          WHERE i.\"unique\" = 1 AND i.partial = 0 AND"
+      "            (SELECT group_concat(lower(name)) FROM pragma_index_info(i.name)) = 'biz_tag')");
+  if (!query.Next()) return query.Finish();
+  const bool exists = query.Uint(0) != 0;
+  const bool has_columns = query.Uint(1) == 5;
+  const bool is_unique = query.Uint(2) != 0;
+  if (!query.Finish().ok() || !exists) return query.Finish();
+  if (!has_columns) {
+    return {Code::kIncompatible,
+            "table leaf_alloc in '" + db.path() +
+                "' lacks one of Leaf's columns biz_tag, max_id, step, description, update_time"};
+  }
+  if (!is_unique) {
+    return {Code::kIncompatible, "table leaf_alloc in '" + db.path() +
+                                     "' has no primary key or unique index on biz_tag alone"};
+  }
+  return Status::Ok();
+}
+
+Status CheckTables(SqliteDb& db) {
+  SqliteQuery query = db.Query(
+      "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('leaf_alloc',"
+      " 'idd_meta', 'idd_tag', 'idd_lease', 'idd_returned', 'idd_host', 'idd_deleted_tag')");
+  const bool complete = query.Next() && query.Uint(0) == 7;
+  if (!query.Finish().ok()) return query.Finish();
+  if (!complete) {
+    return {Code::kIncompatible, "'" + db.path() +
+                                     "' is idd's allocator database but lacks some of its tables; "
+                                     "restore it from a backup; idd does not repair it"};
+  }
+  return CheckLeafAlloc(db);
+}
+
+}  // namespace
+
+const SqliteFormat& AllocatorFormat() {
+  static constexpr SqliteFormat kFormat = {
+      .what = "idd's allocator database",
+      .application_id = 0x49444441,  // "IDDA"
+      .version = 1,
+      .own_tables = "idd_*",
+      .schema = kSchema,
+      .check_adoptable = CheckLeafAlloc,
+      .check_complete = CheckTables,
+  };
+  return kFormat;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sqlite_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "store/sqlite_schema.h"
+
+namespace idd::daemon {
+namespace {
+
+std::string RangeText(shm::IdRange ids) {
+  return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
+}
+
+bool IsToken(const std::string& token) {
+  return token.size() == 32 && token.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+Status CheckRequest(const LeaseRequest& request) {
+  if (request.count < 1 || request.count > kMaxStep) {
+    return {Code::kInvalid, "a lease of tag '" + request.tag + "' is for 1 to " +
+                                std::to_string(kMaxStep) + " ids, not " +
+                                std::to_string(request.count)};
+  }
+  if (request.high_water_mark > shm::kMaxLimit || request.floor > shm::kMaxLimit) {
+    return {Code::kInvalid, "the high-water mark or floor of tag '" + request.tag +
+                                "' lies beyond 2^63-1; the state dir is damaged"};
+  }
+  if (!IsToken(request.token)) {
+    return {Code::kInvalid, "the token of a lease of tag '" + request.tag +
+                                "' is not 32 lower-case hexadecimal digits"};
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+SqliteStore::SqliteStore(SqliteStoreOptions options) : options_(std::move(options)) {}
+
+SqliteStore::~SqliteStore() = default;
+
+std::string SqliteStore::DisplayUrl() const { return "sqlite:" + options_.path; }
+
+Status SqliteStore::NotOpen() const {
+  return {Code::kUnavailable, "the allocator " + DisplayUrl() + " is not open"};
+}
+
+void SqliteStore::AtPoint(const char* point) const {
+  if (options_.at_point) options_.at_point(point);
+}
+
+// --- opening
+
+Status SqliteStore::Open() {
+  db_.reset();
+  Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, AllocatorFormat());
+  if (!db.ok()) return db.status();
+  db_ = std::move(db).value();
+  Status status = db_->InTransaction([this]() -> Status {
+    if (Status seen = JournalHost(); !seen.ok()) return seen;
+    return AbandonLostLease();
+  });
+  if (status.ok()) {
+    lost_token_.reset();
+  } else {
+    db_.reset();
+  }
+  return status;
+}
+
+Status SqliteStore::JournalHost() {
+  return db_->Run(
+      "INSERT INTO idd_host(host) VALUES(?1)"
+      " ON CONFLICT(host) DO UPDATE SET last_seen = CURRENT_TIMESTAMP",
+      options_.host_id);
+}
+
+Status SqliteStore::AbandonLostLease() {
+  if (!lost_token_.has_value()) return Status::Ok();
+  return db_->Run(
+      "UPDATE idd_lease SET state = 'abandoned', abandoned = \"limit\" - base,"
+      " closed_at = CURRENT_TIMESTAMP WHERE token = ?1 AND host = ?2 AND state = 'active'",
+      *lost_token_, options_.host_id);
+}
+
+Result<std::string> SqliteStore::Incarnation() {
+  if (!db_) return NotOpen();
+  SqliteQuery query = db_->Query("SELECT value FROM idd_meta WHERE key = 'incarnation'");
+  const std::string incarnation = query.Next() ? query.Text(0) : "";
+  if (!query.Finish().ok()) return query.Finish();
+  if (!incarnation.empty()) return incarnation;
+  return Status(Code::kIncompatible, "'" + db_->path() + "' has no incarnation in idd_meta; " +
+                                         "restore it from a backup");
+}
+
+// --- leasing
+
+Result<Lease> SqliteStore::TakeLease(const LeaseRequest& request) {
+  if (!db_) return NotOpen();
+  if (Status status = CheckRequest(request); !status.ok()) return status;
+  Result<Lease> lease = db_->InTransaction([&] { return LeaseInTransaction(request); });
+  if (lease.ok()) {
+    AtPoint("lease.committed");
+    return lease;
+  }
+  if (db_->commit_outcome_unknown()) {
+    lost_token_ = request.token;
+    return lease.status().WithContext("the outcome of a lease of tag '" + request.tag +
+                                      "' is unknown and its range is lost");
+  }
+  return lease;
+}
+
+Result<Lease> SqliteStore::LeaseInTransaction(const LeaseRequest& request) {
+  AtPoint("lease.begun");
+  Result<TagRecord> tag = ReadTag(request.tag);
+  if (!tag.ok()) return tag.status();
+  Result<std::optional<Lease>> taken = TakeBack(request, tag.value());
+  if (!taken.ok()) return taken.status();
+  Result<Lease> lease =
+      taken.value().has_value() ? *taken.value() : Advance(request, tag.value());
+  if (!lease.ok()) return lease;
+  AtPoint(lease.value().from_returned ? "lease.taken_back" : "lease.advanced");
+  const shm::IdRange ids = lease.value().ids;
+  Status status = db_->Run(
+      "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
+      request.token, request.tag, options_.host_id, ids.first, ids.limit);
+  if (status.ok()) status = JournalHost();
+  if (!status.ok()) return status;
+  AtPoint("lease.journalled");
+  return lease;
+}
+
+// A returned range counts only at or above the mark: whatever this host took back and handed out
+// lies below it, so a list of returned ranges from a restored backup can not be served twice. One
+// above max_id says that max_id was moved by hand; Advance() lifts it first.
+Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
+                                                   const TagRecord& tag) {
+  const std::uint64_t lowest = std::max(request.floor, request.high_water_mark);
+  SqliteQuery query = db_->Query(
+      "SELECT token, base, \"limit\" FROM idd_returned"
+      " WHERE biz_tag = ?1 AND host = ?2 AND base >= ?3 AND \"limit\" <= ?4 AND \"limit\" <= ?5"
+      " ORDER BY base LIMIT 1",
+      request.tag, options_.host_id, lowest, tag.max_id + 1, tag.next_id);
+  if (!query.Next()) {
+    if (!query.Finish().ok()) return query.Finish();
+    return std::optional<Lease>();
+  }
+  const std::string returned_token = query.Text(0);
+  Lease lease{request.token, request.tag, {query.Uint(1), query.Uint(2)}, true, std::nullopt};
+  if (!query.Finish().ok()) return query.Finish();
+  Status status = db_->Run("DELETE FROM idd_returned WHERE token = ?1", returned_token);
+  if (!status.ok()) return status;
+  return std::optional<Lease>(std::move(lease));
+}
+
+// max_id is advanced relatively, from the highest of itself and all that this host, the daemon, the
+// journal and a tombstone know to be used: lifting only makes gaps.
+Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord& tag) {
+  Result<std::uint64_t> used = UsedLimit(request.tag);
+  if (!used.ok()) return used.status();
+  const std::uint64_t lowest =
+      std::max({used.value(), request.high_water_mark, request.floor});
+  const std::uint64_t base = std::max(tag.next_id, lowest);
+  if (base > tag.max_id) {
+    return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up: the next id would be " +
+                                       std::to_string(base) + ", its largest allowed id is " +
+                                       std::to_string(tag.max_id));
+  }
+  const std::uint64_t count = std::min(request.count, tag.max_id - base + 1);
+  const std::uint64_t limit = base + count;
+  Status status = db_->Run(
+      "UPDATE leaf_alloc SET max_id = MAX(max_id, ?2) + ?3, update_time = CURRENT_TIMESTAMP"
+      " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id BETWEEN 0 AND ?4 - ?3"
+      " AND ?2 <= ?4 - ?3",
+      request.tag, lowest, count, tag.max_id + 1);
+  if (!status.ok()) return status;
+  const bool advanced = db_->changes() == 1;
+  // A trigger or a column of another type may have made something else of it.
+  Result<TagRecord> after = ReadTag(request.tag);
+  if (!after.ok()) return after.status();
+  if (!advanced || after.value().next_id != limit) {
+    return Status(Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " +
+                                      DisplayUrl() + " did not advance to " +
+                                      std::to_string(limit) + " but is " +
+                                      std::to_string(after.value().next_id) +
+                                      "; look for triggers on the table");
+  }
+  Lease lease{request.token, request.tag, {base, limit}, false, std::nullopt};
+  if (base > tag.next_id) lease.lifted_from = tag.next_id;
+  return lease;
+}
+
+Result<std::uint64_t> SqliteStore::UsedLimit(const std::string& tag) {
+  SqliteQuery query = db_->Query(
+      "SELECT MAX(coalesce((SELECT max_id FROM idd_deleted_tag WHERE biz_tag = ?1), 0),"
+      "           coalesce((SELECT used_limit FROM idd_lease WHERE biz_tag = ?1"
+      "                     ORDER BY used_limit DESC LIMIT 1), 0),"
+      "           coalesce((SELECT MAX(\"limit\") FROM idd_returned WHERE biz_tag = ?1), 0))",
+      tag);
+  const std::uint64_t used = query.Next() ? query.Uint(0) : 0;
+  if (!query.Finish().ok()) return query.Finish();
+  return used;
+}
+
+// --- handing back
+
+Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
+  if (!db_) return NotOpen();
+  if (closure.state != LeaseState::kReturned) {
+    return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
+                                      "' is handed back in state 'returned' only");
+  }
+  Result<std::optional<ReturnOutcome>> outcome =
+      db_->InTransaction([&] { return ReturnInTransaction(closure); });
+  if (!outcome.ok()) {
+    return outcome.status().WithContext("cannot hand back lease " + closure.token + " of tag '" +
+                                        closure.tag + "'");
+  }
+  AtPoint("return.committed");
+  if (outcome.value().has_value()) return *outcome.value();
+  return Status(Code::kNoSuchTag, "tag '" + closure.tag + "' was deleted; what is left of lease " +
+                                      closure.token + " is journalled as abandoned");
+}
+
+Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(
+    const LeaseClosure& closure) {
+  AtPoint("return.begun");
+  Result<std::optional<shm::IdRange>> found = FindActive(closure);
+  if (!found.ok()) return found.status();
+  if (!found.value().has_value()) return std::optional(ReturnOutcome::kStale);
+  const shm::IdRange ids = *found.value();
+  if (closure.claimed >= ids.size()) {
+    return Status(Code::kInvalid, "nothing is left of " + RangeText(ids) + " after " +
+                                      std::to_string(closure.claimed) + " claimed ids");
+  }
+  // The row may be a namesake's: a lease below the tombstone was of the deleted tag, whose
+  // successor must not be lowered under the place where it began.
+  SqliteQuery alive = db_->Query(
+      "SELECT EXISTS(SELECT 1 FROM leaf_alloc WHERE biz_tag = ?1) AND"
+      "   NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = ?1 AND max_id >= ?2)",
+      closure.tag, ids.limit);
+  const bool is_alive = alive.Next() && alive.Uint(0) != 0;
+  if (!alive.Finish().ok()) return alive.Finish();
+
+  LeaseClosure end = closure;
+  end.state = is_alive ? LeaseState::kReturned : LeaseState::kAbandoned;
+  std::optional<ReturnOutcome> outcome;
+  if (is_alive) {
+    Result<ReturnOutcome> given = GiveBack(closure, {ids.first + closure.claimed, ids.limit});
+    if (!given.ok()) return given.status();
+    outcome = given.value();
+    AtPoint("return.given_back");
+  }
+  if (Status status = JournalEnd(end, ids); !status.ok()) return status;
+  AtPoint("return.journalled");
+  return outcome;
+}
+
+Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::IdRange tail) {
+  Status status = db_->Run(
+      "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
+      " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id = ?3",
+      closure.tag, tail.first, tail.limit);
+  if (!status.ok()) return status;
+  if (db_->changes() == 1) return ReturnOutcome::kLowered;
+  status = db_->Run(
+      "INSERT INTO idd_returned(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
+      closure.token, closure.tag, options_.host_id, tail.first, tail.limit);
+  if (!status.ok()) return status;
+  return ReturnOutcome::kListed;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator in a SQLite file: sqlite_store.cc leases and takes back, sqlite_journal.cc closes and
+// lists leases, sqlite_tags.cc administers tags, sqlite_schema.cc has the tables.
+#ifndef IDD_DAEMON_STORE_SQLITE_STORE_H_
+#define IDD_DAEMON_STORE_SQLITE_STORE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/sqlite_db.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+struct SqliteStoreOptions {
+  std::string path;
+  std::string host_id;
+  // Tests only, where the process dies or the disk fails: called with the name of each point between
+  // two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
+  // "lease.journalled", "lease.committed"; "return.begun", "return.given_back", "return.journalled",
+  // "return.committed"; "close.journalled", "close.committed"; "abandon.journalled",
+  // "abandon.committed"; "delete.entombed", "delete.committed".
+  std::function<void(const char* point)> at_point;
+};
+
+// Thread safety: none (Store). Any number of processes and stores may use one file.
+//
+// Invariants: every change is one BEGIN IMMEDIATE transaction, so no other writer comes between its
+// statements. A range whose COMMIT did not succeed is never answered, even if it turns out to be in
+// the file: after a failed sync nobody knows whether it would survive the next power cut.
+class SqliteStore final : public Store {
+ public:
+  explicit SqliteStore(SqliteStoreOptions options);
+  ~SqliteStore() override;
+
+  Status Open() override;
+  Result<std::string> Incarnation() override;
+
+  Result<Lease> TakeLease(const LeaseRequest& request) override;
+  Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
+  Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
+  Result<std::vector<LeaseRecord>> AbandonActive(
+      const std::vector<std::string>& except_tokens) override;
+
+  Result<std::vector<TagRecord>> ListTags() override;
+  Result<TagRecord> FindTag(const std::string& tag) override;
+  Result<TagRecord> CreateTag(const NewTag& tag) override;
+  Result<TagRecord> ChangeTag(const TagChange& change) override;
+  Status DeleteTag(const std::string& tag) override;
+
+  Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
+  Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
+  Result<std::vector<HostRecord>> ListHosts() override;
+
+  std::string DisplayUrl() const override;
+
+ private:
+  [[nodiscard]] Status NotOpen() const;
+  void AtPoint(const char* point) const;
+
+  // The bodies of transactions; they leave COMMIT to the caller.
+  [[nodiscard]] Status JournalHost();
+  [[nodiscard]] Status AbandonLostLease();
+  [[nodiscard]] Result<Lease> LeaseInTransaction(const LeaseRequest& request);
+  [[nodiscard]] Result<std::optional<Lease>> TakeBack(const LeaseRequest& request,
+                                                      const TagRecord& tag);
+  [[nodiscard]] Result<Lease> Advance(const LeaseRequest& request, const TagRecord& tag);
+  // nullopt: the tag was deleted, and the tail is journalled as abandoned.
+  [[nodiscard]] Result<std::optional<ReturnOutcome>> ReturnInTransaction(
+      const LeaseClosure& closure);
+  [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail);
+  [[nodiscard]] Result<TagRecord> CreateInTransaction(const NewTag& tag);
+  [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);
+  [[nodiscard]] Status DeleteInTransaction(const std::string& tag);
+
+  // The ids of a lease that is active, this host's and of this tag; nullopt: there is none.
+  [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
+  // Writes the end of an active lease; what is not claimed counts as its state says.
+  [[nodiscard]] Status JournalEnd(const LeaseClosure& closure, shm::IdRange ids);
+  // The row of leaf_alloc, checked. kNoSuchTag; kInvalid names the column that is wrong.
+  [[nodiscard]] Result<TagRecord> ReadTag(const std::string& tag);
+  // Every id of the tag that the journal, the list of returned ranges or a tombstone knows of lies
+  // below it.
+  [[nodiscard]] Result<std::uint64_t> UsedLimit(const std::string& tag);
+
+  const SqliteStoreOptions options_;
+  std::unique_ptr<SqliteDb> db_;  // null while not open
+  // The token of a lease whose COMMIT had no known outcome: never served, and journalled as
+  // abandoned by the next Open() if it is in the file after all.
+  std::optional<std::string> lost_token_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_SQLITE_STORE_H_

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SqliteStore: tags. leaf_alloc may be written by Leaf, by its users and by hand, so every row is
+// checked when it is read.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "idd/wire/frames.h"
+#include "store/sqlite_store.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
+
+constexpr const char* kSelectTag =
+    "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
+    " coalesce(t.mode, 'segment'), coalesce(t.max_id_allowed, 9223372036854775806)"
+    " FROM leaf_alloc AS a LEFT JOIN idd_tag AS t ON t.biz_tag = a.biz_tag";
+
+Status BadColumn(const SqliteQuery& query, int column, const std::string& expected) {
+  constexpr const char* kNames[] = {"leaf_alloc.biz_tag", "leaf_alloc.max_id", "leaf_alloc.step"};
+  const std::string tag = query.TextIf(0).value_or("(not a text)");
+  return {Code::kInvalid, std::string(kNames[column]) + " of tag '" + tag + "' is " +
+                              query.Describe(column) + "; it must be " + expected +
+                              "; idd leases nothing from it until it is"};
+}
+
+// The present row of kSelectTag. kInvalid when Leaf's columns do not make sense; the query goes on.
+Result<TagRecord> ParseTag(SqliteQuery& query) {
+  TagRecord record;
+  record.tag = query.TextIf(0).value_or(std::string());
+  if (Status status = wire::CheckTagName(record.tag); !status.ok()) {
+    return status.WithContext("a row of leaf_alloc has no usable biz_tag");
+  }
+  const std::optional<std::uint64_t> next_id = query.UintIf(1);
+  if (!next_id.has_value()) return BadColumn(query, 1, "an integer from 0 to 2^63-1");
+  const std::uint64_t step = query.UintIf(2).value_or(0);
+  if (step < 1 || step > kMaxStep) {
+    return BadColumn(query, 2, "an integer from 1 to " + std::to_string(kMaxStep));
+  }
+  record.next_id = *next_id;
+  record.step = step;
+  record.description = query.TextIf(3).value_or(std::string());
+  record.update_time = query.TextIf(4).value_or(std::string());
+  record.mode = query.Text(5);
+  record.max_id = query.Uint(6);
+  if (!query.Finish().ok()) return query.Finish();
+  return record;
+}
+
+Status CheckStep(const std::string& tag, std::uint64_t step) {
+  if (step >= 1 && step <= kMaxStep) return Status::Ok();
+  return {Code::kInvalid, "the step of tag '" + tag + "' must be from 1 to " +
+                              std::to_string(kMaxStep) + ", not " + std::to_string(step)};
+}
+
+Status CheckMaxId(const std::string& tag, std::uint64_t max_id) {
+  if (max_id <= kMaxId) return Status::Ok();
+  return {Code::kInvalid, "the largest id of tag '" + tag + "' must be at most " +
+                              std::to_string(kMaxId) + ", not " + std::to_string(max_id)};
+}
+
+// The numbers of a new tag; `used` is where a deleted namesake ended.
+Status CheckNewTag(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
+  const std::string name = "tag '" + tag.tag + "'";
+  if (start < used) {
+    return {Code::kInvalid, name + " existed before and its ids below " + std::to_string(used) +
+                                " are used; it cannot start at " + std::to_string(start)};
+  }
+  const std::uint64_t max_id = tag.max_id.value_or(kMaxId);
+  if (start > max_id) {
+    return {Code::kInvalid, "the first id " + std::to_string(start) + " of " + name +
+                                " lies above its largest id " + std::to_string(max_id)};
+  }
+  if (tag.step > shm::kMaxLimit - start) {
+    return {Code::kInvalid, "a step of " + std::to_string(tag.step) + " from " +
+                                std::to_string(start) + " on takes " + name + " beyond 2^63-1"};
+  }
+  return Status::Ok();
+}
+
+Status CheckMode(const NewTag& tag) {
+  if (tag.mode == "segment" || tag.mode == "snowflake" || tag.mode == "ticket") {
+    return Status::Ok();
+  }
+  return {Code::kInvalid, "the mode of tag '" + tag.tag +
+                              "' must be segment, snowflake or ticket, not '" + tag.mode + "'"};
+}
+
+}  // namespace
+
+Result<TagRecord> SqliteStore::ReadTag(const std::string& tag) {
+  SqliteQuery query = db_->Query(std::string(kSelectTag) + " WHERE a.biz_tag = ?1", tag);
+  // A hand-made column may compare without case; what it then finds is another tag.
+  while (query.Next()) {
+    if (query.TextIf(0) == tag) return ParseTag(query);
+  }
+  if (!query.Finish().ok()) return query.Finish();
+  return Status(Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl());
+}
+
+Result<std::vector<TagRecord>> SqliteStore::ListTags() {
+  if (!db_) return NotOpen();
+  SqliteQuery query = db_->Query(std::string(kSelectTag) + " ORDER BY a.biz_tag");
+  std::vector<TagRecord> tags;
+  while (query.Next()) {
+    // A bad row hides no good one; FindTag and TakeLease say what is wrong with it.
+    Result<TagRecord> tag = ParseTag(query);
+    if (tag.ok()) tags.push_back(std::move(tag).value());
+  }
+  if (!query.Finish().ok()) return query.Finish();
+  return tags;
+}
+
+Result<TagRecord> SqliteStore::FindTag(const std::string& tag) {
+  if (!db_) return NotOpen();
+  return ReadTag(tag);
+}
+
+Result<TagRecord> SqliteStore::CreateTag(const NewTag& tag) {
+  if (!db_) return NotOpen();
+  if (Status status = wire::CheckTagName(tag.tag); !status.ok()) return status;
+  if (Status status = CheckMode(tag); !status.ok()) return status;
+  if (Status status = CheckStep(tag.tag, tag.step); !status.ok()) return status;
+  if (Status status = CheckMaxId(tag.tag, tag.max_id.value_or(kMaxId)); !status.ok()) {
+    return status;
+  }
+  return db_->InTransaction([&] { return CreateInTransaction(tag); });
+}
+
+Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
+  SqliteQuery existing = db_->Query("SELECT 1 FROM leaf_alloc WHERE biz_tag = ?1", tag.tag);
+  const bool exists = existing.Next();
+  if (!existing.Finish().ok()) return existing.Finish();
+  if (exists) return Status(Code::kInvalid, "tag '" + tag.tag + "' already exists");
+  Result<std::uint64_t> used = UsedLimit(tag.tag);
+  if (!used.ok()) return used.status();
+  const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
+  if (Status status = CheckNewTag(tag, start, used.value()); !status.ok()) return status;
+  Status status = db_->Run(
+      "INSERT INTO leaf_alloc(biz_tag, max_id, step, description, update_time)"
+      " VALUES(?1, ?2, ?3, ?4, CURRENT_TIMESTAMP)",
+      tag.tag, start, tag.step, tag.description);
+  if (!status.ok()) return status;
+  // A row deleted by hand may have left its policy behind.
+  status = db_->Run("INSERT OR REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed) VALUES(?1, ?2, ?3)",
+                    tag.tag, tag.mode, tag.max_id.value_or(kMaxId));
+  if (!status.ok()) return status;
+  return ReadTag(tag.tag);
+}
+
+Result<TagRecord> SqliteStore::ChangeTag(const TagChange& change) {
+  if (!db_) return NotOpen();
+  if (change.step.has_value()) {
+    if (Status status = CheckStep(change.tag, *change.step); !status.ok()) return status;
+  }
+  if (change.max_id.has_value()) {
+    if (Status status = CheckMaxId(change.tag, *change.max_id); !status.ok()) return status;
+  }
+  return db_->InTransaction([&] { return ChangeInTransaction(change); });
+}
+
+// The row is checked behind the change, not before: setting the step is how a bad one is mended.
+Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
+  Status status;
+  if (change.step.has_value()) {
+    status = db_->Run(
+        "UPDATE leaf_alloc SET step = ?2, update_time = CURRENT_TIMESTAMP WHERE biz_tag = ?1",
+        change.tag, *change.step);
+  }
+  if (status.ok() && change.description.has_value()) {
+    status = db_->Run(
+        "UPDATE leaf_alloc SET description = ?2, update_time = CURRENT_TIMESTAMP"
+        " WHERE biz_tag = ?1",
+        change.tag, *change.description);
+  }
+  if (status.ok() && change.max_id.has_value()) {
+    status = db_->Run(
+        "INSERT INTO idd_tag(biz_tag, max_id_allowed) VALUES(?1, ?2)"
+        " ON CONFLICT(biz_tag) DO UPDATE SET max_id_allowed = excluded.max_id_allowed",
+        change.tag, *change.max_id);
+  }
+  if (!status.ok()) return status;
+  Result<TagRecord> record = ReadTag(change.tag);
+  if (!record.ok()) return record;
+  // The next id may stand just above it: that stops the tag.
+  if (change.max_id.has_value() && record.value().next_id > *change.max_id + 1) {
+    return Status(Code::kInvalid, "the ids of tag '" + change.tag + "' below " +
+                                      std::to_string(record.value().next_id) +
+                                      " are leased already; its largest id cannot be " +
+                                      std::to_string(*change.max_id));
+  }
+  return record;
+}
+
+Status SqliteStore::DeleteTag(const std::string& tag) {
+  if (!db_) return NotOpen();
+  Status status = db_->InTransaction([&] { return DeleteInTransaction(tag); });
+  if (status.ok()) AtPoint("delete.committed");
+  return status;
+}
+
+Status SqliteStore::DeleteInTransaction(const std::string& tag) {
+  // A row that makes no sense is not deleted: its tombstone would not know where the ids ended.
+  Result<TagRecord> record = ReadTag(tag);
+  if (!record.ok()) return record.status();
+  // Nobody will take the listed tails again, so they are given up.
+  Status status = db_->Run(
+      "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
+      " WHERE token IN (SELECT token FROM idd_returned WHERE biz_tag = ?1)",
+      tag);
+  if (!status.ok()) return status;
+  Result<std::uint64_t> used = UsedLimit(tag);
+  if (!used.ok()) return used.status();
+  status = db_->Run(
+      "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(?1, ?2)"
+      " ON CONFLICT(biz_tag) DO UPDATE SET max_id = excluded.max_id,"
+      " deleted_at = CURRENT_TIMESTAMP",
+      tag, std::max(used.value(), record.value().next_id));
+  if (!status.ok()) return status;
+  AtPoint("delete.entombed");
+  for (const char* sql : {"DELETE FROM idd_returned WHERE biz_tag = ?1",
+                          "DELETE FROM idd_tag WHERE biz_tag = ?1",
+                          "DELETE FROM leaf_alloc WHERE biz_tag = ?1"}) {
+    if (status = db_->Run(sql, tag); !status.ok()) return status;
+  }
+  return status;
+}
+
+}  // namespace idd::daemon

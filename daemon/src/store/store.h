@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator as the daemon sees it. One implementation a file; ADR 0006 says why it is this shape.
+#ifndef IDD_DAEMON_STORE_STORE_H_
+#define IDD_DAEMON_STORE_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "idd/shm/ring_protocol.h"
+
+namespace idd::daemon {
+
+// One row of leaf_alloc with idd's own policy row beside it. Already validated: step in
+// [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode known.
+struct TagRecord {
+  std::string tag;
+  std::string mode = "segment";   // "segment" | "snowflake" | "ticket"
+  std::uint64_t next_id = 1;      // leaf_alloc.max_id: where the next lease begins
+  std::uint64_t step = 0;         // ids per lease
+  std::uint64_t max_id = 0;       // ids stay at or below it; kMaxLimit - 1 unless set
+  std::string description;
+  std::string update_time;        // UTC, "YYYY-MM-DD HH:MM:SS"
+};
+
+inline constexpr std::uint64_t kMaxStep = 1'000'000'000'000ULL;
+inline constexpr std::uint64_t kDefaultStep = 1000;
+
+struct NewTag {
+  std::string tag;
+  std::string mode = "segment";
+  std::uint64_t step = kDefaultStep;
+  std::optional<std::uint64_t> start;  // first id; default 1, or above the ids of a deleted namesake
+  std::optional<std::uint64_t> max_id;
+  std::string description;
+};
+
+struct TagChange {
+  std::string tag;
+  std::optional<std::uint64_t> step;
+  std::optional<std::uint64_t> max_id;
+  std::optional<std::string> description;
+};
+
+// A leased segment, durably committed.
+struct Lease {
+  std::string token;  // random, 32 hex digits; the journal's key
+  std::string tag;
+  shm::IdRange ids;
+  bool from_returned = false;         // an own tail taken back, not a new advance of max_id
+  // Set when max_id stood below this host's high-water mark, the request's floor or what the journal
+  // or a tombstone knows to be used, and was lifted: the value it had.
+  std::optional<std::uint64_t> lifted_from;
+};
+
+struct LeaseRequest {
+  std::string tag;
+  std::uint64_t count = 0;            // ids wanted; a returned range is taken whole instead
+  // Every id that this host ever handed out lies below it (high_water.h); 0: none. Nothing below it
+  // is leased, no returned range either: a restored backup would list it a second time.
+  std::uint64_t high_water_mark = 0;
+  // Ids below it were handed out by the running daemon already; nothing below it is leased.
+  std::uint64_t floor = 0;
+  std::string token;                  // made by the caller, so that an unknown outcome can be looked up
+};
+
+enum class LeaseState { kActive, kExhausted, kReturned, kAbandoned };
+[[nodiscard]] const char* LeaseStateName(LeaseState state) noexcept;  // "active", ...
+[[nodiscard]] std::optional<LeaseState> ParseLeaseState(std::string_view name) noexcept;
+
+// A row of the journal. Once it is not active: claimed + returned + abandoned == ids.size().
+struct LeaseRecord {
+  std::string token;
+  std::string tag;
+  std::string host;
+  shm::IdRange ids;
+  LeaseState state = LeaseState::kActive;
+  std::uint64_t claimed = 0;
+  std::uint64_t returned = 0;
+  std::uint64_t abandoned = 0;
+  std::string leased_at;  // UTC
+  std::string closed_at;  // UTC, empty while active
+};
+
+struct LeaseFilter {
+  std::optional<std::string> tag;
+  std::optional<std::string> host;
+  std::optional<LeaseState> state;
+};
+
+// How a lease ended. claimed is counted from ids.first; the rest goes back (kReturned), is given up
+// (kAbandoned) or is nothing (kExhausted).
+struct LeaseClosure {
+  std::string token;
+  std::string tag;
+  LeaseState state = LeaseState::kExhausted;
+  std::uint64_t claimed = 0;
+};
+
+enum class ReturnOutcome {
+  kLowered,  // max_id is now the first unclaimed id
+  kListed,   // somebody leased after us: the tail is in the list of returned ranges
+  kStale,    // the journal does not have the lease as active and ours: nothing was changed
+};
+
+struct HostRecord {
+  std::string host;
+  std::string first_seen;  // UTC
+  std::string last_seen;   // UTC
+};
+
+struct ReturnedRange {
+  std::string tag;
+  std::string host;
+  shm::IdRange ids;
+};
+
+// Thread safety: none; used on the lease worker's thread alone. Every call may block on I/O.
+// Errors: kUnavailable (cannot be reached, busy, full, read-only: worth trying again),
+// kNoSuchTag, kInvalid (the request or a row is wrong; the message says which column), kOutOfIds,
+// kIncompatible (not idd's database, newer schema, corrupt: an operator must act).
+class Store {
+ public:
+  virtual ~Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Opens or re-opens; creates the schema in an empty database; journals this host as seen. Called
+  // before the first use and after every kUnavailable.
+  [[nodiscard]] virtual Status Open() = 0;
+
+  // The random id of the data set.
+  [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
+
+  // --- leasing
+  // One transaction: the lowest returned range of this host at or above mark and floor, else an
+  // advance of max_id from the highest of max_id, mark, floor and what the journal knows; fewer than
+  // count ids when the tag ends; the journal row; commit. A commit whose outcome is unknown is
+  // kUnavailable and its range is lost: it is never answered, and the next Open() journals it as
+  // abandoned if it did happen.
+  [[nodiscard]] virtual Result<Lease> TakeLease(const LeaseRequest& request) = 0;
+  // Journals the end of leases, in one transaction. Leases that are not active and ours are skipped.
+  // kInvalid, and nothing is journalled, for kReturned, more claimed ids than the lease has, or
+  // kExhausted with fewer.
+  [[nodiscard]] virtual Status CloseLeases(const std::vector<LeaseClosure>& closures) = 0;
+  // Gives [ids.first + claimed, ids.limit) of an active lease back: one transaction. kInvalid when
+  // that is empty: close it as exhausted. kNoSuchTag when the tag was deleted meanwhile: the tail
+  // has been journalled as abandoned.
+  [[nodiscard]] virtual Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) = 0;
+  // Marks every active lease of this host as abandoned (a crash or a reboot left them) except those
+  // whose tokens are listed; returns what was marked.
+  [[nodiscard]] virtual Result<std::vector<LeaseRecord>> AbandonActive(
+      const std::vector<std::string>& except_tokens) = 0;
+
+  // --- tags
+  // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says why.
+  [[nodiscard]] virtual Result<std::vector<TagRecord>> ListTags() = 0;
+  [[nodiscard]] virtual Result<TagRecord> FindTag(const std::string& tag) = 0;
+  // kInvalid when it exists, or start lies below ids of a deleted namesake.
+  [[nodiscard]] virtual Result<TagRecord> CreateTag(const NewTag& tag) = 0;
+  [[nodiscard]] virtual Result<TagRecord> ChangeTag(const TagChange& change) = 0;
+  // Keeps a tombstone with max_id, so that a namesake starts above it. The journal stays; returned
+  // ranges of the tag are given up, their leases count as abandoned from then on.
+  [[nodiscard]] virtual Status DeleteTag(const std::string& tag) = 0;
+
+  // --- reading
+  [[nodiscard]] virtual Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) = 0;
+  [[nodiscard]] virtual Result<std::vector<ReturnedRange>> ListReturned(
+      const std::optional<std::string>& tag) = 0;
+  [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
+
+  // For people: the URL without a password.
+  [[nodiscard]] virtual std::string DisplayUrl() const = 0;
+
+ protected:
+  Store() = default;
+};
+
+// `url` as in --database; `host_id` names this host in the journal. Makes no connection. kInvalid:
+// the URL; kUnavailable never.
+[[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
+                                                       const std::string& host_id);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_STORE_H_

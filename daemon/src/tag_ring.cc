@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tag_ring.h"
+
+#include "idd/base/check.h"
+#include "random.h"
+
+namespace idd::daemon {
+
+Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag) {
+  Result<std::unique_ptr<shm::RingMemory>> memory =
+      shm::RingMemory::Create({.tag = tag, .ring_id = RandomId()});
+  if (!memory.ok()) return memory.status();
+  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value()));
+}
+
+TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory)
+    : memory_(std::move(memory)), writer_(memory_->writable_table(), memory_->cursors()) {}
+
+void TagRing::Publish(const Lease& lease, std::uint64_t taken) {
+  writer_.Publish(lease.ids, taken, RefillPolicy::MarkOf(lease.ids));
+  leases_.push_back(lease);
+}
+
+std::vector<LeaseUse> TagRing::TakeExhausted() {
+  std::vector<LeaseUse> exhausted;
+  for (const shm::RingWriter::Segment& segment : writer_.RetireExhausted()) {
+    IDD_CHECK(!leases_.empty() && leases_.front().ids == segment.ids);
+    exhausted.push_back({.lease = std::move(leases_.front()), .claimed = segment.claimed()});
+    leases_.pop_front();
+  }
+  return exhausted;
+}
+
+std::vector<LeaseUse> TagRing::Retire() {
+  // First the state: a claimer that finds its segment closed shall not wait for another here.
+  writer_.SetState(shm::RingState::kRetired);
+  std::vector<LeaseUse> uses;
+  for (const shm::RingWriter::Segment& segment : writer_.DrainAll()) {
+    IDD_CHECK(!leases_.empty() && leases_.front().ids == segment.ids);
+    uses.push_back({.lease = std::move(leases_.front()), .claimed = segment.claimed()});
+    leases_.pop_front();
+  }
+  return uses;
+}
+
+std::vector<LeaseUse> TagRing::Look() const {
+  std::vector<LeaseUse> uses;
+  auto lease = leases_.begin();
+  for (const shm::RingWriter::Segment& segment : writer_.Look()) {
+    uses.push_back({.lease = *lease++, .claimed = segment.claimed()});
+  }
+  return uses;
+}
+
+RingLevel TagRing::Level() const {
+  RingLevel level;
+  for (const shm::RingWriter::Segment& segment : writer_.Look()) {
+    if (segment.available() == 0) continue;
+    if (level.open_segments++ == 0) {
+      level.current_claimed = segment.claimed();
+      level.current_size = segment.ids.size();
+    }
+  }
+  return level;
+}
+
+}  // namespace idd::daemon

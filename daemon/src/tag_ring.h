@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_TAG_RING_H_
+#define IDD_DAEMON_TAG_RING_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "idd/shm/ring_memory.h"
+#include "idd/shm/ring_writer.h"
+#include "refill_policy.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+// A lease that the ring holds or held, with how far it was claimed.
+struct LeaseUse {
+  Lease lease;
+  std::uint64_t claimed = 0;  // ids from lease.ids.first on
+
+  [[nodiscard]] std::uint64_t available() const noexcept { return lease.ids.size() - claimed; }
+};
+
+// One tag's ring together with the leases behind its segments.
+//
+// Thread safety: none; owned by the event loop.
+//
+// Invariant: leases_ and the writer's open segments correspond one to one, in order.
+class TagRing {
+ public:
+  // A fresh, empty ring with a random ring id.
+  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag);
+
+  [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
+  [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
+  [[nodiscard]] int cursors_fd() const noexcept { return memory_->cursors_fd(); }
+
+  [[nodiscard]] bool CanPublish() const noexcept { return writer_.CanPublish(); }
+  // A lease below it would break the order of ids.
+  [[nodiscard]] std::uint64_t floor() const noexcept { return writer_.floor(); }
+  // Publishes a lease of which the first `taken` ids went to waiters. Preconditions as in
+  // shm::RingWriter::Publish.
+  void Publish(const Lease& lease, std::uint64_t taken);
+
+  // Up to `count` ids, in the ring's order; empty when it is dry.
+  [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
+
+  // Leases whose last id was claimed since the last call.
+  [[nodiscard]] std::vector<LeaseUse> TakeExhausted();
+  // Closes the ring to all claimers for good, and tells what was used of each open lease: the rest
+  // is the caller's alone.
+  [[nodiscard]] std::vector<LeaseUse> Retire();
+
+  [[nodiscard]] std::vector<LeaseUse> Look() const;
+  [[nodiscard]] RingLevel Level() const;
+
+ private:
+  explicit TagRing(std::unique_ptr<shm::RingMemory> memory);
+
+  std::unique_ptr<shm::RingMemory> memory_;
+  shm::RingWriter writer_;
+  std::deque<Lease> leases_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_TAG_RING_H_

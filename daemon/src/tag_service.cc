@@ -1,0 +1,612 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tag_service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "idd/base/check.h"
+#include "logging.h"
+#include "random.h"
+#include "refill_policy.h"
+
+namespace idd::daemon {
+namespace {
+
+// A refusal that is not the store's absence is asked again no sooner than this.
+constexpr std::chrono::milliseconds kRefusalPause(1000);
+// Weight of the newest second in the shown rate.
+constexpr double kRateWeight = 0.3;
+
+LeaseClosure Abandoned(const LeaseUse& use) {
+  return {.token = use.lease.token,
+          .tag = use.lease.tag,
+          .state = use.available() == 0 ? LeaseState::kExhausted : LeaseState::kAbandoned,
+          .claimed = use.claimed};
+}
+
+std::string Seconds(MonotonicTime since) {
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - since);
+  return std::to_string(seconds.count()) + " s";
+}
+
+}  // namespace
+
+// One request in a tag's queue; exactly one of the two callbacks is set.
+struct TagService::Waiter {
+  RequestContext context;
+  std::uint64_t ring_id = 0;
+  std::uint64_t count = 0;
+  AttachDone attach_done;
+  ClaimDone claim_done;
+
+  void Fail(const Status& status) {
+    if (attach_done) {
+      attach_done(status);
+    } else {
+      claim_done(status);
+    }
+  }
+};
+
+struct TagService::LeaseOutcome {
+  TagRecord record;
+  Lease lease;
+};
+
+struct TagService::Tag {
+  Tag(boost::asio::io_context& loop, std::string tag_name)
+      : name(std::move(tag_name)), instance(RandomId()), deadline_timer(loop), retry_timer(loop) {}
+
+  const std::string name;
+  const std::uint64_t instance;  // tells a re-created tag's callbacks from its namesake's
+  std::optional<TagRecord> record;
+  std::unique_ptr<TagRing> ring;
+  std::list<Waiter> waiters;
+  boost::asio::steady_timer deadline_timer;
+  boost::asio::steady_timer retry_timer;
+  bool store_busy = false;   // a look-up or a lease is under way
+  bool retry_armed = false;  // the next try waits for retry_timer
+  std::string last_error;
+  std::uint64_t closed_claimed = 0;  // of leases that left the ring
+  std::uint64_t leases_taken = 0;
+  std::uint64_t fallbacks = 0;
+  std::uint64_t polled_claimed = 0;
+  MonotonicTime polled_at{};
+  double rate_per_s = 0;
+
+  [[nodiscard]] bool HasClaimWaiter() const {
+    return std::any_of(waiters.begin(), waiters.end(),
+                       [](const Waiter& waiter) { return bool(waiter.claim_done); });
+  }
+  [[nodiscard]] std::uint64_t Claimed() const {
+    std::uint64_t claimed = closed_claimed;
+    if (ring != nullptr) {
+      for (const LeaseUse& use : ring->Look()) claimed += use.claimed;
+    }
+    return claimed;
+  }
+};
+
+TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker)
+    : loop_(loop), worker_(worker) {}
+TagService::~TagService() = default;
+
+// Requests.
+
+void TagService::Attach(const std::string& tag, RequestContext context, AttachDone done) {
+  Enqueue(GetTag(tag), {.context = context, .attach_done = std::move(done), .claim_done = {}});
+}
+
+void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint64_t count,
+                       RequestContext context, ClaimDone done) {
+  Tag& entry = GetTag(tag);
+  ++entry.fallbacks;
+  Enqueue(entry, {.context = context,
+                  .ring_id = ring_id,
+                  .count = count,
+                  .attach_done = {},
+                  .claim_done = std::move(done)});
+}
+
+void TagService::Refill(const std::string& tag) {
+  const auto it = tags_.find(tag);
+  if (it == tags_.end()) return;
+  CloseExhausted(*it->second);
+  MaybeLease(*it->second);
+}
+
+void TagService::DropOwner(std::uint64_t owner) {
+  for (auto it = tags_.begin(); it != tags_.end();) {
+    const std::string& name = it->first;
+    it->second->waiters.remove_if(
+        [owner](const Waiter& waiter) { return waiter.context.owner == owner; });
+    ++it;  // before ForgetIfUnused may erase the tag
+    ForgetIfUnused(name);
+  }
+}
+
+TagService::Tag& TagService::GetTag(const std::string& name) {
+  TagPtr& entry = tags_[name];
+  if (entry == nullptr) entry = std::make_unique<Tag>(loop_, name);
+  return *entry;
+}
+
+void TagService::Enqueue(Tag& tag, Waiter waiter) {
+  if (stopping_) {
+    waiter.Fail({Code::kUnavailable, "idd is stopping"});
+    return;
+  }
+  tag.waiters.push_back(std::move(waiter));
+  Serve(tag);
+}
+
+// Serves what can be served now, then sees to the rest.
+void TagService::Serve(Tag& tag) {
+  if (!tag.record.has_value()) {
+    ArmDeadline(tag);
+    LookUp(tag);
+    return;
+  }
+  if (Status status = EnsureRing(tag); !status.ok()) {
+    FailWaiters(tag, status);
+    return;
+  }
+  ServeAttaches(tag);
+  std::vector<std::function<void()>> replies;
+  for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
+    const shm::IdRange ids = tag.ring->Claim(it->count);
+    if (ids.empty()) break;
+    const bool other_ring = it->ring_id != tag.ring->ring_id();
+    replies.emplace_back([done = std::move(it->claim_done), ids, other_ring] {
+      done(ClaimGrant{.ids = ids, .attach_again = other_ring});
+    });
+    it = tag.waiters.erase(it);
+  }
+  for (const auto& reply : replies) reply();
+  ExpireWaiters(tag);
+  CloseExhausted(tag);
+  MaybeLease(tag);
+}
+
+void TagService::ServeAttaches(Tag& tag) {
+  const AttachGrant grant{.ring_id = tag.ring->ring_id(),
+                          .table_fd = tag.ring->table_fd(),
+                          .cursors_fd = tag.ring->cursors_fd()};
+  for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
+    if (!it->attach_done) {
+      ++it;
+      continue;
+    }
+    AttachDone done = std::move(it->attach_done);
+    it = tag.waiters.erase(it);
+    done(grant);
+  }
+}
+
+void TagService::FailWaiters(Tag& tag, const Status& status) {
+  std::list<Waiter> failed = std::exchange(tag.waiters, {});
+  for (Waiter& waiter : failed) waiter.Fail(status);
+}
+
+void TagService::ExpireWaiters(Tag& tag) {
+  std::list<Waiter> expired;
+  for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
+    const auto next = std::next(it);
+    if (it->context.deadline.passed()) expired.splice(expired.end(), tag.waiters, it);
+    it = next;
+  }
+  for (Waiter& waiter : expired) waiter.Fail({Code::kTimeout, WaitReason(tag)});
+  ArmDeadline(tag);
+}
+
+void TagService::ArmDeadline(Tag& tag) {
+  if (tag.waiters.empty()) {
+    tag.deadline_timer.cancel();
+    return;
+  }
+  const auto first = std::min_element(
+      tag.waiters.begin(), tag.waiters.end(), [](const Waiter& a, const Waiter& b) {
+        return a.context.deadline.at() < b.context.deadline.at();
+      });
+  tag.deadline_timer.expires_at(first->context.deadline.at());
+  tag.deadline_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
+    if (error) return;
+    const auto it = tags_.find(name);
+    if (it == tags_.end()) return;
+    ExpireWaiters(*it->second);
+    ForgetIfUnused(name);
+  });
+}
+
+std::string TagService::WaitReason(const Tag& tag) const {
+  const std::string prefix = "tag '" + tag.name + "': no ids before the deadline; ";
+  if (!health_.up) {
+    return prefix + "the store has been down for " + Seconds(health_.since) + ": " +
+           (health_.last_error.empty() ? "not reached yet" : health_.last_error);
+  }
+  if (!tag.last_error.empty()) return prefix + tag.last_error;
+  return prefix + "the next segment is on its way";
+}
+
+// A name that somebody asked for in vain must not stay: names are the client's choice.
+void TagService::ForgetIfUnused(const std::string& name) {
+  const auto it = tags_.find(name);
+  if (it == tags_.end()) return;
+  const Tag& tag = *it->second;
+  if (tag.record.has_value() || !tag.waiters.empty() || tag.store_busy) return;
+  tags_.erase(it);
+}
+
+// Looking tags up.
+
+void TagService::LookUp(Tag& tag) {
+  if (tag.store_busy || tag.retry_armed || stopping_) return;
+  tag.store_busy = true;
+  worker_.Submit<TagRecord>(
+      [name = tag.name](Store& store, HighWaterMarks&) { return store.FindTag(name); },
+      [this, name = tag.name](Result<TagRecord> record) { OnLookUp(name, std::move(record)); });
+}
+
+void TagService::OnLookUp(const std::string& name, Result<TagRecord> record) {
+  const auto it = tags_.find(name);
+  if (it == tags_.end()) return;
+  Tag& tag = *it->second;
+  tag.store_busy = false;
+  if (record.ok() && record.value().mode != "segment") {
+    record = Status(Code::kInvalid, "tag '" + name + "': mode " + record.value().mode +
+                                        " is not available in this version");
+  }
+  if (record.ok()) {
+    tag.record = std::move(record).value();
+    tag.last_error.clear();
+    Serve(tag);
+    return;
+  }
+  OnStoreFailure(tag, record.status());
+  ForgetIfUnused(name);
+}
+
+// Leasing.
+
+Status TagService::EnsureRing(Tag& tag) {
+  if (tag.ring != nullptr) return Status::Ok();
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name);
+  if (!ring.ok()) {
+    log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
+    return ring.status();
+  }
+  tag.ring = std::move(ring).value();
+  log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
+  return Status::Ok();
+}
+
+void TagService::MaybeLease(Tag& tag) {
+  if (stopping_ || tag.store_busy || tag.retry_armed) return;
+  if (tag.ring == nullptr || !tag.ring->CanPublish()) return;
+  if (!tag.HasClaimWaiter() && !RefillPolicy::WantsSegment(tag.ring->Level())) return;
+  StartLease(tag);
+}
+
+void TagService::StartLease(Tag& tag) {
+  tag.store_busy = true;
+  LeaseRequest request{.tag = tag.name, .floor = tag.ring->floor(), .token = RandomToken()};
+  const auto work = [request](Store& store, HighWaterMarks& marks) mutable -> Result<LeaseOutcome> {
+    Result<TagRecord> record = store.FindTag(request.tag);  // a changed step counts from now on
+    if (!record.ok()) return record.status();
+    const Result<std::uint64_t> mark = marks.Get(request.tag);
+    if (!mark.ok()) return mark.status();
+    request.count = record.value().step;
+    request.high_water_mark = mark.value();
+    Result<Lease> lease = store.TakeLease(request);
+    if (!lease.ok()) return lease.status();
+    // Before the segment can be published: a host that forgot its mark would believe a store that
+    // was set back.
+    if (Status status = marks.Raise(request.tag, lease.value().ids.limit); !status.ok()) {
+      const LeaseClosure unused{.token = request.token,
+                                .tag = request.tag,
+                                .state = LeaseState::kReturned,
+                                .claimed = 0};
+      static_cast<void>(store.ReturnTail(unused));
+      return status.WithContext("the high-water mark cannot be kept");
+    }
+    return LeaseOutcome{.record = std::move(record).value(), .lease = std::move(lease).value()};
+  };
+  worker_.Submit<LeaseOutcome>(
+      work, [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
+        const auto it = tags_.find(name);
+        if (it != tags_.end() && it->second->instance == instance && !stopping_) {
+          it->second->store_busy = false;
+          OnLease(name, std::move(outcome));
+          return;
+        }
+        // Nobody is there to publish it: it goes back whole.
+        if (it != tags_.end() && it->second->instance == instance) it->second->store_busy = false;
+        if (outcome.ok()) HandBack({.lease = outcome.value().lease, .claimed = 0});
+        FinishShutdownIfIdle();
+      });
+}
+
+void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) {
+  Tag& tag = *tags_.find(name)->second;
+  if (!outcome.ok()) {
+    OnStoreFailure(tag, outcome.status());
+    return;
+  }
+  const Lease& lease = outcome.value().lease;
+  tag.record = outcome.value().record;
+  tag.last_error.clear();
+  ++tag.leases_taken;
+  if (lease.lifted_from.has_value()) {
+    log::Error("store.went_backwards", {{"tag", name},
+                                        {"store_max_id", *lease.lifted_from},
+                                        {"high_water_mark", lease.ids.first},
+                                        {"action", "lifted the store; the ids between are a gap"}});
+  }
+  log::Debug("lease.granted", {{"tag", name},
+                               {"token", lease.token},
+                               {"base", lease.ids.first},
+                               {"limit", lease.ids.limit}});
+  PublishLease(tag, lease);
+}
+
+void TagService::PublishLease(Tag& tag, const Lease& lease) {
+  if (lease.ids.first < tag.ring->floor()) {
+    log::Error("lease.out_of_order", {{"tag", tag.name},
+                                      {"base", lease.ids.first},
+                                      {"floor", tag.ring->floor()},
+                                      {"action", "abandoned"}});
+    Close({Abandoned({.lease = lease, .claimed = 0})});
+    RetryLater(tag, MonotonicClock::now() + kRefusalPause);
+    return;
+  }
+  // What the queue gets is set aside before claimers can reach the segment: first come, first served.
+  std::vector<std::function<void()>> replies;
+  std::uint64_t next = lease.ids.first;
+  for (auto it = tag.waiters.begin(); it != tag.waiters.end() && next < lease.ids.limit;) {
+    const shm::IdRange ids{next, next + std::min(it->count, lease.ids.limit - next)};
+    const bool other_ring = it->ring_id != tag.ring->ring_id();
+    replies.emplace_back([done = std::move(it->claim_done), ids, other_ring] {
+      done(ClaimGrant{.ids = ids, .attach_again = other_ring});
+    });
+    next = ids.limit;
+    it = tag.waiters.erase(it);
+  }
+  tag.ring->Publish(lease, next - lease.ids.first);
+  for (const auto& reply : replies) reply();
+  Serve(tag);
+}
+
+void TagService::OnStoreFailure(Tag& tag, const Status& status) {
+  const bool news = tag.last_error != status.message();
+  tag.last_error = status.message();
+  switch (status.code()) {
+    case Code::kNoSuchTag:
+      FailWaiters(tag, status);
+      if (tag.record.has_value()) OnTagDeleted(tag.name);
+      return;
+    case Code::kUnavailable:
+    case Code::kSystem:
+    case Code::kIncompatible:
+      // The store's failure: the waiters keep their deadlines, it may come back in time.
+      RetryLater(tag, health_.next_try);
+      return;
+    default:
+      if (news) log::Error("lease.refused", {{"tag", tag.name}, {"error", status.message()}});
+      FailWaiters(tag, status);
+      RetryLater(tag, MonotonicClock::now() + kRefusalPause);
+  }
+}
+
+void TagService::RetryLater(Tag& tag, MonotonicTime when) {
+  if (stopping_) return;
+  tag.retry_armed = true;
+  tag.retry_timer.expires_at(when);
+  tag.retry_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
+    if (error) return;
+    const auto it = tags_.find(name);
+    if (it == tags_.end()) return;
+    Tag& due = *it->second;
+    due.retry_armed = false;
+    if (due.record.has_value()) {
+      MaybeLease(due);
+    } else if (!due.waiters.empty()) {
+      LookUp(due);
+    }
+    ForgetIfUnused(name);
+  });
+}
+
+void TagService::OnStoreHealth(const StoreHealth& health) {
+  const bool changed = health.up != health_.up || health_.since == MonotonicTime{};
+  if (changed && health.up) log::Info("store.up", {});
+  if (!health.up && (changed || health.last_error != health_.last_error)) {
+    log::Error("store.down", {{"error", health.last_error}});
+  }
+  health_ = health;
+}
+
+// Closing leases.
+
+void TagService::CloseExhausted(Tag& tag) {
+  if (tag.ring == nullptr) return;
+  std::vector<LeaseClosure> closures;
+  for (const LeaseUse& use : tag.ring->TakeExhausted()) {
+    tag.closed_claimed += use.claimed;
+    closures.push_back(Abandoned(use));
+  }
+  if (!closures.empty()) Close(std::move(closures));
+}
+
+void TagService::Close(std::vector<LeaseClosure> closures) {
+  for (LeaseClosure& closure : closures) closing_.emplace(closure.token, std::move(closure));
+  FlushClosing();
+}
+
+void TagService::FlushClosing() {
+  if (closing_.empty() || flushing_) return;
+  flushing_ = true;
+  std::vector<LeaseClosure> batch;
+  for (const auto& [token, closure] : closing_) batch.push_back(closure);
+  worker_.Submit<bool>(
+      [batch](Store& store, HighWaterMarks&) -> Result<bool> {
+        if (Status status = store.CloseLeases(batch); !status.ok()) return status;
+        return true;
+      },
+      [this, batch](Result<bool> done) {
+        flushing_ = false;
+        // What could not be journalled stays, and goes with the next batch: Poll() sees to it.
+        if (done.ok()) {
+          for (const LeaseClosure& closure : batch) closing_.erase(closure.token);
+          FlushClosing();
+        }
+        FinishShutdownIfIdle();
+      });
+}
+
+void TagService::HandBack(LeaseUse use) {
+  if (use.available() == 0) {
+    Close({Abandoned(use)});
+    return;
+  }
+  const LeaseClosure closure{.token = use.lease.token,
+                             .tag = use.lease.tag,
+                             .state = LeaseState::kReturned,
+                             .claimed = use.claimed};
+  const std::uint64_t first_unclaimed = use.lease.ids.first + use.claimed;
+  returning_[closure.token] = closure;
+  worker_.Submit<ReturnOutcome>(
+      [closure, first_unclaimed](Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
+        Result<ReturnOutcome> outcome = store.ReturnTail(closure);
+        if (!outcome.ok() || outcome.value() == ReturnOutcome::kStale) return outcome;
+        // Lowered or listed, nobody was given an id of the tail. A crash before this leaves the mark
+        // too high, which makes a gap of the tail.
+        if (Status status = marks.Lower(closure.tag, first_unclaimed); !status.ok()) return status;
+        return outcome;
+      },
+      [this, use = std::move(use), first_unclaimed](Result<ReturnOutcome> outcome) {
+        returning_.erase(use.lease.token);
+        const char* how = "failed; will be journalled as abandoned";
+        if (outcome.ok()) {
+          how = outcome.value() == ReturnOutcome::kLowered  ? "max_id lowered"
+                : outcome.value() == ReturnOutcome::kListed ? "listed as returned"
+                                                            : "stale; nothing changed";
+        }
+        log::Info("lease.handed_back", {{"tag", use.lease.tag},
+                                        {"first", first_unclaimed},
+                                        {"limit", use.lease.ids.limit},
+                                        {"outcome", how},
+                                        {"error", outcome.status().message()}});
+        FinishShutdownIfIdle();
+      });
+}
+
+void TagService::OnTagChanged(const TagRecord& record) {
+  const auto it = tags_.find(record.tag);
+  if (it == tags_.end()) return;
+  if (it->second->record.has_value()) it->second->record = record;
+  it->second->last_error.clear();
+}
+
+void TagService::OnTagDeleted(const std::string& tag) {
+  const auto it = tags_.find(tag);
+  if (it == tags_.end()) return;
+  const TagPtr gone = std::move(it->second);
+  tags_.erase(it);
+  FailWaiters(*gone, {Code::kNoSuchTag, "tag '" + tag + "' was deleted"});
+  if (gone->ring == nullptr) return;
+  std::vector<LeaseClosure> closures;
+  for (const LeaseUse& use : gone->ring->Retire()) closures.push_back(Abandoned(use));
+  log::Info("ring.retired", {{"tag", tag}, {"reason", "the tag was deleted"}});
+  Close(std::move(closures));
+}
+
+// Looking.
+
+void TagService::Poll() {
+  const MonotonicTime now = MonotonicClock::now();
+  for (auto& [name, tag] : tags_) {
+    if (tag->ring == nullptr) continue;
+    CloseExhausted(*tag);
+    MaybeLease(*tag);
+    const std::uint64_t claimed = tag->Claimed();
+    const double seconds = std::chrono::duration<double>(now - tag->polled_at).count();
+    if (tag->polled_at != MonotonicTime{} && seconds > 0) {
+      const double rate = static_cast<double>(claimed - tag->polled_claimed) / seconds;
+      tag->rate_per_s += kRateWeight * (rate - tag->rate_per_s);
+    }
+    tag->polled_claimed = claimed;
+    tag->polled_at = now;
+  }
+  FlushClosing();
+}
+
+std::vector<TagSnapshot> TagService::Snapshot() const {
+  std::vector<TagSnapshot> snapshots;
+  for (const auto& [name, tag] : tags_) {
+    if (!tag->record.has_value()) continue;
+    TagSnapshot& snapshot = snapshots.emplace_back();
+    snapshot.tag = name;
+    snapshot.mode = tag->record->mode;
+    snapshot.step = tag->record->step;
+    if (tag->ring != nullptr) snapshot.leases = tag->ring->Look();
+    snapshot.claimed = tag->closed_claimed;
+    std::uint64_t available = 0;
+    for (const LeaseUse& use : snapshot.leases) {
+      snapshot.claimed += use.claimed;
+      available += use.available();
+    }
+    snapshot.state = tag->ring != nullptr && available == 0 ? "dry" : "ok";
+    snapshot.rate_per_s = tag->rate_per_s;
+    snapshot.fallbacks = tag->fallbacks;
+    snapshot.leases_taken = tag->leases_taken;
+    snapshot.last_error = tag->last_error;
+  }
+  return snapshots;
+}
+
+std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const {
+  std::map<std::string, LeaseClosure, std::less<>> live = closing_;
+  for (const auto& [token, closure] : returning_) {
+    live[token] = closure;
+    live[token].state = LeaseState::kActive;  // until the store has it back
+  }
+  for (const auto& [name, tag] : tags_) {
+    if (tag->ring == nullptr) continue;
+    for (const LeaseUse& use : tag->ring->Look()) {
+      live[use.lease.token] = {.token = use.lease.token,
+                               .tag = name,
+                               .state = LeaseState::kActive,
+                               .claimed = use.claimed};
+    }
+  }
+  return live;
+}
+
+// Ending.
+
+void TagService::Shutdown(std::function<void()> done) {
+  stopping_ = true;
+  shutdown_done_ = std::move(done);
+  for (auto& [name, tag] : tags_) {
+    tag->deadline_timer.cancel();
+    tag->retry_timer.cancel();
+    FailWaiters(*tag, {Code::kUnavailable, "idd is stopping"});
+    if (tag->ring == nullptr) continue;
+    std::vector<LeaseUse> uses = tag->ring->Retire();
+    // The newest first: each lowers max_id to where the one before it ends.
+    for (auto use = uses.rbegin(); use != uses.rend(); ++use) HandBack(std::move(*use));
+  }
+  FinishShutdownIfIdle();
+}
+
+void TagService::FinishShutdownIfIdle() {
+  if (!stopping_ || !shutdown_done_ || !returning_.empty() || flushing_) return;
+  for (const auto& [name, tag] : tags_) {
+    if (tag->store_busy) return;
+  }
+  std::exchange(shutdown_done_, nullptr)();
+}
+
+}  // namespace idd::daemon

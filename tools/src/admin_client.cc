@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "admin_client.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "idd/shm/abi.h"
+#include "idd/wire/frames.h"
+
+namespace idd::tools {
+namespace {
+
+constexpr int kMaxNesting = 32;  // replies need 6
+
+// What a failed exchange means to a user of idctl: a daemon that does not answer is out of reach,
+// and a frame that one of the two does not understand is a matter of versions.
+Status ExchangeError(const Status& status) {
+  switch (status.code()) {
+    case Code::kTimeout:
+      return Status(Code::kUnavailable, status.message());
+    case Code::kInvalid:
+      return Status(Code::kIncompatible, status.message());
+    default:
+      return status;
+  }
+}
+
+Status Malformed(const std::string& what) {
+  return Status(Code::kIncompatible, "the daemon's reply is malformed: " + what);
+}
+
+// A status on the wire; a number that this version does not know is kSystem.
+Code CodeFromWire(std::uint32_t value) {
+  const auto last = static_cast<std::uint32_t>(Code::kSystem);
+  return value <= last ? static_cast<Code>(value) : Code::kSystem;
+}
+
+// The fixed part of a reply frame.
+template <typename T>
+Result<T> ReadReply(const wire::Message& message, std::string* reason) {
+  Result<wire::FrameView> frame = wire::ParseFrame(message.bytes);
+  if (!frame.ok()) return Malformed(frame.status().message());
+  Result<T> reply = wire::ParseReply<T>(frame.value(), reason);
+  if (!reply.ok()) return Malformed(reply.status().message());
+  return reply;
+}
+
+// The sentence that comes with a refusal.
+std::string RefusalText(const Result<Json>& document, Code code) {
+  if (document.ok() && document.value().is_object()) {
+    const auto found = document.value().find("error");
+    if (found != document.value().end() && found->is_string()) return found->get<std::string>();
+  }
+  return std::string("the daemon answers ") + CodeName(code) + " without a reason";
+}
+
+Result<Json> ReadDocument(const wire::Message& message, std::uint64_t document_bytes) {
+  Result<std::string> text = ReadSealedDocument(message.fds[0].get(), document_bytes);
+  if (!text.ok()) return text.status();
+  return ParseDocument(text.value());
+}
+
+}  // namespace
+
+Result<std::string> ReadSealedDocument(int fd, std::uint64_t document_bytes) {
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK;
+  if (fd < 0) return Malformed("no document came with it");
+  if (document_bytes == 0 || document_bytes > wire::kMaxAdminReplyBytes) {
+    return Malformed("a document of " + std::to_string(document_bytes) + " bytes");
+  }
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0) return Malformed("the document is not a memfd");
+  if ((seals & kSeals) != kSeals) return Malformed("the document is not sealed");
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return Status::FromErrno(errno, "fstat of the document");
+  if (std::cmp_less(status.st_size, document_bytes)) {
+    return Malformed("the document has " + std::to_string(status.st_size) + " bytes of " +
+                     std::to_string(document_bytes));
+  }
+  std::string text(static_cast<std::size_t>(document_bytes), '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got =
+        ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::FromErrno(errno, "reading the document");
+    if (got == 0) return Malformed("the document ends early");
+    done += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
+Result<Json> ParseDocument(std::string_view text) {
+  bool is_too_deep = false;
+  const auto watch_depth = [&is_too_deep](int depth, Json::parse_event_t, Json&) {
+    is_too_deep = is_too_deep || depth > kMaxNesting;
+    return !is_too_deep;
+  };
+  // Without exceptions, what cannot be parsed comes back as "discarded".
+  Json document = Json::parse(text, watch_depth, false);
+  if (is_too_deep) return Malformed("the document is nested too deeply");
+  if (document.is_discarded()) return Malformed("the document is not JSON");
+  return document;
+}
+
+Result<AdminClient> AdminClient::Connect(const std::string& socket_path, Deadline deadline) {
+  Result<wire::Channel> channel = wire::Channel::Connect(socket_path, deadline, std::nullopt);
+  if (!channel.ok()) return ExchangeError(channel.status());
+  AdminClient client(std::move(channel).value());
+  if (Status status = client.Hello(deadline); !status.ok()) return status;
+  return client;
+}
+
+Status AdminClient::Hello(Deadline deadline) {
+  constexpr std::string_view kVersion = IDD_VERSION;
+  wire::HelloRequest request;
+  static_assert(kVersion.size() < sizeof(request.client_version));
+  request.abi_version = shm::kAbiVersion;
+  std::copy(kVersion.begin(), kVersion.end(), request.client_version);
+  Result<wire::Message> message = channel_.Exchange(
+      wire::BuildRequest(wire::FrameType::kHello, next_request_id_++, request), deadline);
+  if (!message.ok()) return ExchangeError(message.status());
+  std::string reason;
+  Result<wire::HelloReply> reply = ReadReply<wire::HelloReply>(message.value(), &reason);
+  if (!reply.ok()) return reply.status();
+  const Code code = CodeFromWire(reply.value().status);
+  if (code == Code::kOk) return Status::Ok();
+  if (reason.empty()) reason = RefusalText(Status(code, ""), code);
+  return Status(code, "the daemon refuses this idctl (" IDD_VERSION "): " + reason);
+}
+
+Result<Json> AdminClient::Request(const Json& request, Deadline deadline) {
+  // "replace" never throws; arguments were checked to be UTF-8 when they were parsed.
+  const std::string text = request.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > wire::kMaxAdminRequestBytes) {
+    return Status(Code::kInvalid, "the request is longer than a frame; shorten its texts");
+  }
+  Result<wire::Message> message =
+      channel_.Exchange(wire::BuildFrame(wire::FrameType::kAdmin, false, next_request_id_++,
+                                         std::as_bytes(std::span(text))),
+                        deadline);
+  if (!message.ok()) return ExchangeError(message.status());
+  std::string reason;
+  Result<wire::AdminReply> reply = ReadReply<wire::AdminReply>(message.value(), &reason);
+  if (!reply.ok()) return reply.status();
+  const Code code = CodeFromWire(reply.value().status);
+  Result<Json> document = ReadDocument(message.value(), reply.value().document_bytes);
+  if (code == Code::kOk) return document;
+  return Status(code, reason.empty() ? RefusalText(document, code) : reason);
+}
+
+}  // namespace idd::tools

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Admin requests over the daemon's socket (docs/socket-protocol.md, "Administration").
+#ifndef IDD_TOOLS_ADMIN_CLIENT_H_
+#define IDD_TOOLS_ADMIN_CLIENT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+#include "idd/wire/channel.h"
+#include "json_fields.h"
+
+namespace idd::tools {
+
+// A connection that has said hello. Not thread-safe. After a kUnavailable it is of no more use.
+class AdminClient {
+ public:
+  // Connects and agrees on versions. kUnavailable (nobody listens, or nobody answers before the
+  // deadline), kDenied, kIncompatible, kSystem.
+  [[nodiscard]] static Result<AdminClient> Connect(const std::string& socket_path,
+                                                   Deadline deadline);
+
+  // Sends one request object and returns the reply's document. What the daemon refuses comes back
+  // with its code and its sentence; a reply that is not what the protocol says is kIncompatible; no
+  // reply is kUnavailable. kInvalid: the request is too long for a frame.
+  [[nodiscard]] Result<Json> Request(const Json& request, Deadline deadline);
+
+ private:
+  explicit AdminClient(wire::Channel channel) : channel_(std::move(channel)) {}
+  [[nodiscard]] Status Hello(Deadline deadline);
+
+  wire::Channel channel_;
+  std::uint64_t next_request_id_ = 1;
+};
+
+// The `document_bytes` first bytes of a document that the daemon sent. kIncompatible unless `fd` is
+// a memfd sealed against writing and shrinking, at least that long, and the length is 1 to
+// kMaxAdminReplyBytes: then nothing can change or vanish below the reader.
+[[nodiscard]] Result<std::string> ReadSealedDocument(int fd, std::uint64_t document_bytes);
+
+// kIncompatible when `text` is not one JSON document, or is nested deeper than any reply.
+[[nodiscard]] Result<Json> ParseDocument(std::string_view text);
+
+}  // namespace idd::tools
+
+#endif  // IDD_TOOLS_ADMIN_CLIENT_H_

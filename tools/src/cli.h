@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line: what every command shares.
+#ifndef IDD_TOOLS_CLI_H_
+#define IDD_TOOLS_CLI_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exit_status.h"
+#include "idd/base/status.h"
+#include "json_fields.h"
+#include "output.h"
+
+namespace idd::tools {
+
+// Options that every command takes, in front of it or behind it.
+struct GlobalOptions {
+  std::string socket_path;
+  bool as_json = false;
+  std::optional<std::uint64_t> timeout_ms;  // nothing: each command's own default
+};
+
+struct TagArguments {
+  std::string tag;
+  std::optional<std::uint64_t> step;
+  std::optional<std::uint64_t> start;
+  std::optional<std::uint64_t> max_id;
+  std::optional<std::string> mode;
+  std::optional<std::string> description;
+  bool is_forced = false;
+};
+
+struct ClaimArguments {
+  std::string tag;
+  std::optional<std::uint64_t> count;
+};
+
+struct FilterArguments {
+  std::optional<std::string> tag;
+  std::optional<std::string> host;
+  std::optional<std::string> state;
+};
+
+// One parsed command line. Commands register themselves with the parser, which writes here; the one
+// that was chosen leaves its action. Nothing runs while arguments are parsed.
+struct Invocation {
+  GlobalOptions global;
+  TagArguments tag;
+  ClaimArguments claim;
+  FilterArguments filter;
+  std::function<Outcome(Output& out)> action;
+};
+
+// Runs idctl with its output on two descriptors, and returns its exit status. Throws nothing.
+[[nodiscard]] ExitStatus RunIdctl(int argc, const char* const* argv, int out_fd,
+                                  int err_fd) noexcept;
+
+// --- For the commands.
+
+// A subcommand with its example in the help; `summary` is one line.
+[[nodiscard]] CLI::App* AddCommand(CLI::App& parent, const char* name, const char* summary,
+                                   const char* example);
+
+// A tag name: positional ("TAG") or an option ("--tag"). Wrong usage unless wire::CheckTagName
+// accepts it.
+CLI::Option* AddTagName(CLI::App& command, const char* name, const char* help,
+                        std::function<void(std::string)> set);
+
+// Printable bounds of a number.
+struct NumberRange {
+  std::uint64_t min;
+  std::uint64_t max;
+};
+
+// A decimal number and nothing else: no sign, no octal or hexadecimal, which CLI11 would read.
+CLI::Option* AddNumber(CLI::App& command, const char* name, const char* help, NumberRange range,
+                       std::optional<std::uint64_t>* number);
+
+// UTF-8 text of at most kMaxTextBytes, so that a request fits a frame.
+inline constexpr std::size_t kMaxTextBytes = 2048;
+CLI::Option* AddText(CLI::App& command, const char* name, const char* help,
+                     std::optional<std::string>* text);
+
+// One of a few words; the help lists them.
+CLI::Option* AddChoice(CLI::App& command, const char* name, const char* help,
+                       std::vector<std::string> choices, std::optional<std::string>* choice);
+
+// The pure checks behind them. An empty text means: fine.
+[[nodiscard]] std::string CheckTagArgument(const std::string& tag);
+[[nodiscard]] std::string CheckTextArgument(const std::string& text);
+[[nodiscard]] std::string CheckSocketArgument(const std::string& path);
+[[nodiscard]] std::string ParseNumber(const std::string& text, NumberRange range,
+                                      std::uint64_t* number);
+
+// One admin request and what becomes of its reply.
+struct AdminCall {
+  std::string what;  // the command, in messages: "tag show 'orders'"
+  Json request;
+  // The human text; an error says that the document is malformed. Also called for --json, so that
+  // a script never gets a document that lacks what the documentation promises.
+  std::function<Result<std::string>(const Json& document)> render;
+  // Optional: an error after the document was printed (an audit that does not add up).
+  std::function<Status(const Json& document)> verdict;
+};
+[[nodiscard]] Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out);
+
+}  // namespace idd::tools
+
+#endif  // IDD_TOOLS_CLI_H_

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl audit: leased = claimed + available + returned + abandoned, for every tag.
+#include <utility>
+
+#include "commands.h"
+
+namespace idd::tools {
+namespace {
+
+Outcome Audit(const GlobalOptions& global, const std::string& tag, Output& out) {
+  AdminCall call;
+  call.what = tag.empty() ? "audit" : "audit " + Quote(tag);
+  call.request = {{"op", "audit"}};
+  if (!tag.empty()) call.request["tag"] = tag;
+  call.render = RenderAudit;
+  call.verdict = AuditVerdict;
+  return RunAdminCall(global, call, out);
+}
+
+bool AddsUp(const Fields& tag) {
+  std::uint64_t sum = 0;
+  for (const char* part : {"claimed", "available", "returned", "abandoned"}) {
+    if (__builtin_add_overflow(sum, tag.Count(part), &sum)) return false;
+  }
+  return sum == tag.Count("leased");
+}
+
+}  // namespace
+
+Result<std::string> RenderAudit(const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  Table table({{"TAG"},
+               {"LEASED", Align::kRight},
+               {"CLAIMED", Align::kRight},
+               {"AVAILABLE", Align::kRight},
+               {"RETURNED", Align::kRight},
+               {"ABANDONED", Align::kRight},
+               {"ADDS-UP"}});
+  for (const Fields& tag : reply.Objects("tags")) {
+    table.AddRow({tag.Text("tag"), tag.CountText("leased"), tag.CountText("claimed"),
+                  tag.CountText("available"), tag.CountText("returned"), tag.CountText("abandoned"),
+                  AddsUp(tag) ? "yes" : "no"});
+  }
+  std::string text = table.Format();
+  text += reply.Flag("ok") ? "\nok\n" : "\nnot ok\n";
+  for (const std::string& finding : reply.Texts("findings")) text += EscapeText(finding) + "\n";
+  if (!error.ok()) return error;
+  return text;
+}
+
+Status AuditVerdict(const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  for (const Fields& tag : reply.Objects("tags")) {
+    if (AddsUp(tag)) continue;
+    return Status(Code::kSystem, "the numbers of tag " + Quote(tag.Text("tag")) +
+                                     " do not add up; compare 'idctl lease list' and idd's log");
+  }
+  const std::size_t findings = reply.Texts("findings").size();
+  if (!reply.Flag("ok")) {
+    return Status(Code::kSystem, std::to_string(findings) +
+                                     (findings == 1 ? " finding" : " findings") +
+                                     "; compare 'idctl lease list' and idd's log");
+  }
+  return error;
+}
+
+void RegisterAuditCommand(CLI::App& app, Invocation& invocation) {
+  CLI::App* audit =
+      AddCommand(app, "audit", "Check that every leased id is accounted for", "idctl audit orders");
+  AddTagName(*audit, "TAG", "Only this tag",
+             [&invocation](std::string tag) { invocation.filter.tag = std::move(tag); });
+  audit->callback([&invocation] {
+    invocation.action = [&invocation](Output& out) {
+      return Audit(invocation.global, invocation.filter.tag.value_or(""), out);
+    };
+  });
+}
+
+}  // namespace idd::tools

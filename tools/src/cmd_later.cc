@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Commands that later versions have. They are known, so that a script gets a clear answer and
+// --help shows where idctl is going.
+#include <string>
+
+#include "commands.h"
+
+namespace idd::tools {
+
+void RegisterLaterCommands(CLI::App& app, Invocation& invocation) {
+  struct Later {
+    const char* name;
+    const char* summary;
+    const char* example;
+  };
+  constexpr Later kCommands[] = {
+      {"top", "Live view of the tags", "idctl top"},
+      {"doctor", "Check the set-up", "idctl doctor"},
+      {"bench", "Measure claims per second and latency", "idctl bench orders --threads 4"},
+      {"metrics", "Print Prometheus metrics", "idctl metrics"},
+      {"whois", "Say which host and lease an id came from", "idctl whois orders 4711"},
+      {"drain", "Hand back what is not claimed and stop publishing", "idctl drain orders"},
+      {"resume", "Publish again after a drain", "idctl resume orders"},
+      {"import", "Take tags over from another generator", "idctl import leaf"},
+  };
+  for (const Later& later : kCommands) {
+    CLI::App* command =
+        AddCommand(app, later.name, (std::string(later.summary) + " (not in this version)").c_str(),
+                   later.example);
+    command->fallthrough(false)->allow_extras();  // whatever arguments it will have
+    command->callback([&invocation, name = later.name] {
+      invocation.action = [name](Output&) -> Outcome {
+        return Failure{ExitStatus::kFailed, name, "not available in this version", ""};
+      };
+    });
+  }
+}
+
+}  // namespace idd::tools

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl lease list, host list: what the allocator's journal says.
+#include <utility>
+
+#include "commands.h"
+
+namespace idd::tools {
+namespace {
+
+Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
+  AdminCall call;
+  call.what = "lease list";
+  call.request = {{"op", "lease.list"}};
+  if (filter.tag) call.request["tag"] = *filter.tag;
+  if (filter.host) call.request["host"] = *filter.host;
+  if (filter.state) call.request["state"] = *filter.state;
+  call.render = RenderLeases;
+  return RunAdminCall(global, call, out);
+}
+
+Outcome ListHosts(const GlobalOptions& global, Output& out) {
+  AdminCall call;
+  call.what = "host list";
+  call.request = {{"op", "host.list"}};
+  call.render = RenderHosts;
+  return RunAdminCall(global, call, out);
+}
+
+void AddLeaseFilters(CLI::App& command, FilterArguments& filter) {
+  AddTagName(command, "--tag", "Only leases of this tag",
+             [&filter](std::string tag) { filter.tag = std::move(tag); });
+  AddText(command, "--host", "Only leases of this host", &filter.host)->type_name("NAME");
+  AddChoice(command, "--state", "Only leases in this state",
+            {"active", "exhausted", "returned", "abandoned"}, &filter.state)
+      ->type_name("STATE");
+}
+
+}  // namespace
+
+void RegisterLeaseCommands(CLI::App& app, Invocation& invocation) {
+  CLI::App* lease =
+      AddCommand(app, "lease", "Look at the journal of leases", "idctl lease list --tag orders");
+  lease->require_subcommand(1);
+  CLI::App* leases = AddCommand(*lease, "list", "List leases of all hosts",
+                                "idctl lease list --tag orders --state active");
+  AddLeaseFilters(*leases, invocation.filter);
+  leases->callback([&invocation] {
+    invocation.action = [&invocation](Output& out) {
+      return ListLeases(invocation.global, invocation.filter, out);
+    };
+  });
+
+  CLI::App* host = AddCommand(app, "host", "Look at the hosts that lease", "idctl host list");
+  host->require_subcommand(1);
+  CLI::App* hosts =
+      AddCommand(*host, "list", "List the hosts known to the allocator", "idctl --json host list");
+  hosts->callback([&invocation] {
+    invocation.action = [&invocation](Output& out) { return ListHosts(invocation.global, out); };
+  });
+}
+
+Result<std::string> RenderLeases(const Json& document) {
+  Status error;
+  Table table({{"TAG"},
+               {"HOST"},
+               {"STATE"},
+               {"BASE", Align::kRight},
+               {"LIMIT", Align::kRight},
+               {"CLAIMED", Align::kRight},
+               {"RETURNED", Align::kRight},
+               {"ABANDONED", Align::kRight},
+               {"LEASED"},
+               {"CLOSED"},
+               {"TOKEN"}});
+  for (const Fields& lease : Fields(document, "reply", &error).Objects("leases")) {
+    table.AddRow({lease.Text("tag"), lease.Text("host"), lease.Text("state"),
+                  lease.CountText("base"), lease.CountText("limit"), lease.CountText("claimed"),
+                  lease.CountText("returned"), lease.CountText("abandoned"),
+                  lease.Text("leased_at"), lease.OptionalText("closed_at").value_or(""),
+                  lease.Text("token")});
+  }
+  if (!error.ok()) return error;
+  return table.Format();
+}
+
+Result<std::string> RenderHosts(const Json& document) {
+  Status error;
+  Table table({{"HOST"}, {"FIRST-SEEN"}, {"LAST-SEEN"}});
+  for (const Fields& host : Fields(document, "reply", &error).Objects("hosts")) {
+    table.AddRow({host.Text("host"), host.Text("first_seen"), host.Text("last_seen")});
+  }
+  if (!error.ok()) return error;
+  return table.Format();
+}
+
+}  // namespace idd::tools

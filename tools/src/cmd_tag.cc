@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl tag create, list, show, set, delete.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "commands.h"
+#include "idd/shm/abi.h"
+
+namespace idd::tools {
+namespace {
+
+// Ids are 0 .. kMaxId; what a step may be beyond that is the daemon's to judge.
+constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
+constexpr NumberRange kIdRange = {0, kMaxId};
+constexpr NumberRange kStepRange = {1, kMaxId};
+
+struct TagFields {
+  std::string tag;
+  std::string mode;
+  std::uint64_t step = 0;
+  std::uint64_t next_id = 0;
+  std::uint64_t max_id = 0;
+  std::string description;
+  std::string update_time;
+};
+
+TagFields ReadTag(const Fields& fields) {
+  TagFields tag;
+  tag.tag = fields.Text("tag");
+  tag.mode = fields.Text("mode");
+  tag.step = fields.Count("step");
+  tag.next_id = fields.Count("next_id");
+  tag.max_id = fields.Count("max_id");
+  tag.description = fields.OptionalText("description").value_or("");
+  tag.update_time = fields.Text("update_time");
+  return tag;
+}
+
+// "  key:  value" lines, the values below each other.
+std::string FormatPairs(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  std::size_t width = 0;
+  for (const auto& pair : pairs) width = std::max(width, pair.first.size());
+  std::string text;
+  for (const auto& [key, value] : pairs) {
+    text += key + ":" + std::string(width - key.size() + 2, ' ');
+    text += (value.empty() ? "-" : EscapeText(value)) + "\n";
+  }
+  return text;
+}
+
+Json TagRequest(const char* op, const TagArguments& arguments) {
+  Json request = {{"op", op}, {"tag", arguments.tag}};
+  if (arguments.mode) request["mode"] = *arguments.mode;
+  if (arguments.step) request["step"] = *arguments.step;
+  if (arguments.start) request["start"] = *arguments.start;
+  if (arguments.max_id) request["max_id"] = *arguments.max_id;
+  if (arguments.description) request["description"] = *arguments.description;
+  return request;
+}
+
+Failure TagUsage(const char* command, std::string why, std::string todo) {
+  return Failure{ExitStatus::kUsage, command, std::move(why), std::move(todo)};
+}
+
+Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
+  if (arguments.start && arguments.max_id && *arguments.start > *arguments.max_id) {
+    return TagUsage("tag create", "--start is above --max-id, so that there are no ids",
+                    "give a larger --max-id");
+  }
+  AdminCall call;
+  call.what = "tag create " + Quote(arguments.tag);
+  call.request = TagRequest("tag.create", arguments);
+  call.render = [](const Json& document) { return RenderTagLine(document, "created"); };
+  return RunAdminCall(global, call, out);
+}
+
+Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
+  if (!arguments.step && !arguments.max_id && !arguments.description) {
+    return TagUsage("tag set", "nothing to change", "give --step, --max-id or --description");
+  }
+  AdminCall call;
+  call.what = "tag set " + Quote(arguments.tag);
+  call.request = TagRequest("tag.set", arguments);
+  call.render = [](const Json& document) { return RenderTagLine(document, "changed"); };
+  return RunAdminCall(global, call, out);
+}
+
+Outcome DeleteTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
+  if (!arguments.is_forced) {
+    return TagUsage("tag delete", Quote(arguments.tag) + " would be deleted for every host",
+                    "add --force if that is meant");
+  }
+  AdminCall call;
+  call.what = "tag delete " + Quote(arguments.tag);
+  call.request = TagRequest("tag.delete", arguments);
+  call.request["force"] = true;
+  call.render = RenderDeletedTag;
+  return RunAdminCall(global, call, out);
+}
+
+Outcome ShowTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
+  AdminCall call;
+  call.what = "tag show " + Quote(arguments.tag);
+  call.request = TagRequest("tag.show", arguments);
+  call.render = RenderTag;
+  return RunAdminCall(global, call, out);
+}
+
+Outcome ListTags(const GlobalOptions& global, Output& out) {
+  AdminCall call;
+  call.what = "tag list";
+  call.request = {{"op", "tag.list"}};
+  call.render = RenderTagList;
+  return RunAdminCall(global, call, out);
+}
+
+using TagAction = Outcome (*)(const GlobalOptions&, const TagArguments&, Output&);
+
+// What the five have in common: their positional TAG and how they run.
+void AddTagAction(CLI::App& command, Invocation& invocation, TagAction action) {
+  AddTagName(command, "TAG", "The tag: 1 to 128 bytes of printable UTF-8",
+             [&invocation](std::string tag) { invocation.tag.tag = std::move(tag); })
+      ->required();
+  command.callback([&invocation, action] {
+    invocation.action = [&invocation, action](Output& out) {
+      return action(invocation.global, invocation.tag, out);
+    };
+  });
+}
+
+void AddTagOptions(CLI::App& command, TagArguments& arguments) {
+  AddNumber(command, "--step", "Ids a lease takes from the allocator", kStepRange, &arguments.step);
+  AddNumber(command, "--max-id", "The largest id that may ever be handed out", kIdRange,
+            &arguments.max_id);
+  AddText(command, "--description", "What the ids are for", &arguments.description);
+}
+
+}  // namespace
+
+void RegisterTagCommands(CLI::App& app, Invocation& invocation) {
+  CLI::App* tag =
+      AddCommand(app, "tag", "Create, list, show, change and delete tags", "idctl tag list");
+  tag->require_subcommand(1);
+
+  CLI::App* create = AddCommand(*tag, "create", "Create a tag, an id space of its own",
+                                "idctl tag create orders --step 10000 --description 'order ids'");
+  AddTagOptions(*create, invocation.tag);
+  AddNumber(*create, "--start", "The first id", kIdRange, &invocation.tag.start)->type_name("ID");
+  AddChoice(*create, "--mode", "How ids are made", {"segment", "snowflake", "ticket"},
+            &invocation.tag.mode)
+      ->type_name("MODE");
+  AddTagAction(*create, invocation, CreateTag);
+
+  CLI::App* list = AddCommand(*tag, "list", "List all tags", "idctl --json tag list");
+  list->callback([&invocation] {
+    invocation.action = [&invocation](Output& out) { return ListTags(invocation.global, out); };
+  });
+
+  CLI::App* show =
+      AddCommand(*tag, "show", "Show one tag as the allocator has it", "idctl tag show orders");
+  AddTagAction(*show, invocation, ShowTag);
+
+  CLI::App* set = AddCommand(*tag, "set", "Change a tag", "idctl tag set orders --step 50000");
+  AddTagOptions(*set, invocation.tag);
+  AddTagAction(*set, invocation, SetTag);
+
+  CLI::App* remove = AddCommand(*tag, "delete", "Delete a tag", "idctl tag delete orders --force");
+  remove->add_flag("--force", invocation.tag.is_forced, "Really delete it, for every host");
+  AddTagAction(*remove, invocation, DeleteTag);
+}
+
+Result<std::string> RenderTag(const Json& document) {
+  Status error;
+  const Fields fields = Fields(document, "reply", &error).Object("tag");
+  const TagFields tag = ReadTag(fields);
+  std::string text = FormatPairs({{"tag", tag.tag},
+                                  {"mode", tag.mode},
+                                  {"step", std::to_string(tag.step)},
+                                  {"next id", std::to_string(tag.next_id)},
+                                  {"max id", std::to_string(tag.max_id)},
+                                  {"description", tag.description},
+                                  {"updated", tag.update_time}});
+  Table returned({{"RETURNED BY"}, {"BASE", Align::kRight}, {"LIMIT", Align::kRight}});
+  bool has_returned = false;
+  for (const Fields& range : fields.Objects("returned")) {
+    returned.AddRow({range.Text("host"), range.CountText("base"), range.CountText("limit")});
+    has_returned = true;
+  }
+  if (!error.ok()) return error;
+  return has_returned ? text + "\n" + returned.Format() : text;
+}
+
+Result<std::string> RenderTagLine(const Json& document, std::string_view verb) {
+  Status error;
+  const TagFields tag = ReadTag(Fields(document, "reply", &error).Object("tag"));
+  if (!error.ok()) return error;
+  return std::string(verb) + " tag " + Quote(tag.tag) + ": mode " + EscapeText(tag.mode) +
+         ", step " + std::to_string(tag.step) + ", next id " + std::to_string(tag.next_id) +
+         ", max id " + std::to_string(tag.max_id) + "\n";
+}
+
+Result<std::string> RenderTagList(const Json& document) {
+  Status error;
+  Table table({{"TAG"},
+               {"MODE"},
+               {"STEP", Align::kRight},
+               {"NEXT-ID", Align::kRight},
+               {"MAX-ID", Align::kRight},
+               {"UPDATED"},
+               {"DESCRIPTION"}});
+  for (const Fields& fields : Fields(document, "reply", &error).Objects("tags")) {
+    const TagFields tag = ReadTag(fields);
+    table.AddRow({tag.tag, tag.mode, std::to_string(tag.step), std::to_string(tag.next_id),
+                  std::to_string(tag.max_id), tag.update_time, tag.description});
+  }
+  if (!error.ok()) return error;
+  return table.Format();
+}
+
+Result<std::string> RenderDeletedTag(const Json& document) {
+  Status error;
+  const std::string tag = Fields(document, "reply", &error).Text("deleted");
+  if (!error.ok()) return error;
+  return "deleted tag " + Quote(tag) + "\n";
+}
+
+}  // namespace idd::tools

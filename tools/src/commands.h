@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl's commands. Each Register function adds a group to the parser; each Render function turns a
+// reply into text for people, or says which field of it is malformed (kIncompatible). All are pure
+// but for the actions they register.
+#ifndef IDD_TOOLS_COMMANDS_H_
+#define IDD_TOOLS_COMMANDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "cli.h"
+#include "exit_status.h"
+#include "idclient/idclient.h"
+#include "idd/base/status.h"
+#include "json_fields.h"
+#include "output.h"
+
+namespace idd::tools {
+
+void RegisterTagCommands(CLI::App& app, Invocation& invocation);
+void RegisterClaimCommand(CLI::App& app, Invocation& invocation);
+void RegisterStatusCommand(CLI::App& app, Invocation& invocation);
+void RegisterLeaseCommands(CLI::App& app, Invocation& invocation);
+void RegisterAuditCommand(CLI::App& app, Invocation& invocation);
+// Commands of later versions: listed in --help, refused when run.
+void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
+
+// --- tag
+[[nodiscard]] Result<std::string> RenderTag(const Json& document);
+[[nodiscard]] Result<std::string> RenderTagLine(const Json& document, std::string_view verb);
+[[nodiscard]] Result<std::string> RenderTagList(const Json& document);
+[[nodiscard]] Result<std::string> RenderDeletedTag(const Json& document);
+
+// --- status: `tag` is the one that was asked for, or empty. kNoSuchTag when it is not in the
+// reply.
+[[nodiscard]] Result<std::string> RenderStatus(const Json& document, const std::string& tag);
+
+// --- lease, host
+[[nodiscard]] Result<std::string> RenderLeases(const Json& document);
+[[nodiscard]] Result<std::string> RenderHosts(const Json& document);
+
+// --- audit
+[[nodiscard]] Result<std::string> RenderAudit(const Json& document);
+// kSystem when the daemon found something, or when its own numbers do not add up.
+[[nodiscard]] Status AuditVerdict(const Json& document);
+
+// --- claim
+// idclient_claim_many, or a fake: claims up to `count` ids and writes how many.
+using ClaimSource =
+    std::function<idclient_status(std::uint64_t* ids, std::size_t count, std::size_t* claimed)>;
+struct ClaimRun {
+  std::string tag;
+  std::uint64_t count = 1;
+  bool as_json = false;
+};
+// Claims and prints in chunks, in constant memory. What was claimed before an error is printed, and
+// in a complete JSON document if there is any. `last_error` gives the source's sentence for it.
+[[nodiscard]] Outcome ClaimAndPrint(const ClaimRun& run, const ClaimSource& source,
+                                    const std::function<std::string()>& last_error, Output& out);
+
+}  // namespace idd::tools
+
+#endif  // IDD_TOOLS_COMMANDS_H_

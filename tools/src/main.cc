@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "cli.h"
+
+namespace {
+
+// A standard descriptor that the caller closed would be given to the next socket, which would then
+// get what is meant for people. Opened the wrong way round, so that using it fails as before.
+void OccupyStandardDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) != -1) continue;
+    const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (::open("/dev/null", flags) < 0) return;  // the lowest free number: fd
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  OccupyStandardDescriptors();
+  std::signal(SIGPIPE, SIG_IGN);
+  return static_cast<int>(idd::tools::RunIdctl(argc, argv, STDOUT_FILENO, STDERR_FILENO));
+}

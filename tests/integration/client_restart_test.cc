@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client's handles over the end and the return of the daemon.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "idclient/idclient.h"
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+constexpr std::uint32_t kTimeoutMs = 300;
+
+class ClientRestart : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("orders", 100);
+    idclient_options options = IDCLIENT_OPTIONS_INIT;
+    options.socket_path = host_.daemon.socket().c_str();
+    options.timeout_ms = kTimeoutMs;
+    ASSERT_EQ(idclient_open(&options, &client_), IDCLIENT_OK) << idclient_last_error();
+    ASSERT_EQ(idclient_tag_open(client_, "orders", &tag_), IDCLIENT_OK) << idclient_last_error();
+  }
+  void TearDown() override { idclient_close(client_); }
+
+  std::uint64_t Claim() {
+    std::uint64_t id = 0;
+    const idclient_status status = idclient_claim(tag_, &id);
+    Require(status == IDCLIENT_OK,
+            std::string(idclient_status_name(status)) + ": " + idclient_last_error());
+    return id;
+  }
+
+  // A claim that must fail, in time and with words.
+  void ExpectNothingToClaim() {
+    std::uint64_t id = 42;
+    const std::uint64_t begin_ns = MonotonicNs();
+    const idclient_status status = idclient_claim(tag_, &id);
+    const auto took = std::chrono::milliseconds((MonotonicNs() - begin_ns) / 1'000'000);
+    EXPECT_TRUE(status == IDCLIENT_UNAVAILABLE || status == IDCLIENT_TIMEOUT)
+        << idclient_status_name(status);
+    EXPECT_STRNE(idclient_last_error(), "");
+    EXPECT_EQ(id, 42U) << "outputs are written on success only";
+    EXPECT_LE(took, std::chrono::milliseconds(kTimeoutMs) + Patience(200ms));
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+  idclient* client_ = nullptr;
+  idclient_tag* tag_ = nullptr;
+};
+
+TEST_F(ClientRestart, GoesOnWithoutAGapAfterACleanRestart) {
+  for (std::uint64_t id = 1; id <= 30; ++id) EXPECT_EQ(Claim(), id);
+  host_.daemon.Restart();
+  for (std::uint64_t id = 31; id <= 60; ++id) EXPECT_EQ(Claim(), id);
+  EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), 60, 0)), "");
+  host_.daemon.Stop();
+}
+
+TEST_F(ClientRestart, IsToldInTimeThatTheDaemonIsGoneAndFindsTheNextOneByItself) {
+  EXPECT_EQ(Claim(), 1U);
+  host_.daemon.Stop();
+  ExpectNothingToClaim();
+  ExpectNothingToClaim();
+  host_.daemon.Start();
+  EXPECT_EQ(Claim(), 2U);
+  host_.daemon.Stop();
+}
+
+TEST_F(ClientRestart, LivesOnTheRingOfAKilledDaemon) {
+  const std::uint64_t first = Claim();
+  // The segment after the first is published, so the ring holds 200 ids.
+  for (std::uint64_t i = 1; i < 20; ++i) EXPECT_EQ(Claim(), first + i);
+  ASSERT_TRUE(WaitUntil(Patience(5s), [this] { return host_.idctl.Leases("orders").size() == 2; }));
+  ASSERT_TRUE(WaitUntil(Patience(5s), [this] {
+    return host_.idctl.Json({"status"}).at("tags").at(0).at("available") == 180;
+  }));
+  host_.daemon.Kill();
+  for (std::uint64_t i = 20; i < 200; ++i) EXPECT_EQ(Claim(), first + i);
+  ExpectNothingToClaim();
+  host_.daemon.Start();
+  EXPECT_GT(Claim(), first + 199);
+  host_.daemon.Stop();
+}
+
+// The old ring still has ids when the new daemon is there. Whether the client uses them up or not,
+// no id comes twice and its own ids rise.
+TEST_F(ClientRestart, OnAnOldRingBesideANewDaemonRepeatsNothing) {
+  std::vector<ClaimRecord> mine;
+  std::vector<ClaimRecord> others;
+  const auto claim = [this, &mine](int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t before = MonotonicNs();
+      const std::uint64_t id = Claim();
+      mine.push_back({before, MonotonicNs(), id, 1});
+    }
+  };
+  claim(5);
+  host_.daemon.Kill();
+  host_.daemon.Start();
+  for (int round = 0; round < 20; ++round) {
+    claim(20);
+    const std::uint64_t before = MonotonicNs();
+    for (const std::uint64_t id : host_.idctl.Claim("orders", 20)) {
+      others.push_back({before, MonotonicNs(), id, 1});
+    }
+  }
+  const std::vector<Claimer> claimers = {{"mine", mine}, {"others", others}};
+  EXPECT_EQ(Join(CheckUnique(claimers)), "");
+  EXPECT_EQ(Join(CheckRising(claimers)), "");
+  EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases("orders"))), "");
+  // In the end the client is on the new ring.
+  const std::vector<JournalLease> leases = host_.idctl.Leases("orders");
+  EXPECT_TRUE(std::any_of(leases.begin(), leases.end(), [&mine](const JournalLease& lease) {
+    return lease.state != "abandoned" && mine.back().first >= lease.base &&
+           mine.back().first < lease.limit;
+  }));
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+  host_.daemon.Stop();
+}
+
+TEST_F(ClientRestart, ManyRestartsLeakNoDescriptors) {
+  const auto open_files = [] {
+    int count = 0;
+    for (int fd = 0; fd < 256; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return count;
+  };
+  (void)Claim();
+  const int before = open_files();
+  for (int i = 0; i < 5; ++i) {
+    host_.daemon.Restart();
+    (void)Claim();
+  }
+  EXPECT_EQ(open_files(), before);
+  host_.daemon.Stop();
+}
+
+TEST_F(ClientRestart, BatchThatMeetsTheEndOfTheDaemonReportsWhatItHas) {
+  (void)Claim();
+  ASSERT_TRUE(WaitUntil(Patience(5s), [this] {
+    return host_.idctl.Json({"status"}).at("tags").at(0).at("available") == 99;
+  }));
+  host_.daemon.Kill();
+  std::vector<std::uint64_t> ids(500);
+  std::size_t claimed = 12345;
+  const idclient_status status = idclient_claim_many(tag_, ids.data(), ids.size(), &claimed);
+  EXPECT_TRUE(status == IDCLIENT_UNAVAILABLE || status == IDCLIENT_TIMEOUT)
+      << idclient_status_name(status);
+  ASSERT_EQ(claimed, 99U);
+  for (std::size_t i = 0; i < claimed; ++i) EXPECT_EQ(ids[i], i + 2);
+}
+
+}  // namespace
+}  // namespace idd::harness

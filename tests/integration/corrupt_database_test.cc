@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Database files that are damaged or not idd's: refused with a clear error and never overwritten.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <random>
+#include <set>
+
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+
+std::string Noise(std::size_t bytes) {
+  std::mt19937_64 random(1);
+  std::string noise(bytes, '\0');
+  for (char& byte : noise) byte = static_cast<char>(random());
+  return noise;
+}
+
+class CorruptDatabase : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("orders", 10);
+    ids_ = host_.idctl.Claim("orders", 25);
+    host_.daemon.Stop();
+    ASSERT_FALSE(Exists(path() + "-wal")) << "a clean stop leaves one file";
+  }
+
+  [[nodiscard]] const std::string& path() const { return host_.daemon.options().database; }
+
+  // Spoils the file, starts idd and expects that it refuses and leaves the file alone.
+  void ExpectRefused(const std::string& how, const std::string& reason) {
+    const std::string spoilt = ReadFile(path());
+    const std::size_t mark = host_.daemon.LogMark();
+    EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(10s)), 1) << how;
+    EXPECT_TRUE(ReadFile(path()) == spoilt) << how << ": the file was changed";
+    const std::string log = host_.daemon.LogSince(mark);
+    EXPECT_THAT(log, HasSubstr(path())) << how;
+    EXPECT_TRUE(host_.daemon.WaitForLogLine(reason, mark, 0s)) << how << "\n" << log;
+    EXPECT_FALSE(Exists(host_.daemon.socket())) << how;
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+  std::vector<std::uint64_t> ids_;
+};
+
+constexpr const char* kCorrupt = "corrupt|malformed|not a database|damaged";
+
+TEST_F(CorruptDatabase, NoiseIsRefused) {
+  WriteFile(path(), Noise(20'000));
+  ExpectRefused("noise", kCorrupt);
+}
+
+TEST_F(CorruptDatabase, TextIsRefused) {
+  WriteFile(path(),
+            "Dear diary, this is no database, and it is longer than a hundred bytes, "
+            "so that nobody takes it for an empty one that may be filled.\n");
+  ExpectRefused("text", kCorrupt);
+}
+
+TEST_F(CorruptDatabase, SpoiltHeaderIsRefused) {
+  OverwriteFile(path(), 0, Noise(16));
+  ExpectRefused("header", kCorrupt);
+}
+
+TEST_F(CorruptDatabase, SpoiltPagesAreRefused) {
+  const std::string good = ReadFile(path());
+  constexpr std::size_t kPage = 4096;
+  // Each page but the first, which has the header, by itself.
+  for (std::size_t offset = kPage; offset < good.size(); offset += kPage) {
+    WriteFile(path(), good);
+    OverwriteFile(path(), offset, Noise(std::min(kPage, good.size() - offset)));
+    ExpectRefused("page at " + std::to_string(offset), kCorrupt);
+  }
+}
+
+TEST_F(CorruptDatabase, TruncatedFileIsRefused) {
+  const std::string good = ReadFile(path());
+  for (const std::size_t bytes : {std::size_t{100}, std::size_t{5000}, good.size() / 2}) {
+    WriteFile(path(), good.substr(0, bytes));
+    ExpectRefused("truncated to " + std::to_string(bytes), kCorrupt);
+  }
+}
+
+TEST_F(CorruptDatabase, ForeignDatabaseIsRefused) {
+  ::unlink(path().c_str());
+  WriteFile(path(), "");
+  SqliteFile(path()).Execute(
+      "CREATE TABLE invoices (number INTEGER); INSERT INTO invoices VALUES (7)");
+  ExpectRefused("foreign", "not idd|other|foreign|invoices|not an? ");
+}
+
+TEST_F(CorruptDatabase, NewerSchemaIsRefused) {
+  SqliteFile(path()).Execute("PRAGMA user_version = 4711");
+  SqliteFile(path()).Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  ExpectRefused("newer", "4711");
+}
+
+TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {
+  host_.daemon.Start();
+  std::set<std::uint64_t> seen(ids_.begin(), ids_.end());
+  const auto keep = [&seen](const IdctlResult& result) {
+    for (const std::uint64_t id : ParseIds(result.out)) {
+      EXPECT_TRUE(seen.insert(id).second) << id << " twice";
+      EXPECT_LT(id, 1000U) << "no lease could grant this";
+    }
+    return result.exit_status;
+  };
+  EXPECT_EQ(keep(host_.idctl.Run({"claim", "orders", "-n", "3"})), 0);
+  std::int64_t page_bytes = 0;
+  std::int64_t page = 0;
+  {
+    SqliteFile database = host_.Database();
+    page_bytes = database.QueryInteger("PRAGMA page_size");
+    page = database.QueryInteger("SELECT rootpage FROM sqlite_schema WHERE name = 'leaf_alloc'");
+    // All of the log goes into the file, so that idd has to read the file again.
+    ASSERT_EQ(database.QueryInteger("PRAGMA wal_checkpoint(TRUNCATE)"), 0);
+  }
+  const std::string noise = Noise(static_cast<std::size_t>(page_bytes));
+  const auto offset = static_cast<std::uint64_t>((page - 1) * page_bytes);
+  OverwriteFile(path(), offset, noise);
+  IdctlResult last;
+  for (int i = 0; i < 50; ++i) {
+    last = host_.idctl.Run({"claim", "orders", "-n", "5"});
+    if (keep(last) != 0) break;
+  }
+  EXPECT_NE(last.exit_status, 0) << "ids from a table that is noise";
+  EXPECT_THAT(last.err, ::testing::ContainsRegex(kCorrupt));
+  EXPECT_TRUE(host_.daemon.process().Running());
+  host_.daemon.Kill();
+  EXPECT_TRUE(ReadFile(path()).substr(offset, noise.size()) == noise) << "it was written over";
+  EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(10s)), 1);
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a clean stop gives back, and what the next start makes of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+
+struct Range {
+  std::uint64_t base;
+  std::uint64_t limit;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+class HandBack : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("orders", 1000);
+  }
+
+  // "returned" of `tag show`, as `asked` sees it, for one host.
+  [[nodiscard]] static std::vector<Range> Returned(const Host& asked, const std::string& host) {
+    std::vector<Range> ranges;
+    const nlohmann::json shown = asked.idctl.Json({"tag", "show", "orders"});
+    for (const nlohmann::json& row : shown.at("tag").at("returned")) {
+      if (row.at("host") != host) continue;
+      ranges.push_back({row.at("base").get<std::uint64_t>(), row.at("limit").get<std::uint64_t>()});
+    }
+    return ranges;
+  }
+
+  const TempDir dir_;
+  Host host_{dir_, "host-a"};
+  Host other_{dir_, "host-b"};
+};
+
+TEST_F(HandBack, LowersMaxIdToTheFirstUnclaimedIdAndGoesOnWithoutAGap) {
+  (void)host_.idctl.Claim("orders", 137);
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), 138U);
+  host_.daemon.Start();
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 138U);
+  EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), 138, 0)), "");
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), 139U);
+}
+
+TEST_F(HandBack, LowersMaxIdOverThePrefetchedSegmentToo) {
+  (void)host_.idctl.Claim("orders", 900);
+  // The segment after this one is there by now.
+  ASSERT_TRUE(WaitUntil(Patience(5s), [this] { return host_.idctl.Leases("orders").size() == 2; }));
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), 901U);
+}
+
+TEST_F(HandBack, LeavesMaxIdWhenNothingIsLeft) {
+  (void)host_.idctl.Claim("orders", 1000);
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), 1001U);
+}
+
+TEST_F(HandBack, OfAnUnusedTagLeavesNoTrace) {
+  const std::uint64_t before = 1;
+  // An idd that leased ahead for nobody gives all of it back.
+  host_.daemon.Restart();
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), before);
+}
+
+TEST_F(HandBack, ManyRestartsMakeNoGap) {
+  for (std::uint64_t i = 1; i <= 8; ++i) {
+    EXPECT_EQ(host_.idctl.Claim("orders").front(), i);
+    host_.daemon.Restart();
+  }
+}
+
+TEST_F(HandBack, ListsTheTailWhenAnotherHostHasLeasedAndTakesItFirstLater) {
+  (void)host_.idctl.Claim("orders", 50);
+  other_.daemon.Start();
+  const std::uint64_t others_first = other_.idctl.Claim("orders").front();
+  EXPECT_GE(others_first, 1001U);
+  const std::uint64_t max_id = host_.Database().MaxId("orders");
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), max_id) << "another host has leased since";
+  const std::vector<Range> returned = Returned(other_, "host-a");
+  ASSERT_FALSE(returned.empty());
+  EXPECT_EQ(returned.front().base, 51U);
+
+  // The other host must not take it.
+  const std::vector<std::uint64_t> others = other_.idctl.Claim("orders", 2500);
+  EXPECT_GE(others.front(), 1001U);
+
+  host_.daemon.Start();
+  std::vector<std::uint64_t> expected;
+  for (const Range& range : returned) {
+    for (std::uint64_t id = range.base; id < range.limit; ++id) expected.push_back(id);
+  }
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(host_.idctl.Claim("orders", expected.size()), expected);
+  EXPECT_TRUE(WaitUntil(Patience(5s), [this] { return Returned(other_, "host-a").empty(); }));
+  // And then from the allocator, above everybody.
+  const std::uint64_t next = host_.idctl.Claim("orders").front();
+  EXPECT_GT(next, others.back());
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+  EXPECT_TRUE(other_.idctl.Audit("orders").ok);
+  other_.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+TEST_F(HandBack, OfTwoHostsOneAfterTheOtherIsTakenAgainByEach) {
+  (void)host_.idctl.Claim("orders", 10);
+  other_.daemon.Start();
+  const std::uint64_t others_first = other_.idctl.Claim("orders", 10).front();
+  host_.daemon.Stop();
+  other_.daemon.Stop();
+  host_.daemon.Start();
+  other_.daemon.Start();
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 11U);
+  EXPECT_EQ(other_.idctl.Claim("orders").front(), others_first + 10);
+  other_.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+// What the journal says must be what was given out, for every state a lease can end in.
+TEST_F(HandBack, JournalOfAllStatesAddsUp) {
+  (void)host_.idctl.Claim("orders", 2100);  // exhausts two
+  host_.daemon.Kill();                      // abandons what is open
+  host_.daemon.Start();
+  (void)host_.idctl.Claim("orders", 10);
+  host_.daemon.Restart();  // returns a tail
+  (void)host_.idctl.Claim("orders", 1);
+  std::vector<std::string> states;
+  for (const JournalLease& lease : host_.idctl.Leases("orders")) {
+    states.push_back(lease.state);
+    if (lease.state == "active") continue;
+    EXPECT_EQ(lease.claimed + lease.returned + lease.abandoned, lease.limit - lease.base)
+        << lease.token << " " << lease.state;
+  }
+  for (const char* state : {"active", "exhausted", "returned", "abandoned"}) {
+    EXPECT_EQ(std::count(states.begin(), states.end(), state) > 0, true) << state;
+  }
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+  host_.daemon.Stop();
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <exception>
+#include <idclient/idclient.hpp>
+
+// Prints what opening a daemon that is not there throws; exits 0 when it says so.
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  try {
+    const idclient::Client client(idclient::Options{.socket_path = argv[1]});
+  } catch (const idclient::Error& error) {
+    std::puts(error.what());
+    return error.status() == IDCLIENT_UNAVAILABLE ? 0 : 1;
+  }
+  return 1;
+}

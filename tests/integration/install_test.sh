@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# install_test.sh BUILD_DIR: installs the build into a temporary folder, looks for what belongs there,
+# and builds and runs programs against it, once through pkg-config and once through find_package.
+set -euo pipefail
+build=$1
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$(mktemp -d "${TMPDIR:-/tmp}/idd-install.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM
+prefix=$folder/usr
+
+fail() {
+  echo "install_test: $*" >&2
+  exit 1
+}
+
+cmake --install "$build" --prefix "$prefix" >"$folder/log"
+pkgconfig=$(dirname "$(find "$prefix" -name idclient.pc)")
+libdir=$(dirname "$pkgconfig")
+
+for file in sbin/idd bin/idctl include/idclient/idclient.h include/idclient/idclient.hpp \
+  lib/systemd/system/idd.service lib/sysusers.d/idd.conf lib/tmpfiles.d/idd.conf; do
+  [[ -s $prefix/$file ]] || fail "$file is not installed"
+done
+[[ -L $libdir/libidclient.so && -f $libdir/libidclient.so ]] || fail "libidclient.so is not a link"
+readelf --dynamic "$libdir/libidclient.so" | grep -q 'SONAME.*\[libidclient\.so\.0\]' ||
+  fail "the soname is not libidclient.so.0"
+headers=$(find "$prefix/include" -type f | wc -l)
+((headers == 2)) || fail "$headers headers are installed, not 2"
+if readelf --dynamic "$prefix/sbin/idd" "$prefix/bin/idctl" | grep -Eq 'R(UN)?PATH'; then
+  fail "a program looks for libraries where it was built"
+fi
+
+export LD_LIBRARY_PATH=$libdir PKG_CONFIG_PATH=$pkgconfig
+socket=$folder/nobody.sock
+
+read -ra flags <<<"$(pkg-config --cflags --libs idclient)"
+"${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror "$here/install/user.c" -o "$folder/user" \
+  "${flags[@]}"
+"$folder/user" "$socket"
+
+{
+  cmake -S "$here/install" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix"
+  cmake --build "$folder/build"
+} >"$folder/log" 2>&1 || {
+  cat "$folder/log"
+  fail "a project that uses find_package(idclient) does not build"
+}
+"$folder/build/user_c" "$socket"
+"$folder/build/user_cc" "$socket"
+"$prefix/sbin/idd" --version
+"$prefix/bin/idctl" --version

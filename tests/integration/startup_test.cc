@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Starting and ending idd: what it must not take from others, and how it goes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+
+#include "support/host.h"
+#include "support/raw_connection.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+
+class Startup : public ::testing::Test {
+ protected:
+  [[nodiscard]] ino_t SocketInode() const {
+    struct stat info {};
+    RequireErrno(::lstat(host_.daemon.socket().c_str(), &info) == 0, "lstat the socket");
+    return info.st_ino;
+  }
+
+  // The first one goes on as if nothing had happened.
+  void ExpectFirstIsUnharmed(ino_t inode) {
+    EXPECT_EQ(SocketInode(), inode);
+    EXPECT_EQ(host_.idctl.Claim("orders").size(), 1U);
+    EXPECT_TRUE(host_.daemon.process().Running());
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+};
+
+TEST_F(Startup, SaysThatItIsReady) {
+  host_.daemon.Start();
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("ready", 0, Patience(2s))) << host_.daemon.Log();
+  host_.daemon.Stop();
+  EXPECT_FALSE(Exists(host_.daemon.socket()));
+}
+
+TEST_F(Startup, EndsCleanlyOnSigintToo) {
+  host_.daemon.Start();
+  host_.daemon.Signal(SIGINT);
+  EXPECT_EQ(host_.daemon.process().WaitFor(Patience(10s)), 0);
+}
+
+TEST_F(Startup, SighupDoesNotEndIt) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 10);
+  const std::size_t mark = host_.daemon.LogMark();
+  host_.daemon.Signal(SIGHUP);
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("reload|sighup", mark, Patience(5s)))
+      << host_.daemon.Log();
+  EXPECT_EQ(host_.idctl.Claim("orders", 30).size(), 30U);
+  host_.daemon.Stop();
+}
+
+TEST_F(Startup, SecondInstanceOnTheSameStateDirIsRefused) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 10);
+  const ino_t inode = SocketInode();
+  Host second(dir_, "second");
+  second.daemon.options().state_dir = host_.daemon.options().state_dir;
+  EXPECT_EQ(second.daemon.LaunchAndWait(Patience(5s)), 1);
+  EXPECT_THAT(second.daemon.Log(), HasSubstr(host_.daemon.options().state_dir));
+  EXPECT_FALSE(Exists(second.daemon.socket()));
+  ExpectFirstIsUnharmed(inode);
+  host_.daemon.Stop();
+}
+
+TEST_F(Startup, SecondInstanceOnTheSameSocketIsRefused) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 10);
+  const ino_t inode = SocketInode();
+  Host second(dir_, "second");
+  second.daemon.options().socket = host_.daemon.socket();
+  EXPECT_EQ(second.daemon.LaunchAndWait(Patience(5s)), 1);
+  EXPECT_THAT(second.daemon.Log(), HasSubstr(host_.daemon.socket()));
+  ExpectFirstIsUnharmed(inode);
+  host_.daemon.Stop();
+}
+
+// A stopped daemon does not answer, but its socket is alive.
+TEST_F(Startup, SocketOfAStoppedInstanceIsNotTaken) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 10);
+  const ino_t inode = SocketInode();
+  host_.daemon.Signal(SIGSTOP);
+  Host second(dir_, "second");
+  second.daemon.options().socket = host_.daemon.socket();
+  EXPECT_EQ(second.daemon.LaunchAndWait(Patience(10s)), 1) << second.daemon.Log();
+  host_.daemon.Signal(SIGCONT);
+  ExpectFirstIsUnharmed(inode);
+  host_.daemon.Stop();
+}
+
+TEST_F(Startup, StaleSocketOfADeadInstanceIsReplaced) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 10);
+  host_.daemon.Kill();
+  ASSERT_TRUE(Exists(host_.daemon.socket()));
+  host_.daemon.Start();
+  EXPECT_EQ(host_.idctl.Claim("orders").size(), 1U);
+  host_.daemon.Stop();
+}
+
+TEST_F(Startup, RegularFileAtTheSocketPathIsRefusedAndKept) {
+  WriteFile(host_.daemon.socket(), "precious");
+  EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(5s)), 1);
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr(host_.daemon.socket()));
+  EXPECT_EQ(ReadFile(host_.daemon.socket()), "precious");
+}
+
+TEST_F(Startup, SymbolicLinkAtTheSocketPathIsNotFollowed) {
+  WriteFile(dir_.File("target"), "precious");
+  RequireErrno(::symlink(dir_.File("target").c_str(), host_.daemon.socket().c_str()) == 0,
+               "symlink");
+  EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(5s)), 1) << host_.daemon.Log();
+  EXPECT_EQ(ReadFile(dir_.File("target")), "precious");
+}
+
+TEST_F(Startup, SocketPathThatIsTooLongIsRefused) {
+  host_.daemon.options().socket = dir_.File(std::string(120, 's'));
+  const std::optional<int> status = host_.daemon.LaunchAndWait(Patience(5s));
+  EXPECT_TRUE(status == 1 || status == 2) << status.value_or(-1);
+  EXPECT_NE(host_.daemon.Log(), "");
+}
+
+TEST_F(Startup, IncarnationAndSchemaAreWrittenOnceOnly) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 10);
+  host_.daemon.Stop();
+  const std::string schema =
+      host_.Database().QueryText("SELECT group_concat(sql, ';') FROM sqlite_schema");
+  host_.daemon.Start();
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().QueryText("SELECT group_concat(sql, ';') FROM sqlite_schema"), schema);
+}
+
+// Leaf's own statements must work on the table.
+TEST_F(Startup, LeafAllocHasLeafsColumns) {
+  host_.daemon.Start();
+  host_.idctl.Do({"tag", "create", "orders", "--step", "10", "--description", "order ids"});
+  SqliteFile database = host_.Database();
+  EXPECT_EQ(database.QueryText("SELECT group_concat(name) FROM pragma_table_info('leaf_alloc')"),
+            "biz_tag,max_id,step,description,update_time");
+  database.Execute("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'orders'");
+  EXPECT_EQ(database.QueryText("SELECT biz_tag || max_id || step || description FROM leaf_alloc"),
+            "orders1110order ids");
+  EXPECT_EQ(database.QueryText("PRAGMA journal_mode"), "wal");
+  // Leaf took [1, 11).
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 11U);
+  host_.daemon.Stop();
+}
+
+}  // namespace
+}  // namespace idd::harness

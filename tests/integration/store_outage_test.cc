@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A store that cannot be written, for real: a full disk, a read-only file system, a read-only file,
+// a lock that somebody holds. Each time: ids until the ring is dry, then exit status 5 with the
+// reason, and ids again, without a restart, once the store can be written.
+//
+// The test has a mount namespace of its own for this (mount_namespace.h), so it needs no special
+// user and leaves nothing mounted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/host.h"
+#include "support/mount_namespace.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::ContainsRegex;
+
+class StoreOutage : public ::testing::Test {
+ protected:
+  StoreOutage() { host_.daemon.options().database = disk_.File("idd.db"); }
+
+  // Claims in small batches until idctl gives up, and returns its last words.
+  IdctlResult ClaimUntilDry() {
+    for (int i = 0; i < 2000; ++i) {
+      IdctlResult result = host_.idctl.Run({"claim", "orders", "-n", "50"});
+      Keep(ParseIds(result.out));
+      if (result.exit_status != 0) return result;
+    }
+    throw HarnessError("the store cannot be written, and ids keep coming");
+  }
+
+  void Keep(const std::vector<std::uint64_t>& ids) {
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+
+  void ExpectReasonedFailure(const IdctlResult& result, const std::string& reason) {
+    EXPECT_EQ(result.exit_status, 5) << result.err;
+    EXPECT_THAT(result.err, ContainsRegex(reason));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    const nlohmann::json database = host_.idctl.Json({"status"}).at("database");
+    EXPECT_EQ(database.at("state"), "down");
+    EXPECT_THAT(database.at("last_error").get<std::string>(), ContainsRegex(reason));
+    EXPECT_TRUE(host_.daemon.process().Running());
+  }
+
+  // Without a restart, and every id once, in order, and accounted for.
+  void ExpectRecovery() {
+    const pid_t pid = host_.daemon.pid();
+    EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
+      const IdctlResult result = host_.idctl.Run({"claim", "orders", "-n", "300"});
+      Keep(ParseIds(result.out));
+      return result.exit_status == 0;
+    })) << host_.daemon.Log();
+    EXPECT_EQ(host_.daemon.pid(), pid);
+    EXPECT_EQ(host_.idctl.Json({"status"}).at("database").at("state"), "up");
+    for (std::size_t i = 1; i < ids_.size(); ++i) ASSERT_GT(ids_[i], ids_[i - 1]) << "at " << i;
+    const AuditRow audit = host_.idctl.Audit("orders");
+    EXPECT_EQ(Join(CheckAudit(audit, ids_.size(), UINT64_MAX)), "");
+    host_.daemon.Stop();
+  }
+
+  const TempDir dir_;
+  SmallTmpfs disk_{dir_.File("disk"), 2048};
+  Host host_{dir_};
+  std::vector<std::uint64_t> ids_;
+};
+
+TEST_F(StoreOutage, FullDiskServesTheRingThenSaysSoThenRecovers) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 100);
+  Keep(host_.idctl.Claim("orders", 10));
+  disk_.Fill();
+  const std::size_t before = ids_.size();
+  const IdctlResult dry = ClaimUntilDry();
+  EXPECT_GT(ids_.size(), before) << "the ring had ids";
+  ExpectReasonedFailure(dry, "full|No space");
+  disk_.Free();
+  ExpectRecovery();
+}
+
+TEST_F(StoreOutage, FullDiskDuringTheStopLosesNothing) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 100);
+  Keep(host_.idctl.Claim("orders", 10));
+  disk_.Fill();
+  // What cannot be handed back is abandoned when it is next noticed: a gap, never a duplicate.
+  host_.daemon.Signal(SIGTERM);
+  EXPECT_TRUE(host_.daemon.process().WaitFor(Patience(15s)).has_value()) << host_.daemon.Log();
+  disk_.Free();
+  host_.daemon.Start();
+  ExpectRecovery();
+}
+
+TEST_F(StoreOutage, ReadOnlyFileSystemAtTheStart) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 100);
+  Keep(host_.idctl.Claim("orders", 10));
+  host_.daemon.Stop();
+  disk_.MakeReadOnly();
+  host_.daemon.Start();
+  const IdctlResult dry = ClaimUntilDry();
+  ExpectReasonedFailure(dry, "read-?only|readonly|unable to open|Read-only");
+  disk_.MakeWritable();
+  ExpectRecovery();
+}
+
+TEST_F(StoreOutage, ReadOnlyFileAtTheStart) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 100);
+  Keep(host_.idctl.Claim("orders", 10));
+  host_.daemon.Stop();
+  {
+    const ReadOnlyFile read_only(host_.daemon.options().database);
+    host_.daemon.Start();
+    const IdctlResult dry = ClaimUntilDry();
+    ExpectReasonedFailure(dry, "read-?only|readonly|Read-only");
+  }
+  ExpectRecovery();
+}
+
+TEST_F(StoreOutage, MissingDirectoryAtTheStart) {
+  const std::string later = disk_.File("later");
+  host_.daemon.options().database = later + "/idd.db";
+  host_.daemon.Start();
+  const IdctlResult dry = host_.idctl.Run({"claim", "orders"});
+  ExpectReasonedFailure(dry, "later/idd.db");
+  RequireErrno(::mkdir(later.c_str(), 0700) == 0, "mkdir");
+  EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
+    return host_.idctl.Run({"tag", "create", "orders", "--step", "100"}).exit_status == 0;
+  })) << host_.daemon.Log();
+  ExpectRecovery();
+}
+
+TEST_F(StoreOutage, LockHeldBySomebodyElse) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 100);
+  Keep(host_.idctl.Claim("orders", 10));
+  SqliteFile database = SqliteFile(host_.daemon.options().database);
+  database.Execute("BEGIN IMMEDIATE");
+  const IdctlResult first = ClaimUntilDry();
+  EXPECT_EQ(first.exit_status, 5) << first.err;
+  // The store is called down when its own patience with the lock has ended.
+  EXPECT_TRUE(WaitUntil(Patience(10s), [this] {
+    return host_.idctl.Json({"status"}).at("database").at("state") == "down";
+  }));
+  ExpectReasonedFailure(host_.idctl.Run({"claim", "orders"}), "locked|busy");
+  database.Execute("ROLLBACK");
+  ExpectRecovery();
+}
+
+TEST_F(StoreOutage, UnknownTagIsNotCalledUnknownWhileNobodyCanKnow) {
+  host_.daemon.options().database = disk_.File("missing/idd.db");
+  host_.daemon.Start();
+  const IdctlResult result = host_.idctl.Run({"claim", "whatever"});
+  EXPECT_EQ(result.exit_status, 5) << result.err;
+  EXPECT_LT(result.duration, Patience(2s));
+}
+
+TEST_F(StoreOutage, DoesNotStormAStoreThatIsDown) {
+  host_.daemon.options().log_level = "debug";
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 10);
+  disk_.Fill();
+  (void)ClaimUntilDry();
+  const std::size_t mark = host_.daemon.LogMark();
+  for (int i = 0; i < 20; ++i) (void)host_.idctl.Run({"--timeout", "50", "claim", "orders"});
+  const std::string log = host_.daemon.LogSince(mark);
+  EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 60) << log;
+  disk_.Free();
+}
+
+}  // namespace
+}  // namespace idd::harness
+
+int main(int argc, char** argv) {
+  idd::harness::EnterMountNamespace(argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tags through idctl: what it answers, and what holds for the ids over the life of a tag.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "idclient/idclient.h"
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using ::testing::HasSubstr;
+
+class Tags : public ::testing::Test {
+ protected:
+  void SetUp() override { host_.daemon.Start(); }
+
+  // One line that says what failed, as scripts and people need it.
+  static void ExpectOneLine(const IdctlResult& result) {
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+};
+
+TEST_F(Tags, ClaimOfAnUnknownTagExits3) {
+  const IdctlResult result = host_.idctl.Run({"claim", "nobody"});
+  EXPECT_EQ(result.exit_status, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("nobody"));
+  ExpectOneLine(result);
+}
+
+TEST_F(Tags, EveryCommandOnAnUnknownTagExits3) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"tag", "show", "nobody"},
+      {"tag", "set", "nobody", "--step", "5"},
+      {"tag", "delete", "nobody", "--force"},
+  };
+  for (const auto& command : commands) {
+    const IdctlResult result = host_.idctl.Run(command);
+    EXPECT_EQ(result.exit_status, 3) << command[1] << ": " << result.err;
+    ExpectOneLine(result);
+  }
+}
+
+TEST_F(Tags, AbsentDaemonExits4WithinASecond) {
+  host_.daemon.Stop();
+  const std::vector<std::vector<std::string>> commands = {
+      {"claim", "orders"}, {"status"}, {"tag", "list"}, {"audit"}, {"lease", "list"}};
+  for (const auto& command : commands) {
+    const IdctlResult result = host_.idctl.Run(command);
+    EXPECT_EQ(result.exit_status, 4) << command[0] << ": " << result.err;
+    EXPECT_LT(result.duration, Patience(1000ms)) << command[0];
+    EXPECT_THAT(result.err, HasSubstr(host_.daemon.socket()));
+    ExpectOneLine(result);
+  }
+}
+
+TEST_F(Tags, KilledDaemonsSocketExits4WithinASecond) {
+  host_.daemon.Kill();
+  const IdctlResult result = host_.idctl.Run({"claim", "orders"});
+  EXPECT_EQ(result.exit_status, 4) << result.err;
+  EXPECT_LT(result.duration, Patience(1000ms));
+}
+
+TEST_F(Tags, WrongUsageExits2) {
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"claim"},
+                                             {"claim", "orders", "-n", "0"},
+                                             {"claim", "orders", "-n", "many"},
+                                             {"tag", "create", "orders", "--step", "-1"},
+                                             {"frobnicate"}}) {
+    EXPECT_EQ(host_.idctl.Run(command).exit_status, 2) << command[0];
+  }
+}
+
+TEST_F(Tags, CreateShowListAgree) {
+  host_.idctl.Do({"tag", "create", "orders", "--step", "50", "--start", "1000", "--max-id", "5000",
+                  "--description", "order ids"});
+  const nlohmann::json shown = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
+  EXPECT_EQ(shown.at("step"), 50);
+  EXPECT_EQ(shown.at("next_id"), 1000);
+  EXPECT_EQ(shown.at("max_id"), 5000);
+  EXPECT_EQ(shown.at("mode"), "segment");
+  EXPECT_EQ(shown.at("description"), "order ids");
+  EXPECT_TRUE(shown.at("returned").empty());
+  const nlohmann::json listed = host_.idctl.Json({"tag", "list"}).at("tags");
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].at("tag"), "orders");
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 1000U);
+}
+
+TEST_F(Tags, CreateOfAnExistingTagExits1AndChangesNothing) {
+  host_.idctl.CreateTag("orders", 50);
+  (void)host_.idctl.Claim("orders", 3);
+  const IdctlResult result = host_.idctl.Run({"tag", "create", "orders", "--step", "7"});
+  EXPECT_EQ(result.exit_status, 1) << result.err;
+  EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("step"), 50);
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 4U);
+}
+
+TEST_F(Tags, OtherModesAreClearlyNotAvailable) {
+  for (const char* mode : {"snowflake", "ticket"}) {
+    const IdctlResult result = host_.idctl.Run({"tag", "create", "later", "--mode", mode});
+    EXPECT_EQ(result.exit_status, 1) << mode;
+    EXPECT_THAT(result.err, HasSubstr("not available"));
+    EXPECT_THAT(result.err, HasSubstr(mode));
+    EXPECT_EQ(host_.idctl.Run({"tag", "show", "later"}).exit_status, 3);
+  }
+}
+
+TEST_F(Tags, AreIsolatedFromOneAnother) {
+  host_.idctl.CreateTag("orders", 10);
+  host_.idctl.CreateTag("Orders", 10);
+  EXPECT_EQ(host_.idctl.Claim("orders", 25).back(), 25U);
+  EXPECT_EQ(host_.idctl.Claim("Orders").front(), 1U);
+}
+
+TEST_F(Tags, SpaceThatIsUsedUpEndsWithExit5AndEveryIdOnce) {
+  host_.idctl.Do({"tag", "create", "small", "--step", "10", "--start", "1", "--max-id", "25"});
+  const IdctlResult result = host_.idctl.Run({"claim", "small", "-n", "40"});
+  EXPECT_EQ(result.exit_status, 5) << result.err;
+  const std::vector<std::uint64_t> ids = ParseIds(result.out);
+  ASSERT_EQ(ids.size(), 25U);
+  for (std::uint64_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], i + 1);
+  EXPECT_EQ(host_.idctl.Run({"claim", "small"}).exit_status, 5);
+  host_.idctl.Do({"tag", "set", "small", "--max-id", "30"});
+  EXPECT_TRUE(WaitUntil(Patience(10s), [this] {
+    return host_.idctl.Run({"claim", "small"}).out == "26\n";
+  }));
+}
+
+TEST_F(Tags, LargestIdOfAllIsServedAndNothingBeyond) {
+  host_.idctl.Do({"tag", "create", "top", "--step", "10", "--start", "9223372036854775800"});
+  const IdctlResult result = host_.idctl.Run({"claim", "top", "-n", "20"});
+  EXPECT_EQ(result.exit_status, 5) << result.err;
+  const std::vector<std::uint64_t> ids = ParseIds(result.out);
+  ASSERT_FALSE(ids.empty());
+  EXPECT_EQ(ids.front(), 9223372036854775800ULL);
+  EXPECT_EQ(ids.back(), 9223372036854775806ULL);
+}
+
+TEST_F(Tags, ChangedStepAppliesToTheNextLease) {
+  host_.idctl.CreateTag("orders", 10);
+  (void)host_.idctl.Claim("orders", 5);
+  host_.idctl.Do({"tag", "set", "orders", "--step", "1000"});
+  // Past what was leased with the old step: two segments at most, [1, 21).
+  (void)host_.idctl.Claim("orders", 30);
+  std::vector<JournalLease> leases = host_.idctl.Leases("orders");
+  std::sort(leases.begin(), leases.end(),
+            [](const JournalLease& a, const JournalLease& b) { return a.base < b.base; });
+  EXPECT_EQ(leases.front().limit - leases.front().base, 10U);
+  EXPECT_EQ(leases.back().limit - leases.back().base, 1000U);
+  std::size_t old_step = 0;
+  for (const JournalLease& lease : leases) old_step += lease.limit - lease.base == 10 ? 1 : 0;
+  EXPECT_LE(old_step, 2U);
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+TEST_F(Tags, DeleteNeedsForce) {
+  host_.idctl.CreateTag("orders", 10);
+  EXPECT_EQ(host_.idctl.Run({"tag", "delete", "orders"}).exit_status, 2);
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 1U);
+}
+
+TEST_F(Tags, DeletedAndRecreatedTagNeverRepeatsAnId) {
+  std::set<std::uint64_t> seen;
+  for (int round = 0; round < 4; ++round) {
+    host_.idctl.CreateTag("orders", 10);
+    for (const std::uint64_t id : host_.idctl.Claim("orders", 25)) {
+      EXPECT_TRUE(seen.insert(id).second) << id << " again in round " << round;
+    }
+    host_.idctl.Do({"tag", "delete", "orders", "--force"});
+    EXPECT_EQ(host_.idctl.Run({"claim", "orders"}).exit_status, 3);
+    if (round == 1) host_.daemon.Restart();
+    if (round == 2) {
+      host_.daemon.Kill();
+      host_.daemon.Start();
+    }
+  }
+  const IdctlResult below = host_.idctl.Run({"tag", "create", "orders", "--start", "1"});
+  EXPECT_EQ(below.exit_status, 1) << "a start below the ids of the deleted namesake";
+}
+
+TEST_F(Tags, OpenHandleSeesTheDeletionAndTheNewTag) {
+  host_.idctl.CreateTag("orders", 100);
+  idclient_options options = IDCLIENT_OPTIONS_INIT;
+  options.socket_path = host_.daemon.socket().c_str();
+  idclient* client = nullptr;
+  ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK) << idclient_last_error();
+  idclient_tag* tag = nullptr;
+  ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK) << idclient_last_error();
+  std::uint64_t before = 0;
+  ASSERT_EQ(idclient_claim(tag, &before), IDCLIENT_OK) << idclient_last_error();
+  host_.idctl.Do({"tag", "delete", "orders", "--force"});
+  std::uint64_t id = 0;
+  EXPECT_EQ(idclient_claim(tag, &id), IDCLIENT_NO_SUCH_TAG) << idclient_last_error();
+  host_.idctl.CreateTag("orders", 100);
+  EXPECT_EQ(idclient_claim(tag, &id), IDCLIENT_OK) << idclient_last_error();
+  EXPECT_GT(id, 100U) << "the deleted tag had leased up to there";
+  idclient_close(client);
+}
+
+TEST_F(Tags, StatusShowsWhatIsPublished) {
+  host_.idctl.CreateTag("orders", 100);
+  (void)host_.idctl.Claim("orders", 42);
+  const nlohmann::json status = host_.idctl.Json({"status"});
+  EXPECT_EQ(status.at("daemon").at("pid"), host_.daemon.pid());
+  EXPECT_EQ(status.at("daemon").at("socket"), host_.daemon.socket());
+  EXPECT_EQ(status.at("database").at("state"), "up");
+  ASSERT_EQ(status.at("tags").size(), 1U);
+  const nlohmann::json& tag = status.at("tags")[0];
+  EXPECT_EQ(tag.at("state"), "ok");
+  EXPECT_EQ(tag.at("claimed"), 42);
+  EXPECT_EQ(tag.at("segments")[0].at("base"), 1);
+  EXPECT_EQ(tag.at("segments")[0].at("limit"), 101);
+  EXPECT_EQ(tag.at("segments")[0].at("next"), 43);
+  for (const char* key : {"mode", "step", "available", "rate_per_s", "covered_s", "fallbacks",
+                          "leases", "last_error"}) {
+    EXPECT_TRUE(tag.contains(key)) << key;
+  }
+}
+
+TEST_F(Tags, AuditAddsUpAfterEveryStep) {
+  host_.idctl.CreateTag("orders", 100);
+  const auto expect = [this](std::uint64_t claimed) {
+    EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), claimed, 0)), "");
+  };
+  expect(0);
+  (void)host_.idctl.Claim("orders", 1);
+  expect(1);
+  (void)host_.idctl.Claim("orders", 250);
+  expect(251);
+  host_.daemon.Restart();
+  expect(251);
+  (void)host_.idctl.Claim("orders", 1000);
+  expect(1251);
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests that wait on a dry ring, seen on the socket itself: who gets ids, in which order, and
+// when those who get none are told.
+//
+// Method: the test holds a write transaction of its own on the database, so that no lease can be
+// taken, drains the ring, queues requests, and lets go.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "support/host.h"
+#include "support/raw_connection.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using ::testing::HasSubstr;
+
+constexpr auto kOk = static_cast<std::uint32_t>(Code::kOk);
+constexpr auto kTimeout = static_cast<std::uint32_t>(Code::kTimeout);
+constexpr std::uint32_t kLongMs = 30'000;
+
+class Waiters : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("orders", 10);
+    // Both segments that idd keeps are there, so no lease is under way when the lock is taken.
+    (void)host_.idctl.Claim("orders", 3);
+    ASSERT_TRUE(WaitUntil(Patience(5s), [this] {
+      return host_.idctl.Json({"status"}).at("tags").at(0).at("segments").size() == 2;
+    }));
+    RawConnection drainer = Connect();
+    lock_.emplace(host_.daemon.options().database);
+    lock_->Execute("BEGIN IMMEDIATE");
+    // A request that may not wait is answered from the ring, or at once that it is dry.
+    while (true) {
+      const wire::ClaimReply reply = Ask(drainer, MakeClaim("orders", 1, 1000, 0));
+      if (reply.status == kTimeout) break;
+      ASSERT_EQ(reply.status, kOk);
+      next_id_ = reply.first + reply.count;
+    }
+  }
+
+  void Unlock() { lock_->Execute("ROLLBACK"); }
+
+  [[nodiscard]] RawConnection Connect() const {
+    RawConnection connection(host_.daemon.socket());
+    connection.Hello();
+    return connection;
+  }
+
+  static wire::ClaimReply Ask(RawConnection& connection, const Bytes& frame) {
+    Require(connection.Send(frame), "the daemon has closed");
+    const std::optional<Reply> reply = connection.Receive(Patience(5s));
+    Require(reply.has_value(), "no reply");
+    return reply->As<wire::ClaimReply>();
+  }
+
+  // Queues a request and makes sure that it is queued before it returns: frames of one connection
+  // are read in order, and ATTACH of a known tag is answered at once.
+  static void Queue(RawConnection& connection, std::uint64_t request_id, std::uint64_t count,
+                    std::uint32_t timeout_ms) {
+    Require(connection.Send(MakeClaim("orders", request_id, count, timeout_ms)), "send");
+    Require(connection.Send(MakeAttach("orders", 1'000'000 + request_id)), "send");
+    const std::optional<Reply> reply = connection.Receive(Patience(5s));
+    Require(reply.has_value() && reply->header.request_id == 1'000'000 + request_id,
+            "no answer to ATTACH while a CLAIM waits");
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+  std::optional<SqliteFile> lock_;
+  std::uint64_t next_id_ = 1;
+};
+
+TEST_F(Waiters, OfOneConnectionAreServedInOrder) {
+  RawConnection connection = Connect();
+  for (std::uint64_t i = 0; i < 8; ++i) Queue(connection, 100 + i, 3, kLongMs);
+  Unlock();
+  std::uint64_t expected = next_id_;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const std::optional<Reply> reply = connection.Receive(Patience(15s));
+    ASSERT_TRUE(reply.has_value()) << i;
+    EXPECT_EQ(reply->header.request_id, 100 + i);
+    const auto claim = reply->As<wire::ClaimReply>();
+    ASSERT_EQ(claim.status, kOk) << reply->Reason<wire::ClaimReply>();
+    EXPECT_EQ(claim.first, expected);
+    EXPECT_GE(claim.count, 1U);  // a segment's end may shorten it
+    EXPECT_LE(claim.count, 3U);
+    expected = claim.first + claim.count;
+  }
+}
+
+TEST_F(Waiters, OfManyConnectionsAreServedFirstComeFirstServed) {
+  std::vector<RawConnection> connections;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    connections.push_back(Connect());
+    Queue(connections.back(), i, 2, kLongMs);
+  }
+  Unlock();
+  std::uint64_t expected = next_id_;
+  for (std::uint64_t i = 0; i < connections.size(); ++i) {
+    const std::optional<Reply> reply = connections[i].Receive(Patience(15s));
+    ASSERT_TRUE(reply.has_value()) << i;
+    const auto claim = reply->As<wire::ClaimReply>();
+    ASSERT_EQ(claim.status, kOk) << reply->Reason<wire::ClaimReply>();
+    EXPECT_EQ(claim.first, expected) << "connection " << i;
+    expected = claim.first + claim.count;
+  }
+}
+
+TEST_F(Waiters, AreToldByTheirOwnDeadlines) {
+  // Queued with falling deadlines, so that order of arrival and order of deadline differ.
+  const std::vector<std::uint32_t> timeouts_ms = {1200, 700, 300, 0};
+  std::vector<RawConnection> connections;
+  std::vector<std::uint64_t> sent_ns;
+  for (std::size_t i = 0; i < timeouts_ms.size(); ++i) {
+    connections.push_back(Connect());
+    sent_ns.push_back(MonotonicNs());
+    ASSERT_TRUE(connections[i].Send(MakeClaim("orders", i, 5, timeouts_ms[i])));
+  }
+  for (std::size_t i = timeouts_ms.size(); i-- > 0;) {
+    const std::optional<Reply> reply = connections[i].Receive(Patience(5s));
+    const auto waited = std::chrono::milliseconds((MonotonicNs() - sent_ns[i]) / 1'000'000);
+    ASSERT_TRUE(reply.has_value()) << timeouts_ms[i];
+    EXPECT_EQ(reply->As<wire::ClaimReply>().status, kTimeout);
+    EXPECT_NE(reply->Reason<wire::ClaimReply>(), "");
+    EXPECT_GE(waited.count(), static_cast<std::int64_t>(timeouts_ms[i]));
+    EXPECT_LE(waited, std::chrono::milliseconds(timeouts_ms[i]) + Patience(250ms));
+  }
+}
+
+TEST_F(Waiters, WhoWaitLongerAreNotHurtByThoseWhoseTimeIsUp) {
+  RawConnection patient = Connect();
+  RawConnection hasty = Connect();
+  Queue(hasty, 1, 5, 100);
+  Queue(patient, 2, 5, kLongMs);
+  const std::optional<Reply> refused = hasty.Receive(Patience(2s));
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->As<wire::ClaimReply>().status, kTimeout);
+  Unlock();
+  const std::optional<Reply> served = patient.Receive(Patience(15s));
+  ASSERT_TRUE(served.has_value());
+  EXPECT_EQ(served->As<wire::ClaimReply>().status, kOk);
+  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_) << "no id for one who has gone";
+}
+
+TEST_F(Waiters, WhoseConnectionIsGoneGetNothing) {
+  {
+    RawConnection gone = Connect();
+    Queue(gone, 1, 5, kLongMs);
+  }
+  RawConnection waiting = Connect();
+  // A round trip on a connection opened later: the daemon has seen that the other one closed.
+  Queue(waiting, 2, 5, kLongMs);
+  Unlock();
+  const std::optional<Reply> served = waiting.Receive(Patience(15s));
+  ASSERT_TRUE(served.has_value());
+  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_);
+}
+
+TEST_F(Waiters, AreToldWhenTheDaemonStops) {
+  RawConnection connection = Connect();
+  Queue(connection, 7, 5, kLongMs);
+  Unlock();
+  // Whichever comes first, the ids or the stop: the request is answered or the connection closed.
+  host_.daemon.Stop();
+  const std::optional<Reply> reply = connection.Receive(Patience(5s));
+  if (reply.has_value()) {
+    EXPECT_EQ(reply->header.request_id, 7U);
+  }
+  EXPECT_TRUE(connection.WaitClosed(Patience(5s)));
+}
+
+TEST_F(Waiters, BeyondTheLimitOfOneConnectionAreRefused) {
+  RawConnection greedy = Connect();
+  RawConnection honest = Connect();
+  Queue(honest, 1, 1, kLongMs);
+  const std::size_t mark = host_.daemon.LogMark();
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    if (!greedy.Send(MakeClaim("orders", i, 1, kLongMs))) break;
+  }
+  EXPECT_TRUE(greedy.WaitClosed(Patience(5s)));
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("pid=", mark, Patience(2s))) << host_.daemon.Log();
+  Unlock();
+  const std::optional<Reply> served = honest.Receive(Patience(15s));
+  ASSERT_TRUE(served.has_value());
+  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_);
+}
+
+TEST_F(Waiters, LearnFromIdctlWhyThereAreNoIds) {
+  const IdctlResult result = host_.idctl.Run({"claim", "orders"});
+  EXPECT_EQ(result.exit_status, 5) << result.err;
+  EXPECT_LT(result.duration, Patience(2000ms));
+  EXPECT_NE(result.err, "");
+  Unlock();
+  EXPECT_TRUE(WaitUntil(Patience(15s), [this] {
+    return host_.idctl.Run({"claim", "orders"}).exit_status == 0;
+  }));
+}
+
+}  // namespace
+}  // namespace idd::harness

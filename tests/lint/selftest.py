@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each check beside this file accepts a good tree and finds what is planted in it."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+class Lint(unittest.TestCase):
+    def run_check(self, check, files):
+        with tempfile.TemporaryDirectory(prefix="idd-lint-") as root:
+            for name, text in files.items():
+                path = pathlib.Path(root, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                path.chmod(0o755 if text.startswith("#!") else 0o644)
+            command = [str(HERE / check), root]
+            if check.endswith(".py"):
+                command.insert(0, sys.executable)
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            )
+        self.assertIn(done.returncode, (0, 1, 77, 123), done.stdout)
+        if done.returncode == 77:
+            self.skipTest(done.stdout)
+        return done.returncode, done.stdout
+
+    def accepts(self, check, files):
+        status, output = self.run_check(check, files)
+        self.assertEqual(status, 0, output)
+
+    def finds(self, what, check, files):
+        status, output = self.run_check(check, files)
+        self.assertNotEqual(status, 0, "nothing found")
+        self.assertIn(what, output)
+
+    def test_format(self):
+        style = (HERE / "../../.clang-format").read_text(encoding="utf-8")
+        self.accepts("format.sh", {".clang-format": style, "a.cc": "int* p;\n"})
+        self.finds("a.cc:1", "format.sh", {".clang-format": style, "a.cc": "int *p;\n"})
+
+    def test_includes(self):
+        good = {
+            "shm/include/idd/shm/abi.h": "#include <atomic>\n",
+            "shm/src/a.cc": '#include "idd/shm/abi.h"\n',
+            "libclient/src/b.h": "",
+            "libclient/src/b.cc": '#include "b.h"\n#include "idd/shm/abi.h"\n',
+            "daemon/src/c.h": "#include <spdlog/spdlog.h>\n",
+            "daemon/src/store/c.cc": '#include <sqlite3.h>\n#include "c.h"\n',
+        }
+        self.accepts("includes.py", good)
+        for bad, line in (
+            ("shm/include/idd/shm/abi.h", "#include <vector>"),
+            ("shm/src/a.cc", '#include "idclient/idclient.h"'),
+            ("shm/src/a.cc", '#include "c.h"'),
+            ("libclient/src/b.cc", "#include <spdlog/spdlog.h>"),
+            ("libclient/include/idclient/idclient.hpp", '#include "idd/shm/abi.h"'),
+            ("tools/src/d.cc", '#include "store/c.h"'),
+            ("tools/src/d.cc", "#include <sqlite3.h>"),
+            ("daemon/src/c.h", '#include "idclient/idclient.h"'),
+            ("daemon/src/c.h", "#include <CLI/CLI.hpp>"),
+        ):
+            with self.subTest(file=bad, line=line):
+                self.finds(f"{bad}:1", "includes.py", {**good, bad: line + "\n"})
+
+    def test_memory_orders(self):
+        order = "std::memory_order_release"
+        for good in (
+            f"x.store(1, {order});  // P1, pairs with C1\nx.load({order});  // C1\n",
+            f"// P1: why.\nx.store(1, {order});\n",
+            f"x.store(a_long_name,\n        {order});  // P1\n",
+            "// x.load() in words\n",
+            "std::exchange(fd_, -1);\n",
+        ):
+            with self.subTest(good=good):
+                self.accepts("memory_orders.py", {"shm/a.h": good})
+        for bad in (
+            f"y = 0;  // P1\nx.store(1, {order});\n",
+            f"x.store(1, {order});  // not labelled\n",
+            f"x.store(1, {order});  // P1, pairs with C9\n",
+            "x.load();  // P1\n",
+            "x.fetch_add(1);  // P1\n",
+            f"std::atomic_thread_fence({order});  // P1\n",
+            "volatile int x;  // P1\n",
+        ):
+            with self.subTest(bad=bad):
+                self.finds("shm/a.h:", "memory_orders.py", {"shm/a.h": bad})
+
+    def test_scripts(self):
+        spdx = SPDX.replace("//", "#")
+        self.accepts("scripts.sh", {"scripts/run": f"#!/bin/bash\n{spdx}true\n"})
+        self.finds("run", "scripts.sh", {"scripts/run": "#!/bin/bash\nif true; then\n"})
+        self.finds("#!/bin/bash", "scripts.sh", {"scripts/run": "#!/bin/sh\ntrue\n"})
+
+    def test_test_registration(self):
+        test = {"tests/unit/a_test.cc": SPDX}
+        lists = "tests/unit/CMakeLists.txt"
+        self.accepts("test_registration.sh", {**test, lists: "idd_add_test(SOURCES a_test.cc)\n"})
+        self.finds("a_test.cc:1", "test_registration.sh", {**test, lists: "# a_test.cc\n"})
+        self.finds("a_test.cc:1", "test_registration.sh", {**test, lists: "(aa_test.cc)\n"})
+
+    def test_text(self):
+        self.accepts("text.sh", {"a.cc": SPDX + "int a;\n", "b.md": "in /etc/idd and ~/home\n"})
+        for bad in (
+            "int a;\n",
+            SPDX + "int a; // " + "TO" + "DO\n",
+            SPDX + '"/ho' + 'me/somebody"\n',
+            SPDX + "int a; \n",
+            SPDX + "\tint a;\n",
+            SPDX + "int a;\r\n",
+            SPDX + "int a;",
+        ):
+            with self.subTest(bad=bad):
+                self.finds("a.cc:", "text.sh", {"a.cc": bad})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# test_registration.sh ROOT: every *_test.cc is named in the CMakeLists.txt of its folder. A test that
+# nobody builds passes for ever.
+set -euo pipefail
+root=$(realpath "$1")
+# shellcheck source=tests/lint/source_files.sh
+source "$(dirname "$0")/source_files.sh"
+
+failed=0
+while IFS= read -r -d '' file; do
+  list=$(dirname "$file")/CMakeLists.txt
+  name=$(basename "$file")
+  if ! sed 's/#.*//' "$list" 2>/dev/null | tr -s '[:space:]()' '\n' | grep -Fqx -- "$name"; then
+    echo "$file:1: not named in $list"
+    failed=1
+  fi
+done < <(source_files "$root" '*_test.cc')
+exit $failed

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idd is killed with SIGKILL under load, fifty times, and started again.
+//
+// Method: two kinds of workers claim all the while.
+//  - `hot` workers use a tag with small segments as fast as they can, so their ring runs dry. They
+//    try again on TIMEOUT and UNAVAILABLE, and only those; each such call must have been under way
+//    while idd was absent. In the end they must claim from a lease of the last idd: they attached
+//    again by themselves.
+//  - `calm` workers use a tag whose ring lasts for the whole test. They may see no error at all.
+// The oracle looks for duplicates, falling ids and ids outside a lease. Claims of different
+// processes are not compared in time: a ring that lost its daemon is used up while the next daemon
+// serves a new one. What the old rings still had counts as abandoned, whether a client took it or
+// not.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "idclient/idclient.h"
+#include "support/claim_worker_process.h"
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+constexpr int kKills = 50;
+
+// From before the SIGKILL until the next idd answers.
+struct Absence {
+  std::uint64_t from_ns;
+  std::uint64_t until_ns;
+};
+
+class KilledDaemon : public ::testing::Test {
+ protected:
+  KilledDaemon() : random_(TestSeed()) {}
+
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("hot", 1000);
+    host_.idctl.CreateTag("calm", 10'000'000);
+    for (int i = 0; i < 4; ++i) StartWorker("hot", i);
+    for (int i = 0; i < 2; ++i) StartWorker("calm", i);
+    for (const auto& worker : workers_) worker->WaitReady(Patience(10s));
+    for (const auto& worker : workers_) worker->Go();
+  }
+
+  void StartWorker(const std::string& tag, int index) {
+    const bool is_hot = tag == "hot";
+    WorkerPlan plan;
+    plan.socket = host_.daemon.socket();
+    plan.tag = tag;
+    plan.name = tag + std::to_string(index);
+    plan.batch = is_hot ? 40 : 1;
+    plan.pace_us = is_hot ? 0 : 200;
+    plan.timeout_ms = 500;
+    plan.retry = is_hot;
+    plan.log_capacity = 1 << 21;
+    plan.seed = static_cast<std::uint64_t>(index);
+    workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+  }
+
+  void ExpectWorkersLive() {
+    for (const auto& worker : workers_) {
+      Require(worker->process().Running(), worker->name() + ": " + worker->Failure());
+    }
+  }
+
+  void KillAndStart() {
+    const std::uint64_t killed_ns = MonotonicNs();
+    host_.daemon.Kill();
+    // Sometimes the clients are alone for longer than their rings last.
+    if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 100));
+    host_.daemon.Start();
+    absences_.push_back({killed_ns, MonotonicNs()});
+  }
+
+  // Every claimer of `tag` has an id of a lease that the present idd took.
+  [[nodiscard]] bool AttachedAgain(const std::string& tag) {
+    std::uint64_t lowest_base = UINT64_MAX;
+    for (const JournalLease& lease : host_.idctl.Leases(tag)) {
+      if (lease.state == "active") lowest_base = std::min(lowest_base, lease.base);
+    }
+    for (const auto& worker : workers_) {
+      if (!worker->name().starts_with(tag)) continue;
+      const auto last_id = worker->logs()[0].header().last_id.load(std::memory_order_relaxed);
+      if (last_id < lowest_base) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::vector<Claimer> Finish(const std::string& tag) {
+    std::vector<Claimer> claimers;
+    for (const auto& worker : workers_) {
+      if (!worker->name().starts_with(tag)) continue;
+      worker->Stop();
+      EXPECT_EQ(worker->Finish(Patience(20s)), 0) << worker->Failure();
+      worker->AddClaimers(claimers);
+    }
+    return claimers;
+  }
+
+  // Each failed call was under way at some time while idd was absent.
+  void ExpectErrorsOnlyInAbsences(const std::vector<Claimer>& claimers) {
+    for (const Claimer& claimer : claimers) {
+      for (const ClaimRecord& record : claimer.records) {
+        if (record.count != 0) continue;
+        const bool excused =
+            std::any_of(absences_.begin(), absences_.end(), [&record](const Absence& absence) {
+              return record.before_ns <= absence.until_ns && record.after_ns >= absence.from_ns;
+            });
+        EXPECT_TRUE(excused) << claimer.name << ": "
+                             << idclient_status_name(static_cast<idclient_status>(record.first))
+                             << " at " << record.before_ns << ".." << record.after_ns
+                             << " ns while idd was there";
+      }
+    }
+  }
+
+  void ExpectOracleIsContent(const std::string& tag, const std::vector<Claimer>& claimers) {
+    EXPECT_EQ(Join(CheckUnique(claimers)), "");
+    EXPECT_EQ(Join(CheckRising(claimers)), "");
+    EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases(tag))), "");
+    AuditRow audit = host_.idctl.Audit(tag);
+    EXPECT_GT(audit.abandoned, 0U);
+    audit.claimed += audit.abandoned;
+    audit.abandoned = 0;
+    EXPECT_EQ(Join(CheckAudit(audit, CountIds(claimers), UINT64_MAX)), "");
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+  std::vector<Absence> absences_;
+};
+
+TEST_F(KilledDaemon, CausesNoDuplicateAndNoErrorWhileTheRingHasIds) {
+  const int kills = static_cast<int>(std::max<std::uint64_t>(8, ScaledLoad(kKills)));
+  for (int i = 0; i < kills; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10 + random_() % 140));
+    ExpectWorkersLive();
+    KillAndStart();
+  }
+  EXPECT_TRUE(WaitUntil(Patience(10s), [this] { return AttachedAgain("hot"); }));
+  ExpectWorkersLive();
+  const std::vector<Claimer> hot = Finish("hot");
+  const std::vector<Claimer> calm = Finish("calm");
+  std::printf("%d kills, %llu + %llu ids\n", kills, static_cast<unsigned long long>(CountIds(hot)),
+              static_cast<unsigned long long>(CountIds(calm)));
+  ExpectErrorsOnlyInAbsences(hot);
+  ExpectOracleIsContent("hot", hot);
+  ExpectOracleIsContent("calm", calm);
+  for (const Claimer& claimer : calm) {
+    for (const ClaimRecord& record : claimer.records) EXPECT_NE(record.count, 0U);
+  }
+  host_.daemon.Stop();
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idd_claim_worker: a program that claims ids through libidclient and logs every claim.
+//
+//   idd_claim_worker --socket PATH --tag TAG --log PREFIX [--ids N] [--batch N] [--pace-us N]
+//                    [--threads N] [--children N] [--timeout-ms N] [--retry] [--seed N]
+//
+// Thread i writes to PREFIX.i, the forked child i to PREFIX.(threads + i); the test made these
+// files (claim_log.h), says go, and may say stop. Threads share one handle, and children are forked
+// with it open, while the other threads claim. A batch above 1 mixes single claims, ranges and
+// batches. With --retry TIMEOUT and UNAVAILABLE are logged and tried again; every other failure,
+// and without it these too, ends the claimer. Exit status 0 when every claimer of the process did
+// its work.
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "idclient/idclient.h"
+#include "support/claim_log.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+struct WorkerOptions {
+  std::string socket;
+  std::string tag;
+  std::string log;
+  std::uint64_t ids = UINT64_MAX;  // for each claimer
+  std::uint64_t batch = 1;
+  std::uint64_t pace_us = 0;
+  std::uint64_t threads = 1;
+  std::uint64_t children = 0;
+  std::uint64_t timeout_ms = 0;
+  std::uint64_t seed = 1;
+  bool retry = false;
+};
+
+WorkerOptions ParseOptions(int argc, char** argv) {
+  WorkerOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    if (name == "--retry") {
+      options.retry = true;
+      continue;
+    }
+    Require(i + 1 < argc, std::string(name) + " needs a value");
+    const char* value = argv[++i];
+    const std::uint64_t number = std::strtoull(value, nullptr, 10);
+    if (name == "--socket")
+      options.socket = value;
+    else if (name == "--tag")
+      options.tag = value;
+    else if (name == "--log")
+      options.log = value;
+    else if (name == "--ids")
+      options.ids = number;
+    else if (name == "--batch")
+      options.batch = number;
+    else if (name == "--pace-us")
+      options.pace_us = number;
+    else if (name == "--threads")
+      options.threads = number;
+    else if (name == "--children")
+      options.children = number;
+    else if (name == "--timeout-ms")
+      options.timeout_ms = number;
+    else if (name == "--seed")
+      options.seed = number;
+    else
+      throw HarnessError("unknown option " + std::string(name));
+  }
+  return options;
+}
+
+// One thread's claims on a tag, into its own log.
+class ClaimerLoop {
+ public:
+  ClaimerLoop(const WorkerOptions& options, idclient_tag* tag, ClaimLog& log, std::uint64_t index)
+      : options_(options), tag_(tag), log_(log), random_(options.seed * 1000 + index) {
+    ids_.resize(options.batch);
+  }
+
+  // False when it gave up; the log says why.
+  [[nodiscard]] bool Run() {
+    log_.SetState(ClaimerState::kReady);
+    while (log_.header().go.load(std::memory_order_acquire) == 0) {
+      if (Stopped()) break;
+      ::usleep(100);
+    }
+    log_.SetState(ClaimerState::kClaiming);
+    while (!Stopped() && !log_.Full() && claimed_ < options_.ids) {
+      if (!ClaimSome()) return false;
+      if (options_.pace_us > 0) ::usleep(static_cast<useconds_t>(options_.pace_us));
+    }
+    log_.SetState(ClaimerState::kDone);
+    return true;
+  }
+
+ private:
+  [[nodiscard]] bool Stopped() const {
+    return log_.header().stop.load(std::memory_order_relaxed) != 0;
+  }
+
+  void Record(const ClaimRecord& record) {
+    if (log_.Full()) return;  // The ids are a gap to the oracle.
+    log_.Append(record);
+    claimed_ += record.count;
+  }
+
+  [[nodiscard]] bool ClaimSome() {
+    const std::uint64_t left = options_.ids - claimed_;
+    const std::uint64_t most = std::min(options_.batch, left);
+    if (most <= 1) return ClaimOne();
+    const std::uint64_t count = 1 + random_() % most;
+    switch (random_() % 3) {
+      case 0:
+        return ClaimOne();
+      case 1:
+        return ClaimRange(count);
+      default:
+        return ClaimMany(count);
+    }
+  }
+
+  [[nodiscard]] bool ClaimOne() {
+    std::uint64_t id = 0;
+    const std::uint64_t before = MonotonicNs();
+    const idclient_status status = idclient_claim(tag_, &id);
+    const std::uint64_t after = MonotonicNs();
+    if (status == IDCLIENT_OK) Record({before, after, id, 1});
+    return status == IDCLIENT_OK || Failed(status, before, after);
+  }
+
+  [[nodiscard]] bool ClaimRange(std::uint64_t count) {
+    std::uint64_t first = 0;
+    std::size_t claimed = 0;
+    const std::uint64_t before = MonotonicNs();
+    const idclient_status status = idclient_claim_range(tag_, count, &first, &claimed);
+    const std::uint64_t after = MonotonicNs();
+    if (status != IDCLIENT_OK) return Failed(status, before, after);
+    if (claimed == 0 || claimed > count) return Fail("claim_range said OK for a wrong count");
+    Record({before, after, first, claimed});
+    return true;
+  }
+
+  [[nodiscard]] bool ClaimMany(std::uint64_t count) {
+    std::size_t claimed = 0;
+    const std::uint64_t before = MonotonicNs();
+    const idclient_status status = idclient_claim_many(tag_, ids_.data(), count, &claimed);
+    const std::uint64_t after = MonotonicNs();
+    if (claimed > count || (status == IDCLIENT_OK && claimed != count)) {
+      return Fail("claim_many said OK for a wrong count");
+    }
+    RecordRuns(before, after, claimed);
+    return status == IDCLIENT_OK || Failed(status, before, after);
+  }
+
+  // ids_[0 .. claimed) as runs of contiguous ids.
+  void RecordRuns(std::uint64_t before, std::uint64_t after, std::size_t claimed) {
+    std::size_t begin = 0;
+    for (std::size_t i = 1; i <= claimed; ++i) {
+      if (i < claimed && ids_[i] == ids_[i - 1] + 1) continue;
+      Record({before, after, ids_[begin], i - begin});
+      begin = i;
+    }
+  }
+
+  [[nodiscard]] bool Failed(idclient_status status, std::uint64_t before, std::uint64_t after) {
+    const std::string reason =
+        std::string(idclient_status_name(status)) + ": " + idclient_last_error();
+    Record({before, after, static_cast<std::uint64_t>(status), 0});
+    const bool passing = status == IDCLIENT_TIMEOUT || status == IDCLIENT_UNAVAILABLE;
+    if (!options_.retry || !passing) return Fail(reason);
+    ::usleep(2000);  // An absent daemon should not fill the log.
+    return true;
+  }
+
+  [[nodiscard]] bool Fail(std::string_view reason) {
+    log_.Fail(reason);
+    return false;
+  }
+
+  const WorkerOptions& options_;
+  idclient_tag* tag_;
+  ClaimLog& log_;
+  std::mt19937_64 random_;
+  std::vector<std::uint64_t> ids_;
+  std::uint64_t claimed_ = 0;
+};
+
+// The process: opens the tag once, forks the children and runs the threads.
+class Worker {
+ public:
+  explicit Worker(const WorkerOptions& options) : options_(options) {
+    for (std::uint64_t i = 0; i < options.threads + options.children; ++i) {
+      logs_.push_back(ClaimLog::Open(options.log + "." + std::to_string(i)));
+    }
+  }
+
+  [[nodiscard]] int Run() {
+    if (!OpenTag()) return 1;
+    std::vector<std::thread> threads;
+    std::vector<char> ok(options_.threads, 1);
+    for (std::uint64_t i = 1; i < options_.threads; ++i) {
+      threads.emplace_back([this, &ok, i] { ok[i] = RunClaimer(i) ? 1 : 0; });
+    }
+    if (options_.children > 0 && !ForkChildren()) return 1;
+    ok[0] = RunClaimer(0) ? 1 : 0;
+    for (std::thread& thread : threads) thread.join();
+    const bool children_ok = WaitForChildren();
+    idclient_close(client_);
+    const bool all_ok =
+        std::count(ok.begin(), ok.end(), 1) == static_cast<std::ptrdiff_t>(ok.size());
+    return all_ok && children_ok ? 0 : 1;
+  }
+
+ private:
+  [[nodiscard]] bool OpenTag() {
+    idclient_options options = IDCLIENT_OPTIONS_INIT;
+    options.socket_path = options_.socket.c_str();
+    options.timeout_ms = static_cast<std::uint32_t>(options_.timeout_ms);
+    idclient_status status = idclient_open(&options, &client_);
+    if (status == IDCLIENT_OK) status = idclient_tag_open(client_, options_.tag.c_str(), &tag_);
+    if (status == IDCLIENT_OK) return true;
+    logs_[0].Fail(std::string("open: ") + idclient_status_name(status) + ": " +
+                  idclient_last_error());
+    return false;
+  }
+
+  [[nodiscard]] bool RunClaimer(std::uint64_t index) {
+    return ClaimerLoop(options_, tag_, logs_[index], index).Run();
+  }
+
+  // The first child waits until the threads claim, so that it is forked in the middle of it. Claims
+  // once before, so that there is state to inherit.
+  [[nodiscard]] bool ForkChildren() {
+    std::uint64_t id = 0;
+    if (idclient_claim(tag_, &id) != IDCLIENT_OK) {
+      logs_[0].Fail(std::string("before the fork: ") + idclient_last_error());
+      return false;
+    }
+    for (std::uint64_t i = 1; i < options_.threads; ++i) {
+      while (logs_[i].state() == ClaimerState::kStarting ||
+             logs_[i].state() == ClaimerState::kReady) {
+        ::usleep(100);
+      }
+    }
+    for (std::uint64_t i = 0; i < options_.children; ++i) {
+      const pid_t parent = ::getpid();
+      const pid_t pid = ::fork();
+      if (pid == 0) RunForkedChild(parent, options_.threads + i);
+      if (pid < 0) {
+        logs_[0].Fail("fork failed");
+        return false;
+      }
+      children_.push_back(pid);
+    }
+    return true;
+  }
+
+  [[noreturn]] void RunForkedChild(pid_t parent, std::uint64_t index) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    const bool ok = RunClaimer(index);
+    ::_exit(ok ? 0 : 1);
+  }
+
+  [[nodiscard]] bool WaitForChildren() {
+    bool ok = true;
+    for (const pid_t pid : children_) {
+      int status = 0;
+      while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+      }
+      ok = ok && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }
+    return ok;
+  }
+
+  const WorkerOptions& options_;
+  std::vector<ClaimLog> logs_;
+  idclient* client_ = nullptr;
+  idclient_tag* tag_ = nullptr;
+  std::vector<pid_t> children_;
+};
+
+}  // namespace
+}  // namespace idd::harness
+
+int main(int argc, char** argv) {
+  try {
+    const idd::harness::WorkerOptions options = idd::harness::ParseOptions(argc, argv);
+    return idd::harness::Worker(options).Run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "idd_claim_worker: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SUPPORT_CLAIM_WORKER_PROCESS_H_
+#define IDD_TESTS_SUPPORT_CLAIM_WORKER_PROCESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/child_process.h"
+#include "support/claim_log.h"
+#include "support/claim_oracle.h"
+#include "support/temp_dir.h"
+
+namespace idd::harness {
+
+struct WorkerPlan {
+  std::string socket;
+  std::string tag;
+  std::string name;           // unique in the test's directory; names the logs
+  std::uint64_t ids = 0;      // for each claimer; 0: until it is told to stop
+  std::uint64_t batch = 1;    // 1: single claims only; more: mixed, up to this many
+  std::uint64_t pace_us = 0;  // sleep between two claims
+  std::uint64_t threads = 1;
+  std::uint64_t children = 0;
+  std::uint64_t timeout_ms = 30'000;
+  bool retry = false;                    // TIMEOUT and UNAVAILABLE are logged and tried again
+  std::uint64_t log_capacity = 1 << 20;  // records for each claimer
+  std::uint64_t seed = 1;
+};
+
+// A running idd_claim_worker and the logs of its claimers.
+class ClaimWorkerProcess {
+ public:
+  // Starts it; it opens the tag and waits for Go().
+  ClaimWorkerProcess(const TempDir& dir, const WorkerPlan& plan);
+
+  [[nodiscard]] ChildProcess& process() noexcept { return process_; }
+  [[nodiscard]] const std::vector<ClaimLog>& logs() const noexcept { return logs_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+  // Until the tag is open in every thread; throws HarnessError with the worker's words otherwise.
+  // Forked children are not waited for: they may be forked after Go().
+  void WaitReady(std::chrono::milliseconds timeout);
+  void Go() noexcept;
+  void Stop() noexcept;
+  // The exit status, 0 when all claimers did their work. Kills it when it does not end in time.
+  [[nodiscard]] int Finish(std::chrono::milliseconds timeout);
+
+  [[nodiscard]] std::uint64_t ids() const noexcept;     // claimed and logged so far
+  [[nodiscard]] std::uint64_t errors() const noexcept;  // TIMEOUT or UNAVAILABLE, tried again
+  // Why it failed, all that is known; empty when nothing did.
+  [[nodiscard]] std::string Failure() const;
+  // Views into the logs, which live as long as this object.
+  void AddClaimers(std::vector<Claimer>& claimers) const;
+
+ private:
+  std::string name_;
+  std::uint64_t threads_;
+  std::vector<ClaimLog> logs_;
+  ChildProcess process_;
+};
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_CLAIM_WORKER_PROCESS_H_

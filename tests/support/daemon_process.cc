@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/daemon_process.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <regex>
+#include <sstream>
+
+#include "support/raw_connection.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+std::string IddBinary() { return IDD_TEST_IDD_BINARY; }
+std::string IdctlBinary() { return IDD_TEST_IDCTL_BINARY; }
+
+DaemonOptions DaemonOptions::In(const TempDir& dir, const std::string& host) {
+  DaemonOptions options;
+  options.database = dir.File("idd.db");
+  options.socket = dir.File(host + ".sock");
+  options.state_dir = dir.File(host + ".state");
+  options.host_id = host;
+  options.log = dir.File(host + ".log");
+  options.config = dir.File(host + ".toml");
+  WriteFile(options.config, "");
+  WriteFile(options.log, "");
+  return options;
+}
+
+void DaemonProcess::Launch() {
+  ChildOptions child;
+  child.argv = {IddBinary(), "--config", options_.config};
+  const auto add = [&child](const char* option, const std::string& value) {
+    if (value.empty()) return;
+    child.argv.emplace_back(option);
+    child.argv.push_back(value);
+  };
+  add("--database", options_.database.empty() ? "" : "sqlite:" + options_.database);
+  add("--socket", options_.socket);
+  add("--state-dir", options_.state_dir);
+  add("--host-id", options_.host_id);
+  add("--log-level", options_.log_level);
+  child.argv.insert(child.argv.end(), options_.more_arguments.begin(),
+                    options_.more_arguments.end());
+  child.environment = options_.environment;
+  child.stderr_path = options_.log;
+  process_.emplace(child);
+}
+
+bool DaemonProcess::WaitReady(std::chrono::milliseconds timeout) {
+  return WaitUntil(timeout,
+                   [this] {
+                     return !process().Running() || RawConnection::AnswersHello(options_.socket);
+                   }) &&
+         process().Running();
+}
+
+void DaemonProcess::Start() {
+  Launch();
+  Require(WaitReady(Patience(10s)), "idd did not get ready; its log:\n" + Log());
+}
+
+std::optional<int> DaemonProcess::LaunchAndWait(std::chrono::milliseconds timeout) {
+  Launch();
+  const std::optional<int> status = process().WaitFor(timeout);
+  Kill();
+  return status;
+}
+
+void DaemonProcess::Stop() {
+  process().Signal(SIGTERM);
+  const std::optional<int> status = process().WaitFor(Patience(10s));
+  if (!status.has_value()) Kill();
+  EXPECT_EQ(status.value_or(-1), 0) << "idd did not stop cleanly; its log:\n" << Log();
+}
+
+void DaemonProcess::Kill() { process().Kill(); }
+
+void DaemonProcess::Restart() {
+  Stop();
+  Start();
+}
+
+std::string DaemonProcess::Log() const { return ReadFile(options_.log); }
+
+bool DaemonProcess::WaitForLogLine(const std::string& expression, std::size_t mark,
+                                   std::chrono::milliseconds timeout) const {
+  const std::regex pattern(expression, std::regex::ECMAScript | std::regex::icase);
+  return WaitUntil(timeout, [this, mark, &pattern] {
+    std::istringstream lines(LogSince(mark));
+    for (std::string line; std::getline(lines, line);) {
+      if (std::regex_search(line, pattern)) return true;
+    }
+    return false;
+  });
+}
+
+}  // namespace idd::harness

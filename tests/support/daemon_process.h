@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SUPPORT_DAEMON_PROCESS_H_
+#define IDD_TESTS_SUPPORT_DAEMON_PROCESS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/child_process.h"
+#include "support/temp_dir.h"
+
+namespace idd::harness {
+
+struct DaemonOptions {
+  std::string database;  // a path; becomes sqlite:PATH
+  std::string socket;
+  std::string state_dir;
+  std::string host_id;
+  std::string log;     // where its stderr goes, all runs one after the other
+  std::string config;  // an empty file unless a test writes something into it
+  std::string log_level = "info";
+  std::vector<std::string> more_arguments;
+  std::vector<std::string> environment;
+
+  // Everything in `dir`, named after `host`, but for the database, which hosts share: `dir`/idd.db.
+  [[nodiscard]] static DaemonOptions In(const TempDir& dir, const std::string& host = "host-a");
+};
+
+// The real idd as a child process, which may be ended and started again any number of times.
+class DaemonProcess {
+ public:
+  explicit DaemonProcess(DaemonOptions options) : options_(std::move(options)) {}
+
+  [[nodiscard]] const DaemonOptions& options() const noexcept { return options_; }
+  [[nodiscard]] DaemonOptions& options() noexcept { return options_; }
+  [[nodiscard]] const std::string& socket() const noexcept { return options_.socket; }
+  [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : -1; }
+  [[nodiscard]] ChildProcess& process() { return process_.value(); }
+
+  // Starts it and waits until it answers HELLO; throws HarnessError with its log otherwise.
+  void Start();
+  // Starts it and returns at once.
+  void Launch();
+  [[nodiscard]] bool WaitReady(std::chrono::milliseconds timeout);
+  // For a start that must fail: its exit status, or nothing when it still runs after the timeout
+  // (it is killed then).
+  [[nodiscard]] std::optional<int> LaunchAndWait(std::chrono::milliseconds timeout);
+
+  // SIGTERM; fails the running test unless it ends with exit status 0 in time.
+  void Stop();
+  // SIGKILL, reaped on return.
+  void Kill();
+  void Signal(int signal) { process().Signal(signal); }
+  void Restart();
+
+  // All it has logged, and what it logged since a LogMark().
+  [[nodiscard]] std::string Log() const;
+  [[nodiscard]] std::size_t LogMark() const { return Log().size(); }
+  [[nodiscard]] std::string LogSince(std::size_t mark) const { return Log().substr(mark); }
+  // Waits for a line, logged since `mark`, that matches the (ECMAScript, case-blind) expression.
+  [[nodiscard]] bool WaitForLogLine(const std::string& expression, std::size_t mark,
+                                    std::chrono::milliseconds timeout) const;
+
+ private:
+  DaemonOptions options_;
+  std::optional<ChildProcess> process_;
+};
+
+// The built programs.
+[[nodiscard]] std::string IddBinary();
+[[nodiscard]] std::string IdctlBinary();
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_DAEMON_PROCESS_H_

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SUPPORT_HOST_H_
+#define IDD_TESTS_SUPPORT_HOST_H_
+
+#include <string>
+
+#include "support/daemon_process.h"
+#include "support/idctl.h"
+#include "support/sqlite_file.h"
+#include "support/temp_dir.h"
+
+namespace idd::harness {
+
+// One host of a test: an idd with a state of its own and the idctl that talks to it. Hosts made in
+// one directory share its database.
+struct Host {
+  explicit Host(const TempDir& dir, const std::string& name = "host-a")
+      : daemon(DaemonOptions::In(dir, name)), idctl(daemon.socket()) {}
+
+  // The database, past idd.
+  [[nodiscard]] SqliteFile Database() const { return SqliteFile(daemon.options().database); }
+
+  DaemonProcess daemon;
+  Idctl idctl;
+};
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_HOST_H_

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/idctl.h"
+
+#include <charconv>
+#include <sstream>
+
+#include "support/child_process.h"
+#include "support/daemon_process.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+std::string Describe(const std::vector<std::string>& arguments, const IdctlResult& result) {
+  std::string text = "idctl";
+  for (const std::string& argument : arguments) text += " " + argument;
+  return text + ": exit status " + std::to_string(result.exit_status) + "\n" + result.out +
+         result.err;
+}
+
+std::vector<std::string> WithJson(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = {"--json"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+}  // namespace
+
+IdctlResult Idctl::Run(const std::vector<std::string>& arguments) const {
+  ChildOptions child;
+  child.argv = {IdctlBinary(), "--socket", socket_};
+  child.argv.insert(child.argv.end(), arguments.begin(), arguments.end());
+  const std::uint64_t begin_ns = MonotonicNs();
+  ChildProcess process(child);
+  IdctlResult result;
+  // idctl has deadlines of its own; one that passes this limit is a failure of the test.
+  result.exit_status = process.WaitFor(Patience(std::chrono::seconds(30))).value_or(-1);
+  process.Kill();
+  result.duration = std::chrono::milliseconds((MonotonicNs() - begin_ns) / 1'000'000);
+  result.out = process.stdout_text();
+  result.err = process.stderr_text();
+  return result;
+}
+
+nlohmann::json Idctl::Json(const std::vector<std::string>& arguments) const {
+  const std::vector<std::string> all = WithJson(arguments);
+  const IdctlResult result = Run(all);
+  Require(result.exit_status == 0, Describe(all, result));
+  nlohmann::json document = nlohmann::json::parse(result.out, nullptr, false);
+  Require(!document.is_discarded(), "not one JSON document: " + Describe(all, result));
+  return document;
+}
+
+void Idctl::Do(const std::vector<std::string>& arguments) const {
+  const IdctlResult result = Run(arguments);
+  Require(result.exit_status == 0, Describe(arguments, result));
+}
+
+void Idctl::CreateTag(const std::string& tag, std::uint64_t step) const {
+  Do({"tag", "create", tag, "--step", std::to_string(step)});
+}
+
+std::vector<std::uint64_t> Idctl::Claim(const std::string& tag, std::uint64_t count) const {
+  const std::vector<std::string> arguments = {"claim", tag, "-n", std::to_string(count)};
+  const IdctlResult result = Run(arguments);
+  Require(result.exit_status == 0, Describe(arguments, result));
+  std::vector<std::uint64_t> ids = ParseIds(result.out);
+  Require(ids.size() == count,
+          "not " + std::to_string(count) + " ids: " + Describe(arguments, result));
+  return ids;
+}
+
+std::vector<JournalLease> Idctl::Leases(const std::string& tag) const {
+  return ParseLeases(Json({"lease", "list", "--tag", tag}), tag);
+}
+
+AuditRow Idctl::Audit(const std::string& tag) const {
+  // An audit that does not add up exits 1 and prints its document all the same.
+  const IdctlResult result = Run({"--json", "audit", tag});
+  const nlohmann::json document = nlohmann::json::parse(result.out, nullptr, false);
+  Require(!document.is_discarded(), Describe({"--json", "audit", tag}, result));
+  AuditRow row = ParseAudit(document, tag);
+  row.ok = row.ok && result.exit_status == 0;
+  return row;
+}
+
+std::vector<std::uint64_t> ParseIds(const std::string& out) {
+  std::vector<std::uint64_t> ids;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    std::uint64_t id = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), id);
+    Require(error == std::errc() && end == line.data() + line.size(), "not an id: " + line);
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace idd::harness

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SUPPORT_IDCTL_H_
+#define IDD_TESTS_SUPPORT_IDCTL_H_
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/claim_oracle.h"
+
+namespace idd::harness {
+
+struct IdctlResult {
+  int exit_status = -1;
+  std::string out;
+  std::string err;
+  std::chrono::milliseconds duration{};
+};
+
+// The real idctl, run to its end against one daemon.
+class Idctl {
+ public:
+  explicit Idctl(std::string socket) : socket_(std::move(socket)) {}
+
+  [[nodiscard]] IdctlResult Run(const std::vector<std::string>& arguments) const;
+  // Runs it with --json; throws HarnessError unless it exits 0 with one JSON document.
+  [[nodiscard]] nlohmann::json Json(const std::vector<std::string>& arguments) const;
+  // Throws HarnessError unless it exits 0.
+  void Do(const std::vector<std::string>& arguments) const;
+
+  void CreateTag(const std::string& tag, std::uint64_t step) const;
+  // `idctl claim TAG -n count`: exactly that many ids, or HarnessError.
+  [[nodiscard]] std::vector<std::uint64_t> Claim(const std::string& tag,
+                                                 std::uint64_t count = 1) const;
+  [[nodiscard]] std::vector<JournalLease> Leases(const std::string& tag) const;
+  [[nodiscard]] AuditRow Audit(const std::string& tag) const;
+
+ private:
+  std::string socket_;
+};
+
+// One decimal id a line; throws HarnessError at anything else.
+[[nodiscard]] std::vector<std::uint64_t> ParseIds(const std::string& out);
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_IDCTL_H_

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The few things that every test of whole processes uses.
+#ifndef IDD_TESTS_SUPPORT_TEST_ENVIRONMENT_H_
+#define IDD_TESTS_SUPPORT_TEST_ENVIRONMENT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "idd/base/clock.h"
+
+namespace idd::harness {
+
+// The harness could not do its part (a fork failed, the daemon did not start). GoogleTest catches
+// it and fails the test, and destructors end the children on the way.
+class HarnessError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Throws HarnessError unless `ok`.
+void Require(bool ok, const std::string& what);
+// The same with strerror(errno) behind it.
+void RequireErrno(bool ok, const std::string& what);
+
+// How much longer everything may take in this build: 1, or more under a sanitizer.
+[[nodiscard]] int SlowdownFactor() noexcept;
+// A limit for a wait that normally ends at once, stretched by SlowdownFactor().
+[[nodiscard]] std::chrono::milliseconds Patience(std::chrono::milliseconds normal) noexcept;
+
+// How much of a heavy load to run: `full` in a normal build, 5 % of it under a sanitizer; the
+// environment variable IDD_TEST_LOAD_PERCENT (1..100) overrides both. At least 1.
+[[nodiscard]] std::uint64_t ScaledLoad(std::uint64_t full);
+
+// The seed of a randomised test, printed so that a failure can be repeated with IDD_TEST_SEED.
+[[nodiscard]] std::uint64_t TestSeed();
+
+// CLOCK_MONOTONIC, the clock of every logged claim.
+[[nodiscard]] std::uint64_t MonotonicNs() noexcept;
+
+// Polls `predicate` until it holds or the (not stretched) timeout has passed; its last value.
+template <typename Predicate>
+[[nodiscard]] bool WaitUntil(std::chrono::milliseconds timeout, Predicate predicate) {
+  const Deadline deadline = Deadline::After(timeout);
+  while (!predicate()) {
+    if (deadline.passed()) return predicate();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_TEST_ENVIRONMENT_H_

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "high_water.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "idd/shm/abi.h"
+#include "sqlite_test_support.h"
+
+namespace idd::daemon {
+namespace {
+
+class HighWaterTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::unique_ptr<HighWaterMarks> Open() const {
+    Result<std::unique_ptr<HighWaterMarks>> marks = HighWaterMarks::Open(dir_.path());
+    EXPECT_TRUE(marks.ok()) << marks.status().message();
+    return marks.ok() ? std::move(marks).value() : nullptr;
+  }
+  void ExpectRefusedUntouched() const {
+    const std::string before = ReadBytes(path_);
+    const Status status = HighWaterMarks::Open(dir_.path()).status();
+    EXPECT_EQ(status.code(), Code::kIncompatible) << status.message();
+    EXPECT_NE(status.message().find("high-water.db"), std::string::npos) << status.message();
+    EXPECT_EQ(ReadBytes(path_), before);
+  }
+
+  ScratchDir dir_;
+  const std::string path_ = dir_.File("high-water.db");
+};
+
+TEST_F(HighWaterTest, MarkIsZeroUntilRaisedAndOnlyRises) {
+  const auto marks = Open();
+  EXPECT_EQ(marks->Get("orders").value(), 0U);
+  ASSERT_TRUE(marks->Raise("orders", 1001).ok());
+  ASSERT_TRUE(marks->Raise("orders", 500).ok());
+  EXPECT_EQ(marks->Get("orders").value(), 1001U);
+  ASSERT_TRUE(marks->Raise("orders", shm::kMaxLimit).ok());
+  EXPECT_EQ(marks->Get("orders").value(), shm::kMaxLimit);
+  EXPECT_EQ(marks->Get("Orders").value(), 0U) << "tags are isolated";
+  EXPECT_EQ(marks->Raise("orders", shm::kMaxLimit + 1).code(), Code::kInvalid);
+}
+
+TEST_F(HighWaterTest, MarkIsLoweredNeverRaisedByLower) {
+  const auto marks = Open();
+  ASSERT_TRUE(marks->Raise("orders", 1001).ok());
+  ASSERT_TRUE(marks->Lower("orders", 401).ok());
+  EXPECT_EQ(marks->Get("orders").value(), 401U);
+  ASSERT_TRUE(marks->Lower("orders", 900).ok());
+  EXPECT_EQ(marks->Get("orders").value(), 401U);
+  ASSERT_TRUE(marks->Lower("users", 5).ok());
+  EXPECT_EQ(marks->Get("users").value(), 0U);
+}
+
+TEST_F(HighWaterTest, EverythingOutlivesTheProcessThatWroteIt) {
+  EXPECT_EQ(InChild([&] {
+              const auto marks = Open();
+              const bool ok = marks->Raise("orders", 1001).ok() && marks->Lower("orders", 700).ok() &&
+                              marks->SetIncarnation("first").ok();
+              return ok ? 7 : 1;  // dies without closing anything
+            }),
+            7);
+  const auto marks = Open();
+  EXPECT_EQ(marks->Get("orders").value(), 700U);
+  EXPECT_EQ(marks->Incarnation().value(), "first");
+}
+
+TEST_F(HighWaterTest, FileIsDurableAndIdentified) {
+  const auto marks = Open();
+  EXPECT_EQ(Sql(path_, "PRAGMA journal_mode; PRAGMA application_id; PRAGMA user_version"),
+            "wal,1229210696,1");
+}
+
+TEST_F(HighWaterTest, IncarnationIsEmptyUntilSet) {
+  const auto marks = Open();
+  EXPECT_EQ(marks->Incarnation().value(), "");
+  ASSERT_TRUE(marks->SetIncarnation("first").ok());
+  ASSERT_TRUE(marks->SetIncarnation("second").ok());
+  EXPECT_EQ(marks->Incarnation().value(), "second");
+}
+
+TEST_F(HighWaterTest, FallbackHostIdIsMadeOnceAndKept) {
+  const std::string first = Open()->FallbackHostId().value();
+  EXPECT_EQ(first.size(), 32U);
+  EXPECT_EQ(Open()->FallbackHostId().value(), first);
+  const ScratchDir other;
+  EXPECT_NE(HighWaterMarks::Open(other.path()).value()->FallbackHostId().value(), first);
+}
+
+TEST_F(HighWaterTest, FileThatIsNotOursIsRefusedAndLeftAlone) {
+  WriteBytes(path_, "garbage that is not a database");
+  ExpectRefusedUntouched();
+  std::filesystem::remove(path_);
+  Sql(path_, "CREATE TABLE something(x)");
+  ExpectRefusedUntouched();
+  std::filesystem::remove(path_);
+  // The allocator's database is not the host's.
+  ASSERT_TRUE(SqliteStore({path_, "a", {}}).Open().ok());
+  ExpectRefusedUntouched();
+}
+
+TEST_F(HighWaterTest, SpoiledOrNewerFileIsRefusedAndLeftAlone) {
+  ASSERT_TRUE(Open()->Raise("orders", 1001).ok());
+  const std::string good = ReadBytes(path_);
+  std::string bad = good;
+  bad.replace(0, 100, 100, '\0');
+  WriteBytes(path_, bad);
+  ExpectRefusedUntouched();
+  WriteBytes(path_, good);
+  Sql(path_, "PRAGMA user_version = 2");
+  ExpectRefusedUntouched();
+}
+
+TEST_F(HighWaterTest, MissingDirectoryIsASystemError) {
+  const Status status = HighWaterMarks::Open(dir_.File("none")).status();
+  EXPECT_EQ(status.code(), Code::kSystem);
+  EXPECT_NE(status.message().find("does not exist"), std::string::npos) << status.message();
+}
+
+TEST_F(HighWaterTest, FullDiskIsUnavailableAndTheMarkIsKeptWhenThereIsRoomAgain) {
+  const auto marks = Open();
+  ASSERT_TRUE(marks->Raise("orders", 1001).ok());
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full{std::filesystem::file_size(path_ + "-wal"), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  const Status first = marks->Raise("orders", 2001);
+  const Status second = marks->Raise("orders", 2001);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(first.code(), Code::kUnavailable) << first.message();
+  EXPECT_EQ(second.code(), Code::kUnavailable) << second.message();
+  EXPECT_EQ(marks->Get("orders").value(), 1001U);
+  ASSERT_TRUE(marks->Raise("orders", 2001).ok());
+  EXPECT_EQ(marks->Get("orders").value(), 2001U);
+}
+
+TEST_F(HighWaterTest, ReplacedFileTakesNoMarks) {
+  const auto marks = Open();
+  ASSERT_TRUE(marks->Raise("orders", 1001).ok());
+  std::filesystem::remove(path_);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const Status status = marks->Raise("orders", 2001);
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_NE(status.message().find("replaced"), std::string::npos) << status.message();
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+}  // namespace
+}  // namespace idd::daemon

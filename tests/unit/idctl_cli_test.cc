@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl's command line: what is wrong usage, and which exit status comes of what. No daemon here.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cli.h"
+#include "idd/base/scoped_fd.h"
+
+namespace idd::tools {
+namespace {
+
+struct Ran {
+  ExitStatus exit = ExitStatus::kDone;
+  std::string out;
+  std::string err;
+};
+
+std::string Contents(int fd) {
+  std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
+  EXPECT_EQ(::pread(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  return text;
+}
+
+Ran RunTool(std::vector<const char*> arguments) {
+  const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  EXPECT_TRUE(out.valid() && err.valid());
+  arguments.insert(arguments.begin(), "idctl");
+  Ran ran;
+  ran.exit = RunIdctl(static_cast<int>(arguments.size()), arguments.data(), out.get(), err.get());
+  ran.out = Contents(out.get());
+  ran.err = Contents(err.get());
+  return ran;
+}
+
+void ExpectOneLine(const std::string& err) {
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  EXPECT_TRUE(err.starts_with("idctl: ")) << err;
+  EXPECT_TRUE(err.ends_with("\n")) << err;
+}
+
+TEST(ExitStatusTest, EveryCodeHasItsNumber) {
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kOk)), 0);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kInvalid)), 1);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kUnavailable)), 4);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kNoSuchTag)), 3);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kDenied)), 6);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kTimeout)), 5);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kOutOfIds)), 5);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kIncompatible)), 1);
+  EXPECT_EQ(static_cast<int>(ExitFor(Code::kSystem)), 1);
+  EXPECT_EQ(static_cast<int>(ExitStatus::kUsage), 2);
+}
+
+TEST(FormatFailureTest, IsOneLineWhateverTheTextsContain) {
+  EXPECT_EQ(FormatFailure({ExitStatus::kFailed, "top", "not available in this version", ""}),
+            "idctl: top: not available in this version\n");
+  EXPECT_EQ(FormatFailure({ExitStatus::kFailed, "a\nb", " c.\n", "d\x1b"}),
+            "idctl: a\\x0ab: c; d\\x1b\n");
+}
+
+TEST(FormatFailureTest, CutsAnEndlessReason) {
+  const std::string line =
+      FormatFailure({ExitStatus::kFailed, "status", std::string(1 << 20, 'x'), "try again"});
+  EXPECT_LT(line.size(), 2000U);
+  EXPECT_TRUE(line.ends_with("x...; try again\n"));
+}
+
+TEST(FailureFromTest, AddsAdviceOnlyWhereThereIsNone) {
+  EXPECT_FALSE(FailureFrom({Code::kNoSuchTag, "there is none"}, "claim").todo.empty());
+  EXPECT_TRUE(FailureFrom({Code::kNoSuchTag, "there is none; make it"}, "claim").todo.empty());
+  EXPECT_EQ(FailureFrom({Code::kTimeout, ""}, "claim").why, "TIMEOUT");
+}
+
+TEST(ParseNumberTest, TakesDecimalDigitsOnly) {
+  constexpr NumberRange kRange = {0, 9223372036854775806ULL};
+  std::uint64_t number = 0;
+  EXPECT_EQ(ParseNumber("010", kRange, &number), "");
+  EXPECT_EQ(number, 10U);
+  EXPECT_EQ(ParseNumber("9223372036854775806", kRange, &number), "");
+  EXPECT_EQ(number, 9223372036854775806ULL);
+  for (const char* text : {"", " 1", "1 ", "+1", "-1", "0x10", "1e3", "1.0", "1_000", "ten",
+                           "9223372036854775807", "18446744073709551616", "99999999999999999999"}) {
+    EXPECT_NE(ParseNumber(text, kRange, &number), "") << text;
+  }
+  EXPECT_EQ(number, 9223372036854775806ULL) << "written on success only";
+}
+
+TEST(ArgumentCheckTest, RefusesWhatCannotBeSent) {
+  EXPECT_EQ(CheckTagArgument("orders"), "");
+  EXPECT_NE(CheckTagArgument(""), "");
+  EXPECT_NE(CheckTagArgument(std::string(129, 'x')), "");
+  EXPECT_NE(CheckTagArgument("a\nb"), "");
+  EXPECT_EQ(CheckTextArgument("注文\n"), "");
+  EXPECT_NE(CheckTextArgument("\xff"), "");
+  EXPECT_NE(CheckTextArgument(std::string(kMaxTextBytes + 1, 'x')), "");
+  EXPECT_EQ(CheckSocketArgument(std::string(107, 'x')), "");
+  EXPECT_NE(CheckSocketArgument(std::string(108, 'x')), "");
+  EXPECT_NE(CheckSocketArgument(""), "");
+}
+
+TEST(UsageTest, WrongCommandLinesExitWithTwoAndOneLine) {
+  const std::string long_path(200, 'a');
+  const std::vector<std::vector<const char*>> lines = {
+      {},
+      {"nonsense"},
+      {"--nonsense"},
+      {"tag"},
+      {"tag", "nonsense"},
+      {"tag", "create"},
+      {"tag", "create", ""},
+      {"tag", "create", "a\nb"},
+      {"tag", "create", "a", "b"},
+      {"tag", "create", "a", "--step", "0"},
+      {"tag", "create", "a", "--step", "ten"},
+      {"tag", "create", "a", "--start", "9223372036854775807"},
+      {"tag", "create", "a", "--start", "5", "--max-id", "4"},
+      {"tag", "create", "a", "--mode", "magic"},
+      {"tag", "create", "a", "--description", "\xff"},
+      {"tag", "set", "a"},
+      {"tag", "set", "a", "--mode", "segment"},
+      {"tag", "delete", "a"},
+      {"claim"},
+      {"claim", "a", "-n", "0"},
+      {"claim", "a", "-n", "-1"},
+      {"claim", "a", "-n"},
+      {"claim", "a", "--timeout", "0"},
+      {"claim", "a", "--timeout", "3600001"},
+      {"status", "a", "b"},
+      {"status", "--socket", ""},
+      {"status", "--socket", long_path.c_str()},
+      {"lease"},
+      {"lease", "list", "--state", "lost"},
+      {"lease", "list", "--tag", " a"},
+      {"host", "list", "x"},
+  };
+  for (const auto& line : lines) {
+    const Ran ran = RunTool(line);
+    EXPECT_EQ(ran.exit, ExitStatus::kUsage) << ran.err;
+    EXPECT_EQ(ran.out, "");
+    ExpectOneLine(ran.err);
+  }
+}
+
+TEST(UsageTest, DeleteNamesForce) {
+  EXPECT_NE(RunTool({"tag", "delete", "orders"}).err.find("--force"), std::string::npos);
+}
+
+TEST(UsageTest, EveryCommandsHelpHasAnExample) {
+  const std::vector<std::vector<const char*>> commands = {{},
+                                                          {"tag"},
+                                                          {"tag", "create"},
+                                                          {"tag", "list"},
+                                                          {"tag", "show"},
+                                                          {"tag", "set"},
+                                                          {"tag", "delete"},
+                                                          {"claim"},
+                                                          {"status"},
+                                                          {"lease"},
+                                                          {"lease", "list"},
+                                                          {"host"},
+                                                          {"host", "list"},
+                                                          {"audit"},
+                                                          {"top"},
+                                                          {"doctor"},
+                                                          {"bench"},
+                                                          {"metrics"},
+                                                          {"whois"},
+                                                          {"drain"},
+                                                          {"resume"},
+                                                          {"import"}};
+  for (auto command : commands) {
+    command.push_back("--help");
+    const Ran ran = RunTool(command);
+    EXPECT_EQ(ran.exit, ExitStatus::kDone);
+    EXPECT_EQ(ran.err, "");
+    EXPECT_NE(ran.out.find("Example: idctl "), std::string::npos) << ran.out;
+  }
+}
+
+TEST(UsageTest, HelpListsEveryCommand) {
+  const std::string help = RunTool({"--help"}).out;
+  for (const char* name : {"tag", "claim", "status", "lease", "host", "audit", "top", "doctor",
+                           "bench", "metrics", "whois", "drain", "resume", "import"}) {
+    EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
+  }
+}
+
+TEST(UsageTest, VersionIsOneLine) {
+  const Ran ran = RunTool({"--version"});
+  EXPECT_EQ(ran.exit, ExitStatus::kDone);
+  EXPECT_TRUE(ran.out.starts_with("idctl ")) << ran.out;
+  EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1);
+}
+
+TEST(LaterCommandsTest, SayThatTheyAreNotAvailable) {
+  for (const char* name :
+       {"top", "doctor", "bench", "metrics", "whois", "drain", "resume", "import"}) {
+    const Ran ran = RunTool({"--json", name, "orders", "--threads", "4"});
+    EXPECT_EQ(ran.exit, ExitStatus::kFailed);
+    EXPECT_EQ(ran.out, "");
+    EXPECT_EQ(ran.err, std::string("idctl: ") + name + ": not available in this version\n");
+  }
+}
+
+TEST(OutputErrorTest, AFullDeviceIsReported) {
+  const ScopedFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  const std::vector<const char*> arguments = {"idctl", "--help"};
+  EXPECT_EQ(RunIdctl(2, arguments.data(), full.get(), err.get()), ExitStatus::kFailed);
+  const std::string text = Contents(err.get());
+  ExpectOneLine(text);
+  EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace idd::tools

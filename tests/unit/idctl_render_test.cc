@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What idctl makes of the daemon's documents, well-formed and not.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+
+namespace idd::tools {
+namespace {
+
+Json Parse(const char* text) {
+  Json document = Json::parse(text, nullptr, false);
+  EXPECT_FALSE(document.is_discarded()) << text;
+  return document;
+}
+
+Json StatusDocument() {
+  return Parse(R"({
+    "daemon": {"version": "0.1.0", "pid": 4711, "uptime_s": 723, "host_id": "web-1",
+               "socket": "/run/idd/idd.sock"},
+    "database": {"url": "sqlite:/var/lib/idd/idd.db", "state": "up", "last_error": null,
+                 "since_s": 720},
+    "tags": [
+      {"tag": "orders", "mode": "segment", "step": 1000, "state": "ok", "claimed": 120,
+       "available": 1880, "segments": [{"base": 1, "limit": 1001, "next": 121},
+                                       {"base": 1001, "limit": 2001, "next": 1001}],
+       "rate_per_s": 12.5, "covered_s": 150.4, "fallbacks": 0, "leases": 2, "last_error": null},
+      {"tag": "x\ny", "mode": "segment", "step": 5, "state": "dry", "claimed": 9223372036854775806,
+       "available": 0, "segments": [], "rate_per_s": 0, "covered_s": null, "fallbacks": 7,
+       "leases": 1, "last_error": "database is locked"}]})");
+}
+
+Json TagDocument() {
+  return Parse(R"({"tag": {"tag": "orders", "mode": "segment", "step": 1000, "next_id": 2001,
+    "max_id": 9223372036854775806, "description": "", "update_time": "2025-01-02 03:04:05",
+    "returned": [{"host": "web-1", "base": 500, "limit": 1001}]}})");
+}
+
+Json TagListDocument() {
+  return Parse(R"({"tags": [{"tag": "orders", "mode": "segment", "step": 1000, "next_id": 2001,
+    "max_id": 9223372036854775806, "description": "order ids",
+    "update_time": "2025-01-02 03:04:05"}]})");
+}
+
+Json LeaseDocument() {
+  return Parse(R"({"leases": [{"token": "00ff", "tag": "orders", "host": "web-1", "base": 1,
+    "limit": 1001, "state": "active", "claimed": 120, "returned": 0, "abandoned": 0,
+    "leased_at": "2025-01-02 03:04:05", "closed_at": null}]})");
+}
+
+Json HostDocument() {
+  return Parse(R"({"hosts": [{"host": "web-1", "first_seen": "2025-01-02 03:04:05",
+    "last_seen": "2025-01-02 03:05:06"}]})");
+}
+
+Json AuditDocument() {
+  return Parse(R"({"ok": true, "tags": [{"tag": "orders", "leased": 10, "claimed": 1,
+    "available": 2, "returned": 3, "abandoned": 4}], "findings": []})");
+}
+
+TEST(RenderStatusTest, AnswersInThreeParts) {
+  Result<std::string> text = RenderStatus(StatusDocument(), "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "daemon    idd 0.1.0, up 12m 3s, pid 4711, host web-1, socket /run/idd/idd.sock\n"
+            "database  up for 12m, sqlite:/var/lib/idd/idd.db\n"
+            "\n"
+            "TAG     MODE     STATE  STEP              CLAIMED  AVAILABLE  RATE/S  COVERED  "
+            "FALLBACKS  LEASES\n"
+            "orders  segment  ok     1000                  120       1880      13   2m 30s  "
+            "        0       2\n"
+            "x\\x0ay  segment  dry       5  9223372036854775806          0       0        -  "
+            "        7       1\n"
+            "\n"
+            "x\\x0ay: last error: database is locked\n");
+}
+
+TEST(RenderStatusTest, OneTagComesWithItsSegments) {
+  Json document = StatusDocument();
+  document["tags"].erase(1);
+  Result<std::string> text = RenderStatus(document, "orders");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("\nSEGMENT  BASE  LIMIT  NEXT  LEFT\n"
+                              "1           1   1001   121   880\n"
+                              "2        1001   2001  1001  1000\n"),
+            std::string::npos)
+      << text.value();
+}
+
+TEST(RenderStatusTest, SegmentCursorsMayLieAnywhere) {
+  Json document = StatusDocument();
+  document["tags"].erase(1);
+  document["tags"][0]["segments"][0]["next"] = 0x8000000000000000ULL;  // closed
+  document["tags"][0]["segments"][1]["next"] = 0U;
+  Result<std::string> text = RenderStatus(document, "orders");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("9223372036854775808     0\n"), std::string::npos) << text.value();
+  EXPECT_NE(text.value().find("0  1000\n"), std::string::npos) << text.value();
+}
+
+TEST(RenderStatusTest, SaysSinceWhenAndWhyTheDatabaseIsDown) {
+  Json document = StatusDocument();
+  document["database"]["state"] = "down";
+  document["database"]["last_error"] = "connection\nrefused";
+  Result<std::string> text = RenderStatus(document, "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("database  down for 12m, sqlite:/var/lib/idd/idd.db; last error: "
+                              "connection\\x0arefused\n"),
+            std::string::npos)
+      << text.value();
+}
+
+TEST(RenderStatusTest, WithoutTagsSaysHowToMakeOne) {
+  Json document = StatusDocument();
+  document["tags"] = Json::array();
+  Result<std::string> text = RenderStatus(document, "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("no tags; create one with 'idctl tag create TAG'\n"),
+            std::string::npos);
+}
+
+TEST(RenderStatusTest, AnAskedTagThatIsNotThereIsNoSuchTag) {
+  Json document = StatusDocument();
+  document["tags"] = Json::array();
+  EXPECT_EQ(RenderStatus(document, "orders").status().code(), Code::kNoSuchTag);
+}
+
+TEST(RenderTagTest, ShowsEveryFieldAndReturnedRanges) {
+  Result<std::string> text = RenderTag(TagDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "tag:          orders\n"
+            "mode:         segment\n"
+            "step:         1000\n"
+            "next id:      2001\n"
+            "max id:       9223372036854775806\n"
+            "description:  -\n"
+            "updated:      2025-01-02 03:04:05\n"
+            "\n"
+            "RETURNED BY  BASE  LIMIT\n"
+            "web-1         500   1001\n");
+}
+
+TEST(RenderTagTest, CreatedAndChangedTagsAreOneLine) {
+  Result<std::string> text = RenderTagLine(TagDocument(), "created");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "created tag 'orders': mode segment, step 1000, next id 2001, max id "
+            "9223372036854775806\n");
+}
+
+TEST(RenderTagListTest, IsATable) {
+  Result<std::string> text = RenderTagList(TagListDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG     MODE     STEP  NEXT-ID               MAX-ID  UPDATED              "
+            "DESCRIPTION\n"
+            "orders  segment  1000     2001  9223372036854775806  2025-01-02 03:04:05  "
+            "order ids\n");
+}
+
+TEST(RenderLeasesTest, AnActiveLeaseIsNotClosed) {
+  Result<std::string> text = RenderLeases(LeaseDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG     HOST   STATE   BASE  LIMIT  CLAIMED  RETURNED  ABANDONED  LEASED           "
+            "    CLOSED  TOKEN\n"
+            "orders  web-1  active     1   1001      120         0          0  "
+            "2025-01-02 03:04:05  -       00ff\n");
+}
+
+TEST(RenderHostsTest, IsATable) {
+  Result<std::string> text = RenderHosts(HostDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "HOST   FIRST-SEEN           LAST-SEEN\n"
+            "web-1  2025-01-02 03:04:05  2025-01-02 03:05:06\n");
+}
+
+TEST(RenderAuditTest, ShowsTheSumAndTheVerdict) {
+  Result<std::string> text = RenderAudit(AuditDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG     LEASED  CLAIMED  AVAILABLE  RETURNED  ABANDONED  ADDS-UP\n"
+            "orders      10        1          2         3          4  yes\n"
+            "\n"
+            "ok\n");
+  EXPECT_TRUE(AuditVerdict(AuditDocument()).ok());
+}
+
+TEST(RenderAuditTest, FindingsArePrintedAndFail) {
+  Json document = AuditDocument();
+  document["ok"] = false;
+  document["findings"] = {"orders: 1 id too many", "a\nb"};
+  Result<std::string> text = RenderAudit(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("\nnot ok\norders: 1 id too many\na\\x0ab\n"), std::string::npos);
+  const Status verdict = AuditVerdict(document);
+  EXPECT_EQ(ExitFor(verdict.code()), ExitStatus::kFailed);
+  EXPECT_NE(verdict.message().find("2 findings"), std::string::npos);
+}
+
+TEST(RenderAuditTest, AnOkThatDoesNotAddUpIsNotBelieved) {
+  Json document = AuditDocument();
+  document["tags"][0]["claimed"] = 2;
+  EXPECT_EQ(ExitFor(AuditVerdict(document).code()), ExitStatus::kFailed);
+  document["tags"][0]["claimed"] = 0xffffffffffffffffULL;  // the sum wraps round
+  EXPECT_EQ(ExitFor(AuditVerdict(document).code()), ExitStatus::kFailed);
+}
+
+using Render = std::function<Result<std::string>(const Json&)>;
+struct Case {
+  const char* name;
+  Json document;
+  Render render;
+};
+
+std::vector<Case> Cases() {
+  return {
+      {"status", StatusDocument(), [](const Json& json) { return RenderStatus(json, ""); }},
+      {"tag", TagDocument(), RenderTag},
+      {"line", TagDocument(), [](const Json& json) { return RenderTagLine(json, "created"); }},
+      {"tags", TagListDocument(), RenderTagList},
+      {"deleted", Parse(R"({"deleted": "orders"})"), RenderDeletedTag},
+      {"leases", LeaseDocument(), RenderLeases},
+      {"hosts", HostDocument(), RenderHosts},
+      {"audit", AuditDocument(), RenderAudit},
+  };
+}
+
+// Paths of everything in the document, the document itself included.
+void CollectPaths(const Json& json, const Json::json_pointer& path,
+                  std::vector<Json::json_pointer>& paths) {
+  paths.push_back(path);
+  if (json.is_object()) {
+    for (const auto& item : json.items()) CollectPaths(item.value(), path / item.key(), paths);
+  }
+  if (json.is_array()) {
+    for (std::size_t i = 0; i < json.size(); ++i) CollectPaths(json[i], path / i, paths);
+  }
+}
+
+bool MayBeNull(const std::string& path) {
+  for (const char* name : {"last_error", "since_s", "covered_s", "closed_at", "description"}) {
+    if (path.ends_with(name)) return true;
+  }
+  return false;
+}
+
+// Not read by the one-line form.
+bool IsUnread(const Case& each, const std::string& path) {
+  return std::string(each.name) == "line" && path.find("/returned") != std::string::npos;
+}
+
+TEST(MalformedDocumentTest, AnyValueOfAnotherTypeIsAnError) {
+  for (const Case& each : Cases()) {
+    ASSERT_TRUE(each.render(each.document).ok()) << each.name;
+    std::vector<Json::json_pointer> paths;
+    CollectPaths(each.document, Json::json_pointer(), paths);
+    for (const auto& path : paths) {
+      const Json& original = each.document[path];
+      for (const char* text : {"null", "-1", "1e300", "\"text\"", "true", "[]", "[1]", "{}"}) {
+        const Json wrong = Parse(text);
+        Json document = each.document;
+        document[path] = wrong;
+        const Result<std::string> rendered = each.render(document);
+        const bool is_same_type = wrong.type() == original.type() ||
+                                  (wrong.is_number() && original.is_number()) ||
+                                  (original.is_null() && !wrong.is_null());
+        if (is_same_type || IsUnread(each, path.to_string())) continue;
+        if (wrong.is_null() && MayBeNull(path.to_string())) continue;
+        ASSERT_FALSE(rendered.ok()) << each.name << path.to_string() << " = " << text;
+        EXPECT_EQ(rendered.status().code(), Code::kIncompatible);
+        EXPECT_FALSE(rendered.status().message().empty());
+      }
+    }
+  }
+}
+
+TEST(MalformedDocumentTest, AMissingFieldIsNamed) {
+  for (const Case& each : Cases()) {
+    std::vector<Json::json_pointer> paths;
+    CollectPaths(each.document, Json::json_pointer(), paths);
+    for (const auto& path : paths) {
+      if (path.empty() || !each.document[path.parent_pointer()].is_object()) continue;
+      if (MayBeNull(path.to_string()) || IsUnread(each, path.to_string())) continue;
+      Json document = each.document;
+      document[path.parent_pointer()].erase(path.back());
+      const Result<std::string> rendered = each.render(document);
+      ASSERT_FALSE(rendered.ok()) << each.name << path.to_string();
+      EXPECT_NE(rendered.status().message().find(path.back() + " is missing"), std::string::npos)
+          << rendered.status().message();
+    }
+  }
+}
+
+TEST(MalformedDocumentTest, NegativeNumbersAreRefused) {
+  for (const char* field : {"claimed", "available", "rate_per_s", "covered_s"}) {
+    Json document = StatusDocument();
+    document["tags"][0][field] = -1;
+    EXPECT_EQ(RenderStatus(document, "").status().code(), Code::kIncompatible) << field;
+  }
+}
+
+TEST(MalformedDocumentTest, UnknownFieldsAreAllowed) {
+  for (Case& each : Cases()) {
+    each.document["new_in_1.1"] = {{"x", 1}};
+    EXPECT_TRUE(each.render(each.document).ok()) << each.name;
+  }
+}
+
+}  // namespace
+}  // namespace idd::tools

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the tests on real SQLite files share: a directory, a second program's connection, processes.
+#ifndef IDD_TESTS_UNIT_SQLITE_TEST_SUPPORT_H_
+#define IDD_TESTS_UNIT_SQLITE_TEST_SUPPORT_H_
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "store/sqlite_store.h"
+
+namespace idd::daemon {
+
+class ScratchDir {
+ public:
+  ScratchDir() {
+    path_ = (std::filesystem::temp_directory_path() / "idd-unit-XXXXXX").string();
+    if (::mkdtemp(path_.data()) == nullptr) std::abort();
+  }
+  ~ScratchDir() {
+    std::error_code ignored;  // A directory left behind is no reason to fail a test.
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchDir(const ScratchDir&) = delete;
+  ScratchDir& operator=(const ScratchDir&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string File(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// Never on a file that this process has open in SQLite: closing a descriptor drops its locks.
+inline std::string ReadBytes(const std::string& path) {
+  const std::ifstream in(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  return std::move(bytes).str();
+}
+
+inline void WriteBytes(const std::string& path, const std::string& bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << bytes;
+  if (!out.flush()) std::abort();
+}
+
+// Runs SQL as another program would, and answers the first column of the rows, joined with ",".
+// An error is the answer "error: ...".
+inline std::string Sql(const std::string& path, const std::string& sql) {
+  sqlite3* db = nullptr;
+  std::string answer;
+  char* error = nullptr;
+  sqlite3_open(path.c_str(), &db);
+  sqlite3_busy_timeout(db, 10000);
+  const auto add = [](void* out, int, char** values, char**) {
+    std::string& text = *static_cast<std::string*>(out);
+    if (!text.empty()) text += ",";
+    text += values[0] == nullptr ? "NULL" : values[0];
+    return 0;
+  };
+  if (sqlite3_exec(db, sql.c_str(), add, &answer, &error) != SQLITE_OK) {
+    answer = std::string("error: ") + (error == nullptr ? "" : error);
+  }
+  sqlite3_free(error);
+  sqlite3_close(db);
+  return answer;
+}
+
+// Runs `body` in a child process and answers its exit status; -1 when a signal ended it.
+inline int InChild(const std::function<int()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) std::abort();
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+inline std::string TestToken(std::uint64_t number) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%032llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+inline LeaseRequest Request(std::uint64_t token, std::uint64_t mark = 0, std::uint64_t count = 1000) {
+  LeaseRequest request;
+  request.tag = "orders";
+  request.count = count;
+  request.high_water_mark = mark;
+  request.token = TestToken(token);
+  return request;
+}
+
+inline LeaseClosure Closure(std::uint64_t token, LeaseState state, std::uint64_t claimed) {
+  return {TestToken(token), "orders", state, claimed};
+}
+
+inline void ExpectDisjoint(std::vector<shm::IdRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    ASSERT_LE(ranges[i - 1].limit, ranges[i].first) << "ids were leased twice";
+  }
+}
+
+// A database with the tag "orders" (first id 1, step 1000) and stores on it.
+class SqliteStoreTest : public ::testing::Test {
+ protected:
+  using AtPoint = std::function<void(const char*)>;
+
+  [[nodiscard]] std::unique_ptr<SqliteStore> NewStore(const std::string& host,
+                                                      AtPoint at_point = {}) const {
+    return std::make_unique<SqliteStore>(SqliteStoreOptions{path_, host, std::move(at_point)});
+  }
+  [[nodiscard]] std::unique_ptr<SqliteStore> OpenStore(const std::string& host,
+                                                       AtPoint at_point = {}) const {
+    std::unique_ptr<SqliteStore> store = NewStore(host, std::move(at_point));
+    const Status status = store->Open();
+    EXPECT_TRUE(status.ok()) << status.message();
+    return store;
+  }
+  static void CreateOrders(SqliteStore& store) {
+    NewTag tag;
+    tag.tag = "orders";
+    const Result<TagRecord> created = store.CreateTag(tag);
+    ASSERT_TRUE(created.ok()) << created.status().message();
+  }
+  [[nodiscard]] std::unique_ptr<SqliteStore> OpenWithOrders(const std::string& host) const {
+    std::unique_ptr<SqliteStore> store = OpenStore(host);
+    CreateOrders(*store);
+    return store;
+  }
+
+  static shm::IdRange Take(SqliteStore& store, const LeaseRequest& request) {
+    const Result<Lease> lease = store.TakeLease(request);
+    EXPECT_TRUE(lease.ok()) << lease.status().message();
+    return lease.ok() ? lease.value().ids : shm::IdRange{};
+  }
+  static void Return(SqliteStore& store, std::uint64_t token, std::uint64_t claimed,
+                     ReturnOutcome expected) {
+    const Result<ReturnOutcome> outcome =
+        store.ReturnTail(Closure(token, LeaseState::kReturned, claimed));
+    ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+    EXPECT_EQ(outcome.value(), expected);
+  }
+  [[nodiscard]] std::string MaxId() const {
+    return Sql(path_, "SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'");
+  }
+  // "state claimed/returned/abandoned" of every lease.
+  [[nodiscard]] std::string Journal() const {
+    return Sql(path_, "SELECT state||' '||claimed||'/'||returned||'/'||abandoned FROM idd_lease"
+                      " ORDER BY seq");
+  }
+
+  ScratchDir dir_;
+  const std::string path_ = dir_.File("idd.db");
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_TESTS_UNIT_SQLITE_TEST_SUPPORT_H_

@@ -28,8 +28,8 @@ own_processes() {
   done
 }
 
-# Ends what is left of our own processes, after a grace of two seconds for those that are on their
-# way out. False, with a line for each, when there were any.
+# Waits up to two seconds for our own processes to end, and kills what is left. False, with a line for
+# each, when there were any.
 end_own_processes() {
   local pids='' pid
   for _ in {1..20}; do
@@ -44,11 +44,30 @@ end_own_processes() {
   return 1
 }
 
+# For a trap on EXIT: whatever is still running ends, by itself or by SIGTERM after a signal to us.
+# Returns the exit status that the script should have.
+clean_up_processes() {
+  local status=$1
+  if ((status > 128)); then
+    # shellcheck disable=SC2046  # a list of numbers
+    kill -TERM $(own_processes) 2>/dev/null || true
+  fi
+  end_own_processes || status=1
+  wait  # for the dead, so that not even their entries in the process table stay
+  return "$status"
+}
+
+# in_background COMMAND...: the same as COMMAND, but a signal to the script does not wait for its end.
+in_background() {
+  "$@" &
+  wait $!
+}
+
 # quietly COMMAND...: the output goes to a file that is shown only when the command fails.
 quietly() {
   local log=$root/build/last-command.log
   mkdir -p "$root/build"
-  "$@" >"$log" 2>&1 && return 0
+  in_background "$@" >"$log" 2>&1 && return 0
   tail -n 80 "$log" >&2
   echo "failed: $*" >&2
   return 1

@@ -23,14 +23,19 @@ std::string Dump(const Json& document) {
 }
 
 void Fail(const Admin::Done& done, const Status& status) {
-  done(status, Dump({{"error", status.message()}}));
+  // UNAVAILABLE tells a client that idd is out of reach; here it is the store that is.
+  const Status told = status.code() == Code::kUnavailable
+                          ? Status(Code::kSystem, "the store is not available: " + status.message())
+                          : status;
+  done(told, Dump({{"error", told.message()}}));
 }
 
 // A request's field, or nothing when it is absent. kInvalid when it has another type.
 Result<std::optional<std::string>> TextField(const Json& request, const char* key) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return std::optional<std::string>();
-  if (!it->is_string()) return Status(Code::kInvalid, std::string("'") + key + "' must be a string");
+  if (!it->is_string())
+    return Status(Code::kInvalid, std::string("'") + key + "' must be a string");
   return std::optional<std::string>(it->get<std::string>());
 }
 
@@ -52,9 +57,12 @@ Result<std::string> TagField(const Json& request) {
 }
 
 Json TagJson(const TagRecord& record) {
-  return {{"tag", record.tag},          {"mode", record.mode},
-          {"step", record.step},        {"next_id", record.next_id},
-          {"max_id", record.max_id},    {"description", record.description},
+  return {{"tag", record.tag},
+          {"mode", record.mode},
+          {"step", record.step},
+          {"next_id", record.next_id},
+          {"max_id", record.max_id},
+          {"description", record.description},
           {"update_time", record.update_time}};
 }
 
@@ -80,8 +88,8 @@ Result<NewTag> ReadNewTag(const Json& request) {
   const auto step = NumberField(request, "step");
   const auto start = NumberField(request, "start");
   const auto max_id = NumberField(request, "max_id");
-  for (const Status& status : {mode.status(), description.status(), step.status(), start.status(),
-                               max_id.status()}) {
+  for (const Status& status :
+       {mode.status(), description.status(), step.status(), start.status(), max_id.status()}) {
     if (!status.ok()) return status;
   }
   NewTag created;
@@ -140,10 +148,14 @@ Admin::Admin(DaemonInfo info, LeaseWorker& worker, TagService& tags)
 
 const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
   static const std::map<std::string, Entry, std::less<>> operations = {
-      {"tag.create", {&Admin::CreateTag, true}},   {"tag.list", {&Admin::ListTags, false}},
-      {"tag.show", {&Admin::ShowTag, false}},      {"tag.set", {&Admin::ChangeTag, true}},
-      {"tag.delete", {&Admin::DeleteTag, true}},   {"status", {&Admin::ShowStatus, false}},
-      {"lease.list", {&Admin::ListLeases, false}}, {"host.list", {&Admin::ListHosts, false}},
+      {"tag.create", {&Admin::CreateTag, true}},
+      {"tag.list", {&Admin::ListTags, false}},
+      {"tag.show", {&Admin::ShowTag, false}},
+      {"tag.set", {&Admin::ChangeTag, true}},
+      {"tag.delete", {&Admin::DeleteTag, true}},
+      {"status", {&Admin::ShowStatus, false}},
+      {"lease.list", {&Admin::ListLeases, false}},
+      {"host.list", {&Admin::ListHosts, false}},
       {"audit", {&Admin::Audit, false}}};
   return operations;
 }
@@ -171,7 +183,9 @@ void Admin::CreateTag(const Json& request, Done done) {
   Result<NewTag> tag = ReadNewTag(request);
   if (!tag.ok()) return Fail(done, tag.status());
   worker_.Submit<TagRecord>(
-      [tag = std::move(tag).value()](Store& store, HighWaterMarks&) { return store.CreateTag(tag); },
+      [tag = std::move(tag).value()](Store& store, HighWaterMarks&) {
+        return store.CreateTag(tag);
+      },
       [done = std::move(done)](const Result<TagRecord>& record) {
         if (!record.ok()) return Fail(done, record.status());
         log::Info("tag.created", {{"tag", record.value().tag}, {"step", record.value().step}});
@@ -249,8 +263,8 @@ void Admin::DeleteTag(const Json& request, Done done) {
 }
 
 Json Admin::DaemonJson() const {
-  const auto uptime = std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() -
-                                                                       info_.started);
+  const auto uptime =
+      std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - info_.started);
   return {{"version", info_.version},
           {"pid", ::getpid()},
           {"uptime_s", uptime.count()},
@@ -300,7 +314,8 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records,
          {"available", available},
          {"segments", std::move(segments)},
          {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
-         {"covered_s", idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
+         {"covered_s",
+          idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
          {"fallbacks", tag.fallbacks},
          {"leases", tag.leases_taken},
          {"last_error", tag.last_error.empty() ? Json(nullptr) : Json(tag.last_error)}});
@@ -311,16 +326,17 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records,
 void Admin::ShowStatus(const Json& request, Done done) {
   const auto only = TextField(request, "tag");
   if (!only.ok()) return Fail(done, only.status());
-  const auto answer = [this, only = only.value(), done = std::move(done)](
-                          const Result<std::vector<TagRecord>>& records) {
+  const auto answer = [this, only = only.value(),
+                       done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
     Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>(), only);
     if (only.has_value() && tags.empty() && records.ok()) {
       return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
     }
-    done(Status::Ok(), Dump({{"daemon", DaemonJson()},
-                             {"database", DatabaseJson()},
-                             {"tags", std::move(tags)}}));
+    done(Status::Ok(),
+         Dump({{"daemon", DaemonJson()}, {"database", DatabaseJson()}, {"tags", std::move(tags)}}));
   };
+  // While the store is away its jobs are slow to fail, and what is served does not depend on it.
+  if (!tags_.store_health().up) return answer(Status(Code::kUnavailable, "the store is down"));
   worker_.Submit<std::vector<TagRecord>>(
       [](Store& store, HighWaterMarks&) { return store.ListTags(); }, answer);
 }
@@ -383,8 +399,8 @@ void Admin::Audit(const Json& request, Done done) {
       [this, only = only.value(), done = std::move(done)](Result<AuditInput> input) {
         if (!input.ok()) return Fail(done, input.status());
         AuditInput& all = input.value();
-        // Completions come in the order of their jobs: no lease of a later job is in a ring yet, and
-        // those of all earlier ones are.
+        // Completions come in the order of their jobs: no lease of a later job is in a ring yet,
+        // and those of all earlier ones are.
         all.live = tags_.LiveLeases();
         if (only.has_value()) {
           std::erase_if(all.live, [&](const auto& live) { return live.second.tag != *only; });

@@ -26,10 +26,10 @@ struct TagAccount {
 };
 
 struct AuditInput {
-  std::string host;                        // whose leases are accounted
-  std::vector<LeaseRecord> journal;        // of every host, oldest first
+  std::string host;                  // whose leases are accounted
+  std::vector<LeaseRecord> journal;  // of every host, oldest first
   std::vector<TagRecord> tags;
-  std::vector<ReturnedRange> returned;     // of every host
+  std::vector<ReturnedRange> returned;                    // of every host
   std::map<std::string, LeaseClosure, std::less<>> live;  // by token, see TagService::LiveLeases
 };
 

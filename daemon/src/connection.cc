@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/post.hpp>
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -70,7 +70,8 @@ void Connection::OnReadable() {
   std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;  // one more: a longer frame shows
   for (int turn = 0; turn < kFramesPerTurn && !closed_; ++turn) {
     // No control buffer: descriptors that a client sends along are dropped by the kernel.
-    const ssize_t bytes = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const ssize_t bytes =
+        ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (bytes > 0) {
       on_message_(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
       continue;
@@ -125,8 +126,8 @@ void Connection::WaitWritable() {
 void Connection::OnWritable() {
   while (!queue_.empty() && !closed_) {
     const QueuedFrame& frame = queue_.front();
-    const int error = SendNow(socket_.native_handle(), frame.bytes,
-                              {frame.fds[0].get(), frame.fds[1].get()});
+    const int error =
+        SendNow(socket_.native_handle(), frame.bytes, {frame.fds[0].get(), frame.fds[1].get()});
     if (error == EAGAIN) {
       WaitWritable();
       return;
@@ -146,8 +147,7 @@ void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
                                       {"code", CodeName(reason.code())},
                                       {"reason", reason.message()}});
   const wire::StatusReply reply{.status = static_cast<std::uint32_t>(reason.code()), .reserved = 0};
-  const auto frame =
-      wire::BuildReply(wire::FrameType::kError, request_id, reply, reason.message());
+  const auto frame = wire::BuildReply(wire::FrameType::kError, request_id, reply, reason.message());
   // Behind queued replies it could not be sent in order; the log has the reason.
   if (queue_.empty()) static_cast<void>(SendNow(socket_.native_handle(), frame, {-1, -1}));
   Close();

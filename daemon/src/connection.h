@@ -4,9 +4,9 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -28,7 +28,8 @@ struct Peer {
   gid_t gid = 0;
 };
 
-// One accepted connection: reads frames, sends frames with descriptors, and ends on the first fault.
+// One accepted connection: reads frames, sends frames with descriptors, and ends on the first
+// fault.
 //
 // Thread safety: none; event loop. It never deletes itself: `on_close` is posted to the loop once,
 // and nothing of it runs re-entrantly from Send().
@@ -55,7 +56,7 @@ class Connection {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const Peer& peer() const noexcept { return peer_; }
 
-  bool greeted = false;            // HELLO was exchanged
+  bool greeted = false;        // HELLO was exchanged
   std::size_t unanswered = 0;  // requests under way
 
  private:

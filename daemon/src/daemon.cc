@@ -85,9 +85,10 @@ Status Recover(Store& store, HighWaterMarks& marks) {
   if (!known.ok()) return known.status();
   if (known.value() == incarnation.value()) return Status::Ok();
   if (!known.value().empty()) {
-    log::Error("store.identity_changed", {{"was", known.value()},
-                                          {"is", incarnation.value()},
-                                          {"action", "leasing above this host's high-water marks"}});
+    log::Error("store.identity_changed",
+               {{"was", known.value()},
+                {"is", incarnation.value()},
+                {"action", "leasing above this host's high-water marks"}});
   }
   return marks.SetIncarnation(incarnation.value());
 }

@@ -36,8 +36,9 @@ Status CheckTables(SqliteDb& db) {
       " ('idd_mark', 'idd_meta')");
   const bool complete = query.Next() && query.Uint(0) == 2;
   if (!query.Finish().ok() || complete) return query.Finish();
-  return {Code::kIncompatible, "'" + db.path() + "' lacks some of its tables; restore it from a "
-                                                 "backup; idd does not repair it"};
+  return {Code::kIncompatible, "'" + db.path() +
+                                   "' lacks some of its tables; restore it from a "
+                                   "backup; idd does not repair it"};
 }
 
 constexpr SqliteFormat kHighWaterFormat = {
@@ -85,8 +86,8 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     Result<std::string> kept = ReadMeta(kHostIdKey);
     if (!kept.ok() || !kept.value().empty()) return kept;
     // Two that start at once must agree: the first one's name stands.
-    Status status =
-        Write("INSERT OR IGNORE INTO idd_meta(key, value) VALUES(?1, ?2)", kHostIdKey, RandomToken());
+    Status status = Write("INSERT OR IGNORE INTO idd_meta(key, value) VALUES(?1, ?2)", kHostIdKey,
+                          RandomToken());
     if (!status.ok()) return status;
     return ReadMeta(kHostIdKey);
   }
@@ -106,8 +107,8 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return db_->InTransaction([&] { return db_->Run(sql, args...); });
   }
 
-  // After a COMMIT of unknown outcome only. A file that was replaced is not opened: its marks may be
-  // lower than those that this daemon relied on, and that is for an operator to know.
+  // After a COMMIT of unknown outcome only. A file that was replaced is not opened: its marks may
+  // be lower than those that this daemon relied on, and that is for an operator to know.
   Status OpenAgainIfNeeded() {
     if (!db_->commit_outcome_unknown()) return Status::Ok();
     if (Status status = db_->CheckNotReplaced(); !status.ok()) {

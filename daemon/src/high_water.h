@@ -10,14 +10,14 @@
 
 namespace idd::daemon {
 
-// What this host must remember: per tag, a mark below which every id lies that it ever handed out or
-// may be handing out; and the incarnation of the allocator that granted them. `high-water.db` in the
-// state dir.
+// What this host must remember: per tag, a mark below which every id lies that it ever handed out
+// or may be handing out; and the incarnation of the allocator that granted them. `high-water.db` in
+// the state dir.
 //
 // So a mark is raised to a lease's limit before its segment is published, and may be lowered again
-// to the first unclaimed id once the segment is drained. That is best done before the tail is handed
-// back: what was drained is never handed out from that lease, whether the hand-back comes through or
-// not, and a crash between the two then leaves no mark above max_id.
+// to the first unclaimed id once the segment is drained. That is best done before the tail is
+// handed back: what was drained is never handed out from that lease, whether the hand-back comes
+// through or not, and a crash between the two then leaves no mark above max_id.
 //
 // Nothing is ever handed out from it: a mark only lifts the allocator (a cloned disk makes gaps).
 //
@@ -28,9 +28,10 @@ class HighWaterMarks {
   HighWaterMarks(const HighWaterMarks&) = delete;
   HighWaterMarks& operator=(const HighWaterMarks&) = delete;
 
-  // Opens or creates `<state_dir>/high-water.db`. kIncompatible when the file is corrupt or not ours
-  // (it is left alone), kSystem otherwise. The members answer kUnavailable when the file cannot be
-  // written now (full, locked, replaced): nothing may be published that the mark does not cover.
+  // Opens or creates `<state_dir>/high-water.db`. kIncompatible when the file is corrupt or not
+  // ours (it is left alone), kSystem otherwise. The members answer kUnavailable when the file
+  // cannot be written now (full, locked, replaced): nothing may be published that the mark does not
+  // cover.
   [[nodiscard]] static Result<std::unique_ptr<HighWaterMarks>> Open(const std::string& state_dir);
 
   // 0 when there is none.

@@ -23,9 +23,9 @@ namespace idd::daemon {
 // Whether the store answers, as last seen.
 struct StoreHealth {
   bool up = false;
-  MonotonicTime since{};       // of the present state
-  std::string last_error;      // empty while up
-  MonotonicTime next_try{};    // while down: earlier jobs fail at once
+  MonotonicTime since{};     // of the present state
+  std::string last_error;    // empty while up
+  MonotonicTime next_try{};  // while down: earlier jobs fail at once
 };
 
 // The one thread that talks to the store and to the high-water marks: no database call is made on

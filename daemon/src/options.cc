@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
+#include <toml++/toml.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <toml++/toml.h>
 
 #include "host_id.h"
 #include "store/store.h"
@@ -91,7 +91,8 @@ Result<log::Level> ParseLevel(const std::string& text) {
                                                            {"error", log::Level::kError}};
   const auto it = levels.find(text);
   if (it != levels.end()) return it->second;
-  return Status(Code::kInvalid, "log-level must be debug, info, warning or error, not '" + text + "'");
+  return Status(Code::kInvalid,
+                "log-level must be debug, info, warning or error, not '" + text + "'");
 }
 
 Result<log::Format> ParseFormat(const std::string& text) {
@@ -132,8 +133,9 @@ ParsedOptions Usage(const std::string& message) {
 }  // namespace
 
 ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
-  CLI::App app("Leases segments of cluster-unique ids and serves them to every process of this host.",
-               "idd");
+  CLI::App app(
+      "Leases segments of cluster-unique ids and serves them to every process of this host.",
+      "idd");
   Settings settings = DefaultSettings();
   std::string config = kDefaultConfig;
   bool check_config = false;
@@ -147,24 +149,28 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
         ->capture_default_str();
   }
   app.add_flag("--check-config", check_config, "check the configuration and exit");
-  app.footer("Every option is also a key of the file (state_dir = \"...\") and a variable (IDD_STATE_DIR);"
-             "\na flag beats a variable, a variable beats the file.\n\n"
-             "Example: idd --database sqlite:/var/lib/idd/idd.db --socket /run/idd/idd.sock");
+  app.footer(
+      "Every option is also a key of the file (state_dir = \"...\") and a variable (IDD_STATE_DIR);"
+      "\na flag beats a variable, a variable beats the file.\n\n"
+      "Example: idd --database sqlite:/var/lib/idd/idd.db --socket /run/idd/idd.sock");
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     return {.options = std::nullopt, .output = app.help(), .exit_status = 0};
   } catch (const CLI::CallForVersion& version) {
-    return {.options = std::nullopt, .output = std::string(version.what()) + "\n", .exit_status = 0};
+    return {
+        .options = std::nullopt, .output = std::string(version.what()) + "\n", .exit_status = 0};
   } catch (const CLI::ParseError& error) {
     return Usage(std::string(error.what()) + "; see idd --help");
   }
   const bool config_given = app.get_option("--config")->count() != 0;
   const bool read_file = config_given || ::access(kDefaultConfig, F_OK) == 0;
   if (read_file) {
-    if (::access(config.c_str(), R_OK) != 0) return Usage("cannot read the configuration " + config);
-    if (Status status = ReadFile(config, app, settings); !status.ok()) return Usage(status.message());
+    if (::access(config.c_str(), R_OK) != 0)
+      return Usage("cannot read the configuration " + config);
+    if (Status status = ReadFile(config, app, settings); !status.ok())
+      return Usage(status.message());
   }
   Result<Options> options = Validate(settings);
   if (!options.ok()) return Usage(options.status().message());

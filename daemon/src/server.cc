@@ -179,13 +179,12 @@ void Server::Adopt(ScopedFd socket) {
       Peer{.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid});
   Connection& started = *connection;
   connections_.emplace(id, std::move(connection));
-  started.Start([this](Connection& from, std::span<const std::byte> message) {
-                  OnMessage(from, message);
-                },
-                [this](std::uint64_t closed) {
-                  tags_.DropOwner(closed);
-                  connections_.erase(closed);
-                });
+  started.Start(
+      [this](Connection& from, std::span<const std::byte> message) { OnMessage(from, message); },
+      [this](std::uint64_t closed) {
+        tags_.DropOwner(closed);
+        connections_.erase(closed);
+      });
   if (connections_.size() > kMaxConnections) {
     started.CloseWith({Code::kUnavailable, "idd has too many connections"});
   }
@@ -233,10 +232,10 @@ Status Server::OnHello(Connection& connection, const FrameView& frame) {
   if (!request.ok()) return request.status();
   const std::uint32_t theirs = request.value().abi_version;
   if (theirs >> 16 != shm::kAbiMajor) {
-    return {Code::kIncompatible,
-            "the client has ABI " + std::to_string(theirs >> 16) + "." +
-                std::to_string(theirs & 0xffff) + ", idd has " + std::to_string(shm::kAbiMajor) +
-                "." + std::to_string(shm::kAbiMinor)};
+    return {Code::kIncompatible, "the client has ABI " + std::to_string(theirs >> 16) + "." +
+                                     std::to_string(theirs & 0xffff) + ", idd has " +
+                                     std::to_string(shm::kAbiMajor) + "." +
+                                     std::to_string(shm::kAbiMinor)};
   }
   connection.greeted = true;
   wire::HelloReply reply;
@@ -261,12 +260,12 @@ Status Server::OnAttach(Connection& connection, const FrameView& frame) {
   ++connection.unanswered;
   const std::uint64_t owner = connection.id();
   const std::uint64_t request_id = frame.header.request_id;
-  tags_.Attach(std::string(tag.value()),
-               {.owner = owner,
-                .deadline = Deadline::After(milliseconds(request.value().timeout_ms))},
-               [this, owner, request_id](const Result<AttachGrant>& grant) {
-                 ReplyAttach(owner, request_id, grant);
-               });
+  tags_.Attach(
+      std::string(tag.value()),
+      {.owner = owner, .deadline = Deadline::After(milliseconds(request.value().timeout_ms))},
+      [this, owner, request_id](const Result<AttachGrant>& grant) {
+        ReplyAttach(owner, request_id, grant);
+      });
   return Status::Ok();
 }
 
@@ -279,8 +278,8 @@ void Server::ReplyAttach(std::uint64_t owner, std::uint64_t request_id,
   reply.abi_version = shm::kAbiVersion;
   if (!grant.ok()) {
     reply.status = static_cast<std::uint32_t>(grant.status().code());
-    connection->Send(wire::BuildReply(FrameType::kAttach, request_id, reply,
-                                      grant.status().message()));
+    connection->Send(
+        wire::BuildReply(FrameType::kAttach, request_id, reply, grant.status().message()));
     return;
   }
   reply.ring_id = grant.value().ring_id;
@@ -296,7 +295,7 @@ Status Server::OnClaim(Connection& connection, const FrameView& frame) {
   const wire::ClaimRequest& request = parsed.value();
   const Result<std::string_view> tag = wire::UnpackTag(request.tag);
   if (!tag.ok()) return tag.status();
-  if (request.count == 0) return {Code::kInvalid, "a claim of 0 ids"};
+  if (request.count == 0) return {Code::kInvalid, "CLAIM with count 0"};
   if (Status status = CheckTimeout(request.timeout_ms); !status.ok()) return status;
   if (connection.unanswered >= kMaxUnanswered) {
     return {Code::kInvalid, "too many unanswered requests"};
@@ -320,8 +319,8 @@ void Server::ReplyClaim(std::uint64_t owner, std::uint64_t request_id,
   wire::ClaimReply reply;
   if (!grant.ok()) {
     reply.status = static_cast<std::uint32_t>(grant.status().code());
-    connection->Send(wire::BuildReply(FrameType::kClaim, request_id, reply,
-                                      grant.status().message()));
+    connection->Send(
+        wire::BuildReply(FrameType::kClaim, request_id, reply, grant.status().message()));
     return;
   }
   reply.attach_again = grant.value().attach_again ? 1 : 0;

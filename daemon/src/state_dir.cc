@@ -50,8 +50,8 @@ Result<FileLock> LockStateDir(const std::string& state_dir) {
   Result<FileLock> lock = FileLock::Take(state_dir + "/idd.lock");
   if (lock.ok()) return lock;
   if (lock.status().code() != Code::kUnavailable) return lock.status();
-  return Status(Code::kUnavailable, "another idd uses this state directory: " +
-                                        lock.status().message());
+  return Status(Code::kUnavailable,
+                "another idd uses this state directory: " + lock.status().message());
 }
 
 }  // namespace idd::daemon

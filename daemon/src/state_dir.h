@@ -14,8 +14,8 @@ namespace idd::daemon {
 // lost when some library closes another descriptor of the same file.
 class FileLock {
  public:
-  // Creates `path` (0600) if need be and writes this process's id into it. kUnavailable when another
-  // process holds it, naming that process; kSystem.
+  // Creates `path` (0600) if need be and writes this process's id into it. kUnavailable when
+  // another process holds it, naming that process; kSystem.
   [[nodiscard]] static Result<FileLock> Take(const std::string& path);
 
  private:

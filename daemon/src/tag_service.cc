@@ -64,6 +64,7 @@ struct TagService::Tag {
   std::optional<TagRecord> record;
   std::unique_ptr<TagRing> ring;
   std::list<Waiter> waiters;
+  std::vector<LeaseUse> tails;  // while stopping: what goes back, oldest first
   boost::asio::steady_timer deadline_timer;
   boost::asio::steady_timer retry_timer;
   bool store_busy = false;   // a look-up or a lease is under way
@@ -206,10 +207,10 @@ void TagService::ArmDeadline(Tag& tag) {
     tag.deadline_timer.cancel();
     return;
   }
-  const auto first = std::min_element(
-      tag.waiters.begin(), tag.waiters.end(), [](const Waiter& a, const Waiter& b) {
-        return a.context.deadline.at() < b.context.deadline.at();
-      });
+  const auto first = std::min_element(tag.waiters.begin(), tag.waiters.end(),
+                                      [](const Waiter& a, const Waiter& b) {
+                                        return a.context.deadline.at() < b.context.deadline.at();
+                                      });
   tag.deadline_timer.expires_at(first->context.deadline.at());
   tag.deadline_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
     if (error) return;
@@ -254,6 +255,7 @@ void TagService::OnLookUp(const std::string& name, Result<TagRecord> record) {
   if (it == tags_.end()) return;
   Tag& tag = *it->second;
   tag.store_busy = false;
+  if (stopping_) return FinishShutdownIfIdle();
   if (record.ok() && record.value().mode != "segment") {
     record = Status(Code::kInvalid, "tag '" + name + "': mode " + record.value().mode +
                                         " is not available in this version");
@@ -301,13 +303,12 @@ void TagService::StartLease(Tag& tag) {
     request.high_water_mark = mark.value();
     Result<Lease> lease = store.TakeLease(request);
     if (!lease.ok()) return lease.status();
+    lease.value().previous_mark = mark.value();
     // Before the segment can be published: a host that forgot its mark would believe a store that
     // was set back.
     if (Status status = marks.Raise(request.tag, lease.value().ids.limit); !status.ok()) {
-      const LeaseClosure unused{.token = request.token,
-                                .tag = request.tag,
-                                .state = LeaseState::kReturned,
-                                .claimed = 0};
+      const LeaseClosure unused{
+          .token = request.token, .tag = request.tag, .state = LeaseState::kReturned, .claimed = 0};
       static_cast<void>(store.ReturnTail(unused));
       return status.WithContext("the high-water mark cannot be kept");
     }
@@ -316,15 +317,17 @@ void TagService::StartLease(Tag& tag) {
   worker_.Submit<LeaseOutcome>(
       work, [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
         const auto it = tags_.find(name);
-        if (it != tags_.end() && it->second->instance == instance && !stopping_) {
-          it->second->store_busy = false;
-          OnLease(name, std::move(outcome));
+        if (it == tags_.end() || it->second->instance != instance) {
+          // Nobody is there to publish it: it goes back whole.
+          if (outcome.ok()) HandBack({.lease = outcome.value().lease, .claimed = 0});
           return;
         }
-        // Nobody is there to publish it: it goes back whole.
-        if (it != tags_.end() && it->second->instance == instance) it->second->store_busy = false;
-        if (outcome.ok()) HandBack({.lease = outcome.value().lease, .claimed = 0});
-        FinishShutdownIfIdle();
+        it->second->store_busy = false;
+        if (!stopping_) return OnLease(name, std::move(outcome));
+        if (outcome.ok()) {
+          it->second->tails.push_back({.lease = outcome.value().lease, .claimed = 0});
+        }
+        HandBackTails(*it->second);
       });
 }
 
@@ -361,7 +364,8 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
     RetryLater(tag, MonotonicClock::now() + kRefusalPause);
     return;
   }
-  // What the queue gets is set aside before claimers can reach the segment: first come, first served.
+  // What the queue gets is set aside before claimers can reach the segment: first come, first
+  // served.
   std::vector<std::function<void()>> replies;
   std::uint64_t next = lease.ids.first;
   for (auto it = tag.waiters.begin(); it != tag.waiters.end() && next < lease.ids.limit;) {
@@ -475,15 +479,22 @@ void TagService::HandBack(LeaseUse use) {
                              .state = LeaseState::kReturned,
                              .claimed = use.claimed};
   const std::uint64_t first_unclaimed = use.lease.ids.first + use.claimed;
+  // Where this host's knowledge ends without the tail. Of an unused lease that is not its base:
+  // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
+  const std::uint64_t mark = use.claimed == 0 ? use.lease.previous_mark : first_unclaimed;
   returning_[closure.token] = closure;
   worker_.Submit<ReturnOutcome>(
-      [closure, first_unclaimed](Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
-        Result<ReturnOutcome> outcome = store.ReturnTail(closure);
-        if (!outcome.ok() || outcome.value() == ReturnOutcome::kStale) return outcome;
-        // Lowered or listed, nobody was given an id of the tail. A crash before this leaves the mark
-        // too high, which makes a gap of the tail.
-        if (Status status = marks.Lower(closure.tag, first_unclaimed); !status.ok()) return status;
-        return outcome;
+      [closure, mark, limit = use.lease.ids.limit](Store& store,
+                                                   HighWaterMarks& marks) -> Result<ReturnOutcome> {
+        // First the mark, whatever the store answers: the tail is drained, so that nobody was given
+        // an id of it, and a range below the mark could not be taken back. A mark that has moved on
+        // is a later lease's and stays.
+        const Result<std::uint64_t> now = marks.Get(closure.tag);
+        if (!now.ok()) return now.status();
+        if (now.value() == limit) {
+          if (Status status = marks.Lower(closure.tag, mark); !status.ok()) return status;
+        }
+        return store.ReturnTail(closure);
       },
       [this, use = std::move(use), first_unclaimed](Result<ReturnOutcome> outcome) {
         returning_.erase(use.lease.token);
@@ -594,10 +605,18 @@ void TagService::Shutdown(std::function<void()> done) {
     tag->retry_timer.cancel();
     FailWaiters(*tag, {Code::kUnavailable, "idd is stopping"});
     if (tag->ring == nullptr) continue;
-    std::vector<LeaseUse> uses = tag->ring->Retire();
-    // The newest first: each lowers max_id to where the one before it ends.
-    for (auto use = uses.rbegin(); use != uses.rend(); ++use) HandBack(std::move(*use));
+    tag->tails = tag->ring->Retire();
+    HandBackTails(*tag);
   }
+  FinishShutdownIfIdle();
+}
+
+// The newest first: each lowers max_id to where the one before it ends. So a lease that is still
+// under way has to be waited for: it is the newest.
+void TagService::HandBackTails(Tag& tag) {
+  if (tag.store_busy) return;
+  for (auto use = tag.tails.rbegin(); use != tag.tails.rend(); ++use) HandBack(std::move(*use));
+  tag.tails.clear();
   FinishShutdownIfIdle();
 }
 

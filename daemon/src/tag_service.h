@@ -84,8 +84,8 @@ class TagService {
   void OnStoreHealth(const StoreHealth& health);
   [[nodiscard]] const StoreHealth& store_health() const noexcept { return health_; }
 
-  // An administrator changed or deleted the tag in the store. After a deletion the ring is drained and its
-  // leases are closed as abandoned.
+  // An administrator changed or deleted the tag in the store. After a deletion the ring is drained
+  // and its leases are closed as abandoned.
   void OnTagChanged(const TagRecord& record);
   void OnTagDeleted(const std::string& tag);
 
@@ -97,8 +97,8 @@ class TagService {
   // those on their way to being closed.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases() const;
 
-  // Refuses new requests, fails the waiters, drains every ring and hands the tails back; `done` when
-  // the store has answered for all of them.
+  // Refuses new requests, fails the waiters, drains every ring and hands the tails back; `done`
+  // when the store has answered for all of them.
   void Shutdown(std::function<void()> done);
 
  private:
@@ -129,6 +129,7 @@ class TagService {
   void Close(std::vector<LeaseClosure> closures);
   void FlushClosing();
   void HandBack(LeaseUse use);
+  void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
   void FinishShutdownIfIdle();
 

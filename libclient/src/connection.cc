@@ -30,15 +30,15 @@ Status Hello(idd::wire::Channel& channel, Deadline deadline) {
   constexpr std::string_view kVersion = IDD_VERSION;
   std::copy_n(kVersion.begin(), std::min(kVersion.size(), sizeof(request.client_version) - 1),
               request.client_version);
-  Result<Message> message = channel.Exchange(
-      idd::wire::BuildRequest(FrameType::kHello, 0, request), deadline);
+  Result<Message> message =
+      channel.Exchange(idd::wire::BuildRequest(FrameType::kHello, 0, request), deadline);
   if (!message.ok()) return message.status();
   const auto frame = idd::wire::ParseFrame(message.value().bytes);
   if (!frame.ok()) return frame.status();
   std::string reason;
   const auto reply = idd::wire::ParseReply<idd::wire::HelloReply>(frame.value(), &reason);
   if (!reply.ok()) return reply.status();
-  if (reply.value().status != 0) return {static_cast<Code>(reply.value().status), reason};
+  if (reply.value().status != 0) return {idd::CodeFromNumber(reply.value().status), reason};
   return Status::Ok();
 }
 
@@ -154,7 +154,7 @@ void Connection::Dispatch(Message message) {
     std::string reason;
     const auto error = idd::wire::ParseReply<idd::wire::StatusReply>(frame.value(), &reason);
     FailAll(error.ok() && error.value().status != 0
-                ? Status(static_cast<Code>(error.value().status), reason)
+                ? Status(idd::CodeFromNumber(error.value().status), reason)
                 : Status(Code::kUnavailable, "idd closed the connection"));
     return;
   }

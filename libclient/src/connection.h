@@ -38,7 +38,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Connects if there is no connection: one try, with HELLO. kUnavailable, kDenied, kIncompatible...
+  // Connects if there is no connection: one try, with HELLO. kUnavailable, kDenied,
+  // kIncompatible...
   [[nodiscard]] idd::Status EnsureConnected(idd::Deadline deadline);
 
   // Sends the request that `build` makes with the given request id and returns its reply. Connects

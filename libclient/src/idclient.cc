@@ -47,7 +47,9 @@ idclient_status Fail(Code code, std::string_view message) noexcept {
   last_error[bytes] = '\0';
   return static_cast<idclient_status>(code);
 }
-idclient_status Fail(const Status& status) noexcept { return Fail(status.code(), status.message()); }
+idclient_status Fail(const Status& status) noexcept {
+  return Fail(status.code(), status.message());
+}
 
 // Runs `body` and turns whatever it throws into a status: no exception crosses the C ABI.
 template <typename Body>

@@ -44,13 +44,12 @@ struct ReplyReader {
     const Result<T> reply = idd::wire::ParseReply<T>(frame.value(), &reason);
     if (!reply.ok()) return reply;
     if (reply.value().status == 0) return reply;
-    return Status(static_cast<Code>(reply.value().status), reason);
+    return Status(idd::CodeFromNumber(reply.value().status), reason);
   }
 };
 
 Status CheckGrant(const idd::wire::ClaimReply& reply, std::uint64_t asked) {
-  const bool sane = reply.count >= 1 && reply.count <= asked &&
-                    reply.first < idd::shm::kMaxLimit &&
+  const bool sane = reply.count >= 1 && reply.count <= asked && reply.first < idd::shm::kMaxLimit &&
                     reply.count <= idd::shm::kMaxLimit - reply.first;
   if (sane) return Status::Ok();
   return {Code::kIncompatible, "idd granted a range that was not asked for"};
@@ -142,7 +141,8 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
   const auto reply = ReplyReader::Read<idd::wire::ClaimReply>(message.value());
   if (!reply.ok()) return reply.status();
   if (Status status = CheckGrant(reply.value(), count); !status.ok()) return status;
-  // The ids are ours whether or not the new ring can be had at once; the next dry claim tries again.
+  // The ids are ours whether or not the new ring can be had at once; the next dry claim tries
+  // again.
   if (reply.value().attach_again != 0) static_cast<void>(Attach(deadline));
   return IdRange{reply.value().first, reply.value().first + reply.value().count};
 }

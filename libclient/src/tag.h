@@ -38,7 +38,8 @@ class Tag {
   [[nodiscard]] idd::Result<idd::shm::IdRange> Claim(std::uint64_t count,
                                                      std::optional<idd::Deadline>& deadline) {
     const idd::shm::IdRange ids = ClaimFromRing(count);
-    if (!ids.empty()) [[likely]] return ids;
+    if (!ids.empty()) [[likely]]
+      return ids;
     return ClaimSlow(count, deadline);
   }
 
@@ -47,7 +48,8 @@ class Tag {
     Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
     if (attachment == nullptr) return {};
     const idd::shm::SlotClaim claim = attachment->claimer.Claim(count);
-    if (claim.wakes_daemon) [[unlikely]] SendRefillNotice(*attachment);
+    if (claim.wakes_daemon) [[unlikely]]
+      SendRefillNotice(*attachment);
     return claim.ids;
   }
 

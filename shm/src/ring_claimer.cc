@@ -25,6 +25,7 @@ bool RingClaimer::Advance() noexcept {
   const std::uint64_t position = position_.load(std::memory_order_acquire);  // N1, pairs with N2
   const std::uint64_t tail = live_.tail_segment.load(std::memory_order_acquire);  // C0, P6
   const std::uint64_t head = live_.head_segment.load(std::memory_order_acquire);  // H2, with H1
+  if (tail >= kDryBit) return false;  // no daemon comes that far: a spoilt table
   std::uint64_t segment = position & ~kDryBit;
   // A dry position is the number of the exhausted segment itself: its successor is next.
   if ((position & kDryBit) != 0) ++segment;
@@ -51,8 +52,8 @@ void RingClaimer::RaisePosition(std::uint64_t from, std::uint64_t to) noexcept {
     return ((position & ~kDryBit) << 1) | (position >> 63);
   };
   while (rank(from) < rank(to) &&
-         !position_.compare_exchange_weak(from, to, std::memory_order_acq_rel,    // N2, with N1
-                                          std::memory_order_acquire)) {           // N1
+         !position_.compare_exchange_weak(from, to, std::memory_order_acq_rel,  // N2, with N1
+                                          std::memory_order_acquire)) {         // N1
   }
 }
 

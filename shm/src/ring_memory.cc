@@ -74,8 +74,8 @@ AttachOutcome CheckFd(int fd, int seals, std::size_t bytes) {
 }
 
 Status Refuse(AttachOutcome outcome, const char* which) {
-  return {Code::kIncompatible, std::string("refusing the ring's ") + which + ": " +
-                                   AttachOutcomeName(outcome)};
+  return {Code::kIncompatible,
+          std::string("refusing the ring's ") + which + ": " + AttachOutcomeName(outcome)};
 }
 
 void WriteHeader(Table& table, const RingOptions& options) {
@@ -201,10 +201,10 @@ Result<std::unique_ptr<RingMemory>> RingMemory::AttachTable(const ScopedFd& tabl
   if (outcome == AttachOutcome::kOtherMajor) {
     const std::uint32_t version =
         memory->table().header.abi_version.load(std::memory_order_acquire);  // V2, with V1
-    return Status(Code::kIncompatible, "the daemon's ring has ABI " + std::to_string(version >> 16) +
-                                           "." + std::to_string(version & 0xffff) +
-                                           ", this library has " + std::to_string(kAbiMajor) + "." +
-                                           std::to_string(kAbiMinor));
+    return Status(Code::kIncompatible,
+                  "the daemon's ring has ABI " + std::to_string(version >> 16) + "." +
+                      std::to_string(version & 0xffff) + ", this library has " +
+                      std::to_string(kAbiMajor) + "." + std::to_string(kAbiMinor));
   }
   if (outcome != AttachOutcome::kOk) return Refuse(outcome, "table");
   return memory;

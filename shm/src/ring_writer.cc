@@ -26,8 +26,8 @@ SlotClaim RingWriter::Claim(std::uint64_t count) noexcept {
     const std::size_t slot = number % kSlotCount;
     // Look before the add, as every claimer does.
     if (LookAt(number).available() == 0) continue;
-    const SlotClaim claim = ClaimFromSlot(table_.slots[slot], cursors_.slots[slot], number,
-                                          std::min(count, kMaxClaim));
+    const SlotClaim claim =
+        ClaimFromSlot(table_.slots[slot], cursors_.slots[slot], number, std::min(count, kMaxClaim));
     if (!claim.ids.empty()) return claim;
   }
   return {};
@@ -39,6 +39,7 @@ std::vector<RingWriter::Segment> RingWriter::RetireExhausted() {
   for (; head <= tail_; ++head) {
     const Segment segment = LookAt(head);
     if (segment.available() != 0) break;
+    WithdrawSegment(table_.slots[head % kSlotCount]);
     retired.push_back(segment);
   }
   MoveHead(head);
@@ -77,7 +78,7 @@ std::vector<RingWriter::Segment> RingWriter::DrainAll() {
 void RingWriter::SetState(RingState state) noexcept {
   state_ = state;
   table_.live.state.store(static_cast<std::uint32_t>(state),
-                          std::memory_order_release);  // S1, pairs with S2
+                          std::memory_order_release);                // S1, pairs with S2
   table_.live.publications.fetch_add(1, std::memory_order_release);  // P7: waiters look again
 }
 

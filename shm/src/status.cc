@@ -29,6 +29,11 @@ const char* CodeName(Code code) noexcept {
   return "UNKNOWN";
 }
 
+Code CodeFromNumber(std::uint32_t number) noexcept {
+  return number <= static_cast<std::uint32_t>(Code::kSystem) ? static_cast<Code>(number)
+                                                             : Code::kSystem;
+}
+
 Status Status::FromErrno(int error, std::string_view what) {
   return {Code::kSystem, std::string(what) + ": " + std::generic_category().message(error)};
 }

@@ -142,8 +142,8 @@ Status Channel::Send(std::span<const std::byte> frame, Deadline deadline) {
     if (::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL) >= 0) return Status::Ok();
     if (errno == EINTR) continue;
     if (errno != EAGAIN) {
-      return {Code::kUnavailable, "the connection to idd broke: " +
-                                      Status::FromErrno(errno, "send").message()};
+      return {Code::kUnavailable,
+              "the connection to idd broke: " + Status::FromErrno(errno, "send").message()};
     }
     if (Status status = WaitFor(POLLOUT, deadline, "read the request"); !status.ok()) return status;
   }
@@ -186,7 +186,8 @@ Result<Message> Channel::Receive(Deadline deadline) {
 Result<Message> Channel::Exchange(std::span<const std::byte> frame, Deadline deadline) {
   const Result<FrameView> request = ParseFrame(frame);
   if (!request.ok()) return request.status();
-  // A daemon that closed the connection may have said why before: what it sent is read all the same.
+  // A daemon that closed the connection may have said why before: what it sent is read all the
+  // same.
   const Status sent = Send(frame, deadline);
   if (!sent.ok() && sent.code() != Code::kUnavailable) return sent;
   while (true) {
@@ -199,10 +200,14 @@ Result<Message> Channel::Exchange(std::span<const std::byte> frame, Deadline dea
       std::string reason;
       const Result<StatusReply> error = ParseReply<StatusReply>(reply.value(), &reason);
       if (!error.ok()) return error.status();
-      const auto code = static_cast<Code>(error.value().status);
+      const Code code = CodeFromNumber(error.value().status);
       return Status(code == Code::kOk ? Code::kInvalid : code, reason);
     }
-    if (header.request_id != request.value().header.request_id) continue;  // a late reply
+    if (header.request_id != request.value().header.request_id) {
+      // A late reply to an earlier request; a flood of them must not outlast the deadline.
+      if (deadline.passed()) return Status(Code::kTimeout, "idd did not answer in time");
+      continue;
+    }
     if (header.type != (request.value().header.type | kReplyBit)) {
       return Status(Code::kInvalid, "idd answered with a frame of another type");
     }

@@ -8,7 +8,8 @@
 namespace idd::wire {
 namespace {
 
-// The length of the well-formed UTF-8 sequence at the front of `text`, or 0 (Unicode 15, table 3-7).
+// The length of the well-formed UTF-8 sequence at the front of `text`, or 0 (Unicode 15, table
+// 3-7).
 std::size_t Utf8SequenceBytes(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto follows = [&](std::size_t i, unsigned char low, unsigned char high) {
@@ -46,8 +47,8 @@ bool AllZero(std::span<const std::uint8_t> bytes) noexcept {
 Status CheckTagName(std::string_view tag) {
   if (tag.empty()) return {Code::kInvalid, "a tag needs a name of 1 to 128 bytes"};
   if (tag.size() > kMaxTagBytes) {
-    return {Code::kInvalid, "the tag's name has " + std::to_string(tag.size()) +
-                                " bytes, at most 128 are allowed"};
+    return {Code::kInvalid,
+            "the tag's name has " + std::to_string(tag.size()) + " bytes, at most 128 are allowed"};
   }
   if (tag.front() == ' ' || tag.back() == ' ') {
     return {Code::kInvalid, "a tag's name must not begin or end with a space"};
@@ -88,15 +89,15 @@ Result<FrameView> ParseFrame(std::span<const std::byte> message) {
                                       std::to_string(sizeof(FrameHeader)));
   }
   if (message.size() > kMaxFrameBytes) {
-    return Status(Code::kInvalid, "frame too long: more than " + std::to_string(kMaxFrameBytes) +
-                                      " bytes");
+    return Status(Code::kInvalid,
+                  "frame too long: more than " + std::to_string(kMaxFrameBytes) + " bytes");
   }
   std::memcpy(&frame.header, message.data(), sizeof(FrameHeader));
   if (frame.header.magic != kFrameMagic) return Status(Code::kInvalid, "frame has a wrong magic");
   if (frame.header.version != kProtocolVersion) {
-    return Status(Code::kIncompatible, "frame has protocol version " +
-                                           std::to_string(frame.header.version) +
-                                           ", this side speaks " + std::to_string(kProtocolVersion));
+    return Status(Code::kIncompatible,
+                  "frame has protocol version " + std::to_string(frame.header.version) +
+                      ", this side speaks " + std::to_string(kProtocolVersion));
   }
   if (frame.header.frame_bytes != message.size() || frame.header.reserved != 0) {
     return Status(Code::kInvalid, "frame says it has " + std::to_string(frame.header.frame_bytes) +

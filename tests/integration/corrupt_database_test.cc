@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <functional>
 #include <random>
 #include <set>
 
@@ -17,6 +16,8 @@ namespace {
 
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
+
+constexpr const char* kCorrupt = "corrupt|malformed|not a database|damaged";
 
 std::string Noise(std::size_t bytes) {
   std::mt19937_64 random(1);
@@ -37,24 +38,40 @@ class CorruptDatabase : public ::testing::Test {
 
   [[nodiscard]] const std::string& path() const { return host_.daemon.options().database; }
 
-  // Spoils the file, starts idd and expects that it refuses and leaves the file alone.
-  void ExpectRefused(const std::string& how, const std::string& reason) {
-    const std::string spoilt = ReadFile(path());
+  // A file put in the place of the one that idd left, with nothing of that one beside it.
+  void Replace(const std::string& contents) {
+    for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
+    ::unlink(host_.daemon.socket().c_str());
+    WriteFile(path(), contents);
+  }
+
+  // Starts idd and expects that it refuses and leaves the file alone.
+  void ExpectRefused(const std::string& how, const std::string& file, const std::string& reason) {
+    const std::string spoilt = ReadFile(file);
     const std::size_t mark = host_.daemon.LogMark();
-    EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(10s)), 1) << how;
-    EXPECT_TRUE(ReadFile(path()) == spoilt) << how << ": the file was changed";
+    host_.daemon.Launch();
+    const bool ended = WaitUntil(Patience(10s), [this, mark] {
+      return !host_.daemon.process().Running() ||
+             host_.daemon.LogSince(mark).find("idd.ready") != std::string::npos;
+    });
+    EXPECT_TRUE(ended) << how;
+    // One that said it was ready still runs.
+    EXPECT_EQ(host_.daemon.process().WaitFor(0s), 1) << how << ": it was not refused";
+    host_.daemon.Kill();
+    EXPECT_TRUE(ReadFile(file) == spoilt) << how << ": the file was changed";
     const std::string log = host_.daemon.LogSince(mark);
-    EXPECT_THAT(log, HasSubstr(path())) << how;
+    EXPECT_THAT(log, HasSubstr(file)) << how;
     EXPECT_TRUE(host_.daemon.WaitForLogLine(reason, mark, 0s)) << how << "\n" << log;
     EXPECT_FALSE(Exists(host_.daemon.socket())) << how;
+  }
+  void ExpectRefused(const std::string& how, const std::string& reason) {
+    ExpectRefused(how, path(), reason);
   }
 
   const TempDir dir_;
   Host host_{dir_};
   std::vector<std::uint64_t> ids_;
 };
-
-constexpr const char* kCorrupt = "corrupt|malformed|not a database|damaged";
 
 TEST_F(CorruptDatabase, NoiseIsRefused) {
   WriteFile(path(), Noise(20'000));
@@ -78,7 +95,7 @@ TEST_F(CorruptDatabase, SpoiltPagesAreRefused) {
   constexpr std::size_t kPage = 4096;
   // Each page but the first, which has the header, by itself.
   for (std::size_t offset = kPage; offset < good.size(); offset += kPage) {
-    WriteFile(path(), good);
+    Replace(good);
     OverwriteFile(path(), offset, Noise(std::min(kPage, good.size() - offset)));
     ExpectRefused("page at " + std::to_string(offset), kCorrupt);
   }
@@ -87,17 +104,43 @@ TEST_F(CorruptDatabase, SpoiltPagesAreRefused) {
 TEST_F(CorruptDatabase, TruncatedFileIsRefused) {
   const std::string good = ReadFile(path());
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{5000}, good.size() / 2}) {
-    WriteFile(path(), good.substr(0, bytes));
+    Replace(good.substr(0, bytes));
     ExpectRefused("truncated to " + std::to_string(bytes), kCorrupt);
   }
 }
 
-TEST_F(CorruptDatabase, ForeignDatabaseIsRefused) {
-  ::unlink(path().c_str());
-  WriteFile(path(), "");
+TEST_F(CorruptDatabase, DatabaseOfAnotherProgramIsRefused) {
+  Replace("");
   SqliteFile(path()).Execute(
-      "CREATE TABLE invoices (number INTEGER); INSERT INTO invoices VALUES (7)");
-  ExpectRefused("foreign", "not idd|other|foreign|invoices|not an? ");
+      "CREATE TABLE invoices (number INTEGER); INSERT INTO invoices VALUES (7);"
+      "PRAGMA application_id = 77");
+  ExpectRefused("foreign", "another program|not idd");
+}
+
+TEST_F(CorruptDatabase, LeafAllocWithoutLeafsColumnsIsRefused) {
+  Replace("");
+  SqliteFile(path()).Execute("CREATE TABLE leaf_alloc (biz_tag TEXT PRIMARY KEY, max_id INTEGER)");
+  ExpectRefused("columns", "leaf_alloc");
+}
+
+TEST_F(CorruptDatabase, MissingTableIsRefused) {
+  {
+    SqliteFile database = host_.Database();
+    database.Execute("DROP TABLE idd_tag");
+    ASSERT_EQ(database.QueryInteger("PRAGMA wal_checkpoint(TRUNCATE)"), 0);
+  }
+  ExpectRefused("table", "lacks|missing");
+}
+
+// What the host remembers is no less precious: a new file would believe any store.
+TEST_F(CorruptDatabase, SpoiltHighWaterMarksAreRefused) {
+  const std::string marks = host_.daemon.options().state_dir + "/high-water.db";
+  const std::string good = ReadFile(marks);
+  for (const std::size_t offset : {std::size_t{0}, std::size_t{4096}}) {
+    WriteFile(marks, good);
+    OverwriteFile(marks, offset, Noise(1000));
+    ExpectRefused("marks at " + std::to_string(offset), marks, kCorrupt);
+  }
 }
 
 TEST_F(CorruptDatabase, NewerSchemaIsRefused) {
@@ -139,7 +182,8 @@ TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {
   EXPECT_TRUE(host_.daemon.process().Running());
   host_.daemon.Kill();
   EXPECT_TRUE(ReadFile(path()).substr(offset, noise.size()) == noise) << "it was written over";
-  EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(10s)), 1);
+  ::unlink(host_.daemon.socket().c_str());
+  ExpectRefused("after the damage", kCorrupt);
 }
 
 }  // namespace

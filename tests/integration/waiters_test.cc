@@ -184,8 +184,8 @@ TEST_F(Waiters, BeyondTheLimitOfOneConnectionAreRefused) {
   RawConnection honest = Connect();
   Queue(honest, 1, 1, kLongMs);
   const std::size_t mark = host_.daemon.LogMark();
-  for (std::uint64_t i = 0; i < 200; ++i) {
-    if (!greedy.Send(MakeClaim("orders", i, 1, kLongMs))) break;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    if (!greedy.SendWithin(Patience(5s), MakeClaim("orders", i, 1, kLongMs))) break;
   }
   EXPECT_TRUE(greedy.WaitClosed(Patience(5s)));
   EXPECT_TRUE(host_.daemon.WaitForLogLine("pid=", mark, Patience(2s))) << host_.daemon.Log();

@@ -70,6 +70,25 @@ class EightProcesses : public ::testing::Test {
     EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), kProcesses * ids, kMostBurntIds)), "");
   }
 
+  // The oracle over these very logs with one record changed: if it does not see that, its silence
+  // above means nothing.
+  void ExpectOracleSeesEveryChange() {
+    const std::vector<JournalLease> leases = host_.idctl.Leases("orders");
+    Claimer& claimer = claimers_[3];
+    std::vector<ClaimRecord> records(claimer.records.begin(), claimer.records.end());
+    claimer.records = records;
+    ClaimRecord& record = records[records.size() / 2];
+    const ClaimRecord good = record;
+    record.first = claimers_[5].records[100].first;
+    EXPECT_NE(Join(CheckUnique(claimers_)), "");
+    EXPECT_NE(Join(CheckRising(claimers_)), "");
+    EXPECT_NE(Join(CheckOrder(claimers_)), "");
+    record.first = 0;
+    EXPECT_NE(Join(CheckLeased(claimers_, leases)), "");
+    record = good;
+    EXPECT_EQ(Join(CheckUnique(claimers_)) + Join(CheckLeased(claimers_, leases)), "");
+  }
+
   const TempDir dir_;
   Host host_{dir_};
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
@@ -87,6 +106,7 @@ TEST_F(EightProcesses, ClaimDistinctOrderedLeasedIdsInMixedBatches) {
   const std::uint64_t ids = ScaledLoad(500'000);
   Run(ids, 300);
   ExpectAllIsWell(ids);
+  ExpectOracleSeesEveryChange();
   // What the stop hands back must fit what was claimed: the next lease begins right behind it.
   const AuditRow audit = host_.idctl.Audit("orders");
   host_.daemon.Stop();

@@ -119,7 +119,7 @@ TEST_F(ThreadsOneMapping, ClaimDistinctOrderedIdsFromTheRing) {
 
 TEST_F(ThreadsOneMapping, ClaimDistinctOrderedIdsWhileTheRingRunsDryAllTheTime) {
   idclient_tag* tag = OpenTag("narrow", 20);
-  Check("narrow", Run(tag, ScaledLoad(3'000), 50));
+  Check("narrow", Run(tag, ScaledLoad(1'500), 50));
 }
 
 TEST_F(ThreadsOneMapping, OpenTheSameTagAtOnceAndGetOneHandle) {

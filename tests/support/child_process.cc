@@ -5,9 +5,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,7 +110,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   RequireErrno(pid_ > 0, "fork");
   reaped_ = false;
   report_out.reset();
-  pidfd_.reset(::pidfd_open(pid_, 0));
+  // Not pidfd_open(): the header of glibc 2.36 declares it without extern "C".
+  pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   int error = 0;
   if (::read(report_in.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) {
     Kill();

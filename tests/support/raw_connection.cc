@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "idd/base/clock.h"
 #include "idd/shm/abi.h"
@@ -119,6 +120,18 @@ bool RawConnection::AnswersHello(const std::string& path) {
 bool RawConnection::Send(std::span<const std::byte> message) {
   const ssize_t sent = ::send(fd_.get(), message.data(), message.size(), MSG_NOSIGNAL);
   return sent == static_cast<ssize_t>(message.size());
+}
+
+bool RawConnection::SendWithin(std::chrono::milliseconds timeout,
+                               std::span<const std::byte> message) {
+  // Not poll(POLLOUT), which looks at our own buffer and not at the length of the peer's queue.
+  bool refused = false;
+  const bool sent = WaitUntil(timeout, [this, message, &refused] {
+    if (Send(message)) return true;
+    refused = errno != EAGAIN;
+    return refused;
+  });
+  return sent && !refused;
 }
 
 std::optional<Reply> RawConnection::Receive(std::chrono::milliseconds timeout) {

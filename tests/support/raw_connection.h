@@ -67,8 +67,12 @@ class RawConnection {
   [[nodiscard]] static bool AnswersHello(const std::string& path);
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // False when the peer has closed.
+  // Does not wait: false when the peer has closed, or when its queue is full (errno is EAGAIN
+  // then).
   bool Send(std::span<const std::byte> message);
+  // Waits for room in the peer's queue; false when the peer has closed or the time is up.
+  [[nodiscard]] bool SendWithin(std::chrono::milliseconds timeout,
+                                std::span<const std::byte> message);
   // The next frame; nothing when the peer closed or the time is up.
   [[nodiscard]] std::optional<Reply> Receive(std::chrono::milliseconds timeout);
   // Reads on until the peer closes; false when it has not by then.

@@ -60,7 +60,8 @@ TEST_F(HighWaterTest, MarkIsLoweredNeverRaisedByLower) {
 TEST_F(HighWaterTest, EverythingOutlivesTheProcessThatWroteIt) {
   EXPECT_EQ(InChild([&] {
               const auto marks = Open();
-              const bool ok = marks->Raise("orders", 1001).ok() && marks->Lower("orders", 700).ok() &&
+              const bool ok = marks->Raise("orders", 1001).ok() &&
+                              marks->Lower("orders", 700).ok() &&
                               marks->SetIncarnation("first").ok();
               return ok ? 7 : 1;  // dies without closing anything
             }),

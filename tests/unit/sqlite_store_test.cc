@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the SQLite allocator leases, takes back, journals and refuses. Broken files, disks, locks and
-// processes are in sqlite_store_fault_test.cc.
+// What the SQLite allocator leases, takes back, journals and refuses. Broken files, disks, locks
+// and processes are in sqlite_store_fault_test.cc.
 #include "store/sqlite_store.h"
 
 #include <gtest/gtest.h>
@@ -72,11 +72,12 @@ TEST_F(SqliteStoreTest, ThreadsOfTwoHostsNeverGetTheSameIds) {
 }
 
 TEST_F(SqliteStoreTest, RowsMadeForLeafServeAsTheyStand) {
-  Sql(path_, "CREATE TABLE leaf_alloc(biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT(20)"
-             " NOT NULL DEFAULT 1, step INT(11) NOT NULL, description VARCHAR(256) DEFAULT NULL,"
-             " update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY(biz_tag));"
-             "INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('orders', 2001, 500);"
-             "CREATE TABLE beside(x); INSERT INTO beside VALUES(1)");
+  Sql(path_,
+      "CREATE TABLE leaf_alloc(biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT(20)"
+      " NOT NULL DEFAULT 1, step INT(11) NOT NULL, description VARCHAR(256) DEFAULT NULL,"
+      " update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY(biz_tag));"
+      "INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('orders', 2001, 500);"
+      "CREATE TABLE beside(x); INSERT INTO beside VALUES(1)");
   const auto store = OpenStore("a");
   const auto tag = store->FindTag("orders");
   ASSERT_TRUE(tag.ok()) << tag.status().message();
@@ -207,9 +208,9 @@ TEST_F(SqliteStoreTest, MaxIdBelowTheFloorIsLifted) {
   EXPECT_EQ(Take(*store, request), (IdRange{300, 1300}));
 }
 
-// The store cannot tell a mark that a crash left behind after a hand-back from a backup that was made
-// after one and restored later: only the host's mark differs from the truth, and in the second case
-// its ids were handed out. So both are lifted; the first one's gap is the price.
+// The store cannot tell a mark that a crash left behind after a hand-back from a backup that was
+// made after one and restored later: only the host's mark differs from the truth, and in the second
+// case its ids were handed out. So both are lifted; the first one's gap is the price.
 TEST_F(SqliteStoreTest, MarkLeftAboveAHandBackIsBelievedAndLifts) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
@@ -265,6 +266,21 @@ TEST_F(SqliteStoreTest, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter) {
   ASSERT_TRUE(lease.ok());
   EXPECT_EQ(lease.value().ids, (IdRange{401, 1401}));
   EXPECT_FALSE(lease.value().from_returned);
+  EXPECT_FALSE(lease.value().lifted_from.has_value());
+}
+
+// The journal took the base of a lease that was handed back whole for used, and lifted max_id back
+// to it: a gap, and an alarm about a store that had not gone backwards.
+TEST_F(SqliteStoreTest, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap) {
+  const auto a = OpenWithOrders("a");
+  const auto b = OpenStore("b");
+  Take(*a, Request(1));
+  Take(*b, Request(2));
+  Return(*b, 2, 0, ReturnOutcome::kLowered);
+  Return(*a, 1, 0, ReturnOutcome::kLowered);
+  const auto lease = b->TakeLease(Request(3));
+  ASSERT_TRUE(lease.ok());
+  EXPECT_EQ(lease.value().ids, (IdRange{1, 1001}));
   EXPECT_FALSE(lease.value().lifted_from.has_value());
 }
 
@@ -335,8 +351,8 @@ TEST_F(SqliteStoreTest, ReturnIsStaleUnlessTheLeaseIsActiveAndOurs) {
 TEST_F(SqliteStoreTest, ReturnOfNothingOrOfMoreThanThereIsIsInvalid) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
-  for (const std::uint64_t claimed : {std::uint64_t{1000}, std::uint64_t{1001},
-                                      std::numeric_limits<std::uint64_t>::max()}) {
+  for (const std::uint64_t claimed :
+       {std::uint64_t{1000}, std::uint64_t{1001}, std::numeric_limits<std::uint64_t>::max()}) {
     EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, claimed)).status().code(),
               Code::kInvalid);
   }
@@ -435,8 +451,8 @@ TEST_F(SqliteStoreTest, HostsAreListedWithTheTimeTheyWereSeen) {
 }
 
 TEST_F(SqliteStoreTest, LeaseStatesHaveNames) {
-  for (const LeaseState state : {LeaseState::kActive, LeaseState::kExhausted,
-                                 LeaseState::kReturned, LeaseState::kAbandoned}) {
+  for (const LeaseState state : {LeaseState::kActive, LeaseState::kExhausted, LeaseState::kReturned,
+                                 LeaseState::kAbandoned}) {
     EXPECT_EQ(ParseLeaseState(LeaseStateName(state)), state);
   }
   EXPECT_FALSE(ParseLeaseState("Active").has_value());
@@ -611,9 +627,10 @@ class BadRowTest : public SqliteStoreTest, public ::testing::WithParamInterface<
 
 TEST_P(BadRowTest, IsNamedNeverLeasedFromAndHidesNoOther) {
   const BadRow& row = GetParam();
-  Sql(path_, "CREATE TABLE leaf_alloc(biz_tag VARCHAR PRIMARY KEY, max_id BIGINT, step INT,"
-             " description VARCHAR, update_time TIMESTAMP);"
-             "INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('good', 1, 10)");
+  Sql(path_,
+      "CREATE TABLE leaf_alloc(biz_tag VARCHAR PRIMARY KEY, max_id BIGINT, step INT,"
+      " description VARCHAR, update_time TIMESTAMP);"
+      "INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('good', 1, 10)");
   Sql(path_, std::string("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('orders', ") +
                  row.max_id + ", " + row.step + ")");
   const std::string before = Sql(path_, "SELECT quote(max_id)||quote(step) FROM leaf_alloc");
@@ -635,18 +652,15 @@ TEST_P(BadRowTest, IsNamedNeverLeasedFromAndHidesNoOther) {
 
 INSTANTIATE_TEST_SUITE_P(
     Leaf, BadRowTest,
-    ::testing::Values(BadRow{"NegativeMaxId", "-1", "10", "max_id"},
-                      BadRow{"LeastMaxId", "-9223372036854775808", "10", "max_id"},
-                      BadRow{"RealMaxId", "9.3e18", "10", "max_id"},
-                      BadRow{"HalfMaxId", "1.5", "10", "max_id"},
-                      BadRow{"TextMaxId", "'abc'", "10", "max_id"},
-                      BadRow{"BlobMaxId", "x'01'", "10", "max_id"},
-                      BadRow{"NullMaxId", "NULL", "10", "max_id"},
-                      BadRow{"ZeroStep", "1", "0", "step"}, BadRow{"NegativeStep", "1", "-1", "step"},
-                      BadRow{"HugeStep", "1", "1000000000001", "step"},
-                      BadRow{"RealStep", "1", "1e30", "step"},
-                      BadRow{"TextStep", "1", "'ten'", "step"},
-                      BadRow{"NullStep", "1", "NULL", "step"}),
+    ::testing::Values(
+        BadRow{"NegativeMaxId", "-1", "10", "max_id"},
+        BadRow{"LeastMaxId", "-9223372036854775808", "10", "max_id"},
+        BadRow{"RealMaxId", "9.3e18", "10", "max_id"}, BadRow{"HalfMaxId", "1.5", "10", "max_id"},
+        BadRow{"TextMaxId", "'abc'", "10", "max_id"}, BadRow{"BlobMaxId", "x'01'", "10", "max_id"},
+        BadRow{"NullMaxId", "NULL", "10", "max_id"}, BadRow{"ZeroStep", "1", "0", "step"},
+        BadRow{"NegativeStep", "1", "-1", "step"}, BadRow{"HugeStep", "1", "1000000000001", "step"},
+        BadRow{"RealStep", "1", "1e30", "step"}, BadRow{"TextStep", "1", "'ten'", "step"},
+        BadRow{"NullStep", "1", "NULL", "step"}),
     [](const ::testing::TestParamInfo<BadRow>& row) { return row.param.name; });
 
 TEST_F(SqliteStoreTest, StepOfABadRowIsMendedByChangingIt) {
@@ -659,8 +673,9 @@ TEST_F(SqliteStoreTest, StepOfABadRowIsMendedByChangingIt) {
 
 TEST_F(SqliteStoreTest, TriggerThatUndoesTheAdvanceLeasesNothing) {
   const auto store = OpenWithOrders("a");
-  Sql(path_, "CREATE TRIGGER undo AFTER UPDATE OF max_id ON leaf_alloc BEGIN"
-             " UPDATE leaf_alloc SET max_id = old.max_id WHERE biz_tag = new.biz_tag; END");
+  Sql(path_,
+      "CREATE TRIGGER undo AFTER UPDATE OF max_id ON leaf_alloc BEGIN"
+      " UPDATE leaf_alloc SET max_id = old.max_id WHERE biz_tag = new.biz_tag; END");
   const Status status = store->TakeLease(Request(1)).status();
   EXPECT_EQ(status.code(), Code::kInvalid);
   EXPECT_NE(status.message().find("trigger"), std::string::npos) << status.message();
@@ -668,9 +683,10 @@ TEST_F(SqliteStoreTest, TriggerThatUndoesTheAdvanceLeasesNothing) {
 }
 
 TEST_F(SqliteStoreTest, ColumnThatComparesWithoutCaseServesNoOtherTag) {
-  Sql(path_, "CREATE TABLE leaf_alloc(biz_tag TEXT COLLATE NOCASE PRIMARY KEY, max_id INTEGER,"
-             " step INTEGER, description TEXT, update_time TEXT);"
-             "INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('ORDERS', 1, 10)");
+  Sql(path_,
+      "CREATE TABLE leaf_alloc(biz_tag TEXT COLLATE NOCASE PRIMARY KEY, max_id INTEGER,"
+      " step INTEGER, description TEXT, update_time TEXT);"
+      "INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('ORDERS', 1, 10)");
   const auto store = OpenStore("a");
   EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kNoSuchTag);
   EXPECT_EQ(store->DeleteTag("orders").code(), Code::kNoSuchTag);

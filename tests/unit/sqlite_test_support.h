@@ -99,7 +99,8 @@ inline std::string TestToken(std::uint64_t number) {
   return text;
 }
 
-inline LeaseRequest Request(std::uint64_t token, std::uint64_t mark = 0, std::uint64_t count = 1000) {
+inline LeaseRequest Request(std::uint64_t token, std::uint64_t mark = 0,
+                            std::uint64_t count = 1000) {
   LeaseRequest request;
   request.tag = "orders";
   request.count = count;
@@ -165,8 +166,9 @@ class SqliteStoreTest : public ::testing::Test {
   }
   // "state claimed/returned/abandoned" of every lease.
   [[nodiscard]] std::string Journal() const {
-    return Sql(path_, "SELECT state||' '||claimed||'/'||returned||'/'||abandoned FROM idd_lease"
-                      " ORDER BY seq");
+    return Sql(path_,
+               "SELECT state||' '||claimed||'/'||returned||'/'||abandoned FROM idd_lease"
+               " ORDER BY seq");
   }
 
   ScratchDir dir_;

@@ -37,12 +37,6 @@ Status Malformed(const std::string& what) {
   return Status(Code::kIncompatible, "the daemon's reply is malformed: " + what);
 }
 
-// A status on the wire; a number that this version does not know is kSystem.
-Code CodeFromWire(std::uint32_t value) {
-  const auto last = static_cast<std::uint32_t>(Code::kSystem);
-  return value <= last ? static_cast<Code>(value) : Code::kSystem;
-}
-
 // The fixed part of a reply frame.
 template <typename T>
 Result<T> ReadReply(const wire::Message& message, std::string* reason) {
@@ -130,7 +124,7 @@ Status AdminClient::Hello(Deadline deadline) {
   std::string reason;
   Result<wire::HelloReply> reply = ReadReply<wire::HelloReply>(message.value(), &reason);
   if (!reply.ok()) return reply.status();
-  const Code code = CodeFromWire(reply.value().status);
+  const Code code = CodeFromNumber(reply.value().status);
   if (code == Code::kOk) return Status::Ok();
   if (reason.empty()) reason = RefusalText(Status(code, ""), code);
   return Status(code, "the daemon refuses this idctl (" IDD_VERSION "): " + reason);
@@ -150,7 +144,7 @@ Result<Json> AdminClient::Request(const Json& request, Deadline deadline) {
   std::string reason;
   Result<wire::AdminReply> reply = ReadReply<wire::AdminReply>(message.value(), &reason);
   if (!reply.ok()) return reply.status();
-  const Code code = CodeFromWire(reply.value().status);
+  const Code code = CodeFromNumber(reply.value().status);
   Result<Json> document = ReadDocument(message.value(), reply.value().document_bytes);
   if (code == Code::kOk) return document;
   return Status(code, reason.empty() ? RefusalText(document, code) : reason);

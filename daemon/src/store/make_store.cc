@@ -52,8 +52,9 @@ Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const std::stri
   }
   std::string path = url.substr(kSqliteScheme.size());
   if (path.empty() || path.starts_with(":memory:") || path.find('\0') != std::string::npos) {
-    return Status(Code::kInvalid, "the database URL names no file; use sqlite:PATH, as in "
-                                  "sqlite:/var/lib/idd/idd.db");
+    return Status(Code::kInvalid,
+                  "the database URL names no file; use sqlite:PATH, as in "
+                  "sqlite:/var/lib/idd/idd.db");
   }
   return std::unique_ptr<Store>(
       std::make_unique<SqliteStore>(SqliteStoreOptions{std::move(path), host_id, {}}));

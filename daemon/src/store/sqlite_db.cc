@@ -171,10 +171,10 @@ std::string SqliteQuery::Describe(int column) const {
 
 void SqliteQuery::Reject(int column, std::string_view expected) {
   if (!status_.ok()) return;
-  status_ = Status(Code::kInvalid,
-                   "column " + std::string(sqlite3_column_name(statement_, column)) + " in '" +
-                       db_->path() + "' holds " + Describe(column) + " instead of " +
-                       std::string(expected));
+  status_ =
+      Status(Code::kInvalid, "column " + std::string(sqlite3_column_name(statement_, column)) +
+                                 " in '" + db_->path() + "' holds " + Describe(column) +
+                                 " instead of " + std::string(expected));
 }
 
 // --- SqliteDb
@@ -190,6 +190,9 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
   // Before anything is written, so that a file of somebody else stays as it is.
   Result<bool> is_new = db->Identify(format);
   if (!is_new.ok()) return is_new.status();
+  if (format.check_pages) {
+    if (Status status = db->CheckPages(); !status.ok()) return status;
+  }
   if (Status status = db->MakeDurable(); !status.ok()) return status;
   if (is_new.value()) {
     if (Status status = db->CreateSchema(format); !status.ok()) return status;
@@ -200,8 +203,8 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
 }
 
 Status SqliteDb::OpenFile() {
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-                    SQLITE_OPEN_EXRESCODE;
+  const int flags =
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(path_.c_str(), &handle_, flags, nullptr);
   if (code != SQLITE_OK) {
     const std::string missing = MissingDirectory(path_);
@@ -244,10 +247,9 @@ Result<bool> SqliteDb::Identify(const SqliteFormat& format) {
                                            "); idd leaves it alone; name another file");
   }
   if (version != std::to_string(format.version)) {
-    return Status(Code::kIncompatible, name + " has schema version " + version +
-                                           ", this idd knows version " +
-                                           std::to_string(format.version) +
-                                           "; use the idd that made it");
+    return Status(Code::kIncompatible,
+                  name + " has schema version " + version + ", this idd knows version " +
+                      std::to_string(format.version) + "; use the idd that made it");
   }
   if (Status status = format.check_complete(*this); !status.ok()) return status;
   return false;
@@ -255,13 +257,21 @@ Result<bool> SqliteDb::Identify(const SqliteFormat& format) {
 
 // WAL with synchronous=FULL: a commit that was answered is on the disk. NORMAL loses the last ones
 // when the power goes, and a lost lease is leased again.
+Status SqliteDb::CheckPages() {
+  SqliteQuery query = Query("PRAGMA quick_check(1)");
+  const std::string finding = query.Next() ? query.Text(0) : "";
+  if (!query.Finish().ok()) return query.Finish();
+  if (finding == "ok") return Status::Ok();
+  return ErrorStatus(SQLITE_CORRUPT).WithContext(finding);
+}
+
 Status SqliteDb::MakeDurable() {
   SqliteQuery mode = Query("PRAGMA journal_mode = WAL");
   const std::string journal_mode = mode.Next() ? mode.Text(0) : "";
   if (!mode.Finish().ok()) return mode.Finish();
-  if (Status status =
-          Execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
-                  "PRAGMA cell_size_check = ON;");
+  if (Status status = Execute(
+          "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
+          "PRAGMA cell_size_check = ON;");
       !status.ok()) {
     return status;
   }
@@ -301,12 +311,13 @@ Status SqliteDb::CheckNotReplaced() const {
       info.st_dev == device_ && info.st_ino == inode_) {
     return Status::Ok();
   }
-  return {Code::kUnavailable,
-          "'" + path_ + "': the database file was replaced, moved or deleted while idd had it open"};
+  return {
+      Code::kUnavailable,
+      "'" + path_ + "': the database file was replaced, moved or deleted while idd had it open"};
 }
 
-// SQLite's own handler soon looks only every 100 ms, and so starves beside writers that come back at
-// once.
+// SQLite's own handler soon looks only every 100 ms, and so starves beside writers that come back
+// at once.
 int SqliteDb::WaitWhileBusy(void* db, int calls) noexcept {
   SqliteDb& self = *static_cast<SqliteDb*>(db);
   const MonotonicTime now = MonotonicClock::now();

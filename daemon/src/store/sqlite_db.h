@@ -41,6 +41,8 @@ struct SqliteFormat {
   // one of this format, on every opening.
   Status (*check_adoptable)(SqliteDb& db);
   Status (*check_complete)(SqliteDb& db);
+  // Whether every page is read when the file is opened: damage shows before anything is leased.
+  bool check_pages = true;
 };
 
 // One statement with its arguments, read row by row. The first error sticks: Next() answers false
@@ -92,8 +94,8 @@ class SqliteQuery {
 };
 
 // An open database file. Thread safety: none. Errors of all members: kUnavailable (locked, full,
-// read-only, unreadable, replaced: worth opening again later), kIncompatible (not the format, newer,
-// corrupt: an operator must act, and the file is as it was), kSystem.
+// read-only, unreadable, replaced: worth opening again later), kIncompatible (not the format,
+// newer, corrupt: an operator must act, and the file is as it was), kSystem.
 class SqliteDb {
  public:
   // Opens the file; a missing or zero-length one gets the schema, any other is checked first and
@@ -157,6 +159,8 @@ class SqliteDb {
   [[nodiscard]] Status OpenFile();
   // True: the file is empty of this format and may get it.
   [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
+  // Reads every page and refuses a damaged file. A tenth of a second for 100 MB from the cache.
+  [[nodiscard]] Status CheckPages();
   [[nodiscard]] Status MakeDurable();
   [[nodiscard]] Status CreateSchema(const SqliteFormat& format);
   [[nodiscard]] Status Execute(const char* script);

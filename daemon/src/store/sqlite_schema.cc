@@ -40,7 +40,8 @@ CREATE TABLE idd_tag(
 -- the old row keeps its returned count: in each row that is not active
 --   claimed + returned + abandoned = limit - base,
 -- so the sums over a tag add up as well.
--- used_limit: no id of the lease at or above it was ever handed out.
+-- used_limit: no id of the lease at or above it was ever handed out; 0 when none was, so that hosts
+-- that hand back whole leases one after the other find max_id where it was before all of them.
 CREATE TABLE idd_lease(
   seq        INTEGER PRIMARY KEY,
   token      TEXT NOT NULL UNIQUE CHECK(length(token) = 32 AND token NOT GLOB '*[^0-9a-f]*'),
@@ -56,7 +57,9 @@ CREATE TABLE idd_lease(
   leased_at  TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
   closed_at  TEXT,
   used_limit INTEGER GENERATED ALWAYS AS
-             (CASE state WHEN 'returned' THEN base + claimed ELSE "limit" END) VIRTUAL,
+             (CASE WHEN state <> 'returned' THEN "limit"
+                   WHEN claimed = 0 THEN 0
+                   ELSE base + claimed END) VIRTUAL,
   CHECK(CASE state
         WHEN 'active' THEN claimed + returned + abandoned = 0 AND closed_at IS NULL
         ELSE claimed + returned + abandoned = "limit" - base AND closed_at IS NOT NULL END),
@@ -93,8 +96,8 @@ CREATE TABLE idd_deleted_tag(
 ) STRICT;
 )sql";
 
-// An existing leaf_alloc must have Leaf's columns, and one row a tag: with two, an UPDATE would move
-// both and the tag would have two next ids.
+// An existing leaf_alloc must have Leaf's columns, and one row a tag: with two, an UPDATE would
+// move both and the tag would have two next ids.
 Status CheckLeafAlloc(SqliteDb& db) {
   SqliteQuery query = db.Query(
       "SELECT (SELECT count(*) FROM pragma_table_info('leaf_alloc')),"

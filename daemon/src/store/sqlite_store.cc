@@ -54,8 +54,11 @@ void SqliteStore::AtPoint(const char* point) const {
 
 Status SqliteStore::Open() {
   db_.reset();
-  Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, AllocatorFormat());
+  SqliteFormat format = AllocatorFormat();
+  format.check_pages = !pages_checked_;
+  Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, format);
   if (!db.ok()) return db.status();
+  pages_checked_ = true;
   db_ = std::move(db).value();
   Status status = db_->InTransaction([this]() -> Status {
     if (Status seen = JournalHost(); !seen.ok()) return seen;
@@ -118,8 +121,7 @@ Result<Lease> SqliteStore::LeaseInTransaction(const LeaseRequest& request) {
   if (!tag.ok()) return tag.status();
   Result<std::optional<Lease>> taken = TakeBack(request, tag.value());
   if (!taken.ok()) return taken.status();
-  Result<Lease> lease =
-      taken.value().has_value() ? *taken.value() : Advance(request, tag.value());
+  Result<Lease> lease = taken.value().has_value() ? *taken.value() : Advance(request, tag.value());
   if (!lease.ok()) return lease;
   AtPoint(lease.value().from_returned ? "lease.taken_back" : "lease.advanced");
   const shm::IdRange ids = lease.value().ids;
@@ -148,7 +150,10 @@ Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
     return std::optional<Lease>();
   }
   const std::string returned_token = query.Text(0);
-  Lease lease{request.token, request.tag, {query.Uint(1), query.Uint(2)}, true, std::nullopt};
+  Lease lease{.token = request.token,
+              .tag = request.tag,
+              .ids = {query.Uint(1), query.Uint(2)},
+              .from_returned = true};
   if (!query.Finish().ok()) return query.Finish();
   Status status = db_->Run("DELETE FROM idd_returned WHERE token = ?1", returned_token);
   if (!status.ok()) return status;
@@ -160,8 +165,7 @@ Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
 Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord& tag) {
   Result<std::uint64_t> used = UsedLimit(request.tag);
   if (!used.ok()) return used.status();
-  const std::uint64_t lowest =
-      std::max({used.value(), request.high_water_mark, request.floor});
+  const std::uint64_t lowest = std::max({used.value(), request.high_water_mark, request.floor});
   const std::uint64_t base = std::max(tag.next_id, lowest);
   if (base > tag.max_id) {
     return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up: the next id would be " +
@@ -181,13 +185,12 @@ Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord&
   Result<TagRecord> after = ReadTag(request.tag);
   if (!after.ok()) return after.status();
   if (!advanced || after.value().next_id != limit) {
-    return Status(Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " +
-                                      DisplayUrl() + " did not advance to " +
-                                      std::to_string(limit) + " but is " +
-                                      std::to_string(after.value().next_id) +
-                                      "; look for triggers on the table");
+    return Status(Code::kInvalid,
+                  "leaf_alloc.max_id of tag '" + request.tag + "' in " + DisplayUrl() +
+                      " did not advance to " + std::to_string(limit) + " but is " +
+                      std::to_string(after.value().next_id) + "; look for triggers on the table");
   }
-  Lease lease{request.token, request.tag, {base, limit}, false, std::nullopt};
+  Lease lease{.token = request.token, .tag = request.tag, .ids = {base, limit}};
   if (base > tag.next_id) lease.lifted_from = tag.next_id;
   return lease;
 }
@@ -224,8 +227,7 @@ Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
                                       closure.token + " is journalled as abandoned");
 }
 
-Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(
-    const LeaseClosure& closure) {
+Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const LeaseClosure& closure) {
   AtPoint("return.begun");
   Result<std::optional<shm::IdRange>> found = FindActive(closure);
   if (!found.ok()) return found.status();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator in a SQLite file: sqlite_store.cc leases and takes back, sqlite_journal.cc closes and
-// lists leases, sqlite_tags.cc administers tags, sqlite_schema.cc has the tables.
+// The allocator in a SQLite file: sqlite_store.cc leases and takes back, sqlite_journal.cc closes
+// and lists leases, sqlite_tags.cc administers tags, sqlite_schema.cc has the tables.
 #ifndef IDD_DAEMON_STORE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_STORE_H_
 
@@ -19,11 +19,11 @@ namespace idd::daemon {
 struct SqliteStoreOptions {
   std::string path;
   std::string host_id;
-  // Tests only, where the process dies or the disk fails: called with the name of each point between
-  // two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
-  // "lease.journalled", "lease.committed"; "return.begun", "return.given_back", "return.journalled",
-  // "return.committed"; "close.journalled", "close.committed"; "abandon.journalled",
-  // "abandon.committed"; "delete.entombed", "delete.committed".
+  // Tests only, where the process dies or the disk fails: called with the name of each point
+  // between two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
+  // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
+  // "return.journalled", "return.committed"; "close.journalled", "close.committed";
+  // "abandon.journalled", "abandon.committed"; "delete.entombed", "delete.committed".
   std::function<void(const char* point)> at_point;
 };
 
@@ -89,6 +89,7 @@ class SqliteStore final : public Store {
 
   const SqliteStoreOptions options_;
   std::unique_ptr<SqliteDb> db_;  // null while not open
+  bool pages_checked_ = false;    // once a run: a reconnect must not read the whole file
   // The token of a lease whose COMMIT had no known outcome: never served, and journalled as
   // abandoned by the next Open() if it is in the file after all.
   std::optional<std::string> lost_token_;

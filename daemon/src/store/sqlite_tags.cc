@@ -145,8 +145,9 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
       tag.tag, start, tag.step, tag.description);
   if (!status.ok()) return status;
   // A row deleted by hand may have left its policy behind.
-  status = db_->Run("INSERT OR REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed) VALUES(?1, ?2, ?3)",
-                    tag.tag, tag.mode, tag.max_id.value_or(kMaxId));
+  status =
+      db_->Run("INSERT OR REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed) VALUES(?1, ?2, ?3)",
+               tag.tag, tag.mode, tag.max_id.value_or(kMaxId));
   if (!status.ok()) return status;
   return ReadTag(tag.tag);
 }
@@ -221,9 +222,9 @@ Status SqliteStore::DeleteInTransaction(const std::string& tag) {
       tag, std::max(used.value(), record.value().next_id));
   if (!status.ok()) return status;
   AtPoint("delete.entombed");
-  for (const char* sql : {"DELETE FROM idd_returned WHERE biz_tag = ?1",
-                          "DELETE FROM idd_tag WHERE biz_tag = ?1",
-                          "DELETE FROM leaf_alloc WHERE biz_tag = ?1"}) {
+  for (const char* sql :
+       {"DELETE FROM idd_returned WHERE biz_tag = ?1", "DELETE FROM idd_tag WHERE biz_tag = ?1",
+        "DELETE FROM leaf_alloc WHERE biz_tag = ?1"}) {
     if (status = db_->Run(sql, tag); !status.ok()) return status;
   }
   return status;

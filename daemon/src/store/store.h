@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator as the daemon sees it. One implementation a file; ADR 0006 says why it is this shape.
+// The allocator as the daemon sees it. One implementation a file; ADR 0006 says why it is this
+// shape.
 #ifndef IDD_DAEMON_STORE_STORE_H_
 #define IDD_DAEMON_STORE_STORE_H_
 
@@ -20,12 +21,12 @@ namespace idd::daemon {
 // [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode known.
 struct TagRecord {
   std::string tag;
-  std::string mode = "segment";   // "segment" | "snowflake" | "ticket"
-  std::uint64_t next_id = 1;      // leaf_alloc.max_id: where the next lease begins
-  std::uint64_t step = 0;         // ids per lease
-  std::uint64_t max_id = 0;       // ids stay at or below it; kMaxLimit - 1 unless set
+  std::string mode = "segment";  // "segment" | "snowflake" | "ticket"
+  std::uint64_t next_id = 1;     // leaf_alloc.max_id: where the next lease begins
+  std::uint64_t step = 0;        // ids per lease
+  std::uint64_t max_id = 0;      // ids stay at or below it; kMaxLimit - 1 unless set
   std::string description;
-  std::string update_time;        // UTC, "YYYY-MM-DD HH:MM:SS"
+  std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
 };
 
 inline constexpr std::uint64_t kMaxStep = 1'000'000'000'000ULL;
@@ -35,7 +36,8 @@ struct NewTag {
   std::string tag;
   std::string mode = "segment";
   std::uint64_t step = kDefaultStep;
-  std::optional<std::uint64_t> start;  // first id; default 1, or above the ids of a deleted namesake
+  std::optional<std::uint64_t>
+      start;  // first id; default 1, or above the ids of a deleted namesake
   std::optional<std::uint64_t> max_id;
   std::string description;
 };
@@ -52,21 +54,23 @@ struct Lease {
   std::string token;  // random, 32 hex digits; the journal's key
   std::string tag;
   shm::IdRange ids;
-  bool from_returned = false;         // an own tail taken back, not a new advance of max_id
-  // Set when max_id stood below this host's high-water mark, the request's floor or what the journal
-  // or a tombstone knows to be used, and was lifted: the value it had.
-  std::optional<std::uint64_t> lifted_from;
+  // This host's high-water mark before the lease; kept by the caller of TakeLease.
+  std::uint64_t previous_mark = 0;
+  bool from_returned = false;  // an own tail taken back, not a new advance of max_id
+  // Set when max_id stood below this host's high-water mark, the request's floor or what the
+  // journal or a tombstone knows to be used, and was lifted: the value it had.
+  std::optional<std::uint64_t> lifted_from{};
 };
 
 struct LeaseRequest {
   std::string tag;
-  std::uint64_t count = 0;            // ids wanted; a returned range is taken whole instead
+  std::uint64_t count = 0;  // ids wanted; a returned range is taken whole instead
   // Every id that this host ever handed out lies below it (high_water.h); 0: none. Nothing below it
   // is leased, no returned range either: a restored backup would list it a second time.
   std::uint64_t high_water_mark = 0;
   // Ids below it were handed out by the running daemon already; nothing below it is leased.
   std::uint64_t floor = 0;
-  std::string token;                  // made by the caller, so that an unknown outcome can be looked up
+  std::string token;  // made by the caller, so that an unknown outcome can be looked up
 };
 
 enum class LeaseState { kActive, kExhausted, kReturned, kAbandoned };
@@ -139,14 +143,14 @@ class Store {
 
   // --- leasing
   // One transaction: the lowest returned range of this host at or above mark and floor, else an
-  // advance of max_id from the highest of max_id, mark, floor and what the journal knows; fewer than
-  // count ids when the tag ends; the journal row; commit. A commit whose outcome is unknown is
+  // advance of max_id from the highest of max_id, mark, floor and what the journal knows; fewer
+  // than count ids when the tag ends; the journal row; commit. A commit whose outcome is unknown is
   // kUnavailable and its range is lost: it is never answered, and the next Open() journals it as
   // abandoned if it did happen.
   [[nodiscard]] virtual Result<Lease> TakeLease(const LeaseRequest& request) = 0;
-  // Journals the end of leases, in one transaction. Leases that are not active and ours are skipped.
-  // kInvalid, and nothing is journalled, for kReturned, more claimed ids than the lease has, or
-  // kExhausted with fewer.
+  // Journals the end of leases, in one transaction. Leases that are not active and ours are
+  // skipped. kInvalid, and nothing is journalled, for kReturned, more claimed ids than the lease
+  // has, or kExhausted with fewer.
   [[nodiscard]] virtual Status CloseLeases(const std::vector<LeaseClosure>& closures) = 0;
   // Gives [ids.first + claimed, ids.limit) of an active lease back: one transaction. kInvalid when
   // that is empty: close it as exhausted. kNoSuchTag when the tag was deleted meanwhile: the tail
@@ -158,7 +162,8 @@ class Store {
       const std::vector<std::string>& except_tokens) = 0;
 
   // --- tags
-  // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says why.
+  // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says
+  // why.
   [[nodiscard]] virtual Result<std::vector<TagRecord>> ListTags() = 0;
   [[nodiscard]] virtual Result<TagRecord> FindTag(const std::string& tag) = 0;
   // kInvalid when it exists, or start lies below ids of a deleted namesake.

@@ -3,10 +3,10 @@
  * libidclient: cluster-unique 64-bit ids from the host's idd, at the price of one atomic add.
  *
  * A claim takes ids from shared memory without a system call. Only when that ring is dry does it
- * ask the daemon over its Unix socket, and waits for at most timeout_ms. While the daemon is away the
- * ring goes on serving; after a restart of the daemon the library connects and attaches again by
- * itself. Ids of one tag are unique for ever and, on one host, rise: if one claim returned before
- * another began, its ids are smaller.
+ * ask the daemon over its Unix socket, and waits for at most timeout_ms. While the daemon is away
+ * the ring goes on serving; after a restart of the daemon the library connects and attaches again
+ * by itself. Ids of one tag are unique for ever and, on one host, rise: if one claim returned
+ * before another began, its ids are smaller.
  *
  * Thread safety: every function may be called from any thread at any time, except that close must
  * not run beside another call on the same object. After fork() parent and child both go on.
@@ -31,13 +31,14 @@ typedef struct idclient_tag idclient_tag; /* one tag; thread-safe; owned by its 
 
 typedef enum idclient_status {
   IDCLIENT_OK = 0,
-  IDCLIENT_INVALID,      /* an argument is wrong; trying again cannot help */
-  IDCLIENT_UNAVAILABLE,  /* the daemon cannot be reached */
-  IDCLIENT_NO_SUCH_TAG,  /* the allocator has no such tag */
-  IDCLIENT_DENIED,       /* this user may not use the socket or the tag, or the daemon is not trusted */
-  IDCLIENT_TIMEOUT,      /* nothing to claim before the deadline; last_error has the daemon's reason */
+  IDCLIENT_INVALID,     /* an argument is wrong; trying again cannot help */
+  IDCLIENT_UNAVAILABLE, /* the daemon cannot be reached */
+  IDCLIENT_NO_SUCH_TAG, /* the allocator has no such tag */
+  IDCLIENT_DENIED,  /* this user may not use the socket or the tag, or the daemon is not trusted */
+  IDCLIENT_TIMEOUT, /* nothing to claim before the deadline; last_error has the daemon's reason */
   IDCLIENT_OUT_OF_IDS,   /* the tag's id space is used up */
-  IDCLIENT_INCOMPATIBLE, /* daemon and library do not understand each other; upgrade the older one */
+  IDCLIENT_INCOMPATIBLE, /* daemon and library do not understand each other; upgrade the older one
+                          */
   IDCLIENT_SYSTEM        /* a system call failed: out of memory or descriptors, ... */
 } idclient_status;
 
@@ -49,25 +50,26 @@ typedef struct idclient_options {
   uint32_t timeout_ms;     /* longest wait of a claim on a dry ring, of open and of tag_open, in
                               milliseconds; 0: 500. At most 3,600,000. */
   uint32_t flags;          /* IDCLIENT_TRUST_UID or 0 */
-  uint32_t trusted_uid;    /* with IDCLIENT_TRUST_UID: a user whose daemon is trusted beside root, the
-                              caller and the user idd */
-  uint32_t reserved;       /* zero */
+  uint32_t trusted_uid; /* with IDCLIENT_TRUST_UID: a user whose daemon is trusted beside root, the
+                           caller and the user idd */
+  uint32_t reserved;    /* zero */
 } idclient_options;
 
 #define IDCLIENT_TRUST_UID 1u
-#define IDCLIENT_OPTIONS_INIT {sizeof(idclient_options), NULL, 0u, 0u, 0u, 0u}
+#define IDCLIENT_OPTIONS_INIT \
+  { sizeof(idclient_options), NULL, 0u, 0u, 0u, 0u }
 
-/* Connects to the daemon, checks who runs it and agrees on versions. `options` may be NULL and is not
- * kept. On success *out must be given to idclient_close.
- * INVALID, UNAVAILABLE, DENIED, INCOMPATIBLE, SYSTEM. */
+/* Connects to the daemon, checks who runs it and agrees on versions. `options` may be NULL and is
+ * not kept. On success *out must be given to idclient_close. INVALID, UNAVAILABLE, DENIED,
+ * INCOMPATIBLE, SYSTEM. */
 IDCLIENT_API idclient_status idclient_open(const idclient_options* options, idclient** out);
 
 /* Closes the client and all its tags. NULL is allowed. Unclaimed ids stay in the ring. */
 IDCLIENT_API void idclient_close(idclient* client);
 
-/* Opens a tag: 1 to 128 bytes of printable UTF-8. The handle lives until idclient_close; opening the
- * same tag again returns the same handle.
- * INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED, TIMEOUT, INCOMPATIBLE, SYSTEM. */
+/* Opens a tag: 1 to 128 bytes of printable UTF-8. The handle lives until idclient_close; opening
+ * the same tag again returns the same handle. INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED, TIMEOUT,
+ * INCOMPATIBLE, SYSTEM. */
 IDCLIENT_API idclient_status idclient_tag_open(idclient* client, const char* tag,
                                                idclient_tag** out);
 
@@ -80,8 +82,8 @@ IDCLIENT_API idclient_status idclient_claim(idclient_tag* tag, uint64_t* id);
 IDCLIENT_API idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* ids, size_t count,
                                                  size_t* claimed);
 
-/* Claims the contiguous ids [*first, *first + *claimed): the largest run up to `count` that one segment
- * has left, at least one. count 0 is INVALID. */
+/* Claims the contiguous ids [*first, *first + *claimed): the largest run up to `count` that one
+ * segment has left, at least one. count 0 is INVALID. */
 IDCLIENT_API idclient_status idclient_claim_range(idclient_tag* tag, size_t count, uint64_t* first,
                                                   size_t* claimed);
 

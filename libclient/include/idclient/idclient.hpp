@@ -6,10 +6,10 @@
 //   idclient::Tag orders = client.tag("orders");
 //   std::uint64_t id = orders.claim();
 //
-// Thread safety: as in idclient.h; a Tag is a handle and may be copied freely, but must not outlive its
-// Client. Failures are thrown as idclient::Error, which says what failed and why; try_claim does not
-// throw. `idclient` is the C struct, given nested names here, so that C and C++ headers can be
-// included together.
+// Thread safety: as in idclient.h; a Tag is a handle and may be copied freely, but must not outlive
+// its Client. Failures are thrown as idclient::Error, which says what failed and why; try_claim
+// does not throw. `idclient` is the C struct, given nested names here, so that C and C++ headers
+// can be included together.
 #ifndef IDCLIENT_HPP_
 #define IDCLIENT_HPP_
 
@@ -50,8 +50,8 @@ class idclient::Error : public std::runtime_error {
 };
 
 struct idclient::Options {
-  std::string socket_path{};                 // empty: $IDD_SOCKET, else /run/idd/idd.sock
-  std::chrono::milliseconds timeout{0};      // longest wait on a dry ring; 0: 500 ms
+  std::string socket_path{};                   // empty: $IDD_SOCKET, else /run/idd/idd.sock
+  std::chrono::milliseconds timeout{0};        // longest wait on a dry ring; 0: 500 ms
   std::optional<std::uint32_t> trusted_uid{};  // trusted to run idd, beside root, this user and idd
 };
 

@@ -3,8 +3,8 @@
 // IDD_CHECK: a programmer error ends the process, in every build.
 //
 // Never on a value that a peer, shared memory, the database or the system gave us: those are input
-// and get a Status. A daemon that goes on after one of its own invariants broke could hand out an id
-// twice; one that stops only makes a gap.
+// and get a Status. A daemon that goes on after one of its own invariants broke could hand out an
+// id twice; one that stops only makes a gap.
 #ifndef IDD_BASE_CHECK_H_
 #define IDD_BASE_CHECK_H_
 
@@ -15,9 +15,8 @@ namespace idd::internal {
 
 }  // namespace idd::internal
 
-#define IDD_CHECK(condition)                                                \
-  (static_cast<bool>(condition)                                             \
-       ? static_cast<void>(0)                                               \
-       : ::idd::internal::CheckFailed(__FILE__, __LINE__, #condition))
+#define IDD_CHECK(condition)                           \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
+                                : ::idd::internal::CheckFailed(__FILE__, __LINE__, #condition))
 
 #endif  // IDD_BASE_CHECK_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Time, as idd uses it: deadlines and rates come from the monotonic clock and nothing else. The wall
-// clock only labels rows for people.
+// Time, as idd uses it: deadlines and rates come from the monotonic clock and nothing else. The
+// wall clock only labels rows for people.
 #ifndef IDD_BASE_CLOCK_H_
 #define IDD_BASE_CLOCK_H_
 

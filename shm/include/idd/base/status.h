@@ -35,6 +35,9 @@ enum class Code : std::uint32_t {
 // The constant's name in the C API without its prefix ("TIMEOUT"); never null.
 [[nodiscard]] const char* CodeName(Code code) noexcept;
 
+// A code received from outside: a number that this version does not know is kSystem.
+[[nodiscard]] Code CodeFromNumber(std::uint32_t number) noexcept;
+
 // An outcome and, when it is not kOk, one sentence: what failed, why and, where known, what to do.
 class [[nodiscard]] Status {
  public:
@@ -61,8 +64,12 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}               // NOLINT(google-explicit-constructor): `return value;` is the point.
-  Result(Status status) : status_(std::move(status)) {        // NOLINT(google-explicit-constructor): `return status;` likewise.
+  Result(T value)
+      : value_(std::move(value)) {
+  }  // NOLINT(google-explicit-constructor): `return value;` is the point.
+  Result(Status status)
+      : status_(
+            std::move(status)) {  // NOLINT(google-explicit-constructor): `return status;` likewise.
     IDD_CHECK(!status_.ok());
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// clang-format off
 // THE ABI: the layout of a tag's shared memory and the protocol on it.
 //
 // Purpose and stability
@@ -39,8 +40,9 @@
 //
 //   field                     writer    order, label                         invariant
 //   ------------------------  --------  -----------------------------------  -------------------------
-//   SlotDescriptor.segment    daemon    P1 store 0 relaxed, then             0 while rewritten, else the
-//                                       P5 store s release                   number of the segment in it
+//   SlotDescriptor.segment    daemon    P1 store 0 relaxed,                  the number of the segment
+//                                       P5 store s release,                  in it; 0 while rewritten and
+//                                       D2 store 0 release                   once exhausted or drained
 //   SlotDescriptor.base       daemon    P2 store relaxed                     >= every earlier limit in
 //                                                                            the life of the ring
 //   SlotDescriptor.refill_    daemon    P2 store relaxed                     base <= mark < limit, or
@@ -65,11 +67,13 @@
 //     C5  mark    = slot.refill_mark.load(relaxed), to know whether to send the wake-up
 //     accept [first, min(first + n, limit)) iff base <= first < limit
 //     otherwise s is exhausted or drained: go on with s + 1; never add to s again.
-//   Drain:    D1; [min(old, limit), limit) belongs to the daemon alone, for ever.
+//   Drain:    D1 D2; [min(old, limit), limit) belongs to the daemon alone, for ever.
+//   Retire:   D2, once the cursor was seen at or above limit.
 //   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.
 //
 // Every value read here is input: a hostile client can write anything into the cursors, at any time.
 // An accepted id is therefore always checked against base and limit, which only the daemon writes.
+// clang-format on
 #ifndef IDD_SHM_ABI_H_
 #define IDD_SHM_ABI_H_
 
@@ -139,9 +143,9 @@ struct alignas(kWriterBlockBytes) TableHeader {
   std::uint32_t mode;                 // TagMode
   std::uint32_t order;                // TagOrder
   std::uint32_t tag_bytes;            // length of `tag`, 1..128
-  std::uint64_t ring_id;              // random, one for each ring ever made; identifies it on the socket
+  std::uint64_t ring_id;  // random, one for each ring ever made; identifies it on the socket
   std::uint64_t reserved0[8];
-  char tag[kMaxTagBytes];             // not terminated when 128 bytes long; the rest is zero
+  char tag[kMaxTagBytes];  // not terminated when 128 bytes long; the rest is zero
 };
 
 // The ring's moving words; the daemon writes them, at most a few times a segment.
@@ -188,9 +192,8 @@ struct Cursors {
 
 // What processes may share: one layout for every compiler, and no hidden padding.
 template <typename T>
-inline constexpr bool kIsSharable =
-    std::is_standard_layout_v<T> && std::is_trivially_destructible_v<T> &&
-    std::has_unique_object_representations_v<T>;
+inline constexpr bool kIsSharable = std::is_standard_layout_v<T>&&
+    std::is_trivially_destructible_v<T>&& std::has_unique_object_representations_v<T>;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);

@@ -36,12 +36,14 @@ class RingClaimer {
     const std::uint64_t n = count < kMaxClaim ? count : kMaxClaim;
     const std::size_t slot = segment % kSlotCount;
     const SlotClaim claim = ClaimFromSlot(slots_[slot], cursors_[slot], segment, n);
-    if (!claim.ids.empty()) [[likely]] return claim;
+    if (!claim.ids.empty()) [[likely]]
+      return claim;
     return ClaimFromNext(n);
   }
 
   [[nodiscard]] RingState state() const noexcept {
-    return static_cast<RingState>(live_.state.load(std::memory_order_acquire));  // S2, pairs with S1
+    return static_cast<RingState>(
+        live_.state.load(std::memory_order_acquire));  // S2, pairs with S1
   }
   // True when a claim would find ids now. A look, no add.
   [[nodiscard]] bool HasIds() noexcept;

@@ -17,16 +17,16 @@ namespace idd::shm {
 // What an attaching side found. Everything but kOk leaves nothing mapped.
 enum class AttachOutcome {
   kOk,
-  kNotMemfd,          // the descriptor takes no seals: not a memfd that we would map
-  kWrongSeals,        // it could shrink or be written under us
-  kWrongSize,         // not the size that this ABI fixes
+  kNotMemfd,    // the descriptor takes no seals: not a memfd that we would map
+  kWrongSeals,  // it could shrink or be written under us
+  kWrongSize,   // not the size that this ABI fixes
   kMapFailed,
   kBadMagic,
-  kNotReady,          // abi_version is still 0
-  kOtherMajor,        // another ABI major version; the message names both
-  kBadGeometry,       // offsets, strides or counts that this ABI does not have
-  kBadTag,            // tag missing, too long, or not the one asked for
-  kUnsupportedMode,   // a mode or order this build cannot claim from
+  kNotReady,         // abi_version is still 0
+  kOtherMajor,       // another ABI major version; the message names both
+  kBadGeometry,      // offsets, strides or counts that this ABI does not have
+  kBadTag,           // tag missing, too long, or not the one asked for
+  kUnsupportedMode,  // a mode or order this build cannot claim from
 };
 // A short constant ("wrong seals"); never null.
 [[nodiscard]] const char* AttachOutcomeName(AttachOutcome outcome) noexcept;
@@ -38,8 +38,8 @@ struct RingOptions {
   TagOrder order = TagOrder::kHost;
 };
 
-// Both mappings of one ring. Move-only through unique_ptr; unmaps on destruction, so it must outlive
-// every thread that claims from it.
+// Both mappings of one ring. Move-only through unique_ptr; unmaps on destruction, so it must
+// outlive every thread that claims from it.
 class RingMemory {
  public:
   ~RingMemory();
@@ -50,9 +50,9 @@ class RingMemory {
   // Fails with kSystem.
   [[nodiscard]] static Result<std::unique_ptr<RingMemory>> Create(const RingOptions& options);
 
-  // Claimer: checks seals and sizes before it maps, the header before it returns. The table is mapped
-  // read-only. The descriptors are not kept: a mapping needs none. `expected_tag` must be the
-  // header's. Fails with kIncompatible, the message naming the outcome, or kSystem.
+  // Claimer: checks seals and sizes before it maps, the header before it returns. The table is
+  // mapped read-only. The descriptors are not kept: a mapping needs none. `expected_tag` must be
+  // the header's. Fails with kIncompatible, the message naming the outcome, or kSystem.
   [[nodiscard]] static Result<std::unique_ptr<RingMemory>> Attach(const ScopedFd& table_fd,
                                                                   const ScopedFd& cursors_fd,
                                                                   std::string_view expected_tag);

@@ -3,8 +3,8 @@
 // The steps of the protocol in abi.h on one slot, each written once.
 //
 // They are templates over the slot, cursor and live words so that the exhaustive interleaving tests
-// run this very code with atomics of their own; everyone else uses ring_writer.h and ring_claimer.h.
-// The labels (P1, C4, D1, ...) are those of the protocol table in abi.h.
+// run this very code with atomics of their own; everyone else uses ring_writer.h and
+// ring_claimer.h. The labels (P1, C4, D1, ...) are those of the protocol table in abi.h.
 #ifndef IDD_SHM_RING_PROTOCOL_H_
 #define IDD_SHM_RING_PROTOCOL_H_
 
@@ -28,15 +28,15 @@ struct IdRange {
 
 // What is written into a slot.
 struct Publication {
-  std::uint64_t segment = 0;   // its number, above all before it
-  IdRange ids;                 // first >= every earlier limit of this ring
-  std::uint64_t taken = 0;     // leading ids already given to waiters; <= ids.size()
+  std::uint64_t segment = 0;  // its number, above all before it
+  IdRange ids;                // first >= every earlier limit of this ring
+  std::uint64_t taken = 0;    // leading ids already given to waiters; <= ids.size()
   std::uint64_t refill_mark = kNoMark;
 };
 
 // What one fetch_add brought.
 struct SlotClaim {
-  IdRange ids;             // empty: the slot is exhausted, drained or holds another segment
+  IdRange ids;                // empty: the slot is exhausted, drained or holds another segment
   bool wakes_daemon = false;  // the range covers the refill mark: the caller sends the wake-up
 };
 
@@ -45,15 +45,15 @@ template <typename Live, typename Slot, typename Cursor>
 void PublishSegment(Live& live, Slot& slot, Cursor& cursor, const Publication& what) noexcept {
   // P1: a claimer that sees the new limit (P4) must not take the slot for its old segment.
   slot.segment.store(0, std::memory_order_relaxed);
-  slot.base.store(what.ids.first, std::memory_order_relaxed);         // P2
+  slot.base.store(what.ids.first, std::memory_order_relaxed);           // P2
   slot.refill_mark.store(what.refill_mark, std::memory_order_relaxed);  // P2
   // P3 before P4: whoever reads the new limit adds to the new cursor. The other order hands out
   // ids of an exhausted cursor against the new limit (abi.h, ADR 0001 interleaving 1).
   cursor.next.store(what.ids.first + what.taken, std::memory_order_relaxed);
-  slot.limit.store(what.ids.limit, std::memory_order_release);         // P4, pairs with C1
-  slot.segment.store(what.segment, std::memory_order_release);         // P5, pairs with C0
-  live.tail_segment.store(what.segment, std::memory_order_release);    // P6, pairs with C0
-  live.publications.fetch_add(1, std::memory_order_release);           // P7, pairs with a waiter's look
+  slot.limit.store(what.ids.limit, std::memory_order_release);       // P4, pairs with C1
+  slot.segment.store(what.segment, std::memory_order_release);       // P5, pairs with C0
+  live.tail_segment.store(what.segment, std::memory_order_release);  // P6, pairs with C0
+  live.publications.fetch_add(1, std::memory_order_release);  // P7, pairs with a waiter's look
 }
 
 // C0: has `segment` been published in this slot? A yes makes ClaimFromSlot(segment) safe.
@@ -80,18 +80,29 @@ template <typename Slot, typename Cursor>
 // slot answers limit. A cursor below base was forged and answers base.
 template <typename Slot, typename Cursor>
 [[nodiscard]] std::uint64_t NextUnclaimed(const Slot& slot, const Cursor& cursor) noexcept {
-  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C1, pairs with P4
-  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C1
-  return std::clamp(cursor.next.load(std::memory_order_relaxed), base, limit);  // L1: a look
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);       // C1, pairs with P4
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);         // C3, ordered by C1
+  const std::uint64_t next = cursor.next.load(std::memory_order_relaxed);  // L1: a look
+  // Not std::clamp: while the daemon rewrites the slot, base may be of a later segment than limit.
+  return std::min(std::max(next, base), limit);
 }
 
-// Daemon only. Closes the cursor and returns what nobody had claimed: it belongs to the caller alone,
-// because every later add starts at or above kClosedCursor. `raw_cursor` gets the word as it was.
+// Daemon only. Takes the slot out of use: whatever a hostile client writes into its cursor from now
+// on, C2 fails before anybody believes it.
+template <typename Slot>
+void WithdrawSegment(Slot& slot) noexcept {
+  slot.segment.store(0, std::memory_order_release);  // D2, after D1 or a look that found the end
+}
+
+// Daemon only. Closes the cursor and returns what nobody had claimed: it belongs to the caller
+// alone, because every later add starts at or above kClosedCursor. `raw_cursor` gets the word as it
+// was.
 template <typename Slot, typename Cursor>
-[[nodiscard]] IdRange DrainSlot(const Slot& slot, Cursor& cursor,
+[[nodiscard]] IdRange DrainSlot(Slot& slot, Cursor& cursor,
                                 std::uint64_t& raw_cursor) noexcept {
   const std::uint64_t limit = slot.limit.load(std::memory_order_relaxed);  // D0: our own last store
   raw_cursor = cursor.next.exchange(kClosedCursor, std::memory_order_acq_rel);  // D1, after C4s
+  WithdrawSegment(slot);
   return {std::min(raw_cursor, limit), limit};
 }
 

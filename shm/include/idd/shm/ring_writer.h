@@ -16,7 +16,8 @@ namespace idd::shm {
 //
 // Invariants
 //  - segments are published with numbers 1, 2, 3, ... and ids that only ascend;
-//  - segments head()..tail() are open or waiting to be noticed as exhausted, all older ones are gone;
+//  - segments head()..tail() are open or waiting to be noticed as exhausted, all older ones are
+//  gone;
 //  - a slot is rewritten only after its segment left that window.
 class RingWriter {
  public:
@@ -41,8 +42,8 @@ class RingWriter {
   // ids.limit <= kMaxLimit. Returns the segment's number.
   std::uint64_t Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark) noexcept;
 
-  // Claims from the ring like any client, in the ring's order; empty when it is dry. The wake-up flag
-  // is the caller's own business here: it is the daemon.
+  // Claims from the ring like any client, in the ring's order; empty when it is dry. The wake-up
+  // flag is the caller's own business here: it is the daemon.
   [[nodiscard]] SlotClaim Claim(std::uint64_t count) noexcept;
 
   // Segments that were seen exhausted since the last call, oldest first; moves head past them.

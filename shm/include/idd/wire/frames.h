@@ -2,9 +2,10 @@
 //
 // The frames of idd's Unix socket (docs/socket-protocol.md says what each exchange means).
 //
-// The socket is SOCK_SEQPACKET: one message is one frame, so a half frame cannot exist. A frame is a
-// FrameHeader and the payload of its type, in the host's byte order. A frame whose size, magic,
-// version or payload does not fit is answered by closing the connection, with the reason in the log.
+// The socket is SOCK_SEQPACKET: one message is one frame, so a half frame cannot exist. A frame is
+// a FrameHeader and the payload of its type, in the host's byte order. A frame whose size, magic,
+// version or payload does not fit is answered by closing the connection, with the reason in the
+// log.
 #ifndef IDD_WIRE_FRAMES_H_
 #define IDD_WIRE_FRAMES_H_
 
@@ -33,12 +34,12 @@ inline constexpr std::size_t kMaxAdminReplyBytes = std::size_t{256} << 20;
 inline constexpr std::uint32_t kMaxTimeoutMs = 3'600'000;
 
 enum class FrameType : std::uint16_t {
-  kHello = 1,        // -> HelloRequest; <- HelloReply. First frame of a connection.
-  kAttach = 2,       // -> AttachRequest; <- AttachReply with two descriptors (table, cursors)
-  kClaim = 3,        // -> ClaimRequest; <- ClaimReply, at the latest after timeout_ms
-  kRefill = 4,       // -> RefillNotice; no reply
-  kAdmin = 5,        // -> JSON text; <- AdminReply with one descriptor (the JSON document)
-  kError = 6,        // <- StatusReply, then the daemon closes the connection
+  kHello = 1,   // -> HelloRequest; <- HelloReply. First frame of a connection.
+  kAttach = 2,  // -> AttachRequest; <- AttachReply with two descriptors (table, cursors)
+  kClaim = 3,   // -> ClaimRequest; <- ClaimReply, at the latest after timeout_ms
+  kRefill = 4,  // -> RefillNotice; no reply
+  kAdmin = 5,   // -> JSON text; <- AdminReply with one descriptor (the JSON document)
+  kError = 6,   // <- StatusReply, then the daemon closes the connection
 };
 // A reply has the type of its request with this bit, and its request_id.
 inline constexpr std::uint16_t kReplyBit = 0x8000;
@@ -61,7 +62,7 @@ struct TagName {
 struct HelloRequest {
   std::uint32_t abi_version = 0;  // shm::kAbiVersion of the client
   std::uint32_t reserved = 0;
-  char client_version[32] = {};   // for the log; zero-padded
+  char client_version[32] = {};  // for the log; zero-padded
 };
 
 struct HelloReply {
@@ -77,7 +78,8 @@ struct AttachRequest {
   std::uint32_t reserved = 0;
 };
 
-// Followed by a reason of up to kMaxReasonBytes when status is not 0; descriptors only when it is 0.
+// Followed by a reason of up to kMaxReasonBytes when status is not 0; descriptors only when it is
+// 0.
 struct AttachReply {
   std::uint32_t status = 0;
   std::uint32_t abi_version = 0;
@@ -127,9 +129,8 @@ static_assert(sizeof(ClaimRequest) == 160 && sizeof(ClaimReply) == 24);
 static_assert(sizeof(RefillNotice) == 144 && sizeof(StatusReply) == 8 && sizeof(AdminReply) == 16);
 
 template <typename T>
-inline constexpr bool kIsPayload = std::is_trivially_copyable_v<T> &&
-                                   std::is_standard_layout_v<T> &&
-                                   std::has_unique_object_representations_v<T>;
+inline constexpr bool kIsPayload = std::is_trivially_copyable_v<T>&& std::is_standard_layout_v<T>&&
+    std::has_unique_object_representations_v<T>;
 static_assert(kIsPayload<FrameHeader> && kIsPayload<HelloRequest> && kIsPayload<HelloReply> &&
               kIsPayload<AttachRequest> && kIsPayload<AttachReply> && kIsPayload<ClaimRequest> &&
               kIsPayload<ClaimReply> && kIsPayload<RefillNotice> && kIsPayload<StatusReply> &&

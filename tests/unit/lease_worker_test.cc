@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lease_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/service_harness.h"
+
+namespace idd::daemon {
+namespace {
+
+using std::chrono::milliseconds;
+
+class LeaseWorkerTest : public ::testing::Test {
+ protected:
+  LeaseWorkerTest() {
+    h_.Start([this](const StoreHealth& health) { healths_.push_back(health); });
+  }
+  ~LeaseWorkerTest() override { h_.store.script.Release(); }
+
+  // Runs one job that answers what the store's FindTag does, and returns its outcome.
+  Status RunJob() {
+    Status outcome;
+    bool done = false;
+    h_.worker.Submit<TagRecord>(
+        [this](Store& store, HighWaterMarks&) {
+          ++jobs_run_;
+          return store.FindTag("orders");
+        },
+        [&](const Result<TagRecord>& result) {
+          outcome = result.status();
+          done = true;
+        });
+    EXPECT_TRUE(h_.RunUntil([&] { return done; }));
+    return outcome;
+  }
+  // One failure of the store that was tried, once its pause is over.
+  void FailOnce() {
+    if (!healths_.empty()) std::this_thread::sleep_until(healths_.back().next_try);
+    h_.store.script.Fail("FindTag", {Code::kUnavailable, "gone"});
+    EXPECT_EQ(RunJob().code(), Code::kUnavailable);
+  }
+
+  WorkerHarness h_;
+  std::vector<StoreHealth> healths_;
+  std::atomic<int> jobs_run_{0};
+};
+
+TEST_F(LeaseWorkerTest, JobsRunOneAfterTheOtherAndCompleteInTheirOrder) {
+  std::vector<int> ran;
+  std::vector<int> completed;
+  std::atomic<int> inside{0};
+  for (int i = 0; i < 200; ++i) {
+    h_.worker.Submit<int>(
+        [&, i](Store&, HighWaterMarks&) -> Result<int> {
+          EXPECT_EQ(++inside, 1);
+          ran.push_back(i);
+          --inside;
+          return i;
+        },
+        [&](const Result<int>& result) { completed.push_back(result.value()); });
+  }
+  ASSERT_TRUE(h_.RunUntil([&] { return completed.size() == 200; }));
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(ran[static_cast<std::size_t>(i)], i);
+    EXPECT_EQ(completed[static_cast<std::size_t>(i)], i);
+  }
+}
+
+TEST_F(LeaseWorkerTest, NoJobRunsOnTheSubmittersThreadNorCompletesOnTheWorkers) {
+  std::thread::id ran;
+  std::thread::id completed;
+  bool done = false;
+  h_.worker.Submit<bool>(
+      [&](Store&, HighWaterMarks&) -> Result<bool> {
+        ran = std::this_thread::get_id();
+        return true;
+      },
+      [&](const Result<bool>&) {
+        completed = std::this_thread::get_id();
+        done = true;
+      });
+  ASSERT_TRUE(h_.RunUntil([&] { return done; }));
+  EXPECT_NE(ran, std::this_thread::get_id());
+  EXPECT_EQ(completed, std::this_thread::get_id());
+}
+
+TEST_F(LeaseWorkerTest, StoreIsOpenedOnceForManyJobs) {
+  h_.store.AddTag("orders", 10);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(RunJob().ok());
+  EXPECT_EQ(h_.store.script.Count("Open"), 1);
+  EXPECT_EQ(h_.store.script.calls().front(), "Open");
+}
+
+TEST_F(LeaseWorkerTest, JobIsNotRunWhenTheStoreCannotBeOpened) {
+  h_.store.script.Fail("Open", {Code::kUnavailable, "no route"});
+  const Status status = RunJob();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_EQ(status.message(), "no route");
+  EXPECT_EQ(jobs_run_, 0);
+}
+
+TEST_F(LeaseWorkerTest, HealthIsToldBeforeTheCompletionThatNoticedIt) {
+  bool told_first = false;
+  bool done = false;
+  h_.worker.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
+                         [&](const Result<bool>&) {
+                           told_first = healths_.size() == 1 && healths_[0].up;
+                           done = true;
+                         });
+  ASSERT_TRUE(h_.RunUntil([&] { return done; }));
+  EXPECT_TRUE(told_first);
+  h_.store.AddTag("orders", 10);
+  EXPECT_TRUE(RunJob().ok());
+  EXPECT_EQ(healths_.size(), 1U) << "only changes are told";
+}
+
+TEST_F(LeaseWorkerTest, AnAnswerIsHealthWhateverItSays) {
+  EXPECT_EQ(RunJob().code(), Code::kNoSuchTag);
+  ASSERT_EQ(healths_.size(), 1U);
+  EXPECT_TRUE(healths_[0].up);
+  h_.store.script.Fail("FindTag", {Code::kOutOfIds, "used up"});
+  EXPECT_EQ(RunJob().code(), Code::kOutOfIds);
+  EXPECT_EQ(healths_.size(), 1U);
+}
+
+TEST_F(LeaseWorkerTest, AStoreThatIsDownIsLeftAlone) {
+  FailOnce();
+  ASSERT_FALSE(healths_.back().up);
+  EXPECT_EQ(healths_.back().last_error, "gone");
+  const std::size_t calls = h_.store.script.calls().size();
+  int failed_at_once = 0;
+  while (MonotonicClock::now() + milliseconds(10) < healths_.back().next_try) {
+    const Status status = RunJob();
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_EQ(status.message(), "gone") << "the reason is that of the failure";
+    ++failed_at_once;
+  }
+  EXPECT_GT(failed_at_once, 0);
+  EXPECT_EQ(h_.store.script.calls().size(), calls) << "no call in the pause";
+  EXPECT_EQ(healths_.size(), 1U) << "what was not tried is no news";
+}
+
+TEST_F(LeaseWorkerTest, StoreIsTriedAgainAfterThePauseAndOpenedAnew) {
+  h_.store.AddTag("orders", 10);
+  FailOnce();
+  std::this_thread::sleep_until(healths_.back().next_try);
+  EXPECT_TRUE(RunJob().ok());
+  EXPECT_TRUE(healths_.back().up);
+  EXPECT_TRUE(healths_.back().last_error.empty());
+  EXPECT_EQ(h_.store.script.Count("Open"), 2);
+}
+
+TEST_F(LeaseWorkerTest, PausesDoubleFromFiftyMillisecondsToOneSecondJittered) {
+  const milliseconds longest[] = {milliseconds(50),  milliseconds(100), milliseconds(200),
+                                  milliseconds(400), milliseconds(800), milliseconds(1000)};
+  for (const milliseconds pause : longest) {
+    if (!healths_.empty()) std::this_thread::sleep_until(healths_.back().next_try);
+    const MonotonicTime before = MonotonicClock::now();
+    FailOnce();
+    const MonotonicTime after = MonotonicClock::now();
+    EXPECT_GE(healths_.back().next_try - before, pause / 2) << pause.count();
+    EXPECT_LE(healths_.back().next_try - after, pause) << pause.count();
+  }
+  EXPECT_EQ(healths_.size(), std::size(longest)) << "each failure is told, with its next try";
+  for (const StoreHealth& health : healths_) {
+    EXPECT_EQ(health.since, healths_.front().since) << "down since the first";
+  }
+}
+
+TEST_F(LeaseWorkerTest, OneSuccessMakesThePauseShortAgain) {
+  h_.store.AddTag("orders", 10);
+  for (int i = 0; i < 3; ++i) FailOnce();
+  std::this_thread::sleep_until(healths_.back().next_try);
+  ASSERT_TRUE(RunJob().ok());
+  FailOnce();
+  EXPECT_LE(healths_.back().next_try - MonotonicClock::now(), milliseconds(50));
+}
+
+TEST_F(LeaseWorkerTest, StopFinishesWhatWasSubmitted) {
+  h_.store.script.Hold("FindTag");
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 20; ++i) {
+    h_.worker.Submit<bool>(
+        [&ran](Store& store, HighWaterMarks&) -> Result<bool> {
+          static_cast<void>(store.FindTag("orders"));
+          ++ran;
+          return true;
+        },
+        [](const Result<bool>&) {});
+  }
+  h_.store.script.Release();
+  h_.worker.Stop();
+  EXPECT_EQ(ran, 20);
+}
+
+TEST(LeaseWorkerRecoveryTest, RecoveryRunsOnceBeforeTheFirstJob) {
+  WorkerHarness h;
+  std::atomic<int> recoveries{0};
+  int seen_by_job = 0;
+  h.Start([](const StoreHealth&) {},
+          [&](Store&, HighWaterMarks&) {
+            ++recoveries;
+            return Status::Ok();
+          });
+  for (int i = 0; i < 3; ++i) {
+    h.worker.Submit<bool>(
+        [&](Store&, HighWaterMarks&) -> Result<bool> {
+          seen_by_job = recoveries;
+          return true;
+        },
+        [](const Result<bool>&) {});
+  }
+  h.Settle();
+  EXPECT_EQ(seen_by_job, 1);
+  EXPECT_EQ(recoveries, 1);
+}
+
+TEST(LeaseWorkerRecoveryTest, FailedRecoveryIsTriedAgainAndNoJobRunsBeforeIt) {
+  WorkerHarness h;
+  std::atomic<int> recoveries{0};
+  std::atomic<int> jobs{0};
+  StoreHealth health;
+  h.Start([&](const StoreHealth& news) { health = news; },
+          [&](Store&, HighWaterMarks&) {
+            return ++recoveries == 1 ? Status(Code::kUnavailable, "half way") : Status::Ok();
+          });
+  const auto submit = [&] {
+    bool done = false;
+    h.worker.Submit<bool>(
+        [&](Store&, HighWaterMarks&) -> Result<bool> {
+          ++jobs;
+          return true;
+        },
+        [&](const Result<bool>&) { done = true; });
+    EXPECT_TRUE(h.RunUntil([&] { return done; }));
+  };
+  submit();
+  EXPECT_EQ(jobs, 0);
+  EXPECT_FALSE(health.up);
+  EXPECT_EQ(health.last_error, "half way");
+  std::this_thread::sleep_until(health.next_try);
+  submit();
+  EXPECT_EQ(jobs, 1);
+  EXPECT_EQ(recoveries, 2);
+  // A later failure opens the store again, but what it once recovered stays recovered.
+  h.store.script.Fail("FindTag", {Code::kUnavailable, "gone"});
+  bool done = false;
+  h.worker.Submit<TagRecord>([](Store& store, HighWaterMarks&) { return store.FindTag("x"); },
+                             [&](const Result<TagRecord>&) { done = true; });
+  ASSERT_TRUE(h.RunUntil([&] { return done; }));
+  std::this_thread::sleep_until(health.next_try);
+  submit();
+  EXPECT_EQ(h.store.script.Count("Open"), 3);
+  EXPECT_EQ(recoveries, 2);
+}
+
+}  // namespace
+}  // namespace idd::daemon

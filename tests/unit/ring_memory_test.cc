@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a client can and cannot do with the descriptors it gets, and what it refuses to map.
+#include "idd/shm/ring_memory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "idd/shm/ring_claimer.h"
+#include "idd/shm/ring_writer.h"
+
+namespace idd::shm {
+namespace {
+
+constexpr int kTableSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+constexpr int kCursorSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int kSealExec = 0x20;
+constexpr std::uint64_t kRingId = 0x1234567890abcdefULL;
+
+std::unique_ptr<RingMemory> MakeRing(std::string_view tag = "orders") {
+  Result<std::unique_ptr<RingMemory>> memory = RingMemory::Create({.tag = tag, .ring_id = kRingId});
+  EXPECT_TRUE(memory.ok()) << memory.status().message();
+  return std::move(memory).value();
+}
+
+ScopedFd Duplicate(int fd) { return ScopedFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+using Image = std::array<unsigned char, kTableBytes>;
+
+// The bytes of a good table, to be spoilt.
+Image GoodImage() {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  Image image;
+  EXPECT_EQ(::pread(ring->table_fd(), image.data(), image.size(), 0),
+            static_cast<ssize_t>(image.size()));
+  return image;
+}
+
+ScopedFd MakeMemfd(const void* bytes, std::size_t count, std::size_t size, int seals) {
+  ScopedFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::pwrite(fd.get(), bytes, count, 0), static_cast<ssize_t>(count));
+  EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+  return fd;
+}
+
+ScopedFd TableFrom(const Image& image) {
+  return MakeMemfd(image.data(), image.size(), kTableBytes, kTableSeals);
+}
+
+void Put(Image& image, std::size_t offset, std::uint32_t value) {
+  std::memcpy(image.data() + offset, &value, sizeof(value));
+}
+
+void ExpectRefused(const Status& status, AttachOutcome outcome, const char* which) {
+  EXPECT_EQ(status.code(), Code::kIncompatible) << status.message();
+  EXPECT_NE(status.message().find(AttachOutcomeName(outcome)), std::string::npos)
+      << status.message() << " does not say: " << AttachOutcomeName(outcome);
+  EXPECT_NE(status.message().find(which), std::string::npos) << status.message();
+}
+
+// Attaches the spoilt table with good cursors.
+Status AttachImage(const Image& image, std::string_view tag = "orders") {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  return RingMemory::Attach(TableFrom(image), Duplicate(ring->cursors_fd()), tag).status();
+}
+
+TEST(RingMemoryTest, CreateMakesAnEmptyActiveRingWithItsIdentity) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const TableHeader& header = ring->table().header;
+  EXPECT_EQ(header.magic, kTableMagic);
+  EXPECT_EQ(header.abi_version, kAbiVersion);
+  EXPECT_EQ(header.table_bytes, kTableBytes);
+  EXPECT_EQ(header.cursors_bytes, kCursorsBytes);
+  EXPECT_EQ(header.slot_count, kSlotCount);
+  EXPECT_EQ(std::string_view(header.tag, header.tag_bytes), "orders");
+  EXPECT_EQ(header.mode, static_cast<std::uint32_t>(TagMode::kSegment));
+  EXPECT_EQ(header.order, static_cast<std::uint32_t>(TagOrder::kHost));
+  EXPECT_EQ(ring->ring_id(), kRingId);
+  EXPECT_EQ(ring->table().live.head_segment, 1U);
+  EXPECT_EQ(ring->table().live.tail_segment, 0U);
+  EXPECT_EQ(ring->table().live.state, static_cast<std::uint32_t>(RingState::kActive));
+}
+
+TEST(RingMemoryTest, LongestTagFitsWithoutATerminator) {
+  const std::string tag(kMaxTagBytes, 'x');
+  const std::unique_ptr<RingMemory> ring = MakeRing(tag);
+  const auto attached = RingMemory::Attach(Duplicate(ring->table_fd()),
+                                           Duplicate(ring->cursors_fd()), tag);
+  EXPECT_TRUE(attached.ok()) << attached.status().message();
+}
+
+TEST(RingMemoryTest, BothDescriptorsCarryTheirSealsSizeModeAndCloseOnExec) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const std::array<std::pair<int, int>, 2> expected{
+      {{ring->table_fd(), kTableSeals}, {ring->cursors_fd(), kCursorSeals}}};
+  for (const auto& [fd, seals] : expected) {
+    EXPECT_EQ(::fcntl(fd, F_GET_SEALS) & ~kSealExec, seals);
+    struct stat info {};
+    ASSERT_EQ(::fstat(fd, &info), 0);
+    EXPECT_EQ(info.st_size, 4096);
+    EXPECT_EQ(info.st_mode & 07777, 0600U) << "a memfd is born 0777";
+    EXPECT_EQ(::fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  }
+}
+
+TEST(RingMemoryTest, NobodyCanMapTheTableWritable) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const int fd = ring->table_fd();
+  EXPECT_EQ(::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  void* pages = ::mmap(nullptr, kTableBytes, PROT_READ, MAP_SHARED, fd, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  EXPECT_EQ(::mprotect(pages, kTableBytes, PROT_READ | PROT_WRITE), -1);
+  EXPECT_TRUE(errno == EPERM || errno == EACCES) << errno;
+  ::munmap(pages, kTableBytes);
+}
+
+TEST(RingMemoryTest, NobodyCanWriteTheTableThroughItsDescriptor) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const char byte = 'x';
+  EXPECT_EQ(::pwrite(ring->table_fd(), &byte, 1, 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::fallocate(ring->table_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(ring->table().header.magic, kTableMagic);
+}
+
+TEST(RingMemoryTest, NobodyCanResizeEitherFileOrChangeItsSeals) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  for (const int fd : {ring->table_fd(), ring->cursors_fd()}) {
+    for (const off_t size : {0, 1, 4095, 4097, 8192}) {
+      EXPECT_EQ(::ftruncate(fd, size), -1) << size;
+      EXPECT_EQ(errno, EPERM);
+    }
+    for (const int seal : {F_SEAL_WRITE, F_SEAL_FUTURE_WRITE, F_SEAL_SEAL, F_SEAL_GROW}) {
+      EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, seal), -1) << seal;
+      EXPECT_EQ(errno, EPERM);
+    }
+  }
+}
+
+TEST(RingMemoryTest, ReopeningTheTableThroughProcGivesNoWayToWrite) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const std::string path = "/proc/self/fd/" + std::to_string(ring->table_fd());
+  // The owner (and root) may open it again; the seal holds all the same.
+  const ScopedFd again(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(again.valid());
+  EXPECT_EQ(::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, again.get(), 0),
+            MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  const char byte = 'x';
+  EXPECT_EQ(::pwrite(again.get(), &byte, 1, 0), -1);
+  EXPECT_EQ(::open(path.c_str(), O_RDWR | O_TRUNC | O_CLOEXEC), -1);
+  EXPECT_EQ(ring->table().header.magic, kTableMagic);
+}
+
+TEST(RingMemoryTest, HolderOfAReadOnlyDescriptorCannotReopenItForWriting) {
+  // A second user can be had by root alone; for the owner himself the mode above has to do.
+  const bool is_root = ::geteuid() == 0;
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  for (const int fd : {ring->table_fd(), ring->cursors_fd()}) {
+    const ScopedFd read_only(
+        ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_TRUE(read_only.valid());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      constexpr uid_t kNobody = 65534;
+      const std::string path = "/proc/self/fd/" + std::to_string(read_only.get());
+      if (!is_root) ::_exit(0);
+      if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) ::_exit(2);
+      // Else the refusal could be /proc's alone.
+      if (::prctl(PR_SET_DUMPABLE, 1) != 0) ::_exit(3);
+      if (::access("/proc/self/fd", R_OK) != 0) ::_exit(4);
+      const int reopened = ::open(path.c_str(), O_RDWR);
+      ::_exit(reopened < 0 && errno == EACCES ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
+TEST(RingMemoryTest, AttachedClaimerSharesTheCreatorsRing) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  auto attached = RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
+                                     "orders");
+  ASSERT_TRUE(attached.ok()) << attached.status().message();
+  EXPECT_EQ(attached.value()->ring_id(), kRingId);
+  EXPECT_EQ(attached.value()->table_fd(), -1) << "a mapping needs no descriptor";
+  RingWriter writer(ring->writable_table(), ring->cursors());
+  writer.Publish({1, 101}, 0, kNoMark);
+  RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
+  EXPECT_EQ(claimer.Claim(10).ids, (IdRange{1, 11}));
+  EXPECT_EQ(writer.Available(), 90U);
+}
+
+TEST(RingMemoryTest, AnotherProcessSharesTheRing) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  RingWriter writer(ring->writable_table(), ring->cursors());
+  writer.Publish({1, 101}, 0, kNoMark);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto attached = RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
+                                       "orders");
+    if (!attached.ok()) ::_exit(2);
+    RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
+    ::_exit(claimer.Claim(10).ids == IdRange{1, 11} ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(writer.Claim(1).ids, (IdRange{11, 12}));
+}
+
+TEST(RingMemoryTest, MappingOutlivesTheCreator) {
+  std::unique_ptr<RingMemory> ring = MakeRing();
+  RingWriter(ring->writable_table(), ring->cursors()).Publish({1, 101}, 0, kNoMark);
+  auto attached = RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
+                                     "orders");
+  ASSERT_TRUE(attached.ok());
+  ring.reset();
+  RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
+  EXPECT_EQ(claimer.Claim(100).ids, (IdRange{1, 101}));
+}
+
+TEST(RingMemoryTest, ObserverSeesTheTableAlone) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  RingWriter(ring->writable_table(), ring->cursors()).Publish({7, 9}, 0, kNoMark);
+  const auto observer = RingMemory::AttachTable(Duplicate(ring->table_fd()), "orders");
+  ASSERT_TRUE(observer.ok()) << observer.status().message();
+  EXPECT_EQ(observer.value()->table().slots[1].base, 7U);
+}
+
+TEST(RingMemoryTest, NothingLeaksOverManyRings) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = open_files();
+  for (int i = 0; i < 50; ++i) {
+    const std::unique_ptr<RingMemory> ring = MakeRing();
+    EXPECT_TRUE(RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
+                                   "orders")
+                    .ok());
+    EXPECT_FALSE(RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
+                                    "other")
+                     .ok());
+  }
+  EXPECT_EQ(open_files(), before);
+}
+
+TEST(RingMemoryTest, AttachRefusesWhatIsNoMemfd) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const ScopedFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const ScopedFd read_end(ends[0]);
+  const ScopedFd write_end(ends[1]);
+  for (const ScopedFd* fd : {&null, &read_end}) {
+    ExpectRefused(RingMemory::Attach(*fd, Duplicate(ring->cursors_fd()), "orders").status(),
+                  AttachOutcome::kNotMemfd, "table");
+    ExpectRefused(RingMemory::Attach(Duplicate(ring->table_fd()), *fd, "orders").status(),
+                  AttachOutcome::kNotMemfd, "cursors");
+  }
+  ExpectRefused(RingMemory::Attach(ScopedFd(), ScopedFd(), "orders").status(),
+                AttachOutcome::kNotMemfd, "table");
+}
+
+TEST(RingMemoryTest, AttachRefusesATableWithOtherSeals) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const Image image = GoodImage();
+  for (const int seals : {0, kTableSeals & ~F_SEAL_SHRINK, kTableSeals & ~F_SEAL_GROW,
+                          kTableSeals & ~F_SEAL_FUTURE_WRITE, kTableSeals & ~F_SEAL_SEAL,
+                          kTableSeals | F_SEAL_WRITE, kCursorSeals}) {
+    const ScopedFd table = MakeMemfd(image.data(), image.size(), kTableBytes, seals);
+    ExpectRefused(RingMemory::Attach(table, Duplicate(ring->cursors_fd()), "orders").status(),
+                  AttachOutcome::kWrongSeals, "table");
+  }
+}
+
+TEST(RingMemoryTest, AttachRefusesCursorsWithOtherSeals) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  for (const int seals : {0, kCursorSeals & ~F_SEAL_SHRINK, kCursorSeals & ~F_SEAL_GROW,
+                          kCursorSeals & ~F_SEAL_SEAL, kTableSeals, kCursorSeals | F_SEAL_WRITE}) {
+    const ScopedFd cursors = MakeMemfd("", 1, kCursorsBytes, seals);
+    ExpectRefused(RingMemory::Attach(Duplicate(ring->table_fd()), cursors, "orders").status(),
+                  AttachOutcome::kWrongSeals, "cursors");
+  }
+}
+
+TEST(RingMemoryTest, AttachRefusesOtherSizes) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const Image image = GoodImage();
+  for (const std::size_t size : {0U, 1U, 2048U, 4095U, 4097U, 8192U}) {
+    const ScopedFd table =
+        MakeMemfd(image.data(), std::min(size, image.size()), size, kTableSeals);
+    ExpectRefused(RingMemory::Attach(table, Duplicate(ring->cursors_fd()), "orders").status(),
+                  AttachOutcome::kWrongSize, "table");
+    const ScopedFd cursors = MakeMemfd("", 0, size, kCursorSeals);
+    ExpectRefused(RingMemory::Attach(Duplicate(ring->table_fd()), cursors, "orders").status(),
+                  AttachOutcome::kWrongSize, "cursors");
+  }
+}
+
+TEST(RingMemoryTest, GoodImageIsAccepted) {
+  EXPECT_TRUE(AttachImage(GoodImage()).ok()) << "else the refusals below would prove nothing";
+}
+
+TEST(RingMemoryTest, AttachRefusesAnotherMagic) {
+  Image image = GoodImage();
+  image[offsetof(TableHeader, magic)] ^= 1;
+  ExpectRefused(AttachImage(image), AttachOutcome::kBadMagic, "table");
+  ExpectRefused(AttachImage(Image{}), AttachOutcome::kBadMagic, "table");
+}
+
+TEST(RingMemoryTest, AttachRefusesATableThatIsNotWhole) {
+  Image image = GoodImage();
+  Put(image, offsetof(TableHeader, abi_version), 0);
+  ExpectRefused(AttachImage(image), AttachOutcome::kNotReady, "table");
+}
+
+TEST(RingMemoryTest, AttachRefusesAnotherMajorVersionAndNamesBoth) {
+  for (const std::uint32_t major : {kAbiMajor + 1, kAbiMajor - 1, 0xffffU}) {
+    Image image = GoodImage();
+    Put(image, offsetof(TableHeader, abi_version), (major << 16) | 7);
+    const Status status = AttachImage(image);
+    EXPECT_EQ(status.code(), Code::kIncompatible);
+    EXPECT_NE(status.message().find(std::to_string(major) + ".7"), std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find(std::to_string(kAbiMajor) + "." + std::to_string(kAbiMinor)),
+              std::string::npos)
+        << status.message();
+  }
+}
+
+TEST(RingMemoryTest, AttachAcceptsANewerMinorVersion) {
+  Image image = GoodImage();
+  Put(image, offsetof(TableHeader, abi_version), kAbiVersion + 3);
+  EXPECT_TRUE(AttachImage(image).ok());
+}
+
+TEST(RingMemoryTest, AttachRefusesAnotherGeometry) {
+  for (const std::size_t offset :
+       {offsetof(TableHeader, table_bytes), offsetof(TableHeader, cursors_bytes),
+        offsetof(TableHeader, slot_count), offsetof(TableHeader, slots_offset_bytes),
+        offsetof(TableHeader, slot_stride_bytes), offsetof(TableHeader, cursor_stride_bytes),
+        offsetof(TableHeader, lane_count)}) {
+    for (const std::uint32_t value : {0U, 1U << 30, 0xffffffffU}) {
+      Image image = GoodImage();
+      Put(image, offset, value);
+      ExpectRefused(AttachImage(image), AttachOutcome::kBadGeometry, "table");
+    }
+  }
+}
+
+TEST(RingMemoryTest, AttachRefusesAnotherTag) {
+  EXPECT_TRUE(AttachImage(GoodImage(), "orders").ok());
+  for (const char* tag : {"order", "orderss", "Orders", "", "x"}) {
+    ExpectRefused(AttachImage(GoodImage(), tag), AttachOutcome::kBadTag, "table");
+  }
+  for (const std::uint32_t bytes : {0U, 5U, 7U, 129U, 0xffffffffU}) {
+    Image image = GoodImage();
+    Put(image, offsetof(TableHeader, tag_bytes), bytes);
+    ExpectRefused(AttachImage(image), AttachOutcome::kBadTag, "table");
+  }
+}
+
+TEST(RingMemoryTest, AttachRefusesAModeOrOrderThatItCannotClaimFrom) {
+  for (const std::uint32_t value : {0U, 2U, 3U, 0xffffffffU}) {
+    Image image = GoodImage();
+    Put(image, offsetof(TableHeader, mode), value);
+    ExpectRefused(AttachImage(image), AttachOutcome::kUnsupportedMode, "table");
+    image = GoodImage();
+    Put(image, offsetof(TableHeader, order), value);
+    ExpectRefused(AttachImage(image), AttachOutcome::kUnsupportedMode, "table");
+  }
+}
+
+TEST(RingMemoryTest, EveryOutcomeHasItsOwnName) {
+  std::set<std::string> names;
+  for (int i = 0; i <= static_cast<int>(AttachOutcome::kUnsupportedMode); ++i) {
+    names.insert(AttachOutcomeName(static_cast<AttachOutcome>(i)));
+  }
+  EXPECT_EQ(names.size(), 11U);
+  EXPECT_FALSE(names.contains("unknown outcome"));
+  EXPECT_STREQ(AttachOutcomeName(static_cast<AttachOutcome>(99)), "unknown outcome");
+}
+
+TEST(RingMemoryDeathTest, ClaimersPagesOfTheTableAreReadOnly) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const auto attached = RingMemory::Attach(Duplicate(ring->table_fd()),
+                                           Duplicate(ring->cursors_fd()), "orders");
+  ASSERT_TRUE(attached.ok());
+  // const_cast: what a client that means harm would do.
+  auto& table = const_cast<Table&>(attached.value()->table());
+  EXPECT_DEATH(table.slots[1].limit = 5, "");
+}
+
+TEST(RingMemoryDeathTest, MisuseEndsTheProcess) {
+  const std::unique_ptr<RingMemory> ring = MakeRing();
+  const auto observer = RingMemory::AttachTable(Duplicate(ring->table_fd()), "orders");
+  ASSERT_TRUE(observer.ok());
+  EXPECT_DEATH(static_cast<void>(observer.value()->cursors()), "check failed");
+  EXPECT_DEATH(static_cast<void>(observer.value()->writable_table()), "check failed");
+  EXPECT_DEATH(static_cast<void>(RingMemory::Create({.tag = ""})), "check failed");
+  EXPECT_DEATH(static_cast<void>(RingMemory::Create({.tag = std::string(129, 'x')})),
+               "check failed");
+}
+
+}  // namespace
+}  // namespace idd::shm

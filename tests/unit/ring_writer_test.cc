@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemon's side of the ring, on memory that nobody else touches.
+#include "idd/shm/ring_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "idd/shm/abi.h"
+#include "support/test_ring.h"
+
+namespace idd::shm {
+namespace {
+
+constexpr std::uint64_t kMaxWord = std::numeric_limits<std::uint64_t>::max();
+
+TEST(RingWriterTest, PublishNumbersSegmentsFromOneUpwards) {
+  TestRing ring;
+  EXPECT_EQ(ring.Publish(1, 11), 1U);
+  EXPECT_EQ(ring.Publish(11, 21), 2U);
+  EXPECT_EQ(ring.Publish(100, 101), 3U);
+  EXPECT_EQ(ring.table.live.tail_segment, 3U);
+}
+
+TEST(RingWriterTest, PublishFillsTheSlotOfTheSegmentsNumber) {
+  TestRing ring;
+  const std::uint32_t before = ring.table.live.publications;
+  ring.writer.Publish({1000, 2000}, 3, 1100);
+  const SlotDescriptor& slot = ring.table.slots[1];
+  EXPECT_EQ(slot.segment, 1U);
+  EXPECT_EQ(slot.base, 1000U);
+  EXPECT_EQ(slot.limit, 2000U);
+  EXPECT_EQ(slot.refill_mark, 1100U);
+  EXPECT_EQ(ring.cursors.slots[1].next, 1003U);
+  EXPECT_NE(ring.table.live.publications, before) << "who waits on the word must be woken";
+  EXPECT_EQ(ring.table.slots[0].segment, 0U) << "no other slot is touched";
+}
+
+TEST(RingWriterTest, TakenIdsAreNeverClaimedAgain) {
+  TestRing ring;
+  ring.Publish(10, 20, 4);
+  EXPECT_EQ(ring.writer.Available(), 6U);
+  EXPECT_EQ(ring.writer.Claim(100).ids, (IdRange{14, 20}));
+}
+
+TEST(RingWriterTest, SegmentTakenWholeIsExhaustedFromTheStart) {
+  TestRing ring;
+  ring.Publish(10, 20, 10);
+  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+  const auto retired = ring.writer.RetireExhausted();
+  ASSERT_EQ(retired.size(), 1U);
+  EXPECT_EQ(retired[0].claimed(), 10U);
+}
+
+TEST(RingWriterTest, ClaimGoesThroughSegmentsInOrder) {
+  TestRing ring;
+  ring.Publish(1, 4);
+  ring.Publish(10, 12);
+  EXPECT_EQ(ring.writer.Claim(2).ids, (IdRange{1, 3}));
+  EXPECT_EQ(ring.writer.Claim(2).ids, (IdRange{3, 4})) << "a segment's end shortens a claim";
+  EXPECT_EQ(ring.writer.Claim(2).ids, (IdRange{10, 12}));
+  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+}
+
+TEST(RingWriterTest, ClaimLeavesAnExhaustedCursorAlone) {
+  TestRing ring;
+  ring.Publish(1, 4);
+  ASSERT_EQ(ring.writer.Claim(3).ids.size(), 3U);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(ring.writer.Claim(kMaxClaim).ids.empty());
+  EXPECT_EQ(ring.cursor(1), 4U);
+}
+
+TEST(RingWriterTest, SixteenSegmentsFitAndNoMore) {
+  TestRing ring;
+  for (std::uint64_t i = 1; i <= kSlotCount; ++i) {
+    ASSERT_TRUE(ring.writer.CanPublish()) << i;
+    ring.Publish(i * 10, i * 10 + 10);
+  }
+  EXPECT_FALSE(ring.writer.CanPublish());
+  EXPECT_EQ(ring.writer.Look().size(), kSlotCount);
+  EXPECT_EQ(ring.writer.Available(), kSlotCount * 10);
+}
+
+TEST(RingWriterTest, AnExhaustedSegmentMakesRoomOnceItIsRetired) {
+  TestRing ring;
+  for (std::uint64_t i = 1; i <= kSlotCount; ++i) ring.Publish(i * 10, i * 10 + 10);
+  ASSERT_EQ(ring.writer.Claim(10).ids.size(), 10U);
+  EXPECT_FALSE(ring.writer.CanPublish());
+  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  ASSERT_TRUE(ring.writer.CanPublish());
+  EXPECT_EQ(ring.Publish(1000, 1010), kSlotCount + 1);
+  EXPECT_EQ(ring.slot(1).segment, kSlotCount + 1) << "the oldest slot was recycled";
+}
+
+TEST(RingWriterTest, RetireStopsAtTheFirstSegmentThatHasIds) {
+  TestRing ring;
+  ring.Publish(1, 3);
+  ring.Publish(3, 5);
+  ring.Publish(5, 7, 2);
+  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
+  const auto retired = ring.writer.RetireExhausted();
+  ASSERT_EQ(retired.size(), 1U);
+  EXPECT_EQ(retired[0].number, 1U);
+  EXPECT_EQ(retired[0].ids, (IdRange{1, 3}));
+  EXPECT_EQ(ring.table.live.head_segment, 2U);
+  EXPECT_TRUE(ring.writer.RetireExhausted().empty()) << "each is reported once";
+  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
+  EXPECT_EQ(ring.writer.RetireExhausted().size(), 2U);
+  EXPECT_EQ(ring.table.live.head_segment, 4U);
+}
+
+TEST(RingWriterTest, OvershotCursorCountsAsExhaustedNotMore) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  ring.cursor(1) = 5000;
+  EXPECT_EQ(ring.writer.Available(), 0U);
+  const auto retired = ring.writer.RetireExhausted();
+  ASSERT_EQ(retired.size(), 1U);
+  EXPECT_EQ(retired[0].claimed(), 10U);
+}
+
+TEST(RingWriterTest, DrainReturnsWhatNobodyClaimedOldestFirst) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  ring.Publish(11, 21);
+  ASSERT_EQ(ring.writer.Claim(4).ids.size(), 4U);
+  const auto drained = ring.writer.DrainAll();
+  ASSERT_EQ(drained.size(), 2U);
+  EXPECT_EQ(drained[0].next, 5U);
+  EXPECT_EQ(drained[0].available(), 6U);
+  EXPECT_EQ(drained[1].ids, (IdRange{11, 21}));
+  EXPECT_EQ(drained[1].available(), 10U);
+}
+
+TEST(RingWriterTest, DrainClosesEveryCursorForGood) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  ring.Publish(11, 21);
+  static_cast<void>(ring.writer.DrainAll());
+  EXPECT_GE(ring.cursor(1), kClosedCursor);
+  EXPECT_GE(ring.cursor(2), kClosedCursor);
+  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+  EXPECT_EQ(ring.writer.Available(), 0U);
+  EXPECT_TRUE(ring.writer.Look().empty());
+  EXPECT_TRUE(ring.writer.DrainAll().empty()) << "a tail belongs to the daemon once";
+  EXPECT_EQ(ring.table.live.head_segment, 3U);
+}
+
+TEST(RingWriterTest, DrainOfAnOvershotSegmentReturnsNothingOfIt) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  ring.cursor(1) = 5000;
+  const auto drained = ring.writer.DrainAll();
+  ASSERT_EQ(drained.size(), 1U);
+  EXPECT_EQ(drained[0].available(), 0U);
+}
+
+TEST(RingWriterTest, DrainOfACursorForgedBelowBaseReturnsNothingOfIt) {
+  TestRing ring;
+  ring.Publish(1000, 2000);
+  for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}}) {
+    ring.cursor(1) = forged;
+    TestRing copy;
+    copy.Publish(1000, 2000);
+    copy.cursor(1) = forged;
+    const auto drained = copy.writer.DrainAll();
+    ASSERT_EQ(drained.size(), 1U);
+    EXPECT_EQ(drained[0].available(), 0U) << "nothing can be known to be unclaimed: " << forged;
+  }
+}
+
+TEST(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
+  TestRing ring;
+  ring.Publish(1000, 2000);
+  for (const std::uint64_t forged :
+       {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1500}, std::uint64_t{2000}, kMaxLimit,
+        kClosedCursor, kMaxWord}) {
+    ring.cursor(1) = forged;
+    const auto segments = ring.writer.Look();
+    ASSERT_EQ(segments.size(), 1U);
+    EXPECT_GE(segments[0].next, 1000U);
+    EXPECT_LE(segments[0].next, 2000U);
+    EXPECT_LE(segments[0].claimed(), 1000U);
+    EXPECT_LE(segments[0].available(), 1000U);
+  }
+}
+
+TEST(RingWriterTest, PublishAfterDrainGoesOnAboveTheFloor) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  static_cast<void>(ring.writer.DrainAll());
+  EXPECT_EQ(ring.writer.floor(), 11U);
+  EXPECT_EQ(ring.Publish(11, 21), 2U);
+  EXPECT_EQ(ring.writer.Claim(1).ids, (IdRange{11, 12}));
+}
+
+TEST(RingWriterTest, FloorIsTheHighestLimitEverPublished) {
+  TestRing ring;
+  EXPECT_EQ(ring.writer.floor(), 0U);
+  ring.Publish(5, 10);
+  EXPECT_EQ(ring.writer.floor(), 10U);
+  ring.Publish(1000, 1001);
+  EXPECT_EQ(ring.writer.floor(), 1001U);
+}
+
+TEST(RingWriterTest, LastIdsBelowTheLimitOfAllAreClaimable) {
+  TestRing ring;
+  ring.Publish(kMaxLimit - 3, kMaxLimit);
+  EXPECT_EQ(ring.writer.Claim(kMaxClaim).ids, (IdRange{kMaxLimit - 3, kMaxLimit}));
+  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+  EXPECT_EQ(ring.writer.RetireExhausted().size(), 1U);
+}
+
+TEST(RingWriterTest, ClaimOfMoreThanOneAddMayTakeIsCut) {
+  TestRing ring;
+  ring.Publish(1, 1 + 3 * kMaxClaim);
+  EXPECT_EQ(ring.writer.Claim(kMaxWord).ids, (IdRange{1, 1 + kMaxClaim}));
+}
+
+TEST(RingWriterTest, StateIsPublishedAndWakesWaiters) {
+  TestRing ring;
+  const std::uint32_t before = ring.table.live.publications;
+  ring.writer.SetState(RingState::kRetired);
+  EXPECT_EQ(ring.table.live.state, static_cast<std::uint32_t>(RingState::kRetired));
+  EXPECT_EQ(ring.writer.state(), RingState::kRetired);
+  EXPECT_NE(ring.table.live.publications, before);
+}
+
+using RingWriterDeathTest = ::testing::Test;
+
+TEST(RingWriterDeathTest, PublishBelowTheFloorEndsTheProcess) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  EXPECT_DEATH(ring.Publish(10, 20), "check failed");
+}
+
+TEST(RingWriterDeathTest, PublishOfAnEmptyOrTooHighSegmentEndsTheProcess) {
+  TestRing ring;
+  EXPECT_DEATH(ring.Publish(5, 5), "check failed");
+  EXPECT_DEATH(ring.Publish(6, 5), "check failed");
+  EXPECT_DEATH(ring.Publish(1, kMaxLimit + 1), "check failed");
+  EXPECT_DEATH(ring.Publish(1, 11, 11), "check failed") << "more taken than there is";
+}
+
+TEST(RingWriterDeathTest, PublishOverAnOpenSegmentEndsTheProcess) {
+  TestRing ring;
+  for (std::uint64_t i = 1; i <= kSlotCount; ++i) ring.Publish(i * 10, i * 10 + 10);
+  EXPECT_DEATH(ring.Publish(1000, 1010), "check failed");
+}
+
+}  // namespace
+}  // namespace idd::shm

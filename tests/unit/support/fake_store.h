@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Store and HighWaterMarks in memory that keep the contracts of store.h and high_water.h, and can
+// be told to fail, to lie and to stand still.
+#ifndef IDD_TESTS_UNIT_SUPPORT_FAKE_STORE_H_
+#define IDD_TESTS_UNIT_SUPPORT_FAKE_STORE_H_
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "high_water.h"
+#include "idd/base/status.h"
+#include "idd/shm/abi.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+// Which calls were made, which fail, and which wait at a gate. Thread safety: all.
+class Script {
+ public:
+  // The next `times` calls of `call` answer `status`.
+  void Fail(const std::string& call, const Status& status, int times = 1) {
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < times; ++i) failures_[call].push_back(status);
+  }
+  // Every call answers `status` until it is told to be ok again.
+  void FailAll(const Status& status) {
+    const std::lock_guard lock(mutex_);
+    down_ = status;
+  }
+  // The next call of `call` waits until Release(), at most ten seconds.
+  void Hold(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    held_ = call;
+  }
+  void Release() {
+    {
+      const std::lock_guard lock(mutex_);
+      held_.clear();
+    }
+    changed_.notify_all();
+  }
+
+  [[nodiscard]] std::vector<std::string> calls() const {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
+  [[nodiscard]] int Count(std::string_view call) const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(std::count(calls_.begin(), calls_.end(), call));
+  }
+
+  // The first line of every scripted call.
+  [[nodiscard]] Status Enter(const std::string& call) {
+    std::unique_lock lock(mutex_);
+    calls_.push_back(call);
+    changed_.wait_for(lock, std::chrono::seconds(10), [&] { return held_ != call; });
+    if (!down_.ok()) return down_;
+    std::deque<Status>& failures = failures_[call];
+    if (failures.empty()) return Status::Ok();
+    Status status = std::move(failures.front());
+    failures.pop_front();
+    return status;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string held_;
+  Status down_;
+  std::map<std::string, std::deque<Status>> failures_;
+  std::vector<std::string> calls_;
+};
+
+// Thread safety: all; the worker's thread calls, the test looks.
+class FakeStore final : public Store {
+ public:
+  static constexpr const char* kHost = "this-host";
+
+  Script script;
+
+  void AddTag(const std::string& tag, std::uint64_t step, std::uint64_t next_id = 1,
+              std::uint64_t max_id = shm::kMaxLimit - 1) {
+    const std::lock_guard lock(mutex_);
+    TagRecord& record = tags_[tag];
+    record.tag = tag;
+    record.next_id = next_id;
+    record.step = step;
+    record.max_id = max_id;
+  }
+  void SetMode(const std::string& tag, const std::string& mode) {
+    const std::lock_guard lock(mutex_);
+    tags_[tag].mode = mode;
+  }
+  void SetStep(const std::string& tag, std::uint64_t step) {
+    const std::lock_guard lock(mutex_);
+    tags_[tag].step = step;
+  }
+  void RemoveTag(const std::string& tag) {
+    const std::lock_guard lock(mutex_);
+    tags_.erase(tag);
+  }
+  // What another host's lease of `ids` ids does.
+  void LeaseElsewhere(const std::string& tag, std::uint64_t ids) {
+    const std::lock_guard lock(mutex_);
+    tags_[tag].next_id += ids;
+  }
+  // The next lease is [first, limit), whatever the request said.
+  void LieOnce(shm::IdRange ids) {
+    const std::lock_guard lock(mutex_);
+    lie_ = ids;
+  }
+
+  [[nodiscard]] std::vector<LeaseRecord> journal() const {
+    const std::lock_guard lock(mutex_);
+    return journal_;
+  }
+  [[nodiscard]] std::vector<LeaseRequest> requests() const {
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
+  [[nodiscard]] std::vector<LeaseClosure> returned_tails() const {
+    const std::lock_guard lock(mutex_);
+    return returned_tails_;
+  }
+  [[nodiscard]] std::vector<ReturnedRange> returned_ranges() const {
+    const std::lock_guard lock(mutex_);
+    return returned_;
+  }
+  [[nodiscard]] std::uint64_t next_id(const std::string& tag) const {
+    const std::lock_guard lock(mutex_);
+    return tags_.at(tag).next_id;
+  }
+
+  Status Open() override { return script.Enter("Open"); }
+  Result<std::string> Incarnation() override {
+    if (Status status = script.Enter("Incarnation"); !status.ok()) return status;
+    return std::string("0123456789abcdef");
+  }
+
+  Result<Lease> TakeLease(const LeaseRequest& request) override {
+    if (Status status = script.Enter("TakeLease"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    requests_.push_back(request);
+    const auto it = tags_.find(request.tag);
+    if (it == tags_.end()) return NoSuchTag(request.tag);
+    TagRecord& tag = it->second;
+    Lease lease;
+    lease.token = request.token;
+    lease.tag = request.tag;
+    const std::uint64_t lowest = std::max(request.high_water_mark, request.floor);
+    const auto own = std::find_if(returned_.begin(), returned_.end(), [&](const auto& range) {
+      return range.tag == request.tag && range.ids.first >= lowest;
+    });
+    if (lie_.has_value()) {
+      lease.ids = *std::exchange(lie_, std::nullopt);
+    } else if (own != returned_.end()) {
+      lease.ids = own->ids;
+      lease.from_returned = true;
+      returned_.erase(own);
+    } else {
+      if (tag.next_id < lowest) lease.lifted_from = tag.next_id;
+      const std::uint64_t first = std::max(tag.next_id, lowest);
+      if (first > tag.max_id) return Status(Code::kOutOfIds, "tag '" + tag.tag + "' is used up");
+      lease.ids = {first, std::min(first + request.count, tag.max_id + 1)};
+      tag.next_id = lease.ids.limit;
+    }
+    LeaseRecord& row = journal_.emplace_back();
+    row.token = request.token;
+    row.tag = request.tag;
+    row.host = kHost;
+    row.ids = lease.ids;
+    return lease;
+  }
+
+  Status CloseLeases(const std::vector<LeaseClosure>& closures) override {
+    if (Status status = script.Enter("CloseLeases"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    for (const LeaseClosure& closure : closures) {
+      LeaseRecord* lease = Active(closure.token);
+      if (lease == nullptr) continue;
+      const bool all = closure.claimed == lease->ids.size();
+      if (closure.state == LeaseState::kReturned || closure.claimed > lease->ids.size() ||
+          (closure.state == LeaseState::kExhausted && !all)) {
+        return {Code::kInvalid, "a closure that does not fit its lease"};
+      }
+      lease->state = closure.state;
+      lease->claimed = closure.claimed;
+      lease->abandoned = lease->ids.size() - closure.claimed;
+    }
+    return Status::Ok();
+  }
+
+  Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override {
+    if (Status status = script.Enter("ReturnTail"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    returned_tails_.push_back(closure);
+    LeaseRecord* lease = Active(closure.token);
+    if (lease == nullptr) return ReturnOutcome::kStale;
+    if (closure.claimed >= lease->ids.size()) return Status(Code::kInvalid, "an empty tail");
+    lease->claimed = closure.claimed;
+    const auto it = tags_.find(lease->tag);
+    if (it == tags_.end()) {
+      lease->state = LeaseState::kAbandoned;
+      lease->abandoned = lease->ids.size() - closure.claimed;
+      return NoSuchTag(lease->tag);
+    }
+    lease->state = LeaseState::kReturned;
+    lease->returned = lease->ids.size() - closure.claimed;
+    const std::uint64_t first = lease->ids.first + closure.claimed;
+    if (it->second.next_id == lease->ids.limit) {
+      it->second.next_id = first;
+      return ReturnOutcome::kLowered;
+    }
+    returned_.push_back({.tag = lease->tag, .host = kHost, .ids = {first, lease->ids.limit}});
+    return ReturnOutcome::kListed;
+  }
+
+  Result<std::vector<LeaseRecord>> AbandonActive(
+      const std::vector<std::string>& except_tokens) override {
+    if (Status status = script.Enter("AbandonActive"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::vector<LeaseRecord> marked;
+    for (LeaseRecord& lease : journal_) {
+      const bool except = std::find(except_tokens.begin(), except_tokens.end(), lease.token) !=
+                          except_tokens.end();
+      if (lease.state != LeaseState::kActive || except) continue;
+      lease.state = LeaseState::kAbandoned;
+      lease.abandoned = lease.ids.size();
+      marked.push_back(lease);
+    }
+    return marked;
+  }
+
+  Result<std::vector<TagRecord>> ListTags() override {
+    if (Status status = script.Enter("ListTags"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::vector<TagRecord> all;
+    for (const auto& [name, tag] : tags_) all.push_back(tag);
+    return all;
+  }
+  Result<TagRecord> FindTag(const std::string& tag) override {
+    if (Status status = script.Enter("FindTag"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    const auto it = tags_.find(tag);
+    if (it == tags_.end()) return NoSuchTag(tag);
+    return it->second;
+  }
+  Result<TagRecord> CreateTag(const NewTag& tag) override {
+    if (Status status = script.Enter("CreateTag"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    if (tags_.contains(tag.tag)) return Status(Code::kInvalid, "it exists");
+    if (tag.step == 0 || tag.step > kMaxStep) return Status(Code::kInvalid, "a bad step");
+    return tags_[tag.tag] = {.tag = tag.tag,
+                             .mode = tag.mode,
+                             .next_id = tag.start.value_or(1),
+                             .step = tag.step,
+                             .max_id = tag.max_id.value_or(shm::kMaxLimit - 1),
+                             .description = tag.description,
+                             .update_time = ""};
+  }
+  Result<TagRecord> ChangeTag(const TagChange& change) override {
+    if (Status status = script.Enter("ChangeTag"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    const auto it = tags_.find(change.tag);
+    if (it == tags_.end()) return NoSuchTag(change.tag);
+    it->second.step = change.step.value_or(it->second.step);
+    it->second.max_id = change.max_id.value_or(it->second.max_id);
+    it->second.description = change.description.value_or(it->second.description);
+    return it->second;
+  }
+  Status DeleteTag(const std::string& tag) override {
+    if (Status status = script.Enter("DeleteTag"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    return tags_.erase(tag) == 1 ? Status::Ok() : NoSuchTag(tag);
+  }
+
+  Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override {
+    if (Status status = script.Enter("ListLeases"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::vector<LeaseRecord> found;
+    for (const LeaseRecord& lease : journal_) {
+      if (filter.tag.has_value() && lease.tag != *filter.tag) continue;
+      if (filter.host.has_value() && lease.host != *filter.host) continue;
+      if (filter.state.has_value() && lease.state != *filter.state) continue;
+      found.push_back(lease);
+    }
+    return found;
+  }
+  Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override {
+    if (Status status = script.Enter("ListReturned"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::vector<ReturnedRange> found = returned_;
+    if (tag.has_value()) std::erase_if(found, [&](const auto& range) { return range.tag != *tag; });
+    return found;
+  }
+  Result<std::vector<HostRecord>> ListHosts() override {
+    if (Status status = script.Enter("ListHosts"); !status.ok()) return status;
+    return std::vector<HostRecord>{{.host = kHost, .first_seen = "", .last_seen = ""}};
+  }
+  std::string DisplayUrl() const override { return "fake:"; }
+
+ private:
+  static Status NoSuchTag(const std::string& tag) {
+    return {Code::kNoSuchTag, "no such tag: '" + tag + "'"};
+  }
+  LeaseRecord* Active(const std::string& token) {
+    const auto it = std::find_if(journal_.begin(), journal_.end(), [&](const LeaseRecord& lease) {
+      return lease.token == token && lease.state == LeaseState::kActive;
+    });
+    return it == journal_.end() ? nullptr : &*it;
+  }
+
+  mutable std::mutex mutex_;
+  std::map<std::string, TagRecord, std::less<>> tags_;
+  std::vector<LeaseRecord> journal_;
+  std::vector<ReturnedRange> returned_;
+  std::vector<LeaseRequest> requests_;
+  std::vector<LeaseClosure> returned_tails_;
+  std::optional<shm::IdRange> lie_;
+};
+
+// Thread safety: all.
+class FakeMarks final : public HighWaterMarks {
+ public:
+  Script script;
+
+  [[nodiscard]] std::uint64_t mark(const std::string& tag) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = marks_.find(tag);
+    return it == marks_.end() ? 0 : it->second;
+  }
+
+  Result<std::uint64_t> Get(const std::string& tag) override {
+    if (Status status = script.Enter("Get"); !status.ok()) return status;
+    return mark(tag);
+  }
+  Status Raise(const std::string& tag, std::uint64_t mark) override {
+    if (Status status = script.Enter("Raise"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    marks_[tag] = std::max(marks_[tag], mark);
+    return Status::Ok();
+  }
+  Status Lower(const std::string& tag, std::uint64_t mark) override {
+    if (Status status = script.Enter("Lower"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    marks_[tag] = std::min(marks_[tag], mark);
+    return Status::Ok();
+  }
+  Result<std::string> Incarnation() override {
+    if (Status status = script.Enter("Incarnation"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    return incarnation_;
+  }
+  Status SetIncarnation(const std::string& incarnation) override {
+    if (Status status = script.Enter("SetIncarnation"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    incarnation_ = incarnation;
+    return Status::Ok();
+  }
+  Result<std::string> FallbackHostId() override { return std::string("fallback"); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::uint64_t> marks_;
+  std::string incarnation_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_TESTS_UNIT_SUPPORT_FAKE_STORE_H_

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A lease worker over the fakes, with an event loop that the test turns by hand.
+#ifndef IDD_TESTS_UNIT_SUPPORT_SERVICE_HARNESS_H_
+#define IDD_TESTS_UNIT_SUPPORT_SERVICE_HARNESS_H_
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "fake_store.h"
+#include "idd/base/clock.h"
+#include "lease_worker.h"
+
+namespace idd::daemon {
+
+// Thread safety: none; completions run in the thread that turns the loop.
+class WorkerHarness {
+ public:
+  WorkerHarness() : WorkerHarness(std::make_unique<FakeStore>(), std::make_unique<FakeMarks>()) {}
+
+  void Start(LeaseWorker::HealthChange on_health = [](const StoreHealth&) {},
+             LeaseWorker::Recovery recovery = [](Store&, HighWaterMarks&) {
+               return Status::Ok();
+             }) {
+    worker.Start(std::move(recovery), std::move(on_health));
+  }
+
+  // Turns the loop until the condition holds; false when it does not within five seconds.
+  [[nodiscard]] bool RunUntil(const std::function<bool()>& condition) {
+    const auto work = boost::asio::make_work_guard(loop);
+    const Deadline deadline = Deadline::After(std::chrono::seconds(5));
+    while (!condition()) {
+      if (deadline.passed()) return false;
+      loop.restart();
+      loop.run_one_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+
+  // Turns the loop until every job submitted so far, and every job that their completions submitted,
+  // has been completed. Timers that are not due are not waited for.
+  void Settle() {
+    std::size_t before = 0;
+    std::size_t after = store.script.calls().size();
+    do {
+      before = after;
+      for (int i = 0; i < 2; ++i) {
+        bool done = false;
+        worker.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
+                            [&done](const Result<bool>&) { done = true; });
+        if (!RunUntil([&done] { return done; })) return;
+      }
+      after = store.script.calls().size();
+    } while (before != after);
+  }
+
+ private:
+  WorkerHarness(std::unique_ptr<FakeStore> owned_store, std::unique_ptr<FakeMarks> owned_marks)
+      : store(*owned_store),
+        marks(*owned_marks),
+        worker(std::move(owned_store), std::move(owned_marks),
+               [this](std::function<void()> done) { boost::asio::post(loop, std::move(done)); }) {}
+
+ public:
+  boost::asio::io_context loop;
+  FakeStore& store;
+  FakeMarks& marks;
+  LeaseWorker worker;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_TESTS_UNIT_SUPPORT_SERVICE_HARNESS_H_

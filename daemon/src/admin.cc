@@ -18,6 +18,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Each may read the whole journal; peers that ask without end must not delay the leases for ever.
+constexpr int kMaxInFlight = 64;
+
 std::string Dump(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -176,7 +179,16 @@ void Admin::Handle(const std::string& request, bool may_change, Done done) {
     Fail(done, {Code::kDenied, entry->first + " is for root and the user that idd runs as"});
     return;
   }
-  (this->*entry->second.operation)(parsed, std::move(done));
+  if (in_flight_ >= kMaxInFlight) {
+    Fail(done, {Code::kSystem, "idd has too many administration requests under way"});
+    return;
+  }
+  ++in_flight_;
+  (this->*entry->second.operation)(
+      parsed, [this, done = std::move(done)](const Status& status, const std::string& document) {
+        --in_flight_;
+        done(status, document);
+      });
 }
 
 void Admin::CreateTag(const Json& request, Done done) {

@@ -66,6 +66,7 @@ class Admin {
   const DaemonInfo info_;
   LeaseWorker& worker_;
   TagService& tags_;
+  int in_flight_ = 0;
 };
 
 }  // namespace idd::daemon

@@ -223,6 +223,8 @@ void Daemon::Stop() {
   patience_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     log::Error("idd.stop_timeout", {{"action", "leases not handed back are abandoned"}});
+    worker_.DropQueued();
+    exit_status_ = 1;
     loop_.stop();
   });
   tags_.Shutdown([this] {
@@ -258,6 +260,8 @@ int RunDaemon(const Options& options) {
   RaiseDescriptorLimit();
   const Result<FileLock> lock = LockStateDir(options.state_dir);
   if (!lock.ok()) return FailStart(lock.status());
+  const Result<FileLock> socket_lock = Server::LockPath(options.socket);
+  if (!socket_lock.ok()) return FailStart(socket_lock.status());
   Result<std::unique_ptr<HighWaterMarks>> marks = HighWaterMarks::Open(options.state_dir);
   if (!marks.ok()) return FailStart(marks.status());
   Result<std::string> host_id = ChooseHostId(options, *marks.value());

@@ -36,6 +36,11 @@ void LeaseWorker::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+void LeaseWorker::DropQueued() {
+  const std::lock_guard lock(mutex_);
+  jobs_.clear();
+}
+
 void LeaseWorker::Enqueue(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);

@@ -55,6 +55,8 @@ class LeaseWorker {
   void Start(Recovery recovery, HealthChange on_health);
   // Finishes the jobs already submitted and joins. Completions go on being posted.
   void Stop();
+  // Gives up the jobs that have not begun; their completions never come.
+  void DropQueued();
 
   // Runs `work` on the worker's thread with an open store, then posts `done` with its result. When
   // the store cannot be opened `work` is not run and the result is that failure.

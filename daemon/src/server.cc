@@ -88,7 +88,8 @@ Result<ScopedFd> MakeDocument(const std::string& text) {
   return fd;
 }
 
-Status CheckTimeout(std::uint32_t timeout_ms) {
+Status CheckWait(std::uint32_t timeout_ms, std::uint32_t reserved) {
+  if (reserved != 0) return {Code::kInvalid, "a reserved field of the frame is not 0"};
   if (timeout_ms <= wire::kMaxTimeoutMs) return Status::Ok();
   return {Code::kInvalid, "timeout_ms is more than an hour"};
 }
@@ -105,12 +106,18 @@ Server::Server(boost::asio::io_context& loop, TagService& tags, Admin& admin)
 
 Server::~Server() = default;
 
-Status Server::Listen(const std::string& path) {
+Result<FileLock> Server::LockPath(const std::string& path) {
   const Result<sockaddr_un> address = MakeAddress(path);
   if (!address.ok()) return address.status();
   // Between the look at a stale file and its removal another idd could bind: the lock excludes it.
   Result<FileLock> lock = FileLock::Take(path + ".lock");
-  if (!lock.ok()) return lock.status().WithContext("another idd uses this socket");
+  if (lock.ok() || lock.status().code() != Code::kUnavailable) return lock;
+  return lock.status().WithContext("another idd uses this socket");
+}
+
+Status Server::Listen(const std::string& path) {
+  const Result<sockaddr_un> address = MakeAddress(path);
+  if (!address.ok()) return address.status();
   if (Status status = RemoveStale(path, address.value()); !status.ok()) return status;
   ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::FromErrno(errno, "socket");
@@ -122,7 +129,6 @@ Status Server::Listen(const std::string& path) {
   if (::lstat(path.c_str(), &bound_) != 0) return Status::FromErrno(errno, "lstat of " + path);
   if (::listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen");
   path_ = path;
-  path_lock_ = std::move(lock).value();
   listener_.assign(fd.release());
   WaitAcceptable();
   return Status::Ok();
@@ -230,6 +236,9 @@ Status Server::Dispatch(Connection& connection, const FrameView& frame) {
 Status Server::OnHello(Connection& connection, const FrameView& frame) {
   const Result<wire::HelloRequest> request = wire::ParsePayload<wire::HelloRequest>(frame);
   if (!request.ok()) return request.status();
+  if (request.value().reserved != 0) {
+    return {Code::kInvalid, "a reserved field of the frame is not 0"};
+  }
   const std::uint32_t theirs = request.value().abi_version;
   if (theirs >> 16 != shm::kAbiMajor) {
     return {Code::kIncompatible, "the client has ABI " + std::to_string(theirs >> 16) + "." +
@@ -253,7 +262,8 @@ Status Server::OnAttach(Connection& connection, const FrameView& frame) {
   if (!request.ok()) return request.status();
   const Result<std::string_view> tag = wire::UnpackTag(request.value().tag);
   if (!tag.ok()) return tag.status();
-  if (Status status = CheckTimeout(request.value().timeout_ms); !status.ok()) return status;
+  if (Status status = CheckWait(request.value().timeout_ms, request.value().reserved); !status.ok())
+    return status;
   if (connection.unanswered >= kMaxUnanswered) {
     return {Code::kInvalid, "too many unanswered requests"};
   }
@@ -296,7 +306,7 @@ Status Server::OnClaim(Connection& connection, const FrameView& frame) {
   const Result<std::string_view> tag = wire::UnpackTag(request.tag);
   if (!tag.ok()) return tag.status();
   if (request.count == 0) return {Code::kInvalid, "CLAIM with count 0"};
-  if (Status status = CheckTimeout(request.timeout_ms); !status.ok()) return status;
+  if (Status status = CheckWait(request.timeout_ms, request.reserved); !status.ok()) return status;
   if (connection.unanswered >= kMaxUnanswered) {
     return {Code::kInvalid, "too many unanswered requests"};
   }

@@ -34,8 +34,11 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Binds and listens. A socket file that nobody listens at is replaced; a live one, or any other
-  // kind of file, never: kUnavailable. kInvalid (path), kSystem.
+  // The lock that keeps a second idd from `path`; taken before the store is touched, so that an idd
+  // that has to give way has changed nothing. kUnavailable names the holder.
+  [[nodiscard]] static Result<FileLock> LockPath(const std::string& path);
+  // Binds and listens; LockPath(path) is held. A socket file that nobody listens at is replaced; a
+  // live one, or any other kind of file, never: kUnavailable. kInvalid (path), kSystem.
   [[nodiscard]] Status Listen(const std::string& path);
   // Accepts no more and removes the socket file if it is still ours; connections stay.
   void StopAccepting();
@@ -65,7 +68,6 @@ class Server {
   const std::uint64_t daemon_id_;
   std::string path_;
   struct stat bound_ {};  // identity of the socket file that we made
-  std::optional<FileLock> path_lock_;
   boost::asio::posix::stream_descriptor listener_;
   boost::asio::steady_timer pause_;
   std::uint64_t next_id_ = 1;

@@ -6,15 +6,15 @@
 
 namespace idd::daemon {
 
-Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag) {
+Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::uint64_t floor) {
   Result<std::unique_ptr<shm::RingMemory>> memory =
       shm::RingMemory::Create({.tag = tag, .ring_id = RandomId()});
   if (!memory.ok()) return memory.status();
-  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value()));
+  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor));
 }
 
-TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory)
-    : memory_(std::move(memory)), writer_(memory_->writable_table(), memory_->cursors()) {}
+TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor)
+    : memory_(std::move(memory)), writer_(memory_->writable_table(), memory_->cursors(), floor) {}
 
 void TagRing::Publish(const Lease& lease, std::uint64_t taken) {
   writer_.Publish(lease.ids, taken, RefillPolicy::MarkOf(lease.ids));
@@ -31,9 +31,9 @@ std::vector<LeaseUse> TagRing::TakeExhausted() {
   return exhausted;
 }
 
-std::vector<LeaseUse> TagRing::Retire() {
+std::vector<LeaseUse> TagRing::Retire(shm::RingState state) {
   // First the state: a claimer that finds its segment closed shall not wait for another here.
-  writer_.SetState(shm::RingState::kRetired);
+  writer_.SetState(state);
   std::vector<LeaseUse> uses;
   for (const shm::RingWriter::Segment& segment : writer_.DrainAll()) {
     IDD_CHECK(!leases_.empty() && leases_.front().ids == segment.ids);

@@ -32,8 +32,9 @@ struct LeaseUse {
 // Invariant: leases_ and the writer's open segments correspond one to one, in order.
 class TagRing {
  public:
-  // A fresh, empty ring with a random ring id.
-  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag);
+  // A fresh, empty ring with a random ring id; nothing below `floor` will be published in it.
+  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
+                                                               std::uint64_t floor);
 
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
   [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
@@ -51,15 +52,18 @@ class TagRing {
 
   // Leases whose last id was claimed since the last call.
   [[nodiscard]] std::vector<LeaseUse> TakeExhausted();
-  // Closes the ring to all claimers for good, and tells what was used of each open lease: the rest
-  // is the caller's alone.
-  [[nodiscard]] std::vector<LeaseUse> Retire();
+  // A client wrote into a cursor what no claim writes: which ids were claimed is not known any
+  // more.
+  [[nodiscard]] bool forged() const noexcept { return writer_.forged(); }
+  // Closes the ring to all claimers for good, and tells what was used of each open lease. The rest
+  // is the caller's alone, unless forged() is true afterwards. `state`: kRetired or kQuarantined.
+  [[nodiscard]] std::vector<LeaseUse> Retire(shm::RingState state = shm::RingState::kRetired);
 
   [[nodiscard]] std::vector<LeaseUse> Look() const;
   [[nodiscard]] RingLevel Level() const;
 
  private:
-  explicit TagRing(std::unique_ptr<shm::RingMemory> memory);
+  TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor);
 
   std::unique_ptr<shm::RingMemory> memory_;
   shm::RingWriter writer_;

@@ -15,6 +15,8 @@ namespace {
 
 // A refusal that is not the store's absence is asked again no sooner than this.
 constexpr std::chrono::milliseconds kRefusalPause(1000);
+// How long a replaced ring is told in `status`; the log has it for ever.
+constexpr std::chrono::seconds kQuarantineShown(60);
 // Weight of the newest second in the shown rate.
 constexpr double kRateWeight = 0.3;
 
@@ -70,6 +72,9 @@ struct TagService::Tag {
   bool store_busy = false;   // a look-up or a lease is under way
   bool retry_armed = false;  // the next try waits for retry_timer
   std::string last_error;
+  std::uint64_t floor = 0;  // where a ring that replaces a quarantined one begins
+  std::uint64_t quarantines = 0;
+  MonotonicTime quarantined_at{};
   std::uint64_t closed_claimed = 0;  // of leases that left the ring
   std::uint64_t leases_taken = 0;
   std::uint64_t fallbacks = 0;
@@ -274,7 +279,7 @@ void TagService::OnLookUp(const std::string& name, Result<TagRecord> record) {
 
 Status TagService::EnsureRing(Tag& tag) {
   if (tag.ring != nullptr) return Status::Ok();
-  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name);
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, tag.floor);
   if (!ring.ok()) {
     log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
     return ring.status();
@@ -351,6 +356,11 @@ void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) 
                                {"token", lease.token},
                                {"base", lease.ids.first},
                                {"limit", lease.ids.limit}});
+  if (Status status = EnsureRing(tag); !status.ok()) {
+    HandBack({.lease = lease, .claimed = 0});
+    FailWaiters(tag, status);
+    return;
+  }
   PublishLease(tag, lease);
 }
 
@@ -441,6 +451,28 @@ void TagService::CloseExhausted(Tag& tag) {
     closures.push_back(Abandoned(use));
   }
   if (!closures.empty()) Close(std::move(closures));
+  if (tag.ring->forged()) Quarantine(tag);
+}
+
+// A client has spoilt the ring: what is left of it is given up, and a new one takes its place. Only
+// the segments that were published in it are lost; claimers find it closed and attach anew.
+void TagService::Quarantine(Tag& tag) {
+  tag.floor = tag.ring->floor();
+  tag.quarantined_at = MonotonicClock::now();
+  ++tag.quarantines;
+  std::vector<LeaseClosure> closures;
+  for (const LeaseUse& use : tag.ring->Retire(shm::RingState::kQuarantined)) {
+    tag.closed_claimed += use.claimed;
+    closures.push_back(Abandoned(use));
+  }
+  log::Error("ring.quarantined", {{"tag", tag.name},
+                                  {"ring", tag.ring->ring_id()},
+                                  {"leases", closures.size()},
+                                  {"reason", "a client forged a cursor"},
+                                  {"action", "its segments are abandoned, a new ring is made"}});
+  tag.ring.reset();
+  if (!closures.empty()) Close(std::move(closures));
+  if (Status status = EnsureRing(tag); !status.ok()) FailWaiters(tag, status);
 }
 
 void TagService::Close(std::vector<LeaseClosure> closures) {
@@ -544,13 +576,31 @@ void TagService::Poll() {
     const std::uint64_t claimed = tag->Claimed();
     const double seconds = std::chrono::duration<double>(now - tag->polled_at).count();
     if (tag->polled_at != MonotonicTime{} && seconds > 0) {
-      const double rate = static_cast<double>(claimed - tag->polled_claimed) / seconds;
+      // A forged cursor may make the count fall.
+      const std::uint64_t more = claimed - std::min(claimed, tag->polled_claimed);
+      const double rate = static_cast<double>(more) / seconds;
       tag->rate_per_s += kRateWeight * (rate - tag->rate_per_s);
     }
     tag->polled_claimed = claimed;
     tag->polled_at = now;
   }
   FlushClosing();
+  if (!health_.up) LookAtStore();
+}
+
+// So that a store that comes back is noticed, and told, without anybody asking for ids.
+void TagService::LookAtStore() {
+  if (looking_ || stopping_) return;
+  looking_ = true;
+  worker_.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
+                       [this](const Result<bool>& /*opened*/) { looking_ = false; });
+}
+
+const char* TagService::StateOf(const Tag& tag, std::uint64_t available) const {
+  const bool recently =
+      tag.quarantines != 0 && MonotonicClock::now() - tag.quarantined_at < kQuarantineShown;
+  if (recently) return "quarantined";
+  return tag.ring != nullptr && available == 0 ? "dry" : "ok";
 }
 
 std::vector<TagSnapshot> TagService::Snapshot() const {
@@ -568,7 +618,7 @@ std::vector<TagSnapshot> TagService::Snapshot() const {
       snapshot.claimed += use.claimed;
       available += use.available();
     }
-    snapshot.state = tag->ring != nullptr && available == 0 ? "dry" : "ok";
+    snapshot.state = StateOf(*tag, available);
     snapshot.rate_per_s = tag->rate_per_s;
     snapshot.fallbacks = tag->fallbacks;
     snapshot.leases_taken = tag->leases_taken;
@@ -606,6 +656,17 @@ void TagService::Shutdown(std::function<void()> done) {
     FailWaiters(*tag, {Code::kUnavailable, "idd is stopping"});
     if (tag->ring == nullptr) continue;
     tag->tails = tag->ring->Retire();
+    if (tag->ring->forged()) {
+      // Some of what looks unclaimed may have been handed out: none of it may be leased again.
+      std::vector<LeaseClosure> closures;
+      for (const LeaseUse& use : std::exchange(tag->tails, {})) closures.push_back(Abandoned(use));
+      log::Error("ring.quarantined", {{"tag", name},
+                                      {"ring", tag->ring->ring_id()},
+                                      {"leases", closures.size()},
+                                      {"reason", "a client forged a cursor"},
+                                      {"action", "nothing of it is handed back"}});
+      Close(std::move(closures));
+    }
     HandBackTails(*tag);
   }
   FinishShutdownIfIdle();

@@ -46,7 +46,7 @@ struct TagSnapshot {
   std::string tag;
   std::string mode;
   std::uint64_t step = 0;
-  std::string state;  // "ok", "dry"
+  std::string state;  // "ok", "dry", "quarantined"
   std::uint64_t claimed = 0;
   std::vector<LeaseUse> leases;  // in the ring, oldest first
   double rate_per_s = 0;
@@ -126,8 +126,11 @@ class TagService {
   void RetryLater(Tag& tag, MonotonicTime when);
   [[nodiscard]] Status EnsureRing(Tag& tag);
   void CloseExhausted(Tag& tag);
+  void Quarantine(Tag& tag);
+  [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
   void Close(std::vector<LeaseClosure> closures);
   void FlushClosing();
+  void LookAtStore();
   void HandBack(LeaseUse use);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
@@ -142,6 +145,7 @@ class TagService {
   // Leases whose tails are on their way back to the store, by token.
   std::map<std::string, LeaseClosure, std::less<>> returning_;
   bool flushing_ = false;
+  bool looking_ = false;  // a job that only looks whether the store is back is under way
   bool stopping_ = false;
   std::function<void()> shutdown_done_;
 };

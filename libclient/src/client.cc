@@ -54,6 +54,11 @@ Connection& Client::connection() {
   return *connection;
 }
 
+Connection* Client::own_connection() noexcept {
+  Connection* connection = connection_.load(std::memory_order_acquire);  // K1, pairs with K2
+  return connection->owner() == ::getpid() ? connection : nullptr;
+}
+
 Tag* Client::FindTag(std::string_view name) const noexcept {
   Tag* tag = tags_.load(std::memory_order_acquire);  // G1, pairs with G2
   while (tag != nullptr && tag->name() != name) tag = tag->next;

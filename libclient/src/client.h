@@ -40,6 +40,8 @@ class Client {
 
   // This process's connection: a forked child gets one of its own on first use.
   [[nodiscard]] Connection& connection();
+  // The same, but null in a forked child that has none yet: nothing is made.
+  [[nodiscard]] Connection* own_connection() noexcept;
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
 
  private:

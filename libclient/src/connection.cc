@@ -42,6 +42,14 @@ Status Hello(idd::wire::Channel& channel, Deadline deadline) {
   return Status::Ok();
 }
 
+Status ErrorOf(const idd::wire::FrameView& frame) {
+  std::string reason;
+  const auto error = idd::wire::ParseReply<idd::wire::StatusReply>(frame, &reason);
+  if (!error.ok()) return error.status();
+  if (error.value().status == 0) return {Code::kUnavailable, "idd closed the connection"};
+  return {idd::CodeFromNumber(error.value().status), reason};
+}
+
 }  // namespace
 
 Connection::Connection(std::string socket_path, std::optional<uid_t> trusted_uid)
@@ -149,20 +157,18 @@ void Connection::Dispatch(Message message) {
     FailAll(frame.status());
     return;
   }
-  const std::uint16_t type = frame.value().header.type;
-  if (type == (static_cast<std::uint16_t>(FrameType::kError) | idd::wire::kReplyBit)) {
-    std::string reason;
-    const auto error = idd::wire::ParseReply<idd::wire::StatusReply>(frame.value(), &reason);
-    FailAll(error.ok() && error.value().status != 0
-                ? Status(idd::CodeFromNumber(error.value().status), reason)
-                : Status(Code::kUnavailable, "idd closed the connection"));
-    return;
-  }
   const std::uint64_t id = frame.value().header.request_id;
   const auto call = std::find_if(calls_.begin(), calls_.end(),
                                  [id](const PendingCall* c) { return c->request_id == id; });
   if (call == calls_.end()) return;  // late: its caller's deadline passed, its ids are a gap
-  (*call)->reply = std::move(message);
+  const std::uint16_t type = frame.value().header.type;
+  if (type == (static_cast<std::uint16_t>(FrameType::kError) | idd::wire::kReplyBit)) {
+    // This call's fault alone. The daemon closes the connection now; the others' calls end with it
+    // as UNAVAILABLE and are tried again.
+    (*call)->reply = ErrorOf(frame.value());
+  } else {
+    (*call)->reply = std::move(message);
+  }
   (*call)->wake.notify_one();
 }
 

@@ -83,7 +83,11 @@ Status Tag::Attach(Deadline deadline) {
   auto memory = idd::shm::RingMemory::Attach(message.value().fds[0], message.value().fds[1], name_);
   if (!memory.ok()) return memory.status();
   if (seen != nullptr && seen->memory->ring_id() == memory.value()->ring_id()) return Status::Ok();
-  auto attachment = std::make_unique<Attachment>(std::move(memory).value());
+  idd::wire::RefillNotice notice;
+  notice.tag = request.tag;
+  notice.ring_id = memory.value()->ring_id();
+  auto attachment = std::make_unique<Attachment>(
+      std::move(memory).value(), idd::wire::BuildRequest(FrameType::kRefill, 0, notice));
   attachment->older = seen;
   Attachment* expected = seen;
   // T2: if another thread has attached meanwhile, its ring is at least as new as ours.
@@ -148,10 +152,9 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
 }
 
 void Tag::SendRefillNotice(const Attachment& attachment) noexcept {
-  idd::wire::RefillNotice notice;
-  notice.tag = idd::wire::PackTag(name_);
-  notice.ring_id = attachment.memory->ring_id();
-  client_.connection().TryNotify(idd::wire::BuildRequest(FrameType::kRefill, 0, notice));
+  if (Connection* connection = client_.own_connection(); connection != nullptr) {
+    connection->TryNotify(attachment.refill_notice);
+  }
 }
 
 }  // namespace idd::client

@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
@@ -62,10 +64,13 @@ class Tag {
 
  private:
   struct Attachment {
-    explicit Attachment(std::unique_ptr<idd::shm::RingMemory> ring)
-        : memory(std::move(ring)), claimer(memory->table(), memory->cursors()) {}
+    Attachment(std::unique_ptr<idd::shm::RingMemory> ring, std::vector<std::byte> notice)
+        : memory(std::move(ring)),
+          claimer(memory->table(), memory->cursors()),
+          refill_notice(std::move(notice)) {}
     std::unique_ptr<idd::shm::RingMemory> memory;
     idd::shm::RingClaimer claimer;
+    const std::vector<std::byte> refill_notice;  // made beforehand: a claim allocates nothing
     Attachment* older = nullptr;
   };
 

@@ -104,7 +104,8 @@ bool GeometryFits(const TableHeader& header) noexcept {
   return header.table_bytes == kTableBytes && header.cursors_bytes == kCursorsBytes &&
          header.slot_count == kSlotCount && header.slots_offset_bytes == offsetof(Table, slots) &&
          header.slot_stride_bytes == sizeof(SlotDescriptor) &&
-         header.cursor_stride_bytes == sizeof(Cursor) && header.lane_count == 1;
+         header.cursor_stride_bytes == sizeof(Cursor) && header.lane_count == 1 &&
+         header.lane_stride_bytes == sizeof(Cursor);
 }
 
 }  // namespace

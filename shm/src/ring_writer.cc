@@ -16,6 +16,7 @@ std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
   const std::uint64_t number = ++tail_;
   floor_ = ids.limit;
   const std::size_t slot = number % kSlotCount;
+  seen_[slot] = ids.first + taken;
   PublishSegment(table_.live, table_.slots[slot], cursors_.slots[slot],
                  {.segment = number, .ids = ids, .taken = taken, .refill_mark = refill_mark});
   return number;
@@ -66,9 +67,8 @@ std::vector<RingWriter::Segment> RingWriter::DrainAll() {
     const std::size_t slot = number % kSlotCount;
     Segment segment = LookAt(number);
     std::uint64_t raw_cursor = 0;
-    const IdRange rest = DrainSlot(table_.slots[slot], cursors_.slots[slot], raw_cursor);
-    // A cursor below base was forged: nothing of the segment can be known to be unclaimed.
-    segment.next = raw_cursor < segment.ids.first ? segment.ids.limit : rest.first;
+    static_cast<void>(DrainSlot(table_.slots[slot], cursors_.slots[slot], raw_cursor));
+    segment.next = Believe(slot, raw_cursor);
     drained.push_back(segment);
   }
   MoveHead(tail_ + 1);
@@ -85,10 +85,20 @@ void RingWriter::SetState(RingState state) noexcept {
 RingWriter::Segment RingWriter::LookAt(std::uint64_t number) const noexcept {
   const std::size_t slot = number % kSlotCount;
   const SlotDescriptor& descriptor = table_.slots[slot];
+  const std::uint64_t raw_cursor =
+      cursors_.slots[slot].next.load(std::memory_order_relaxed);  // L1: a look
   return {.number = number,
           .ids = {descriptor.base.load(std::memory_order_relaxed),    // P2: our own store
                   descriptor.limit.load(std::memory_order_relaxed)},  // P4: our own store
-          .next = NextUnclaimed(descriptor, cursors_.slots[slot])};
+          .next = Believe(slot, raw_cursor)};
+}
+
+std::uint64_t RingWriter::Believe(std::size_t slot, std::uint64_t raw_cursor) const noexcept {
+  const std::uint64_t limit =
+      table_.slots[slot].limit.load(std::memory_order_relaxed);  // P4: our own store
+  if (raw_cursor < seen_[slot] || raw_cursor >= kClosedCursor) forged_ = true;
+  seen_[slot] = std::max(seen_[slot], std::min(raw_cursor, limit));
+  return seen_[slot];
 }
 
 void RingWriter::MoveHead(std::uint64_t head) noexcept {

@@ -59,7 +59,8 @@ class DaemonProcess {
   [[nodiscard]] std::string Log() const;
   [[nodiscard]] std::size_t LogMark() const { return Log().size(); }
   [[nodiscard]] std::string LogSince(std::size_t mark) const { return Log().substr(mark); }
-  // Waits for a line, logged since `mark`, that matches the (ECMAScript, case-blind) expression.
+  // Waits for a line, logged since `mark`, that matches the extended regular expression, whatever
+  // the case.
   [[nodiscard]] bool WaitForLogLine(const std::string& expression, std::size_t mark,
                                     std::chrono::milliseconds timeout) const;
 

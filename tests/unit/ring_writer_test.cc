@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idd/shm/abi.h"
+#include "idd/shm/ring_claimer.h"
 #include "support/test_ring.h"
 
 namespace idd::shm {
@@ -186,6 +187,62 @@ TEST(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
     EXPECT_LE(segments[0].claimed(), 1000U);
     EXPECT_LE(segments[0].available(), 1000U);
   }
+}
+
+TEST(RingWriterTest, LookFindsACursorThatWasMovedBack) {
+  TestRing ring;
+  ring.Publish(1000, 2000);
+  ASSERT_EQ(ring.writer.Claim(500).ids.size(), 500U);
+  EXPECT_EQ(ring.writer.Look()[0].claimed(), 500U);
+  EXPECT_FALSE(ring.writer.forged());
+  ring.cursor(1) = 1499;
+  EXPECT_EQ(ring.writer.Look()[0].claimed(), 500U) << "what was claimed stays claimed";
+  EXPECT_TRUE(ring.writer.forged());
+}
+
+TEST(RingWriterTest, LookFindsACursorThatAnotherClosed) {
+  TestRing ring;
+  ring.Publish(1000, 2000);
+  ring.cursor(1) = kClosedCursor;
+  static_cast<void>(ring.writer.Look());
+  EXPECT_TRUE(ring.writer.forged());
+}
+
+TEST(RingWriterTest, DrainFindsACursorThatWasMovedBack) {
+  TestRing ring;
+  ring.Publish(1000, 2000);
+  ASSERT_EQ(ring.writer.Claim(500).ids.size(), 500U);
+  static_cast<void>(ring.writer.Look());
+  ring.cursor(1) = 1000;
+  static_cast<void>(ring.writer.DrainAll());
+  EXPECT_TRUE(ring.writer.forged());
+}
+
+TEST(RingWriterTest, NoHonestClaimLooksForged) {
+  TestRing ring;
+  RingClaimer claimers[] = {{ring.table, ring.cursors}, {ring.table, ring.cursors}};
+  std::uint64_t next = 1;
+  for (int round = 0; round < 200; ++round) {
+    ring.Publish(next, next + 10);
+    next += 10;
+    for (RingClaimer& claimer : claimers) static_cast<void>(claimer.Claim(kMaxClaim));
+    static_cast<void>(ring.writer.Look());
+    if (round % 3 == 0) static_cast<void>(ring.writer.RetireExhausted());
+    if (round % 7 == 0) static_cast<void>(ring.writer.DrainAll());
+    if (!ring.writer.CanPublish()) static_cast<void>(ring.writer.RetireExhausted());
+  }
+  EXPECT_FALSE(ring.writer.forged());
+}
+
+// Regression: a batch that runs over the end of all ids ends above kClosedCursor and was taken for a
+// forgery.
+TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
+  TestRing ring;
+  RingClaimer claimer(ring.table, ring.cursors);
+  ring.Publish(kMaxLimit - 5, kMaxLimit);
+  ASSERT_EQ(claimer.Claim(10).ids.size(), 5U);
+  EXPECT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  EXPECT_FALSE(ring.writer.forged());
 }
 
 TEST(RingWriterTest, PublishAfterDrainGoesOnAboveTheFloor) {

@@ -64,14 +64,11 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : value_(std::move(value)) {
-  }  // NOLINT(google-explicit-constructor): `return value;` is the point.
-  Result(Status status)
-      : status_(
-            std::move(status)) {  // NOLINT(google-explicit-constructor): `return status;` likewise.
-    IDD_CHECK(!status_.ok());
-  }
+  // Implicit, because `return value;` and `return status;` are the point.
+  // NOLINTBEGIN(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}
+  Result(Status status) : status_(std::move(status)) { IDD_CHECK(!status_.ok()); }
+  // NOLINTEND(google-explicit-constructor)
 
   [[nodiscard]] bool ok() const noexcept { return status_.ok(); }
   [[nodiscard]] const Status& status() const noexcept { return status_; }

@@ -47,8 +47,8 @@ void PublishSegment(Live& live, Slot& slot, Cursor& cursor, const Publication& w
   slot.segment.store(0, std::memory_order_relaxed);
   slot.base.store(what.ids.first, std::memory_order_relaxed);           // P2
   slot.refill_mark.store(what.refill_mark, std::memory_order_relaxed);  // P2
-  // P3 before P4: whoever reads the new limit adds to the new cursor. The other order hands out
-  // ids of an exhausted cursor against the new limit (abi.h, ADR 0001 interleaving 1).
+  // P3 before P4: whoever reads the new limit adds to the new cursor. The other order would hold an
+  // exhausted cursor against the new limit, with P1 and C2 alone between that and a duplicate.
   cursor.next.store(what.ids.first + what.taken, std::memory_order_relaxed);
   slot.limit.store(what.ids.limit, std::memory_order_release);       // P4, pairs with C1
   slot.segment.store(what.segment, std::memory_order_release);       // P5, pairs with C0
@@ -80,8 +80,8 @@ template <typename Slot, typename Cursor>
 // slot answers limit. A cursor below base was forged and answers base.
 template <typename Slot, typename Cursor>
 [[nodiscard]] std::uint64_t NextUnclaimed(const Slot& slot, const Cursor& cursor) noexcept {
-  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);       // C1, pairs with P4
-  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);         // C3, ordered by C1
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C1, pairs with P4
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C1
   const std::uint64_t next = cursor.next.load(std::memory_order_relaxed);  // L1: a look
   // Not std::clamp: while the daemon rewrites the slot, base may be of a later segment than limit.
   return std::min(std::max(next, base), limit);
@@ -98,8 +98,7 @@ void WithdrawSegment(Slot& slot) noexcept {
 // alone, because every later add starts at or above kClosedCursor. `raw_cursor` gets the word as it
 // was.
 template <typename Slot, typename Cursor>
-[[nodiscard]] IdRange DrainSlot(Slot& slot, Cursor& cursor,
-                                std::uint64_t& raw_cursor) noexcept {
+[[nodiscard]] IdRange DrainSlot(Slot& slot, Cursor& cursor, std::uint64_t& raw_cursor) noexcept {
   const std::uint64_t limit = slot.limit.load(std::memory_order_relaxed);  // D0: our own last store
   raw_cursor = cursor.next.exchange(kClosedCursor, std::memory_order_acq_rel);  // D1, after C4s
   WithdrawSegment(slot);

@@ -2,6 +2,8 @@
 #ifndef IDD_SHM_RING_WRITER_H_
 #define IDD_SHM_RING_WRITER_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,7 +18,7 @@ namespace idd::shm {
 //
 // Invariants
 //  - segments are published with numbers 1, 2, 3, ... and ids that only ascend;
-//  - segments head()..tail() are open or waiting to be noticed as exhausted, all older ones are
+//  - segments head_..tail_ are open or waiting to be noticed as exhausted, all older ones are
 //  gone;
 //  - a slot is rewritten only after its segment left that window.
 class RingWriter {
@@ -31,8 +33,10 @@ class RingWriter {
     [[nodiscard]] std::uint64_t available() const noexcept { return ids.limit - next; }
   };
 
-  // Both outlive the writer; the header of `table` is complete (CreateRing did it).
-  RingWriter(Table& table, Cursors& cursors) noexcept : table_(table), cursors_(cursors) {}
+  // Both outlive the writer; the header of `table` is complete (RingMemory::Create did it). Nothing
+  // below `floor` is published: the limit of the ring that this one replaces.
+  RingWriter(Table& table, Cursors& cursors, std::uint64_t floor = 0) noexcept
+      : table_(table), cursors_(cursors), floor_(floor) {}
 
   [[nodiscard]] bool CanPublish() const noexcept { return tail_ - head_ + 1 < kSlotCount; }
   // The highest limit ever published here; the next segment starts at or above it.
@@ -53,7 +57,12 @@ class RingWriter {
   [[nodiscard]] std::vector<Segment> Look() const;
   [[nodiscard]] std::uint64_t Available() const noexcept;
 
-  // Closes every cursor. The returned segments' [next, ids.limit) belong to the caller alone.
+  // True once a look has found what no honest claimer writes: a cursor below where it was seen
+  // before, or closed by another. From then on nobody knows which ids were claimed.
+  [[nodiscard]] bool forged() const noexcept { return forged_; }
+
+  // Closes every cursor. The returned segments' [next, ids.limit) belong to the caller alone,
+  // unless forged() is true afterwards.
   [[nodiscard]] std::vector<Segment> DrainAll();
 
   void SetState(RingState state) noexcept;
@@ -61,13 +70,19 @@ class RingWriter {
 
  private:
   [[nodiscard]] Segment LookAt(std::uint64_t number) const noexcept;
+  // Takes a cursor's word into seen_ and forged_, and returns what may be believed of it.
+  std::uint64_t Believe(std::size_t slot, std::uint64_t raw_cursor) const noexcept;
   void MoveHead(std::uint64_t head) noexcept;
 
   Table& table_;
   Cursors& cursors_;
   std::uint64_t head_ = 1;  // oldest segment not yet retired; tail_ + 1 when there is none
   std::uint64_t tail_ = 0;  // newest published
-  std::uint64_t floor_ = 0;
+  std::uint64_t floor_;
+  // The highest cursor of each slot that a look has shown, within its segment's bounds. A cache of
+  // what was seen, so that const looks may fill it.
+  mutable std::array<std::uint64_t, kSlotCount> seen_{};
+  mutable bool forged_ = false;
   RingState state_ = RingState::kActive;
 };
 

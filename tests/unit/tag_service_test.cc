@@ -1,0 +1,913 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rings, waiters and refills over a store in memory. Claimers reach the rings as clients do: through
+// the descriptors of an attach.
+#include "tag_service.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idd/shm/ring_claimer.h"
+#include "idd/shm/ring_memory.h"
+#include "support/service_harness.h"
+
+namespace idd::daemon {
+namespace {
+
+using shm::IdRange;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLong(5000);
+
+// What became of a request.
+struct Answer {
+  int times = 0;  // the callback ran
+  int order = 0;  // 1 for the first request of the test that was answered, ...
+  Status status;
+  ClaimGrant grant;
+
+  [[nodiscard]] bool done() const { return times > 0; }
+};
+
+// A client's mapping of a ring.
+struct Client {
+  explicit Client(std::unique_ptr<shm::RingMemory> mapped)
+      : memory(std::move(mapped)), claimer(memory->table(), memory->cursors()) {}
+  [[nodiscard]] IdRange Claim(std::uint64_t count) { return claimer.Claim(count).ids; }
+  [[nodiscard]] std::uint64_t ring_id() const { return memory->ring_id(); }
+
+  std::unique_ptr<shm::RingMemory> memory;
+  shm::RingClaimer claimer;
+};
+
+class TagServiceTest : public ::testing::Test {
+ protected:
+  TagServiceTest() {
+    h_.Start([this](const StoreHealth& health) { service_.OnStoreHealth(health); });
+  }
+  ~TagServiceTest() override { h_.store.script.Release(); }
+
+  Answer& Claim(const std::string& tag, std::uint64_t count, milliseconds timeout = kLong,
+                std::uint64_t owner = 1, std::uint64_t ring_id = 0) {
+    Answer& answer = answers_.emplace_back();
+    service_.Claim(tag, ring_id, count, {.owner = owner, .deadline = Deadline::After(timeout)},
+                   [this, &answer](const Result<ClaimGrant>& grant) {
+                     Note(answer, grant.status());
+                     if (grant.ok()) answer.grant = grant.value();
+                   });
+    return answer;
+  }
+  Answer& Attach(const std::string& tag, milliseconds timeout = kLong, std::uint64_t owner = 1) {
+    Answer& answer = answers_.emplace_back();
+    service_.Attach(tag, {.owner = owner, .deadline = Deadline::After(timeout)},
+                    [this, &answer, tag](const Result<AttachGrant>& grant) {
+                      Note(answer, grant.status());
+                      if (grant.ok()) Map(tag, grant.value());
+                    });
+    return answer;
+  }
+  // Attaches and returns the client, whose ring has its first segment.
+  Client& AttachedClient(const std::string& tag) {
+    const Answer& answer = Attach(tag);
+    EXPECT_TRUE(h_.RunUntil([&] { return answer.done(); }));
+    EXPECT_TRUE(answer.status.ok()) << answer.status.message();
+    h_.Settle();
+    return *clients_.back();
+  }
+  [[nodiscard]] bool Await(const Answer& answer) {
+    return h_.RunUntil([&] { return answer.done(); });
+  }
+  [[nodiscard]] TagSnapshot SnapshotOf(const std::string& tag) const {
+    for (const TagSnapshot& snapshot : service_.Snapshot()) {
+      if (snapshot.tag == tag) return snapshot;
+    }
+    return {};
+  }
+  [[nodiscard]] int Leases() const { return h_.store.script.Count("TakeLease"); }
+  void Shutdown() {
+    service_.Shutdown([this] { ++shutdowns_; });
+  }
+
+  static void ExpectAccounted(const LeaseRecord& lease) {
+    EXPECT_EQ(lease.claimed + lease.returned + lease.abandoned, lease.ids.size()) << lease.token;
+  }
+
+  WorkerHarness h_;
+  TagService service_{h_.loop, h_.worker};
+  std::deque<Answer> answers_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  int answered_ = 0;
+  int shutdowns_ = 0;
+
+ private:
+  void Note(Answer& answer, const Status& status) {
+    ++answer.times;
+    answer.order = ++answered_;
+    answer.status = status;
+  }
+  void Map(const std::string& tag, const AttachGrant& grant) {
+    auto memory = shm::RingMemory::Attach(ScopedFd(::fcntl(grant.table_fd, F_DUPFD_CLOEXEC, 0)),
+                                          ScopedFd(::fcntl(grant.cursors_fd, F_DUPFD_CLOEXEC, 0)),
+                                          tag);
+    ASSERT_TRUE(memory.ok()) << memory.status().message();
+    EXPECT_EQ(memory.value()->ring_id(), grant.ring_id);
+    clients_.push_back(std::make_unique<Client>(std::move(memory).value()));
+  }
+};
+
+// --- looking tags up
+
+TEST_F(TagServiceTest, AttachGivesARingThatIsThenFilled) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  EXPECT_EQ(client.Claim(1000), (IdRange{1, 101}));
+}
+
+TEST_F(TagServiceTest, UnknownTagIsAnErrorAndIsForgotten) {
+  const Answer& attach = Attach("nobody");
+  const Answer& claim = Claim("nobody", 1);
+  ASSERT_TRUE(Await(attach) && Await(claim));
+  EXPECT_EQ(attach.status.code(), Code::kNoSuchTag);
+  EXPECT_EQ(claim.status.code(), Code::kNoSuchTag);
+  EXPECT_TRUE(service_.Snapshot().empty());
+  EXPECT_EQ(Leases(), 0) << "never leased, never created";
+  // Nothing of it was kept: created meanwhile, it is found.
+  h_.store.AddTag("nobody", 10);
+  const Answer& again = Attach("nobody");
+  ASSERT_TRUE(Await(again));
+  EXPECT_TRUE(again.status.ok()) << again.status.message();
+}
+
+TEST_F(TagServiceTest, ManyRequestsForAnUnknownTagAskTheStoreOnce) {
+  h_.store.AddTag("orders", 100);
+  h_.store.script.Hold("FindTag");
+  for (int i = 0; i < 5; ++i) Attach("orders");
+  for (int i = 0; i < 5; ++i) Claim("orders", 1);
+  ASSERT_TRUE(h_.RunUntil([&] { return h_.store.script.Count("FindTag") == 1; }));
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return answered_ == 10; }));
+  for (const Answer& answer : answers_) EXPECT_TRUE(answer.status.ok());
+  EXPECT_EQ(h_.store.script.Count("FindTag"), 2) << "the look-up and the one lease";
+}
+
+TEST_F(TagServiceTest, ModeThatThisVersionDoesNotServeIsRefused) {
+  h_.store.AddTag("orders", 100);
+  h_.store.SetMode("orders", "snowflake");
+  const Answer& answer = Attach("orders");
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kInvalid);
+  EXPECT_NE(answer.status.message().find("snowflake"), std::string::npos);
+  EXPECT_EQ(Leases(), 0);
+}
+
+TEST_F(TagServiceTest, RefillOfATagNobodyUsesDoesNothing) {
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(Leases(), 0);
+  EXPECT_TRUE(service_.Snapshot().empty());
+}
+
+// --- waiters
+
+TEST_F(TagServiceTest, WaitersAreServedFirstComeFirstServed) {
+  h_.store.AddTag("orders", 100);
+  h_.store.script.Hold("TakeLease");
+  for (std::uint64_t i = 1; i <= 5; ++i) Claim("orders", 5, kLong, i);
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return answered_ == 5; }));
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const Answer& answer = answers_[i];
+    EXPECT_EQ(answer.grant.ids, (IdRange{1 + 5 * i, 6 + 5 * i}));
+    EXPECT_EQ(answer.order, static_cast<int>(i) + 1);
+    EXPECT_EQ(answer.times, 1);
+  }
+  EXPECT_EQ(AttachedClient("orders").Claim(1), (IdRange{26, 27})) << "the rest is published";
+}
+
+TEST_F(TagServiceTest, ThoseWhomALeaseDoesNotReachWaitForTheNextInTheirOrder) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.Hold("TakeLease");
+  for (int i = 0; i < 4; ++i) Claim("orders", 8);
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return answered_ == 4; }));
+  EXPECT_EQ(answers_[0].grant.ids, (IdRange{1, 9}));
+  EXPECT_EQ(answers_[1].grant.ids, (IdRange{9, 11})) << "a segment's end shortens the answer";
+  EXPECT_EQ(answers_[2].grant.ids, (IdRange{11, 19}));
+  EXPECT_EQ(answers_[3].grant.ids, (IdRange{19, 21}));
+}
+
+TEST_F(TagServiceTest, ClaimOnARingWithIdsIsAnsweredAtOnceInTheRingsOrder) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10), (IdRange{1, 11}));
+  const Answer& answer = Claim("orders", 5, milliseconds(0));
+  EXPECT_TRUE(answer.done());
+  EXPECT_EQ(answer.grant.ids, (IdRange{11, 16}));
+  EXPECT_EQ(client.Claim(1), (IdRange{16, 17}));
+}
+
+TEST_F(TagServiceTest, GrantTellsAClientWithAnotherRingToAttachAgain) {
+  h_.store.AddTag("orders", 100);
+  const Client& client = AttachedClient("orders");
+  EXPECT_FALSE(Claim("orders", 1, kLong, 1, client.ring_id()).grant.attach_again);
+  EXPECT_TRUE(Claim("orders", 1, kLong, 1, client.ring_id() + 1).grant.attach_again);
+  EXPECT_TRUE(Claim("orders", 1, kLong, 1, 0).grant.attach_again);
+}
+
+TEST_F(TagServiceTest, WaiterLeavesAtItsDeadlineWithTheReason) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  h_.store.script.Hold("TakeLease");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  const MonotonicTime began = MonotonicClock::now();
+  const Answer& answer = Claim("orders", 1, milliseconds(30));
+  const Answer& patient = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kTimeout);
+  EXPECT_NE(answer.status.message().find("orders"), std::string::npos);
+  EXPECT_NE(answer.status.message().find("on its way"), std::string::npos)
+      << answer.status.message();
+  EXPECT_GE(MonotonicClock::now() - began, milliseconds(30));
+  EXPECT_FALSE(patient.done()) << "another's deadline is another's";
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(patient));
+  EXPECT_EQ(patient.grant.ids, (IdRange{11, 12})) << "who left is not served";
+}
+
+TEST_F(TagServiceTest, ZeroTimeoutOnADryRingIsAnsweredAtOnce) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  h_.store.script.Hold("TakeLease");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  const Answer& answer = Claim("orders", 1, milliseconds(0));
+  EXPECT_TRUE(answer.done());
+  EXPECT_EQ(answer.status.code(), Code::kTimeout);
+}
+
+TEST_F(TagServiceTest, TimeoutWhileTheStoreIsDownSaysSoWithItsError) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.FailAll({Code::kUnavailable, "disk full"});
+  const Answer& attach = Attach("orders", milliseconds(60));
+  ASSERT_TRUE(Await(attach));
+  EXPECT_EQ(attach.status.code(), Code::kTimeout);
+  EXPECT_NE(attach.status.message().find("down"), std::string::npos) << attach.status.message();
+  EXPECT_NE(attach.status.message().find("disk full"), std::string::npos);
+}
+
+TEST_F(TagServiceTest, WaitersOfOtherTagsDoNotWaitForASlowOne) {
+  h_.store.AddTag("slow", 10);
+  h_.store.AddTag("fast", 10);
+  AttachedClient("slow");
+  AttachedClient("fast");
+  h_.store.script.Hold("TakeLease");
+  const Answer& slow = Claim("slow", 100);  // answered from the ring, which is then dry
+  const Answer& waits = Claim("slow", 1);
+  const Answer& fast = Claim("fast", 1);
+  EXPECT_TRUE(slow.done());
+  EXPECT_TRUE(fast.done());
+  EXPECT_FALSE(waits.done());
+}
+
+TEST_F(TagServiceTest, DroppedOwnersAreNotAnsweredAndTheirIdsGoToTheOthers) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.Hold("TakeLease");
+  const Answer& gone = Claim("orders", 3, kLong, 7);
+  const Answer& stays = Claim("orders", 3, kLong, 8);
+  const Answer& gone_too = Claim("orders", 3, kLong, 7);
+  service_.DropOwner(7);
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(stays));
+  h_.Settle();
+  EXPECT_EQ(stays.grant.ids, (IdRange{1, 4}));
+  EXPECT_FALSE(gone.done());
+  EXPECT_FALSE(gone_too.done());
+}
+
+TEST_F(TagServiceTest, DroppedOwnerOfAnUnknownTagLeavesNothingBehind) {
+  h_.store.script.Hold("FindTag");
+  const Answer& gone = Attach("nobody", kLong, 7);
+  service_.DropOwner(7);
+  h_.store.script.Release();
+  h_.Settle();
+  EXPECT_FALSE(gone.done());
+  EXPECT_TRUE(service_.Snapshot().empty());
+}
+
+// --- leasing
+
+TEST_F(TagServiceTest, OneLoaderPerTagWhateverAsks) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(Leases(), 1);
+  h_.store.script.Hold("TakeLease");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  for (int i = 0; i < 20; ++i) {
+    Claim("orders", 1);
+    service_.Refill("orders");
+    service_.Poll();
+    Attach("orders");
+  }
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 2; }));
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return answered_ == 41; }));
+  h_.Settle();
+  EXPECT_EQ(Leases(), 4) << "ten waiters each, and one ahead";
+}
+
+TEST_F(TagServiceTest, NextSegmentIsPrefetchedWhenATenthIsUsed) {
+  h_.store.AddTag("orders", 1000);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(Leases(), 1);
+  ASSERT_EQ(client.Claim(100).size(), 100U);
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(Leases(), 1) << "the mark has not been claimed";
+  const shm::SlotClaim marked = client.claimer.Claim(1);
+  EXPECT_TRUE(marked.wakes_daemon);
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(Leases(), 2);
+  ASSERT_EQ(client.Claim(800).size(), 800U);
+  service_.Refill("orders");
+  service_.Poll();
+  h_.Settle();
+  EXPECT_EQ(Leases(), 2) << "one segment ahead and no more";
+  EXPECT_EQ(SnapshotOf("orders").leases.size(), 2U);
+}
+
+TEST_F(TagServiceTest, PollSeesToAWakeUpThatNeverCame) {
+  h_.store.AddTag("orders", 1000);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(500).size(), 500U);
+  service_.Poll();
+  h_.Settle();
+  EXPECT_EQ(Leases(), 2);
+}
+
+TEST_F(TagServiceTest, MarkTakenByWaitersIsNoticedWithoutAWakeUp) {
+  h_.store.AddTag("orders", 100);
+  const Answer& answer = Claim("orders", 50);
+  ASSERT_TRUE(Await(answer));
+  h_.Settle();
+  EXPECT_EQ(Leases(), 2);
+}
+
+TEST_F(TagServiceTest, ChangedStepIsUsedByTheNextLease) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  h_.store.SetStep("orders", 500);
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(h_.store.requests().back().count, 500U);
+  EXPECT_EQ(client.Claim(1000), (IdRange{11, 511}));
+  EXPECT_EQ(SnapshotOf("orders").step, 500U);
+}
+
+TEST_F(TagServiceTest, ChangeIsShownBeforeTheNextLease) {
+  h_.store.AddTag("orders", 10);
+  AttachedClient("orders");
+  TagRecord record;
+  record.tag = "orders";
+  record.step = 77;
+  service_.OnTagChanged(record);
+  EXPECT_EQ(SnapshotOf("orders").step, 77U);
+  record.tag = "unknown";
+  service_.OnTagChanged(record);
+  EXPECT_EQ(service_.Snapshot().size(), 1U);
+}
+
+TEST_F(TagServiceTest, UnavailableStoreIsTriedAgainWhileWaitersWait) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.Fail("TakeLease", {Code::kUnavailable, "busy"}, 2);
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_TRUE(answer.status.ok()) << answer.status.message();
+  EXPECT_EQ(Leases(), 3);
+}
+
+TEST_F(TagServiceTest, UnavailableStoreAtTheLookUpIsTriedAgainWhileWaitersWait) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.Fail("FindTag", {Code::kUnavailable, "busy"}, 2);
+  const Answer& attach = Attach("orders");
+  const Answer& claim = Claim("orders", 1);
+  ASSERT_TRUE(Await(attach) && Await(claim));
+  EXPECT_TRUE(attach.status.ok()) << attach.status.message();
+  EXPECT_TRUE(claim.status.ok()) << claim.status.message();
+}
+
+TEST_F(TagServiceTest, RefusalFailsTheWaitersAtOnceWithTheStoresSentence) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.Fail("TakeLease", {Code::kInvalid, "column step is 0"});
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kInvalid);
+  EXPECT_EQ(answer.status.message(), "column step is 0");
+  EXPECT_EQ(SnapshotOf("orders").last_error, "column step is 0");
+  for (int i = 0; i < 20; ++i) {
+    service_.Poll();
+    service_.Refill("orders");
+  }
+  h_.Settle();
+  EXPECT_EQ(Leases(), 1) << "a refusal is not asked again at once";
+}
+
+TEST_F(TagServiceTest, LastIdsAreServedAndThenTheTagIsOutOfIds) {
+  h_.store.AddTag("orders", 100, 1, 15);
+  const Answer& all = Claim("orders", 100);
+  ASSERT_TRUE(Await(all));
+  EXPECT_EQ(all.grant.ids, (IdRange{1, 16}));
+  const Answer& none = Claim("orders", 1);
+  ASSERT_TRUE(Await(none));
+  EXPECT_EQ(none.status.code(), Code::kOutOfIds);
+}
+
+// Regression: in the pause after a refusal a claim waited out its deadline and was told TIMEOUT.
+TEST_F(TagServiceTest, EveryClaimOnAUsedUpTagIsToldOutOfIds) {
+  h_.store.AddTag("orders", 100, 1, 15);
+  ASSERT_TRUE(Await(Claim("orders", 100)));
+  const Answer& first = Claim("orders", 1);
+  ASSERT_TRUE(Await(first));
+  ASSERT_EQ(first.status.code(), Code::kOutOfIds);
+  const Answer& second = Claim("orders", 1, milliseconds(100));
+  ASSERT_TRUE(Await(second));
+  EXPECT_EQ(second.status.code(), Code::kOutOfIds) << second.status.message();
+}
+
+TEST_F(TagServiceTest, RefusedPrefetchLeavesTheRingsIdsClaimable) {
+  h_.store.AddTag("orders", 100, 1, 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(Leases(), 2);
+  EXPECT_EQ(Claim("orders", 10, milliseconds(0)).grant.ids, (IdRange{51, 61}));
+  EXPECT_EQ(client.Claim(100), (IdRange{61, 101}));
+}
+
+TEST_F(TagServiceTest, LeaseBelowTheFloorIsNeverPublished) {
+  h_.store.AddTag("orders", 10, 1000);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10), (IdRange{1000, 1010}));
+  h_.store.LieOnce({1, 11});
+  const Answer& answer = Claim("orders", 1, milliseconds(2500));
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.grant.ids, (IdRange{1010, 1011})) << answer.status.message();
+  h_.Settle();
+  const auto journal = h_.store.journal();
+  ASSERT_GE(journal.size(), 3U);
+  EXPECT_EQ(journal[1].ids, (IdRange{1, 11}));
+  EXPECT_EQ(journal[1].state, LeaseState::kAbandoned);
+  EXPECT_EQ(journal[1].abandoned, 10U);
+}
+
+TEST_F(TagServiceTest, RequestCarriesTheMarkAndTheFloor) {
+  h_.store.AddTag("orders", 10);
+  ASSERT_TRUE(h_.marks.Raise("orders", 5000).ok());
+  Client& client = AttachedClient("orders");
+  EXPECT_EQ(h_.store.requests()[0].high_water_mark, 5000U);
+  EXPECT_EQ(h_.store.requests()[0].floor, 0U);
+  EXPECT_EQ(client.Claim(100), (IdRange{5000, 5010}));
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(h_.store.requests()[1].floor, 5010U);
+  EXPECT_EQ(h_.store.requests()[1].high_water_mark, 5010U);
+  EXPECT_NE(h_.store.requests()[0].token, h_.store.requests()[1].token);
+}
+
+TEST_F(TagServiceTest, MarkIsRaisedBeforeTheSegmentIsPublished) {
+  h_.store.AddTag("orders", 10);
+  h_.marks.script.Hold("Raise");
+  const Answer& attach = Attach("orders");
+  const Answer& claim = Claim("orders", 1);
+  ASSERT_TRUE(Await(attach));
+  ASSERT_TRUE(h_.RunUntil([&] { return h_.marks.script.Count("Raise") == 1; }));
+  EXPECT_EQ(Leases(), 1);
+  EXPECT_TRUE(clients_.back()->Claim(1).empty());
+  EXPECT_FALSE(claim.done());
+  h_.marks.script.Release();
+  ASSERT_TRUE(Await(claim));
+  EXPECT_EQ(h_.marks.mark("orders"), 11U);
+}
+
+TEST_F(TagServiceTest, LeaseWhoseMarkCannotBeKeptGoesBackWholeAndIsNeverServed) {
+  h_.store.AddTag("orders", 10);
+  h_.marks.script.Fail("Raise", {Code::kUnavailable, "state dir is full"});
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_TRUE(answer.status.ok()) << "the next try succeeds";
+  const auto journal = h_.store.journal();
+  ASSERT_EQ(journal.size(), 2U);
+  EXPECT_EQ(journal[0].state, LeaseState::kReturned);
+  EXPECT_EQ(journal[0].returned, 10U);
+  EXPECT_EQ(h_.store.returned_tails()[0].claimed, 0U);
+  EXPECT_EQ(answer.grant.ids, (IdRange{1, 2})) << "no gap either: nobody had them";
+}
+
+TEST_F(TagServiceTest, MarkThatCannotBeKeptIsTheWaitersReason) {
+  h_.store.AddTag("orders", 10);
+  h_.marks.script.Fail("Raise", {Code::kUnavailable, "state dir is full"}, 100);
+  const Answer& answer = Claim("orders", 1, milliseconds(60));
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kTimeout);
+  EXPECT_NE(answer.status.message().find("state dir is full"), std::string::npos)
+      << answer.status.message();
+}
+
+TEST_F(TagServiceTest, NothingIsLeasedWhileTheMarkCannotBeRead) {
+  h_.store.AddTag("orders", 10);
+  h_.marks.script.Fail("Get", {Code::kUnavailable, "state dir is gone"});
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_TRUE(answer.status.ok());
+  EXPECT_EQ(Leases(), 1) << "the first try ended before the store was asked";
+}
+
+TEST_F(TagServiceTest, ReturnedRangesAreServedLikeAnyLease) {
+  h_.store.AddTag("orders", 10);
+  h_.marks.script.Fail("Raise", {Code::kUnavailable, "full"});
+  h_.store.script.Hold("ReturnTail");
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(h_.RunUntil([&] { return h_.store.script.Count("ReturnTail") == 1; }));
+  h_.store.LeaseElsewhere("orders", 100);  // so that the tail can only be listed
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.grant.ids, (IdRange{1, 2}));
+  EXPECT_TRUE(h_.store.returned_ranges().empty());
+}
+
+// --- closing
+
+TEST_F(TagServiceTest, ExhaustedLeaseIsClosedInTheJournal) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  service_.Poll();
+  h_.Settle();
+  const LeaseRecord lease = h_.store.journal()[0];
+  EXPECT_EQ(lease.state, LeaseState::kExhausted);
+  EXPECT_EQ(lease.claimed, 10U);
+  EXPECT_FALSE(service_.LiveLeases().contains(lease.token));
+}
+
+TEST_F(TagServiceTest, ClosureThatFailedIsTriedAgainAndStaysLiveUntilThen) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  h_.store.script.Fail("CloseLeases", {Code::kUnavailable, "busy"});
+  service_.Poll();
+  h_.Settle();
+  const LeaseRecord lease = h_.store.journal()[0];
+  EXPECT_EQ(lease.state, LeaseState::kActive);
+  ASSERT_TRUE(service_.LiveLeases().contains(lease.token));
+  EXPECT_EQ(service_.LiveLeases()[lease.token].state, LeaseState::kExhausted);
+  EXPECT_EQ(service_.LiveLeases()[lease.token].claimed, 10U);
+  ASSERT_TRUE(h_.RunUntil([&] {
+    service_.Poll();
+    return h_.store.journal()[0].state == LeaseState::kExhausted;
+  }));
+}
+
+TEST_F(TagServiceTest, LiveLeasesTellHowFarTheRingIs) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(42).size(), 42U);
+  const auto live = service_.LiveLeases();
+  const auto use = live.find(h_.store.journal()[0].token);
+  ASSERT_NE(use, live.end());
+  EXPECT_EQ(use->second.state, LeaseState::kActive);
+  EXPECT_EQ(use->second.claimed, 42U);
+}
+
+TEST_F(TagServiceTest, SnapshotCountsClaimsOfAllPathsAndLeases) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  ASSERT_TRUE(Await(Claim("orders", 4)));
+  h_.Settle();
+  const TagSnapshot snapshot = SnapshotOf("orders");
+  EXPECT_EQ(snapshot.claimed, 14U);
+  EXPECT_EQ(snapshot.fallbacks, 1U);
+  EXPECT_EQ(snapshot.leases_taken, static_cast<std::uint64_t>(Leases()));
+  EXPECT_EQ(snapshot.state, "ok");
+  EXPECT_EQ(snapshot.mode, "segment");
+}
+
+TEST_F(TagServiceTest, SnapshotShowsADryRing) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  h_.store.script.Hold("TakeLease");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  EXPECT_EQ(SnapshotOf("orders").state, "dry");
+}
+
+// --- hostile clients
+
+TEST_F(TagServiceTest, ForgedOvershootIsClosedAsUsedNotHandedBack) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  client.memory->cursors().slots[1].next = std::numeric_limits<std::uint64_t>::max();
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  const LeaseRecord lease = h_.store.journal()[0];
+  EXPECT_EQ(lease.returned, 0U);
+  EXPECT_EQ(lease.claimed, 100U);
+}
+
+TEST_F(TagServiceTest, CursorForgedBelowBaseIsClosedAsUsedNotHandedBack) {
+  h_.store.AddTag("orders", 100, 1000);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(5).size(), 5U);
+  client.memory->cursors().slots[1].next = 0;
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  EXPECT_EQ(h_.store.journal()[0].returned, 0U);
+}
+
+// Regression: a cursor that was moved back made the difference of two looks wrap round.
+TEST_F(TagServiceTest, RateStaysFiniteWhenAClientMovesTheCursorBack) {
+  h_.store.AddTag("orders", 1000);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  service_.Poll();
+  client.memory->cursors().slots[1].next = 10;
+  service_.Poll();
+  EXPECT_GE(SnapshotOf("orders").rate_per_s, 0.0);
+  EXPECT_LT(SnapshotOf("orders").rate_per_s, 1e15);
+}
+
+TEST_F(TagServiceTest, GarbageInEveryCursorStopsNeitherTheTagNorAnother) {
+  h_.store.AddTag("orders", 100, 1000);
+  h_.store.AddTag("users", 100);
+  Client& client = AttachedClient("orders");
+  Client& other = AttachedClient("users");
+  for (shm::Cursor& cursor : client.memory->cursors().slots) {
+    cursor.next = std::numeric_limits<std::uint64_t>::max();
+  }
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.grant.ids, (IdRange{1100, 1101})) << answer.status.message();
+  EXPECT_EQ(other.Claim(1), (IdRange{1, 2}));
+}
+
+TEST_F(TagServiceTest, ForgedRingIsReplacedAndNothingOfItIsHandedBack) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  service_.Poll();
+  client.memory->cursors().slots[1].next = 10;
+  service_.Poll();
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kQuarantined);
+  EXPECT_TRUE(client.Claim(1).empty());
+  EXPECT_EQ(SnapshotOf("orders").state, "quarantined");
+  h_.Settle();
+  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kAbandoned);
+  EXPECT_EQ(h_.store.journal()[0].returned, 0U);
+  Client& next = AttachedClient("orders");
+  EXPECT_NE(next.ring_id(), client.ring_id());
+  const IdRange ids = next.Claim(1);
+  EXPECT_GE(ids.first, 101U) << "above all of the spoilt ring";
+}
+
+// Regression: a lease that arrived while the quarantined ring could not be replaced was published in no
+// ring at all, which ended the daemon.
+TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  h_.store.script.Hold("TakeLease");
+  service_.Poll();
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 2; }));
+  client.memory->cursors().slots[1].next = 10;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  service_.Poll();
+  h_.store.script.Release();
+  h_.Settle();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_TRUE(answer.status.ok()) << answer.status.message();
+  EXPECT_GE(answer.grant.ids.first, 101U);
+}
+
+// --- deletion
+
+TEST_F(TagServiceTest, DeletionDrainsTheRingAndClosesItsLeases) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(30).size(), 30U);
+  service_.OnTagDeleted("orders");
+  h_.Settle();
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
+  EXPECT_TRUE(client.Claim(1).empty());
+  EXPECT_TRUE(service_.Snapshot().empty());
+  const LeaseRecord lease = h_.store.journal()[0];
+  EXPECT_EQ(lease.state, LeaseState::kAbandoned);
+  EXPECT_EQ(lease.claimed, 30U);
+  EXPECT_EQ(lease.abandoned, 70U);
+}
+
+TEST_F(TagServiceTest, DeletionFailsTheWaiters) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  h_.store.script.Hold("TakeLease");
+  const Answer& waiter = Claim("orders", 1);
+  service_.OnTagDeleted("orders");
+  EXPECT_TRUE(waiter.done());
+  EXPECT_EQ(waiter.status.code(), Code::kNoSuchTag);
+}
+
+TEST_F(TagServiceTest, LeaseThatArrivesAfterTheDeletionGoesBackWhole) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  h_.store.script.Hold("TakeLease");
+  service_.Poll();
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 2; }));
+  service_.OnTagDeleted("orders");
+  h_.store.script.Release();
+  h_.Settle();
+  const auto journal = h_.store.journal();
+  ASSERT_EQ(journal.size(), 2U);
+  EXPECT_EQ(journal[1].state, LeaseState::kReturned);
+  EXPECT_EQ(journal[1].returned, 10U);
+  EXPECT_TRUE(service_.Snapshot().empty()) << "the tag is not revived";
+}
+
+TEST_F(TagServiceTest, DeletionByAnotherHostIsNoticedAtTheNextLease) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(5).size(), 5U);
+  h_.store.RemoveTag("orders");
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
+  EXPECT_TRUE(client.Claim(1).empty());
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
+}
+
+TEST_F(TagServiceTest, NamesakeOfADeletedTagGetsARingOfItsOwn) {
+  h_.store.AddTag("orders", 10);
+  const std::uint64_t old_ring = AttachedClient("orders").ring_id();
+  service_.OnTagDeleted("orders");
+  h_.store.AddTag("orders", 10, 500);
+  Client& client = AttachedClient("orders");
+  EXPECT_NE(client.ring_id(), old_ring);
+  EXPECT_EQ(client.Claim(1), (IdRange{500, 501}));
+}
+
+// --- shutdown
+
+TEST_F(TagServiceTest, ShutdownHandsTailsBackNewestFirst) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(4).size(), 4U);
+  service_.Refill("orders");
+  h_.Settle();
+  ASSERT_EQ(SnapshotOf("orders").leases.size(), 2U);
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  const auto tails = h_.store.returned_tails();
+  ASSERT_EQ(tails.size(), 2U);
+  EXPECT_EQ(tails[0].claimed, 0U) << "the newest";
+  EXPECT_EQ(tails[1].claimed, 4U);
+  EXPECT_EQ(h_.store.next_id("orders"), 5U) << "each lowers max_id to where the next one ends";
+  EXPECT_EQ(h_.marks.mark("orders"), 5U);
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
+  EXPECT_TRUE(client.Claim(1).empty());
+  for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+  EXPECT_TRUE(service_.LiveLeases().empty());
+}
+
+TEST_F(TagServiceTest, ShutdownWithNothingToHandBackEndsAtOnce) {
+  Shutdown();
+  EXPECT_EQ(shutdowns_, 1);
+}
+
+TEST_F(TagServiceTest, ShutdownClosesWhatWasUsedUp) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
+  EXPECT_TRUE(h_.store.returned_tails().empty());
+}
+
+TEST_F(TagServiceTest, ShutdownRefusesNewRequestsAndFailsTheWaiters) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.Hold("TakeLease");
+  const Answer& waiter = Claim("orders", 1);
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 1; }));
+  Shutdown();
+  EXPECT_TRUE(waiter.done());
+  EXPECT_EQ(waiter.status.code(), Code::kUnavailable);
+  EXPECT_EQ(Claim("orders", 1).status.code(), Code::kUnavailable);
+  EXPECT_EQ(Attach("other").status.code(), Code::kUnavailable);
+  for (const Answer& answer : answers_) EXPECT_EQ(answer.times, 1);
+}
+
+TEST_F(TagServiceTest, LeaseThatArrivesDuringShutdownGoesBackWhole) {
+  h_.store.AddTag("orders", 10);
+  h_.store.script.Hold("TakeLease");
+  Claim("orders", 3);
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 1; }));
+  Shutdown();
+  EXPECT_EQ(shutdowns_, 0) << "a lease is under way";
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  const auto journal = h_.store.journal();
+  ASSERT_EQ(journal.size(), 1U);
+  EXPECT_EQ(journal[0].state, LeaseState::kReturned);
+  EXPECT_EQ(journal[0].returned, 10U);
+  EXPECT_EQ(h_.store.next_id("orders"), 1U);
+}
+
+// Regression: only the end of a lease was looked at, so that a stop waited out its patience.
+TEST_F(TagServiceTest, ShutdownEndsWhenALookUpUnderWayDoes) {
+  for (const bool known : {true, false}) {
+    WorkerHarness h;
+    TagService service(h.loop, h.worker);
+    h.Start();
+    if (known) h.store.AddTag("orders", 10);
+    h.store.script.Hold("FindTag");
+    service.Attach("orders", {.owner = 1, .deadline = Deadline::After(kLong)},
+                   [](const Result<AttachGrant>&) {});
+    ASSERT_TRUE(h.RunUntil([&] { return h.store.script.Count("FindTag") == 1; }));
+    int done = 0;
+    service.Shutdown([&] { ++done; });
+    h.store.script.Release();
+    h.Settle();
+    EXPECT_EQ(done, 1) << (known ? "a known tag" : "an unknown tag");
+  }
+}
+
+TEST_F(TagServiceTest, ShutdownEndsThoughTheStoreRefusesTheTails) {
+  h_.store.AddTag("orders", 10);
+  AttachedClient("orders");
+  h_.store.script.FailAll({Code::kUnavailable, "gone"});
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kActive) << "the next start abandons it";
+  EXPECT_TRUE(service_.LiveLeases().empty());
+}
+
+TEST_F(TagServiceTest, StaleHandBackLeavesTheMarkAboveWhatWasClaimed) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(4).size(), 4U);
+  ASSERT_TRUE(h_.store.AbandonActive({}).ok());  // another program closed our lease
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  EXPECT_GE(h_.marks.mark("orders"), 5U);
+  EXPECT_EQ(h_.store.journal()[0].returned, 0U);
+}
+
+TEST_F(TagServiceTest, TailBelowAnotherHostsLeaseIsListedAndTheMarkFollows) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(4).size(), 4U);
+  h_.store.LeaseElsewhere("orders", 100);
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_EQ(h_.store.returned_ranges().size(), 1U);
+  EXPECT_EQ(h_.store.returned_ranges()[0].ids, (IdRange{5, 11}));
+  EXPECT_EQ(h_.marks.mark("orders"), 5U) << "else the own tail could never be taken again";
+}
+
+// Regression: closures that had failed once waited for a poll that no longer comes.
+TEST_F(TagServiceTest, ShutdownJournalsClosuresThatFailedBefore) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  h_.store.script.Fail("CloseLeases", {Code::kInvalid, "busy"});
+  service_.Poll();
+  h_.Settle();
+  ASSERT_EQ(h_.store.journal()[0].state, LeaseState::kActive);
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  h_.Settle();
+  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
+  EXPECT_EQ(h_.store.journal()[0].claimed, 10U);
+}
+
+}  // namespace
+}  // namespace idd::daemon

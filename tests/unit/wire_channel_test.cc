@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The client's blocking socket: every call ends by its deadline, whoever is at the other end.
+#include "idd/wire/channel.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/fake_daemon.h"
+
+namespace idd::wire {
+namespace {
+
+using idd::testing_support::ListenAt;
+using idd::testing_support::SendMessage;
+using idd::testing_support::SocketDir;
+using std::chrono::milliseconds;
+
+Deadline Soon() { return Deadline::After(milliseconds(40)); }
+Deadline Later() { return Deadline::After(std::chrono::seconds(10)); }
+std::vector<std::byte> Hello(std::uint64_t id = 1) {
+  return BuildRequest(FrameType::kHello, id, HelloRequest{});
+}
+
+// A connected pair: the client's channel and the raw socket of the other side.
+class ChannelTest : public ::testing::Test {
+ protected:
+  ChannelTest() {
+    const ScopedFd listener = ListenAt(path_);
+    Result<Channel> channel = Channel::Connect(path_, Later(), std::nullopt);
+    EXPECT_TRUE(channel.ok()) << channel.status().message();
+    channel_.emplace(std::move(channel).value());
+    peer_.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+  void Answer(std::span<const std::byte> frame, const std::vector<int>& fds = {}) {
+    ASSERT_TRUE(SendMessage(peer_.get(), frame, fds));
+  }
+  // Sends until the peer, who does not read, has no room left.
+  void Fill() {
+    while (channel_->TrySend(Hello())) {
+    }
+  }
+
+  SocketDir dir_;
+  const std::string path_ = dir_.File("idd.sock");
+  std::optional<Channel> channel_;
+  ScopedFd peer_;
+};
+
+TEST_F(ChannelTest, ConnectWithoutASocketSaysThatNobodyIsThere) {
+  EXPECT_EQ(Channel::Connect(dir_.File("none"), Soon(), std::nullopt).status().code(),
+            Code::kUnavailable);
+  // The listener of the fixture is gone, its file is not.
+  const Status status = Channel::Connect(path_, Soon(), std::nullopt).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_NE(status.message().find(path_), std::string::npos);
+}
+
+TEST_F(ChannelTest, PathThatNoSocketCanHaveIsInvalid) {
+  EXPECT_EQ(Channel::Connect("", Soon(), std::nullopt).status().code(), Code::kInvalid);
+  EXPECT_EQ(Channel::Connect(std::string(108, 'x'), Soon(), std::nullopt).status().code(),
+            Code::kInvalid);
+}
+
+TEST_F(ChannelTest, SocketOfAnotherTypeIsNotIdds) {
+  const std::string stream = dir_.File("stream");
+  const ScopedFd listener = ListenAt(stream, 8, SOCK_STREAM);
+  EXPECT_EQ(Channel::Connect(stream, Soon(), std::nullopt).status().code(), Code::kIncompatible);
+}
+
+TEST_F(ChannelTest, FullBacklogEndsByTheDeadline) {
+  const std::string full = dir_.File("full");
+  const ScopedFd listener = ListenAt(full, 0);
+  std::vector<Channel> filling;
+  MonotonicTime began;
+  Status status;
+  do {
+    began = MonotonicClock::now();
+    Result<Channel> channel = Channel::Connect(full, Soon(), std::nullopt);
+    status = channel.status();
+    if (channel.ok()) filling.push_back(std::move(channel).value());
+  } while (status.ok());
+  EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
+  EXPECT_GE(MonotonicClock::now() - began, milliseconds(30)) << "it waited for room";
+  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
+  EXPECT_GE(filling.size(), 1U);
+}
+
+TEST_F(ChannelTest, ListenerOfAStrangerIsRefusedUnlessTrusted) {
+  constexpr uid_t kStranger = 65534;
+  const bool is_root = ::geteuid() == 0;  // only root can make a stranger
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
+  const std::string path = dir_.File("stranger");
+  int ready[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  ScopedFd ready_read(ready[0]);
+  ScopedFd ready_write(ready[1]);
+  int stop[2];
+  ASSERT_EQ(::pipe2(stop, O_CLOEXEC), 0);
+  ScopedFd stop_read(stop[0]);
+  ScopedFd stop_write(stop[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    stop_write.reset();
+    if (is_root && ::setuid(kStranger) != 0) ::_exit(1);
+    const ScopedFd listener = ListenAt(path);
+    char byte = 'x';
+    if (::write(ready_write.get(), &byte, 1) != 1) ::_exit(2);
+    static_cast<void>(!::read(stop_read.get(), &byte, 1));
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready_read.get(), &byte, 1), 1);
+  const Status stranger = Channel::Connect(path, Later(), std::nullopt).status();
+  EXPECT_EQ(stranger.code(), is_root ? Code::kDenied : Code::kOk) << stranger.message();
+  EXPECT_TRUE(Channel::Connect(path, Later(), kStranger).ok());
+  stop_write.reset();
+  int exit_status = 0;
+  ASSERT_EQ(::waitpid(child, &exit_status, 0), child);
+  EXPECT_EQ(exit_status, 0);
+}
+
+TEST_F(ChannelTest, MessagesTravelBothWays) {
+  ASSERT_TRUE(channel_->Send(Hello(7), Later()).ok());
+  std::array<std::byte, kMaxFrameBytes> buffer;
+  EXPECT_EQ(::recv(peer_.get(), buffer.data(), buffer.size(), 0),
+            static_cast<ssize_t>(Hello().size()));
+  Answer(BuildReply(FrameType::kHello, 7, HelloReply{}));
+  const Result<Message> message = channel_->Receive(Later());
+  ASSERT_TRUE(message.ok());
+  EXPECT_EQ(ParseFrame(message.value().bytes).value().header.request_id, 7U);
+  EXPECT_FALSE(message.value().fds[0].valid());
+}
+
+TEST_F(ChannelTest, ReceiveEndsByTheDeadline) {
+  const MonotonicTime began = MonotonicClock::now();
+  EXPECT_EQ(channel_->Receive(Soon()).status().code(), Code::kTimeout);
+  EXPECT_GE(MonotonicClock::now() - began, milliseconds(40));
+  EXPECT_EQ(channel_->Receive(Deadline::After(milliseconds(-1))).status().code(), Code::kTimeout);
+}
+
+TEST_F(ChannelTest, SendToAPeerThatDoesNotReadEndsByTheDeadline) {
+  Fill();
+  EXPECT_EQ(channel_->Send(Hello(), Soon()).code(), Code::kTimeout);
+  EXPECT_FALSE(channel_->TrySend(Hello()));
+}
+
+TEST_F(ChannelTest, ClosedPeerIsUnavailable) {
+  EXPECT_FALSE(channel_->PeerClosed());
+  peer_.reset();
+  EXPECT_TRUE(channel_->PeerClosed());
+  EXPECT_EQ(channel_->Receive(Later()).status().code(), Code::kUnavailable);
+  EXPECT_EQ(channel_->Send(Hello(), Later()).code(), Code::kUnavailable);
+  EXPECT_FALSE(channel_->TrySend(Hello()));
+}
+
+TEST_F(ChannelTest, MessageLongerThanAFrameIsRefused) {
+  Answer(std::vector<std::byte>(kMaxFrameBytes + 1));
+  EXPECT_EQ(channel_->Receive(Later()).status().code(), Code::kInvalid);
+}
+
+TEST_F(ChannelTest, TwoDescriptorsArriveAndSurplusOnesDoNotLeak) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto before = open_files();
+  for (const std::size_t count : {1U, 2U, 3U}) {
+    Answer(Hello(), std::vector<int>(count, null.get()));
+    const Result<Message> message = channel_->Receive(Later());
+    ASSERT_TRUE(message.ok());
+    EXPECT_TRUE(message.value().fds[0].valid());
+    EXPECT_EQ(message.value().fds[1].valid(), count >= 2);
+    EXPECT_EQ(::fcntl(message.value().fds[0].get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  }
+  Answer(std::vector<std::byte>(kMaxFrameBytes + 1), {null.get()});
+  EXPECT_FALSE(channel_->Receive(Later()).ok());
+  EXPECT_EQ(open_files(), before);
+}
+
+TEST_F(ChannelTest, ExchangeSkipsLateRepliesToEarlierRequests) {
+  Answer(BuildReply(FrameType::kHello, 3, HelloReply{}));
+  Answer(BuildReply(FrameType::kClaim, 4, ClaimReply{}));
+  Answer(BuildReply(FrameType::kHello, 5, HelloReply{.daemon_id = 99}));
+  const Result<Message> message = channel_->Exchange(Hello(5), Later());
+  ASSERT_TRUE(message.ok()) << message.status().message();
+  EXPECT_EQ(ParseFrame(message.value().bytes).value().header.request_id, 5U);
+}
+
+TEST_F(ChannelTest, ExchangeTellsTheDaemonsErrorWhateverItsRequest) {
+  Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 7}, "you are too old"));
+  const Status status = channel_->Exchange(Hello(), Later()).status();
+  EXPECT_EQ(status.code(), Code::kIncompatible);
+  EXPECT_EQ(status.message(), "you are too old");
+}
+
+TEST_F(ChannelTest, ExchangeReadsTheReasonThatAClosedDaemonLeft) {
+  Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 2}, "too many connections"));
+  peer_.reset();
+  const Status status = channel_->Exchange(Hello(), Later()).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_EQ(status.message(), "too many connections");
+}
+
+TEST_F(ChannelTest, ExchangeRefusesAnErrorFrameThatSaysOk) {
+  Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 0}));
+  EXPECT_EQ(channel_->Exchange(Hello(), Later()).status().code(), Code::kInvalid);
+}
+
+TEST_F(ChannelTest, ExchangeRefusesAReplyOfAnotherTypeAndGarbage) {
+  Answer(BuildReply(FrameType::kClaim, 1, ClaimReply{}));
+  EXPECT_EQ(channel_->Exchange(Hello(1), Later()).status().code(), Code::kInvalid);
+  Answer(std::vector<std::byte>(5));
+  EXPECT_EQ(channel_->Exchange(Hello(2), Later()).status().code(), Code::kInvalid);
+}
+
+TEST_F(ChannelTest, ExchangeEndsByTheDeadlineAmongEndlessLateReplies) {
+  for (int i = 0; i < 20; ++i) Answer(BuildReply(FrameType::kHello, 77, HelloReply{}));
+  EXPECT_EQ(channel_->Exchange(Hello(1), Soon()).status().code(), Code::kTimeout);
+}
+
+TEST(DefaultSocketPathTest, EnvironmentBeatsTheBuiltInPath) {
+  ::unsetenv("IDD_SOCKET");
+  EXPECT_EQ(DefaultSocketPath(), "/run/idd/idd.sock");
+  ::setenv("IDD_SOCKET", "/tmp/x.sock", 1);
+  EXPECT_EQ(DefaultSocketPath(), "/tmp/x.sock");
+  ::setenv("IDD_SOCKET", "", 1);
+  EXPECT_EQ(DefaultSocketPath(), "/run/idd/idd.sock");
+  ::unsetenv("IDD_SOCKET");
+}
+
+}  // namespace
+}  // namespace idd::wire

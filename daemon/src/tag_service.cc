@@ -71,6 +71,7 @@ struct TagService::Tag {
   boost::asio::steady_timer retry_timer;
   bool store_busy = false;   // a look-up or a lease is under way
   bool retry_armed = false;  // the next try waits for retry_timer
+  Status refusal;            // until then: what the store said to the last try, not ok if it refused
   std::string last_error;
   std::uint64_t floor = 0;  // where a ring that replaces a quarantined one begins
   std::uint64_t quarantines = 0;
@@ -151,6 +152,7 @@ void TagService::Enqueue(Tag& tag, Waiter waiter) {
 // Serves what can be served now, then sees to the rest.
 void TagService::Serve(Tag& tag) {
   if (!tag.record.has_value()) {
+    if (!tag.refusal.ok()) return FailWaiters(tag, tag.refusal);
     ArmDeadline(tag);
     LookUp(tag);
     return;
@@ -171,6 +173,8 @@ void TagService::Serve(Tag& tag) {
     it = tag.waiters.erase(it);
   }
   for (const auto& reply : replies) reply();
+  // The ring is dry and the store has just said no: nobody is kept waiting for the same answer.
+  if (!tag.refusal.ok()) FailWaiters(tag, tag.refusal);
   ExpireWaiters(tag);
   CloseExhausted(tag);
   MaybeLease(tag);
@@ -408,6 +412,7 @@ void TagService::OnStoreFailure(Tag& tag, const Status& status) {
       return;
     default:
       if (news) log::Error("lease.refused", {{"tag", tag.name}, {"error", status.message()}});
+      tag.refusal = status;
       FailWaiters(tag, status);
       RetryLater(tag, MonotonicClock::now() + kRefusalPause);
   }
@@ -423,6 +428,7 @@ void TagService::RetryLater(Tag& tag, MonotonicTime when) {
     if (it == tags_.end()) return;
     Tag& due = *it->second;
     due.retry_armed = false;
+    due.refusal = Status::Ok();
     if (due.record.has_value()) {
       MaybeLease(due);
     } else if (!due.waiters.empty()) {
@@ -550,6 +556,10 @@ void TagService::OnTagChanged(const TagRecord& record) {
   if (it == tags_.end()) return;
   if (it->second->record.has_value()) it->second->record = record;
   it->second->last_error.clear();
+  it->second->refusal = Status::Ok();
+  it->second->retry_armed = false;
+  it->second->retry_timer.cancel();
+  MaybeLease(*it->second);
 }
 
 void TagService::OnTagDeleted(const std::string& tag) {
@@ -669,6 +679,7 @@ void TagService::Shutdown(std::function<void()> done) {
     }
     HandBackTails(*tag);
   }
+  FlushClosing();  // also what an earlier try could not journal
   FinishShutdownIfIdle();
 }
 

@@ -50,7 +50,7 @@ class ClientRestart : public ::testing::Test {
         << idclient_status_name(status);
     EXPECT_STRNE(idclient_last_error(), "");
     EXPECT_EQ(id, 42U) << "outputs are written on success only";
-    EXPECT_LE(took, std::chrono::milliseconds(kTimeoutMs) + Patience(200ms));
+    EXPECT_LE(took, std::chrono::milliseconds(kTimeoutMs) + Patience(500ms));
   }
 
   const TempDir dir_;

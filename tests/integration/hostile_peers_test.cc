@@ -265,7 +265,7 @@ class StoppedDaemon : public HostilePeers {
     EXPECT_TRUE(status == IDCLIENT_UNAVAILABLE || status == IDCLIENT_TIMEOUT)
         << idclient_status_name(status);
     EXPECT_STRNE(idclient_last_error(), "");
-    EXPECT_LE(took, deadline + Patience(250ms));
+    EXPECT_LE(took, deadline + Patience(500ms));
   }
 
   std::vector<RawConnection> backlog_;

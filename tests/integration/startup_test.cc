@@ -3,8 +3,12 @@
 // Starting and ending idd: what it must not take from others, and how it goes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "support/host.h"
@@ -16,6 +20,20 @@ namespace {
 
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
+
+ScopedFd ListenAt(const std::string& path, int type) {
+  ScopedFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  RequireErrno(fd.valid(), "socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  Require(path.size() < sizeof address.sun_path, "path too long: " + path);
+  std::copy(path.begin(), path.end(), address.sun_path);
+  const void* generic = &address;
+  RequireErrno(::bind(fd.get(), static_cast<const sockaddr*>(generic), sizeof address) == 0,
+               "bind");
+  RequireErrno(::listen(fd.get(), 5) == 0, "listen");
+  return fd;
+}
 
 class Startup : public ::testing::Test {
  protected:
@@ -97,6 +115,18 @@ TEST_F(Startup, SocketOfAStoppedInstanceIsNotTaken) {
   host_.daemon.Signal(SIGCONT);
   ExpectFirstIsUnharmed(inode);
   host_.daemon.Stop();
+}
+
+// No idd holds a lock there, and all the same somebody listens.
+TEST_F(Startup, LiveSocketOfAnotherProgramIsNotTaken) {
+  for (const int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+    const ScopedFd listener = ListenAt(host_.daemon.socket(), type);
+    const ino_t inode = SocketInode();
+    EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(5s)), 1) << host_.daemon.Log();
+    EXPECT_THAT(host_.daemon.Log(), HasSubstr(host_.daemon.socket()));
+    EXPECT_EQ(SocketInode(), inode);
+    ::unlink(host_.daemon.socket().c_str());
+  }
 }
 
 TEST_F(Startup, StaleSocketOfADeadInstanceIsReplaced) {

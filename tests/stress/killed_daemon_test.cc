@@ -61,7 +61,7 @@ class KilledDaemon : public ::testing::Test {
     plan.name = tag + std::to_string(index);
     plan.batch = is_hot ? 40 : 1;
     plan.pace_us = is_hot ? 0 : 200;
-    plan.timeout_ms = 500;
+    plan.timeout_ms = 2000;
     plan.retry = is_hot;
     plan.log_capacity = 1 << 21;
     plan.seed = static_cast<std::uint64_t>(index);

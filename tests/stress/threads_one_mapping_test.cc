@@ -48,6 +48,19 @@ class ThreadsOneMapping : public ::testing::Test {
     return tag;
   }
 
+  // One id, with as little as possible around it: the closer the claims, the more of them collide.
+  static void ClaimOne(idclient_tag* tag, ThreadLog& log) {
+    std::uint64_t id = 0;
+    const std::uint64_t before = MonotonicNs();
+    const idclient_status status = idclient_claim(tag, &id);
+    const std::uint64_t after = MonotonicNs();
+    if (status == IDCLIENT_OK) {
+      log.records.push_back({before, after, id, 1});
+    } else {
+      log.failure = idclient_last_error();
+    }
+  }
+
   // One claim of random kind, up to `most` ids, into the log.
   static void ClaimSome(idclient_tag* tag, std::size_t most, std::mt19937_64& random,
                         ThreadLog& log) {
@@ -83,10 +96,17 @@ class ThreadsOneMapping : public ::testing::Test {
     for (std::size_t i = 0; i < kThreads; ++i) {
       threads.emplace_back([&logs, &go, i, tag, ids, most] {
         std::mt19937_64 random(i);
+        ThreadLog log;  // of this thread's own memory while it claims
+        log.records.reserve(ids + most);
         while (!go.load()) std::this_thread::yield();
-        while (logs[i].records.size() < ids && logs[i].failure.empty()) {
-          ClaimSome(tag, most, random, logs[i]);
+        while (log.records.size() < ids && log.failure.empty()) {
+          if (most == 1) {
+            ClaimOne(tag, log);
+          } else {
+            ClaimSome(tag, most, random, log);
+          }
         }
+        logs[i] = std::move(log);
       });
     }
     go.store(true);
@@ -112,7 +132,12 @@ class ThreadsOneMapping : public ::testing::Test {
   idclient* client_ = nullptr;
 };
 
-TEST_F(ThreadsOneMapping, ClaimDistinctOrderedIdsFromTheRing) {
+TEST_F(ThreadsOneMapping, ClaimDistinctOrderedIdsOneAtATime) {
+  idclient_tag* tag = OpenTag("single", 100'000);
+  Check("single", Run(tag, ScaledLoad(500'000), 1));
+}
+
+TEST_F(ThreadsOneMapping, ClaimDistinctOrderedIdsInMixedBatches) {
   idclient_tag* tag = OpenTag("wide", 100'000);
   Check("wide", Run(tag, ScaledLoad(300'000), 100));
 }

@@ -681,8 +681,6 @@ TEST_F(TagServiceTest, ForgedRingIsReplacedAndNothingOfItIsHandedBack) {
   EXPECT_GE(ids.first, 101U) << "above all of the spoilt ring";
 }
 
-// Regression: a lease that arrived while the quarantined ring could not be replaced was published in no
-// ring at all, which ended the daemon.
 TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");

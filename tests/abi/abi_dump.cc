@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prints the ABI. `abi_dump > tests/abi/abi.golden` after a change that was meant, with the version
+// raised as abi.h says.
+#include <iostream>
+
+#include "layouts.h"
+
+int main() {
+  std::cout << idd::abi::Dump();
+  return std::cout.good() ? 0 : 1;
+}

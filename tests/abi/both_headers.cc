@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C header after the C++ one, with the C names still those of C: compiles or does not.
+#include "idclient/idclient.hpp"
+// In this order on purpose.
+#include "idclient/idclient.h"
+
+#include <type_traits>
+
+static_assert(std::is_same_v<decltype(&idclient_close), void (*)(idclient*)>);
+static_assert(std::is_same_v<decltype(std::declval<idclient::Client&>().get()), idclient*>);
+static_assert(std::is_same_v<decltype(std::declval<idclient::Tag&>().get()), idclient_tag*>);
+static_assert(std::is_nothrow_move_constructible_v<idclient::Client>);
+static_assert(!std::is_copy_constructible_v<idclient::Client>);
+static_assert(std::is_nothrow_copy_constructible_v<idclient::Tag>);
+static_assert(std::is_base_of_v<std::runtime_error, idclient::Error>);
+static_assert(!std::is_default_constructible_v<idclient>);
+
+// A C user's declarations beside a C++ user's.
+idclient_status OpenBoth(struct idclient* raw, idclient_tag** out) {
+  return idclient_tag_open(raw, "tag", out);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An administration request: whatever the text, there is one answer, it is a JSON document, and a peer
+// that may not change anything does not.
+#include <boost/asio/io_context.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "admin.h"
+#include "fuzz_target.h"
+#include "idd/base/check.h"
+#include "logging.h"
+#include "support/service_harness.h"
+#include "tag_service.h"
+
+namespace {
+
+using namespace idd::daemon;  // NOLINT(google-build-using-namespace): all of it is under test.
+
+struct Answer {
+  int times = 0;
+  idd::Status status;
+  std::string document;
+};
+
+void CheckAnswer(const Answer& answer) {
+  IDD_CHECK(answer.times == 1);
+  const auto document = nlohmann::json::parse(answer.document, nullptr, false);
+  IDD_CHECK(document.is_object());
+  IDD_CHECK(answer.status.ok() || document["error"].is_string());
+  IDD_CHECK(answer.status.ok() || !document["error"].get<std::string>().empty());
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  log::SetLevel(log::Level::kError);
+  const bool may_change = (data[0] & 1) != 0;
+  const bool store_fails = (data[0] & 2) != 0;
+  const std::string request(reinterpret_cast<const char*>(data) + 1, size - 1);
+
+  WorkerHarness h;
+  TagService tags(h.loop, h.worker);
+  Admin admin({.version = "0", .host_id = FakeStore::kHost, .socket = "s", .database_url = "fake:",
+               .started = idd::MonotonicClock::now()},
+              h.worker, tags);
+  h.store.AddTag("orders", 10);
+  h.Start([&tags](const StoreHealth& health) { tags.OnStoreHealth(health); });
+  h.Settle();
+  if (store_fails) h.store.script.FailAll({idd::Code::kInvalid, "no"});
+
+  Answer answer;
+  admin.Handle(request, may_change,
+               [&answer](const idd::Status& status, const std::string& document) {
+                 ++answer.times;
+                 answer.status = status;
+                 answer.document = document;
+               });
+  IDD_CHECK(h.RunUntil([&answer] { return answer.times > 0; }));
+  h.Settle();
+  CheckAnswer(answer);
+  for (const char* change : {"CreateTag", "ChangeTag", "DeleteTag"}) {
+    IDD_CHECK(may_change || h.store.script.Count(change) == 0);
+  }
+  return 0;
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One case for each kind of finding, and one for each thing that is none.
+#include "audit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kHost = "here";
+
+LeaseRecord Lease(const std::string& token, shm::IdRange ids, LeaseState state,
+                  const std::string& host = kHost) {
+  LeaseRecord lease;
+  lease.token = token;
+  lease.tag = "orders";
+  lease.host = host;
+  lease.ids = ids;
+  lease.state = state;
+  return lease;
+}
+LeaseRecord Closed(const std::string& token, shm::IdRange ids, LeaseState state,
+                   std::uint64_t claimed, std::uint64_t returned, std::uint64_t abandoned) {
+  LeaseRecord lease = Lease(token, ids, state);
+  lease.claimed = claimed;
+  lease.returned = returned;
+  lease.abandoned = abandoned;
+  return lease;
+}
+
+class AuditTest : public ::testing::Test {
+ protected:
+  AuditTest() {
+    input_.host = kHost;
+    TagRecord tag;
+    tag.tag = "orders";
+    tag.next_id = 1001;
+    tag.step = 100;
+    input_.tags = {tag};
+  }
+  void AddLive(const std::string& token, LeaseState state, std::uint64_t claimed) {
+    input_.live[token] = {.token = token, .tag = "orders", .state = state, .claimed = claimed};
+  }
+  // The audit's one finding contains every one of `words`.
+  void ExpectFinding(const std::vector<std::string>& words) const {
+    const AuditReport report = RunAudit(input_);
+    EXPECT_FALSE(report.ok());
+    ASSERT_EQ(report.findings.size(), 1U) << ::testing::PrintToString(report.findings);
+    for (const std::string& word : words) {
+      EXPECT_NE(report.findings[0].find(word), std::string::npos) << report.findings[0];
+    }
+  }
+  void ExpectNoFinding() const {
+    const AuditReport report = RunAudit(input_);
+    EXPECT_TRUE(report.ok()) << ::testing::PrintToString(report.findings);
+    for (const auto& [tag, account] : report.tags) EXPECT_TRUE(account.AddsUp()) << tag;
+  }
+
+  AuditInput input_;
+};
+
+TEST_F(AuditTest, EmptyJournalAddsUpAndListsTheTag) {
+  ExpectNoFinding();
+  const AuditReport report = RunAudit(input_);
+  ASSERT_TRUE(report.tags.contains("orders"));
+  EXPECT_EQ(report.tags.at("orders").leased, 0U);
+}
+
+TEST_F(AuditTest, EveryStateOfALeaseGoesToItsPlace) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                    Closed("b", {101, 201}, LeaseState::kReturned, 40, 60, 0),
+                    Closed("c", {201, 301}, LeaseState::kAbandoned, 10, 0, 90),
+                    Lease("d", {301, 401}, LeaseState::kActive),
+                    Lease("e", {401, 501}, LeaseState::kActive)};
+  AddLive("d", LeaseState::kActive, 25);
+  AddLive("e", LeaseState::kAbandoned, 30);
+  ExpectNoFinding();
+  const TagAccount account = RunAudit(input_).tags.at("orders");
+  EXPECT_EQ(account.leased, 500U);
+  EXPECT_EQ(account.claimed, 100U + 40U + 10U + 25U + 30U);
+  EXPECT_EQ(account.available, 75U);
+  EXPECT_EQ(account.returned, 60U);
+  EXPECT_EQ(account.abandoned, 90U + 70U) << "a drained lease has nothing left to claim";
+}
+
+TEST_F(AuditTest, LeasesOfOtherHostsAreNotAccounted) {
+  input_.journal = {Lease("a", {1, 101}, LeaseState::kActive, "elsewhere")};
+  ExpectNoFinding();
+  EXPECT_EQ(RunAudit(input_).tags.at("orders").leased, 0U);
+}
+
+TEST_F(AuditTest, TagsAreAccountedApart) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                    Closed("b", {1, 51}, LeaseState::kExhausted, 50, 0, 0)};
+  input_.journal[1].tag = "users";
+  ExpectNoFinding();
+  EXPECT_EQ(RunAudit(input_).tags.at("orders").leased, 100U);
+  EXPECT_EQ(RunAudit(input_).tags.at("users").leased, 50U);
+}
+
+TEST_F(AuditTest, ClosedLeaseWhosePartsAreNotItsSizeIsFound) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 50, 0)};
+  const AuditReport report = RunAudit(input_);
+  ASSERT_EQ(report.findings.size(), 2U) << "the lease, and hence its tag";
+  EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
+  EXPECT_NE(report.findings[0].find("parts"), std::string::npos);
+  EXPECT_NE(report.findings[1].find("tag 'orders'"), std::string::npos);
+  EXPECT_NE(report.findings[1].find("sum"), std::string::npos);
+}
+
+TEST_F(AuditTest, ActiveLeaseThatNoRingHasIsFound) {
+  input_.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
+  const AuditReport report = RunAudit(input_);
+  ASSERT_FALSE(report.ok());
+  EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
+  EXPECT_NE(report.findings[0].find("in no ring"), std::string::npos);
+}
+
+TEST_F(AuditTest, SegmentThatTheJournalLacksIsFound) {
+  AddLive("ghost", LeaseState::kActive, 5);
+  ExpectFinding({"ghost", "orders", "journal does not have"});
+}
+
+TEST_F(AuditTest, TwoLeasesThatShareIdsAreFound) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                    Closed("b", {100, 201}, LeaseState::kExhausted, 101, 0, 0)};
+  ExpectFinding({"lease a", "lease b", "shares ids"});
+}
+
+TEST_F(AuditTest, LeasesOfTwoHostsThatShareIdsAreFound) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                    Lease("b", {50, 60}, LeaseState::kActive, "elsewhere")};
+  ExpectFinding({"host here", "host elsewhere", "shares ids"});
+}
+
+TEST_F(AuditTest, LeaseInsideAWideOneIsFoundThoughAnotherLiesBetween) {
+  input_.journal = {Closed("wide", {1, 901}, LeaseState::kExhausted, 900, 0, 0),
+                    Closed("small", {10, 11}, LeaseState::kExhausted, 1, 0, 0),
+                    Closed("late", {500, 600}, LeaseState::kExhausted, 100, 0, 0)};
+  const AuditReport report = RunAudit(input_);
+  ASSERT_EQ(report.findings.size(), 2U) << ::testing::PrintToString(report.findings);
+  for (const std::string& finding : report.findings) {
+    EXPECT_NE(finding.find("lease wide"), std::string::npos) << finding;
+  }
+}
+
+TEST_F(AuditTest, NeighboursShareNothing) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                    Closed("b", {101, 201}, LeaseState::kExhausted, 100, 0, 0)};
+  ExpectNoFinding();
+}
+
+TEST_F(AuditTest, SameIdsOfTwoTagsShareNothing) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                    Closed("b", {1, 101}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.journal[1].tag = "users";
+  ExpectNoFinding();
+}
+
+TEST_F(AuditTest, TailThatWasGivenBackMayBeLeasedAgain) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0),
+                    Closed("b", {41, 141}, LeaseState::kExhausted, 100, 0, 0)};
+  ExpectNoFinding();
+}
+
+TEST_F(AuditTest, WhatWasKeptOfAReturnedLeaseMayNotBeLeasedAgain) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0),
+                    Closed("b", {40, 140}, LeaseState::kExhausted, 100, 0, 0)};
+  ExpectFinding({"lease a", "lease b"});
+}
+
+TEST_F(AuditTest, ListedRangeThatSomebodyKeptIsFound) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.returned = {{.tag = "orders", .host = "elsewhere", .ids = {90, 120}}};
+  ExpectFinding({"listed as returned", "lease a"});
+}
+
+TEST_F(AuditTest, ListedRangeThatItsLeaseGaveBackIsNoFinding) {
+  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0)};
+  input_.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}}};
+  ExpectNoFinding();
+}
+
+TEST_F(AuditTest, RangeListedTwiceIsFound) {
+  input_.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}},
+                     {.tag = "orders", .host = "elsewhere", .ids = {60, 70}}};
+  ExpectFinding({"listed as returned", "shares ids"});
+}
+
+TEST_F(AuditTest, LeaseAboveMaxIdIsFound) {
+  input_.journal = {Closed("a", {901, 1101}, LeaseState::kExhausted, 200, 0, 0)};
+  ExpectFinding({"lease a", "max_id 1001", "backwards"});
+}
+
+TEST_F(AuditTest, ReturnedTailAboveMaxIdIsNoFinding) {
+  input_.journal = {Closed("a", {901, 1101}, LeaseState::kReturned, 100, 100, 0)};
+  ExpectNoFinding();
+}
+
+TEST_F(AuditTest, LeaseOfADeletedTagIsHeldAgainstNoMaxId) {
+  input_.tags.clear();
+  input_.journal = {Closed("a", {901, 1101}, LeaseState::kExhausted, 200, 0, 0)};
+  ExpectNoFinding();
+}
+
+TEST_F(AuditTest, LiveCountBeyondTheLeaseDoesNotOverflow) {
+  input_.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
+  AddLive("a", LeaseState::kActive, ~std::uint64_t{0});
+  const TagAccount account = RunAudit(input_).tags.at("orders");
+  EXPECT_EQ(account.claimed, 100U);
+  EXPECT_EQ(account.available, 0U);
+}
+
+}  // namespace
+}  // namespace idd::daemon

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host_id.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <optional>
+#include <string>
+
+namespace idd::daemon {
+namespace {
+
+TEST(HostIdTest, AcceptsLettersDigitsDotsDashesAndUnderscores) {
+  for (const std::string& id : {std::string("a"), std::string("db-01.example_EU"),
+                                std::string(64, 'x'), std::string("0")}) {
+    EXPECT_TRUE(CheckHostId(id).ok()) << id;
+  }
+}
+
+TEST(HostIdTest, RefusesEmptyLongAndOtherCharacters) {
+  for (const std::string& id :
+       {std::string(), std::string(65, 'x'), std::string("a b"), std::string("a/b"),
+        std::string("a'b"), std::string("a\n"), std::string("h\xc3\xb6st"), std::string("a\0", 2)}) {
+    const Status status = CheckHostId(id);
+    EXPECT_EQ(status.code(), Code::kInvalid) << id;
+    EXPECT_FALSE(status.message().empty());
+  }
+}
+
+TEST(HostIdTest, IdOfTheMachineIsValidStableAndNotTheMachineIdItself) {
+  const std::optional<std::string> id = HostIdFromMachineId();
+  std::string machine_id;
+  std::ifstream("/etc/machine-id") >> machine_id;
+  if (!id.has_value()) return;  // a machine without one, or a build without libsystemd
+  EXPECT_TRUE(CheckHostId(*id).ok()) << *id;
+  EXPECT_EQ(HostIdFromMachineId(), id);
+  EXPECT_NE(*id, machine_id);
+}
+
+}  // namespace
+}  // namespace idd::daemon

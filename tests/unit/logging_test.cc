@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The logger is one for each process, so that every case runs in a process of its own.
+#include "logging.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idd/base/scoped_fd.h"
+
+namespace idd::daemon::log {
+namespace {
+
+// The lines that `body` writes to stderr in a child.
+std::vector<std::string> LinesOf(const std::function<void()>& body) {
+  int ends[2];
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const ScopedFd read_end(ends[0]);
+  ScopedFd write_end(ends[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(write_end.get(), STDERR_FILENO);
+    body();
+    ::_exit(0);
+  }
+  write_end.reset();
+  std::string text;
+  char buffer[4096];
+  for (ssize_t bytes = 0; (bytes = ::read(read_end.get(), buffer, sizeof(buffer))) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(bytes));
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(LoggingTest, TextLineHasTimeLevelEventAndFields) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    Info("lease.granted", {{"tag", "orders"}, {"base", 1}, {"limit", std::uint64_t{1001}}});
+  });
+  ASSERT_EQ(lines.size(), 1U);
+  const std::regex expected(
+      R"(^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info lease\.granted tag=orders base=1 limit=1001$)");
+  EXPECT_TRUE(std::regex_match(lines[0], expected)) << lines[0];
+}
+
+TEST(LoggingTest, JsonLineIsOneDocumentWithNumbersAsNumbers) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kJson);
+    Error("store.down", {{"error", "disk \"full\"\n"}, {"failures", 3}});
+  });
+  ASSERT_EQ(lines.size(), 1U);
+  const auto document = nlohmann::json::parse(lines[0], nullptr, false);
+  ASSERT_TRUE(document.is_object()) << lines[0];
+  EXPECT_EQ(document["event"], "store.down");
+  EXPECT_EQ(document["level"], "error");
+  EXPECT_EQ(document["error"], "disk \"full\"\n");
+  EXPECT_EQ(document["failures"], 3);
+  EXPECT_TRUE(document["time"].is_string());
+}
+
+TEST(LoggingTest, ValueCanNeitherBeginALineNorForgeAField) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    Info("e", {{"a", "x\n2026-01-01 info forged tag=root"}, {"b", "1 c=2"}, {"d", ""}, {"f", "\"q\""}});
+  });
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("a=\"x\\n2026"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("b=\"1 c=2\""), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("d=\"\""), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("f=\"\\\"q\\\"\""), std::string::npos) << lines[0];
+}
+
+// Regression: an escape character alone was no reason to quote a value.
+TEST(LoggingTest, ValueCannotSendControlCharactersToATerminal) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    Info("e", {{"a", "\x1b[2J"}, {"b", "\x07"}, {"c", "\x0b"}});
+  });
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_TRUE(std::none_of(lines[0].begin(), lines[0].end(), [](unsigned char c) {
+    return c < 0x20 || c == 0x7f;
+  })) << lines[0];
+}
+
+TEST(LoggingTest, MalformedUtf8IsReplacedNotFatal) {
+  const auto body = [](Format format) {
+    return LinesOf([format] {
+      Configure(Level::kInfo, format);
+      Info("e", {{"a", "\xff\xfe \x80"}});
+    });
+  };
+  EXPECT_EQ(body(Format::kText).size(), 1U);
+  const auto json = body(Format::kJson);
+  ASSERT_EQ(json.size(), 1U);
+  EXPECT_TRUE(nlohmann::json::accept(json[0])) << json[0];
+}
+
+TEST(LoggingTest, PercentAndBracesAreNoFormat) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    Info("e", {{"a", "%v{}{0}%n"}});
+  });
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("a=%v{}{0}%n"), std::string::npos) << lines[0];
+}
+
+TEST(LoggingTest, LevelsBelowTheConfiguredOneAreSilent) {
+  const auto write_all = [] {
+    Debug("d", {});
+    Info("i", {});
+    Warning("w", {});
+    Error("e", {});
+  };
+  EXPECT_EQ(LinesOf([&] {
+              Configure(Level::kDebug, Format::kText);
+              write_all();
+            }).size(),
+            4U);
+  EXPECT_EQ(LinesOf([&] {
+              Configure(Level::kWarning, Format::kText);
+              write_all();
+            }).size(),
+            2U);
+  EXPECT_EQ(LinesOf([&] {
+              Configure(Level::kInfo, Format::kText);
+              SetLevel(Level::kError);
+              write_all();
+            }).size(),
+            1U);
+  EXPECT_EQ(LinesOf(write_all).size(), 3U) << "before Configure: text from info on";
+}
+
+TEST(LoggingTest, OneEventWritesTwentyLinesASecondAndTellsTheRest) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    for (int i = 0; i < 500; ++i) Info("noisy", {{"i", i}});
+    Info("other", {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1050));  // the budget's own second
+    Info("noisy", {{"i", 1000}});
+    Info("noisy", {{"i", 1001}});
+  });
+  ASSERT_EQ(lines.size(), 23U) << "20, another event's line, and the second's first two";
+  EXPECT_NE(lines[20].find("other"), std::string::npos);
+  EXPECT_NE(lines[21].find("i=1000 suppressed=480"), std::string::npos) << lines[21];
+  EXPECT_EQ(lines[22].find("suppressed"), std::string::npos) << lines[22];
+}
+
+TEST(LoggingTest, EndlessNumberOfEventsIsStillWritten) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    for (int i = 0; i < 1000; ++i) Info("event." + std::to_string(i), {});
+  });
+  EXPECT_EQ(lines.size(), 1000U);
+}
+
+TEST(LoggingTest, LinesOfManyThreadsDoNotMix) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kJson);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < 200; ++i) {
+          Info("event." + std::to_string(i), {{"text", std::string(100, static_cast<char>('a' + t))}});
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+  EXPECT_EQ(lines.size(), 800U);
+  for (const std::string& line : lines) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+}
+
+}  // namespace
+}  // namespace idd::daemon::log

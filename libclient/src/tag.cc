@@ -118,8 +118,9 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
     }
     const IdRange from_ring = ClaimFromRing(count);
     if (!from_ring.empty()) return from_ring;
-    if (ids.ok()) continue;
-    // The daemon is being restarted, or gone: it is worth the caller's time to look again.
+    if (ids.ok() && !NeedsAttach()) continue;
+    // The daemon is being restarted, is gone, or hands out a ring that it has retired: it is worth
+    // the caller's time to look again, but not all of the daemon's.
     std::this_thread::sleep_for(std::min(pause, deadline->remaining()));
     pause = std::min(pause * 2, kLongestReconnectPause);
   }

@@ -7,6 +7,12 @@
 #include "idd/base/check.h"
 
 namespace idd::shm {
+namespace {
+
+// Adds to an exhausted cursor are honest; so many of them are not: 2^30 claims of the largest size.
+constexpr std::uint64_t kMostOvershoot = 1ULL << 62;
+
+}  // namespace
 
 std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
                                   std::uint64_t refill_mark) noexcept {
@@ -96,7 +102,7 @@ RingWriter::Segment RingWriter::LookAt(std::uint64_t number) const noexcept {
 std::uint64_t RingWriter::Believe(std::size_t slot, std::uint64_t raw_cursor) const noexcept {
   const std::uint64_t limit =
       table_.slots[slot].limit.load(std::memory_order_relaxed);  // P4: our own store
-  if (raw_cursor < seen_[slot] || raw_cursor >= kClosedCursor) forged_ = true;
+  if (raw_cursor < seen_[slot] || raw_cursor >= limit + kMostOvershoot) forged_ = true;
   seen_[slot] = std::max(seen_[slot], std::min(raw_cursor, limit));
   return seen_[slot];
 }

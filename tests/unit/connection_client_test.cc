@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -121,24 +122,25 @@ TEST_F(ConnectionTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
   Connection connection(path_, std::nullopt);
   constexpr std::uint64_t kThreads = 6;
   constexpr std::uint64_t kCalls = 60;
-  // Replies come in another order than the requests.
+  // In every round all threads have a call under way, and the replies come in another order.
   std::thread answers([&] {
     std::vector<Request> waiting;
-    for (std::uint64_t i = 0; i < kThreads * kCalls; ++i) {
-      waiting.push_back(daemon.Next().value());
-      const bool all = i + kThreads > kThreads * kCalls || waiting.size() >= 3;
-      while (all && !waiting.empty()) {
+    for (std::uint64_t round = 0; round < kCalls; ++round) {
+      for (std::uint64_t i = 0; i < kThreads; ++i) waiting.push_back(daemon.Next().value());
+      while (!waiting.empty()) {
         Echo(daemon, waiting.back());
         waiting.pop_back();
       }
     }
   });
+  std::barrier round(static_cast<std::ptrdiff_t>(kThreads));
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
   for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
     callers.emplace_back([&, thread] {
       for (std::uint64_t call = 0; call < kCalls; ++call) {
         const std::uint64_t number = 1 + thread * 1000 + call;
+        round.arrive_and_wait();
         if (FirstOf(connection.Call(ClaimOf(number), Later())) != number) ++wrong;
       }
     });

@@ -28,7 +28,7 @@ CREATE TABLE idd_meta(
 ) STRICT;
 )sql";
 
-Status CheckNothing(SqliteDb&) { return Status::Ok(); }
+Status CheckNothing(SqliteDb& /*db*/) { return Status::Ok(); }
 
 Status CheckTables(SqliteDb& db) {
   SqliteQuery query = db.Query(

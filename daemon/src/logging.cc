@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -81,13 +82,23 @@ bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed)
   return true;
 }
 
+// Blanks and quotes, and whatever a terminal might obey: control characters, DEL, and any byte
+// above ASCII, among which the C1 controls hide.
 bool NeedsQuotes(std::string_view value) {
-  return value.empty() || value.find_first_of(" \"=\\\n\r\t") != std::string_view::npos;
+  return value.empty() || std::any_of(value.begin(), value.end(), [](unsigned char c) {
+           return c <= 0x20 || c >= 0x7f || c == '"' || c == '=' || c == '\\';
+         });
 }
 
-// JSON's escapes, also in the text form: a value can never begin a line of its own.
+// JSON's escapes, also in the text form: a value can neither begin a line of its own nor reach the
+// terminal. DEL is the one control character that JSON leaves as it is.
 std::string Quote(std::string_view value) {
-  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string quoted =
+      nlohmann::json(value).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  for (std::size_t at = quoted.find('\x7f'); at != std::string::npos; at = quoted.find('\x7f')) {
+    quoted.replace(at, 1, "\\u007f");
+  }
+  return quoted;
 }
 
 std::string TextLine(std::string_view event, const std::initializer_list<Field>& fields,

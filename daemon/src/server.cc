@@ -233,7 +233,7 @@ Status Server::Dispatch(Connection& connection, const FrameView& frame) {
   return {Code::kInvalid, "unknown frame type " + std::to_string(frame.header.type)};
 }
 
-Status Server::OnHello(Connection& connection, const FrameView& frame) {
+Status Server::OnHello(Connection& connection, const FrameView& frame) const {
   const Result<wire::HelloRequest> request = wire::ParsePayload<wire::HelloRequest>(frame);
   if (!request.ok()) return request.status();
   if (request.value().reserved != 0) {

@@ -51,7 +51,7 @@ class Server {
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
-  [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame);
+  [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame) const;
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnRefill(const wire::FrameView& frame);

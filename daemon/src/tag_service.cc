@@ -43,7 +43,7 @@ struct TagService::Waiter {
   AttachDone attach_done;
   ClaimDone claim_done;
 
-  void Fail(const Status& status) {
+  void Fail(const Status& status) const {
     if (attach_done) {
       attach_done(status);
     } else {
@@ -71,7 +71,7 @@ struct TagService::Tag {
   boost::asio::steady_timer retry_timer;
   bool store_busy = false;   // a look-up or a lease is under way
   bool retry_armed = false;  // the next try waits for retry_timer
-  Status refusal;            // until then: what the store said to the last try, not ok if it refused
+  Status refusal;  // until then: what the store said to the last try, not ok if it refused
   std::string last_error;
   std::uint64_t floor = 0;  // where a ring that replaces a quarantined one begins
   std::uint64_t quarantines = 0;
@@ -85,7 +85,7 @@ struct TagService::Tag {
 
   [[nodiscard]] bool HasClaimWaiter() const {
     return std::any_of(waiters.begin(), waiters.end(),
-                       [](const Waiter& waiter) { return bool(waiter.claim_done); });
+                       [](const Waiter& waiter) { return static_cast<bool>(waiter.claim_done); });
   }
   [[nodiscard]] std::uint64_t Claimed() const {
     std::uint64_t claimed = closed_claimed;
@@ -232,9 +232,10 @@ void TagService::ArmDeadline(Tag& tag) {
 
 std::string TagService::WaitReason(const Tag& tag) const {
   const std::string prefix = "tag '" + tag.name + "': no ids before the deadline; ";
+  if (health_.since == MonotonicTime{}) return prefix + "the store has not answered yet";
   if (!health_.up) {
     return prefix + "the store has been down for " + Seconds(health_.since) + ": " +
-           (health_.last_error.empty() ? "not reached yet" : health_.last_error);
+           health_.last_error;
   }
   if (!tag.last_error.empty()) return prefix + tag.last_error;
   return prefix + "the next segment is on its way";
@@ -496,7 +497,7 @@ void TagService::FlushClosing() {
         if (Status status = store.CloseLeases(batch); !status.ok()) return status;
         return true;
       },
-      [this, batch](Result<bool> done) {
+      [this, batch](const Result<bool>& done) {
         flushing_ = false;
         // What could not be journalled stays, and goes with the next batch: Poll() sees to it.
         if (done.ok()) {
@@ -520,10 +521,10 @@ void TagService::HandBack(LeaseUse use) {
   // Where this host's knowledge ends without the tail. Of an unused lease that is not its base:
   // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
   const std::uint64_t mark = use.claimed == 0 ? use.lease.previous_mark : first_unclaimed;
+  const std::uint64_t limit = use.lease.ids.limit;
   returning_[closure.token] = closure;
   worker_.Submit<ReturnOutcome>(
-      [closure, mark, limit = use.lease.ids.limit](Store& store,
-                                                   HighWaterMarks& marks) -> Result<ReturnOutcome> {
+      [closure, mark, limit](Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
         // First the mark, whatever the store answers: the tail is drained, so that nobody was given
         // an id of it, and a range below the mark could not be taken back. A mark that has moved on
         // is a later lease's and stays.
@@ -534,17 +535,17 @@ void TagService::HandBack(LeaseUse use) {
         }
         return store.ReturnTail(closure);
       },
-      [this, use = std::move(use), first_unclaimed](Result<ReturnOutcome> outcome) {
-        returning_.erase(use.lease.token);
+      [this, closure, limit, first_unclaimed](const Result<ReturnOutcome>& outcome) {
+        returning_.erase(closure.token);
         const char* how = "failed; will be journalled as abandoned";
         if (outcome.ok()) {
           how = outcome.value() == ReturnOutcome::kLowered  ? "max_id lowered"
                 : outcome.value() == ReturnOutcome::kListed ? "listed as returned"
                                                             : "stale; nothing changed";
         }
-        log::Info("lease.handed_back", {{"tag", use.lease.tag},
+        log::Info("lease.handed_back", {{"tag", closure.tag},
                                         {"first", first_unclaimed},
-                                        {"limit", use.lease.ids.limit},
+                                        {"limit", limit},
                                         {"outcome", how},
                                         {"error", outcome.status().message()}});
         FinishShutdownIfIdle();
@@ -687,8 +688,10 @@ void TagService::Shutdown(std::function<void()> done) {
 // under way has to be waited for: it is the newest.
 void TagService::HandBackTails(Tag& tag) {
   if (tag.store_busy) return;
-  for (auto use = tag.tails.rbegin(); use != tag.tails.rend(); ++use) HandBack(std::move(*use));
-  tag.tails.clear();
+  while (!tag.tails.empty()) {
+    HandBack(std::move(tag.tails.back()));
+    tag.tails.pop_back();
+  }
   FinishShutdownIfIdle();
 }
 

@@ -42,14 +42,6 @@ Status Hello(idd::wire::Channel& channel, Deadline deadline) {
   return Status::Ok();
 }
 
-Status ErrorOf(const idd::wire::FrameView& frame) {
-  std::string reason;
-  const auto error = idd::wire::ParseReply<idd::wire::StatusReply>(frame, &reason);
-  if (!error.ok()) return error.status();
-  if (error.value().status == 0) return {Code::kUnavailable, "idd closed the connection"};
-  return {idd::CodeFromNumber(error.value().status), reason};
-}
-
 }  // namespace
 
 Connection::Connection(std::string socket_path, std::optional<uid_t> trusted_uid)
@@ -165,7 +157,7 @@ void Connection::Dispatch(Message message) {
   if (type == (static_cast<std::uint16_t>(FrameType::kError) | idd::wire::kReplyBit)) {
     // This call's fault alone. The daemon closes the connection now; the others' calls end with it
     // as UNAVAILABLE and are tried again.
-    (*call)->reply = ErrorOf(frame.value());
+    (*call)->reply = idd::wire::ParseError(frame.value());
   } else {
     (*call)->reply = std::move(message);
   }

@@ -41,7 +41,7 @@ struct ReplyReader {
     const auto frame = idd::wire::ParseFrame(message.bytes);
     if (!frame.ok()) return frame.status();
     std::string reason;
-    const Result<T> reply = idd::wire::ParseReply<T>(frame.value(), &reason);
+    Result<T> reply = idd::wire::ParseReply<T>(frame.value(), &reason);
     if (!reply.ok()) return reply;
     if (reply.value().status == 0) return reply;
     return Status(idd::CodeFromNumber(reply.value().status), reason);

@@ -197,11 +197,7 @@ Result<Message> Channel::Exchange(std::span<const std::byte> frame, Deadline dea
     if (!reply.ok()) return reply.status();
     const FrameHeader& header = reply.value().header;
     if (header.type == (static_cast<std::uint16_t>(FrameType::kError) | kReplyBit)) {
-      std::string reason;
-      const Result<StatusReply> error = ParseReply<StatusReply>(reply.value(), &reason);
-      if (!error.ok()) return error.status();
-      const Code code = CodeFromNumber(error.value().status);
-      return Status(code == Code::kOk ? Code::kInvalid : code, reason);
+      return ParseError(reply.value());
     }
     if (header.request_id != request.value().header.request_id) {
       // A late reply to an earlier request; a flood of them must not outlast the deadline.

@@ -108,6 +108,14 @@ Result<FrameView> ParseFrame(std::span<const std::byte> message) {
   return frame;
 }
 
+Status ParseError(const FrameView& frame) {
+  std::string reason;
+  const Result<StatusReply> error = ParseReply<StatusReply>(frame, &reason);
+  if (!error.ok()) return error.status();
+  if (error.value().status == 0) return {Code::kUnavailable, "idd closed the connection"};
+  return {CodeFromNumber(error.value().status), reason};
+}
+
 std::vector<std::byte> BuildFrame(FrameType type, bool is_reply, std::uint64_t request_id,
                                   std::span<const std::byte> payload, std::string_view reason) {
   const std::string_view text = reason.substr(0, kMaxReasonBytes);

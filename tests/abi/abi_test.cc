@@ -2,6 +2,8 @@
 //
 // What other programs were compiled against does not change by accident, and is what the documents
 // say.
+#include "idd/shm/abi.h"
+
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +23,6 @@
 #include "idclient/idclient.h"
 #include "idclient/idclient.hpp"
 #include "idd/base/status.h"
-#include "idd/shm/abi.h"
 #include "layouts.h"
 
 namespace idd::abi {
@@ -59,14 +60,16 @@ TEST(AbiTest, FieldsFillTheirStructsWithoutAGap) {
   for (const StructLayout& layout : all) {
     std::size_t end = 0;
     for (const FieldLayout& field : layout.fields) {
-      EXPECT_EQ(field.offset, end) << layout.name << "." << field.name << ": padding or a forgotten field";
+      EXPECT_EQ(field.offset, end)
+          << layout.name << "." << field.name << ": padding or a forgotten field";
       end = field.offset + field.size;
     }
     EXPECT_EQ(end, layout.size) << layout.name;
   }
 }
 
-// The tables of docs/shm-abi.md: `### Name (size N, alignment N)`, then rows `offset | size | field`.
+// The tables of docs/shm-abi.md: `### Name (size N, alignment N)`, then rows `offset | size |
+// field`.
 std::vector<StructLayout> DocumentedLayouts(const std::string& text) {
   const std::regex heading(R"(^### (\w+) \(size (\d+), alignment (\d+)\)$)");
   const std::regex row(R"(^\| *(\d+) *\| *(\d+) *\| *`(\w+)` *\|.*$)");
@@ -106,7 +109,8 @@ TEST(AbiTest, DocumentedTablesAreTheStructs) {
     }
     documented.erase(layout.name);
   }
-  for (const auto& [name, layout] : documented) ADD_FAILURE() << name << " exists on the page alone";
+  for (const auto& [name, layout] : documented)
+    ADD_FAILURE() << name << " exists on the page alone";
 }
 
 TEST(AbiTest, DocumentedVersionAndConstantsAreTheHeaders) {
@@ -115,9 +119,8 @@ TEST(AbiTest, DocumentedVersionAndConstantsAreTheHeaders) {
   version << "ABI version " << shm::kAbiMajor << "." << shm::kAbiMinor << ", stored as `0x"
           << std::hex << std::setw(8) << std::setfill('0') << shm::kAbiVersion << "`";
   EXPECT_NE(page.find(version.str()), std::string::npos) << version.str();
-  for (const char* row :
-       {"| `kMaxLimit` | 2^63 - 1 |", "| `kClosedCursor` | 2^63 |", "| `kNoMark` | 2^64 - 1 |",
-        "| `kMaxClaim` | 2^32 |"}) {
+  for (const char* row : {"| `kMaxLimit` | 2^63 - 1 |", "| `kClosedCursor` | 2^63 |",
+                          "| `kNoMark` | 2^64 - 1 |", "| `kMaxClaim` | 2^32 |"}) {
     EXPECT_NE(page.find(row), std::string::npos) << row;
   }
   EXPECT_EQ(shm::kMaxLimit, (1ULL << 63) - 1);
@@ -180,7 +183,8 @@ std::set<std::string> ExportedSymbols(const std::string& path) {
     Elf64_Half version = 0;
     at(versions.sh_offset + i * sizeof(version), &version);
     const std::string name = file.c_str() + strings + symbol.st_name;
-    const bool is_version = ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_shndx == SHN_ABS;
+    const bool is_version =
+        ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_shndx == SHN_ABS;
     // A sanitizer's own begin with two underscores; tests/lint/library.sh looks at the plain build.
     if (symbol.st_shndx == SHN_UNDEF || is_version || name.starts_with("__")) continue;
     exported.insert(name + "@" + names[version & 0x7fffU]);
@@ -190,20 +194,20 @@ std::set<std::string> ExportedSymbols(const std::string& path) {
 
 TEST(AbiTest, LibraryExportsTheGoldenSymbols) {
   const std::vector<std::string> golden = Lines(ReadFile(IDD_SYMBOLS_GOLDEN));
-  EXPECT_EQ(ExportedSymbols(IDD_IDCLIENT_LIBRARY), std::set<std::string>(golden.begin(), golden.end()));
+  EXPECT_EQ(ExportedSymbols(IDD_IDCLIENT_LIBRARY),
+            std::set<std::string>(golden.begin(), golden.end()));
 }
 
 TEST(AbiTest, StatusesOfTheCHeaderAreTheCodes) {
-  const std::pair<idclient_status, Code> pairs[] = {
-      {IDCLIENT_OK, Code::kOk},
-      {IDCLIENT_INVALID, Code::kInvalid},
-      {IDCLIENT_UNAVAILABLE, Code::kUnavailable},
-      {IDCLIENT_NO_SUCH_TAG, Code::kNoSuchTag},
-      {IDCLIENT_DENIED, Code::kDenied},
-      {IDCLIENT_TIMEOUT, Code::kTimeout},
-      {IDCLIENT_OUT_OF_IDS, Code::kOutOfIds},
-      {IDCLIENT_INCOMPATIBLE, Code::kIncompatible},
-      {IDCLIENT_SYSTEM, Code::kSystem}};
+  const std::pair<idclient_status, Code> pairs[] = {{IDCLIENT_OK, Code::kOk},
+                                                    {IDCLIENT_INVALID, Code::kInvalid},
+                                                    {IDCLIENT_UNAVAILABLE, Code::kUnavailable},
+                                                    {IDCLIENT_NO_SUCH_TAG, Code::kNoSuchTag},
+                                                    {IDCLIENT_DENIED, Code::kDenied},
+                                                    {IDCLIENT_TIMEOUT, Code::kTimeout},
+                                                    {IDCLIENT_OUT_OF_IDS, Code::kOutOfIds},
+                                                    {IDCLIENT_INCOMPATIBLE, Code::kIncompatible},
+                                                    {IDCLIENT_SYSTEM, Code::kSystem}};
   std::uint32_t value = 0;
   for (const auto& [status, code] : pairs) {
     EXPECT_EQ(static_cast<std::uint32_t>(status), value);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C header after the C++ one, with the C names still those of C: compiles or does not.
-#include "idclient/idclient.hpp"
-// In this order on purpose.
-#include "idclient/idclient.h"
-
 #include <type_traits>
+
+#include "idclient/idclient.h"
+#include "idclient/idclient.hpp"
 
 static_assert(std::is_same_v<decltype(&idclient_close), void (*)(idclient*)>);
 static_assert(std::is_same_v<decltype(std::declval<idclient::Client&>().get()), idclient*>);

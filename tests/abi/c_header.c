@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idclient.h as a C11 program sees it: this file must compile without a warning, and what it finds is
- * compared with C++ in abi_test.cc. */
-#include "idclient/idclient.h"
-
+ * idclient.h as a C11 program sees it: this file must compile without a warning, and what it finds
+ * is compared with C++ in abi_test.cc. */
 #include "c_header.h"
+
+#include "idclient/idclient.h"
 
 /* Including it twice, and by its short name, is allowed. */
 #include <idclient.h>

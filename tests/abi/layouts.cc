@@ -11,13 +11,16 @@
 // A field's line and a struct's head. sizeof of a member needs no object.
 #define IDD_FIELD(type, field) \
   FieldLayout { #field, offsetof(type, field), sizeof(type::field) }
-#define IDD_STRUCT(type, ...) \
-  StructLayout { #type, sizeof(type), alignof(type), { __VA_ARGS__ } }
+#define IDD_STRUCT(type, ...)                           \
+  StructLayout {                                        \
+#type, sizeof(type), alignof(type), { __VA_ARGS__ } \
+  }
 
 namespace idd::abi {
 
 std::vector<StructLayout> SharedMemoryLayouts() {
-  using namespace idd::shm;  // NOLINT(google-build-using-namespace): the names are printed as they are.
+  using namespace idd::shm;  // NOLINT(google-build-using-namespace): the names are printed as they
+                             // are.
   return {
       IDD_STRUCT(TableHeader, IDD_FIELD(TableHeader, magic), IDD_FIELD(TableHeader, abi_version),
                  IDD_FIELD(TableHeader, table_bytes), IDD_FIELD(TableHeader, cursors_bytes),
@@ -44,7 +47,8 @@ std::vector<StructLayout> SharedMemoryLayouts() {
 }
 
 std::vector<StructLayout> FrameLayouts() {
-  using namespace idd::wire;  // NOLINT(google-build-using-namespace): the names are printed as they are.
+  using namespace idd::wire;  // NOLINT(google-build-using-namespace): the names are printed as they
+                              // are.
   return {
       IDD_STRUCT(FrameHeader, IDD_FIELD(FrameHeader, magic), IDD_FIELD(FrameHeader, version),
                  IDD_FIELD(FrameHeader, type), IDD_FIELD(FrameHeader, frame_bytes),

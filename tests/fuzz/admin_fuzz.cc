@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An administration request: whatever the text, there is one answer, it is a JSON document, and a peer
-// that may not change anything does not.
+// An administration request: whatever the text, there is one answer, it is a JSON document, and a
+// peer that may not change anything does not.
 #include <boost/asio/io_context.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +44,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
 
   WorkerHarness h;
   TagService tags(h.loop, h.worker);
-  Admin admin({.version = "0", .host_id = FakeStore::kHost, .socket = "s", .database_url = "fake:",
+  Admin admin({.version = "0",
+               .host_id = FakeStore::kHost,
+               .socket = "s",
+               .database_url = "fake:",
                .started = idd::MonotonicClock::now()},
               h.worker, tags);
   h.store.AddTag("orders", 10);

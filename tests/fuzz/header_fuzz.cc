@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A claimer on memory that anybody may have written: what CheckHeader lets pass is claimed from. No id
-// outside base..limit of a published slot is ever accepted, and every call ends.
+// A claimer on memory that anybody may have written: what CheckHeader lets pass is claimed from. No
+// id outside base..limit of a published slot is ever accepted, and every call ends.
 //
 // The input is a list of steps on a good ring: words that are overwritten, in the table before the
 // attach and in both memories between claims, and claims.
@@ -71,7 +71,8 @@ void MakeGoodRing(Memory& memory) {
   memory.table.live.head_segment = 1;
   memory.table.live.state = static_cast<std::uint32_t>(RingState::kActive);
   RingWriter writer(memory.table, memory.cursors);
-  for (std::uint64_t i = 1; i <= 3; ++i) writer.Publish({i * 1000, i * 1000 + 100}, 0, i * 1000 + 10);
+  for (std::uint64_t i = 1; i <= 3; ++i)
+    writer.Publish({i * 1000, i * 1000 + 100}, 0, i * 1000 + 10);
 }
 
 // Overwrites eight bytes somewhere.

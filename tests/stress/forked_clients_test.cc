@@ -32,7 +32,7 @@ class ForkedClients : public ::testing::Test {
     plan.socket = host_.daemon.socket();
     plan.tag = "orders";
     plan.name = "family";
-    plan.ids = ScaledLoad(100'000);
+    plan.ids = ScaledLoad(50'000);
     plan.batch = 60;
     plan.threads = threads;
     plan.children = children;

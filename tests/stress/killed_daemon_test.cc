@@ -2,11 +2,13 @@
 //
 // idd is killed with SIGKILL under load, fifty times, and started again.
 //
-// Method: two kinds of workers claim all the while.
-//  - `hot` workers use a tag with small segments as fast as they can, so their ring runs dry. They
-//    try again on TIMEOUT and UNAVAILABLE, and only those; each such call must have been under way
-//    while idd was absent. In the end they must claim from a lease of the last idd: they attached
-//    again by themselves.
+// Method: three kinds of workers claim all the while.
+//  - `hot` workers use a tag with small segments as fast as they can, so their ring runs dry. Their
+//    deadline is longer than idd is ever absent: they may see no error at all. In the end they must
+//    claim from a lease of the last idd: they attached again by themselves.
+//  - `hasty` workers use the same tag with a deadline shorter than some absences. They try again on
+//    TIMEOUT and UNAVAILABLE, and only those; each UNAVAILABLE call must have been under way while
+//    idd was absent, and there must be some.
 //  - `calm` workers use a tag whose ring lasts for the whole test. They may see no error at all.
 // The oracle looks for duplicates, falling ids and ids outside a lease. Claims of different
 // processes are not compared in time: a ring that lost its daemon is used up while the next daemon
@@ -14,6 +16,7 @@
 // not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -47,24 +50,29 @@ class KilledDaemon : public ::testing::Test {
     host_.daemon.Start();
     host_.idctl.CreateTag("hot", 1000);
     host_.idctl.CreateTag("calm", 10'000'000);
-    for (int i = 0; i < 4; ++i) StartWorker("hot", i);
-    for (int i = 0; i < 2; ++i) StartWorker("calm", i);
+    WorkerPlan hot;
+    hot.tag = "hot";
+    hot.batch = 40;
+    hot.timeout_ms = static_cast<std::uint64_t>(Patience(10s).count());
+    for (int i = 0; i < 3; ++i) StartWorker("hot" + std::to_string(i), hot);
+    WorkerPlan hasty = hot;
+    hasty.timeout_ms = 30;
+    hasty.retry = true;
+    for (int i = 0; i < 2; ++i) StartWorker("hasty" + std::to_string(i), hasty);
+    WorkerPlan calm;
+    calm.tag = "calm";
+    calm.pace_us = 200;
+    calm.timeout_ms = 30;
+    for (int i = 0; i < 2; ++i) StartWorker("calm" + std::to_string(i), calm);
     for (const auto& worker : workers_) worker->WaitReady(Patience(10s));
     for (const auto& worker : workers_) worker->Go();
   }
 
-  void StartWorker(const std::string& tag, int index) {
-    const bool is_hot = tag == "hot";
-    WorkerPlan plan;
+  void StartWorker(const std::string& name, WorkerPlan plan) {
     plan.socket = host_.daemon.socket();
-    plan.tag = tag;
-    plan.name = tag + std::to_string(index);
-    plan.batch = is_hot ? 40 : 1;
-    plan.pace_us = is_hot ? 0 : 200;
-    plan.timeout_ms = 2000;
-    plan.retry = is_hot;
+    plan.name = name;
     plan.log_capacity = 1 << 21;
-    plan.seed = static_cast<std::uint64_t>(index);
+    plan.seed = workers_.size();
     workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
   }
 
@@ -74,33 +82,33 @@ class KilledDaemon : public ::testing::Test {
     }
   }
 
-  void KillAndStart() {
+  void KillAndStart(bool leave_alone) {
     const std::uint64_t killed_ns = MonotonicNs();
     host_.daemon.Kill();
-    // Sometimes the clients are alone for longer than their rings last.
-    if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 100));
+    // Longer than the ring and the hasty workers' patience last.
+    if (leave_alone) std::this_thread::sleep_for(std::chrono::milliseconds(80 + random_() % 80));
     host_.daemon.Start();
     absences_.push_back({killed_ns, MonotonicNs()});
   }
 
-  // Every claimer of `tag` has an id of a lease that the present idd took.
-  [[nodiscard]] bool AttachedAgain(const std::string& tag) {
+  // Every claimer of the hot tag has an id of a lease that the present idd took.
+  [[nodiscard]] bool AttachedAgain() {
     std::uint64_t lowest_base = UINT64_MAX;
-    for (const JournalLease& lease : host_.idctl.Leases(tag)) {
+    for (const JournalLease& lease : host_.idctl.Leases("hot")) {
       if (lease.state == "active") lowest_base = std::min(lowest_base, lease.base);
     }
     for (const auto& worker : workers_) {
-      if (!worker->name().starts_with(tag)) continue;
+      if (worker->name().starts_with("calm")) continue;
       const auto last_id = worker->logs()[0].header().last_id.load(std::memory_order_relaxed);
       if (last_id < lowest_base) return false;
     }
     return true;
   }
 
-  [[nodiscard]] std::vector<Claimer> Finish(const std::string& tag) {
+  [[nodiscard]] std::vector<Claimer> Finish(const std::string& kind) {
     std::vector<Claimer> claimers;
     for (const auto& worker : workers_) {
-      if (!worker->name().starts_with(tag)) continue;
+      if (!worker->name().starts_with(kind)) continue;
       worker->Stop();
       EXPECT_EQ(worker->Finish(Patience(20s)), 0) << worker->Failure();
       worker->AddClaimers(claimers);
@@ -108,21 +116,29 @@ class KilledDaemon : public ::testing::Test {
     return claimers;
   }
 
-  // Each failed call was under way at some time while idd was absent.
-  void ExpectErrorsOnlyInAbsences(const std::vector<Claimer>& claimers) {
+  static void ExpectNoErrors(const std::vector<Claimer>& claimers) {
+    for (const Claimer& claimer : claimers) {
+      for (const ClaimRecord& record : claimer.records) ASSERT_NE(record.count, 0U) << claimer.name;
+    }
+  }
+
+  // Each UNAVAILABLE call was under way at some time while idd was absent.
+  void ExpectUnavailableInAbsencesOnly(const std::vector<Claimer>& claimers) {
+    int unavailable = 0;
     for (const Claimer& claimer : claimers) {
       for (const ClaimRecord& record : claimer.records) {
-        if (record.count != 0) continue;
+        if (record.count != 0 || record.first != IDCLIENT_UNAVAILABLE) continue;
+        ++unavailable;
         const bool excused =
             std::any_of(absences_.begin(), absences_.end(), [&record](const Absence& absence) {
               return record.before_ns <= absence.until_ns && record.after_ns >= absence.from_ns;
             });
-        EXPECT_TRUE(excused) << claimer.name << ": "
-                             << idclient_status_name(static_cast<idclient_status>(record.first))
-                             << " at " << record.before_ns << ".." << record.after_ns
-                             << " ns while idd was there";
+        EXPECT_TRUE(excused) << claimer.name << ": UNAVAILABLE at " << record.before_ns << ".."
+                             << record.after_ns << " ns while idd was there";
       }
     }
+    std::printf("%d calls found no idd\n", unavailable);
+    EXPECT_GT(unavailable, 0) << "the hot ring was to run dry while idd was absent";
   }
 
   void ExpectOracleIsContent(const std::string& tag, const std::vector<Claimer>& claimers) {
@@ -148,20 +164,21 @@ TEST_F(KilledDaemon, CausesNoDuplicateAndNoErrorWhileTheRingHasIds) {
   for (int i = 0; i < kills; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10 + random_() % 140));
     ExpectWorkersLive();
-    KillAndStart();
+    KillAndStart(i % 3 == 0);
   }
-  EXPECT_TRUE(WaitUntil(Patience(10s), [this] { return AttachedAgain("hot"); }));
+  EXPECT_TRUE(WaitUntil(Patience(10s), [this] { return AttachedAgain(); }));
   ExpectWorkersLive();
-  const std::vector<Claimer> hot = Finish("hot");
+  std::vector<Claimer> hot = Finish("hot");
+  const std::vector<Claimer> hasty = Finish("hasty");
   const std::vector<Claimer> calm = Finish("calm");
+  ExpectNoErrors(hot);
+  ExpectNoErrors(calm);
+  ExpectUnavailableInAbsencesOnly(hasty);
+  hot.insert(hot.end(), hasty.begin(), hasty.end());
   std::printf("%d kills, %llu + %llu ids\n", kills, static_cast<unsigned long long>(CountIds(hot)),
               static_cast<unsigned long long>(CountIds(calm)));
-  ExpectErrorsOnlyInAbsences(hot);
   ExpectOracleIsContent("hot", hot);
   ExpectOracleIsContent("calm", calm);
-  for (const Claimer& claimer : calm) {
-    for (const ClaimRecord& record : claimer.records) EXPECT_NE(record.count, 0U);
-  }
   host_.daemon.Stop();
 }
 

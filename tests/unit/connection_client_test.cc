@@ -62,8 +62,8 @@ std::uint64_t FirstOf(const Result<Message>& message) {
   return wire::ParseReply<wire::ClaimReply>(frame.value(), &reason).value().first;
 }
 void Echo(FakeDaemon& daemon, const Request& request) {
-  daemon.Reply(request, wire::ClaimReply{.first = request.As<wire::ClaimRequest>().ring_id,
-                                         .count = 1});
+  daemon.Reply(request,
+               wire::ClaimReply{.first = request.As<wire::ClaimRequest>().ring_id, .count = 1});
 }
 
 // The daemon's side of one ring.
@@ -156,12 +156,10 @@ TEST_F(ConnectionTest, LeaderThatLeavesAtItsDeadlineHandsOver) {
   Connection connection(path_, std::nullopt);
   std::atomic<std::uint64_t> patient{0};
   Status hasty;
-  std::thread leader([&] {
-    hasty = connection.Call(ClaimOf(1), Deadline::After(milliseconds(80))).status();
-  });
+  std::thread leader(
+      [&] { hasty = connection.Call(ClaimOf(1), Deadline::After(milliseconds(80))).status(); });
   ASSERT_TRUE(daemon.Next().has_value());  // the first caller leads
-  std::thread follower(
-      [&] { patient = FirstOf(connection.Call(ClaimOf(2), Later())); });
+  std::thread follower([&] { patient = FirstOf(connection.Call(ClaimOf(2), Later())); });
   const Request second = daemon.Next().value();
   leader.join();
   EXPECT_EQ(hasty.code(), Code::kTimeout);
@@ -252,9 +250,8 @@ TEST_F(ConnectionTest, DaemonThatAcceptsAndNeverAnswersEndsByTheDeadline) {
 TEST_F(ConnectionTest, WaitersForAnothersConnectAttemptKeepTheirOwnDeadlines) {
   FakeDaemon daemon(path_, [](FakeDaemon&, const Request&) { return true; });
   Connection connection(path_, std::nullopt);
-  std::thread slow([&] {
-    static_cast<void>(connection.EnsureConnected(Deadline::After(milliseconds(400))));
-  });
+  std::thread slow(
+      [&] { static_cast<void>(connection.EnsureConnected(Deadline::After(milliseconds(400)))); });
   while (daemon.Count(FrameType::kHello) == 0) std::this_thread::yield();
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.EnsureConnected(Soon()).code(), Code::kUnavailable);
@@ -448,11 +445,11 @@ TEST_F(ClientTest, AttachRefusesMemoryThatCouldShrink) {
   const DaemonRing ring(1);
   const ScopedFd loose(::memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(loose.get(), shm::kCursorsBytes), 0);
-  EXPECT_EQ(AttachTo([&](FakeDaemon& daemon, const Request& request) {
-              daemon.Reply(request, wire::AttachReply{}, {},
-                           {ring.memory->table_fd(), loose.get()});
-            }).code(),
-            Code::kIncompatible);
+  EXPECT_EQ(
+      AttachTo([&](FakeDaemon& daemon, const Request& request) {
+        daemon.Reply(request, wire::AttachReply{}, {}, {ring.memory->table_fd(), loose.get()});
+      }).code(),
+      Code::kIncompatible);
 }
 
 TEST_F(ClientTest, AttachRefusesMemoryOfAnotherSize) {
@@ -460,17 +457,17 @@ TEST_F(ClientTest, AttachRefusesMemoryOfAnotherSize) {
   const ScopedFd small(::memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(small.get(), 64), 0);
   ASSERT_EQ(::fcntl(small.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-  EXPECT_EQ(AttachTo([&](FakeDaemon& daemon, const Request& request) {
-              daemon.Reply(request, wire::AttachReply{}, {},
-                           {ring.memory->table_fd(), small.get()});
-            }).code(),
-            Code::kIncompatible);
+  EXPECT_EQ(
+      AttachTo([&](FakeDaemon& daemon, const Request& request) {
+        daemon.Reply(request, wire::AttachReply{}, {}, {ring.memory->table_fd(), small.get()});
+      }).code(),
+      Code::kIncompatible);
 }
 
 TEST_F(ClientTest, AttachRefusesAnotherTagsRing) {
   const DaemonRing other(1, "users");
-  const Status status = AttachTo(
-      [&](FakeDaemon& daemon, const Request& request) { other.Grant(daemon, request); });
+  const Status status =
+      AttachTo([&](FakeDaemon& daemon, const Request& request) { other.Grant(daemon, request); });
   EXPECT_EQ(status.code(), Code::kIncompatible);
   EXPECT_NE(status.message().find("not the tag asked for"), std::string::npos) << status.message();
 }
@@ -498,8 +495,7 @@ TEST_F(ClientTest, GrantAboveTheLimitOfAllIdsIsRefused) {
 
 TEST_F(ClientTest, ClaimTellsTheDaemonsStatusAndReason) {
   for (const Code code : {Code::kTimeout, Code::kOutOfIds, Code::kNoSuchTag, Code::kDenied}) {
-    const Status status =
-        ClaimAnsweredBy({.status = static_cast<std::uint32_t>(code)}).status();
+    const Status status = ClaimAnsweredBy({.status = static_cast<std::uint32_t>(code)}).status();
     EXPECT_EQ(status.code(), code);
     EXPECT_EQ(status.message(), "as told");
   }
@@ -557,7 +553,8 @@ TEST_F(ClientTest, RetiredRingIsReplacedByAnAttach) {
   EXPECT_EQ(daemon.Count(FrameType::kClaim), 0);
 }
 
-// Regression: with nothing between two attaches the client asked as fast as the daemon could answer.
+// Regression: with nothing between two attaches the client asked as fast as the daemon could
+// answer.
 TEST_F(ClientTest, DaemonThatGoesOnHandingOutARetiredRingIsNotStormed) {
   DaemonRing ring(1);
   ring.writer.SetState(shm::RingState::kRetired);
@@ -662,7 +659,8 @@ TEST_F(ClientTest, ForkWhileAThreadWaitsDisturbsNeitherSide) {
   Result<IdRange> waited = Status(Code::kTimeout, "not yet");
   std::thread waiter([&] { waited = Claim(*tag); });
   const Request of_parent = daemon.Next().value();
-  const pid_t child = ::fork();  // the waiter leads, or is about to: its locks are copied as they are
+  const pid_t child =
+      ::fork();  // the waiter leads, or is about to: its locks are copied as they are
   if (child == 0) {
     ::alarm(10);
     const Result<IdRange> ids = Claim(*tag);

@@ -18,9 +18,9 @@ TEST(HostIdTest, AcceptsLettersDigitsDotsDashesAndUnderscores) {
 }
 
 TEST(HostIdTest, RefusesEmptyLongAndOtherCharacters) {
-  for (const std::string& id :
-       {std::string(), std::string(65, 'x'), std::string("a b"), std::string("a/b"),
-        std::string("a'b"), std::string("a\n"), std::string("h\xc3\xb6st"), std::string("a\0", 2)}) {
+  for (const std::string& id : {std::string(), std::string(65, 'x'), std::string("a b"),
+                                std::string("a/b"), std::string("a'b"), std::string("a\n"),
+                                std::string("h\xc3\xb6st"), std::string("a\0", 2)}) {
     const Status status = CheckHostId(id);
     EXPECT_EQ(status.code(), Code::kInvalid) << id;
     EXPECT_FALSE(status.message().empty());

@@ -78,7 +78,8 @@ TEST(LoggingTest, JsonLineIsOneDocumentWithNumbersAsNumbers) {
 TEST(LoggingTest, ValueCanNeitherBeginALineNorForgeAField) {
   const auto lines = LinesOf([] {
     Configure(Level::kInfo, Format::kText);
-    Info("e", {{"a", "x\n2026-01-01 info forged tag=root"}, {"b", "1 c=2"}, {"d", ""}, {"f", "\"q\""}});
+    Info("e",
+         {{"a", "x\n2026-01-01 info forged tag=root"}, {"b", "1 c=2"}, {"d", ""}, {"f", "\"q\""}});
   });
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_NE(lines[0].find("a=\"x\\n2026"), std::string::npos) << lines[0];
@@ -177,7 +178,8 @@ TEST(LoggingTest, LinesOfManyThreadsDoNotMix) {
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([t] {
         for (int i = 0; i < 200; ++i) {
-          Info("event." + std::to_string(i), {{"text", std::string(100, static_cast<char>('a' + t))}});
+          Info("event." + std::to_string(i),
+               {{"text", std::string(100, static_cast<char>('a' + t))}});
         }
       });
     }

@@ -73,8 +73,9 @@ TEST_F(OptionsTest, EveryOptionIsAFlag) {
 }
 
 TEST_F(OptionsTest, EveryOptionIsAKeyOfTheFile) {
-  Write("database = \"sqlite:/tmp/f.db\"\nsocket = \"/tmp/f\"\nstate_dir = \"/tmp/fd\"\n"
-        "host_id = \"f1\"\nlog_level = \"warning\"\nlog_format = \"json\"\n");
+  Write(
+      "database = \"sqlite:/tmp/f.db\"\nsocket = \"/tmp/f\"\nstate_dir = \"/tmp/fd\"\n"
+      "host_id = \"f1\"\nlog_level = \"warning\"\nlog_format = \"json\"\n");
   const Options options = Good();
   EXPECT_EQ(options.database, "sqlite:/tmp/f.db");
   EXPECT_EQ(options.socket, "/tmp/f");

@@ -28,13 +28,11 @@ TEST(RefillPolicyTest, MarkOfTheWidestSegmentDoesNotOverflow) {
   EXPECT_LT(RefillPolicy::MarkOf({shm::kMaxLimit - 1000, shm::kMaxLimit}), shm::kMaxLimit);
 }
 
-TEST(RefillPolicyTest, DryRingWantsASegment) {
-  EXPECT_TRUE(RefillPolicy::WantsSegment({}));
-}
+TEST(RefillPolicyTest, DryRingWantsASegment) { EXPECT_TRUE(RefillPolicy::WantsSegment({})); }
 
 TEST(RefillPolicyTest, FreshSegmentWantsNoSecondOne) {
-  EXPECT_FALSE(RefillPolicy::WantsSegment(
-      {.open_segments = 1, .current_claimed = 0, .current_size = 1000}));
+  EXPECT_FALSE(
+      RefillPolicy::WantsSegment({.open_segments = 1, .current_claimed = 0, .current_size = 1000}));
   EXPECT_FALSE(RefillPolicy::WantsSegment(
       {.open_segments = 1, .current_claimed = 100, .current_size = 1000}));
 }

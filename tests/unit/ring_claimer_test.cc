@@ -176,8 +176,8 @@ TEST(RingClaimerTest, ClaimersGoOnAfterADrainAndAPublish) {
   EXPECT_EQ(claimer.Claim(100).ids, (IdRange{101, 111}));
 }
 
-// Regression: DrainSlot left base and limit as they were, so that a client that wrote the closed cursor
-// back made others accept ids that the daemon had handed back to the store.
+// Regression: DrainSlot left base and limit as they were, so that a client that wrote the closed
+// cursor back made others accept ids that the daemon had handed back to the store.
 TEST(RingClaimerTest, DrainedSegmentStaysClosedWhenItsCursorIsForgedBack) {
   TestRing ring;
   RingClaimer claimer(ring.table, ring.cursors);
@@ -315,8 +315,8 @@ INSTANTIATE_TEST_SUITE_P(Values, ForgedCursorTest,
                                            kClosedCursor, kClosedCursor + 1, kMaxWord - kMaxClaim,
                                            kMaxWord - 1, kMaxWord));
 
-// Steps of claimers and publisher in every kind of order: ids rise over all claims, none twice, none
-// outside what was published, and what nobody claimed is what the drain finds.
+// Steps of claimers and publisher in every kind of order: ids rise over all claims, none twice,
+// none outside what was published, and what nobody claimed is what the drain finds.
 TEST(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
   for (std::uint32_t seed = 1; seed <= 50; ++seed) {
     std::mt19937 random(seed);
@@ -355,9 +355,11 @@ TEST(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
           ASSERT_GT(ids.first, newest) << "seed " << seed << " step " << step;
           newest = ids.limit - 1;
           claimed += ids.size();
-          ASSERT_TRUE(std::any_of(published.begin(), published.end(), [ids](const IdRange& range) {
-            return range.first <= ids.first && ids.limit <= range.limit;
-          })) << "seed " << seed;
+          ASSERT_TRUE(std::any_of(published.begin(), published.end(),
+                                  [ids](const IdRange& range) {
+                                    return range.first <= ids.first && ids.limit <= range.limit;
+                                  }))
+              << "seed " << seed;
         }
       }
     }
@@ -367,8 +369,8 @@ TEST(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
   }
 }
 
-// Words that answer what a claimer may read while the daemon rewrites the slot under it: the limit of
-// the old segment, then the base of the new one.
+// Words that answer what a claimer may read while the daemon rewrites the slot under it: the limit
+// of the old segment, then the base of the new one.
 struct TornSlot {
   struct Word {
     std::uint64_t value;
@@ -380,8 +382,8 @@ struct TornCursor {
   TornSlot::Word next;
 };
 
-// Regression: std::clamp with base above limit is undefined; with the library's assertions on (they are
-// for this file, see CMakeLists.txt) it ends the claimer's process.
+// Regression: std::clamp with base above limit is undefined; with the library's assertions on (they
+// are for this file, see CMakeLists.txt) it ends the claimer's process.
 TEST(RingClaimerDeathTest, LookAtASlotThatIsBeingRewrittenIsHarmless) {
   const TornSlot slot{.segment = {0}, .base = {5000}, .limit = {2000}, .refill_mark = {kNoMark}};
   const TornCursor cursor{.next = {2000}};

@@ -102,8 +102,8 @@ TEST(RingMemoryTest, CreateMakesAnEmptyActiveRingWithItsIdentity) {
 TEST(RingMemoryTest, LongestTagFitsWithoutATerminator) {
   const std::string tag(kMaxTagBytes, 'x');
   const std::unique_ptr<RingMemory> ring = MakeRing(tag);
-  const auto attached = RingMemory::Attach(Duplicate(ring->table_fd()),
-                                           Duplicate(ring->cursors_fd()), tag);
+  const auto attached =
+      RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), tag);
   EXPECT_TRUE(attached.ok()) << attached.status().message();
 }
 
@@ -201,8 +201,8 @@ TEST(RingMemoryTest, HolderOfAReadOnlyDescriptorCannotReopenItForWriting) {
 
 TEST(RingMemoryTest, AttachedClaimerSharesTheCreatorsRing) {
   const std::unique_ptr<RingMemory> ring = MakeRing();
-  auto attached = RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
-                                     "orders");
+  auto attached =
+      RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached.value()->ring_id(), kRingId);
   EXPECT_EQ(attached.value()->table_fd(), -1) << "a mapping needs no descriptor";
@@ -219,8 +219,8 @@ TEST(RingMemoryTest, AnotherProcessSharesTheRing) {
   writer.Publish({1, 101}, 0, kNoMark);
   const pid_t child = ::fork();
   if (child == 0) {
-    auto attached = RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
-                                       "orders");
+    auto attached =
+        RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
     if (!attached.ok()) ::_exit(2);
     RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
     ::_exit(claimer.Claim(10).ids == IdRange{1, 11} ? 0 : 1);
@@ -234,8 +234,8 @@ TEST(RingMemoryTest, AnotherProcessSharesTheRing) {
 TEST(RingMemoryTest, MappingOutlivesTheCreator) {
   std::unique_ptr<RingMemory> ring = MakeRing();
   RingWriter(ring->writable_table(), ring->cursors()).Publish({1, 101}, 0, kNoMark);
-  auto attached = RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
-                                     "orders");
+  auto attached =
+      RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
   ASSERT_TRUE(attached.ok());
   ring.reset();
   RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
@@ -258,12 +258,12 @@ TEST(RingMemoryTest, NothingLeaksOverManyRings) {
   const auto before = open_files();
   for (int i = 0; i < 50; ++i) {
     const std::unique_ptr<RingMemory> ring = MakeRing();
-    EXPECT_TRUE(RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
-                                   "orders")
-                    .ok());
-    EXPECT_FALSE(RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()),
-                                    "other")
-                     .ok());
+    EXPECT_TRUE(
+        RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders")
+            .ok());
+    EXPECT_FALSE(
+        RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "other")
+            .ok());
   }
   EXPECT_EQ(open_files(), before);
 }
@@ -311,8 +311,7 @@ TEST(RingMemoryTest, AttachRefusesOtherSizes) {
   const std::unique_ptr<RingMemory> ring = MakeRing();
   const Image image = GoodImage();
   for (const std::size_t size : {0U, 1U, 2048U, 4095U, 4097U, 8192U}) {
-    const ScopedFd table =
-        MakeMemfd(image.data(), std::min(size, image.size()), size, kTableSeals);
+    const ScopedFd table = MakeMemfd(image.data(), std::min(size, image.size()), size, kTableSeals);
     ExpectRefused(RingMemory::Attach(table, Duplicate(ring->cursors_fd()), "orders").status(),
                   AttachOutcome::kWrongSize, "table");
     const ScopedFd cursors = MakeMemfd("", 0, size, kCursorSeals);
@@ -407,8 +406,8 @@ TEST(RingMemoryTest, EveryOutcomeHasItsOwnName) {
 
 TEST(RingMemoryDeathTest, ClaimersPagesOfTheTableAreReadOnly) {
   const std::unique_ptr<RingMemory> ring = MakeRing();
-  const auto attached = RingMemory::Attach(Duplicate(ring->table_fd()),
-                                           Duplicate(ring->cursors_fd()), "orders");
+  const auto attached =
+      RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
   ASSERT_TRUE(attached.ok());
   // const_cast: what a client that means harm would do.
   auto& table = const_cast<Table&>(attached.value()->table());

@@ -175,9 +175,8 @@ TEST(RingWriterTest, DrainFindsACursorForgedBelowBase) {
 TEST(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
   TestRing ring;
   ring.Publish(1000, 2000);
-  for (const std::uint64_t forged :
-       {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1500}, std::uint64_t{2000}, kMaxLimit,
-        kClosedCursor, kMaxWord}) {
+  for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1500},
+                                     std::uint64_t{2000}, kMaxLimit, kClosedCursor, kMaxWord}) {
     ring.cursor(1) = forged;
     const auto segments = ring.writer.Look();
     ASSERT_EQ(segments.size(), 1U);
@@ -233,8 +232,8 @@ TEST(RingWriterTest, NoHonestClaimLooksForged) {
   EXPECT_FALSE(ring.writer.forged());
 }
 
-// Regression: a batch that runs over the end of all ids ends above kClosedCursor and was taken for a
-// forgery.
+// Regression: a batch that runs over the end of all ids ends above kClosedCursor and was taken for
+// a forgery.
 TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
   TestRing ring;
   RingClaimer claimer(ring.table, ring.cursors);

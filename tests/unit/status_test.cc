@@ -32,7 +32,8 @@ TEST(StatusTest, ErrorKeepsItsCodeAndSentence) {
 }
 
 TEST(StatusTest, ContextGoesBeforeTheSentence) {
-  const Status status = Status(Code::kTimeout, "no ids").WithContext("tag 'a'").WithContext("claim");
+  const Status status =
+      Status(Code::kTimeout, "no ids").WithContext("tag 'a'").WithContext("claim");
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.message(), "claim: tag 'a': no ids");
 }
@@ -114,7 +115,8 @@ TEST(ScopedFdTest, ClosesWhatItOwnsOnce) {
   {
     ScopedFd read_end(ends[0]);
     ScopedFd moved = std::move(read_end);
-    EXPECT_FALSE(read_end.valid());  // NOLINT(bugprone-use-after-move): that it is empty is the point.
+    EXPECT_FALSE(
+        read_end.valid());  // NOLINT(bugprone-use-after-move): that it is empty is the point.
     EXPECT_EQ(moved.get(), ends[0]);
   }
   EXPECT_EQ(::fcntl(ends[0], F_GETFD), -1);

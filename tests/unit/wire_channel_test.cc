@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The client's blocking socket: every call ends by its deadline, whoever is at the other end.
-#include "idd/wire/channel.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -17,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "idd/wire/channel.h"
 #include "support/fake_daemon.h"
 
 namespace idd::wire {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "idd/wire/frames.h"
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -10,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "idd/wire/frames.h"
 
 namespace idd::wire {
 namespace {
@@ -43,10 +43,15 @@ TEST(TagNameTest, RefusesSpacesAtTheEndsAndControlCharacters) {
   for (const std::string& tag :
        {std::string(" a"), std::string("a "), std::string(" "), std::string("a\nb"),
         std::string("a\tb"), std::string("a\0b", 3), std::string("\x1b[2J"), std::string("a\x7f"),
-        std::string("a\xc2\x85" "b"), std::string("\xc2\x80"), std::string("\xc2\x9f")}) {
+        std::string("a\xc2\x85"
+                    "b"),
+        std::string("\xc2\x80"), std::string("\xc2\x9f")}) {
     EXPECT_EQ(CheckTagName(tag).code(), Code::kInvalid) << tag;
   }
-  EXPECT_TRUE(CheckTagName("a\xc2\xa0" "b").ok()) << "U+00A0 is no control character";
+  EXPECT_TRUE(CheckTagName("a\xc2\xa0"
+                           "b")
+                  .ok())
+      << "U+00A0 is no control character";
 }
 
 TEST(TagNameTest, RefusesMalformedUtf8) {

@@ -116,8 +116,8 @@ Outcome ParseAndExecute(int argc, const char* const* argv, Output& out) {
 Outcome FlushOutcome(Outcome outcome, Output& out) {
   const bool is_written = out.Flush();
   if (outcome.has_value() || is_written) return outcome;
-  Failure failure{ExitStatus::kFailed, "write to standard output", std::strerror(out.error()),
-                  "check where the output goes"};
+  Failure failure{ExitStatus::kFailed, "write to standard output",
+                  std::generic_category().message(out.error()), "check where the output goes"};
   if (out.error() == EPIPE) failure.what.clear();
   return failure;
 }

@@ -16,8 +16,10 @@ std::string Clause(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const bool is_cut = text.size() > kMaxWhyBytes;
   text = text.substr(0, kMaxWhyBytes);
-  while (!text.empty() && kBlanks.find(text.front()) != kBlanks.npos) text.remove_prefix(1);
-  while (!text.empty() && (kBlanks.find(text.back()) != kBlanks.npos || text.back() == '.')) {
+  while (!text.empty() && kBlanks.find(text.front()) != std::string_view::npos)
+    text.remove_prefix(1);
+  while (!text.empty() &&
+         (kBlanks.find(text.back()) != std::string_view::npos || text.back() == '.')) {
     text.remove_suffix(1);
   }
   return EscapeText(text) + (is_cut ? "..." : "");

@@ -103,7 +103,7 @@ void Output::Write(std::string_view text) {
 
 void Output::WriteNumber(std::uint64_t value) {
   std::array<char, 20> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  const auto* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   Write(std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data())));
 }
 

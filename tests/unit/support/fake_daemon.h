@@ -132,8 +132,8 @@ class FakeDaemon {
   template <typename T>
   bool Reply(const Request& to, const T& payload, const std::string& reason = {},
              const std::vector<int>& fds = {}) {
-    return Send(to.connection,
-                wire::BuildReply(to.type(), to.header.request_id, payload, reason), fds);
+    return Send(to.connection, wire::BuildReply(to.type(), to.header.request_id, payload, reason),
+                fds);
   }
   bool Send(int connection, std::span<const std::byte> frame, const std::vector<int>& fds = {}) {
     const std::lock_guard lock(mutex_);

@@ -233,8 +233,8 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     std::vector<LeaseRecord> marked;
     for (LeaseRecord& lease : journal_) {
-      const bool except = std::find(except_tokens.begin(), except_tokens.end(), lease.token) !=
-                          except_tokens.end();
+      const bool except =
+          std::find(except_tokens.begin(), except_tokens.end(), lease.token) != except_tokens.end();
       if (lease.state != LeaseState::kActive || except) continue;
       lease.state = LeaseState::kAbandoned;
       lease.abandoned = lease.ids.size();

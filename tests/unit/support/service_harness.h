@@ -23,10 +23,9 @@ class WorkerHarness {
  public:
   WorkerHarness() : WorkerHarness(std::make_unique<FakeStore>(), std::make_unique<FakeMarks>()) {}
 
-  void Start(LeaseWorker::HealthChange on_health = [](const StoreHealth&) {},
-             LeaseWorker::Recovery recovery = [](Store&, HighWaterMarks&) {
-               return Status::Ok();
-             }) {
+  void Start(
+      LeaseWorker::HealthChange on_health = [](const StoreHealth&) {},
+      LeaseWorker::Recovery recovery = [](Store&, HighWaterMarks&) { return Status::Ok(); }) {
     worker.Start(std::move(recovery), std::move(on_health));
   }
 
@@ -42,8 +41,8 @@ class WorkerHarness {
     return true;
   }
 
-  // Turns the loop until every job submitted so far, and every job that their completions submitted,
-  // has been completed. Timers that are not due are not waited for.
+  // Turns the loop until every job submitted so far, and every job that their completions
+  // submitted, has been completed. Timers that are not due are not waited for.
   void Settle() {
     std::size_t before = 0;
     std::size_t after = store.script.calls().size();

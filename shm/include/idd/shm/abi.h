@@ -229,7 +229,8 @@ static_assert(offsetof(RingLive, reserved0) == 24);
 static_assert(offsetof(RingLive, reserved1) == 128);
 
 static_assert(kIsSharable<SlotDescriptor>);
-static_assert(sizeof(SlotDescriptor) == 128 && alignof(SlotDescriptor) == 128);
+static_assert(sizeof(SlotDescriptor) == 128);
+static_assert(alignof(SlotDescriptor) == 128);
 static_assert(offsetof(SlotDescriptor, segment) == 0);
 static_assert(offsetof(SlotDescriptor, base) == 8);
 static_assert(offsetof(SlotDescriptor, limit) == 16);
@@ -240,7 +241,8 @@ static_assert(offsetof(SlotDescriptor, time_shift) == 44);
 static_assert(offsetof(SlotDescriptor, reserved0) == 48);
 
 static_assert(kIsSharable<Cursor>);
-static_assert(sizeof(Cursor) == 128 && alignof(Cursor) == 128);
+static_assert(sizeof(Cursor) == 128);
+static_assert(alignof(Cursor) == 128);
 static_assert(offsetof(Cursor, next) == 0);
 static_assert(offsetof(Cursor, reserved0) == 8);
 

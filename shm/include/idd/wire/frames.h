@@ -160,6 +160,9 @@ template <typename T>
 template <typename T>
 [[nodiscard]] Result<T> ParseReply(const FrameView& frame, std::string* reason);
 
+// What an ERROR frame says; never ok.
+[[nodiscard]] Status ParseError(const FrameView& frame);
+
 // A complete frame. Precondition: it fits kMaxFrameBytes (a reason is cut to kMaxReasonBytes).
 [[nodiscard]] std::vector<std::byte> BuildFrame(FrameType type, bool is_reply,
                                                 std::uint64_t request_id,

@@ -508,7 +508,7 @@ void TagService::FlushClosing() {
       });
 }
 
-void TagService::HandBack(LeaseUse use) {
+void TagService::HandBack(const LeaseUse& use) {
   if (use.available() == 0) {
     Close({Abandoned(use)});
     return;
@@ -689,8 +689,9 @@ void TagService::Shutdown(std::function<void()> done) {
 void TagService::HandBackTails(Tag& tag) {
   if (tag.store_busy) return;
   while (!tag.tails.empty()) {
-    HandBack(std::move(tag.tails.back()));
+    const LeaseUse newest = std::move(tag.tails.back());
     tag.tails.pop_back();
+    HandBack(newest);
   }
   FinishShutdownIfIdle();
 }

@@ -131,7 +131,7 @@ class TagService {
   void Close(std::vector<LeaseClosure> closures);
   void FlushClosing();
   void LookAtStore();
-  void HandBack(LeaseUse use);
+  void HandBack(const LeaseUse& use);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
   void FinishShutdownIfIdle();

@@ -112,7 +112,7 @@ Status ParseError(const FrameView& frame) {
   std::string reason;
   const Result<StatusReply> error = ParseReply<StatusReply>(frame, &reason);
   if (!error.ok()) return error.status();
-  if (error.value().status == 0) return {Code::kUnavailable, "idd closed the connection"};
+  if (error.value().status == 0) return {Code::kInvalid, "idd sent an error frame that says OK"};
   return {CodeFromNumber(error.value().status), reason};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C header after the C++ one, with the C names still those of C: compiles or does not.
+// Both headers in one file, with the C names still those of C: compiles or does not.
 #include <type_traits>
 
 #include "idclient/idclient.h"

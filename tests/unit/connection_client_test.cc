@@ -251,11 +251,11 @@ TEST_F(ConnectionTest, WaitersForAnothersConnectAttemptKeepTheirOwnDeadlines) {
   FakeDaemon daemon(path_, [](FakeDaemon&, const Request&) { return true; });
   Connection connection(path_, std::nullopt);
   std::thread slow(
-      [&] { static_cast<void>(connection.EnsureConnected(Deadline::After(milliseconds(400)))); });
+      [&] { static_cast<void>(connection.EnsureConnected(Deadline::After(milliseconds(1000)))); });
   while (daemon.Count(FrameType::kHello) == 0) std::this_thread::yield();
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.EnsureConnected(Soon()).code(), Code::kUnavailable);
-  EXPECT_LT(MonotonicClock::now() - began, milliseconds(350));
+  EXPECT_LT(MonotonicClock::now() - began, milliseconds(900));
   slow.join();
 }
 
@@ -507,14 +507,14 @@ TEST_F(ClientTest, ClaimThatIsNeverAnsweredEndsByTheDeadline) {
     if (request.type() == FrameType::kAttach) ring.Grant(self, request);
     return request.type() == FrameType::kAttach;
   });
-  const std::unique_ptr<Client> client = Open(milliseconds(100));
+  const std::unique_ptr<Client> client = Open(milliseconds(300));
   Tag* const tag = client->OpenTag("orders").value();
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(Claim(*tag).status().code(), Code::kTimeout);
-  EXPECT_GE(MonotonicClock::now() - began, milliseconds(90));
+  EXPECT_GE(MonotonicClock::now() - began, milliseconds(290));
   EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
   const auto request = daemon.Next().value().As<wire::ClaimRequest>();
-  EXPECT_LT(request.timeout_ms, 100U) << "the daemon's reason arrives before the own deadline";
+  EXPECT_LT(request.timeout_ms, 300U) << "the daemon's reason arrives before the own deadline";
   EXPECT_EQ(request.ring_id, 1U);
   EXPECT_EQ(request.count, 1U);
 }
@@ -562,10 +562,10 @@ TEST_F(ClientTest, DaemonThatGoesOnHandingOutARetiredRingIsNotStormed) {
     if (request.type() == FrameType::kAttach) ring.Grant(self, request);
     return request.type() == FrameType::kAttach;
   });
-  const std::unique_ptr<Client> client = Open(milliseconds(200));
+  const std::unique_ptr<Client> client = Open(milliseconds(400));
   Tag* const tag = client->OpenTag("orders").value();
   EXPECT_FALSE(Claim(*tag).ok());
-  EXPECT_LE(daemon.Count(FrameType::kAttach), 110) << "one in two milliseconds is plenty";
+  EXPECT_LE(daemon.Count(FrameType::kAttach), 220) << "one in two milliseconds is plenty";
 }
 
 TEST_F(ClientTest, MarkSendsOneWakeUpWithoutAReply) {

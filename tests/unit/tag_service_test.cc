@@ -260,7 +260,7 @@ TEST_F(TagServiceTest, ZeroTimeoutOnADryRingIsAnsweredAtOnce) {
 TEST_F(TagServiceTest, TimeoutWhileTheStoreIsDownSaysSoWithItsError) {
   h_.store.AddTag("orders", 10);
   h_.store.script.FailAll({Code::kUnavailable, "disk full"});
-  const Answer& attach = Attach("orders", milliseconds(60));
+  const Answer& attach = Attach("orders", milliseconds(200));
   ASSERT_TRUE(Await(attach));
   EXPECT_EQ(attach.status.code(), Code::kTimeout);
   EXPECT_NE(attach.status.message().find("down"), std::string::npos) << attach.status.message();
@@ -520,7 +520,7 @@ TEST_F(TagServiceTest, LeaseWhoseMarkCannotBeKeptGoesBackWholeAndIsNeverServed) 
 TEST_F(TagServiceTest, MarkThatCannotBeKeptIsTheWaitersReason) {
   h_.store.AddTag("orders", 10);
   h_.marks.script.Fail("Raise", {Code::kUnavailable, "state dir is full"}, 100);
-  const Answer& answer = Claim("orders", 1, milliseconds(60));
+  const Answer& answer = Claim("orders", 1, milliseconds(200));
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
   EXPECT_NE(answer.status.message().find("state dir is full"), std::string::npos)

@@ -109,13 +109,12 @@ void SqliteQuery::Bind(int index, std::string_view value) {
   if (!status_.ok()) return;
   // An empty view may have no address, which SQLite would take for NULL.
   const char* data = value.empty() ? "" : value.data();
-  // NOLINTNEXTLINE(google-readability-casting): the cast is inside SQLite's macro.
-  const sqlite3_destructor_type copy_it = SQLITE_TRANSIENT;
+  const auto copy_it = SQLITE_TRANSIENT;
   CheckBound(sqlite3_bind_text64(statement_, index, data, value.size(), copy_it, SQLITE_UTF8));
 }
 
 void SqliteQuery::Bind(int index, const std::optional<std::string>& value) {
-  if (value.has_value()) return Bind(index, std::string_view(*value));
+  if (value.has_value()) return Bind(index, std::string_view{*value});
   if (status_.ok()) CheckBound(sqlite3_bind_null(statement_, index));
 }
 

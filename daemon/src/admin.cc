@@ -16,7 +16,8 @@
 namespace idd::daemon {
 namespace {
 
-using Json = nlohmann::json;
+using Request = nlohmann::json;
+using Json = nlohmann::ordered_json;  // the keys in the order they are written here
 
 // Each may read the whole journal; peers that ask without end must not delay the leases for ever.
 constexpr int kMaxInFlight = 64;
@@ -34,7 +35,7 @@ void Fail(const Admin::Done& done, const Status& status) {
 }
 
 // A request's field, or nothing when it is absent. kInvalid when it has another type.
-Result<std::optional<std::string>> TextField(const Json& request, const char* key) {
+Result<std::optional<std::string>> TextField(const Request& request, const char* key) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return std::optional<std::string>();
   if (!it->is_string())
@@ -42,7 +43,7 @@ Result<std::optional<std::string>> TextField(const Json& request, const char* ke
   return std::optional<std::string>(it->get<std::string>());
 }
 
-Result<std::optional<std::uint64_t>> NumberField(const Json& request, const char* key) {
+Result<std::optional<std::uint64_t>> NumberField(const Request& request, const char* key) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return std::optional<std::uint64_t>();
   if (!it->is_number_unsigned()) {
@@ -51,7 +52,7 @@ Result<std::optional<std::uint64_t>> NumberField(const Json& request, const char
   return std::optional<std::uint64_t>(it->get<std::uint64_t>());
 }
 
-Result<std::string> TagField(const Json& request) {
+Result<std::string> TagField(const Request& request) {
   Result<std::optional<std::string>> tag = TextField(request, "tag");
   if (!tag.ok()) return tag.status();
   if (!tag.value().has_value()) return Status(Code::kInvalid, "'tag' is missing");
@@ -83,7 +84,7 @@ Json LeaseJson(const LeaseRecord& lease) {
           {"closed_at", lease.closed_at.empty() ? Json(nullptr) : Json(lease.closed_at)}};
 }
 
-Result<NewTag> ReadNewTag(const Json& request) {
+Result<NewTag> ReadNewTag(const Request& request) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return tag.status();
   const auto mode = TextField(request, "mode");
@@ -111,7 +112,7 @@ Result<NewTag> ReadNewTag(const Json& request) {
   return created;
 }
 
-Result<TagChange> ReadTagChange(const Json& request) {
+Result<TagChange> ReadTagChange(const Request& request) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return tag.status();
   const auto description = TextField(request, "description");
@@ -126,7 +127,7 @@ Result<TagChange> ReadTagChange(const Json& request) {
                    .description = description.value()};
 }
 
-Result<LeaseFilter> ReadLeaseFilter(const Json& request) {
+Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
   const auto tag = TextField(request, "tag");
   const auto host = TextField(request, "host");
   const auto state = TextField(request, "state");
@@ -164,7 +165,7 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
 }
 
 void Admin::Handle(const std::string& request, bool may_change, Done done) {
-  const Json parsed = Json::parse(request, nullptr, false);
+  const Request parsed = Request::parse(request, nullptr, false);
   const auto op = parsed.is_object() ? parsed.find("op") : parsed.end();
   if (!parsed.is_object() || op == parsed.end() || !op->is_string()) {
     Fail(done, {Code::kInvalid, "the request is not a JSON object with an 'op'"});
@@ -191,7 +192,7 @@ void Admin::Handle(const std::string& request, bool may_change, Done done) {
       });
 }
 
-void Admin::CreateTag(const Json& request, Done done) {
+void Admin::CreateTag(const Request& request, Done done) {
   Result<NewTag> tag = ReadNewTag(request);
   if (!tag.ok()) return Fail(done, tag.status());
   worker_.Submit<TagRecord>(
@@ -205,7 +206,7 @@ void Admin::CreateTag(const Json& request, Done done) {
       });
 }
 
-void Admin::ListTags(const Json& /*request*/, Done done) {
+void Admin::ListTags(const Request& /*request*/, Done done) {
   worker_.Submit<std::vector<TagRecord>>(
       [](Store& store, HighWaterMarks&) { return store.ListTags(); },
       [done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
@@ -216,7 +217,7 @@ void Admin::ListTags(const Json& /*request*/, Done done) {
       });
 }
 
-void Admin::ShowTag(const Json& request, Done done) {
+void Admin::ShowTag(const Request& request, Done done) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return Fail(done, tag.status());
   worker_.Submit<Json>(
@@ -239,7 +240,7 @@ void Admin::ShowTag(const Json& request, Done done) {
       });
 }
 
-void Admin::ChangeTag(const Json& request, Done done) {
+void Admin::ChangeTag(const Request& request, Done done) {
   Result<TagChange> change = ReadTagChange(request);
   if (!change.ok()) return Fail(done, change.status());
   worker_.Submit<TagRecord>(
@@ -254,7 +255,7 @@ void Admin::ChangeTag(const Json& request, Done done) {
       });
 }
 
-void Admin::DeleteTag(const Json& request, Done done) {
+void Admin::DeleteTag(const Request& request, Done done) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return Fail(done, tag.status());
   const auto force = request.find("force");
@@ -335,7 +336,7 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records,
   return array;
 }
 
-void Admin::ShowStatus(const Json& request, Done done) {
+void Admin::ShowStatus(const Request& request, Done done) {
   const auto only = TextField(request, "tag");
   if (!only.ok()) return Fail(done, only.status());
   const auto answer = [this, only = only.value(),
@@ -353,7 +354,7 @@ void Admin::ShowStatus(const Json& request, Done done) {
       [](Store& store, HighWaterMarks&) { return store.ListTags(); }, answer);
 }
 
-void Admin::ListLeases(const Json& request, Done done) {
+void Admin::ListLeases(const Request& request, Done done) {
   Result<LeaseFilter> filter = ReadLeaseFilter(request);
   if (!filter.ok()) return Fail(done, filter.status());
   worker_.Submit<std::vector<LeaseRecord>>(
@@ -375,7 +376,7 @@ void Admin::ListLeases(const Json& request, Done done) {
       });
 }
 
-void Admin::ListHosts(const Json& /*request*/, Done done) {
+void Admin::ListHosts(const Request& /*request*/, Done done) {
   worker_.Submit<std::vector<HostRecord>>(
       [](Store& store, HighWaterMarks&) { return store.ListHosts(); },
       [done = std::move(done)](const Result<std::vector<HostRecord>>& hosts) {
@@ -390,7 +391,7 @@ void Admin::ListHosts(const Json& /*request*/, Done done) {
       });
 }
 
-void Admin::Audit(const Json& request, Done done) {
+void Admin::Audit(const Request& request, Done done) {
   const auto only = TextField(request, "tag");
   if (!only.ok()) return Fail(done, only.status());
   worker_.Submit<AuditInput>(

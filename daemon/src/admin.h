@@ -40,23 +40,24 @@ class Admin {
   void Handle(const std::string& request, bool may_change, Done done);
 
  private:
-  using Json = nlohmann::json;
-  using Operation = void (Admin::*)(const Json& request, Done done);
+  using Request = nlohmann::json;
+  using Json = nlohmann::ordered_json;
+  using Operation = void (Admin::*)(const Request& request, Done done);
   struct Entry {
     Operation operation;
     bool changes;  // for root and the daemon's user only
   };
   static const std::map<std::string, Entry, std::less<>>& Operations();
 
-  void CreateTag(const Json& request, Done done);
-  void ListTags(const Json& request, Done done);
-  void ShowTag(const Json& request, Done done);
-  void ChangeTag(const Json& request, Done done);
-  void DeleteTag(const Json& request, Done done);
-  void ShowStatus(const Json& request, Done done);
-  void ListLeases(const Json& request, Done done);
-  void ListHosts(const Json& request, Done done);
-  void Audit(const Json& request, Done done);
+  void CreateTag(const Request& request, Done done);
+  void ListTags(const Request& request, Done done);
+  void ShowTag(const Request& request, Done done);
+  void ChangeTag(const Request& request, Done done);
+  void DeleteTag(const Request& request, Done done);
+  void ShowStatus(const Request& request, Done done);
+  void ListLeases(const Request& request, Done done);
+  void ListHosts(const Request& request, Done done);
+  void Audit(const Request& request, Done done);
 
   [[nodiscard]] Json DaemonJson() const;
   [[nodiscard]] Json DatabaseJson() const;

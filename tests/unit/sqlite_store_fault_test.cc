@@ -160,6 +160,13 @@ TEST_F(SqliteStoreFaultTest, DatabaseOfAnotherProgramIsRefused) {
   ExpectRefusedUntouched("application_id 0");
 }
 
+TEST_F(SqliteStoreFaultTest, UnmarkedDatabaseWithoutALeafTableIsSomebodyElses) {
+  Sql(path_, "CREATE TABLE customers(x)");
+  ExpectRefusedUntouched("a database of something else");
+  Sql(path_, "DROP TABLE customers");
+  EXPECT_NE(OpenStore("a"), nullptr) << "an empty one is nobody's";
+}
+
 TEST_F(SqliteStoreFaultTest, OwnDatabaseWithoutATableIsRefused) {
   OpenStore("a").reset();
   Sql(path_, "DROP TABLE idd_deleted_tag");

@@ -100,17 +100,15 @@ CREATE TABLE idd_deleted_tag(
 // move both and the tag would have two next ids.
 Status CheckLeafAlloc(SqliteDb& db) {
   SqliteQuery query = db.Query(
-      "SELECT (SELECT count(*) FROM pragma_table_info('leaf_alloc')),"
-      "       (SELECT count(*) FROM pragma_table_info('leaf_alloc') WHERE lower(name) IN"
+      "SELECT (SELECT count(*) FROM pragma_table_info('leaf_alloc') WHERE lower(name) IN"
       "          ('biz_tag', 'max_id', 'step', 'description', 'update_time')),"
       "       (SELECT count(*) FROM pragma_index_list('leaf_alloc') AS i"
       "          WHERE i.\"unique\" = 1 AND i.partial = 0 AND"
       "            (SELECT group_concat(lower(name)) FROM pragma_index_info(i.name)) = 'biz_tag')");
   if (!query.Next()) return query.Finish();
-  const bool exists = query.Uint(0) != 0;
-  const bool has_columns = query.Uint(1) == 5;
-  const bool is_unique = query.Uint(2) != 0;
-  if (!query.Finish().ok() || !exists) return query.Finish();
+  const bool has_columns = query.Uint(0) == 5;
+  const bool is_unique = query.Uint(1) != 0;
+  if (!query.Finish().ok()) return query.Finish();
   if (!has_columns) {
     return {Code::kIncompatible,
             "table leaf_alloc in '" + db.path() +
@@ -123,9 +121,28 @@ Status CheckLeafAlloc(SqliteDb& db) {
   return Status::Ok();
 }
 
+// idd adds its tables to an empty file, or beside the leaf_alloc of somebody who moves over from
+// Leaf. A database of something else is a mistyped path, and left as it is.
+Status CheckAdoptable(SqliteDb& db) {
+  SqliteQuery query = db.Query(
+      "SELECT (SELECT count(*) FROM sqlite_schema),"
+      "       (SELECT count(*) FROM sqlite_schema"
+      "          WHERE type = 'table' AND lower(name) = 'leaf_alloc')");
+  if (!query.Next()) return query.Finish();
+  const bool is_empty = query.Uint(0) == 0;
+  const bool has_leaf_alloc = query.Uint(1) != 0;
+  if (!query.Finish().ok() || is_empty) return query.Finish();
+  if (!has_leaf_alloc) {
+    return {Code::kIncompatible, "'" + db.path() +
+                                     "' is a database of something else: it has tables, and no "
+                                     "leaf_alloc among them"};
+  }
+  return CheckLeafAlloc(db);
+}
+
 Status CheckTables(SqliteDb& db) {
   SqliteQuery query = db.Query(
-      "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('leaf_alloc',"
+      "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND lower(name) IN ('leaf_alloc',"
       " 'idd_meta', 'idd_tag', 'idd_lease', 'idd_returned', 'idd_host', 'idd_deleted_tag')");
   const bool complete = query.Next() && query.Uint(0) == 7;
   if (!query.Finish().ok()) return query.Finish();
@@ -146,7 +163,7 @@ const SqliteFormat& AllocatorFormat() {
       .version = 1,
       .own_tables = "idd_*",
       .schema = kSchema,
-      .check_adoptable = CheckLeafAlloc,
+      .check_adoptable = CheckAdoptable,
       .check_complete = CheckTables,
   };
   return kFormat;

@@ -59,21 +59,30 @@ Connection* Client::own_connection() noexcept {
   return connection->owner() == ::getpid() ? connection : nullptr;
 }
 
-Tag* Client::FindTag(std::string_view name) const noexcept {
+Tag* Client::FindTag(std::string_view name, std::uint64_t block_size) const noexcept {
   Tag* tag = tags_.load(std::memory_order_acquire);  // G1, pairs with G2
-  while (tag != nullptr && tag->name() != name) tag = tag->next;
+  while (tag != nullptr && (tag->name() != name || tag->block_size() != block_size)) {
+    tag = tag->next;
+  }
   return tag;
 }
 
-Result<Tag*> Client::OpenTag(std::string_view name) {
+Result<Tag*> Client::OpenTag(std::string_view name, std::uint64_t block_size) {
+  if (block_size == 1) block_size = 0;
   if (Status status = idd::wire::CheckTagName(name); !status.ok()) return status;
-  if (Tag* tag = FindTag(name); tag != nullptr) return tag;
-  auto tag = std::make_unique<Tag>(*this, std::string(name));
+  if (Tag* tag = FindTag(name, block_size); tag != nullptr) return tag;
+  std::optional<BlockOwner> blocks;
+  if (block_size != 0) {
+    Result<BlockOwner> place = ThreadBlocks::TakePlace();
+    if (!place.ok()) return place.status();
+    blocks = place.value();
+  }
+  auto tag = std::make_unique<Tag>(*this, std::string(name), block_size, blocks);
   Status status = tag->Attach(Deadline::After(options_.timeout));
   if (!status.ok()) return status.WithContext("tag '" + std::string(name) + "'");
   Tag* first = tags_.load(std::memory_order_acquire);  // G1, pairs with G2
   do {
-    if (Tag* other = FindTag(name); other != nullptr) return other;
+    if (Tag* other = FindTag(name, block_size); other != nullptr) return other;
     tag->next = first;
   } while (!tags_.compare_exchange_weak(first, tag.get(), std::memory_order_acq_rel,  // G2
                                         std::memory_order_acquire));                  // G1

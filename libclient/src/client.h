@@ -35,8 +35,9 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // The tag's handle, the same one each time; it lives as long as the client.
-  [[nodiscard]] idd::Result<Tag*> OpenTag(std::string_view name);
+  // The tag's handle, the same one each time for a block size (0 or 1: no blocks); it lives as long
+  // as the client.
+  [[nodiscard]] idd::Result<Tag*> OpenTag(std::string_view name, std::uint64_t block_size = 0);
 
   // This process's connection: a forked child gets one of its own on first use.
   [[nodiscard]] Connection& connection();
@@ -46,7 +47,7 @@ class Client {
 
  private:
   explicit Client(ClientOptions options);
-  [[nodiscard]] Tag* FindTag(std::string_view name) const noexcept;
+  [[nodiscard]] Tag* FindTag(std::string_view name, std::uint64_t block_size) const noexcept;
 
   const ClientOptions options_;
   std::atomic<Connection*> connection_;

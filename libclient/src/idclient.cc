@@ -31,6 +31,7 @@ using idd::client::Tag;
 using idd::shm::IdRange;
 
 constexpr std::uint32_t kDefaultTimeoutMs = 500;
+constexpr std::uint32_t kMaxBlockSize = 65'536;
 // Up to and including trusted_uid: what the first release had.
 constexpr std::size_t kFirstOptionsBytes =
     offsetof(idclient_options, trusted_uid) + sizeof(std::uint32_t);
@@ -89,6 +90,19 @@ Result<ClientOptions> ReadOptions(const idclient_options* given) {
   return options;
 }
 
+Result<std::uint64_t> ReadBlockSize(const idclient_tag_options* given) {
+  if (given == nullptr) return std::uint64_t{0};
+  if (given->struct_size < sizeof(idclient_tag_options)) {
+    return Status(Code::kInvalid,
+                  "idclient_tag_options.struct_size is too small; set it to sizeof");
+  }
+  if (given->block_size > kMaxBlockSize || given->reserved != 0) {
+    return Status(Code::kInvalid, "idclient_tag_options.block_size is more than " +
+                                      std::to_string(kMaxBlockSize) + ", or reserved is not zero");
+  }
+  return std::uint64_t{given->block_size};
+}
+
 }  // namespace
 
 idclient_status idclient_open(const idclient_options* options, idclient** out) {
@@ -111,33 +125,59 @@ void idclient_close(idclient* client) {
 }
 
 idclient_status idclient_tag_open(idclient* client, const char* tag, idclient_tag** out) {
+  return idclient_tag_open_with(client, tag, nullptr, out);
+}
+
+idclient_status idclient_tag_open_with(idclient* client, const char* tag,
+                                       const idclient_tag_options* options, idclient_tag** out) {
   return Guarded([&] {
     if (client == nullptr || tag == nullptr || out == nullptr) {
       return Fail(Code::kInvalid, "idclient_tag_open: an argument is NULL");
     }
-    const Result<Tag*> opened = FromHandle(client)->OpenTag(tag);
+    const Result<std::uint64_t> block_size = ReadBlockSize(options);
+    if (!block_size.ok()) return Fail(block_size.status());
+    const Result<Tag*> opened = FromHandle(client)->OpenTag(tag, block_size.value());
     if (!opened.ok()) return Fail(opened.status());
     *out = ToHandle(opened.value());
     return IDCLIENT_OK;
   });
 }
 
-idclient_status idclient_claim(idclient_tag* tag, uint64_t* id) {
-  if (tag == nullptr || id == nullptr) [[unlikely]] {
-    return Fail(Code::kInvalid, "idclient_claim: an argument is NULL");
-  }
-  const IdRange fast = FromHandle(tag)->ClaimFromRing(1);
-  if (!fast.empty()) [[likely]] {
-    *id = fast.first;
-    return IDCLIENT_OK;
-  }
+namespace {
+
+[[gnu::noinline]] idclient_status ClaimSlow(Tag& tag, uint64_t* id) noexcept {
   return Guarded([&] {
+    if (tag.block_size() != 0) {
+      const Result<std::uint64_t> claimed = tag.ClaimFromBlock();
+      if (!claimed.ok()) return Fail(claimed.status());
+      *id = claimed.value();
+      return IDCLIENT_OK;
+    }
     std::optional<Deadline> deadline;
-    const Result<IdRange> ids = FromHandle(tag)->Claim(1, deadline);
+    const Result<IdRange> ids = tag.Claim(1, deadline);
     if (!ids.ok()) return Fail(ids.status());
     *id = ids.value().first;
     return IDCLIENT_OK;
   });
+}
+
+}  // namespace
+
+idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
+  if (handle == nullptr || id == nullptr) [[unlikely]] {
+    return Fail(Code::kInvalid, "idclient_claim: an argument is NULL");
+  }
+  Tag& tag = *FromHandle(handle);
+  if (tag.block_size() != 0) {
+    if (tag.TakeFromBlock(*id)) [[likely]]
+      return IDCLIENT_OK;
+    return ClaimSlow(tag, id);
+  }
+  const IdRange fast = tag.ClaimAtView(1);
+  if (fast.empty()) [[unlikely]]
+    return ClaimSlow(tag, id);
+  *id = fast.first;
+  return IDCLIENT_OK;
 }
 
 idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* ids, size_t count,
@@ -182,3 +222,13 @@ const char* idclient_status_name(idclient_status status) {
 const char* idclient_last_error(void) { return last_error.data(); }
 
 const char* idclient_version(void) { return IDD_VERSION; }
+
+const void* idclient_tag_view(idclient_tag* tag, uint32_t version) {
+  if (tag == nullptr || version != idd::shm::kClaimViewVersion) return nullptr;
+  if (FromHandle(tag)->block_size() != 0) return nullptr;
+  return &FromHandle(tag)->view();
+}
+
+void idclient_tag_wake(idclient_tag* tag) {
+  if (tag != nullptr) FromHandle(tag)->WakeDaemon();
+}

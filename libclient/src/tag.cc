@@ -48,6 +48,11 @@ struct ReplyReader {
   }
 };
 
+// Also when what happens inside throws.
+struct LeaveBlocks {
+  void operator()(ThreadBlocks* blocks) const noexcept { blocks->Leave(); }
+};
+
 Status CheckGrant(const idd::wire::ClaimReply& reply, std::uint64_t asked) {
   const bool sane = reply.count >= 1 && reply.count <= asked && reply.first < idd::shm::kMaxLimit &&
                     reply.count <= idd::shm::kMaxLimit - reply.first;
@@ -57,9 +62,15 @@ Status CheckGrant(const idd::wire::ClaimReply& reply, std::uint64_t asked) {
 
 }  // namespace
 
-Tag::Tag(Client& client, std::string name) : client_(client), name_(std::move(name)) {}
+Tag::Tag(Client& client, std::string name, std::uint64_t block_size,
+         std::optional<BlockOwner> blocks)
+    : block_size_(blocks.has_value() ? block_size : 0),
+      block_owner_(blocks.value_or(BlockOwner{})),
+      client_(client),
+      name_(std::move(name)) {}
 
 Tag::~Tag() {
+  if (block_size_ != 0) ThreadBlocks::FreePlace(block_owner_);
   Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
   while (attachment != nullptr) {
     std::unique_ptr<Attachment> owned(attachment);
@@ -87,7 +98,7 @@ Status Tag::Attach(Deadline deadline) {
   notice.tag = request.tag;
   notice.ring_id = memory.value()->ring_id();
   auto attachment = std::make_unique<Attachment>(
-      std::move(memory).value(), idd::wire::BuildRequest(FrameType::kRefill, 0, notice));
+      std::move(memory).value(), idd::wire::BuildRequest(FrameType::kRefill, 0, notice), view_);
   attachment->older = seen;
   Attachment* expected = seen;
   // T2: if another thread has attached meanwhile, its ring is at least as new as ours.
@@ -103,6 +114,34 @@ bool Tag::NeedsAttach() const noexcept {
   if (attachment == nullptr) return true;
   const idd::shm::RingState state = attachment->claimer.state();
   return state != idd::shm::RingState::kActive && state != idd::shm::RingState::kDrained;
+}
+
+Result<std::uint64_t> Tag::ClaimFromBlock() {
+  std::uint64_t id = 0;
+  if (TakeFromBlock(id)) return id;
+  std::optional<Deadline> deadline;
+  ThreadBlocks* const mine = ThreadBlocks::Mine();
+  if (mine == nullptr || !mine->Enter()) {
+    const Result<IdRange> one = Claim(1, deadline);
+    if (!one.ok()) return one.status();
+    return one.value().first;
+  }
+  const std::unique_ptr<ThreadBlocks, LeaveBlocks> inside(mine);
+  const Result<IdRange> ids = Claim(block_size_, deadline);
+  if (!ids.ok()) return ids.status();
+  mine->block(block_owner_) = {.owner = block_owner_.serial,
+                               .next = ids.value().first + 1,
+                               .limit = ids.value().limit,
+                               .reserved = 0};
+  return ids.value().first;
+}
+
+IdRange Tag::ClaimFromNextSegment(std::uint64_t count) noexcept {
+  Attachment* const attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  if (attachment == nullptr) return {};
+  const idd::shm::SlotClaim claim = attachment->claimer.ClaimFromNext(count);
+  if (claim.wakes_daemon) WakeDaemon();
+  return claim.ids;
 }
 
 Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& deadline) {
@@ -152,9 +191,11 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
   return IdRange{reply.value().first, reply.value().first + reply.value().count};
 }
 
-void Tag::SendRefillNotice(const Attachment& attachment) noexcept {
-  if (Connection* connection = client_.own_connection(); connection != nullptr) {
-    connection->TryNotify(attachment.refill_notice);
+void Tag::WakeDaemon() noexcept {
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  Connection* const connection = client_.own_connection();
+  if (attachment != nullptr && connection != nullptr) {
+    connection->TryNotify(attachment->refill_notice);
   }
 }
 

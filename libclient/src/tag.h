@@ -13,8 +13,10 @@
 
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
+#include "idd/shm/claim_point.h"
 #include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
+#include "thread_blocks.h"
 
 namespace idd::client {
 
@@ -30,7 +32,9 @@ class Client;
 // daemon or a replaced ring, two pages each.
 class Tag {
  public:
-  Tag(Client& client, std::string name);
+  // `blocks` and a size of 2 or more: each thread claims that many ids at once and hands them out.
+  Tag(Client& client, std::string name, std::uint64_t block_size = 0,
+      std::optional<BlockOwner> blocks = std::nullopt);
   ~Tag();
   Tag(const Tag&) = delete;
   Tag& operator=(const Tag&) = delete;
@@ -47,13 +51,38 @@ class Tag {
 
   // The ring alone: empty when it is dry. No system call but the one wake-up per segment.
   [[nodiscard]] idd::shm::IdRange ClaimFromRing(std::uint64_t count) noexcept {
-    Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
-    if (attachment == nullptr) return {};
-    const idd::shm::SlotClaim claim = attachment->claimer.Claim(count);
+    const std::uint64_t n = count < idd::shm::kMaxClaim ? count : idd::shm::kMaxClaim;
+    const idd::shm::IdRange ids = ClaimAtView(n);
+    return ids.empty() ? ClaimFromNextSegment(n) : ids;
+  }
+  // The ring's current segment alone; `count` is 1 to kMaxClaim.
+  [[nodiscard]] idd::shm::IdRange ClaimAtView(std::uint64_t count) noexcept {
+    const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(view_, count);
     if (claim.wakes_daemon) [[unlikely]]
-      SendRefillNotice(*attachment);
+      WakeDaemon();
     return claim.ids;
   }
+
+  // One id of this thread's block, which is claimed when there is none. For tags with blocks.
+  [[nodiscard]] idd::Result<std::uint64_t> ClaimFromBlock();
+  // The same without words: nothing when there is no block yet.
+  [[nodiscard]] bool TakeFromBlock(std::uint64_t& id) noexcept {
+    ThreadBlocks* const mine = ThreadBlocks::Mine();
+    if (mine == nullptr || !mine->Enter()) [[unlikely]]
+      return false;
+    ThreadBlocks::Block& block = mine->block(block_owner_);
+    const bool has_id = block.owner == block_owner_.serial && block.next < block.limit;
+    if (has_id) [[likely]]
+      id = block.next++;
+    mine->Leave();
+    return has_id;
+  }
+  [[nodiscard]] std::uint64_t block_size() const noexcept { return block_size_; }
+
+  // For claims that are inlined into the program.
+  [[nodiscard]] const idd::shm::ClaimView& view() const noexcept { return view_; }
+  // Sends the one wake-up per segment; without waiting, so it may be lost.
+  void WakeDaemon() noexcept;
 
   // Gets the ring's descriptors from the daemon and makes it current.
   [[nodiscard]] idd::Status Attach(idd::Deadline deadline);
@@ -64,9 +93,10 @@ class Tag {
 
  private:
   struct Attachment {
-    Attachment(std::unique_ptr<idd::shm::RingMemory> ring, std::vector<std::byte> notice)
+    Attachment(std::unique_ptr<idd::shm::RingMemory> ring, std::vector<std::byte> notice,
+               idd::shm::ClaimView& view)
         : memory(std::move(ring)),
-          claimer(memory->table(), memory->cursors()),
+          claimer(memory->table(), memory->cursors(), view),
           refill_notice(std::move(notice)) {}
     std::unique_ptr<idd::shm::RingMemory> memory;
     idd::shm::RingClaimer claimer;
@@ -74,14 +104,18 @@ class Tag {
     Attachment* older = nullptr;
   };
 
+  [[nodiscard]] idd::shm::IdRange ClaimFromNextSegment(std::uint64_t count) noexcept;
   [[nodiscard]] idd::Result<idd::shm::IdRange> ClaimSlow(std::uint64_t count,
                                                          std::optional<idd::Deadline>& deadline);
   // One request to the daemon. An empty range: look at the ring again.
   [[nodiscard]] idd::Result<idd::shm::IdRange> AskDaemon(std::uint64_t count,
                                                          idd::Deadline deadline);
   [[nodiscard]] bool NeedsAttach() const noexcept;
-  void SendRefillNotice(const Attachment& attachment) noexcept;
 
+  // The first line: what a claim reads.
+  idd::shm::ClaimView view_{idd::shm::DryPoint()};
+  const std::uint64_t block_size_;  // 0: no blocks
+  const BlockOwner block_owner_;
   Client& client_;
   const std::string name_;
   std::atomic<Attachment*> current_{nullptr};

@@ -5,27 +5,47 @@
 
 namespace idd::shm {
 
+ClaimPoint* DryPoint() noexcept {
+  // Its own block, so that threads that find their rings dry disturb nothing else.
+  static Cursor cursor{};
+  static const SlotDescriptor slot{};  // base = limit = 0: accepts nothing
+  static ClaimPoint point{.cursor = &cursor, .slot = &slot, .segment = 0};
+  return &point;
+}
+
+RingClaimer::RingClaimer(const Table& table, Cursors& cursors, ClaimView& view) noexcept
+    : slots_(table.slots), cursors_(cursors.slots), live_(table.live), view_(view) {
+  for (std::size_t i = 0; i < kSlotCount; ++i) {
+    points_[i].cursor = &cursors.slots[i];
+    points_[i].slot = &table.slots[i];
+  }
+}
+
 SlotClaim RingClaimer::ClaimFromNext(std::uint64_t count) noexcept {
   // Each round that fails has passed an exhausted segment; a thread that loses kSlotCount races in
   // a row while the daemon recycles under it takes the slow way, which is bounded by a deadline.
   for (std::uint32_t round = 0; round <= kSlotCount; ++round) {
-    if (!Advance()) return {};
-    const std::uint64_t segment = position_.load(std::memory_order_acquire);  // N1, pairs with N2
-    if ((segment & kDryBit) != 0) return {};
-    const std::size_t slot = segment % kSlotCount;
-    const SlotClaim claim = ClaimFromSlot(slots_[slot], cursors_[slot], segment, count);
+    ClaimPoint* seen = view_.load(std::memory_order_acquire);  // N1, pairs with N2
+    ClaimPoint* const next = Advance();
+    // A failure means that another thread has moved the view: its point is as good as ours.
+    if (seen != next) {
+      view_.compare_exchange_strong(seen, next, std::memory_order_acq_rel,  // N2, with N1
+                                    std::memory_order_acquire);             // N1
+    }
+    if (next == DryPoint()) return {};
+    const SlotClaim claim = ClaimAtPoint(view_, count);
     if (!claim.ids.empty()) return claim;
   }
   return {};
 }
 
-bool RingClaimer::HasIds() noexcept { return Advance(); }
+bool RingClaimer::HasIds() noexcept { return Advance() != DryPoint(); }
 
-bool RingClaimer::Advance() noexcept {
-  const std::uint64_t position = position_.load(std::memory_order_acquire);  // N1, pairs with N2
+ClaimPoint* RingClaimer::Advance() noexcept {
+  const std::uint64_t position = position_.load(std::memory_order_acquire);  // N5, pairs with N6
   const std::uint64_t tail = live_.tail_segment.load(std::memory_order_acquire);  // C0, P6
   const std::uint64_t head = live_.head_segment.load(std::memory_order_acquire);  // H2, with H1
-  if (tail >= kDryBit) return false;  // no daemon comes that far: a spoilt table
+  if (tail >= kDryBit) return DryPoint();  // no daemon comes that far: a spoilt table
   std::uint64_t segment = position & ~kDryBit;
   // A dry position is the number of the exhausted segment itself: its successor is next.
   if ((position & kDryBit) != 0) ++segment;
@@ -36,24 +56,29 @@ bool RingClaimer::Advance() noexcept {
     const std::size_t slot = segment % kSlotCount;
     // C0 again: the daemon may have recycled the slot since tail was read; then it was exhausted.
     if (!HoldsSegment(slots_[slot], segment)) continue;
-    const std::uint64_t limit = slots_[slot].limit.load(std::memory_order_acquire);  // C1, P4
+    const std::uint64_t limit = slots_[slot].limit.load(std::memory_order_acquire);  // C2, P4
     if (NextUnclaimed(slots_[slot], cursors_[slot]) >= limit) continue;
+    std::uint64_t known = points_[slot].segment.load(std::memory_order_acquire);  // N3, with N4
+    while (known < segment && !points_[slot].segment.compare_exchange_weak(
+                                  known, segment, std::memory_order_acq_rel,  // N4, with N3
+                                  std::memory_order_acquire)) {               // N3
+    }
     RaisePosition(position, segment);
-    return true;
+    return &points_[slot];
   }
   RaisePosition(position, std::max(tail, position & ~kDryBit) | kDryBit);
-  return false;
+  return DryPoint();
 }
 
 void RingClaimer::RaisePosition(std::uint64_t from, std::uint64_t to) noexcept {
-  // N2: a failure means that another thread moved on; its position is as good as ours. The number
+  // N6: a failure means that another thread moved on; its position is as good as ours. The number
   // alone is compared, and dry ranks above not dry: "exhausted" is later news of the same segment.
   const auto rank = [](std::uint64_t position) noexcept {
     return ((position & ~kDryBit) << 1) | (position >> 63);
   };
   while (rank(from) < rank(to) &&
-         !position_.compare_exchange_weak(from, to, std::memory_order_acq_rel,  // N2, with N1
-                                          std::memory_order_acquire)) {         // N1
+         !position_.compare_exchange_weak(from, to, std::memory_order_acq_rel,  // N6, with N5
+                                          std::memory_order_acquire)) {         // N5
   }
 }
 

@@ -16,9 +16,9 @@
 #include "fuzz_target.h"
 #include "idd/base/check.h"
 #include "idd/shm/abi.h"
-#include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_writer.h"
+#include "support/own_view_claimer.h"
 
 namespace {
 
@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Patch(memory->table, input);
   }
   if (CheckHeader(memory->table, kTag) != AttachOutcome::kOk) return 0;
-  RingClaimer claimer(memory->table, memory->cursors);
+  OwnViewClaimer claimer(memory->table, memory->cursors);
   for (int step = 0; step < kMaxSteps && !input.empty(); ++step) {
     switch (input.Take<std::uint8_t>() % 4) {
       case 0:

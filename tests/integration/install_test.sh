@@ -20,6 +20,7 @@ pkgconfig=$(dirname "$(find "$prefix" -name idclient.pc)")
 libdir=$(dirname "$pkgconfig")
 
 for file in sbin/idd bin/idctl include/idclient/idclient.h include/idclient/idclient.hpp \
+  include/idd/shm/abi.h include/idd/shm/claim_point.h include/idd/shm/ring_protocol.h \
   lib/systemd/system/idd.service lib/sysusers.d/idd.conf lib/tmpfiles.d/idd.conf; do
   [[ -s $prefix/$file ]] || fail "$file is not installed"
 done
@@ -27,7 +28,7 @@ done
 readelf --dynamic "$libdir/libidclient.so" | grep -q 'SONAME.*\[libidclient\.so\.0\]' ||
   fail "the soname is not libidclient.so.0"
 headers=$(find "$prefix/include" -type f | wc -l)
-((headers == 2)) || fail "$headers headers are installed, not 2"
+((headers == 5)) || fail "$headers headers are installed, not 5"
 if readelf --dynamic "$prefix/sbin/idd" "$prefix/bin/idctl" | grep -Eq 'R(UN)?PATH'; then
   fail "a program looks for libraries where it was built"
 fi
@@ -41,7 +42,7 @@ read -ra flags <<<"$(pkg-config --cflags --libs idclient)"
 "$folder/user" "$socket"
 
 {
-  cmake -S "$here/install" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix"
+  cmake -G Ninja -S "$here/install" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix"
   cmake --build "$folder/build"
 } >"$folder/log" 2>&1 || {
   cat "$folder/log"

@@ -45,7 +45,7 @@ extract() {
 
 extract cpp "$folder/example.cc"
 extract c "$folder/example.c"
-flags=(-Wall -Wextra -Wpedantic -Werror "$@" -I "$root/libclient/include")
+flags=(-Wall -Wextra -Wpedantic -Werror "$@" -I "$root/libclient/include" -I "$root/shm/include")
 link=(-L "$libdir" "-Wl,-rpath,$libdir" -lidclient)
 "${CXX:-c++}" -std=c++20 "${flags[@]}" "$folder/example.cc" -o "$folder/example_cc" "${link[@]}"
 "${CC:-cc}" -std=c11 "${flags[@]}" "$folder/example.c" -o "$folder/example_c" "${link[@]}"

@@ -3,7 +3,7 @@
 """memory_orders.py ROOT: in shm and libclient every atomic operation names its memory order, and
 every memory order has a label (`P4, pairs with C1`) in the comment on its statement or directly above.
 
-A label that is paired with must exist. volatile and fences are not used.
+A label that is paired with must exist. volatile and fences between threads are not used.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ PAIRS = re.compile(r"pairs with ((?:[A-Z][0-9]+(?:, | and | or )?)+)")
 ORDER = re.compile(r"\bmemory_order(?:_|::)\w+")
 # `x.store(a, b)` may be no atomic at all; load() and the fetch_ family hardly ever are.
 IMPLICIT = re.compile(r"(?:\.|->)(?:load\(\s*\)|(?:fetch_\w+|exchange|compare_exchange_\w+)\()")
-FORBIDDEN = re.compile(r"\b(?:volatile|atomic_thread_fence|atomic_signal_fence)\b")
+FORBIDDEN = re.compile(r"\b(?:volatile|atomic_thread_fence)\b")
 # Not followed by a quote: a `//` inside a string literal.
 COMMENT = re.compile(r"//(?!.*\"\s*[;,)]).*|/\*.*?\*/")
 

@@ -62,7 +62,14 @@ class ForkedClients : public ::testing::Test {
 
 TEST_F(ForkedClients, ClaimDistinctIdsBesideTheirParent) { RunAndCheck(1, 5); }
 
-TEST_F(ForkedClients, ClaimDistinctIdsWhenForkedBesideClaimingThreads) { RunAndCheck(4, 4); }
+TEST_F(ForkedClients, ClaimDistinctIdsWhenForkedBesideClaimingThreads) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP()
+      << "gcc 12's AddressSanitizer does not unlock its allocator in a forked child, whose "
+         "first new may wait for ever for a thread of the parent";
+#endif
+  RunAndCheck(4, 4);
+}
 
 }  // namespace
 }  // namespace idd::harness

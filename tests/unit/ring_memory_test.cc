@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_writer.h"
+#include "support/own_view_claimer.h"
 
 namespace idd::shm {
 namespace {
@@ -208,7 +208,7 @@ TEST(RingMemoryTest, AttachedClaimerSharesTheCreatorsRing) {
   EXPECT_EQ(attached.value()->table_fd(), -1) << "a mapping needs no descriptor";
   RingWriter writer(ring->writable_table(), ring->cursors());
   writer.Publish({1, 101}, 0, kNoMark);
-  RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
+  OwnViewClaimer claimer(attached.value()->table(), attached.value()->cursors());
   EXPECT_EQ(claimer.Claim(10).ids, (IdRange{1, 11}));
   EXPECT_EQ(writer.Available(), 90U);
 }
@@ -222,7 +222,7 @@ TEST(RingMemoryTest, AnotherProcessSharesTheRing) {
     auto attached =
         RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
     if (!attached.ok()) ::_exit(2);
-    RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
+    OwnViewClaimer claimer(attached.value()->table(), attached.value()->cursors());
     ::_exit(claimer.Claim(10).ids == IdRange{1, 11} ? 0 : 1);
   }
   int status = 0;
@@ -238,7 +238,7 @@ TEST(RingMemoryTest, MappingOutlivesTheCreator) {
       RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
   ASSERT_TRUE(attached.ok());
   ring.reset();
-  RingClaimer claimer(attached.value()->table(), attached.value()->cursors());
+  OwnViewClaimer claimer(attached.value()->table(), attached.value()->cursors());
   EXPECT_EQ(claimer.Claim(100).ids, (IdRange{1, 101}));
 }
 

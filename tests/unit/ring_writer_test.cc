@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "idd/shm/abi.h"
-#include "idd/shm/ring_claimer.h"
+#include "support/own_view_claimer.h"
 #include "support/test_ring.h"
 
 namespace idd::shm {
@@ -218,12 +218,12 @@ TEST(RingWriterTest, DrainFindsACursorThatWasMovedBack) {
 
 TEST(RingWriterTest, NoHonestClaimLooksForged) {
   TestRing ring;
-  RingClaimer claimers[] = {{ring.table, ring.cursors}, {ring.table, ring.cursors}};
+  OwnViewClaimer claimers[] = {{ring.table, ring.cursors}, {ring.table, ring.cursors}};
   std::uint64_t next = 1;
   for (int round = 0; round < 200; ++round) {
     ring.Publish(next, next + 10);
     next += 10;
-    for (RingClaimer& claimer : claimers) static_cast<void>(claimer.Claim(kMaxClaim));
+    for (OwnViewClaimer& claimer : claimers) static_cast<void>(claimer.Claim(kMaxClaim));
     static_cast<void>(ring.writer.Look());
     if (round % 3 == 0) static_cast<void>(ring.writer.RetireExhausted());
     if (round % 7 == 0) static_cast<void>(ring.writer.DrainAll());
@@ -236,7 +236,7 @@ TEST(RingWriterTest, NoHonestClaimLooksForged) {
 // a forgery.
 TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
   TestRing ring;
-  RingClaimer claimer(ring.table, ring.cursors);
+  OwnViewClaimer claimer(ring.table, ring.cursors);
   ring.Publish(kMaxLimit - 5, kMaxLimit);
   ASSERT_EQ(claimer.Claim(10).ids.size(), 5U);
   EXPECT_EQ(ring.writer.RetireExhausted().size(), 1U);

@@ -20,8 +20,8 @@
 #include <thread>
 #include <vector>
 
-#include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
+#include "support/own_view_claimer.h"
 #include "support/service_harness.h"
 
 namespace idd::daemon {
@@ -50,7 +50,7 @@ struct Client {
   [[nodiscard]] std::uint64_t ring_id() const { return memory->ring_id(); }
 
   std::unique_ptr<shm::RingMemory> memory;
-  shm::RingClaimer claimer;
+  shm::OwnViewClaimer claimer;
 };
 
 class TagServiceTest : public ::testing::Test {

@@ -42,14 +42,14 @@
 //   ------------------------  --------  -----------------------------------  -------------------------
 //   SlotDescriptor.segment    daemon    P1 store 0 relaxed,                  the number of the segment
 //                                       P5 store s release,                  in it; 0 while rewritten and
-//                                       D2 store 0 release                   once exhausted or drained
+//                                       D1 store 0 release                   once exhausted or drained
 //   SlotDescriptor.base       daemon    P2 store relaxed                     >= every earlier limit in
 //                                                                            the life of the ring
 //   SlotDescriptor.refill_    daemon    P2 store relaxed                     base <= mark < limit, or
 //     mark                                                                   kNoMark
 //   Cursor.next               daemon    P3 store relaxed (publish)           never moves backwards while
-//                                       D1 exchange kClosedCursor acq_rel    its segment is open
-//                             claimer   C4 fetch_add relaxed
+//                                       D2 exchange kClosedCursor acq_rel    its segment is open
+//                             claimer   C1 fetch_add acquire
 //   SlotDescriptor.limit      daemon    P4 store release                     base < limit <= kMaxLimit
 //   RingLive.tail_segment     daemon    P6 store release                     newest published segment
 //   RingLive.head_segment     daemon    H1 store release                     every segment below it was
@@ -60,15 +60,16 @@
 //
 //   Publish s into slot i = s % 16, which holds no open segment:   P1 P2 P3 P4 P5 P6 P7
 //   Claim n ids, knowing that s was published (C0: s was read with acquire from P5 or P6):
-//     C1  limit   = slot.limit.load(acquire)      pairs with P4: cursor, base and P1 are seen with it
-//     C2  segment = slot.segment.load(relaxed)    != s: recycled, look again (no add was made)
+//     C1  first   = cursor.next.fetch_add(n, acquire)   keeps what follows behind it
+//     C2  limit   = slot.limit.load(acquire)            pairs with P4: base and P1 are seen with it
 //     C3  base    = slot.base.load(relaxed)
-//     C4  first   = cursor.next.fetch_add(n, relaxed)
-//     C5  mark    = slot.refill_mark.load(relaxed), to know whether to send the wake-up
-//     accept [first, min(first + n, limit)) iff base <= first < limit
-//     otherwise s is exhausted or drained: go on with s + 1; never add to s again.
+//     C4  mark    = slot.refill_mark.load(relaxed), to know whether to send the wake-up
+//     C5  segment = slot.segment.load(relaxed)          != s: recycled or withdrawn, look again
+//     accept [first, min(first + n, limit)) iff segment == s and base <= first < limit
+//     otherwise s is exhausted, drained or recycled: go on with s + 1; never add to s again.
+//   What is not accepted is a gap. A batch looks at C0 once more before it adds, to keep gaps small.
 //   Drain:    D1 D2; [min(old, limit), limit) belongs to the daemon alone, for ever.
-//   Retire:   D2, once the cursor was seen at or above limit.
+//   Retire:   D1, once the cursor was seen at or above limit.
 //   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.
 //
 // Every value read here is input: a hostile client can write anything into the cursors, at any time.
@@ -174,7 +175,7 @@ struct alignas(kWriterBlockBytes) SlotDescriptor {
 
 // The word that claimers advance, alone in its block.
 struct alignas(kWriterBlockBytes) Cursor {
-  std::atomic<std::uint64_t> next;  // P3, C4, D1
+  std::atomic<std::uint64_t> next;  // P3, C1, D2
   std::uint64_t reserved0[15];
 };
 

@@ -2,44 +2,52 @@
 #ifndef IDD_SHM_RING_CLAIMER_H_
 #define IDD_SHM_RING_CLAIMER_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "idd/shm/abi.h"
+#include "idd/shm/claim_point.h"
 #include "idd/shm/ring_protocol.h"
 
 namespace idd::shm {
 
-// A claimer's side of one ring.
+// A point that refuses every claim: what a view shows before there is a ring, and while it is dry.
+[[nodiscard]] ClaimPoint* DryPoint() noexcept;
+
+// A claimer's side of one ring: finds the segment to claim from and keeps a view on it.
 //
 // Thread safety: every method may be called from any number of threads at once, and from a forked
-// child: all it holds is two pointers into shared memory and one hint.
+// child: all it holds is pointers into shared memory and hints.
 //
 // Invariants
 //  - position_ never falls: it is the number of a segment that was seen published (C0), or that
 //    number with kDryBit while that segment is exhausted and no later one has been seen;
-//  - no add is made to a segment that this object has seen exhausted ("look before you add").
+//  - a point's segment never falls, and was seen published before it was written there (C0).
 //
 // The claim is lock-free, makes no system call and allocates nothing: a thread stopped anywhere in
 // it delays nobody.
 class RingClaimer {
  public:
-  // Both outlive the claimer and were validated by AttachRing().
-  RingClaimer(const Table& table, Cursors& cursors) noexcept
-      : slots_(table.slots), cursors_(cursors.slots), live_(table.live) {}
+  // The ring was validated by AttachRing(). The view may outlive rings: the claimers of successive
+  // rings move it in turn. All outlive the claimer, but no claim of the view may outlive a ring.
+  RingClaimer(const Table& table, Cursors& cursors, ClaimView& view) noexcept;
+  RingClaimer(const RingClaimer&) = delete;
+  RingClaimer& operator=(const RingClaimer&) = delete;
 
   // Up to `count` (>= 1) contiguous ids, in the ring's order; empty when the ring is dry. Never
   // blocks. Fewer than `count` means the segment ended there.
   [[nodiscard]] SlotClaim Claim(std::uint64_t count) noexcept {
-    const std::uint64_t segment = position_.load(std::memory_order_acquire);  // N1, pairs with N2
     const std::uint64_t n = count < kMaxClaim ? count : kMaxClaim;
-    const std::size_t slot = segment % kSlotCount;
-    const SlotClaim claim = ClaimFromSlot(slots_[slot], cursors_[slot], segment, n);
+    const SlotClaim claim = ClaimAtPoint(view_, n);
     if (!claim.ids.empty()) [[likely]]
       return claim;
     return ClaimFromNext(n);
   }
+
+  // The slow way: moves the view to this ring's oldest segment that has ids, and claims there.
+  [[nodiscard]] SlotClaim ClaimFromNext(std::uint64_t count) noexcept;
 
   [[nodiscard]] RingState state() const noexcept {
     return static_cast<RingState>(
@@ -49,19 +57,20 @@ class RingClaimer {
   [[nodiscard]] bool HasIds() noexcept;
 
  private:
-  // Set while the segment is exhausted and no successor is published: no slot's number has it, so
-  // the fast path's C2 fails before its add.
+  // Set while the segment is exhausted and no successor is published.
   static constexpr std::uint64_t kDryBit = 1ULL << 63;
 
-  [[nodiscard]] SlotClaim ClaimFromNext(std::uint64_t count) noexcept;
-  // Moves position_ to the oldest published segment that still has ids. False: the ring is dry.
-  [[nodiscard]] bool Advance() noexcept;
+  // Moves position_ to the oldest published segment that still has ids, and answers its point.
+  // DryPoint(): there is none.
+  [[nodiscard]] ClaimPoint* Advance() noexcept;
   void RaisePosition(std::uint64_t from, std::uint64_t to) noexcept;
 
   const SlotDescriptor* slots_;
-  Cursor* cursors_;
+  const Cursor* cursors_;
   const RingLive& live_;
+  ClaimView& view_;
   std::atomic<std::uint64_t> position_{kDryBit};
+  std::array<ClaimPoint, kSlotCount> points_;
 };
 
 }  // namespace idd::shm

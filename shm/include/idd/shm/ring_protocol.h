@@ -4,7 +4,7 @@
 //
 // They are templates over the slot, cursor and live words so that the exhaustive interleaving tests
 // run this very code with atomics of their own; everyone else uses ring_writer.h and
-// ring_claimer.h. The labels (P1, C4, D1, ...) are those of the protocol table in abi.h.
+// ring_claimer.h. The labels (P1, C1, D2, ...) are those of the protocol table in abi.h.
 #ifndef IDD_SHM_RING_PROTOCOL_H_
 #define IDD_SHM_RING_PROTOCOL_H_
 
@@ -48,9 +48,9 @@ void PublishSegment(Live& live, Slot& slot, Cursor& cursor, const Publication& w
   slot.base.store(what.ids.first, std::memory_order_relaxed);           // P2
   slot.refill_mark.store(what.refill_mark, std::memory_order_relaxed);  // P2
   // P3 before P4: whoever reads the new limit adds to the new cursor. The other order would hold an
-  // exhausted cursor against the new limit, with P1 and C2 alone between that and a duplicate.
+  // exhausted cursor against the new limit, with P1 and C5 alone between that and a duplicate.
   cursor.next.store(what.ids.first + what.taken, std::memory_order_relaxed);
-  slot.limit.store(what.ids.limit, std::memory_order_release);       // P4, pairs with C1
+  slot.limit.store(what.ids.limit, std::memory_order_release);       // P4, pairs with C2
   slot.segment.store(what.segment, std::memory_order_release);       // P5, pairs with C0
   live.tail_segment.store(what.segment, std::memory_order_release);  // P6, pairs with C0
   live.publications.fetch_add(1, std::memory_order_release);  // P7, pairs with a waiter's look
@@ -62,17 +62,25 @@ template <typename Slot>
   return slot.segment.load(std::memory_order_acquire) == segment;  // C0, pairs with P5
 }
 
-// Claims up to `count` (1..kMaxClaim) ids. Precondition: `segment` is known to be published (C0).
+// Claims up to `count` (1..kMaxClaim) ids: adds, then looks whether it may keep what it got.
+// Precondition: `segment` is known to be published (C0).
+//
+// The add comes first because it is what a claim costs: nothing waits for the loads behind it. Its
+// acquire keeps them behind it, so that what was added after the slot was withdrawn (D1) is refused
+// even if a hostile client has written the cursor back.
 template <typename Slot, typename Cursor>
 [[nodiscard]] inline SlotClaim ClaimFromSlot(const Slot& slot, Cursor& cursor,
                                              std::uint64_t segment, std::uint64_t count) noexcept {
-  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C1, pairs with P4
-  if (slot.segment.load(std::memory_order_relaxed) != segment) return {};  // C2, ordered by C1
-  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C1
-  const std::uint64_t first = cursor.next.fetch_add(count, std::memory_order_relaxed);  // C4
-  if (first < base || first >= limit) return {};
+  const std::uint64_t first = cursor.next.fetch_add(count, std::memory_order_acquire);  // C1
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);       // C2, pairs with P4
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);         // C3, ordered by C2
+  const std::uint64_t mark = slot.refill_mark.load(std::memory_order_relaxed);  // C4, ordered by C2
+  // C5, ordered by C2: with the limit of a later segment comes the 0 that P1 wrote before it.
+  if (slot.segment.load(std::memory_order_relaxed) != segment) [[unlikely]]
+    return {};
+  if (first < base || first >= limit) [[unlikely]]
+    return {};
   const IdRange ids{first, first + std::min(count, limit - first)};
-  const std::uint64_t mark = slot.refill_mark.load(std::memory_order_relaxed);  // C5, ordered by C1
   return {ids, mark - first < ids.size()};
 }
 
@@ -80,18 +88,18 @@ template <typename Slot, typename Cursor>
 // slot answers limit. A cursor below base was forged and answers base.
 template <typename Slot, typename Cursor>
 [[nodiscard]] std::uint64_t NextUnclaimed(const Slot& slot, const Cursor& cursor) noexcept {
-  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C1, pairs with P4
-  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C1
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C2, pairs with P4
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C2
   const std::uint64_t next = cursor.next.load(std::memory_order_relaxed);  // L1: a look
   // Not std::clamp: while the daemon rewrites the slot, base may be of a later segment than limit.
   return std::min(std::max(next, base), limit);
 }
 
 // Daemon only. Takes the slot out of use: whatever a hostile client writes into its cursor from now
-// on, C2 fails before anybody believes it.
+// on, C5 fails before anybody believes it.
 template <typename Slot>
 void WithdrawSegment(Slot& slot) noexcept {
-  slot.segment.store(0, std::memory_order_release);  // D2, after D1 or a look that found the end
+  slot.segment.store(0, std::memory_order_release);  // D1, before D2 or after a look
 }
 
 // Daemon only. Closes the cursor and returns what nobody had claimed: it belongs to the caller
@@ -100,8 +108,10 @@ void WithdrawSegment(Slot& slot) noexcept {
 template <typename Slot, typename Cursor>
 [[nodiscard]] IdRange DrainSlot(Slot& slot, Cursor& cursor, std::uint64_t& raw_cursor) noexcept {
   const std::uint64_t limit = slot.limit.load(std::memory_order_relaxed);  // D0: our own last store
-  raw_cursor = cursor.next.exchange(kClosedCursor, std::memory_order_acq_rel);  // D1, after C4s
+  // D1 before D2: what a hostile client writes into the cursor once it has seen it closed comes
+  // with the withdrawal. A claimer that is in the slot gives up what it added: a gap.
   WithdrawSegment(slot);
+  raw_cursor = cursor.next.exchange(kClosedCursor, std::memory_order_acq_rel);  // D2, after C1s
   return {std::min(raw_cursor, limit), limit};
 }
 

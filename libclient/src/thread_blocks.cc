@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "thread_blocks.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <new>
+#include <string>
+
+namespace idd::client {
+namespace {
+
+// Handles' places: a lock-free bitmap, as a fork may copy a lock that somebody holds.
+std::array<std::atomic<bool>, ThreadBlocks::kPlaces> taken{};
+std::atomic<std::uint64_t> last_serial{0};
+
+thread_local bool exited = false;
+
+void* MapWipedOnFork() noexcept {
+  void* const memory = ::mmap(nullptr, sizeof(ThreadBlocks), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  if (::madvise(memory, sizeof(ThreadBlocks), MADV_WIPEONFORK) == 0) return memory;
+  const int error = errno;
+  ::munmap(memory, sizeof(ThreadBlocks));
+  errno = error;
+  return nullptr;
+}
+
+}  // namespace
+
+static_assert(sizeof(ThreadBlocks) == 4096);
+
+thread_local ThreadBlocks* ThreadBlocks::mine_ = nullptr;
+
+// Unmaps the thread's blocks when it exits.
+struct ThreadExit {
+  ~ThreadExit() {
+    exited = true;
+    if (ThreadBlocks::mine_ != nullptr) ::munmap(ThreadBlocks::mine_, sizeof(ThreadBlocks));
+    ThreadBlocks::mine_ = nullptr;
+  }
+};
+
+Result<BlockOwner> ThreadBlocks::TakePlace() {
+  if (Mine() == nullptr) {
+    return Status::FromErrno(errno, "memory for blocks that a fork does not copy");
+  }
+  for (std::size_t place = 0; place < kPlaces; ++place) {
+    if (taken[place].exchange(true, std::memory_order_acq_rel)) continue;  // B3, pairs with B4
+    return BlockOwner{place,
+                      last_serial.fetch_add(1, std::memory_order_relaxed) + 1};  // B5: a name
+  }
+  return Status(Code::kSystem, "this process has " + std::to_string(kPlaces) +
+                                   " handles with blocks open; close some");
+}
+
+void ThreadBlocks::FreePlace(const BlockOwner& owner) noexcept {
+  taken[owner.place].store(false, std::memory_order_release);  // B4, pairs with B3
+}
+
+ThreadBlocks* ThreadBlocks::Make() noexcept {
+  if (exited) return nullptr;
+  static thread_local ThreadExit at_exit;
+  static_cast<void>(&at_exit);  // made now, so that it is destroyed
+  void* const memory = MapWipedOnFork();
+  if (memory == nullptr) return nullptr;
+  mine_ = new (memory) ThreadBlocks;
+  return mine_;
+}
+
+}  // namespace idd::client

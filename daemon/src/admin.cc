@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -21,6 +22,9 @@ using Json = nlohmann::ordered_json;  // the keys in the order they are written 
 
 // Each may read the whole journal; peers that ask without end must not delay the leases for ever.
 constexpr int kMaxInFlight = 64;
+// Leases in one answer to lease.list: what is asked for, at most, and without a word.
+constexpr std::uint64_t kMaxListedLeases = 1'000'000;
+constexpr std::uint64_t kDefaultListedLeases = 10'000;
 
 std::string Dump(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -60,9 +64,21 @@ Result<std::string> TagField(const Request& request) {
   return *std::move(tag.value());
 }
 
+// Nothing when the field is absent.
+Result<std::optional<TagAccess>> AccessField(const Request& request) {
+  const Result<std::optional<std::string>> name = TextField(request, "access");
+  if (!name.ok()) return name.status();
+  if (!name.value().has_value()) return std::optional<TagAccess>();
+  const std::optional<TagAccess> access = ParseTagAccess(*name.value());
+  if (access.has_value()) return access;
+  return Status(Code::kInvalid,
+                "unknown access '" + *name.value() + "'; ring and socket are available");
+}
+
 Json TagJson(const TagRecord& record) {
   return {{"tag", record.tag},
           {"mode", record.mode},
+          {"access", TagAccessName(record.access)},
           {"step", record.step},
           {"next_id", record.next_id},
           {"max_id", record.max_id},
@@ -88,12 +104,13 @@ Result<NewTag> ReadNewTag(const Request& request) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return tag.status();
   const auto mode = TextField(request, "mode");
+  const auto access = AccessField(request);
   const auto description = TextField(request, "description");
   const auto step = NumberField(request, "step");
   const auto start = NumberField(request, "start");
   const auto max_id = NumberField(request, "max_id");
-  for (const Status& status :
-       {mode.status(), description.status(), step.status(), start.status(), max_id.status()}) {
+  for (const Status& status : {mode.status(), access.status(), description.status(), step.status(),
+                               start.status(), max_id.status()}) {
     if (!status.ok()) return status;
   }
   NewTag created;
@@ -109,6 +126,7 @@ Result<NewTag> ReadNewTag(const Request& request) {
   created.start = start.value();
   created.max_id = max_id.value();
   created.description = description.value().value_or("");
+  created.access = access.value().value_or(TagAccess::kRing);
   return created;
 }
 
@@ -118,23 +136,64 @@ Result<TagChange> ReadTagChange(const Request& request) {
   const auto description = TextField(request, "description");
   const auto step = NumberField(request, "step");
   const auto max_id = NumberField(request, "max_id");
-  for (const Status& status : {description.status(), step.status(), max_id.status()}) {
+  const auto access = AccessField(request);
+  for (const Status& status :
+       {description.status(), step.status(), max_id.status(), access.status()}) {
     if (!status.ok()) return status;
   }
   return TagChange{.tag = std::move(tag).value(),
                    .step = step.value(),
                    .max_id = max_id.value(),
-                   .description = description.value()};
+                   .description = description.value(),
+                   .access = access.value()};
+}
+
+// What the journal does not know yet of leases that are in a ring comes from `live`.
+std::string LeasesText(const std::vector<LeaseRecord>& leases,
+                       const std::map<std::string, LeaseClosure, std::less<>>& live,
+                       std::uint64_t limit) {
+  const bool is_cut = leases.size() > limit;
+  Json array = Json::array();
+  for (std::size_t i = is_cut ? 1 : 0; i < leases.size(); ++i) {
+    LeaseRecord lease = leases[i];
+    const auto use = live.find(lease.token);
+    if (lease.state == LeaseState::kActive && use != live.end()) {
+      lease.claimed = use->second.claimed;
+    }
+    array.push_back(LeaseJson(lease));
+  }
+  return Dump({{"leases", std::move(array)}, {"truncated", is_cut}});
+}
+
+std::string AuditText(const AuditInput& input) {
+  const AuditReport report = RunAudit(input);
+  Json tags = Json::array();
+  for (const auto& [tag, account] : report.tags) {
+    tags.push_back({{"tag", tag},
+                    {"leased", account.leased},
+                    {"claimed", account.claimed},
+                    {"available", account.available},
+                    {"returned", account.returned},
+                    {"abandoned", account.abandoned}});
+  }
+  return Dump({{"ok", report.ok()}, {"tags", std::move(tags)}, {"findings", report.findings}});
 }
 
 Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
   const auto tag = TextField(request, "tag");
   const auto host = TextField(request, "host");
   const auto state = TextField(request, "state");
-  for (const Status& status : {tag.status(), host.status(), state.status()}) {
+  const auto limit = NumberField(request, "limit");
+  for (const Status& status : {tag.status(), host.status(), state.status(), limit.status()}) {
     if (!status.ok()) return status;
   }
+  const std::uint64_t newest = limit.value().value_or(kDefaultListedLeases);
+  if (newest == 0 || newest > kMaxListedLeases) {
+    return Status(Code::kInvalid,
+                  "'limit' must be 1 to " + std::to_string(kMaxListedLeases) + " leases");
+  }
   LeaseFilter filter{.tag = tag.value(), .host = host.value(), .state = std::nullopt};
+  filter.newest = newest + 1;
   if (state.value().has_value()) {
     filter.state = ParseLeaseState(*state.value());
     if (!filter.state.has_value()) {
@@ -147,8 +206,10 @@ Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
 
 }  // namespace
 
-Admin::Admin(DaemonInfo info, LeaseWorker& worker, TagService& tags)
-    : info_(std::move(info)), worker_(worker), tags_(tags) {}
+Admin::Admin(boost::asio::io_context& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags)
+    : info_(std::move(info)), worker_(worker), tags_(tags), loop_(loop) {}
+
+Admin::~Admin() = default;
 
 const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
   static const std::map<std::string, Entry, std::less<>> operations = {
@@ -243,16 +304,17 @@ void Admin::ShowTag(const Request& request, Done done) {
 void Admin::ChangeTag(const Request& request, Done done) {
   Result<TagChange> change = ReadTagChange(request);
   if (!change.ok()) return Fail(done, change.status());
-  worker_.Submit<TagRecord>(
-      [change = std::move(change).value()](Store& store, HighWaterMarks&) {
-        return store.ChangeTag(change);
-      },
-      [this, done = std::move(done)](const Result<TagRecord>& record) {
-        if (!record.ok()) return Fail(done, record.status());
-        tags_.OnTagChanged(record.value());
-        log::Info("tag.changed", {{"tag", record.value().tag}, {"step", record.value().step}});
-        done(Status::Ok(), Dump({{"tag", TagJson(record.value())}}));
-      });
+  worker_.Submit<TagRecord>([change = std::move(change).value()](
+                                Store& store, HighWaterMarks&) { return store.ChangeTag(change); },
+                            [this, done = std::move(done)](const Result<TagRecord>& record) {
+                              if (!record.ok()) return Fail(done, record.status());
+                              tags_.OnTagChanged(record.value());
+                              log::Info("tag.changed",
+                                        {{"tag", record.value().tag},
+                                         {"step", record.value().step},
+                                         {"access", TagAccessName(record.value().access)}});
+                              done(Status::Ok(), Dump({{"tag", TagJson(record.value())}}));
+                            });
 }
 
 void Admin::DeleteTag(const Request& request, Done done) {
@@ -357,23 +419,23 @@ void Admin::ShowStatus(const Request& request, Done done) {
 void Admin::ListLeases(const Request& request, Done done) {
   Result<LeaseFilter> filter = ReadLeaseFilter(request);
   if (!filter.ok()) return Fail(done, filter.status());
-  worker_.Submit<std::vector<LeaseRecord>>(
-      [filter = std::move(filter).value()](Store& store, HighWaterMarks&) {
-        return store.ListLeases(filter);
-      },
-      [this, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
-        if (!leases.ok()) return Fail(done, leases.status());
-        const auto live = tags_.LiveLeases();
-        Json array = Json::array();
-        for (LeaseRecord& lease : leases.value()) {
-          const auto use = live.find(lease.token);
-          if (lease.state == LeaseState::kActive && use != live.end()) {
-            lease.claimed = use->second.claimed;
+  QueueReport([this, filter = std::move(filter).value(), done = std::move(done)]() mutable {
+    // One more than asked for shows whether there are more.
+    const std::uint64_t limit = filter.newest - 1;
+    worker_.Submit<std::vector<LeaseRecord>>(
+        [filter = std::move(filter)](Store& store, HighWaterMarks&) {
+          return store.ListLeases(filter);
+        },
+        [this, limit, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
+          if (!leases.ok()) {
+            FinishReport();
+            return Fail(done, leases.status());
           }
-          array.push_back(LeaseJson(lease));
-        }
-        done(Status::Ok(), Dump({{"leases", std::move(array)}}));
-      });
+          MakeReport([limit, leases = std::move(leases).value(),
+                      live = tags_.LiveLeases()] { return LeasesText(leases, live, limit); },
+                     done);
+        });
+  });
 }
 
 void Admin::ListHosts(const Request& /*request*/, Done done) {
@@ -394,47 +456,68 @@ void Admin::ListHosts(const Request& /*request*/, Done done) {
 void Admin::Audit(const Request& request, Done done) {
   const auto only = TextField(request, "tag");
   if (!only.ok()) return Fail(done, only.status());
-  worker_.Submit<AuditInput>(
-      [host = info_.host_id, tag = only.value()](Store& store,
-                                                 HighWaterMarks&) -> Result<AuditInput> {
-        auto journal = store.ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
-        if (!journal.ok()) return journal.status();
-        auto tags = store.ListTags();
-        if (!tags.ok()) return tags.status();
-        auto returned = store.ListReturned(tag);
-        if (!returned.ok()) return returned.status();
-        return AuditInput{.host = host,
-                          .journal = std::move(journal).value(),
-                          .tags = std::move(tags).value(),
-                          .returned = std::move(returned).value(),
-                          .live = {}};
-      },
-      [this, only = only.value(), done = std::move(done)](Result<AuditInput> input) {
-        if (!input.ok()) return Fail(done, input.status());
-        AuditInput& all = input.value();
-        // Completions come in the order of their jobs: no lease of a later job is in a ring yet,
-        // and those of all earlier ones are.
-        all.live = tags_.LiveLeases();
-        if (only.has_value()) {
-          std::erase_if(all.live, [&](const auto& live) { return live.second.tag != *only; });
-          std::erase_if(all.tags, [&](const TagRecord& tag) { return tag.tag != *only; });
-          if (all.tags.empty() && all.journal.empty()) {
-            return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
+  QueueReport([this, only = only.value(), done = std::move(done)]() mutable {
+    worker_.Submit<AuditInput>(
+        [host = info_.host_id, tag = only](Store& store, HighWaterMarks&) -> Result<AuditInput> {
+          auto journal =
+              store.ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
+          if (!journal.ok()) return journal.status();
+          auto tags = store.ListTags();
+          if (!tags.ok()) return tags.status();
+          auto returned = store.ListReturned(tag);
+          if (!returned.ok()) return returned.status();
+          return AuditInput{.host = host,
+                            .journal = std::move(journal).value(),
+                            .tags = std::move(tags).value(),
+                            .returned = std::move(returned).value(),
+                            .live = {}};
+        },
+        [this, only, done = std::move(done)](Result<AuditInput> input) {
+          if (!input.ok()) {
+            FinishReport();
+            return Fail(done, input.status());
           }
-        }
-        const AuditReport report = RunAudit(all);
-        Json tags = Json::array();
-        for (const auto& [tag, account] : report.tags) {
-          tags.push_back({{"tag", tag},
-                          {"leased", account.leased},
-                          {"claimed", account.claimed},
-                          {"available", account.available},
-                          {"returned", account.returned},
-                          {"abandoned", account.abandoned}});
-        }
-        done(Status::Ok(),
-             Dump({{"ok", report.ok()}, {"tags", std::move(tags)}, {"findings", report.findings}}));
-      });
+          AuditInput& all = input.value();
+          // Completions come in the order of their jobs: no lease of a later job is in a ring yet,
+          // and those of all earlier ones are.
+          all.live = tags_.LiveLeases();
+          if (only.has_value()) {
+            std::erase_if(all.live, [&](const auto& live) { return live.second.tag != *only; });
+            std::erase_if(all.tags, [&](const TagRecord& tag) { return tag.tag != *only; });
+            if (all.tags.empty() && all.journal.empty()) {
+              FinishReport();
+              return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
+            }
+          }
+          MakeReport([input = std::move(input).value()] { return AuditText(input); }, done);
+        });
+  });
+}
+
+void Admin::QueueReport(std::function<void()> start) {
+  if (reporting_) {
+    waiting_reports_.push_back(std::move(start));
+    return;
+  }
+  reporting_ = true;
+  start();
+}
+
+void Admin::FinishReport() {
+  reporting_ = false;
+  if (waiting_reports_.empty()) return;
+  const std::function<void()> next = std::move(waiting_reports_.front());
+  waiting_reports_.pop_front();
+  QueueReport(next);
+}
+
+void Admin::MakeReport(std::function<std::string()> make, Done done) {
+  boost::asio::post(report_thread_, [this, make = std::move(make), done = std::move(done)] {
+    boost::asio::post(loop_, [this, text = make(), done] {
+      FinishReport();
+      done(Status::Ok(), text);
+    });
+  });
 }
 
 }  // namespace idd::daemon

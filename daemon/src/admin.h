@@ -2,6 +2,9 @@
 #ifndef IDD_DAEMON_ADMIN_H_
 #define IDD_DAEMON_ADMIN_H_
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <deque>
 #include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -27,13 +30,17 @@ struct DaemonInfo {
 
 // The administration requests of docs/socket-protocol.md: JSON in, JSON out.
 //
-// Thread safety: none; event loop. Store work goes through the LeaseWorker.
+// Thread safety: none; event loop. Store work goes through the LeaseWorker, and documents of the
+// whole journal are made on a thread of their own, one at a time: claims must not wait for them.
 class Admin {
  public:
   // The document to answer with; on failure `status` is not ok and the document is {"error": ...}.
   using Done = std::function<void(const Status& status, const std::string& document)>;
 
-  Admin(DaemonInfo info, LeaseWorker& worker, TagService& tags);
+  Admin(boost::asio::io_context& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags);
+  ~Admin();
+  Admin(const Admin&) = delete;
+  Admin& operator=(const Admin&) = delete;
 
   // `may_change`: the peer is root or the daemon's user. `done` is called once, now or later on the
   // loop. The request is untrusted text.
@@ -59,6 +66,13 @@ class Admin {
   void ListHosts(const Request& request, Done done);
   void Audit(const Request& request, Done done);
 
+  // Runs `start` now or, while another operation on the whole journal is under way, after it.
+  // `start` ends with FinishReport().
+  void QueueReport(std::function<void()> start);
+  void FinishReport();
+  // Calls `make` on the report thread, and then `done` on the loop; for QueueReport's operations.
+  void MakeReport(std::function<std::string()> make, Done done);
+
   [[nodiscard]] Json DaemonJson() const;
   [[nodiscard]] Json DatabaseJson() const;
   [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records,
@@ -68,6 +82,10 @@ class Admin {
   LeaseWorker& worker_;
   TagService& tags_;
   int in_flight_ = 0;
+  boost::asio::io_context& loop_;
+  bool reporting_ = false;
+  std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight
+  boost::asio::thread_pool report_thread_{1};          // last: its thread ends before the rest goes
 };
 
 }  // namespace idd::daemon

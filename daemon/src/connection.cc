@@ -16,7 +16,10 @@
 namespace idd::daemon {
 namespace {
 
-constexpr std::size_t kMaxQueuedFrames = 64;
+// Unsent frames that a peer may let pile up: one for each request it may have under way, and those
+// that it did not wait for. Descriptors are dearer.
+constexpr std::size_t kMaxQueuedFrames = kMaxUnanswered + 64;
+constexpr std::size_t kMaxQueuedDescriptors = 128;
 // Frames read of one connection before the loop turns to the others.
 constexpr int kFramesPerTurn = 32;
 
@@ -99,10 +102,14 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
     }
     WaitWritable();
   }
-  if (queue_.size() >= kMaxQueuedFrames) {
+  const auto descriptors = static_cast<std::size_t>(
+      std::count_if(fds.begin(), fds.end(), [](int fd) { return fd >= 0; }));
+  if (queue_.size() >= kMaxQueuedFrames ||
+      queued_descriptors_ + descriptors > kMaxQueuedDescriptors) {
     CloseWith({Code::kInvalid, "the peer does not read its replies"});
     return;
   }
+  queued_descriptors_ += descriptors;
   QueuedFrame queued;
   queued.bytes.assign(frame.begin(), frame.end());
   for (std::size_t i = 0; i < fds.size(); ++i) {
@@ -136,6 +143,7 @@ void Connection::OnWritable() {
       Close();
       return;
     }
+    for (const ScopedFd& fd : frame.fds) queued_descriptors_ -= fd.valid() ? 1U : 0U;
     queue_.pop_front();
   }
 }

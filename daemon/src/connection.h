@@ -21,6 +21,10 @@
 
 namespace idd::daemon {
 
+// Requests that one connection may have under way; one more is answered at once that there are too
+// many.
+inline constexpr std::size_t kMaxUnanswered = 1024;
+
 // The other end, as the kernel vouches for it.
 struct Peer {
   pid_t pid = 0;
@@ -78,6 +82,7 @@ class Connection {
   OnMessage on_message_;
   OnClose on_close_;
   std::deque<QueuedFrame> queue_;
+  std::size_t queued_descriptors_ = 0;
   bool closed_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include "daemon.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef IDD_WITH_SYSTEMD
@@ -21,13 +22,13 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "admin.h"
 #include "high_water.h"
 #include "host_id.h"
 #include "lease_worker.h"
 #include "logging.h"
+#include "recovery.h"
 #include "server.h"
 #include "state_dir.h"
 #include "store/store.h"
@@ -67,30 +68,11 @@ Result<std::string> ChooseHostId(const Options& options, HighWaterMarks& marks) 
   return marks.FallbackHostId();
 }
 
-// Before the first lease: whatever an earlier run of this host left active is out of sight, and an
-// allocator with another identity is told.
-Status Recover(Store& store, HighWaterMarks& marks) {
-  const Result<std::vector<LeaseRecord>> abandoned = store.AbandonActive({});
-  if (!abandoned.ok()) return abandoned.status();
-  for (const LeaseRecord& lease : abandoned.value()) {
-    log::Warning("lease.abandoned", {{"tag", lease.tag},
-                                     {"token", lease.token},
-                                     {"base", lease.ids.first},
-                                     {"limit", lease.ids.limit},
-                                     {"reason", "an earlier run ended without handing it back"}});
-  }
-  const Result<std::string> incarnation = store.Incarnation();
-  if (!incarnation.ok()) return incarnation.status();
-  const Result<std::string> known = marks.Incarnation();
-  if (!known.ok()) return known.status();
-  if (known.value() == incarnation.value()) return Status::Ok();
-  if (!known.value().empty()) {
-    log::Error("store.identity_changed",
-               {{"was", known.value()},
-                {"is", incarnation.value()},
-                {"action", "leasing above this host's high-water marks"}});
-  }
-  return marks.SetIncarnation(incarnation.value());
+// As Server::Listen refuses it, but before the store is touched.
+Status CheckSocketPath(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode)) return Status::Ok();
+  return {Code::kUnavailable, path + " exists and is not a socket; it is left alone"};
 }
 
 // The pieces, in the order in which they are made; destroyed in reverse.
@@ -135,7 +117,8 @@ Daemon::Daemon(const Options& options, Parts parts)
       worker_(std::move(parts.store), std::move(parts.marks),
               [this](std::function<void()> done) { boost::asio::post(loop_, std::move(done)); }),
       tags_(loop_, worker_),
-      admin_({.version = IDD_VERSION,
+      admin_(loop_,
+             {.version = IDD_VERSION,
               .host_id = std::move(parts.host_id),
               .socket = options.socket,
               .database_url = database_url_,
@@ -157,6 +140,7 @@ int Daemon::Run() {
     if (!error) BecomeReady();
   });
   loop_.run();
+  log::FlushSuppressed(true);
   return exit_status_;
 }
 
@@ -244,6 +228,8 @@ void Daemon::SchedulePoll() {
   poll_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     tags_.Poll();
+    server_.Poll();
+    log::FlushSuppressed(false);
     SchedulePoll();
   });
 }
@@ -262,6 +248,7 @@ int RunDaemon(const Options& options) {
   if (!lock.ok()) return FailStart(lock.status());
   const Result<FileLock> socket_lock = Server::LockPath(options.socket);
   if (!socket_lock.ok()) return FailStart(socket_lock.status());
+  if (Status status = CheckSocketPath(options.socket); !status.ok()) return FailStart(status);
   Result<std::unique_ptr<HighWaterMarks>> marks = HighWaterMarks::Open(options.state_dir);
   if (!marks.ok()) return FailStart(marks.status());
   Result<std::string> host_id = ChooseHostId(options, *marks.value());

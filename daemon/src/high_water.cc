@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "high_water.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "idd/shm/abi.h"
 #include "random.h"
@@ -58,8 +60,21 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   Result<std::uint64_t> Get(const std::string& tag) override {
     SqliteQuery query = db_->Query("SELECT mark FROM idd_mark WHERE biz_tag = ?1", tag);
     const std::uint64_t mark = query.Next() ? query.Uint(0) : 0;
-    if (!query.Finish().ok()) return query.Finish();
+    if (!query.Finish().ok()) return query.Finish().WithContext("idd_mark of tag '" + tag + "'");
     return mark;
+  }
+
+  Result<std::vector<TagMark>> All() override {
+    SqliteQuery query = db_->Query("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag");
+    std::vector<TagMark> marks;
+    while (query.Next()) {
+      const std::optional<std::string> tag = query.TextIf(0);
+      const std::optional<std::uint64_t> mark = query.UintIf(1);
+      // A row that makes no sense stops its own tag alone: Get() says so before each lease.
+      if (tag.has_value() && mark.has_value()) marks.push_back({.tag = *tag, .mark = *mark});
+    }
+    if (!query.Finish().ok()) return query.Finish();
+    return marks;
   }
 
   Status Raise(const std::string& tag, std::uint64_t mark) override {
@@ -114,7 +129,9 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     if (Status status = db_->CheckNotReplaced(); !status.ok()) {
       return status.WithContext("the high-water marks are gone, restart idd");
     }
-    Result<std::unique_ptr<SqliteDb>> again = SqliteDb::Open(db_->path(), kHighWaterFormat);
+    SqliteFormat format = kHighWaterFormat;
+    format.may_create = false;
+    Result<std::unique_ptr<SqliteDb>> again = SqliteDb::Open(db_->path(), format);
     if (!again.ok()) return again.status();
     db_ = std::move(again).value();
     return Status::Ok();

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "idd/base/status.h"
+#include "store/store.h"
 
 namespace idd::daemon {
 
@@ -34,8 +36,9 @@ class HighWaterMarks {
   // cover.
   [[nodiscard]] static Result<std::unique_ptr<HighWaterMarks>> Open(const std::string& state_dir);
 
-  // 0 when there is none.
+  // 0 when there is none. kInvalid, naming tag and column, when it makes no sense.
   [[nodiscard]] virtual Result<std::uint64_t> Get(const std::string& tag) = 0;
+  [[nodiscard]] virtual Result<std::vector<TagMark>> All() = 0;
   // Durable on return; a mark lower than the present one changes nothing.
   [[nodiscard]] virtual Status Raise(const std::string& tag, std::uint64_t mark) = 0;
   // Precondition: no id of the tag at or above `mark` was handed out, or will be before the next

@@ -65,16 +65,17 @@ void LeaseWorker::Loop() {
 
 Status LeaseWorker::Prepare() {
   if (!health_.up && failures_ > 0 && MonotonicClock::now() < health_.next_try) {
-    return {Code::kUnavailable, health_.last_error};
+    // Another job's error, about its own tag perhaps.
+    return {Code::kUnavailable, "the store is down; last error: " + health_.last_error};
   }
-  if (!opened_) {
-    if (Status status = store_->Open(); !status.ok()) return status;
-    opened_ = true;
-  }
-  if (!recovered_) {
-    if (Status status = recovery_(*store_, *marks_); !status.ok()) return status;
-    recovered_ = true;
-  }
+  if (opened_ && store_->CheckCurrent().ok()) return Status::Ok();
+  opened_ = false;
+  const Result<std::string> known = marks_->Incarnation();
+  if (!known.ok()) return known.status();
+  if (!known.value().empty()) store_->NeverCreate();
+  if (Status status = store_->Open(); !status.ok()) return status;
+  if (Status status = recovery_(*store_, *marks_, session_); !status.ok()) return status;
+  opened_ = true;
   return Status::Ok();
 }
 

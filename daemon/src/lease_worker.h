@@ -16,6 +16,7 @@
 #include "high_water.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
+#include "recovery.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -36,6 +37,9 @@ struct StoreHealth {
 // After a kUnavailable the store is left alone for a jittered, growing while (50 ms to 1 s): jobs
 // that come in it fail at once with the last error. Never a storm of calls at a store that is down.
 //
+// Before each job the worker looks whether the store that it has open is still the one in place. No
+// job runs on one that was (re)opened before the recovery has been through with it.
+//
 // Thread safety: Submit from any thread; Start and Stop from the owner.
 class LeaseWorker {
  public:
@@ -43,20 +47,23 @@ class LeaseWorker {
   using Post = std::function<void(std::function<void()>)>;
   // Called on the loop, before the completion of the job that noticed it.
   using HealthChange = std::function<void(const StoreHealth&)>;
-  // What a host does first with a store that it has (re)opened, before any lease.
-  using Recovery = std::function<Status(Store&, HighWaterMarks&)>;
+  // What a host does first with a store that it has (re)opened: Recover() in recovery.h.
+  using Recovery = std::function<Status(Store&, HighWaterMarks&, StoreSession&)>;
 
   LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWaterMarks> marks, Post post);
   ~LeaseWorker();
   LeaseWorker(const LeaseWorker&) = delete;
   LeaseWorker& operator=(const LeaseWorker&) = delete;
 
-  // `recovery` runs once, after the first successful Open.
+  // `recovery` runs after every successful Open; if it fails the store counts as not open.
   void Start(Recovery recovery, HealthChange on_health);
   // Finishes the jobs already submitted and joins. Completions go on being posted.
   void Stop();
   // Gives up the jobs that have not begun; their completions never come.
   void DropQueued();
+
+  // For jobs alone, as it belongs to the worker's thread.
+  [[nodiscard]] StoreSession& session() noexcept { return session_; }
 
   // Runs `work` on the worker's thread with an open store, then posts `done` with its result. When
   // the store cannot be opened `work` is not run and the result is that failure.
@@ -95,8 +102,8 @@ class LeaseWorker {
   std::unique_ptr<Store> store_;
   std::unique_ptr<HighWaterMarks> marks_;
   StoreHealth health_;
-  bool opened_ = false;
-  bool recovered_ = false;
+  StoreSession session_;
+  bool opened_ = false;  // and recovered
   int failures_ = 0;
   std::mt19937 jitter_{std::random_device{}()};
 };

@@ -145,6 +145,22 @@ void SetLevel(Level level) {
   LoggerLocked(state).set_level(ToSpdlog(level));
 }
 
+void FlushSuppressed(bool at_end) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  spdlog::logger& logger = LoggerLocked(state);
+  const auto now = std::chrono::steady_clock::now();
+  for (auto& [event, budget] : state.budgets) {
+    if (budget.suppressed == 0) continue;
+    if (!at_end && now - budget.window < std::chrono::seconds(1)) continue;
+    const std::uint64_t suppressed = std::exchange(budget.suppressed, 0);
+    const std::initializer_list<Field> fields = {{"of", event}};
+    logger.warn("{}", state.format == Format::kText
+                          ? TextLine("log.suppressed", fields, suppressed)
+                          : JsonFields("log.suppressed", fields, suppressed));
+  }
+}
+
 void Write(Level level, std::string_view event, std::initializer_list<Field> fields) {
   State& state = GetState();
   const std::lock_guard lock(state.mutex);

@@ -32,8 +32,12 @@ void SetLevel(Level level);
 
 // One line: the time (UTC), the level, the event (`lease.granted`, the stable name that
 // docs/operations.md lists) and the fields. Of one event at most 20 lines a second are written; the
-// next line then says how many were left out (`suppressed=`).
+// next line, or a line `log.suppressed` when none comes, then says how many were left out
+// (`suppressed=`).
 void Write(Level level, std::string_view event, std::initializer_list<Field> fields);
+
+// Writes what is due of `log.suppressed`; once a second, and at the end all of it.
+void FlushSuppressed(bool at_end);
 
 inline void Debug(std::string_view event, std::initializer_list<Field> fields) {
   Write(Level::kDebug, event, fields);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 
+#include <sys/un.h>
 #include <toml++/toml.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <map>
 
 #include "host_id.h"
@@ -19,6 +21,7 @@ namespace {
 
 constexpr const char* kDefaultConfig = "/etc/idd/idd.toml";
 constexpr int kExitUsage = 2;
+constexpr std::size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 
 // One setting: its flag; the file's key is the same with '_', the variable IDD_ and upper case.
 struct Setting {
@@ -118,6 +121,14 @@ Result<Options> Validate(Settings& settings) {
   if (options.socket.empty() || options.state_dir.empty()) {
     return Status(Code::kInvalid, "socket and state-dir must not be empty");
   }
+  if (options.socket.size() > kMaxSocketPathBytes ||
+      options.socket.find('\0') != std::string::npos) {
+    return Status(Code::kInvalid, "socket must have at most " +
+                                      std::to_string(kMaxSocketPathBytes) + " bytes and no NUL");
+  }
+  if (options.state_dir.find('\0') != std::string::npos) {
+    return Status(Code::kInvalid, "state-dir must not contain a NUL");
+  }
   if (!options.host_id.empty()) {
     if (Status status = CheckHostId(options.host_id); !status.ok()) return status;
   }
@@ -169,6 +180,10 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
   if (read_file) {
     if (::access(config.c_str(), R_OK) != 0)
       return Usage("cannot read the configuration " + config);
+    std::error_code ignored;
+    if (std::filesystem::is_directory(config, ignored)) {
+      return Usage("the configuration " + config + " is a directory");
+    }
     if (Status status = ReadFile(config, app, settings); !status.ok())
       return Usage(status.message());
   }

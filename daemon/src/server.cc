@@ -26,8 +26,10 @@ using wire::FrameView;
 constexpr int kBacklog = 1024;
 constexpr int kAcceptsPerTurn = 64;
 constexpr std::size_t kMaxConnections = 20000;
-constexpr std::size_t kMaxUnanswered = 1024;
+// A connection says HELLO within this time, or is closed.
+constexpr std::chrono::seconds kHelloPatience(5);
 constexpr std::chrono::milliseconds kAcceptPause(100);
+constexpr const char* kTooManyRequests = "this connection has too many requests under way";
 constexpr mode_t kSocketMode = 0660;
 
 Result<sockaddr_un> MakeAddress(const std::string& path) {
@@ -161,7 +163,11 @@ void Server::OnAcceptable() {
     }
     if (errno == EAGAIN) break;
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    log::Error("accept.failed", {{"error", Status::FromErrno(errno, "accept").message()}});
+    const int error = errno;
+    log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}});
+    if (error == EMFILE || error == ENFILE) {
+      DropSilent("idd is out of descriptors, and this connection has not said HELLO");
+    }
     PauseAccepting();  // out of descriptors: without a pause the loop would spin on the backlog
     return;
   }
@@ -175,6 +181,31 @@ void Server::PauseAccepting() {
   });
 }
 
+bool Server::DropSilent(const char* why) {
+  while (!silent_.empty()) {
+    Connection* const connection = Find(silent_.front().id);
+    silent_.pop_front();
+    if (connection == nullptr || connection->greeted) continue;
+    connection->CloseWith({Code::kUnavailable, why});
+    return true;
+  }
+  return false;
+}
+
+void Server::Poll() {
+  const MonotonicTime latest = MonotonicClock::now() - kHelloPatience;
+  while (!silent_.empty()) {
+    const Connection* const connection = Find(silent_.front().id);
+    const bool counts = connection != nullptr && !connection->greeted;
+    if (!counts) {
+      silent_.pop_front();
+      continue;
+    }
+    if (silent_.front().since > latest) return;
+    DropSilent("no HELLO within 5 seconds");
+  }
+}
+
 void Server::Adopt(ScopedFd socket) {
   ucred credentials{};
   socklen_t bytes = sizeof(credentials);
@@ -185,6 +216,7 @@ void Server::Adopt(ScopedFd socket) {
       Peer{.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid});
   Connection& started = *connection;
   connections_.emplace(id, std::move(connection));
+  silent_.push_back({.id = id, .since = MonotonicClock::now()});
   started.Start(
       [this](Connection& from, std::span<const std::byte> message) { OnMessage(from, message); },
       [this](std::uint64_t closed) {
@@ -265,7 +297,11 @@ Status Server::OnAttach(Connection& connection, const FrameView& frame) {
   if (Status status = CheckWait(request.value().timeout_ms, request.value().reserved); !status.ok())
     return status;
   if (connection.unanswered >= kMaxUnanswered) {
-    return {Code::kInvalid, "too many unanswered requests"};
+    wire::AttachReply reply;
+    reply.status = static_cast<std::uint32_t>(Code::kUnavailable);
+    connection.Send(
+        wire::BuildReply(FrameType::kAttach, frame.header.request_id, reply, kTooManyRequests));
+    return Status::Ok();
   }
   ++connection.unanswered;
   const std::uint64_t owner = connection.id();
@@ -292,6 +328,10 @@ void Server::ReplyAttach(std::uint64_t owner, std::uint64_t request_id,
         wire::BuildReply(FrameType::kAttach, request_id, reply, grant.status().message()));
     return;
   }
+  if (grant.value().ring_id == 0) {  // nothing to map: the tag's ids are claimed by CLAIM
+    connection->Send(wire::BuildReply(FrameType::kAttach, request_id, reply));
+    return;
+  }
   reply.ring_id = grant.value().ring_id;
   reply.table_bytes = shm::kTableBytes;
   reply.cursors_bytes = shm::kCursorsBytes;
@@ -308,7 +348,11 @@ Status Server::OnClaim(Connection& connection, const FrameView& frame) {
   if (request.count == 0) return {Code::kInvalid, "CLAIM with count 0"};
   if (Status status = CheckWait(request.timeout_ms, request.reserved); !status.ok()) return status;
   if (connection.unanswered >= kMaxUnanswered) {
-    return {Code::kInvalid, "too many unanswered requests"};
+    wire::ClaimReply reply;
+    reply.status = static_cast<std::uint32_t>(Code::kUnavailable);
+    connection.Send(
+        wire::BuildReply(FrameType::kClaim, frame.header.request_id, reply, kTooManyRequests));
+    return Status::Ok();
   }
   ++connection.unanswered;
   const std::uint64_t owner = connection.id();
@@ -350,7 +394,7 @@ Status Server::OnRefill(const FrameView& frame) {
 
 Status Server::OnAdmin(Connection& connection, const FrameView& frame) {
   if (connection.unanswered >= kMaxUnanswered) {
-    return {Code::kInvalid, "too many unanswered requests"};
+    return {Code::kInvalid, kTooManyRequests};
   }
   ++connection.unanswered;
   std::string text(frame.payload.size(), '\0');

@@ -8,6 +8,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 
 #include "admin.h"
 #include "connection.h"
+#include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
@@ -42,11 +44,15 @@ class Server {
   [[nodiscard]] Status Listen(const std::string& path);
   // Accepts no more and removes the socket file if it is still ours; connections stay.
   void StopAccepting();
+  // Once a second: closes connections that have not said HELLO in time.
+  void Poll();
 
  private:
   void WaitAcceptable();
   void OnAcceptable();
   void PauseAccepting();
+  // Closes the connection that has been silent for the longest. False: all have said HELLO.
+  bool DropSilent(const char* why);
   void Adopt(ScopedFd socket);
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
@@ -72,6 +78,12 @@ class Server {
   boost::asio::steady_timer pause_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  // Connections that had not said HELLO when last looked at, the oldest first.
+  struct Silent {
+    std::uint64_t id;
+    MonotonicTime since;
+  };
+  std::deque<Silent> silent_;
 };
 
 }  // namespace idd::daemon

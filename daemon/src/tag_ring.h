@@ -40,6 +40,10 @@ class TagRing {
   [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
   [[nodiscard]] int cursors_fd() const noexcept { return memory_->cursors_fd(); }
 
+  // Its descriptors were passed to a client, who may write the cursors from then on.
+  [[nodiscard]] bool shared() const noexcept { return shared_; }
+  void MarkShared() noexcept { shared_ = true; }
+
   [[nodiscard]] bool CanPublish() const noexcept { return writer_.CanPublish(); }
   // A lease below it would break the order of ids.
   [[nodiscard]] std::uint64_t floor() const noexcept { return writer_.floor(); }
@@ -68,6 +72,7 @@ class TagRing {
   std::unique_ptr<shm::RingMemory> memory_;
   shm::RingWriter writer_;
   std::deque<Lease> leases_;
+  bool shared_ = false;
 };
 
 }  // namespace idd::daemon

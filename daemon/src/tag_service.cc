@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "idd/base/check.h"
@@ -19,6 +20,8 @@ constexpr std::chrono::milliseconds kRefusalPause(1000);
 constexpr std::chrono::seconds kQuarantineShown(60);
 // Weight of the newest second in the shown rate.
 constexpr double kRateWeight = 0.3;
+// A store that takes longer than this is what a waiter is told of.
+constexpr std::chrono::milliseconds kSlowStore(100);
 
 LeaseClosure Abandoned(const LeaseUse& use) {
   return {.token = use.lease.token,
@@ -54,7 +57,12 @@ struct TagService::Waiter {
 
 struct TagService::LeaseOutcome {
   TagRecord record;
-  Lease lease;
+  std::optional<Lease> lease;
+  std::uint64_t data_set = 0;  // where the lease was taken
+  // Without a lease: the tag is not in a data set that is not the one the ring was leased from ...
+  Status missing;
+  // ... or it is too early to lease from it.
+  MonotonicTime not_before{};
 };
 
 struct TagService::Tag {
@@ -69,8 +77,9 @@ struct TagService::Tag {
   std::vector<LeaseUse> tails;  // while stopping: what goes back, oldest first
   boost::asio::steady_timer deadline_timer;
   boost::asio::steady_timer retry_timer;
-  bool store_busy = false;   // a look-up or a lease is under way
-  bool retry_armed = false;  // the next try waits for retry_timer
+  bool store_busy = false;         // a look-up or a lease is under way
+  MonotonicTime store_asked_at{};  // since then
+  bool retry_armed = false;        // the next try waits for retry_timer
   Status refusal;  // until then: what the store said to the last try, not ok if it refused
   std::string last_error;
   std::uint64_t floor = 0;  // where a ring that replaces a quarantined one begins
@@ -78,6 +87,7 @@ struct TagService::Tag {
   MonotonicTime quarantined_at{};
   std::uint64_t closed_claimed = 0;  // of leases that left the ring
   std::uint64_t leases_taken = 0;
+  std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
   std::uint64_t fallbacks = 0;
   std::uint64_t polled_claimed = 0;
   MonotonicTime polled_at{};
@@ -94,6 +104,13 @@ struct TagService::Tag {
     }
     return claimed;
   }
+  // Precondition: the record is known.
+  [[nodiscard]] bool ClaimsBySocket() const { return record->access == TagAccess::kSocket; }
+  // Whether a client that named `ring_id` shall attach again. Precondition: there is a ring.
+  [[nodiscard]] bool IsOtherRing(std::uint64_t ring_id) const {
+    return ring_id != (ClaimsBySocket() ? 0 : ring->ring_id());
+  }
+  [[nodiscard]] bool IsDry() const { return ring == nullptr || ring->Level().open_segments == 0; }
 };
 
 TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker)
@@ -109,7 +126,9 @@ void TagService::Attach(const std::string& tag, RequestContext context, AttachDo
 void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint64_t count,
                        RequestContext context, ClaimDone done) {
   Tag& entry = GetTag(tag);
-  ++entry.fallbacks;
+  // Where claims go by the socket, only those that find the ring dry are what the counter tells of.
+  const bool by_socket = entry.record.has_value() && entry.ClaimsBySocket();
+  if (!by_socket || entry.IsDry()) ++entry.fallbacks;
   Enqueue(entry, {.context = context,
                   .ring_id = ring_id,
                   .count = count,
@@ -166,7 +185,7 @@ void TagService::Serve(Tag& tag) {
   for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
     const shm::IdRange ids = tag.ring->Claim(it->count);
     if (ids.empty()) break;
-    const bool other_ring = it->ring_id != tag.ring->ring_id();
+    const bool other_ring = tag.IsOtherRing(it->ring_id);
     replies.emplace_back([done = std::move(it->claim_done), ids, other_ring] {
       done(ClaimGrant{.ids = ids, .attach_again = other_ring});
     });
@@ -181,14 +200,18 @@ void TagService::Serve(Tag& tag) {
 }
 
 void TagService::ServeAttaches(Tag& tag) {
-  const AttachGrant grant{.ring_id = tag.ring->ring_id(),
-                          .table_fd = tag.ring->table_fd(),
-                          .cursors_fd = tag.ring->cursors_fd()};
+  AttachGrant grant;
+  if (!tag.ClaimsBySocket()) {
+    grant = {.ring_id = tag.ring->ring_id(),
+             .table_fd = tag.ring->table_fd(),
+             .cursors_fd = tag.ring->cursors_fd()};
+  }
   for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
     if (!it->attach_done) {
       ++it;
       continue;
     }
+    if (grant.ring_id != 0) tag.ring->MarkShared();
     AttachDone done = std::move(it->attach_done);
     it = tag.waiters.erase(it);
     done(grant);
@@ -237,6 +260,12 @@ std::string TagService::WaitReason(const Tag& tag) const {
     return prefix + "the store has been down for " + Seconds(health_.since) + ": " +
            health_.last_error;
   }
+  const auto asked = MonotonicClock::now() - tag.store_asked_at;
+  if (tag.store_busy && asked > kSlowStore) {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(asked).count();
+    return prefix + "the store has not answered for " + std::to_string(ms) +
+           " ms; is it locked or slow?";
+  }
   if (!tag.last_error.empty()) return prefix + tag.last_error;
   return prefix + "the next segment is on its way";
 }
@@ -255,6 +284,7 @@ void TagService::ForgetIfUnused(const std::string& name) {
 void TagService::LookUp(Tag& tag) {
   if (tag.store_busy || tag.retry_armed || stopping_) return;
   tag.store_busy = true;
+  tag.store_asked_at = MonotonicClock::now();
   worker_.Submit<TagRecord>(
       [name = tag.name](Store& store, HighWaterMarks&) { return store.FindTag(name); },
       [this, name = tag.name](Result<TagRecord> record) { OnLookUp(name, std::move(record)); });
@@ -294,6 +324,31 @@ Status TagService::EnsureRing(Tag& tag) {
   return Status::Ok();
 }
 
+// A tag whose ids are claimed by the socket must not have a ring that clients can write. The one
+// they have is closed, and another takes its place, with the same leases and as much of them
+// claimed: no id is lost, and they go on rising. If there is no memory for it, clients keep the old
+// one until a later try.
+void TagService::EnforceAccess(Tag& tag) {
+  if (tag.ring == nullptr || !tag.ring->shared() || !tag.ClaimsBySocket()) return;
+  const std::vector<LeaseUse> before = tag.ring->Look();
+  const std::uint64_t floor = before.empty() ? tag.ring->floor() : before.front().lease.ids.first;
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, floor);
+  if (!ring.ok()) {
+    log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
+    return;
+  }
+  std::vector<LeaseUse> drained = tag.ring->Retire();
+  if (tag.ring->forged()) return Quarantine(tag, std::move(drained));
+  log::Info("ring.retired", {{"tag", tag.name},
+                             {"ring", tag.ring->ring_id()},
+                             {"reason", "the tag's ids are claimed by the socket now"}});
+  tag.ring = std::move(ring).value();
+  log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
+  // Also what is used up, so that it is closed as ever, and the floor stays where it was.
+  for (const LeaseUse& use : drained) tag.ring->Publish(use.lease, use.claimed);
+  CloseExhausted(tag);
+}
+
 void TagService::MaybeLease(Tag& tag) {
   if (stopping_ || tag.store_busy || tag.retry_armed) return;
   if (tag.ring == nullptr || !tag.ring->CanPublish()) return;
@@ -303,13 +358,30 @@ void TagService::MaybeLease(Tag& tag) {
 
 void TagService::StartLease(Tag& tag) {
   tag.store_busy = true;
+  tag.store_asked_at = MonotonicClock::now();
   LeaseRequest request{.tag = tag.name, .floor = tag.ring->floor(), .token = RandomToken()};
-  const auto work = [request](Store& store, HighWaterMarks& marks) mutable -> Result<LeaseOutcome> {
+  StoreSession& session = worker_.session();
+  // Whether an answer that there is no such tag is about the tag that the ring has.
+  const std::uint64_t data_set = tag.data_set;
+  const bool has_leased = tag.leases_taken != 0;
+  const auto work = [request, data_set, has_leased, &session](
+                        Store& store, HighWaterMarks& marks) mutable -> Result<LeaseOutcome> {
+    LeaseOutcome outcome;
+    outcome.data_set = session.data_set;
     Result<TagRecord> record = store.FindTag(request.tag);  // a changed step counts from now on
+    if (record.status().code() == Code::kNoSuchTag && has_leased && data_set != session.data_set) {
+      outcome.missing = record.status();
+      return outcome;
+    }
     if (!record.ok()) return record.status();
+    outcome.record = std::move(record).value();
+    if (MonotonicClock::now() < session.lease_from) {
+      outcome.not_before = session.lease_from;
+      return outcome;
+    }
     const Result<std::uint64_t> mark = marks.Get(request.tag);
     if (!mark.ok()) return mark.status();
-    request.count = record.value().step;
+    request.count = outcome.record.step;
     request.high_water_mark = mark.value();
     Result<Lease> lease = store.TakeLease(request);
     if (!lease.ok()) return lease.status();
@@ -322,20 +394,24 @@ void TagService::StartLease(Tag& tag) {
       static_cast<void>(store.ReturnTail(unused));
       return status.WithContext("the high-water mark cannot be kept");
     }
-    return LeaseOutcome{.record = std::move(record).value(), .lease = std::move(lease).value()};
+    session.held[request.token] = lease.value();
+    outcome.lease = std::move(lease).value();
+    return outcome;
   };
   worker_.Submit<LeaseOutcome>(
       work, [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
         const auto it = tags_.find(name);
         if (it == tags_.end() || it->second->instance != instance) {
           // Nobody is there to publish it: it goes back whole.
-          if (outcome.ok()) HandBack({.lease = outcome.value().lease, .claimed = 0});
+          if (outcome.ok() && outcome.value().lease.has_value()) {
+            HandBack({.lease = *outcome.value().lease, .claimed = 0});
+          }
           return;
         }
         it->second->store_busy = false;
         if (!stopping_) return OnLease(name, std::move(outcome));
-        if (outcome.ok()) {
-          it->second->tails.push_back({.lease = outcome.value().lease, .claimed = 0});
+        if (outcome.ok() && outcome.value().lease.has_value()) {
+          it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
         }
         HandBackTails(*it->second);
       });
@@ -347,8 +423,10 @@ void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) 
     OnStoreFailure(tag, outcome.status());
     return;
   }
-  const Lease& lease = outcome.value().lease;
+  if (!outcome.value().lease.has_value()) return OnNotLeased(tag, outcome.value());
+  const Lease& lease = *outcome.value().lease;
   tag.record = outcome.value().record;
+  tag.data_set = outcome.value().data_set;
   tag.last_error.clear();
   ++tag.leases_taken;
   if (lease.lifted_from.has_value()) {
@@ -361,6 +439,7 @@ void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) 
                                {"token", lease.token},
                                {"base", lease.ids.first},
                                {"limit", lease.ids.limit}});
+  EnforceAccess(tag);  // another host may have changed it
   if (Status status = EnsureRing(tag); !status.ok()) {
     HandBack({.lease = lease, .claimed = 0});
     FailWaiters(tag, status);
@@ -385,7 +464,7 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
   std::uint64_t next = lease.ids.first;
   for (auto it = tag.waiters.begin(); it != tag.waiters.end() && next < lease.ids.limit;) {
     const shm::IdRange ids{next, next + std::min(it->count, lease.ids.limit - next)};
-    const bool other_ring = it->ring_id != tag.ring->ring_id();
+    const bool other_ring = tag.IsOtherRing(it->ring_id);
     replies.emplace_back([done = std::move(it->claim_done), ids, other_ring] {
       done(ClaimGrant{.ids = ids, .attach_again = other_ring});
     });
@@ -397,11 +476,23 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
   Serve(tag);
 }
 
+// The ring stays what it is.
+void TagService::OnNotLeased(Tag& tag, const LeaseOutcome& outcome) {
+  if (!outcome.missing.ok()) {
+    Refuse(tag, {outcome.missing.code(),
+                 outcome.missing.message() +
+                     ", which is not the database that the ring was leased from; restore that "
+                     "database or create the tag"});
+    return;
+  }
+  tag.last_error = "the database was replaced or set back; nothing is leased from it for a while";
+  RetryLater(tag, outcome.not_before);
+}
+
 void TagService::OnStoreFailure(Tag& tag, const Status& status) {
-  const bool news = tag.last_error != status.message();
-  tag.last_error = status.message();
   switch (status.code()) {
     case Code::kNoSuchTag:
+      tag.last_error = status.message();
       FailWaiters(tag, status);
       if (tag.record.has_value()) OnTagDeleted(tag.name);
       return;
@@ -409,14 +500,23 @@ void TagService::OnStoreFailure(Tag& tag, const Status& status) {
     case Code::kSystem:
     case Code::kIncompatible:
       // The store's failure: the waiters keep their deadlines, it may come back in time.
+      tag.last_error = status.message();
       RetryLater(tag, health_.next_try);
       return;
     default:
-      if (news) log::Error("lease.refused", {{"tag", tag.name}, {"error", status.message()}});
-      tag.refusal = status;
-      FailWaiters(tag, status);
-      RetryLater(tag, MonotonicClock::now() + kRefusalPause);
+      Refuse(tag, status);
   }
+}
+
+// Nobody is kept waiting: the same answer would come again.
+void TagService::Refuse(Tag& tag, const Status& status) {
+  if (tag.last_error != status.message()) {
+    log::Error("lease.refused", {{"tag", tag.name}, {"error", status.message()}});
+  }
+  tag.last_error = status.message();
+  tag.refusal = status;
+  FailWaiters(tag, status);
+  RetryLater(tag, MonotonicClock::now() + kRefusalPause);
 }
 
 void TagService::RetryLater(Tag& tag, MonotonicTime when) {
@@ -463,12 +563,16 @@ void TagService::CloseExhausted(Tag& tag) {
 
 // A client has spoilt the ring: what is left of it is given up, and a new one takes its place. Only
 // the segments that were published in it are lost; claimers find it closed and attach anew.
-void TagService::Quarantine(Tag& tag) {
+// `drained` is what was drained of it already.
+void TagService::Quarantine(Tag& tag, std::vector<LeaseUse> drained) {
   tag.floor = tag.ring->floor();
   tag.quarantined_at = MonotonicClock::now();
   ++tag.quarantines;
+  std::vector<LeaseUse> rest = tag.ring->Retire(shm::RingState::kQuarantined);
+  drained.insert(drained.end(), std::make_move_iterator(rest.begin()),
+                 std::make_move_iterator(rest.end()));
   std::vector<LeaseClosure> closures;
-  for (const LeaseUse& use : tag.ring->Retire(shm::RingState::kQuarantined)) {
+  for (const LeaseUse& use : drained) {
     tag.closed_claimed += use.claimed;
     closures.push_back(Abandoned(use));
   }
@@ -493,8 +597,9 @@ void TagService::FlushClosing() {
   std::vector<LeaseClosure> batch;
   for (const auto& [token, closure] : closing_) batch.push_back(closure);
   worker_.Submit<bool>(
-      [batch](Store& store, HighWaterMarks&) -> Result<bool> {
+      [batch, &session = worker_.session()](Store& store, HighWaterMarks&) -> Result<bool> {
         if (Status status = store.CloseLeases(batch); !status.ok()) return status;
+        for (const LeaseClosure& closure : batch) session.held.erase(closure.token);
         return true;
       },
       [this, batch](const Result<bool>& done) {
@@ -524,7 +629,10 @@ void TagService::HandBack(const LeaseUse& use) {
   const std::uint64_t limit = use.lease.ids.limit;
   returning_[closure.token] = closure;
   worker_.Submit<ReturnOutcome>(
-      [closure, mark, limit](Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
+      [closure, mark, limit, &session = worker_.session()](
+          Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
+        // It is drained: if it cannot go back, whatever re-opens the store abandons it.
+        session.held.erase(closure.token);
         // First the mark, whatever the store answers: the tail is drained, so that nobody was given
         // an id of it, and a range below the mark could not be taken back. A mark that has moved on
         // is a later lease's and stays.
@@ -541,7 +649,9 @@ void TagService::HandBack(const LeaseUse& use) {
         if (outcome.ok()) {
           how = outcome.value() == ReturnOutcome::kLowered  ? "max_id lowered"
                 : outcome.value() == ReturnOutcome::kListed ? "listed as returned"
-                                                            : "stale; nothing changed";
+                : outcome.value() == ReturnOutcome::kAbandoned
+                    ? "journalled as abandoned: the database was replaced under it"
+                    : "stale; nothing changed";
         }
         log::Info("lease.handed_back", {{"tag", closure.tag},
                                         {"first", first_unclaimed},
@@ -560,6 +670,7 @@ void TagService::OnTagChanged(const TagRecord& record) {
   it->second->refusal = Status::Ok();
   it->second->retry_armed = false;
   it->second->retry_timer.cancel();
+  EnforceAccess(*it->second);
   MaybeLease(*it->second);
 }
 
@@ -582,6 +693,7 @@ void TagService::Poll() {
   const MonotonicTime now = MonotonicClock::now();
   for (auto& [name, tag] : tags_) {
     if (tag->ring == nullptr) continue;
+    EnforceAccess(*tag);  // if it could not be done at the change
     CloseExhausted(*tag);
     MaybeLease(*tag);
     const std::uint64_t claimed = tag->Claimed();
@@ -596,10 +708,11 @@ void TagService::Poll() {
     tag->polled_at = now;
   }
   FlushClosing();
-  if (!health_.up) LookAtStore();
+  LookAtStore();
 }
 
-// So that a store that comes back is noticed, and told, without anybody asking for ids.
+// So that a store that comes back, or is replaced, is noticed and told without anybody asking for
+// ids: the other hosts of one that was replaced wait no longer than kLeaseGrace for our marks.
 void TagService::LookAtStore() {
   if (looking_ || stopping_) return;
   looking_ = true;

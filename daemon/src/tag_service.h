@@ -22,8 +22,8 @@
 
 namespace idd::daemon {
 
-// What a client needs to map a ring. The descriptors stay the service's; they are valid until the
-// event loop runs another handler.
+// What a client needs to map a ring; nothing for a tag whose ids are claimed by requests alone. The
+// descriptors stay the service's; they are valid until the event loop runs another handler.
 struct AttachGrant {
   std::uint64_t ring_id = 0;
   int table_fd = -1;
@@ -32,7 +32,7 @@ struct AttachGrant {
 
 struct ClaimGrant {
   shm::IdRange ids;
-  bool attach_again = false;  // the ring the client named is not the one in use
+  bool attach_again = false;  // an attach would not answer the ring that the client named
 };
 
 // A request that may have to wait. `owner` is the connection it came by.
@@ -122,11 +122,14 @@ class TagService {
   void StartLease(Tag& tag);
   void OnLease(const std::string& name, Result<LeaseOutcome> outcome);
   void PublishLease(Tag& tag, const Lease& lease);
+  void OnNotLeased(Tag& tag, const LeaseOutcome& outcome);
   void OnStoreFailure(Tag& tag, const Status& status);
+  void Refuse(Tag& tag, const Status& status);
   void RetryLater(Tag& tag, MonotonicTime when);
   [[nodiscard]] Status EnsureRing(Tag& tag);
+  void EnforceAccess(Tag& tag);
   void CloseExhausted(Tag& tag);
-  void Quarantine(Tag& tag);
+  void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
   [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
   void Close(std::vector<LeaseClosure> closures);
   void FlushClosing();

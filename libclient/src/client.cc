@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "idd/base/clock.h"
 #include "idd/wire/frames.h"
+#include "process_mark.h"
 
 namespace idd::client {
 
@@ -27,7 +26,7 @@ Client::~Client() {
   Connection* connection = connection_.load(std::memory_order_acquire);  // K1, pairs with K2
   // A child that never used the client has the parent's object, whose locks may be held by threads
   // that the fork left behind: its descriptor is closed, the object is not touched.
-  if (connection->owner() == ::getpid()) {
+  if (connection->owner() == ProcessMark()) {
     delete connection;
   } else {
     connection->AbandonInChild();
@@ -43,7 +42,7 @@ Result<std::unique_ptr<Client>> Client::Open(ClientOptions options) {
 
 Connection& Client::connection() {
   Connection* connection = connection_.load(std::memory_order_acquire);  // K1, pairs with K2
-  if (connection->owner() == ::getpid()) return *connection;
+  if (connection->owner() == ProcessMark()) return *connection;
   auto own = std::make_unique<Connection>(options_.socket_path, options_.trusted_uid);
   // K2: of several threads of the child one wins; the losers use the winner's.
   if (connection_.compare_exchange_strong(connection, own.get(), std::memory_order_acq_rel,  // K2
@@ -56,7 +55,7 @@ Connection& Client::connection() {
 
 Connection* Client::own_connection() noexcept {
   Connection* connection = connection_.load(std::memory_order_acquire);  // K1, pairs with K2
-  return connection->owner() == ::getpid() ? connection : nullptr;
+  return connection->owner() == ProcessMark() ? connection : nullptr;
 }
 
 Tag* Client::FindTag(std::string_view name, std::uint64_t block_size) const noexcept {

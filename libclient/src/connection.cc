@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "connection.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"
+#include "process_mark.h"
 
 namespace idd::client {
 
@@ -42,10 +44,20 @@ Status Hello(idd::wire::Channel& channel, Deadline deadline) {
   return Status::Ok();
 }
 
+// Never 0, which HELLO and notices use, even after more requests than anybody makes.
+std::uint64_t RandomRequestId() noexcept {
+  std::uint32_t id = 0;
+  if (::getrandom(&id, sizeof(id), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(id))) id = 0;
+  return (std::uint64_t{id} << 24) + 1;
+}
+
 }  // namespace
 
 Connection::Connection(std::string socket_path, std::optional<uid_t> trusted_uid)
-    : socket_path_(std::move(socket_path)), trusted_uid_(trusted_uid), owner_(::getpid()) {}
+    : socket_path_(std::move(socket_path)),
+      trusted_uid_(trusted_uid),
+      owner_(ProcessMark()),
+      next_request_id_(RandomRequestId()) {}
 
 Status Connection::EnsureConnected(Deadline deadline) {
   Lock lock(mutex_);

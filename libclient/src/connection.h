@@ -54,7 +54,8 @@ class Connection {
   // For a forked child: gives up the descriptor inherited from the parent, touching no lock.
   void AbandonInChild() noexcept;
 
-  [[nodiscard]] pid_t owner() const noexcept { return owner_; }
+  // The ProcessMark() of the process that made it.
+  [[nodiscard]] std::uint64_t owner() const noexcept { return owner_; }
 
  private:
   // A call under way. Lives on its thread's stack, in calls_ while it waits.
@@ -76,14 +77,15 @@ class Connection {
 
   const std::string socket_path_;
   const std::optional<uid_t> trusted_uid_;
-  const pid_t owner_;
+  const std::uint64_t owner_;
 
   std::mutex mutex_;
   std::condition_variable connected_or_failed_;
   std::optional<idd::wire::Channel> channel_;
   bool connecting_ = false;
   bool leading_ = false;
-  std::uint64_t next_request_id_ = 1;
+  // Begins anywhere, so that a reply to another connection's request is not taken for one of ours.
+  std::uint64_t next_request_id_;
   std::list<PendingCall*> calls_;
   std::atomic<int> raw_fd_{-1};  // channel_'s, readable without the lock in a forked child
 };

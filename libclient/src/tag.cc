@@ -53,6 +53,18 @@ struct LeaveBlocks {
   void operator()(ThreadBlocks* blocks) const noexcept { blocks->Leave(); }
 };
 
+// A ring comes with its descriptors, no ring with nothing.
+Status CheckAttachReply(const idd::wire::AttachReply& reply, const Message& message) {
+  const bool has_ring = reply.ring_id != 0;
+  const bool has_sizes = reply.table_bytes != 0 || reply.cursors_bytes != 0;
+  if (message.fds[0].valid() == has_ring && message.fds[1].valid() == has_ring &&
+      (has_ring || !has_sizes)) {
+    return Status::Ok();
+  }
+  return {Code::kIncompatible, has_ring ? "idd granted a ring without its two descriptors"
+                                        : "idd granted no ring, and passed parts of one"};
+}
+
 Status CheckGrant(const idd::wire::ClaimReply& reply, std::uint64_t asked) {
   const bool sane = reply.count >= 1 && reply.count <= asked && reply.first < idd::shm::kMaxLimit &&
                     reply.count <= idd::shm::kMaxLimit - reply.first;
@@ -91,17 +103,14 @@ Status Tag::Attach(Deadline deadline) {
   if (!message.ok()) return message.status();
   const auto reply = ReplyReader::Read<idd::wire::AttachReply>(message.value());
   if (!reply.ok()) return reply.status();
-  auto memory = idd::shm::RingMemory::Attach(message.value().fds[0], message.value().fds[1], name_);
-  if (!memory.ok()) return memory.status();
-  if (seen != nullptr && seen->memory->ring_id() == memory.value()->ring_id()) return Status::Ok();
-  idd::wire::RefillNotice notice;
-  notice.tag = request.tag;
-  notice.ring_id = memory.value()->ring_id();
-  auto attachment = std::make_unique<Attachment>(
-      std::move(memory).value(), idd::wire::BuildRequest(FrameType::kRefill, 0, notice), view_);
+  Result<std::unique_ptr<Attachment>> made = MakeAttachment(reply.value(), message.value());
+  if (!made.ok()) return made.status();
+  std::unique_ptr<Attachment> attachment = std::move(made).value();
+  if (seen != nullptr && seen->ring_id() == attachment->ring_id()) return Status::Ok();
   attachment->older = seen;
   Attachment* expected = seen;
-  // T2: if another thread has attached meanwhile, its ring is at least as new as ours.
+  // T2: if another thread has attached meanwhile, its ring is at least as new as ours, or the next
+  // claim learns that it is not.
   if (current_.compare_exchange_strong(expected, attachment.get(), std::memory_order_acq_rel,  // T2
                                        std::memory_order_relaxed)) {  // T3: the value is not used
     static_cast<void>(attachment.release());
@@ -109,10 +118,27 @@ Status Tag::Attach(Deadline deadline) {
   return Status::Ok();
 }
 
+Result<std::unique_ptr<Tag::Attachment>> Tag::MakeAttachment(const idd::wire::AttachReply& reply,
+                                                             const Message& message) {
+  if (Status status = CheckAttachReply(reply, message); !status.ok()) return status;
+  if (reply.ring_id == 0) return std::make_unique<Attachment>();
+  auto memory = idd::shm::RingMemory::Attach(message.fds[0], message.fds[1], name_);
+  if (!memory.ok()) return memory.status();
+  if (memory.value()->ring_id() != reply.ring_id) {
+    return Status(Code::kIncompatible, "idd granted another ring than it named");
+  }
+  idd::wire::RefillNotice notice;
+  notice.tag = idd::wire::PackTag(name_);
+  notice.ring_id = memory.value()->ring_id();
+  return std::make_unique<Attachment>(
+      std::move(memory).value(), idd::wire::BuildRequest(FrameType::kRefill, 0, notice), view_);
+}
+
 bool Tag::NeedsAttach() const noexcept {
   const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
   if (attachment == nullptr) return true;
-  const idd::shm::RingState state = attachment->claimer.state();
+  if (!attachment->claimer.has_value()) return false;
+  const idd::shm::RingState state = attachment->claimer->state();
   return state != idd::shm::RingState::kActive && state != idd::shm::RingState::kDrained;
 }
 
@@ -139,7 +165,11 @@ Result<std::uint64_t> Tag::ClaimFromBlock() {
 IdRange Tag::ClaimFromNextSegment(std::uint64_t count) noexcept {
   Attachment* const attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
   if (attachment == nullptr) return {};
-  const idd::shm::SlotClaim claim = attachment->claimer.ClaimFromNext(count);
+  if (!attachment->claimer.has_value()) {
+    RestView();
+    return {};
+  }
+  const idd::shm::SlotClaim claim = attachment->claimer->ClaimFromNext(count);
   if (claim.wakes_daemon) WakeDaemon();
   return claim.ids;
 }
@@ -173,7 +203,7 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
   const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
   idd::wire::ClaimRequest request;
   request.tag = idd::wire::PackTag(name_);
-  request.ring_id = attachment->memory->ring_id();
+  request.ring_id = attachment->ring_id();
   request.count = count;
   request.timeout_ms = DaemonTimeoutMs(deadline);
   Result<Message> message = client_.connection().Call(
@@ -191,10 +221,20 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
   return IdRange{reply.value().first, reply.value().first + reply.value().count};
 }
 
+// Without a ring the view need not stay on the last one's closed cursor, where every claim would
+// add in vain. If it fails, or another thread's ring loses the view, the next claim moves it again.
+void Tag::RestView() noexcept {
+  idd::shm::ClaimPoint* seen = view_.load(std::memory_order_acquire);  // N1, pairs with N2
+  if (seen == idd::shm::DryPoint()) return;
+  view_.compare_exchange_strong(seen, idd::shm::DryPoint(),
+                                std::memory_order_acq_rel,   // N2, with N1
+                                std::memory_order_acquire);  // N1
+}
+
 void Tag::WakeDaemon() noexcept {
   const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
   Connection* const connection = client_.own_connection();
-  if (attachment != nullptr && connection != nullptr) {
+  if (attachment != nullptr && attachment->memory != nullptr && connection != nullptr) {
     connection->TryNotify(attachment->refill_notice);
   }
 }

@@ -16,6 +16,8 @@
 #include "idd/shm/claim_point.h"
 #include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
+#include "idd/wire/channel.h"
+#include "idd/wire/frames.h"
 #include "thread_blocks.h"
 
 namespace idd::client {
@@ -29,7 +31,7 @@ class Client;
 //
 // Invariants: attachments form a list from the newest to the oldest and are freed with the tag
 // only, because a thread may be stopped inside any of them. A new one comes with a restart of the
-// daemon or a replaced ring, two pages each.
+// daemon, a replaced ring, two pages each, or a changed policy of the tag.
 class Tag {
  public:
   // `blocks` and a size of 2 or more: each thread claims that many ids at once and hands them out.
@@ -84,7 +86,8 @@ class Tag {
   // Sends the one wake-up per segment; without waiting, so it may be lost.
   void WakeDaemon() noexcept;
 
-  // Gets the ring's descriptors from the daemon and makes it current.
+  // Gets the ring's descriptors from the daemon and makes it current, or learns that there is none
+  // for clients.
   [[nodiscard]] idd::Status Attach(idd::Deadline deadline);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -93,14 +96,18 @@ class Tag {
 
  private:
   struct Attachment {
+    Attachment() = default;  // no ring: every claim is a request
     Attachment(std::unique_ptr<idd::shm::RingMemory> ring, std::vector<std::byte> notice,
                idd::shm::ClaimView& view)
-        : memory(std::move(ring)),
-          claimer(memory->table(), memory->cursors(), view),
-          refill_notice(std::move(notice)) {}
-    std::unique_ptr<idd::shm::RingMemory> memory;
-    idd::shm::RingClaimer claimer;
-    const std::vector<std::byte> refill_notice;  // made beforehand: a claim allocates nothing
+        : memory(std::move(ring)), refill_notice(std::move(notice)) {
+      claimer.emplace(memory->table(), memory->cursors(), view);
+    }
+    [[nodiscard]] std::uint64_t ring_id() const noexcept {
+      return memory == nullptr ? 0 : memory->ring_id();
+    }
+    const std::unique_ptr<idd::shm::RingMemory> memory;
+    std::optional<idd::shm::RingClaimer> claimer;  // set if memory is
+    const std::vector<std::byte> refill_notice;    // made beforehand: a claim allocates nothing
     Attachment* older = nullptr;
   };
 
@@ -111,6 +118,10 @@ class Tag {
   [[nodiscard]] idd::Result<idd::shm::IdRange> AskDaemon(std::uint64_t count,
                                                          idd::Deadline deadline);
   [[nodiscard]] bool NeedsAttach() const noexcept;
+  // What an answered attach brings: the ring of `message`, or none if `reply` says so.
+  [[nodiscard]] idd::Result<std::unique_ptr<Attachment>> MakeAttachment(
+      const idd::wire::AttachReply& reply, const idd::wire::Message& message);
+  void RestView() noexcept;
 
   // The first line: what a claim reads.
   idd::shm::ClaimView view_{idd::shm::DryPoint()};

@@ -24,6 +24,8 @@ Status ConnectError(int error, const std::string& path) {
   const std::string what = "cannot connect to " + path + ": ";
   switch (error) {
     case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
       return {Code::kUnavailable, what + "no such socket; is idd running?"};
     case ECONNREFUSED:
       return {Code::kUnavailable, what + "nobody listens; idd has stopped"};
@@ -167,6 +169,11 @@ Result<Message> Channel::Receive(Deadline deadline) {
     const ssize_t bytes = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC);
     if (bytes > 0) {
       CollectFds(header, message.fds);
+      // With both there, what was cut off were descriptors that idd never passes.
+      if ((header.msg_flags & MSG_CTRUNC) != 0 && !message.fds[1].valid()) {
+        return Status(Code::kSystem,
+                      "no free descriptor for what idd passed; raise this process's RLIMIT_NOFILE");
+      }
       if ((header.msg_flags & MSG_TRUNC) != 0) {
         return Status(Code::kInvalid, "idd sent a frame that is too long");
       }

@@ -38,6 +38,22 @@ bool IsControl(std::string_view sequence) noexcept {
   return lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
 }
 
+// Other spaces than U+0020, and what joins, hides or turns text around: with them two names look
+// alike. `sequence` is well-formed.
+bool IsDeceptive(std::string_view sequence) noexcept {
+  const auto byte = [&sequence](std::size_t i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(sequence[i]));
+  };
+  std::uint32_t code = 0;
+  if (sequence.size() == 2) code = (byte(0) & 0x1fU) << 6 | (byte(1) & 0x3fU);
+  if (sequence.size() == 3) {
+    code = (byte(0) & 0x0fU) << 12 | (byte(1) & 0x3fU) << 6 | (byte(2) & 0x3fU);
+  }
+  return code == 0xa0 || code == 0xad || code == 0x61c || code == 0x1680 ||
+         (code >= 0x2000 && code <= 0x200f) || (code >= 0x2028 && code <= 0x202f) ||
+         (code >= 0x205f && code <= 0x206f) || code == 0x3000 || code == 0xfeff;
+}
+
 bool AllZero(std::span<const std::uint8_t> bytes) noexcept {
   return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte == 0; });
 }
@@ -58,6 +74,10 @@ Status CheckTagName(std::string_view tag) {
     if (bytes == 0) return {Code::kInvalid, "the tag's name is not valid UTF-8"};
     if (IsControl(tag.substr(i, bytes))) {
       return {Code::kInvalid, "the tag's name contains a control character"};
+    }
+    if (IsDeceptive(tag.substr(i, bytes))) {
+      return {Code::kInvalid,
+              "the tag's name contains a character that cannot be told from another, or not seen"};
     }
     i += bytes;
   }

@@ -44,7 +44,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
 
   WorkerHarness h;
   TagService tags(h.loop, h.worker);
-  Admin admin({.version = "0",
+  Admin admin(h.loop,
+              {.version = "0",
                .host_id = FakeStore::kHost,
                .socket = "s",
                .database_url = "fake:",

@@ -149,6 +149,25 @@ TEST_F(CorruptDatabase, NewerSchemaIsRefused) {
   ExpectRefused("newer", "4711");
 }
 
+// The tables' own checks do not keep these out.
+TEST_F(CorruptDatabase, ValuesThatMakeNoSenseEndNoProcess) {
+  host_.daemon.Start();
+  (void)host_.idctl.Claim("orders", 3);
+  host_.Database().Execute(
+      "PRAGMA ignore_check_constraints = ON;"
+      "UPDATE idd_tag SET max_id_allowed = 9223372036854775807");
+  IdctlResult last;
+  for (int i = 0; i < 10; ++i) {
+    last = host_.idctl.Run({"claim", "orders", "-n", "5"});
+    if (last.exit_status != 0) break;
+  }
+  EXPECT_THAT(last.err, HasSubstr("idd_tag.max_id_allowed of tag 'orders'"));
+  EXPECT_TRUE(host_.daemon.process().Running()) << host_.daemon.Log();
+  host_.idctl.Do({"tag", "set", "orders", "--max-id", "1000000"});
+  EXPECT_EQ(host_.idctl.Claim("orders", 30).size(), 30U);
+  host_.daemon.Stop();
+}
+
 TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {
   host_.daemon.Start();
   std::set<std::uint64_t> seen(ids_.begin(), ids_.end());

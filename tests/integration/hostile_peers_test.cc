@@ -236,6 +236,36 @@ TEST_F(IdlePeers, MoreThanItsDescriptorsDoNotEndTheDaemon) {
   EXPECT_TRUE(host_.daemon.process().Running());
 }
 
+TEST_F(IdlePeers, WhoNeverSayHelloAreClosedWithAReason) {
+  RawConnection silent(host_.daemon.socket());
+  RawConnection greeted(host_.daemon.socket());
+  greeted.Hello();
+  const std::size_t mark = host_.daemon.LogMark();
+  EXPECT_TRUE(silent.WaitClosed(Patience(10s)));
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("no HELLO within", mark, Patience(2s)));
+  EXPECT_FALSE(greeted.WaitClosed(100ms)) << "an idle client may stay";
+}
+
+// Descriptors for a few connections only, all of them taken by peers that say nothing.
+TEST_F(IdlePeers, WhoSayNothingGiveWayToTheNextClient) {
+  SetLimit(4096);
+  const rlimit few{48, 48};
+  RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &few, nullptr) == 0, "prlimit");
+  std::vector<RawConnection> silent;
+  for (int i = 0; i < 200; ++i) {
+    std::optional<RawConnection> connection = RawConnection::TryConnect(host_.daemon.socket());
+    if (connection.has_value()) silent.push_back(std::move(*connection));
+  }
+  const MonotonicTime began = MonotonicClock::now();
+  EXPECT_TRUE(WaitUntil(Patience(20s), [this] {
+    return host_.idctl.Run({"claim", "orders"}).exit_status == 0;
+  })) << host_.daemon.Log();
+  std::printf("served after %lld ms\n",
+              static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                         MonotonicClock::now() - began)
+                                         .count()));
+}
+
 // A stopped daemon whose backlog is full blocks a plain connect() for ever.
 class StoppedDaemon : public HostilePeers {
  protected:

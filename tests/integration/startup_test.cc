@@ -144,6 +144,15 @@ TEST_F(Startup, RegularFileAtTheSocketPathIsRefusedAndKept) {
   EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(5s)), 1);
   EXPECT_THAT(host_.daemon.Log(), HasSubstr(host_.daemon.socket()));
   EXPECT_EQ(ReadFile(host_.daemon.socket()), "precious");
+  EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("store.up")));
+  EXPECT_FALSE(Exists(host_.daemon.options().database)) << "refused before the store is touched";
+}
+
+TEST_F(Startup, DirectoryAtTheSocketPathIsRefusedBeforeTheStoreIsTouched) {
+  RequireErrno(::mkdir(host_.daemon.socket().c_str(), 0700) == 0, "mkdir");
+  EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(5s)), 1);
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("is not a socket; it is left alone"));
+  EXPECT_FALSE(Exists(host_.daemon.options().database));
 }
 
 TEST_F(Startup, SymbolicLinkAtTheSocketPathIsNotFollowed) {

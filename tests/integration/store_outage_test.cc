@@ -148,6 +148,7 @@ TEST_F(StoreOutage, LockHeldBySomebodyElse) {
   database.Execute("BEGIN IMMEDIATE");
   const IdctlResult first = ClaimUntilDry();
   EXPECT_EQ(first.exit_status, 5) << first.err;
+  EXPECT_THAT(first.err, ContainsRegex("has not answered for [0-9]+ ms|is locked"));
   // The store is called down when its own patience with the lock has ended.
   EXPECT_TRUE(WaitUntil(Patience(10s), [this] {
     return host_.idctl.Json({"status"}).at("database").at("state") == "down";

@@ -230,6 +230,19 @@ TEST_F(Tags, StatusShowsWhatIsPublished) {
   }
 }
 
+TEST_F(Tags, LeaseListIsCutToTheNewestAndSaysSo) {
+  host_.idctl.CreateTag("orders", 1);
+  (void)host_.idctl.Claim("orders", 30);
+  const auto all = host_.idctl.Json({"lease", "list"});
+  EXPECT_EQ(all.at("truncated"), false);
+  const auto cut = host_.idctl.Json({"lease", "list", "--limit", "5"});
+  EXPECT_EQ(cut.at("truncated"), true);
+  ASSERT_EQ(cut.at("leases").size(), 5U);
+  EXPECT_GT(cut.at("leases").at(0).at("base"), all.at("leases").at(20).at("base"));
+  const IdctlResult text = host_.idctl.Run({"lease", "list", "--limit", "5"});
+  EXPECT_NE(text.out.find("--limit shows more"), std::string::npos) << text.out;
+}
+
 TEST_F(Tags, AuditAddsUpAfterEveryStep) {
   host_.idctl.CreateTag("orders", 100);
   const auto expect = [this](std::uint64_t claimed) {

@@ -8,9 +8,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 #include <vector>
 
+#include "idclient/idclient.h"
 #include "support/host.h"
 #include "support/raw_connection.h"
 #include "support/test_environment.h"
@@ -179,20 +182,67 @@ TEST_F(Waiters, AreToldWhenTheDaemonStops) {
   EXPECT_TRUE(connection.WaitClosed(Patience(5s)));
 }
 
-TEST_F(Waiters, BeyondTheLimitOfOneConnectionAreRefused) {
+TEST_F(Waiters, BeyondTheLimitOfOneConnectionAreToldAtOnce) {
   RawConnection greedy = Connect();
   RawConnection honest = Connect();
   Queue(honest, 1, 1, kLongMs);
-  const std::size_t mark = host_.daemon.LogMark();
-  for (std::uint64_t i = 0; i < 2000; ++i) {
-    if (!greedy.SendWithin(Patience(5s), MakeClaim("orders", i, 1, kLongMs))) break;
+  constexpr std::uint64_t kLimit = 1024;
+  for (std::uint64_t i = 0; i < kLimit + 50; ++i) {
+    ASSERT_TRUE(greedy.SendWithin(Patience(5s), MakeClaim("orders", i, 1, kLongMs))) << i;
   }
-  EXPECT_TRUE(greedy.WaitClosed(Patience(5s)));
-  EXPECT_TRUE(host_.daemon.WaitForLogLine("pid=", mark, Patience(2s))) << host_.daemon.Log();
+  for (std::uint64_t i = kLimit; i < kLimit + 50; ++i) {
+    const std::optional<Reply> told = greedy.Receive(Patience(5s));
+    ASSERT_TRUE(told.has_value()) << i;
+    EXPECT_EQ(told->header.request_id, i);
+    EXPECT_EQ(told->As<wire::ClaimReply>().status, static_cast<std::uint32_t>(Code::kUnavailable));
+  }
   Unlock();
   const std::optional<Reply> served = honest.Receive(Patience(15s));
   ASSERT_TRUE(served.has_value());
   EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_);
+  for (std::uint64_t i = 0; i < kLimit; ++i) {
+    const std::optional<Reply> reply = greedy.Receive(Patience(15s));
+    ASSERT_TRUE(reply.has_value()) << i;
+    EXPECT_EQ(reply->header.request_id, i);
+    EXPECT_EQ(reply->As<wire::ClaimReply>().status, kOk);
+  }
+}
+
+TEST_F(Waiters, WhoFloodWithoutReadingAreClosed) {
+  RawConnection greedy = Connect();
+  const std::size_t mark = host_.daemon.LogMark();
+  for (std::uint64_t i = 0; i < 10'000; ++i) {
+    if (!greedy.SendWithin(Patience(5s), MakeClaim("orders", i, 1, kLongMs))) break;
+  }
+  EXPECT_TRUE(greedy.WaitClosed(Patience(5s)));
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("pid=", mark, Patience(2s))) << host_.daemon.Log();
+}
+
+// More threads of one process than one connection may have requests under way.
+TEST_F(Waiters, ThreadsOfOneProcessAllGetTheirIds) {
+  idclient_options options = IDCLIENT_OPTIONS_INIT;
+  options.socket_path = host_.daemon.socket().c_str();
+  options.timeout_ms = static_cast<std::uint32_t>(Patience(20s).count());
+  idclient* client = nullptr;
+  ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
+  idclient_tag* tag = nullptr;
+  ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);
+  const std::size_t count = std::max<std::uint64_t>(300, ScaledLoad(1200));
+  std::vector<std::uint64_t> ids(count);
+  std::vector<idclient_status> statuses(count, IDCLIENT_SYSTEM);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] { statuses[i] = idclient_claim(tag, &ids[i]); });
+  }
+  std::this_thread::sleep_for(500ms);
+  Unlock();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::count(statuses.begin(), statuses.end(), IDCLIENT_OK),
+            static_cast<std::ptrdiff_t>(count));
+  std::sort(ids.begin(), ids.end());
+  EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
+  EXPECT_EQ(host_.idctl.Audit("orders").claimed, next_id_ - 1 + count) << "none is lost";
+  idclient_close(client);
 }
 
 TEST_F(Waiters, LearnFromIdctlWhyThereAreNoIds) {

@@ -73,7 +73,7 @@ std::vector<std::uint64_t> Idctl::Claim(const std::string& tag, std::uint64_t co
 }
 
 std::vector<JournalLease> Idctl::Leases(const std::string& tag) const {
-  return ParseLeases(Json({"lease", "list", "--tag", tag}), tag);
+  return ParseLeases(Json({"lease", "list", "--tag", tag, "--limit", "1000000"}), tag);
 }
 
 AuditRow Idctl::Audit(const std::string& tag) const {

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -84,6 +85,16 @@ struct DaemonRing {
   std::unique_ptr<RingMemory> memory;
   RingWriter writer;
 };
+
+// How many rings this process has mapped.
+int MappedRings() {
+  std::ifstream maps("/proc/self/maps");
+  int rings = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:idd-cursors") != std::string::npos) ++rings;
+  }
+  return rings;
+}
 
 class ConnectionTest : public ::testing::Test {
  protected:
@@ -427,7 +438,7 @@ TEST_F(ClientTest, AttachTellsTheDaemonsStatusAndReason) {
 
 TEST_F(ClientTest, AttachRefusesAReplyWithoutDescriptors) {
   EXPECT_EQ(AttachTo([](FakeDaemon& daemon, const Request& request) {
-              daemon.Reply(request, wire::AttachReply{});
+              daemon.Reply(request, wire::AttachReply{.ring_id = 1});
             }).code(),
             Code::kIncompatible);
 }
@@ -435,7 +446,7 @@ TEST_F(ClientTest, AttachRefusesAReplyWithoutDescriptors) {
 TEST_F(ClientTest, AttachRefusesSwappedDescriptors) {
   const DaemonRing ring(1);
   EXPECT_EQ(AttachTo([&](FakeDaemon& daemon, const Request& request) {
-              daemon.Reply(request, wire::AttachReply{}, {},
+              daemon.Reply(request, wire::AttachReply{.ring_id = 1}, {},
                            {ring.memory->cursors_fd(), ring.memory->table_fd()});
             }).code(),
             Code::kIncompatible);
@@ -445,11 +456,11 @@ TEST_F(ClientTest, AttachRefusesMemoryThatCouldShrink) {
   const DaemonRing ring(1);
   const ScopedFd loose(::memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(loose.get(), shm::kCursorsBytes), 0);
-  EXPECT_EQ(
-      AttachTo([&](FakeDaemon& daemon, const Request& request) {
-        daemon.Reply(request, wire::AttachReply{}, {}, {ring.memory->table_fd(), loose.get()});
-      }).code(),
-      Code::kIncompatible);
+  EXPECT_EQ(AttachTo([&](FakeDaemon& daemon, const Request& request) {
+              daemon.Reply(request, wire::AttachReply{.ring_id = 1}, {},
+                           {ring.memory->table_fd(), loose.get()});
+            }).code(),
+            Code::kIncompatible);
 }
 
 TEST_F(ClientTest, AttachRefusesMemoryOfAnotherSize) {
@@ -457,11 +468,11 @@ TEST_F(ClientTest, AttachRefusesMemoryOfAnotherSize) {
   const ScopedFd small(::memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(small.get(), 64), 0);
   ASSERT_EQ(::fcntl(small.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-  EXPECT_EQ(
-      AttachTo([&](FakeDaemon& daemon, const Request& request) {
-        daemon.Reply(request, wire::AttachReply{}, {}, {ring.memory->table_fd(), small.get()});
-      }).code(),
-      Code::kIncompatible);
+  EXPECT_EQ(AttachTo([&](FakeDaemon& daemon, const Request& request) {
+              daemon.Reply(request, wire::AttachReply{.ring_id = 1}, {},
+                           {ring.memory->table_fd(), small.get()});
+            }).code(),
+            Code::kIncompatible);
 }
 
 TEST_F(ClientTest, AttachRefusesAnotherTagsRing) {
@@ -615,6 +626,156 @@ TEST_F(ClientTest, DryClaimOutlivesARestartOfTheDaemon) {
   claimer.join();
   ASSERT_TRUE(claimed.ok()) << claimed.status().message();
   EXPECT_EQ(claimed.value(), (IdRange{70, 71}));
+}
+
+// --- tags without a ring
+
+// Answers CLAIM with the next ids, `most` at most, and ATTACH with `ring`, or that there is none.
+class TagWithoutRingTest : public ClientTest {
+ protected:
+  // `attach_again` is what the next reply to CLAIM says.
+  void Start(std::uint64_t most = 1000) {
+    daemon_ =
+        std::make_unique<FakeDaemon>(path_, [this, most](FakeDaemon& self, const Request& request) {
+          if (request.type() == FrameType::kAttach) {
+            const DaemonRing* const ring = ring_;
+            if (ring != nullptr) {
+              ring->Grant(self, request);
+            } else {
+              self.Reply(request, wire::AttachReply{.abi_version = shm::kAbiVersion});
+            }
+          }
+          if (request.type() == FrameType::kClaim) {
+            const auto claim = request.As<wire::ClaimRequest>();
+            last_ring_id_ = claim.ring_id;
+            const std::uint64_t count = std::min(claim.count, most);
+            self.Reply(request, wire::ClaimReply{.attach_again = attach_again_.exchange(0),
+                                                 .first = next_.fetch_add(count),
+                                                 .count = count});
+          }
+          return request.type() != FrameType::kHello;
+        });
+    client_ = Open();
+    tag_ = client_->OpenTag("orders").value();
+  }
+
+  std::atomic<const DaemonRing*> ring_{nullptr};
+  std::atomic<std::uint32_t> attach_again_{0};
+  std::atomic<std::uint64_t> next_{1};
+  std::atomic<std::uint64_t> last_ring_id_{~0ULL};
+  std::unique_ptr<FakeDaemon> daemon_;
+  std::unique_ptr<Client> client_;
+  Tag* tag_ = nullptr;
+};
+
+TEST_F(TagWithoutRingTest, EveryClaimIsARequestAndNothingIsMapped) {
+  Start(7);
+  EXPECT_EQ(MappedRings(), 0);
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{1, 2}));
+  EXPECT_EQ(Claim(*tag_, 5).value(), (IdRange{2, 7}));
+  EXPECT_EQ(Claim(*tag_, 5000).value(), (IdRange{7, 14})) << "as much as the daemon gives";
+  EXPECT_EQ(last_ring_id_, 0U);
+  EXPECT_EQ(daemon_->Count(FrameType::kClaim), 3);
+  EXPECT_EQ(daemon_->Count(FrameType::kAttach), 1) << "and no more";
+  EXPECT_EQ(tag_->view().load(), shm::DryPoint()) << "inlined claims fall through to the call";
+  EXPECT_TRUE(tag_->ClaimAtView(1).empty());
+  tag_->WakeDaemon();
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{14, 15}));
+  EXPECT_EQ(daemon_->Count(FrameType::kRefill), 0);
+}
+
+TEST_F(TagWithoutRingTest, BlocksAreRequestsToo) {
+  Start();
+  Tag* const tag = client_->OpenTag("orders", 10).value();
+  for (std::uint64_t id = 1; id <= 20; ++id) EXPECT_EQ(tag->ClaimFromBlock().value(), id);
+  EXPECT_EQ(daemon_->Count(FrameType::kClaim), 2);
+}
+
+TEST_F(TagWithoutRingTest, ManyThreadsClaimAtOnce) {
+  Start();
+  std::vector<std::vector<std::uint64_t>> ids(4);
+  std::vector<std::thread> threads;
+  for (auto& own : ids) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) own.push_back(Claim(*tag_).value().first);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::uint64_t> all;
+  for (const auto& own : ids) {
+    EXPECT_TRUE(std::is_sorted(own.begin(), own.end()));
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+  EXPECT_EQ(all.back(), 800U);
+}
+
+TEST_F(TagWithoutRingTest, GrantThatSaysSoBringsARingAndARetiredRingEndsIt) {
+  DaemonRing ring(1);
+  ring.writer.Publish({600, 700}, 0, shm::kNoMark);
+  const int mapped = MappedRings();
+  Start();
+  EXPECT_EQ(MappedRings(), mapped);
+  ring_ = &ring;
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{1, 2})) << "nobody has said so yet";
+  attach_again_ = 1;
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{2, 3}));
+  EXPECT_EQ(MappedRings(), mapped + 1);
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{600, 601}));
+  EXPECT_NE(tag_->view().load(), shm::DryPoint());
+  EXPECT_EQ(daemon_->Count(FrameType::kClaim), 2);
+  ring_ = nullptr;
+  ring.writer.SetState(shm::RingState::kRetired);
+  EXPECT_EQ(ring.writer.DrainAll().at(0).next, 601U);
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{3, 4}));
+  EXPECT_EQ(last_ring_id_, 0U);
+  EXPECT_EQ(tag_->view().load(), shm::DryPoint()) << "no claim adds to a closed cursor for ever";
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{4, 5}));
+  EXPECT_EQ(daemon_->Count(FrameType::kAttach), 3);
+}
+
+TEST_F(TagWithoutRingTest, OutlivesARestartOfTheDaemon) {
+  Start();
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{1, 2}));
+  const auto client = std::move(client_);
+  Tag* const tag = tag_;
+  daemon_.reset();
+  Result<IdRange> claimed = Status(Code::kTimeout, "not yet");
+  std::thread claimer([&] { claimed = Claim(*tag); });
+  std::this_thread::sleep_for(milliseconds(20));
+  Start();
+  claimer.join();
+  ASSERT_TRUE(claimed.ok()) << claimed.status().message();
+  EXPECT_EQ(claimed.value(), (IdRange{2, 3}));
+}
+
+// What no honest daemon says of a ring and of none.
+TEST_F(ClientTest, AttachRefusesARingThatIsNotWhatTheReplySays) {
+  const DaemonRing ring(1);
+  const int mapped = MappedRings();
+  const auto table = ring.memory->table_fd();
+  const auto cursors = ring.memory->cursors_fd();
+  const struct {
+    wire::AttachReply reply;
+    std::vector<int> fds;
+  } lies[] = {
+      {{.ring_id = 0}, {table, cursors}},
+      {{.ring_id = 0}, {table}},
+      {{.ring_id = 0, .table_bytes = shm::kTableBytes}, {}},
+      {{.ring_id = 0, .cursors_bytes = 1}, {}},
+      {{.ring_id = 1, .table_bytes = shm::kTableBytes, .cursors_bytes = shm::kCursorsBytes}, {}},
+      {{.ring_id = 1}, {table}},
+      {{.ring_id = 2}, {table, cursors}},
+  };
+  for (const auto& lie : lies) {
+    EXPECT_EQ(AttachTo([&](FakeDaemon& daemon, const Request& request) {
+                daemon.Reply(request, lie.reply, {}, lie.fds);
+              }).code(),
+              Code::kIncompatible)
+        << &lie - lies;
+    EXPECT_EQ(MappedRings(), mapped);
+  }
 }
 
 // --- fork

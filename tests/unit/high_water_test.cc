@@ -57,6 +57,32 @@ TEST_F(HighWaterTest, MarkIsLoweredNeverRaisedByLower) {
   EXPECT_EQ(marks->Get("users").value(), 0U);
 }
 
+TEST_F(HighWaterTest, AllMarksAreListed) {
+  const auto marks = Open();
+  EXPECT_TRUE(marks->All().value().empty());
+  ASSERT_TRUE(marks->Raise("users", 7).ok());
+  ASSERT_TRUE(marks->Raise("orders", 1001).ok());
+  const auto all = marks->All().value();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].tag, "orders");
+  EXPECT_EQ(all[0].mark, 1001U);
+}
+
+TEST_F(HighWaterTest, MarkThatMakesNoSenseIsNamedAndHidesNoOther) {
+  const auto marks = Open();
+  ASSERT_TRUE(marks->Raise("users", 7).ok());
+  ASSERT_TRUE(marks->Raise("orders", 1001).ok());
+  Sql(path_,
+      "PRAGMA ignore_check_constraints = ON;"
+      "UPDATE idd_mark SET mark = -5 WHERE biz_tag = 'orders'");
+  const Status status = marks->Get("orders").status();
+  EXPECT_EQ(status.code(), Code::kInvalid);
+  for (const char* words : {"idd_mark", "column mark", "'orders'"}) {
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(marks->All().value().size(), 1U);
+}
+
 TEST_F(HighWaterTest, EverythingOutlivesTheProcessThatWroteIt) {
   EXPECT_EQ(InChild([&] {
               const auto marks = Open();

@@ -396,7 +396,7 @@ Ran RunAgainst(std::vector<const char*> arguments, std::uint32_t status, std::st
 }
 
 constexpr const char* kTag =
-    R"({"tag": {"tag": "orders", "mode": "segment", "step": 10, "next_id": 1, "max_id": 99,
+    R"({"tag": {"tag": "orders", "mode": "segment", "access": "ring", "step": 10, "next_id": 1, "max_id": 99,
         "description": "d", "update_time": "t", "returned": []}})";
 
 TEST(IdctlTest, SendsWhatWasAskedFor) {
@@ -415,16 +415,22 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
       {{"tag", "set", "orders", "--step", "10", "--description", ""},
        R"({"op":"tag.set","tag":"orders","step":10,"description":""})",
        kTag},
+      {{"tag", "create", "orders", "--access", "socket"},
+       R"({"op":"tag.create","tag":"orders","access":"socket"})",
+       kTag},
+      {{"tag", "set", "orders", "--access", "ring"},
+       R"({"op":"tag.set","tag":"orders","access":"ring"})",
+       kTag},
       {{"tag", "show", "orders"}, R"({"op":"tag.show","tag":"orders"})", kTag},
       {{"tag", "show", "--", "-x"}, R"({"op":"tag.show","tag":"-x"})", kTag},
       {{"tag", "list"}, R"({"op":"tag.list"})", R"({"tags": []})"},
       {{"tag", "delete", "orders", "--force"},
        R"({"op":"tag.delete","tag":"orders","force":true})",
        R"({"deleted": "orders"})"},
-      {{"lease", "list"}, R"({"op":"lease.list"})", R"({"leases": []})"},
+      {{"lease", "list"}, R"({"op":"lease.list"})", R"({"truncated": false, "leases": []})"},
       {{"lease", "list", "--tag", "orders", "--host", "h", "--state", "active"},
        R"({"op":"lease.list","tag":"orders","host":"h","state":"active"})",
-       R"({"leases": []})"},
+       R"({"truncated": false, "leases": []})"},
       {{"host", "list"}, R"({"op":"host.list"})", R"({"hosts": []})"},
       {{"audit"}, R"({"op":"audit"})", R"({"ok": true, "tags": [], "findings": []})"},
       {{"audit", "orders"},

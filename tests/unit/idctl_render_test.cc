@@ -35,20 +35,21 @@ Json StatusDocument() {
 }
 
 Json TagDocument() {
-  return Parse(R"({"tag": {"tag": "orders", "mode": "segment", "step": 1000, "next_id": 2001,
-    "max_id": 9223372036854775806, "description": "", "update_time": "2025-01-02 03:04:05",
+  return Parse(R"({"tag": {"tag": "orders", "mode": "segment", "access": "socket", "step": 1000,
+    "next_id": 2001, "max_id": 9223372036854775806, "description": "", "update_time": "2025-01-02 03:04:05",
     "returned": [{"host": "web-1", "base": 500, "limit": 1001}]}})");
 }
 
 Json TagListDocument() {
-  return Parse(R"({"tags": [{"tag": "orders", "mode": "segment", "step": 1000, "next_id": 2001,
-    "max_id": 9223372036854775806, "description": "order ids",
+  return Parse(R"({"tags": [{"tag": "orders", "mode": "segment", "access": "ring", "step": 1000,
+    "next_id": 2001, "max_id": 9223372036854775806, "description": "order ids",
     "update_time": "2025-01-02 03:04:05"}]})");
 }
 
 Json LeaseDocument() {
-  return Parse(R"({"leases": [{"token": "00ff", "tag": "orders", "host": "web-1", "base": 1,
-    "limit": 1001, "state": "active", "claimed": 120, "returned": 0, "abandoned": 0,
+  return Parse(
+      R"({"truncated": false, "leases": [{"token": "00ff", "tag": "orders", "host": "web-1",
+    "base": 1, "limit": 1001, "state": "active", "claimed": 120, "returned": 0, "abandoned": 0,
     "leased_at": "2025-01-02 03:04:05", "closed_at": null}]})");
 }
 
@@ -135,6 +136,7 @@ TEST(RenderTagTest, ShowsEveryFieldAndReturnedRanges) {
   EXPECT_EQ(text.value(),
             "tag:          orders\n"
             "mode:         segment\n"
+            "access:       socket\n"
             "step:         1000\n"
             "next id:      2001\n"
             "max id:       9223372036854775806\n"
@@ -149,7 +151,7 @@ TEST(RenderTagTest, CreatedAndChangedTagsAreOneLine) {
   Result<std::string> text = RenderTagLine(TagDocument(), "created");
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "created tag 'orders': mode segment, step 1000, next id 2001, max id "
+            "created tag 'orders': mode segment, access socket, step 1000, next id 2001, max id "
             "9223372036854775806\n");
 }
 
@@ -157,9 +159,9 @@ TEST(RenderTagListTest, IsATable) {
   Result<std::string> text = RenderTagList(TagListDocument());
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "TAG     MODE     STEP  NEXT-ID               MAX-ID  UPDATED              "
+            "TAG     MODE     ACCESS  STEP  NEXT-ID               MAX-ID  UPDATED              "
             "DESCRIPTION\n"
-            "orders  segment  1000     2001  9223372036854775806  2025-01-02 03:04:05  "
+            "orders  segment  ring    1000     2001  9223372036854775806  2025-01-02 03:04:05  "
             "order ids\n");
 }
 

@@ -143,7 +143,7 @@ TEST_F(LeaseWorkerTest, AStoreThatIsDownIsLeftAlone) {
       const Status status = RunJob();
       if (MonotonicClock::now() >= healths_[told - 1].next_try) break;  // too slow to tell
       EXPECT_EQ(status.code(), Code::kUnavailable);
-      EXPECT_EQ(status.message(), "gone") << "the reason is that of the failure";
+      EXPECT_EQ(status.message(), "the store is down; last error: gone");
       EXPECT_EQ(h_.store.script.calls().size(), calls) << "no call in the pause";
       EXPECT_EQ(healths_.size(), told) << "what was not tried is no news";
       ++failed_at_once;
@@ -205,12 +205,48 @@ TEST_F(LeaseWorkerTest, StopFinishesWhatWasSubmitted) {
   EXPECT_EQ(ran, 20);
 }
 
+TEST_F(LeaseWorkerTest, DatabaseIsNeverCreatedWhereOneIsKnown) {
+  h_.store.AddTag("orders", 10);
+  EXPECT_TRUE(RunJob().ok());
+  EXPECT_TRUE(h_.store.may_create()) << "the first start of all";
+  ASSERT_TRUE(h_.marks.SetIncarnation("0123456789abcdef").ok());
+  FailOnce();
+  std::this_thread::sleep_until(healths_.back().next_try);
+  EXPECT_TRUE(RunJob().ok());
+  EXPECT_FALSE(h_.store.may_create());
+}
+
+TEST(LeaseWorkerRecoveryTest, StoreThatWasReplacedIsOpenedAndRecoveredBeforeTheNextJob) {
+  WorkerHarness h;
+  std::atomic<int> recoveries{0};
+  std::vector<StoreHealth> healths;
+  h.Start([&](const StoreHealth& health) { healths.push_back(health); },
+          [&](Store&, HighWaterMarks&, StoreSession&) {
+            ++recoveries;
+            return Status::Ok();
+          });
+  h.Settle();
+  EXPECT_EQ(recoveries, 1);
+  h.store.Replace("fedcba9876543210");
+  int seen_by_job = 0;
+  h.worker.Submit<bool>(
+      [&](Store&, HighWaterMarks&) -> Result<bool> {
+        seen_by_job = recoveries;
+        return true;
+      },
+      [](const Result<bool>&) {});
+  h.Settle();
+  EXPECT_EQ(seen_by_job, 2);
+  EXPECT_EQ(h.store.script.Count("Open"), 2);
+  EXPECT_EQ(healths.size(), 1U) << "it was never down";
+}
+
 TEST(LeaseWorkerRecoveryTest, RecoveryRunsOnceBeforeTheFirstJob) {
   WorkerHarness h;
   std::atomic<int> recoveries{0};
   int seen_by_job = 0;
   h.Start([](const StoreHealth&) {},
-          [&](Store&, HighWaterMarks&) {
+          [&](Store&, HighWaterMarks&, StoreSession&) {
             ++recoveries;
             return Status::Ok();
           });
@@ -233,7 +269,7 @@ TEST(LeaseWorkerRecoveryTest, FailedRecoveryIsTriedAgainAndNoJobRunsBeforeIt) {
   std::atomic<int> jobs{0};
   StoreHealth health;
   h.Start([&](const StoreHealth& news) { health = news; },
-          [&](Store&, HighWaterMarks&) {
+          [&](Store&, HighWaterMarks&, StoreSession&) {
             return ++recoveries == 1 ? Status(Code::kUnavailable, "half way") : Status::Ok();
           });
   const auto submit = [&] {
@@ -254,7 +290,7 @@ TEST(LeaseWorkerRecoveryTest, FailedRecoveryIsTriedAgainAndNoJobRunsBeforeIt) {
   submit();
   EXPECT_EQ(jobs, 1);
   EXPECT_EQ(recoveries, 2);
-  // A later failure opens the store again, but what it once recovered stays recovered.
+  // A later failure opens the store again, which may be another one then.
   h.store.script.Fail("FindTag", {Code::kUnavailable, "gone"});
   bool done = false;
   h.worker.Submit<TagRecord>([](Store& store, HighWaterMarks&) { return store.FindTag("x"); },
@@ -263,7 +299,7 @@ TEST(LeaseWorkerRecoveryTest, FailedRecoveryIsTriedAgainAndNoJobRunsBeforeIt) {
   std::this_thread::sleep_until(health.next_try);
   submit();
   EXPECT_EQ(h.store.script.Count("Open"), 3);
-  EXPECT_EQ(recoveries, 2);
+  EXPECT_EQ(recoveries, 3);
 }
 
 }  // namespace

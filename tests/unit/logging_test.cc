@@ -163,6 +163,20 @@ TEST(LoggingTest, OneEventWritesTwentyLinesASecondAndTellsTheRest) {
   EXPECT_EQ(lines[22].find("suppressed"), std::string::npos) << lines[22];
 }
 
+TEST(LoggingTest, SuppressedLinesAreToldAtTheEndWhenNoneFollows) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    for (int i = 0; i < 60; ++i) Info("lease.handed_back", {{"i", i}});
+    FlushSuppressed(false);  // within the second: another line may still come
+    FlushSuppressed(true);
+    FlushSuppressed(true);
+  });
+  ASSERT_EQ(lines.size(), 21U);
+  EXPECT_NE(lines.back().find("log.suppressed of=lease.handed_back suppressed=40"),
+            std::string::npos)
+      << lines.back();
+}
+
 TEST(LoggingTest, EndlessNumberOfEventsIsStillWritten) {
   const auto lines = LinesOf([] {
     Configure(Level::kInfo, Format::kText);

@@ -48,6 +48,15 @@ class OptionsTest : public ::testing::Test {
   const std::string file_ = dir_.File("idd.toml");
 };
 
+TEST_F(OptionsTest, PathsThatCannotWorkAreUsageErrors) {
+  ExpectUsageError(Parse({"--socket", "/" + std::string(108, 's')}), {"socket", "107"});
+  Write("socket = \"a\\u0000b\"\n");
+  ExpectUsageError(Parse(), {"socket", "NUL"});
+  Write("state_dir = \"a\\u0000b\"\n");
+  ExpectUsageError(Parse(), {"state-dir", "NUL"});
+  ExpectUsageError(ParseOptions({"--config", dir_.File("")}), {"is a directory"});
+}
+
 TEST_F(OptionsTest, DefaultsAreThoseOfTheContract) {
   const Options options = Good();
   EXPECT_EQ(options.database, "sqlite:/var/lib/idd/idd.db");

@@ -193,8 +193,43 @@ TEST_F(SqliteStoreFaultTest, UnlinkedFileLeasesNothingUntilOpenedAgain) {
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(Says(status, "replaced")) << status.message();
   EXPECT_EQ(store->CloseLeases({}).code(), Code::kUnavailable);
-  ASSERT_TRUE(store->Open().ok());
-  EXPECT_EQ(store->TakeLease(Request(2, 1001)).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(store->CheckCurrent().code(), Code::kUnavailable);
+}
+
+// An empty one in its place would lease the same ids again.
+TEST_F(SqliteStoreFaultTest, FileThatWentAwayIsNotMadeAnew) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  std::filesystem::rename(path_, dir_.File("moved.db"));
+  Status status = store->Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(Says(status, path_) && Says(status, "is missing; restore it")) << status.message();
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  WriteBytes(path_, "");
+  status = store->Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(Says(status, "is missing; restore it")) << status.message();
+  EXPECT_EQ(ReadBytes(path_), "");
+  EXPECT_EQ(store->generation(), 1U);
+  std::filesystem::rename(dir_.File("moved.db"), path_);
+  status = store->Open();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(store->generation(), 2U) << "whatever it is that came back";
+  EXPECT_EQ(Take(*store, Request(2, 1001)), (IdRange{1001, 2001}));
+}
+
+TEST_F(SqliteStoreFaultTest, NothingIsCreatedWhereADatabaseIsKnown) {
+  const auto store = NewStore("a");
+  store->NeverCreate();
+  EXPECT_EQ(store->Open().code(), Code::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  // Neither are idd's tables added to Leaf's: which ids were leased from them is not known.
+  Sql(path_,
+      "CREATE TABLE leaf_alloc(biz_tag TEXT PRIMARY KEY, max_id INTEGER, step INTEGER,"
+      " description TEXT, update_time TEXT)");
+  const std::string before = ReadBytes(path_);
+  EXPECT_EQ(store->Open().code(), Code::kUnavailable);
+  EXPECT_EQ(ReadBytes(path_), before);
 }
 
 TEST_F(SqliteStoreFaultTest, ReplacedFileLeasesNothingUntilOpenedAgain) {
@@ -207,7 +242,12 @@ TEST_F(SqliteStoreFaultTest, ReplacedFileLeasesNothingUntilOpenedAgain) {
   }
   std::filesystem::rename(dir_.File("other.db"), path_);
   EXPECT_EQ(store->TakeLease(Request(2, 1001)).status().code(), Code::kUnavailable);
+  EXPECT_EQ(store->CheckCurrent().code(), Code::kUnavailable);
   ASSERT_TRUE(store->Open().ok());
+  EXPECT_TRUE(store->CheckCurrent().ok());
+  EXPECT_EQ(store->generation(), 2U);
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_EQ(store->generation(), 2U) << "the same file";
   EXPECT_EQ(Take(*store, Request(2, 1001)), (IdRange{1001, 2001}));
 }
 

@@ -38,6 +38,7 @@ struct Answer {
   int order = 0;  // 1 for the first request of the test that was answered, ...
   Status status;
   ClaimGrant grant;
+  AttachGrant attached;
 
   [[nodiscard]] bool done() const { return times > 0; }
 };
@@ -55,8 +56,10 @@ struct Client {
 
 class TagServiceTest : public ::testing::Test {
  protected:
-  TagServiceTest() {
-    h_.Start([this](const StoreHealth& health) { service_.OnStoreHealth(health); });
+  explicit TagServiceTest(LeaseWorker::Recovery recovery =
+                              [](Store&, HighWaterMarks&, StoreSession&) { return Status::Ok(); }) {
+    h_.Start([this](const StoreHealth& health) { service_.OnStoreHealth(health); },
+             std::move(recovery));
   }
   ~TagServiceTest() override { h_.store.script.Release(); }
 
@@ -75,9 +78,25 @@ class TagServiceTest : public ::testing::Test {
     service_.Attach(tag, {.owner = owner, .deadline = Deadline::After(timeout)},
                     [this, &answer, tag](const Result<AttachGrant>& grant) {
                       Note(answer, grant.status());
-                      if (grant.ok()) Map(tag, grant.value());
+                      if (!grant.ok()) return;
+                      answer.attached = grant.value();
+                      if (grant.value().ring_id != 0) Map(tag, grant.value());
                     });
     return answer;
+  }
+  // As an administrator changes it, here.
+  void ChangeAccess(const std::string& tag, TagAccess access) {
+    h_.store.SetAccess(tag, access);
+    const Result<std::vector<TagRecord>> all = h_.store.ListTags();
+    for (const TagRecord& record : all.value()) {
+      if (record.tag == tag) service_.OnTagChanged(record);
+    }
+  }
+  // What a claim is answered at once.
+  ClaimGrant Granted(const std::string& tag, std::uint64_t count, std::uint64_t ring_id = 0) {
+    const Answer& answer = Claim(tag, count, kLong, 1, ring_id);
+    EXPECT_TRUE(answer.done() && answer.status.ok()) << answer.status.message();
+    return answer.grant;
   }
   // Attaches and returns the client, whose ring has its first segment.
   Client& AttachedClient(const std::string& tag) {
@@ -245,6 +264,19 @@ TEST_F(TagServiceTest, WaiterLeavesAtItsDeadlineWithTheReason) {
   h_.store.script.Release();
   ASSERT_TRUE(Await(patient));
   EXPECT_EQ(patient.grant.ids, (IdRange{11, 12})) << "who left is not served";
+}
+
+TEST_F(TagServiceTest, TimeoutWhileTheStoreDoesNotAnswerSaysSo) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  h_.store.script.Hold("TakeLease");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  const Answer& answer = Claim("orders", 1, milliseconds(200));
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kTimeout);
+  EXPECT_NE(answer.status.message().find("has not answered for"), std::string::npos)
+      << answer.status.message();
+  EXPECT_NE(answer.status.message().find("locked or slow"), std::string::npos);
 }
 
 TEST_F(TagServiceTest, ZeroTimeoutOnADryRingIsAnsweredAtOnce) {
@@ -706,6 +738,219 @@ TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
   EXPECT_GE(answer.grant.ids.first, 101U);
 }
 
+// --- claims by the socket alone
+
+TEST_F(TagServiceTest, TagClaimedByTheSocketPassesItsRingToNobody) {
+  h_.store.AddTag("orders", 100);
+  h_.store.SetAccess("orders", TagAccess::kSocket);
+  const Answer& attach = Attach("orders");
+  ASSERT_TRUE(Await(attach));
+  h_.Settle();
+  EXPECT_TRUE(attach.status.ok()) << attach.status.message();
+  EXPECT_EQ(attach.attached.ring_id, 0U);
+  EXPECT_EQ(attach.attached.table_fd, -1);
+  EXPECT_EQ(attach.attached.cursors_fd, -1);
+  for (std::uint64_t next = 1; next < 100; next += 11) {
+    const ClaimGrant grant = Granted("orders", 11);
+    EXPECT_EQ(grant.ids, (IdRange{next, next + 11}));
+    EXPECT_FALSE(grant.attach_again);
+  }
+  EXPECT_EQ(Granted("orders", 11).ids, (IdRange{100, 101})) << "a segment's end";
+  h_.Settle();
+  EXPECT_EQ(Granted("orders", 1).ids, (IdRange{101, 102}));
+  EXPECT_TRUE(Granted("orders", 1, 4711).attach_again) << "a ring of an earlier policy";
+}
+
+TEST_F(TagServiceTest, ClaimByTheSocketIsAFallbackOnlyWhenTheRingIsDry) {
+  h_.store.AddTag("orders", 10);
+  h_.store.SetAccess("orders", TagAccess::kSocket);
+  ASSERT_TRUE(Await(Attach("orders")));
+  h_.Settle();
+  h_.store.script.Hold("TakeLease");
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(Granted("orders", 1).ids.empty());
+  EXPECT_EQ(SnapshotOf("orders").fallbacks, 0U);
+  const Answer& waits = Claim("orders", 1);
+  EXPECT_EQ(SnapshotOf("orders").fallbacks, 1U);
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(waits));
+  EXPECT_EQ(SnapshotOf("orders").claimed, 11U);
+}
+
+TEST_F(TagServiceTest, ChangeToTheSocketClosesTheRingAndLosesNoId) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(30), (IdRange{1, 31}));
+  service_.Refill("orders");
+  h_.Settle();
+  ASSERT_EQ(SnapshotOf("orders").leases.size(), 2U);
+  ChangeAccess("orders", TagAccess::kSocket);
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
+  EXPECT_TRUE(client.Claim(1).empty());
+  EXPECT_EQ(SnapshotOf("orders").claimed, 30U);
+  EXPECT_EQ(SnapshotOf("orders").leases.size(), 2U);
+  EXPECT_EQ(service_.LiveLeases().size(), 2U);
+  EXPECT_EQ(Attach("orders").attached.ring_id, 0U);
+  const ClaimGrant first = Granted("orders", 20, client.ring_id());
+  EXPECT_EQ(first.ids, (IdRange{31, 51}));
+  EXPECT_TRUE(first.attach_again);
+  EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{51, 101}));
+  EXPECT_EQ(Granted("orders", 50).ids, (IdRange{101, 151}));
+  h_.Settle();
+  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
+  EXPECT_EQ(SnapshotOf("orders").claimed, 150U);
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  EXPECT_EQ(h_.store.next_id("orders"), 151U) << "the rest goes back as from any ring";
+  for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+}
+
+TEST_F(TagServiceTest, ChangeToTheSocketClosesWhatWasUsedUpAndKeepsTheFloor) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(100).size(), 100U);
+  ChangeAccess("orders", TagAccess::kSocket);
+  h_.Settle();
+  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
+  EXPECT_EQ(SnapshotOf("orders").claimed, 100U);
+  EXPECT_EQ(h_.store.requests().back().floor, 101U);
+  // Once more with no lease in the ring.
+  h_.store.AddTag("users", 10, 500);
+  h_.store.script.Fail("TakeLease", {Code::kInvalid, "not now"});
+  ASSERT_TRUE(Await(Attach("users")));
+  h_.Settle();
+  ASSERT_TRUE(SnapshotOf("users").leases.empty());
+  ChangeAccess("users", TagAccess::kSocket);
+  h_.Settle();
+  EXPECT_EQ(Granted("users", 1).ids, (IdRange{500, 501}));
+}
+
+TEST_F(TagServiceTest, ChangeToTheRingGivesClientsTheRingThatIsInUse) {
+  h_.store.AddTag("orders", 100);
+  h_.store.SetAccess("orders", TagAccess::kSocket);
+  ASSERT_TRUE(Await(Attach("orders")));
+  h_.Settle();
+  EXPECT_EQ(Granted("orders", 10).ids, (IdRange{1, 11}));
+  ChangeAccess("orders", TagAccess::kRing);
+  const ClaimGrant grant = Granted("orders", 10);
+  EXPECT_EQ(grant.ids, (IdRange{11, 21}));
+  EXPECT_TRUE(grant.attach_again);
+  Client& client = AttachedClient("orders");
+  EXPECT_EQ(client.Claim(10), (IdRange{21, 31}));
+  EXPECT_FALSE(Granted("orders", 1, client.ring_id()).attach_again);
+  // And back, twice.
+  std::uint64_t next = 32;
+  for (int round = 0; round < 2; ++round) {
+    Client& mapped = AttachedClient("orders");
+    EXPECT_EQ(mapped.Claim(3), (IdRange{next, next + 3}));
+    ChangeAccess("orders", TagAccess::kSocket);
+    EXPECT_TRUE(mapped.Claim(1).empty());
+    EXPECT_EQ(Granted("orders", 3).ids, (IdRange{next + 3, next + 6}));
+    ChangeAccess("orders", TagAccess::kRing);
+    EXPECT_TRUE(mapped.Claim(1).empty()) << "the old ring is no ring again";
+    next += 6;
+  }
+  EXPECT_EQ(SnapshotOf("orders").claimed, next - 1);
+}
+
+TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndToldToAttach) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  h_.store.script.Hold("FindTag");  // so that the lease brings the changed record
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  const Answer& of_ring = Claim("orders", 2, kLong, 1, client.ring_id());
+  ChangeAccess("orders", TagAccess::kSocket);
+  const Answer& of_socket = Claim("orders", 2);
+  EXPECT_FALSE(of_ring.done() || of_socket.done());
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(of_ring) && Await(of_socket));
+  EXPECT_EQ(of_ring.grant.ids, (IdRange{11, 13}));
+  EXPECT_TRUE(of_ring.grant.attach_again);
+  EXPECT_EQ(of_socket.grant.ids, (IdRange{13, 15}));
+  EXPECT_FALSE(of_socket.grant.attach_again);
+  h_.Settle();
+  // The other way.
+  h_.store.script.Hold("FindTag");
+  while (SnapshotOf("orders").state != "dry") ASSERT_FALSE(Granted("orders", 100).ids.empty());
+  const std::uint64_t next = SnapshotOf("orders").claimed + 1;
+  const Answer& waits = Claim("orders", 2);
+  ChangeAccess("orders", TagAccess::kRing);
+  EXPECT_FALSE(waits.done());
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(waits));
+  EXPECT_EQ(waits.grant.ids, (IdRange{next, next + 2}));
+  EXPECT_TRUE(waits.grant.attach_again);
+}
+
+TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  service_.Poll();
+  h_.Settle();
+  const std::size_t leases = h_.store.journal().size();
+  client.memory->cursors().slots[1].next = 10;
+  ChangeAccess("orders", TagAccess::kSocket);
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kQuarantined);
+  EXPECT_TRUE(client.Claim(1).empty());
+  EXPECT_EQ(SnapshotOf("orders").state, "quarantined");
+  EXPECT_EQ(Attach("orders").attached.ring_id, 0U);
+  h_.Settle();
+  for (std::size_t i = 0; i < leases; ++i) {
+    const LeaseRecord lease = h_.store.journal()[i];
+    EXPECT_EQ(lease.state, LeaseState::kAbandoned);
+    EXPECT_EQ(lease.returned, 0U);
+    EXPECT_LT(lease.ids.limit, Granted("orders", 1).ids.limit);
+  }
+  ASSERT_GE(leases, 1U);
+}
+
+TEST_F(TagServiceTest, ChangeByAnotherHostIsNoticedAtTheNextLease) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  h_.store.SetAccess("orders", TagAccess::kSocket);
+  ASSERT_EQ(client.Claim(20), (IdRange{1, 21})) << "not known yet";
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
+  EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{21, 101}));
+  EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{101, 201}));
+}
+
+TEST_F(TagServiceTest, LeaseUnderWayAtTheChangeIsPublishedInTheNewRing) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(20).size(), 20U);
+  h_.store.script.Hold("FindTag");
+  service_.Refill("orders");
+  ASSERT_TRUE(h_.RunUntil([&] { return h_.store.script.Count("FindTag") == 3; }));
+  ChangeAccess("orders", TagAccess::kSocket);
+  EXPECT_EQ(Granted("orders", 30).ids, (IdRange{21, 51}));
+  h_.store.script.Release();
+  h_.Settle();
+  EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{51, 101}));
+  EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{101, 201}));
+  EXPECT_TRUE(client.Claim(1).empty());
+}
+
+TEST_F(TagServiceTest, ChangeThatFindsNoMemoryForARingIsDoneByALaterPoll) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  // UBSan looks at an object's type through a pipe, once for each place: here while there is one.
+  ASSERT_FALSE(Status::FromErrno(EMFILE, "warming up").ok());
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  ChangeAccess("orders", TagAccess::kSocket);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(client.Claim(10), (IdRange{11, 21})) << "clients are not left without ids";
+  EXPECT_EQ(Attach("orders").attached.ring_id, 0U) << "and nobody else gets the ring";
+  service_.Poll();
+  EXPECT_TRUE(client.Claim(1).empty());
+  EXPECT_EQ(Granted("orders", 1).ids, (IdRange{21, 22}));
+}
+
 // --- deletion
 
 TEST_F(TagServiceTest, DeletionDrainsTheRingAndClosesItsLeases) {
@@ -763,6 +1008,100 @@ TEST_F(TagServiceTest, DeletionByAnotherHostIsNoticedAtTheNextLease) {
   const Answer& answer = Claim("orders", 1);
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
+}
+
+// --- a store that is replaced under the daemon
+
+class ReplacedStoreTest : public TagServiceTest {
+ protected:
+  ReplacedStoreTest() : TagServiceTest(Recover) {}
+
+  // The journal's leases that are active and the service's, which have to be the same.
+  void ExpectJournalKnowsTheRings() {
+    std::vector<std::string> active;
+    for (const LeaseRecord& lease : h_.store.journal()) {
+      if (lease.state == LeaseState::kActive) active.push_back(lease.token);
+    }
+    std::vector<std::string> live;
+    for (const auto& [token, closure] : service_.LiveLeases()) live.push_back(token);
+    std::sort(active.begin(), active.end());
+    EXPECT_EQ(active, live);
+  }
+};
+
+// The tag is not deleted: it is another database.
+TEST_F(ReplacedStoreTest, RingGoesOnWhenItsTagIsNotInTheOtherDatabase) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(5).size(), 5U);
+  h_.store.RemoveTag("orders");
+  h_.store.ForgetLeases();
+  h_.store.Replace("fedcba9876543210");
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kActive);
+  EXPECT_EQ(client.Claim(5), (IdRange{6, 11}));
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
+  EXPECT_NE(answer.status.message().find("not the database"), std::string::npos)
+      << answer.status.message();
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kActive);
+}
+
+TEST_F(ReplacedStoreTest, NothingIsLeasedBeforeTheOtherHostsHavePushedTheirMarks) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  h_.store.Replace("0123456789abcdef");
+  const MonotonicTime began = MonotonicClock::now();
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  const Answer& early = Claim("orders", 1, milliseconds(50));
+  const Answer& patient = Claim("orders", 1, milliseconds(10'000));
+  ASSERT_TRUE(Await(early));
+  EXPECT_NE(early.status.message().find("replaced"), std::string::npos) << early.status.message();
+  EXPECT_EQ(Leases(), 1);
+  // What another host pushes in the meantime.
+  h_.store.LeaseElsewhere("orders", 5000);
+  ASSERT_TRUE(Await(patient));
+  EXPECT_TRUE(patient.status.ok()) << patient.status.message();
+  EXPECT_EQ(patient.grant.ids, (IdRange{5011, 5012}));
+  EXPECT_GE(MonotonicClock::now() - began, kLeaseGrace);
+}
+
+TEST_F(ReplacedStoreTest, LeasesInUseAreJournalledInAnOlderCopy) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(5).size(), 5U);
+  service_.Refill("orders");
+  h_.Settle();
+  ASSERT_EQ(service_.LiveLeases().size(), 2U);
+  h_.store.ForgetLeases();
+  h_.store.AddTag("orders", 10, 1);
+  h_.store.Replace("0123456789abcdef");
+  service_.Poll();
+  h_.Settle();
+  EXPECT_EQ(h_.store.next_id("orders"), 21U) << "noticed without anybody asking for ids";
+  ExpectJournalKnowsTheRings();
+  ASSERT_EQ(client.Claim(5).size(), 5U);
+  service_.Refill("orders");
+  h_.Settle();
+  EXPECT_EQ(h_.store.journal()[0].ids.size() + h_.store.journal()[1].ids.size(), 20U);
+  ExpectJournalKnowsTheRings();
+}
+
+TEST_F(ReplacedStoreTest, LeasesThatEndedSinceAreAbandonedInAnOlderCopy) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  service_.Poll();
+  h_.Settle();
+  ASSERT_EQ(h_.store.journal().front().state, LeaseState::kExhausted);
+  h_.store.ReopenLease(h_.store.journal().front().token);
+  h_.store.Replace("0123456789abcdef");
+  service_.Poll();
+  h_.Settle();
+  EXPECT_EQ(h_.store.journal().front().state, LeaseState::kAbandoned);
+  ExpectJournalKnowsTheRings();
 }
 
 TEST_F(TagServiceTest, NamesakeOfADeletedTagGetsARingOfItsOwn) {

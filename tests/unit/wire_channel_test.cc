@@ -3,6 +3,8 @@
 // The client's blocking socket: every call ends by its deadline, whoever is at the other end.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -187,6 +189,24 @@ TEST_F(ChannelTest, TwoDescriptorsArriveAndSurplusOnesDoNotLeak) {
   Answer(std::vector<std::byte>(kMaxFrameBytes + 1), {null.get()});
   EXPECT_FALSE(channel_->Receive(Later()).ok());
   EXPECT_EQ(open_files(), before);
+}
+
+TEST_F(ChannelTest, LackOfDescriptorsIsToldAsThat) {
+  const ScopedFd passed(::memfd_create("passed", MFD_CLOEXEC));
+  const std::vector<int> fds = {passed.get(), passed.get()};
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(passed.get());
+  ::close(next);
+  for (const int room : {0, 1}) {
+    Answer(BuildReply(FrameType::kHello, 1, HelloReply{}), fds);
+    const rlimit few{static_cast<rlim_t>(next + room), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    const Status status = channel_->Receive(Later()).status();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(status.code(), Code::kSystem) << status.message();
+    EXPECT_NE(status.message().find("RLIMIT_NOFILE"), std::string::npos) << status.message();
+  }
 }
 
 TEST_F(ChannelTest, ExchangeSkipsLateRepliesToEarlierRequests) {

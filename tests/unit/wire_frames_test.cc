@@ -48,10 +48,18 @@ TEST(TagNameTest, RefusesSpacesAtTheEndsAndControlCharacters) {
         std::string("\xc2\x80"), std::string("\xc2\x9f")}) {
     EXPECT_EQ(CheckTagName(tag).code(), Code::kInvalid) << tag;
   }
-  EXPECT_TRUE(CheckTagName("a\xc2\xa0"
-                           "b")
-                  .ok())
-      << "U+00A0 is no control character";
+}
+
+TEST(TagNameTest, RefusesWhatCannotBeSeenOrToldApart) {
+  for (const char* text : {"\xc2\xa0", "\xc2\xad", "\xd8\x9c", "\xe2\x80\x80", "\xe2\x80\x8b",
+                           "\xe2\x80\x8f", "\xe2\x80\xa8", "\xe2\x80\xae", "\xe2\x81\x9f",
+                           "\xe2\x81\xa6", "\xe3\x80\x80", "\xef\xbb\xbf"}) {
+    EXPECT_EQ(CheckTagName(std::string("a") + text + "b").code(), Code::kInvalid) << text;
+    EXPECT_EQ(CheckTagName(std::string("a") + text).code(), Code::kInvalid) << text;
+  }
+  for (const char* text : {"\xc2\xa1", "\xe2\x80\x90", "\xe2\x80\xb0", "\xe3\x80\x81"}) {
+    EXPECT_TRUE(CheckTagName(std::string("a") + text).ok()) << text;
+  }
 }
 
 TEST(TagNameTest, RefusesMalformedUtf8) {

@@ -56,6 +56,7 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   AddGlobalOptions(app, invocation.global);
   RegisterTagCommands(app, invocation);
   RegisterClaimCommand(app, invocation);
+  RegisterBenchCommand(app, invocation);
   RegisterStatusCommand(app, invocation);
   RegisterLeaseCommands(app, invocation);
   RegisterAuditCommand(app, invocation);

@@ -31,6 +31,7 @@ struct TagArguments {
   std::optional<std::uint64_t> start;
   std::optional<std::uint64_t> max_id;
   std::optional<std::string> mode;
+  std::optional<std::string> access;
   std::optional<std::string> description;
   bool is_forced = false;
 };
@@ -40,10 +41,21 @@ struct ClaimArguments {
   std::optional<std::uint64_t> count;
 };
 
+struct BenchArguments {
+  std::string tag;
+  std::optional<std::uint64_t> processes;
+  std::optional<std::uint64_t> threads;
+  std::optional<std::uint64_t> seconds;
+  std::optional<std::uint64_t> batch;
+  std::optional<std::uint64_t> block;
+};
+
 struct FilterArguments {
   std::optional<std::string> tag;
   std::optional<std::string> host;
   std::optional<std::string> state;
+  std::optional<std::uint64_t> limit;
+  bool is_all_hosts = false;
 };
 
 // One parsed command line. Commands register themselves with the parser, which writes here; the one
@@ -52,6 +64,7 @@ struct Invocation {
   GlobalOptions global;
   TagArguments tag;
   ClaimArguments claim;
+  BenchArguments bench;
   FilterArguments filter;
   std::function<Outcome(Output& out)> action;
 };

@@ -72,8 +72,14 @@ void RegisterAuditCommand(CLI::App& app, Invocation& invocation) {
       AddCommand(app, "audit", "Check that every leased id is accounted for", "idctl audit orders");
   AddTagName(*audit, "TAG", "Only this tag",
              [&invocation](std::string tag) { invocation.filter.tag = std::move(tag); });
+  audit->add_flag("--all-hosts", invocation.filter.is_all_hosts,
+                  "The leases of all hosts (not in this version)");
   audit->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
+    invocation.action = [&invocation](Output& out) -> Outcome {
+      if (invocation.filter.is_all_hosts) {
+        return Failure{ExitStatus::kFailed, "audit --all-hosts", "not available in this version",
+                       ""};
+      }
       return Audit(invocation.global, invocation.filter.tag.value_or(""), out);
     };
   });

@@ -17,7 +17,6 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation) {
   constexpr Later kCommands[] = {
       {"top", "Live view of the tags", "idctl top"},
       {"doctor", "Check the set-up", "idctl doctor"},
-      {"bench", "Measure claims per second and latency", "idctl bench orders --threads 4"},
       {"metrics", "Print Prometheus metrics", "idctl metrics"},
       {"whois", "Say which host and lease an id came from", "idctl whois orders 4711"},
       {"drain", "Hand back what is not claimed and stop publishing", "idctl drain orders"},

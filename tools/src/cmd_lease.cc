@@ -15,6 +15,7 @@ Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, O
   if (filter.tag) call.request["tag"] = *filter.tag;
   if (filter.host) call.request["host"] = *filter.host;
   if (filter.state) call.request["state"] = *filter.state;
+  if (filter.limit) call.request["limit"] = *filter.limit;
   call.render = RenderLeases;
   return RunAdminCall(global, call, out);
 }
@@ -34,6 +35,8 @@ void AddLeaseFilters(CLI::App& command, FilterArguments& filter) {
   AddChoice(command, "--state", "Only leases in this state",
             {"active", "exhausted", "returned", "abandoned"}, &filter.state)
       ->type_name("STATE");
+  AddNumber(command, "--limit", "Only that many, the newest [10000]", {1, 1'000'000},
+            &filter.limit);
 }
 
 }  // namespace
@@ -73,15 +76,17 @@ Result<std::string> RenderLeases(const Json& document) {
                {"LEASED"},
                {"CLOSED"},
                {"TOKEN"}});
-  for (const Fields& lease : Fields(document, "reply", &error).Objects("leases")) {
+  const Fields reply(document, "reply", &error);
+  for (const Fields& lease : reply.Objects("leases")) {
     table.AddRow({lease.Text("tag"), lease.Text("host"), lease.Text("state"),
                   lease.CountText("base"), lease.CountText("limit"), lease.CountText("claimed"),
                   lease.CountText("returned"), lease.CountText("abandoned"),
                   lease.Text("leased_at"), lease.OptionalText("closed_at").value_or(""),
                   lease.Text("token")});
   }
+  const bool is_cut = reply.Flag("truncated");
   if (!error.ok()) return error;
-  return table.Format();
+  return table.Format() + (is_cut ? "Only the newest; --limit shows more.\n" : "");
 }
 
 Result<std::string> RenderHosts(const Json& document) {

@@ -19,6 +19,7 @@ constexpr NumberRange kStepRange = {1, kMaxId};
 struct TagFields {
   std::string tag;
   std::string mode;
+  std::string access;
   std::uint64_t step = 0;
   std::uint64_t next_id = 0;
   std::uint64_t max_id = 0;
@@ -30,6 +31,7 @@ TagFields ReadTag(const Fields& fields) {
   TagFields tag;
   tag.tag = fields.Text("tag");
   tag.mode = fields.Text("mode");
+  tag.access = fields.Text("access");
   tag.step = fields.Count("step");
   tag.next_id = fields.Count("next_id");
   tag.max_id = fields.Count("max_id");
@@ -53,6 +55,7 @@ std::string FormatPairs(const std::vector<std::pair<std::string, std::string>>& 
 Json TagRequest(const char* op, const TagArguments& arguments) {
   Json request = {{"op", op}, {"tag", arguments.tag}};
   if (arguments.mode) request["mode"] = *arguments.mode;
+  if (arguments.access) request["access"] = *arguments.access;
   if (arguments.step) request["step"] = *arguments.step;
   if (arguments.start) request["start"] = *arguments.start;
   if (arguments.max_id) request["max_id"] = *arguments.max_id;
@@ -77,8 +80,9 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
 }
 
 Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
-  if (!arguments.step && !arguments.max_id && !arguments.description) {
-    return TagUsage("tag set", "nothing to change", "give --step, --max-id or --description");
+  if (!arguments.step && !arguments.max_id && !arguments.access && !arguments.description) {
+    return TagUsage("tag set", "nothing to change",
+                    "give --step, --max-id, --access or --description");
   }
   AdminCall call;
   call.what = "tag set " + Quote(arguments.tag);
@@ -134,6 +138,9 @@ void AddTagOptions(CLI::App& command, TagArguments& arguments) {
   AddNumber(command, "--step", "Ids a lease takes from the allocator", kStepRange, &arguments.step);
   AddNumber(command, "--max-id", "The largest id that may ever be handed out", kIdRange,
             &arguments.max_id);
+  AddChoice(command, "--access", "How clients claim; socket keeps the tag's memory from them",
+            {"ring", "socket"}, &arguments.access)
+      ->type_name("ACCESS");
   AddText(command, "--description", "What the ids are for", &arguments.description);
 }
 
@@ -177,6 +184,7 @@ Result<std::string> RenderTag(const Json& document) {
   const TagFields tag = ReadTag(fields);
   std::string text = FormatPairs({{"tag", tag.tag},
                                   {"mode", tag.mode},
+                                  {"access", tag.access},
                                   {"step", std::to_string(tag.step)},
                                   {"next id", std::to_string(tag.next_id)},
                                   {"max id", std::to_string(tag.max_id)},
@@ -197,14 +205,16 @@ Result<std::string> RenderTagLine(const Json& document, std::string_view verb) {
   const TagFields tag = ReadTag(Fields(document, "reply", &error).Object("tag"));
   if (!error.ok()) return error;
   return std::string(verb) + " tag " + Quote(tag.tag) + ": mode " + EscapeText(tag.mode) +
-         ", step " + std::to_string(tag.step) + ", next id " + std::to_string(tag.next_id) +
-         ", max id " + std::to_string(tag.max_id) + "\n";
+         ", access " + EscapeText(tag.access) + ", step " + std::to_string(tag.step) +
+         ", next id " + std::to_string(tag.next_id) + ", max id " + std::to_string(tag.max_id) +
+         "\n";
 }
 
 Result<std::string> RenderTagList(const Json& document) {
   Status error;
   Table table({{"TAG"},
                {"MODE"},
+               {"ACCESS"},
                {"STEP", Align::kRight},
                {"NEXT-ID", Align::kRight},
                {"MAX-ID", Align::kRight},
@@ -212,8 +222,9 @@ Result<std::string> RenderTagList(const Json& document) {
                {"DESCRIPTION"}});
   for (const Fields& fields : Fields(document, "reply", &error).Objects("tags")) {
     const TagFields tag = ReadTag(fields);
-    table.AddRow({tag.tag, tag.mode, std::to_string(tag.step), std::to_string(tag.next_id),
-                  std::to_string(tag.max_id), tag.update_time, tag.description});
+    table.AddRow({tag.tag, tag.mode, tag.access, std::to_string(tag.step),
+                  std::to_string(tag.next_id), std::to_string(tag.max_id), tag.update_time,
+                  tag.description});
   }
   if (!error.ok()) return error;
   return table.Format();

@@ -23,6 +23,7 @@ namespace idd::tools {
 
 void RegisterTagCommands(CLI::App& app, Invocation& invocation);
 void RegisterClaimCommand(CLI::App& app, Invocation& invocation);
+void RegisterBenchCommand(CLI::App& app, Invocation& invocation);
 void RegisterStatusCommand(CLI::App& app, Invocation& invocation);
 void RegisterLeaseCommands(CLI::App& app, Invocation& invocation);
 void RegisterAuditCommand(CLI::App& app, Invocation& invocation);

@@ -23,6 +23,8 @@ constexpr std::array<StateName, 4> kStateNames = {{{LeaseState::kActive, "active
                                                    {LeaseState::kExhausted, "exhausted"},
                                                    {LeaseState::kReturned, "returned"},
                                                    {LeaseState::kAbandoned, "abandoned"}}};
+constexpr const char* kRing = "ring";
+constexpr const char* kSocket = "socket";
 
 }  // namespace
 
@@ -37,6 +39,16 @@ std::optional<LeaseState> ParseLeaseState(std::string_view name) noexcept {
   for (const StateName& known : kStateNames) {
     if (known.name == name) return known.state;
   }
+  return std::nullopt;
+}
+
+const char* TagAccessName(TagAccess access) noexcept {
+  return access == TagAccess::kSocket ? kSocket : kRing;
+}
+
+std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept {
+  if (name == kRing) return TagAccess::kRing;
+  if (name == kSocket) return TagAccess::kSocket;
   return std::nullopt;
 }
 

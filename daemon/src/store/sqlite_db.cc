@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -75,6 +76,12 @@ std::string MissingDirectory(const std::string& path) {
   struct stat info {};
   if (::stat(directory.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return "";
   return "directory '" + directory + "' does not exist or cannot be searched; create it";
+}
+
+Status MissingFile(const std::string& path) {
+  return {Code::kUnavailable, "the database file '" + path +
+                                  "' is missing; restore it (idd does not make a new one in place "
+                                  "of it)"};
 }
 
 }  // namespace
@@ -186,7 +193,7 @@ SqliteDb::~SqliteDb() { sqlite3_close_v2(handle_); }
 Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
                                                  const SqliteFormat& format) {
   std::unique_ptr<SqliteDb> db(new SqliteDb(path));
-  if (Status status = db->OpenFile(); !status.ok()) return status;
+  if (Status status = db->OpenFile(format.may_create); !status.ok()) return status;
   // Before anything is written, so that a file of somebody else stays as it is.
   Result<bool> is_new = db->Identify(format);
   if (!is_new.ok()) return is_new.status();
@@ -202,9 +209,13 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
   return db;
 }
 
-Status SqliteDb::OpenFile() {
-  const int flags =
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+Status SqliteDb::OpenFile(bool may_create) {
+  // SQLite would delete the log that belongs to the missing file if it found an empty one.
+  struct stat before {};
+  const bool is_there = ::stat(path_.c_str(), &before) == 0;
+  if (!may_create && (is_there ? before.st_size == 0 : errno == ENOENT)) return MissingFile(path_);
+  const int create = may_create ? SQLITE_OPEN_CREATE : 0;
+  const int flags = SQLITE_OPEN_READWRITE | create | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(path_.c_str(), &handle_, flags, nullptr);
   if (code != SQLITE_OK) {
     const std::string missing = MissingDirectory(path_);
@@ -219,8 +230,7 @@ Status SqliteDb::OpenFile() {
   if (sqlite3_db_readonly(handle_, "main") != 0) return ErrorStatus(SQLITE_READONLY);
   struct stat info {};
   if (::stat(path_.c_str(), &info) != 0) return ErrorStatus(SQLITE_CANTOPEN);
-  device_ = info.st_dev;
-  inode_ = info.st_ino;
+  file_ = {.device = info.st_dev, .inode = info.st_ino};
   return CheckNotReplaced();
 }
 
@@ -238,7 +248,8 @@ Result<bool> SqliteDb::Identify(const SqliteFormat& format) {
   const std::string name = "'" + path_ + "'";
   if (application_id == "0" && version == "0" && !has_own_tables) {
     if (Status status = format.check_adoptable(*this); !status.ok()) return status;
-    return true;
+    if (format.may_create) return true;
+    return MissingFile(path_).WithContext(name + " is empty or without idd's tables");
   }
   if (application_id != std::to_string(format.application_id)) {
     return Status(Code::kIncompatible, name + " is not " + format.what +
@@ -308,7 +319,7 @@ Status SqliteDb::CheckNotReplaced() const {
   const int code = sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
   struct stat info {};
   if (code == SQLITE_OK && has_moved == 0 && ::stat(path_.c_str(), &info) == 0 &&
-      info.st_dev == device_ && info.st_ino == inode_) {
+      FileId{.device = info.st_dev, .inode = info.st_ino} == file_) {
     return Status::Ok();
   }
   return {

@@ -43,6 +43,9 @@ struct SqliteFormat {
   Status (*check_complete)(SqliteDb& db);
   // Whether every page is read when the file is opened: damage shows before anything is leased.
   bool check_pages = true;
+  // Whether a missing or empty file, or one that could be adopted, gets the schema. If not, it is
+  // kUnavailable: what was in its place is missing.
+  bool may_create = true;
 };
 
 // One statement with its arguments, read row by row. The first error sticks: Next() answers false
@@ -98,8 +101,9 @@ class SqliteQuery {
 // newer, corrupt: an operator must act, and the file is as it was), kSystem.
 class SqliteDb {
  public:
-  // Opens the file; a missing or zero-length one gets the schema, any other is checked first and
-  // not touched unless it has the format. It is in WAL mode with synchronous=FULL afterwards.
+  // Opens the file; a missing or zero-length one gets the schema (if it may), any other is checked
+  // first and not touched unless it has the format. It is in WAL mode with synchronous=FULL
+  // afterwards.
   [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> Open(const std::string& path,
                                                               const SqliteFormat& format);
   SqliteDb(const SqliteDb&) = delete;
@@ -148,6 +152,14 @@ class SqliteDb {
   // transaction looks at its beginning and behind its COMMIT.
   [[nodiscard]] Status CheckNotReplaced() const;
 
+  // Tells the file that is open from any other that exists meanwhile.
+  struct FileId {
+    dev_t device = 0;
+    ino_t inode = 0;
+    friend bool operator==(const FileId&, const FileId&) = default;
+  };
+  [[nodiscard]] FileId file_id() const noexcept { return file_; }
+
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // The Status for sqlite's result `code` (extended), with sqlite's words, the file and what to do.
   [[nodiscard]] Status ErrorStatus(int code) const;
@@ -156,7 +168,7 @@ class SqliteDb {
   friend class SqliteQuery;
 
   explicit SqliteDb(const std::string& path);
-  [[nodiscard]] Status OpenFile();
+  [[nodiscard]] Status OpenFile(bool may_create);
   // True: the file is empty of this format and may get it.
   [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
   // Reads every page and refuses a damaged file. A tenth of a second for 100 MB from the cache.
@@ -172,8 +184,7 @@ class SqliteDb {
 
   std::string path_;
   sqlite3* handle_ = nullptr;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  FileId file_;
   MonotonicTime busy_until_{};  // of the present wait for a lock
   bool commit_outcome_unknown_ = false;
 };

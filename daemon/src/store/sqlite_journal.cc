@@ -14,22 +14,35 @@ constexpr const char* kLeaseColumns =
     "token, biz_tag, host, base, \"limit\", state, claimed, returned, abandoned, leased_at,"
     " coalesce(closed_at, '')";
 
-// The present row of a query for kLeaseColumns; what is wrong with it is the query's error.
+// The present row of a query for kLeaseColumns; what is wrong with it is the query's error. The
+// table's own checks may have been switched off when it was written.
 LeaseRecord ReadLease(SqliteQuery& query) {
   LeaseRecord lease;
   lease.token = query.Text(0);
   lease.tag = query.Text(1);
   lease.host = query.Text(2);
   lease.ids = {query.Uint(3), query.Uint(4)};
+  if (lease.ids.empty()) query.Reject(4, "a number above base");
   const std::optional<LeaseState> state = ParseLeaseState(query.Text(5));
   if (!state.has_value()) query.Reject(5, "the state of a lease");
   lease.state = state.value_or(LeaseState::kAbandoned);
   lease.claimed = query.Uint(6);
   lease.returned = query.Uint(7);
   lease.abandoned = query.Uint(8);
+  for (int column = 6; column <= 8; ++column) {
+    if (query.UintIf(column).value_or(0) > lease.ids.size()) {
+      query.Reject(column, "at most the ids of the lease");
+    }
+  }
   lease.leased_at = query.Text(9);
   lease.closed_at = query.Text(10);
   return lease;
+}
+
+// What went wrong with the row that ReadLease was given last.
+Status BadLease(const SqliteQuery& query, const LeaseRecord& lease) {
+  return query.Finish().WithContext("idd_lease of tag '" + lease.tag + "', token '" + lease.token +
+                                    "'");
 }
 
 // kInvalid when the numbers cannot be true; then nothing of the call is journalled.
@@ -54,8 +67,14 @@ Result<std::optional<shm::IdRange>> SqliteStore::FindActive(const LeaseClosure& 
       " WHERE token = ?1 AND biz_tag = ?2 AND host = ?3 AND state = 'active'",
       closure.token, closure.tag, options_.host_id);
   std::optional<shm::IdRange> ids;
-  if (query.Next()) ids = shm::IdRange{query.Uint(0), query.Uint(1)};
-  if (!query.Finish().ok()) return query.Finish();
+  if (query.Next()) {
+    ids = shm::IdRange{query.Uint(0), query.Uint(1)};
+    if (ids->empty()) query.Reject(1, "a number above base");
+  }
+  if (!query.Finish().ok()) {
+    return query.Finish().WithContext("idd_lease of tag '" + closure.tag + "', token '" +
+                                      closure.token + "'");
+  }
   return ids;
 }
 
@@ -104,6 +123,7 @@ Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
                                    options_.host_id);
     while (query.Next()) {
       LeaseRecord lease = ReadLease(query);
+      if (!query.Finish().ok()) return BadLease(query, lease);
       const auto kept = std::find(except_tokens.begin(), except_tokens.end(), lease.token);
       if (kept == except_tokens.end()) leases.push_back(std::move(lease));
     }
@@ -128,11 +148,16 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
   SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
                                      " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
                                      " AND (?2 IS NULL OR host = ?2)"
-                                     " AND (?3 IS NULL OR state = ?3) ORDER BY seq",
+                                     " AND (?3 IS NULL OR state = ?3) ORDER BY seq DESC LIMIT " +
+                                     (filter.newest == 0 ? "-1" : std::to_string(filter.newest)),
                                  filter.tag, filter.host, state);
   std::vector<LeaseRecord> leases;
-  while (query.Next()) leases.push_back(ReadLease(query));
+  while (query.Next()) {
+    leases.push_back(ReadLease(query));
+    if (!query.Finish().ok()) return BadLease(query, leases.back());
+  }
   if (!query.Finish().ok()) return query.Finish();
+  std::reverse(leases.begin(), leases.end());
   return leases;
 }
 
@@ -146,6 +171,10 @@ Result<std::vector<ReturnedRange>> SqliteStore::ListReturned(
   std::vector<ReturnedRange> ranges;
   while (query.Next()) {
     ranges.push_back({query.Text(0), query.Text(1), {query.Uint(2), query.Uint(3)}});
+    if (ranges.back().ids.empty()) query.Reject(3, "a number above base");
+    if (!query.Finish().ok()) {
+      return query.Finish().WithContext("idd_returned of tag '" + ranges.back().tag + "'");
+    }
   }
   if (!query.Finish().ok()) return query.Finish();
   return ranges;

@@ -27,12 +27,14 @@ CREATE TABLE idd_meta(
 INSERT INTO idd_meta(key, value) VALUES('incarnation', lower(hex(randomblob(16))));
 
 -- What a tag needs beyond Leaf's columns. No row means the defaults, so rows made for Leaf serve as
--- they stand. max_id_allowed is the largest id ever handed out.
+-- they stand. max_id_allowed is the largest id ever handed out. access 'socket': the tag's ring is
+-- passed to no client.
 CREATE TABLE idd_tag(
   biz_tag        TEXT PRIMARY KEY NOT NULL,
   mode           TEXT NOT NULL DEFAULT 'segment' CHECK(mode IN ('segment', 'snowflake', 'ticket')),
   max_id_allowed INTEGER NOT NULL DEFAULT 9223372036854775806
-                 CHECK(max_id_allowed BETWEEN 0 AND 9223372036854775806)
+                 CHECK(max_id_allowed BETWEEN 0 AND 9223372036854775806),
+  access         TEXT NOT NULL DEFAULT 'ring' CHECK(access IN ('ring', 'socket'))
 ) STRICT;
 
 -- The journal: one row a lease, never deleted. Ids are [base, limit).

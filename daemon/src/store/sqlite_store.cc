@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/sqlite_store.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -53,13 +55,24 @@ void SqliteStore::AtPoint(const char* point) const {
 // --- opening
 
 Status SqliteStore::Open() {
+  // Looked at while the old file is still open: another one cannot have its inode.
+  struct stat info {};
+  const bool is_there = ::stat(options_.path.c_str(), &info) == 0;
+  if (!is_there || file_ != SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino}) {
+    file_.reset();
+  }
   db_.reset();
   SqliteFormat format = AllocatorFormat();
-  format.check_pages = !pages_checked_;
+  format.check_pages = !file_.has_value();
+  format.may_create = may_create_;
   Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, format);
   if (!db.ok()) return db.status();
-  pages_checked_ = true;
   db_ = std::move(db).value();
+  if (file_ != db_->file_id()) {
+    file_ = db_->file_id();
+    ++generation_;
+  }
+  may_create_ = false;
   Status status = db_->InTransaction([this]() -> Status {
     if (Status seen = JournalHost(); !seen.ok()) return seen;
     return AbandonLostLease();
@@ -71,6 +84,8 @@ Status SqliteStore::Open() {
   }
   return status;
 }
+
+Status SqliteStore::CheckCurrent() const { return db_ ? db_->CheckNotReplaced() : NotOpen(); }
 
 Status SqliteStore::JournalHost() {
   return db_->Run(
@@ -154,7 +169,10 @@ Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
               .tag = request.tag,
               .ids = {query.Uint(1), query.Uint(2)},
               .from_returned = true};
-  if (!query.Finish().ok()) return query.Finish();
+  if (lease.ids.empty()) query.Reject(2, "a number above base");
+  if (!query.Finish().ok()) {
+    return query.Finish().WithContext("idd_returned of tag '" + request.tag + "'");
+  }
   Status status = db_->Run("DELETE FROM idd_returned WHERE token = ?1", returned_token);
   if (!status.ok()) return status;
   return std::optional<Lease>(std::move(lease));
@@ -203,7 +221,10 @@ Result<std::uint64_t> SqliteStore::UsedLimit(const std::string& tag) {
       "           coalesce((SELECT MAX(\"limit\") FROM idd_returned WHERE biz_tag = ?1), 0))",
       tag);
   const std::uint64_t used = query.Next() ? query.Uint(0) : 0;
-  if (!query.Finish().ok()) return query.Finish();
+  if (!query.Finish().ok()) {
+    return query.Finish().WithContext(
+        "the ids in idd_lease, idd_returned and idd_deleted_tag of tag '" + tag + "'");
+  }
   return used;
 }
 
@@ -247,9 +268,12 @@ Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const Leas
   if (!alive.Finish().ok()) return alive.Finish();
 
   LeaseClosure end = closure;
-  end.state = is_alive ? LeaseState::kReturned : LeaseState::kAbandoned;
+  const bool is_restored = restored_tokens_.contains(closure.token);
+  const bool goes_back = is_alive && !is_restored;
+  end.state = goes_back ? LeaseState::kReturned : LeaseState::kAbandoned;
   std::optional<ReturnOutcome> outcome;
-  if (is_alive) {
+  if (is_alive && is_restored) outcome = ReturnOutcome::kAbandoned;
+  if (goes_back) {
     Result<ReturnOutcome> given = GiveBack(closure, {ids.first + closure.claimed, ids.limit});
     if (!given.ok()) return given.status();
     outcome = given.value();
@@ -272,6 +296,84 @@ Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::Id
       closure.token, closure.tag, options_.host_id, tail.first, tail.limit);
   if (!status.ok()) return status;
   return ReturnOutcome::kListed;
+}
+
+// --- what this host knows and the data set may not
+
+Result<Reminded> SqliteStore::Remind(const HostMemory& memory) {
+  if (!db_) return NotOpen();
+  Result<Reminded> reminded = db_->InTransaction([&]() -> Result<Reminded> {
+    Reminded found;
+    for (const TagMark& mark : memory.marks) {
+      if (Status status = RemindOfMark(mark, found); !status.ok()) return status;
+    }
+    for (const Lease& lease : memory.held) {
+      if (Status status = RemindOfLease(lease, found); !status.ok()) return status;
+    }
+    for (const Lease& lease : found.restored) {
+      if (memory.from_other_data_set) break;  // what its own leases share with these came twice
+      if (Status status = CloseWhatPreceded(lease); !status.ok()) return status;
+    }
+    AtPoint("remind.reminded");
+    return found;
+  });
+  if (reminded.ok()) AtPoint("remind.committed");
+  return reminded;
+}
+
+Status SqliteStore::RemindOfMark(const TagMark& mark, Reminded& reminded) {
+  const Result<TagRecord> tag = ReadTag(mark.tag);
+  // A row that makes no sense is mended by hand, perhaps to less than the mark: as if not there.
+  const bool has_row = tag.ok();
+  if (!has_row && tag.status().code() != Code::kNoSuchTag &&
+      tag.status().code() != Code::kInvalid) {
+    return tag.status();
+  }
+  const Result<std::uint64_t> used = UsedLimit(mark.tag);
+  if (!used.ok()) return used.status();
+  const std::uint64_t stands_at = has_row ? tag.value().next_id : used.value();
+  if (stands_at >= mark.mark) return Status::Ok();
+  Status status = has_row
+                      ? db_->Run(
+                            "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
+                            " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id < ?2",
+                            mark.tag, mark.mark)
+                      : db_->Run(
+                            "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(?1, ?2)"
+                            " ON CONFLICT(biz_tag) DO UPDATE SET max_id = excluded.max_id",
+                            mark.tag, mark.mark);
+  if (!status.ok()) return status;
+  reminded.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
+  if (std::max(stands_at, used.value()) < mark.mark) reminded.forgot_leases = true;
+  return Status::Ok();
+}
+
+Status SqliteStore::RemindOfLease(const Lease& lease, Reminded& reminded) {
+  SqliteQuery known = db_->Query("SELECT 1 FROM idd_lease WHERE token = ?1", lease.token);
+  const bool is_known = known.Next();
+  if (!known.Finish().ok() || is_known) return known.Finish();
+  reminded.forgot_leases = true;
+  reminded.restored.push_back(lease);
+  restored_tokens_.insert(lease.token);  // whether this commits or not
+  return db_->Run(
+      "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
+      lease.token, lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);
+}
+
+// An older copy may still list ids of the lease as returned, or have leases of ours as active whose
+// ids these are: what they had from here on was given back, or it would not have been leased again.
+// What became of the rest of them nobody knows.
+Status SqliteStore::CloseWhatPreceded(const Lease& lease) {
+  Status status = db_->Run(
+      "DELETE FROM idd_returned WHERE biz_tag = ?1 AND host = ?2 AND base < ?4 AND \"limit\" > ?3",
+      lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);
+  if (!status.ok()) return status;
+  return db_->Run(
+      "UPDATE idd_lease SET state = 'returned', returned = \"limit\" - MAX(base, ?3),"
+      " abandoned = MAX(base, ?3) - base, closed_at = CURRENT_TIMESTAMP"
+      " WHERE biz_tag = ?1 AND host = ?2 AND state = 'active' AND token <> ?5"
+      " AND base < ?4 AND \"limit\" > ?3",
+      lease.tag, options_.host_id, lease.ids.first, lease.ids.limit, lease.token);
 }
 
 }  // namespace idd::daemon

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct SqliteStoreOptions {
   // between two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
-  // "abandon.journalled", "abandon.committed"; "delete.entombed", "delete.committed".
+  // "abandon.journalled", "abandon.committed"; "remind.reminded", "remind.committed";
+  // "delete.entombed", "delete.committed".
   std::function<void(const char* point)> at_point;
 };
 
@@ -38,6 +40,9 @@ class SqliteStore final : public Store {
   ~SqliteStore() override;
 
   Status Open() override;
+  void NeverCreate() override { may_create_ = false; }
+  Status CheckCurrent() const override;
+  std::uint64_t generation() const override { return generation_; }
   Result<std::string> Incarnation() override;
 
   Result<Lease> TakeLease(const LeaseRequest& request) override;
@@ -45,6 +50,7 @@ class SqliteStore final : public Store {
   Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
   Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) override;
+  Result<Reminded> Remind(const HostMemory& memory) override;
 
   Result<std::vector<TagRecord>> ListTags() override;
   Result<TagRecord> FindTag(const std::string& tag) override;
@@ -73,6 +79,9 @@ class SqliteStore final : public Store {
   [[nodiscard]] Result<std::optional<ReturnOutcome>> ReturnInTransaction(
       const LeaseClosure& closure);
   [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail);
+  [[nodiscard]] Status RemindOfMark(const TagMark& mark, Reminded& reminded);
+  [[nodiscard]] Status RemindOfLease(const Lease& lease, Reminded& reminded);
+  [[nodiscard]] Status CloseWhatPreceded(const Lease& lease);
   [[nodiscard]] Result<TagRecord> CreateInTransaction(const NewTag& tag);
   [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);
   [[nodiscard]] Status DeleteInTransaction(const std::string& tag);
@@ -89,7 +98,13 @@ class SqliteStore final : public Store {
 
   const SqliteStoreOptions options_;
   std::unique_ptr<SqliteDb> db_;  // null while not open
-  bool pages_checked_ = false;    // once a run: a reconnect must not read the whole file
+  bool may_create_ = true;
+  // The file opened last, whose pages were checked then: a reconnect must not read all of it.
+  // nullopt before the first, and when another or none was found in its place.
+  std::optional<SqliteDb::FileId> file_;
+  std::uint64_t generation_ = 0;
+  // Leases that Remind() put into the journal: not handed back.
+  std::set<std::string, std::less<>> restored_tokens_;
   // The token of a lease whose COMMIT had no known outcome: never served, and journalled as
   // abandoned by the next Open() if it is in the file after all.
   std::optional<std::string> lost_token_;

@@ -4,6 +4,7 @@
 // checked when it is read.
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "idd/wire/frames.h"
@@ -16,18 +17,26 @@ constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
 
 constexpr const char* kSelectTag =
     "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
-    " coalesce(t.mode, 'segment'), coalesce(t.max_id_allowed, 9223372036854775806)"
+    " coalesce(t.mode, 'segment'), coalesce(t.max_id_allowed, 9223372036854775806),"
+    " coalesce(t.access, 'ring')"
     " FROM leaf_alloc AS a LEFT JOIN idd_tag AS t ON t.biz_tag = a.biz_tag";
 
 Status BadColumn(const SqliteQuery& query, int column, const std::string& expected) {
-  constexpr const char* kNames[] = {"leaf_alloc.biz_tag", "leaf_alloc.max_id", "leaf_alloc.step"};
+  constexpr const char* kNames[] = {"leaf_alloc.biz_tag",     "leaf_alloc.max_id",
+                                    "leaf_alloc.step",        "leaf_alloc.description",
+                                    "leaf_alloc.update_time", "idd_tag.mode",
+                                    "idd_tag.max_id_allowed", "idd_tag.access"};
   const std::string tag = query.TextIf(0).value_or("(not a text)");
   return {Code::kInvalid, std::string(kNames[column]) + " of tag '" + tag + "' is " +
                               query.Describe(column) + "; it must be " + expected +
                               "; idd leases nothing from it until it is"};
 }
 
-// The present row of kSelectTag. kInvalid when Leaf's columns do not make sense; the query goes on.
+bool IsMode(std::string_view mode) {
+  return mode == "segment" || mode == "snowflake" || mode == "ticket";
+}
+
+// The present row of kSelectTag. kInvalid when a column does not make sense; the query goes on.
 Result<TagRecord> ParseTag(SqliteQuery& query) {
   TagRecord record;
   record.tag = query.TextIf(0).value_or(std::string());
@@ -44,8 +53,18 @@ Result<TagRecord> ParseTag(SqliteQuery& query) {
   record.step = step;
   record.description = query.TextIf(3).value_or(std::string());
   record.update_time = query.TextIf(4).value_or(std::string());
-  record.mode = query.Text(5);
-  record.max_id = query.Uint(6);
+  record.mode = query.TextIf(5).value_or(std::string());
+  if (!IsMode(record.mode)) return BadColumn(query, 5, "'segment', 'snowflake' or 'ticket'");
+  // The table's own checks may have been switched off when it was written.
+  const std::optional<std::uint64_t> max_id = query.UintIf(6);
+  if (!max_id.has_value() || *max_id > kMaxId) {
+    return BadColumn(query, 6, "an integer from 0 to " + std::to_string(kMaxId));
+  }
+  record.max_id = *max_id;
+  // Taken for 'ring', an unknown policy would pass out what it may have been meant to keep.
+  const std::optional<TagAccess> access = ParseTagAccess(query.TextIf(7).value_or(std::string()));
+  if (!access.has_value()) return BadColumn(query, 7, "'ring' or 'socket' and nothing else");
+  record.access = *access;
   if (!query.Finish().ok()) return query.Finish();
   return record;
 }
@@ -74,17 +93,11 @@ Status CheckNewTag(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
     return {Code::kInvalid, "the first id " + std::to_string(start) + " of " + name +
                                 " lies above its largest id " + std::to_string(max_id)};
   }
-  if (tag.step > shm::kMaxLimit - start) {
-    return {Code::kInvalid, "a step of " + std::to_string(tag.step) + " from " +
-                                std::to_string(start) + " on takes " + name + " beyond 2^63-1"};
-  }
   return Status::Ok();
 }
 
 Status CheckMode(const NewTag& tag) {
-  if (tag.mode == "segment" || tag.mode == "snowflake" || tag.mode == "ticket") {
-    return Status::Ok();
-  }
+  if (IsMode(tag.mode)) return Status::Ok();
   return {Code::kInvalid, "the mode of tag '" + tag.tag +
                               "' must be segment, snowflake or ticket, not '" + tag.mode + "'"};
 }
@@ -145,9 +158,10 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
       tag.tag, start, tag.step, tag.description);
   if (!status.ok()) return status;
   // A row deleted by hand may have left its policy behind.
-  status =
-      db_->Run("INSERT OR REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed) VALUES(?1, ?2, ?3)",
-               tag.tag, tag.mode, tag.max_id.value_or(kMaxId));
+  status = db_->Run(
+      "INSERT OR REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed, access)"
+      " VALUES(?1, ?2, ?3, ?4)",
+      tag.tag, tag.mode, tag.max_id.value_or(kMaxId), std::string_view(TagAccessName(tag.access)));
   if (!status.ok()) return status;
   return ReadTag(tag.tag);
 }
@@ -182,6 +196,12 @@ Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
         "INSERT INTO idd_tag(biz_tag, max_id_allowed) VALUES(?1, ?2)"
         " ON CONFLICT(biz_tag) DO UPDATE SET max_id_allowed = excluded.max_id_allowed",
         change.tag, *change.max_id);
+  }
+  if (status.ok() && change.access.has_value()) {
+    status = db_->Run(
+        "INSERT INTO idd_tag(biz_tag, access) VALUES(?1, ?2)"
+        " ON CONFLICT(biz_tag) DO UPDATE SET access = excluded.access",
+        change.tag, std::string_view(TagAccessName(*change.access)));
   }
   if (!status.ok()) return status;
   Result<TagRecord> record = ReadTag(change.tag);

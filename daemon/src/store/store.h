@@ -17,8 +17,14 @@
 
 namespace idd::daemon {
 
+// How clients claim from a tag: from its ring in shared memory, or only by requests on the socket,
+// so that they can write into nothing that others claim from.
+enum class TagAccess { kRing, kSocket };
+[[nodiscard]] const char* TagAccessName(TagAccess access) noexcept;  // "ring", "socket"
+[[nodiscard]] std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept;
+
 // One row of leaf_alloc with idd's own policy row beside it. Already validated: step in
-// [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode known.
+// [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode and access known.
 struct TagRecord {
   std::string tag;
   std::string mode = "segment";  // "segment" | "snowflake" | "ticket"
@@ -27,6 +33,7 @@ struct TagRecord {
   std::uint64_t max_id = 0;      // ids stay at or below it; kMaxLimit - 1 unless set
   std::string description;
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
+  TagAccess access = TagAccess::kRing;
 };
 
 inline constexpr std::uint64_t kMaxStep = 1'000'000'000'000ULL;
@@ -40,6 +47,7 @@ struct NewTag {
       start;  // first id; default 1, or above the ids of a deleted namesake
   std::optional<std::uint64_t> max_id;
   std::string description;
+  TagAccess access = TagAccess::kRing;
 };
 
 struct TagChange {
@@ -47,6 +55,7 @@ struct TagChange {
   std::optional<std::uint64_t> step;
   std::optional<std::uint64_t> max_id;
   std::optional<std::string> description;
+  std::optional<TagAccess> access{};
 };
 
 // A leased segment, durably committed.
@@ -95,6 +104,7 @@ struct LeaseFilter {
   std::optional<std::string> tag;
   std::optional<std::string> host;
   std::optional<LeaseState> state;
+  std::uint64_t newest = 0;  // that many, the newest, still in the order of the journal; 0: all
 };
 
 // How a lease ended. claimed is counted from ids.first; the rest goes back (kReturned), is given up
@@ -110,6 +120,37 @@ enum class ReturnOutcome {
   kLowered,  // max_id is now the first unclaimed id
   kListed,   // somebody leased after us: the tail is in the list of returned ranges
   kStale,    // the journal does not have the lease as active and ours: nothing was changed
+  // The lease was put into the journal by Remind(): what this data set has leased meanwhile is not
+  // known to be elsewhere, so the tail is journalled as abandoned.
+  kAbandoned,
+};
+
+// Every id of the tag that this host ever handed out, or may be handing out, lies below it.
+struct TagMark {
+  std::string tag;
+  std::uint64_t mark = 0;
+};
+
+// What this host knows of its ids, for a data set that may have forgotten it.
+struct HostMemory {
+  std::vector<TagMark> marks;
+  std::vector<Lease> held;  // leases whose ids are still in use by the running daemon
+  // The data set that granted them is another, not one that may have been set back.
+  bool from_other_data_set = false;
+};
+
+// What Remind() found the data set to have forgotten.
+struct Reminded {
+  struct Lift {
+    std::string tag;
+    std::uint64_t from = 0;  // max_id; of a tag that is not there: where its tombstone stood, or 0
+    std::uint64_t to = 0;    // the mark
+  };
+  std::vector<Lift> lifted;
+  std::vector<Lease> restored;  // held leases that the journal lacked
+  // Leases are missing from the journal: the data set is an older copy, or another one. (A max_id
+  // alone may have been moved by hand.)
+  bool forgot_leases = false;
 };
 
 struct HostRecord {
@@ -135,8 +176,17 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   // Opens or re-opens; creates the schema in an empty database; journals this host as seen. Called
-  // before the first use and after every kUnavailable.
+  // before the first use and after every kUnavailable. Once it has succeeded, or after
+  // NeverCreate(), a database that is missing or empty is kUnavailable and none is made: ids that
+  // an empty one leased would come twice.
   [[nodiscard]] virtual Status Open() = 0;
+  // This host has leased from this store before.
+  virtual void NeverCreate() = 0;
+  // Ok while what is open is what Open() would open; kUnavailable when it was replaced, moved or
+  // deleted, or is not open. Cheap.
+  [[nodiscard]] virtual Status CheckCurrent() const = 0;
+  // Rises with every Open() that found another file or server than the last; 0 before the first.
+  [[nodiscard]] virtual std::uint64_t generation() const = 0;
 
   // The random id of the data set.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
@@ -160,6 +210,13 @@ class Store {
   // whose tokens are listed; returns what was marked.
   [[nodiscard]] virtual Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) = 0;
+
+  // Tells the data set what this host knows of its ids, in one transaction; nothing changes where
+  // it knows that itself. max_id of each marked tag is lifted to its mark; a tag that is not there
+  // gets a tombstone there, so that a namesake starts above, whichever host leases from it first.
+  // Held leases that the journal lacks are journalled as active under their tokens; what an older
+  // lease of this host shares with them counts as returned, unless they are from another data set.
+  [[nodiscard]] virtual Result<Reminded> Remind(const HostMemory& memory) = 0;
 
   // --- tags
   // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says

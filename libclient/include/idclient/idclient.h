@@ -12,7 +12,9 @@
  * not run beside another call on the same object. After fork() parent and child both go on.
  * Errors: the status says which kind, idclient_last_error() says it in a sentence. Outputs are
  * written on success only, but for `claimed`, which is always written.
- * The library starts no thread and installs no signal handler.
+ * The library starts no thread and installs no signal handler. In a handler of the program's,
+ * claims are safe while the ring has ids; one that finds it dry may wait for ever for the code that
+ * the handler interrupted.
  */
 #ifndef IDCLIENT_H_
 #define IDCLIENT_H_

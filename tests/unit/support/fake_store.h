@@ -103,6 +103,10 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     tags_[tag].mode = mode;
   }
+  void SetAccess(const std::string& tag, TagAccess access) {
+    const std::lock_guard lock(mutex_);
+    tags_[tag].access = access;
+  }
   void SetStep(const std::string& tag, std::uint64_t step) {
     const std::lock_guard lock(mutex_);
     tags_[tag].step = step;
@@ -143,10 +147,53 @@ class FakeStore final : public Store {
     return tags_.at(tag).next_id;
   }
 
-  Status Open() override { return script.Enter("Open"); }
+  // Another file in place of the one that is open: an older copy, or of another data set. Leases
+  // are taken out of the journal, as are tags, by the test.
+  void Replace(const std::string& incarnation) {
+    const std::lock_guard lock(mutex_);
+    incarnation_ = incarnation;
+    current_ = false;
+  }
+  void ForgetLeases() {
+    const std::lock_guard lock(mutex_);
+    journal_.clear();
+  }
+  void ReopenLease(const std::string& token) {
+    const std::lock_guard lock(mutex_);
+    for (LeaseRecord& lease : journal_) {
+      if (lease.token != token) continue;
+      lease.state = LeaseState::kActive;
+      lease.claimed = lease.returned = lease.abandoned = 0;
+    }
+  }
+  [[nodiscard]] bool may_create() const {
+    const std::lock_guard lock(mutex_);
+    return may_create_;
+  }
+
+  Status Open() override {
+    if (Status status = script.Enter("Open"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    if (!current_ || generation_ == 0) ++generation_;
+    current_ = true;
+    return Status::Ok();
+  }
+  void NeverCreate() override {
+    const std::lock_guard lock(mutex_);
+    may_create_ = false;
+  }
+  Status CheckCurrent() const override {
+    const std::lock_guard lock(mutex_);
+    return current_ ? Status::Ok() : Status(Code::kUnavailable, "replaced");
+  }
+  std::uint64_t generation() const override {
+    const std::lock_guard lock(mutex_);
+    return generation_;
+  }
   Result<std::string> Incarnation() override {
     if (Status status = script.Enter("Incarnation"); !status.ok()) return status;
-    return std::string("0123456789abcdef");
+    const std::lock_guard lock(mutex_);
+    return incarnation_;
   }
 
   Result<Lease> TakeLease(const LeaseRequest& request) override {
@@ -243,6 +290,31 @@ class FakeStore final : public Store {
     return marked;
   }
 
+  Result<Reminded> Remind(const HostMemory& memory) override {
+    if (Status status = script.Enter("Remind"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    Reminded reminded;
+    for (const TagMark& mark : memory.marks) {
+      const auto it = tags_.find(mark.tag);
+      if (it == tags_.end() || it->second.next_id >= mark.mark) continue;
+      reminded.lifted.push_back({.tag = mark.tag, .from = it->second.next_id, .to = mark.mark});
+      it->second.next_id = mark.mark;
+    }
+    for (const Lease& lease : memory.held) {
+      const auto known = std::find_if(journal_.begin(), journal_.end(),
+                                      [&](const auto& row) { return row.token == lease.token; });
+      if (known != journal_.end()) continue;
+      LeaseRecord& row = journal_.emplace_back();
+      row.token = lease.token;
+      row.tag = lease.tag;
+      row.host = kHost;
+      row.ids = lease.ids;
+      reminded.restored.push_back(lease);
+      reminded.forgot_leases = true;
+    }
+    return reminded;
+  }
+
   Result<std::vector<TagRecord>> ListTags() override {
     if (Status status = script.Enter("ListTags"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
@@ -268,7 +340,8 @@ class FakeStore final : public Store {
                              .step = tag.step,
                              .max_id = tag.max_id.value_or(shm::kMaxLimit - 1),
                              .description = tag.description,
-                             .update_time = ""};
+                             .update_time = "",
+                             .access = tag.access};
   }
   Result<TagRecord> ChangeTag(const TagChange& change) override {
     if (Status status = script.Enter("ChangeTag"); !status.ok()) return status;
@@ -278,6 +351,7 @@ class FakeStore final : public Store {
     it->second.step = change.step.value_or(it->second.step);
     it->second.max_id = change.max_id.value_or(it->second.max_id);
     it->second.description = change.description.value_or(it->second.description);
+    it->second.access = change.access.value_or(it->second.access);
     return it->second;
   }
   Status DeleteTag(const std::string& tag) override {
@@ -295,6 +369,9 @@ class FakeStore final : public Store {
       if (filter.host.has_value() && lease.host != *filter.host) continue;
       if (filter.state.has_value() && lease.state != *filter.state) continue;
       found.push_back(lease);
+    }
+    if (filter.newest != 0 && found.size() > filter.newest) {
+      found.erase(found.begin(), found.end() - static_cast<std::ptrdiff_t>(filter.newest));
     }
     return found;
   }
@@ -329,6 +406,10 @@ class FakeStore final : public Store {
   std::vector<LeaseRequest> requests_;
   std::vector<LeaseClosure> returned_tails_;
   std::optional<shm::IdRange> lie_;
+  std::string incarnation_ = "0123456789abcdef";
+  bool current_ = true;
+  bool may_create_ = true;
+  std::uint64_t generation_ = 0;
 };
 
 // Thread safety: all.
@@ -345,6 +426,13 @@ class FakeMarks final : public HighWaterMarks {
   Result<std::uint64_t> Get(const std::string& tag) override {
     if (Status status = script.Enter("Get"); !status.ok()) return status;
     return mark(tag);
+  }
+  Result<std::vector<TagMark>> All() override {
+    if (Status status = script.Enter("All"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::vector<TagMark> all;
+    for (const auto& [tag, mark] : marks_) all.push_back({.tag = tag, .mark = mark});
+    return all;
   }
   Status Raise(const std::string& tag, std::uint64_t mark) override {
     if (Status status = script.Enter("Raise"); !status.ok()) return status;

@@ -25,7 +25,8 @@ class WorkerHarness {
 
   void Start(
       LeaseWorker::HealthChange on_health = [](const StoreHealth&) {},
-      LeaseWorker::Recovery recovery = [](Store&, HighWaterMarks&) { return Status::Ok(); }) {
+      LeaseWorker::Recovery recovery = [](Store&, HighWaterMarks&,
+                                          StoreSession&) { return Status::Ok(); }) {
     worker.Start(std::move(recovery), std::move(on_health));
   }
 

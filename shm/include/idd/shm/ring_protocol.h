@@ -47,8 +47,7 @@ void PublishSegment(Live& live, Slot& slot, Cursor& cursor, const Publication& w
   slot.segment.store(0, std::memory_order_relaxed);
   slot.base.store(what.ids.first, std::memory_order_relaxed);           // P2
   slot.refill_mark.store(what.refill_mark, std::memory_order_relaxed);  // P2
-  // P3 before P4: whoever reads the new limit adds to the new cursor. The other order would hold an
-  // exhausted cursor against the new limit, with P1 and C5 alone between that and a duplicate.
+  // P3 before P5: whoever knows the new number adds to the new cursor, not to the exhausted one.
   cursor.next.store(what.ids.first + what.taken, std::memory_order_relaxed);
   slot.limit.store(what.ids.limit, std::memory_order_release);       // P4, pairs with C2
   slot.segment.store(what.segment, std::memory_order_release);       // P5, pairs with C0

@@ -35,7 +35,7 @@ inline constexpr std::uint32_t kMaxTimeoutMs = 3'600'000;
 
 enum class FrameType : std::uint16_t {
   kHello = 1,   // -> HelloRequest; <- HelloReply. First frame of a connection.
-  kAttach = 2,  // -> AttachRequest; <- AttachReply with two descriptors (table, cursors)
+  kAttach = 2,  // -> AttachRequest; <- AttachReply, mostly with two descriptors (table, cursors)
   kClaim = 3,   // -> ClaimRequest; <- ClaimReply, at the latest after timeout_ms
   kRefill = 4,  // -> RefillNotice; no reply
   kAdmin = 5,   // -> JSON text; <- AdminReply with one descriptor (the JSON document)
@@ -79,11 +79,12 @@ struct AttachRequest {
 };
 
 // Followed by a reason of up to kMaxReasonBytes when status is not 0; descriptors only when it is
-// 0.
+// 0 and ring_id is not.
 struct AttachReply {
   std::uint32_t status = 0;
   std::uint32_t abi_version = 0;
-  std::uint64_t ring_id = 0;
+  std::uint64_t ring_id =
+      0;  // 0: no ring and sizes of 0; the tag's ids are claimed by kClaim alone
   std::uint32_t table_bytes = 0;
   std::uint32_t cursors_bytes = 0;
 };
@@ -99,7 +100,7 @@ struct ClaimRequest {
 // Followed by a reason when status is not 0.
 struct ClaimReply {
   std::uint32_t status = 0;
-  std::uint32_t attach_again = 0;  // 1: the ring of ring_id is not the one in use now
+  std::uint32_t attach_again = 0;  // 1: ATTACH would not answer the request's ring_id now
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 };

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recovery.h"
+
+#include <utility>
+#include <vector>
+
+#include "logging.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kAction = "this host's marks are pushed, nothing is leased for a while";
+
+Result<HostMemory> Remember(HighWaterMarks& marks, const StoreSession& session) {
+  Result<std::vector<TagMark>> all = marks.All();
+  if (!all.ok()) return all.status();
+  HostMemory memory{.marks = std::move(all).value(), .held = {}};
+  for (const auto& [token, lease] : session.held) memory.held.push_back(lease);
+  return memory;
+}
+
+void LogReminded(const Reminded& reminded) {
+  for (const Reminded::Lift& lift : reminded.lifted) {
+    log::Error("store.went_backwards", {{"tag", lift.tag},
+                                        {"store_max_id", lift.from},
+                                        {"high_water_mark", lift.to},
+                                        {"action", "lifted the store; the ids between are a gap"}});
+  }
+  for (const Lease& lease : reminded.restored) {
+    log::Warning("lease.restored", {{"tag", lease.tag},
+                                    {"token", lease.token},
+                                    {"base", lease.ids.first},
+                                    {"limit", lease.ids.limit},
+                                    {"reason", "the journal lacked it while its ids are in use"}});
+  }
+}
+
+Status AbandonTheRest(Store& store, const StoreSession& session, bool is_start) {
+  std::vector<std::string> held;
+  for (const auto& [token, lease] : session.held) held.push_back(token);
+  const Result<std::vector<LeaseRecord>> abandoned = store.AbandonActive(held);
+  if (!abandoned.ok()) return abandoned.status();
+  const char* reason = is_start ? "an earlier run ended without handing it back"
+                                : "the store has it as active, and this run does not hold it";
+  for (const LeaseRecord& lease : abandoned.value()) {
+    log::Warning("lease.abandoned", {{"tag", lease.tag},
+                                     {"token", lease.token},
+                                     {"base", lease.ids.first},
+                                     {"limit", lease.ids.limit},
+                                     {"reason", reason}});
+  }
+  return Status::Ok();
+}
+
+// Which data set it is. In this order: a host that dies in between must find out again.
+Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
+  const Result<std::string> incarnation = store.Incarnation();
+  if (!incarnation.ok()) return incarnation.status();
+  const Result<std::string> known = marks.Incarnation();
+  if (!known.ok()) return known.status();
+  const bool is_start = session.data_set == 0;
+  const bool is_known = known.value() == incarnation.value();
+  const bool is_other = !is_known && !known.value().empty();
+  const bool is_replaced = !is_start && store.generation() != session.generation;
+  if (is_other) {
+    log::Error("store.identity_changed",
+               {{"was", known.value()}, {"is", incarnation.value()}, {"action", kAction}});
+  } else if (is_replaced) {
+    log::Error("store.replaced", {{"incarnation", incarnation.value()}, {"action", kAction}});
+  }
+  Result<HostMemory> memory = Remember(marks, session);
+  if (!memory.ok()) return memory.status();
+  memory.value().from_other_data_set = is_other;
+  const Result<Reminded> reminded = store.Remind(memory.value());
+  if (!reminded.ok()) return reminded.status();
+  LogReminded(reminded.value());
+  const bool is_new = is_other || is_replaced || reminded.value().forgot_leases;
+  if (is_new) session.lease_from = MonotonicClock::now() + kLeaseGrace;
+  if (is_new || is_start) ++session.data_set;
+  session.generation = store.generation();
+  return is_known ? Status::Ok() : marks.SetIncarnation(incarnation.value());
+}
+
+}  // namespace
+
+Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session) {
+  const bool is_start = session.data_set == 0;
+  Status status = Recognise(store, marks, session);
+  if (status.ok()) status = AbandonTheRest(store, session, is_start);
+  // A row that makes no sense: nothing can be leased until somebody has mended it, as of a store
+  // that is away.
+  if (status.code() == Code::kInvalid) return {Code::kUnavailable, status.message()};
+  return status;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What comes between opening the store and the first job on it.
+#ifndef IDD_DAEMON_RECOVERY_H_
+#define IDD_DAEMON_RECOVERY_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "high_water.h"
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+// What the lease worker keeps over all re-openings of a run. Thread safety: none; the worker's
+// thread only.
+struct StoreSession {
+  // Leases of this run that may be in a ring, or on their way to one or to being closed, by token.
+  std::map<std::string, Lease, std::less<>> held;
+  // Rises when what is open is another data set, another file or an older copy. What it says of a
+  // lease from under an earlier number, or of that lease's tag, may be from before the lease.
+  std::uint64_t data_set = 0;
+  // Nothing is leased before: the other hosts are still telling it their marks.
+  MonotonicTime lease_from{};
+  std::uint64_t generation = 0;  // of the store, at the last recovery
+};
+
+// How long a host that has found another data set, or an older copy, leaves the others to push
+// their marks. Each looks once a second, and after at most another second's pause.
+inline constexpr std::chrono::milliseconds kLeaseGrace(3000);
+
+// For every store that was opened, before any job: pushes this host's marks and the leases it holds
+// into the data set (Store::Remind), journals what it does not hold as abandoned, and compares the
+// incarnation with the one remembered. Another data set, another file in place of the one that was
+// open, or one that has forgotten leases, is alarmed and begins the grace. Idempotent; a failure
+// leaves what was found out in `session`, and the next try goes on from there.
+[[nodiscard]] Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_RECOVERY_H_

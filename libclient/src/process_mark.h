@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDCLIENT_SRC_PROCESS_MARK_H_
+#define IDCLIENT_SRC_PROCESS_MARK_H_
+
+#include <cstdint>
+
+namespace idd::client {
+
+// A number that differs between a process and every process it was forked from, whichever system
+// call forked it; never 0. Process ids do not: a child in a new PID namespace may have its
+// parent's, and ids are used again. Any thread; after the first call no system call and no lock.
+[[nodiscard]] std::uint64_t ProcessMark() noexcept;
+
+}  // namespace idd::client
+
+#endif  // IDCLIENT_SRC_PROCESS_MARK_H_

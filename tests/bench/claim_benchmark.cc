@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One claim beside one raw fetch_add on the same kind of mapping, in one run: inlined, by a call
+// into a shared library, in batches and from blocks. A real idd leases the ids, in segments so long
+// that none ends.
+//
+// Where code happens to lie moves such figures by a fifth: the build makes several programs of this
+// file, which differ in the alignment of their code, and scripts/bench takes the median over all.
+#include <benchmark/benchmark.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "idclient/idclient.h"
+#include "idclient/idclient.hpp"
+#include "idd/shm/abi.h"
+#include "raw_call.h"
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+// A word in a memfd, mapped as a ring's cursors are.
+class RawWord {
+ public:
+  RawWord() {
+    const int fd = ::memfd_create("raw", MFD_CLOEXEC);
+    RequireErrno(fd >= 0 && ::ftruncate(fd, shm::kCursorsBytes) == 0, "memfd");
+    void* const memory =
+        ::mmap(nullptr, shm::kCursorsBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    RequireErrno(memory != MAP_FAILED, "mmap");
+    ::close(fd);
+    cursor_ = &static_cast<shm::Cursors*>(memory)->slots[1];
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& word() const { return cursor_->next; }
+  [[nodiscard]] raw_handle handle() const {
+    return {.cursor = reinterpret_cast<std::uint64_t*>(&cursor_->next)};
+  }
+
+ private:
+  shm::Cursor* cursor_;
+};
+
+// Everything that the benchmarks share; made once, before any of them runs.
+struct World {
+  World() : host(dir) {
+    host.daemon.Start();
+    // The longest segments there are: neither their ends nor the refill marks come near.
+    host.idctl.CreateTag("bench", 1'000'000'000'000);
+    idclient::Options options;
+    options.socket_path = host.daemon.socket();
+    client = std::make_unique<idclient::Client>(options);
+    static_cast<void>(client->tag("bench").claim());
+  }
+  TempDir dir;
+  Host host;
+  RawWord raw;
+  std::unique_ptr<idclient::Client> client;
+};
+World* world = nullptr;
+
+void RawInlined(benchmark::State& state) {
+  std::atomic<std::uint64_t>& word = world->raw.word();
+  for (auto _ : state) benchmark::DoNotOptimize(word.fetch_add(1, std::memory_order_relaxed));
+}
+
+void ClaimInlined(benchmark::State& state) {
+  idclient::Tag tag = world->client->tag("bench");
+  for (auto _ : state) benchmark::DoNotOptimize(tag.claim());
+}
+
+void RawCall(benchmark::State& state) {
+  raw_handle handle = world->raw.handle();
+  std::uint64_t id = 0;
+  for (auto _ : state) {
+    if (raw_claim(&handle, &id) != 0) state.SkipWithError("raw_claim");
+    benchmark::DoNotOptimize(id);
+  }
+}
+
+void ClaimCall(benchmark::State& state) {
+  idclient_tag* const tag = world->client->tag("bench").get();
+  std::uint64_t id = 0;
+  for (auto _ : state) {
+    if (idclient_claim(tag, &id) != IDCLIENT_OK) state.SkipWithError(idclient_last_error());
+    benchmark::DoNotOptimize(id);
+  }
+}
+
+// items: ids, so that the time for one item is that for one id.
+void ClaimBatch(benchmark::State& state) {
+  idclient_tag* const tag = world->client->tag("bench").get();
+  std::vector<std::uint64_t> ids(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    std::size_t claimed = 0;
+    if (idclient_claim_many(tag, ids.data(), ids.size(), &claimed) != IDCLIENT_OK) {
+      state.SkipWithError(idclient_last_error());
+    }
+    benchmark::DoNotOptimize(ids.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
+void ClaimBlock(benchmark::State& state) {
+  idclient_tag* const tag =
+      world->client->tag("bench", {.block_size = static_cast<std::uint32_t>(state.range(0))}).get();
+  std::uint64_t id = 0;
+  for (auto _ : state) {
+    if (idclient_claim(tag, &id) != IDCLIENT_OK) state.SkipWithError(idclient_last_error());
+    benchmark::DoNotOptimize(id);
+  }
+}
+
+BENCHMARK(RawInlined)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(ClaimInlined)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(RawCall)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(ClaimCall)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(ClaimBatch)->Arg(8)->Arg(64)->Arg(1000)->UseRealTime();
+BENCHMARK(ClaimBlock)->Arg(64)->ThreadRange(1, 2)->UseRealTime();
+
+}  // namespace
+}  // namespace idd::harness
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  try {
+    idd::harness::World made;
+    idd::harness::world = &made;
+    benchmark::RunSpecifiedBenchmarks();
+    made.client.reset();
+    made.host.daemon.Stop();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "claim_benchmark: %s\n", error.what());
+    return 1;
+  }
+  benchmark::Shutdown();
+  return 0;
+}

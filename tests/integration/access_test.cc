@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tags whose ids are claimed by the socket alone: no client has anything of their rings, and the
+// policy can be changed while clients claim.
+//
+// Method: processes claim mixed batches, each from several threads, while the policy is switched to
+// and fro. What a process has mapped is read in /proc/<pid>/maps, where the memfds of a ring have
+// their names. In the end the oracle (claim_oracle.h) looks at all logs. A claimer that was between
+// its add and its second look while its ring was closed gives up what it added: one batch for each
+// thread and each ring that was closed, at most.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idclient/idclient.h"
+#include "idclient/idclient.hpp"
+#include "idd/wire/channel.h"
+#include "idd/wire/frames.h"
+#include "support/claim_worker_process.h"
+#include "support/host.h"
+#include "support/raw_connection.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+constexpr std::uint64_t kStep = 1000;
+constexpr std::size_t kProcesses = 4;
+constexpr std::uint64_t kThreads = 2;
+constexpr std::uint64_t kBatch = 50;
+
+// How many rings a process has mapped.
+int MappedRings(const std::string& pid) {
+  std::ifstream maps("/proc/" + pid + "/maps");
+  int rings = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:idd-cursors") != std::string::npos) ++rings;
+  }
+  return rings;
+}
+
+class Access : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.Do(
+        {"tag", "create", "orders", "--step", std::to_string(kStep), "--access", "socket"});
+  }
+
+  void Switch(const std::string& access) {
+    host_.idctl.Do({"tag", "set", "orders", "--access", access});
+  }
+  [[nodiscard]] idclient::Client Connect() const {
+    return idclient::Client(
+        {.socket_path = host_.daemon.socket(),
+         .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(Patience(5s))});
+  }
+  [[nodiscard]] std::uint32_t StatusOfAdmin(const std::string& request) const {
+    RawConnection connection(host_.daemon.socket());
+    connection.Hello();
+    Require(connection.Send(MakeFrame(wire::FrameType::kAdmin, 1,
+                                      std::as_bytes(std::span(request.data(), request.size())))),
+            "the daemon has closed");
+    const std::optional<Reply> reply = connection.Receive(Patience(5s));
+    Require(reply.has_value(), "no reply");
+    return reply->As<wire::AdminReply>().status;
+  }
+  void StartWorker(bool retry = false) {
+    WorkerPlan plan;
+    plan.socket = host_.daemon.socket();
+    plan.tag = "orders";
+    plan.name = "worker" + std::to_string(workers_.size());
+    plan.threads = kThreads;
+    plan.batch = kBatch;
+    plan.pace_us = 100;
+    plan.retry = retry;
+    plan.seed = workers_.size();
+    workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+    workers_.back()->WaitReady(Patience(10s));
+    workers_.back()->Go();
+  }
+  // Every process claims some more.
+  void ExpectProgress() {
+    for (const auto& worker : workers_) {
+      const std::uint64_t before = worker->ids();
+      EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return worker->ids() > before + 10 * kBatch; }))
+          << worker->name() << " " << worker->Failure();
+    }
+  }
+  [[nodiscard]] static int MappedBy(ClaimWorkerProcess& worker) {
+    return MappedRings(std::to_string(worker.process().pid()));
+  }
+  void ExpectAllIsWell(std::uint64_t most_lost_ids) {
+    std::vector<Claimer> claimers;
+    for (const auto& worker : workers_) worker->Stop();
+    for (const auto& worker : workers_) {
+      EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
+      worker->AddClaimers(claimers);
+    }
+    EXPECT_EQ(Join(CheckUnique(claimers)), "");
+    EXPECT_EQ(Join(CheckRising(claimers)), "");
+    EXPECT_EQ(Join(CheckOrder(claimers)), "");
+    EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases("orders"))), "");
+    EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), CountIds(claimers), most_lost_ids)), "");
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+  std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+};
+
+TEST_F(Access, IsShownAndCheckedByTheDaemon) {
+  const auto tag = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
+  EXPECT_EQ(tag.at("access"), "socket");
+  EXPECT_NE(host_.idctl.Run({"tag", "list"}).out.find("socket"), std::string::npos);
+  Switch("ring");
+  EXPECT_EQ(host_.idctl.Json({"tag", "list"}).at("tags").at(0).at("access"), "ring");
+  host_.idctl.CreateTag("users", 10);
+  EXPECT_EQ(host_.idctl.Json({"tag", "show", "users"}).at("tag").at("access"), "ring");
+  for (const char* request : {R"({"op": "tag.create", "tag": "x", "access": "both"})",
+                              R"({"op": "tag.create", "tag": "x", "access": 1})",
+                              R"({"op": "tag.set", "tag": "orders", "access": "Socket"})",
+                              R"({"op": "tag.set", "tag": "orders", "access": true})"}) {
+    EXPECT_EQ(StatusOfAdmin(request), static_cast<std::uint32_t>(Code::kInvalid)) << request;
+  }
+  EXPECT_EQ(host_.idctl.Run({"tag", "show", "x"}).exit_status, 3);
+  EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("access"), "ring");
+}
+
+TEST_F(Access, BySocketGivesAClientNothingToWriteInto) {
+  const Deadline deadline = Deadline::After(Patience(5s));
+  auto channel = wire::Channel::Connect(host_.daemon.socket(), deadline, std::nullopt);
+  ASSERT_TRUE(channel.ok()) << channel.status().message();
+  wire::HelloRequest hello;
+  hello.abi_version = shm::kAbiVersion;
+  ASSERT_TRUE(channel.value()
+                  .Exchange(wire::BuildRequest(wire::FrameType::kHello, 1, hello), deadline)
+                  .ok());
+  wire::AttachRequest attach;
+  attach.tag = wire::PackTag("orders");
+  attach.timeout_ms = 5000;
+  for (int i = 0; i < 3; ++i) {
+    auto reply =
+        channel.value().Exchange(wire::BuildRequest(wire::FrameType::kAttach, 2, attach), deadline);
+    ASSERT_TRUE(reply.ok()) << reply.status().message();
+    EXPECT_FALSE(reply.value().fds[0].valid() || reply.value().fds[1].valid());
+    const auto frame = wire::ParseFrame(reply.value().bytes);
+    ASSERT_TRUE(frame.ok());
+    std::string reason;
+    const auto granted = wire::ParseReply<wire::AttachReply>(frame.value(), &reason);
+    ASSERT_TRUE(granted.ok());
+    EXPECT_EQ(granted.value().status, 0U);
+    EXPECT_EQ(granted.value().ring_id, 0U);
+    EXPECT_EQ(granted.value().table_bytes, 0U);
+    EXPECT_EQ(granted.value().cursors_bytes, 0U);
+    static_cast<void>(host_.idctl.Claim("orders", 10));
+  }
+}
+
+TEST_F(Access, BySocketServesEveryKindOfClaim) {
+  idclient::Client client = Connect();
+  idclient::Tag tag = client.tag("orders");
+  EXPECT_NE(idclient_tag_view(tag.get(), shm::kClaimViewVersion), nullptr);
+  std::uint64_t next = 1;
+  for (; next <= 20; ++next) ASSERT_EQ(tag.claim(), next) << "inlined, so it falls through";
+  ASSERT_EQ(tag.try_claim(), next++);
+  std::vector<std::uint64_t> ids(5 * kStep);
+  tag.claim_many(ids);  // more than a segment has: several requests
+  for (const std::uint64_t id : ids) ASSERT_EQ(id, next++);
+  const idclient::Range range = tag.claim_range(kStep * 2);
+  EXPECT_EQ(range.first, next);
+  EXPECT_GE(range.count, 1U);
+  EXPECT_LE(range.count, kStep);
+  next += range.count;
+  EXPECT_EQ(client.tag("orders", {.block_size = 8}).claim(), next);
+  EXPECT_EQ(tag.claim(), next + 8) << "behind the block";
+  EXPECT_EQ(MappedRings("self"), 0);
+  const auto status = host_.idctl.Json({"status", "orders"}).at("tags").at(0);
+  EXPECT_EQ(status.at("claimed"), next + 8);
+  EXPECT_LE(status.at("fallbacks"), 10) << "claims that found the ring dry";
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), next + 9);
+}
+
+TEST_F(Access, IsSwitchedToAndFroWhileProcessesClaim) {
+  for (std::size_t i = 0; i < kProcesses; ++i) StartWorker();
+  constexpr int kRounds = 3;
+  for (int round = 0; round <= kRounds; ++round) {
+    // A ring that is closed stays mapped, dead, in those who had it; they get no other.
+    ExpectProgress();
+    for (const auto& worker : workers_) EXPECT_EQ(MappedBy(*worker), round) << worker->name();
+    {
+      idclient::Client late = Connect();
+      idclient::Tag tag = late.tag("orders");
+      for (int i = 0; i < 100; ++i) static_cast<void>(tag.claim());
+      EXPECT_EQ(MappedRings("self"), 0);
+    }
+    if (round == kRounds) break;
+    Switch("ring");
+    for (const auto& worker : workers_) {
+      EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return MappedBy(*worker) == round + 1; }))
+          << worker->name();
+    }
+    ExpectProgress();
+    const std::size_t mark = host_.daemon.LogMark();
+    Switch("socket");
+    EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.retired.*orders", mark, Patience(5s)));
+  }
+  const std::uint64_t late_ids = 100 * (kRounds + 1);
+  ExpectAllIsWell(late_ids + kRounds * kProcesses * kThreads * kBatch);
+  EXPECT_EQ(host_.daemon.Log().find("quarantined"), std::string::npos);
+  host_.daemon.Stop();
+}
+
+TEST_F(Access, SurvivesTheDeathOfTheDaemonRightBehindASwitch) {
+  for (std::size_t i = 0; i < 2; ++i) StartWorker(true);
+  for (const char* access : {"ring", "socket", "ring", "socket"}) {
+    ExpectProgress();
+    Switch(access);
+    host_.daemon.Kill();
+    host_.daemon.Start();
+    EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("access"), access);
+  }
+  ExpectProgress();
+  std::vector<Claimer> claimers;
+  for (const auto& worker : workers_) worker->Stop();
+  for (const auto& worker : workers_) {
+    EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
+    worker->AddClaimers(claimers);
+  }
+  EXPECT_EQ(Join(CheckUnique(claimers)), "");
+  EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases("orders"))), "");
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+  host_.daemon.Stop();
+}
+
+}  // namespace
+}  // namespace idd::harness

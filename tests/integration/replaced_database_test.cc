@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The database file is removed or replaced while idd runs, or between two runs: no id comes twice,
+// no ring is closed, and nothing is made in place of a file that is missing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <set>
+
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+
+class ReplacedDatabase : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("orders", 100);
+    Keep(host_.idctl.Claim("orders", 10));
+  }
+
+  [[nodiscard]] const std::string& path() const { return host_.daemon.options().database; }
+
+  // Every id once, whichever host and whichever database it came from.
+  void Keep(const std::vector<std::uint64_t>& ids) {
+    for (const std::uint64_t id : ids) EXPECT_TRUE(ids_.insert(id).second) << id << " twice";
+  }
+  IdctlResult ClaimUntilDry() {
+    for (int i = 0; i < 100; ++i) {
+      IdctlResult result = host_.idctl.Run({"claim", "orders", "-n", "20"});
+      Keep(ParseIds(result.out));
+      if (result.exit_status != 0) return result;
+    }
+    throw HarnessError("there is no database, and ids keep coming");
+  }
+  [[nodiscard]] bool WaitForIds(const Host& host) {
+    return WaitUntil(Patience(30s), [&] {
+      const IdctlResult result = host.idctl.Run({"claim", "orders", "-n", "20"});
+      Keep(ParseIds(result.out));
+      return result.exit_status == 0;
+    });
+  }
+
+  void MoveAway() const { Move(path(), dir_.File("away.db")); }
+  void MoveBack() const { Move(dir_.File("away.db"), path()); }
+  static void Move(const std::string& from, const std::string& to) {
+    for (const char* suffix : {"-shm", "-wal", ""}) {
+      std::error_code ignored;  // the log may not be there
+      std::filesystem::rename(from + suffix, to + suffix, ignored);
+    }
+  }
+  // In one step, as `mv` does; the log of the old file goes first.
+  void PutInPlace(const std::string& file) const {
+    for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
+    std::filesystem::rename(file, path());
+  }
+  // A database of its own, with the tag from 1 on.
+  std::string OtherDatabase() const {
+    Host maker(dir_, "maker");
+    maker.daemon.options().database = dir_.File("other.db");
+    maker.daemon.Start();
+    maker.idctl.CreateTag("orders", 100);
+    maker.daemon.Stop();
+    return maker.daemon.options().database;
+  }
+  [[nodiscard]] std::string Copy() const {
+    const std::string copy = dir_.File("copy.db");
+    host_.Database().Execute("VACUUM INTO '" + copy + "'");
+    return copy;
+  }
+  void ExpectAudit() const {
+    const AuditRow audit = host_.idctl.Audit("orders");
+    EXPECT_TRUE(audit.ok) << host_.idctl.Run({"audit"}).out;
+    EXPECT_EQ(audit.leased, audit.claimed + audit.available + audit.returned + audit.abandoned);
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+  std::set<std::uint64_t> ids_;
+};
+
+TEST_F(ReplacedDatabase, MissingFileIsNotMadeAnewAndIdsGoOnFromTheRing) {
+  MoveAway();
+  const std::size_t before = ids_.size();
+  const IdctlResult dry = ClaimUntilDry();
+  EXPECT_GE(ids_.size(), before + 90) << "the ring had ids";
+  EXPECT_EQ(dry.exit_status, 5) << dry.err;
+  EXPECT_TRUE(WaitUntil(Patience(5s), [this] {
+    const nlohmann::json database = host_.idctl.Json({"status"}).at("database");
+    return database.at("state") == "down" &&
+           database.at("last_error").get<std::string>().find("is missing; restore it") !=
+               std::string::npos;
+  })) << host_.daemon.Log();
+  EXPECT_THAT(host_.idctl.Run({"claim", "orders"}).err, HasSubstr("is missing; restore it"));
+  EXPECT_FALSE(Exists(path()));
+  WriteFile(path(), "");
+  EXPECT_EQ(host_.idctl.Run({"claim", "orders"}).exit_status, 5);
+  EXPECT_EQ(ReadFile(path()), "") << "an empty file was made a database";
+  ::unlink(path().c_str());
+  MoveBack();
+  EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
+  EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("ring.retired")));
+  ExpectAudit();
+  host_.daemon.Stop();
+}
+
+TEST_F(ReplacedDatabase, MissingFileAtAStartIsNotMadeAnew) {
+  host_.daemon.Stop();
+  MoveAway();
+  host_.daemon.Start();
+  EXPECT_THAT(host_.idctl.Run({"claim", "orders"}).err, HasSubstr("is missing; restore it"));
+  EXPECT_FALSE(Exists(path()));
+  MoveBack();
+  EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
+  host_.daemon.Stop();
+}
+
+// The other database begins at 1 again, and the host that has handed out little asks first.
+TEST_F(ReplacedDatabase, TwoHostsOnAnotherDatabaseNeverGetTheSameIds) {
+  Host low(dir_, "host-b");
+  low.daemon.Start();
+  Keep(low.idctl.Claim("orders", 10));
+  Keep(host_.idctl.Claim("orders", 2000));
+  const std::size_t mark = host_.daemon.LogMark();
+  PutInPlace(OtherDatabase());
+  for (int i = 0; i < 3; ++i) {
+    Keep(low.idctl.Claim("orders", 300));
+    Keep(host_.idctl.Claim("orders", 300));
+  }
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("error store.identity_changed was=.* is=", mark, 0s))
+      << host_.daemon.Log();
+  EXPECT_THAT(host_.daemon.Log() + low.daemon.Log(), Not(HasSubstr("ring.retired")));
+  ExpectAudit();
+  low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+// Without the tag in it: the rings are not those of a deleted tag.
+TEST_F(ReplacedDatabase, DatabaseWithoutTheTagClosesNoRingAndItsNamesakeStartsAbove) {
+  const std::string other = OtherDatabase();
+  SqliteFile(other).Execute("DELETE FROM leaf_alloc");
+  PutInPlace(other);
+  const std::size_t before = ids_.size();
+  const IdctlResult dry = ClaimUntilDry();
+  EXPECT_GE(ids_.size(), before + 90);
+  EXPECT_TRUE(WaitUntil(Patience(10s), [this] {
+    return host_.idctl.Run({"claim", "orders"}).err.find("not the database that the ring") !=
+           std::string::npos;
+  })) << host_.daemon.Log();
+  host_.idctl.CreateTag("orders", 100);
+  EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
+  EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("ring.retired")));
+  host_.daemon.Stop();
+}
+
+TEST_F(ReplacedDatabase, OlderCopyIsLiftedAndTheAuditAddsUp) {
+  const std::string copy = Copy();
+  Keep(host_.idctl.Claim("orders", 1030));
+  const std::size_t mark = host_.daemon.LogMark();
+  PutInPlace(copy);
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("lease.restored", mark, Patience(5s)))
+      << "noticed without a claim: " << host_.daemon.Log();
+  ExpectAudit();
+  Keep(host_.idctl.Claim("orders", 500));
+  EXPECT_GT(*ids_.rbegin(), 1500U);
+  ExpectAudit();
+  host_.daemon.Restart();
+  Keep(host_.idctl.Claim("orders", 500));
+  ExpectAudit();
+  host_.daemon.Stop();
+}
+
+TEST_F(ReplacedDatabase, OlderCopyFromBeforeARestartAddsUpToo) {
+  const std::string copy = Copy();
+  host_.daemon.Restart();
+  Keep(host_.idctl.Claim("orders", 10));
+  const std::size_t mark = host_.daemon.LogMark();
+  PutInPlace(copy);
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("lease.restored", mark, Patience(5s)));
+  ExpectAudit();
+  Keep(host_.idctl.Claim("orders", 500));
+  ExpectAudit();
+  host_.daemon.Stop();
+}
+
+TEST_F(ReplacedDatabase, OlderCopyBetweenTwoHostsGivesNoIdTwice) {
+  Host low(dir_, "host-b");
+  low.daemon.Start();
+  Keep(low.idctl.Claim("orders", 10));
+  const std::string copy = Copy();
+  Keep(host_.idctl.Claim("orders", 2000));
+  PutInPlace(copy);
+  for (int i = 0; i < 3; ++i) {
+    Keep(low.idctl.Claim("orders", 300));
+    Keep(host_.idctl.Claim("orders", 300));
+  }
+  ExpectAudit();
+  low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+// A host may have been started with a state dir that remembers another database.
+TEST_F(ReplacedDatabase, OtherDatabaseAtAStartIsToldTheMarksAndAlarmed) {
+  Keep(host_.idctl.Claim("orders", 500));
+  host_.daemon.Stop();
+  const std::size_t mark = host_.daemon.LogMark();
+  PutInPlace(OtherDatabase());
+  host_.daemon.Start();
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("store.identity_changed", mark, Patience(2s)));
+  EXPECT_GE(host_.Database().MaxId("orders"), 511U) << "before anybody asked for ids";
+  Keep(host_.idctl.Claim("orders", 300));
+  ExpectAudit();
+  host_.daemon.Stop();
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The templates of ring_protocol.h, the code that ships, under Relacy: it runs every interleaving
+// of a few threads, or many at random, and lets each load return any value that the C++11 memory
+// model allows. README.md has the scenarios. Each is run again with one memory order weakened: the
+// orders that carry something must then fail, or the scenario shows nothing.
+//
+// usage: interleavings_test [SCENARIO [LABEL]]   with a failure's history on stdout
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <ostream>
+#include <string_view>
+
+#include "idd/shm/abi.h"
+#include "idd/shm/ring_protocol.h"
+
+// Relacy last: it redefines new, assert and the names of the memory orders.
+#include <relacy/relacy.hpp>
+#undef memory_order_relaxed
+#undef memory_order_consume
+#undef memory_order_acquire
+#undef memory_order_release
+#undef memory_order_acq_rel
+#undef memory_order_seq_cst
+
+namespace idd::shm {
+namespace {
+
+// Where an order stands, by the labels of abi.h.
+enum class Label {
+  kNone,
+  kP4,
+  kP5,
+  kP6,
+  kP7,
+  kC0,
+  kC1,
+  kC2,
+  kD2,
+  kD1,
+  kH1,
+  kH2,
+  kTail,     // C0 on tail_segment
+  kD2AsTwo,  // D2 as a load and a store
+  kOther,    // relaxed already
+};
+
+constexpr struct {
+  Label label;
+  std::string_view name;
+} kLabels[] = {
+    {Label::kNone, "as it is"}, {Label::kP4, "P4"},
+    {Label::kP5, "P5"},         {Label::kP6, "P6"},
+    {Label::kP7, "P7"},         {Label::kC0, "C0"},
+    {Label::kC1, "C1"},         {Label::kC2, "C2"},
+    {Label::kD2, "D2"},         {Label::kD1, "D1"},
+    {Label::kH1, "H1"},         {Label::kH2, "H2"},
+    {Label::kTail, "C0 tail"},  {Label::kD2AsTwo, "D2 as load, store"},
+};
+
+// The one that is relaxed in this run.
+Label weakened = Label::kNone;
+
+rl::memory_order OrderOf(Label label, std::memory_order order) {
+  if (label == weakened) return rl::mo_relaxed;
+  switch (order) {
+    case std::memory_order_relaxed:
+      return rl::mo_relaxed;
+    case std::memory_order_consume:
+      return rl::mo_consume;
+    case std::memory_order_acquire:
+      return rl::mo_acquire;
+    case std::memory_order_release:
+      return rl::mo_release;
+    case std::memory_order_acq_rel:
+      return rl::mo_acq_rel;
+    case std::memory_order_seq_cst:
+      break;
+  }
+  return rl::mo_seq_cst;
+}
+
+// What a word is, hence which label an access to it has.
+enum class Word { kSegment, kBase, kMark, kLimit, kCursor, kTail, kHead, kPublications, kNews };
+
+// An std::atomic to the templates, an rl::atomic to Relacy.
+template <Word kWord>
+class Atomic {
+ public:
+  [[nodiscard]] std::uint64_t load(std::memory_order order) const {
+    return word_.load(OrderOf(LoadLabel(order), order), $);
+  }
+  void store(std::uint64_t value, std::memory_order order) {
+    word_.store(value, OrderOf(StoreLabel(value, order), order), $);
+  }
+  std::uint64_t fetch_add(std::uint64_t value, std::memory_order order) {
+    return word_.fetch_add(value, OrderOf(kWord == Word::kCursor ? Label::kC1 : Label::kP7, order),
+                           $);
+  }
+  std::uint64_t fetch_or(std::uint64_t value, std::memory_order order) {
+    return word_.fetch_or(value, OrderOf(Label::kOther, order), $);
+  }
+  std::uint64_t exchange(std::uint64_t value, std::memory_order order) {
+    if (weakened == Label::kD2AsTwo) {
+      const std::uint64_t old = word_.load(rl::mo_acquire, $);
+      word_.store(value, rl::mo_release, $);
+      return old;
+    }
+    return word_.exchange(value, OrderOf(Label::kD2, order), $);
+  }
+
+ private:
+  static Label LoadLabel(std::memory_order order) {
+    if (order == std::memory_order_relaxed) return Label::kOther;
+    switch (kWord) {
+      case Word::kSegment:
+        return Label::kC0;
+      case Word::kLimit:
+        return Label::kC2;
+      case Word::kTail:
+        return Label::kTail;
+      case Word::kHead:
+        return Label::kH2;
+      default:
+        return Label::kOther;
+    }
+  }
+  static Label StoreLabel(std::uint64_t value, std::memory_order order) {
+    if (order == std::memory_order_relaxed) return Label::kOther;
+    switch (kWord) {
+      case Word::kSegment:
+        return value == 0 ? Label::kD1 : Label::kP5;
+      case Word::kLimit:
+        return Label::kP4;
+      case Word::kTail:
+        return Label::kP6;
+      case Word::kHead:
+        return Label::kH1;
+      default:
+        return Label::kOther;
+    }
+  }
+
+  rl::atomic<std::uint64_t> word_{0};
+};
+
+struct Slot {
+  Atomic<Word::kSegment> segment;
+  Atomic<Word::kBase> base;
+  Atomic<Word::kLimit> limit;
+  Atomic<Word::kMark> refill_mark;
+};
+struct CursorWord {
+  Atomic<Word::kCursor> next;
+};
+struct Live {
+  Atomic<Word::kTail> tail_segment;
+  Atomic<Word::kHead> head_segment;
+  Atomic<Word::kPublications> publications;
+};
+
+// A ring of two slots, and an account of every id. Ids lie below 32.
+template <typename Derived, rl::thread_id_t kThreads>
+class Scenario : public rl::test_suite<Derived, kThreads> {
+ protected:
+  static constexpr std::size_t kSlots = 2;
+
+  Slot& slot(std::uint64_t segment) { return slots_[segment % kSlots]; }
+  CursorWord& cursor(std::uint64_t segment) { return cursors_[segment % kSlots]; }
+
+  void Publish(std::uint64_t segment, IdRange ids, std::uint64_t mark = kNoMark) {
+    published_ |= Bits(ids);
+    PublishSegment(live_, slot(segment), cursor(segment),
+                   {.segment = segment, .ids = ids, .refill_mark = mark});
+  }
+  // One add to the segment, which is known to be published.
+  IdRange Claim(std::uint64_t segment, std::uint64_t count) {
+    const SlotClaim claim = ClaimFromSlot(slot(segment), cursor(segment), segment, count);
+    Keep(claim.ids);
+    if (claim.wakes_daemon) ++wake_ups_;
+    return claim.ids;
+  }
+  // A claim of a segment that is published and to be exhausted by it.
+  void Exhaust(std::uint64_t segment, std::uint64_t count) {
+    RL_ASSERT(Claim(segment, count).size() == count);
+  }
+  bool Exhausted(std::uint64_t segment) {
+    return NextUnclaimed(slot(segment), cursor(segment)) >=
+           slot(segment).limit.load(std::memory_order_relaxed);  // the daemon's own store
+  }
+  void Keep(IdRange ids) {
+    if (ids.empty()) return;
+    RL_ASSERT((Bits(ids) & ~published_) == 0);             // inside a published segment
+    RL_ASSERT((Bits(ids) & (accepted_ | drained_)) == 0);  // once
+    accepted_ |= Bits(ids);
+  }
+  void Drain(std::uint64_t segment) {
+    std::uint64_t raw_cursor = 0;
+    const IdRange rest = DrainSlot(slot(segment), cursor(segment), raw_cursor);
+    RL_ASSERT((Bits(rest) & accepted_) == 0);
+    drained_ |= Bits(rest);
+  }
+  static std::uint32_t Bits(IdRange ids) {
+    std::uint32_t bits = 0;
+    for (std::uint64_t id = ids.first; id < ids.limit; ++id) bits |= std::uint32_t{1} << id;
+    return bits;
+  }
+
+  std::array<Slot, kSlots> slots_;
+  std::array<CursorWord, kSlots> cursors_;
+  Live live_;
+  std::uint32_t published_ = 0;
+  std::uint32_t accepted_ = 0;
+  std::uint32_t drained_ = 0;
+  int wake_ups_ = 0;
+};
+
+// A claimer that knows segment 1 sleeps while its slot is recycled, and adds to whichever cursor it
+// finds. Segment 1 is [10, 12), exhausted; segment 3 follows it in the slot, [12, 16): the
+// sleeper's add to the old cursor returns an id that segment 3 hands out.
+struct SleeperMeetsRecycledSlot : Scenario<SleeperMeetsRecycledSlot, 2> {
+  void before() {
+    Publish(1, {10, 12});
+    Exhaust(1, 2);
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      WithdrawSegment(slot(1));
+      Publish(3, {12, 16});
+      Claim(3, 1);
+    } else {
+      RL_ASSERT(Claim(1, 1).empty());
+    }
+  }
+};
+
+// The same with a batch, which looks before it adds.
+struct BatchMeetsRecycledSlot : Scenario<BatchMeetsRecycledSlot, 2> {
+  void before() {
+    Publish(1, {10, 12});
+    Exhaust(1, 2);
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      WithdrawSegment(slot(1));
+      Publish(3, {12, 16});
+      Claim(3, 2);
+    } else if (HoldsSegment(slot(1), 1)) {
+      RL_ASSERT(Claim(1, 3).empty());
+    }
+  }
+};
+
+// Who has seen a segment published gets its ids: nothing of the slot's earlier segment is in the
+// way.
+struct PublishedSegmentHasItsIds : Scenario<PublishedSegmentHasItsIds, 2> {
+  void before() {
+    Publish(1, {10, 12});
+    Exhaust(1, 2);
+    WithdrawSegment(slot(1));
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Publish(3, {12, 16}, 13);
+      Claim(3, 1);
+    } else if (HoldsSegment(slot(3), 3)) {
+      RL_ASSERT(Claim(3, 2).size() == 2);
+    }
+  }
+  void after() {
+    // Exactly the claim that covers the mark wakes the daemon.
+    RL_ASSERT(wake_ups_ == ((accepted_ >> 13) & 1 ? 1 : 0));
+  }
+};
+
+// A drain against one claimer of single ids and one of batches.
+struct DrainLeavesWhatNobodyClaimed : Scenario<DrainLeavesWhatNobodyClaimed, 3> {
+  void before() { Publish(1, {10, 14}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Drain(1);
+    } else {
+      Claim(1, index);
+    }
+  }
+  void after() {
+    // Both adds were before the drain, or one, or none: the rest is the daemon's. An id that is
+    // neither was added to before the drain and looked at behind it.
+    RL_ASSERT((accepted_ & drained_) == 0);
+    const int lost = std::popcount(published_ & ~(accepted_ | drained_));
+    RL_ASSERT(std::popcount(drained_) >= 1 && lost <= 3);
+  }
+};
+
+// A hostile client that sees a segment withdrawn and writes its cursor back: no add behind that is
+// believed.
+struct WithdrawnSegmentStaysClosed : Scenario<WithdrawnSegmentStaysClosed, 3> {
+  void before() { Publish(1, {10, 14}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Drain(1);
+    } else if (index == 1) {
+      if (slot(1).segment.load(std::memory_order_relaxed) == 0) {
+        rl::atomic_thread_fence(rl::mo_acquire, $);
+        cursor(1).next.store(11, std::memory_order_release);
+      }
+    } else {
+      Claim(1, 1);
+    }
+  }
+};
+
+// Two claimers race for the end of segment 1 while the daemon waits for it and recycles the slot;
+// then both go for segment 3.
+struct RaceToTheEndAndRecycle : Scenario<RaceToTheEndAndRecycle, 3> {
+  void before() { Publish(1, {10, 12}, 11); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (int i = 0; i < 3; ++i) {
+        if (!Exhausted(1)) continue;
+        WithdrawSegment(slot(1));
+        Publish(3, {12, 15}, 13);
+        return;
+      }
+    } else {
+      Claim(1, index);
+      for (int i = 0; i < 2; ++i) {
+        if (live_.tail_segment.load(std::memory_order_acquire) < 3) {
+          Claim(1, 1);  // still on the old one: an overshoot
+        } else if (HoldsSegment(slot(3), 3)) {
+          Claim(3, 3 - index);
+        }
+      }
+    }
+  }
+  void after() { RL_ASSERT(wake_ups_ <= 2); }
+};
+
+// Order: a claim that begins after another has returned gets greater ids. "After" is what a release
+// of the one and an acquire of the other say. Claimers look for their segment as RingClaimer does.
+template <typename Derived, rl::thread_id_t kThreads>
+class Ordered : public Scenario<Derived, kThreads> {
+ protected:
+  // False: the ring was dry.
+  bool ClaimInOrder(std::uint64_t& position) {
+    const std::uint64_t news = news_.load(std::memory_order_acquire);
+    for (int round = 0; round < 3; ++round) {
+      if (position != 0) {
+        const IdRange ids = this->Claim(position, 1);
+        if (!ids.empty()) {
+          RL_ASSERT((news >> ids.first) == 0);
+          news_.fetch_or(std::uint64_t{1} << ids.first, std::memory_order_release);
+          return true;
+        }
+      }
+      if (!Advance(position)) return false;
+    }
+    return false;
+  }
+
+ private:
+  // As RingClaimer::Advance, which is written for the table itself.
+  bool Advance(std::uint64_t& position) {
+    const std::uint64_t tail = this->live_.tail_segment.load(std::memory_order_acquire);
+    const std::uint64_t head = this->live_.head_segment.load(std::memory_order_acquire);
+    std::uint64_t segment = std::max(position, head);
+    if (tail >= this->kSlots) segment = std::max(segment, tail - this->kSlots + 1);
+    for (; segment <= tail; ++segment) {
+      const auto& slot = this->slot(segment);
+      if (!HoldsSegment(slot, segment)) continue;
+      const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);
+      if (NextUnclaimed(slot, this->cursor(segment)) >= limit) continue;
+      position = segment;
+      return true;
+    }
+    return false;
+  }
+
+  Atomic<Word::kNews> news_;
+};
+
+// Two claimers go through four segments while the daemon recycles both slots.
+struct LaterClaimsGetGreaterIds : Ordered<LaterClaimsGetGreaterIds, 3> {
+  void before() {
+    Publish(1, {10, 11});
+    Publish(2, {11, 12});
+    live_.head_segment.store(1, std::memory_order_release);
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      std::uint64_t head = 1;
+      for (std::uint64_t next = 3, tries = 0; tries < 4 && next <= 4; ++tries) {
+        if (!Exhausted(head)) continue;
+        WithdrawSegment(slot(head));
+        live_.head_segment.store(++head, std::memory_order_release);
+        Publish(next, {next + 9, next + 10});
+        ++next;
+      }
+    } else {
+      std::uint64_t position = 0;
+      for (int i = 0; i < 2; ++i) ClaimInOrder(position);
+    }
+  }
+};
+
+// Two segments at once: nobody takes from the second who has not seen the first. The thread is two
+// claimers, one after the other.
+struct NoSegmentIsSkipped : Ordered<NoSegmentIsSkipped, 2> {
+  void before() { live_.head_segment.store(1, std::memory_order_release); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Publish(1, {10, 11});
+      Publish(2, {11, 12});
+    } else {
+      std::uint64_t position = 0;
+      for (int tries = 0; tries < 6 && !ClaimInOrder(position); ++tries) {
+      }
+      position = 0;
+      ClaimInOrder(position);
+    }
+  }
+};
+
+struct Search {
+  rl::scheduler_type_e type;
+  unsigned iterations;  // of a random search
+};
+constexpr Search kFull{rl::fair_full_search_scheduler_type, 0};
+
+struct Result {
+  rl::test_result_e verdict;
+  unsigned long long runs;
+};
+
+template <typename S>
+Result Run(const Search& search, Label label, bool print) {
+  weakened = label;
+  std::ostream nowhere(nullptr);
+  rl::test_params params;
+  params.search_type = search.type;
+  params.iteration_count = search.iterations;
+  params.output_stream = print ? &std::cout : &nowhere;
+  params.progress_stream = &nowhere;
+  rl::simulate<S>(params);
+  weakened = Label::kNone;
+  return {params.test_result, params.stop_iteration};
+}
+
+// A scenario, how it is searched, and the orders that it cannot do without.
+struct Case {
+  std::string_view name;
+  Result (*run)(const Search&, Label, bool print);
+  Search search;
+  std::array<Label, 4> needs;
+};
+
+constexpr Search Random(unsigned iterations) { return {rl::random_scheduler_type, iterations}; }
+
+const Case kCases[] = {
+    {"SleeperMeetsRecycledSlot", Run<SleeperMeetsRecycledSlot>, kFull, {Label::kP4, Label::kC2}},
+    {"BatchMeetsRecycledSlot", Run<BatchMeetsRecycledSlot>, kFull, {Label::kP4, Label::kC2}},
+    {"PublishedSegmentHasItsIds", Run<PublishedSegmentHasItsIds>, kFull, {Label::kP5, Label::kC0}},
+    {"DrainLeavesWhatNobodyClaimed", Run<DrainLeavesWhatNobodyClaimed>, kFull, {Label::kD2AsTwo}},
+    {"WithdrawnSegmentStaysClosed",
+     Run<WithdrawnSegmentStaysClosed>,
+     kFull,
+     {Label::kC1, Label::kD2AsTwo}},
+    {"RaceToTheEndAndRecycle",
+     Run<RaceToTheEndAndRecycle>,
+     Random(300'000),
+     {Label::kP4, Label::kC2}},
+    {"LaterClaimsGetGreaterIds",
+     Run<LaterClaimsGetGreaterIds>,
+     Random(300'000),
+     {Label::kP4, Label::kC2}},
+    {"NoSegmentIsSkipped", Run<NoSegmentIsSkipped>, Random(300'000), {Label::kP6, Label::kTail}},
+};
+
+bool Needs(const Case& test, Label label) {
+  return label != Label::kNone &&
+         std::find(test.needs.begin(), test.needs.end(), label) != test.needs.end();
+}
+
+// One line of the table; false when the verdict is not the expected one.
+bool RunAndPrint(const Case& test, Label label, std::string_view name, bool history) {
+  const auto started = std::chrono::steady_clock::now();
+  const Result result = test.run(test.search, label, history);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
+  const auto expected =
+      Needs(test, label) ? rl::test_result_user_assert_failed : rl::test_result_success;
+  const bool good = result.verdict == expected;
+  const bool all = test.search.iterations == 0 && result.verdict == rl::test_result_success;
+  std::cout << std::left << std::setw(30) << test.name << std::setw(18) << name << std::setw(10)
+            << (result.verdict == rl::test_result_success ? "accepted" : "rejected") << std::right
+            << std::setw(9) << result.runs << (all ? " all" : "    ") << std::fixed
+            << std::setprecision(1) << std::setw(7) << taken.count() << " s"
+            << (good ? "" : "  WRONG") << std::endl;
+  return good;
+}
+
+// Without arguments: every scenario as it is and without each order that it needs. With a scenario:
+// that one without each order in turn, needed or not.
+int Main(int argc, char** argv) {
+  const std::string_view only = argc > 1 ? argv[1] : "";
+  const std::string_view only_label = argc > 2 ? argv[2] : "";
+  int runs = 0;
+  int wrong = 0;
+  for (const Case& test : kCases) {
+    if (!only.empty() && only != test.name) continue;
+    for (const auto& [label, name] : kLabels) {
+      const bool wanted = only_label.empty()
+                              ? !only.empty() || label == Label::kNone || Needs(test, label)
+                              : name == only_label;
+      if (!wanted) continue;
+      ++runs;
+      if (!RunAndPrint(test, label, name, !only_label.empty())) ++wrong;
+    }
+  }
+  std::cout << runs << " searches, " << wrong << " with a wrong verdict\n";
+  return wrong == 0 && runs != 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace idd::shm
+
+int main(int argc, char** argv) { return idd::shm::Main(argc, argv); }

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""run.py [all | NAME...]: explores ring.pml in full, and every variant of it that must be rejected (all: and
+those that must be accepted), and prints a table.
+
+Exit status 1 when a verdict is not the expected one or a search was cut short, 77 when spin or gcc is
+not installed. With names, only those lines of the table; the trail of an error is printed then.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+MODEL = pathlib.Path(__file__).resolve().parent / "ring.pml"
+MEMORY_MB = 1500
+DEPTH = 200_000
+SECONDS = 120  # for one search; a search that takes longer counts as cut short
+
+DEFAULTS = {"SLOTS": 2, "CLAIMERS": 1, "BATCH": 2, "SEGMENTS": 3, "DRAINS": 1, "WAITERS": 0}
+
+
+def define(*flags, **numbers):
+    return [f"-D{flag}" for flag in flags] + [
+        f"-D{name}={value}" for name, value in {**DEFAULTS, **numbers}.items()
+    ]
+
+
+ORDERS = {"DRAINS": 0}
+FORGED = {"HOSTILE": 1}
+
+# The model itself.
+MODEL_RUNS = {
+    "one claimer": define("QUICK", WAITERS=1),
+    "one claimer, four segments": define("QUICK", SEGMENTS=4, DRAINS=0),
+    "two claimers": define("QUICK", "LOOKUP_IN_ONE_STEP", CLAIMERS=2, BATCH=1, DRAINS=0),
+    "two claimers, batches, drain": define("LOOKUP_IN_ONE_STEP", CLAIMERS=2, SLOTS=1, SEGMENTS=2),
+    "two claimers, every step": define(CLAIMERS=2, BATCH=1, SLOTS=1, SEGMENTS=2, DRAINS=0),
+    "two threads of one view": define("SHARED_VIEW", CLAIMERS=2, BATCH=1, SEGMENTS=2, DRAINS=0),
+    "forged": define(**FORGED),
+    "forged twice": define("LOOKUP_IN_ONE_STEP", HOSTILE=2, BATCH=1),
+}
+
+# Each must be rejected.
+MUTANTS = {
+    "NO_SEGMENT_CHECK": define("QUICK", "TWICE_ONLY", "NO_SEGMENT_CHECK"),
+    "SEGMENT_CHECK_BEFORE_ADD": define("QUICK", "TWICE_ONLY", "SEGMENT_CHECK_BEFORE_ADD"),
+    "SEGMENT_CHECK_BEFORE_LIMIT": define("QUICK", "TWICE_ONLY", "SEGMENT_CHECK_BEFORE_LIMIT"),
+    "LIMIT_BEFORE_CURSOR, NO_SEGMENT_CHECK": define(
+        "QUICK", "TWICE_ONLY", "LIMIT_BEFORE_CURSOR", "NO_SEGMENT_CHECK"),
+    "NO_P1_NO_D1": define("QUICK", "TWICE_ONLY", "NO_P1_NO_D1"),
+    "NO_PUBLISH_KNOWLEDGE": define("QUICK", "TWICE_ONLY", "NO_PUBLISH_KNOWLEDGE"),
+    "TAIL_BEFORE_CURSOR": define("QUICK", "TWICE_ONLY", "TAIL_BEFORE_CURSOR"),
+    "CURSOR_AT_BASE": define("QUICK", "TWICE_ONLY", "CURSOR_AT_BASE", WAITERS=1),
+    "DRAIN_LOAD_STORE": define("QUICK", "TWICE_ONLY", "DRAIN_LOAD_STORE"),
+    "RECYCLE_EARLY": define("QUICK", "TWICE_ONLY", "RECYCLE_EARLY"),
+    "BATCH_NOT_CUT": define("QUICK", "BATCH_NOT_CUT"),
+    "TAIL_BEFORE_LIMIT": define("QUICK", "TAIL_BEFORE_LIMIT"),
+    "TAIL_BEFORE_SEGMENT": define("QUICK", "TAIL_BEFORE_SEGMENT"),
+    "HEAD_BEFORE_LOOK": define("QUICK", "HEAD_BEFORE_LOOK"),
+    "STARTS_AT_TAIL": define("QUICK", "STARTS_AT_TAIL"),
+    "BASE_BELOW_EARLIER_LIMIT": define("QUICK", "BASE_BELOW_EARLIER_LIMIT"),
+    "NO_BASE_CHECK, forged": define("NO_BASE_CHECK", **FORGED),
+    "BASE_AFTER_SEGMENT, forged": define("BASE_AFTER_SEGMENT", **FORGED),
+    "NO_D1, forged": define("NO_D1", **FORGED),
+}
+
+# Each must be accepted: what it takes away is held by something else as well (README.md).
+REDUNDANT = {
+    "LIMIT_BEFORE_CURSOR": define("QUICK", "LIMIT_BEFORE_CURSOR", **ORDERS),
+    "LIMIT_BEFORE_CURSOR, forged": define("LIMIT_BEFORE_CURSOR", **ORDERS, **FORGED),
+    "BASE_AFTER_LIMIT": define("QUICK", "BASE_AFTER_LIMIT", **ORDERS),
+    "BASE_AFTER_LIMIT, forged": define("BASE_AFTER_LIMIT", **ORDERS, **FORGED),
+    "BASE_AFTER_SEGMENT": define("QUICK", "BASE_AFTER_SEGMENT", **ORDERS),
+    "SEGMENT_BEFORE_LIMIT": define("QUICK", "SEGMENT_BEFORE_LIMIT", **ORDERS),
+    "NO_BASE_CHECK": define("QUICK", "NO_BASE_CHECK", **ORDERS),
+    "NO_P1": define("QUICK", "NO_P1", **ORDERS),
+    "NO_P1, forged": define("NO_P1", **ORDERS, **FORGED),
+    "NO_D1": define("QUICK", "NO_D1"),
+    "DRAIN_WITHOUT_D2": define("QUICK", "DRAIN_WITHOUT_D2"),
+}
+
+
+def command(arguments, folder):
+    # `timeout` ends the search even if this script is killed.
+    run = subprocess.run(["timeout", str(SECONDS), *arguments], cwd=folder, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return run.returncode, run.stdout
+
+
+def explore(defines, optimize, want_trail):
+    """(verdict, states, seconds, trail); the verdict is `accepted`, `rejected: ...` or a complaint."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="idd-model.") as folder:
+        status, out = command(["spin", "-a", *defines, str(MODEL)], folder)
+        if status != 0 or not (pathlib.Path(folder) / "pan.c").exists():
+            return "spin failed: " + out, 0, 0, ""
+        status, out = command(["gcc", optimize, "-w", "-DSAFETY", f"-DMEMLIM={MEMORY_MB}", "-o", "pan",
+                               "pan.c"], folder)
+        if status != 0:
+            return "gcc failed: " + out, 0, 0, ""
+        status, out = command(["./pan", f"-m{DEPTH}"], folder)
+        trail = ""
+        if want_trail and (pathlib.Path(folder) / "ring.pml.trail").exists():
+            trail = command(["spin", "-t", "-p", "-g", *defines, str(MODEL)], folder)[1]
+    errors = re.search(r"errors: (\d+)", out)
+    states = re.search(r"(\S+) states, stored", out)
+    violated = re.search(r"assertion violated (.*) \(at", out)
+    if status != 0 or errors is None or states is None:
+        verdict = "failed: " + out
+    elif "Full statespace search" not in out or "max search depth too small" in out:
+        verdict = "cut short: depth"
+    elif errors[1] == "0":
+        cut_short = "Search not completed" in out or "MEMLIM" in out or "out of memory" in out
+        verdict = "cut short" if cut_short else "accepted"
+    elif violated is not None:
+        verdict = "rejected: " + re.sub(r"[!() ]", "", violated[1])
+    else:
+        verdict = "failed: " + out
+    return verdict, int(float(states[1])) if states else 0, time.monotonic() - started, trail
+
+
+def main():
+    for tool in ("spin", "gcc"):
+        if shutil.which(tool) is None:
+            print(f"skipped: {tool} is not installed")
+            return 77
+    runs = (
+        [(name, defines, "accepted") for name, defines in MODEL_RUNS.items()]
+        + [(name, defines, "rejected") for name, defines in MUTANTS.items()]
+        + [(name, defines, "accepted") for name, defines in REDUNDANT.items()]
+    )
+    names = sys.argv[1:]
+    if not names:
+        runs = [run for run in runs if run[0] not in REDUNDANT]
+    elif names != ["all"]:
+        runs = [run for run in runs if run[0] in names]
+    wrong = 0 if runs else 1
+    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        # An error is found soon; a full search is worth the compiler's time.
+        results = pool.map(
+            lambda run: explore(run[1], "-O2" if run[2] == "accepted" else "-O0",
+                                names not in ([], ["all"])), runs)
+        for (name, _, expected), (verdict, states, seconds, trail) in zip(runs, results):
+            good = verdict.split(":")[0] == expected
+            wrong += not good
+            print(f"{name:38} {verdict:28} {states:>9} {seconds:6.1f} s{'' if good else '  WRONG'}",
+                  flush=True)
+            if trail:
+                print(trail)
+    print(f"{len(runs)} searches, {wrong} with a wrong verdict")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client with every permission that an authorised client has writes whatever it likes all over
+// what it can write, while honest clients claim.
+//
+// Method: the scribbler is a process of its own. It attaches as any client does, tries to get at
+// the table and at the size of both memfds, and then fills its cursors with random words, zeros,
+// old values and maxima; when its ring is taken away it attaches again. Meanwhile honest processes
+// claim from its tag and from another. What it may do is written down in docs/shm-abi.md: make ids
+// of segments that are published at that moment come twice. So the oracle asks of its tag that all
+// ids lie in leases of this host, and everything of the other tag.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "idd/shm/abi.h"
+#include "idd/wire/channel.h"
+#include "idd/wire/frames.h"
+#include "support/claim_worker_process.h"
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+constexpr std::uint64_t kFullSeconds = 60;
+
+// Shared with the scribbler.
+struct Report {
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> attaches{0};
+  std::atomic<std::uint64_t> writes{0};  // of the whole mapping
+  std::array<char, 256> broke_in{};      // how it got at what it must not, if it did
+};
+
+class Scribbler {
+ public:
+  Scribbler(std::string socket, Report& report) : socket_(std::move(socket)), report_(report) {}
+
+  void Run() {
+    while (!report_.stop) {
+      std::optional<wire::Message> reply = Attach();
+      if (!reply.has_value()) {
+        ::usleep(2000);
+        continue;
+      }
+      ++report_.attaches;
+      TryToBreakIn(reply->fds[0].get(), reply->fds[1].get());
+      Scribble(reply->fds[0].get(), reply->fds[1].get());
+    }
+  }
+
+ private:
+  [[nodiscard]] std::optional<wire::Message> Attach() const {
+    const Deadline deadline = Deadline::After(2s);
+    auto channel = wire::Channel::Connect(socket_, deadline, std::nullopt);
+    if (!channel.ok()) return std::nullopt;
+    wire::HelloRequest hello;
+    hello.abi_version = shm::kAbiVersion;
+    const auto greeted =
+        channel.value().Exchange(wire::BuildRequest(wire::FrameType::kHello, 1, hello), deadline);
+    if (!greeted.ok()) return std::nullopt;
+    wire::AttachRequest attach;
+    attach.tag = wire::PackTag("hot");
+    attach.timeout_ms = 2000;
+    auto reply =
+        channel.value().Exchange(wire::BuildRequest(wire::FrameType::kAttach, 2, attach), deadline);
+    if (!reply.ok() || !reply.value().fds[1].valid()) return std::nullopt;
+    return std::move(reply).value();
+  }
+
+  void BrokeIn(const char* how) {
+    std::snprintf(report_.broke_in.data(), report_.broke_in.size(), "%s", how);
+  }
+
+  // A privileged user may open what it likes through /proc, so that is tried as nobody.
+  void TryToBreakIn(int table, int cursors) {
+    if (::mmap(nullptr, shm::kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, table, 0) !=
+        MAP_FAILED) {
+      BrokeIn("mapped the table writable");
+    }
+    void* const view = ::mmap(nullptr, shm::kTableBytes, PROT_READ, MAP_SHARED, table, 0);
+    if (view != MAP_FAILED) {
+      if (::mprotect(view, shm::kTableBytes, PROT_READ | PROT_WRITE) == 0) {
+        BrokeIn("made its mapping of the table writable");
+      }
+      ::munmap(view, shm::kTableBytes);
+    }
+    const std::uint64_t word = 0;
+    if (::pwrite(table, &word, sizeof(word), 512) >= 0) BrokeIn("wrote into the table");
+    for (const int fd : {table, cursors}) {
+      if (::ftruncate(fd, 0) == 0) BrokeIn("truncated a memfd");
+      if (::ftruncate(fd, 1 << 20) == 0) BrokeIn("grew a memfd");
+      if (::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0) BrokeIn("added a seal");
+      if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0 &&
+          fd == table) {
+        BrokeIn("punched a hole into the table");
+      }
+    }
+    ReopenAsNobody(table);
+  }
+
+  void ReopenAsNobody(int table) {
+    constexpr uid_t kNobody = 65534;
+    const std::string path = "/proc/self/fd/" + std::to_string(table);
+    if (::geteuid() == 0) {
+      // fsuid decides about files; the process stays killable and its memory its own.
+      const int opened = OpenAs(kNobody, path);
+      if (opened >= 0) {
+        BrokeIn("opened the table again for writing");
+        ::close(opened);
+      }
+      return;
+    }
+    const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (opened < 0) return;
+    // The daemon runs as this very user, who owns the memfd; the seal must hold all the same.
+    if (::mmap(nullptr, shm::kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0) !=
+        MAP_FAILED) {
+      BrokeIn("opened the table again and mapped it writable");
+    }
+    ::close(opened);
+  }
+
+  [[nodiscard]] static int OpenAs(uid_t uid, const std::string& path) {
+    if (::seteuid(uid) != 0) return -1;
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    static_cast<void>(::seteuid(0));
+    return fd;
+  }
+
+  // Until the ring is no longer the one to claim from, and a little longer.
+  void Scribble(int table_fd, int cursors_fd) {
+    void* const table = ::mmap(nullptr, shm::kTableBytes, PROT_READ, MAP_SHARED, table_fd, 0);
+    void* const cursors =
+        ::mmap(nullptr, shm::kCursorsBytes, PROT_READ | PROT_WRITE, MAP_SHARED, cursors_fd, 0);
+    if (table == MAP_FAILED || cursors == MAP_FAILED) return;
+    const auto& live = static_cast<const shm::Table*>(table)->live;
+    auto* const words = static_cast<std::atomic<std::uint64_t>*>(cursors);
+    constexpr std::size_t kWords = shm::kCursorsBytes / sizeof(std::uint64_t);
+    std::array<std::uint64_t, kWords> old{};
+    for (int more = 20; more > 0 && !report_.stop;) {
+      const auto state = live.state.load(std::memory_order_relaxed);
+      if (state != static_cast<std::uint32_t>(shm::RingState::kActive)) --more;
+      const std::uint64_t kind = random_() % 5;
+      for (std::size_t i = 0; i < kWords; ++i) {
+        const std::uint64_t present = words[i].load(std::memory_order_relaxed);
+        words[i].store(Value(kind, present, old[i]), std::memory_order_relaxed);
+        if (random_() % 64 == 0) old[i] = present;
+      }
+      ++report_.writes;
+      // Now and then nothing for a while, so that claims get into the spoilt segments.
+      if (random_() % 4 == 0) ::usleep(static_cast<useconds_t>(random_() % 3000));
+    }
+    ::munmap(table, shm::kTableBytes);
+    ::munmap(cursors, shm::kCursorsBytes);
+  }
+
+  [[nodiscard]] std::uint64_t Value(std::uint64_t kind, std::uint64_t present, std::uint64_t old) {
+    switch (kind) {
+      case 0:
+        return random_();
+      case 1:
+        return 0;
+      case 2:
+        return old;
+      case 3:
+        return ~std::uint64_t{0} - random_() % 3;
+      default:
+        return present + random_() % 2000 - 1000;  // near what it is: inside the segment
+    }
+  }
+
+  const std::string socket_;
+  Report& report_;
+  std::mt19937_64 random_{TestSeed()};
+};
+
+class HostileClient : public ::testing::Test {
+ protected:
+  HostileClient()
+      : report_(new (::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Report) {}
+  ~HostileClient() override {
+    EndScribbler();
+    ::munmap(report_, sizeof(Report));
+  }
+
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("hot", 1000);
+    host_.idctl.CreateTag("other", 1000);
+  }
+
+  void StartScribbler() {
+    const pid_t parent = ::getpid();
+    scribbler_ = ::fork();
+    RequireErrno(scribbler_ >= 0, "fork");
+    if (scribbler_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    Scribbler(host_.daemon.socket(), *report_).Run();
+    ::_exit(0);
+  }
+
+  void EndScribbler() {
+    if (scribbler_ <= 0) return;
+    report_->stop = true;
+    if (!WaitUntil(Patience(5s),
+                   [this] { return ::waitpid(scribbler_, nullptr, WNOHANG) == scribbler_; })) {
+      ::kill(scribbler_, SIGKILL);
+      ::waitpid(scribbler_, nullptr, 0);
+    }
+    scribbler_ = -1;
+  }
+
+  ClaimWorkerProcess& StartWorker(const std::string& tag, int number, bool retry) {
+    WorkerPlan plan;
+    plan.socket = host_.daemon.socket();
+    plan.tag = tag;
+    plan.name = tag + std::to_string(number);
+    plan.batch = 20;
+    plan.pace_us = 20;
+    plan.retry = retry;
+    plan.timeout_ms = 2000;
+    plan.log_capacity = 1 << 22;
+    plan.seed = static_cast<std::uint64_t>(number);
+    workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+    workers_.back()->WaitReady(Patience(10s));
+    return *workers_.back();
+  }
+
+  [[nodiscard]] std::vector<Claimer> Finish(const std::string& tag) {
+    std::vector<Claimer> claimers;
+    for (const auto& worker : workers_) {
+      if (!worker->name().starts_with(tag)) continue;
+      worker->Stop();
+      EXPECT_EQ(worker->Finish(Patience(20s)), 0) << worker->Failure();
+      worker->AddClaimers(claimers);
+    }
+    return claimers;
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+  Report* const report_;
+  pid_t scribbler_ = -1;
+  std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+};
+
+TEST_F(HostileClient, HarmsNobodyButTheSegmentsItHas) {
+  StartScribbler();
+  for (int i = 0; i < 2; ++i) StartWorker("hot", i, true);
+  StartWorker("other", 0, false);
+  for (const auto& worker : workers_) worker->Go();
+  const Deadline deadline =
+      Deadline::After(std::chrono::seconds(std::max<std::uint64_t>(5, ScaledLoad(kFullSeconds))));
+  std::uint64_t hot_before = 0;
+  std::uint64_t other_before = 0;
+  bool was_quarantined = false;
+  while (!deadline.passed()) {
+    std::this_thread::sleep_for(500ms);
+    ASSERT_TRUE(host_.daemon.process().Running()) << host_.daemon.Log();
+    for (const auto& worker : workers_) {
+      ASSERT_TRUE(worker->process().Running()) << worker->name() << ": " << worker->Failure();
+    }
+    const auto tags = host_.idctl.Json({"status", "hot"}).at("tags");
+    was_quarantined = was_quarantined || tags.at(0).at("state") == "quarantined";
+  }
+  hot_before = workers_[0]->ids() + workers_[1]->ids();
+  other_before = workers_[2]->ids();
+  EndScribbler();
+  std::printf("%llu attaches, %llu times written all over, %llu + %llu ids claimed meanwhile\n",
+              static_cast<unsigned long long>(report_->attaches),
+              static_cast<unsigned long long>(report_->writes),
+              static_cast<unsigned long long>(hot_before),
+              static_cast<unsigned long long>(other_before));
+  EXPECT_STREQ(report_->broke_in.data(), "");
+  EXPECT_GT(report_->attaches, 2U);
+  EXPECT_GT(hot_before, 100U) << "honest clients of the tag go on";
+  EXPECT_GT(other_before, 100U);
+  EXPECT_TRUE(was_quarantined) << "status tells";
+  EXPECT_NE(host_.daemon.Log().find("ring.quarantined"), std::string::npos);
+
+  const std::vector<Claimer> hot = Finish("hot");
+  EXPECT_EQ(Join(CheckLeased(hot, host_.idctl.Leases("hot"))), "");
+  const std::vector<Claimer> other = Finish("other");
+  EXPECT_EQ(workers_[2]->errors(), 0U);
+  EXPECT_EQ(Join(CheckUnique(other)), "");
+  EXPECT_EQ(Join(CheckRising(other)), "");
+  EXPECT_EQ(Join(CheckLeased(other, host_.idctl.Leases("other"))), "");
+  EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("other"), CountIds(other), 2000)), "");
+
+  // Once it is gone, so is the harm.
+  static_cast<void>(host_.idctl.Claim("hot", 10));
+  std::vector<std::uint64_t> ids = host_.idctl.Claim("hot", 5000);
+  EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+  EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
+  host_.daemon.Stop();
+}
+
+}  // namespace
+}  // namespace idd::harness

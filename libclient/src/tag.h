@@ -107,7 +107,7 @@ class Tag {
     }
     const std::unique_ptr<idd::shm::RingMemory> memory;
     std::optional<idd::shm::RingClaimer> claimer;  // set if memory is
-    const std::vector<std::byte> refill_notice;    // made beforehand: a claim allocates nothing
+    const std::vector<std::byte> refill_notice{};  // made beforehand: a claim allocates nothing
     Attachment* older = nullptr;
   };
 

@@ -165,8 +165,9 @@ void Server::OnAcceptable() {
     if (errno == EINTR || errno == ECONNABORTED) continue;
     const int error = errno;
     log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}});
-    if (error == EMFILE || error == ENFILE) {
-      DropSilent("idd is out of descriptors, and this connection has not said HELLO");
+    const bool is_out = error == EMFILE || error == ENFILE;
+    if (is_out && DropSilent("idd is out of descriptors, and this connection has not said HELLO")) {
+      continue;
     }
     PauseAccepting();  // out of descriptors: without a pause the loop would spin on the backlog
     return;

@@ -519,7 +519,9 @@ TEST_F(RingThreadsTest, NoIdOutsideThePublishedSegmentsUnderAHostileWriter) {
       }
     });
   }
-  for (std::uint64_t k = 1; k <= 3000; ++k) {
+  // Until a claim was accepted, too: a claimer that starts late may find all the segments
+  // exhausted, and never looks back at them, whatever the hostile thread writes there.
+  for (std::uint64_t k = 1; k <= 3000 || accepted == 0; ++k) {
     while (!ring_.writer.CanPublish()) {
       static_cast<void>(ring_.writer.RetireExhausted());
       static_cast<void>(ring_.writer.Claim(600));
@@ -529,7 +531,6 @@ TEST_F(RingThreadsTest, NoIdOutsideThePublishedSegmentsUnderAHostileWriter) {
     // Sometimes the ring is emptied by a drain instead.
     if (k % 97 == 0) static_cast<void>(ring_.writer.DrainAll());
   }
-  while (accepted == 0) std::this_thread::yield();
   stop = true;
   hostile.join();
   for (std::thread& claimer : claimers) claimer.join();

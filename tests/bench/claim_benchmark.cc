@@ -7,8 +7,6 @@
 // Where code happens to lie moves such figures by a fifth: the build makes several programs of this
 // file, which differ in the alignment of their code, and scripts/bench takes the median over all.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -19,34 +17,13 @@
 
 #include "idclient/idclient.h"
 #include "idclient/idclient.hpp"
-#include "idd/shm/abi.h"
 #include "raw_call.h"
+#include "raw_word.h"
 #include "support/host.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
 namespace {
-
-// A word in a memfd, mapped as a ring's cursors are.
-class RawWord {
- public:
-  RawWord() {
-    const int fd = ::memfd_create("raw", MFD_CLOEXEC);
-    RequireErrno(fd >= 0 && ::ftruncate(fd, shm::kCursorsBytes) == 0, "memfd");
-    void* const memory =
-        ::mmap(nullptr, shm::kCursorsBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    RequireErrno(memory != MAP_FAILED, "mmap");
-    ::close(fd);
-    cursor_ = &static_cast<shm::Cursors*>(memory)->slots[1];
-  }
-  [[nodiscard]] std::atomic<std::uint64_t>& word() const { return cursor_->next; }
-  [[nodiscard]] raw_handle handle() const {
-    return {.cursor = reinterpret_cast<std::uint64_t*>(&cursor_->next)};
-  }
-
- private:
-  shm::Cursor* cursor_;
-};
 
 // Everything that the benchmarks share; made once, before any of them runs.
 struct World {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench_run.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -12,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -25,7 +25,6 @@ namespace idd::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono::nanoseconds;
 
 constexpr std::uint32_t kRounds = 9;
 // Phases in turn: in each round the raw adds and the claims, the order changing from round to
@@ -33,6 +32,12 @@ constexpr std::uint32_t kRounds = 9;
 constexpr std::uint32_t kPhases = 2 * kRounds + 2;
 // Claims between two looks whether the phase is over.
 constexpr std::uint32_t kClaimsPerLook = 64;
+constexpr auto kLongestSleep = std::chrono::milliseconds(20);
+
+std::uint64_t NsSince(Clock::time_point begin) {
+  const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+  return static_cast<std::uint64_t>(passed.count());
+}
 
 enum class Operation : std::uint32_t { kRaw = 0, kClaim = 1 };
 
@@ -55,14 +60,14 @@ struct alignas(shm::kWriterBlockBytes) ClaimerResult {
   std::array<LatencyHistogram, 2> latency;  // by Operation
 };
 
-// Shared by all processes of a run.
+// Shared by all processes of a run. Nobody writes here while a phase runs, but for the raw word.
 struct alignas(shm::kWriterBlockBytes) Control {
   std::atomic<std::uint32_t> started;  // phases
   std::atomic<std::uint32_t> ended;
-  std::atomic<std::uint32_t> status;  // the first failure: idclient_status
-  alignas(shm::kWriterBlockBytes) std::atomic<std::uint32_t> waiting;  // claimers between phases
-  alignas(shm::kWriterBlockBytes) std::array<char, 1024> reason;       // of `status`
+  std::atomic<std::uint32_t> waiting;  // claimers between phases, each counted once a phase
+  std::atomic<std::uint32_t> status;   // the first failure: idclient_status
   shm::Cursor raw;
+  std::array<char, 1024> reason;  // of `status`
 };
 
 // Zeroed pages that forked processes share.
@@ -120,7 +125,7 @@ class Claimer {
       claims += kClaimsPerLook;
     }
     result_.claims[index] = claims;
-    result_.ns[index] = static_cast<std::uint64_t>(nanoseconds(Clock::now() - began).count());
+    result_.ns[index] = NsSince(began);
     if (phase.operation == Operation::kClaim) result_.ids += claims * plan_.batch;
   }
 
@@ -146,7 +151,7 @@ class Claimer {
       } else if (!Claim()) {
         return false;
       }
-      latency.Add(static_cast<std::uint64_t>(nanoseconds(Clock::now() - before).count()));
+      latency.Add(NsSince(before));
     }
     return true;
   }
@@ -227,7 +232,7 @@ class Processes {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(1);
         try {
-          RunProcess(plan, control, results + i * plan.threads);
+          RunProcess(plan, control, results + std::size_t{i} * plan.threads);
         } catch (const std::exception&) {
           FailRun(control, IDCLIENT_SYSTEM);
         }
@@ -282,7 +287,11 @@ class Run {
         ::usleep(100);
       }
       control_.started.store(phase + 1, std::memory_order_release);
-      std::this_thread::sleep_for(length);
+      // In short pieces: a claim that fails ends the run.
+      const auto end = Clock::now() + length;
+      while (Clock::now() < end && Look(processes).ok()) {
+        std::this_thread::sleep_for(std::min<Clock::duration>(kLongestSleep, end - Clock::now()));
+      }
       control_.ended.store(phase + 1, std::memory_order_release);
     }
     processes.WaitForAll();

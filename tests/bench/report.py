@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns what measure.py returns into figures with their limits, text, a Markdown table and a chart."""
+
+import dataclasses
+import statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One measured figure. `limit`: None, or the largest value the project allows itself."""
+    group: str
+    name: str
+    unit: str  # "x": a ratio, claim over raw
+    values: tuple
+    limit: float | None = None
+    is_floor: bool = False  # `limit` is the smallest value instead
+    detail: str = ""  # the absolute figures
+
+    @property
+    def median(self):
+        return statistics.median(self.values)
+
+    @property
+    def is_met(self):
+        if self.limit is None:
+            return None
+        return self.median >= self.limit if self.is_floor else self.median <= self.limit
+
+
+# Name, benchmark of the claim, ids of one call, benchmark of the raw operation, limit.
+CLAIMS = (
+    ("inlined C++ claim, 1 thread", "ClaimInlined/threads:1", 1, "RawInlined/threads:1", 1.15),
+    ("inlined C++ claim, 2 threads", "ClaimInlined/threads:2", 1, "RawInlined/threads:2", None),
+    ("C call, 1 thread", "ClaimCall/threads:1", 1, "RawCall/threads:1", 1.3),
+    ("C call, 2 threads", "ClaimCall/threads:2", 1, "RawCall/threads:2", None),
+    ("batches of 8, per id", "ClaimBatch/8", 8, "RawInlined/threads:1", None),
+    ("batches of 64, per id", "ClaimBatch/64", 64, "RawInlined/threads:1", 0.2),
+    ("batches of 1000, per id", "ClaimBatch/1000", 1000, "RawInlined/threads:1", None),
+    ("blocks of 64, C call, 1 thread", "ClaimBlock/64/threads:1", 1, "RawInlined/threads:1", 0.6),
+    ("blocks of 64, C call, 2 threads", "ClaimBlock/64/threads:2", 1, "RawInlined/threads:2", None),
+)
+
+
+def claim_figures(runs):
+    for name, claim, ids, raw, limit in CLAIMS:
+        ns = statistics.median(run[claim] / ids for run in runs)
+        raw_ns = statistics.median(run[raw] for run in runs)
+        yield Figure("Claim", name, "x", tuple(run[claim] / ids / run[raw] for run in runs), limit,
+                     detail=f"{ns:.2f} ns to {raw_ns:.2f} ns")
+
+
+def process_figures(reports):
+    for count, runs in reports.items():
+        ids = statistics.median(run["claim"]["ids_per_s"] for run in runs) / 1e6
+        raw = statistics.median(run["raw"]["ids_per_s"] for run in runs) / 1e6
+        detail = f"{ids:.1f} M/s to {raw:.1f} M/s"
+        if count == "8":
+            yield Figure("Claim", f"throughput, {count} processes", "x",
+                         tuple(1 / run["ratio"] for run in runs), 0.9, is_floor=True, detail=detail)
+        else:
+            yield Figure("Claim", f"{count} processes", "x", tuple(run["ratio"] for run in runs),
+                         1.15 if count == "2" else None, detail=detail)
+
+
+def latency_figures(by_place):
+    for place, runs in by_place.items():
+        group = f"Claim while segments of 10,000 change, idd on the {place}"
+        limits = {"p99": 1.5, "p99.9": 1.5} if place == "other processor" else {}
+        for percentile in ("p50", "p99", "p99.9", "p99.99"):
+            ns = statistics.median(run["claim"][percentile] for run in runs)
+            raw_ns = statistics.median(run["raw"][percentile] for run in runs)
+            yield Figure(group, percentile, "x",
+                         tuple(run["claim"][percentile] / run["raw"][percentile] for run in runs),
+                         limits.get(percentile), detail=f"{ns:.0f} ns to {raw_ns:.0f} ns")
+        for percentile in ("p50", "p99"):
+            yield Figure(group, f"claims that cross into a segment, {percentile}", "us",
+                         tuple(run["crossing"][percentile] / 1000 for run in runs),
+                         5 if percentile == "p99" and limits else None)
+        yield Figure(group, "claims that found the ring dry, of 3,000,000", "",
+                     tuple(run["dry_claims"] for run in runs))
+
+
+def socket_figures(by_place):
+    for place, runs in by_place.items():
+        group = f"Socket, idd on the {place}"
+        for percentile in ("p50", "p99"):
+            us = statistics.median(run["fallback"][percentile] for run in runs) / 1000
+            raw_us = statistics.median(run["ping_pong"][percentile] for run in runs) / 1000
+            yield Figure(group, f"claim by socket to a bare ping-pong, {percentile}", "x",
+                         tuple(run["fallback"][percentile] / run["ping_pong"][percentile]
+                               for run in runs), 1.5 if percentile == "p50" else None,
+                         detail=f"{us:.1f} us to {raw_us:.1f} us")
+        for percentile in ("p50", "p99"):
+            yield Figure(group, f"idclient_open and idclient_tag_open, {percentile}", "us",
+                         tuple(run["open"][percentile] / 1000 for run in runs),
+                         500 if percentile == "p50" else None)
+
+
+def kernel_figures(results):
+    calls = results["kernel_entries"]
+    detail = ", ".join(f"{name} {count}" for name, count in sorted(calls.items()))
+    yield Figure("Kernel", "system calls of 10,000,000 claims in segments of 1,000,000", "",
+                 (sum(calls.values()),), 10, detail=detail)
+
+
+def footprint_figures(rows):
+    for row in rows:
+        group = f"idd idle, {row['tags']:,} tags in use"
+        is_limited = row["tags"] == 1
+        yield Figure(group, "resident", "MiB", (row["resident_mib"],), 20 if is_limited else None)
+        yield Figure(group, "processor", "%", (row["cpu_percent"],), 0.1 if is_limited else None)
+        yield Figure(group, "times put to sleep per second, all threads", "",
+                     (row["wake_ups_per_s"],), 1 if is_limited else None)
+
+
+def figures(results):
+    return [
+        *claim_figures(results["claims"]),
+        *process_figures(results["processes"]),
+        *latency_figures(results["latency"]),
+        *socket_figures(results["socket"]),
+        *kernel_figures(results),
+        *footprint_figures(results["footprint"]),
+    ]
+
+
+def number(value):
+    if value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) >= 0.095 else f"{value:.3f}"
+
+
+def cells(figure):
+    def with_unit(value):
+        return f"{number(value)} {figure.unit}".strip()
+    limit = ""
+    if figure.limit is not None:
+        limit = f"{'at least' if figure.is_floor else 'at most'} {with_unit(figure.limit)}"
+        if not figure.is_met:
+            limit += ": NOT MET"
+    spread = ""
+    if len(figure.values) > 1:
+        spread = f"{number(min(figure.values))} to {number(max(figure.values))}"
+    return with_unit(figure.median), spread, limit, figure.detail
+
+
+def text(all_figures):
+    lines, group = [], None
+    for figure in all_figures:
+        if figure.group != group:
+            group = figure.group
+            lines.append(f"\n{group}")
+        value, spread, limit, detail = cells(figure)
+        lines.append(f"  {figure.name:50} {value:>12}  {spread:18} {limit:24} {detail}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def markdown(all_figures):
+    lines, group = [], None
+    for figure in all_figures:
+        if figure.group != group:
+            group = figure.group
+            lines += ["", f"**{group}**", "", "| | Median | Range | Limit | Claim to raw |",
+                      "|---|---:|---|---|---|"]
+        lines.append(f"| {figure.name} | " + " | ".join(cells(figure)) + " |")
+    return "\n".join(lines[1:]) + "\n"
+
+
+def machine_line(machine):
+    return (f"{machine['processor']}, {machine['processors']} processors, {machine['architecture']}, "
+            f"Linux {machine['kernel']}, {machine['compiler']}")
+
+
+def chart(all_figures, path):
+    """The ratios of the group "Claim" as bars, their spread as whiskers, the limits as ticks."""
+    import matplotlib  # pylint: disable=import-outside-toplevel
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "idd"
+    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
+    shown = [figure for figure in all_figures if figure.group == "Claim"][::-1]
+    rows = range(len(shown))
+    medians = [figure.median for figure in shown]
+    spread = [[figure.median - min(figure.values) for figure in shown],
+              [max(figure.values) - figure.median for figure in shown]]
+    plot, axes = pyplot.subplots(figsize=(9, 0.36 * len(shown) + 1.2))
+    axes.barh(rows, medians, height=0.6, color="#3b6ea5", xerr=spread, ecolor="#888888", capsize=2)
+    for row, figure in zip(rows, shown):
+        axes.text(0.01, row, f" {figure.median:.2f}", va="center", color="white", fontsize=8)
+        if figure.limit is not None:
+            axes.plot([figure.limit] * 2, [row - 0.4, row + 0.4], color="#c03030", linewidth=2)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(rows, [figure.name for figure in shown])
+    axes.set_xlim(0, max(1.5, *(figure.median * 1.1 for figure in shown)))
+    axes.set_xlabel("ratio to a raw fetch_add of the same kind (1: the same; red: the limit)")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    plot.tight_layout()
+    plot.savefig(path, metadata={"Date": None})

@@ -20,8 +20,6 @@ namespace {
 // that it did not wait for. Descriptors are dearer.
 constexpr std::size_t kMaxQueuedFrames = kMaxUnanswered + 64;
 constexpr std::size_t kMaxQueuedDescriptors = 128;
-// Frames read of one connection before the loop turns to the others.
-constexpr int kFramesPerTurn = 32;
 
 // 0, or the errno of the failure.
 int SendNow(int socket, std::span<const std::byte> frame, const std::array<int, 2>& fds) {
@@ -69,20 +67,16 @@ void Connection::WaitReadable() {
                      });
 }
 
+// One frame, then the others' turn: waiting again tells at once when there are more, and a peer
+// that sends one request at a time is not asked for a second.
 void Connection::OnReadable() {
   std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;  // one more: a longer frame shows
-  for (int turn = 0; turn < kFramesPerTurn && !closed_; ++turn) {
-    // No control buffer: descriptors that a client sends along are dropped by the kernel.
-    const ssize_t bytes =
-        ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (bytes > 0) {
-      on_message_(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
-      continue;
-    }
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes < 0 && errno == EAGAIN) break;
+  // No control buffer: descriptors that a client sends along are dropped by the kernel.
+  const ssize_t bytes = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (bytes > 0) {
+    on_message_(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
+  } else if (bytes == 0 || (errno != EINTR && errno != EAGAIN)) {
     Close();  // the peer is gone; an empty message reads the same and deserves the same
-    return;
   }
   if (!closed_) WaitReadable();
 }

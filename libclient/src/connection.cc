@@ -61,7 +61,14 @@ Connection::Connection(std::string socket_path, std::optional<uid_t> trusted_uid
 
 Status Connection::EnsureConnected(Deadline deadline) {
   Lock lock(mutex_);
+  DropIfClosed();
   return ConnectLocked(lock, deadline);
+}
+
+void Connection::DropIfClosed() {
+  if (!channel_.has_value() || leading_ || !channel_->PeerClosed()) return;
+  raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
+  channel_.reset();
 }
 
 Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
@@ -70,10 +77,6 @@ Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
         connecting_) {
       return {Code::kUnavailable, "idd at " + socket_path_ + " did not answer before the deadline"};
     }
-  }
-  if (channel_.has_value() && !leading_ && channel_->PeerClosed()) {
-    raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
-    channel_.reset();
   }
   if (channel_.has_value()) return Status::Ok();
   connecting_ = true;
@@ -95,23 +98,34 @@ Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
 
 Result<Message> Connection::Call(const RequestBuilder& build, Deadline deadline) {
   Lock lock(mutex_);
-  if (Status status = ConnectLocked(lock, deadline); !status.ok()) return status;
-  PendingCall call;
-  call.request_id = next_request_id_++;
-  // Registered before it is sent: a leader may read the reply before this thread runs again.
-  calls_.push_back(&call);
-  Status status = SendLocked(lock, build(call.request_id), deadline);
-  if (status.ok()) WaitForReply(lock, call, deadline);
-  calls_.remove(&call);
-  if (!leading_) WakeNextLeader();
-  if (call.reply.has_value()) return *std::move(call.reply);
-  if (!status.ok()) return status;
-  return Status(Code::kTimeout, "idd did not answer in time");
+  // Whether the daemon of the last call is still there shows when the request is sent: if it is
+  // not, the request goes to the next one, once.
+  bool may_retry = channel_.has_value();
+  while (true) {
+    if (Status status = ConnectLocked(lock, deadline); !status.ok()) return status;
+    PendingCall call;
+    call.request_id = next_request_id_++;
+    // Registered before it is sent: a leader may read the reply before this thread runs again.
+    calls_.push_back(&call);
+    const Status status = SendLocked(lock, build(call.request_id), deadline);
+    if (status.ok()) WaitForReply(lock, call, deadline);
+    calls_.remove(&call);
+    if (!leading_) WakeNextLeader();
+    if (status.code() == Code::kUnavailable && may_retry && !deadline.passed()) {
+      may_retry = false;
+      continue;
+    }
+    if (call.reply.has_value()) return *std::move(call.reply);
+    if (!status.ok()) return status;
+    return Status(Code::kTimeout, "idd did not answer in time");
+  }
 }
 
 Status Connection::SendLocked(Lock& lock, std::span<const std::byte> frame, Deadline deadline) {
   while (channel_.has_value()) {
     if (channel_->TrySend(frame)) return Status::Ok();
+    DropIfClosed();
+    if (!channel_.has_value()) break;
     // Full or broken. A broken one is for the leader to notice; a full one means that idd is
     // stopped or far behind, and waiting for the next reply is waiting for room.
     const Deadline retry = deadline.EarlierOf(Deadline::After(kSendRetry));

@@ -67,6 +67,9 @@ class Connection {
   using Lock = std::unique_lock<std::mutex>;
 
   [[nodiscard]] idd::Status ConnectLocked(Lock& lock, idd::Deadline deadline);
+  // Unless another thread is reading: it will notice.
+  void DropIfClosed();
+  // kUnavailable: the daemon has not got it and will not.
   [[nodiscard]] idd::Status SendLocked(Lock& lock, std::span<const std::byte> frame,
                                        idd::Deadline deadline);
   void WaitForReply(Lock& lock, PendingCall& call, idd::Deadline deadline);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
 #include <sys/socket.h>
@@ -9,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -19,6 +19,8 @@ namespace {
 
 constexpr const char* kDefaultSocketPath = "/run/idd/idd.sock";
 constexpr const char* kServiceUser = "idd";
+// The longest single sleep in a receive: the deadline is looked at in between.
+constexpr std::chrono::milliseconds kReceiveSlice(100);
 
 Status ConnectError(int error, const std::string& path) {
   const std::string what = "cannot connect to " + path + ": ";
@@ -121,9 +123,9 @@ Result<Channel> Channel::Connect(const std::string& path, Deadline deadline,
   if (!fd.valid()) return Status::FromErrno(errno, "socket");
   if (Status status = ConnectBefore(fd.get(), address, deadline, path); !status.ok()) return status;
   if (Status status = CheckPeer(fd.get(), path, trusted_uid); !status.ok()) return status;
-  const int flags = ::fcntl(fd.get(), F_GETFL);
-  if (flags < 0 || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
-    return Status::FromErrno(errno, "fcntl(O_NONBLOCK)");
+  const timeval slice{.tv_sec = 0, .tv_usec = kReceiveSlice.count() * 1000};
+  if (::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof(slice)) != 0) {
+    return Status::FromErrno(errno, "setsockopt(SO_RCVTIMEO)");
   }
   return Channel(std::move(fd));
 }
@@ -141,7 +143,7 @@ Status Channel::WaitFor(short events, Deadline deadline, const char* what) const
 
 Status Channel::Send(std::span<const std::byte> frame, Deadline deadline) {
   while (true) {
-    if (::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL) >= 0) return Status::Ok();
+    if (TrySend(frame)) return Status::Ok();
     if (errno == EINTR) continue;
     if (errno != EAGAIN) {
       return {Code::kUnavailable,
@@ -157,16 +159,22 @@ bool Channel::TrySend(std::span<const std::byte> frame) noexcept {
 
 Result<Message> Channel::Receive(Deadline deadline) {
   Message message;
-  message.bytes.resize(kMaxFrameBytes);
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 2)> control{};
   while (true) {
-    iovec part{.iov_base = message.bytes.data(), .iov_len = message.bytes.size()};
+    // A receive that sleeps saves the poll before it; it sleeps a slice at most, so that what is
+    // left at the end is waited for exactly.
+    const bool sleeps = deadline.remaining() > kReceiveSlice;
+    if (!sleeps) {
+      if (Status status = WaitFor(POLLIN, deadline, "answer"); !status.ok()) return status;
+    }
+    iovec part{.iov_base = buffer_.get(), .iov_len = kMaxFrameBytes};
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
     header.msg_controllen = control.size();
-    const ssize_t bytes = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC);
+    const ssize_t bytes =
+        ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | (sleeps ? 0 : MSG_DONTWAIT));
     if (bytes > 0) {
       CollectFds(header, message.fds);
       // With both there, what was cut off were descriptors that idd never passes.
@@ -177,16 +185,14 @@ Result<Message> Channel::Receive(Deadline deadline) {
       if ((header.msg_flags & MSG_TRUNC) != 0) {
         return Status(Code::kInvalid, "idd sent a frame that is too long");
       }
-      message.bytes.resize(static_cast<std::size_t>(bytes));
+      message.bytes.assign(buffer_.get(), buffer_.get() + bytes);
       return message;
     }
     if (bytes == 0) return Status(Code::kUnavailable, "idd closed the connection");
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) {
+    if (errno != EINTR && errno != EAGAIN) {
       return Status(Code::kUnavailable, "the connection to idd broke: " +
                                             Status::FromErrno(errno, "recvmsg").message());
     }
-    if (Status status = WaitFor(POLLIN, deadline, "answer"); !status.ok()) return status;
   }
 }
 

@@ -2,8 +2,9 @@
 //
 // latency_benchmark [--same-processor]: what one claim takes while segments of 10,000 ids come and
 // go, beside a raw fetch_add, each timed for itself; the claims that are the first of a segment are
-// counted once more for themselves. Raw adds and claims take turns of 100,000. With
-// --same-processor the daemon must run where the claimer runs.
+// counted once more for themselves. Raw adds and claims take turns, four to a segment, and the raw
+// adds' are long enough for a lease, so that the ring is ahead. With --same-processor the daemon
+// must run where the claimer runs.
 //
 // Prints JSON: {"raw": percentiles, "claim": ..., "crossing": ..., "dry_claims": n}, in ns.
 #include <cstdint>
@@ -22,8 +23,9 @@ namespace idd::harness {
 namespace {
 
 constexpr std::uint64_t kStep = 10'000;
-constexpr int kTurns = 30;
-constexpr int kClaimsOfTurn = 100'000;
+constexpr int kTurns = 1'200;
+constexpr int kClaimsOfTurn = 2'500;
+constexpr int kRawAddsOfTurn = 50'000;
 
 class Benchmark {
  public:
@@ -45,7 +47,7 @@ class Benchmark {
     std::uint64_t segment = SegmentOf(tag.claim());
     const std::uint64_t dry_before = DryClaims();
     for (int turn = 0; turn < kTurns; ++turn) {
-      for (int i = 0; i < kClaimsOfTurn; ++i) {
+      for (int i = 0; i < kRawAddsOfTurn; ++i) {
         const std::uint64_t before = TickClock::Now();
         static_cast<void>(raw_.word().fetch_add(1, std::memory_order_relaxed));
         raw_ticks_.Add(TickClock::Now() - before);

@@ -21,7 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build" / "bench"
 PROGRAMS = BUILD / "tests" / "bench"
-CLAIM_LOOP = BUILD / "tests" / "support" / "idd_claim_loop"
+CLAIM_LOOP = BUILD / "bin" / "idd_claim_loop"
 IDD = BUILD / "bin" / "idd"
 IDCTL = BUILD / "bin" / "idctl"
 
@@ -78,7 +78,7 @@ class Daemon:
         self.socket = f"{directory}/idd.sock"
         self.process = subprocess.Popen(
             [IDD, "--database", f"sqlite:{directory}/idd.db", "--socket", self.socket,
-             "--state-dir", f"{directory}/state", "--host-id", "bench", "--log-level", "warn"],
+             "--state-dir", f"{directory}/state", "--host-id", "bench", "--log-level", "warning"],
             stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while subprocess.run([IDCTL, "--socket", self.socket, "status"], check=False,

@@ -17,9 +17,13 @@ class TickClock {
  public:
   TickClock() : ticks_(Now()), time_(std::chrono::steady_clock::now()) {}
 
+  // Everything before it is done when the clock is read, and nothing behind it has begun.
   [[nodiscard]] static std::uint64_t Now() noexcept {
 #if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
+    unsigned processor = 0;
+    const std::uint64_t now = __builtin_ia32_rdtscp(&processor);
+    __builtin_ia32_lfence();
+    return now;
 #else
     return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idd_claim_loop SOCKET TAG COUNT: claims COUNT ids one by one, half of them inlined and half by the C
-// call, and does nothing else: what it asks of the kernel is counted under strace.
+// idd_claim_loop SOCKET TAG COUNT: claims COUNT ids one by one, half of them inlined and half by
+// the C call, and does nothing else: what it asks of the kernel is counted under strace.
 #include <charconv>
 #include <cstdint>
 #include <cstdio>

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,10 +55,12 @@ class Channel {
   [[nodiscard]] bool PeerClosed() const noexcept;
 
  private:
-  explicit Channel(ScopedFd fd) : fd_(std::move(fd)) {}
+  explicit Channel(ScopedFd fd)
+      : fd_(std::move(fd)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kMaxFrameBytes)) {}
   [[nodiscard]] Status WaitFor(short events, Deadline deadline, const char* what) const;
 
   ScopedFd fd_;
+  std::unique_ptr<std::byte[]> buffer_;  // of Receive: a frame as long as any may be
 };
 
 // $IDD_SOCKET or /run/idd/idd.sock.

@@ -41,6 +41,15 @@ void LeaseWorker::DropQueued() {
   jobs_.clear();
 }
 
+void LeaseWorker::LookAtStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!jobs_.empty()) return;
+    jobs_.emplace_back([this] { Observe(Prepare()); });
+  }
+  wake_.notify_one();
+}
+
 void LeaseWorker::Enqueue(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);

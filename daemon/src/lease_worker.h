@@ -62,6 +62,10 @@ class LeaseWorker {
   // Gives up the jobs that have not begun; their completions never come.
   void DropQueued();
 
+  // Looks whether the store is in place and opens it if not, unless jobs are waiting: they do it.
+  // Only a change is told, to the HealthChange, so that an idle daemon is not woken.
+  void LookAtStore();
+
   // For jobs alone, as it belongs to the worker's thread.
   [[nodiscard]] StoreSession& session() noexcept { return session_; }
 

@@ -708,16 +708,9 @@ void TagService::Poll() {
     tag->polled_at = now;
   }
   FlushClosing();
-  LookAtStore();
-}
-
-// So that a store that comes back, or is replaced, is noticed and told without anybody asking for
-// ids: the other hosts of one that was replaced wait no longer than kLeaseGrace for our marks.
-void TagService::LookAtStore() {
-  if (looking_ || stopping_) return;
-  looking_ = true;
-  worker_.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
-                       [this](const Result<bool>& /*opened*/) { looking_ = false; });
+  // So that a store that comes back, or is replaced, is noticed and told without anybody asking for
+  // ids: the other hosts of one that was replaced wait no longer than kLeaseGrace for our marks.
+  if (!stopping_) worker_.LookAtStore();
 }
 
 const char* TagService::StateOf(const Tag& tag, std::uint64_t available) const {

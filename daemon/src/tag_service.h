@@ -133,7 +133,6 @@ class TagService {
   [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
   void Close(std::vector<LeaseClosure> closures);
   void FlushClosing();
-  void LookAtStore();
   void HandBack(const LeaseUse& use);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
@@ -148,7 +147,6 @@ class TagService {
   // Leases whose tails are on their way back to the store, by token.
   std::map<std::string, LeaseClosure, std::less<>> returning_;
   bool flushing_ = false;
-  bool looking_ = false;  // a job that only looks whether the store is back is under way
   bool stopping_ = false;
   std::function<void()> shutdown_done_;
 };

@@ -150,12 +150,12 @@ def kernel_entries():
 
 
 def usage(pid):
-    """Seconds on a processor and times put to sleep, of all threads."""
-    seconds, sleeps = 0.0, 0
+    """Seconds on a processor, of all threads, and how often each was put to sleep."""
+    seconds, sleeps = 0.0, {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         seconds += int((task / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
         status = (task / "status").read_text(encoding="utf-8")
-        sleeps += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])
+        sleeps[task.name] = int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])
     return seconds, sleeps
 
 
@@ -165,25 +165,30 @@ def resident_mib(pid):
 
 
 def footprint(idle_seconds):
-    """What an idle idd takes whose tags have a ring each, one id of which was claimed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    """What an idle idd takes: rows by number of tags, of each of which one id was claimed, so that it has
+    a ring. A ring takes two descriptors: where the hard limit is low, the last tags are only created.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    most_rings = (most - 100) // 2
     rows = []
     with daemon() as idd:
         tags = 0
         for wanted in FOOTPRINT_TAGS:
             for number in range(tags, wanted):
                 idd.idctl("tag", "create", f"tag-{number}", "--step", "1000")
-                idd.idctl("claim", f"tag-{number}")
+                if number < most_rings:
+                    idd.idctl("claim", f"tag-{number}")
             tags = wanted
             time.sleep(3)
             cpu_before, sleeps_before = usage(idd.process.pid)
             time.sleep(idle_seconds)
             cpu, sleeps = usage(idd.process.pid)
-            rows.append({"tags": tags, "resident_mib": resident_mib(idd.process.pid),
+            rows.append({"tags": tags, "rings": min(tags, most_rings),
+                         "resident_mib": resident_mib(idd.process.pid),
                          "cpu_percent": (cpu - cpu_before) / idle_seconds * 100,
-                         "wake_ups_per_s": (sleeps - sleeps_before) / idle_seconds})
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                         "wake_ups_per_s": max(count - sleeps_before.get(task, 0)
+                                               for task, count in sleeps.items()) / idle_seconds})
     return rows
 
 

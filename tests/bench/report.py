@@ -105,11 +105,11 @@ def kernel_figures(results):
 
 def footprint_figures(rows):
     for row in rows:
-        group = f"idd idle, {row['tags']:,} tags in use"
+        group = f"idd idle, {row['tags']:,} tags, {row['rings']:,} with a ring"
         is_limited = row["tags"] == 1
         yield Figure(group, "resident", "MiB", (row["resident_mib"],), 20 if is_limited else None)
         yield Figure(group, "processor", "%", (row["cpu_percent"],), 0.1 if is_limited else None)
-        yield Figure(group, "times put to sleep per second, all threads", "",
+        yield Figure(group, "wake-ups per second of the busiest thread", "",
                      (row["wake_ups_per_s"],), 1 if is_limited else None)
 
 

@@ -140,13 +140,18 @@ def system_calls(socket, count):
 
 
 def kernel_entries():
-    """System calls of KERNEL_CLAIMS claims beyond those of a program that claims one id."""
+    """System calls of KERNEL_CLAIMS claims beyond those of a program that claims one id: the fewest of
+    three runs, as a lease that is late for once adds the claim that waited for it.
+    """
+    runs = []
     with daemon() as idd:
         idd.idctl("tag", "create", "bench", "--step", str(KERNEL_STEP))
         none = system_calls(idd.socket, 0)
-        many = system_calls(idd.socket, KERNEL_CLAIMS)
-        return {name: count - none.get(name, 0) for name, count in many.items()
-                if count != none.get(name, 0)}
+        for _ in range(3):
+            many = system_calls(idd.socket, KERNEL_CLAIMS)
+            runs.append({name: count - none.get(name, 0) for name, count in many.items()
+                         if count != none.get(name, 0)})
+    return min(runs, key=lambda run: sum(run.values()))
 
 
 def usage(pid):

@@ -13,12 +13,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <memory>
 #include <new>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "idclient/idclient.h"
+#include "idclient/idclient.hpp"
 #include "idd/shm/abi.h"
 
 namespace idd::tools {
@@ -103,7 +104,7 @@ void FailRun(Control& control, idclient_status status) {
 
 class Claimer {
  public:
-  Claimer(const BenchPlan& plan, idclient_tag* tag, Control& control, ClaimerResult& result)
+  Claimer(const BenchPlan& plan, idclient::Tag tag, Control& control, ClaimerResult& result)
       : plan_(plan), tag_(tag), control_(control), result_(result), ids_(plan.batch) {}
 
   void Run() {
@@ -136,10 +137,7 @@ class Claimer {
       ids_[0] = sum;
       return true;
     }
-    for (std::uint32_t i = 0; i < kClaimsPerLook; ++i) {
-      if (!Claim()) return false;
-    }
-    return true;
+    return plan_.batch == 1 ? ClaimOnes() : ClaimBatches();
   }
 
   [[nodiscard]] bool Timed(Operation operation) {
@@ -160,53 +158,67 @@ class Claimer {
     return control_.raw.next.fetch_add(plan_.batch, std::memory_order_relaxed);
   }
 
+  // As with the raw adds, nothing is stored in between: a locked add waits for every store before
+  // it.
+  [[nodiscard]] bool ClaimOnes() {
+    std::uint64_t sum = 0;
+    for (std::uint32_t i = 0; i < kClaimsPerLook; ++i) {
+      const std::optional<std::uint64_t> id = tag_.try_claim();
+      if (!id.has_value()) [[unlikely]]
+        return Claim();  // again, for the reason
+      sum += *id;
+    }
+    ids_[0] = sum;
+    return true;
+  }
+
+  [[nodiscard]] bool ClaimBatches() {
+    for (std::uint32_t i = 0; i < kClaimsPerLook; ++i) {
+      if (!Claim()) return false;
+    }
+    return true;
+  }
+
   [[nodiscard]] bool Claim() {
     idclient_status status = IDCLIENT_OK;
     if (plan_.batch == 1) {
-      status = idclient_claim(tag_, ids_.data());
-    } else {
-      std::size_t claimed = 0;
-      status = idclient_claim_many(tag_, ids_.data(), ids_.size(), &claimed);
-    }
-    if (status == IDCLIENT_OK) [[likely]]
+      const std::optional<std::uint64_t> id = tag_.try_claim(&status);
+      if (id.has_value()) [[likely]] {
+        ids_[0] = *id;
+        return true;
+      }
+    } else if (tag_.try_claim_many(ids_, &status) == ids_.size()) {
       return true;
+    }
     FailRun(control_, status);
     return false;
   }
 
   const BenchPlan& plan_;
-  idclient_tag* const tag_;
+  idclient::Tag tag_;
   Control& control_;
   ClaimerResult& result_;
   std::vector<std::uint64_t> ids_;
 };
 
-struct CloseClient {
-  void operator()(idclient* client) const { idclient_close(client); }
-};
-
 // A claiming process, from its fork to its end.
 void RunProcess(const BenchPlan& plan, Control& control, ClaimerResult* results) {
-  idclient_options options = IDCLIENT_OPTIONS_INIT;
-  options.socket_path = plan.socket_path.c_str();
-  options.timeout_ms = plan.timeout_ms;
-  idclient* opened = nullptr;
-  idclient_status status = idclient_open(&options, &opened);
-  const std::unique_ptr<idclient, CloseClient> client(opened);
-  idclient_tag_options tag_options = IDCLIENT_TAG_OPTIONS_INIT;
-  tag_options.block_size = plan.block;
-  idclient_tag* tag = nullptr;
-  if (status == IDCLIENT_OK) {
-    status = idclient_tag_open_with(client.get(), plan.tag.c_str(), &tag_options, &tag);
+  try {
+    idclient::Options options;
+    options.socket_path = plan.socket_path;
+    options.timeout = std::chrono::milliseconds(plan.timeout_ms);
+    idclient::Client client(options);
+    const idclient::Tag tag = client.tag(plan.tag, {.block_size = plan.block});
+    std::vector<std::thread> threads;
+    for (std::uint32_t i = 1; i < plan.threads; ++i) {
+      threads.emplace_back(
+          [&plan, tag, &control, results, i] { Claimer(plan, tag, control, results[i]).Run(); });
+    }
+    Claimer(plan, tag, control, results[0]).Run();
+    for (std::thread& thread : threads) thread.join();
+  } catch (const idclient::Error& error) {
+    FailRun(control, error.status());
   }
-  if (status != IDCLIENT_OK) return FailRun(control, status);
-  std::vector<std::thread> threads;
-  for (std::uint32_t i = 1; i < plan.threads; ++i) {
-    threads.emplace_back(
-        [&plan, tag, &control, results, i] { Claimer(plan, tag, control, results[i]).Run(); });
-  }
-  Claimer(plan, tag, control, results[0]).Run();
-  for (std::thread& thread : threads) thread.join();
 }
 
 // The processes of a run; none outlives the object.

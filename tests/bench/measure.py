@@ -49,7 +49,7 @@ def machine():
                 cpu = line.split(":", 1)[1].strip()
                 break
     compiler = output("c++", "--version").splitlines()[0]
-    return {"processor": cpu, "processors": os.cpu_count(), "kernel": platform.release(),
+    return {"processor": cpu, "processors": os.cpu_count(), "kernel": ".".join(platform.release().split(".")[:2]),
             "architecture": platform.machine(), "compiler": compiler}
 
 

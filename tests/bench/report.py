@@ -185,7 +185,7 @@ def chart(all_figures, path):
     plot, axes = pyplot.subplots(figsize=(9, 0.36 * len(shown) + 1.2))
     axes.barh(rows, medians, height=0.6, color="#3b6ea5", xerr=spread, ecolor="#888888", capsize=2)
     for row, figure in zip(rows, shown):
-        axes.text(0.01, row, f" {figure.median:.2f}", va="center", color="white", fontsize=8)
+        axes.text(max(figure.values) + 0.02, row, f"{figure.median:.2f}", va="center", fontsize=8)
         if figure.limit is not None:
             axes.plot([figure.limit] * 2, [row - 0.4, row + 0.4], color="#c03030", linewidth=2)
     axes.axvline(1, color="black", linewidth=0.8)

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <random>
 #include <set>
 
@@ -179,18 +180,22 @@ TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {
     return result.exit_status;
   };
   EXPECT_EQ(keep(host_.idctl.Run({"claim", "orders", "-n", "3"})), 0);
-  std::int64_t page_bytes = 0;
-  std::int64_t page = 0;
-  {
-    SqliteFile database = host_.Database();
-    page_bytes = database.QueryInteger("PRAGMA page_size");
-    page = database.QueryInteger("SELECT rootpage FROM sqlite_schema WHERE name = 'leaf_alloc'");
-    // All of the log goes into the file, so that idd has to read the file again.
-    ASSERT_EQ(database.QueryInteger("PRAGMA wal_checkpoint(TRUNCATE)"), 0);
-  }
+  SqliteFile database = host_.Database();
+  const std::int64_t page_bytes = database.QueryInteger("PRAGMA page_size");
+  const std::int64_t page =
+      database.QueryInteger("SELECT rootpage FROM sqlite_schema WHERE name = 'leaf_alloc'");
   const std::string noise = Noise(static_cast<std::size_t>(page_bytes));
   const auto offset = static_cast<std::uint64_t>((page - 1) * page_bytes);
-  OverwriteFile(path(), offset, noise);
+  // All of the log goes into the file, so that idd has to read the file again. It is stopped
+  // meanwhile: a lease in between would put a sound copy of the page into the log.
+  const bool is_damaged = WaitUntil(Patience(5s), [&] {
+    host_.daemon.Signal(SIGSTOP);
+    const bool is_flushed = database.QueryInteger("PRAGMA wal_checkpoint(TRUNCATE)") == 0;
+    if (is_flushed) OverwriteFile(path(), offset, noise);
+    host_.daemon.Signal(SIGCONT);
+    return is_flushed;
+  });
+  ASSERT_TRUE(is_damaged) << "idd is always within a transaction";
   IdctlResult last;
   for (int i = 0; i < 50; ++i) {
     last = host_.idctl.Run({"claim", "orders", "-n", "5"});

@@ -2,7 +2,6 @@
 #include "daemon.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef IDD_WITH_SYSTEMD
@@ -66,13 +65,6 @@ Result<std::string> ChooseHostId(const Options& options, HighWaterMarks& marks) 
   if (!options.host_id.empty()) return options.host_id;
   if (std::optional<std::string> id = HostIdFromMachineId(); id.has_value()) return *std::move(id);
   return marks.FallbackHostId();
-}
-
-// As Server::Listen refuses it, but before the store is touched.
-Status CheckSocketPath(const std::string& path) {
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode)) return Status::Ok();
-  return {Code::kUnavailable, path + " exists and is not a socket; it is left alone"};
 }
 
 // The pieces, in the order in which they are made; destroyed in reverse.
@@ -248,7 +240,7 @@ int RunDaemon(const Options& options) {
   if (!lock.ok()) return FailStart(lock.status());
   const Result<FileLock> socket_lock = Server::LockPath(options.socket);
   if (!socket_lock.ok()) return FailStart(socket_lock.status());
-  if (Status status = CheckSocketPath(options.socket); !status.ok()) return FailStart(status);
+  if (Status status = Server::CheckPath(options.socket); !status.ok()) return FailStart(status);
   Result<std::unique_ptr<HighWaterMarks>> marks = HighWaterMarks::Open(options.state_dir);
   if (!marks.ok()) return FailStart(marks.status());
   Result<std::string> host_id = ChooseHostId(options, *marks.value());

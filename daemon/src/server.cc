@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -61,9 +62,7 @@ Status RemoveStale(const std::string& path, const sockaddr_un& address) {
   if (::lstat(path.c_str(), &info) != 0) {
     return errno == ENOENT ? Status::Ok() : Status::FromErrno(errno, "looking at " + path);
   }
-  if (!S_ISSOCK(info.st_mode)) {
-    return {Code::kUnavailable, path + " exists and is not a socket; it is left alone"};
-  }
+  if (Status status = Server::CheckPath(path); !status.ok()) return status;
   if (IsLive(address)) {
     return {Code::kUnavailable, "another process listens at " + path + "; it is left alone"};
   }
@@ -107,6 +106,12 @@ Server::Server(boost::asio::io_context& loop, TagService& tags, Admin& admin)
       pause_(loop) {}
 
 Server::~Server() = default;
+
+Status Server::CheckPath(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode)) return Status::Ok();
+  return {Code::kUnavailable, path + " exists and is not a socket; it is left alone"};
+}
 
 Result<FileLock> Server::LockPath(const std::string& path) {
   const Result<sockaddr_un> address = MakeAddress(path);

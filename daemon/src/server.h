@@ -39,6 +39,8 @@ class Server {
   // The lock that keeps a second idd from `path`; taken before the store is touched, so that an idd
   // that has to give way has changed nothing. kUnavailable names the holder.
   [[nodiscard]] static Result<FileLock> LockPath(const std::string& path);
+  // kUnavailable when something else than a socket is there, as Listen() has it; touches nothing.
+  [[nodiscard]] static Status CheckPath(const std::string& path);
   // Binds and listens; LockPath(path) is held. A socket file that nobody listens at is replaced; a
   // live one, or any other kind of file, never: kUnavailable. kInvalid (path), kSystem.
   [[nodiscard]] Status Listen(const std::string& path);

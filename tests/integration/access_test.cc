@@ -20,11 +20,11 @@
 
 #include "idclient/idclient.h"
 #include "idclient/idclient.hpp"
-#include "idd/wire/channel.h"
 #include "idd/wire/frames.h"
 #include "support/claim_worker_process.h"
 #include "support/host.h"
 #include "support/raw_connection.h"
+#include "support/ring_request.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -99,13 +99,18 @@ class Access : public ::testing::Test {
   [[nodiscard]] static int MappedBy(ClaimWorkerProcess& worker) {
     return MappedRings(std::to_string(worker.process().pid()));
   }
-  void ExpectAllIsWell(std::uint64_t most_lost_ids) {
+  // What each of them was given.
+  [[nodiscard]] std::vector<Claimer> FinishWorkers() {
     std::vector<Claimer> claimers;
     for (const auto& worker : workers_) worker->Stop();
     for (const auto& worker : workers_) {
       EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
       worker->AddClaimers(claimers);
     }
+    return claimers;
+  }
+  void ExpectAllIsWell(std::uint64_t most_lost_ids) {
+    const std::vector<Claimer> claimers = FinishWorkers();
     EXPECT_EQ(Join(CheckUnique(claimers)), "");
     EXPECT_EQ(Join(CheckRising(claimers)), "");
     EXPECT_EQ(Join(CheckOrder(claimers)), "");
@@ -138,19 +143,10 @@ TEST_F(Access, IsShownAndCheckedByTheDaemon) {
 
 TEST_F(Access, BySocketGivesAClientNothingToWriteInto) {
   const Deadline deadline = Deadline::After(Patience(5s));
-  auto channel = wire::Channel::Connect(host_.daemon.socket(), deadline, std::nullopt);
+  auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
   ASSERT_TRUE(channel.ok()) << channel.status().message();
-  wire::HelloRequest hello;
-  hello.abi_version = shm::kAbiVersion;
-  ASSERT_TRUE(channel.value()
-                  .Exchange(wire::BuildRequest(wire::FrameType::kHello, 1, hello), deadline)
-                  .ok());
-  wire::AttachRequest attach;
-  attach.tag = wire::PackTag("orders");
-  attach.timeout_ms = 5000;
   for (int i = 0; i < 3; ++i) {
-    auto reply =
-        channel.value().Exchange(wire::BuildRequest(wire::FrameType::kAttach, 2, attach), deadline);
+    auto reply = RequestRing(channel.value(), "orders", deadline);
     ASSERT_TRUE(reply.ok()) << reply.status().message();
     EXPECT_FALSE(reply.value().fds[0].valid() || reply.value().fds[1].valid());
     const auto frame = wire::ParseFrame(reply.value().bytes);
@@ -231,12 +227,7 @@ TEST_F(Access, SurvivesTheDeathOfTheDaemonRightBehindASwitch) {
     EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("access"), access);
   }
   ExpectProgress();
-  std::vector<Claimer> claimers;
-  for (const auto& worker : workers_) worker->Stop();
-  for (const auto& worker : workers_) {
-    EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
-    worker->AddClaimers(claimers);
-  }
+  const std::vector<Claimer> claimers = FinishWorkers();
   EXPECT_EQ(Join(CheckUnique(claimers)), "");
   EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases("orders"))), "");
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);

@@ -14,9 +14,8 @@
 
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_memory.h"
-#include "idd/wire/channel.h"
-#include "idd/wire/frames.h"
 #include "support/host.h"
+#include "support/ring_request.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -35,18 +34,9 @@ class ForgedCursor : public ::testing::Test {
   // The ring as any authorised client maps it: every cursor writable.
   [[nodiscard]] std::unique_ptr<shm::RingMemory> Attach(const std::string& tag) const {
     const Deadline deadline = Deadline::After(Patience(5s));
-    auto channel = wire::Channel::Connect(host_.daemon.socket(), deadline, std::nullopt);
+    auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
     EXPECT_TRUE(channel.ok()) << channel.status().message();
-    wire::HelloRequest hello;
-    hello.abi_version = shm::kAbiVersion;
-    EXPECT_TRUE(channel.value()
-                    .Exchange(wire::BuildRequest(wire::FrameType::kHello, 1, hello), deadline)
-                    .ok());
-    wire::AttachRequest attach;
-    attach.tag = wire::PackTag(tag);
-    attach.timeout_ms = 5000;
-    auto reply =
-        channel.value().Exchange(wire::BuildRequest(wire::FrameType::kAttach, 2, attach), deadline);
+    auto reply = RequestRing(channel.value(), tag, deadline);
     EXPECT_TRUE(reply.ok()) << reply.status().message();
     auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], tag);
     EXPECT_TRUE(ring.ok()) << ring.status().message();

@@ -32,9 +32,9 @@
 
 #include "idd/shm/abi.h"
 #include "idd/wire/channel.h"
-#include "idd/wire/frames.h"
 #include "support/claim_worker_process.h"
 #include "support/host.h"
+#include "support/ring_request.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -73,18 +73,9 @@ class Scribbler {
  private:
   [[nodiscard]] std::optional<wire::Message> Attach() const {
     const Deadline deadline = Deadline::After(2s);
-    auto channel = wire::Channel::Connect(socket_, deadline, std::nullopt);
+    auto channel = ConnectAndGreet(socket_, deadline);
     if (!channel.ok()) return std::nullopt;
-    wire::HelloRequest hello;
-    hello.abi_version = shm::kAbiVersion;
-    const auto greeted =
-        channel.value().Exchange(wire::BuildRequest(wire::FrameType::kHello, 1, hello), deadline);
-    if (!greeted.ok()) return std::nullopt;
-    wire::AttachRequest attach;
-    attach.tag = wire::PackTag("hot");
-    attach.timeout_ms = 2000;
-    auto reply =
-        channel.value().Exchange(wire::BuildRequest(wire::FrameType::kAttach, 2, attach), deadline);
+    auto reply = RequestRing(channel.value(), "hot", deadline);
     if (!reply.ok() || !reply.value().fds[1].valid()) return std::nullopt;
     return std::move(reply).value();
   }

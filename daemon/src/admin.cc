@@ -75,15 +75,56 @@ Result<std::optional<TagAccess>> AccessField(const Request& request) {
                 "unknown access '" + *name.value() + "'; ring and socket are available");
 }
 
+Result<RefillChange> RefillFields(const Request& request) {
+  const auto rule = TextField(request, "refill");
+  const auto max_step = NumberField(request, "max_step");
+  const auto max_prefetch = NumberField(request, "max_prefetch");
+  const auto tolerance = NumberField(request, "outage_tolerance_s");
+  for (const Status& status :
+       {rule.status(), max_step.status(), max_prefetch.status(), tolerance.status()}) {
+    if (!status.ok()) return status;
+  }
+  RefillChange refill{.max_step = max_step.value(), .max_prefetch = max_prefetch.value()};
+  if (rule.value().has_value()) {
+    refill.rule = ParseRefillRule(*rule.value());
+    if (!refill.rule.has_value()) {
+      return Status(Code::kInvalid,
+                    "unknown refill '" + *rule.value() + "'; promise and leaf are available");
+    }
+  }
+  if (tolerance.value().has_value()) {
+    // Beyond what a signed number of seconds can hold it is as wrong as one second too long.
+    const auto longest = static_cast<std::uint64_t>(kMaxOutageTolerance.count()) + 1;
+    refill.outage_tolerance = std::chrono::seconds(std::min(*tolerance.value(), longest));
+  }
+  return refill;
+}
+
 Json TagJson(const TagRecord& record) {
   return {{"tag", record.tag},
           {"mode", record.mode},
           {"access", TagAccessName(record.access)},
           {"step", record.step},
+          {"refill", RefillRuleName(record.refill.rule)},
+          {"max_step", record.refill.max_step},
+          {"max_prefetch", record.refill.max_prefetch},
+          {"outage_tolerance_s", record.refill.outage_tolerance.count()},
           {"next_id", record.next_id},
           {"max_id", record.max_id},
           {"description", record.description},
           {"update_time", record.update_time}};
+}
+
+// Both numbers of the promise, and whether what is held covers it at the rate that the policy
+// reckons with.
+Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
+  const auto tolerance_s = tag.refill.outage_tolerance.count();
+  const double needed = tag.reckoned_per_s * static_cast<double>(tolerance_s);
+  return {{"refill", RefillRuleName(tag.refill.rule)},
+          {"outage_tolerance_s", tolerance_s},
+          {"max_prefetch", tag.refill.max_prefetch},
+          {"reckoned_per_s", tag.reckoned_per_s},
+          {"kept", static_cast<double>(available) >= needed}};
 }
 
 Json LeaseJson(const LeaseRecord& lease) {
@@ -109,8 +150,9 @@ Result<NewTag> ReadNewTag(const Request& request) {
   const auto step = NumberField(request, "step");
   const auto start = NumberField(request, "start");
   const auto max_id = NumberField(request, "max_id");
+  auto refill = RefillFields(request);
   for (const Status& status : {mode.status(), access.status(), description.status(), step.status(),
-                               start.status(), max_id.status()}) {
+                               start.status(), max_id.status(), refill.status()}) {
     if (!status.ok()) return status;
   }
   NewTag created;
@@ -127,6 +169,7 @@ Result<NewTag> ReadNewTag(const Request& request) {
   created.max_id = max_id.value();
   created.description = description.value().value_or("");
   created.access = access.value().value_or(TagAccess::kRing);
+  created.refill = std::move(refill).value();
   return created;
 }
 
@@ -137,15 +180,17 @@ Result<TagChange> ReadTagChange(const Request& request) {
   const auto step = NumberField(request, "step");
   const auto max_id = NumberField(request, "max_id");
   const auto access = AccessField(request);
+  const auto refill = RefillFields(request);
   for (const Status& status :
-       {description.status(), step.status(), max_id.status(), access.status()}) {
+       {description.status(), step.status(), max_id.status(), access.status(), refill.status()}) {
     if (!status.ok()) return status;
   }
   return TagChange{.tag = std::move(tag).value(),
                    .step = step.value(),
                    .max_id = max_id.value(),
                    .description = description.value(),
-                   .access = access.value()};
+                   .access = access.value(),
+                   .refill = refill.value()};
 }
 
 // What the journal does not know yet of leases that are in a ring comes from `live`.
@@ -365,6 +410,7 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records,
     TagSnapshot& tag = tags[record.tag];
     tag.mode = record.mode;
     tag.step = record.step;
+    tag.refill = record.refill;
     tag.state = "ok";
   }
   for (TagSnapshot& snapshot : tags_.Snapshot()) tags[snapshot.tag] = std::move(snapshot);
@@ -391,6 +437,9 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records,
          {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
          {"covered_s",
           idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
+         {"promise", PromiseJson(tag, available)},
+         {"exhausted_in_days",
+          tag.exhausted_in_days.has_value() ? Json(*tag.exhausted_in_days) : Json(nullptr)},
          {"fallbacks", tag.fallbacks},
          {"leases", tag.leases_taken},
          {"last_error", tag.last_error.empty() ? Json(nullptr) : Json(tag.last_error)}});

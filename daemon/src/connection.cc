@@ -82,6 +82,7 @@ void Connection::OnReadable() {
 }
 
 void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) {
+  Flush();  // what was to go together goes before it
   if (closed_) return;
   if (queue_.empty()) {
     const int error = SendNow(socket_.native_handle(), frame, fds);
@@ -96,6 +97,22 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
     }
     WaitWritable();
   }
+  Enqueue(frame, fds);
+}
+
+void Connection::SendTogether(std::span<const std::byte> frame) {
+  if (closed_) return;
+  Enqueue(frame, {-1, -1});
+  if (closed_ || std::exchange(flush_posted_, true)) return;
+  // Handlers are run in the order of their posts, so before the one that deletes this object, which
+  // Close() posts.
+  boost::asio::post(loop_, [this] {
+    flush_posted_ = false;
+    Flush();
+  });
+}
+
+void Connection::Enqueue(std::span<const std::byte> frame, const std::array<int, 2>& fds) {
   const auto descriptors = static_cast<std::size_t>(
       std::count_if(fds.begin(), fds.end(), [](int fd) { return fd >= 0; }));
   if (queue_.size() >= kMaxQueuedFrames ||
@@ -103,7 +120,6 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
     CloseWith({Code::kInvalid, "the peer does not read its replies"});
     return;
   }
-  queued_descriptors_ += descriptors;
   QueuedFrame queued;
   queued.bytes.assign(frame.begin(), frame.end());
   for (std::size_t i = 0; i < fds.size(); ++i) {
@@ -114,21 +130,27 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
       return;
     }
   }
+  queued_descriptors_ += descriptors;
   queue_.push_back(std::move(queued));
 }
 
 void Connection::WaitWritable() {
+  is_blocked_ = true;
   socket_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
                      [this](const boost::system::error_code& error) {
-                       if (!error) OnWritable();
+                       if (error) return;
+                       is_blocked_ = false;
+                       Flush();
                      });
 }
 
-void Connection::OnWritable() {
-  while (!queue_.empty() && !closed_) {
-    const QueuedFrame& frame = queue_.front();
-    const int error =
-        SendNow(socket_.native_handle(), frame.bytes, {frame.fds[0].get(), frame.fds[1].get()});
+// Sends what is queued, as far as the peer has room.
+void Connection::Flush() {
+  std::vector<std::byte> message;
+  while (!queue_.empty() && !is_blocked_ && !closed_) {
+    const std::size_t frames = GatherMessage(message);
+    const std::array<ScopedFd, 2>& fds = queue_.front().fds;
+    const int error = SendNow(socket_.native_handle(), message, {fds[0].get(), fds[1].get()});
     if (error == EAGAIN) {
       WaitWritable();
       return;
@@ -137,9 +159,23 @@ void Connection::OnWritable() {
       Close();
       return;
     }
-    for (const ScopedFd& fd : frame.fds) queued_descriptors_ -= fd.valid() ? 1U : 0U;
-    queue_.pop_front();
+    for (const ScopedFd& fd : fds) queued_descriptors_ -= fd.valid() ? 1U : 0U;
+    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(frames));
   }
+}
+
+// The first frames of the queue that go in one message: one with descriptors goes alone. Returns
+// how many they are. Precondition: the queue is not empty.
+std::size_t Connection::GatherMessage(std::vector<std::byte>& message) const {
+  message = queue_.front().bytes;
+  std::size_t frames = 1;
+  if (queue_.front().fds[0].valid()) return frames;
+  for (; frames < queue_.size(); ++frames) {
+    const QueuedFrame& next = queue_[frames];
+    if (next.fds[0].valid() || message.size() + next.bytes.size() > wire::kMaxFrameBytes) break;
+    message.insert(message.end(), next.bytes.begin(), next.bytes.end());
+  }
+  return frames;
 }
 
 void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
@@ -148,6 +184,8 @@ void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
                                       {"uid", peer_.uid},
                                       {"code", CodeName(reason.code())},
                                       {"reason", reason.message()}});
+  Flush();  // replies to what it asked before
+  if (closed_) return;
   const wire::StatusReply reply{.status = static_cast<std::uint32_t>(reason.code()), .reserved = 0};
   const auto frame = wire::BuildReply(wire::FrameType::kError, request_id, reply, reason.message());
   // Behind queued replies it could not be sent in order; the log has the reason.

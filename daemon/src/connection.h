@@ -54,6 +54,10 @@ class Connection {
   // The descriptors (-1: none) are the caller's and may be closed after the call.
   void Send(std::span<const std::byte> frame, std::array<int, 2> fds = {-1, -1});
 
+  // Sends soon, in one message with what else is sent this way in the same turn of the loop as far
+  // as that fits: a client of many waiting threads is woken once.
+  void SendTogether(std::span<const std::byte> frame);
+
   // Logs why, tells the peer in an ERROR frame if that needs no wait, and closes.
   void CloseWith(const Status& reason, std::uint64_t request_id = 0);
 
@@ -69,10 +73,12 @@ class Connection {
     std::array<ScopedFd, 2> fds;
   };
 
+  void Enqueue(std::span<const std::byte> frame, const std::array<int, 2>& fds);
+  [[nodiscard]] std::size_t GatherMessage(std::vector<std::byte>& message) const;
   void WaitReadable();
   void OnReadable();
   void WaitWritable();
-  void OnWritable();
+  void Flush();
   void Close();
 
   boost::asio::io_context& loop_;
@@ -83,6 +89,8 @@ class Connection {
   OnClose on_close_;
   std::deque<QueuedFrame> queue_;
   std::size_t queued_descriptors_ = 0;
+  bool is_blocked_ = false;  // the peer's queue is full: what is queued waits until it reads
+  bool flush_posted_ = false;
   bool closed_ = false;
 };
 

@@ -61,6 +61,13 @@ void RaiseDescriptorLimit() {
   }
 }
 
+// Those take two descriptors each, and most are for clients and for tags that are asked for.
+std::size_t MostTagsToWarm() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return static_cast<std::size_t>(limit.rlim_cur / 8);
+}
+
 Result<std::string> ChooseHostId(const Options& options, HighWaterMarks& marks) {
   if (!options.host_id.empty()) return options.host_id;
   if (std::optional<std::string> id = HostIdFromMachineId(); id.has_value()) return *std::move(id);
@@ -80,6 +87,7 @@ class Daemon {
 
  private:
   void OnFirstContact(const Status& status);
+  void WarmUp(const Result<std::vector<TagMark>>& marks);
   void BecomeReady();
   void WaitForSignals();
   void OnSignal(int signal);
@@ -108,7 +116,7 @@ Daemon::Daemon(const Options& options, Parts parts)
       database_url_(parts.store->DisplayUrl()),
       worker_(std::move(parts.store), std::move(parts.marks),
               [this](std::function<void()> done) { boost::asio::post(loop_, std::move(done)); }),
-      tags_(loop_, worker_),
+      tags_(loop_, worker_, options.lease_limit),
       admin_(loop_,
              {.version = IDD_VERSION,
               .host_id = std::move(parts.host_id),
@@ -143,12 +151,26 @@ void Daemon::OnFirstContact(const Status& status) {
     Fail(status);
     return;
   }
-  BecomeReady();
+  if (!status.ok()) return BecomeReady();
+  // The tags that this host has served before have their ids before anybody can ask; if that takes
+  // too long, the rest wait until they are asked for.
+  worker_.Submit<std::vector<TagMark>>(
+      [](Store&, HighWaterMarks& marks) { return marks.All(); },
+      [this](const Result<std::vector<TagMark>>& marks) { WarmUp(marks); });
+}
+
+void Daemon::WarmUp(const Result<std::vector<TagMark>>& marks) {
+  if (!marks.ok() || stopping_ || listening_) return BecomeReady();
+  std::vector<std::string> known;
+  for (const TagMark& mark : marks.value()) known.push_back(mark.tag);
+  if (known.size() > MostTagsToWarm()) known.resize(MostTagsToWarm());
+  tags_.Warm(known, [this] { BecomeReady(); });
 }
 
 void Daemon::BecomeReady() {
   if (listening_ || stopping_) return;
   patience_.cancel();
+  tags_.StopWarming();
   if (Status status = server_.Listen(options_.socket); !status.ok()) {
     Fail(status);
     return;

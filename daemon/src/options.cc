@@ -10,6 +10,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <filesystem>
 #include <map>
 
@@ -27,7 +28,8 @@ constexpr std::size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 struct Setting {
   const char* name;
   const char* help;
-  std::string value;  // as given; the default until then
+  std::string value;       // as given; the default until then
+  bool is_number = false;  // in the file
 };
 
 using Settings = std::vector<Setting>;
@@ -39,6 +41,8 @@ Settings DefaultSettings() {
       {"socket", "path of the listening Unix socket", defaults.socket},
       {"state-dir", "directory for what this host must remember", defaults.state_dir},
       {"host-id", "this host's name in the lease journal (default: from the machine id)", ""},
+      {"lease-limit", "leases per second that this host takes at most, of all tags together",
+       std::to_string(defaults.lease_limit), true},
       {"log-level", "debug, info, warning or error", "info"},
       {"log-format", "text or json", "text"},
   };
@@ -78,9 +82,14 @@ Status ReadFile(const std::string& path, const CLI::App& app, Settings& settings
     if (setting == nullptr) {
       return {Code::kInvalid, where + "unknown key '" + std::string(key.str()) + "'"};
     }
-    const auto text = node.value_exact<std::string>();
+    auto text = node.value_exact<std::string>();
+    if (setting->is_number) {
+      const auto number = node.value_exact<std::int64_t>();
+      text = number ? std::optional(std::to_string(*number)) : std::nullopt;
+    }
     if (!text) {
-      return {Code::kInvalid, where + "'" + std::string(key.str()) + "' must be a string"};
+      return {Code::kInvalid, where + "'" + std::string(key.str()) + "' must be a " +
+                                  (setting->is_number ? "whole number" : "string")};
     }
     if (app.get_option(std::string("--") + setting->name)->count() == 0) setting->value = *text;
   }
@@ -104,6 +113,16 @@ Result<log::Format> ParseFormat(const std::string& text) {
   return Status(Code::kInvalid, "log-format must be text or json, not '" + text + "'");
 }
 
+Result<std::uint32_t> ParseLeaseLimit(const std::string& text) {
+  constexpr std::uint32_t kMost = 1'000'000;
+  std::uint32_t limit = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, limit);
+  if (parsed.ec == std::errc{} && parsed.ptr == end && limit >= 1 && limit <= kMost) return limit;
+  return Status(Code::kInvalid, "lease-limit must be a whole number from 1 to " +
+                                    std::to_string(kMost) + ", not '" + text + "'");
+}
+
 // Checks what can be checked without touching anything.
 Result<Options> Validate(Settings& settings) {
   Options options;
@@ -112,6 +131,9 @@ Result<Options> Validate(Settings& settings) {
   options.socket = value("socket");
   options.state_dir = value("state_dir");
   options.host_id = value("host_id");
+  const Result<std::uint32_t> limit = ParseLeaseLimit(value("lease_limit"));
+  if (!limit.ok()) return limit.status();
+  options.lease_limit = limit.value();
   const Result<log::Level> level = ParseLevel(value("log_level"));
   if (!level.ok()) return level.status();
   options.log_level = level.value();

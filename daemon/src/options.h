@@ -2,11 +2,13 @@
 #ifndef IDD_DAEMON_OPTIONS_H_
 #define IDD_DAEMON_OPTIONS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "idd/base/status.h"
+#include "lease_budget.h"
 #include "logging.h"
 
 namespace idd::daemon {
@@ -17,7 +19,8 @@ struct Options {
   std::string database = "sqlite:/var/lib/idd/idd.db";
   std::string socket = "/run/idd/idd.sock";
   std::string state_dir = "/var/lib/idd";
-  std::string host_id;  // empty: derived from the machine id
+  std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, of all tags
+  std::string host_id;                                  // empty: derived from the machine id
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
   bool check_config = false;

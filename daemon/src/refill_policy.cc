@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "refill_policy.h"
 
+#include "leaf_policy.h"
+#include "promise_policy.h"
+
 namespace idd::daemon {
-namespace {
 
-constexpr std::uint64_t kMarkDivisor = 10;
-constexpr std::uint64_t kSegmentsAhead = 1;
-
-}  // namespace
-
-std::uint64_t RefillPolicy::MarkOf(shm::IdRange ids) noexcept {
-  // Divided, not multiplied: `step * 20 / 100` overflows.
-  return ids.first + ids.size() / kMarkDivisor;
+const char* RefillRuleName(RefillRule rule) noexcept {
+  return rule == RefillRule::kLeaf ? "leaf" : "promise";
 }
 
-bool RefillPolicy::WantsSegment(const RingLevel& level) noexcept {
-  if (level.open_segments == 0) return true;
-  if (level.open_segments > kSegmentsAhead) return false;
-  // The mark itself has been claimed.
-  return level.current_claimed > level.current_size / kMarkDivisor;
+std::optional<RefillRule> ParseRefillRule(std::string_view name) noexcept {
+  for (const RefillRule rule : {RefillRule::kPromise, RefillRule::kLeaf}) {
+    if (name == RefillRuleName(rule)) return rule;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<RefillPolicy> MakeRefillPolicy(const RefillSettings& settings) {
+  if (settings.rule == RefillRule::kLeaf) return std::make_unique<LeafPolicy>(settings);
+  return std::make_unique<PromisePolicy>(settings);
 }
 
 }  // namespace idd::daemon

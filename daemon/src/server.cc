@@ -386,7 +386,12 @@ void Server::ReplyClaim(std::uint64_t owner, std::uint64_t request_id,
   reply.attach_again = grant.value().attach_again ? 1 : 0;
   reply.first = grant.value().ids.first;
   reply.count = grant.value().ids.size();
-  connection->Send(wire::BuildReply(FrameType::kClaim, request_id, reply));
+  const std::vector<std::byte> frame = wire::BuildReply(FrameType::kClaim, request_id, reply);
+  if (grant.value().among_others) {
+    connection->SendTogether(frame);
+  } else {
+    connection->Send(frame);
+  }
 }
 
 Status Server::OnRefill(const FrameView& frame) {

@@ -16,8 +16,8 @@ Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::ui
 TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor)
     : memory_(std::move(memory)), writer_(memory_->writable_table(), memory_->cursors(), floor) {}
 
-void TagRing::Publish(const Lease& lease, std::uint64_t taken) {
-  writer_.Publish(lease.ids, taken, RefillPolicy::MarkOf(lease.ids));
+void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark) {
+  writer_.Publish(lease.ids, taken, mark);
   leases_.push_back(lease);
 }
 
@@ -55,11 +55,11 @@ std::vector<LeaseUse> TagRing::Look() const {
 RingLevel TagRing::Level() const {
   RingLevel level;
   for (const shm::RingWriter::Segment& segment : writer_.Look()) {
+    level.claimed += segment.claimed();
     if (segment.available() == 0) continue;
-    if (level.open_segments++ == 0) {
-      level.current_claimed = segment.claimed();
-      level.current_size = segment.ids.size();
-    }
+    level.available += segment.available();
+    ++level.open_segments;
+    level.newest_size = segment.ids.size();
   }
   return level;
 }

@@ -12,7 +12,6 @@
 #include "idd/base/status.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_writer.h"
-#include "refill_policy.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -23,6 +22,14 @@ struct LeaseUse {
   std::uint64_t claimed = 0;  // ids from lease.ids.first on
 
   [[nodiscard]] std::uint64_t available() const noexcept { return lease.ids.size() - claimed; }
+};
+
+// The leases of a ring in sum.
+struct RingLevel {
+  std::uint64_t claimed = 0;
+  std::uint64_t available = 0;
+  std::uint64_t open_segments = 0;  // not exhausted
+  std::uint64_t newest_size = 0;    // ids of the newest of them
 };
 
 // One tag's ring together with the leases behind its segments.
@@ -47,9 +54,9 @@ class TagRing {
   [[nodiscard]] bool CanPublish() const noexcept { return writer_.CanPublish(); }
   // A lease below it would break the order of ids.
   [[nodiscard]] std::uint64_t floor() const noexcept { return writer_.floor(); }
-  // Publishes a lease of which the first `taken` ids went to waiters. Preconditions as in
-  // shm::RingWriter::Publish.
-  void Publish(const Lease& lease, std::uint64_t taken);
+  // Publishes a lease of which the first `taken` ids went to waiters; the claimer of `mark` wakes
+  // the daemon. Preconditions as in shm::RingWriter::Publish.
+  void Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark);
 
   // Up to `count` ids, in the ring's order; empty when it is dry.
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
@@ -65,6 +72,8 @@ class TagRing {
 
   [[nodiscard]] std::vector<LeaseUse> Look() const;
   [[nodiscard]] RingLevel Level() const;
+  // No published id is left.
+  [[nodiscard]] bool IsDry() const { return Level().open_segments == 0; }
 
  private:
   TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor);

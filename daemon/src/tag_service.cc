@@ -9,7 +9,7 @@
 #include "idd/base/check.h"
 #include "logging.h"
 #include "random.h"
-#include "refill_policy.h"
+#include "usage_meter.h"
 
 namespace idd::daemon {
 namespace {
@@ -18,17 +18,12 @@ namespace {
 constexpr std::chrono::milliseconds kRefusalPause(1000);
 // How long a replaced ring is told in `status`; the log has it for ever.
 constexpr std::chrono::seconds kQuarantineShown(60);
-// Weight of the newest second in the shown rate.
-constexpr double kRateWeight = 0.3;
+constexpr double kExhaustionWarning = 90;  // days
+constexpr std::chrono::hours kWarningPause(24);
+// Tags that are leased for at once before anybody asks.
+constexpr std::size_t kWarmedAtOnce = 4;
 // A store that takes longer than this is what a waiter is told of.
 constexpr std::chrono::milliseconds kSlowStore(100);
-
-LeaseClosure Abandoned(const LeaseUse& use) {
-  return {.token = use.lease.token,
-          .tag = use.lease.tag,
-          .state = use.available() == 0 ? LeaseState::kExhausted : LeaseState::kAbandoned,
-          .claimed = use.claimed};
-}
 
 std::string Seconds(MonotonicTime since) {
   const auto seconds =
@@ -36,34 +31,9 @@ std::string Seconds(MonotonicTime since) {
   return std::to_string(seconds.count()) + " s";
 }
 
+Status Stopping() { return {Code::kUnavailable, "idd is stopping"}; }
+
 }  // namespace
-
-// One request in a tag's queue; exactly one of the two callbacks is set.
-struct TagService::Waiter {
-  RequestContext context;
-  std::uint64_t ring_id = 0;
-  std::uint64_t count = 0;
-  AttachDone attach_done;
-  ClaimDone claim_done;
-
-  void Fail(const Status& status) const {
-    if (attach_done) {
-      attach_done(status);
-    } else {
-      claim_done(status);
-    }
-  }
-};
-
-struct TagService::LeaseOutcome {
-  TagRecord record;
-  std::optional<Lease> lease;
-  std::uint64_t data_set = 0;  // where the lease was taken
-  // Without a lease: the tag is not in a data set that is not the one the ring was leased from ...
-  Status missing;
-  // ... or it is too early to lease from it.
-  MonotonicTime not_before{};
-};
 
 struct TagService::Tag {
   Tag(boost::asio::io_context& loop, std::string tag_name)
@@ -72,8 +42,9 @@ struct TagService::Tag {
   const std::string name;
   const std::uint64_t instance;  // tells a re-created tag's callbacks from its namesake's
   std::optional<TagRecord> record;
+  std::unique_ptr<RefillPolicy> policy;  // as soon as the record is known
   std::unique_ptr<TagRing> ring;
-  std::list<Waiter> waiters;
+  WaitQueue waiters;
   std::vector<LeaseUse> tails;  // while stopping: what goes back, oldest first
   boost::asio::steady_timer deadline_timer;
   boost::asio::steady_timer retry_timer;
@@ -89,65 +60,80 @@ struct TagService::Tag {
   std::uint64_t leases_taken = 0;
   std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
   std::uint64_t fallbacks = 0;
-  std::uint64_t polled_claimed = 0;
-  MonotonicTime polled_at{};
-  double rate_per_s = 0;
+  UsageMeter usage;
+  std::uint64_t leased_to = 0;  // the limit of the newest lease
+  std::optional<double> exhausted_in_days;
+  MonotonicTime warned_at{};
 
-  [[nodiscard]] bool HasClaimWaiter() const {
-    return std::any_of(waiters.begin(), waiters.end(),
-                       [](const Waiter& waiter) { return static_cast<bool>(waiter.claim_done); });
-  }
-  [[nodiscard]] std::uint64_t Claimed() const {
-    std::uint64_t claimed = closed_claimed;
-    if (ring != nullptr) {
-      for (const LeaseUse& use : ring->Look()) claimed += use.claimed;
-    }
-    return claimed;
-  }
   // Precondition: the record is known.
   [[nodiscard]] bool ClaimsBySocket() const { return record->access == TagAccess::kSocket; }
-  // Whether a client that named `ring_id` shall attach again. Precondition: there is a ring.
-  [[nodiscard]] bool IsOtherRing(std::uint64_t ring_id) const {
-    return ring_id != (ClaimsBySocket() ? 0 : ring->ring_id());
+  // What an ATTACH is answered. Precondition: there is a ring.
+  [[nodiscard]] std::uint64_t AttachedRing() const {
+    return ClaimsBySocket() ? 0 : ring->ring_id();
   }
-  [[nodiscard]] bool IsDry() const { return ring == nullptr || ring->Level().open_segments == 0; }
+  [[nodiscard]] bool IsDry() const { return ring == nullptr || ring->IsDry(); }
+
+  // Precondition: there is a ring.
+  [[nodiscard]] RefillView View() const {
+    const RingLevel level = ring->Level();
+    return {.now = MonotonicClock::now(),
+            .claimed = closed_claimed + level.claimed,
+            .available = level.available,
+            .open_segments = level.open_segments,
+            .newest_size = level.newest_size,
+            .waiting = waiters.IdsWanted()};
+  }
 };
 
-TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker)
-    : loop_(loop), worker_(worker) {}
+TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker,
+                       std::uint32_t leases_per_s)
+    : loop_(loop),
+      worker_(worker),
+      turns_(
+          loop, leases_per_s,
+          [this](const std::string& name) {
+            const auto it = tags_.find(name);
+            return it == tags_.end() ? std::uint64_t{0} : WantedNow(*it->second);
+          },
+          [this](const std::string& name, std::uint64_t wanted) {
+            StartLease(*tags_.find(name)->second, wanted);
+          }),
+      closer_(worker, [this] { FinishShutdownIfIdle(); }) {}
 TagService::~TagService() = default;
 
 // Requests.
 
 void TagService::Attach(const std::string& tag, RequestContext context, AttachDone done) {
-  Enqueue(GetTag(tag), {.context = context, .attach_done = std::move(done), .claim_done = {}});
+  if (stopping_) return done(Stopping());
+  Tag& entry = GetTag(tag);
+  entry.waiters.PushAttach(context, std::move(done));
+  Serve(entry);
 }
 
 void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint64_t count,
                        RequestContext context, ClaimDone done) {
+  if (stopping_) return done(Stopping());
   Tag& entry = GetTag(tag);
   // Where claims go by the socket, only those that find the ring dry are what the counter tells of.
   const bool by_socket = entry.record.has_value() && entry.ClaimsBySocket();
   if (!by_socket || entry.IsDry()) ++entry.fallbacks;
-  Enqueue(entry, {.context = context,
-                  .ring_id = ring_id,
-                  .count = count,
-                  .attach_done = {},
-                  .claim_done = std::move(done)});
+  entry.waiters.PushClaim(context, ring_id, count, std::move(done));
+  Serve(entry);
 }
 
 void TagService::Refill(const std::string& tag) {
   const auto it = tags_.find(tag);
   if (it == tags_.end()) return;
-  CloseExhausted(*it->second);
-  MaybeLease(*it->second);
+  Tag& entry = *it->second;
+  if (entry.ring != nullptr) entry.policy->Observe(entry.View());
+  CloseExhausted(entry);
+  MaybeLease(entry);
 }
 
 void TagService::DropOwner(std::uint64_t owner) {
   for (auto it = tags_.begin(); it != tags_.end();) {
     const std::string& name = it->first;
-    it->second->waiters.remove_if(
-        [owner](const Waiter& waiter) { return waiter.context.owner == owner; });
+    it->second->waiters.Drop(owner);
     ++it;  // before ForgetIfUnused may erase the tag
     ForgetIfUnused(name);
   }
@@ -159,42 +145,25 @@ TagService::Tag& TagService::GetTag(const std::string& name) {
   return *entry;
 }
 
-void TagService::Enqueue(Tag& tag, Waiter waiter) {
-  if (stopping_) {
-    waiter.Fail({Code::kUnavailable, "idd is stopping"});
-    return;
-  }
-  tag.waiters.push_back(std::move(waiter));
-  Serve(tag);
-}
-
 // Serves what can be served now, then sees to the rest.
 void TagService::Serve(Tag& tag) {
   if (!tag.record.has_value()) {
-    if (!tag.refusal.ok()) return FailWaiters(tag, tag.refusal);
+    if (!tag.refusal.ok()) return tag.waiters.FailAll(tag.refusal);
     ArmDeadline(tag);
     LookUp(tag);
     return;
   }
   if (Status status = EnsureRing(tag); !status.ok()) {
-    FailWaiters(tag, status);
+    tag.waiters.FailAll(status);
     return;
   }
   ServeAttaches(tag);
-  std::vector<std::function<void()>> replies;
-  for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
-    const shm::IdRange ids = tag.ring->Claim(it->count);
-    if (ids.empty()) break;
-    const bool other_ring = tag.IsOtherRing(it->ring_id);
-    replies.emplace_back([done = std::move(it->claim_done), ids, other_ring] {
-      done(ClaimGrant{.ids = ids, .attach_again = other_ring});
-    });
-    it = tag.waiters.erase(it);
-  }
-  for (const auto& reply : replies) reply();
+  tag.waiters.ServeClaims([&tag](std::uint64_t count) { return tag.ring->Claim(count); })
+      .Send(tag.AttachedRing());
   // The ring is dry and the store has just said no: nobody is kept waiting for the same answer.
-  if (!tag.refusal.ok()) FailWaiters(tag, tag.refusal);
+  if (!tag.refusal.ok()) tag.waiters.FailAll(tag.refusal);
   ExpireWaiters(tag);
+  if (!tag.waiters.empty()) tag.policy->Observe(tag.View());
   CloseExhausted(tag);
   MaybeLease(tag);
 }
@@ -206,31 +175,11 @@ void TagService::ServeAttaches(Tag& tag) {
              .table_fd = tag.ring->table_fd(),
              .cursors_fd = tag.ring->cursors_fd()};
   }
-  for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
-    if (!it->attach_done) {
-      ++it;
-      continue;
-    }
-    if (grant.ring_id != 0) tag.ring->MarkShared();
-    AttachDone done = std::move(it->attach_done);
-    it = tag.waiters.erase(it);
-    done(grant);
-  }
-}
-
-void TagService::FailWaiters(Tag& tag, const Status& status) {
-  std::list<Waiter> failed = std::exchange(tag.waiters, {});
-  for (Waiter& waiter : failed) waiter.Fail(status);
+  if (tag.waiters.AnswerAttaches(grant) && grant.ring_id != 0) tag.ring->MarkShared();
 }
 
 void TagService::ExpireWaiters(Tag& tag) {
-  std::list<Waiter> expired;
-  for (auto it = tag.waiters.begin(); it != tag.waiters.end();) {
-    const auto next = std::next(it);
-    if (it->context.deadline.passed()) expired.splice(expired.end(), tag.waiters, it);
-    it = next;
-  }
-  for (Waiter& waiter : expired) waiter.Fail({Code::kTimeout, WaitReason(tag)});
+  tag.waiters.FailExpired([&] { return Status(Code::kTimeout, WaitReason(tag)); });
   ArmDeadline(tag);
 }
 
@@ -239,11 +188,7 @@ void TagService::ArmDeadline(Tag& tag) {
     tag.deadline_timer.cancel();
     return;
   }
-  const auto first = std::min_element(tag.waiters.begin(), tag.waiters.end(),
-                                      [](const Waiter& a, const Waiter& b) {
-                                        return a.context.deadline.at() < b.context.deadline.at();
-                                      });
-  tag.deadline_timer.expires_at(first->context.deadline.at());
+  tag.deadline_timer.expires_at(tag.waiters.FirstDeadline());
   tag.deadline_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
     if (error) return;
     const auto it = tags_.find(name);
@@ -279,6 +224,33 @@ void TagService::ForgetIfUnused(const std::string& name) {
   tags_.erase(it);
 }
 
+// Warming up.
+
+void TagService::Warm(const std::vector<std::string>& tags, std::function<void()> done) {
+  to_warm_.assign(tags.begin(), tags.end());
+  warmed_ = std::move(done);
+  WarmNext();
+}
+
+void TagService::StopWarming() { to_warm_.clear(); }
+
+// Few at a time, so that a tag that is asked for now waits behind few.
+void TagService::WarmNext() {
+  while (!to_warm_.empty() && warming_.size() < kWarmedAtOnce && !stopping_) {
+    const std::string name = std::move(to_warm_.front());
+    to_warm_.pop_front();
+    Tag& tag = GetTag(name);
+    if (tag.record.has_value()) continue;  // somebody has asked for it
+    LookUp(tag);
+    if (tag.store_busy) warming_.insert(name);
+  }
+  if (warming_.empty() && warmed_) std::exchange(warmed_, nullptr)();
+}
+
+void TagService::Warmed(const std::string& name) {
+  if (warming_.erase(name) != 0) WarmNext();
+}
+
 // Looking tags up.
 
 void TagService::LookUp(Tag& tag) {
@@ -287,13 +259,15 @@ void TagService::LookUp(Tag& tag) {
   tag.store_asked_at = MonotonicClock::now();
   worker_.Submit<TagRecord>(
       [name = tag.name](Store& store, HighWaterMarks&) { return store.FindTag(name); },
-      [this, name = tag.name](Result<TagRecord> record) { OnLookUp(name, std::move(record)); });
+      [this, name = tag.name, instance = tag.instance](Result<TagRecord> record) {
+        const auto it = tags_.find(name);
+        if (it == tags_.end() || it->second->instance != instance) return Warmed(name);
+        OnLookUp(*it->second, std::move(record));
+      });
 }
 
-void TagService::OnLookUp(const std::string& name, Result<TagRecord> record) {
-  const auto it = tags_.find(name);
-  if (it == tags_.end()) return;
-  Tag& tag = *it->second;
+void TagService::OnLookUp(Tag& tag, Result<TagRecord> record) {
+  const std::string name = tag.name;  // the tag may be forgotten on the way
   tag.store_busy = false;
   if (stopping_) return FinishShutdownIfIdle();
   if (record.ok() && record.value().mode != "segment") {
@@ -301,16 +275,27 @@ void TagService::OnLookUp(const std::string& name, Result<TagRecord> record) {
                                         " is not available in this version");
   }
   if (record.ok()) {
-    tag.record = std::move(record).value();
+    Configure(tag, std::move(record).value());
     tag.last_error.clear();
     Serve(tag);
+    if (!tag.store_busy && !turns_.Awaits(name)) Warmed(name);  // no ring could be made for it
     return;
   }
   OnStoreFailure(tag, record.status());
   ForgetIfUnused(name);
+  Warmed(name);
 }
 
 // Leasing.
+
+void TagService::Configure(Tag& tag, TagRecord record) {
+  if (tag.policy == nullptr || tag.record->refill.rule != record.refill.rule) {
+    tag.policy = MakeRefillPolicy(record.refill);
+  } else if (tag.record->refill != record.refill) {
+    tag.policy->Configure(record.refill);
+  }
+  tag.record = std::move(record);
+}
 
 Status TagService::EnsureRing(Tag& tag) {
   if (tag.ring != nullptr) return Status::Ok();
@@ -345,68 +330,45 @@ void TagService::EnforceAccess(Tag& tag) {
   tag.ring = std::move(ring).value();
   log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
   // Also what is used up, so that it is closed as ever, and the floor stays where it was.
-  for (const LeaseUse& use : drained) tag.ring->Publish(use.lease, use.claimed);
+  for (const LeaseUse& use : drained) {
+    tag.ring->Publish(use.lease, use.claimed, tag.policy->MarkOf(use.lease.ids, tag.View()));
+  }
   CloseExhausted(tag);
 }
 
-void TagService::MaybeLease(Tag& tag) {
-  if (stopping_ || tag.store_busy || tag.retry_armed) return;
-  if (tag.ring == nullptr || !tag.ring->CanPublish()) return;
-  if (!tag.HasClaimWaiter() && !RefillPolicy::WantsSegment(tag.ring->Level())) return;
-  StartLease(tag);
+std::uint64_t TagService::WantedNow(const Tag& tag) const {
+  if (stopping_ || tag.store_busy || tag.retry_armed) return 0;
+  if (tag.ring == nullptr || !tag.ring->CanPublish()) return 0;
+  return tag.policy->Wanted(tag.View());
 }
 
-void TagService::StartLease(Tag& tag) {
+void TagService::MaybeLease(Tag& tag) {
+  if (WantedNow(tag) != 0) turns_.Ask(tag.name);
+}
+
+void TagService::StartLease(Tag& tag, std::uint64_t wanted) {
   tag.store_busy = true;
   tag.store_asked_at = MonotonicClock::now();
-  LeaseRequest request{.tag = tag.name, .floor = tag.ring->floor(), .token = RandomToken()};
-  StoreSession& session = worker_.session();
-  // Whether an answer that there is no such tag is about the tag that the ring has.
-  const std::uint64_t data_set = tag.data_set;
-  const bool has_leased = tag.leases_taken != 0;
-  const auto work = [request, data_set, has_leased, &session](
-                        Store& store, HighWaterMarks& marks) mutable -> Result<LeaseOutcome> {
-    LeaseOutcome outcome;
-    outcome.data_set = session.data_set;
-    Result<TagRecord> record = store.FindTag(request.tag);  // a changed step counts from now on
-    if (record.status().code() == Code::kNoSuchTag && has_leased && data_set != session.data_set) {
-      outcome.missing = record.status();
-      return outcome;
-    }
-    if (!record.ok()) return record.status();
-    outcome.record = std::move(record).value();
-    if (MonotonicClock::now() < session.lease_from) {
-      outcome.not_before = session.lease_from;
-      return outcome;
-    }
-    const Result<std::uint64_t> mark = marks.Get(request.tag);
-    if (!mark.ok()) return mark.status();
-    request.count = outcome.record.step;
-    request.high_water_mark = mark.value();
-    Result<Lease> lease = store.TakeLease(request);
-    if (!lease.ok()) return lease.status();
-    lease.value().previous_mark = mark.value();
-    // Before the segment can be published: a host that forgot its mark would believe a store that
-    // was set back.
-    if (Status status = marks.Raise(request.tag, lease.value().ids.limit); !status.ok()) {
-      const LeaseClosure unused{
-          .token = request.token, .tag = request.tag, .state = LeaseState::kReturned, .claimed = 0};
-      static_cast<void>(store.ReturnTail(unused));
-      return status.WithContext("the high-water mark cannot be kept");
-    }
-    session.held[request.token] = lease.value();
-    outcome.lease = std::move(lease).value();
-    return outcome;
-  };
+  const LeaseOrder order{.tag = tag.name,
+                         .token = RandomToken(),
+                         .wanted = wanted,
+                         .step = tag.record->refill.step,
+                         .available = tag.View().available,
+                         .floor = tag.ring->floor(),
+                         .has_leased = tag.leases_taken != 0,
+                         .data_set = tag.data_set};
   worker_.Submit<LeaseOutcome>(
-      work, [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
+      [order, &session = worker_.session()](Store& store, HighWaterMarks& marks) {
+        return TakeLease(order, store, marks, session);
+      },
+      [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
         const auto it = tags_.find(name);
         if (it == tags_.end() || it->second->instance != instance) {
           // Nobody is there to publish it: it goes back whole.
           if (outcome.ok() && outcome.value().lease.has_value()) {
-            HandBack({.lease = *outcome.value().lease, .claimed = 0});
+            closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
           }
-          return;
+          return Warmed(name);
         }
         it->second->store_busy = false;
         if (!stopping_) return OnLease(name, std::move(outcome));
@@ -414,6 +376,7 @@ void TagService::StartLease(Tag& tag) {
           it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
         }
         HandBackTails(*it->second);
+        FinishShutdownIfIdle();
       });
 }
 
@@ -421,11 +384,14 @@ void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) 
   Tag& tag = *tags_.find(name)->second;
   if (!outcome.ok()) {
     OnStoreFailure(tag, outcome.status());
-    return;
+    return Warmed(name);
   }
-  if (!outcome.value().lease.has_value()) return OnNotLeased(tag, outcome.value());
+  if (!outcome.value().lease.has_value()) {
+    OnNotLeased(tag, outcome.value());
+    return Warmed(name);
+  }
   const Lease& lease = *outcome.value().lease;
-  tag.record = outcome.value().record;
+  Configure(tag, outcome.value().record);
   tag.data_set = outcome.value().data_set;
   tag.last_error.clear();
   ++tag.leases_taken;
@@ -441,9 +407,9 @@ void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) 
                                {"limit", lease.ids.limit}});
   EnforceAccess(tag);  // another host may have changed it
   if (Status status = EnsureRing(tag); !status.ok()) {
-    HandBack({.lease = lease, .claimed = 0});
-    FailWaiters(tag, status);
-    return;
+    closer_.HandBack({.lease = lease, .claimed = 0});
+    tag.waiters.FailAll(status);
+    return Warmed(name);
   }
   PublishLease(tag, lease);
 }
@@ -454,26 +420,26 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
                                       {"base", lease.ids.first},
                                       {"floor", tag.ring->floor()},
                                       {"action", "abandoned"}});
-    Close({Abandoned({.lease = lease, .claimed = 0})});
+    closer_.Close({Abandoned({.lease = lease, .claimed = 0})});
     RetryLater(tag, MonotonicClock::now() + kRefusalPause);
-    return;
+    return Warmed(tag.name);
   }
   // What the queue gets is set aside before claimers can reach the segment: first come, first
   // served.
-  std::vector<std::function<void()>> replies;
   std::uint64_t next = lease.ids.first;
-  for (auto it = tag.waiters.begin(); it != tag.waiters.end() && next < lease.ids.limit;) {
-    const shm::IdRange ids{next, next + std::min(it->count, lease.ids.limit - next)};
-    const bool other_ring = tag.IsOtherRing(it->ring_id);
-    replies.emplace_back([done = std::move(it->claim_done), ids, other_ring] {
-      done(ClaimGrant{.ids = ids, .attach_again = other_ring});
-    });
-    next = ids.limit;
-    it = tag.waiters.erase(it);
-  }
-  tag.ring->Publish(lease, next - lease.ids.first);
-  for (const auto& reply : replies) reply();
+  auto answers = tag.waiters.ServeClaims([&next, &lease](std::uint64_t count) {
+    const std::uint64_t first = next;
+    next += std::min({count, kMostForOneWaiter, lease.ids.limit - next});
+    return shm::IdRange{first, next};
+  });
+  RefillView view = tag.View();
+  view.claimed += next - lease.ids.first;
+  tag.leased_to = lease.ids.limit;
+  tag.policy->OnLeased(view, lease.ids.size(), view.now - tag.store_asked_at);
+  tag.ring->Publish(lease, next - lease.ids.first, tag.policy->MarkOf(lease.ids, view));
+  answers.Send(tag.AttachedRing());
   Serve(tag);
+  Warmed(tag.name);
 }
 
 // The ring stays what it is.
@@ -493,7 +459,7 @@ void TagService::OnStoreFailure(Tag& tag, const Status& status) {
   switch (status.code()) {
     case Code::kNoSuchTag:
       tag.last_error = status.message();
-      FailWaiters(tag, status);
+      tag.waiters.FailAll(status);
       if (tag.record.has_value()) OnTagDeleted(tag.name);
       return;
     case Code::kUnavailable:
@@ -515,7 +481,7 @@ void TagService::Refuse(Tag& tag, const Status& status) {
   }
   tag.last_error = status.message();
   tag.refusal = status;
-  FailWaiters(tag, status);
+  tag.waiters.FailAll(status);
   RetryLater(tag, MonotonicClock::now() + kRefusalPause);
 }
 
@@ -552,13 +518,17 @@ void TagService::OnStoreHealth(const StoreHealth& health) {
 
 void TagService::CloseExhausted(Tag& tag) {
   if (tag.ring == nullptr) return;
+  CloseAll(tag, tag.ring->TakeExhausted());
+  if (tag.ring->forged()) Quarantine(tag);
+}
+
+void TagService::CloseAll(Tag& tag, const std::vector<LeaseUse>& uses) {
   std::vector<LeaseClosure> closures;
-  for (const LeaseUse& use : tag.ring->TakeExhausted()) {
+  for (const LeaseUse& use : uses) {
     tag.closed_claimed += use.claimed;
     closures.push_back(Abandoned(use));
   }
-  if (!closures.empty()) Close(std::move(closures));
-  if (tag.ring->forged()) Quarantine(tag);
+  if (!closures.empty()) closer_.Close(std::move(closures));
 }
 
 // A client has spoilt the ring: what is left of it is given up, and a new one takes its place. Only
@@ -571,105 +541,29 @@ void TagService::Quarantine(Tag& tag, std::vector<LeaseUse> drained) {
   std::vector<LeaseUse> rest = tag.ring->Retire(shm::RingState::kQuarantined);
   drained.insert(drained.end(), std::make_move_iterator(rest.begin()),
                  std::make_move_iterator(rest.end()));
-  std::vector<LeaseClosure> closures;
-  for (const LeaseUse& use : drained) {
-    tag.closed_claimed += use.claimed;
-    closures.push_back(Abandoned(use));
-  }
   log::Error("ring.quarantined", {{"tag", tag.name},
                                   {"ring", tag.ring->ring_id()},
-                                  {"leases", closures.size()},
+                                  {"leases", drained.size()},
                                   {"reason", "a client forged a cursor"},
                                   {"action", "its segments are abandoned, a new ring is made"}});
   tag.ring.reset();
-  if (!closures.empty()) Close(std::move(closures));
-  if (Status status = EnsureRing(tag); !status.ok()) FailWaiters(tag, status);
-}
-
-void TagService::Close(std::vector<LeaseClosure> closures) {
-  for (LeaseClosure& closure : closures) closing_.emplace(closure.token, std::move(closure));
-  FlushClosing();
-}
-
-void TagService::FlushClosing() {
-  if (closing_.empty() || flushing_) return;
-  flushing_ = true;
-  std::vector<LeaseClosure> batch;
-  for (const auto& [token, closure] : closing_) batch.push_back(closure);
-  worker_.Submit<bool>(
-      [batch, &session = worker_.session()](Store& store, HighWaterMarks&) -> Result<bool> {
-        if (Status status = store.CloseLeases(batch); !status.ok()) return status;
-        for (const LeaseClosure& closure : batch) session.held.erase(closure.token);
-        return true;
-      },
-      [this, batch](const Result<bool>& done) {
-        flushing_ = false;
-        // What could not be journalled stays, and goes with the next batch: Poll() sees to it.
-        if (done.ok()) {
-          for (const LeaseClosure& closure : batch) closing_.erase(closure.token);
-          FlushClosing();
-        }
-        FinishShutdownIfIdle();
-      });
-}
-
-void TagService::HandBack(const LeaseUse& use) {
-  if (use.available() == 0) {
-    Close({Abandoned(use)});
-    return;
-  }
-  const LeaseClosure closure{.token = use.lease.token,
-                             .tag = use.lease.tag,
-                             .state = LeaseState::kReturned,
-                             .claimed = use.claimed};
-  const std::uint64_t first_unclaimed = use.lease.ids.first + use.claimed;
-  // Where this host's knowledge ends without the tail. Of an unused lease that is not its base:
-  // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
-  const std::uint64_t mark = use.claimed == 0 ? use.lease.previous_mark : first_unclaimed;
-  const std::uint64_t limit = use.lease.ids.limit;
-  returning_[closure.token] = closure;
-  worker_.Submit<ReturnOutcome>(
-      [closure, mark, limit, &session = worker_.session()](
-          Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
-        // It is drained: if it cannot go back, whatever re-opens the store abandons it.
-        session.held.erase(closure.token);
-        // First the mark, whatever the store answers: the tail is drained, so that nobody was given
-        // an id of it, and a range below the mark could not be taken back. A mark that has moved on
-        // is a later lease's and stays.
-        const Result<std::uint64_t> now = marks.Get(closure.tag);
-        if (!now.ok()) return now.status();
-        if (now.value() == limit) {
-          if (Status status = marks.Lower(closure.tag, mark); !status.ok()) return status;
-        }
-        return store.ReturnTail(closure);
-      },
-      [this, closure, limit, first_unclaimed](const Result<ReturnOutcome>& outcome) {
-        returning_.erase(closure.token);
-        const char* how = "failed; will be journalled as abandoned";
-        if (outcome.ok()) {
-          how = outcome.value() == ReturnOutcome::kLowered  ? "max_id lowered"
-                : outcome.value() == ReturnOutcome::kListed ? "listed as returned"
-                : outcome.value() == ReturnOutcome::kAbandoned
-                    ? "journalled as abandoned: the database was replaced under it"
-                    : "stale; nothing changed";
-        }
-        log::Info("lease.handed_back", {{"tag", closure.tag},
-                                        {"first", first_unclaimed},
-                                        {"limit", limit},
-                                        {"outcome", how},
-                                        {"error", outcome.status().message()}});
-        FinishShutdownIfIdle();
-      });
+  CloseAll(tag, drained);
+  if (Status status = EnsureRing(tag); !status.ok()) tag.waiters.FailAll(status);
 }
 
 void TagService::OnTagChanged(const TagRecord& record) {
   const auto it = tags_.find(record.tag);
   if (it == tags_.end()) return;
-  if (it->second->record.has_value()) it->second->record = record;
+  if (it->second->record.has_value()) Configure(*it->second, record);
   it->second->last_error.clear();
   it->second->refusal = Status::Ok();
   it->second->retry_armed = false;
   it->second->retry_timer.cancel();
+  if (!it->second->record.has_value()) {
+    // What it waited for before another look-up is over.
+    if (!it->second->waiters.empty()) LookUp(*it->second);
+    return;
+  }
   EnforceAccess(*it->second);
   MaybeLease(*it->second);
 }
@@ -679,12 +573,11 @@ void TagService::OnTagDeleted(const std::string& tag) {
   if (it == tags_.end()) return;
   const TagPtr gone = std::move(it->second);
   tags_.erase(it);
-  FailWaiters(*gone, {Code::kNoSuchTag, "tag '" + tag + "' was deleted"});
+  gone->waiters.FailAll({Code::kNoSuchTag, "tag '" + tag + "' was deleted"});
   if (gone->ring == nullptr) return;
-  std::vector<LeaseClosure> closures;
-  for (const LeaseUse& use : gone->ring->Retire()) closures.push_back(Abandoned(use));
+  const std::vector<LeaseUse> drained = gone->ring->Retire();
   log::Info("ring.retired", {{"tag", tag}, {"reason", "the tag was deleted"}});
-  Close(std::move(closures));
+  CloseAll(*gone, drained);
 }
 
 // Looking.
@@ -693,24 +586,44 @@ void TagService::Poll() {
   const MonotonicTime now = MonotonicClock::now();
   for (auto& [name, tag] : tags_) {
     if (tag->ring == nullptr) continue;
-    EnforceAccess(*tag);  // if it could not be done at the change
-    CloseExhausted(*tag);
-    MaybeLease(*tag);
-    const std::uint64_t claimed = tag->Claimed();
-    const double seconds = std::chrono::duration<double>(now - tag->polled_at).count();
-    if (tag->polled_at != MonotonicTime{} && seconds > 0) {
-      // A forged cursor may make the count fall.
-      const std::uint64_t more = claimed - std::min(claimed, tag->polled_claimed);
-      const double rate = static_cast<double>(more) / seconds;
-      tag->rate_per_s += kRateWeight * (rate - tag->rate_per_s);
+    EnforceAccess(*tag);                 // if it could not be done at the change
+    if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
+    // Nothing has happened, nor is anything fading that is shown: many tags are like this.
+    const std::uint64_t claimed = tag->closed_claimed + tag->ring->Level().claimed;
+    if (tag->usage.IsIdleAt(claimed) && !tag->ring->forged()) {
+      tag->usage.SkipTo(now);
+      continue;
     }
-    tag->polled_claimed = claimed;
-    tag->polled_at = now;
+    CloseExhausted(*tag);
+    if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
+    tag->policy->Observe(tag->View());
+    MaybeLease(*tag);
+    tag->usage.Observe(now, claimed);
+    LookAtExhaustion(*tag, now);
   }
-  FlushClosing();
+  closer_.Flush();
   // So that a store that comes back, or is replaced, is noticed and told without anybody asking for
   // ids: the other hosts of one that was replaced wait no longer than kLeaseGrace for our marks.
   if (!stopping_) worker_.LookAtStore();
+}
+
+// Of what is neither claimed nor leased yet; this host's rate, other hosts' leases count when they
+// are seen.
+void TagService::LookAtExhaustion(Tag& tag, MonotonicTime now) {
+  const double left =
+      static_cast<double>(tag.record->max_id - std::min(tag.record->max_id, tag.leased_to)) +
+      static_cast<double>(tag.View().available);
+  tag.exhausted_in_days.reset();
+  if (tag.leased_to != 0) tag.exhausted_in_days = tag.usage.DaysFor(left);
+  if (tag.exhausted_in_days.value_or(kExhaustionWarning) >= kExhaustionWarning) return;
+  if (tag.warned_at != MonotonicTime{} && now - tag.warned_at < kWarningPause) return;
+  tag.warned_at = now;
+  log::Warning("tag.exhaustion",
+               {{"tag", tag.name},
+                {"days", static_cast<std::uint64_t>(*tag.exhausted_in_days)},
+                {"ids_left", static_cast<std::uint64_t>(left)},
+                {"rate_per_s", static_cast<std::uint64_t>(tag.usage.rate_per_s())},
+                {"action", "raise max_id, or move the column to 64 bits"}});
 }
 
 const char* TagService::StateOf(const Tag& tag, std::uint64_t available) const {
@@ -728,6 +641,9 @@ std::vector<TagSnapshot> TagService::Snapshot() const {
     snapshot.tag = name;
     snapshot.mode = tag->record->mode;
     snapshot.step = tag->record->step;
+    snapshot.refill = tag->record->refill;
+    snapshot.exhausted_in_days = tag->exhausted_in_days;
+    snapshot.reckoned_per_s = tag->policy->RatePerSecond();
     if (tag->ring != nullptr) snapshot.leases = tag->ring->Look();
     snapshot.claimed = tag->closed_claimed;
     std::uint64_t available = 0;
@@ -736,7 +652,7 @@ std::vector<TagSnapshot> TagService::Snapshot() const {
       available += use.available();
     }
     snapshot.state = StateOf(*tag, available);
-    snapshot.rate_per_s = tag->rate_per_s;
+    snapshot.rate_per_s = tag->usage.rate_per_s();
     snapshot.fallbacks = tag->fallbacks;
     snapshot.leases_taken = tag->leases_taken;
     snapshot.last_error = tag->last_error;
@@ -745,11 +661,7 @@ std::vector<TagSnapshot> TagService::Snapshot() const {
 }
 
 std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const {
-  std::map<std::string, LeaseClosure, std::less<>> live = closing_;
-  for (const auto& [token, closure] : returning_) {
-    live[token] = closure;
-    live[token].state = LeaseState::kActive;  // until the store has it back
-  }
+  std::map<std::string, LeaseClosure, std::less<>> live = closer_.Open();
   for (const auto& [name, tag] : tags_) {
     if (tag->ring == nullptr) continue;
     for (const LeaseUse& use : tag->ring->Look()) {
@@ -766,27 +678,27 @@ std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const 
 
 void TagService::Shutdown(std::function<void()> done) {
   stopping_ = true;
+  turns_.Stop();
   shutdown_done_ = std::move(done);
   for (auto& [name, tag] : tags_) {
     tag->deadline_timer.cancel();
     tag->retry_timer.cancel();
-    FailWaiters(*tag, {Code::kUnavailable, "idd is stopping"});
+    tag->waiters.FailAll(Stopping());
     if (tag->ring == nullptr) continue;
     tag->tails = tag->ring->Retire();
     if (tag->ring->forged()) {
       // Some of what looks unclaimed may have been handed out: none of it may be leased again.
-      std::vector<LeaseClosure> closures;
-      for (const LeaseUse& use : std::exchange(tag->tails, {})) closures.push_back(Abandoned(use));
+      const std::vector<LeaseUse> spoilt = std::exchange(tag->tails, {});
       log::Error("ring.quarantined", {{"tag", name},
                                       {"ring", tag->ring->ring_id()},
-                                      {"leases", closures.size()},
+                                      {"leases", spoilt.size()},
                                       {"reason", "a client forged a cursor"},
                                       {"action", "nothing of it is handed back"}});
-      Close(std::move(closures));
+      CloseAll(*tag, spoilt);
     }
     HandBackTails(*tag);
   }
-  FlushClosing();  // also what an earlier try could not journal
+  closer_.Flush();  // also what an earlier try could not journal
   FinishShutdownIfIdle();
 }
 
@@ -797,13 +709,12 @@ void TagService::HandBackTails(Tag& tag) {
   while (!tag.tails.empty()) {
     const LeaseUse newest = std::move(tag.tails.back());
     tag.tails.pop_back();
-    HandBack(newest);
+    closer_.HandBack(newest);
   }
-  FinishShutdownIfIdle();
 }
 
 void TagService::FinishShutdownIfIdle() {
-  if (!stopping_ || !shutdown_done_ || !returning_.empty() || flushing_) return;
+  if (!stopping_ || !shutdown_done_ || !closer_.idle()) return;
   for (const auto& [name, tag] : tags_) {
     if (tag->store_busy) return;
   }

@@ -5,51 +5,40 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
-#include "idd/shm/ring_protocol.h"
+#include "lease_closer.h"
+#include "lease_turns.h"
 #include "lease_worker.h"
+#include "refill_policy.h"
 #include "store/store.h"
 #include "tag_ring.h"
+#include "take_lease.h"
+#include "wait_queue.h"
 
 namespace idd::daemon {
-
-// What a client needs to map a ring; nothing for a tag whose ids are claimed by requests alone. The
-// descriptors stay the service's; they are valid until the event loop runs another handler.
-struct AttachGrant {
-  std::uint64_t ring_id = 0;
-  int table_fd = -1;
-  int cursors_fd = -1;
-};
-
-struct ClaimGrant {
-  shm::IdRange ids;
-  bool attach_again = false;  // an attach would not answer the ring that the client named
-};
-
-// A request that may have to wait. `owner` is the connection it came by.
-struct RequestContext {
-  std::uint64_t owner = 0;
-  Deadline deadline;
-};
 
 // What `status` and `audit` show of a tag that this daemon has served.
 struct TagSnapshot {
   std::string tag;
   std::string mode;
   std::uint64_t step = 0;
+  RefillSettings refill;
   std::string state;  // "ok", "dry", "quarantined"
   std::uint64_t claimed = 0;
   std::vector<LeaseUse> leases;  // in the ring, oldest first
   double rate_per_s = 0;
+  double reckoned_per_s = 0;                // what the refill policy reckons with
+  std::optional<double> exhausted_in_days;  // at rate_per_s; nothing while nobody claims
   std::uint64_t fallbacks = 0;
   std::uint64_t leases_taken = 0;
   std::string last_error;
@@ -64,13 +53,11 @@ struct TagSnapshot {
 // Thread safety: none; everything runs on the event loop. Store work goes through the LeaseWorker.
 class TagService {
  public:
-  TagService(boost::asio::io_context& loop, LeaseWorker& worker);
+  // `leases_per_s`: of all tags together, at most.
+  TagService(boost::asio::io_context& loop, LeaseWorker& worker, std::uint32_t leases_per_s);
   ~TagService();
   TagService(const TagService&) = delete;
   TagService& operator=(const TagService&) = delete;
-
-  using AttachDone = std::function<void(Result<AttachGrant>)>;
-  using ClaimDone = std::function<void(Result<ClaimGrant>)>;
 
   // Each `done` is called once: now, later on the loop, or never if DropOwner comes first.
   void Attach(const std::string& tag, RequestContext context, AttachDone done);
@@ -80,6 +67,12 @@ class TagService {
   void Refill(const std::string& tag);
   // The connection is gone: nobody waits there any more.
   void DropOwner(std::uint64_t owner);
+
+  // Leases for tags that are expected to be asked for, so that nobody need wait for them then;
+  // `done` when each has ids or cannot have them now.
+  void Warm(const std::vector<std::string>& tags, std::function<void()> done);
+  // Begins with no more of them.
+  void StopWarming();
 
   void OnStoreHealth(const StoreHealth& health);
   [[nodiscard]] const StoreHealth& store_health() const noexcept { return health_; }
@@ -102,24 +95,24 @@ class TagService {
   void Shutdown(std::function<void()> done);
 
  private:
-  struct Waiter;
   struct Tag;
-  struct LeaseOutcome;
   using TagPtr = std::unique_ptr<Tag>;
 
   [[nodiscard]] Tag& GetTag(const std::string& name);
-  void Enqueue(Tag& tag, Waiter waiter);
   void Serve(Tag& tag);
   void ServeAttaches(Tag& tag);
-  void FailWaiters(Tag& tag, const Status& status);
   void ExpireWaiters(Tag& tag);
   void ArmDeadline(Tag& tag);
   void ForgetIfUnused(const std::string& name);
 
   void LookUp(Tag& tag);
-  void OnLookUp(const std::string& name, Result<TagRecord> record);
+  void OnLookUp(Tag& tag, Result<TagRecord> record);
+  void WarmNext();
+  void Warmed(const std::string& name);
+  void Configure(Tag& tag, TagRecord record);
+  [[nodiscard]] std::uint64_t WantedNow(const Tag& tag) const;
   void MaybeLease(Tag& tag);
-  void StartLease(Tag& tag);
+  void StartLease(Tag& tag, std::uint64_t wanted);
   void OnLease(const std::string& name, Result<LeaseOutcome> outcome);
   void PublishLease(Tag& tag, const Lease& lease);
   void OnNotLeased(Tag& tag, const LeaseOutcome& outcome);
@@ -130,10 +123,9 @@ class TagService {
   void EnforceAccess(Tag& tag);
   void CloseExhausted(Tag& tag);
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
+  void LookAtExhaustion(Tag& tag, MonotonicTime now);
   [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
-  void Close(std::vector<LeaseClosure> closures);
-  void FlushClosing();
-  void HandBack(const LeaseUse& use);
+  void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
   void FinishShutdownIfIdle();
@@ -142,11 +134,11 @@ class TagService {
   LeaseWorker& worker_;
   StoreHealth health_;
   std::map<std::string, TagPtr, std::less<>> tags_;
-  // Leases that left their ring and are not yet closed in the journal, by token.
-  std::map<std::string, LeaseClosure, std::less<>> closing_;
-  // Leases whose tails are on their way back to the store, by token.
-  std::map<std::string, LeaseClosure, std::less<>> returning_;
-  bool flushing_ = false;
+  LeaseTurns turns_;
+  LeaseCloser closer_;
+  std::deque<std::string> to_warm_;
+  std::set<std::string, std::less<>> warming_;
+  std::function<void()> warmed_;
   bool stopping_ = false;
   std::function<void()> shutdown_done_;
 };

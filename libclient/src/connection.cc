@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "idd/shm/abi.h"
@@ -24,6 +25,8 @@ namespace {
 
 // How long a sender with a full socket waits before it tries again.
 constexpr std::chrono::milliseconds kSendRetry(10);
+// Replies that a leader reads before it hands them out.
+constexpr std::size_t kMostRepliesAtOnce = 256;
 
 // Agrees on versions; the first exchange of every connection.
 Status Hello(idd::wire::Channel& channel, Deadline deadline) {
@@ -43,6 +46,17 @@ Status Hello(idd::wire::Channel& channel, Deadline deadline) {
   if (reply.value().status != 0) return {idd::CodeFromNumber(reply.value().status), reason};
   return Status::Ok();
 }
+
+// A call's place among those that wait, also when an exception ends it. Destroyed under the mutex,
+// or once the call is finished: who finishes it takes it out.
+struct Registration {
+  std::map<std::uint64_t, PendingCall*>& calls;
+  const PendingCall& call;
+
+  ~Registration() {
+    if (!call.finished()) calls.erase(call.request_id());
+  }
+};
 
 // Never 0, which HELLO and notices use, even after more requests than anybody makes.
 std::uint64_t RandomRequestId() noexcept {
@@ -69,6 +83,8 @@ void Connection::DropIfClosed() {
   if (!channel_.has_value() || leading_ || !channel_->PeerClosed()) return;
   raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
   channel_.reset();
+  // The next daemon knows nothing of what this one was asked.
+  FailAll({Code::kUnavailable, "the connection to idd broke"});
 }
 
 Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
@@ -103,19 +119,20 @@ Result<Message> Connection::Call(const RequestBuilder& build, Deadline deadline)
   bool may_retry = channel_.has_value();
   while (true) {
     if (Status status = ConnectLocked(lock, deadline); !status.ok()) return status;
-    PendingCall call;
-    call.request_id = next_request_id_++;
+    PendingCall call(next_request_id_++);
     // Registered before it is sent: a leader may read the reply before this thread runs again.
-    calls_.push_back(&call);
-    const Status status = SendLocked(lock, build(call.request_id), deadline);
+    calls_.emplace(call.request_id(), &call);
+    const Registration registration{calls_, call};
+    const Status status = SendLocked(lock, build(call.request_id()), deadline);
     if (status.ok()) WaitForReply(lock, call, deadline);
-    calls_.remove(&call);
-    if (!leading_) WakeNextLeader();
+    if (!lock.owns_lock()) return call.TakeReply();
+    if (!call.finished()) calls_.erase(call.request_id());
+    WakeNextLeader();
     if (status.code() == Code::kUnavailable && may_retry && !deadline.passed()) {
       may_retry = false;
       continue;
     }
-    if (call.reply.has_value()) return *std::move(call.reply);
+    if (call.finished()) return call.TakeReply();
     if (!status.ok()) return status;
     return Status(Code::kTimeout, "idd did not answer in time");
   }
@@ -140,12 +157,16 @@ Status Connection::SendLocked(Lock& lock, std::span<const std::byte> frame, Dead
 }
 
 void Connection::WaitForReply(Lock& lock, PendingCall& call, Deadline deadline) {
-  while (!call.reply.has_value() && !deadline.passed()) {
+  while (!call.finished() && !deadline.passed()) {
     if (!leading_) {
       LeadOnce(lock, deadline);
-    } else {
-      call.wake.wait_until(lock, deadline.at());
+      continue;
     }
+    call.DeclineToLead();
+    lock.unlock();
+    call.Sleep(deadline);
+    if (call.finished()) return;
+    lock.lock();
   }
 }
 
@@ -155,16 +176,33 @@ void Connection::LeadOnce(Lock& lock, Deadline deadline) {
     return;
   }
   leading_ = true;
+  const bool leads_others = calls_.size() > 1;
   lock.unlock();
-  Result<Message> message = channel_->Receive(deadline);
+  std::vector<Message> replies;
+  Status end;
+  Deadline patience = deadline;
+  // What has come with the first is handed out at once: were each reply read by the thread that
+  // waits for it, many would take as many switches of threads one after the other.
+  try {
+    do {
+      Result<Message> message = channel_->Receive(patience);
+      if (message.ok()) {
+        replies.push_back(std::move(message).value());
+      } else {
+        end = message.status();
+      }
+      patience = Deadline::After(std::chrono::milliseconds(0));
+    } while (end.ok() && leads_others && replies.size() < kMostRepliesAtOnce);
+  } catch (const std::bad_alloc&) {
+    end = {Code::kSystem, "out of memory"};  // short enough to need none
+  }
   lock.lock();
   leading_ = false;
-  if (message.ok()) {
-    Dispatch(std::move(message).value());
-  } else if (message.status().code() != Code::kTimeout) {
+  for (Message& reply : replies) Dispatch(std::move(reply));
+  if (!end.ok() && end.code() != Code::kTimeout) {
     raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
     channel_.reset();
-    FailAll({Code::kUnavailable, message.status().message()});
+    FailAll({Code::kUnavailable, end.message()});
   }
   connected_or_failed_.notify_all();
 }
@@ -175,35 +213,30 @@ void Connection::Dispatch(Message message) {
     FailAll(frame.status());
     return;
   }
-  const std::uint64_t id = frame.value().header.request_id;
-  const auto call = std::find_if(calls_.begin(), calls_.end(),
-                                 [id](const PendingCall* c) { return c->request_id == id; });
-  if (call == calls_.end()) return;  // late: its caller's deadline passed, its ids are a gap
+  const auto found = calls_.find(frame.value().header.request_id);
+  if (found == calls_.end()) return;  // late: its caller's deadline passed, its ids are a gap
+  PendingCall* const call = found->second;
+  calls_.erase(found);
   const std::uint16_t type = frame.value().header.type;
   if (type == (static_cast<std::uint16_t>(FrameType::kError) | idd::wire::kReplyBit)) {
     // This call's fault alone. The daemon closes the connection now; the others' calls end with it
     // as UNAVAILABLE and are tried again.
-    (*call)->reply = idd::wire::ParseError(frame.value());
+    call->Finish(idd::wire::ParseError(frame.value()));
   } else {
-    (*call)->reply = std::move(message);
+    call->Finish(std::move(message));
   }
-  (*call)->wake.notify_one();
 }
 
 void Connection::FailAll(const Status& status) {
-  for (PendingCall* call : calls_) {
-    if (call->reply.has_value()) continue;
-    call->reply = status;
-    call->wake.notify_one();
+  while (!calls_.empty()) {
+    PendingCall* const call = calls_.begin()->second;
+    calls_.erase(calls_.begin());
+    call->Finish(status);
   }
 }
 
 void Connection::WakeNextLeader() {
-  for (PendingCall* call : calls_) {
-    if (call->reply.has_value()) continue;
-    call->wake.notify_one();
-    return;
-  }
+  if (!leading_ && !calls_.empty()) calls_.begin()->second->AskToLead();
 }
 
 void Connection::TryNotify(std::span<const std::byte> frame) noexcept {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -19,6 +19,7 @@
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "idd/wire/channel.h"
+#include "pending_call.h"
 
 namespace idd::client {
 
@@ -31,7 +32,8 @@ namespace idd::client {
 // Thread safety: all methods. A forked child must not use its parent's object (its locks may be
 // held by threads that do not exist there): see Client::connection().
 //
-// Invariants: channel_ is replaced or dropped only under mutex_ and while nobody leads.
+// Invariants: channel_ is replaced or dropped only under mutex_ and while nobody leads. calls_ has
+// the calls that are not finished: who finishes one takes it out.
 class Connection {
  public:
   Connection(std::string socket_path, std::optional<uid_t> trusted_uid);
@@ -58,12 +60,6 @@ class Connection {
   [[nodiscard]] std::uint64_t owner() const noexcept { return owner_; }
 
  private:
-  // A call under way. Lives on its thread's stack, in calls_ while it waits.
-  struct PendingCall {
-    std::uint64_t request_id = 0;
-    std::optional<idd::Result<idd::wire::Message>> reply;
-    std::condition_variable wake;
-  };
   using Lock = std::unique_lock<std::mutex>;
 
   [[nodiscard]] idd::Status ConnectLocked(Lock& lock, idd::Deadline deadline);
@@ -72,11 +68,12 @@ class Connection {
   // kUnavailable: the daemon has not got it and will not.
   [[nodiscard]] idd::Status SendLocked(Lock& lock, std::span<const std::byte> frame,
                                        idd::Deadline deadline);
+  // Returns with the lock, or without it if another thread has finished the call.
   void WaitForReply(Lock& lock, PendingCall& call, idd::Deadline deadline);
   void LeadOnce(Lock& lock, idd::Deadline deadline);
   void Dispatch(idd::wire::Message message);
   void FailAll(const idd::Status& status);
-  void WakeNextLeader();
+  void WakeNextLeader();  // if nobody leads
 
   const std::string socket_path_;
   const std::optional<uid_t> trusted_uid_;
@@ -89,7 +86,7 @@ class Connection {
   bool leading_ = false;
   // Begins anywhere, so that a reply to another connection's request is not taken for one of ours.
   std::uint64_t next_request_id_;
-  std::list<PendingCall*> calls_;
+  std::map<std::uint64_t, PendingCall*> calls_;  // by request id, so the oldest is the first
   std::atomic<int> raw_fd_{-1};  // channel_'s, readable without the lock in a forked child
 };
 

@@ -157,8 +157,20 @@ bool Channel::TrySend(std::span<const std::byte> frame) noexcept {
   return ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
+// The rest of what was received, if that does not begin with a frame: whoever parses it says why.
+std::vector<std::byte> Channel::TakeFrame() {
+  const std::span<const std::byte> rest(buffer_.get() + taken_, received_ - taken_);
+  const std::size_t bytes = LeadingFrameBytes(rest);
+  taken_ += bytes;
+  return {rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(bytes)};
+}
+
 Result<Message> Channel::Receive(Deadline deadline) {
   Message message;
+  if (taken_ < received_) {
+    message.bytes = TakeFrame();
+    return message;
+  }
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 2)> control{};
   while (true) {
     // A receive that sleeps saves the poll before it; it sleeps a slice at most, so that what is
@@ -185,7 +197,9 @@ Result<Message> Channel::Receive(Deadline deadline) {
       if ((header.msg_flags & MSG_TRUNC) != 0) {
         return Status(Code::kInvalid, "idd sent a frame that is too long");
       }
-      message.bytes.assign(buffer_.get(), buffer_.get() + bytes);
+      taken_ = 0;
+      received_ = static_cast<std::size_t>(bytes);
+      message.bytes = TakeFrame();
       return message;
     }
     if (bytes == 0) return Status(Code::kUnavailable, "idd closed the connection");

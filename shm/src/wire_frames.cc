@@ -101,6 +101,14 @@ Result<std::string_view> UnpackTag(const TagName& tag) {
   return name;
 }
 
+std::size_t LeadingFrameBytes(std::span<const std::byte> message) noexcept {
+  FrameHeader header;
+  if (message.size() < sizeof(header)) return message.size();
+  std::memcpy(&header, message.data(), sizeof(header));
+  const bool fits = header.frame_bytes >= sizeof(header) && header.frame_bytes <= message.size();
+  return fits ? header.frame_bytes : message.size();
+}
+
 Result<FrameView> ParseFrame(std::span<const std::byte> message) {
   FrameView frame;
   if (message.size() < sizeof(FrameHeader)) {

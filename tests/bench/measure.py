@@ -145,7 +145,8 @@ def kernel_entries():
     """
     runs = []
     with daemon() as idd:
-        idd.idctl("tag", "create", "bench", "--step", str(KERNEL_STEP))
+        idd.idctl("tag", "create", "bench", "--step", str(KERNEL_STEP), "--refill", "leaf",
+                  "--max-step", str(KERNEL_STEP))
         none = system_calls(idd.socket, 0)
         for _ in range(3):
             many = system_calls(idd.socket, KERNEL_CLAIMS)
@@ -210,6 +211,9 @@ def everything(rounds, idle_seconds, tell):
     results["latency"] = runs_of("latency_benchmark", max(rounds, 7))
     tell("socket")
     results["socket"] = runs_of("socket_benchmark", max(rounds, 7))
+    tell("refill")
+    results["refill"] = [json.loads(output(PROGRAMS / "refill_benchmark"))
+                         for _ in range(max(rounds, 7))]
     tell("system calls")
     results["kernel_entries"] = kernel_entries()
     tell("footprint")

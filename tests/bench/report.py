@@ -96,6 +96,20 @@ def socket_figures(by_place):
                          500 if percentile == "p50" else None)
 
 
+def refill_figures(runs):
+    group = "Claim at the highest rate of one claimer, step 10,000, after the first second"
+    yield Figure(group, "p99.99 while segments change to p99.9 without", "x",
+                 tuple(run["changing"]["p99.99"] / run["steady"]["p99.9"] for run in runs), 3,
+                 detail=f"{statistics.median(run['changing']['p99.99'] for run in runs):.0f} ns to "
+                        f"{statistics.median(run['steady']['p99.9'] for run in runs):.0f} ns")
+    yield Figure(group, "segments that changed in 10,000,000 claims", "",
+                 tuple(run["segments"] for run in runs))
+    yield Figure(group, "claims that found the ring dry", "",
+                 tuple(run["dry_claims"] for run in runs), 0)
+    yield Figure("Waiting", "500 threads on a dry ring, from the first served to the last", "ms",
+                 tuple(spread for run in runs for spread in run["waiters_ms"]), 5)
+
+
 def kernel_figures(results):
     calls = results["kernel_entries"]
     detail = ", ".join(f"{name} {count}" for name, count in sorted(calls.items()))
@@ -103,14 +117,18 @@ def kernel_figures(results):
                  (sum(calls.values()),), 11, detail=detail)
 
 
+# By number of tags: most MiB, % of a processor and wake-ups a second.
+IDLE_LIMITS = {1: (20, 0.1, 1), 10_000: (200, 0.5, None)}
+
+
 def footprint_figures(rows):
     for row in rows:
         group = f"idd idle, {row['tags']:,} tags, {row['rings']:,} with a ring"
-        is_limited = row["tags"] == 1
-        yield Figure(group, "resident", "MiB", (row["resident_mib"],), 20 if is_limited else None)
-        yield Figure(group, "processor", "%", (row["cpu_percent"],), 0.1 if is_limited else None)
+        resident, processor, wake_ups = IDLE_LIMITS.get(row["tags"], (None, None, None))
+        yield Figure(group, "resident", "MiB", (row["resident_mib"],), resident)
+        yield Figure(group, "processor", "%", (row["cpu_percent"],), processor)
         yield Figure(group, "wake-ups per second of the busiest thread", "",
-                     (row["wake_ups_per_s"],), 1 if is_limited else None)
+                     (row["wake_ups_per_s"],), wake_ups)
 
 
 def figures(results):
@@ -119,6 +137,7 @@ def figures(results):
         *process_figures(results["processes"]),
         *latency_figures(results["latency"]),
         *socket_figures(results["socket"]),
+        *refill_figures(results["refill"]),
         *kernel_figures(results),
         *footprint_figures(results["footprint"]),
     ]

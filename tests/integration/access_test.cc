@@ -52,8 +52,8 @@ class Access : public ::testing::Test {
  protected:
   void SetUp() override {
     host_.daemon.Start();
-    host_.idctl.Do(
-        {"tag", "create", "orders", "--step", std::to_string(kStep), "--access", "socket"});
+    host_.idctl.Do({"tag", "create", "orders", "--step", std::to_string(kStep), "--max-step",
+                    std::to_string(kStep), "--refill", "leaf", "--access", "socket"});
   }
 
   void Switch(const std::string& access) {

@@ -54,7 +54,7 @@ TEST_F(IddOptions, VersionAndHelpGoToStdoutWithStatus0) {
   const Ended help = RunIdd({"--help"});
   EXPECT_EQ(help.exit_status, 0);
   for (const char* option : {"--config", "--database", "--socket", "--state-dir", "--host-id",
-                             "--log-level", "--log-format", "--check-config"}) {
+                             "--lease-limit", "--log-level", "--log-format", "--check-config"}) {
     EXPECT_THAT(help.out, HasSubstr(option));
   }
 }

@@ -135,6 +135,7 @@ bool RawConnection::SendWithin(std::chrono::milliseconds timeout,
 }
 
 std::optional<Reply> RawConnection::Receive(std::chrono::milliseconds timeout) {
+  if (!rest_.empty()) return TakeFrame();
   pollfd readable{fd_.get(), POLLIN, 0};
   if (closed_ || ::poll(&readable, 1, static_cast<int>(timeout.count())) <= 0) return std::nullopt;
   std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;
@@ -151,12 +152,23 @@ std::optional<Reply> RawConnection::Receive(std::chrono::milliseconds timeout) {
     return std::nullopt;
   }
   CloseDescriptors(message);
-  const auto bytes = static_cast<std::size_t>(got);
-  Require(bytes >= sizeof(wire::FrameHeader), "a reply of " + std::to_string(bytes) + " bytes");
+  ++messages_;
+  rest_.assign(buffer.begin(), buffer.begin() + got);
+  return TakeFrame();
+}
+
+Reply RawConnection::TakeFrame() {
   Reply reply;
-  std::memcpy(&reply.header, buffer.data(), sizeof reply.header);
-  reply.payload.assign(buffer.begin() + sizeof reply.header,
-                       buffer.begin() + static_cast<std::ptrdiff_t>(bytes));
+  Require(rest_.size() >= sizeof reply.header,
+          "a reply of " + std::to_string(rest_.size()) + " bytes");
+  std::memcpy(&reply.header, rest_.data(), sizeof reply.header);
+  const std::size_t bytes = reply.header.frame_bytes;
+  Require(bytes >= sizeof reply.header && bytes <= rest_.size(),
+          "a frame of " + std::to_string(bytes) + " bytes in a message of " +
+              std::to_string(rest_.size()));
+  const auto end = rest_.begin() + static_cast<std::ptrdiff_t>(bytes);
+  reply.payload.assign(rest_.begin() + sizeof reply.header, end);
+  rest_.erase(rest_.begin(), end);
   return reply;
 }
 

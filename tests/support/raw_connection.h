@@ -73,8 +73,11 @@ class RawConnection {
   // Waits for room in the peer's queue; false when the peer has closed or the time is up.
   [[nodiscard]] bool SendWithin(std::chrono::milliseconds timeout,
                                 std::span<const std::byte> message);
-  // The next frame; nothing when the peer closed or the time is up.
+  // The next frame, of a message that may hold several; nothing when the peer closed or the time is
+  // up.
   [[nodiscard]] std::optional<Reply> Receive(std::chrono::milliseconds timeout);
+  // Received so far.
+  [[nodiscard]] int messages() const noexcept { return messages_; }
   // Reads on until the peer closes; false when it has not by then.
   [[nodiscard]] bool WaitClosed(std::chrono::milliseconds timeout);
   // HELLO, and throws HarnessError unless it is answered with status 0.
@@ -83,7 +86,11 @@ class RawConnection {
  private:
   explicit RawConnection(ScopedFd fd) : fd_(std::move(fd)) {}
 
+  [[nodiscard]] Reply TakeFrame();
+
   ScopedFd fd_;
+  Bytes rest_;  // of the last message
+  int messages_ = 0;
   bool closed_ = false;
 };
 

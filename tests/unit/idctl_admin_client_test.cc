@@ -396,7 +396,8 @@ Ran RunAgainst(std::vector<const char*> arguments, std::uint32_t status, std::st
 }
 
 constexpr const char* kTag =
-    R"({"tag": {"tag": "orders", "mode": "segment", "access": "ring", "step": 10, "next_id": 1, "max_id": 99,
+    R"({"tag": {"tag": "orders", "mode": "segment", "access": "ring", "step": 10, "refill": "leaf",
+        "max_step": 20, "max_prefetch": 40, "outage_tolerance_s": 60, "next_id": 1, "max_id": 99,
         "description": "d", "update_time": "t", "returned": []}})";
 
 TEST(IdctlTest, SendsWhatWasAskedFor) {
@@ -417,6 +418,11 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
        kTag},
       {{"tag", "create", "orders", "--access", "socket"},
        R"({"op":"tag.create","tag":"orders","access":"socket"})",
+       kTag},
+      {{"tag", "set", "orders", "--refill", "leaf", "--outage-tolerance", "60", "--max-prefetch",
+        "40", "--max-step", "20"},
+       R"({"op":"tag.set","tag":"orders","refill":"leaf","max_step":20,"max_prefetch":40,)"
+       R"("outage_tolerance_s":60})",
        kTag},
       {{"tag", "set", "orders", "--access", "ring"},
        R"({"op":"tag.set","tag":"orders","access":"ring"})",

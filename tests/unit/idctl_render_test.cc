@@ -28,20 +28,26 @@ Json StatusDocument() {
       {"tag": "orders", "mode": "segment", "step": 1000, "state": "ok", "claimed": 120,
        "available": 1880, "segments": [{"base": 1, "limit": 1001, "next": 121},
                                        {"base": 1001, "limit": 2001, "next": 1001}],
-       "rate_per_s": 12.5, "covered_s": 150.4, "fallbacks": 0, "leases": 2, "last_error": null},
+       "rate_per_s": 12.5, "covered_s": 150.4,
+       "promise": {"outage_tolerance_s": 600, "kept": false}, "exhausted_in_days": null, "fallbacks": 0, "leases": 2, "last_error": null},
       {"tag": "x\ny", "mode": "segment", "step": 5, "state": "dry", "claimed": 9223372036854775806,
-       "available": 0, "segments": [], "rate_per_s": 0, "covered_s": null, "fallbacks": 7,
+       "available": 0, "segments": [], "rate_per_s": 0, "covered_s": null,
+       "promise": {"outage_tolerance_s": 600, "kept": true}, "exhausted_in_days": 17.5, "fallbacks": 7,
        "leases": 1, "last_error": "database is locked"}]})");
 }
 
 Json TagDocument() {
-  return Parse(R"({"tag": {"tag": "orders", "mode": "segment", "access": "socket", "step": 1000,
+  return Parse(
+      R"({"tag": {"tag": "orders", "mode": "segment", "access": "socket", "step": 1000, "refill": "promise",
+    "max_step": 5000, "max_prefetch": 100000, "outage_tolerance_s": 600,
     "next_id": 2001, "max_id": 9223372036854775806, "description": "", "update_time": "2025-01-02 03:04:05",
     "returned": [{"host": "web-1", "base": 500, "limit": 1001}]}})");
 }
 
 Json TagListDocument() {
-  return Parse(R"({"tags": [{"tag": "orders", "mode": "segment", "access": "ring", "step": 1000,
+  return Parse(
+      R"({"tags": [{"tag": "orders", "mode": "segment", "access": "ring", "step": 1000, "refill": "promise",
+    "max_step": 5000, "max_prefetch": 100000, "outage_tolerance_s": 600,
     "next_id": 2001, "max_id": 9223372036854775806, "description": "order ids",
     "update_time": "2025-01-02 03:04:05"}]})");
 }
@@ -70,13 +76,14 @@ TEST(RenderStatusTest, AnswersInThreeParts) {
             "daemon    idd 0.1.0, up 12m 3s, pid 4711, host web-1, socket /run/idd/idd.sock\n"
             "database  up for 12m, sqlite:/var/lib/idd/idd.db\n"
             "\n"
-            "TAG     MODE     STATE  STEP              CLAIMED  AVAILABLE  RATE/S  COVERED  "
-            "FALLBACKS  LEASES\n"
-            "orders  segment  ok     1000                  120       1880      13   2m 30s  "
-            "        0       2\n"
-            "x\\x0ay  segment  dry       5  9223372036854775806          0       0        -  "
-            "        7       1\n"
+            "TAG     MODE     STATE  STEP              CLAIMED  AVAILABLE  RATE/S               "
+            "COVERED  FALLBACKS  LEASES\n"
+            "orders  segment  ok     1000                  120       1880      13  "
+            "2m 30s of 10m, short          0       2\n"
+            "x\\x0ay  segment  dry       5  9223372036854775806          0       0               "
+            "      -          7       1\n"
             "\n"
+            "x\\x0ay: its ids end in 17d 12h at this rate\n"
             "x\\x0ay: last error: database is locked\n");
 }
 
@@ -134,14 +141,18 @@ TEST(RenderTagTest, ShowsEveryFieldAndReturnedRanges) {
   Result<std::string> text = RenderTag(TagDocument());
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "tag:          orders\n"
-            "mode:         segment\n"
-            "access:       socket\n"
-            "step:         1000\n"
-            "next id:      2001\n"
-            "max id:       9223372036854775806\n"
-            "description:  -\n"
-            "updated:      2025-01-02 03:04:05\n"
+            "tag:               orders\n"
+            "mode:              segment\n"
+            "access:            socket\n"
+            "step:              1000\n"
+            "refill:            promise\n"
+            "outage tolerance:  600 s\n"
+            "max prefetch:      100000\n"
+            "max step:          5000\n"
+            "next id:           2001\n"
+            "max id:            9223372036854775806\n"
+            "description:       -\n"
+            "updated:           2025-01-02 03:04:05\n"
             "\n"
             "RETURNED BY  BASE  LIMIT\n"
             "web-1         500   1001\n");
@@ -247,7 +258,8 @@ void CollectPaths(const Json& json, const Json::json_pointer& path,
 }
 
 bool MayBeNull(const std::string& path) {
-  for (const char* name : {"last_error", "since_s", "covered_s", "closed_at", "description"}) {
+  for (const char* name :
+       {"last_error", "since_s", "covered_s", "exhausted_in_days", "closed_at", "description"}) {
     if (path.ends_with(name)) return true;
   }
   return false;

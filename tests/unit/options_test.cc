@@ -95,6 +95,18 @@ TEST_F(OptionsTest, EveryOptionIsAKeyOfTheFile) {
   EXPECT_EQ(options.config_file, file_);
 }
 
+TEST_F(OptionsTest, LeaseLimitIsAWholeNumberWithinItsBounds) {
+  EXPECT_EQ(Good({}).lease_limit, kDefaultLeasesPerSecond);
+  EXPECT_EQ(Good({"--lease-limit", "20"}).lease_limit, 20U);
+  for (const char* wrong : {"0", "-1", "1000001", "many", "", "5x", "99999999999999999999"}) {
+    ExpectUsageError(Parse({"--lease-limit", wrong}), {"lease-limit"});
+  }
+  Write("lease_limit = 30\n");
+  EXPECT_EQ(Good().lease_limit, 30U);
+  Write("lease_limit = \"30\"\n");
+  ExpectUsageError(Parse(), {"lease_limit", "whole number"});
+}
+
 TEST_F(OptionsTest, EveryOptionIsAVariable) {
   ::setenv("IDD_DATABASE", "sqlite:/tmp/e.db", 1);
   ::setenv("IDD_SOCKET", "/tmp/e", 1);
@@ -186,8 +198,9 @@ TEST_F(OptionsTest, HelpNamesEveryOptionAndEndsWell) {
   const ParsedOptions parsed = ParseOptions({"--help"});
   EXPECT_FALSE(parsed.options.has_value());
   EXPECT_EQ(parsed.exit_status, 0);
-  for (const char* option : {"--config", "--database", "--socket", "--state-dir", "--host-id",
-                             "--log-level", "--log-format", "--check-config", "--version"}) {
+  for (const char* option :
+       {"--config", "--database", "--socket", "--state-dir", "--host-id", "--lease-limit",
+        "--log-level", "--log-format", "--check-config", "--version"}) {
     EXPECT_NE(parsed.output.find(option), std::string::npos) << option;
   }
 }

@@ -644,6 +644,94 @@ TEST_F(SqliteStoreTest, AccessIsChangedAloneAndKeptByOtherChanges) {
   EXPECT_EQ(Sql(path_, "SELECT count(*) FROM idd_tag"), "2") << "policy of a tag that is not there";
 }
 
+TEST_F(SqliteStoreTest, RefillIsTheDefaultUnlessItIsSet) {
+  const auto store = OpenWithOrders("a");
+  Sql(path_, "INSERT INTO leaf_alloc(biz_tag, step) VALUES('leaf', 10)");
+  for (const char* tag : {"orders", "leaf"}) {
+    const TagRecord record = store->FindTag(tag).value();
+    EXPECT_EQ(record.refill, (RefillSettings{.step = record.step})) << tag;
+  }
+  Sql(path_, "UPDATE leaf_alloc SET step = 900000000 WHERE biz_tag = 'leaf'");
+  EXPECT_EQ(store->FindTag("leaf").value().refill.max_prefetch, 1'800'000'000U) << "two steps";
+  NewTag tag;
+  tag.tag = "set";
+  tag.step = 100;
+  tag.refill = {.rule = RefillRule::kLeaf,
+                .max_step = 400,
+                .max_prefetch = 5000,
+                .outage_tolerance = std::chrono::seconds(30)};
+  const RefillSettings wanted{.rule = RefillRule::kLeaf,
+                              .step = 100,
+                              .max_step = 400,
+                              .max_prefetch = 5000,
+                              .outage_tolerance = std::chrono::seconds(30)};
+  const auto created = store->CreateTag(tag);
+  ASSERT_TRUE(created.ok()) << created.status().message();
+  EXPECT_EQ(created.value().refill, wanted);
+  EXPECT_EQ(store->ChangeTag({"set", {}, 7000, "d", {}}).value().refill, wanted) << "kept";
+}
+
+TEST_F(SqliteStoreTest, RefillIsChangedFieldByField) {
+  const auto store = OpenWithOrders("a");
+  Sql(path_, "INSERT INTO leaf_alloc(biz_tag, step) VALUES('leaf', 10)");
+  for (const char* tag : {"orders", "leaf"}) {
+    TagChange change{.tag = tag};
+    change.refill.outage_tolerance = std::chrono::seconds(0);
+    ASSERT_TRUE(store->ChangeTag(change).ok());
+    change = {.tag = tag};
+    change.refill.max_prefetch = 100'000;
+    const auto changed = store->ChangeTag(change);
+    ASSERT_TRUE(changed.ok()) << changed.status().message();
+    EXPECT_EQ(changed.value().refill.max_prefetch, 100'000U);
+    EXPECT_EQ(changed.value().refill.outage_tolerance, std::chrono::seconds(0));
+    EXPECT_EQ(changed.value().refill.max_step, kMaxStep);
+    EXPECT_EQ(changed.value().refill.rule, RefillRule::kPromise);
+  }
+}
+
+TEST_F(SqliteStoreTest, RefillThatMakesNoSenseIsRefusedAndNothingChanges) {
+  const auto store = OpenWithOrders("a");  // step 1000
+  const RefillSettings before = store->FindTag("orders").value().refill;
+  const std::vector<RefillChange> wrong = {
+      {.max_step = 999},
+      {.max_step = 0},
+      {.max_step = kMaxStep + 1},
+      {.max_prefetch = 1999},
+      {.max_prefetch = 0},
+      {.max_prefetch = kMaxLimit + 1},
+      {.outage_tolerance = kMaxOutageTolerance + std::chrono::seconds(1)}};
+  for (const RefillChange& refill : wrong) {
+    TagChange change{.tag = "orders", .description = "changed"};
+    change.refill = refill;
+    EXPECT_EQ(store->ChangeTag(change).status().code(), Code::kInvalid);
+    NewTag tag;
+    tag.tag = "other";
+    tag.step = 1000;
+    tag.refill = refill;
+    EXPECT_EQ(store->CreateTag(tag).status().code(), Code::kInvalid);
+  }
+  EXPECT_EQ(store->FindTag("orders").value().refill, before);
+  EXPECT_EQ(store->FindTag("orders").value().description, "");
+  EXPECT_EQ(store->FindTag("other").status().code(), Code::kNoSuchTag);
+}
+
+// A hand that knows the table may write what it likes.
+TEST_F(SqliteStoreTest, RefillColumnsAreCheckedWhenTheyAreRead) {
+  const auto store = OpenWithOrders("a");
+  for (const char* column : {"refill = 'both'", "max_step = 0", "max_step = -1", "max_prefetch = 1",
+                             "outage_tolerance_s = 604801"}) {
+    Sql(path_, std::string("PRAGMA ignore_check_constraints = 1; UPDATE idd_tag SET ") + column);
+    const Status status = store->TakeLease(Request(1)).status();
+    EXPECT_EQ(status.code(), Code::kInvalid) << column;
+    EXPECT_NE(status.message().find("idd_tag."), std::string::npos) << status.message();
+    Sql(path_,
+        "UPDATE idd_tag SET refill = NULL, max_step = NULL, max_prefetch = NULL,"
+        " outage_tolerance_s = NULL");
+  }
+  Sql(path_, "UPDATE idd_tag SET max_step = 5");
+  EXPECT_EQ(store->FindTag("orders").value().refill.max_step, 1000U) << "the step at least";
+}
+
 // Taken for the default, it would pass out a ring that may have been meant to be kept.
 TEST_F(SqliteStoreTest, UnknownAccessServesNothingUntilItIsMended) {
   const auto store = OpenWithOrders("a");

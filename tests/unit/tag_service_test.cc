@@ -125,7 +125,7 @@ class TagServiceTest : public ::testing::Test {
   }
 
   WorkerHarness h_;
-  TagService service_{h_.loop, h_.worker};
+  TagService service_{h_.loop, h_.worker, kDefaultLeasesPerSecond};
   std::deque<Answer> answers_;
   std::vector<std::unique_ptr<Client>> clients_;
   int answered_ = 0;
@@ -199,6 +199,97 @@ TEST_F(TagServiceTest, RefillOfATagNobodyUsesDoesNothing) {
   EXPECT_TRUE(service_.Snapshot().empty());
 }
 
+TEST_F(TagServiceTest, ShutdownIsDoneOnlyWhenEveryTagHasHandedBack) {
+  h_.store.AddTag("a-used-up", 100, 101, 100);
+  h_.store.AddTag("orders", 100);
+  const Answer& refused = Claim("a-used-up", 1);
+  ASSERT_TRUE(Await(refused));
+  EXPECT_EQ(refused.status.code(), Code::kOutOfIds);
+  AttachedClient("orders");
+  h_.store.script.Hold("ReturnTail");
+  Shutdown();
+  EXPECT_EQ(shutdowns_, 0) << "the first tag has nothing to hand back, the second has";
+  h_.store.script.Release();
+  EXPECT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  EXPECT_EQ(h_.store.next_id("orders"), 1U);
+}
+
+// --- warming up
+
+TEST_F(TagServiceTest, WarmedTagsAreLeasedBeforeAnybodyAsks) {
+  std::vector<std::string> tags;
+  for (int i = 0; i < 20; ++i) {
+    tags.push_back("tag-" + std::to_string(i));
+    h_.store.AddTag(tags.back(), 100);
+  }
+  int warmed = 0;
+  service_.Warm(tags, [&] { ++warmed; });
+  ASSERT_TRUE(h_.RunUntil([&] { return warmed == 1; }));
+  EXPECT_EQ(Leases(), 20);
+  for (const std::string& tag : tags) {
+    const Answer& answer = Claim(tag, 1, milliseconds(0));
+    EXPECT_TRUE(answer.done() && answer.status.ok()) << tag;
+  }
+  h_.Settle();
+  EXPECT_EQ(warmed, 1);
+}
+
+TEST_F(TagServiceTest, WarmingEndsWhenTheStoreIsDown) {
+  h_.store.AddTag("orders", 100);
+  h_.store.AddTag("gone", 100);
+  h_.store.script.FailAll({Code::kUnavailable, "no database"});
+  bool warmed = false;
+  service_.Warm({"orders", "gone"}, [&] { warmed = true; });
+  EXPECT_TRUE(h_.RunUntil([&] { return warmed; }));
+  EXPECT_TRUE(service_.Snapshot().empty()) << "nothing is kept of what could not be looked up";
+}
+
+TEST_F(TagServiceTest, WarmingTellsOfNothingThatIsNotThere) {
+  h_.store.AddTag("orders", 100);
+  bool warmed = false;
+  service_.Warm({"orders", "deleted"}, [&] { warmed = true; });
+  EXPECT_TRUE(h_.RunUntil([&] { return warmed; }));
+  EXPECT_EQ(service_.Snapshot().size(), 1U);
+  warmed = false;
+  service_.Warm({}, [&] { warmed = true; });
+  EXPECT_TRUE(warmed);
+}
+
+TEST_F(TagServiceTest, StoppedWarmingBeginsNoMore) {
+  std::vector<std::string> tags;
+  for (int i = 0; i < 20; ++i) {
+    tags.push_back("tag-" + std::to_string(i));
+    h_.store.AddTag(tags.back(), 100);
+  }
+  h_.store.script.Hold("TakeLease");
+  bool warmed = false;
+  service_.Warm(tags, [&] { warmed = true; });
+  ASSERT_TRUE(h_.RunUntil([&] { return h_.store.script.Count("TakeLease") == 1; }));
+  service_.StopWarming();
+  EXPECT_FALSE(warmed);
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return warmed; }));
+  EXPECT_LE(Leases(), 4);
+}
+
+// --- when the ids end
+
+TEST_F(TagServiceTest, EndOfTheIdsIsForecastFromTheRate) {
+  h_.store.AddTag("orders", 100, 1, 100'000);
+  Client& client = AttachedClient("orders");
+  service_.Poll();
+  h_.Settle();
+  EXPECT_FALSE(SnapshotOf("orders").exhausted_in_days.has_value()) << "nobody claims";
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  std::this_thread::sleep_for(milliseconds(20));
+  service_.Poll();
+  h_.Settle();
+  const TagSnapshot snapshot = SnapshotOf("orders");
+  ASSERT_TRUE(snapshot.exhausted_in_days.has_value());
+  // Of 100,000 ids 50 are claimed.
+  EXPECT_NEAR(*snapshot.exhausted_in_days * snapshot.rate_per_s * 86'400, 99'950, 200);
+}
+
 // --- waiters
 
 TEST_F(TagServiceTest, WaitersAreServedFirstComeFirstServed) {
@@ -212,8 +303,10 @@ TEST_F(TagServiceTest, WaitersAreServedFirstComeFirstServed) {
     EXPECT_EQ(answer.grant.ids, (IdRange{1 + 5 * i, 6 + 5 * i}));
     EXPECT_EQ(answer.order, static_cast<int>(i) + 1);
     EXPECT_EQ(answer.times, 1);
+    EXPECT_TRUE(answer.grant.among_others);
   }
   EXPECT_EQ(AttachedClient("orders").Claim(1), (IdRange{26, 27})) << "the rest is published";
+  EXPECT_FALSE(Granted("orders", 1).among_others);
 }
 
 TEST_F(TagServiceTest, ThoseWhomALeaseDoesNotReachWaitForTheNextInTheirOrder) {
@@ -1185,7 +1278,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesDuringShutdownGoesBackWhole) {
 TEST_F(TagServiceTest, ShutdownEndsWhenALookUpUnderWayDoes) {
   for (const bool known : {true, false}) {
     WorkerHarness h;
-    TagService service(h.loop, h.worker);
+    TagService service(h.loop, h.worker, kDefaultLeasesPerSecond);
     h.Start();
     if (known) h.store.AddTag("orders", 10);
     h.store.script.Hold("FindTag");

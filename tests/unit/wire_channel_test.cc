@@ -171,6 +171,33 @@ TEST_F(ChannelTest, MessageLongerThanAFrameIsRefused) {
   EXPECT_EQ(channel_->Receive(Later()).status().code(), Code::kInvalid);
 }
 
+TEST_F(ChannelTest, FramesOfOneMessageComeOneByOne) {
+  std::vector<std::byte> message;
+  for (const std::uint64_t id : {7U, 8U, 9U}) {
+    const auto frame = BuildReply(FrameType::kClaim, id, ClaimReply{}, std::string(id, 'x'));
+    message.insert(message.end(), frame.begin(), frame.end());
+  }
+  Answer(message);
+  Answer(BuildReply(FrameType::kHello, 10, HelloReply{}));
+  for (const std::uint64_t id : {7U, 8U, 9U, 10U}) {
+    const Result<Message> received = channel_->Receive(Later());
+    ASSERT_TRUE(received.ok()) << received.status().message();
+    const Result<FrameView> frame = ParseFrame(received.value().bytes);
+    ASSERT_TRUE(frame.ok()) << frame.status().message();
+    EXPECT_EQ(frame.value().header.request_id, id);
+  }
+  EXPECT_EQ(channel_->Receive(Soon()).status().code(), Code::kTimeout);
+}
+
+TEST_F(ChannelTest, RestOfAMessageThatIsNoFrameComesAsItIs) {
+  std::vector<std::byte> message = BuildReply(FrameType::kClaim, 7, ClaimReply{});
+  const std::size_t whole = message.size();
+  message.resize(whole + 5, std::byte{0x5a});
+  Answer(message);
+  EXPECT_EQ(channel_->Receive(Later()).value().bytes.size(), whole);
+  EXPECT_EQ(channel_->Receive(Later()).value().bytes.size(), 5U) << "for its reader to refuse";
+}
+
 TEST_F(ChannelTest, TwoDescriptorsArriveAndSurplusOnesDoNotLeak) {
   const auto open_files = [] {
     const std::filesystem::directory_iterator all("/proc/self/fd");

@@ -171,6 +171,22 @@ TEST(FrameTest, RefusesAMessageThatIsTooLong) {
       << "the longest frame";
 }
 
+TEST(FrameTest, LeadingFrameIsFoundOrAllIsTaken) {
+  std::vector<std::byte> two = Hello();
+  const std::size_t first = two.size();
+  two.resize(first + 40);
+  EXPECT_EQ(LeadingFrameBytes(two), first);
+  EXPECT_EQ(LeadingFrameBytes(std::span(two).first(first)), first);
+  EXPECT_EQ(LeadingFrameBytes(std::span(two).first(first - 1)), first - 1) << "cut off";
+  EXPECT_EQ(LeadingFrameBytes(std::span(two).first(sizeof(FrameHeader) - 1)),
+            sizeof(FrameHeader) - 1);
+  EXPECT_EQ(LeadingFrameBytes({}), 0U);
+  for (const std::uint32_t lie :
+       {0U, 23U, static_cast<std::uint32_t>(two.size() + 1), 0xffffffffU}) {
+    EXPECT_EQ(LeadingFrameBytes(With(two, offsetof(FrameHeader, frame_bytes), lie)), two.size());
+  }
+}
+
 TEST(FrameTest, RefusesAWrongMagicLengthOrReservedField) {
   const auto code = [](std::size_t offset, std::uint32_t value) {
     return ParseFrame(With(Hello(), offset, value)).status().code();

@@ -32,6 +32,10 @@ struct TagArguments {
   std::optional<std::uint64_t> max_id;
   std::optional<std::string> mode;
   std::optional<std::string> access;
+  std::optional<std::string> refill;
+  std::optional<std::uint64_t> max_step;
+  std::optional<std::uint64_t> max_prefetch;
+  std::optional<std::uint64_t> outage_tolerance_s;
   std::optional<std::string> description;
   bool is_forced = false;
 };

@@ -41,12 +41,21 @@ Table TagTable() {
                 {"LEASES", Align::kRight}});
 }
 
-void AddTagRow(const Fields& tag, Table& table) {
+// How long what is held lasts, of what was promised.
+std::string Covered(const Fields& tag) {
   const std::optional<double> covered_s = tag.OptionalNumber("covered_s");
+  const Fields promise = tag.Object("promise");
+  const std::string of = " of " + FormatDuration(promise.Number("outage_tolerance_s"));
+  const bool is_kept = promise.Flag("kept");
+  if (!covered_s) return "";
+  return FormatDuration(*covered_s) + of + (is_kept ? "" : ", short");
+}
+
+void AddTagRow(const Fields& tag, Table& table) {
   table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), tag.CountText("step"),
                 tag.CountText("claimed"), tag.CountText("available"),
-                FormatRate(tag.Number("rate_per_s")), covered_s ? FormatDuration(*covered_s) : "",
-                tag.CountText("fallbacks"), tag.CountText("leases")});
+                FormatRate(tag.Number("rate_per_s")), Covered(tag), tag.CountText("fallbacks"),
+                tag.CountText("leases")});
 }
 
 // The segments of the ring. `next` is read from memory that clients write, so it may lie anywhere.
@@ -68,6 +77,15 @@ Table SegmentTable(const Fields& tag) {
   return table;
 }
 
+// From three months before the end on.
+std::string ForecastLine(const Fields& tag) {
+  constexpr double kWarnedDays = 90;
+  const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
+  if (!days || *days >= kWarnedDays) return {};
+  return EscapeText(tag.Text("tag")) + ": its ids end in " + FormatDuration(*days * 86'400) +
+         " at this rate\n";
+}
+
 std::string ErrorLine(const Fields& tag) {
   const std::optional<std::string> last_error = tag.OptionalText("last_error");
   if (!last_error) return {};
@@ -82,7 +100,7 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
   std::string errors;
   for (const Fields& tag : tags) {
     AddTagRow(tag, table);
-    errors += ErrorLine(tag);
+    errors += ForecastLine(tag) + ErrorLine(tag);
     const Table of_tag = SegmentTable(tag);  // read in any case: it checks the fields
     if (!asked_tag.empty()) segments += "\n" + of_tag.Format();
   }

@@ -15,12 +15,17 @@ namespace {
 constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
 constexpr NumberRange kIdRange = {0, kMaxId};
 constexpr NumberRange kStepRange = {1, kMaxId};
+constexpr NumberRange kToleranceRange = {0, 604'800};
 
 struct TagFields {
   std::string tag;
   std::string mode;
   std::string access;
   std::uint64_t step = 0;
+  std::string refill;
+  std::uint64_t max_step = 0;
+  std::uint64_t max_prefetch = 0;
+  std::uint64_t outage_tolerance_s = 0;
   std::uint64_t next_id = 0;
   std::uint64_t max_id = 0;
   std::string description;
@@ -33,6 +38,10 @@ TagFields ReadTag(const Fields& fields) {
   tag.mode = fields.Text("mode");
   tag.access = fields.Text("access");
   tag.step = fields.Count("step");
+  tag.refill = fields.Text("refill");
+  tag.max_step = fields.Count("max_step");
+  tag.max_prefetch = fields.Count("max_prefetch");
+  tag.outage_tolerance_s = fields.Count("outage_tolerance_s");
   tag.next_id = fields.Count("next_id");
   tag.max_id = fields.Count("max_id");
   tag.description = fields.OptionalText("description").value_or("");
@@ -57,6 +66,10 @@ Json TagRequest(const char* op, const TagArguments& arguments) {
   if (arguments.mode) request["mode"] = *arguments.mode;
   if (arguments.access) request["access"] = *arguments.access;
   if (arguments.step) request["step"] = *arguments.step;
+  if (arguments.refill) request["refill"] = *arguments.refill;
+  if (arguments.max_step) request["max_step"] = *arguments.max_step;
+  if (arguments.max_prefetch) request["max_prefetch"] = *arguments.max_prefetch;
+  if (arguments.outage_tolerance_s) request["outage_tolerance_s"] = *arguments.outage_tolerance_s;
   if (arguments.start) request["start"] = *arguments.start;
   if (arguments.max_id) request["max_id"] = *arguments.max_id;
   if (arguments.description) request["description"] = *arguments.description;
@@ -80,9 +93,11 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
 }
 
 Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
-  if (!arguments.step && !arguments.max_id && !arguments.access && !arguments.description) {
+  // What is to be changed stands beside "op" and "tag".
+  if (TagRequest("tag.set", arguments).size() == 2) {
     return TagUsage("tag set", "nothing to change",
-                    "give --step, --max-id, --access or --description");
+                    "give --step, --max-id, --access, --refill, --max-step, --max-prefetch, "
+                    "--outage-tolerance or --description");
   }
   AdminCall call;
   call.what = "tag set " + Quote(arguments.tag);
@@ -135,12 +150,23 @@ void AddTagAction(CLI::App& command, Invocation& invocation, TagAction action) {
 }
 
 void AddTagOptions(CLI::App& command, TagArguments& arguments) {
-  AddNumber(command, "--step", "Ids a lease takes from the allocator", kStepRange, &arguments.step);
+  AddNumber(command, "--step", "Ids a lease takes from the allocator at least", kStepRange,
+            &arguments.step);
   AddNumber(command, "--max-id", "The largest id that may ever be handed out", kIdRange,
             &arguments.max_id);
   AddChoice(command, "--access", "How clients claim; socket keeps the tag's memory from them",
             {"ring", "socket"}, &arguments.access)
       ->type_name("ACCESS");
+  AddChoice(command, "--refill", "When ids are leased: by the promise, or by Leaf's rule",
+            {"promise", "leaf"}, &arguments.refill)
+      ->type_name("RULE");
+  AddNumber(command, "--outage-tolerance",
+            "Seconds that claims shall go on without the allocator at the measured rate",
+            kToleranceRange, &arguments.outage_tolerance_s)
+      ->type_name("S");
+  AddNumber(command, "--max-prefetch", "Ids that one host may hold unclaimed", kIdRange,
+            &arguments.max_prefetch);
+  AddNumber(command, "--max-step", "Ids a lease takes at most", kStepRange, &arguments.max_step);
   AddText(command, "--description", "What the ids are for", &arguments.description);
 }
 
@@ -182,14 +208,19 @@ Result<std::string> RenderTag(const Json& document) {
   Status error;
   const Fields fields = Fields(document, "reply", &error).Object("tag");
   const TagFields tag = ReadTag(fields);
-  std::string text = FormatPairs({{"tag", tag.tag},
-                                  {"mode", tag.mode},
-                                  {"access", tag.access},
-                                  {"step", std::to_string(tag.step)},
-                                  {"next id", std::to_string(tag.next_id)},
-                                  {"max id", std::to_string(tag.max_id)},
-                                  {"description", tag.description},
-                                  {"updated", tag.update_time}});
+  std::string text =
+      FormatPairs({{"tag", tag.tag},
+                   {"mode", tag.mode},
+                   {"access", tag.access},
+                   {"step", std::to_string(tag.step)},
+                   {"refill", tag.refill},
+                   {"outage tolerance", std::to_string(tag.outage_tolerance_s) + " s"},
+                   {"max prefetch", std::to_string(tag.max_prefetch)},
+                   {"max step", std::to_string(tag.max_step)},
+                   {"next id", std::to_string(tag.next_id)},
+                   {"max id", std::to_string(tag.max_id)},
+                   {"description", tag.description},
+                   {"updated", tag.update_time}});
   Table returned({{"RETURNED BY"}, {"BASE", Align::kRight}, {"LIMIT", Align::kRight}});
   bool has_returned = false;
   for (const Fields& range : fields.Objects("returned")) {

@@ -134,6 +134,10 @@ bool SqliteQuery::Next() {
   return false;
 }
 
+bool SqliteQuery::IsNull(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
+
 std::optional<std::uint64_t> SqliteQuery::UintIf(int column) const {
   if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) return std::nullopt;
   const sqlite3_int64 value = sqlite3_column_int64(statement_, column);

@@ -80,6 +80,7 @@ class SqliteQuery {
   [[nodiscard]] std::uint64_t Uint(int column);
   [[nodiscard]] std::string Text(int column);
   // The same for rows that others write and that may be wrong: nullopt instead of an error.
+  [[nodiscard]] bool IsNull(int column) const;
   [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const;
   [[nodiscard]] std::optional<std::string> TextIf(int column) const;
   // What the column holds, for a message: "-5", "real 1.5", "a text", "NULL". Never quotes texts.

@@ -28,13 +28,18 @@ INSERT INTO idd_meta(key, value) VALUES('incarnation', lower(hex(randomblob(16))
 
 -- What a tag needs beyond Leaf's columns. No row means the defaults, so rows made for Leaf serve as
 -- they stand. max_id_allowed is the largest id ever handed out. access 'socket': the tag's ring is
--- passed to no client.
+-- passed to no client. refill, max_step, max_prefetch and outage_tolerance_s say when the next ids are
+-- leased, and how many (docs/refill.md); NULL is the default of the idd that reads it.
 CREATE TABLE idd_tag(
   biz_tag        TEXT PRIMARY KEY NOT NULL,
   mode           TEXT NOT NULL DEFAULT 'segment' CHECK(mode IN ('segment', 'snowflake', 'ticket')),
   max_id_allowed INTEGER NOT NULL DEFAULT 9223372036854775806
                  CHECK(max_id_allowed BETWEEN 0 AND 9223372036854775806),
-  access         TEXT NOT NULL DEFAULT 'ring' CHECK(access IN ('ring', 'socket'))
+  access         TEXT NOT NULL DEFAULT 'ring' CHECK(access IN ('ring', 'socket')),
+  refill         TEXT CHECK(refill IN ('promise', 'leaf')),
+  max_step       INTEGER CHECK(max_step BETWEEN 1 AND 1000000000000),
+  max_prefetch   INTEGER CHECK(max_prefetch BETWEEN 2 AND 9223372036854775807),
+  outage_tolerance_s INTEGER CHECK(outage_tolerance_s BETWEEN 0 AND 604800)
 ) STRICT;
 
 -- The journal: one row a lease, never deleted. Ids are [base, limit).

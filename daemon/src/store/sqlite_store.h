@@ -83,6 +83,7 @@ class SqliteStore final : public Store {
   [[nodiscard]] Status RemindOfLease(const Lease& lease, Reminded& reminded);
   [[nodiscard]] Status CloseWhatPreceded(const Lease& lease);
   [[nodiscard]] Result<TagRecord> CreateInTransaction(const NewTag& tag);
+  [[nodiscard]] Status WriteRefill(const std::string& tag, const RefillChange& refill);
   [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);
   [[nodiscard]] Status DeleteInTransaction(const std::string& tag);
 

@@ -18,18 +18,49 @@ constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
 constexpr const char* kSelectTag =
     "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
     " coalesce(t.mode, 'segment'), coalesce(t.max_id_allowed, 9223372036854775806),"
-    " coalesce(t.access, 'ring')"
+    " coalesce(t.access, 'ring'),"
+    " coalesce(t.refill, 'promise'), t.max_step, t.max_prefetch, t.outage_tolerance_s"
     " FROM leaf_alloc AS a LEFT JOIN idd_tag AS t ON t.biz_tag = a.biz_tag";
 
 Status BadColumn(const SqliteQuery& query, int column, const std::string& expected) {
-  constexpr const char* kNames[] = {"leaf_alloc.biz_tag",     "leaf_alloc.max_id",
-                                    "leaf_alloc.step",        "leaf_alloc.description",
-                                    "leaf_alloc.update_time", "idd_tag.mode",
-                                    "idd_tag.max_id_allowed", "idd_tag.access"};
+  constexpr const char* kNames[] = {
+      "leaf_alloc.biz_tag",     "leaf_alloc.max_id",      "leaf_alloc.step",
+      "leaf_alloc.description", "leaf_alloc.update_time", "idd_tag.mode",
+      "idd_tag.max_id_allowed", "idd_tag.access",         "idd_tag.refill",
+      "idd_tag.max_step",       "idd_tag.max_prefetch",   "idd_tag.outage_tolerance_s"};
   const std::string tag = query.TextIf(0).value_or("(not a text)");
   return {Code::kInvalid, std::string(kNames[column]) + " of tag '" + tag + "' is " +
                               query.Describe(column) + "; it must be " + expected +
                               "; idd leases nothing from it until it is"};
+}
+
+// Columns 8 to 11; NULL is the default. A max_step below the step, which anybody may have raised in
+// leaf_alloc, is the step.
+Status ParseRefill(const SqliteQuery& query, RefillSettings& refill) {
+  const std::optional<RefillRule> rule = ParseRefillRule(query.TextIf(8).value_or(std::string()));
+  if (!rule.has_value()) return BadColumn(query, 8, "'promise' or 'leaf' and nothing else");
+  refill.rule = *rule;
+  const auto number = [&query](int column, std::uint64_t otherwise) {
+    return query.IsNull(column) ? std::optional<std::uint64_t>(otherwise) : query.UintIf(column);
+  };
+  const std::optional<std::uint64_t> max_step = number(9, kMaxStep);
+  if (!max_step.has_value() || *max_step < 1 || *max_step > kMaxStep) {
+    return BadColumn(query, 9, "an integer from 1 to " + std::to_string(kMaxStep));
+  }
+  refill.max_step = std::max(*max_step, refill.step);
+  const std::optional<std::uint64_t> max_prefetch = number(10, DefaultMaxPrefetch(refill.step));
+  if (!max_prefetch.has_value() || *max_prefetch < 2) {
+    return BadColumn(query, 10, "an integer from 2 to 2^63-1");
+  }
+  refill.max_prefetch = *max_prefetch;
+  const std::optional<std::uint64_t> tolerance =
+      number(11, static_cast<std::uint64_t>(kDefaultOutageTolerance.count()));
+  const auto longest = static_cast<std::uint64_t>(kMaxOutageTolerance.count());
+  if (!tolerance.has_value() || *tolerance > longest) {
+    return BadColumn(query, 11, "an integer from 0 to " + std::to_string(longest));
+  }
+  refill.outage_tolerance = std::chrono::seconds(*tolerance);
+  return Status::Ok();
 }
 
 bool IsMode(std::string_view mode) {
@@ -65,6 +96,8 @@ Result<TagRecord> ParseTag(SqliteQuery& query) {
   const std::optional<TagAccess> access = ParseTagAccess(query.TextIf(7).value_or(std::string()));
   if (!access.has_value()) return BadColumn(query, 7, "'ring' or 'socket' and nothing else");
   record.access = *access;
+  record.refill.step = step;
+  if (Status status = ParseRefill(query, record.refill); !status.ok()) return status;
   if (!query.Finish().ok()) return query.Finish();
   return record;
 }
@@ -92,6 +125,27 @@ Status CheckNewTag(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
   if (start > max_id) {
     return {Code::kInvalid, "the first id " + std::to_string(start) + " of " + name +
                                 " lies above its largest id " + std::to_string(max_id)};
+  }
+  return Status::Ok();
+}
+
+// Of a tag whose step is `step`.
+Status CheckRefill(const std::string& tag, std::uint64_t step, const RefillChange& refill) {
+  const std::string name = "tag '" + tag + "'";
+  if (refill.max_step.has_value() && (*refill.max_step < step || *refill.max_step > kMaxStep)) {
+    return {Code::kInvalid, "the largest step of " + name + " must be from its step, " +
+                                std::to_string(step) + ", to " + std::to_string(kMaxStep) +
+                                ", not " + std::to_string(*refill.max_step)};
+  }
+  if (refill.max_prefetch.has_value() &&
+      (*refill.max_prefetch < 2 * step || *refill.max_prefetch > shm::kMaxLimit)) {
+    return {Code::kInvalid, "what is held of " + name + " at most must be two steps or more, " +
+                                std::to_string(2 * step) + " ids, and below 2^63, not " +
+                                std::to_string(*refill.max_prefetch)};
+  }
+  if (refill.outage_tolerance.has_value() && *refill.outage_tolerance > kMaxOutageTolerance) {
+    return {Code::kInvalid, "the outage tolerance of " + name + " must be at most " +
+                                std::to_string(kMaxOutageTolerance.count()) + " s"};
   }
   return Status::Ok();
 }
@@ -140,6 +194,7 @@ Result<TagRecord> SqliteStore::CreateTag(const NewTag& tag) {
   if (Status status = CheckMaxId(tag.tag, tag.max_id.value_or(kMaxId)); !status.ok()) {
     return status;
   }
+  if (Status status = CheckRefill(tag.tag, tag.step, tag.refill); !status.ok()) return status;
   return db_->InTransaction([&] { return CreateInTransaction(tag); });
 }
 
@@ -162,8 +217,28 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
       "INSERT OR REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed, access)"
       " VALUES(?1, ?2, ?3, ?4)",
       tag.tag, tag.mode, tag.max_id.value_or(kMaxId), std::string_view(TagAccessName(tag.access)));
+  if (status.ok()) status = WriteRefill(tag.tag, tag.refill);
   if (!status.ok()) return status;
   return ReadTag(tag.tag);
+}
+
+// The row of idd_tag is made if it is not there.
+Status SqliteStore::WriteRefill(const std::string& tag, const RefillChange& refill) {
+  Status status;
+  const auto write = [&](const char* column, const auto& value) {
+    if (!status.ok()) return;
+    const std::string name(column);
+    status = db_->Run("INSERT INTO idd_tag(biz_tag, " + name + ") VALUES(?1, ?2)" +
+                          " ON CONFLICT(biz_tag) DO UPDATE SET " + name + " = excluded." + name,
+                      tag, value);
+  };
+  if (refill.rule.has_value()) write("refill", std::string_view(RefillRuleName(*refill.rule)));
+  if (refill.max_step.has_value()) write("max_step", *refill.max_step);
+  if (refill.max_prefetch.has_value()) write("max_prefetch", *refill.max_prefetch);
+  if (refill.outage_tolerance.has_value()) {
+    write("outage_tolerance_s", static_cast<std::uint64_t>(refill.outage_tolerance->count()));
+  }
+  return status;
 }
 
 Result<TagRecord> SqliteStore::ChangeTag(const TagChange& change) {
@@ -173,6 +248,11 @@ Result<TagRecord> SqliteStore::ChangeTag(const TagChange& change) {
   }
   if (change.max_id.has_value()) {
     if (Status status = CheckMaxId(change.tag, *change.max_id); !status.ok()) return status;
+  }
+  // What no step could make right; the rest is looked at beside the row.
+  if (Status status = CheckRefill(change.tag, change.step.value_or(1), change.refill);
+      !status.ok()) {
+    return status;
   }
   return db_->InTransaction([&] { return ChangeInTransaction(change); });
 }
@@ -203,9 +283,12 @@ Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
         " ON CONFLICT(biz_tag) DO UPDATE SET access = excluded.access",
         change.tag, std::string_view(TagAccessName(*change.access)));
   }
+  if (status.ok()) status = WriteRefill(change.tag, change.refill);
   if (!status.ok()) return status;
   Result<TagRecord> record = ReadTag(change.tag);
   if (!record.ok()) return record;
+  status = CheckRefill(change.tag, record.value().step, change.refill);
+  if (!status.ok()) return status;
   // The next id may stand just above it: that stops the tag.
   if (change.max_id.has_value() && record.value().next_id > *change.max_id + 1) {
     return Status(Code::kInvalid, "the ids of tag '" + change.tag + "' below " +

@@ -5,6 +5,7 @@
 #ifndef IDD_DAEMON_STORE_STORE_H_
 #define IDD_DAEMON_STORE_STORE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "idd/base/status.h"
 #include "idd/shm/ring_protocol.h"
+#include "refill_settings.h"
 
 namespace idd::daemon {
 
@@ -24,7 +26,7 @@ enum class TagAccess { kRing, kSocket };
 [[nodiscard]] std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept;
 
 // One row of leaf_alloc with idd's own policy row beside it. Already validated: step in
-// [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode and access known.
+// [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode, access and refill known and within their bounds.
 struct TagRecord {
   std::string tag;
   std::string mode = "segment";  // "segment" | "snowflake" | "ticket"
@@ -34,10 +36,16 @@ struct TagRecord {
   std::string description;
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
+  RefillSettings refill;  // refill.step is step
 };
 
-inline constexpr std::uint64_t kMaxStep = 1'000'000'000'000ULL;
-inline constexpr std::uint64_t kDefaultStep = 1000;
+// What a tag's refill settings shall become; nothing: as they are, or the default.
+struct RefillChange {
+  std::optional<RefillRule> rule{};
+  std::optional<std::uint64_t> max_step{};
+  std::optional<std::uint64_t> max_prefetch{};
+  std::optional<std::chrono::seconds> outage_tolerance{};
+};
 
 struct NewTag {
   std::string tag;
@@ -48,14 +56,16 @@ struct NewTag {
   std::optional<std::uint64_t> max_id;
   std::string description;
   TagAccess access = TagAccess::kRing;
+  RefillChange refill{};
 };
 
 struct TagChange {
   std::string tag;
-  std::optional<std::uint64_t> step;
-  std::optional<std::uint64_t> max_id;
-  std::optional<std::string> description;
+  std::optional<std::uint64_t> step{};
+  std::optional<std::uint64_t> max_id{};
+  std::optional<std::string> description{};
   std::optional<TagAccess> access{};
+  RefillChange refill{};
 };
 
 // A leased segment, durably committed.
@@ -73,7 +83,7 @@ struct Lease {
 
 struct LeaseRequest {
   std::string tag;
-  std::uint64_t count = 0;  // ids wanted; a returned range is taken whole instead
+  std::uint64_t count = 0;  // ids wanted, 1 or more; a returned range is taken whole instead
   // Every id that this host ever handed out lies below it (high_water.h); 0: none. Nothing below it
   // is leased, no returned range either: a restored backup would list it a second time.
   std::uint64_t high_water_mark = 0;

@@ -83,6 +83,11 @@ class Script {
   std::vector<std::string> calls_;
 };
 
+// Leases of one step each, one ahead: tests of all but the policy reckon with them.
+inline RefillSettings FixedStep(std::uint64_t step) {
+  return {.rule = RefillRule::kLeaf, .step = step, .max_step = step, .max_prefetch = kMaxStep};
+}
+
 // Thread safety: all; the worker's thread calls, the test looks.
 class FakeStore final : public Store {
  public:
@@ -97,6 +102,7 @@ class FakeStore final : public Store {
     record.tag = tag;
     record.next_id = next_id;
     record.step = step;
+    record.refill = FixedStep(step);
     record.max_id = max_id;
   }
   void SetMode(const std::string& tag, const std::string& mode) {
@@ -110,6 +116,7 @@ class FakeStore final : public Store {
   void SetStep(const std::string& tag, std::uint64_t step) {
     const std::lock_guard lock(mutex_);
     tags_[tag].step = step;
+    tags_[tag].refill = FixedStep(step);
   }
   void RemoveTag(const std::string& tag) {
     const std::lock_guard lock(mutex_);
@@ -341,7 +348,8 @@ class FakeStore final : public Store {
                              .max_id = tag.max_id.value_or(shm::kMaxLimit - 1),
                              .description = tag.description,
                              .update_time = "",
-                             .access = tag.access};
+                             .access = tag.access,
+                             .refill = FixedStep(tag.step)};
   }
   Result<TagRecord> ChangeTag(const TagChange& change) override {
     if (Status status = script.Enter("ChangeTag"); !status.ok()) return status;
@@ -349,6 +357,7 @@ class FakeStore final : public Store {
     const auto it = tags_.find(change.tag);
     if (it == tags_.end()) return NoSuchTag(change.tag);
     it->second.step = change.step.value_or(it->second.step);
+    it->second.refill = FixedStep(it->second.step);
     it->second.max_id = change.max_id.value_or(it->second.max_id);
     it->second.description = change.description.value_or(it->second.description);
     it->second.access = change.access.value_or(it->second.access);

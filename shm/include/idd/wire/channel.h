@@ -20,7 +20,7 @@
 
 namespace idd::wire {
 
-// A received message with the descriptors that came beside it.
+// A received frame with the descriptors that came beside it.
 struct Message {
   std::vector<std::byte> bytes;
   std::array<ScopedFd, 2> fds;  // filled from the front
@@ -42,7 +42,8 @@ class Channel {
   [[nodiscard]] Status Send(std::span<const std::byte> frame, Deadline deadline);
   // One non-blocking try, for notices that may be lost.
   [[nodiscard]] bool TrySend(std::span<const std::byte> frame) noexcept;
-  // The next message. kUnavailable when the peer closed, kTimeout, kInvalid (longer than a frame).
+  // The next frame, of a message that may hold several. kUnavailable when the peer closed,
+  // kTimeout, kInvalid (longer than a message may be).
   [[nodiscard]] Result<Message> Receive(Deadline deadline);
 
   // Sends `frame` and returns the reply with its request id and type, skipping late replies to
@@ -58,9 +59,12 @@ class Channel {
   explicit Channel(ScopedFd fd)
       : fd_(std::move(fd)), buffer_(std::make_unique_for_overwrite<std::byte[]>(kMaxFrameBytes)) {}
   [[nodiscard]] Status WaitFor(short events, Deadline deadline, const char* what) const;
+  [[nodiscard]] std::vector<std::byte> TakeFrame();
 
   ScopedFd fd_;
-  std::unique_ptr<std::byte[]> buffer_;  // of Receive: a frame as long as any may be
+  std::unique_ptr<std::byte[]> buffer_;  // of Receive: a message as long as any may be
+  std::size_t taken_ = 0;                // bytes of it that were returned
+  std::size_t received_ = 0;             // bytes in it
 };
 
 // $IDD_SOCKET or /run/idd/idd.sock.

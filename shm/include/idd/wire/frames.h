@@ -2,10 +2,12 @@
 //
 // The frames of idd's Unix socket (docs/socket-protocol.md says what each exchange means).
 //
-// The socket is SOCK_SEQPACKET: one message is one frame, so a half frame cannot exist. A frame is
-// a FrameHeader and the payload of its type, in the host's byte order. A frame whose size, magic,
-// version or payload does not fit is answered by closing the connection, with the reason in the
-// log.
+// The socket is SOCK_SEQPACKET: a message holds whole frames, so a half frame cannot exist. A
+// client's message is one frame. The daemon's is one or more, more only while the client has
+// several requests under way and without descriptors; frame_bytes leads from one to the next. A
+// frame is a FrameHeader and the payload of its type, in the host's byte order. A frame whose size,
+// magic, version or payload does not fit is answered by closing the connection, with the reason in
+// the log.
 #ifndef IDD_WIRE_FRAMES_H_
 #define IDD_WIRE_FRAMES_H_
 
@@ -23,8 +25,8 @@ namespace idd::wire {
 
 inline constexpr std::uint32_t kFrameMagic = 0x31444449U;  // "IDD1"
 inline constexpr std::uint16_t kProtocolVersion = 1;
-// Requests with longer payloads do not exist; a reply's text is cut to fit. Documents of any length
-// (admin replies) travel as a sealed memfd beside the frame.
+// Of a message as well. Requests with longer payloads do not exist; a reply's text is cut to fit.
+// Documents of any length (admin replies) travel as a sealed memfd beside the frame.
 inline constexpr std::size_t kMaxFrameBytes = 16384;
 inline constexpr std::size_t kMaxTagBytes = 128;
 inline constexpr std::size_t kMaxReasonBytes = 1024;
@@ -48,7 +50,7 @@ struct FrameHeader {
   std::uint32_t magic = kFrameMagic;
   std::uint16_t version = kProtocolVersion;
   std::uint16_t type = 0;         // FrameType, with kReplyBit in a reply
-  std::uint32_t frame_bytes = 0;  // header and payload; must equal the message's length
+  std::uint32_t frame_bytes = 0;  // header and payload
   std::uint32_t reserved = 0;     // zero
   std::uint64_t request_id = 0;   // the client's choice, returned in the reply
 };
@@ -146,10 +148,13 @@ static_assert(kIsPayload<FrameHeader> && kIsPayload<HelloRequest> && kIsPayload<
 // The view lives as long as `tag`. kInvalid when the bytes are not a tag name.
 [[nodiscard]] Result<std::string_view> UnpackTag(const TagName& tag);
 
-// A received frame, checked: header consistent with the message's length.
+// How much of a received message is its first frame; all of it if it does not begin with one.
+[[nodiscard]] std::size_t LeadingFrameBytes(std::span<const std::byte> message) noexcept;
+
+// A received frame, checked: header consistent with its length.
 struct FrameView {
   FrameHeader header;
-  std::span<const std::byte> payload;  // lives as long as the message it was parsed from
+  std::span<const std::byte> payload;  // lives as long as the bytes it was parsed from
 };
 // kInvalid (too short, too long, wrong magic, length or reserved bits) or kIncompatible (version).
 [[nodiscard]] Result<FrameView> ParseFrame(std::span<const std::byte> message);

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lease_closer.h"
+
+#include <utility>
+
+#include "logging.h"
+
+namespace idd::daemon {
+namespace {
+
+const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
+  if (!outcome.ok()) return "failed; will be journalled as abandoned";
+  switch (outcome.value()) {
+    case ReturnOutcome::kLowered:
+      return "max_id lowered";
+    case ReturnOutcome::kListed:
+      return "listed as returned";
+    case ReturnOutcome::kAbandoned:
+      return "journalled as abandoned: the database was replaced under it";
+    case ReturnOutcome::kStale:
+      break;
+  }
+  return "stale; nothing changed";
+}
+
+}  // namespace
+
+LeaseClosure Abandoned(const LeaseUse& use) {
+  return {.token = use.lease.token,
+          .tag = use.lease.tag,
+          .state = use.available() == 0 ? LeaseState::kExhausted : LeaseState::kAbandoned,
+          .claimed = use.claimed};
+}
+
+void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
+  for (LeaseClosure& closure : closures) closing_.emplace(closure.token, std::move(closure));
+  Flush();
+}
+
+void LeaseCloser::Flush() {
+  if (closing_.empty() || flushing_) return;
+  flushing_ = true;
+  std::vector<LeaseClosure> batch;
+  for (const auto& [token, closure] : closing_) batch.push_back(closure);
+  worker_.Submit<bool>(
+      [batch, &session = worker_.session()](Store& store, HighWaterMarks&) -> Result<bool> {
+        if (Status status = store.CloseLeases(batch); !status.ok()) return status;
+        for (const LeaseClosure& closure : batch) session.held.erase(closure.token);
+        return true;
+      },
+      [this, batch](const Result<bool>& done) {
+        flushing_ = false;
+        // What could not be journalled stays, and goes with the next batch.
+        if (done.ok()) {
+          for (const LeaseClosure& closure : batch) closing_.erase(closure.token);
+          Flush();
+        }
+        if (idle()) on_idle_();
+      });
+}
+
+void LeaseCloser::HandBack(const LeaseUse& use) {
+  if (use.available() == 0) {
+    Close({Abandoned(use)});
+    return;
+  }
+  const LeaseClosure closure{.token = use.lease.token,
+                             .tag = use.lease.tag,
+                             .state = LeaseState::kReturned,
+                             .claimed = use.claimed};
+  // Where this host's knowledge ends without the tail. Of an unused lease that is not its base:
+  // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
+  const std::uint64_t mark =
+      use.claimed == 0 ? use.lease.previous_mark : use.lease.ids.first + use.claimed;
+  returning_[closure.token] = closure;
+  worker_.Submit<ReturnOutcome>(
+      [closure, mark, limit = use.lease.ids.limit, &session = worker_.session()](
+          Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
+        // It is drained: if it cannot go back, whatever re-opens the store abandons it.
+        session.held.erase(closure.token);
+        // First the mark, whatever the store answers: the tail is drained, so that nobody was given
+        // an id of it, and a range below the mark could not be taken back. A mark that has moved on
+        // is a later lease's and stays.
+        const Result<std::uint64_t> now = marks.Get(closure.tag);
+        if (!now.ok()) return now.status();
+        if (now.value() == limit) {
+          if (Status status = marks.Lower(closure.tag, mark); !status.ok()) return status;
+        }
+        return store.ReturnTail(closure);
+      },
+      [this, use](const Result<ReturnOutcome>& outcome) { OnHandedBack(use, outcome); });
+}
+
+void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+  returning_.erase(use.lease.token);
+  log::Info("lease.handed_back", {{"tag", use.lease.tag},
+                                  {"first", use.lease.ids.first + use.claimed},
+                                  {"limit", use.lease.ids.limit},
+                                  {"outcome", HandedBackHow(outcome)},
+                                  {"error", outcome.status().message()}});
+  if (idle()) on_idle_();
+}
+
+std::map<std::string, LeaseClosure, std::less<>> LeaseCloser::Open() const {
+  std::map<std::string, LeaseClosure, std::less<>> open = closing_;
+  for (const auto& [token, closure] : returning_) {
+    LeaseClosure& active = open[token] = closure;
+    active.state = LeaseState::kActive;
+  }
+  return open;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_LEASE_CLOSER_H_
+#define IDD_DAEMON_LEASE_CLOSER_H_
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lease_worker.h"
+#include "store/store.h"
+#include "tag_ring.h"
+
+namespace idd::daemon {
+
+// What is journalled of a lease that left its ring and goes to nobody: exhausted, or abandoned.
+[[nodiscard]] LeaseClosure Abandoned(const LeaseUse& use);
+
+// The end of leases: journals how each ended, and hands tails back. What cannot be journalled now
+// is kept and tried again.
+//
+// Thread safety: none; event loop. Store work goes through the LeaseWorker.
+class LeaseCloser {
+ public:
+  // `on_idle` whenever the last of what was under way has been answered.
+  LeaseCloser(LeaseWorker& worker, std::function<void()> on_idle)
+      : worker_(worker), on_idle_(std::move(on_idle)) {}
+  LeaseCloser(const LeaseCloser&) = delete;
+  LeaseCloser& operator=(const LeaseCloser&) = delete;
+
+  void Close(std::vector<LeaseClosure> closures);
+  // Gives the tail of a lease back, which nobody can claim from any more. If it cannot go back now
+  // it is journalled as abandoned, by whatever opens the store next.
+  void HandBack(const LeaseUse& use);
+  // Tries again what could not be journalled.
+  void Flush();
+
+  // Nothing is under way to the store. What could not be journalled may be left.
+  [[nodiscard]] bool idle() const noexcept { return returning_.empty() && !flushing_; }
+  // Leases that the journal may still have as active, by token; those on their way back to the
+  // store are active until it has them.
+  [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> Open() const;
+
+ private:
+  void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
+
+  LeaseWorker& worker_;
+  const std::function<void()> on_idle_;
+  // Not yet closed in the journal, by token.
+  std::map<std::string, LeaseClosure, std::less<>> closing_;
+  // Whose tails are on their way back, by token.
+  std::map<std::string, LeaseClosure, std::less<>> returning_;
+  bool flushing_ = false;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_LEASE_CLOSER_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the lease worker does for one refill: the work of a job, without the loop.
+#ifndef IDD_DAEMON_TAKE_LEASE_H_
+#define IDD_DAEMON_TAKE_LEASE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "high_water.h"
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+#include "recovery.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+struct LeaseOrder {
+  std::string tag;
+  std::string token;            // of the lease
+  std::uint64_t wanted = 0;     // ids, by the settings that the daemon knows
+  std::uint64_t step = 0;       // of those settings
+  std::uint64_t available = 0;  // in the ring
+  std::uint64_t floor = 0;      // of the ring: nothing below it is leased
+  // Whether an answer that there is no such tag is about the tag that the ring has.
+  bool has_leased = false;
+  std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
+};
+
+struct LeaseOutcome {
+  TagRecord record;
+  std::optional<Lease> lease;
+  std::uint64_t data_set = 0;  // where the lease was taken
+  // Without a lease: the tag is not in a data set that is not the one the ring was leased from ...
+  Status missing;
+  // ... or it is too early to lease from it.
+  MonotonicTime not_before{};
+};
+
+// Reads the tag, so that a changed setting counts at once, leases, and keeps the mark before
+// anybody learns of the lease. Errors: the store's.
+[[nodiscard]] Result<LeaseOutcome> TakeLease(const LeaseOrder& order, Store& store,
+                                             HighWaterMarks& marks, StoreSession& session);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_TAKE_LEASE_H_

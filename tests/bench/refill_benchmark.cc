@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// refill_benchmark: what a claim takes at the highest rate that one claimer reaches, of a tag whose
+// segment never ends and of one whose policy sizes its segments (step 10,000), in turn; and how
+// soon 500 threads that wait on a dry ring have their ids once the first of them has.
+//
+// Prints JSON: {"steady": percentiles, "changing": percentiles, "segments": n, "dry_claims": n,
+// "waiters_ms": [...]}, percentiles in ns.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idclient/idclient.hpp"
+#include "samples.h"
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+
+constexpr int kTurns = 200;
+constexpr int kClaimsOfTurn = 50'000;
+constexpr std::size_t kWaiters = 500;
+constexpr int kWaits = 7;
+
+class Benchmark {
+ public:
+  Benchmark() : host_(dir_) {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("steady", 1'000'000'000'000);
+    host_.idctl.Do({"tag", "create", "changing", "--step", "10000", "--max-prefetch", "1000000"});
+    options_.socket_path = host_.daemon.socket();
+    options_.timeout = 10s;
+  }
+
+  [[nodiscard]] nlohmann::json Run() {
+    const TickClock clock;
+    idclient::Client client(options_);
+    idclient::Tag steady = client.tag("steady");
+    idclient::Tag changing = client.tag("changing");
+    static_cast<void>(steady.claim());
+    // The first second teaches the policy what is claimed.
+    const auto taught = std::chrono::steady_clock::now() + 1s;
+    while (std::chrono::steady_clock::now() < taught) static_cast<void>(changing.claim());
+    const std::uint64_t leases = Of("changing", "leases");
+    const std::uint64_t dry = Of("changing", "fallbacks");
+    for (int turn = 0; turn < kTurns; ++turn) {
+      TimeClaims(steady, steady_ticks_);
+      TimeClaims(changing, changing_ticks_);
+    }
+    const double ns = clock.NsPerTick();
+    nlohmann::json report = {{"steady", PercentilesNs(steady_ticks_, ns)},
+                             {"changing", PercentilesNs(changing_ticks_, ns)},
+                             {"segments", Of("changing", "leases") - leases},
+                             {"dry_claims", Of("changing", "fallbacks") - dry}};
+    for (int i = 0; i < kWaits; ++i) report["waiters_ms"].push_back(TimeWaiters(client, i));
+    return report;
+  }
+
+ private:
+  static void TimeClaims(idclient::Tag& tag, tools::LatencyHistogram& ticks) {
+    for (int i = 0; i < kClaimsOfTurn; ++i) {
+      const std::uint64_t before = TickClock::Now();
+      static_cast<void>(tag.claim());
+      ticks.Add(TickClock::Now() - before);
+    }
+  }
+
+  [[nodiscard]] std::uint64_t Of(const std::string& tag, const char* field) const {
+    const nlohmann::json status = host_.idctl.Json({"status", tag});
+    return status.at("tags").at(0).at(field).get<std::uint64_t>();
+  }
+
+  // From the first thread that was served to the last, of a tag whose lease waits for a lock.
+  [[nodiscard]] double TimeWaiters(idclient::Client& client, int number) {
+    const std::string name = "waiters-" + std::to_string(number);
+    host_.idctl.CreateTag(name, 10'000);
+    SqliteFile database = host_.Database();
+    database.Execute("BEGIN IMMEDIATE");
+    idclient::Tag tag = client.tag(name);
+    std::vector<std::uint64_t> served_ns(kWaiters);
+    std::vector<std::thread> threads;
+    // A thread that ends takes longer than one that is served: they stay until all are.
+    std::shared_mutex stay;
+    std::unique_lock hold(stay);
+    for (std::uint64_t& served : served_ns) {
+      threads.emplace_back([tag, &served, &stay]() mutable {
+        static_cast<void>(tag.claim());
+        served = MonotonicNs();
+        const std::shared_lock until_released(stay);
+      });
+    }
+    Require(WaitUntil(1500ms, [&] { return Of(name, "fallbacks") == kWaiters; }),
+            "the threads do not all wait");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    database.Execute("ROLLBACK");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    hold.unlock();
+    for (std::thread& thread : threads) thread.join();
+    const auto [first, last] = std::minmax_element(served_ns.begin(), served_ns.end());
+    return static_cast<double>(*last - *first) / 1e6;
+  }
+
+  TempDir dir_;
+  Host host_;
+  idclient::Options options_;
+  tools::LatencyHistogram steady_ticks_;
+  tools::LatencyHistogram changing_ticks_;
+};
+
+}  // namespace
+}  // namespace idd::harness
+
+int main() {
+  try {
+    idd::harness::Benchmark benchmark;
+    std::puts(benchmark.Run().dump().c_str());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "refill_benchmark: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the refill policy keeps on a real daemon; tests/simulator plays it on long loads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idclient/idclient.hpp"
+#include "support/host.h"
+#include "support/raw_connection.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using ::testing::HasSubstr;
+
+// What a process has read and written so far, of files, sockets and descriptors of any kind.
+struct ProcessReads {
+  bool known = false;
+  std::uint64_t reads = 0;  // calls
+  std::uint64_t written_bytes = 0;
+};
+
+ProcessReads ReadsOf(pid_t pid) {
+  std::ifstream io("/proc/" + std::to_string(pid) + "/io");
+  ProcessReads reads;
+  for (std::string key; io >> key;) {
+    std::uint64_t value = 0;
+    io >> value;
+    if (key == "syscr:") reads.reads = value;
+    if (key == "wchar:") reads.written_bytes = value;
+    reads.known = true;
+  }
+  return reads;
+}
+
+class Refill : public ::testing::Test {
+ protected:
+  // Every sync of the store takes that much longer. False: a sanitizer's runtime wants to be first.
+  [[nodiscard]] bool SlowStore(int ms) {
+    if (SlowdownFactor() != 1) return false;
+    host_.daemon.options().environment = {std::string("LD_PRELOAD=") + IDD_TEST_SLOW_SYNC,
+                                          "IDD_TEST_SYNC_MS=" + std::to_string(ms)};
+    return true;
+  }
+  void Start(const std::vector<std::string>& tag_options = {}) {
+    host_.daemon.Start();
+    std::vector<std::string> create = {"tag", "create", "orders"};
+    create.insert(create.end(), tag_options.begin(), tag_options.end());
+    host_.idctl.Do(create);
+  }
+  [[nodiscard]] nlohmann::json Status() const {
+    return host_.idctl.Json({"status"}).at("tags").at(0);
+  }
+  [[nodiscard]] std::uint64_t Fallbacks() const {
+    return Status().at("fallbacks").get<std::uint64_t>();
+  }
+  [[nodiscard]] idclient::Options Options() const {
+    idclient::Options options;
+    options.socket_path = host_.daemon.socket();
+    options.timeout = Patience(5s);
+    return options;
+  }
+  void ClaimFor(idclient::Tag tag, std::chrono::milliseconds time) const {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) {
+      for (int i = 0; i < 64; ++i) static_cast<void>(tag.claim());
+    }
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+};
+
+// A step of 1,000 that lasts microseconds, and a store that takes 50 ms and more.
+TEST_F(Refill, NoClaimFindsTheRingDryAfterTheFirstSecond) {
+  if (!SlowStore(50)) GTEST_SKIP() << "no library before a sanitizer's";
+  Start({"--step", "1000"});
+  idclient::Client client(Options());
+  idclient::Tag orders = client.tag("orders");
+  ClaimFor(orders, 1s);
+  const std::uint64_t waited = Fallbacks();
+  EXPECT_GT(waited, 0U) << "the first leases cannot have been in time: is the store slow?";
+  const std::uint64_t before = Status().at("claimed").get<std::uint64_t>();
+  ClaimFor(orders, 3s);
+  EXPECT_EQ(Fallbacks(), waited);
+  EXPECT_GT(Status().at("claimed").get<std::uint64_t>(), before + 1'000'000);
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+// How long 500 threads take from the first that is served by a lease to the last; scripts/bench has
+// it measured.
+TEST_F(Refill, ThreadsWaitingOnADryRingAreServedByOnePublication) {
+  constexpr int kThreads = 500;
+  constexpr int kRounds = 3;
+  Start();
+  idclient::Client client(Options());
+  double best_ms = 1e9;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string name = "waiters-" + std::to_string(round);
+    host_.idctl.CreateTag(name, 1000);
+    SqliteFile database = host_.Database();
+    database.Execute("BEGIN IMMEDIATE");  // the first lease waits for it
+    idclient::Tag tag = client.tag(name);
+    std::vector<std::uint64_t> served_ns(kThreads);
+    // A thread that ends takes longer than one that is served: they stay until all are.
+    std::shared_mutex stay;
+    std::unique_lock hold(stay);
+    std::vector<std::thread> threads;
+    for (std::uint64_t& served : served_ns) {
+      threads.emplace_back([tag, &served, &stay]() mutable {
+        static_cast<void>(tag.claim());
+        served = MonotonicNs();
+        const std::shared_lock until_all_are_served(stay);
+      });
+    }
+    const auto waiting = [&] {
+      return host_.idctl.Json({"status", name}).at("tags").at(0).at("fallbacks") == kThreads;
+    };
+    const bool all_wait = WaitUntil(1500ms, waiting);
+    database.Execute("ROLLBACK");
+    std::this_thread::sleep_for(Patience(100ms));
+    hold.unlock();
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_TRUE(all_wait);
+    const auto [first, last] = std::minmax_element(served_ns.begin(), served_ns.end());
+    best_ms = std::min(best_ms, static_cast<double>(*last - *first) / 1e6);
+  }
+  std::printf("%d threads served within %.2f ms, the best of %d\n", kThreads, best_ms, kRounds);
+  // One by one, each handing over to the next, they took 15 ms and more.
+  EXPECT_LT(best_ms, 10 * SlowdownFactor());
+}
+
+TEST_F(Refill, ManyRepliesToOneConnectionAreOneMessage) {
+  constexpr std::uint64_t kRequests = 600;
+  Start({"--step", "1000"});
+  SqliteFile database = host_.Database();
+  database.Execute("BEGIN IMMEDIATE");
+  RawConnection connection(host_.daemon.socket());
+  connection.Hello();
+  for (std::uint64_t id = 1; id <= kRequests; ++id) {
+    ASSERT_TRUE(connection.SendWithin(Patience(1s), MakeClaim("orders", id, 1, 5000)));
+  }
+  ASSERT_TRUE(WaitUntil(Patience(2s), [&] { return Fallbacks() == kRequests; }));
+  const int before = connection.messages();
+  database.Execute("ROLLBACK");
+  for (std::uint64_t id = 1; id <= kRequests; ++id) {
+    const std::optional<Reply> reply = connection.Receive(Patience(5s));
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->header.request_id, id) << "first come, first served";
+    EXPECT_EQ(reply->As<wire::ClaimReply>().first, id);
+  }
+  EXPECT_EQ(connection.messages() - before, 2) << "of 341 replies of 48 bytes at most";
+  // A client that has one request under way gets its reply at once and alone.
+  ASSERT_TRUE(connection.Send(MakeClaim("orders", kRequests + 1, 1, 0)));
+  EXPECT_EQ(connection.Receive(Patience(1s))->As<wire::ClaimReply>().first, kRequests + 1);
+}
+
+TEST_F(Refill, HoldsNoMoreThanTheCeiling) {
+  Start({"--step", "100", "--max-prefetch", "5000"});
+  idclient::Client client(Options());
+  idclient::Tag orders = client.tag("orders");
+  for (int round = 0; round < 20; ++round) {
+    ClaimFor(orders, 50ms);
+    EXPECT_LE(Status().at("available").get<std::uint64_t>(), 5000U);
+  }
+}
+
+TEST_F(Refill, ChangesTakeEffectOnARunningDaemon) {
+  Start({"--step", "100"});
+  EXPECT_EQ(host_.idctl.Claim("orders", 10).size(), 10U);
+  host_.idctl.Do({"tag", "set", "orders", "--outage-tolerance", "30", "--max-prefetch", "7000",
+                  "--max-step", "400", "--refill", "leaf"});
+  const nlohmann::json promise = Status().at("promise");
+  EXPECT_EQ(promise.at("refill"), "leaf");
+  EXPECT_EQ(promise.at("outage_tolerance_s"), 30);
+  EXPECT_EQ(promise.at("max_prefetch"), 7000);
+  const nlohmann::json tag = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
+  EXPECT_EQ(tag.at("refill"), "leaf");
+  EXPECT_EQ(tag.at("max_step"), 400);
+  // In the table, past idd: from the next lease on.
+  host_.Database().Execute("UPDATE idd_tag SET outage_tolerance_s = 60");
+  EXPECT_EQ(host_.idctl.Claim("orders", 30'000).size(), 30'000U);  // more than was held
+  EXPECT_EQ(Status().at("promise").at("outage_tolerance_s"), 60);
+}
+
+TEST_F(Refill, SettingsThatMakeNoSenseAreRefused) {
+  Start({"--step", "100"});
+  const std::vector<std::pair<std::vector<std::string>, const char*>> cases = {
+      {{"--max-prefetch", "199"}, "two steps"},
+      {{"--max-step", "99"}, "largest step"},
+      {{"--max-step", "1000000000001"}, "largest step"},
+  };
+  for (const auto& [options, why] : cases) {
+    std::vector<std::string> set = {"tag", "set", "orders"};
+    set.insert(set.end(), options.begin(), options.end());
+    const IdctlResult result = host_.idctl.Run(set);
+    EXPECT_NE(result.exit_status, 0) << options[0] << " " << options[1];
+    EXPECT_THAT(result.err, HasSubstr(why));
+  }
+  EXPECT_EQ(host_.idctl.Run({"tag", "set", "orders", "--outage-tolerance", "604801"}).exit_status,
+            2);
+  const nlohmann::json tag = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
+  EXPECT_EQ(tag.at("max_prefetch"), 1'000'000'000) << "nothing was changed";
+}
+
+// A host that was stopped has the tags it served in their rings before it says that it is ready.
+TEST_F(Refill, KnownTagsAreLeasedForBeforeReady) {
+  Start({"--step", "100"});
+  host_.idctl.CreateTag("users", 50);
+  EXPECT_EQ(host_.idctl.Claim("orders", 10).size(), 10U);
+  EXPECT_EQ(host_.idctl.Claim("users", 10).size(), 10U);
+  host_.idctl.CreateTag("never-asked-for", 50);
+  host_.daemon.Restart();
+  const nlohmann::json tags = host_.idctl.Json({"status"}).at("tags");
+  for (const nlohmann::json& tag : tags) {
+    const bool was_asked_for = tag.at("tag") != "never-asked-for";
+    EXPECT_EQ(tag.at("available").get<std::uint64_t>() > 0, was_asked_for) << tag;
+    EXPECT_EQ(tag.at("fallbacks"), 0);
+  }
+}
+
+TEST_F(Refill, EndOfTheIdsIsForetold) {
+  Start({"--step", "1000", "--max-id", "4000000000", "--max-prefetch", "100000"});
+  idclient::Client client(Options());
+  idclient::Tag orders = client.tag("orders");
+  const std::size_t mark = host_.daemon.LogMark();
+  const auto claims = [&] {
+    ClaimFor(orders, 100ms);
+    return !Status().at("exhausted_in_days").is_null();
+  };
+  ASSERT_TRUE(WaitUntil(Patience(5s), claims));
+  EXPECT_LT(Status().at("exhausted_in_days").get<double>(), 90);
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("tag.exhaustion.*tag=orders", mark, Patience(3s)));
+  EXPECT_THAT(host_.idctl.Run({"status"}).out, HasSubstr("orders: its ids end in"));
+}
+
+// Of many tags that want leases at once none waits behind one that wants them all the time.
+TEST_F(Refill, BudgetIsShared) {
+  host_.daemon.options().more_arguments = {"--lease-limit", "20"};
+  Start({"--step", "1", "--refill", "leaf", "--max-step", "1"});
+  host_.idctl.CreateTag("users", 1000);
+  std::atomic<bool> stop{false};
+  std::thread greedy([&] {
+    idclient::Client client(Options());
+    idclient::Tag orders = client.tag("orders");
+    while (!stop) static_cast<void>(orders.try_claim());
+  });
+  std::this_thread::sleep_for(2s);  // the budget that was saved up is gone
+  const std::uint64_t leases = Status().at("leases").get<std::uint64_t>();
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(host_.idctl.Claim("users").size(), 1U);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, Patience(1s));
+  std::this_thread::sleep_for(1s);
+  stop = true;
+  greedy.join();
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began);
+  const std::uint64_t more = Status().at("leases").get<std::uint64_t>() - leases;
+  EXPECT_LE(static_cast<double>(more), 20 * (seconds.count() + 1) + 2);
+}
+
+// Neither a look at the tags nor one at the store's file is a query.
+TEST_F(Refill, IdleTagsAskNothingOfTheStore) {
+  constexpr int kTags = 200;
+  Start();
+  for (int i = 0; i < kTags; ++i) {
+    const std::string name = "idle-" + std::to_string(i);
+    host_.idctl.CreateTag(name, 1000);
+    ASSERT_EQ(host_.idctl.Claim(name, 1).size(), 1U);
+  }
+  // The rates that are shown fade within seconds.
+  std::this_thread::sleep_for(Patience(3s));
+  const ProcessReads before = ReadsOf(host_.daemon.pid());
+  if (!before.known) GTEST_SKIP() << "no /proc/PID/io here";
+  std::this_thread::sleep_for(4s);
+  const ProcessReads after = ReadsOf(host_.daemon.pid());
+  // A read of the loop's timers and wake-ups each second; a query reads the file's header at least.
+  EXPECT_LT(after.reads - before.reads, 60U);
+  EXPECT_EQ(after.written_bytes, before.written_bytes);
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemon's end of a connection, over a socket pair.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "connection.h"
+#include "idd/base/scoped_fd.h"
+
+namespace idd::daemon {
+namespace {
+
+using wire::FrameHeader;
+using wire::FrameType;
+
+class DaemonConnectionTest : public ::testing::Test {
+ protected:
+  DaemonConnectionTest() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    peer_.reset(ends[1]);
+    connection_ = std::make_unique<Connection>(loop_, ScopedFd(ends[0]), 1, Peer{});
+    connection_->Start([](Connection&, std::span<const std::byte>) {},
+                       [this](std::uint64_t) { connection_.reset(); });
+  }
+
+  [[nodiscard]] static std::vector<std::byte> Reply(std::uint64_t id) {
+    return wire::BuildReply(FrameType::kClaim, id, wire::ClaimReply{});
+  }
+  void Turn() {
+    loop_.restart();
+    loop_.run_for(std::chrono::milliseconds(20));
+  }
+  // The request ids in the next message; nothing when none is there.
+  [[nodiscard]] std::optional<std::vector<std::uint64_t>> Receive() const {
+    std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;
+    const ssize_t got = ::recv(peer_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got <= 0) return std::nullopt;
+    EXPECT_LE(got, static_cast<ssize_t>(wire::kMaxFrameBytes));
+    std::vector<std::uint64_t> ids;
+    std::span<const std::byte> rest = std::span(buffer).first(static_cast<std::size_t>(got));
+    while (!rest.empty()) {
+      const std::size_t bytes = wire::LeadingFrameBytes(rest);
+      const auto frame = wire::ParseFrame(rest.first(bytes));
+      EXPECT_TRUE(frame.ok()) << frame.status().message();
+      if (frame.ok()) ids.push_back(frame.value().header.request_id);
+      rest = rest.subspan(bytes);
+    }
+    return ids;
+  }
+  [[nodiscard]] std::vector<std::uint64_t> ReceiveAll() const {
+    std::vector<std::uint64_t> all;
+    while (const auto ids = Receive()) all.insert(all.end(), ids->begin(), ids->end());
+    return all;
+  }
+
+  boost::asio::io_context loop_;
+  ScopedFd peer_;
+  std::unique_ptr<Connection> connection_;
+};
+
+TEST_F(DaemonConnectionTest, WhatIsSentTogetherIsOneMessageAfterTheTurn) {
+  for (std::uint64_t id = 1; id <= 3; ++id) connection_->SendTogether(Reply(id));
+  EXPECT_FALSE(Receive().has_value());
+  Turn();
+  EXPECT_EQ(Receive(), (std::vector<std::uint64_t>{1, 2, 3}));
+  EXPECT_FALSE(Receive().has_value());
+}
+
+TEST_F(DaemonConnectionTest, MessagesAreNoLongerThanAFrameMayBe) {
+  for (std::uint64_t id = 1; id <= 1000; ++id) connection_->SendTogether(Reply(id));
+  Turn();
+  int messages = 0;
+  std::uint64_t next = 1;
+  while (const auto ids = Receive()) {
+    ++messages;
+    for (const std::uint64_t id : *ids) EXPECT_EQ(id, next++);
+  }
+  EXPECT_EQ(next, 1001U);
+  EXPECT_EQ(messages, 3) << "341 replies of 48 bytes each";
+}
+
+// They are not a peer that does not read: nothing has been tried yet.
+TEST_F(DaemonConnectionTest, RepliesWithDescriptorsBehindThemGoOutAtOnceAndInOrder) {
+  const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  connection_->SendTogether(Reply(1));
+  connection_->SendTogether(Reply(2));
+  std::vector<std::uint64_t> expected = {1, 2};
+  for (std::uint64_t id = 3; id <= 100; ++id) {
+    connection_->Send(Reply(id), {null.get(), null.get()});
+    expected.push_back(id);
+  }
+  EXPECT_EQ(ReceiveAll(), expected);
+  Turn();
+  EXPECT_FALSE(Receive().has_value());
+  EXPECT_NE(connection_, nullptr);
+}
+
+TEST_F(DaemonConnectionTest, ClosingTellsWhatWasGrantedBeforeAndWhy) {
+  connection_->SendTogether(Reply(1));
+  connection_->SendTogether(Reply(2));
+  connection_->CloseWith({Code::kInvalid, "a bad frame"}, 7);
+  EXPECT_EQ(ReceiveAll(), (std::vector<std::uint64_t>{1, 2, 7}));
+  Turn();
+  EXPECT_EQ(connection_, nullptr);
+}
+
+TEST_F(DaemonConnectionTest, PeerThatDoesNotReadIsClosedAndOneThatReadsLateIsServed) {
+  std::uint64_t sent = 0;
+  for (; sent < 1000; ++sent) connection_->Send(Reply(sent));
+  Turn();
+  ASSERT_NE(connection_, nullptr) << "as many as it may have under way";
+  std::vector<std::uint64_t> got;
+  while (got.size() < 1000) {
+    const std::vector<std::uint64_t> more = ReceiveAll();
+    ASSERT_FALSE(more.empty());
+    got.insert(got.end(), more.begin(), more.end());
+    Turn();
+  }
+  for (std::uint64_t id = 0; id < 1000; ++id) EXPECT_EQ(got[id], id);
+  for (int i = 0; i < 5000 && connection_ != nullptr; ++i) {
+    connection_->Send(Reply(0));
+    loop_.poll();
+  }
+  EXPECT_EQ(connection_, nullptr);
+}
+
+}  // namespace
+}  // namespace idd::daemon

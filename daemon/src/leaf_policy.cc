@@ -58,9 +58,7 @@ std::uint64_t LeafPolicy::Wanted(const RefillView& view) const {
                       (view.open_segments == 1 && view.available < NineTenthsOf(view.newest_size));
   if (!is_due && view.waiting == 0) return 0;
   const std::uint64_t held = std::min(view.available, settings_.max_prefetch);
-  const std::uint64_t room =
-      std::max(settings_.max_prefetch - held, std::uint64_t{view.available == 0});
-  return std::min(NextStep(view.now), room);
+  return std::min(NextStep(view.now), settings_.max_prefetch - held);
 }
 
 std::uint64_t LeafPolicy::MarkOf(shm::IdRange ids, const RefillView& /*view*/) const {

@@ -96,9 +96,8 @@ std::uint64_t PromisePolicy::Wanted(const RefillView& view) const {
   }
   if (wanted == 0) return 0;
   wanted = std::clamp(wanted, Step(), std::max(settings_.max_step, Step()));
-  const std::uint64_t held = std::min(view.available, settings_.max_prefetch);
   return std::min(wanted,
-                  std::max(settings_.max_prefetch - held, std::uint64_t{view.available == 0}));
+                  settings_.max_prefetch - std::min(view.available, settings_.max_prefetch));
 }
 
 // Where the low-water mark is reached; a tenth into the segment at the earliest.

@@ -18,6 +18,9 @@ namespace {
 constexpr std::chrono::milliseconds kRefusalPause(1000);
 // How long a replaced ring is told in `status`; the log has it for ever.
 constexpr std::chrono::seconds kQuarantineShown(60);
+// A tag of which nothing was claimed in so many polls is looked at in every fourth one only.
+constexpr unsigned kIdlePolls = 10;
+constexpr unsigned kIdlePollEvery = 4;
 constexpr double kExhaustionWarning = 90;  // days
 constexpr std::chrono::hours kWarningPause(24);
 // Tags that are leased for at once before anybody asks.
@@ -61,6 +64,7 @@ struct TagService::Tag {
   std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
   std::uint64_t fallbacks = 0;
   UsageMeter usage;
+  unsigned idle_polls = 0;      // in a row that saw nothing new
   std::uint64_t leased_to = 0;  // the limit of the newest lease
   std::optional<double> exhausted_in_days;
   MonotonicTime warned_at{};
@@ -125,6 +129,7 @@ void TagService::Refill(const std::string& tag) {
   const auto it = tags_.find(tag);
   if (it == tags_.end()) return;
   Tag& entry = *it->second;
+  entry.idle_polls = 0;
   if (entry.ring != nullptr) entry.policy->Observe(entry.View());
   CloseExhausted(entry);
   MaybeLease(entry);
@@ -586,14 +591,17 @@ void TagService::Poll() {
   const MonotonicTime now = MonotonicClock::now();
   for (auto& [name, tag] : tags_) {
     if (tag->ring == nullptr) continue;
+    if (tag->idle_polls >= kIdlePolls && ++tag->idle_polls % kIdlePollEvery != 0) continue;
     EnforceAccess(*tag);                 // if it could not be done at the change
     if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
     // Nothing has happened, nor is anything fading that is shown: many tags are like this.
     const std::uint64_t claimed = tag->closed_claimed + tag->ring->Level().claimed;
     if (tag->usage.IsIdleAt(claimed) && !tag->ring->forged()) {
       tag->usage.SkipTo(now);
+      if (tag->idle_polls < kIdlePolls) ++tag->idle_polls;
       continue;
     }
+    tag->idle_polls = 0;
     CloseExhausted(*tag);
     if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
     tag->policy->Observe(tag->View());

@@ -14,7 +14,7 @@ namespace idd::daemon {
 // more than 30 minutes after it half as long, down to the step of the table.
 class LeafPolicy : public RefillPolicy {
  public:
-  explicit LeafPolicy(const RefillSettings& settings) { Configure(settings); }
+  explicit LeafPolicy(const RefillSettings& settings) { LeafPolicy::Configure(settings); }
 
   void Configure(const RefillSettings& settings) override;
   void Observe(const RefillView& view) override;

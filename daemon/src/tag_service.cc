@@ -203,6 +203,10 @@ void TagService::ArmDeadline(Tag& tag) {
   });
 }
 
+bool TagService::IsFreshlyQuarantined(const Tag& tag) {
+  return tag.quarantines != 0 && MonotonicClock::now() - tag.quarantined_at < kQuarantineShown;
+}
+
 std::string TagService::WaitReason(const Tag& tag) const {
   const std::string prefix = "tag '" + tag.name + "': no ids before the deadline; ";
   if (health_.since == MonotonicTime{}) return prefix + "the store has not answered yet";
@@ -217,6 +221,10 @@ std::string TagService::WaitReason(const Tag& tag) const {
            " ms; is it locked or slow?";
   }
   if (!tag.last_error.empty()) return prefix + tag.last_error;
+  if (IsFreshlyQuarantined(tag)) {
+    return prefix + "its ring was quarantined " + Seconds(tag.quarantined_at) +
+           " ago, as a client had forged a cursor; the new one's segment is on its way";
+  }
   return prefix + "the next segment is on its way";
 }
 
@@ -634,10 +642,8 @@ void TagService::LookAtExhaustion(Tag& tag, MonotonicTime now) {
                 {"action", "raise max_id, or move the column to 64 bits"}});
 }
 
-const char* TagService::StateOf(const Tag& tag, std::uint64_t available) const {
-  const bool recently =
-      tag.quarantines != 0 && MonotonicClock::now() - tag.quarantined_at < kQuarantineShown;
-  if (recently) return "quarantined";
+const char* TagService::StateOf(const Tag& tag, std::uint64_t available) {
+  if (IsFreshlyQuarantined(tag)) return "quarantined";
   return tag.ring != nullptr && available == 0 ? "dry" : "ok";
 }
 

@@ -124,7 +124,8 @@ class TagService {
   void CloseExhausted(Tag& tag);
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
   void LookAtExhaustion(Tag& tag, MonotonicTime now);
-  [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
+  [[nodiscard]] static bool IsFreshlyQuarantined(const Tag& tag);
+  [[nodiscard]] static const char* StateOf(const Tag& tag, std::uint64_t available);
   void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;

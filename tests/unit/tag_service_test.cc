@@ -974,6 +974,22 @@ TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndToldToAttach) {
   EXPECT_TRUE(waits.grant.attach_again);
 }
 
+TEST_F(TagServiceTest, WhoWaitsForTheRingAfterAQuarantineIsToldOfIt) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  service_.Poll();
+  h_.Settle();
+  h_.store.script.Hold("CloseLeases");  // and the lease behind it
+  client.memory->cursors().slots[1].next = 10;
+  service_.Poll();
+  const Answer& answer = Claim("orders", 1, milliseconds(50));
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(answer.status.code(), Code::kTimeout);
+  EXPECT_NE(answer.status.message().find("its ring was quarantined 0 s ago"), std::string::npos)
+      << answer.status.message();
+}
+
 TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");

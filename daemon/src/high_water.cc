@@ -77,21 +77,31 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return marks;
   }
 
-  Status Raise(const std::string& tag, std::uint64_t mark) override {
-    return WriteMark(
-        "INSERT INTO idd_mark(biz_tag, mark) VALUES(?1, ?2)"
-        " ON CONFLICT(biz_tag) DO UPDATE SET mark = excluded.mark WHERE excluded.mark > mark",
-        tag, mark);
+  Status RaiseAll(const std::vector<TagMark>& marks) override {
+    for (const TagMark& mark : marks) {
+      if (Status status = CheckMark(mark); !status.ok()) return status;
+    }
+    return Write([&]() -> Status {
+      for (const TagMark& mark : marks) {
+        Status status = db_->Run(
+            "INSERT INTO idd_mark(biz_tag, mark) VALUES(?1, ?2)"
+            " ON CONFLICT(biz_tag) DO UPDATE SET mark = excluded.mark WHERE excluded.mark > mark",
+            mark.tag, mark.mark);
+        if (!status.ok()) return status;
+      }
+      return Status::Ok();
+    });
   }
 
   Status Lower(const std::string& tag, std::uint64_t mark) override {
-    return WriteMark("UPDATE idd_mark SET mark = ?2 WHERE biz_tag = ?1 AND mark > ?2", tag, mark);
+    if (Status status = CheckMark({.tag = tag, .mark = mark}); !status.ok()) return status;
+    return WriteRow("UPDATE idd_mark SET mark = ?2 WHERE biz_tag = ?1 AND mark > ?2", tag, mark);
   }
 
   Result<std::string> Incarnation() override { return ReadMeta(kIncarnationKey); }
 
   Status SetIncarnation(const std::string& incarnation) override {
-    return Write(
+    return WriteRow(
         "INSERT INTO idd_meta(key, value) VALUES(?1, ?2)"
         " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
         kIncarnationKey, incarnation);
@@ -101,25 +111,28 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     Result<std::string> kept = ReadMeta(kHostIdKey);
     if (!kept.ok() || !kept.value().empty()) return kept;
     // Two that start at once must agree: the first one's name stands.
-    Status status = Write("INSERT OR IGNORE INTO idd_meta(key, value) VALUES(?1, ?2)", kHostIdKey,
-                          RandomToken());
+    Status status = WriteRow("INSERT OR IGNORE INTO idd_meta(key, value) VALUES(?1, ?2)",
+                             kHostIdKey, RandomToken());
     if (!status.ok()) return status;
     return ReadMeta(kHostIdKey);
   }
 
  private:
-  Status WriteMark(std::string_view sql, const std::string& tag, std::uint64_t mark) {
-    if (mark > shm::kMaxLimit) {
-      return {Code::kInvalid, "the high-water mark of tag '" + tag + "' cannot be " +
-                                  std::to_string(mark) + ", which lies beyond 2^63-1"};
-    }
-    return Write(sql, tag, mark);
+  static Status CheckMark(const TagMark& mark) {
+    if (mark.mark <= shm::kMaxLimit) return Status::Ok();
+    return {Code::kInvalid, "the high-water mark of tag '" + mark.tag + "' cannot be " +
+                                std::to_string(mark.mark) + ", which lies beyond 2^63-1"};
   }
 
   template <typename... Args>
-  Status Write(std::string_view sql, const Args&... args) {
+  Status WriteRow(std::string_view sql, const Args&... args) {
+    return Write([&] { return db_->Run(sql, args...); });
+  }
+
+  template <typename Body>
+  Status Write(const Body& body) {
     if (Status status = OpenAgainIfNeeded(); !status.ok()) return status;
-    return db_->InTransaction([&] { return db_->Run(sql, args...); });
+    return db_->InTransaction(body);
   }
 
   // After a COMMIT of unknown outcome only. A file that was replaced is not opened: its marks may

@@ -39,8 +39,11 @@ class HighWaterMarks {
   // 0 when there is none. kInvalid, naming tag and column, when it makes no sense.
   [[nodiscard]] virtual Result<std::uint64_t> Get(const std::string& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<TagMark>> All() = 0;
-  // Durable on return; a mark lower than the present one changes nothing.
-  [[nodiscard]] virtual Status Raise(const std::string& tag, std::uint64_t mark) = 0;
+  // Durable on return, all or none; a mark lower than the present one changes nothing.
+  [[nodiscard]] virtual Status RaiseAll(const std::vector<TagMark>& marks) = 0;
+  [[nodiscard]] Status Raise(const std::string& tag, std::uint64_t mark) {
+    return RaiseAll({{.tag = tag, .mark = mark}});
+  }
   // Precondition: no id of the tag at or above `mark` was handed out, or will be before the next
   // Raise(). Durable on return; a mark higher than the present one changes nothing.
   [[nodiscard]] virtual Status Lower(const std::string& tag, std::uint64_t mark) = 0;

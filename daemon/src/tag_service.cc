@@ -102,6 +102,7 @@ TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker,
           [this](const std::string& name, std::uint64_t wanted) {
             StartLease(*tags_.find(name)->second, wanted);
           }),
+      desk_(worker),
       closer_(worker, [this] { FinishShutdownIfIdle(); }) {}
 TagService::~TagService() = default;
 
@@ -370,27 +371,24 @@ void TagService::StartLease(Tag& tag, std::uint64_t wanted) {
                          .floor = tag.ring->floor(),
                          .has_leased = tag.leases_taken != 0,
                          .data_set = tag.data_set};
-  worker_.Submit<LeaseOutcome>(
-      [order, &session = worker_.session()](Store& store, HighWaterMarks& marks) {
-        return TakeLease(order, store, marks, session);
-      },
-      [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
-        const auto it = tags_.find(name);
-        if (it == tags_.end() || it->second->instance != instance) {
-          // Nobody is there to publish it: it goes back whole.
-          if (outcome.ok() && outcome.value().lease.has_value()) {
-            closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
-          }
-          return Warmed(name);
-        }
-        it->second->store_busy = false;
-        if (!stopping_) return OnLease(name, std::move(outcome));
-        if (outcome.ok() && outcome.value().lease.has_value()) {
-          it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
-        }
-        HandBackTails(*it->second);
-        FinishShutdownIfIdle();
-      });
+  desk_.Place(order,
+              [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
+                const auto it = tags_.find(name);
+                if (it == tags_.end() || it->second->instance != instance) {
+                  // Nobody is there to publish it: it goes back whole.
+                  if (outcome.ok() && outcome.value().lease.has_value()) {
+                    closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
+                  }
+                  return Warmed(name);
+                }
+                it->second->store_busy = false;
+                if (!stopping_) return OnLease(name, std::move(outcome));
+                if (outcome.ok() && outcome.value().lease.has_value()) {
+                  it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
+                }
+                HandBackTails(*it->second);
+                FinishShutdownIfIdle();
+              });
 }
 
 void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) {

@@ -17,12 +17,12 @@
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "lease_closer.h"
+#include "lease_desk.h"
 #include "lease_turns.h"
 #include "lease_worker.h"
 #include "refill_policy.h"
 #include "store/store.h"
 #include "tag_ring.h"
-#include "take_lease.h"
 #include "wait_queue.h"
 
 namespace idd::daemon {
@@ -136,6 +136,7 @@ class TagService {
   StoreHealth health_;
   std::map<std::string, TagPtr, std::less<>> tags_;
   LeaseTurns turns_;
+  LeaseDesk desk_;
   LeaseCloser closer_;
   std::deque<std::string> to_warm_;
   std::set<std::string, std::less<>> warming_;

@@ -52,6 +52,18 @@ std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+Result<Lease> Store::TakeLease(const LeaseRequest& request) {
+  Result<LeaseResults> leases = TakeLeases({request});
+  if (!leases.ok()) return leases.status();
+  return std::move(leases.value().front());
+}
+
+Result<TagRecord> Store::FindTag(const std::string& tag) {
+  Result<TagResults> records = FindTags({tag});
+  if (!records.ok()) return records.status();
+  return std::move(records.value().front());
+}
+
 // Messages never repeat the URL: what follows the scheme may be a password.
 Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const std::string& host_id) {
   if (Status status = CheckHostId(host_id); !status.ok()) return status;

@@ -75,10 +75,10 @@ Status SqliteStore::Open() {
   may_create_ = false;
   Status status = db_->InTransaction([this]() -> Status {
     if (Status seen = JournalHost(); !seen.ok()) return seen;
-    return AbandonLostLease();
+    return AbandonLostLeases();
   });
   if (status.ok()) {
-    lost_token_.reset();
+    lost_tokens_.clear();
   } else {
     db_.reset();
   }
@@ -94,12 +94,15 @@ Status SqliteStore::JournalHost() {
       options_.host_id);
 }
 
-Status SqliteStore::AbandonLostLease() {
-  if (!lost_token_.has_value()) return Status::Ok();
-  return db_->Run(
-      "UPDATE idd_lease SET state = 'abandoned', abandoned = \"limit\" - base,"
-      " closed_at = CURRENT_TIMESTAMP WHERE token = ?1 AND host = ?2 AND state = 'active'",
-      *lost_token_, options_.host_id);
+Status SqliteStore::AbandonLostLeases() {
+  for (const std::string& token : lost_tokens_) {
+    Status status = db_->Run(
+        "UPDATE idd_lease SET state = 'abandoned', abandoned = \"limit\" - base,"
+        " closed_at = CURRENT_TIMESTAMP WHERE token = ?1 AND host = ?2 AND state = 'active'",
+        token, options_.host_id);
+    if (!status.ok()) return status;
+  }
+  return Status::Ok();
 }
 
 Result<std::string> SqliteStore::Incarnation() {
@@ -114,23 +117,42 @@ Result<std::string> SqliteStore::Incarnation() {
 
 // --- leasing
 
-Result<Lease> SqliteStore::TakeLease(const LeaseRequest& request) {
+Result<Store::LeaseResults> SqliteStore::TakeLeases(const std::vector<LeaseRequest>& requests) {
   if (!db_) return NotOpen();
-  if (Status status = CheckRequest(request); !status.ok()) return status;
-  Result<Lease> lease = db_->InTransaction([&] { return LeaseInTransaction(request); });
-  if (lease.ok()) {
+  Result<LeaseResults> leases = db_->InTransaction([&] { return LeaseInTransaction(requests); });
+  if (leases.ok()) {
     AtPoint("lease.committed");
-    return lease;
+    return leases;
   }
-  if (db_->commit_outcome_unknown()) {
-    lost_token_ = request.token;
-    return lease.status().WithContext("the outcome of a lease of tag '" + request.tag +
-                                      "' is unknown and its range is lost");
-  }
-  return lease;
+  if (!db_->commit_outcome_unknown()) return leases;
+  for (const LeaseRequest& request : requests) lost_tokens_.push_back(request.token);
+  return leases.status().WithContext("the outcome of a lease of tag '" + requests.front().tag +
+                                     "' is unknown and its range is lost");
 }
 
-Result<Lease> SqliteStore::LeaseInTransaction(const LeaseRequest& request) {
+Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
+    const std::vector<LeaseRequest>& requests) {
+  LeaseResults leases;
+  for (const LeaseRequest& request : requests) {
+    if (Status status = CheckRequest(request); !status.ok()) {
+      leases.emplace_back(std::move(status));
+      continue;
+    }
+    if (Status status = db_->Run("SAVEPOINT one"); !status.ok()) return status;
+    Result<Lease> lease = LeaseOne(request);
+    const Code code = lease.status().code();
+    const bool is_its_own =
+        code == Code::kNoSuchTag || code == Code::kInvalid || code == Code::kOutOfIds;
+    if (!lease.ok() && !is_its_own) return lease.status();
+    Status status = lease.ok() ? Status::Ok() : db_->Run("ROLLBACK TO one");
+    if (status.ok()) status = db_->Run("RELEASE one");
+    if (!status.ok()) return status;
+    leases.push_back(std::move(lease));
+  }
+  return leases;
+}
+
+Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
   AtPoint("lease.begun");
   Result<TagRecord> tag = ReadTag(request.tag);
   if (!tag.ok()) return tag.status();

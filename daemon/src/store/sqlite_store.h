@@ -45,7 +45,7 @@ class SqliteStore final : public Store {
   std::uint64_t generation() const override { return generation_; }
   Result<std::string> Incarnation() override;
 
-  Result<Lease> TakeLease(const LeaseRequest& request) override;
+  Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
   Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
   Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
   Result<std::vector<LeaseRecord>> AbandonActive(
@@ -53,7 +53,7 @@ class SqliteStore final : public Store {
   Result<Reminded> Remind(const HostMemory& memory) override;
 
   Result<std::vector<TagRecord>> ListTags() override;
-  Result<TagRecord> FindTag(const std::string& tag) override;
+  Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
   Result<TagRecord> CreateTag(const NewTag& tag) override;
   Result<TagRecord> ChangeTag(const TagChange& change) override;
   Status DeleteTag(const std::string& tag) override;
@@ -70,8 +70,9 @@ class SqliteStore final : public Store {
 
   // The bodies of transactions; they leave COMMIT to the caller.
   [[nodiscard]] Status JournalHost();
-  [[nodiscard]] Status AbandonLostLease();
-  [[nodiscard]] Result<Lease> LeaseInTransaction(const LeaseRequest& request);
+  [[nodiscard]] Status AbandonLostLeases();
+  [[nodiscard]] Result<LeaseResults> LeaseInTransaction(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] Result<Lease> LeaseOne(const LeaseRequest& request);
   [[nodiscard]] Result<std::optional<Lease>> TakeBack(const LeaseRequest& request,
                                                       const TagRecord& tag);
   [[nodiscard]] Result<Lease> Advance(const LeaseRequest& request, const TagRecord& tag);
@@ -106,9 +107,9 @@ class SqliteStore final : public Store {
   std::uint64_t generation_ = 0;
   // Leases that Remind() put into the journal: not handed back.
   std::set<std::string, std::less<>> restored_tokens_;
-  // The token of a lease whose COMMIT had no known outcome: never served, and journalled as
-  // abandoned by the next Open() if it is in the file after all.
-  std::optional<std::string> lost_token_;
+  // The tokens of leases whose COMMIT had no known outcome: never served, and journalled as
+  // abandoned by the next Open() if they are in the file after all.
+  std::vector<std::string> lost_tokens_;
 };
 
 }  // namespace idd::daemon

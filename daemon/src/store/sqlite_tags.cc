@@ -181,9 +181,11 @@ Result<std::vector<TagRecord>> SqliteStore::ListTags() {
   return tags;
 }
 
-Result<TagRecord> SqliteStore::FindTag(const std::string& tag) {
+Result<Store::TagResults> SqliteStore::FindTags(const std::vector<std::string>& tags) {
   if (!db_) return NotOpen();
-  return ReadTag(tag);
+  TagResults records;
+  for (const std::string& tag : tags) records.push_back(ReadTag(tag));
+  return records;
 }
 
 Result<TagRecord> SqliteStore::CreateTag(const NewTag& tag) {

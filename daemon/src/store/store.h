@@ -207,7 +207,12 @@ class Store {
   // than count ids when the tag ends; the journal row; commit. A commit whose outcome is unknown is
   // kUnavailable and its range is lost: it is never answered, and the next Open() journals it as
   // abandoned if it did happen.
-  [[nodiscard]] virtual Result<Lease> TakeLease(const LeaseRequest& request) = 0;
+  [[nodiscard]] Result<Lease> TakeLease(const LeaseRequest& request);
+  // The same for several tags in one transaction, each of them once; in the order of `requests`.
+  // What is wrong with one request or its tag is that lease's error, and the others are taken.
+  using LeaseResults = std::vector<Result<Lease>>;
+  [[nodiscard]] virtual Result<LeaseResults> TakeLeases(
+      const std::vector<LeaseRequest>& requests) = 0;
   // Journals the end of leases, in one transaction. Leases that are not active and ours are
   // skipped. kInvalid, and nothing is journalled, for kReturned, more claimed ids than the lease
   // has, or kExhausted with fewer.
@@ -232,7 +237,10 @@ class Store {
   // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says
   // why.
   [[nodiscard]] virtual Result<std::vector<TagRecord>> ListTags() = 0;
-  [[nodiscard]] virtual Result<TagRecord> FindTag(const std::string& tag) = 0;
+  [[nodiscard]] Result<TagRecord> FindTag(const std::string& tag);
+  // Several at once, in the order of `tags`.
+  using TagResults = std::vector<Result<TagRecord>>;
+  [[nodiscard]] virtual Result<TagResults> FindTags(const std::vector<std::string>& tags) = 0;
   // kInvalid when it exists, or start lies below ids of a deleted namesake.
   [[nodiscard]] virtual Result<TagRecord> CreateTag(const NewTag& tag) = 0;
   [[nodiscard]] virtual Result<TagRecord> ChangeTag(const TagChange& change) = 0;

@@ -203,8 +203,19 @@ class FakeStore final : public Store {
     return incarnation_;
   }
 
-  Result<Lease> TakeLease(const LeaseRequest& request) override {
-    if (Status status = script.Enter("TakeLease"); !status.ok()) return status;
+  Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override {
+    LeaseResults leases;
+    for (const LeaseRequest& request : requests) {
+      Status status = script.Enter("TakeLease");
+      const bool is_store = status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
+                            status.code() == Code::kIncompatible;
+      if (is_store) return status;
+      leases.push_back(status.ok() ? TakeOne(request) : Result<Lease>(std::move(status)));
+    }
+    return leases;
+  }
+
+  Result<Lease> TakeOne(const LeaseRequest& request) {
     const std::lock_guard lock(mutex_);
     requests_.push_back(request);
     const auto it = tags_.find(request.tag);
@@ -329,12 +340,16 @@ class FakeStore final : public Store {
     for (const auto& [name, tag] : tags_) all.push_back(tag);
     return all;
   }
-  Result<TagRecord> FindTag(const std::string& tag) override {
-    if (Status status = script.Enter("FindTag"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    const auto it = tags_.find(tag);
-    if (it == tags_.end()) return NoSuchTag(tag);
-    return it->second;
+  Result<TagResults> FindTags(const std::vector<std::string>& tags) override {
+    TagResults records;
+    for (const std::string& tag : tags) {
+      if (Status status = script.Enter("FindTag"); !status.ok()) return status;
+      const std::lock_guard lock(mutex_);
+      const auto it = tags_.find(tag);
+      records.push_back(it == tags_.end() ? Result<TagRecord>(NoSuchTag(tag))
+                                          : Result<TagRecord>(it->second));
+    }
+    return records;
   }
   Result<TagRecord> CreateTag(const NewTag& tag) override {
     if (Status status = script.Enter("CreateTag"); !status.ok()) return status;
@@ -443,10 +458,10 @@ class FakeMarks final : public HighWaterMarks {
     for (const auto& [tag, mark] : marks_) all.push_back({.tag = tag, .mark = mark});
     return all;
   }
-  Status Raise(const std::string& tag, std::uint64_t mark) override {
+  Status RaiseAll(const std::vector<TagMark>& marks) override {
     if (Status status = script.Enter("Raise"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
-    marks_[tag] = std::max(marks_[tag], mark);
+    for (const TagMark& mark : marks) marks_[mark.tag] = std::max(marks_[mark.tag], mark.mark);
     return Status::Ok();
   }
   Status Lower(const std::string& tag, std::uint64_t mark) override {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the lease worker does for one refill: the work of a job, without the loop.
-#ifndef IDD_DAEMON_TAKE_LEASE_H_
-#define IDD_DAEMON_TAKE_LEASE_H_
+// What the lease worker does for the refills that are due together: the work of a job, without the
+// loop.
+#ifndef IDD_DAEMON_TAKE_LEASES_H_
+#define IDD_DAEMON_TAKE_LEASES_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "high_water.h"
 #include "idd/base/clock.h"
@@ -38,11 +40,13 @@ struct LeaseOutcome {
   MonotonicTime not_before{};
 };
 
-// Reads the tag, so that a changed setting counts at once, leases, and keeps the mark before
-// anybody learns of the lease. Errors: the store's.
-[[nodiscard]] Result<LeaseOutcome> TakeLease(const LeaseOrder& order, Store& store,
-                                             HighWaterMarks& marks, StoreSession& session);
+// Reads the tags, so that a changed setting counts at once, leases in one transaction, and keeps
+// the marks before anybody learns of the leases. In the order of `orders`, each of another tag; an
+// outcome's error is its tag's. Errors: the store's or the marks'; then nothing is leased.
+using LeaseOutcomes = std::vector<Result<LeaseOutcome>>;
+[[nodiscard]] Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& store,
+                                               HighWaterMarks& marks, StoreSession& session);
 
 }  // namespace idd::daemon
 
-#endif  // IDD_DAEMON_TAKE_LEASE_H_
+#endif  // IDD_DAEMON_TAKE_LEASES_H_

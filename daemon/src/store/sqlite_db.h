@@ -17,6 +17,7 @@
 
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
+#include "store/stored_row.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -56,14 +57,14 @@ struct SqliteFormat {
 //   if (Status status = query.Finish(); !status.ok()) return status;
 //
 // Lives no longer than its SqliteDb. Thread safety: none.
-class SqliteQuery {
+class SqliteQuery final : public StoredRow {
  public:
   SqliteQuery(SqliteDb& db, std::string_view sql);
   SqliteQuery(SqliteQuery&& other) noexcept;
   SqliteQuery& operator=(SqliteQuery&&) = delete;
   SqliteQuery(const SqliteQuery&) = delete;
   SqliteQuery& operator=(const SqliteQuery&) = delete;
-  ~SqliteQuery();
+  ~SqliteQuery() override;
 
   // Arguments are numbered from 1 and copied. Precondition for numbers: at most 2^63-1.
   void Bind(int index, std::uint64_t value);
@@ -79,12 +80,10 @@ class SqliteQuery {
   // query's error (kInvalid, naming the column) and answers 0 or "".
   [[nodiscard]] std::uint64_t Uint(int column);
   [[nodiscard]] std::string Text(int column);
-  // The same for rows that others write and that may be wrong: nullopt instead of an error.
-  [[nodiscard]] bool IsNull(int column) const;
-  [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const;
-  [[nodiscard]] std::optional<std::string> TextIf(int column) const;
-  // What the column holds, for a message: "-5", "real 1.5", "a text", "NULL". Never quotes texts.
-  [[nodiscard]] std::string Describe(int column) const;
+  [[nodiscard]] bool IsNull(int column) const override;
+  [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const override;
+  [[nodiscard]] std::optional<std::string> TextIf(int column) const override;
+  [[nodiscard]] std::string Describe(int column) const override;
   // Makes the row's column the query's error.
   void Reject(int column, std::string_view expected);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "store/sqlite_store.h"
+#include "store/tag_row.h"
 
 namespace idd::daemon {
 namespace {
@@ -13,51 +14,6 @@ namespace {
 constexpr const char* kLeaseColumns =
     "token, biz_tag, host, base, \"limit\", state, claimed, returned, abandoned, leased_at,"
     " coalesce(closed_at, '')";
-
-// The present row of a query for kLeaseColumns; what is wrong with it is the query's error. The
-// table's own checks may have been switched off when it was written.
-LeaseRecord ReadLease(SqliteQuery& query) {
-  LeaseRecord lease;
-  lease.token = query.Text(0);
-  lease.tag = query.Text(1);
-  lease.host = query.Text(2);
-  lease.ids = {query.Uint(3), query.Uint(4)};
-  if (lease.ids.empty()) query.Reject(4, "a number above base");
-  const std::optional<LeaseState> state = ParseLeaseState(query.Text(5));
-  if (!state.has_value()) query.Reject(5, "the state of a lease");
-  lease.state = state.value_or(LeaseState::kAbandoned);
-  lease.claimed = query.Uint(6);
-  lease.returned = query.Uint(7);
-  lease.abandoned = query.Uint(8);
-  for (int column = 6; column <= 8; ++column) {
-    if (query.UintIf(column).value_or(0) > lease.ids.size()) {
-      query.Reject(column, "at most the ids of the lease");
-    }
-  }
-  lease.leased_at = query.Text(9);
-  lease.closed_at = query.Text(10);
-  return lease;
-}
-
-// What went wrong with the row that ReadLease was given last.
-Status BadLease(const SqliteQuery& query, const LeaseRecord& lease) {
-  return query.Finish().WithContext("idd_lease of tag '" + lease.tag + "', token '" + lease.token +
-                                    "'");
-}
-
-// kInvalid when the numbers cannot be true; then nothing of the call is journalled.
-Status CheckClosure(const LeaseClosure& closure, shm::IdRange ids) {
-  const std::string lease = "lease " + closure.token + " of tag '" + closure.tag + "'";
-  if (closure.claimed > ids.size()) {
-    return {Code::kInvalid, lease + " has " + std::to_string(ids.size()) + " ids, not " +
-                                std::to_string(closure.claimed) + " claimed ones"};
-  }
-  if (closure.state == LeaseState::kExhausted && closure.claimed != ids.size()) {
-    return {Code::kInvalid, lease + " is not exhausted with " + std::to_string(closure.claimed) +
-                                " of " + std::to_string(ids.size()) + " ids claimed"};
-  }
-  return Status::Ok();
-}
 
 }  // namespace
 
@@ -122,10 +78,10 @@ Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
                                        " ORDER BY seq",
                                    options_.host_id);
     while (query.Next()) {
-      LeaseRecord lease = ReadLease(query);
-      if (!query.Finish().ok()) return BadLease(query, lease);
-      const auto kept = std::find(except_tokens.begin(), except_tokens.end(), lease.token);
-      if (kept == except_tokens.end()) leases.push_back(std::move(lease));
+      Result<LeaseRecord> lease = ParseLeaseRow(query);
+      if (!lease.ok()) return lease.status();
+      const auto kept = std::find(except_tokens.begin(), except_tokens.end(), lease.value().token);
+      if (kept == except_tokens.end()) leases.push_back(std::move(lease).value());
     }
     if (!query.Finish().ok()) return query.Finish();
     for (LeaseRecord& lease : leases) {
@@ -153,8 +109,9 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
                                  filter.tag, filter.host, state);
   std::vector<LeaseRecord> leases;
   while (query.Next()) {
-    leases.push_back(ReadLease(query));
-    if (!query.Finish().ok()) return BadLease(query, leases.back());
+    Result<LeaseRecord> lease = ParseLeaseRow(query);
+    if (!lease.ok()) return lease.status();
+    leases.push_back(std::move(lease).value());
   }
   if (!query.Finish().ok()) return query.Finish();
   std::reverse(leases.begin(), leases.end());

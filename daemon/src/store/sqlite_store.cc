@@ -7,37 +7,9 @@
 #include <utility>
 
 #include "store/sqlite_schema.h"
+#include "store/tag_row.h"
 
 namespace idd::daemon {
-namespace {
-
-std::string RangeText(shm::IdRange ids) {
-  return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
-}
-
-bool IsToken(const std::string& token) {
-  return token.size() == 32 && token.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-Status CheckRequest(const LeaseRequest& request) {
-  if (request.count < 1 || request.count > kMaxStep) {
-    return {Code::kInvalid, "a lease of tag '" + request.tag + "' is for 1 to " +
-                                std::to_string(kMaxStep) + " ids, not " +
-                                std::to_string(request.count)};
-  }
-  if (request.high_water_mark > shm::kMaxLimit || request.floor > shm::kMaxLimit) {
-    return {Code::kInvalid, "the high-water mark or floor of tag '" + request.tag +
-                                "' lies beyond 2^63-1; the state dir is damaged"};
-  }
-  if (!IsToken(request.token)) {
-    return {Code::kInvalid, "the token of a lease of tag '" + request.tag +
-                                "' is not 32 lower-case hexadecimal digits"};
-  }
-  return Status::Ok();
-}
-
-}  // namespace
-
 SqliteStore::SqliteStore(SqliteStoreOptions options) : options_(std::move(options)) {}
 
 SqliteStore::~SqliteStore() = default;
@@ -134,7 +106,7 @@ Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
     const std::vector<LeaseRequest>& requests) {
   LeaseResults leases;
   for (const LeaseRequest& request : requests) {
-    if (Status status = CheckRequest(request); !status.ok()) {
+    if (Status status = CheckLeaseRequest(request); !status.ok()) {
       leases.emplace_back(std::move(status));
       continue;
     }

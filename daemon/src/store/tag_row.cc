@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/tag_row.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "idd/wire/frames.h"
+
+namespace idd::daemon {
+namespace {
+
+Status BadColumn(const StoredRow& row, int column, const std::string& expected) {
+  constexpr const char* kNames[] = {
+      "leaf_alloc.biz_tag",     "leaf_alloc.max_id",      "leaf_alloc.step",
+      "leaf_alloc.description", "leaf_alloc.update_time", "idd_tag.mode",
+      "idd_tag.max_id_allowed", "idd_tag.access",         "idd_tag.refill",
+      "idd_tag.max_step",       "idd_tag.max_prefetch",   "idd_tag.outage_tolerance_s"};
+  const std::string tag = row.TextIf(0).value_or("(not a text)");
+  return {Code::kInvalid, std::string(kNames[column]) + " of tag '" + tag + "' is " +
+                              row.Describe(column) + "; it must be " + expected +
+                              "; idd leases nothing from it until it is"};
+}
+
+// Columns 8 to 11; NULL is the default. A max_step below the step, which anybody may have raised in
+// leaf_alloc, is the step.
+Status ParseRefill(const StoredRow& row, RefillSettings& refill) {
+  const std::optional<RefillRule> rule = ParseRefillRule(row.TextIf(8).value_or(std::string()));
+  if (!rule.has_value()) return BadColumn(row, 8, "'promise' or 'leaf' and nothing else");
+  refill.rule = *rule;
+  const auto number = [&row](int column, std::uint64_t otherwise) {
+    return row.IsNull(column) ? std::optional<std::uint64_t>(otherwise) : row.UintIf(column);
+  };
+  const std::optional<std::uint64_t> max_step = number(9, kMaxStep);
+  if (!max_step.has_value() || *max_step < 1 || *max_step > kMaxStep) {
+    return BadColumn(row, 9, "an integer from 1 to " + std::to_string(kMaxStep));
+  }
+  refill.max_step = std::max(*max_step, refill.step);
+  const std::optional<std::uint64_t> max_prefetch = number(10, DefaultMaxPrefetch(refill.step));
+  if (!max_prefetch.has_value() || *max_prefetch < 2) {
+    return BadColumn(row, 10, "an integer from 2 to 2^63-1");
+  }
+  refill.max_prefetch = *max_prefetch;
+  const std::optional<std::uint64_t> tolerance =
+      number(11, static_cast<std::uint64_t>(kDefaultOutageTolerance.count()));
+  const auto longest = static_cast<std::uint64_t>(kMaxOutageTolerance.count());
+  if (!tolerance.has_value() || *tolerance > longest) {
+    return BadColumn(row, 11, "an integer from 0 to " + std::to_string(longest));
+  }
+  refill.outage_tolerance = std::chrono::seconds(*tolerance);
+  return Status::Ok();
+}
+
+bool IsMode(std::string_view mode) {
+  return mode == "segment" || mode == "snowflake" || mode == "ticket";
+}
+
+Status CheckStep(const std::string& tag, std::uint64_t step) {
+  if (step >= 1 && step <= kMaxStep) return Status::Ok();
+  return {Code::kInvalid, "the step of tag '" + tag + "' must be from 1 to " +
+                              std::to_string(kMaxStep) + ", not " + std::to_string(step)};
+}
+
+Status CheckMaxId(const std::string& tag, std::uint64_t max_id) {
+  if (max_id <= kMaxId) return Status::Ok();
+  return {Code::kInvalid, "the largest id of tag '" + tag + "' must be at most " +
+                              std::to_string(kMaxId) + ", not " + std::to_string(max_id)};
+}
+
+// Of a tag whose step is `step`.
+Status CheckRefill(const std::string& tag, std::uint64_t step, const RefillChange& refill) {
+  const std::string name = "tag '" + tag + "'";
+  if (refill.max_step.has_value() && (*refill.max_step < step || *refill.max_step > kMaxStep)) {
+    return {Code::kInvalid, "the largest step of " + name + " must be from its step, " +
+                                std::to_string(step) + ", to " + std::to_string(kMaxStep) +
+                                ", not " + std::to_string(*refill.max_step)};
+  }
+  if (refill.max_prefetch.has_value() &&
+      (*refill.max_prefetch < 2 * step || *refill.max_prefetch > shm::kMaxLimit)) {
+    return {Code::kInvalid, "what is held of " + name + " at most must be two steps or more, " +
+                                std::to_string(2 * step) + " ids, and below 2^63, not " +
+                                std::to_string(*refill.max_prefetch)};
+  }
+  if (refill.outage_tolerance.has_value() && *refill.outage_tolerance > kMaxOutageTolerance) {
+    return {Code::kInvalid, "the outage tolerance of " + name + " must be at most " +
+                                std::to_string(kMaxOutageTolerance.count()) + " s"};
+  }
+  return Status::Ok();
+}
+
+Status CheckMode(const NewTag& tag) {
+  if (IsMode(tag.mode)) return Status::Ok();
+  return {Code::kInvalid, "the mode of tag '" + tag.tag +
+                              "' must be segment, snowflake or ticket, not '" + tag.mode + "'"};
+}
+
+}  // namespace
+
+Result<TagRecord> ParseTagRow(const StoredRow& row) {
+  TagRecord record;
+  record.tag = row.TextIf(0).value_or(std::string());
+  if (Status status = wire::CheckTagName(record.tag); !status.ok()) {
+    return status.WithContext("a row of leaf_alloc has no usable biz_tag");
+  }
+  const std::optional<std::uint64_t> next_id = row.UintIf(1);
+  if (!next_id.has_value()) return BadColumn(row, 1, "an integer from 0 to 2^63-1");
+  const std::uint64_t step = row.UintIf(2).value_or(0);
+  if (step < 1 || step > kMaxStep) {
+    return BadColumn(row, 2, "an integer from 1 to " + std::to_string(kMaxStep));
+  }
+  record.next_id = *next_id;
+  record.step = step;
+  record.description = row.TextIf(3).value_or(std::string());
+  record.update_time = row.TextIf(4).value_or(std::string());
+  record.mode = row.TextIf(5).value_or(std::string());
+  if (!IsMode(record.mode)) return BadColumn(row, 5, "'segment', 'snowflake' or 'ticket'");
+  // The table's own checks may have been switched off when it was written.
+  const std::optional<std::uint64_t> max_id = row.UintIf(6);
+  if (!max_id.has_value() || *max_id > kMaxId) {
+    return BadColumn(row, 6, "an integer from 0 to " + std::to_string(kMaxId));
+  }
+  record.max_id = *max_id;
+  // Taken for 'ring', an unknown policy would pass out what it may have been meant to keep.
+  const std::optional<TagAccess> access = ParseTagAccess(row.TextIf(7).value_or(std::string()));
+  if (!access.has_value()) return BadColumn(row, 7, "'ring' or 'socket' and nothing else");
+  record.access = *access;
+  record.refill.step = step;
+  if (Status status = ParseRefill(row, record.refill); !status.ok()) return status;
+  return record;
+}
+
+Status CheckNewTag(const NewTag& tag) {
+  if (Status status = wire::CheckTagName(tag.tag); !status.ok()) return status;
+  if (Status status = CheckMode(tag); !status.ok()) return status;
+  if (Status status = CheckStep(tag.tag, tag.step); !status.ok()) return status;
+  if (Status status = CheckMaxId(tag.tag, tag.max_id.value_or(kMaxId)); !status.ok()) {
+    return status;
+  }
+  return CheckRefill(tag.tag, tag.step, tag.refill);
+}
+
+Status CheckTagChange(const TagChange& change) {
+  if (change.step.has_value()) {
+    if (Status status = CheckStep(change.tag, *change.step); !status.ok()) return status;
+  }
+  if (change.max_id.has_value()) {
+    if (Status status = CheckMaxId(change.tag, *change.max_id); !status.ok()) return status;
+  }
+  // What no step could make right; the rest is looked at beside the row.
+  return CheckRefill(change.tag, change.step.value_or(1), change.refill);
+}
+
+Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
+  const std::string name = "tag '" + tag.tag + "'";
+  if (start < used) {
+    return {Code::kInvalid, name + " existed before and its ids below " + std::to_string(used) +
+                                " are used; it cannot start at " + std::to_string(start)};
+  }
+  const std::uint64_t max_id = tag.max_id.value_or(kMaxId);
+  if (start > max_id) {
+    return {Code::kInvalid, "the first id " + std::to_string(start) + " of " + name +
+                                " lies above its largest id " + std::to_string(max_id)};
+  }
+  return Status::Ok();
+}
+
+Status CheckChanged(const TagChange& change, const TagRecord& after) {
+  if (Status status = CheckRefill(change.tag, after.step, change.refill); !status.ok()) {
+    return status;
+  }
+  // The next id may stand just above it: that stops the tag.
+  if (change.max_id.has_value() && after.next_id > *change.max_id + 1) {
+    return {Code::kInvalid,
+            "the ids of tag '" + change.tag + "' below " + std::to_string(after.next_id) +
+                " are leased already; its largest id cannot be " + std::to_string(*change.max_id)};
+  }
+  return Status::Ok();
+}
+
+std::string RangeText(shm::IdRange ids) {
+  return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
+}
+
+bool IsToken(const std::string& token) {
+  return token.size() == 32 && token.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+Status CheckLeaseRequest(const LeaseRequest& request) {
+  if (request.count < 1 || request.count > kMaxStep) {
+    return {Code::kInvalid, "a lease of tag '" + request.tag + "' is for 1 to " +
+                                std::to_string(kMaxStep) + " ids, not " +
+                                std::to_string(request.count)};
+  }
+  if (request.high_water_mark > shm::kMaxLimit || request.floor > shm::kMaxLimit) {
+    return {Code::kInvalid, "the high-water mark or floor of tag '" + request.tag +
+                                "' lies beyond 2^63-1; the state dir is damaged"};
+  }
+  if (!IsToken(request.token)) {
+    return {Code::kInvalid, "the token of a lease of tag '" + request.tag +
+                                "' is not 32 lower-case hexadecimal digits"};
+  }
+  return Status::Ok();
+}
+
+Status CheckClosure(const LeaseClosure& closure, shm::IdRange ids) {
+  const std::string lease = "lease " + closure.token + " of tag '" + closure.tag + "'";
+  if (closure.claimed > ids.size()) {
+    return {Code::kInvalid, lease + " has " + std::to_string(ids.size()) + " ids, not " +
+                                std::to_string(closure.claimed) + " claimed ones"};
+  }
+  if (closure.state == LeaseState::kExhausted && closure.claimed != ids.size()) {
+    return {Code::kInvalid, lease + " is not exhausted with " + std::to_string(closure.claimed) +
+                                " of " + std::to_string(ids.size()) + " ids claimed"};
+  }
+  return Status::Ok();
+}
+
+Result<LeaseRecord> ParseLeaseRow(const StoredRow& row) {
+  LeaseRecord lease;
+  lease.token = row.TextIf(0).value_or(std::string());
+  lease.tag = row.TextIf(1).value_or(std::string());
+  const auto bad = [&](int column, const char* name, const std::string& expected) {
+    return Status(Code::kInvalid, std::string("idd_lease.") + name + " of tag '" + lease.tag +
+                                      "', token '" + lease.token + "' is " + row.Describe(column) +
+                                      "; it must be " + expected);
+  };
+  const std::optional<std::string> host = row.TextIf(2);
+  if (!row.TextIf(0).has_value()) return bad(0, "token", "a text");
+  if (!row.TextIf(1).has_value()) return bad(1, "biz_tag", "a text");
+  if (!host.has_value()) return bad(2, "host", "a text");
+  lease.host = *host;
+  const std::optional<std::uint64_t> base = row.UintIf(3);
+  const std::optional<std::uint64_t> limit = row.UintIf(4);
+  if (!base.has_value()) return bad(3, "base", "an integer from 0 to 2^63-1");
+  if (!limit.has_value() || *limit <= *base) return bad(4, "limit", "a number above base");
+  lease.ids = {*base, *limit};
+  const auto state = ParseLeaseState(row.TextIf(5).value_or(std::string()));
+  if (!state.has_value()) return bad(5, "state", "the state of a lease");
+  lease.state = *state;
+  constexpr const char* kCounts[] = {"claimed", "returned", "abandoned"};
+  std::uint64_t* const counts[] = {&lease.claimed, &lease.returned, &lease.abandoned};
+  for (int i = 0; i < 3; ++i) {
+    const std::optional<std::uint64_t> count = row.UintIf(6 + i);
+    if (!count.has_value() || *count > lease.ids.size()) {
+      return bad(6 + i, kCounts[i], "at most the ids of the lease");
+    }
+    *counts[i] = *count;
+  }
+  lease.leased_at = row.TextIf(9).value_or(std::string());
+  lease.closed_at = row.TextIf(10).value_or(std::string());
+  return lease;
+}
+
+}  // namespace idd::daemon

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -72,6 +73,20 @@ Result<std::string> ChooseHostId(const Options& options, HighWaterMarks& marks) 
   if (!options.host_id.empty()) return options.host_id;
   if (std::optional<std::string> id = HostIdFromMachineId(); id.has_value()) return *std::move(id);
   return marks.FallbackHostId();
+}
+
+// What tells this host from another that was given its name.
+Result<HostIdentity> Identify(const Options& options, HighWaterMarks& marks) {
+  HostIdentity host;
+  Result<std::string> id = ChooseHostId(options, marks);
+  if (!id.ok()) return id.status();
+  Result<std::string> instance = marks.FallbackHostId();
+  if (!instance.ok()) return instance.status();
+  host.id = std::move(id).value();
+  host.instance = std::move(instance).value();
+  std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
+  if (!std::getline(boot_id, host.boot_id)) host.boot_id = "unknown";
+  return host;
 }
 
 // The pieces, in the order in which they are made; destroyed in reverse.
@@ -265,13 +280,13 @@ int RunDaemon(const Options& options) {
   if (Status status = Server::CheckPath(options.socket); !status.ok()) return FailStart(status);
   Result<std::unique_ptr<HighWaterMarks>> marks = HighWaterMarks::Open(options.state_dir);
   if (!marks.ok()) return FailStart(marks.status());
-  Result<std::string> host_id = ChooseHostId(options, *marks.value());
-  if (!host_id.ok()) return FailStart(host_id.status());
-  Result<std::unique_ptr<Store>> store = MakeStore(options.database, host_id.value());
+  const Result<HostIdentity> host = Identify(options, *marks.value());
+  if (!host.ok()) return FailStart(host.status());
+  Result<std::unique_ptr<Store>> store = MakeStore(options.database, host.value());
   if (!store.ok()) return FailStart(store.status());
   Daemon daemon(options, {.store = std::move(store).value(),
                           .marks = std::move(marks).value(),
-                          .host_id = std::move(host_id).value()});
+                          .host_id = host.value().id});
   return daemon.Run();
 }
 

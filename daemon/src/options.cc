@@ -154,7 +154,7 @@ Result<Options> Validate(Settings& settings) {
   if (!options.host_id.empty()) {
     if (Status status = CheckHostId(options.host_id); !status.ok()) return status;
   }
-  const auto store = MakeStore(options.database, "check");
+  const auto store = MakeStore(options.database, {.id = "check", .boot_id = "", .instance = ""});
   if (!store.ok()) return store.status();
   return options;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recovery.h"
 
+#include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,12 +22,40 @@ Result<HostMemory> Remember(HighWaterMarks& marks, const StoreSession& session) 
   return memory;
 }
 
+void LogBackwards(const std::string& tag, std::uint64_t store_max_id, std::uint64_t mark,
+                  const char* action) {
+  log::Error("store.went_backwards", {{"tag", tag},
+                                      {"store_max_id", store_max_id},
+                                      {"high_water_mark", mark},
+                                      {"action", action}});
+}
+
+// The store has forgotten leases of this host, but another one, whose mark is higher, has lifted
+// it.
+Status LogLiftedByOthers(Store& store, const HostMemory& memory, const Reminded& reminded) {
+  std::map<std::string, std::uint64_t> forgotten;  // with its mark
+  for (const Lease& lease : reminded.restored) forgotten[lease.tag] = lease.ids.limit;
+  for (const Reminded::Lift& lift : reminded.lifted) forgotten.erase(lift.tag);
+  if (forgotten.empty()) return Status::Ok();
+  for (const TagMark& mark : memory.marks) {
+    const auto it = forgotten.find(mark.tag);
+    if (it != forgotten.end()) it->second = mark.mark;
+  }
+  std::vector<std::string> tags;
+  for (const auto& [tag, mark] : forgotten) tags.push_back(tag);
+  const Result<Store::TagResults> records = store.FindTags(tags);
+  if (!records.ok()) return records.status();
+  for (const Result<TagRecord>& record : records.value()) {
+    if (!record.ok()) continue;  // gone, or of no sense: said where it is used
+    LogBackwards(record.value().tag, record.value().next_id, forgotten[record.value().tag],
+                 "another host has lifted the store already");
+  }
+  return Status::Ok();
+}
+
 void LogReminded(const Reminded& reminded) {
   for (const Reminded::Lift& lift : reminded.lifted) {
-    log::Error("store.went_backwards", {{"tag", lift.tag},
-                                        {"store_max_id", lift.from},
-                                        {"high_water_mark", lift.to},
-                                        {"action", "lifted the store; the ids between are a gap"}});
+    LogBackwards(lift.tag, lift.from, lift.to, "lifted the store; the ids between are a gap");
   }
   for (const Lease& lease : reminded.restored) {
     log::Warning("lease.restored", {{"tag", lease.tag},
@@ -74,8 +105,12 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const Result<Reminded> reminded = store.Remind(memory.value());
   if (!reminded.ok()) return reminded.status();
   LogReminded(reminded.value());
+  if (!is_other) {
+    Status logged = LogLiftedByOthers(store, memory.value(), reminded.value());
+    if (!logged.ok()) return logged;
+  }
   const bool is_new = is_other || is_replaced || reminded.value().forgot_leases;
-  if (is_new) session.lease_from = MonotonicClock::now() + kLeaseGrace;
+  if (is_new) session.lease_from = MonotonicClock::now() + store.lease_grace();
   if (is_new || is_start) ++session.data_set;
   session.generation = store.generation();
   return is_known ? Status::Ok() : marks.SetIncarnation(incarnation.value());

@@ -4,7 +4,6 @@
 #ifndef IDD_DAEMON_RECOVERY_H_
 #define IDD_DAEMON_RECOVERY_H_
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -28,10 +27,6 @@ struct StoreSession {
   MonotonicTime lease_from{};
   std::uint64_t generation = 0;  // of the store, at the last recovery
 };
-
-// How long a host that has found another data set, or an older copy, leaves the others to push
-// their marks. Each looks once a second, and after at most another second's pause.
-inline constexpr std::chrono::milliseconds kLeaseGrace(3000);
 
 // For every store that was opened, before any job: pushes this host's marks and the leases it holds
 // into the data set (Store::Remind), journals what it does not hold as abandoned, and compares the

@@ -16,6 +16,8 @@ namespace {
 
 // A refusal that is not the store's absence is asked again no sooner than this.
 constexpr std::chrono::milliseconds kRefusalPause(1000);
+// What failed while the store is up (somebody held a lock on the tag's row) is asked again then.
+constexpr std::chrono::milliseconds kShortPause(20);
 // How long a replaced ring is told in `status`; the log has it for ever.
 constexpr std::chrono::seconds kQuarantineShown(60);
 // A tag of which nothing was claimed in so many polls is looked at in every fourth one only.
@@ -478,7 +480,7 @@ void TagService::OnStoreFailure(Tag& tag, const Status& status) {
     case Code::kIncompatible:
       // The store's failure: the waiters keep their deadlines, it may come back in time.
       tag.last_error = status.message();
-      RetryLater(tag, health_.next_try);
+      RetryLater(tag, std::max(health_.next_try, MonotonicClock::now() + kShortPause));
       return;
     default:
       Refuse(tag, status);
@@ -617,7 +619,7 @@ void TagService::Poll() {
   }
   closer_.Flush();
   // So that a store that comes back, or is replaced, is noticed and told without anybody asking for
-  // ids: the other hosts of one that was replaced wait no longer than kLeaseGrace for our marks.
+  // ids: the other hosts of one that was replaced wait no longer than the grace for our marks.
   if (!stopping_) worker_.LookAtStore();
 }
 

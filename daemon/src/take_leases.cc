@@ -75,7 +75,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
                                  HighWaterMarks& marks, StoreSession& session) {
   std::vector<std::string> tags;
   for (const LeaseOrder& order : orders) tags.push_back(order.tag);
-  Result<Store::TagResults> records = store.FindTags(tags);
+  Result<Store::TagResults> records = store.PeekTags(tags);
   if (!records.ok()) return records.status();
 
   LeaseOutcomes outcomes;

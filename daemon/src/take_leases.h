@@ -40,9 +40,9 @@ struct LeaseOutcome {
   MonotonicTime not_before{};
 };
 
-// Reads the tags, so that a changed setting counts at once, leases in one transaction, and keeps
-// the marks before anybody learns of the leases. In the order of `orders`, each of another tag; an
-// outcome's error is its tag's. Errors: the store's or the marks'; then nothing is leased.
+// Reads the tags, so that a changed setting counts within a second, leases in one transaction, and
+// keeps the marks before anybody learns of the leases. In the order of `orders`, each of another
+// tag; an outcome's error is its tag's. Errors: the store's or the marks'; then nothing is leased.
 using LeaseOutcomes = std::vector<Result<LeaseOutcome>>;
 [[nodiscard]] Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& store,
                                                HighWaterMarks& marks, StoreSession& session);

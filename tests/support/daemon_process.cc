@@ -61,7 +61,9 @@ void DaemonProcess::Launch() {
     child.argv.emplace_back(option);
     child.argv.push_back(value);
   };
-  add("--database", options_.database.empty() ? "" : "sqlite:" + options_.database);
+  const bool is_url = options_.database.starts_with("mysql://");
+  const bool is_path = !options_.database.empty() && !is_url;
+  add("--database", is_path ? "sqlite:" + options_.database : options_.database);
   add("--socket", options_.socket);
   add("--state-dir", options_.state_dir);
   add("--host-id", options_.host_id);

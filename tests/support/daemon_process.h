@@ -14,7 +14,7 @@
 namespace idd::harness {
 
 struct DaemonOptions {
-  std::string database;  // a path; becomes sqlite:PATH
+  std::string database;  // a path, which becomes sqlite:PATH, or mysql://...
   std::string socket;
   std::string state_dir;
   std::string host_id;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "host_id.h"
+#include "store/mysql_store.h"
+#include "store/mysql_url.h"
 #include "store/sqlite_store.h"
 #include "store/store.h"
 
@@ -65,14 +67,18 @@ Result<TagRecord> Store::FindTag(const std::string& tag) {
 }
 
 // Messages never repeat the URL: what follows the scheme may be a password.
-Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const std::string& host_id) {
-  if (Status status = CheckHostId(host_id); !status.ok()) return status;
+Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const HostIdentity& host) {
+  if (Status status = CheckHostId(host.id); !status.ok()) return status;
   if (url.starts_with("mysql://")) {
-    return Status(Code::kInvalid,
-                  "mysql:// databases are not available in this version; use sqlite:PATH");
+    Result<MysqlUrl> parsed = ParseMysqlUrl(url);
+    if (!parsed.ok()) return parsed.status();
+    return std::unique_ptr<Store>(std::make_unique<MysqlStore>(
+        MysqlStoreOptions{.url = std::move(parsed).value(), .host = host}));
   }
   if (!url.starts_with(kSqliteScheme)) {
-    return Status(Code::kInvalid, "the database URL has none of the known forms; use sqlite:PATH");
+    return Status(Code::kInvalid,
+                  "the database URL has none of the known forms; use sqlite:PATH or "
+                  "mysql://user@host/database");
   }
   std::string path = url.substr(kSqliteScheme.size());
   if (path.empty() || path.starts_with(":memory:") || path.find('\0') != std::string::npos) {
@@ -81,7 +87,7 @@ Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const std::stri
                   "sqlite:/var/lib/idd/idd.db");
   }
   return std::unique_ptr<Store>(
-      std::make_unique<SqliteStore>(SqliteStoreOptions{std::move(path), host_id, {}}));
+      std::make_unique<SqliteStore>(SqliteStoreOptions{std::move(path), host.id, {}}));
 }
 
 }  // namespace idd::daemon

@@ -57,7 +57,7 @@ Status SqliteStore::Open() {
   return status;
 }
 
-Status SqliteStore::CheckCurrent() const { return db_ ? db_->CheckNotReplaced() : NotOpen(); }
+Status SqliteStore::CheckCurrent() { return db_ ? db_->CheckNotReplaced() : NotOpen(); }
 
 Status SqliteStore::JournalHost() {
   return db_->Run(

@@ -41,7 +41,7 @@ class SqliteStore final : public Store {
 
   Status Open() override;
   void NeverCreate() override { may_create_ = false; }
-  Status CheckCurrent() const override;
+  Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   Result<std::string> Incarnation() override;
 

@@ -194,9 +194,15 @@ class Store {
   virtual void NeverCreate() = 0;
   // Ok while what is open is what Open() would open; kUnavailable when it was replaced, moved or
   // deleted, or is not open. Cheap.
-  [[nodiscard]] virtual Status CheckCurrent() const = 0;
+  [[nodiscard]] virtual Status CheckCurrent() = 0;
   // Rises with every Open() that found another file or server than the last; 0 before the first.
   [[nodiscard]] virtual std::uint64_t generation() const = 0;
+  // How long a host that has found another data set, or an older copy, leaves the other hosts to
+  // find it too and push their marks: each looks once a second, and after at most another second's
+  // pause.
+  [[nodiscard]] virtual std::chrono::milliseconds lease_grace() const {
+    return std::chrono::milliseconds(3000);
+  }
 
   // The random id of the data set.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
@@ -241,6 +247,10 @@ class Store {
   // Several at once, in the order of `tags`.
   using TagResults = std::vector<Result<TagRecord>>;
   [[nodiscard]] virtual Result<TagResults> FindTags(const std::vector<std::string>& tags) = 0;
+  // The same before a lease: what was read of a tag within the last second will do.
+  [[nodiscard]] virtual Result<TagResults> PeekTags(const std::vector<std::string>& tags) {
+    return FindTags(tags);
+  }
   // kInvalid when it exists, or start lies below ids of a deleted namesake.
   [[nodiscard]] virtual Result<TagRecord> CreateTag(const NewTag& tag) = 0;
   [[nodiscard]] virtual Result<TagRecord> ChangeTag(const TagChange& change) = 0;
@@ -261,10 +271,16 @@ class Store {
   Store() = default;
 };
 
-// `url` as in --database; `host_id` names this host in the journal. Makes no connection. kInvalid:
-// the URL; kUnavailable never.
+// This host: its name in the journal, and what tells it from another one that was given the same.
+struct HostIdentity {
+  std::string id;
+  std::string boot_id;   // of the running kernel
+  std::string instance;  // random, of the state dir
+};
+
+// `url` as in --database. Makes no connection. kInvalid: the URL; kUnavailable never.
 [[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
-                                                       const std::string& host_id);
+                                                       const HostIdentity& host);
 
 }  // namespace idd::daemon
 

@@ -189,7 +189,7 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     may_create_ = false;
   }
-  Status CheckCurrent() const override {
+  Status CheckCurrent() override {
     const std::lock_guard lock(mutex_);
     return current_ ? Status::Ok() : Status(Code::kUnavailable, "replaced");
   }

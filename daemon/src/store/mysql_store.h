@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises,
+// mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases, mysql_tags.cc reads
+// and administers tags, mysql_schema.cc has the tables. docs/adr/0009 says why it is sent this way.
+#ifndef IDD_DAEMON_STORE_MYSQL_STORE_H_
+#define IDD_DAEMON_STORE_MYSQL_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "idd/base/clock.h"
+#include "store/mysql_db.h"
+#include "store/mysql_url.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+struct MysqlStoreOptions {
+  MysqlUrl url;
+  HostIdentity host;
+};
+
+// Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
+//
+// Invariants: what several hosts write (leaf_alloc) is only written by packets that need nothing of
+// this host in between, and relatively. A range whose COMMIT did not answer is never used, even if
+// it turns out to be in the journal.
+class MysqlStore final : public Store {
+ public:
+  explicit MysqlStore(MysqlStoreOptions options);
+  ~MysqlStore() override;
+
+  Status Open() override;
+  void NeverCreate() override { may_create_ = false; }
+  Status CheckCurrent() override;
+  std::uint64_t generation() const override { return generation_; }
+  std::chrono::milliseconds lease_grace() const override;
+  Result<std::string> Incarnation() override;
+
+  Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
+  Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
+  Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
+  Result<std::vector<LeaseRecord>> AbandonActive(
+      const std::vector<std::string>& except_tokens) override;
+  Result<Reminded> Remind(const HostMemory& memory) override;
+
+  Result<std::vector<TagRecord>> ListTags() override;
+  Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
+  Result<TagResults> PeekTags(const std::vector<std::string>& tags) override;
+  Result<TagRecord> CreateTag(const NewTag& tag) override;
+  Result<TagRecord> ChangeTag(const TagChange& change) override;
+  Status DeleteTag(const std::string& tag) override;
+
+  Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
+  Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
+  Result<std::vector<HostRecord>> ListHosts() override;
+
+  std::string DisplayUrl() const override { return options_.url.Display(); }
+
+ private:
+  // The rest of a lease that was handed back, under that lease's token.
+  struct ReturnedTail {
+    std::string token;
+    shm::IdRange ids;
+  };
+  // What is known of a tag before a lease: the statements look at all of it again.
+  struct TagState {
+    TagRecord record;
+    std::uint64_t used_limit = 0;        // of the journal, the returned ranges and a tombstone
+    std::vector<ReturnedTail> returned;  // this host's, lowest first
+
+    MonotonicTime read_at{};
+
+    [[nodiscard]] const ReturnedTail* LowestFor(const LeaseRequest& request) const;
+  };
+  using TagStates = std::map<std::string, Result<TagState>, std::less<>>;
+  using ActiveRanges = std::map<std::string, shm::IdRange, std::less<>>;  // by token
+  // An advance of max_id as it will be asked for.
+  struct Advance {
+    const LeaseRequest* request = nullptr;
+    std::uint64_t seen = 0;    // max_id as it was read; the statement wants no less
+    std::uint64_t lowest = 0;  // that it leases from
+    std::uint64_t count = 0;
+    std::uint64_t most = 0;  // that max_id may become
+    bool is_fresh = false;   // seen and lowest are of a moment ago
+  };
+
+  [[nodiscard]] Status NotOpen() const;
+  // Notes a connection that is of no use any more.
+  [[nodiscard]] Status Failed(Status status);
+
+  [[nodiscard]] Status OpenAt(const MysqlEndpoint& endpoint);
+  [[nodiscard]] Status Recognise();
+  [[nodiscard]] Status ClaimHost();
+  [[nodiscard]] Status AbandonLostLeases();
+  [[nodiscard]] std::string SelectIsCurrent() const;
+  // What it means when that is not 1.
+  [[nodiscard]] Status SetBack();
+
+  // Has every one of `tags`.
+  [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
+  // From what was read within the last second, or now.
+  [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
+  [[nodiscard]] Result<std::uint64_t> UsedLimit(const std::string& tag);
+  [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);
+  [[nodiscard]] Result<LeaseResults> RunAdvances(const std::vector<Advance>& advances);
+  [[nodiscard]] Result<Lease> RunAdvance(const Advance& advance);
+  [[nodiscard]] Result<Lease> Granted(const Advance& advance, shm::IdRange ids);
+  [[nodiscard]] Status LeaseFailed(const Status& status, const std::vector<std::string>& tokens,
+                                   const std::string& tag);
+  [[nodiscard]] Result<Lease> TakeBack(const LeaseRequest& request, const ReturnedTail& tail);
+  [[nodiscard]] Status GiveUp(const std::vector<Result<Lease>>& taken, Status status);
+  void Lose(const std::vector<std::string>& tokens);
+
+  // Of those leases that are active and this host's.
+  [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
+  [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
+  [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows) const;
+
+  [[nodiscard]] Status RemindOfMark(const TagMark& mark, const TagStates& states,
+                                    Reminded& reminded);
+  [[nodiscard]] Status RemindOfLeases(const HostMemory& memory, Reminded& reminded);
+
+  const MysqlStoreOptions options_;
+  std::unique_ptr<MysqlDb> db_;  // null while not open
+  bool may_create_ = true;
+  std::uint64_t generation_ = 0;
+  std::string incarnation_;
+  // Of the server that was open last: its name, and a time, on this host's clock, from which on it
+  // must have been running.
+  std::string server_;
+  MonotonicTime first_seen_{};
+  std::uint64_t last_count_ = 0;  // a cluster's commits
+  std::uint64_t beat_ = 0;        // of this host's row; 0: not known
+  // Of a lease that is journalled in what is open now; empty: none yet.
+  std::string last_token_;
+  MonotonicTime beaten_at_{};
+  MonotonicTime next_connect_{};  // not tried before
+  Status last_refusal_;
+  std::set<std::string, std::less<>> restored_tokens_;  // Remind() put them into the journal
+  std::vector<std::string> lost_tokens_;                // their COMMIT has not answered
+  TagStates states_;  // as they were read, or left by a lease; most of them long ago
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_MYSQL_STORE_H_

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MysqlStore: tags.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "store/mysql_sql.h"
+#include "store/mysql_store.h"
+#include "store/tag_row.h"
+
+namespace idd::daemon {
+namespace {
+
+// A tag's name as idd's own tables have it.
+constexpr const char* kName = "CONVERT(a.biz_tag USING utf8mb4) COLLATE utf8mb4_bin";
+
+std::string SelectTags() {
+  const std::string name(kName);
+  return "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
+         " COALESCE(t.mode, 'segment'), COALESCE(t.max_id_allowed, 9223372036854775806),"
+         " COALESCE(t.access, 'ring'), COALESCE(t.refill, 'promise'), t.max_step, t.max_prefetch,"
+         " t.outage_tolerance_s FROM leaf_alloc a LEFT JOIN idd_tag t ON t.biz_tag = " +
+         name;
+}
+
+std::string Assign(const std::string& tag, const char* column, const std::string& value) {
+  return std::string("INSERT INTO idd_tag(biz_tag, ") + column + ") VALUES(" + MysqlDb::Text(tag) +
+         ", " + value + ") ON DUPLICATE KEY UPDATE " + column + " = " + value;
+}
+
+std::vector<std::string> AssignRefill(const std::string& tag, const RefillChange& refill) {
+  std::vector<std::string> statements;
+  if (refill.rule.has_value()) {
+    statements.push_back(
+        Assign(tag, "refill", "'" + std::string(RefillRuleName(*refill.rule)) + "'"));
+  }
+  if (refill.max_step.has_value()) {
+    statements.push_back(Assign(tag, "max_step", std::to_string(*refill.max_step)));
+  }
+  if (refill.max_prefetch.has_value()) {
+    statements.push_back(Assign(tag, "max_prefetch", std::to_string(*refill.max_prefetch)));
+  }
+  if (refill.outage_tolerance.has_value()) {
+    statements.push_back(
+        Assign(tag, "outage_tolerance_s", std::to_string(refill.outage_tolerance->count())));
+  }
+  return statements;
+}
+
+// What an administrator's refused statement means.
+Status InWords(const Status& status, unsigned error, const std::string& tag) {
+  constexpr unsigned kDuplicate = 1062;
+  if (error == kDuplicate) {
+    return {Code::kInvalid, "tag '" + tag +
+                                "' already exists, or one that the column biz_tag "
+                                "takes for the same (case, spaces)"};
+  }
+  return status;
+}
+
+}  // namespace
+
+Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string>& tags) {
+  const std::string texts = sql::Texts(tags);
+  const std::string in_tags = " WHERE biz_tag IN " + texts;
+  // Of one tag the index has the answer at its end, of several at the end of each.
+  const std::string used =
+      tags.size() == 1
+          ? "SELECT " + texts + ", COALESCE(MAX(used_limit), 0) FROM idd_lease" +
+                " WHERE biz_tag = " + texts
+          : "SELECT biz_tag, MAX(used_limit) FROM idd_lease" + in_tags + " GROUP BY biz_tag";
+  const Result<std::vector<MysqlResult>> found = db_->Packet(
+      {SelectTags() + " WHERE a.biz_tag IN " + texts, used,
+       "SELECT biz_tag, max_id FROM idd_deleted_tag" + in_tags,
+       "SELECT biz_tag, `limit`, base, token, host FROM idd_returned" + in_tags + " ORDER BY base",
+       SelectIsCurrent()});
+  if (!found.ok()) return found.status();
+  if (found.value()[4].rows.at(0).at(0) != "1") return SetBack();
+  TagStates states;
+  for (const auto& cells : found.value()[0].rows) {
+    const MysqlRow row(cells);
+    Result<TagRecord> record = ParseTagRow(row);
+    Result<TagState> state =
+        record.status().ok() ? Result<TagState>(TagState()) : Result<TagState>(record.status());
+    if (state.ok()) {
+      state.value().record = std::move(record).value();
+      state.value().read_at = MonotonicClock::now();
+    }
+    states.insert_or_assign(row.TextIf(0).value_or(""), std::move(state));
+  }
+  for (std::size_t answer = 1; answer <= 3; ++answer) {
+    for (const auto& cells : found.value()[answer].rows) {
+      const MysqlRow row(cells);
+      const auto it = states.find(row.TextIf(0).value_or(""));
+      if (it == states.end() || !it->second.ok()) continue;
+      TagState& state = it->second.value();
+      const std::optional<std::uint64_t> limit = row.UintIf(1);
+      if (!limit.has_value()) {
+        it->second =
+            Status(Code::kInvalid, "what is known to be used of tag '" + it->first + "' ends at " +
+                                       row.Describe(1) + "; it must be from 0 to 2^63-1");
+        continue;
+      }
+      state.used_limit = std::max(state.used_limit, *limit);
+      if (answer < 3) continue;
+      const shm::IdRange ids{row.UintIf(2).value_or(*limit), *limit};
+      const std::string token = row.TextIf(3).value_or("");
+      if (ids.empty() || !IsToken(token)) {
+        it->second =
+            Status(Code::kInvalid, "idd_returned.limit of tag '" + it->first + "' is " +
+                                       row.Describe(1) + "; it must be a number above base");
+      } else if (row.TextIf(4) == options_.host.id) {
+        state.returned.push_back({.token = token, .ids = ids});
+      }
+    }
+  }
+  for (const std::string& tag : tags) {
+    // A column that compares without case answers with another tag's row.
+    states.try_emplace(
+        tag, Status(Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl()));
+  }
+  return states;
+}
+
+Result<std::uint64_t> MysqlStore::UsedLimit(const std::string& tag) {
+  const std::string is_tag = " WHERE biz_tag = " + MysqlDb::Text(tag);
+  const Result<MysqlResult> found =
+      db_->Query("SELECT GREATEST(COALESCE((SELECT MAX(used_limit) FROM idd_lease" + is_tag +
+                 "), 0), COALESCE((SELECT MAX(`limit`) FROM idd_returned" + is_tag +
+                 "), 0), COALESCE((SELECT max_id FROM idd_deleted_tag" + is_tag + "), 0))");
+  if (!found.ok()) return found.status();
+  const std::optional<std::uint64_t> used = MysqlRow(found.value().rows.at(0)).UintIf(0);
+  if (used.has_value()) return *used;
+  return Status(Code::kInvalid, "the journal of tag '" + tag + "' knows of ids beyond 2^63");
+}
+
+Result<std::vector<TagRecord>> MysqlStore::ListTags() {
+  if (db_ == nullptr) return NotOpen();
+  const Result<MysqlResult> found = db_->Query(SelectTags() + " ORDER BY a.biz_tag");
+  if (!found.ok()) return Failed(found.status());
+  std::vector<TagRecord> tags;
+  for (const auto& cells : found.value().rows) {
+    // A bad row hides no good one; FindTags and TakeLeases say what is wrong with it.
+    Result<TagRecord> tag = ParseTagRow(MysqlRow(cells));
+    if (tag.ok()) tags.push_back(std::move(tag).value());
+  }
+  return tags;
+}
+
+Result<Store::TagResults> MysqlStore::FindTags(const std::vector<std::string>& tags) {
+  for (const std::string& tag : tags) states_.erase(tag);
+  return PeekTags(tags);
+}
+
+Result<Store::TagResults> MysqlStore::PeekTags(const std::vector<std::string>& tags) {
+  if (db_ == nullptr) return NotOpen();
+  if (tags.empty()) return TagResults();
+  const Result<TagStates> states = StatesOf(tags);
+  if (!states.ok()) return Failed(states.status());
+  TagResults records;
+  for (const std::string& tag : tags) {
+    const Result<TagState>& state = states.value().find(tag)->second;
+    records.push_back(state.ok() ? Result<TagRecord>(state.value().record)
+                                 : Result<TagRecord>(state.status()));
+  }
+  return records;
+}
+
+Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
+  if (db_ == nullptr) return NotOpen();
+  if (Status status = CheckNewTag(tag); !status.ok()) return status;
+  const Result<std::uint64_t> used = UsedLimit(tag.tag);
+  if (!used.ok()) return Failed(used.status());
+  const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
+  if (Status status = CheckStart(tag, start, used.value()); !status.ok()) return status;
+  const std::string name = MysqlDb::Text(tag.tag);
+  std::vector<std::string> statements = {
+      "INSERT INTO leaf_alloc(biz_tag, max_id, step, description) VALUES(" + name + ", " +
+          std::to_string(start) + ", " + std::to_string(tag.step) + ", " +
+          MysqlDb::Text(tag.description) + ")",
+      // A row deleted by hand may have left its policy behind.
+      "REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed, access) VALUES(" + name + ", '" +
+          tag.mode + "', " + std::to_string(tag.max_id.value_or(kMaxId)) + ", '" +
+          TagAccessName(tag.access) + "')"};
+  for (std::string& statement : AssignRefill(tag.tag, tag.refill)) {
+    statements.push_back(std::move(statement));
+  }
+  const Status status = db_->Transaction(statements).status();
+  if (!status.ok()) return Failed(InWords(status, db_->last_error(), tag.tag));
+  states_.erase(tag.tag);
+  return FindTag(tag.tag);
+}
+
+// The row is checked behind the change, not before: setting the step is how a bad one is mended.
+// What turns out to be wrong then is set back.
+Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
+  if (db_ == nullptr) return NotOpen();
+  if (Status status = CheckTagChange(change); !status.ok()) return status;
+  states_.erase(change.tag);
+  std::vector<std::string> statements = {"SELECT COUNT(*) FROM leaf_alloc WHERE " +
+                                         sql::IsTag(change.tag) + " FOR UPDATE"};
+  const auto set_leaf = [&](const char* column, const std::string& value) {
+    statements.push_back(std::string("UPDATE leaf_alloc SET ") + column + " = " + value +
+                         " WHERE " + sql::IsTag(change.tag));
+  };
+  if (change.step.has_value()) set_leaf("step", std::to_string(*change.step));
+  if (change.description.has_value()) {
+    set_leaf("description", MysqlDb::Text(*change.description));
+  }
+  if (change.max_id.has_value()) {
+    statements.push_back(Assign(change.tag, "max_id_allowed", std::to_string(*change.max_id)));
+  }
+  if (change.access.has_value()) {
+    statements.push_back(
+        Assign(change.tag, "access", std::string("'") + TagAccessName(*change.access) + "'"));
+  }
+  for (std::string& statement : AssignRefill(change.tag, change.refill)) {
+    statements.push_back(std::move(statement));
+  }
+  // Looked at inside the transaction, by its own connection.
+  statements.insert(statements.begin(), "START TRANSACTION");
+  statements.push_back(SelectTags() + " WHERE a.biz_tag = " + MysqlDb::Text(change.tag));
+  const Result<std::vector<MysqlResult>> results = db_->Packet(statements);
+  Result<TagRecord> after =
+      results.ok() ? Changed(change, results.value().back()) : Result<TagRecord>(results.status());
+  const Result<MysqlResult> end = db_->broken() ? Result<MysqlResult>(after.status())
+                                                : db_->Query(after.ok() ? "COMMIT" : "ROLLBACK");
+  if (!after.ok()) return Failed(after.status());
+  if (!end.ok()) return Failed(end.status());
+  return after;
+}
+
+Result<TagRecord> MysqlStore::Changed(const TagChange& change, const MysqlResult& rows) const {
+  for (const auto& cells : rows.rows) {
+    if (cells[0] != change.tag) continue;
+    Result<TagRecord> record = ParseTagRow(MysqlRow(cells));
+    if (!record.ok()) return record;
+    if (Status status = CheckChanged(change, record.value()); !status.ok()) return status;
+    return record;
+  }
+  return Status(Code::kNoSuchTag, "there is no tag '" + change.tag + "' in " + DisplayUrl());
+}
+
+Status MysqlStore::DeleteTag(const std::string& tag) {
+  if (db_ == nullptr) return NotOpen();
+  states_.erase(tag);
+  // A row that makes no sense is not deleted: its tombstone would not know where the ids ended.
+  Result<TagRecord> record = FindTag(tag);
+  if (!record.ok()) return record.status();
+  states_.clear();
+  const std::string name = MysqlDb::Text(tag);
+  const std::string is_tag = " WHERE biz_tag = " + name;
+  // Nobody will take the listed tails again, so they are given up. The tombstone is made of what
+  // max_id is then, behind the row's lock.
+  const Result<std::vector<MysqlResult>> deleted = db_->Transaction(
+      {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(tag) + " FOR UPDATE",
+       "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
+       " WHERE token IN (SELECT token FROM idd_returned" +
+           is_tag + ")",
+       "INSERT INTO idd_deleted_tag(biz_tag, max_id) SELECT " + name +
+           ", GREATEST(a.max_id, COALESCE((SELECT MAX(used_limit) FROM idd_lease" + is_tag +
+           "), 0)) FROM leaf_alloc a WHERE " + sql::IsTag(tag) +
+           " ON DUPLICATE KEY UPDATE max_id = GREATEST(idd_deleted_tag.max_id, VALUES(max_id)),"
+           " deleted_at = CURRENT_TIMESTAMP",
+       "DELETE FROM idd_returned" + is_tag, "DELETE FROM idd_tag" + is_tag,
+       "DELETE FROM leaf_alloc WHERE " + sql::IsTag(tag)});
+  return Failed(deleted.status());
+}
+
+}  // namespace idd::daemon

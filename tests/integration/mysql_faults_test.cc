@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idd on a real MariaDB that refuses, locks, hangs and fills up: each fault has its words in
+// `status` and for whoever waits, ids go on from the ring, and service comes back by itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "support/host.h"
+#include "support/mariadb_server.h"
+#include "support/mysql_proxy.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using ::testing::HasSubstr;
+
+class MysqlFaults : public ::testing::Test {
+ protected:
+  void Start(const std::string& url) {
+    host_.daemon.options().database = url;
+    host_.daemon.Start();
+  }
+  [[nodiscard]] std::string Url() const { return server_.Url(); }
+  [[nodiscard]] nlohmann::json Database() const {
+    return host_.idctl.Json({"status"}).at("database");
+  }
+  [[nodiscard]] bool WaitForError(const std::string& words) const {
+    return WaitUntil(Patience(15s), [&] {
+      return Database().at("last_error").get<std::string>().find(words) != std::string::npos;
+    });
+  }
+  [[nodiscard]] bool WaitUp() const {
+    return WaitUntil(Patience(20s), [&] { return Database().at("state") == "up"; });
+  }
+  // A tag with one id in its ring.
+  void CreateDryTag(const std::string& tag) {
+    ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
+      return host_.idctl
+                 .Run({"tag", "create", tag, "--step", "1", "--refill", "leaf", "--max-step", "1"})
+                 .exit_status == 0;
+    }));
+  }
+  [[nodiscard]] bool ClaimsWithin(const std::string& tag, std::chrono::milliseconds time) const {
+    return WaitUntil(time, [&] { return host_.idctl.Run({"claim", tag}).exit_status == 0; });
+  }
+  // Claims until the error comes that `words` are in.
+  void ExpectRefusal(const std::string& tag, const std::string& words) {
+    std::string last;
+    EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
+      const IdctlResult result = host_.idctl.Run({"claim", tag, "-n", "50"});
+      last = result.err;
+      return result.exit_status == 5 && result.err.find(words) != std::string::npos;
+    })) << last;
+  }
+
+  const TempDir dir_;
+  MariadbServer server_{dir_};
+  Host host_{dir_};
+};
+
+TEST_F(MysqlFaults, WrongPasswordIsNamedAndNobodyIsToldIt) {
+  server_.Start();
+  std::string url = Url();
+  url.replace(url.find("secret"), 6, "Pa55word");
+  Start(url);
+  EXPECT_TRUE(WaitForError("check user and password")) << Database();
+  const std::string pid = std::to_string(host_.daemon.pid());
+  for (const std::string& place :
+       {host_.daemon.Log(), Database().dump(), host_.idctl.Run({"status"}).out,
+        ReadFile("/proc/" + pid + "/cmdline")}) {
+    EXPECT_EQ(place.find("Pa55word"), std::string::npos) << place;
+  }
+  server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('Pa55word')");
+  EXPECT_TRUE(WaitUp());
+}
+
+TEST_F(MysqlFaults, PasswordComesFromAFile) {
+  server_.Start();
+  WriteFile(dir_.File("password"), "secret\n");
+  std::string url = Url();
+  url.replace(url.find(":secret"), 7, "");
+  Start(url + "&password_file=" + dir_.File("password"));
+  EXPECT_TRUE(WaitUp()) << Database();
+}
+
+TEST_F(MysqlFaults, MissingRightIsNamed) {
+  server_.Start();
+  Start(Url());
+  CreateDryTag("orders");
+  server_.Session("").Execute("REVOKE ALL ON idd.* FROM idd@localhost");
+  server_.Session("").Execute("GRANT SELECT, UPDATE ON idd.* TO idd@localhost");
+  // The rights of a database are looked at when a connection is made.
+  server_.Session("").Execute("KILL USER idd@localhost");
+  ExpectRefusal("orders", "INSERT command denied");
+  server_.Session("").Execute("GRANT ALL ON idd.* TO idd@localhost");
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+TEST_F(MysqlFaults, LockedTableIsNamedAndOpensAgain) {
+  server_.Start();
+  Start(Url());
+  CreateDryTag("orders");
+  {
+    MariadbSession other = server_.Session();
+    other.Execute("LOCK TABLES leaf_alloc WRITE");
+    ExpectRefusal("orders", "lock");
+  }
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+TEST_F(MysqlFaults, DeletedRowIsNoTagAndNeverMadeAgain) {
+  server_.Start();
+  Start(Url());
+  CreateDryTag("orders");
+  ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  server_.Session().Execute("DELETE FROM leaf_alloc");
+  EXPECT_TRUE(WaitUntil(Patience(10s), [&] {
+    return host_.idctl.Run({"claim", "orders"}).exit_status == 3;
+  }));
+  EXPECT_EQ(server_.Session().Query("SELECT COUNT(*) FROM leaf_alloc"), "0");
+}
+
+TEST_F(MysqlFaults, ServerThatAcceptsAndNeverAnswersIsGivenUpInTime) {
+  server_.Start();
+  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
+  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  CreateDryTag("orders");
+  ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  proxy.Hang(true);
+  ExpectRefusal("orders", "the store");
+  EXPECT_TRUE(WaitForError("2013")) << Database();
+  proxy.Hang(false);
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+// A tablespace that must not grow is a disk that is full.
+TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
+  const TempDir dir;
+  MariadbServer server(dir, "db",
+                       {.port = 0,
+                        .arguments = {"--innodb-file-per-table=0",
+                                      "--innodb-data-file-path=ibdata1:12M:autoextend:max:13M"}});
+  server.Start();
+  Host host(dir);
+  host.daemon.options().database = server.Url();
+  host.daemon.Start();
+  ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
+    return host.idctl
+               .Run({"tag", "create", "orders", "--step", "1", "--refill", "leaf", "--max-step",
+                     "1"})
+               .exit_status == 0;
+  }));
+  {
+    MariadbSession session = server.Session();
+    session.Execute("CREATE TABLE filler(id int AUTO_INCREMENT PRIMARY KEY, text varchar(8000))");
+    while (session.Try("INSERT INTO filler(text) VALUES(REPEAT('x', 8000))") == 0) {
+    }
+  }
+  std::string error;
+  EXPECT_TRUE(WaitUntil(Patience(30s), [&] {
+    const IdctlResult result = host.idctl.Run({"claim", "orders", "-n", "1000"});
+    error = result.err;
+    return error.find("is full") != std::string::npos;
+  })) << error;
+  server.Session().Execute("DROP TABLE filler");
+  EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
+    return host.idctl.Run({"claim", "orders"}).exit_status == 0;
+  }));
+  EXPECT_TRUE(host.idctl.Audit("orders").ok);
+}
+
+TEST_F(MysqlFaults, ReadOnlyServerIsPassedOverForTheNext) {
+  server_.Start();
+  MariadbServer second(dir_, "second", {.port = 0, .arguments = {}});
+  second.Start();
+  server_.Session("").Execute("SET GLOBAL read_only = 1");
+  Start(Url());
+  EXPECT_TRUE(WaitForError("is read-only")) << Database();
+  server_.Session("").Execute("SET GLOBAL read_only = 0");
+  EXPECT_TRUE(WaitUp());
+  // While it is open: the lease is refused, and the server looked at again.
+  CreateDryTag("orders");
+  server_.Session("").Execute("SET GLOBAL read_only = 1");
+  ExpectRefusal("orders", "read-only");
+  server_.Session("").Execute("SET GLOBAL read_only = 0");
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+}
+
+TEST_F(MysqlFaults, WeakDurabilityIsAStandingWarning) {
+  MariadbServer weak(dir_, "weak",
+                     {.port = 0, .arguments = {"--innodb-flush-log-at-trx-commit=0"}});
+  weak.Start();
+  Start(weak.Url());
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("store.not_durable.*innodb_flush_log_at_trx_commit=0", 0,
+                                          Patience(5s)));
+}
+
+}  // namespace
+}  // namespace idd::harness

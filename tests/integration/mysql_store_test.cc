@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator over the MySQL protocol, on a real mariadbd: what it leases, takes back, journals
+// and refuses.
+#include "store/mysql_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/mariadb_server.h"
+#include "support/temp_dir.h"
+#include "support/test_environment.h"
+
+namespace idd::daemon {
+namespace {
+
+using harness::MariadbServer;
+using harness::MariadbSession;
+using shm::IdRange;
+using shm::kMaxLimit;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+
+std::string Token(std::uint64_t number) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%032llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+LeaseRequest Request(std::uint64_t token, std::uint64_t mark = 0, std::uint64_t count = 1000,
+                     const std::string& tag = "orders") {
+  return {.tag = tag, .count = count, .high_water_mark = mark, .floor = 0, .token = Token(token)};
+}
+
+LeaseClosure Closure(std::uint64_t token, LeaseState state, std::uint64_t claimed) {
+  return {.token = Token(token), .tag = "orders", .state = state, .claimed = claimed};
+}
+
+// One server for all cases, each with an empty database.
+class MysqlStoreTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = new harness::TempDir;
+    server_ = new MariadbServer(*dir_);
+    server_->Start();
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    delete dir_;
+  }
+  void SetUp() override {
+    Root("").Execute("DROP DATABASE IF EXISTS idd");
+    Root("").Execute("CREATE DATABASE idd");
+  }
+
+  [[nodiscard]] static MariadbSession Root(const std::string& database = "idd") {
+    return server_->Session(database);
+  }
+  static void Sql(const std::string& sql) { Root().Execute(sql); }
+  [[nodiscard]] static std::string Ask(const std::string& sql) { return Root().Query(sql); }
+
+  [[nodiscard]] static std::unique_ptr<MysqlStore> NewStore(const std::string& host,
+                                                            const std::string& boot = "boot") {
+    Result<MysqlUrl> url = ParseMysqlUrl(server_->Url());
+    return std::make_unique<MysqlStore>(
+        MysqlStoreOptions{std::move(url).value(), {host, boot, "state-of-" + host}});
+  }
+  [[nodiscard]] static std::unique_ptr<MysqlStore> OpenStore(const std::string& host) {
+    std::unique_ptr<MysqlStore> store = NewStore(host);
+    const Status status = store->Open();
+    EXPECT_TRUE(status.ok()) << status.message();
+    return store;
+  }
+  static void CreateTag(MysqlStore& store, const std::string& tag = "orders") {
+    NewTag fresh;
+    fresh.tag = tag;
+    const Result<TagRecord> created = store.CreateTag(fresh);
+    ASSERT_TRUE(created.ok()) << created.status().message();
+  }
+  [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithOrders(const std::string& host) {
+    std::unique_ptr<MysqlStore> store = OpenStore(host);
+    CreateTag(*store);
+    return store;
+  }
+  static IdRange Take(MysqlStore& store, const LeaseRequest& request) {
+    const Result<Lease> lease = store.TakeLease(request);
+    EXPECT_TRUE(lease.ok()) << lease.status().message();
+    return lease.ok() ? lease.value().ids : IdRange{};
+  }
+  static void Return(MysqlStore& store, std::uint64_t token, std::uint64_t claimed,
+                     ReturnOutcome expected) {
+    const Result<ReturnOutcome> outcome =
+        store.ReturnTail(Closure(token, LeaseState::kReturned, claimed));
+    ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+    EXPECT_EQ(outcome.value(), expected);
+  }
+  [[nodiscard]] static std::string MaxId(const std::string& tag = "orders") {
+    return Ask("SELECT max_id FROM leaf_alloc WHERE biz_tag = '" + tag + "'");
+  }
+  [[nodiscard]] static std::string Journal() {
+    return Ask(
+        "SELECT CONCAT(state, ' ', claimed, '/', returned, '/', abandoned) FROM idd_lease"
+        " ORDER BY seq");
+  }
+
+  inline static harness::TempDir* dir_ = nullptr;
+  inline static MariadbServer* server_ = nullptr;
+};
+
+// --- leasing
+
+TEST_F(MysqlStoreTest, LeasesAreContiguousAndJournalled) {
+  const auto store = OpenWithOrders("a");
+  EXPECT_EQ(Take(*store, Request(1)), (IdRange{1, 1001}));
+  EXPECT_EQ(Take(*store, Request(2, 1001, 5)), (IdRange{1001, 1006}));
+  EXPECT_EQ(MaxId(), "1006");
+  const auto leases = store->ListLeases({});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  ASSERT_EQ(leases.value().size(), 2U);
+  const LeaseRecord& second = leases.value()[1];
+  EXPECT_EQ(second.token, Token(2));
+  EXPECT_EQ(second.tag, "orders");
+  EXPECT_EQ(second.host, "a");
+  EXPECT_EQ(second.ids, (IdRange{1001, 1006}));
+  EXPECT_EQ(second.state, LeaseState::kActive);
+  EXPECT_EQ(second.leased_at.size(), std::string("YYYY-MM-DD HH:MM:SS").size());
+  EXPECT_EQ(second.closed_at, "");
+}
+
+TEST_F(MysqlStoreTest, SeveralTagsAreLeasedInOneTransaction) {
+  const auto store = OpenStore("a");
+  std::vector<LeaseRequest> requests;
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const std::string tag = "tag-" + std::to_string(i);
+    CreateTag(*store, tag);
+    requests.push_back(Request(i, 0, 100 + i, tag));
+  }
+  requests.push_back(Request(99, 0, 10, "no such tag"));
+  const std::string before = Ask("SHOW GLOBAL STATUS LIKE 'Com_commit'");
+  const auto commits = [] {
+    return std::stoi(
+        Ask("SELECT variable_value FROM information_schema.global_status"
+            " WHERE variable_name = 'Com_commit'"));
+  };
+  const int commits_before = commits();
+  const auto leases = store->TakeLeases(requests);
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  EXPECT_EQ(commits(), commits_before + 1);
+  ASSERT_EQ(leases.value().size(), 51U);
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const Result<Lease>& lease = leases.value()[i];
+    ASSERT_TRUE(lease.ok()) << lease.status().message();
+    EXPECT_EQ(lease.value().tag, "tag-" + std::to_string(i));
+    EXPECT_EQ(lease.value().ids, (IdRange{1, 101 + i}));
+    EXPECT_EQ(MaxId(lease.value().tag), std::to_string(101 + i));
+  }
+  EXPECT_EQ(leases.value()[50].status().code(), Code::kNoSuchTag);
+}
+
+TEST_F(MysqlStoreTest, ThreadsOfTwoHostsAndALeafServerNeverGetTheSameIds) {
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kLeases = 100;
+  CreateTag(*OpenStore("setup"));
+  std::vector<std::vector<IdRange>> taken(kThreads + 1);
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const auto store = OpenStore("host-" + std::to_string(t));
+      for (std::uint64_t i = 0; i < kLeases; ++i) {
+        taken[t].push_back(Take(*store, Request(1 + t * kLeases + i, 0, 1 + i % 7)));
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    MariadbSession leaf = Root();
+    for (std::uint64_t i = 0; i < kLeases; ++i) {
+      leaf.Execute("BEGIN");
+      leaf.Execute("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'orders'");
+      const std::uint64_t max_id =
+          std::stoull(leaf.Query("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'"));
+      leaf.Execute("COMMIT");
+      taken[kThreads].push_back({max_id - 1000, max_id});
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<IdRange> all;
+  for (const auto& ranges : taken) all.insert(all.end(), ranges.begin(), ranges.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::uint64_t ids = all[0].size();
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    ASSERT_LE(all[i - 1].limit, all[i].first) << "ids were leased twice";
+    ids += all[i].size();
+  }
+  EXPECT_EQ(MaxId(), std::to_string(ids + 1)) << "there is a gap without a reason";
+}
+
+// As Leaf's own script makes it.
+TEST_F(MysqlStoreTest, LeafsTableServesAsItStands) {
+  Sql("CREATE TABLE `leaf_alloc` (`biz_tag` varchar(128) NOT NULL DEFAULT '',"
+      " `max_id` bigint(20) NOT NULL DEFAULT '1', `step` int(11) NOT NULL,"
+      " `description` varchar(256) DEFAULT NULL,"
+      " `update_time` timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,"
+      " PRIMARY KEY (`biz_tag`)) ENGINE=InnoDB DEFAULT CHARSET=utf8 COLLATE=utf8_general_ci");
+  Sql("INSERT INTO leaf_alloc(biz_tag, max_id, step, description)"
+      " VALUES('leaf-segment-test', 1, 2000, 'Test leaf Segment Mode Get Id')");
+  const auto store = OpenStore("a");
+  const auto tag = store->FindTag("leaf-segment-test");
+  ASSERT_TRUE(tag.ok()) << tag.status().message();
+  EXPECT_EQ(tag.value().step, 2000U);
+  EXPECT_EQ(tag.value().description, "Test leaf Segment Mode Get Id");
+  EXPECT_EQ(Take(*store, Request(1, 0, 2000, "leaf-segment-test")), (IdRange{1, 2001}));
+  // The column compares without case: another spelling is another tag, which is not there.
+  EXPECT_EQ(store->FindTag("Leaf-Segment-Test").status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(store->TakeLease(Request(2, 0, 10, "LEAF-segment-test")).status().code(),
+            Code::kNoSuchTag);
+  EXPECT_EQ(MaxId("leaf-segment-test"), "2001");
+  Sql("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('new', 5, 10)");
+  EXPECT_EQ(Take(*store, Request(3, 0, 10, "new")), (IdRange{5, 15}))
+      << "new rows are tags at once";
+}
+
+TEST_F(MysqlStoreTest, StoreBelowTheMarkIsLiftedAndTold) {
+  const auto store = OpenWithOrders("a");
+  Result<Lease> lease = store->TakeLease(Request(1, 5000));
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  EXPECT_EQ(lease.value().ids, (IdRange{5000, 6000}));
+  EXPECT_EQ(lease.value().lifted_from, 1U);
+  lease = store->TakeLease(Request(2, 6000));
+  EXPECT_EQ(lease.value().ids, (IdRange{6000, 7000}));
+  EXPECT_FALSE(lease.value().lifted_from.has_value());
+}
+
+TEST_F(MysqlStoreTest, MaxIdSetBackByHandIsLiftedByTheJournalOfAnyHost) {
+  const auto a = OpenWithOrders("a");
+  const auto b = OpenStore("b");
+  Take(*a, Request(1));
+  Sql("UPDATE leaf_alloc SET max_id = 1");
+  const Result<Lease> lease = b->TakeLease(Request(2));  // b has no mark
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  EXPECT_EQ(lease.value().ids, (IdRange{1001, 2001}));
+  EXPECT_EQ(lease.value().lifted_from, 1U);
+}
+
+TEST_F(MysqlStoreTest, LastIdsAreLeasedAndThenNone) {
+  const auto store = OpenStore("a");
+  NewTag tag;
+  tag.tag = "orders";
+  tag.max_id = 1500;
+  ASSERT_TRUE(store->CreateTag(tag).ok());
+  EXPECT_EQ(Take(*store, Request(1)), (IdRange{1, 1001}));
+  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 1501}));
+  EXPECT_EQ(store->TakeLease(Request(3)).status().code(), Code::kOutOfIds);
+}
+
+TEST_F(MysqlStoreTest, NearTheEndOfTheNumbersNothingWraps) {
+  const auto store = OpenWithOrders("a");
+  Sql("UPDATE leaf_alloc SET max_id = 9223372036854775807 - 10");
+  EXPECT_EQ(Take(*store, Request(1)), (IdRange{kMaxLimit - 10, kMaxLimit}));
+  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
+  EXPECT_EQ(MaxId(), "9223372036854775807");
+}
+
+TEST_F(MysqlStoreTest, RowsThatMakeNoSenseAreNamedAndLeaseNothing) {
+  const auto store = OpenWithOrders("a");
+  const auto refused = [&](const std::string& change, const std::string& words) {
+    Sql("UPDATE leaf_alloc SET max_id = 1, step = 1000");
+    Sql("UPDATE leaf_alloc SET " + change);
+    const Status status = store->TakeLease(Request(1)).status();
+    EXPECT_EQ(status.code(), Code::kInvalid) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr(words));
+    EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_lease"), "0");
+  };
+  refused("max_id = -1", "leaf_alloc.max_id of tag 'orders' is -1");
+  refused("step = 0", "leaf_alloc.step of tag 'orders' is 0");
+  refused("step = -1", "leaf_alloc.step of tag 'orders' is -1");
+  Sql("UPDATE leaf_alloc SET max_id = 1, step = 2147483647");
+  EXPECT_EQ(Take(*store, Request(1, 0, 2147483647)), (IdRange{1, 2147483648}));
+  Sql("DELETE FROM leaf_alloc");
+  EXPECT_EQ(store->TakeLease(Request(2, 5000)).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM leaf_alloc"), "0") << "never made again from 1";
+}
+
+TEST_F(MysqlStoreTest, TriggerThatUndoesTheAdvanceLeasesNothing) {
+  const auto store = OpenWithOrders("a");
+  Sql("CREATE TRIGGER holds_still BEFORE UPDATE ON leaf_alloc FOR EACH ROW SET NEW.max_id = "
+      "OLD.max_id");
+  const Status status = store->TakeLease(Request(1)).status();
+  EXPECT_EQ(status.code(), Code::kInvalid) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("trigger"));
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_lease WHERE state = 'active'"), "0");
+}
+
+TEST_F(MysqlStoreTest, LockedRowFailsItsOwnTagAlone) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "users");
+  MariadbSession other = Root();
+  other.Execute("BEGIN");
+  other.Execute("UPDATE leaf_alloc SET max_id = max_id + 1 WHERE biz_tag = 'orders'");
+  const auto leases = store->TakeLeases({Request(1), Request(2, 0, 10, "users")});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  EXPECT_EQ(leases.value()[0].status().code(), Code::kUnavailable);
+  EXPECT_THAT(leases.value()[0].status().message(), HasSubstr("lock"));
+  ASSERT_TRUE(leases.value()[1].ok()) << leases.value()[1].status().message();
+  EXPECT_EQ(leases.value()[1].value().ids, (IdRange{1, 11}));
+  other.Execute("ROLLBACK");
+  EXPECT_EQ(Take(*store, Request(3)), (IdRange{1, 1001}));
+}
+
+// --- handing back
+
+TEST_F(MysqlStoreTest, TailGoesBackIntoMaxIdOrIsListedAndTakenFirst) {
+  const auto a = OpenWithOrders("a");
+  const auto b = OpenStore("b");
+  Take(*a, Request(1));
+  Return(*a, 1, 400, ReturnOutcome::kLowered);
+  EXPECT_EQ(MaxId(), "401");
+  EXPECT_EQ(Take(*a, Request(2, 401)), (IdRange{401, 1401}));
+  EXPECT_EQ(Take(*b, Request(3)), (IdRange{1401, 2401}));
+  Return(*a, 2, 100, ReturnOutcome::kListed);
+  EXPECT_EQ(MaxId(), "2401");
+  EXPECT_EQ(Take(*b, Request(4, 2401)), (IdRange{2401, 3401})) << "another host's is not b's";
+  const Result<Lease> again = a->TakeLease(Request(5, 501));
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again.value().ids, (IdRange{501, 1401}));
+  EXPECT_TRUE(again.value().from_returned);
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_returned"), "0");
+  EXPECT_EQ(Take(*a, Request(6, 1401)), (IdRange{3401, 4401}));
+  EXPECT_EQ(Journal(),
+            "returned 400/600/0,returned 100/900/0,active 0/0/0,active 0/0/0,active 0/0/0,"
+            "active 0/0/0");
+}
+
+TEST_F(MysqlStoreTest, ReturnedRangeBelowTheMarkIsNeverServed) {
+  const auto a = OpenWithOrders("a");
+  Take(*a, Request(1));
+  Take(*OpenStore("b"), Request(2));
+  Return(*a, 1, 400, ReturnOutcome::kListed);
+  EXPECT_EQ(Take(*a, Request(3, 2001)), (IdRange{2001, 3001})) << "the list is an old one";
+}
+
+TEST_F(MysqlStoreTest, OnlyAnActiveLeaseOfThisHostIsHandedBack) {
+  const auto a = OpenWithOrders("a");
+  Take(*a, Request(1));
+  Return(*OpenStore("b"), 1, 400, ReturnOutcome::kStale);
+  ASSERT_TRUE(a->CloseLeases({Closure(1, LeaseState::kAbandoned, 10)}).ok());
+  Return(*a, 1, 400, ReturnOutcome::kStale);
+  EXPECT_EQ(MaxId(), "1001");
+  EXPECT_EQ(Journal(), "abandoned 10/0/990");
+}
+
+TEST_F(MysqlStoreTest, TailOfADeletedTagIsAbandonedAndItsNamesakeBeginsAbove) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  ASSERT_TRUE(store->DeleteTag("orders").ok());
+  EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, 400)).status().code(),
+            Code::kNoSuchTag);
+  EXPECT_EQ(Journal(), "abandoned 400/0/600");
+  CreateTag(*store);
+  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 2001}));
+  NewTag low;
+  low.tag = "orders";
+  EXPECT_THAT(store->CreateTag(low).status().message(), HasSubstr("already exists"));
+}
+
+// --- the journal
+
+TEST_F(MysqlStoreTest, EndsAreJournalledOnceAndOnlyIfTheyCanBeTrue) {
+  const auto store = OpenWithOrders("a");
+  for (std::uint64_t token : {1U, 2U, 3U}) Take(*store, Request(token));
+  EXPECT_EQ(store->CloseLeases({Closure(1, LeaseState::kExhausted, 999)}).code(), Code::kInvalid);
+  EXPECT_EQ(store->CloseLeases({Closure(1, LeaseState::kAbandoned, 1001)}).code(), Code::kInvalid);
+  EXPECT_EQ(store->CloseLeases({Closure(1, LeaseState::kReturned, 5)}).code(), Code::kInvalid);
+  ASSERT_TRUE(store
+                  ->CloseLeases({Closure(1, LeaseState::kExhausted, 1000),
+                                 Closure(2, LeaseState::kAbandoned, 10),
+                                 Closure(9, LeaseState::kAbandoned, 10)})
+                  .ok());
+  ASSERT_TRUE(store->CloseLeases({Closure(2, LeaseState::kAbandoned, 500)}).ok());
+  EXPECT_EQ(Journal(), "exhausted 1000/0/0,abandoned 10/0/990,active 0/0/0");
+  const auto abandoned = store->AbandonActive({});
+  ASSERT_TRUE(abandoned.ok()) << abandoned.status().message();
+  ASSERT_EQ(abandoned.value().size(), 1U);
+  EXPECT_EQ(abandoned.value()[0].token, Token(3));
+  EXPECT_EQ(Journal(), "exhausted 1000/0/0,abandoned 10/0/990,abandoned 0/0/1000");
+}
+
+// --- what this host knows
+
+TEST_F(MysqlStoreTest, TablesThatForgotAreReminded) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "users");
+  HostMemory memory;
+  memory.marks = {{"orders", 5000}, {"gone", 700}, {"users", 1}};
+  memory.held = {{.token = Token(7), .tag = "orders", .ids = {4000, 5000}}};
+  const Result<Reminded> reminded = store->Remind(memory);
+  ASSERT_TRUE(reminded.ok()) << reminded.status().message();
+  EXPECT_TRUE(reminded.value().forgot_leases);
+  EXPECT_EQ(reminded.value().lifted.size(), 2U);
+  EXPECT_EQ(reminded.value().restored.size(), 1U);
+  EXPECT_EQ(MaxId(), "5000");
+  EXPECT_EQ(MaxId("users"), "1");
+  EXPECT_EQ(Journal(), "active 0/0/0");
+  CreateTag(*store, "gone");
+  EXPECT_EQ(MaxId("gone"), "700");
+  // What was restored does not go back: others may have leased it meanwhile.
+  Return(*store, 7, 100, ReturnOutcome::kAbandoned);
+  EXPECT_EQ(Journal(), "abandoned 100/0/900");
+  const Result<Reminded> again = store->Remind({.marks = {{"orders", 5000}}, .held = {}});
+  EXPECT_FALSE(again.value().forgot_leases);
+  EXPECT_TRUE(again.value().lifted.empty());
+}
+
+// --- hosts
+
+TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
+  const auto first = OpenStore("web-1");
+  const auto second = NewStore("web-1", "another boot");
+  const Status status = second->Open();
+  EXPECT_EQ(status.code(), Code::kIncompatible);
+  EXPECT_THAT(status.message(), HasSubstr("another host uses the name 'web-1'"));
+  EXPECT_TRUE(OpenStore("web-1") != nullptr) << "its own next start";
+  Sql("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP - INTERVAL 61 SECOND");
+  std::this_thread::sleep_for(1100ms);  // it asks no more than once a second
+  EXPECT_TRUE(second->Open().ok()) << "the first has been silent for a minute";
+  const Status refused = first->TakeLease(Request(1)).status();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("another host took this one's name"));
+  EXPECT_EQ(second->ListHosts().value().size(), 1U);
+}
+
+TEST_F(MysqlStoreTest, NothingIsMadeWhereTheTablesAreKnown) {
+  const auto store = NewStore("a");
+  store->NeverCreate();
+  const Status status = store->Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("none of idd's tables"));
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'idd'"), "0");
+}
+
+// idd, or the server, died while the tables were made.
+TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
+  OpenStore("a").reset();
+  Sql("DELETE FROM idd_meta");
+  Sql("DROP TABLE idd_deleted_tag");
+  const auto known = NewStore("a");
+  known->NeverCreate();
+  EXPECT_EQ(known->Open().code(), Code::kUnavailable);
+  const auto store = NewStore("b");
+  const Status status = store->Open();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_NE(store->Incarnation().value(), "");
+}
+
+// Restored from a dump under a connection that stays: the server is the same, the rows are not.
+TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMarksAreTold) {
+  const auto store = OpenWithOrders("a");
+  Sql("CREATE TABLE kept_alloc AS SELECT * FROM leaf_alloc");
+  Sql("CREATE TABLE kept_host AS SELECT * FROM idd_host");
+  Take(*store, Request(1));
+  const std::uint64_t generation = store->generation();
+  Sql("DELETE FROM idd_lease");
+  Sql("REPLACE INTO leaf_alloc SELECT * FROM kept_alloc");
+  Sql("REPLACE INTO idd_host SELECT * FROM kept_host");
+  const Status status = store->TakeLease(Request(2, 1001)).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("set back"));
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_GT(store->generation(), generation);
+}
+
+TEST_F(MysqlStoreTest, TablesThatCannotRollBackAreRefused) {
+  OpenStore("a").reset();
+  Sql("ALTER TABLE leaf_alloc ENGINE=MyISAM");
+  Status status = NewStore("a")->Open();
+  EXPECT_EQ(status.code(), Code::kIncompatible);
+  EXPECT_THAT(status.message(), HasSubstr("MyISAM"));
+  Sql("ALTER TABLE leaf_alloc ENGINE=InnoDB, MODIFY max_id varchar(20)");
+  status = NewStore("a")->Open();
+  EXPECT_EQ(status.code(), Code::kIncompatible);
+  EXPECT_THAT(status.message(), HasSubstr("leaf_alloc.max_id"));
+  Sql("DROP TABLE leaf_alloc");
+  EXPECT_THAT(NewStore("a")->Open().message(), HasSubstr("leaf_alloc is missing"));
+}
+
+// --- tags
+
+TEST_F(MysqlStoreTest, TagsAreChangedWholeOrNotAtAll) {
+  const auto store = OpenWithOrders("a");
+  TagChange change;
+  change.tag = "orders";
+  change.step = 500;
+  change.description = "it's a \"test\"; DROP TABLE leaf_alloc; -- \\";
+  change.max_id = 1'000'000;
+  change.access = TagAccess::kSocket;
+  change.refill = {
+      .rule = RefillRule::kLeaf, .max_step = 5000, .max_prefetch = 20000, .outage_tolerance = 60s};
+  const Result<TagRecord> changed = store->ChangeTag(change);
+  ASSERT_TRUE(changed.ok()) << changed.status().message();
+  EXPECT_EQ(changed.value().step, 500U);
+  EXPECT_EQ(changed.value().description, change.description);
+  EXPECT_EQ(changed.value().max_id, 1'000'000U);
+  EXPECT_EQ(changed.value().access, TagAccess::kSocket);
+  EXPECT_EQ(changed.value().refill.rule, RefillRule::kLeaf);
+  EXPECT_EQ(changed.value().refill.max_prefetch, 20000U);
+  TagChange bad;
+  bad.tag = "orders";
+  bad.step = 15000;
+  bad.refill.max_prefetch = 20000;  // less than two steps
+  EXPECT_EQ(store->ChangeTag(bad).status().code(), Code::kInvalid);
+  EXPECT_EQ(store->FindTag("orders").value().step, 500U);
+  bad = {};
+  bad.tag = "nobody";
+  bad.step = 10;
+  EXPECT_EQ(store->ChangeTag(bad).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(store->ListTags().value().size(), 1U);
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_tag"), "1");
+}
+
+}  // namespace
+}  // namespace idd::daemon

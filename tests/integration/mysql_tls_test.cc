@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TLS to a real MariaDB that refuses connections without it: certificates are made for the test.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/mysql_db.h"
+#include "store/mysql_url.h"
+#include "support/child_process.h"
+#include "support/free_ports.h"
+#include "support/mariadb_server.h"
+#include "support/temp_dir.h"
+#include "support/test_environment.h"
+
+namespace idd::daemon {
+namespace {
+
+using harness::ChildOptions;
+using harness::ChildProcess;
+using harness::MariadbServer;
+using harness::Patience;
+using harness::Require;
+using harness::TempDir;
+using std::chrono_literals::operator""s;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+void OpenSsl(const std::string& arguments) {
+  ChildOptions child;
+  child.argv = {"/bin/sh", "-c", "exec /usr/bin/openssl " + arguments + " 2>&1"};
+  ChildProcess process(child);
+  const std::optional<int> status = process.WaitFor(Patience(30s));
+  Require(status == 0, "openssl " + arguments + ":\n" + process.stderr_text());
+}
+
+class MysqlTls : public ::testing::Test {
+ protected:
+  MysqlTls() {
+    MakeAuthority("ca");
+    MakeAuthority("other-ca");
+    MakeCertificate("server", "subjectAltName=DNS:localhost,IP:127.0.0.1");
+    MakeCertificate("stranger", "subjectAltName=DNS:db.example.org");
+    MakeCertificate("client", "extendedKeyUsage=clientAuth");
+  }
+
+  [[nodiscard]] std::string File(const std::string& name) const { return dir_.File(name); }
+
+  void MakeAuthority(const std::string& name) const {
+    OpenSsl("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=" +
+            name + " -keyout " + File(name + ".key") + " -out " + File(name + ".pem"));
+  }
+  void MakeCertificate(const std::string& name, const std::string& extension) const {
+    const std::string request = File(name + ".csr");
+    OpenSsl("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=" + name +
+            " -keyout " + File(name + ".key") + " -out " + request);
+    harness::WriteFile(File(name + ".ext"), extension);
+    OpenSsl("x509 -req -days 2 -CAcreateserial -CA " + File("ca.pem") + " -CAkey " +
+            File("ca.key") + " -in " + request + " -extfile " + File(name + ".ext") + " -out " +
+            File(name + ".pem"));
+    // mariadbd runs as another user.
+    std::filesystem::permissions(File(name + ".key"), std::filesystem::perms(0644));
+  }
+
+  void Start(const std::string& certificate) {
+    port_ = harness::FreePorts(1)[0];
+    server_.emplace(
+        dir_, "db",
+        MariadbServer::Options{
+            .port = port_,
+            .arguments = {"--ssl-ca=" + File("ca.pem"), "--ssl-cert=" + File(certificate + ".pem"),
+                          "--ssl-key=" + File(certificate + ".key")}});
+    server_->Start();
+    server_->Session().Execute("ALTER USER idd@'127.0.0.1' REQUIRE SSL");
+  }
+  [[nodiscard]] Result<std::unique_ptr<MysqlDb>> Connect(const std::string& options) const {
+    const Result<MysqlUrl> url =
+        ParseMysqlUrl("mysql://idd:secret@127.0.0.1:" + std::to_string(port_) + "/idd" + options);
+    Require(url.ok(), url.status().message());
+    return MysqlDb::Connect(url.value(), url.value().endpoints.front());
+  }
+
+  const TempDir dir_;
+  std::uint16_t port_ = 0;
+  std::optional<MariadbServer> server_;
+};
+
+TEST_F(MysqlTls, ServerOfTheGivenAuthorityIsTrustedAndTheConnectionIsEncrypted) {
+  Start("server");
+  Result<std::unique_ptr<MysqlDb>> db = Connect("?ssl_ca=" + File("ca.pem"));
+  ASSERT_TRUE(db.ok()) << db.status().message();
+  const Result<MysqlResult> cipher = db.value()->Query("SHOW SESSION STATUS LIKE 'Ssl_cipher'");
+  ASSERT_TRUE(cipher.ok()) << cipher.status().message();
+  EXPECT_NE(cipher.value().rows.at(0).at(1).value_or(""), "");
+}
+
+TEST_F(MysqlTls, WithoutTlsTheServerRefuses) {
+  Start("server");
+  const Status status = Connect("").status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("check user and password"));
+}
+
+TEST_F(MysqlTls, AnotherAuthorityIsRefused) {
+  Start("server");
+  const Status status = Connect("?ssl_ca=" + File("other-ca.pem")).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("TLS/SSL error"));
+}
+
+TEST_F(MysqlTls, CertificateOfAnotherNameIsRefused) {
+  Start("stranger");
+  const Status status = Connect("?ssl_ca=" + File("ca.pem")).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("TLS/SSL error"));
+}
+
+TEST_F(MysqlTls, ServerMayAskForACertificateOfTheHost) {
+  Start("server");
+  server_->Session().Execute("ALTER USER idd@'127.0.0.1' REQUIRE X509");
+  EXPECT_FALSE(Connect("?ssl_ca=" + File("ca.pem")).ok());
+  const Status status = Connect("?ssl_ca=" + File("ca.pem") + "&ssl_cert=" + File("client.pem") +
+                                "&ssl_key=" + File("client.key"))
+                            .status();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_F(MysqlTls, FilesThatAreNotThereAreNamed) {
+  Start("server");
+  const Status status = Connect("?ssl_ca=" + File("nowhere.pem")).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), AnyOf(HasSubstr("nowhere.pem"), HasSubstr("TLS/SSL error")));
+}
+
+}  // namespace
+}  // namespace idd::daemon

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Three nodes of a Galera cluster on loopback, one of them killed under load every few seconds,
+// while hosts write through different nodes.
+//
+// Method: host i has the nodes as endpoints in another order each. Workers claim with patience and
+// must see no error: the rings outlast every change of node. The oracle looks for ids that came
+// twice and ids outside a lease.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/claim_worker_process.h"
+#include "support/free_ports.h"
+#include "support/host.h"
+#include "support/mariadb_server.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+
+constexpr const char* kProvider = "/usr/lib/galera/libgalera_smm.so";
+constexpr int kNodes = 3;
+
+class Galera : public ::testing::Test {
+ protected:
+  Galera() : ports_(FreePorts(kNodes * 4)) {
+    for (int i = 0; i < kNodes; ++i) {
+      nodes_.push_back(std::make_unique<MariadbServer>(
+          dir_, "node-" + std::to_string(i),
+          MariadbServer::Options{.port = Port(i, 0), .arguments = Arguments(i)}));
+    }
+  }
+
+  [[nodiscard]] std::uint16_t Port(int node, int use) const {
+    return ports_[static_cast<std::size_t>(node * 4 + use)];
+  }
+  [[nodiscard]] std::string Address(int node, int use) const {
+    return "127.0.0.1:" + std::to_string(Port(node, use));
+  }
+  [[nodiscard]] std::vector<std::string> Arguments(int node) const {
+    std::string cluster = "gcomm://";
+    for (int i = 0; i < kNodes; ++i) cluster += (i == 0 ? "" : ",") + Address(i, 1);
+    return {"--wsrep-on=ON",
+            std::string("--wsrep-provider=") + kProvider,
+            "--wsrep-cluster-name=idd-test",
+            "--wsrep-cluster-address=" + cluster,
+            "--wsrep-node-name=node-" + std::to_string(node),
+            "--wsrep-node-address=127.0.0.1",
+            "--wsrep-sst-method=rsync",
+            "--wsrep-sst-receive-address=" + Address(node, 3),
+            "--binlog-format=ROW",
+            "--innodb-autoinc-lock-mode=2",
+            "--innodb-flush-log-at-trx-commit=1",
+            "--wsrep-provider-options=gmcast.listen_addr=tcp://" + Address(node, 1) +
+                ";ist.recv_addr=" + Address(node, 2) +
+                ";gcache.size=32M;evs.suspect_timeout=PT1S;evs.inactive_timeout=PT3S;"
+                "evs.keepalive_period=PT0.3S;evs.inactive_check_period=PT0.3S"};
+  }
+
+  // Where it had got to, so that the others send it what is missing and not everything.
+  [[nodiscard]] std::string Recovered(int node) {
+    const std::string log = dir_.File("recover.log");
+    WriteFile(log, "");
+    nodes_[static_cast<std::size_t>(node)]->Recover(log);
+    std::ifstream lines(log);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t at = line.find("Recovered position: ");
+      if (at != std::string::npos) return line.substr(at + 20);
+    }
+    return "";
+  }
+  void Rejoin(int node) {
+    const std::string position = Recovered(node);
+    ASSERT_NE(position, "");
+    nodes_[static_cast<std::size_t>(node)]->Start({"--wsrep-start-position=" + position});
+  }
+  [[nodiscard]] bool WaitSynced(int node) {
+    return WaitUntil(Patience(60s), [&] {
+      try {
+        return nodes_[static_cast<std::size_t>(node)]->Session("").Query(
+                   "SELECT variable_value FROM information_schema.global_status"
+                   " WHERE variable_name = 'wsrep_local_state_comment'") == "Synced";
+      } catch (const HarnessError&) {
+        return false;
+      }
+    });
+  }
+
+  const TempDir dir_;
+  const std::vector<std::uint16_t> ports_;
+  std::vector<std::unique_ptr<MariadbServer>> nodes_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+};
+
+TEST_F(Galera, NodesKilledUnderLoadRepeatNoIdAndLeaveNoHostDry) {
+  if (!Exists(kProvider)) GTEST_SKIP() << "galera-4 is not installed";
+  nodes_[0]->Start({"--wsrep-new-cluster"});
+  for (int i = 1; i < kNodes; ++i) {
+    nodes_[static_cast<std::size_t>(i)]->Start();
+    ASSERT_TRUE(WaitSynced(i));
+  }
+  for (int i = 0; i < kNodes; ++i) {
+    std::string url = "mysql://idd:secret@";
+    for (int n = 0; n < kNodes; ++n) url += (n == 0 ? "" : ",") + Address((i + n) % kNodes, 0);
+    auto host = std::make_unique<Host>(dir_, "host-" + std::to_string(i));
+    host->daemon.options().database = url + "/idd";
+    host->daemon.Start();
+    hosts_.push_back(std::move(host));
+  }
+  ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
+    return hosts_[0]
+               ->idctl.Run({"tag", "create", "orders", "--outage-tolerance", "25"})
+               .exit_status == 0;
+  }));
+  WorkerPlan plan;
+  plan.batch = 8;
+  plan.pace_us = 500;
+  plan.log_capacity = 1 << 21;
+  plan.timeout_ms = static_cast<std::uint64_t>(Patience(10s).count());
+  for (const auto& host : hosts_) {
+    plan.socket = host->daemon.socket();
+    plan.tag = "orders";
+    plan.name = "worker-" + std::to_string(workers_.size());
+    workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+  }
+  for (const auto& worker : workers_) worker->WaitReady(Patience(20s));
+  for (const auto& worker : workers_) worker->Go();
+  std::this_thread::sleep_for(3s);
+  std::vector<std::uint64_t> dry_before;
+  const auto fallbacks = [](const Host& host) {
+    return host.idctl.Json({"status"}).at("tags").at(0).at("fallbacks").get<std::uint64_t>();
+  };
+  for (const auto& host : hosts_) dry_before.push_back(fallbacks(*host));
+  const int kills = static_cast<int>(std::max<std::uint64_t>(2, ScaledLoad(4)));
+  for (int kill = 0; kill < kills; ++kill) {
+    const int node = kill % kNodes;
+    nodes_[static_cast<std::size_t>(node)]->Kill();
+    std::this_thread::sleep_for(3s);
+    Rejoin(node);
+    ASSERT_TRUE(WaitSynced(node)) << nodes_[static_cast<std::size_t>(node)]->Log();
+  }
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    EXPECT_EQ(fallbacks(*hosts_[i]), dry_before[i]) << "host " << i << " was dry";
+    EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
+      return hosts_[i]->idctl.Json({"status"}).at("database").at("state") == "up";
+    }));
+  }
+  for (const auto& worker : workers_) worker->Stop();
+  std::vector<Claimer> claimers;
+  for (const auto& worker : workers_) {
+    EXPECT_EQ(worker->Finish(Patience(20s)), 0) << worker->Failure();
+    worker->AddClaimers(claimers);
+  }
+  EXPECT_EQ(Join(CheckUnique(claimers)), "");
+  const std::vector<JournalLease> leases = hosts_[0]->idctl.Leases("orders");
+  EXPECT_EQ(Join(CheckLeased(claimers, leases)), "");
+  std::printf("%llu ids, %zu leases, %d nodes killed\n",
+              static_cast<unsigned long long>(CountIds(claimers)), leases.size(), kills);
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The database that comes back is not what it was: an older copy, a server that forgot what it had
+// granted, a replica that lags. No id comes twice, every host says what happened, with both
+// numbers, and service goes on by itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mysql_hosts.h"
+#include "support/free_ports.h"
+#include "support/mariadb_server.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+class MysqlFailover : public MysqlHosts {
+ protected:
+  // Three hosts with two client processes each.
+  void StartLoad(const std::string& url = "") {
+    StartHosts(3, {"--step", "1000", "--max-step", "1000"}, url);
+    WorkerPlan plan;
+    plan.batch = 4;
+    plan.pace_us = 200;
+    plan.retry = true;
+    plan.log_capacity = 1 << 21;
+    StartWorkers(2, plan);
+  }
+  [[nodiscard]] std::vector<std::size_t> LogMarks() const {
+    std::vector<std::size_t> marks;
+    for (const auto& host : hosts_) marks.push_back(host->daemon.LogMark());
+    return marks;
+  }
+  void ExpectUnique() {
+    for (const auto& worker : workers_) worker->Stop();
+    EXPECT_EQ(Join(CheckUnique(Finish(Patience(60s)))), "");
+  }
+  // Both numbers, on every host.
+  void ExpectReported(const std::vector<std::size_t>& marks) const {
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      const std::string log = hosts_[i]->daemon.LogSince(marks[i]);
+      EXPECT_THAT(log, HasSubstr("store.replaced")) << i;
+      EXPECT_THAT(log, ContainsRegex("store.went_backwards.*store_max_id=.*high_water_mark=")) << i;
+    }
+  }
+};
+
+// A copy of the data directory, made before most leases, in place of it.
+TEST_F(MysqlFailover, ServerSetBackToAnOlderStateRepeatsNoId) {
+  StartLoad();
+  std::this_thread::sleep_for(500ms);
+  server_.Stop();
+  CopyTree(server_.data_dir(), dir_.File("older"));
+  server_.Start();
+  ExpectFreshLeases();
+  ExpectFreshLeases();
+  const std::vector<std::size_t> marks = LogMarks();
+  server_.Kill();
+  std::filesystem::remove_all(server_.data_dir());
+  CopyTree(dir_.File("older"), server_.data_dir());
+  server_.Start();
+  ExpectFreshLeases();
+  ExpectUnique();
+  ExpectReported(marks);
+}
+
+// A server that syncs its log once a second forgets leases that it has granted when it is killed.
+TEST_F(MysqlFailover, ServerThatForgetsGrantedLeasesRepeatsNoId) {
+  server_.Start({"--innodb-flush-log-at-trx-commit=0"});
+  StartLoad();
+  std::this_thread::sleep_for(2s);  // in which the tables and the tag are synced
+  const auto has_forgotten = [this] {
+    return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
+      return host->daemon.LogSince(0).find("store.went_backwards") != std::string::npos;
+    });
+  };
+  int kills = 0;
+  for (; kills < 10 && !has_forgotten(); ++kills) {
+    ExpectFreshLeases();
+    server_.Kill();
+    server_.Start({"--innodb-flush-log-at-trx-commit=0"});
+    ExpectFreshLeases();
+  }
+  EXPECT_TRUE(has_forgotten()) << "no lease was lost: the test shows nothing";
+  ExpectUnique();
+  std::printf("leases forgotten by kill %d\n", kills);
+}
+
+// The replica of an asynchronous replication, behind when the primary dies, takes over.
+TEST_F(MysqlFailover, ReplicaThatLagsIsPromotedAndRepeatsNoId) {
+  const std::vector<std::uint16_t> ports = FreePorts(2);
+  MariadbServer primary(dir_, "primary",
+                        {.port = ports[0], .arguments = {"--server-id=1", "--log-bin=binlog"}});
+  MariadbServer replica(dir_, "replica",
+                        {.port = ports[1], .arguments = {"--server-id=2", "--log-bin=binlog"}});
+  primary.Start();
+  replica.Start();
+  primary.Session().Execute("GRANT REPLICATION SLAVE ON *.* TO idd@'127.0.0.1'");
+  MariadbSession standby = replica.Session();
+  standby.Execute("SET GLOBAL read_only = 1");
+  standby.Execute("RESET MASTER");
+  standby.Execute(
+      "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=" + std::to_string(ports[0]) +
+      ", MASTER_USER='idd', MASTER_PASSWORD='secret', MASTER_LOG_FILE='binlog.000001',"
+      " MASTER_LOG_POS=4");
+  standby.Execute("START SLAVE");
+  StartLoad("mysql://idd:secret@127.0.0.1:" + std::to_string(ports[0]) +
+            ",127.0.0.1:" + std::to_string(ports[1]) + "/idd");
+  ExpectFreshLeases();
+  const auto leases_at = [](const MariadbServer& server) {
+    return std::stoi(server.Session().Query("SELECT COUNT(*) FROM idd_lease"));
+  };
+  EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return leases_at(replica) > 0; }));
+  standby.Execute("STOP SLAVE");
+  ExpectFreshLeases();
+  ExpectFreshLeases();
+  const int lag = leases_at(primary) - leases_at(replica);
+  const std::vector<std::size_t> marks = LogMarks();
+  primary.Kill();
+  // Read-only as it is, nobody leases from it.
+  EXPECT_TRUE(WaitUntil(Patience(15s), [&] {
+    return hosts_[0]->daemon.LogSince(marks[0]).find("is read-only") != std::string::npos;
+  }));
+  standby.Execute("SET GLOBAL read_only = 0");
+  ExpectFreshLeases();
+  ExpectUnique();
+  ExpectReported(marks);
+  std::printf("%d leases behind\n", lag);
+  EXPECT_GT(lag, 0);
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_STRESS_MYSQL_HOSTS_H_
+#define IDD_TESTS_STRESS_MYSQL_HOSTS_H_
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/claim_worker_process.h"
+#include "support/host.h"
+#include "support/mariadb_server.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+
+// Hosts on one database server: every host is a real idd with a socket, a state dir and a name of
+// its own, and has client processes that claim from the tag "orders".
+class MysqlHosts : public ::testing::Test {
+ protected:
+  void StartHosts(int count, const std::vector<std::string>& tag_options,
+                  const std::string& url = "") {
+    if (!server_.Running()) server_.Start();
+    for (int i = 0; i < count; ++i) {
+      auto host = std::make_unique<Host>(dir_, "host-" + std::to_string(i));
+      host->daemon.options().database = url.empty() ? server_.Url() : url;
+      host->daemon.Start();
+      hosts_.push_back(std::move(host));
+    }
+    std::vector<std::string> create = {"tag", "create", "orders"};
+    create.insert(create.end(), tag_options.begin(), tag_options.end());
+    ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)),
+                          [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));
+  }
+
+  void StartWorkers(int for_each_host, WorkerPlan plan) {
+    for (const auto& host : hosts_) {
+      for (int i = 0; i < for_each_host; ++i) {
+        plan.socket = host->daemon.socket();
+        plan.tag = "orders";
+        plan.name = "worker-" + std::to_string(workers_.size());
+        plan.seed = workers_.size();
+        workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+      }
+    }
+    for (const auto& worker : workers_) worker->WaitReady(Patience(std::chrono::seconds(20)));
+    for (const auto& worker : workers_) worker->Go();
+  }
+
+  // Every host has taken a lease since.
+  void ExpectFreshLeases() {
+    const auto leases_of = [](const Host& host) {
+      return host.idctl.Json({"status"}).at("tags").at(0).at("leases").get<std::uint64_t>();
+    };
+    for (const auto& host : hosts_) {
+      const std::uint64_t before = leases_of(*host);
+      EXPECT_TRUE(
+          WaitUntil(Patience(std::chrono::seconds(40)), [&] { return leases_of(*host) > before; }));
+    }
+  }
+
+  [[nodiscard]] std::vector<Claimer> Finish(std::chrono::milliseconds timeout) {
+    std::vector<Claimer> claimers;
+    for (const auto& worker : workers_) {
+      EXPECT_EQ(worker->Finish(timeout), 0) << worker->Failure();
+      worker->AddClaimers(claimers);
+    }
+    return claimers;
+  }
+
+  // Every host's journal and audit, and every claim in a lease of its own host.
+  void ExpectAccounted() {
+    for (const auto& host : hosts_) {
+      const AuditRow audit = host->idctl.Audit("orders");
+      EXPECT_TRUE(audit.ok) << host->daemon.options().host_id;
+      EXPECT_EQ(audit.leased, audit.claimed + audit.available + audit.returned + audit.abandoned);
+    }
+  }
+
+  const TempDir dir_;
+  MariadbServer server_{dir_};
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+};
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_STRESS_MYSQL_HOSTS_H_

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/mariadb_server.h"
+
+#include <mysql.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+
+#include "support/test_environment.h"
+
+namespace idd::harness {
+
+using std::chrono_literals::operator""s;
+
+namespace {
+
+// mariadbd refuses to be root.
+constexpr const char* kUser = "mysql";
+constexpr const char* kInstall = "/usr/bin/mariadb-install-db";
+constexpr const char* kServer = "/usr/sbin/mariadbd";
+
+void Run(const std::vector<std::string>& argv) {
+  ChildOptions child;
+  child.argv = argv;
+  ChildProcess process(child);
+  const std::optional<int> status = process.WaitFor(Patience(60s));
+  Require(status == 0, argv[0] + " failed:\n" + process.stdout_text() + process.stderr_text());
+}
+
+}  // namespace
+
+MariadbSession::MariadbSession(const std::string& socket, const std::string& user,
+                               const std::string& database)
+    : mysql_(mysql_init(nullptr)) {
+  if (mysql_real_connect(mysql_, nullptr, user.c_str(), "", database.c_str(), 0, socket.c_str(),
+                         0) == nullptr) {
+    const std::string error = mysql_error(mysql_);
+    mysql_close(mysql_);
+    throw HarnessError("cannot connect to " + socket + ": " + error);
+  }
+}
+
+MariadbSession::~MariadbSession() { mysql_close(mysql_); }
+
+unsigned MariadbSession::Try(const std::string& sql) {
+  if (mysql_real_query(mysql_, sql.data(), sql.size()) != 0) return mysql_errno(mysql_);
+  const std::unique_ptr<MYSQL_RES, void (*)(MYSQL_RES*)> rows(mysql_store_result(mysql_),
+                                                              mysql_free_result);
+  return 0;
+}
+
+void MariadbSession::Execute(const std::string& sql) {
+  if (Try(sql) != 0) throw HarnessError(sql + ": " + mysql_error(mysql_));
+}
+
+std::string MariadbSession::Query(const std::string& sql) {
+  if (mysql_real_query(mysql_, sql.data(), sql.size()) != 0) {
+    throw HarnessError(sql + ": " + mysql_error(mysql_));
+  }
+  const std::unique_ptr<MYSQL_RES, void (*)(MYSQL_RES*)> rows(mysql_store_result(mysql_),
+                                                              mysql_free_result);
+  std::string answer;
+  while (MYSQL_ROW row = rows ? mysql_fetch_row(rows.get()) : nullptr) {
+    answer += (answer.empty() ? "" : ",") + std::string(row[0] == nullptr ? "NULL" : row[0]);
+  }
+  return answer;
+}
+
+MariadbServer::MariadbServer(const TempDir& dir, const std::string& name, Options options)
+    : data_dir_(dir.File(name + ".data")),
+      socket_(dir.File(name + ".mysql")),
+      log_(dir.File(name + ".mysql.log")),
+      options_(std::move(options)) {
+  Install(dir);
+}
+
+// A data directory takes seconds to make and a moment to copy: each test process makes one.
+void MariadbServer::Install(const TempDir& dir) {
+  // The server's user has to get there.
+  if (::geteuid() == 0) {
+    const passwd* const user = ::getpwnam(kUser);
+    Require(user != nullptr, "there is no user mysql; install mariadb-server");
+    Require(::chmod(dir.path().c_str(), 0777) == 0, "chmod");
+  }
+  static const TempDir made;
+  static const std::string pristine = [] {
+    std::string path = made.File("pristine");
+    if (::geteuid() == 0) Require(::chmod(made.path().c_str(), 0777) == 0, "chmod");
+    std::vector<std::string> argv = {kInstall,
+                                     "--no-defaults",
+                                     "--datadir=" + path,
+                                     "--auth-root-authentication-method=normal",
+                                     "--skip-test-db",
+                                     "--innodb-log-file-size=8M"};
+    if (::geteuid() == 0) argv.push_back(std::string("--user=") + kUser);
+    Run(argv);
+    return path;
+  }();
+  CopyTree(pristine, data_dir_);
+}
+
+std::string MariadbServer::Url() const {
+  return "mysql://idd:secret@localhost/idd?unix_socket=" + socket_;
+}
+
+std::vector<std::string> MariadbServer::Command() const {
+  std::vector<std::string> argv = {kServer,
+                                   "--no-defaults",
+                                   "--datadir=" + data_dir_,
+                                   "--socket=" + socket_,
+                                   "--pid-file=" + data_dir_ + "/pid",
+                                   "--skip-log-bin",
+                                   "--skip-name-resolve",
+                                   "--innodb-buffer-pool-size=32M",
+                                   "--innodb-log-file-size=8M",
+                                   "--max-connections=400"};
+  if (::geteuid() == 0) argv.push_back(std::string("--user=") + kUser);
+  if (options_.port == 0) {
+    argv.emplace_back("--skip-networking");
+  } else {
+    argv.emplace_back("--bind-address=127.0.0.1");
+    argv.push_back("--port=" + std::to_string(options_.port));
+  }
+  argv.insert(argv.end(), options_.arguments.begin(), options_.arguments.end());
+  return argv;
+}
+
+void MariadbServer::Recover(const std::string& log) {
+  std::vector<std::string> argv = Command();
+  argv.emplace_back("--wsrep-recover");
+  argv.push_back("--log-error=" + log);
+  if (::geteuid() == 0) Require(::chmod(log.c_str(), 0666) == 0, "chmod");
+  Run(argv);
+}
+
+void MariadbServer::Start(const std::vector<std::string>& once) {
+  ChildOptions child;
+  child.argv = Command();
+  child.argv.insert(child.argv.end(), once.begin(), once.end());
+  child.stderr_path = log_;
+  process_.emplace(child);
+  const auto answers = [this] {
+    if (!process_->Running()) return true;
+    try {
+      MariadbSession session(socket_, "root", "");
+      session.Execute("CREATE DATABASE IF NOT EXISTS idd");
+      session.Execute("CREATE USER IF NOT EXISTS idd@localhost IDENTIFIED BY 'secret'");
+      session.Execute("CREATE USER IF NOT EXISTS idd@'127.0.0.1' IDENTIFIED BY 'secret'");
+      session.Execute("GRANT ALL ON idd.* TO idd@localhost");
+      session.Execute("GRANT ALL ON idd.* TO idd@'127.0.0.1'");
+      return true;
+    } catch (const HarnessError&) {
+      return false;
+    }
+  };
+  Require(WaitUntil(Patience(30s), answers) && process_->Running(),
+          "mariadbd did not start; its log:\n" + Log());
+}
+
+void MariadbServer::Stop() {
+  process_.value().Signal(SIGTERM);
+  Require(process_->WaitFor(Patience(30s)).has_value(), "mariadbd did not stop");
+  process_.reset();
+}
+
+void MariadbServer::Kill() {
+  process_.value().Kill();
+  process_.reset();
+}
+
+void CopyTree(const std::string& from, const std::string& to) { Run({"/bin/cp", "-a", from, to}); }
+
+}  // namespace idd::harness

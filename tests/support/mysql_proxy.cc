@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/mysql_proxy.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+constexpr int kLookMs = 20;
+
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  Require(path.size() < sizeof address.sun_path, "the path of a socket is too long");
+  std::copy(path.begin(), path.end(), address.sun_path);
+  return address;
+}
+
+ScopedFd Connect(const std::string& path) {
+  ScopedFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = AddressOf(path);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    fd.reset();
+  }
+  return fd;
+}
+
+bool WaitReadable(int fd) {
+  pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&entry, 1, kLookMs) > 0;
+}
+
+bool SendAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+// What can be read now; nothing when the peer has closed.
+std::string_view ReadSome(int fd, std::array<char, 65536>& buffer) {
+  const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
+  return got <= 0 ? std::string_view()
+                  : std::string_view(buffer.data(), static_cast<std::size_t>(got));
+}
+
+}  // namespace
+
+MysqlProxy::MysqlProxy(const std::string& path, std::string server)
+    : server_(std::move(server)), listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const sockaddr_un address = AddressOf(path);
+  RequireErrno(
+      ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0,
+      "bind");
+  RequireErrno(::listen(listener_.get(), 64) == 0, "listen");
+  acceptor_ = std::thread([this] { Accept(); });
+}
+
+MysqlProxy::~MysqlProxy() {
+  stopping_.store(true);
+  acceptor_.join();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void MysqlProxy::Accept() {
+  while (!stopping_.load()) {
+    if (!WaitReadable(listener_.get())) continue;
+    ScopedFd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!client.valid()) continue;
+    connections_.fetch_add(1);
+    threads_.emplace_back([this, fd = client.release()] { Serve(ScopedFd(fd)); });
+  }
+}
+
+void MysqlProxy::Serve(ScopedFd client) {
+  const ScopedFd server = Connect(server_);
+  if (!server.valid()) return;
+  std::array<char, 65536> buffer;
+  bool drops = false;
+  while (!stopping_.load()) {
+    std::array<pollfd, 2> both = {{{.fd = client.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = server.get(), .events = POLLIN, .revents = 0}}};
+    if (hangs_.load() || ::poll(both.data(), both.size(), kLookMs) <= 0) {
+      if (hangs_.load()) std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
+      continue;
+    }
+    if (both[0].revents != 0) {
+      const std::string_view bytes = ReadSome(client.get(), buffer);
+      if (bytes.empty()) return;
+      const int every = drop_every_.load();
+      drops = every > 0 && bytes.find("COMMIT") != std::string_view::npos &&
+              commits_.fetch_add(1) % every == every - 1;
+      if (!SendAll(server.get(), bytes)) return;
+    }
+    if (both[1].revents != 0) {
+      const std::string_view bytes = ReadSome(server.get(), buffer);
+      if (bytes.empty()) return;
+      if (drops) {
+        dropped_.fetch_add(1);
+        return;
+      }
+      if (!SendAll(client.get(), bytes)) return;
+    }
+  }
+}
+
+}  // namespace idd::harness

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// journal_benchmark: how large the lease journal becomes on a real MariaDB, and what a lease and
+// its end send and write. Several hosts lease from and close leases of the same tags in turn.
+//
+// Prints JSON, all in bytes: the tablespace of idd_lease, for each row; what the server receives,
+// sends and writes into its redo log for a lease or for a close of one tag, with their reads, and
+// for each tag of a transaction of many.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+#include "random.h"
+#include "store/mysql_store.h"
+#include "support/mariadb_server.h"
+#include "support/temp_dir.h"
+#include "support/test_environment.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr int kHosts = 20;
+constexpr int kTags = 1000;  // each is leased once by itself
+constexpr int kAtOnce = 50;
+constexpr int kRounds = 100;
+
+class Benchmark {
+ public:
+  Benchmark() {
+    server_.Start();
+    for (int i = 0; i < kHosts; ++i) {
+      // As long as a machine id.
+      stores_.push_back(std::make_unique<MysqlStore>(MysqlStoreOptions{
+          ParseMysqlUrl(server_.Url()).value(), {RandomToken(), RandomToken(), RandomToken()}}));
+      harness::Require(stores_.back()->Open().ok(), "the store does not open");
+    }
+    for (int i = 0; i < kTags; ++i) {
+      NewTag tag;
+      tag.tag = "orders-" + std::to_string(i);
+      tags_.push_back(tag.tag);
+      harness::Require(stores_.front()->CreateTag(tag).ok(), "no tag can be created");
+    }
+  }
+
+  [[nodiscard]] nlohmann::json Run() {
+    harness::MariadbSession session = server_.Session();
+    nlohmann::json result;
+    std::vector<Lease> held;
+    MysqlStore& one = *stores_.front();
+    // What was read of a tag at its creation is not used any more.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    const Counters begin = Count(session);
+    for (const std::string& tag : tags_) held.push_back(Take(one, {tag}).front());
+    const Counters leased = Count(session);
+    for (const Lease& lease : held) Close(one, {lease});
+    const Counters closed = Count(session);
+    result["lease"] = Between(begin, leased, kTags);
+    result["close"] = Between(leased, closed, kTags);
+    const std::vector<std::string> some(tags_.begin(), tags_.begin() + kAtOnce);
+    const Counters many = Count(session);
+    for (int round = 0; round < kRounds; ++round) {
+      for (const auto& store : stores_) Close(*store, Take(*store, some));
+    }
+    result["lease_and_close_of_many"] = Between(many, Count(session), kRounds * kHosts * kAtOnce);
+    const int rows = kTags + kRounds * kHosts * kAtOnce;
+    result["rows"] = rows;
+    session.Execute("FLUSH TABLES idd_lease FOR EXPORT");
+    result["bytes_a_row"] =
+        std::stod(session.Query("SELECT FILE_SIZE FROM information_schema.INNODB_SYS_TABLESPACES"
+                                " WHERE NAME = 'idd/idd_lease'")) /
+        rows;
+    session.Execute("UNLOCK TABLES");
+    return result;
+  }
+
+ private:
+  struct Counters {
+    double received = 0;
+    double sent = 0;
+    double redo = 0;
+  };
+
+  [[nodiscard]] static double Status(harness::MariadbSession& session, const std::string& name) {
+    return std::stod(
+        session.Query("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS"
+                      " WHERE VARIABLE_NAME = '" +
+                      name + "'"));
+  }
+  [[nodiscard]] static Counters Count(harness::MariadbSession& session) {
+    return {Status(session, "BYTES_RECEIVED"), Status(session, "BYTES_SENT"),
+            Status(session, "INNODB_LSN_CURRENT")};
+  }
+  [[nodiscard]] static nlohmann::json Between(const Counters& begin, const Counters& end,
+                                              int count) {
+    return {{"received", (end.received - begin.received) / count},
+            {"sent", (end.sent - begin.sent) / count},
+            {"redo_log", (end.redo - begin.redo) / count}};
+  }
+
+  // As the daemon does it (take_leases.cc).
+  [[nodiscard]] static std::vector<Lease> Take(MysqlStore& store,
+                                               const std::vector<std::string>& tags) {
+    harness::Require(store.PeekTags(tags).ok(), "the tags cannot be read");
+    std::vector<LeaseRequest> requests;
+    for (const std::string& tag : tags) {
+      requests.push_back(
+          {.tag = tag, .count = 1000, .high_water_mark = 0, .floor = 0, .token = RandomToken()});
+    }
+    auto taken = store.TakeLeases(requests);
+    harness::Require(taken.ok(), "no leases");
+    std::vector<Lease> leases;
+    for (Result<Lease>& lease : taken.value()) {
+      harness::Require(lease.ok(), "no lease");
+      leases.push_back(std::move(lease).value());
+    }
+    return leases;
+  }
+
+  static void Close(MysqlStore& store, const std::vector<Lease>& leases) {
+    std::vector<LeaseClosure> closures;
+    for (const Lease& lease : leases) {
+      closures.push_back({.token = lease.token,
+                          .tag = lease.tag,
+                          .state = LeaseState::kExhausted,
+                          .claimed = lease.ids.size()});
+    }
+    harness::Require(store.CloseLeases(closures).ok(), "a lease cannot be closed");
+  }
+
+  harness::TempDir dir_;
+  harness::MariadbServer server_{dir_};
+  std::vector<std::unique_ptr<MysqlStore>> stores_;
+  std::vector<std::string> tags_;
+};
+
+}  // namespace
+}  // namespace idd::daemon
+
+int main() {
+  try {
+    idd::daemon::Benchmark benchmark;
+    std::puts(benchmark.Run().dump().c_str());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "journal_benchmark: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

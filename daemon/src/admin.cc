@@ -38,15 +38,11 @@ Admin::~Admin() = default;
 
 const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
   static const std::map<std::string, Entry, std::less<>> operations = {
-      {"tag.create", {&Admin::CreateTag, true}},
-      {"tag.list", {&Admin::ListTags, false}},
-      {"tag.show", {&Admin::ShowTag, false}},
-      {"tag.set", {&Admin::ChangeTag, true}},
-      {"tag.delete", {&Admin::DeleteTag, true}},
-      {"status", {&Admin::ShowStatus, false}},
-      {"lease.list", {&Admin::ListLeases, false}},
-      {"host.list", {&Admin::ListHosts, false}},
-      {"audit", {&Admin::Audit, false}}};
+      {"tag.create", {&Admin::CreateTag, true}},   {"tag.list", {&Admin::ListTags, false}},
+      {"tag.show", {&Admin::ShowTag, false}},      {"tag.set", {&Admin::ChangeTag, true}},
+      {"tag.delete", {&Admin::DeleteTag, true}},   {"status", {&Admin::ShowStatus, false}},
+      {"lease.list", {&Admin::ListLeases, false}}, {"host.list", {&Admin::ListHosts, false}},
+      {"audit", {&Admin::Audit, false}},           {"whois", {&Admin::WhoIs, false}}};
   return operations;
 }
 

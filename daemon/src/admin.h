@@ -65,6 +65,7 @@ class Admin {
   void ListLeases(const Request& request, Done done);
   void ListHosts(const Request& request, Done done);
   void Audit(const Request& request, Done done);
+  void WhoIs(const Request& request, Done done);
 
   // Runs `start` now or, while another operation on the whole journal is under way, after it.
   // `start` ends with FinishReport().

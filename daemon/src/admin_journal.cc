@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Admin: what the journal says of leases, hosts and ids.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -73,6 +74,52 @@ Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
   return filter;
 }
 
+// Where an id is from.
+struct Origin {
+  std::vector<LeaseRecord> leases;  // the newest first
+  std::string reason;               // why there is none
+};
+
+// Hosts that hand a tail back and take it again, with no claim in between, leave a row each time.
+constexpr std::uint64_t kMostOrigins = 1000;
+
+Result<Origin> FindOrigin(Store& store, const std::string& tag, std::uint64_t id) {
+  Origin origin;
+  Result<std::vector<LeaseRecord>> leases = store.ListLeases({.tag = tag,
+                                                              .host = std::nullopt,
+                                                              .state = std::nullopt,
+                                                              .containing = id,
+                                                              .newest = kMostOrigins});
+  if (!leases.ok()) return leases.status();
+  origin.leases = std::move(leases).value();
+  std::reverse(origin.leases.begin(), origin.leases.end());
+  if (!origin.leases.empty()) return origin;  // the tag itself may be deleted
+  const Result<TagRecord> record = store.FindTag(tag);
+  if (!record.ok()) return record.status();
+  const std::string next = std::to_string(record.value().next_id);
+  origin.reason =
+      id >= record.value().next_id
+          ? "it is not leased yet: the next lease begins at " + next
+          : "it lies below " + next +
+                ", where the next lease begins, and no lease of idd has it: somebody else leased "
+                "it (a Leaf server, or a generator that the tag was taken over from), or the tag "
+                "began above it";
+  return origin;
+}
+
+// What became of an id of a lease. `use` is what is known of it beyond the journal. The parts of a
+// lease lie in this order: claimed, abandoned, returned.
+const char* IdState(const LeaseRecord& lease, std::uint64_t id, const LeaseClosure* use) {
+  const std::uint64_t offset = id - lease.ids.first;
+  if (lease.state == LeaseState::kActive) {
+    if (use == nullptr) return "active";  // only its host knows more
+    if (offset < use->claimed) return "claimed";
+    return use->state == LeaseState::kActive ? "available" : LeaseStateName(use->state);
+  }
+  if (offset < lease.claimed) return "claimed";
+  return offset < lease.claimed + lease.abandoned ? "abandoned" : "returned";
+}
+
 }  // namespace
 
 void Admin::ListLeases(const Request& request, Done done) {
@@ -106,7 +153,8 @@ void Admin::ListHosts(const Request& /*request*/, Done done) {
         for (const HostRecord& host : hosts.value()) {
           array.push_back({{"host", host.host},
                            {"first_seen", host.first_seen},
-                           {"last_seen", host.last_seen}});
+                           {"last_seen", host.last_seen},
+                           {"boot_id", host.boot_id ? Json(*host.boot_id) : Json(nullptr)}});
         }
         done(Status::Ok(), Dump({{"hosts", std::move(array)}}));
       });
@@ -114,43 +162,67 @@ void Admin::ListHosts(const Request& /*request*/, Done done) {
 
 void Admin::Audit(const Request& request, Done done) {
   const auto only = TextField(request, "tag");
+  const auto is_all_hosts = FlagField(request, "all_hosts");
   if (!only.ok()) return Fail(done, only.status());
-  QueueReport([this, only = only.value(), done = std::move(done)]() mutable {
-    worker_.Submit<AuditInput>(
-        [host = info_.host_id, tag = only](Store& store, HighWaterMarks&) -> Result<AuditInput> {
-          auto journal =
-              store.ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
-          if (!journal.ok()) return journal.status();
-          auto tags = store.ListTags();
-          if (!tags.ok()) return tags.status();
-          auto returned = store.ListReturned(tag);
-          if (!returned.ok()) return returned.status();
-          return AuditInput{.host = host,
-                            .journal = std::move(journal).value(),
-                            .tags = std::move(tags).value(),
-                            .returned = std::move(returned).value(),
-                            .live = {}};
-        },
-        [this, only, done = std::move(done)](Result<AuditInput> input) {
-          if (!input.ok()) {
+  if (!is_all_hosts.ok()) return Fail(done, is_all_hosts.status());
+  const AuditScope scope = is_all_hosts.value() ? AuditScope::kAllHosts : AuditScope::kThisHost;
+  QueueReport([this, scope, only = only.value(), done = std::move(done)]() mutable {
+    worker_.Submit<Ledger>(
+        [tag = only](Store& store, HighWaterMarks&) { return store.ReadLedger(tag); },
+        [this, scope, only, done = std::move(done)](Result<Ledger> ledger) {
+          const bool is_unknown = only.has_value() && ledger.ok() && ledger.value().tags.empty() &&
+                                  ledger.value().journal.empty();
+          if (!ledger.ok() || is_unknown) {
             FinishReport();
-            return Fail(done, input.status());
+            return Fail(done, is_unknown ? Status(Code::kNoSuchTag, "no such tag: '" + *only + "'")
+                                         : ledger.status());
           }
-          AuditInput& all = input.value();
           // Completions come in the order of their jobs: no lease of a later job is in a ring yet,
           // and those of all earlier ones are.
-          all.live = tags_.LiveLeases();
+          AuditInput input{.host = info_.host_id,
+                           .scope = scope,
+                           .ledger = std::move(ledger).value(),
+                           .live = tags_.LiveLeases()};
           if (only.has_value()) {
-            std::erase_if(all.live, [&](const auto& live) { return live.second.tag != *only; });
-            std::erase_if(all.tags, [&](const TagRecord& tag) { return tag.tag != *only; });
-            if (all.tags.empty() && all.journal.empty()) {
-              FinishReport();
-              return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
-            }
+            std::erase_if(input.live, [&](const auto& live) { return live.second.tag != *only; });
           }
-          MakeReport([input = std::move(input).value()] { return AuditText(input); }, done);
+          MakeReport([input = std::move(input)] { return AuditText(input); }, done);
         });
   });
+}
+
+void Admin::WhoIs(const Request& request, Done done) {
+  const Result<std::string> tag = TagField(request);
+  if (!tag.ok()) return Fail(done, tag.status());
+  const auto id = NumberField(request, "id");
+  if (!id.ok()) return Fail(done, id.status());
+  if (!id.value().has_value() || *id.value() >= shm::kMaxLimit) {
+    return Fail(done, {Code::kInvalid,
+                       "'id' must be a number from 0 to " + std::to_string(shm::kMaxLimit - 1)});
+  }
+  worker_.Submit<Origin>(
+      [tag = tag.value(), id = *id.value()](Store& store, HighWaterMarks&) {
+        return FindOrigin(store, tag, id);
+      },
+      [this, tag = tag.value(), id = *id.value(),
+       done = std::move(done)](const Result<Origin>& origin) {
+        if (!origin.ok()) return Fail(done, origin.status());
+        const auto live = tags_.LiveLeases();
+        Json leases = Json::array();
+        for (const LeaseRecord& lease : origin.value().leases) {
+          const auto use = live.find(lease.token);
+          const bool is_live = lease.state == LeaseState::kActive && use != live.end();
+          LeaseRecord told = lease;
+          if (is_live) told.claimed = use->second.claimed;
+          leases.push_back(LeaseJson(told));
+          leases.back()["id_state"] = IdState(lease, id, is_live ? &use->second : nullptr);
+        }
+        const std::string& reason = origin.value().reason;
+        done(Status::Ok(), Dump({{"tag", tag},
+                                 {"id", id},
+                                 {"leases", std::move(leases)},
+                                 {"reason", reason.empty() ? Json(nullptr) : Json(reason)}}));
+      });
 }
 
 }  // namespace idd::daemon

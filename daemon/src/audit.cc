@@ -32,6 +32,10 @@ void Account(const LeaseRecord& lease, const AuditInput& input, AuditReport& rep
     }
     return;
   }
+  if (lease.host != input.host) {
+    account.available += lease.ids.size();
+    return;
+  }
   if (live == input.live.end()) {
     report.findings.push_back(Describe(lease) + " is active in the journal but in no ring");
     return;
@@ -45,16 +49,16 @@ void Account(const LeaseRecord& lease, const AuditInput& input, AuditReport& rep
 
 void FindOverlaps(const AuditInput& input, AuditReport& report) {
   std::vector<const LeaseRecord*> leases;
-  for (const LeaseRecord& lease : input.journal) {
+  for (const LeaseRecord& lease : input.ledger.journal) {
     if (!Kept(lease).empty()) leases.push_back(&lease);
   }
   // What is listed as returned will be leased again, so nobody may have kept any of it.
-  std::vector<LeaseRecord> listed(input.returned.size());
+  std::vector<LeaseRecord> listed(input.ledger.returned.size());
   for (std::size_t i = 0; i < listed.size(); ++i) {
     listed[i].token = "(listed as returned)";
-    listed[i].tag = input.returned[i].tag;
-    listed[i].host = input.returned[i].host;
-    listed[i].ids = input.returned[i].ids;
+    listed[i].tag = input.ledger.returned[i].tag;
+    listed[i].host = input.ledger.returned[i].host;
+    listed[i].ids = input.ledger.returned[i].ids;
     leases.push_back(&listed[i]);
   }
   std::sort(leases.begin(), leases.end(), [](const LeaseRecord* a, const LeaseRecord* b) {
@@ -72,7 +76,7 @@ void FindOverlaps(const AuditInput& input, AuditReport& report) {
 
 void FindUnjournalled(const AuditInput& input, AuditReport& report) {
   std::set<std::string_view> tokens;
-  for (const LeaseRecord& lease : input.journal) tokens.insert(lease.token);
+  for (const LeaseRecord& lease : input.ledger.journal) tokens.insert(lease.token);
   for (const auto& [token, live] : input.live) {
     if (tokens.contains(token)) continue;
     report.findings.push_back("a segment of tag '" + live.tag + "' is published under lease " +
@@ -82,8 +86,8 @@ void FindUnjournalled(const AuditInput& input, AuditReport& report) {
 
 void FindAboveMaxId(const AuditInput& input, AuditReport& report) {
   std::map<std::string_view, std::uint64_t> next_ids;
-  for (const TagRecord& tag : input.tags) next_ids[tag.tag] = tag.next_id;
-  for (const LeaseRecord& lease : input.journal) {
+  for (const TagRecord& tag : input.ledger.tags) next_ids[tag.tag] = tag.next_id;
+  for (const LeaseRecord& lease : input.ledger.journal) {
     const auto next = next_ids.find(lease.tag);
     if (next == next_ids.end() || Kept(lease).empty()) continue;
     if (Kept(lease).limit > next->second) {
@@ -98,9 +102,10 @@ void FindAboveMaxId(const AuditInput& input, AuditReport& report) {
 
 AuditReport RunAudit(const AuditInput& input) {
   AuditReport report;
-  for (const TagRecord& tag : input.tags) report.tags[tag.tag];
-  for (const LeaseRecord& lease : input.journal) {
-    if (lease.host == input.host) Account(lease, input, report);
+  for (const TagRecord& tag : input.ledger.tags) report.tags[tag.tag];
+  for (const LeaseRecord& lease : input.ledger.journal) {
+    const bool is_asked_for = input.scope == AuditScope::kAllHosts || lease.host == input.host;
+    if (is_asked_for) Account(lease, input, report);
   }
   FindOverlaps(input, report);
   FindUnjournalled(input, report);

@@ -25,11 +25,14 @@ struct TagAccount {
   }
 };
 
+// Whose leases are accounted: this host's, or every host's. What another host has claimed of an
+// active lease only that host knows, so all of it counts as available there.
+enum class AuditScope { kThisHost, kAllHosts };
+
 struct AuditInput {
-  std::string host;                  // whose leases are accounted
-  std::vector<LeaseRecord> journal;  // of every host, oldest first
-  std::vector<TagRecord> tags;
-  std::vector<ReturnedRange> returned;                    // of every host
+  std::string host;  // this one
+  AuditScope scope = AuditScope::kThisHost;
+  Ledger ledger;
   std::map<std::string, LeaseClosure, std::less<>> live;  // by token, see TagService::LiveLeases
 };
 

@@ -41,7 +41,7 @@ class AuditTest : public ::testing::Test {
     tag.tag = "orders";
     tag.next_id = 1001;
     tag.step = 100;
-    input_.tags = {tag};
+    input_.ledger.tags = {tag};
   }
   void AddLive(const std::string& token, LeaseState state, std::uint64_t claimed) {
     input_.live[token] = {.token = token, .tag = "orders", .state = state, .claimed = claimed};
@@ -72,11 +72,11 @@ TEST_F(AuditTest, EmptyJournalAddsUpAndListsTheTag) {
 }
 
 TEST_F(AuditTest, EveryStateOfALeaseGoesToItsPlace) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
-                    Closed("b", {101, 201}, LeaseState::kReturned, 40, 60, 0),
-                    Closed("c", {201, 301}, LeaseState::kAbandoned, 10, 0, 90),
-                    Lease("d", {301, 401}, LeaseState::kActive),
-                    Lease("e", {401, 501}, LeaseState::kActive)};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                           Closed("b", {101, 201}, LeaseState::kReturned, 40, 60, 0),
+                           Closed("c", {201, 301}, LeaseState::kAbandoned, 10, 0, 90),
+                           Lease("d", {301, 401}, LeaseState::kActive),
+                           Lease("e", {401, 501}, LeaseState::kActive)};
   AddLive("d", LeaseState::kActive, 25);
   AddLive("e", LeaseState::kAbandoned, 30);
   ExpectNoFinding();
@@ -89,22 +89,22 @@ TEST_F(AuditTest, EveryStateOfALeaseGoesToItsPlace) {
 }
 
 TEST_F(AuditTest, LeasesOfOtherHostsAreNotAccounted) {
-  input_.journal = {Lease("a", {1, 101}, LeaseState::kActive, "elsewhere")};
+  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive, "elsewhere")};
   ExpectNoFinding();
   EXPECT_EQ(RunAudit(input_).tags.at("orders").leased, 0U);
 }
 
 TEST_F(AuditTest, TagsAreAccountedApart) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
-                    Closed("b", {1, 51}, LeaseState::kExhausted, 50, 0, 0)};
-  input_.journal[1].tag = "users";
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                           Closed("b", {1, 51}, LeaseState::kExhausted, 50, 0, 0)};
+  input_.ledger.journal[1].tag = "users";
   ExpectNoFinding();
   EXPECT_EQ(RunAudit(input_).tags.at("orders").leased, 100U);
   EXPECT_EQ(RunAudit(input_).tags.at("users").leased, 50U);
 }
 
 TEST_F(AuditTest, ClosedLeaseWhosePartsAreNotItsSizeIsFound) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 50, 0)};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 50, 0)};
   const AuditReport report = RunAudit(input_);
   ASSERT_EQ(report.findings.size(), 2U) << "the lease, and hence its tag";
   EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
@@ -114,7 +114,7 @@ TEST_F(AuditTest, ClosedLeaseWhosePartsAreNotItsSizeIsFound) {
 }
 
 TEST_F(AuditTest, ActiveLeaseThatNoRingHasIsFound) {
-  input_.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
+  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
   const AuditReport report = RunAudit(input_);
   ASSERT_FALSE(report.ok());
   EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
@@ -127,21 +127,21 @@ TEST_F(AuditTest, SegmentThatTheJournalLacksIsFound) {
 }
 
 TEST_F(AuditTest, TwoLeasesThatShareIdsAreFound) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
-                    Closed("b", {100, 201}, LeaseState::kExhausted, 101, 0, 0)};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                           Closed("b", {100, 201}, LeaseState::kExhausted, 101, 0, 0)};
   ExpectFinding({"lease a", "lease b", "shares ids"});
 }
 
 TEST_F(AuditTest, LeasesOfTwoHostsThatShareIdsAreFound) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
-                    Lease("b", {50, 60}, LeaseState::kActive, "elsewhere")};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                           Lease("b", {50, 60}, LeaseState::kActive, "elsewhere")};
   ExpectFinding({"host here", "host elsewhere", "shares ids"});
 }
 
 TEST_F(AuditTest, LeaseInsideAWideOneIsFoundThoughAnotherLiesBetween) {
-  input_.journal = {Closed("wide", {1, 901}, LeaseState::kExhausted, 900, 0, 0),
-                    Closed("small", {10, 11}, LeaseState::kExhausted, 1, 0, 0),
-                    Closed("late", {500, 600}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.ledger.journal = {Closed("wide", {1, 901}, LeaseState::kExhausted, 900, 0, 0),
+                           Closed("small", {10, 11}, LeaseState::kExhausted, 1, 0, 0),
+                           Closed("late", {500, 600}, LeaseState::kExhausted, 100, 0, 0)};
   const AuditReport report = RunAudit(input_);
   ASSERT_EQ(report.findings.size(), 2U) << ::testing::PrintToString(report.findings);
   for (const std::string& finding : report.findings) {
@@ -150,66 +150,82 @@ TEST_F(AuditTest, LeaseInsideAWideOneIsFoundThoughAnotherLiesBetween) {
 }
 
 TEST_F(AuditTest, NeighboursShareNothing) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
-                    Closed("b", {101, 201}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                           Closed("b", {101, 201}, LeaseState::kExhausted, 100, 0, 0)};
   ExpectNoFinding();
 }
 
 TEST_F(AuditTest, SameIdsOfTwoTagsShareNothing) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
-                    Closed("b", {1, 101}, LeaseState::kExhausted, 100, 0, 0)};
-  input_.journal[1].tag = "users";
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
+                           Closed("b", {1, 101}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.ledger.journal[1].tag = "users";
   ExpectNoFinding();
 }
 
 TEST_F(AuditTest, TailThatWasGivenBackMayBeLeasedAgain) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0),
-                    Closed("b", {41, 141}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0),
+                           Closed("b", {41, 141}, LeaseState::kExhausted, 100, 0, 0)};
   ExpectNoFinding();
 }
 
 TEST_F(AuditTest, WhatWasKeptOfAReturnedLeaseMayNotBeLeasedAgain) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0),
-                    Closed("b", {40, 140}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0),
+                           Closed("b", {40, 140}, LeaseState::kExhausted, 100, 0, 0)};
   ExpectFinding({"lease a", "lease b"});
 }
 
 TEST_F(AuditTest, ListedRangeThatSomebodyKeptIsFound) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0)};
-  input_.returned = {{.tag = "orders", .host = "elsewhere", .ids = {90, 120}}};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0)};
+  input_.ledger.returned = {{.tag = "orders", .host = "elsewhere", .ids = {90, 120}}};
   ExpectFinding({"listed as returned", "lease a"});
 }
 
 TEST_F(AuditTest, ListedRangeThatItsLeaseGaveBackIsNoFinding) {
-  input_.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0)};
-  input_.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}}};
+  input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0)};
+  input_.ledger.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}}};
   ExpectNoFinding();
 }
 
 TEST_F(AuditTest, RangeListedTwiceIsFound) {
-  input_.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}},
-                     {.tag = "orders", .host = "elsewhere", .ids = {60, 70}}};
+  input_.ledger.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}},
+                            {.tag = "orders", .host = "elsewhere", .ids = {60, 70}}};
   ExpectFinding({"listed as returned", "shares ids"});
 }
 
 TEST_F(AuditTest, LeaseAboveMaxIdIsFound) {
-  input_.journal = {Closed("a", {901, 1101}, LeaseState::kExhausted, 200, 0, 0)};
+  input_.ledger.journal = {Closed("a", {901, 1101}, LeaseState::kExhausted, 200, 0, 0)};
   ExpectFinding({"lease a", "max_id 1001", "backwards"});
 }
 
 TEST_F(AuditTest, ReturnedTailAboveMaxIdIsNoFinding) {
-  input_.journal = {Closed("a", {901, 1101}, LeaseState::kReturned, 100, 100, 0)};
+  input_.ledger.journal = {Closed("a", {901, 1101}, LeaseState::kReturned, 100, 100, 0)};
   ExpectNoFinding();
 }
 
 TEST_F(AuditTest, LeaseOfADeletedTagIsHeldAgainstNoMaxId) {
-  input_.tags.clear();
-  input_.journal = {Closed("a", {901, 1101}, LeaseState::kExhausted, 200, 0, 0)};
+  input_.ledger.tags.clear();
+  input_.ledger.journal = {Closed("a", {901, 1101}, LeaseState::kExhausted, 200, 0, 0)};
   ExpectNoFinding();
 }
 
+TEST_F(AuditTest, AnotherHostsActiveLeaseIsAvailableInFull) {
+  input_.scope = AuditScope::kAllHosts;
+  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive),
+                           Lease("b", {101, 301}, LeaseState::kActive, "elsewhere"),
+                           Closed("c", {301, 401}, LeaseState::kReturned, 40, 60, 0)};
+  input_.ledger.journal[2].host = "elsewhere";
+  AddLive("a", LeaseState::kActive, 25);
+  ExpectNoFinding();
+  const TagAccount account = RunAudit(input_).tags.at("orders");
+  EXPECT_EQ(account.leased, 400U);
+  EXPECT_EQ(account.claimed, 65U);
+  EXPECT_EQ(account.available, 275U);
+  EXPECT_EQ(account.returned, 60U);
+  EXPECT_EQ(account.abandoned, 0U);
+}
+
 TEST_F(AuditTest, LiveCountBeyondTheLeaseDoesNotOverflow) {
-  input_.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
+  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
   AddLive("a", LeaseState::kActive, ~std::uint64_t{0});
   const TagAccount account = RunAudit(input_).tags.at("orders");
   EXPECT_EQ(account.claimed, 100U);

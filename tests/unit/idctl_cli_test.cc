@@ -141,6 +141,11 @@ TEST(UsageTest, WrongCommandLinesExitWithTwoAndOneLine) {
       {"lease", "list", "--state", "lost"},
       {"lease", "list", "--tag", " a"},
       {"host", "list", "x"},
+      {"whois", "orders"},
+      {"whois", "orders", "-1"},
+      {"whois", "orders", "9223372036854775807"},
+      {"whois", "4711 ", "1"},
+      {"audit", "orders", "--all-hosts=maybe"},
   };
   for (const auto& line : lines) {
     const Ran ran = RunTool(line);
@@ -201,7 +206,7 @@ TEST(UsageTest, VersionIsOneLine) {
 }
 
 TEST(LaterCommandsTest, SayThatTheyAreNotAvailable) {
-  for (const char* name : {"top", "doctor", "metrics", "whois", "drain", "resume", "import"}) {
+  for (const char* name : {"top", "doctor", "metrics", "drain", "resume", "import"}) {
     const Ran ran = RunTool({"--json", name, "orders", "--threads", "4"});
     EXPECT_EQ(ran.exit, ExitStatus::kFailed);
     EXPECT_EQ(ran.out, "");

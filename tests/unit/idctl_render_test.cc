@@ -61,7 +61,18 @@ Json LeaseDocument() {
 
 Json HostDocument() {
   return Parse(R"({"hosts": [{"host": "web-1", "first_seen": "2025-01-02 03:04:05",
-    "last_seen": "2025-01-02 03:05:06"}]})");
+    "last_seen": "2025-01-02 03:05:06", "boot_id": "b-1"}]})");
+}
+
+Json WhoIsDocument() {
+  return Parse(R"({"tag": "orders", "id": 130, "leases": [
+    {"token": "01", "tag": "orders", "host": "web-2", "base": 121, "limit": 1001, "state": "active",
+     "claimed": 0, "returned": 0, "abandoned": 0, "leased_at": "2025-01-02 03:05:06",
+     "closed_at": null, "id_state": "active"},
+    {"token": "00ff", "tag": "orders", "host": "web-1", "base": 1, "limit": 1001,
+     "state": "returned", "claimed": 120, "returned": 880, "abandoned": 0,
+     "leased_at": "2025-01-02 03:04:05", "closed_at": "2025-01-02 03:05:00",
+     "id_state": "returned"}], "reason": null})");
 }
 
 Json AuditDocument() {
@@ -190,8 +201,44 @@ TEST(RenderHostsTest, IsATable) {
   Result<std::string> text = RenderHosts(HostDocument());
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "HOST   FIRST-SEEN           LAST-SEEN\n"
-            "web-1  2025-01-02 03:04:05  2025-01-02 03:05:06\n");
+            "HOST   FIRST-SEEN           LAST-SEEN            BOOT-ID\n"
+            "web-1  2025-01-02 03:04:05  2025-01-02 03:05:06  b-1\n");
+}
+
+TEST(RenderHostsTest, AStoreWithoutBootIdsHasNone) {
+  Json document = HostDocument();
+  document["hosts"][0]["boot_id"] = nullptr;
+  Result<std::string> text = RenderHosts(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_TRUE(text.value().ends_with("03:05:06  -\n")) << text.value();
+}
+
+TEST(RenderWhoIsTest, ShowsEveryLeaseThatHasTheId) {
+  Result<std::string> text = RenderWhoIs(WhoIsDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(
+      text.value(),
+      "id 130 of tag 'orders'\n"
+      "\n"
+      "ID-STATE  HOST   LEASE     BASE  LIMIT  CLAIMED  RETURNED  ABANDONED  LEASED           "
+      "    CLOSED               TOKEN\n"
+      "active    web-2  active     121   1001        0         0          0  "
+      "2025-01-02 03:05:06  -                    01\n"
+      "returned  web-1  returned     1   1001      120       880          0  "
+      "2025-01-02 03:04:05  2025-01-02 03:05:00  00ff\n");
+  EXPECT_TRUE(WhoIsVerdict(WhoIsDocument()).ok());
+}
+
+TEST(RenderWhoIsTest, AnIdWithoutALeaseFailsWithTheReason) {
+  Json document = WhoIsDocument();
+  document["leases"] = Json::array();
+  document["reason"] = "it is not leased yet";
+  Result<std::string> text = RenderWhoIs(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(), "");
+  const Status verdict = WhoIsVerdict(document);
+  EXPECT_EQ(ExitFor(verdict.code()), ExitStatus::kFailed);
+  EXPECT_NE(verdict.message().find("it is not leased yet"), std::string::npos);
 }
 
 TEST(RenderAuditTest, ShowsTheSumAndTheVerdict) {
@@ -242,6 +289,7 @@ std::vector<Case> Cases() {
       {"leases", LeaseDocument(), RenderLeases},
       {"hosts", HostDocument(), RenderHosts},
       {"audit", AuditDocument(), RenderAudit},
+      {"whois", WhoIsDocument(), RenderWhoIs},
   };
 }
 
@@ -258,16 +306,18 @@ void CollectPaths(const Json& json, const Json::json_pointer& path,
 }
 
 bool MayBeNull(const std::string& path) {
-  for (const char* name :
-       {"last_error", "since_s", "covered_s", "exhausted_in_days", "closed_at", "description"}) {
+  for (const char* name : {"last_error", "since_s", "covered_s", "exhausted_in_days", "closed_at",
+                           "description", "boot_id", "reason"}) {
     if (path.ends_with(name)) return true;
   }
   return false;
 }
 
-// Not read by the one-line form.
+// Not read by the one-line form; an id's leases are all of its tag.
 bool IsUnread(const Case& each, const std::string& path) {
-  return std::string(each.name) == "line" && path.find("/returned") != std::string::npos;
+  const std::string name(each.name);
+  return (name == "line" && path.find("/returned") != std::string::npos) ||
+         (name == "whois" && path.find("/leases/") == 0 && path.ends_with("/tag"));
 }
 
 TEST(MalformedDocumentTest, AnyValueOfAnotherTypeIsAnError) {

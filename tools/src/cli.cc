@@ -60,6 +60,7 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterStatusCommand(app, invocation);
   RegisterLeaseCommands(app, invocation);
   RegisterAuditCommand(app, invocation);
+  RegisterWhoIsCommand(app, invocation);
   RegisterLaterCommands(app, invocation);
 }
 

@@ -62,6 +62,11 @@ struct FilterArguments {
   bool is_all_hosts = false;
 };
 
+struct WhoIsArguments {
+  std::string tag;
+  std::optional<std::uint64_t> id;
+};
+
 // One parsed command line. Commands register themselves with the parser, which writes here; the one
 // that was chosen leaves its action. Nothing runs while arguments are parsed.
 struct Invocation {
@@ -70,6 +75,7 @@ struct Invocation {
   ClaimArguments claim;
   BenchArguments bench;
   FilterArguments filter;
+  WhoIsArguments whois;
   std::function<Outcome(Output& out)> action;
 };
 

@@ -8,11 +8,12 @@
 namespace idd::tools {
 namespace {
 
-Outcome Audit(const GlobalOptions& global, const std::string& tag, Output& out) {
+Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
   AdminCall call;
-  call.what = tag.empty() ? "audit" : "audit " + Quote(tag);
+  call.what = filter.tag ? "audit " + Quote(*filter.tag) : "audit";
   call.request = {{"op", "audit"}};
-  if (!tag.empty()) call.request["tag"] = tag;
+  if (filter.tag) call.request["tag"] = *filter.tag;
+  if (filter.is_all_hosts) call.request["all_hosts"] = true;
   call.render = RenderAudit;
   call.verdict = AuditVerdict;
   return RunAdminCall(global, call, out);
@@ -73,14 +74,11 @@ void RegisterAuditCommand(CLI::App& app, Invocation& invocation) {
   AddTagName(*audit, "TAG", "Only this tag",
              [&invocation](std::string tag) { invocation.filter.tag = std::move(tag); });
   audit->add_flag("--all-hosts", invocation.filter.is_all_hosts,
-                  "The leases of all hosts (not in this version)");
+                  "The leases of all hosts; of those that another host has in use every id counts "
+                  "as available");
   audit->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) -> Outcome {
-      if (invocation.filter.is_all_hosts) {
-        return Failure{ExitStatus::kFailed, "audit --all-hosts", "not available in this version",
-                       ""};
-      }
-      return Audit(invocation.global, invocation.filter.tag.value_or(""), out);
+    invocation.action = [&invocation](Output& out) {
+      return Audit(invocation.global, invocation.filter, out);
     };
   });
 }

@@ -18,7 +18,6 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation) {
       {"top", "Live view of the tags", "idctl top"},
       {"doctor", "Check the set-up", "idctl doctor"},
       {"metrics", "Print Prometheus metrics", "idctl metrics"},
-      {"whois", "Say which host and lease an id came from", "idctl whois orders 4711"},
       {"drain", "Hand back what is not claimed and stop publishing", "idctl drain orders"},
       {"resume", "Publish again after a drain", "idctl resume orders"},
       {"import", "Take tags over from another generator", "idctl import leaf"},

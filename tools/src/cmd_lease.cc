@@ -91,9 +91,10 @@ Result<std::string> RenderLeases(const Json& document) {
 
 Result<std::string> RenderHosts(const Json& document) {
   Status error;
-  Table table({{"HOST"}, {"FIRST-SEEN"}, {"LAST-SEEN"}});
+  Table table({{"HOST"}, {"FIRST-SEEN"}, {"LAST-SEEN"}, {"BOOT-ID"}});
   for (const Fields& host : Fields(document, "reply", &error).Objects("hosts")) {
-    table.AddRow({host.Text("host"), host.Text("first_seen"), host.Text("last_seen")});
+    table.AddRow({host.Text("host"), host.Text("first_seen"), host.Text("last_seen"),
+                  host.OptionalText("boot_id").value_or("")});
   }
   if (!error.ok()) return error;
   return table.Format();

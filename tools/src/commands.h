@@ -27,6 +27,7 @@ void RegisterBenchCommand(CLI::App& app, Invocation& invocation);
 void RegisterStatusCommand(CLI::App& app, Invocation& invocation);
 void RegisterLeaseCommands(CLI::App& app, Invocation& invocation);
 void RegisterAuditCommand(CLI::App& app, Invocation& invocation);
+void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation);
 // Commands of later versions: listed in --help, refused when run.
 void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 
@@ -48,6 +49,11 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 [[nodiscard]] Result<std::string> RenderAudit(const Json& document);
 // kSystem when the daemon found something, or when its own numbers do not add up.
 [[nodiscard]] Status AuditVerdict(const Json& document);
+
+// --- whois
+[[nodiscard]] Result<std::string> RenderWhoIs(const Json& document);
+// kSystem with the daemon's reason when no lease has the id.
+[[nodiscard]] Status WhoIsVerdict(const Json& document);
 
 // --- claim
 // idclient_claim_many, or a fake: claims up to `count` ids and writes how many.

@@ -66,6 +66,22 @@ Result<TagRecord> Store::FindTag(const std::string& tag) {
   return std::move(records.value().front());
 }
 
+Result<Ledger> Store::ReadLists(const std::optional<std::string>& tag) {
+  Result<std::vector<LeaseRecord>> journal =
+      ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
+  if (!journal.ok()) return journal.status();
+  Result<std::vector<TagRecord>> tags = ListTags();
+  if (!tags.ok()) return tags.status();
+  if (tag.has_value()) {
+    std::erase_if(tags.value(), [&](const TagRecord& record) { return record.tag != *tag; });
+  }
+  Result<std::vector<ReturnedRange>> returned = ListReturned(tag);
+  if (!returned.ok()) return returned.status();
+  return Ledger{.journal = std::move(journal).value(),
+                .tags = std::move(tags).value(),
+                .returned = std::move(returned).value()};
+}
+
 // Messages never repeat the URL: what follows the scheme may be a password.
 Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const HostIdentity& host) {
   if (Status status = CheckHostId(host.id); !status.ok()) return status;

@@ -168,6 +168,10 @@ Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filte
   if (filter.state.has_value()) {
     where += std::string(" AND state = '") + LeaseStateName(*filter.state) + "'";
   }
+  if (filter.containing.has_value()) {
+    const std::string id = std::to_string(*filter.containing);
+    where += " AND base <= " + id + " AND `limit` > " + id;
+  }
   const std::string limit =
       filter.newest == 0 ? std::string() : " LIMIT " + std::to_string(filter.newest);
   const Result<MysqlResult> found = db_->Query(kSelectLease + where + " ORDER BY seq DESC" + limit);
@@ -205,13 +209,27 @@ Result<std::vector<ReturnedRange>> MysqlStore::ListReturned(const std::optional<
 Result<std::vector<HostRecord>> MysqlStore::ListHosts() {
   if (db_ == nullptr) return NotOpen();
   const Result<MysqlResult> found =
-      db_->Query("SELECT host, first_seen, last_seen FROM idd_host ORDER BY host");
+      db_->Query("SELECT host, first_seen, last_seen, boot_id FROM idd_host ORDER BY host");
   if (!found.ok()) return Failed(found.status());
   std::vector<HostRecord> hosts;
   for (const auto& cells : found.value().rows) {
-    hosts.push_back({cells[0].value_or(""), cells[1].value_or(""), cells[2].value_or("")});
+    hosts.push_back(
+        {cells[0].value_or(""), cells[1].value_or(""), cells[2].value_or(""), cells[3]});
   }
   return hosts;
+}
+
+Result<Ledger> MysqlStore::ReadLedger(const std::optional<std::string>& tag) {
+  if (db_ == nullptr) return NotOpen();
+  const Result<std::vector<MysqlResult>> begun =
+      db_->Packet({"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+                   "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"});
+  if (!begun.ok()) return Failed(begun.status());
+  Result<Ledger> ledger = ReadLists(tag);
+  if (db_ == nullptr) return ledger;
+  const Result<MysqlResult> ended = db_->Query("COMMIT");
+  if (!ended.ok()) db_.reset();  // nothing else may happen inside it
+  return ledger;
 }
 
 }  // namespace idd::daemon

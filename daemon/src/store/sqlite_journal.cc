@@ -101,10 +101,17 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
   if (!db_) return NotOpen();
   std::optional<std::string> state;
   if (filter.state.has_value()) state = LeaseStateName(*filter.state);
+  std::string of_id;
+  if (filter.containing.has_value()) {
+    const std::string id = std::to_string(*filter.containing);
+    // The plain comparison of the tag is what the index on it serves.
+    of_id = " AND biz_tag = ?1 AND base <= " + id + " AND \"limit\" > " + id;
+  }
   SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
                                      " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
                                      " AND (?2 IS NULL OR host = ?2)"
-                                     " AND (?3 IS NULL OR state = ?3) ORDER BY seq DESC LIMIT " +
+                                     " AND (?3 IS NULL OR state = ?3)" +
+                                     of_id + " ORDER BY seq DESC LIMIT " +
                                      (filter.newest == 0 ? "-1" : std::to_string(filter.newest)),
                                  filter.tag, filter.host, state);
   std::vector<LeaseRecord> leases;
@@ -144,6 +151,16 @@ Result<std::vector<HostRecord>> SqliteStore::ListHosts() {
   while (query.Next()) hosts.push_back({query.Text(0), query.Text(1), query.Text(2)});
   if (!query.Finish().ok()) return query.Finish();
   return hosts;
+}
+
+Result<Ledger> SqliteStore::ReadLedger(const std::optional<std::string>& tag) {
+  if (!db_) return NotOpen();
+  // A transaction that only reads: it waits for nobody, and nobody waits for it.
+  if (Status status = db_->Run("BEGIN"); !status.ok()) return status;
+  Result<Ledger> ledger = ReadLists(tag);
+  const Status ended = db_->Run("ROLLBACK");
+  if (ledger.ok() && !ended.ok()) return ended;
+  return ledger;
 }
 
 }  // namespace idd::daemon

@@ -114,6 +114,7 @@ struct LeaseFilter {
   std::optional<std::string> tag;
   std::optional<std::string> host;
   std::optional<LeaseState> state;
+  std::optional<std::uint64_t> containing{};  // an id; with `tag`
   std::uint64_t newest = 0;  // that many, the newest, still in the order of the journal; 0: all
 };
 
@@ -165,14 +166,22 @@ struct Reminded {
 
 struct HostRecord {
   std::string host;
-  std::string first_seen;  // UTC
-  std::string last_seen;   // UTC
+  std::string first_seen;                // UTC
+  std::string last_seen;                 // UTC
+  std::optional<std::string> boot_id{};  // of its kernel when last seen; not every store keeps it
 };
 
 struct ReturnedRange {
   std::string tag;
   std::string host;
   shm::IdRange ids;
+};
+
+// What the allocator knows of its ids at one moment.
+struct Ledger {
+  std::vector<LeaseRecord> journal;  // of every host, oldest first
+  std::vector<TagRecord> tags;
+  std::vector<ReturnedRange> returned;  // of every host
 };
 
 // Thread safety: none; used on the lease worker's thread alone. Every call may block on I/O.
@@ -263,12 +272,18 @@ class Store {
   [[nodiscard]] virtual Result<std::vector<ReturnedRange>> ListReturned(
       const std::optional<std::string>& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
+  // All of it, or of one tag; while other hosts lease and hand back the lists are still of one
+  // moment.
+  [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::optional<std::string>& tag) = 0;
 
   // For people: the URL without a password.
   [[nodiscard]] virtual std::string DisplayUrl() const = 0;
 
  protected:
   Store() = default;
+
+  // The lists, one after the other.
+  [[nodiscard]] Result<Ledger> ReadLists(const std::optional<std::string>& tag);
 };
 
 // This host: its name in the journal, and what tells it from another one that was given the same.

@@ -392,6 +392,10 @@ class FakeStore final : public Store {
       if (filter.tag.has_value() && lease.tag != *filter.tag) continue;
       if (filter.host.has_value() && lease.host != *filter.host) continue;
       if (filter.state.has_value() && lease.state != *filter.state) continue;
+      if (filter.containing.has_value() &&
+          (*filter.containing < lease.ids.first || *filter.containing >= lease.ids.limit)) {
+        continue;
+      }
       found.push_back(lease);
     }
     if (filter.newest != 0 && found.size() > filter.newest) {
@@ -409,6 +413,9 @@ class FakeStore final : public Store {
   Result<std::vector<HostRecord>> ListHosts() override {
     if (Status status = script.Enter("ListHosts"); !status.ok()) return status;
     return std::vector<HostRecord>{{.host = kHost, .first_seen = "", .last_seen = ""}};
+  }
+  Result<Ledger> ReadLedger(const std::optional<std::string>& tag) override {
+    return ReadLists(tag);
   }
   std::string DisplayUrl() const override { return "fake:"; }
 

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl on two hosts that share a MariaDB: where an id is from, what all hosts have, and rows that
+// others write.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idclient/idclient.h"
+#include "support/host.h"
+#include "support/mariadb_server.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class MysqlAdmin : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_.Start();
+    for (Host* host : {&a_, &b_}) {
+      host->daemon.options().database = server_.Url();
+      host->daemon.Start();
+    }
+  }
+  [[nodiscard]] static nlohmann::json WhoIs(const Host& host, std::uint64_t id,
+                                            const std::string& tag = "orders") {
+    return host.idctl.Json({"whois", tag, std::to_string(id)});
+  }
+  // "host lease-state id-state" of every lease that has the id, the newest first.
+  [[nodiscard]] static std::vector<std::string> Origins(const Host& host, std::uint64_t id) {
+    std::vector<std::string> origins;
+    const nlohmann::json answer = WhoIs(host, id);
+    for (const auto& lease : answer.at("leases")) {
+      origins.push_back(lease.at("host").get<std::string>() + " " +
+                        lease.at("state").get<std::string>() + " " +
+                        lease.at("id_state").get<std::string>());
+    }
+    return origins;
+  }
+  [[nodiscard]] static AuditRow AuditAll(const Host& host) {
+    return ParseAudit(host.idctl.Json({"audit", "orders", "--all-hosts"}), "orders");
+  }
+
+  const TempDir dir_;
+  MariadbServer server_{dir_};
+  Host a_{dir_, "host-a"};
+  Host b_{dir_, "host-b"};
+};
+
+TEST_F(MysqlAdmin, WhoisFollowsAnIdThroughItsLeases) {
+  a_.idctl.CreateTag("orders", 100);
+  const std::uint64_t claimed = a_.idctl.Claim("orders", 10).back();
+  const std::uint64_t unclaimed = claimed + 40;
+  const std::uint64_t of_b = b_.idctl.Claim("orders").front();
+  EXPECT_THAT(Origins(a_, claimed), ElementsAre("host-a active claimed"));
+  EXPECT_THAT(Origins(a_, unclaimed), ElementsAre("host-a active available"));
+  EXPECT_THAT(Origins(a_, of_b), ElementsAre("host-b active active"));
+  EXPECT_THAT(Origins(b_, of_b), ElementsAre("host-b active claimed"));
+  EXPECT_THAT(Origins(b_, unclaimed), ElementsAre("host-a active active"));
+  const nlohmann::json answer = WhoIs(a_, claimed);
+  EXPECT_EQ(answer.at("tag"), "orders");
+  EXPECT_EQ(answer.at("id"), claimed);
+  EXPECT_EQ(answer.at("leases").at(0).at("claimed"), 10);
+  EXPECT_EQ(answer.at("leases").at(0).at("token").get<std::string>().size(), 32U);
+  const std::string text = a_.idctl.Run({"whois", "orders", std::to_string(unclaimed)}).out;
+  EXPECT_THAT(text, HasSubstr("id " + std::to_string(unclaimed) + " of tag 'orders'"));
+  EXPECT_THAT(text, HasSubstr("available  host-a  active"));
+
+  // b has leased since, so the tail is listed for a to take again.
+  a_.daemon.Stop();
+  EXPECT_THAT(Origins(b_, claimed), ElementsAre("host-a returned claimed"));
+  EXPECT_THAT(Origins(b_, unclaimed), ElementsAre("host-a returned returned"));
+
+  a_.daemon.Start();
+  ASSERT_EQ(a_.idctl.Claim("orders").front(), claimed + 1);
+  EXPECT_THAT(Origins(a_, claimed + 1),
+              ElementsAre("host-a active claimed", "host-a returned returned"));
+  EXPECT_THAT(Origins(a_, unclaimed),
+              ElementsAre("host-a active available", "host-a returned returned"));
+
+  a_.daemon.Kill();
+  a_.daemon.Start();
+  EXPECT_THAT(Origins(a_, unclaimed),
+              ElementsAre("host-a abandoned abandoned", "host-a returned returned"));
+}
+
+TEST_F(MysqlAdmin, WhoisOfAnIdThatNobodyLeasedSaysWhyAndExits1) {
+  a_.idctl.Do({"tag", "create", "orders", "--start", "5000"});
+  const std::uint64_t id = a_.idctl.Claim("orders").front();
+  ASSERT_EQ(id, 5000U);
+  IdctlResult result = a_.idctl.Run({"whois", "orders", "4999"});
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("no lease of idd has it"));
+  result = a_.idctl.Run({"--json", "whois", "orders", "9223372036854775806"});
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.err, HasSubstr("it is not leased yet: the next lease begins at "));
+  const nlohmann::json document = nlohmann::json::parse(result.out);
+  EXPECT_TRUE(document.at("leases").empty());
+  EXPECT_THAT(document.at("reason").get<std::string>(), HasSubstr("not leased yet"));
+  EXPECT_EQ(a_.idctl.Run({"whois", "nobody", "1"}).exit_status, 3);
+  // Of a deleted tag the journal still knows.
+  a_.idctl.Do({"tag", "delete", "orders", "--force"});
+  EXPECT_EQ(WhoIs(a_, id).at("leases").size(), 1U);
+}
+
+TEST_F(MysqlAdmin, AuditOfAllHostsCountsEveryLeaseOfTheJournal) {
+  a_.idctl.CreateTag("orders", 50);
+  EXPECT_FALSE(a_.idctl.Claim("orders", 120).empty());
+  EXPECT_FALSE(b_.idctl.Claim("orders", 30).empty());
+  b_.daemon.Stop();
+  b_.daemon.Start();
+  EXPECT_FALSE(b_.idctl.Claim("orders", 10).empty());
+  const auto of_host = [&](const std::string& host) {
+    AuditRow row;
+    for (const JournalLease& lease : a_.idctl.Leases("orders")) {
+      if (lease.host != host) continue;
+      row.leased += lease.limit - lease.base;
+      row.claimed += lease.claimed;
+      row.returned += lease.returned;
+      row.abandoned += lease.abandoned;
+      if (lease.state == "active") row.available += lease.limit - lease.base;
+    }
+    return row;
+  };
+  const AuditRow all = AuditAll(a_);
+  const AuditRow own = a_.idctl.Audit("orders");
+  const AuditRow other = of_host("host-b");
+  EXPECT_TRUE(all.ok);
+  ASSERT_GT(other.available, 0U);
+  ASSERT_GT(other.returned, 0U);
+  EXPECT_EQ(own.leased, of_host("host-a").leased);
+  EXPECT_EQ(own.claimed, 120U);
+  EXPECT_EQ(all.leased, own.leased + other.leased);
+  EXPECT_EQ(all.claimed, own.claimed + other.claimed);
+  EXPECT_EQ(all.available, own.available + other.available);
+  EXPECT_EQ(all.returned, own.returned + other.returned);
+  EXPECT_EQ(all.abandoned, own.abandoned + other.abandoned);
+}
+
+// Both keep leasing, and one hands back and takes again: no audit may see half of a change.
+TEST_F(MysqlAdmin, AuditOfAllHostsAddsUpWhileTheyLease) {
+  a_.idctl.CreateTag("orders", 20);
+  std::thread busy([&] {
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_FALSE(b_.idctl.Claim("orders", 2000).empty());
+      b_.daemon.Restart();
+    }
+  });
+  for (int i = 0; i < 25; ++i) {
+    EXPECT_FALSE(a_.idctl.Claim("orders", 100).empty());
+    const IdctlResult result = a_.idctl.Run({"audit", "--all-hosts"});
+    EXPECT_EQ(result.exit_status, 0) << result.out << result.err;
+  }
+  busy.join();
+}
+
+TEST_F(MysqlAdmin, AuditFindsIdsThatTwoHostsKept) {
+  a_.idctl.CreateTag("orders", 50);
+  const std::uint64_t id = a_.idctl.Claim("orders").front();
+  EXPECT_EQ(a_.idctl.Run({"audit", "--all-hosts"}).exit_status, 0);
+  server_.Session().Execute(
+      "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(REPEAT('0', 32), 'orders',"
+      " 'ghost', " +
+      std::to_string(id) + ", " + std::to_string(id + 1) + ")");
+  const IdctlResult result = a_.idctl.Run({"audit", "--all-hosts"});
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.out, HasSubstr("shares ids with"));
+  EXPECT_THAT(result.out, HasSubstr("ghost"));
+}
+
+TEST_F(MysqlAdmin, EveryHostSeesTheOthersAndTheirLeases) {
+  a_.idctl.CreateTag("orders", 50);
+  EXPECT_FALSE(b_.idctl.Claim("orders").empty());
+  const nlohmann::json hosts = a_.idctl.Json({"host", "list"}).at("hosts");
+  ASSERT_EQ(hosts.size(), 2U);
+  std::string boot_id = ReadFile("/proc/sys/kernel/random/boot_id");
+  boot_id.pop_back();
+  for (const auto& host : hosts) EXPECT_EQ(host.at("boot_id"), boot_id);
+  EXPECT_EQ(hosts.at(1).at("host"), "host-b");
+  EXPECT_THAT(a_.idctl.Run({"host", "list"}).out, HasSubstr(boot_id));
+  const nlohmann::json leases = a_.idctl.Json({"lease", "list", "--host", "host-b"}).at("leases");
+  ASSERT_FALSE(leases.empty());
+  for (const auto& lease : leases) EXPECT_EQ(lease.at("host"), "host-b");
+  EXPECT_TRUE(a_.idctl.Json({"lease", "list", "--host", "host-a"}).at("leases").empty());
+}
+
+// A row of Leaf's table that somebody inserts is a tag, also for a client that was told before that
+// there is none.
+TEST_F(MysqlAdmin, NewRowIsATagWithinAMinute) {
+  idclient_options options = {};
+  options.struct_size = sizeof options;
+  options.socket_path = a_.daemon.socket().c_str();
+  idclient* client = nullptr;
+  ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
+  idclient_tag* tag = nullptr;
+  ASSERT_EQ(idclient_tag_open(client, "late", &tag), IDCLIENT_NO_SUCH_TAG);
+  EXPECT_EQ(a_.idctl.Run({"claim", "late"}).exit_status, 3);
+  server_.Session().Execute("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('late', 700, 5)");
+  EXPECT_TRUE(WaitUntil(60s, [&] {
+    return idclient_tag_open(client, "late", &tag) == IDCLIENT_OK;
+  })) << idclient_last_error();
+  std::uint64_t id = 0;
+  EXPECT_TRUE(WaitUntil(60s, [&] { return idclient_claim(tag, &id) == IDCLIENT_OK; }));
+  EXPECT_EQ(id, 700U);
+  idclient_close(client);
+  EXPECT_EQ(b_.idctl.Json({"tag", "show", "late"}).at("tag").at("step"), 5);
+  EXPECT_THAT(b_.idctl.Run({"tag", "list"}).out, HasSubstr("late"));
+  EXPECT_THAT(b_.idctl.Run({"status"}).out, HasSubstr("late"));
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl whois: which host and lease an id is from.
+#include <utility>
+
+#include "commands.h"
+#include "idd/shm/abi.h"
+
+namespace idd::tools {
+namespace {
+
+Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Output& out) {
+  const std::uint64_t id = arguments.id.value_or(0);  // the parser requires it
+  AdminCall call;
+  call.what = "whois " + Quote(arguments.tag) + " " + std::to_string(id);
+  call.request = {{"op", "whois"}, {"tag", arguments.tag}, {"id", id}};
+  call.render = RenderWhoIs;
+  call.verdict = WhoIsVerdict;
+  return RunAdminCall(global, call, out);
+}
+
+}  // namespace
+
+Result<std::string> RenderWhoIs(const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  Table table({{"ID-STATE"},
+               {"HOST"},
+               {"LEASE"},
+               {"BASE", Align::kRight},
+               {"LIMIT", Align::kRight},
+               {"CLAIMED", Align::kRight},
+               {"RETURNED", Align::kRight},
+               {"ABANDONED", Align::kRight},
+               {"LEASED"},
+               {"CLOSED"},
+               {"TOKEN"}});
+  bool is_found = false;
+  for (const Fields& lease : reply.Objects("leases")) {
+    is_found = true;
+    table.AddRow({lease.Text("id_state"), lease.Text("host"), lease.Text("state"),
+                  lease.CountText("base"), lease.CountText("limit"), lease.CountText("claimed"),
+                  lease.CountText("returned"), lease.CountText("abandoned"),
+                  lease.Text("leased_at"), lease.OptionalText("closed_at").value_or(""),
+                  lease.Text("token")});
+  }
+  const std::string what =
+      "id " + reply.CountText("id") + " of tag " + Quote(reply.Text("tag")) + "\n";
+  if (!error.ok()) return error;
+  return is_found ? what + "\n" + table.Format() : std::string();
+}
+
+Status WhoIsVerdict(const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  const bool is_found = !reply.Objects("leases").empty();
+  if (!error.ok() || is_found) return error;
+  return {Code::kSystem, reply.OptionalText("reason").value_or("no lease has it") +
+                             "; see 'idctl lease list --tag'"};
+}
+
+void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation) {
+  CLI::App* whois = AddCommand(app, "whois", "Say which host and lease an id came from",
+                               "idctl whois orders 4711");
+  AddTagName(*whois, "TAG", "The id's tag", [&invocation](std::string tag) {
+    invocation.whois.tag = std::move(tag);
+  })->required();
+  AddNumber(*whois, "ID", "The id", {0, shm::kMaxLimit - 1}, &invocation.whois.id)
+      ->type_name("")
+      ->required();
+  whois->callback([&invocation] {
+    invocation.action = [&invocation](Output& out) {
+      return WhoIs(invocation.global, invocation.whois, out);
+    };
+  });
+}
+
+}  // namespace idd::tools

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "audit.h"
 #include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
@@ -357,6 +359,30 @@ TEST_F(MysqlStoreTest, OnlyAnActiveLeaseOfThisHostIsHandedBack) {
   EXPECT_EQ(Journal(), "abandoned 10/0/990");
 }
 
+TEST_F(MysqlStoreTest, LiftedTagLeasesNothingBelowAgain) {
+  const auto a = OpenWithOrders("a");
+  const auto b = OpenStore("b");
+  Take(*a, Request(1));
+  Take(*b, Request(2));
+  Take(*a, Request(3));
+  Return(*a, 1, 10, ReturnOutcome::kListed);
+  const Result<TagRecord> lifted = a->LiftTag("orders", 5000);
+  ASSERT_TRUE(lifted.ok()) << lifted.status().message();
+  EXPECT_EQ(lifted.value().next_id, 5000U);
+  EXPECT_TRUE(a->ListReturned("orders").value().empty());
+  // What is left of a lease below is not taken back, nor is max_id lowered for it.
+  EXPECT_EQ(a->ReturnTail(Closure(3, LeaseState::kReturned, 5)).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(Journal(), "abandoned 10/0/990,active 0/0/0,abandoned 5/0/995");
+  EXPECT_EQ(MaxId(), "5000");
+  EXPECT_EQ(a->UsedLimit("orders").value(), 5000U);
+  EXPECT_EQ(Take(*a, Request(4)), (IdRange{5000, 6000}));
+  EXPECT_EQ(a->LiftTag("orders", 100).value().next_id, 6000U) << "never lowered";
+  Return(*a, 4, 0, ReturnOutcome::kLowered);
+  EXPECT_EQ(MaxId(), "5000");
+  EXPECT_EQ(a->LiftTag("nobody", 100).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
+}
+
 TEST_F(MysqlStoreTest, TailOfADeletedTagIsAbandonedAndItsNamesakeBeginsAbove) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
@@ -523,6 +549,56 @@ TEST_F(MysqlStoreTest, TagsAreChangedWholeOrNotAtAll) {
   EXPECT_EQ(store->ChangeTag(bad).status().code(), Code::kNoSuchTag);
   EXPECT_EQ(store->ListTags().value().size(), 1U);
   EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_tag"), "1");
+}
+
+// Between two of an audit's lists another host may hand a lease back: max_id would lie below it.
+TEST_F(MysqlStoreTest, LedgerIsOfOneMomentWhileOthersLeaseAndHandBack) {
+  CreateTag(*OpenStore("setup"));
+  std::atomic<bool> ends{false};
+  std::thread busy([&] {
+    const auto store = OpenStore("busy");
+    for (std::uint64_t i = 1; !ends.load(); ++i) {
+      Take(*store, Request(i, 0, 10));
+      Return(*store, i, 1, ReturnOutcome::kLowered);
+    }
+  });
+  const auto auditor = OpenStore("auditor");
+  AuditInput input{.host = "auditor", .scope = AuditScope::kAllHosts, .ledger = {}, .live = {}};
+  for (int i = 0; i < 20'000 && input.ledger.journal.size() < 200; ++i) {
+    Result<Ledger> ledger = auditor->ReadLedger(std::nullopt);
+    ASSERT_TRUE(ledger.ok()) << ledger.status().message();
+    input.ledger = std::move(ledger).value();
+    const AuditReport report = RunAudit(input);
+    EXPECT_TRUE(report.ok()) << report.findings.front();
+  }
+  ends.store(true);
+  busy.join();
+  EXPECT_GE(input.ledger.journal.size(), 200U);
+  EXPECT_EQ(input.ledger.tags.size(), 1U);
+}
+
+TEST_F(MysqlStoreTest, LeasesOfAnIdAreFound) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1, 0, 100));
+  Take(*store, Request(2, 0, 100));
+  Return(*store, 2, 40, ReturnOutcome::kLowered);
+  Take(*store, Request(3, 0, 100));
+  const auto tokens = [&](std::uint64_t id) {
+    std::string found;
+    const auto leases =
+        store->ListLeases({.tag = "orders", .host = {}, .state = {}, .containing = id});
+    EXPECT_TRUE(leases.ok()) << leases.status().message();
+    for (const LeaseRecord& lease : leases.value()) found += lease.token.back();
+    return found;
+  };
+  EXPECT_EQ(tokens(0), "");
+  EXPECT_EQ(tokens(1), "1");
+  EXPECT_EQ(tokens(100), "1");
+  EXPECT_EQ(tokens(101), "2");
+  EXPECT_EQ(tokens(141), "23");
+  EXPECT_EQ(tokens(200), "23");
+  EXPECT_EQ(tokens(240), "3");
+  EXPECT_EQ(tokens(241), "");
 }
 
 }  // namespace

@@ -835,6 +835,30 @@ TEST_F(SqliteStoreTest, DeletionGivesListedRangesUpAndTheSumsStayTrue) {
   EXPECT_EQ(Take(*a, Request(3)), (IdRange{2001, 3001}));
 }
 
+TEST_F(SqliteStoreTest, LiftedTagLeasesNothingBelowAgain) {
+  const auto a = OpenWithOrders("a");
+  const auto b = OpenStore("b");
+  Take(*a, Request(1));
+  Take(*b, Request(2));
+  Take(*a, Request(3));
+  Return(*a, 1, 10, ReturnOutcome::kListed);
+  const Result<TagRecord> lifted = a->LiftTag("orders", 5000);
+  ASSERT_TRUE(lifted.ok()) << lifted.status().message();
+  EXPECT_EQ(lifted.value().next_id, 5000U);
+  EXPECT_TRUE(a->ListReturned("orders").value().empty());
+  // What is left of a lease below is not taken back, nor is max_id lowered for it.
+  EXPECT_EQ(a->ReturnTail(Closure(3, LeaseState::kReturned, 5)).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(Journal(), "abandoned 10/0/990,active 0/0/0,abandoned 5/0/995");
+  EXPECT_EQ(MaxId(), "5000");
+  EXPECT_EQ(a->UsedLimit("orders").value(), 5000U);
+  EXPECT_EQ(Take(*a, Request(4)), (IdRange{5000, 6000}));
+  EXPECT_EQ(a->LiftTag("orders", 100).value().next_id, 6000U) << "never lowered";
+  Return(*a, 4, 0, ReturnOutcome::kLowered);
+  EXPECT_EQ(MaxId(), "5000");
+  EXPECT_EQ(a->LiftTag("nobody", 100).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
+}
+
 TEST_F(SqliteStoreTest, TailOfADeletedTagIsAbandoned) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));

@@ -12,9 +12,23 @@
 namespace idd::daemon {
 namespace {
 
-constexpr const char* kSelectLease =
-    "SELECT token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned, leased_at,"
-    " COALESCE(closed_at, '') FROM idd_lease";
+std::string SelectLease(const std::string& from = "idd_lease") {
+  return "SELECT token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned,"
+         " leased_at, COALESCE(closed_at, '') FROM " +
+         from;
+}
+
+// The leases of a tag among which those that have the id are, by the indexes: without them all of
+// the journal would be read. What leases have kept does not overlap, so the nearest that end above
+// the id are enough, even if a journal was damaged; ids that were handed back may be in any.
+std::string NearId(const std::string& tag, const std::string& id) {
+  const std::string is_tag = "biz_tag = " + MysqlDb::Text(tag);
+  return "((SELECT * FROM idd_lease WHERE " + is_tag + " AND used_limit > " + id +
+         " ORDER BY used_limit LIMIT 1000) UNION (SELECT lease.* FROM idd_host STRAIGHT_JOIN"
+         " idd_lease lease ON lease.host = idd_host.host WHERE " +
+         is_tag + " AND state = 'returned' AND base <= " + id + " AND `limit` > " + id +
+         ")) AS idd_lease";
+}
 
 std::string EndOf(const LeaseClosure& closure, shm::IdRange ids, const std::string& host) {
   const std::string rest = std::to_string(ids.size() - closure.claimed);
@@ -38,9 +52,9 @@ Result<MysqlStore::ActiveRanges> MysqlStore::FindAllActive(
     const std::vector<LeaseClosure>& closures) {
   std::vector<std::string> tokens;
   for (const LeaseClosure& closure : closures) tokens.push_back(closure.token);
-  const Result<MysqlResult> found =
-      db_->Query(std::string(kSelectLease) + " WHERE state = 'active' AND host = " +
-                 MysqlDb::Text(options_.host.id) + " AND token IN " + sql::Texts(tokens));
+  const Result<MysqlResult> found = db_->Query(
+      SelectLease() + " WHERE state = 'active' AND host = " + MysqlDb::Text(options_.host.id) +
+      " AND token IN " + sql::Texts(tokens));
   if (!found.ok()) return found.status();
   ActiveRanges ranges;
   for (const auto& cells : found.value().rows) {
@@ -128,16 +142,17 @@ Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
   if (outcome[0] == "1") return ReturnOutcome::kLowered;
   if (outcome[1] == "1") return ReturnOutcome::kListed;
   if (is_restored && results.value()[4].rows.at(0)[0] != "0") return ReturnOutcome::kAbandoned;
-  return Status(Code::kNoSuchTag, "tag '" + closure.tag + "' was deleted; what is left of lease " +
+  return Status(Code::kNoSuchTag, "tag '" + closure.tag +
+                                      "' was deleted or lifted; what is left of lease " +
                                       closure.token + " is journalled as abandoned");
 }
 
 Result<std::vector<LeaseRecord>> MysqlStore::AbandonActive(
     const std::vector<std::string>& except_tokens) {
   if (db_ == nullptr) return NotOpen();
-  const Result<MysqlResult> found =
-      db_->Query(std::string(kSelectLease) + " WHERE state = 'active' AND host = " +
-                 MysqlDb::Text(options_.host.id) + " ORDER BY seq");
+  const Result<MysqlResult> found = db_->Query(
+      SelectLease() + " WHERE state = 'active' AND host = " + MysqlDb::Text(options_.host.id) +
+      " ORDER BY seq");
   if (!found.ok()) return Failed(found.status());
   std::vector<LeaseRecord> abandoned;
   std::vector<std::string> statements;
@@ -162,6 +177,7 @@ Result<std::vector<LeaseRecord>> MysqlStore::AbandonActive(
 
 Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filter) {
   if (db_ == nullptr) return NotOpen();
+  std::string from = "idd_lease";
   std::string where = " WHERE TRUE";
   if (filter.tag.has_value()) where += " AND biz_tag = " + MysqlDb::Text(*filter.tag);
   if (filter.host.has_value()) where += " AND host = " + MysqlDb::Text(*filter.host);
@@ -171,10 +187,12 @@ Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filte
   if (filter.containing.has_value()) {
     const std::string id = std::to_string(*filter.containing);
     where += " AND base <= " + id + " AND `limit` > " + id;
+    if (filter.tag.has_value()) from = NearId(*filter.tag, id);
   }
   const std::string limit =
       filter.newest == 0 ? std::string() : " LIMIT " + std::to_string(filter.newest);
-  const Result<MysqlResult> found = db_->Query(kSelectLease + where + " ORDER BY seq DESC" + limit);
+  const Result<MysqlResult> found =
+      db_->Query(SelectLease(from) + where + " ORDER BY seq DESC" + limit);
   if (!found.ok()) return Failed(found.status());
   std::vector<LeaseRecord> leases;
   for (const auto& cells : found.value().rows) {

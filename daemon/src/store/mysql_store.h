@@ -55,6 +55,8 @@ class MysqlStore final : public Store {
   Result<TagResults> PeekTags(const std::vector<std::string>& tags) override;
   Result<TagRecord> CreateTag(const NewTag& tag) override;
   Result<TagRecord> ChangeTag(const TagChange& change) override;
+  Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override;
+  Result<std::uint64_t> UsedLimit(const std::string& tag) override;
   Status DeleteTag(const std::string& tag) override;
 
   Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
@@ -108,7 +110,6 @@ class MysqlStore final : public Store {
   [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
   // From what was read within the last second, or now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
-  [[nodiscard]] Result<std::uint64_t> UsedLimit(const std::string& tag);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);
   [[nodiscard]] Result<LeaseResults> RunAdvances(const std::vector<Advance>& advances);

@@ -124,12 +124,13 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string
 }
 
 Result<std::uint64_t> MysqlStore::UsedLimit(const std::string& tag) {
+  if (db_ == nullptr) return NotOpen();
   const std::string is_tag = " WHERE biz_tag = " + MysqlDb::Text(tag);
   const Result<MysqlResult> found =
       db_->Query("SELECT GREATEST(COALESCE((SELECT MAX(used_limit) FROM idd_lease" + is_tag +
                  "), 0), COALESCE((SELECT MAX(`limit`) FROM idd_returned" + is_tag +
                  "), 0), COALESCE((SELECT max_id FROM idd_deleted_tag" + is_tag + "), 0))");
-  if (!found.ok()) return found.status();
+  if (!found.ok()) return Failed(found.status());
   const std::optional<std::uint64_t> used = MysqlRow(found.value().rows.at(0)).UintIf(0);
   if (used.has_value()) return *used;
   return Status(Code::kInvalid, "the journal of tag '" + tag + "' knows of ids beyond 2^63");
@@ -171,7 +172,7 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
   if (db_ == nullptr) return NotOpen();
   if (Status status = CheckNewTag(tag); !status.ok()) return status;
   const Result<std::uint64_t> used = UsedLimit(tag.tag);
-  if (!used.ok()) return Failed(used.status());
+  if (!used.ok()) return used.status();
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
   if (Status status = CheckStart(tag, start, used.value()); !status.ok()) return status;
   const std::string name = MysqlDb::Text(tag.tag);
@@ -240,6 +241,27 @@ Result<TagRecord> MysqlStore::Changed(const TagChange& change, const MysqlResult
     return record;
   }
   return Status(Code::kNoSuchTag, "there is no tag '" + change.tag + "' in " + DisplayUrl());
+}
+
+// ReturnTail() takes nothing back below a tombstone, so one is left there as of a deleted tag.
+Result<TagRecord> MysqlStore::LiftTag(const std::string& tag, std::uint64_t to) {
+  if (db_ == nullptr) return NotOpen();
+  states_.erase(tag);
+  const std::string name = MysqlDb::Text(tag);
+  const std::string limit = std::to_string(to);
+  const std::string returned = " WHERE biz_tag = " + name + " AND base < " + limit;
+  const Result<std::vector<MysqlResult>> lifted = db_->Transaction(
+      {"UPDATE leaf_alloc SET max_id = " + limit + " WHERE " + sql::IsTag(tag) + " AND max_id < " +
+           limit,
+       "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
+       " WHERE token IN (SELECT token FROM idd_returned" +
+           returned + ")",
+       "DELETE FROM idd_returned" + returned,
+       "INSERT INTO idd_deleted_tag(biz_tag, max_id) SELECT " + name + ", " + limit +
+           " FROM leaf_alloc WHERE " + sql::IsTag(tag) +
+           " ON DUPLICATE KEY UPDATE max_id = GREATEST(idd_deleted_tag.max_id, VALUES(max_id))"});
+  if (!lifted.ok()) return Failed(lifted.status());
+  return FindTag(tag);
 }
 
 Status MysqlStore::DeleteTag(const std::string& tag) {

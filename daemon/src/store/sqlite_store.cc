@@ -208,6 +208,7 @@ Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord&
 }
 
 Result<std::uint64_t> SqliteStore::UsedLimit(const std::string& tag) {
+  if (!db_) return NotOpen();
   SqliteQuery query = db_->Query(
       "SELECT MAX(coalesce((SELECT max_id FROM idd_deleted_tag WHERE biz_tag = ?1), 0),"
       "           coalesce((SELECT used_limit FROM idd_lease WHERE biz_tag = ?1"
@@ -238,7 +239,8 @@ Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
   }
   AtPoint("return.committed");
   if (outcome.value().has_value()) return *outcome.value();
-  return Status(Code::kNoSuchTag, "tag '" + closure.tag + "' was deleted; what is left of lease " +
+  return Status(Code::kNoSuchTag, "tag '" + closure.tag +
+                                      "' was deleted or lifted; what is left of lease " +
                                       closure.token + " is journalled as abandoned");
 }
 

@@ -56,6 +56,8 @@ class SqliteStore final : public Store {
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
   Result<TagRecord> CreateTag(const NewTag& tag) override;
   Result<TagRecord> ChangeTag(const TagChange& change) override;
+  Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override;
+  Result<std::uint64_t> UsedLimit(const std::string& tag) override;
   Status DeleteTag(const std::string& tag) override;
 
   Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
@@ -95,9 +97,6 @@ class SqliteStore final : public Store {
   [[nodiscard]] Status JournalEnd(const LeaseClosure& closure, shm::IdRange ids);
   // The row of leaf_alloc, checked. kNoSuchTag; kInvalid names the column that is wrong.
   [[nodiscard]] Result<TagRecord> ReadTag(const std::string& tag);
-  // Every id of the tag that the journal, the list of returned ranges or a tombstone knows of lies
-  // below it.
-  [[nodiscard]] Result<std::uint64_t> UsedLimit(const std::string& tag);
 
   const SqliteStoreOptions options_;
   std::unique_ptr<SqliteDb> db_;  // null while not open

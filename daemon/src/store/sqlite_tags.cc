@@ -140,6 +140,26 @@ Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
   return record;
 }
 
+// ReturnTail() takes nothing back below a tombstone, so one is left there as of a deleted tag.
+Result<TagRecord> SqliteStore::LiftTag(const std::string& tag, std::uint64_t to) {
+  if (!db_) return NotOpen();
+  return db_->InTransaction([&]() -> Result<TagRecord> {
+    Result<TagRecord> record = ReadTag(tag);
+    if (!record.ok()) return record;
+    for (const char* sql :
+         {"UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
+          " WHERE biz_tag = ?1 AND max_id < ?2",
+          "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
+          " WHERE token IN (SELECT token FROM idd_returned WHERE biz_tag = ?1 AND base < ?2)",
+          "DELETE FROM idd_returned WHERE biz_tag = ?1 AND base < ?2",
+          "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(?1, ?2)"
+          " ON CONFLICT(biz_tag) DO UPDATE SET max_id = max(max_id, excluded.max_id)"}) {
+      if (Status status = db_->Run(sql, tag, to); !status.ok()) return status;
+    }
+    return ReadTag(tag);
+  });
+}
+
 Status SqliteStore::DeleteTag(const std::string& tag) {
   if (!db_) return NotOpen();
   Status status = db_->InTransaction([&] { return DeleteInTransaction(tag); });

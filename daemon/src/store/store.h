@@ -233,8 +233,8 @@ class Store {
   // has, or kExhausted with fewer.
   [[nodiscard]] virtual Status CloseLeases(const std::vector<LeaseClosure>& closures) = 0;
   // Gives [ids.first + claimed, ids.limit) of an active lease back: one transaction. kInvalid when
-  // that is empty: close it as exhausted. kNoSuchTag when the tag was deleted meanwhile: the tail
-  // has been journalled as abandoned.
+  // that is empty: close it as exhausted. kNoSuchTag when the tag was deleted or lifted above the
+  // lease meanwhile: the tail has been journalled as abandoned.
   [[nodiscard]] virtual Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) = 0;
   // Marks every active lease of this host as abandoned (a crash or a reboot left them) except those
   // whose tokens are listed; returns what was marked.
@@ -263,6 +263,14 @@ class Store {
   // kInvalid when it exists, or start lies below ids of a deleted namesake.
   [[nodiscard]] virtual Result<TagRecord> CreateTag(const NewTag& tag) = 0;
   [[nodiscard]] virtual Result<TagRecord> ChangeTag(const TagChange& change) = 0;
+  // Ids of an existing tag below `to` are somebody else's, and none of them is leased from now on:
+  // max_id is lifted if it stands lower, returned ranges that begin below it are given up, and what
+  // is left of present leases below it will be abandoned, not handed back. One transaction that
+  // lowers nothing.
+  [[nodiscard]] virtual Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) = 0;
+  // Every id of the tag that the journal, the returned ranges or a tombstone know of lies below it;
+  // the tag itself need not be there.
+  [[nodiscard]] virtual Result<std::uint64_t> UsedLimit(const std::string& tag) = 0;
   // Keeps a tombstone with max_id, so that a namesake starts above it. The journal stays; returned
   // ranges of the tag are given up, their leases count as abandoned from then on.
   [[nodiscard]] virtual Status DeleteTag(const std::string& tag) = 0;

@@ -378,6 +378,25 @@ class FakeStore final : public Store {
     it->second.access = change.access.value_or(it->second.access);
     return it->second;
   }
+  Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override {
+    if (Status status = script.Enter("LiftTag"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    const auto it = tags_.find(tag);
+    if (it == tags_.end()) return NoSuchTag(tag);
+    it->second.next_id = std::max(it->second.next_id, to);
+    std::erase_if(returned_,
+                  [&](const auto& range) { return range.tag == tag && range.ids.first < to; });
+    return it->second;
+  }
+  Result<std::uint64_t> UsedLimit(const std::string& tag) override {
+    if (Status status = script.Enter("UsedLimit"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::uint64_t used = 0;
+    for (const LeaseRecord& lease : journal_) {
+      if (lease.tag == tag) used = std::max(used, lease.ids.limit);
+    }
+    return used;
+  }
   Status DeleteTag(const std::string& tag) override {
     if (Status status = script.Enter("DeleteTag"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);

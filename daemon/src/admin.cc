@@ -42,7 +42,8 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
       {"tag.show", {&Admin::ShowTag, false}},      {"tag.set", {&Admin::ChangeTag, true}},
       {"tag.delete", {&Admin::DeleteTag, true}},   {"status", {&Admin::ShowStatus, false}},
       {"lease.list", {&Admin::ListLeases, false}}, {"host.list", {&Admin::ListHosts, false}},
-      {"audit", {&Admin::Audit, false}},           {"whois", {&Admin::WhoIs, false}}};
+      {"audit", {&Admin::Audit, false}},           {"whois", {&Admin::WhoIs, false}},
+      {"import", {&Admin::Import, true}}};
   return operations;
 }
 

@@ -25,6 +25,7 @@ struct DaemonInfo {
   std::string host_id;
   std::string socket;
   std::string database_url;  // without a password
+  std::string database;      // with it, if there is one: for connections, never for people
   MonotonicTime started{};
 };
 
@@ -66,9 +67,10 @@ class Admin {
   void ListHosts(const Request& request, Done done);
   void Audit(const Request& request, Done done);
   void WhoIs(const Request& request, Done done);
+  void Import(const Request& request, Done done);
 
-  // Runs `start` now or, while another operation on the whole journal is under way, after it.
-  // `start` ends with FinishReport().
+  // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
+  // after it. `start` ends with FinishReport().
   void QueueReport(std::function<void()> start);
   void FinishReport();
   // Calls `make` on the report thread, and then `done` on the loop; for QueueReport's operations.

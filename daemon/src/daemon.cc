@@ -137,6 +137,7 @@ Daemon::Daemon(const Options& options, Parts parts)
               .host_id = std::move(parts.host_id),
               .socket = options.socket,
               .database_url = database_url_,
+              .database = options.database,
               .started = MonotonicClock::now()},
              worker_, tags_),
       server_(loop_, tags_, admin_),

@@ -1,35 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "daemon.h"
+#include "idd/base/url_password.h"
 #include "options.h"
-#include "store/mysql_url.h"
-
-namespace {
-
-// Where ps looks: a password that was given on the command line is gone from there.
-void HidePasswords(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument(argv[i]);
-    const idd::daemon::PasswordPlace place = idd::daemon::FindPassword(argument);
-    std::fill_n(argv[i] + place.begin, place.size, '*');
-  }
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   // A client that goes away while it is answered is a failed send, not a signal.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    HidePasswords(argc, argv);
+    idd::HidePasswords(argc, argv);
     const idd::daemon::ParsedOptions parsed = idd::daemon::ParseOptions(arguments);
     if (!parsed.options.has_value()) {
       std::fputs(parsed.output.c_str(), parsed.exit_status == 0 ? stdout : stderr);

@@ -49,6 +49,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
                .host_id = FakeStore::kHost,
                .socket = "s",
                .database_url = "fake:",
+               .database = "fake:",
                .started = idd::MonotonicClock::now()},
               h.worker, tags);
   h.store.AddTag("orders", 10);
@@ -66,7 +67,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   IDD_CHECK(h.RunUntil([&answer] { return answer.times > 0; }));
   h.Settle();
   CheckAnswer(answer);
-  for (const char* change : {"CreateTag", "ChangeTag", "DeleteTag"}) {
+  for (const char* change : {"CreateTag", "ChangeTag", "DeleteTag", "LiftTag"}) {
     IDD_CHECK(may_change || h.store.script.Count(change) == 0);
   }
   return 0;

@@ -141,6 +141,11 @@ TEST(UsageTest, WrongCommandLinesExitWithTwoAndOneLine) {
       {"lease", "list", "--state", "lost"},
       {"lease", "list", "--tag", " a"},
       {"host", "list", "x"},
+      {"import"},
+      {"import", "leaf"},
+      {"import", "tinyid", "--step", "0"},
+      {"import", "tinyid", "more"},
+      {"import", "tinyid", "--from", "\xff"},
       {"whois", "orders"},
       {"whois", "orders", "-1"},
       {"whois", "orders", "9223372036854775807"},
@@ -153,6 +158,12 @@ TEST(UsageTest, WrongCommandLinesExitWithTwoAndOneLine) {
     EXPECT_EQ(ran.out, "");
     ExpectOneLine(ran.err);
   }
+}
+
+TEST(UsageTest, PasswordInAMisplacedUrlIsNotRepeated) {
+  const Ran ran = RunTool({"import", "cosid", "mysql://idd:Pa55word@h/x"});
+  EXPECT_EQ(ran.exit, ExitStatus::kUsage);
+  EXPECT_NE(ran.err.find("'mysql://idd:********@h/x'"), std::string::npos) << ran.err;
 }
 
 TEST(UsageTest, DeleteNamesForce) {
@@ -206,7 +217,7 @@ TEST(UsageTest, VersionIsOneLine) {
 }
 
 TEST(LaterCommandsTest, SayThatTheyAreNotAvailable) {
-  for (const char* name : {"top", "doctor", "metrics", "drain", "resume", "import"}) {
+  for (const char* name : {"top", "doctor", "metrics", "drain", "resume"}) {
     const Ran ran = RunTool({"--json", name, "orders", "--threads", "4"});
     EXPECT_EQ(ran.exit, ExitStatus::kFailed);
     EXPECT_EQ(ran.out, "");

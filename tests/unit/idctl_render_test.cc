@@ -75,6 +75,13 @@ Json WhoIsDocument() {
      "id_state": "returned"}], "reason": null})");
 }
 
+Json ImportDocument() {
+  return Parse(R"({"source": "tinyid", "dry_run": false, "tags": [
+    {"tag": "new", "action": "created", "from": null, "next_id": 11, "step": 5, "reason": null},
+    {"tag": "low", "action": "lifted", "from": 100, "next_id": 5001, "step": 10,
+     "reason": "moved while importing"}], "warnings": []})");
+}
+
 Json AuditDocument() {
   return Parse(R"({"ok": true, "tags": [{"tag": "orders", "leased": 10, "claimed": 1,
     "available": 2, "returned": 3, "abandoned": 4}], "findings": []})");
@@ -272,6 +279,42 @@ TEST(RenderAuditTest, AnOkThatDoesNotAddUpIsNotBelieved) {
   EXPECT_EQ(ExitFor(AuditVerdict(document).code()), ExitStatus::kFailed);
 }
 
+TEST(RenderImportTest, ShowsWhatBecameOfEachRow) {
+  Result<std::string> text = RenderImport(ImportDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG  ACTION   NEXT-ID  STEP  WHY\n"
+            "new  created       11     5  -\n"
+            "low  lifted      5001    10  was at 100; moved while importing\n"
+            "\n"
+            "2 rows of tinyid, 0 refused\n");
+  EXPECT_TRUE(ImportVerdict(ImportDocument()).ok());
+}
+
+TEST(RenderImportTest, RefusedRowsAndWarningsFail) {
+  Json document = ImportDocument();
+  document["dry_run"] = true;
+  document["tags"][0] = {{"tag", ""},       {"action", "refused"},
+                         {"from", nullptr}, {"next_id", nullptr},
+                         {"step", nullptr}, {"reason", "biz_type is NULL"}};
+  document["tags"][1]["action"] = "would lift";
+  Result<std::string> text = RenderImport(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG  ACTION      NEXT-ID  STEP  WHY\n"
+            "-    refused           -     -  biz_type is NULL\n"
+            "low  would lift     5001    10  was at 100; moved while importing\n"
+            "\n"
+            "2 rows of tinyid, 1 refused; nothing was written\n");
+  EXPECT_NE(ImportVerdict(document).message().find("1 row was refused"), std::string::npos);
+  document = ImportDocument();
+  document["warnings"] = {"it moved", "a\nb"};
+  EXPECT_NE(RenderImport(document).value().find("\nwarning: it moved\nwarning: a\\x0ab\n"),
+            std::string::npos);
+  EXPECT_EQ(ImportVerdict(document).message(), "it moved");
+  EXPECT_EQ(ExitFor(ImportVerdict(document).code()), ExitStatus::kFailed);
+}
+
 using Render = std::function<Result<std::string>(const Json&)>;
 struct Case {
   const char* name;
@@ -290,6 +333,7 @@ std::vector<Case> Cases() {
       {"hosts", HostDocument(), RenderHosts},
       {"audit", AuditDocument(), RenderAudit},
       {"whois", WhoIsDocument(), RenderWhoIs},
+      {"import", ImportDocument(), RenderImport},
   };
 }
 
@@ -313,11 +357,12 @@ bool MayBeNull(const std::string& path) {
   return false;
 }
 
-// Not read by the one-line form; an id's leases are all of its tag.
+// Not read by the one-line form; an id's leases are all of its tag; a created tag was nowhere.
 bool IsUnread(const Case& each, const std::string& path) {
   const std::string name(each.name);
   return (name == "line" && path.find("/returned") != std::string::npos) ||
-         (name == "whois" && path.find("/leases/") == 0 && path.ends_with("/tag"));
+         (name == "whois" && path.find("/leases/") == 0 && path.ends_with("/tag")) ||
+         (name == "import" && path == "/tags/0/from");
 }
 
 TEST(MalformedDocumentTest, AnyValueOfAnotherTypeIsAnError) {

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "idd/base/url_password.h"
+
 namespace idd::daemon {
 namespace {
 
@@ -75,6 +77,8 @@ TEST(MysqlUrlTest, PasswordIsFoundWhereverTheUrlStands) {
   EXPECT_EQ(found("mysql://idd@h/x?a=b:c@d"), "");
   EXPECT_EQ(found("sqlite:/a:b@c"), "");
   EXPECT_EQ(found(""), "");
+  EXPECT_EQ(WithoutPassword("a mysql://idd:secret@h/x"), "a mysql://idd:******@h/x");
+  EXPECT_EQ(WithoutPassword("orders"), "orders");
 }
 
 TEST(MysqlUrlTest, WhatCannotBeIsRefusedAndNotRepeated) {

@@ -15,13 +15,12 @@
 #include "admin_client.h"
 #include "commands.h"
 #include "idd/base/clock.h"
+#include "idd/base/url_password.h"
 #include "idd/wire/channel.h"
 #include "idd/wire/frames.h"
 
 namespace idd::tools {
 namespace {
-
-constexpr std::uint64_t kDefaultAdminTimeoutMs = 5000;
 
 constexpr const char* kDescription =
     "idctl inspects and administers idd, which gives every process on this host cluster-unique "
@@ -32,7 +31,8 @@ constexpr const char* kFooter =
     "Example: idctl tag create orders --step 10000 && idctl claim orders -n 3";
 
 Failure UsageFailure(std::string why, const std::string& command) {
-  return Failure{ExitStatus::kUsage, "wrong usage", std::move(why), "see '" + command + " --help'"};
+  return Failure{ExitStatus::kUsage, "wrong usage", WithoutPassword(std::move(why)),
+                 "see '" + command + " --help'"};
 }
 
 void AddGlobalOptions(CLI::App& app, GlobalOptions& global) {
@@ -42,7 +42,7 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& global) {
       ->take_last()
       ->check(CheckSocketArgument, "");
   app.add_flag("--json", global.as_json, "Print one JSON document");
-  AddNumber(app, "--timeout", "The longest wait for the daemon [5000; claim: 500]",
+  AddNumber(app, "--timeout", "The longest wait for the daemon [5000; claim: 500; import: 600000]",
             {1, wire::kMaxTimeoutMs}, &global.timeout_ms)
       ->type_name("MS");
 }
@@ -61,6 +61,7 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterLeaseCommands(app, invocation);
   RegisterAuditCommand(app, invocation);
   RegisterWhoIsCommand(app, invocation);
+  RegisterImportCommand(app, invocation);
   RegisterLaterCommands(app, invocation);
 }
 
@@ -238,7 +239,7 @@ std::string ParseNumber(const std::string& text, NumberRange range, std::uint64_
 }
 
 Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out) {
-  const auto timeout_ms = global.timeout_ms.value_or(kDefaultAdminTimeoutMs);
+  const auto timeout_ms = global.timeout_ms.value_or(call.timeout_ms);
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(timeout_ms));
   Result<AdminClient> client = AdminClient::Connect(global.socket_path, deadline);
   if (!client.ok()) return FailureFrom(client.status(), call.what);

@@ -54,6 +54,15 @@ struct BenchArguments {
   std::optional<std::uint64_t> block;
 };
 
+struct ImportArguments {
+  std::optional<std::string> source;
+  std::optional<std::string> from;
+  std::optional<std::string> table;
+  std::optional<std::string> prefix;
+  std::optional<std::uint64_t> step;
+  bool is_dry_run = false;
+};
+
 struct FilterArguments {
   std::optional<std::string> tag;
   std::optional<std::string> host;
@@ -76,6 +85,7 @@ struct Invocation {
   BenchArguments bench;
   FilterArguments filter;
   WhoIsArguments whois;
+  ImportArguments import;
   std::function<Outcome(Output& out)> action;
 };
 
@@ -120,6 +130,8 @@ CLI::Option* AddChoice(CLI::App& command, const char* name, const char* help,
 [[nodiscard]] std::string ParseNumber(const std::string& text, NumberRange range,
                                       std::uint64_t* number);
 
+inline constexpr std::uint64_t kAdminTimeoutMs = 5000;
+
 // One admin request and what becomes of its reply.
 struct AdminCall {
   std::string what;  // the command, in messages: "tag show 'orders'"
@@ -129,6 +141,7 @@ struct AdminCall {
   std::function<Result<std::string>(const Json& document)> render;
   // Optional: an error after the document was printed (an audit that does not add up).
   std::function<Status(const Json& document)> verdict;
+  std::uint64_t timeout_ms = kAdminTimeoutMs;  // unless --timeout says otherwise
 };
 [[nodiscard]] Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out);
 

@@ -20,7 +20,6 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation) {
       {"metrics", "Print Prometheus metrics", "idctl metrics"},
       {"drain", "Hand back what is not claimed and stop publishing", "idctl drain orders"},
       {"resume", "Publish again after a drain", "idctl resume orders"},
-      {"import", "Take tags over from another generator", "idctl import leaf"},
   };
   for (const Later& later : kCommands) {
     CLI::App* command =

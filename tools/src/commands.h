@@ -28,6 +28,7 @@ void RegisterStatusCommand(CLI::App& app, Invocation& invocation);
 void RegisterLeaseCommands(CLI::App& app, Invocation& invocation);
 void RegisterAuditCommand(CLI::App& app, Invocation& invocation);
 void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation);
+void RegisterImportCommand(CLI::App& app, Invocation& invocation);
 // Commands of later versions: listed in --help, refused when run.
 void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 
@@ -54,6 +55,11 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 [[nodiscard]] Result<std::string> RenderWhoIs(const Json& document);
 // kSystem with the daemon's reason when no lease has the id.
 [[nodiscard]] Status WhoIsVerdict(const Json& document);
+
+// --- import
+[[nodiscard]] Result<std::string> RenderImport(const Json& document);
+// kSystem when rows were refused, or ids are not safe yet.
+[[nodiscard]] Status ImportVerdict(const Json& document);
 
 // --- claim
 // idclient_claim_many, or a fake: claims up to `count` ids and writes how many.

@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <string>
+#include <vector>
 
 #include "cli.h"
+#include "idd/base/url_password.h"
 
 namespace {
 
@@ -23,5 +26,9 @@ void OccupyStandardDescriptors() {
 int main(int argc, char** argv) {
   OccupyStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
-  return static_cast<int>(idd::tools::RunIdctl(argc, argv, STDOUT_FILENO, STDERR_FILENO));
+  const std::vector<std::string> arguments(argv, argv + argc);
+  idd::HidePasswords(argc, argv);
+  std::vector<const char*> copies;
+  for (const std::string& argument : arguments) copies.push_back(argument.c_str());
+  return static_cast<int>(idd::tools::RunIdctl(argc, copies.data(), STDOUT_FILENO, STDERR_FILENO));
 }

@@ -177,6 +177,9 @@ Result<std::unique_ptr<MysqlDb>> MysqlDb::Connect(const MysqlUrl& url,
       by_socket ? url.unix_socket : endpoint.host + ":" + std::to_string(endpoint.port)));
   const Result<std::string> password = PasswordOf(url);
   if (!password.ok()) return password.status();
+  // Not for two threads at once; without it, mysql_init() would do it.
+  static const int library = mysql_library_init(0, nullptr, nullptr);
+  if (library != 0) return Status(Code::kSystem, "libmariadb does not start");
   db->mysql_ = mysql_init(nullptr);
   if (db->mysql_ == nullptr) return Status(Code::kSystem, "out of memory");
   MYSQL* const mysql = db->mysql_;

@@ -9,10 +9,11 @@
 #include <fstream>
 #include <utility>
 
+#include "idd/base/url_password.h"
+
 namespace idd::daemon {
 namespace {
 
-constexpr std::string_view kScheme = "mysql://";
 constexpr std::string_view kForm = "mysql://user[:password]@host[:port][,host2[:port]...]/database";
 
 Status Bad(const std::string& what) {
@@ -118,7 +119,7 @@ Status ParseUser(std::string_view text, MysqlUrl& url) {
 }  // namespace
 
 std::string MysqlUrl::Display() const {
-  std::string text = std::string(kScheme) + user + "@";
+  std::string text = std::string(kMysqlScheme) + user + "@";
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     const bool is_v6 = endpoints[i].host.find(':') != std::string::npos;
     text += (i == 0 ? "" : ",") + (is_v6 ? "[" + endpoints[i].host + "]" : endpoints[i].host) +
@@ -130,9 +131,9 @@ std::string MysqlUrl::Display() const {
 }
 
 Result<MysqlUrl> ParseMysqlUrl(std::string_view text) {
-  if (!text.starts_with(kScheme)) return Bad("does not begin with mysql://");
+  if (!text.starts_with(kMysqlScheme)) return Bad("does not begin with mysql://");
   MysqlUrl url;
-  const auto [before_query, query] = Split(text.substr(kScheme.size()), '?');
+  const auto [before_query, query] = Split(text.substr(kMysqlScheme.size()), '?');
   // A password may hold anything but '/', '?' and '@' unencoded.
   const std::size_t at = before_query.rfind('@');
   if (at == std::string_view::npos) return Bad("names no user");
@@ -172,16 +173,6 @@ Result<MysqlUrl> ParseMysqlUrl(std::string_view text) {
   }
   if (url.endpoints.empty()) return Bad("names no host");
   return url;
-}
-
-PasswordPlace FindPassword(std::string_view text) noexcept {
-  const std::size_t scheme = text.find(kScheme);
-  if (scheme == std::string_view::npos) return {};
-  const std::size_t user = scheme + kScheme.size();
-  const std::size_t at = text.substr(0, text.find('?')).rfind('@');
-  const std::size_t colon = text.find(':', user);
-  if (at == std::string_view::npos || colon == std::string_view::npos || colon > at) return {};
-  return {.begin = colon + 1, .size = at - colon - 1};
 }
 
 Result<std::string> PasswordOf(const MysqlUrl& url) {

@@ -2,7 +2,6 @@
 #ifndef IDD_DAEMON_STORE_MYSQL_URL_H_
 #define IDD_DAEMON_STORE_MYSQL_URL_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,14 +41,6 @@ struct MysqlUrl {
 // percent-encoded, an IPv6 address stands in brackets. kInvalid says what is wrong and repeats
 // nothing that may be a password.
 [[nodiscard]] Result<MysqlUrl> ParseMysqlUrl(std::string_view url);
-
-// Where a password stands in a text that may have a mysql:// URL in it; of size 0 if none does. A
-// URL that ParseMysqlUrl would refuse may have one as well.
-struct PasswordPlace {
-  std::size_t begin = 0;
-  std::size_t size = 0;
-};
-[[nodiscard]] PasswordPlace FindPassword(std::string_view text) noexcept;
 
 // The password to use now: `password`, or the first line of password_file, which is a path or the
 // name of a file in $CREDENTIALS_DIRECTORY. kUnavailable when it cannot be read.

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Passwords in mysql:// URLs, as they are given to programs.
+#ifndef IDD_BASE_URL_PASSWORD_H_
+#define IDD_BASE_URL_PASSWORD_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace idd {
+
+inline constexpr std::string_view kMysqlScheme = "mysql://";
+
+// Where a password stands in a text that may have a mysql:// URL in it; of size 0 if none does. A
+// URL that cannot be parsed may have one as well.
+struct PasswordPlace {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+};
+[[nodiscard]] inline PasswordPlace FindPassword(std::string_view text) noexcept {
+  const std::size_t scheme = text.find(kMysqlScheme);
+  if (scheme == std::string_view::npos) return {};
+  const std::size_t user = scheme + kMysqlScheme.size();
+  const std::size_t at = text.substr(0, text.find('?')).rfind('@');
+  const std::size_t colon = text.find(':', user);
+  if (at == std::string_view::npos || colon == std::string_view::npos || colon > at) return {};
+  return {.begin = colon + 1, .size = at - colon - 1};
+}
+
+[[nodiscard]] inline std::string WithoutPassword(std::string text) {
+  const PasswordPlace place = FindPassword(text);
+  return text.replace(place.begin, place.size, place.size, '*');
+}
+
+// Where ps looks: a password that was given on the command line is gone from there. `argv` is
+// main's, of which the caller has a copy.
+inline void HidePasswords(int argc, char** argv) noexcept {
+  for (int i = 1; i < argc; ++i) {
+    const PasswordPlace place = FindPassword(argv[i]);
+    std::fill_n(argv[i] + place.begin, place.size, '*');
+  }
+}
+
+}  // namespace idd
+
+#endif  // IDD_BASE_URL_PASSWORD_H_

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl import: take tags over from another generator's table.
+#include <utility>
+
+#include "commands.h"
+#include "idd/shm/abi.h"
+
+namespace idd::tools {
+namespace {
+
+// Ten thousands of tags take minutes.
+constexpr std::uint64_t kImportTimeoutMs = 600'000;
+
+Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Output& out) {
+  AdminCall call;
+  call.what = "import " + arguments.source.value_or("");
+  call.request = {{"op", "import"}, {"source", arguments.source.value_or("")}};
+  if (arguments.from) call.request["from"] = *arguments.from;
+  if (arguments.table) call.request["table"] = *arguments.table;
+  if (arguments.prefix) call.request["prefix"] = *arguments.prefix;
+  if (arguments.step) call.request["step"] = *arguments.step;
+  if (arguments.is_dry_run) call.request["dry_run"] = true;
+  call.render = RenderImport;
+  call.verdict = ImportVerdict;
+  call.timeout_ms = kImportTimeoutMs;
+  return RunAdminCall(global, call, out);
+}
+
+bool IsRefused(const Fields& tag) { return tag.Text("action") == "refused"; }
+
+// The reason, and where a lifted tag stood.
+std::string Why(const Fields& tag) {
+  std::string why = tag.OptionalText("reason").value_or("");
+  if (!tag.Text("action").ends_with("lift") && tag.Text("action") != "lifted") return why;
+  return "was at " + tag.CountText("from") + (why.empty() ? "" : "; " + why);
+}
+
+}  // namespace
+
+Result<std::string> RenderImport(const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  Table table({{"TAG"}, {"ACTION"}, {"NEXT-ID", Align::kRight}, {"STEP", Align::kRight}, {"WHY"}});
+  std::size_t rows = 0;
+  std::size_t refused = 0;
+  for (const Fields& tag : reply.Objects("tags")) {
+    ++rows;
+    if (IsRefused(tag)) ++refused;
+    table.AddRow({tag.Text("tag"), tag.Text("action"),
+                  IsRefused(tag) ? "" : tag.CountText("next_id"),
+                  IsRefused(tag) ? "" : tag.CountText("step"), Why(tag)});
+  }
+  std::string text = table.Format() + "\n" + std::to_string(rows) + " rows of " +
+                     EscapeText(reply.Text("source")) + ", " + std::to_string(refused) +
+                     " refused" + (reply.Flag("dry_run") ? "; nothing was written\n" : "\n");
+  for (const std::string& warning : reply.Texts("warnings")) {
+    text += "warning: " + EscapeText(warning) + "\n";
+  }
+  if (!error.ok()) return error;
+  return text;
+}
+
+Status ImportVerdict(const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  std::size_t refused = 0;
+  for (const Fields& tag : reply.Objects("tags")) {
+    if (IsRefused(tag)) ++refused;
+  }
+  const std::vector<std::string> warnings = reply.Texts("warnings");
+  if (!error.ok()) return error;
+  if (!warnings.empty()) return {Code::kSystem, warnings.front()};
+  if (refused == 0) return Status::Ok();
+  return {Code::kSystem, std::to_string(refused) + (refused == 1 ? " row was" : " rows were") +
+                             " refused; see why beside each, and import again"};
+}
+
+void RegisterImportCommand(CLI::App& app, Invocation& invocation) {
+  ImportArguments& arguments = invocation.import;
+  CLI::App* import = AddCommand(
+      app, "import", "Take tags over from another generator's table, above all its ids",
+      "idctl import tinyid --from 'mysql://reader@db1/tinyid?password_file=/etc/idd/tinyid' "
+      "--dry-run");
+  AddChoice(*import, "SOURCE", "Whose table it is", {"tinyid", "cosid", "common-sequence"},
+            &arguments.source)
+      ->type_name("")
+      ->required();
+  AddText(*import, "--from", "The table's database, mysql://... [idd's own]", &arguments.from)
+      ->type_name("URL");
+  AddText(*import, "--table", "The table [tiny_id_info, cosid, common_sequence]", &arguments.table)
+      ->type_name("NAME");
+  AddText(*import, "--prefix", "What the tags' names begin with, before the rows' names",
+          &arguments.prefix);
+  AddNumber(*import, "--step", "Ids a lease takes at least [the row's, else 1000]",
+            {1, shm::kMaxLimit - 1}, &arguments.step);
+  import->add_flag("--dry-run", arguments.is_dry_run, "Show what would be done, and write nothing");
+  import->callback([&invocation] {
+    invocation.action = [&invocation](Output& out) {
+      return Import(invocation.global, invocation.import, out);
+};
+}  // namespace idd::tools
+);
+}
+
+}  // namespace idd::tools

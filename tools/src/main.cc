@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv, argv + argc);
   idd::HidePasswords(argc, argv);
   std::vector<const char*> copies;
+  copies.reserve(arguments.size());
   for (const std::string& argument : arguments) copies.push_back(argument.c_str());
   return static_cast<int>(idd::tools::RunIdctl(argc, copies.data(), STDOUT_FILENO, STDERR_FILENO));
 }

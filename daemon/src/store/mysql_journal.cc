@@ -51,6 +51,7 @@ Result<std::optional<shm::IdRange>> MysqlStore::FindActive(const LeaseClosure& c
 Result<MysqlStore::ActiveRanges> MysqlStore::FindAllActive(
     const std::vector<LeaseClosure>& closures) {
   std::vector<std::string> tokens;
+  tokens.reserve(closures.size());
   for (const LeaseClosure& closure : closures) tokens.push_back(closure.token);
   const Result<MysqlResult> found = db_->Query(
       SelectLease() + " WHERE state = 'active' AND host = " + MysqlDb::Text(options_.host.id) +

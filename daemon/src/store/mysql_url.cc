@@ -179,6 +179,7 @@ Result<std::string> PasswordOf(const MysqlUrl& url) {
   if (url.password_file.empty()) return url.password;
   std::string path = url.password_file;
   if (path.find('/') == std::string::npos) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
     const char* const directory = std::getenv("CREDENTIALS_DIRECTORY");
     if (directory == nullptr) {
       return Status(Code::kUnavailable, "password_file=" + path +

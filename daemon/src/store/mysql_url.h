@@ -40,7 +40,7 @@ struct MysqlUrl {
 // &ssl_key=..&ssl_verify=0|1&password_file=..]; user, password, database and values may be
 // percent-encoded, an IPv6 address stands in brackets. kInvalid says what is wrong and repeats
 // nothing that may be a password.
-[[nodiscard]] Result<MysqlUrl> ParseMysqlUrl(std::string_view url);
+[[nodiscard]] Result<MysqlUrl> ParseMysqlUrl(std::string_view text);
 
 // The password to use now: `password`, or the first line of password_file, which is a path or the
 // name of a file in $CREDENTIALS_DIRECTORY. kUnavailable when it cannot be read.

@@ -23,6 +23,10 @@ constexpr const char* kUser = "mysql";
 constexpr const char* kInstall = "/usr/bin/mariadb-install-db";
 constexpr const char* kServer = "/usr/sbin/mariadbd";
 
+// For temporary tables. Not /tmp: a server that starts removes those that it finds there, and other
+// tests' servers would miss theirs.
+std::string TemporaryDir(const std::string& data_dir) { return data_dir + ".tmp"; }
+
 void Run(const std::vector<std::string>& argv) {
   ChildOptions child;
   child.argv = argv;
@@ -95,12 +99,16 @@ void MariadbServer::Install(const TempDir& dir) {
                                      "--datadir=" + path,
                                      "--auth-root-authentication-method=normal",
                                      "--skip-test-db",
+                                     "--tmpdir=" + made.path(),
                                      "--innodb-log-file-size=8M"};
     if (::geteuid() == 0) argv.push_back(std::string("--user=") + kUser);
     Run(argv);
     return path;
   }();
   CopyTree(pristine, data_dir_);
+  const std::string temporary = TemporaryDir(data_dir_);
+  Require(::mkdir(temporary.c_str(), 0777) == 0, "mkdir");
+  Require(::chmod(temporary.c_str(), 0777) == 0, "chmod");  // whatever the umask is
 }
 
 std::string MariadbServer::Url() const {
@@ -113,6 +121,7 @@ std::vector<std::string> MariadbServer::Command() const {
                                    "--datadir=" + data_dir_,
                                    "--socket=" + socket_,
                                    "--pid-file=" + data_dir_ + "/pid",
+                                   "--tmpdir=" + TemporaryDir(data_dir_),
                                    "--skip-log-bin",
                                    "--skip-name-resolve",
                                    "--innodb-buffer-pool-size=32M",

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lease_closer.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "logging.h"
 
 namespace idd::daemon {
 namespace {
+
+// Ends that are journalled in one transaction: leases that are due must not wait for all that an
+// outage has left.
+constexpr std::size_t kMostAtOnce = 100;
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   if (!outcome.ok()) return "failed; will be journalled as abandoned";
@@ -41,7 +46,10 @@ void LeaseCloser::Flush() {
   if (closing_.empty() || flushing_) return;
   flushing_ = true;
   std::vector<LeaseClosure> batch;
-  for (const auto& [token, closure] : closing_) batch.push_back(closure);
+  for (const auto& [token, closure] : closing_) {
+    if (batch.size() == kMostAtOnce) break;
+    batch.push_back(closure);
+  }
   worker_.Submit<bool>(
       [batch, &session = worker_.session()](Store& store, HighWaterMarks&) -> Result<bool> {
         if (Status status = store.CloseLeases(batch); !status.ok()) return status;

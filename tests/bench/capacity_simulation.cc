@@ -434,12 +434,15 @@ void Simulation::Plan(std::uint32_t tag) {
   Push(tags_[tag].NextDue(cluster_.duration_s), What::kDue, tag);
 }
 
-// As LeaseCloser: the first at once, what comes meanwhile together.
+// As LeaseCloser: the first at once, what comes meanwhile together, up to so many.
+constexpr std::uint32_t kClosesAtOnce = 100;
 void Simulation::Close(std::uint32_t host) {
   Host& own = hosts_[host];
   if (own.to_close == 0 || own.closing || !own.up) return;
   own.closing = true;
-  Submit(host, {.kind = JobKind::kCloses, .rows = std::exchange(own.to_close, 0), .orders = {}});
+  const std::uint32_t rows = std::min(own.to_close, kClosesAtOnce);
+  own.to_close -= rows;
+  Submit(host, {.kind = JobKind::kCloses, .rows = rows, .orders = {}});
 }
 
 // Starting.

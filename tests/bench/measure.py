@@ -214,6 +214,9 @@ def everything(rounds, idle_seconds, tell):
     tell("refill")
     results["refill"] = [json.loads(output(PROGRAMS / "refill_benchmark"))
                          for _ in range(max(rounds, 7))]
+    tell("leases on MariaDB")
+    results["lease"] = [json.loads(output(PROGRAMS / "lease_benchmark"))
+                        for _ in range(max(rounds, 7))]
     tell("system calls")
     results["kernel_entries"] = kernel_entries()
     tell("footprint")

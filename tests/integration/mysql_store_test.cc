@@ -448,7 +448,7 @@ TEST_F(MysqlStoreTest, TablesThatForgotAreReminded) {
 // --- hosts
 
 TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
-  const auto first = OpenStore("web-1");
+  const auto first = OpenWithOrders("web-1");
   const auto second = NewStore("web-1", "another boot");
   const Status status = second->Open();
   EXPECT_EQ(status.code(), Code::kIncompatible);

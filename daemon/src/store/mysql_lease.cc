@@ -16,11 +16,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What was read of a tag is used so long by a lease of that tag alone, which looks at the journal
-// itself ...
-constexpr milliseconds kStateLife(1000);
-// ... and so long without that look.
-constexpr milliseconds kFresh(20);
+// What was read of a tag is used so long. The guards of a lease see a row that was set back behind
+// it, not a journal that has ids above it.
+constexpr milliseconds kStateLife(100);
 // A lease that another transaction was in the way of is asked for again so many times.
 constexpr int kTries = 4;
 
@@ -77,7 +75,7 @@ Status MysqlStore::GiveUp(const std::vector<Result<Lease>>& taken, Status status
 }
 
 Result<MysqlStore::TagStates> MysqlStore::StatesOf(const std::vector<std::string>& tags) {
-  const MonotonicTime oldest = MonotonicClock::now() - (tags.size() == 1 ? kStateLife : kFresh);
+  const MonotonicTime oldest = MonotonicClock::now() - kStateLife;
   std::vector<std::string> stale;
   for (const std::string& tag : tags) {
     const auto it = states_.find(tag);
@@ -167,8 +165,7 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
                  .seen = state.record.next_id,
                  .lowest = lowest,
                  .count = std::min(request.count, state.record.max_id - base + 1),
-                 .most = state.record.max_id + 1,
-                 .is_fresh = state.read_at > MonotonicClock::now() - kFresh};
+                 .most = state.record.max_id + 1};
 }
 
 // One packet: the advance, relative and guarded, the journal's row from what it made of max_id, and
@@ -177,20 +174,15 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
 Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
   const LeaseRequest& request = *advance.request;
   const std::string count = std::to_string(advance.count);
-  std::string from = "GREATEST(max_id, " + std::to_string(advance.lowest);
-  if (!advance.is_fresh) {
-    from += ", COALESCE((SELECT MAX(used_limit) FROM idd_lease WHERE biz_tag = " +
-            MysqlDb::Text(request.tag) + "), 0)";
-  }
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
-      {"UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(" + from + ") + " + count +
+      {"UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(GREATEST(max_id, " +
+           std::to_string(advance.lowest) + ") + " + count +
            ") WHERE biz_tag = " + MysqlDb::Text(request.tag) + " AND max_id BETWEEN " +
            std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count),
-       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`)"
-       " VALUES(IF(ROW_COUNT() = 1 AND LAST_INSERT_ID() <= " +
-           std::to_string(advance.most) + ", '" + request.token + "', NULL), " +
-           MysqlDb::Text(request.tag) + ", " + MysqlDb::Text(options_.host.id) +
-           ", LAST_INSERT_ID() - " + count + ", LAST_INSERT_ID())"});
+       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1, '" +
+           request.token + "', NULL), " + MysqlDb::Text(request.tag) + ", " +
+           MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +
+           ", LAST_INSERT_ID())"});
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
   const std::uint64_t limit = results.value()[0].insert_id;
   return Granted(advance, {limit - std::min(limit, advance.count), limit});
@@ -231,7 +223,8 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
            std::to_string(advances.size()) + ", ELT(" + place + ", " + sql::Words(tokens) +
            "), NULL), CONVERT(biz_tag USING utf8mb4), " + MysqlDb::Text(options_.host.id) +
            ", max_id - " + ids + ", max_id FROM leaf_alloc" + where},
-      {"SELECT token, base, `limit` FROM idd_lease WHERE token IN (" + sql::Words(tokens) + ")"});
+      {"SELECT token, base, `limit` FROM idd_lease WHERE seq >= LAST_INSERT_ID() AND host = " +
+       MysqlDb::Text(options_.host.id)});
   if (!results.ok()) return LeaseFailed(results.status(), tokens, tags.front());
   std::map<std::string, shm::IdRange, std::less<>> journalled;
   for (const auto& cells : results.value().back().rows) {

@@ -91,7 +91,6 @@ class MysqlStore final : public Store {
     std::uint64_t lowest = 0;  // that it leases from
     std::uint64_t count = 0;
     std::uint64_t most = 0;  // that max_id may become
-    bool is_fresh = false;   // seen and lowest are of a moment ago
   };
 
   [[nodiscard]] Status NotOpen() const;
@@ -108,7 +107,9 @@ class MysqlStore final : public Store {
 
   // Has every one of `tags`.
   [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
-  // From what was read within the last second, or now.
+  [[nodiscard]] static Result<TagState> ReadState(const MysqlRow& row);
+  static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
+  // From what was read a moment ago, or now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);

@@ -15,13 +15,13 @@ namespace {
 // A tag's name as idd's own tables have it.
 constexpr const char* kName = "CONVERT(a.biz_tag USING utf8mb4) COLLATE utf8mb4_bin";
 
-std::string SelectTags() {
+std::string SelectTags(const std::string& more = "") {
   const std::string name(kName);
   return "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
          " COALESCE(t.mode, 'segment'), COALESCE(t.max_id_allowed, 9223372036854775806),"
          " COALESCE(t.access, 'ring'), COALESCE(t.refill, 'promise'), t.max_step, t.max_prefetch,"
-         " t.outage_tolerance_s FROM leaf_alloc a LEFT JOIN idd_tag t ON t.biz_tag = " +
-         name;
+         " t.outage_tolerance_s" +
+         more + " FROM leaf_alloc a LEFT JOIN idd_tag t ON t.biz_tag = " + name;
 }
 
 std::string Assign(const std::string& tag, const char* column, const std::string& value) {
@@ -63,56 +63,37 @@ Status InWords(const Status& status, unsigned error, const std::string& tag) {
 
 Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string>& tags) {
   const std::string texts = sql::Texts(tags);
-  const std::string in_tags = " WHERE biz_tag IN " + texts;
-  // Of one tag the index has the answer at its end, of several at the end of each.
-  const std::string used =
-      tags.size() == 1
-          ? "SELECT " + texts + ", COALESCE(MAX(used_limit), 0) FROM idd_lease" +
-                " WHERE biz_tag = " + texts
-          : "SELECT biz_tag, MAX(used_limit) FROM idd_lease" + in_tags + " GROUP BY biz_tag";
+  // Where the journal ends the index of used_limit knows, read backwards: a GROUP BY would read all
+  // of the tags' leases.
+  const std::string used = std::string(
+                               "COALESCE((SELECT used_limit FROM idd_lease l WHERE"
+                               " l.biz_tag = ") +
+                           kName + " ORDER BY used_limit DESC LIMIT 1), 0)";
   const Result<std::vector<MysqlResult>> found = db_->Packet(
-      {SelectTags() + " WHERE a.biz_tag IN " + texts, used,
-       "SELECT biz_tag, max_id FROM idd_deleted_tag" + in_tags,
-       "SELECT biz_tag, `limit`, base, token, host FROM idd_returned" + in_tags + " ORDER BY base",
-       SelectIsCurrent()});
+      {SelectTags(", (" + SelectIsCurrent() + "), COALESCE(d.max_id, 0), " + used) +
+           " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kName + " WHERE a.biz_tag IN " + texts,
+       "SELECT biz_tag, `limit`, base, token, host FROM idd_returned WHERE biz_tag IN " + texts +
+           " ORDER BY base"});
   if (!found.ok()) return found.status();
-  if (found.value()[4].rows.at(0).at(0) != "1") return SetBack();
   TagStates states;
   for (const auto& cells : found.value()[0].rows) {
     const MysqlRow row(cells);
-    Result<TagRecord> record = ParseTagRow(row);
-    Result<TagState> state =
-        record.status().ok() ? Result<TagState>(TagState()) : Result<TagState>(record.status());
-    if (state.ok()) {
-      state.value().record = std::move(record).value();
-      state.value().read_at = MonotonicClock::now();
-    }
-    states.insert_or_assign(row.TextIf(0).value_or(""), std::move(state));
+    if (row.TextIf(kTagColumns) != "1") return SetBack();
+    states.insert_or_assign(row.TextIf(0).value_or(""), ReadState(row));
   }
-  for (std::size_t answer = 1; answer <= 3; ++answer) {
-    for (const auto& cells : found.value()[answer].rows) {
-      const MysqlRow row(cells);
-      const auto it = states.find(row.TextIf(0).value_or(""));
-      if (it == states.end() || !it->second.ok()) continue;
-      TagState& state = it->second.value();
-      const std::optional<std::uint64_t> limit = row.UintIf(1);
-      if (!limit.has_value()) {
-        it->second =
-            Status(Code::kInvalid, "what is known to be used of tag '" + it->first + "' ends at " +
-                                       row.Describe(1) + "; it must be from 0 to 2^63-1");
-        continue;
-      }
-      state.used_limit = std::max(state.used_limit, *limit);
-      if (answer < 3) continue;
-      const shm::IdRange ids{row.UintIf(2).value_or(*limit), *limit};
-      const std::string token = row.TextIf(3).value_or("");
-      if (ids.empty() || !IsToken(token)) {
-        it->second =
-            Status(Code::kInvalid, "idd_returned.limit of tag '" + it->first + "' is " +
-                                       row.Describe(1) + "; it must be a number above base");
-      } else if (row.TextIf(4) == options_.host.id) {
-        state.returned.push_back({.token = token, .ids = ids});
-      }
+  for (const auto& cells : found.value()[1].rows) {
+    const MysqlRow row(cells);
+    const auto it = states.find(row.TextIf(0).value_or(""));
+    if (it == states.end()) continue;
+    RaiseUsed(row, 1, it->second);
+    if (!it->second.ok()) continue;
+    const shm::IdRange ids{row.UintIf(2).value_or(0), row.UintIf(1).value_or(0)};
+    const std::string token = row.TextIf(3).value_or("");
+    if (ids.empty() || !row.UintIf(2).has_value() || !IsToken(token)) {
+      it->second = Status(Code::kInvalid, "idd_returned.limit of tag '" + it->first + "' is " +
+                                              row.Describe(1) + "; it must be a number above base");
+    } else if (row.TextIf(4) == options_.host.id) {
+      it->second.value().returned.push_back({.token = token, .ids = ids});
     }
   }
   for (const std::string& tag : tags) {
@@ -121,6 +102,32 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string
         tag, Status(Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl()));
   }
   return states;
+}
+
+// From a row of ReadTags' first statement.
+Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) {
+  Result<TagRecord> record = ParseTagRow(row);
+  if (!record.ok()) return record.status();
+  TagState state;
+  state.record = std::move(record).value();
+  state.read_at = MonotonicClock::now();
+  Result<TagState> result(std::move(state));
+  RaiseUsed(row, kTagColumns + 1, result);
+  RaiseUsed(row, kTagColumns + 2, result);
+  return result;
+}
+
+// By what a column knows to be used.
+void MysqlStore::RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state) {
+  if (!state.ok()) return;
+  const std::optional<std::uint64_t> limit = row.UintIf(column);
+  if (limit.has_value()) {
+    state.value().used_limit = std::max(state.value().used_limit, *limit);
+    return;
+  }
+  state = Status(Code::kInvalid, "what is known to be used of tag '" + row.TextIf(0).value_or("") +
+                                     "' ends at " + row.Describe(column) +
+                                     "; it must be from 0 to 2^63-1");
 }
 
 Result<std::uint64_t> MysqlStore::UsedLimit(const std::string& tag) {

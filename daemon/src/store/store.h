@@ -256,7 +256,7 @@ class Store {
   // Several at once, in the order of `tags`.
   using TagResults = std::vector<Result<TagRecord>>;
   [[nodiscard]] virtual Result<TagResults> FindTags(const std::vector<std::string>& tags) = 0;
-  // The same before a lease: what was read of a tag within the last second will do.
+  // The same before a lease: what was read of a tag a moment ago will do.
   [[nodiscard]] virtual Result<TagResults> PeekTags(const std::vector<std::string>& tags) {
     return FindTags(tags);
   }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lease_closer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "support/service_harness.h"
+
+namespace idd::daemon {
+namespace {
+
+class LeaseCloserTest : public ::testing::Test {
+ protected:
+  LeaseCloserTest() { h_.Start(); }
+
+  [[nodiscard]] std::ptrdiff_t Calls(const std::string& name) const {
+    const std::vector<std::string> calls = h_.store.script.calls();
+    return std::count(calls.begin(), calls.end(), name);
+  }
+
+  WorkerHarness h_;
+};
+
+TEST_F(LeaseCloserTest, WhatAnOutageHasLeftLetsLeasesThrough) {
+  LeaseCloser closer(h_.worker, [] {});
+  std::vector<LeaseClosure> closures;
+  for (int i = 0; i < 250; ++i) {
+    closures.push_back({.token = "token-" + std::to_string(i), .tag = "orders"});
+  }
+  bool lease_answered = false;
+  std::ptrdiff_t closed_before_lease = 0;
+  closer.Close(std::move(closures));
+  h_.worker.Submit<bool>(
+      [&](Store&, HighWaterMarks&) -> Result<bool> {
+        closed_before_lease = Calls("CloseLeases");
+        return true;
+      },
+      [&](const Result<bool>&) { lease_answered = true; });
+  ASSERT_TRUE(h_.RunUntil([&] { return lease_answered && closer.idle(); }));
+  EXPECT_EQ(closed_before_lease, 1);
+  EXPECT_EQ(Calls("CloseLeases"), 3);
+  EXPECT_TRUE(closer.Open().empty());
+}
+
+}  // namespace
+}  // namespace idd::daemon

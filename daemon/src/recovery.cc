@@ -42,6 +42,7 @@ Status LogLiftedByOthers(Store& store, const HostMemory& memory, const Reminded&
     if (it != forgotten.end()) it->second = mark.mark;
   }
   std::vector<std::string> tags;
+  tags.reserve(forgotten.size());
   for (const auto& [tag, mark] : forgotten) tags.push_back(tag);
   const Result<Store::TagResults> records = store.FindTags(tags);
   if (!records.ok()) return records.status();

@@ -74,6 +74,7 @@ Status KeepMarks(const std::vector<LeaseRequest>& requests, const Store::LeaseRe
 Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& store,
                                  HighWaterMarks& marks, StoreSession& session) {
   std::vector<std::string> tags;
+  tags.reserve(orders.size());
   for (const LeaseOrder& order : orders) tags.push_back(order.tag);
   Result<Store::TagResults> records = store.PeekTags(tags);
   if (!records.ok()) return records.status();

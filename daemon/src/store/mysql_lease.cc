@@ -99,6 +99,7 @@ Result<MysqlStore::TagStates> MysqlStore::StatesOf(const std::vector<std::string
 
 Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>& requests) {
   std::vector<std::string> tags;
+  tags.reserve(requests.size());
   for (const LeaseRequest& request : requests) tags.push_back(request.tag);
   const Result<TagStates> states = StatesOf(tags);
   if (!states.ok()) return Failed(states.status());

@@ -118,6 +118,11 @@ Status CheckTables(MysqlDb& db) {
   return Status::Ok();
 }
 
+Status WrongType(const MysqlDb& db, const std::string& column, const std::string& type) {
+  return {Code::kIncompatible, "leaf_alloc." + column + " at " + db.where() + " is a " + type +
+                                   "; it must be a bigint or int, or ids would be rounded"};
+}
+
 // With two rows a tag an UPDATE would move both and the tag would have two next ids.
 Status CheckLeafAlloc(MysqlDb& db) {
   const Result<MysqlResult> columns = db.Query(
@@ -130,10 +135,7 @@ Status CheckLeafAlloc(MysqlDb& db) {
     const std::string type = cells[1].value_or("");
     there.insert(name);
     const bool is_number = name == "max_id" || name == "step";
-    if (is_number && type != "bigint" && type != "int") {
-      return {Code::kIncompatible, "leaf_alloc." + name + " at " + db.where() + " is a " + type +
-                                       "; it must be a bigint or int, or ids would be rounded"};
-    }
+    if (is_number && type != "bigint" && type != "int") return WrongType(db, name, type);
   }
   for (const char* name : {"biz_tag", "max_id", "step", "description", "update_time"}) {
     if (there.contains(name)) continue;

@@ -25,11 +25,6 @@ constexpr int kSilentForS = 60;
 constexpr milliseconds kConnectPause(1000);
 bool IsOff(const std::optional<std::string>& value) { return value == "0" || value == "OFF"; }
 
-std::uint64_t SecondsSince(MonotonicTime then) {
-  const auto passed = std::chrono::duration_cast<seconds>(MonotonicClock::now() - then);
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(passed.count(), 0));
-}
-
 }  // namespace
 
 MysqlStore::MysqlStore(MysqlStoreOptions options) : options_(std::move(options)) {}
@@ -84,19 +79,22 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
 // Whether the server may be written to, and whether it is the one that was open last and has run
 // since: any other may have less than that one had.
 Status MysqlStore::Recognise() {
+  const MonotonicTime asked = MonotonicClock::now();
   const Result<std::vector<MysqlResult>> answers = db_->Packet(
       {"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
-       " @@innodb_flush_log_at_trx_commit",
+       " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
        "SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'wsrep_ready', 'wsrep_cluster_status',"
        " 'wsrep_cluster_state_uuid', 'wsrep_last_committed')",
-       "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'"});
+       "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid')"});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
   std::map<std::string, std::string> status;
-  for (const auto& cells : answers.value()[1].rows)
-    status[cells[0].value_or("")] = cells[1].value_or("");
-  const auto& wsrep = answers.value()[2].rows;
-  const bool is_cluster = !wsrep.empty() && wsrep[0][1] == "ON";
+  for (const std::size_t answer : {1U, 2U}) {
+    for (const auto& cells : answers.value()[answer].rows) {
+      status[cells[0].value_or("")] = cells[1].value_or("");
+    }
+  }
+  const bool is_cluster = status["wsrep_on"] == "ON";
   if (!IsOff(server[3]) || !IsOff(server[4])) {
     return {Code::kUnavailable, "the database server at " + db_->where() + " is read-only"};
   }
@@ -112,15 +110,20 @@ Status MysqlStore::Recognise() {
   }
   const std::string name = is_cluster ? "cluster " + status["wsrep_cluster_state_uuid"]
                                       : server[0].value_or("") + ":" + server[1].value_or("") +
-                                            " " + server[2].value_or("");
-  // A cluster counts its commits, a server its seconds; neither may have begun anew meanwhile.
-  const std::uint64_t count =
-      std::strtoull(status[is_cluster ? "wsrep_last_committed" : "Uptime"].c_str(), nullptr, 10);
-  const std::uint64_t least = is_cluster ? last_count_ : SecondsSince(first_seen_);
-  if (name != server_ || count < least) {
+                                            " " + server[2].value_or("") + " " +
+                                            status["server_uid"] + status["server_uuid"];
+  // A cluster counts its commits, a server its connections and its seconds; neither may have begun
+  // anew meanwhile. Seconds are whole, so that the server may be one younger than it says.
+  const auto number = [](const std::optional<std::string>& text) {
+    return std::strtoull(text.value_or("").c_str(), nullptr, 10);
+  };
+  const std::uint64_t count = number(is_cluster ? status["wsrep_last_committed"] : server[6]);
+  const seconds uptime(number(status["Uptime"]));
+  const bool ran_then = uptime >= MonotonicClock::now() - first_seen_ + seconds(1);
+  if (name != server_ || count < last_count_ || (!is_cluster && !ran_then)) {
     ++generation_;
     server_ = name;
-    first_seen_ = MonotonicClock::now();
+    first_seen_ = asked;
     if (server[5] != "1") {
       log::Warning("store.not_durable",
                    {{"server", db_->where()},
@@ -290,6 +293,27 @@ Status MysqlStore::RemindOfMark(const TagMark& mark, const TagStates& states, Re
   return Status::Ok();
 }
 
+std::string MysqlStore::Restore(const Lease& lease) const {
+  return "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES('" + lease.token +
+         "', " + MysqlDb::Text(lease.tag) + ", " + MysqlDb::Text(options_.host.id) + ", " +
+         std::to_string(lease.ids.first) + ", " + std::to_string(lease.ids.limit) + ")";
+}
+
+std::string MysqlStore::SharesIdsWith(const Lease& lease) const {
+  return " WHERE biz_tag = " + MysqlDb::Text(lease.tag) +
+         " AND host = " + MysqlDb::Text(options_.host.id) + " AND base < " +
+         std::to_string(lease.ids.limit) + " AND `limit` > " + std::to_string(lease.ids.first);
+}
+
+std::string MysqlStore::EndSharing(const Lease& lease, const std::string& shared,
+                                   const std::vector<std::string>& but) {
+  const std::string first = std::to_string(lease.ids.first);
+  return "UPDATE idd_lease SET state = 'returned', abandoned = GREATEST(base, " + first +
+         ") - base, returned = `limit` - GREATEST(base, " + first +
+         "), closed_at = CURRENT_TIMESTAMP" + shared + " AND state = 'active' AND token NOT IN " +
+         sql::Texts(but);
+}
+
 Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reminded& reminded) {
   if (memory.held.empty()) return Status::Ok();
   std::vector<std::string> tokens;
@@ -305,24 +329,14 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reminded& reminded) 
     reminded.forgot_leases = true;
     reminded.restored.push_back(lease);
     restored_tokens_.insert(lease.token);  // whether this commits or not
-    const std::string host = MysqlDb::Text(options_.host.id);
-    const std::string tag = MysqlDb::Text(lease.tag);
-    const std::string first = std::to_string(lease.ids.first);
-    const std::string limit = std::to_string(lease.ids.limit);
-    statements.push_back("INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES('" +
-                         lease.token + "', " + tag + ", " + host + ", " + first + ", " + limit +
-                         ")");
+    statements.push_back(Restore(lease));
     if (memory.from_other_data_set) continue;  // what its own leases share with these came twice
     // An older copy may still list ids of the lease as returned, or have leases of ours as active
     // whose ids these are: what they had from here on was given back, or it would not have been
     // leased again. What became of the rest of them nobody knows.
-    const std::string shared = " WHERE biz_tag = " + tag + " AND host = " + host + " AND base < " +
-                               limit + " AND `limit` > " + first;
+    const std::string shared = SharesIdsWith(lease);
     statements.push_back("DELETE FROM idd_returned" + shared);
-    statements.push_back("UPDATE idd_lease SET state = 'returned', abandoned = GREATEST(base, " +
-                         first + ") - base, returned = `limit` - GREATEST(base, " + first +
-                         "), closed_at = CURRENT_TIMESTAMP" + shared +
-                         " AND state = 'active' AND token NOT IN " + sql::Texts(tokens));
+    statements.push_back(EndSharing(lease, shared, tokens));
   }
   if (statements.empty()) return Status::Ok();
   return db_->Transaction(statements).status();

@@ -130,6 +130,10 @@ class MysqlStore final : public Store {
   [[nodiscard]] Status RemindOfMark(const TagMark& mark, const TagStates& states,
                                     Reminded& reminded);
   [[nodiscard]] Status RemindOfLeases(const HostMemory& memory, Reminded& reminded);
+  [[nodiscard]] std::string Restore(const Lease& lease) const;
+  [[nodiscard]] std::string SharesIdsWith(const Lease& lease) const;
+  [[nodiscard]] static std::string EndSharing(const Lease& lease, const std::string& shared,
+                                              const std::vector<std::string>& but);
 
   const MysqlStoreOptions options_;
   std::unique_ptr<MysqlDb> db_;  // null while not open
@@ -140,7 +144,7 @@ class MysqlStore final : public Store {
   // must have been running.
   std::string server_;
   MonotonicTime first_seen_{};
-  std::uint64_t last_count_ = 0;  // a cluster's commits
+  std::uint64_t last_count_ = 0;  // a cluster's commits, or the number of the last connection
   std::uint64_t beat_ = 0;        // of this host's row; 0: not known
   // Of a lease that is journalled in what is open now; empty: none yet.
   std::string last_token_;

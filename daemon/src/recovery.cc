@@ -110,7 +110,8 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
     Status logged = LogLiftedByOthers(store, memory.value(), reminded.value());
     if (!logged.ok()) return logged;
   }
-  const bool is_new = is_other || is_replaced || reminded.value().forgot_leases;
+  const bool is_new =
+      is_other || is_replaced || reminded.value().forgot_leases || (is_start && store.is_young());
   if (is_new) session.lease_from = MonotonicClock::now() + store.lease_grace();
   if (is_new || is_start) ++session.data_set;
   session.generation = store.generation();

@@ -317,6 +317,46 @@ TEST_F(MysqlStoreTest, LockedRowFailsItsOwnTagAlone) {
   EXPECT_EQ(Take(*store, Request(3)), (IdRange{1, 1001}));
 }
 
+TEST_F(MysqlStoreTest, ColumnThatCannotTakeANumberFailsItsOwnTagAlone) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "full");
+  CreateTag(*store, "third");
+  Sql("ALTER TABLE leaf_alloc MODIFY max_id int NOT NULL");
+  Sql("UPDATE leaf_alloc SET max_id = 2147483600 WHERE biz_tag = 'full'");
+  const auto leases =
+      store->TakeLeases({Request(1), Request(2, 0, 1000, "full"), Request(3, 0, 1000, "third")});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  EXPECT_TRUE(leases.value()[0].ok()) << leases.value()[0].status().message();
+  EXPECT_THAT(leases.value()[1].status().message(), HasSubstr("Out of range"));
+  EXPECT_TRUE(leases.value()[2].ok()) << leases.value()[2].status().message();
+  EXPECT_EQ(MaxId("full"), "2147483600");
+}
+
+// Leaf's own script leaves the character set to the server.
+TEST_F(MysqlStoreTest, NameThatTheColumnCannotHaveIsNoTagAndHarmsNoOther) {
+  for (const std::string charset : {"latin1", "utf8mb3", "utf8mb4", "ascii"}) {
+    SetUp();
+    Sql("CREATE TABLE leaf_alloc(biz_tag varchar(128) NOT NULL PRIMARY KEY, max_id bigint NOT NULL,"
+        " step int NOT NULL, description varchar(256), update_time timestamp NOT NULL DEFAULT "
+        "CURRENT_TIMESTAMP) "
+        "ENGINE=InnoDB"
+        " DEFAULT CHARSET=" +
+        charset);
+    Sql("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('plain', 1, 10), ('a/b:c', 1, 10)");
+    const auto store = OpenStore("a");
+    const auto leases = store->TakeLeases(
+        {Request(1, 0, 10, "plain"), Request(2, 0, 10, "\xf0\x9f\x98\x80"),
+         Request(3, 0, 10, "PLAIN"), Request(4, 0, 10, "a/b:c"), Request(5, 0, 10, "\xc3\xa9")});
+    ASSERT_TRUE(leases.ok()) << charset << ": " << leases.status().message();
+    EXPECT_TRUE(leases.value()[0].ok()) << charset << leases.value()[0].status().message();
+    EXPECT_EQ(leases.value()[1].status().code(), Code::kNoSuchTag) << charset;
+    EXPECT_EQ(leases.value()[2].status().code(), Code::kNoSuchTag) << charset;
+    EXPECT_TRUE(leases.value()[3].ok()) << charset << leases.value()[3].status().message();
+    EXPECT_EQ(leases.value()[4].status().code(), Code::kNoSuchTag) << charset;
+    EXPECT_EQ(MaxId("plain"), "11") << charset;
+  }
+}
+
 // --- handing back
 
 TEST_F(MysqlStoreTest, TailGoesBackIntoMaxIdOrIsListedAndTakenFirst) {
@@ -381,6 +421,19 @@ TEST_F(MysqlStoreTest, LiftedTagLeasesNothingBelowAgain) {
   EXPECT_EQ(MaxId(), "5000");
   EXPECT_EQ(a->LiftTag("nobody", 100).status().code(), Code::kNoSuchTag);
   EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
+}
+
+// A lease that was taken before the lift and reaches over it: its ids below are somebody else's.
+TEST_F(MysqlStoreTest, TailThatReachesOverALiftIsAbandoned) {
+  const auto a = OpenWithOrders("a");
+  Take(*a, Request(1));
+  ASSERT_TRUE(a->LiftTag("orders", 501).ok());
+  EXPECT_EQ(a->ReturnTail(Closure(1, LeaseState::kReturned, 100)).status().code(),
+            Code::kNoSuchTag);
+  EXPECT_EQ(Journal(), "abandoned 100/0/900");
+  EXPECT_EQ(Take(*a, Request(2)), (IdRange{1001, 2001}));
+  Return(*a, 2, 0, ReturnOutcome::kLowered);
+  EXPECT_EQ(MaxId(), "1001");
 }
 
 TEST_F(MysqlStoreTest, TailOfADeletedTagIsAbandonedAndItsNamesakeBeginsAbove) {
@@ -451,7 +504,7 @@ TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
   const auto first = OpenWithOrders("web-1");
   const auto second = NewStore("web-1", "another boot");
   const Status status = second->Open();
-  EXPECT_EQ(status.code(), Code::kIncompatible);
+  EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("another host uses the name 'web-1'"));
   EXPECT_TRUE(OpenStore("web-1") != nullptr) << "its own next start";
   Sql("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP - INTERVAL 61 SECOND");
@@ -461,6 +514,58 @@ TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_THAT(refused.message(), HasSubstr("another host took this one's name"));
   EXPECT_EQ(second->ListHosts().value().size(), 1U);
+}
+
+TEST_F(MysqlStoreTest, NameIsFreeAtOnceBehindACleanStop) {
+  OpenStore("web-1").reset();
+  const auto rebooted = NewStore("web-1", "another boot");
+  const Status status = rebooted->Open();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// Two on copies of one state dir, on one kernel: nothing but their run tells them apart.
+TEST_F(MysqlStoreTest, CloneThatStartsLaterHasTheNameAndTheOtherIsRefused) {
+  const auto first = OpenWithOrders("web-1");
+  const auto clone = OpenStore("web-1");
+  std::this_thread::sleep_for(150ms);  // what was read is used so long
+  EXPECT_EQ(first->TakeLease(Request(1)).status().code(), Code::kUnavailable);
+  const Status refused = first->Open();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("another host uses the name 'web-1'"));
+  EXPECT_EQ(Take(*clone, Request(2)), (IdRange{1, 1001}));
+}
+
+// A user with all rights may write to a server that is read-only.
+TEST_F(MysqlStoreTest, ServerThatBecameReadOnlyIsLeftWhateverTheUserMay) {
+  Root("").Execute("GRANT ALL ON *.* TO idd@localhost");
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  Root("").Execute("SET GLOBAL read_only = 1");
+  std::this_thread::sleep_for(150ms);  // what was read is used so long
+  const Status status = store->TakeLease(Request(2)).status();
+  const Status again = store->Open();
+  Root("").Execute("SET GLOBAL read_only = 0");
+  Root("").Execute("REVOKE ALL ON *.* FROM idd@localhost");
+  Root("").Execute("GRANT ALL ON idd.* TO idd@localhost");
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("is read-only"));
+  EXPECT_THAT(again.message(), HasSubstr("is read-only"));
+}
+
+TEST_F(MysqlStoreTest, ServerThatWasRestartedIsAnotherOneHoweverSoon) {
+  const auto store = OpenStore("a");
+  const std::uint64_t generation = store->generation();
+  server_->Kill();
+  server_->Start();
+  std::this_thread::sleep_for(1100ms);
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_GT(store->generation(), generation);
+  const std::uint64_t then = store->generation();
+  std::this_thread::sleep_for(2100ms);
+  ASSERT_TRUE(store->Open().ok());
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_LE(store->generation(), then + 1) << "at most once while nobody can know";
+  EXPECT_TRUE(NewStore("b")->Open().ok());
 }
 
 TEST_F(MysqlStoreTest, NothingIsMadeWhereTheTablesAreKnown) {
@@ -484,6 +589,18 @@ TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
   const Status status = store->Open();
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_NE(store->Incarnation().value(), "");
+}
+
+TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
+  const auto store = OpenWithOrders("a");
+  HostMemory memory;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    memory.held.push_back({.token = Token(1 + i), .tag = "orders", .ids = {1 + i, 2 + i}});
+  }
+  const auto reminded = store->Remind(memory);
+  ASSERT_TRUE(reminded.ok()) << reminded.status().message();
+  EXPECT_EQ(reminded.value().restored.size(), 2000U);
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_lease WHERE state = 'active'"), "2000");
 }
 
 // Restored from a dump under a connection that stays: the server is the same, the rows are not.

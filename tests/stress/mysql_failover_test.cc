@@ -29,9 +29,13 @@ using ::testing::HasSubstr;
 
 class MysqlFailover : public MysqlHosts {
  protected:
+  // With the grace that a host has without a word: they have to find out by themselves.
+  [[nodiscard]] std::string Url() const {
+    return "mysql://idd:secret@localhost/idd?unix_socket=" + server_.socket();
+  }
   // Three hosts with two client processes each.
   void StartLoad(const std::string& url = "") {
-    StartHosts(3, {"--step", "1000", "--max-step", "1000"}, url);
+    StartHosts(3, {"--step", "1000", "--max-step", "1000"}, url.empty() ? Url() : url);
     WorkerPlan plan;
     plan.batch = 4;
     plan.pace_us = 200;
@@ -72,7 +76,25 @@ TEST_F(MysqlFailover, ServerSetBackToAnOlderStateRepeatsNoId) {
   std::filesystem::remove_all(server_.data_dir());
   CopyTree(dir_.File("older"), server_.data_dir());
   server_.Start();
+  // A host that knows nothing of it, at the very moment: nobody has told the server anything yet.
+  Host late(dir_, "late");
+  late.daemon.options().database = Url();
+  late.daemon.Start();
+  WorkerPlan plan;
+  plan.socket = late.daemon.socket();
+  plan.tag = "orders";
+  plan.name = "late";
+  plan.batch = 4;
+  plan.pace_us = 200;
+  plan.retry = true;
+  plan.log_capacity = 1 << 21;
+  workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+  workers_.back()->WaitReady(Patience(20s));
+  workers_.back()->Go();
   ExpectFreshLeases();
+  EXPECT_TRUE(WaitUntil(Patience(40s), [&] {
+    return !late.idctl.Json({"status"}).at("tags").at(0).at("segments").empty();
+  }));
   ExpectUnique();
   ExpectReported(marks);
 }

@@ -118,7 +118,7 @@ TEST_F(MysqlHosts, AnswersOfCommitsThatNeverComeMakeGapsThatTheJournalExplains) 
   const std::string path = dir_.File("proxy");
   MysqlProxy proxy(path, server_.socket());
   StartHosts(2, {"--step", "500", "--max-step", "500"},
-             "mysql://idd:secret@localhost/idd?unix_socket=" + path);
+             "mysql://idd:secret@localhost/idd?unix_socket=" + path + "&grace=1");
   WorkerPlan plan;
   plan.batch = 8;
   plan.pace_us = 20;

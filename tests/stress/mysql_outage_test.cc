@@ -24,7 +24,7 @@ TEST_F(MysqlHosts, OutageWithinTheToleranceIsNotNoticed) {
   const std::string path = dir_.File("proxy");
   MysqlProxy proxy(path, server_.socket());
   StartHosts(1, {"--outage-tolerance", "60"},
-             "mysql://idd:secret@localhost/idd?unix_socket=" + path);
+             "mysql://idd:secret@localhost/idd?unix_socket=" + path + "&grace=1");
   WorkerPlan plan;
   plan.batch = 40;  // half of it on the average
   plan.pace_us = 30;

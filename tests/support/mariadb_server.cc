@@ -112,7 +112,7 @@ void MariadbServer::Install(const TempDir& dir) {
 }
 
 std::string MariadbServer::Url() const {
-  return "mysql://idd:secret@localhost/idd?unix_socket=" + socket_;
+  return "mysql://idd:secret@localhost/idd?unix_socket=" + socket_ + "&grace=1";
 }
 
 std::vector<std::string> MariadbServer::Command() const {

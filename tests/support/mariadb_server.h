@@ -60,7 +60,7 @@ class MariadbServer {
   // The data directory, to be copied or replaced while it does not run.
   [[nodiscard]] const std::string& data_dir() const noexcept { return data_dir_; }
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
-  // For idd, by the socket.
+  // For idd, by the socket; with a short grace, as hosts of one machine notice at once.
   [[nodiscard]] std::string Url() const;
   [[nodiscard]] MariadbSession Session(const std::string& database = "idd") const {
     return MariadbSession(socket_, "root", database);

@@ -859,6 +859,19 @@ TEST_F(SqliteStoreTest, LiftedTagLeasesNothingBelowAgain) {
   EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
 }
 
+// A lease that was taken before the lift and reaches over it: its ids below are somebody else's.
+TEST_F(SqliteStoreTest, TailThatReachesOverALiftIsAbandoned) {
+  const auto a = OpenWithOrders("a");
+  Take(*a, Request(1));
+  ASSERT_TRUE(a->LiftTag("orders", 501).ok());
+  EXPECT_EQ(a->ReturnTail(Closure(1, LeaseState::kReturned, 100)).status().code(),
+            Code::kNoSuchTag);
+  EXPECT_EQ(Journal(), "abandoned 100/0/900");
+  EXPECT_EQ(Take(*a, Request(2)), (IdRange{1001, 2001}));
+  Return(*a, 2, 0, ReturnOutcome::kLowered);
+  EXPECT_EQ(MaxId(), "1001");
+}
+
 TEST_F(SqliteStoreTest, TailOfADeletedTagIsAbandoned) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));

@@ -59,6 +59,9 @@ constexpr std::array kKnown = {
     KnownError{1146, Code::kIncompatible, false, "a table is missing; restore it from a backup"},
     KnownError{1048, Code::kInvalid, false, ""},
     KnownError{1062, Code::kInvalid, false, ""},
+    KnownError{1267, Code::kInvalid, false, "the column's character set lacks the name"},
+    KnownError{1270, Code::kInvalid, false, "the column's character set lacks the name"},
+    KnownError{1271, Code::kInvalid, false, "the column's character set lacks the name"},
     KnownError{1264, Code::kInvalid, false, "the number does not fit its column"},
     KnownError{1366, Code::kInvalid, false, "the value does not fit its column"},
     KnownError{1406, Code::kInvalid, false, "the text does not fit its column"},
@@ -255,7 +258,9 @@ Result<std::vector<MysqlResult>> MysqlDb::Packet(const std::vector<std::string>&
     packet += statement;
   }
   std::vector<MysqlResult> results;
-  int more = mysql_real_query(mysql_, packet.data(), packet.size());
+  const bool has_commit =
+      std::find(statements.begin(), statements.end(), "COMMIT") != statements.end();
+  int more = mysql_real_query(mysql_, packet.data(), packet.size()) == 0 ? 0 : 1;
   while (more == 0) {
     std::optional<MysqlResult> result = ReadResult(mysql_);
     if (!result.has_value()) {
@@ -266,8 +271,9 @@ Result<std::vector<MysqlResult>> MysqlDb::Packet(const std::vector<std::string>&
     more = mysql_next_result(mysql_);
   }
   if (more < 0 && results.size() == statements.size()) return results;
-  if (more < 0) {
+  if (more <= 0) {
     broken_ = true;
+    outcome_unknown_ = has_commit;
     return Status(Code::kUnavailable, "the database server at " + where_ + " answered too little");
   }
   Status status = Failure("running a statement");

@@ -112,15 +112,16 @@ Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
   const std::string lease = "token = '" + closure.token +
                             "' AND host = " + MysqlDb::Text(options_.host.id) +
                             " AND state = 'active'";
-  // The row may be a namesake's: a lease below the tombstone was of the deleted tag, whose
-  // successor must not be lowered under the place where it began.
+  // Nothing below the tombstone goes back: it was a deleted tag's, whose successor must not be
+  // lowered under the place where it began, or another generator's, above which the tag was lifted.
   const std::string alive = " WHERE " + sql::IsTag(closure.tag) +
                             " AND EXISTS(SELECT 1 FROM idd_lease WHERE " + lease +
                             ") AND NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = " +
-                            MysqlDb::Text(closure.tag) + " AND max_id >= " + limit + ")";
+                            MysqlDb::Text(closure.tag) + " AND max_id > " + first + ")";
   const std::string goes_back = is_restored ? " AND FALSE" : "";
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
-      {"UPDATE leaf_alloc SET max_id = " + first + alive + " AND max_id = " + limit + goes_back,
+      {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(closure.tag) + " FOR UPDATE",
+       "UPDATE leaf_alloc SET max_id = " + first + alive + " AND max_id = " + limit + goes_back,
        "SET @idd_lowered = ROW_COUNT()",
        "INSERT INTO idd_returned(token, biz_tag, host, base, `limit`) SELECT '" + closure.token +
            "', " + MysqlDb::Text(closure.tag) + ", " + MysqlDb::Text(options_.host.id) + ", " +
@@ -142,7 +143,7 @@ Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
   const auto& outcome = results.value().back().rows.at(0);
   if (outcome[0] == "1") return ReturnOutcome::kLowered;
   if (outcome[1] == "1") return ReturnOutcome::kListed;
-  if (is_restored && results.value()[4].rows.at(0)[0] != "0") return ReturnOutcome::kAbandoned;
+  if (is_restored && results.value()[5].rows.at(0)[0] != "0") return ReturnOutcome::kAbandoned;
   return Status(Code::kNoSuchTag, "tag '" + closure.tag +
                                       "' was deleted or lifted; what is left of lease " +
                                       closure.token + " is journalled as abandoned");

@@ -36,9 +36,11 @@ bool IsInTheWay(unsigned error) {
 Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseRequest>& requests) {
   if (db_ == nullptr) return NotOpen();
   Result<LeaseResults> leases = TakeOnce(requests);
-  if (leases.ok() || db_ == nullptr || !IsInTheWay(db_->last_error())) return leases;
+  if (leases.ok() || db_ == nullptr) return leases;
+  if (requests.size() == 1 && !IsInTheWay(db_->last_error())) return leases;
   states_.clear();
-  // Another transaction was in the way of one of them, or what was read has changed: each alone.
+  // Another transaction was in the way of one of them, or what was read has changed, or one row
+  // cannot be advanced: each alone.
   LeaseResults singly;
   for (const LeaseRequest& request : requests) {
     Result<LeaseResults> lease = TakeOnce({request});
@@ -59,7 +61,7 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
                               " did not advance; look for triggers on the table"));
       continue;
     }
-    singly.emplace_back(lease.status());
+    singly.emplace_back(lease.status().WithContext("tag '" + request.tag + "'"));
   }
   return singly;
 }
@@ -145,7 +147,7 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
 // lies below it, so a list from a restored backup can not be served twice. One above max_id says
 // that max_id was moved by hand; an advance lifts it first.
 const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseRequest& request) const {
-  const std::uint64_t lowest = std::max(request.floor, request.high_water_mark);
+  const std::uint64_t lowest = std::max({request.floor, request.high_water_mark, tombstone});
   for (const ReturnedTail& tail : returned) {
     const bool fits = tail.ids.first >= lowest && tail.ids.limit <= record.max_id + 1 &&
                       tail.ids.limit <= record.next_id;

@@ -70,14 +70,16 @@ constexpr std::array kSchema = {
     " KEY idd_returned_next(biz_tag, host, base),"
     " CONSTRAINT idd_returned_range CHECK(`limit` > base)) " IDD_TABLE,
 
-    // boot_id and instance tell a host from another under the same name; beat counts its leases and
-    // signs of life, so that it notices when the tables were set back.
+    // boot_id and instance tell a host from another under the same name, run one idd from another
+    // with the same state dir; an empty boot_id: stopped. beat counts its signs of life, so that it
+    // notices when the tables were set back.
     "CREATE TABLE IF NOT EXISTS idd_host("
     " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
     " first_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
     " last_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
     " boot_id " IDD_WORD_COLUMN("64") " NOT NULL,"
     " instance " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " run " IDD_WORD_COLUMN("32") " NOT NULL,"
     " beat bigint NOT NULL) " IDD_TABLE,
 
     "CREATE TABLE IF NOT EXISTS idd_deleted_tag("

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "logging.h"
+#include "random.h"
 #include "store/mysql_schema.h"
 #include "store/mysql_sql.h"
 #include "store/tag_row.h"
@@ -23,13 +24,23 @@ constexpr seconds kBeatEvery(20);
 constexpr int kSilentForS = 60;
 // Between two tries at all endpoints, for each of them.
 constexpr milliseconds kConnectPause(1000);
-bool IsOff(const std::optional<std::string>& value) { return value == "0" || value == "OFF"; }
+// What became of a lost lease is known after so long: its packet has ended.
+constexpr seconds kLostFor(120);
 
 }  // namespace
 
-MysqlStore::MysqlStore(MysqlStoreOptions options) : options_(std::move(options)) {}
+MysqlStore::MysqlStore(MysqlStoreOptions options)
+    : options_(std::move(options)), run_(RandomToken()) {}
 
-MysqlStore::~MysqlStore() = default;
+// The name is free at once: a host that was stopped and rebooted need not wait.
+MysqlStore::~MysqlStore() {
+  if (db_ == nullptr || db_->PeerClosed()) return;
+  static_cast<void>(db_->Query("UPDATE idd_host SET boot_id = '' WHERE " + IsThisHost()));
+}
+
+std::string MysqlStore::IsThisHost() const {
+  return "host = " + MysqlDb::Text(options_.host.id) + " AND run = '" + run_ + "'";
+}
 
 Status MysqlStore::NotOpen() const {
   return {Code::kUnavailable, "the allocator " + DisplayUrl() + " is not open"};
@@ -84,7 +95,7 @@ Status MysqlStore::Recognise() {
       {"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
        " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
        "SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'wsrep_ready', 'wsrep_cluster_status',"
-       " 'wsrep_cluster_state_uuid', 'wsrep_last_committed')",
+       " 'wsrep_cluster_state_uuid', 'wsrep_last_committed', 'wsrep_cluster_conf_id')",
        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid')"});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
@@ -95,9 +106,7 @@ Status MysqlStore::Recognise() {
     }
   }
   const bool is_cluster = status["wsrep_on"] == "ON";
-  if (!IsOff(server[3]) || !IsOff(server[4])) {
-    return {Code::kUnavailable, "the database server at " + db_->where() + " is read-only"};
-  }
+  if (!IsOff(server[3]) || !IsOff(server[4])) return ReadOnly();
   if (is_cluster &&
       (status["wsrep_cluster_status"] != "Primary" || status["wsrep_ready"] != "ON")) {
     return {Code::kUnavailable, "the cluster's node at " + db_->where() + " is not ready (" +
@@ -112,15 +121,21 @@ Status MysqlStore::Recognise() {
                                       : server[0].value_or("") + ":" + server[1].value_or("") +
                                             " " + server[2].value_or("") + " " +
                                             status["server_uid"] + status["server_uuid"];
-  // A cluster counts its commits, a server its connections and its seconds; neither may have begun
-  // anew meanwhile. Seconds are whole, so that the server may be one younger than it says.
+  // A cluster counts its commits and the changes of its members, a server its connections and its
+  // seconds; none may have begun anew meanwhile. Seconds are whole, so that the server may be one
+  // younger than it says.
   const auto number = [](const std::optional<std::string>& text) {
     return std::strtoull(text.value_or("").c_str(), nullptr, 10);
   };
   const std::uint64_t count = number(is_cluster ? status["wsrep_last_committed"] : server[6]);
+  const std::uint64_t view = is_cluster ? number(status["wsrep_cluster_conf_id"]) : 0;
   const seconds uptime(number(status["Uptime"]));
   const bool ran_then = uptime >= MonotonicClock::now() - first_seen_ + seconds(1);
-  if (name != server_ || count < last_count_ || (!is_cluster && !ran_then)) {
+  const bool is_unbroken = view > last_view_ || (view == last_view_ && ran_then);
+  if (view != last_view_) first_seen_ = asked;
+  is_young_ = uptime < lease_grace() + seconds(1);
+  is_cluster_ = is_cluster;
+  if (name != server_ || count < last_count_ || !is_unbroken) {
     ++generation_;
     server_ = name;
     first_seen_ = asked;
@@ -132,7 +147,18 @@ Status MysqlStore::Recognise() {
     }
   }
   last_count_ = count;
+  last_view_ = view;
   return Status::Ok();
+}
+
+bool MysqlStore::IsOff(const std::optional<std::string>& value) {
+  return value == "0" || value == "OFF";
+}
+
+Status MysqlStore::ReadOnly() {
+  Status status(Code::kUnavailable, "the database server at " + db_->where() + " is read-only");
+  db_.reset();
+  return status;
 }
 
 // The row of this host. Another live host under its name would take its returned ranges and give up
@@ -141,26 +167,27 @@ Status MysqlStore::ClaimHost() {
   const std::string host = MysqlDb::Text(options_.host.id);
   const std::string boot = MysqlDb::Text(options_.host.boot_id);
   const std::string instance = MysqlDb::Text(options_.host.instance);
-  const std::string is_mine = "((boot_id = " + boot + " AND instance = " + instance +
-                              ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " +
-                              std::to_string(kSilentForS) + " SECOND)";
-  // In this order: each assignment sees those before it.
+  // The next run on the same state dir takes over from one that ended. One that did not, as two
+  // share the state dir, does not take it back.
+  const std::string is_next = "boot_id = " + boot + " AND instance = " + instance +
+                              (beat_ == 0 ? "" : " AND run = '" + run_ + "'");
   const Result<std::vector<MysqlResult>> claimed = db_->Packet(
-      {"INSERT INTO idd_host(host, boot_id, instance, beat) VALUES(" + host + ", " + boot + ", " +
-           instance + ", 1) ON DUPLICATE KEY UPDATE boot_id = IF(" + is_mine + ", " + boot +
-           ", boot_id), instance = IF(" + is_mine + ", " + instance + ", instance), beat = IF(" +
-           is_mine + ", beat + 1, beat), last_seen = IF(" + is_mine +
-           ", CURRENT_TIMESTAMP, last_seen)",
-       "SELECT boot_id, instance, beat, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP)"
+      {"INSERT IGNORE INTO idd_host(host, boot_id, instance, run, beat) VALUES(" + host + ", '', " +
+           instance + ", '', 0)",
+       "UPDATE idd_host SET boot_id = " + boot + ", instance = " + instance + ", run = '" + run_ +
+           "', beat = beat + 1, last_seen = CURRENT_TIMESTAMP WHERE host = " + host +
+           " AND (boot_id = '' OR (" + is_next + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " +
+           std::to_string(kSilentForS) + " SECOND)",
+       "SELECT boot_id, run, beat, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP)"
        " FROM idd_host WHERE host = " +
            host});
   if (!claimed.ok()) return claimed.status();
-  if (claimed.value()[1].rows.empty()) {
+  if (claimed.value()[2].rows.empty()) {
     return {Code::kUnavailable, "the row of host '" + options_.host.id + "' is gone from idd_host"};
   }
-  const MysqlRow row(claimed.value()[1].rows[0]);
-  if (row.TextIf(0) != options_.host.boot_id || row.TextIf(1) != options_.host.instance) {
-    return {Code::kIncompatible,
+  const MysqlRow row(claimed.value()[2].rows[0]);
+  if (row.TextIf(1) != run_) {
+    return {Code::kUnavailable,
             "another host uses the name '" + options_.host.id + "' (boot id " +
                 row.TextIf(0).value_or("") + ", seen " + row.TextIf(3).value_or("?") +
                 " s ago); give one of them another --host-id, or wait until the other has been "
@@ -182,8 +209,7 @@ std::string MysqlStore::SelectIsCurrent() const {
     return "SELECT COUNT(*) FROM idd_lease WHERE token = '" + last_token_ + "'";
   }
   return "SELECT COUNT(*) FROM idd_host JOIN idd_meta ON name = 'incarnation' AND value = " +
-         MysqlDb::Text(incarnation_) + " WHERE host = " + MysqlDb::Text(options_.host.id) +
-         " AND instance = " + MysqlDb::Text(options_.host.instance) +
+         MysqlDb::Text(incarnation_) + " WHERE " + IsThisHost() +
          " AND beat = " + std::to_string(beat_);
 }
 
@@ -200,22 +226,27 @@ Status MysqlStore::CheckCurrent() {
     db_.reset();
     return NotOpen();
   }
+  if (Status status = AbandonLostLeases(); !status.ok()) return Failed(std::move(status));
   if (MonotonicClock::now() - beaten_at_ < kBeatEvery) return Status::Ok();
-  const Result<MysqlResult> beaten = db_->Query(
-      "UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE host = " +
-      MysqlDb::Text(options_.host.id) + " AND instance = " + MysqlDb::Text(options_.host.instance) +
-      " AND boot_id = " + MysqlDb::Text(options_.host.boot_id) +
-      " AND beat = " + std::to_string(beat_));
+  const Result<std::vector<MysqlResult>> beaten =
+      db_->Packet({"UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE " +
+                       IsThisHost() + " AND beat = " + std::to_string(beat_),
+                   "SELECT @@global.read_only", "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'"});
   if (!beaten.ok()) return Failed(beaten.status());
-  if (beaten.value().changed != 1) return SetBack();
+  if (!IsOff(beaten.value()[1].rows.at(0).at(0))) return ReadOnly();
+  if (beaten.value()[0].changed != 1) return SetBack();
+  if (is_cluster_ && !beaten.value()[2].rows.empty()) {
+    last_count_ = std::strtoull(beaten.value()[2].rows[0][1].value_or("").c_str(), nullptr, 10);
+  }
   ++beat_;
   beaten_at_ = MonotonicClock::now();
   return Status::Ok();
 }
 
-// Another host may see that its connection is gone 5 s later (keep-alive), look at it after one
-// more, and try every endpoint in vain before the right one.
+// Unless the URL says otherwise: another host may see that its connection is gone 5 s later
+// (keep-alive), look at it after one more, and try every endpoint in vain before the right one.
 milliseconds MysqlStore::lease_grace() const {
+  if (options_.url.grace.has_value()) return *options_.url.grace;
   const auto endpoints = static_cast<int>(options_.url.endpoints.size());
   return seconds(6) + (kMysqlTimeout + kConnectPause) * endpoints;
 }
@@ -225,24 +256,28 @@ Result<std::string> MysqlStore::Incarnation() {
   return incarnation_;
 }
 
+// One that is not there yet may still come: the packet on the old connection may not have ended.
 Status MysqlStore::AbandonLostLeases() {
   if (lost_tokens_.empty()) return Status::Ok();
-  const Result<MysqlResult> abandoned = db_->Query(
-      "UPDATE idd_lease SET state = 'abandoned', abandoned = `limit` - base,"
-      " closed_at = CURRENT_TIMESTAMP WHERE state = 'active' AND host = " +
-      MysqlDb::Text(options_.host.id) + " AND token IN " + sql::Texts(lost_tokens_));
-  if (!abandoned.ok()) return abandoned.status();
-  // One that is not there yet may still come: the old connection's packet may not have ended.
-  if (abandoned.value().changed == lost_tokens_.size()) lost_tokens_.clear();
+  std::vector<std::string> tokens;
+  tokens.reserve(lost_tokens_.size());
+  for (const auto& [token, since] : lost_tokens_) tokens.push_back(token);
+  const std::string is_lost =
+      " WHERE host = " + MysqlDb::Text(options_.host.id) + " AND token IN " + sql::Texts(tokens);
+  const Result<std::vector<MysqlResult>> results =
+      db_->Packet({"UPDATE idd_lease SET state = 'abandoned', abandoned = `limit` - base,"
+                   " closed_at = CURRENT_TIMESTAMP" +
+                       is_lost + " AND state = 'active'",
+                   "SELECT token FROM idd_lease" + is_lost + " AND state <> 'active'"});
+  if (!results.ok()) return results.status();
+  for (const auto& cells : results.value()[1].rows) lost_tokens_.erase(cells[0].value_or(""));
+  const MonotonicTime oldest = MonotonicClock::now() - kLostFor;
+  std::erase_if(lost_tokens_, [oldest](const auto& lost) { return lost.second < oldest; });
   return Status::Ok();
 }
 
 void MysqlStore::Lose(const std::vector<std::string>& tokens) {
-  constexpr std::size_t kMost = 1000;
-  lost_tokens_.insert(lost_tokens_.end(), tokens.begin(), tokens.end());
-  if (lost_tokens_.size() > kMost) {
-    lost_tokens_.erase(lost_tokens_.begin(), lost_tokens_.end() - kMost);
-  }
+  for (const std::string& token : tokens) lost_tokens_[token] = MonotonicClock::now();
 }
 
 // --- what this host knows and the data set may not
@@ -323,6 +358,10 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reminded& reminded) 
   if (!known.ok()) return known.status();
   std::set<std::string> there;
   for (const auto& cells : known.value().rows) there.insert(cells[0].value_or(""));
+  std::map<std::string, std::vector<std::string>> of_tag;
+  for (const Lease& lease : memory.held) of_tag[lease.tag].push_back(lease.token);
+  // Each by itself, too: what was journalled again is there the next time.
+  constexpr std::size_t kAtOnce = 500;
   std::vector<std::string> statements;
   for (const Lease& lease : memory.held) {
     if (there.contains(lease.token)) continue;
@@ -330,13 +369,18 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reminded& reminded) 
     reminded.restored.push_back(lease);
     restored_tokens_.insert(lease.token);  // whether this commits or not
     statements.push_back(Restore(lease));
-    if (memory.from_other_data_set) continue;  // what its own leases share with these came twice
-    // An older copy may still list ids of the lease as returned, or have leases of ours as active
-    // whose ids these are: what they had from here on was given back, or it would not have been
-    // leased again. What became of the rest of them nobody knows.
-    const std::string shared = SharesIdsWith(lease);
-    statements.push_back("DELETE FROM idd_returned" + shared);
-    statements.push_back(EndSharing(lease, shared, tokens));
+    if (!memory.from_other_data_set) {  // else: what its own leases share with these came twice
+      // An older copy may still list ids of the lease as returned, or have leases of ours as active
+      // whose ids these are: what they had from here on was given back, or it would not have been
+      // leased again. What became of the rest of them nobody knows.
+      const std::string shared = SharesIdsWith(lease);
+      statements.push_back("DELETE FROM idd_returned" + shared);
+      statements.push_back(EndSharing(lease, shared, of_tag[lease.tag]));
+    }
+    if (statements.size() < kAtOnce) continue;
+    Status status = db_->Transaction(statements).status();
+    if (!status.ok()) return status;
+    statements.clear();
   }
   if (statements.empty()) return Status::Ok();
   return db_->Transaction(statements).status();

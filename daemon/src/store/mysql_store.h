@@ -41,6 +41,7 @@ class MysqlStore final : public Store {
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   std::chrono::milliseconds lease_grace() const override;
+  bool is_young() const override { return is_young_; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -76,6 +77,7 @@ class MysqlStore final : public Store {
   struct TagState {
     TagRecord record;
     std::uint64_t used_limit = 0;        // of the journal, the returned ranges and a tombstone
+    std::uint64_t tombstone = 0;         // nothing below it was this tag's, or may be again
     std::vector<ReturnedTail> returned;  // this host's, lowest first
 
     MonotonicTime read_at{};
@@ -101,12 +103,17 @@ class MysqlStore final : public Store {
   [[nodiscard]] Status Recognise();
   [[nodiscard]] Status ClaimHost();
   [[nodiscard]] Status AbandonLostLeases();
+  [[nodiscard]] std::string IsThisHost() const;  // of a row of idd_host
   [[nodiscard]] std::string SelectIsCurrent() const;
-  // What it means when that is not 1.
+  // What it means when that is not 1, and when the server is read-only; the connection ends.
   [[nodiscard]] Status SetBack();
+  [[nodiscard]] Status ReadOnly();
+  [[nodiscard]] static bool IsOff(const std::optional<std::string>& value);
+  [[nodiscard]] Status NoSuchTag(const std::string& tag) const;
 
   // Has every one of `tags`.
   [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
+  [[nodiscard]] Result<TagStates> ReadTogether(const std::vector<std::string>& tags);
   [[nodiscard]] static Result<TagState> ReadState(const MysqlRow& row);
   static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
   // From what was read a moment ago, or now.
@@ -145,14 +152,18 @@ class MysqlStore final : public Store {
   std::string server_;
   MonotonicTime first_seen_{};
   std::uint64_t last_count_ = 0;  // a cluster's commits, or the number of the last connection
-  std::uint64_t beat_ = 0;        // of this host's row; 0: not known
+  std::uint64_t last_view_ = 0;   // a cluster's: rises with each change of its members
+  bool is_cluster_ = false;
+  bool is_young_ = false;
+  const std::string run_;   // random, of this object: two with one state dir are two
+  std::uint64_t beat_ = 0;  // of this host's row; 0: not known
   // Of a lease that is journalled in what is open now; empty: none yet.
   std::string last_token_;
   MonotonicTime beaten_at_{};
   MonotonicTime next_connect_{};  // not tried before
   Status last_refusal_;
   std::set<std::string, std::less<>> restored_tokens_;  // Remind() put them into the journal
-  std::vector<std::string> lost_tokens_;                // their COMMIT has not answered
+  std::map<std::string, MonotonicTime> lost_tokens_;    // their COMMIT has not answered, since when
   TagStates states_;  // as they were read, or left by a lease; most of them long ago
 };
 

@@ -59,9 +59,33 @@ Status InWords(const Status& status, unsigned error, const std::string& tag) {
   return status;
 }
 
+bool IsIncomparable(unsigned error) { return error == 1267 || error == 1270 || error == 1271; }
+
 }  // namespace
 
+// A column of another character set cannot be compared with every name: then there is no such tag.
 Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string>& tags) {
+  Result<TagStates> together = ReadTogether(tags);
+  if (together.ok() || db_ == nullptr || !IsIncomparable(db_->last_error())) return together;
+  TagStates states;
+  for (const std::string& tag : tags) {
+    Result<TagStates> state = ReadTogether({tag});
+    if (state.ok()) {
+      states.merge(state.value());
+    } else if (db_ != nullptr && IsIncomparable(db_->last_error())) {
+      states.emplace(tag, NoSuchTag(tag));
+    } else {
+      return state;
+    }
+  }
+  return states;
+}
+
+Status MysqlStore::NoSuchTag(const std::string& tag) const {
+  return {Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl()};
+}
+
+Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::string>& tags) {
   const std::string texts = sql::Texts(tags);
   // Where the journal ends the index of used_limit knows, read backwards: a GROUP BY would read all
   // of the tags' leases.
@@ -70,7 +94,8 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string
                                " l.biz_tag = ") +
                            kName + " ORDER BY used_limit DESC LIMIT 1), 0)";
   const Result<std::vector<MysqlResult>> found = db_->Packet(
-      {SelectTags(", (" + SelectIsCurrent() + "), COALESCE(d.max_id, 0), " + used) +
+      {SelectTags(", (" + SelectIsCurrent() + "), @@global.read_only, COALESCE(d.max_id, 0), " +
+                  used) +
            " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kName + " WHERE a.biz_tag IN " + texts,
        "SELECT biz_tag, `limit`, base, token, host FROM idd_returned WHERE biz_tag IN " + texts +
            " ORDER BY base"});
@@ -79,6 +104,7 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string
   for (const auto& cells : found.value()[0].rows) {
     const MysqlRow row(cells);
     if (row.TextIf(kTagColumns) != "1") return SetBack();
+    if (!IsOff(row.TextIf(kTagColumns + 1))) return ReadOnly();
     states.insert_or_assign(row.TextIf(0).value_or(""), ReadState(row));
   }
   for (const auto& cells : found.value()[1].rows) {
@@ -98,8 +124,7 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string
   }
   for (const std::string& tag : tags) {
     // A column that compares without case answers with another tag's row.
-    states.try_emplace(
-        tag, Status(Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl()));
+    states.try_emplace(tag, NoSuchTag(tag));
   }
   return states;
 }
@@ -112,8 +137,9 @@ Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) {
   state.record = std::move(record).value();
   state.read_at = MonotonicClock::now();
   Result<TagState> result(std::move(state));
-  RaiseUsed(row, kTagColumns + 1, result);
   RaiseUsed(row, kTagColumns + 2, result);
+  if (result.ok()) result.value().tombstone = result.value().used_limit;
+  RaiseUsed(row, kTagColumns + 3, result);
   return result;
 }
 
@@ -258,7 +284,8 @@ Result<TagRecord> MysqlStore::LiftTag(const std::string& tag, std::uint64_t to) 
   const std::string limit = std::to_string(to);
   const std::string returned = " WHERE biz_tag = " + name + " AND base < " + limit;
   const Result<std::vector<MysqlResult>> lifted = db_->Transaction(
-      {"UPDATE leaf_alloc SET max_id = " + limit + " WHERE " + sql::IsTag(tag) + " AND max_id < " +
+      {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(tag) + " FOR UPDATE",
+       "UPDATE leaf_alloc SET max_id = " + limit + " WHERE " + sql::IsTag(tag) + " AND max_id < " +
            limit,
        "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
        " WHERE token IN (SELECT token FROM idd_returned" +

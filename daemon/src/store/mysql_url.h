@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_STORE_MYSQL_URL_H_
 #define IDD_DAEMON_STORE_MYSQL_URL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,7 +31,8 @@ struct MysqlUrl {
   std::string ssl_ca;  // with it the server's certificate and name are verified
   std::string ssl_cert;
   std::string ssl_key;
-  bool ssl_verify = false;  // ssl_ca, or ssl_verify=1
+  bool ssl_verify = false;                    // ssl_ca, or ssl_verify=1
+  std::optional<std::chrono::seconds> grace;  // instead of MysqlStore's own
 
   // Without a password.
   [[nodiscard]] std::string Display() const;

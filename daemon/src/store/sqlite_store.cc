@@ -254,12 +254,12 @@ Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const Leas
     return Status(Code::kInvalid, "nothing is left of " + RangeText(ids) + " after " +
                                       std::to_string(closure.claimed) + " claimed ids");
   }
-  // The row may be a namesake's: a lease below the tombstone was of the deleted tag, whose
-  // successor must not be lowered under the place where it began.
+  // Nothing below the tombstone goes back: it was a deleted tag's, whose successor must not be
+  // lowered under the place where it began, or another generator's, above which the tag was lifted.
   SqliteQuery alive = db_->Query(
       "SELECT EXISTS(SELECT 1 FROM leaf_alloc WHERE biz_tag = ?1) AND"
-      "   NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = ?1 AND max_id >= ?2)",
-      closure.tag, ids.limit);
+      "   NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = ?1 AND max_id > ?2)",
+      closure.tag, ids.first + closure.claimed);
   const bool is_alive = alive.Next() && alive.Uint(0) != 0;
   if (!alive.Finish().ok()) return alive.Finish();
 

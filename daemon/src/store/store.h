@@ -213,6 +213,10 @@ class Store {
     return std::chrono::milliseconds(3000);
   }
 
+  // Whether other hosts may not have told what is open what they know: it came up less than a
+  // grace ago.
+  [[nodiscard]] virtual bool is_young() const { return false; }
+
   // The random id of the data set.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
 

@@ -23,7 +23,8 @@ struct PasswordPlace {
   const std::size_t scheme = text.find(kMysqlScheme);
   if (scheme == std::string_view::npos) return {};
   const std::size_t user = scheme + kMysqlScheme.size();
-  const std::size_t at = text.substr(0, text.find('?')).rfind('@');
+  std::size_t at = text.substr(0, text.find('?')).rfind('@');
+  if (at == std::string_view::npos || at < user) at = text.rfind('@');  // a '?' in the password
   const std::size_t colon = text.find(':', user);
   if (at == std::string_view::npos || colon == std::string_view::npos || colon > at) return {};
   return {.begin = colon + 1, .size = at - colon - 1};

@@ -122,6 +122,12 @@ TEST_F(Galera, NodesKilledUnderLoadRepeatNoIdAndLeaveNoHostDry) {
                ->idctl.Run({"tag", "create", "orders", "--outage-tolerance", "25"})
                .exit_status == 0;
   }));
+  // The cluster is young: first the hosts leave each other the grace.
+  for (const auto& host : hosts_) {
+    ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
+      return host->idctl.Run({"claim", "orders"}).exit_status == 0;
+    }));
+  }
   WorkerPlan plan;
   plan.batch = 8;
   plan.pace_us = 500;

@@ -216,6 +216,9 @@ TEST_F(Import, ListedRangesBelowAreGivenUp) {
   EXPECT_FALSE(host_.idctl.Claim("orders", 5).empty());
   other.daemon.Stop();  // its tails are listed, as host-a has leased behind them
   host_.daemon.Restart();
+  ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
+    return host_.idctl.Run({"claim", "orders"}).exit_status == 0;
+  }));
   ASSERT_NE(server_.Session().Query("SELECT COUNT(*) FROM idd_returned"), "0");
   Sql(kCosid);
   Sql("INSERT INTO cosid(name, last_max_id) VALUES('orders', 7000)");

@@ -34,6 +34,12 @@ class MysqlHosts : public ::testing::Test {
     create.insert(create.end(), tag_options.begin(), tag_options.end());
     ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)),
                           [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));
+    // The server is young: first the hosts leave each other the grace.
+    for (const auto& host : hosts_) {
+      ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(60)), [&] {
+        return host->idctl.Run({"claim", "orders"}).exit_status == 0;
+      }));
+    }
   }
 
   void StartWorkers(int for_each_host, WorkerPlan plan) {

@@ -5,17 +5,21 @@
 // moment ago, of one whose row is read first, and of 50 tags that are due together, whose rows
 // are read first. The high-water mark on this host's disk is not in it.
 //
+// Over TCP, as hosts reach a server of theirs; with the argument "socket" over a Unix socket.
+//
 // Prints JSON, medians: {"leaf_us", "lease_us", "lease_read_us", "lease_of_50_us"}.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "nlohmann/json.hpp"
 #include "random.h"
 #include "store/mysql_store.h"
+#include "support/free_ports.h"
 #include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
@@ -28,10 +32,11 @@ constexpr int kTags = 50;
 
 class Benchmark {
  public:
-  Benchmark() {
+  explicit Benchmark(bool by_tcp) : by_tcp_(by_tcp) {
     server_.Start();
+    const std::string url = by_tcp ? server_.TcpUrl() : server_.Url();
     store_ = std::make_unique<MysqlStore>(
-        MysqlStoreOptions{ParseMysqlUrl(server_.Url()).value(), {"bench", "boot", "instance"}});
+        MysqlStoreOptions{ParseMysqlUrl(url).value(), {"bench", "boot", "instance"}});
     harness::Require(store_->Open().ok(), "the store does not open");
     for (int i = 0; i < kTags; ++i) {
       NewTag tag;
@@ -42,7 +47,13 @@ class Benchmark {
   }
 
   [[nodiscard]] nlohmann::json Run() {
-    harness::MariadbSession leaf = server_.Session();
+    std::optional<harness::MariadbSession> session;
+    if (by_tcp_) {
+      session.emplace(port_);
+    } else {
+      session.emplace(server_.socket(), "root", "idd");
+    }
+    harness::MariadbSession& leaf = *session;
     std::vector<double> of_leaf;
     std::vector<double> of_one;
     std::vector<double> of_read;
@@ -95,8 +106,10 @@ class Benchmark {
     harness::Require(leases.ok() && leases.value().back().ok(), "no lease");
   }
 
+  const bool by_tcp_;
+  const std::uint16_t port_ = harness::FreePorts(1).front();
   harness::TempDir dir_;
-  harness::MariadbServer server_{dir_};
+  harness::MariadbServer server_{dir_, "db", {.port = port_, .arguments = {}}};
   std::unique_ptr<MysqlStore> store_;
   std::vector<std::string> tags_;
 };
@@ -104,9 +117,9 @@ class Benchmark {
 }  // namespace
 }  // namespace idd::daemon
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    idd::daemon::Benchmark benchmark;
+    idd::daemon::Benchmark benchmark(argc == 1 || std::string(argv[1]) != "socket");
     std::puts(benchmark.Run().dump().c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lease_benchmark: %s\n", error.what());

@@ -215,8 +215,8 @@ def everything(rounds, idle_seconds, tell):
     results["refill"] = [json.loads(output(PROGRAMS / "refill_benchmark"))
                          for _ in range(max(rounds, 7))]
     tell("leases on MariaDB")
-    results["lease"] = [json.loads(output(PROGRAMS / "lease_benchmark"))
-                        for _ in range(max(rounds, 7))]
+    results["lease"] = {way: [json.loads(output(PROGRAMS / "lease_benchmark", way))
+                              for _ in range(max(rounds, 7))] for way in ("tcp", "socket")}
     tell("system calls")
     results["kernel_entries"] = kernel_entries()
     tell("footprint")

@@ -110,16 +110,18 @@ def refill_figures(runs):
                  tuple(spread for run in runs for spread in run["waiters_ms"]), 5)
 
 
-def lease_figures(runs):
-    group = "Lease on MariaDB, durable, journalled, to Leaf's transaction of four round trips without a journal"
-    for name, key, limit in (("one, its tag read in the last 100 ms", "lease_us", 1),
-                             ("one, its tag read first", "lease_read_us", None)):
-        yield Figure(group, name, "x", tuple(run[key] / run["leaf_us"] for run in runs), limit,
-                     detail=f"{statistics.median(run[key] for run in runs):.0f} us to "
-                            f"{statistics.median(run['leaf_us'] for run in runs):.0f} us")
-    yield Figure("Lease on MariaDB", "50 tags that are due together, to one, tags read first", "x",
-                 tuple(run["lease_of_50_us"] / run["lease_read_us"] for run in runs), 5,
-                 detail=f"{statistics.median(run['lease_of_50_us'] for run in runs) / 1000:.1f} ms")
+def lease_figures(by_way):
+    for way, place in (("tcp", "over TCP"), ("socket", "over a Unix socket")):
+        runs = by_way[way]
+        group = f"Lease on MariaDB {place}, durable and journalled, to Leaf's transaction of four round trips"
+        for name, key, limit in (("one, its tag read in the last 100 ms", "lease_us", 1),
+                                 ("one, its tag read first", "lease_read_us", None)):
+            yield Figure(group, name, "x", tuple(run[key] / run["leaf_us"] for run in runs), limit,
+                         detail=f"{statistics.median(run[key] for run in runs):.0f} us to "
+                                f"{statistics.median(run['leaf_us'] for run in runs):.0f} us")
+        yield Figure(group, "50 that are due together, to one, tags read first", "x",
+                     tuple(run["lease_of_50_us"] / run["lease_read_us"] for run in runs), 5,
+                     detail=f"{statistics.median(run['lease_of_50_us'] for run in runs) / 1000:.1f} ms")
 
 
 def kernel_figures(results):

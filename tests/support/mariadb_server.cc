@@ -48,6 +48,17 @@ MariadbSession::MariadbSession(const std::string& socket, const std::string& use
   }
 }
 
+MariadbSession::MariadbSession(std::uint16_t port) : mysql_(mysql_init(nullptr)) {
+  const unsigned tcp = MYSQL_PROTOCOL_TCP;
+  mysql_options(mysql_, MYSQL_OPT_PROTOCOL, &tcp);
+  if (mysql_real_connect(mysql_, "127.0.0.1", "idd", "secret", "idd", port, nullptr, 0) ==
+      nullptr) {
+    const std::string error = mysql_error(mysql_);
+    mysql_close(mysql_);
+    throw HarnessError("cannot connect to port " + std::to_string(port) + ": " + error);
+  }
+}
+
 MariadbSession::~MariadbSession() { mysql_close(mysql_); }
 
 unsigned MariadbSession::Try(const std::string& sql) {
@@ -113,6 +124,10 @@ void MariadbServer::Install(const TempDir& dir) {
 
 std::string MariadbServer::Url() const {
   return "mysql://idd:secret@localhost/idd?unix_socket=" + socket_ + "&grace=1";
+}
+
+std::string MariadbServer::TcpUrl() const {
+  return "mysql://idd:secret@127.0.0.1:" + std::to_string(options_.port) + "/idd?grace=1";
 }
 
 std::vector<std::string> MariadbServer::Command() const {

@@ -20,6 +20,8 @@ class MariadbSession {
  public:
   // Throws HarnessError when nobody answers.
   MariadbSession(const std::string& socket, const std::string& user, const std::string& database);
+  // Over TCP, as idd's user.
+  explicit MariadbSession(std::uint16_t port);
   ~MariadbSession();
   MariadbSession(const MariadbSession&) = delete;
   MariadbSession& operator=(const MariadbSession&) = delete;
@@ -60,6 +62,8 @@ class MariadbServer {
   // The data directory, to be copied or replaced while it does not run.
   [[nodiscard]] const std::string& data_dir() const noexcept { return data_dir_; }
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
+  // For idd, by TCP.
+  [[nodiscard]] std::string TcpUrl() const;
   // For idd, by the socket; with a short grace, as hosts of one machine notice at once.
   [[nodiscard]] std::string Url() const;
   [[nodiscard]] MariadbSession Session(const std::string& database = "idd") const {

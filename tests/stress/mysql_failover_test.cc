@@ -36,12 +36,15 @@ class MysqlFailover : public MysqlHosts {
   // Three hosts with two client processes each.
   void StartLoad(const std::string& url = "") {
     StartHosts(3, {"--step", "1000", "--max-step", "1000"}, url.empty() ? Url() : url);
+    StartWorkers(2, Plan());
+  }
+  [[nodiscard]] static WorkerPlan Plan() {
     WorkerPlan plan;
     plan.batch = 4;
     plan.pace_us = 200;
     plan.retry = true;
     plan.log_capacity = 1 << 21;
-    StartWorkers(2, plan);
+    return plan;
   }
   [[nodiscard]] std::vector<std::size_t> LogMarks() const {
     std::vector<std::size_t> marks;
@@ -80,17 +83,9 @@ TEST_F(MysqlFailover, ServerSetBackToAnOlderStateRepeatsNoId) {
   Host late(dir_, "late");
   late.daemon.options().database = Url();
   late.daemon.Start();
-  WorkerPlan plan;
-  plan.socket = late.daemon.socket();
-  plan.tag = "orders";
-  plan.name = "late";
-  plan.batch = 4;
-  plan.pace_us = 200;
-  plan.retry = true;
-  plan.log_capacity = 1 << 21;
-  workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
-  workers_.back()->WaitReady(Patience(20s));
-  workers_.back()->Go();
+  ClaimWorkerProcess& worker = AddWorker(late, Plan());
+  worker.WaitReady(Patience(20s));
+  worker.Go();
   ExpectFreshLeases();
   EXPECT_TRUE(WaitUntil(Patience(40s), [&] {
     return !late.idctl.Json({"status"}).at("tags").at(0).at("segments").empty();

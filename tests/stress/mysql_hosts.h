@@ -42,15 +42,18 @@ class MysqlHosts : public ::testing::Test {
     }
   }
 
-  void StartWorkers(int for_each_host, WorkerPlan plan) {
+  // It waits for Go().
+  ClaimWorkerProcess& AddWorker(const Host& host, WorkerPlan plan) {
+    plan.socket = host.daemon.socket();
+    plan.tag = "orders";
+    plan.name = "worker-" + std::to_string(workers_.size());
+    plan.seed = workers_.size();
+    workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+    return *workers_.back();
+  }
+  void StartWorkers(int for_each_host, const WorkerPlan& plan) {
     for (const auto& host : hosts_) {
-      for (int i = 0; i < for_each_host; ++i) {
-        plan.socket = host->daemon.socket();
-        plan.tag = "orders";
-        plan.name = "worker-" + std::to_string(workers_.size());
-        plan.seed = workers_.size();
-        workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
-      }
+      for (int i = 0; i < for_each_host; ++i) AddWorker(*host, plan);
     }
     for (const auto& worker : workers_) worker->WaitReady(Patience(std::chrono::seconds(20)));
     for (const auto& worker : workers_) worker->Go();

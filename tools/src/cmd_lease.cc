@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "commands.h"
+#include "lease_table.h"
 
 namespace idd::tools {
 namespace {
@@ -65,24 +66,10 @@ void RegisterLeaseCommands(CLI::App& app, Invocation& invocation) {
 
 Result<std::string> RenderLeases(const Json& document) {
   Status error;
-  Table table({{"TAG"},
-               {"HOST"},
-               {"STATE"},
-               {"BASE", Align::kRight},
-               {"LIMIT", Align::kRight},
-               {"CLAIMED", Align::kRight},
-               {"RETURNED", Align::kRight},
-               {"ABANDONED", Align::kRight},
-               {"LEASED"},
-               {"CLOSED"},
-               {"TOKEN"}});
+  LeaseTable table("TAG", "STATE");
   const Fields reply(document, "reply", &error);
   for (const Fields& lease : reply.Objects("leases")) {
-    table.AddRow({lease.Text("tag"), lease.Text("host"), lease.Text("state"),
-                  lease.CountText("base"), lease.CountText("limit"), lease.CountText("claimed"),
-                  lease.CountText("returned"), lease.CountText("abandoned"),
-                  lease.Text("leased_at"), lease.OptionalText("closed_at").value_or(""),
-                  lease.Text("token")});
+    table.Add(lease.Text("tag"), lease);
   }
   const bool is_cut = reply.Flag("truncated");
   if (!error.ok()) return error;

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "idd/shm/abi.h"
+#include "lease_table.h"
 
 namespace idd::tools {
 namespace {
@@ -24,25 +25,11 @@ Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Outp
 Result<std::string> RenderWhoIs(const Json& document) {
   Status error;
   const Fields reply(document, "reply", &error);
-  Table table({{"ID-STATE"},
-               {"HOST"},
-               {"LEASE"},
-               {"BASE", Align::kRight},
-               {"LIMIT", Align::kRight},
-               {"CLAIMED", Align::kRight},
-               {"RETURNED", Align::kRight},
-               {"ABANDONED", Align::kRight},
-               {"LEASED"},
-               {"CLOSED"},
-               {"TOKEN"}});
+  LeaseTable table("ID-STATE", "LEASE");
   bool is_found = false;
   for (const Fields& lease : reply.Objects("leases")) {
     is_found = true;
-    table.AddRow({lease.Text("id_state"), lease.Text("host"), lease.Text("state"),
-                  lease.CountText("base"), lease.CountText("limit"), lease.CountText("claimed"),
-                  lease.CountText("returned"), lease.CountText("abandoned"),
-                  lease.Text("leased_at"), lease.OptionalText("closed_at").value_or(""),
-                  lease.Text("token")});
+    table.Add(lease.Text("id_state"), lease);
   }
   const std::string what =
       "id " + reply.CountText("id") + " of tag " + Quote(reply.Text("tag")) + "\n";

@@ -7,12 +7,6 @@
 #include "idd/base/check.h"
 
 namespace idd::shm {
-namespace {
-
-// Adds to an exhausted cursor are honest; so many of them are not: 2^30 claims of the largest size.
-constexpr std::uint64_t kMostOvershoot = 1ULL << 62;
-
-}  // namespace
 
 std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
                                   std::uint64_t refill_mark) noexcept {
@@ -23,6 +17,8 @@ std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
   floor_ = ids.limit;
   const std::size_t slot = number % kSlotCount;
   seen_[slot] = ids.first + taken;
+  ForgetEnd(table_.slots[slot]);
+  ends_[slot] = End::kNone;
   PublishSegment(table_.live, table_.slots[slot], cursors_.slots[slot],
                  {.segment = number, .ids = ids, .taken = taken, .refill_mark = refill_mark});
   return number;
@@ -46,7 +42,9 @@ std::vector<RingWriter::Segment> RingWriter::RetireExhausted() {
   for (; head <= tail_; ++head) {
     const Segment segment = LookAt(head);
     if (segment.available() != 0) break;
+    TellEnd(table_.slots[head % kSlotCount], head, segment.ids.limit);
     WithdrawSegment(table_.slots[head % kSlotCount]);
+    ends_[head % kSlotCount] = End::kTold;
     retired.push_back(segment);
   }
   MoveHead(head);
@@ -75,10 +73,20 @@ std::vector<RingWriter::Segment> RingWriter::DrainAll() {
     std::uint64_t raw_cursor = 0;
     static_cast<void>(DrainSlot(table_.slots[slot], cursors_.slots[slot], raw_cursor));
     segment.next = Believe(slot, raw_cursor);
+    // Of a ring that was forged nothing goes back, and nobody knows where it ends.
+    if (!forged_) TellEnd(table_.slots[slot], number, segment.next);
+    ends_[slot] = End::kTold;
     drained.push_back(segment);
   }
   MoveHead(tail_ + 1);
   return drained;
+}
+
+void RingWriter::ForgetOldEnds() noexcept {
+  for (std::size_t slot = 0; slot < kSlotCount; ++slot) {
+    if (ends_[slot] == End::kOld) ForgetEnd(table_.slots[slot]);
+    ends_[slot] = ends_[slot] == End::kTold ? End::kOld : End::kNone;
+  }
 }
 
 void RingWriter::SetState(RingState state) noexcept {
@@ -100,9 +108,11 @@ RingWriter::Segment RingWriter::LookAt(std::uint64_t number) const noexcept {
 }
 
 std::uint64_t RingWriter::Believe(std::size_t slot, std::uint64_t raw_cursor) const noexcept {
-  const std::uint64_t limit =
-      table_.slots[slot].limit.load(std::memory_order_relaxed);  // P4: our own store
-  if (raw_cursor < seen_[slot] || raw_cursor >= limit + kMostOvershoot) forged_ = true;
+  const std::uint64_t base = table_.slots[slot].base.load(std::memory_order_relaxed);    // P2: ours
+  const std::uint64_t limit = table_.slots[slot].limit.load(std::memory_order_relaxed);  // P4: ours
+  // Adds to an exhausted cursor are honest; so many of them, 2^30 claims of the largest size, are
+  // not. Nor has anybody but us closed it.
+  if (raw_cursor < seen_[slot] || raw_cursor >= base + kClosingStep) forged_ = true;
   seen_[slot] = std::max(seen_[slot], std::min(raw_cursor, limit));
   return seen_[slot];
 }

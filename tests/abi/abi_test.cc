@@ -119,12 +119,12 @@ TEST(AbiTest, DocumentedVersionAndConstantsAreTheHeaders) {
   version << "ABI version " << shm::kAbiMajor << "." << shm::kAbiMinor << ", stored as `0x"
           << std::hex << std::setw(8) << std::setfill('0') << shm::kAbiVersion << "`";
   EXPECT_NE(page.find(version.str()), std::string::npos) << version.str();
-  for (const char* row : {"| `kMaxLimit` | 2^63 - 1 |", "| `kClosedCursor` | 2^63 |",
+  for (const char* row : {"| `kMaxLimit` | 2^63 - 1 |", "| `kClosingStep` | 2^62 |",
                           "| `kNoMark` | 2^64 - 1 |", "| `kMaxClaim` | 2^32 |"}) {
     EXPECT_NE(page.find(row), std::string::npos) << row;
   }
   EXPECT_EQ(shm::kMaxLimit, (1ULL << 63) - 1);
-  EXPECT_EQ(shm::kClosedCursor, 1ULL << 63);
+  EXPECT_EQ(shm::kClosingStep, 1ULL << 62);
   EXPECT_EQ(shm::kNoMark, ~0ULL);
   EXPECT_EQ(shm::kMaxClaim, 1ULL << 32);
 }

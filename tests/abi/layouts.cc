@@ -38,6 +38,7 @@ std::vector<StructLayout> SharedMemoryLayouts() {
                  IDD_FIELD(SlotDescriptor, base), IDD_FIELD(SlotDescriptor, limit),
                  IDD_FIELD(SlotDescriptor, refill_mark), IDD_FIELD(SlotDescriptor, worker_bits),
                  IDD_FIELD(SlotDescriptor, sequence_bits), IDD_FIELD(SlotDescriptor, time_shift),
+                 IDD_FIELD(SlotDescriptor, ended_segment), IDD_FIELD(SlotDescriptor, ended_at),
                  IDD_FIELD(SlotDescriptor, reserved0)),
       IDD_STRUCT(Cursor, IDD_FIELD(Cursor, next), IDD_FIELD(Cursor, reserved0)),
       IDD_STRUCT(Table, IDD_FIELD(Table, header), IDD_FIELD(Table, live), IDD_FIELD(Table, slots),
@@ -97,7 +98,7 @@ void Print(std::ostream& out, const StructLayout& layout) {
 void PrintConstants(std::ostream& out) {
   out << std::hex << "shm.magic 0x" << shm::kTableMagic << "\n"
       << "shm.kMaxLimit 0x" << shm::kMaxLimit << "\n"
-      << "shm.kClosedCursor 0x" << shm::kClosedCursor << "\n"
+      << "shm.kClosingStep 0x" << shm::kClosingStep << "\n"
       << "shm.kNoMark 0x" << shm::kNoMark << "\n"
       << "shm.kMaxClaim 0x" << shm::kMaxClaim << "\n"
       << "wire.magic 0x" << wire::kFrameMagic << "\n"

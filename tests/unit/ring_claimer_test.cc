@@ -312,8 +312,8 @@ TEST_P(ForgedCursorTest, OtherSegmentsAreNotTouched) {
 
 INSTANTIATE_TEST_SUITE_P(Values, ForgedCursorTest,
                          ::testing::Values(0, 1, 999, 1000, 1001, 1500, 1999, 2000, 2001,
-                                           kMaxLimit - 1, kMaxLimit, kClosedCursor - 1,
-                                           kClosedCursor, kClosedCursor + 1, kMaxWord - kMaxClaim,
+                                           kMaxLimit - 1, kMaxLimit, kClosingStep - 1,
+                                           kClosingStep, kClosingStep + 1, kMaxWord - kMaxClaim,
                                            kMaxWord - 1, kMaxWord));
 
 // Steps of claimers and publisher in every kind of order: ids rise over all claims, none twice,
@@ -394,7 +394,7 @@ TEST(RingClaimerDeathTest, LookAtASlotThatIsBeingRewrittenIsHarmless) {
 
 // Regression: a tail of 2^64-1 made the look at the published segments go round for ever.
 TEST(RingClaimerDeathTest, ClaimEndsWhateverTheTableSays) {
-  for (const std::uint64_t tail : {kMaxWord, kMaxWord - 1, kMaxLimit, kClosedCursor}) {
+  for (const std::uint64_t tail : {kMaxWord, kMaxWord - 1, kMaxLimit, kClosingStep}) {
     for (const std::uint64_t head : {std::uint64_t{0}, std::uint64_t{1}, kMaxWord}) {
       TestRing ring;
       ring.Publish(1, 11, 10);

@@ -141,8 +141,8 @@ TEST(RingWriterTest, DrainClosesEveryCursorForGood) {
   ring.Publish(1, 11);
   ring.Publish(11, 21);
   static_cast<void>(ring.writer.DrainAll());
-  EXPECT_GE(ring.cursor(1), kClosedCursor);
-  EXPECT_GE(ring.cursor(2), kClosedCursor);
+  EXPECT_EQ(ring.cursor(1), 1 + kClosingStep) << "where it was can still be read";
+  EXPECT_EQ(ring.cursor(2), 11 + kClosingStep);
   EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
   EXPECT_EQ(ring.writer.Available(), 0U);
   EXPECT_TRUE(ring.writer.Look().empty());
@@ -176,7 +176,7 @@ TEST(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
   TestRing ring;
   ring.Publish(1000, 2000);
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1500},
-                                     std::uint64_t{2000}, kMaxLimit, kClosedCursor, kMaxWord}) {
+                                     std::uint64_t{2000}, kMaxLimit, kClosingStep, kMaxWord}) {
     ring.cursor(1) = forged;
     const auto segments = ring.writer.Look();
     ASSERT_EQ(segments.size(), 1U);
@@ -201,7 +201,7 @@ TEST(RingWriterTest, LookFindsACursorThatWasMovedBack) {
 TEST(RingWriterTest, LookFindsACursorThatAnotherClosed) {
   TestRing ring;
   ring.Publish(1000, 2000);
-  ring.cursor(1) = kClosedCursor;
+  ring.cursor(1) += kClosingStep;
   static_cast<void>(ring.writer.Look());
   EXPECT_TRUE(ring.writer.forged());
 }
@@ -232,7 +232,7 @@ TEST(RingWriterTest, NoHonestClaimLooksForged) {
   EXPECT_FALSE(ring.writer.forged());
 }
 
-// Regression: a batch that runs over the end of all ids ends above kClosedCursor and was taken for
+// Regression: a batch that runs over the end of all ids ends above every limit and was taken for
 // a forgery.
 TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
   TestRing ring;
@@ -241,6 +241,53 @@ TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
   ASSERT_EQ(claimer.Claim(10).ids.size(), 5U);
   EXPECT_EQ(ring.writer.RetireExhausted().size(), 1U);
   EXPECT_FALSE(ring.writer.forged());
+}
+
+// The claimer has added, and is about to look at the segment's number.
+TEST(RingWriterTest, DrainTellsOvertakenClaimersWhereTheirSegmentEnds) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  ASSERT_EQ(ring.writer.Claim(4).ids.size(), 4U);
+  static_cast<void>(ring.writer.DrainAll());
+  const SlotDescriptor& slot = ring.table.slots[1];
+  EXPECT_EQ(KeepOvertaken(slot, 1, {4, 5}).ids, (IdRange{4, 5}));
+  EXPECT_EQ(KeepOvertaken(slot, 1, {3, 9}).ids, (IdRange{3, 5})) << "the rest is the daemon's";
+  EXPECT_TRUE(KeepOvertaken(slot, 1, {5, 6}).ids.empty());
+  EXPECT_FALSE(KeepOvertaken(slot, 1, {4, 5}).wakes_daemon);
+}
+
+TEST(RingWriterTest, OvertakenClaimersOfAnExhaustedSegmentKeepTheirIds) {
+  TestRing ring;
+  ring.Publish(1, 3);
+  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
+  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  EXPECT_EQ(KeepOvertaken(ring.table.slots[1], 1, {2, 3}).ids, (IdRange{2, 3}));
+}
+
+TEST(RingWriterTest, EndsAreForgottenByTheSecondCallAndByRecycling) {
+  TestRing ring;
+  ring.Publish(1, 3);
+  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
+  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  ring.writer.ForgetOldEnds();
+  EXPECT_EQ(ring.table.slots[1].ended_segment, 1U);
+  ring.writer.ForgetOldEnds();
+  EXPECT_EQ(ring.table.slots[1].ended_segment, 0U);
+  EXPECT_TRUE(KeepOvertaken(ring.table.slots[1], 1, {2, 3}).ids.empty());
+
+  for (std::uint64_t base = 3; base < 3 + kSlotCount; ++base) {
+    ring.Publish(base, base + 1, 1);
+    ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  }
+  EXPECT_EQ(ring.table.slots[1].ended_segment, 1U + kSlotCount) << "no older one's";
+}
+
+TEST(RingWriterTest, ForgedRingTellsNoEnd) {
+  TestRing ring;
+  ring.Publish(1000, 2000);
+  ring.cursor(1) = 5;
+  static_cast<void>(ring.writer.DrainAll());
+  EXPECT_EQ(ring.table.slots[1].ended_segment, 0U);
 }
 
 TEST(RingWriterTest, PublishAfterDrainGoesOnAboveTheFloor) {

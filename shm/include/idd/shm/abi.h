@@ -43,12 +43,16 @@
 //   SlotDescriptor.segment    daemon    P1 store 0 relaxed,                  the number of the segment
 //                                       P5 store s release,                  in it; 0 while rewritten and
 //                                       D1 store 0 release                   once exhausted or drained
+//   SlotDescriptor.ended_at   daemon    D3 store release                     where the claims of segment
+//                                                                            ended_segment end
+//   SlotDescriptor.ended_     daemon    D4 store s release,                  the segment that was here
+//     segment                           D5 store 0 relaxed                   last; 0: nobody keeps ids of it
 //   SlotDescriptor.base       daemon    P2 store relaxed                     >= every earlier limit in
 //                                                                            the life of the ring
 //   SlotDescriptor.refill_    daemon    P2 store relaxed                     base <= mark < limit, or
 //     mark                                                                   kNoMark
 //   Cursor.next               daemon    P3 store relaxed (publish)           never moves backwards while
-//                                       D2 exchange kClosedCursor acq_rel    its segment is open
+//                                       D2 fetch_add kClosingStep acq_rel    its segment is open
 //                             claimer   C1 fetch_add acquire
 //   SlotDescriptor.limit      daemon    P4 store release                     base < limit <= kMaxLimit
 //   RingLive.tail_segment     daemon    P6 store release                     newest published segment
@@ -67,9 +71,16 @@
 //     C5  segment = slot.segment.load(relaxed)          != s: recycled or withdrawn, look again
 //     accept [first, min(first + n, limit)) iff segment == s and base <= first < limit
 //     otherwise s is exhausted, drained or recycled: go on with s + 1; never add to s again.
+//   A claimer that D1 overtakes between C1 and C5 keeps what lies below the end:
+//     C6  iff base <= first < limit, and segment == 0 instead of s: a bounded number of looks for
+//         slot.ended_segment.load(acquire) == s, pairs with D4
+//     C7  end = slot.ended_at.load(acquire), pairs with D3
+//     C8  slot.ended_segment.load(relaxed) == s still: end is of s
+//     accept [first, min(first + n, end)) iff first < end
 //   What is not accepted is a gap. A batch looks at C0 once more before it adds, to keep gaps small.
-//   Drain:    D1 D2; [min(old, limit), limit) belongs to the daemon alone, for ever.
-//   Retire:   D1, once the cursor was seen at or above limit.
+//   Drain:    D1 D2 D3 D4; [min(old, limit), limit) belongs to the daemon alone, for ever.
+//   Retire:   D3 D4 D1, once the cursor was seen at or above limit.
+//   D5 follows when no claimer can be on its way any more, and before the slot is used again.
 //   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.
 //
 // Every value read here is input: a hostile client can write anything into the cursors, at any time.
@@ -88,7 +99,7 @@ namespace idd::shm {
 // "IDDTABLE" read as eight bytes in memory order on a little-endian host.
 inline constexpr std::uint64_t kTableMagic = 0x454c424154444449ULL;
 inline constexpr std::uint32_t kAbiMajor = 1;
-inline constexpr std::uint32_t kAbiMinor = 0;
+inline constexpr std::uint32_t kAbiMinor = 1;  // 1: ended_segment, ended_at
 inline constexpr std::uint32_t kAbiVersion = (kAbiMajor << 16) | kAbiMinor;
 
 // Literals, not std::hardware_destructive_interference_size: that one follows compiler flags.
@@ -103,10 +114,12 @@ inline constexpr std::uint32_t kMaxTagBytes = 128;
 
 // Ids are 0 .. 2^63-2, so that limit, an exclusive bound, fits BIGINT and every signed language.
 inline constexpr std::uint64_t kMaxLimit = 0x7fffffffffffffffULL;
-// A drained cursor. Half of the number space lies above it, so no overshoot can wrap it to an id.
-inline constexpr std::uint64_t kClosedCursor = 0x8000000000000000ULL;
+// Closing a cursor adds this to it: more than any segment has, so every claim from then on starts
+// above the limit; and what the cursor was can still be read from it by a daemon that comes after
+// one that was killed. A quarter of the number space lies above, so no overshoot wraps it to an id.
+inline constexpr std::uint64_t kClosingStep = 0x4000000000000000ULL;
 inline constexpr std::uint64_t kNoMark = 0xffffffffffffffffULL;
-// The largest n of one fetch_add. 2^31 adds of it are needed to run a closed cursor round.
+// The largest n of one fetch_add. 2^30 adds of it are needed to run a closed cursor round.
 inline constexpr std::uint64_t kMaxClaim = 0x100000000ULL;
 
 // What clients should do with the ring. Values outside the list count as kRetired.
@@ -170,7 +183,10 @@ struct alignas(kWriterBlockBytes) SlotDescriptor {
   std::atomic<std::uint64_t> worker_bits;  // already shifted into place
   std::atomic<std::uint32_t> sequence_bits;
   std::atomic<std::uint32_t> time_shift;
-  std::uint64_t reserved0[10];
+  // Where the claims of the segment end that was withdrawn last, for those that it overtook.
+  std::atomic<std::uint64_t> ended_segment;  // D4, D5; 0: none
+  std::atomic<std::uint64_t> ended_at;       // D3; base <= ended_at <= limit
+  std::uint64_t reserved0[8];
 };
 
 // The word that claimers advance, alone in its block.
@@ -239,7 +255,9 @@ static_assert(offsetof(SlotDescriptor, refill_mark) == 24);
 static_assert(offsetof(SlotDescriptor, worker_bits) == 32);
 static_assert(offsetof(SlotDescriptor, sequence_bits) == 40);
 static_assert(offsetof(SlotDescriptor, time_shift) == 44);
-static_assert(offsetof(SlotDescriptor, reserved0) == 48);
+static_assert(offsetof(SlotDescriptor, ended_segment) == 48);
+static_assert(offsetof(SlotDescriptor, ended_at) == 56);
+static_assert(offsetof(SlotDescriptor, reserved0) == 64);
 
 static_assert(kIsSharable<Cursor>);
 static_assert(sizeof(Cursor) == 128);

@@ -61,12 +61,48 @@ template <typename Slot>
   return slot.segment.load(std::memory_order_acquire) == segment;  // C0, pairs with P5
 }
 
+// What a claimer looks for the end of its segment before it gives up what it added: the daemon is
+// between D1 and D4, some hundred nanoseconds, unless it lost its processor there.
+inline constexpr int kLooksForEnd = 2000;
+
+inline void PauseBetweenLooks() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The rest of a claim that was overtaken by the withdrawal (D1) of its segment between C1 and C5:
+// it added [added.first, ...) to the segment before that, or a hostile client has written the
+// cursor back. What lies below the end that the daemon tells (D4) is claimed and goes to nobody
+// else.
+template <typename Slot>
+[[nodiscard, gnu::cold, gnu::noinline]] SlotClaim KeepOvertaken(const Slot& slot,
+                                                                std::uint64_t segment,
+                                                                IdRange added) noexcept {
+  for (int look = 0; look < kLooksForEnd; ++look) {
+    if (slot.ended_segment.load(std::memory_order_acquire) == segment) {        // C6, pairs with D4
+      const std::uint64_t end = slot.ended_at.load(std::memory_order_acquire);  // C7, pairs with D3
+      // C8, ordered by C7: with the end of a later segment comes the 0 that D5 wrote before it.
+      if (slot.ended_segment.load(std::memory_order_relaxed) != segment) return {};
+      if (added.first >= end) return {};
+      return {.ids = {added.first, std::min(added.limit, end)}, .wakes_daemon = false};
+    }
+    // Another segment's number (C5 again): the slot was recycled, its end is told no more.
+    if (slot.segment.load(std::memory_order_relaxed) != 0) return {};
+    PauseBetweenLooks();
+  }
+  return {};
+}
+
 // Claims up to `count` (1..kMaxClaim) ids: adds, then looks whether it may keep what it got.
 // Precondition: `segment` is known to be published (C0).
 //
 // The add comes first because it is what a claim costs: nothing waits for the loads behind it. Its
 // acquire keeps them behind it, so that what was added after the slot was withdrawn (D1) is refused
-// even if a hostile client has written the cursor back.
+// even if a hostile client has written the cursor back, unless it lies below the segment's end and
+// that is still told (D4, D5).
 template <typename Slot, typename Cursor>
 [[nodiscard]] inline SlotClaim ClaimFromSlot(const Slot& slot, Cursor& cursor,
                                              std::uint64_t segment, std::uint64_t count) noexcept {
@@ -74,12 +110,12 @@ template <typename Slot, typename Cursor>
   const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);       // C2, pairs with P4
   const std::uint64_t base = slot.base.load(std::memory_order_relaxed);         // C3, ordered by C2
   const std::uint64_t mark = slot.refill_mark.load(std::memory_order_relaxed);  // C4, ordered by C2
-  // C5, ordered by C2: with the limit of a later segment comes the 0 that P1 wrote before it.
-  if (slot.segment.load(std::memory_order_relaxed) != segment) [[unlikely]]
-    return {};
   if (first < base || first >= limit) [[unlikely]]
     return {};
   const IdRange ids{first, first + std::min(count, limit - first)};
+  // C5, ordered by C2: with the limit of a later segment comes the 0 that P1 wrote before it.
+  if (slot.segment.load(std::memory_order_relaxed) != segment) [[unlikely]]
+    return KeepOvertaken(slot, segment, ids);
   return {ids, mark - first < ids.size()};
 }
 
@@ -101,16 +137,30 @@ void WithdrawSegment(Slot& slot) noexcept {
   slot.segment.store(0, std::memory_order_release);  // D1, before D2 or after a look
 }
 
+// Daemon only. Tells claimers whose add to `segment` came in time that they may keep what lies
+// below `end`. Precondition: the cursor was seen at `end` or closed there.
+template <typename Slot>
+void TellEnd(Slot& slot, std::uint64_t segment, std::uint64_t end) noexcept {
+  slot.ended_at.store(end, std::memory_order_release);           // D3, pairs with C7
+  slot.ended_segment.store(segment, std::memory_order_release);  // D4, pairs with C6
+}
+
+// Daemon only. From here on nobody keeps ids of the slot's withdrawn segment.
+template <typename Slot>
+void ForgetEnd(Slot& slot) noexcept {
+  slot.ended_segment.store(0, std::memory_order_relaxed);  // D5: D3 of a later end orders it
+}
+
 // Daemon only. Closes the cursor and returns what nobody had claimed: it belongs to the caller
-// alone, because every later add starts at or above kClosedCursor. `raw_cursor` gets the word as it
+// alone, because every later add starts at or above the limit. `raw_cursor` gets the word as it
 // was.
 template <typename Slot, typename Cursor>
 [[nodiscard]] IdRange DrainSlot(Slot& slot, Cursor& cursor, std::uint64_t& raw_cursor) noexcept {
   const std::uint64_t limit = slot.limit.load(std::memory_order_relaxed);  // D0: our own last store
   // D1 before D2: what a hostile client writes into the cursor once it has seen it closed comes
-  // with the withdrawal. A claimer that is in the slot gives up what it added: a gap.
+  // with the withdrawal. A claimer that is in the slot waits a moment for the end (C6).
   WithdrawSegment(slot);
-  raw_cursor = cursor.next.exchange(kClosedCursor, std::memory_order_acq_rel);  // D2, after C1s
+  raw_cursor = cursor.next.fetch_add(kClosingStep, std::memory_order_acq_rel);  // D2, after C1s
   return {std::min(raw_cursor, limit), limit};
 }
 

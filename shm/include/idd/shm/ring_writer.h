@@ -53,6 +53,10 @@ class RingWriter {
   // Segments that were seen exhausted since the last call, oldest first; moves head past them.
   [[nodiscard]] std::vector<Segment> RetireExhausted();
 
+  // Claimers that were overtaken by the end of their segment may keep their ids until the second
+  // call after it: call this about once a second, and before the memory goes to nobody.
+  void ForgetOldEnds() noexcept;
+
   // The segments now published, oldest first.
   [[nodiscard]] std::vector<Segment> Look() const;
   [[nodiscard]] std::uint64_t Available() const noexcept;
@@ -74,6 +78,10 @@ class RingWriter {
   std::uint64_t Believe(std::size_t slot, std::uint64_t raw_cursor) const noexcept;
   void MoveHead(std::uint64_t head) noexcept;
 
+  // Whether a slot's withdrawn segment still tells its end, and since before the last
+  // ForgetOldEnds().
+  enum class End : std::uint8_t { kNone, kTold, kOld };
+
   Table& table_;
   Cursors& cursors_;
   std::uint64_t head_ = 1;  // oldest segment not yet retired; tail_ + 1 when there is none
@@ -83,6 +91,7 @@ class RingWriter {
   // what was seen, so that const looks may fill it.
   mutable std::array<std::uint64_t, kSlotCount> seen_{};
   mutable bool forged_ = false;
+  std::array<End, kSlotCount> ends_{};
   RingState state_ = RingState::kActive;
 };
 

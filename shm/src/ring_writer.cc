@@ -12,6 +12,8 @@ std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
                                   std::uint64_t refill_mark) noexcept {
   IDD_CHECK(CanPublish());
   IDD_CHECK(!ids.empty() && ids.first >= floor_ && ids.limit <= kMaxLimit);
+  // A closed cursor must lie above the limit, and an open one below where closing begins.
+  IDD_CHECK(ids.size() <= kClosingStep / 2);
   IDD_CHECK(taken <= ids.size());
   const std::uint64_t number = ++tail_;
   floor_ = ids.limit;
@@ -67,7 +69,9 @@ std::uint64_t RingWriter::Available() const noexcept {
 
 std::vector<RingWriter::Segment> RingWriter::DrainAll() {
   std::vector<Segment> drained;
-  for (std::uint64_t number = head_; number <= tail_; ++number) {
+  // The newest first. A claimer that finds a segment withdrawn goes on to the next; it must get
+  // none of that one while others may still add to the segment before, and keep what they get (C6).
+  for (std::uint64_t number = tail_; number >= head_; --number) {
     const std::size_t slot = number % kSlotCount;
     Segment segment = LookAt(number);
     std::uint64_t raw_cursor = 0;
@@ -78,6 +82,7 @@ std::vector<RingWriter::Segment> RingWriter::DrainAll() {
     ends_[slot] = End::kTold;
     drained.push_back(segment);
   }
+  std::reverse(drained.begin(), drained.end());
   MoveHead(tail_ + 1);
   return drained;
 }

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "idd/shm/abi.h"
@@ -282,6 +284,28 @@ TEST(RingWriterTest, EndsAreForgottenByTheSecondCallAndByRecycling) {
   EXPECT_EQ(ring.table.slots[1].ended_segment, 1U + kSlotCount) << "no older one's";
 }
 
+// Regression: segments were closed oldest first. A claimer that found the first one withdrawn got
+// an id of the last, and one that began after it kept a smaller one of the first.
+TEST(RingWriterTest, NothingIsOpenBehindASegmentThatIsWithdrawn) {
+  for (int round = 0; round < 100; ++round) {
+    TestRing ring;
+    for (std::uint64_t base = 1; base < kSlotCount; ++base) ring.Publish(base, base + 1);
+    std::atomic<bool> watched{false};
+    std::uint64_t last = 0;
+    std::thread watcher([&] {
+      watched.store(true, std::memory_order_relaxed);  // the drain may begin: no data depends on it
+      while (ring.table.slots[1].segment.load(std::memory_order_acquire) != 0) {  // C0, with D1
+      }
+      last = ring.cursor(kSlotCount - 1).load(std::memory_order_relaxed);  // L1: a look, behind C0
+    });
+    while (!watched.load(std::memory_order_relaxed)) {  // set above: nothing else
+    }
+    static_cast<void>(ring.writer.DrainAll());
+    watcher.join();
+    ASSERT_GE(last, kClosingStep) << "round " << round;
+  }
+}
+
 TEST(RingWriterTest, ForgedRingTellsNoEnd) {
   TestRing ring;
   ring.Publish(1000, 2000);
@@ -343,7 +367,8 @@ TEST(RingWriterDeathTest, PublishOfAnEmptyOrTooHighSegmentEndsTheProcess) {
   TestRing ring;
   EXPECT_DEATH(ring.Publish(5, 5), "check failed");
   EXPECT_DEATH(ring.Publish(6, 5), "check failed");
-  EXPECT_DEATH(ring.Publish(1, kMaxLimit + 1), "check failed");
+  EXPECT_DEATH(ring.Publish(kMaxLimit - 4, kMaxLimit + 1), "check failed");
+  EXPECT_DEATH(ring.Publish(1, kClosingStep / 2 + 2), "check failed") << "closing would not close";
   EXPECT_DEATH(ring.Publish(1, 11, 11), "check failed") << "more taken than there is";
 }
 

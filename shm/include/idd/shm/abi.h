@@ -54,7 +54,9 @@
 //   Cursor.next               daemon    P3 store relaxed (publish)           never moves backwards while
 //                                       D2 fetch_add kClosingStep acq_rel    its segment is open
 //                             claimer   C1 fetch_add acquire
-//   SlotDescriptor.limit      daemon    P4 store release                     base < limit <= kMaxLimit
+//   SlotDescriptor.limit      daemon    P4 store release                     base < limit <= kMaxLimit,
+//                                                                            at most kClosingStep / 2
+//                                                                            ids
 //   RingLive.tail_segment     daemon    P6 store release                     newest published segment
 //   RingLive.head_segment     daemon    H1 store release                     every segment below it was
 //                                                                            seen exhausted or drained
@@ -78,7 +80,8 @@
 //     C8  slot.ended_segment.load(relaxed) == s still: end is of s
 //     accept [first, min(first + n, end)) iff first < end
 //   What is not accepted is a gap. A batch looks at C0 once more before it adds, to keep gaps small.
-//   Drain:    D1 D2 D3 D4; [min(old, limit), limit) belongs to the daemon alone, for ever.
+//   Drain:    D1 D2 D3 D4, the newest segment first; [min(old, limit), limit) belongs to the daemon
+//             alone, for ever.
 //   Retire:   D3 D4 D1, once the cursor was seen at or above limit.
 //   D5 follows when no claimer can be on its way any more, and before the slot is used again.
 //   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.

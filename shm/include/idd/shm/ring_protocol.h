@@ -61,8 +61,10 @@ template <typename Slot>
   return slot.segment.load(std::memory_order_acquire) == segment;  // C0, pairs with P5
 }
 
-// What a claimer looks for the end of its segment before it gives up what it added: the daemon is
-// between D1 and D4, some hundred nanoseconds, unless it lost its processor there.
+// How often a claimer looks for the end of its segment before it gives up what it added: the daemon
+// is between D1 and D4, some hundred nanoseconds, unless it lost its processor there. A template,
+// so that the exhaustive tests can look less often at slots of their own.
+template <typename Slot>
 inline constexpr int kLooksForEnd = 2000;
 
 inline void PauseBetweenLooks() noexcept {
@@ -81,7 +83,7 @@ template <typename Slot>
 [[nodiscard, gnu::cold, gnu::noinline]] SlotClaim KeepOvertaken(const Slot& slot,
                                                                 std::uint64_t segment,
                                                                 IdRange added) noexcept {
-  for (int look = 0; look < kLooksForEnd; ++look) {
+  for (int look = 0; look < kLooksForEnd<Slot>; ++look) {
     if (slot.ended_segment.load(std::memory_order_acquire) == segment) {        // C6, pairs with D4
       const std::uint64_t end = slot.ended_at.load(std::memory_order_acquire);  // C7, pairs with D3
       // C8, ordered by C7: with the end of a later segment comes the 0 that D5 wrote before it.

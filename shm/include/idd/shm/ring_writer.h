@@ -65,8 +65,8 @@ class RingWriter {
   // before, or closed by another. From then on nobody knows which ids were claimed.
   [[nodiscard]] bool forged() const noexcept { return forged_; }
 
-  // Closes every cursor. The returned segments' [next, ids.limit) belong to the caller alone,
-  // unless forged() is true afterwards.
+  // Closes every cursor, the newest first. The returned segments' [next, ids.limit) belong to the
+  // caller alone, unless forged() is true afterwards. Oldest first.
   [[nodiscard]] std::vector<Segment> DrainAll();
 
   void SetState(RingState state) noexcept;

@@ -43,8 +43,12 @@ enum class Label {
   kC0,
   kC1,
   kC2,
-  kD2,
+  kC6,
+  kC7,
   kD1,
+  kD2,
+  kD3,
+  kD4,
   kH1,
   kH2,
   kTail,     // C0 on tail_segment
@@ -56,13 +60,12 @@ constexpr struct {
   Label label;
   std::string_view name;
 } kLabels[] = {
-    {Label::kNone, "as it is"}, {Label::kP4, "P4"},
-    {Label::kP5, "P5"},         {Label::kP6, "P6"},
-    {Label::kP7, "P7"},         {Label::kC0, "C0"},
-    {Label::kC1, "C1"},         {Label::kC2, "C2"},
-    {Label::kD2, "D2"},         {Label::kD1, "D1"},
-    {Label::kH1, "H1"},         {Label::kH2, "H2"},
-    {Label::kTail, "C0 tail"},  {Label::kD2AsTwo, "D2 as load, store"},
+    {Label::kNone, "as it is"}, {Label::kP4, "P4"},        {Label::kP5, "P5"},
+    {Label::kP6, "P6"},         {Label::kP7, "P7"},        {Label::kC0, "C0"},
+    {Label::kC1, "C1"},         {Label::kC2, "C2"},        {Label::kC6, "C6"},
+    {Label::kC7, "C7"},         {Label::kD1, "D1"},        {Label::kD2, "D2"},
+    {Label::kD3, "D3"},         {Label::kD4, "D4"},        {Label::kH1, "H1"},
+    {Label::kH2, "H2"},         {Label::kTail, "C0 tail"}, {Label::kD2AsTwo, "D2 as load, store"},
 };
 
 // The one that is relaxed in this run.
@@ -88,32 +91,46 @@ rl::memory_order OrderOf(Label label, std::memory_order order) {
 }
 
 // What a word is, hence which label an access to it has.
-enum class Word { kSegment, kBase, kMark, kLimit, kCursor, kTail, kHead, kPublications, kNews };
+enum class Word {
+  kSegment,
+  kBase,
+  kMark,
+  kLimit,
+  kEndedSegment,
+  kEndedAt,
+  kCursor,
+  kTail,
+  kHead,
+  kPublications,
+  kNews,
+};
+
+// What each thread's last C6 has read.
+std::array<std::uint64_t, 3> told_ends{};
+std::uint64_t& ToldEnd() { return told_ends[static_cast<std::size_t>(rl::ctx().current_thread())]; }
 
 // An std::atomic to the templates, an rl::atomic to Relacy.
 template <Word kWord>
 class Atomic {
  public:
   [[nodiscard]] std::uint64_t load(std::memory_order order) const {
-    return word_.load(OrderOf(LoadLabel(order), order), $);
+    const std::uint64_t value = word_.load(OrderOf(LoadLabel(order), order), $);
+    if (LoadLabel(order) == Label::kC6) ToldEnd() = value;
+    return value;
   }
   void store(std::uint64_t value, std::memory_order order) {
     word_.store(value, OrderOf(StoreLabel(value, order), order), $);
   }
   std::uint64_t fetch_add(std::uint64_t value, std::memory_order order) {
-    return word_.fetch_add(value, OrderOf(kWord == Word::kCursor ? Label::kC1 : Label::kP7, order),
-                           $);
+    if (kWord != Word::kCursor) return word_.fetch_add(value, OrderOf(Label::kP7, order), $);
+    if (value != kClosingStep) return word_.fetch_add(value, OrderOf(Label::kC1, order), $);
+    if (weakened != Label::kD2AsTwo) return word_.fetch_add(value, OrderOf(Label::kD2, order), $);
+    const std::uint64_t old = word_.load(rl::mo_acquire, $);
+    word_.store(old + value, rl::mo_release, $);
+    return old;
   }
   std::uint64_t fetch_or(std::uint64_t value, std::memory_order order) {
     return word_.fetch_or(value, OrderOf(Label::kOther, order), $);
-  }
-  std::uint64_t exchange(std::uint64_t value, std::memory_order order) {
-    if (weakened == Label::kD2AsTwo) {
-      const std::uint64_t old = word_.load(rl::mo_acquire, $);
-      word_.store(value, rl::mo_release, $);
-      return old;
-    }
-    return word_.exchange(value, OrderOf(Label::kD2, order), $);
   }
 
  private:
@@ -124,6 +141,10 @@ class Atomic {
         return Label::kC0;
       case Word::kLimit:
         return Label::kC2;
+      case Word::kEndedSegment:
+        return Label::kC6;
+      case Word::kEndedAt:
+        return Label::kC7;
       case Word::kTail:
         return Label::kTail;
       case Word::kHead:
@@ -139,6 +160,10 @@ class Atomic {
         return value == 0 ? Label::kD1 : Label::kP5;
       case Word::kLimit:
         return Label::kP4;
+      case Word::kEndedSegment:
+        return Label::kD4;
+      case Word::kEndedAt:
+        return Label::kD3;
       case Word::kTail:
         return Label::kP6;
       case Word::kHead:
@@ -156,7 +181,16 @@ struct Slot {
   Atomic<Word::kBase> base;
   Atomic<Word::kLimit> limit;
   Atomic<Word::kMark> refill_mark;
+  Atomic<Word::kEndedSegment> ended_segment;
+  Atomic<Word::kEndedAt> ended_at;
 };
+}  // namespace
+
+// One look shows all that more would: a second one may find what this one did not.
+template <>
+inline constexpr int kLooksForEnd<Slot> = 1;
+
+namespace {
 struct CursorWord {
   Atomic<Word::kCursor> next;
 };
@@ -182,6 +216,7 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
   }
   // One add to the segment, which is known to be published.
   IdRange Claim(std::uint64_t segment, std::uint64_t count) {
+    ToldEnd() = 0;
     const SlotClaim claim = ClaimFromSlot(slot(segment), cursor(segment), segment, count);
     Keep(claim.ids);
     if (claim.wakes_daemon) ++wake_ups_;
@@ -191,6 +226,17 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
   void Exhaust(std::uint64_t segment, std::uint64_t count) {
     RL_ASSERT(Claim(segment, count).size() == count);
   }
+  void Retire(std::uint64_t segment) {
+    TellEnd(slot(segment), segment, slot(segment).limit.load(std::memory_order_relaxed));
+    WithdrawSegment(slot(segment));
+  }
+  // As RingWriter::Publish.
+  void Recycle(std::uint64_t segment, IdRange ids, std::uint64_t mark = kNoMark) {
+    ForgetEnd(slot(segment));
+    Publish(segment, ids, mark);
+  }
+  // Whether this thread's last claim has found where its segment ends.
+  static bool FoundEnd(std::uint64_t segment) { return ToldEnd() == segment; }
   bool Exhausted(std::uint64_t segment) {
     return NextUnclaimed(slot(segment), cursor(segment)) >=
            slot(segment).limit.load(std::memory_order_relaxed);  // the daemon's own store
@@ -206,6 +252,7 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
     const IdRange rest = DrainSlot(slot(segment), cursor(segment), raw_cursor);
     RL_ASSERT((Bits(rest) & accepted_) == 0);
     drained_ |= Bits(rest);
+    TellEnd(slot(segment), segment, rest.first);
   }
   static std::uint32_t Bits(IdRange ids) {
     std::uint32_t bits = 0;
@@ -232,8 +279,8 @@ struct SleeperMeetsRecycledSlot : Scenario<SleeperMeetsRecycledSlot, 2> {
   }
   void thread(unsigned index) {
     if (index == 0) {
-      WithdrawSegment(slot(1));
-      Publish(3, {12, 16});
+      Retire(1);
+      Recycle(3, {12, 16});
       Claim(3, 1);
     } else {
       RL_ASSERT(Claim(1, 1).empty());
@@ -246,11 +293,12 @@ struct BatchMeetsRecycledSlot : Scenario<BatchMeetsRecycledSlot, 2> {
   void before() {
     Publish(1, {10, 12});
     Exhaust(1, 2);
+    TellEnd(slot(1), 1, 12);  // here already: it is a long search
   }
   void thread(unsigned index) {
     if (index == 0) {
       WithdrawSegment(slot(1));
-      Publish(3, {12, 16});
+      Recycle(3, {12, 16});
       Claim(3, 2);
     } else if (HoldsSegment(slot(1), 1)) {
       RL_ASSERT(Claim(1, 3).empty());
@@ -264,11 +312,11 @@ struct PublishedSegmentHasItsIds : Scenario<PublishedSegmentHasItsIds, 2> {
   void before() {
     Publish(1, {10, 12});
     Exhaust(1, 2);
-    WithdrawSegment(slot(1));
+    Retire(1);
   }
   void thread(unsigned index) {
     if (index == 0) {
-      Publish(3, {12, 16}, 13);
+      Recycle(3, {12, 16}, 13);
       Claim(3, 1);
     } else if (HoldsSegment(slot(3), 3)) {
       RL_ASSERT(Claim(3, 2).size() == 2);
@@ -317,6 +365,65 @@ struct WithdrawnSegmentStaysClosed : Scenario<WithdrawnSegmentStaysClosed, 3> {
   }
 };
 
+// Claimers of the last ids, which a drain or the end of the segment overtakes: what they added
+// before is theirs if they find the end at all.
+template <typename Derived>
+class Overtaken : public Scenario<Derived, 2> {
+ protected:
+  void ClaimAndKeep(std::uint64_t count) {
+    const IdRange ids = this->Claim(1, count);
+    // Behind the drain's add there is nothing to keep, and no look for the end either.
+    RL_ASSERT(!ids.empty() || !this->FoundEnd(1));
+  }
+};
+
+struct DrainOvertakesClaimer : Overtaken<DrainOvertakesClaimer> {
+  void before() { Publish(1, {10, 13}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Drain(1);
+    } else {
+      ClaimAndKeep(1);
+      ClaimAndKeep(3);
+    }
+  }
+};
+
+struct EndOvertakesClaimer : Overtaken<EndOvertakesClaimer> {
+  void before() {
+    Publish(1, {10, 12});
+    Exhaust(1, 1);
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (int i = 0; i < 2; ++i) {
+        if (!Exhausted(1)) continue;
+        Retire(1);
+        return;
+      }
+    } else {
+      ClaimAndKeep(1);
+    }
+  }
+};
+
+// Somebody who has seen the cursor closed writes it back to an id that the drain took. The claimer
+// that gets it finds the end of segment 1 while the slot is recycled: it must not believe that of
+// segment 3.
+struct EndOfRecycledSlotIsNotBelieved : Scenario<EndOfRecycledSlotIsNotBelieved, 2> {
+  void before() { Publish(1, {10, 14}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Drain(1);
+      Recycle(3, {14, 16});
+      Drain(3);
+    } else if (cursor(1).next.load(std::memory_order_acquire) >= kClosingStep) {
+      cursor(1).next.store(12, std::memory_order_relaxed);
+      Claim(1, 1);
+    }
+  }
+};
+
 // Two claimers race for the end of segment 1 while the daemon waits for it and recycles the slot;
 // then both go for segment 3.
 struct RaceToTheEndAndRecycle : Scenario<RaceToTheEndAndRecycle, 3> {
@@ -325,8 +432,8 @@ struct RaceToTheEndAndRecycle : Scenario<RaceToTheEndAndRecycle, 3> {
     if (index == 0) {
       for (int i = 0; i < 3; ++i) {
         if (!Exhausted(1)) continue;
-        WithdrawSegment(slot(1));
-        Publish(3, {12, 15}, 13);
+        Retire(1);
+        Recycle(3, {12, 15}, 13);
         return;
       }
     } else {
@@ -398,9 +505,9 @@ struct LaterClaimsGetGreaterIds : Ordered<LaterClaimsGetGreaterIds, 3> {
       std::uint64_t head = 1;
       for (std::uint64_t next = 3, tries = 0; tries < 4 && next <= 4; ++tries) {
         if (!Exhausted(head)) continue;
-        WithdrawSegment(slot(head));
+        Retire(head);
         live_.head_segment.store(++head, std::memory_order_release);
-        Publish(next, {next + 9, next + 10});
+        Recycle(next, {next + 9, next + 10});
         ++next;
       }
     } else {
@@ -467,11 +574,23 @@ const Case kCases[] = {
     {"SleeperMeetsRecycledSlot", Run<SleeperMeetsRecycledSlot>, kFull, {Label::kP4, Label::kC2}},
     {"BatchMeetsRecycledSlot", Run<BatchMeetsRecycledSlot>, kFull, {Label::kP4, Label::kC2}},
     {"PublishedSegmentHasItsIds", Run<PublishedSegmentHasItsIds>, kFull, {Label::kP5, Label::kC0}},
-    {"DrainLeavesWhatNobodyClaimed", Run<DrainLeavesWhatNobodyClaimed>, kFull, {Label::kD2AsTwo}},
+    {"DrainLeavesWhatNobodyClaimed",
+     Run<DrainLeavesWhatNobodyClaimed>,
+     Random(300'000),
+     {Label::kD2AsTwo}},
     {"WithdrawnSegmentStaysClosed",
      Run<WithdrawnSegmentStaysClosed>,
      kFull,
      {Label::kC1, Label::kD2AsTwo}},
+    {"DrainOvertakesClaimer",
+     Run<DrainOvertakesClaimer>,
+     kFull,
+     {Label::kC6, Label::kD4, Label::kD2AsTwo}},
+    {"EndOvertakesClaimer", Run<EndOvertakesClaimer>, kFull, {Label::kC6, Label::kD4}},
+    {"EndOfRecycledSlotIsNotBelieved",
+     Run<EndOfRecycledSlotIsNotBelieved>,
+     Random(300'000),
+     {Label::kC7, Label::kD2, Label::kD3}},
     {"RaceToTheEndAndRecycle",
      Run<RaceToTheEndAndRecycle>,
      Random(300'000),
@@ -497,7 +616,7 @@ bool RunAndPrint(const Case& test, Label label, std::string_view name, bool hist
       Needs(test, label) ? rl::test_result_user_assert_failed : rl::test_result_success;
   const bool good = result.verdict == expected;
   const bool all = test.search.iterations == 0 && result.verdict == rl::test_result_success;
-  std::cout << std::left << std::setw(30) << test.name << std::setw(18) << name << std::setw(10)
+  std::cout << std::left << std::setw(32) << test.name << std::setw(18) << name << std::setw(10)
             << (result.verdict == rl::test_result_success ? "accepted" : "rejected") << std::right
             << std::setw(9) << result.runs << (all ? " all" : "    ") << std::fixed
             << std::setprecision(1) << std::setw(7) << taken.count() << " s"

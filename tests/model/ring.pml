@@ -14,8 +14,11 @@
 //   -DSHARED_VIEW   the claimers are threads of one process, with one view and one position
 //   -DWAITERS=1     when the ring is dry, the first id of the next segment may go to a waiting request
 //   -DHOSTILE=n     a client writes n words of its choice into the cursors
+//   -DKILLED=n      the daemon, and then the next one, may be killed n times between any two steps
 //   -DQUICK         one claimer more, which nothing interrupts
-//   -DLOOKUP_IN_ONE_STEP  the way to the next segment is one step: fewer interleavings
+//   -DLOOKUP_IN_ONE_STEP, -DRETIRE_IN_ONE_STEP  the way to the next segment, and D3 D4 D1 of an exhausted
+//                   one, is one step: fewer interleavings
+//   -DENDS_STAND    ends are forgotten by recycling alone: the same
 //
 // Every other define changes one thing: these are the variants.
 
@@ -26,7 +29,7 @@
 #endif
 #define SLOT(s) ((s) % SLOTS)
 #define DRY SLOTS /* a view that shows no slot */
-#define CLOSED 32 /* kClosedCursor: above every id and every overshoot */
+#define CLOSING 64 /* kClosingStep: a quarter of the numbers that a byte has */
 
 // Segment s is [BASE(s), LIMIT(s)). What late claimers add to segment 1 reaches into segment 3, which
 // is the next one in its slot: an overshoot can be taken for an id.
@@ -52,7 +55,7 @@
 
 // --- Shared memory ---
 
-typedef Slot { byte segment, base, limit, cursor };
+typedef Slot { byte segment, base, limit, cursor, ended_segment, ended_at };
 Slot slots[SLOTS];
 byte tail_segment;
 byte head_segment = 1;
@@ -69,6 +72,11 @@ byte head_segment = 1;
 #else
 #define LOOKUP
 #endif
+#ifdef RETIRE_IN_ONE_STEP
+#define STEP_OF_RETIRING atomic
+#else
+#define STEP_OF_RETIRING
+#endif
 #ifdef SHARED_VIEW
 #define STEP
 KNOWLEDGE
@@ -81,17 +89,18 @@ KNOWLEDGE
 // --- What the assertions compare; the protocol reads none of it ---
 
 short published;     // ids of segments that were published (P5)
-short withdrawn;     // ids of segments that were withdrawn (D1)
+short forgotten;     // ids of segments whose end is told no more (D5), or never will be
 short taken;         // ids that adds to the cursor of their segment have covered, and waiters' ids
 short accepted;      // ids that a claim has returned
 short drained;       // ids that a drain returned: they are leased again and handed out elsewhere
 byte in_cursor[SLOTS]; // the segment that a cursor is of, from P3 on
 byte newest;         // the largest id of a claim that has returned
-hidden byte twice, outside, after_withdrawal, disorder, unaccounted;
+byte rest = TOP + 4; // once a next daemon has closed every cursor: the least id that it may hand out
+hidden byte twice, outside, elsewhere, after_end, gap, disorder, unaccounted;
 
-// With forged cursors ids come twice until the daemon notices: what holds all the same are the two
-// bounds, `outside` and `after_withdrawal`. TWICE_ONLY asks whether a variant, which may offend in
-// several ways, goes so far as to hand out an id twice.
+// With forged cursors ids come twice until the daemon notices: what holds all the same are the
+// bounds, `outside`, `elsewhere` and `after_end`. TWICE_ONLY asks whether a variant, which may offend
+// in several ways, goes so far as to hand out an id twice.
 #ifdef HOSTILE
 #define HONEST 0
 #else
@@ -107,9 +116,11 @@ hidden byte twice, outside, after_withdrawal, disorder, unaccounted;
 inline Return(first, limit) {
   outside = OTHERS && (IDS(first, limit) & ~published) != 0;
   assert(!outside);
-  twice = HONEST && (IDS(first, limit) & (accepted | drained)) != 0;
+  elsewhere = (IDS(first, limit) & drained) != 0;
+  assert(!elsewhere);
+  twice = HONEST && (IDS(first, limit) & accepted) != 0;
   assert(!twice);
-  disorder = HONEST && OTHERS && first <= before;
+  disorder = HONEST && OTHERS && (first <= before || limit > rest);
   assert(!disorder);
   accepted = accepted | (HONEST -> IDS(first, limit) : 0);
   newest = (HONEST -> MAX(newest, limit - 1) : 0)
@@ -155,13 +166,45 @@ inline Add() {
   d_step { // C1
     first = slots[slot].cursor;
     slots[slot].cursor = first + n;
-    assert(first + n < 2 * CLOSED);
-    gone = IDS(first, first + n) & withdrawn;
+    assert(first + n < 4 * CLOSING);
+    forgone = (HONEST -> 0 : IDS(first, first + n) & forgotten);
     if
-    :: HONEST && in_cursor[slot] != 0 -> taken = taken | (IDS(first, first + n) & OF(in_cursor[slot]))
+    :: HONEST && in_cursor[slot] != 0 ->
+      taken = taken | (IDS(first, first + n) & OF(in_cursor[slot]));
+      owed = (in_cursor[slot] == known -> IDS(first, first + n) & OF(known) : 0)
     :: else
     fi
   }
+}
+
+// The claim returns what it may keep of what it added: whatever begins later is behind it. Nothing of
+// what was added to its own segment is lost as long as the segment, or its end, is told.
+inline Accept() {
+  after_end = OTHERS && (forgone & IDS(first, limit)) != 0;
+  assert(!after_end);
+  gap = OTHERS && (owed & ~IDS(first, limit)) != 0;
+  assert(!gap);
+  Return(first, limit);
+  before = 0;
+  ok = true;
+  ForgetAdd()
+}
+inline Refuse() {
+  gap = OTHERS && owed != 0 && (slots[slot].segment == known || slots[slot].ended_segment == known);
+  assert(!gap);
+  ForgetAdd()
+}
+inline ForgetAdd() {
+  added = false;
+  overtaken = false;
+  first = 0;
+  base = 0;
+  limit = 0;
+  forgone = 0;
+  owed = 0;
+  slot = 0;
+  known = 0;
+  n = 0
 }
 
 // The rest of ClaimFromSlot, if an add was made: `ok` tells whether it brought ids.
@@ -169,46 +212,85 @@ inline LookWhatWasAdded() {
   if
   :: added ->
 #ifdef SEGMENT_CHECK_BEFORE_LIMIT
-    ok = slots[slot].segment == known;
+    overtaken = slots[slot].segment != known;
 #endif
     limit = slots[slot].limit; // C2
     base = slots[slot].base;   // C3
-    d_step {                   // C5, and the claim returns: whatever begins later is behind it
+    d_step {                   // C5
 #if defined(NO_SEGMENT_CHECK) || defined(SEGMENT_CHECK_BEFORE_ADD)
-      ok = true;
+      overtaken = false;
 #elif !defined(SEGMENT_CHECK_BEFORE_LIMIT)
-      ok = slots[slot].segment == known;
+      overtaken = slots[slot].segment != known;
 #endif
       if
 #ifdef NO_BASE_CHECK
-      :: ok && first < limit ->
+      :: first < limit ->
 #else
-      :: ok && first >= base && first < limit ->
+      :: first >= base && first < limit ->
 #endif
 #ifdef BATCH_NOT_CUT
         limit = first + n;
 #else
         limit = MIN(first + n, limit);
 #endif
-#if !defined(TWICE_ONLY) && !(HONEST && defined(NO_D1))
-        after_withdrawal = (gone & IDS(first, limit)) != 0;
-        assert(!after_withdrawal);
-#endif
-        Return(first, limit);
-        before = 0
-      :: else -> ok = false
-      fi;
-      added = false;
-      first = 0;
-      base = 0;
-      limit = 0;
-      gone = 0;
-      slot = 0;
-      known = 0;
-      n = 0
+        base = 0;
+        if
+        :: overtaken
+        :: else -> Accept()
+        fi
+      :: else -> Refuse()
+      fi
+    };
+#ifdef OVERTAKEN_GIVES_UP
+    d_step {
+      if
+      :: overtaken -> Refuse()
+      :: else
+      fi
     }
+#else
+    KeepOvertaken()
+#endif
   :: else
   fi
+}
+
+// A claimer looks for the end a bounded number of times: here it looks on until it is told, or gives
+// up at any time. Only what it gives up may be lost.
+inline KeepOvertaken() {
+  do
+  :: !overtaken -> break
+#ifdef NO_END_COMPARED
+  :: overtaken && slots[slot].ended_segment != 0 -> // C6
+#else
+  :: overtaken && slots[slot].ended_segment == known -> // C6
+#endif
+    base = slots[slot].ended_at; // C7
+    d_step {                     // C8
+      if
+#if defined(NO_C8) || defined(NO_END_COMPARED)
+      :: first < base ->
+#else
+      :: slots[slot].ended_segment == known && first < base ->
+#endif
+#ifndef END_NOT_CUT
+        limit = MIN(limit, base);
+#endif
+        Accept()
+      :: else -> Refuse()
+      fi
+    }
+#ifdef NO_END_COMPARED
+  :: overtaken && slots[slot].ended_segment == 0 ->
+#else
+  :: overtaken && slots[slot].ended_segment != known ->
+#endif
+    if
+    :: d_step { slots[slot].segment != 0 -> Refuse() } // C5 again: recycled
+    :: slots[slot].segment == 0
+    :: d_step { slots[slot].segment == 0 -> ForgetAdd() } // gives up
+    fi
+  od
 }
 
 // Advance(): `found` is the slot of the oldest segment that has ids, or DRY.
@@ -263,8 +345,8 @@ inline Advance() {
 proctype Claimer(bool watched) {
   OWN_KNOWLEDGE
   byte n, before, slot, known, first, limit, base, from, tail, seen, found;
-  short gone;
-  bool added, ok;
+  short forgone, owed;
+  bool added, ok, overtaken;
 
 end:
   do
@@ -336,29 +418,47 @@ end:
 
 // --- The daemon ---
 
-inline P1() { slots[SLOT(next)].segment = 0 }
-inline P2() { slots[SLOT(next)].base = BASE(next) }
+#ifdef KILLED
+#define OR_KILLED              \
+  if                           \
+  :: kills < KILLED -> goto killed \
+  :: true                      \
+  fi;
+#else
+#define OR_KILLED
+#endif
+
+#define NUMBER (next - 1)
+
+inline P1() { slots[SLOT(NUMBER)].segment = 0 }
+inline P2() { slots[SLOT(NUMBER)].base = BASE(NUMBER) }
 inline P3() {
   d_step {
-    in_cursor[SLOT(next)] = next;
-    taken = taken | (HONEST -> IDS(BASE(next), BASE(next) + given) : 0);
+    in_cursor[SLOT(NUMBER)] = NUMBER;
+    taken = taken | (HONEST -> IDS(BASE(NUMBER), BASE(NUMBER) + given) : 0);
 #ifdef CURSOR_AT_BASE
-    slots[SLOT(next)].cursor = BASE(next)
+    slots[SLOT(NUMBER)].cursor = BASE(NUMBER)
 #else
-    slots[SLOT(next)].cursor = BASE(next) + given
+    slots[SLOT(NUMBER)].cursor = BASE(NUMBER) + given
 #endif
   }
 }
-inline P4() { slots[SLOT(next)].limit = LIMIT(next) }
+inline P4() { slots[SLOT(NUMBER)].limit = LIMIT(NUMBER) }
 inline P5() {
   d_step {
-    slots[SLOT(next)].segment = next;
-    published = published | OF(next)
+    slots[SLOT(NUMBER)].segment = NUMBER;
+    published = published | OF(NUMBER)
   }
 }
-inline P6() { tail_segment = next }
+inline P6() { tail_segment = NUMBER }
 
 inline Publish() {
+#ifndef NO_D5
+  if
+  :: slots[SLOT(NUMBER)].ended_segment != 0 -> D5(SLOT(NUMBER)); OR_KILLED
+  :: else
+  fi;
+#endif
 #if defined(NO_P1) || defined(NO_P1_NO_D1)
   P2(); P3(); P4(); P5(); P6()
 #elif defined(LIMIT_BEFORE_CURSOR)
@@ -376,19 +476,16 @@ inline Publish() {
 #elif defined(TAIL_BEFORE_SEGMENT)
   P1(); P2(); P3(); P4(); P6(); P5()
 #else
-  P1(); P2(); P3(); P4(); P5(); P6()
+  P1(); OR_KILLED P2(); OR_KILLED P3(); OR_KILLED P4(); OR_KILLED P5(); OR_KILLED P6()
 #endif
 }
 
 inline D1(s) {
-  d_step {
-    withdrawn = withdrawn | OF(s);
 #if defined(NO_D1) || defined(NO_P1_NO_D1)
-    skip
+  skip
 #else
-    slots[SLOT(s)].segment = 0
+  slots[SLOT(s)].segment = 0
 #endif
-  }
 }
 
 // What the drain returns may be handed out by another host at once.
@@ -396,13 +493,161 @@ inline Drained(s, next) {
   CheckAccount(s, next);
   twice = HONEST && (IDS(MIN(next, LIMIT(s)), LIMIT(s)) & accepted) != 0;
   assert(!twice);
-  drained = drained | (HONEST -> IDS(MIN(next, LIMIT(s)), LIMIT(s)) : 0)
+  drained = drained | IDS(MIN(next, LIMIT(s)), LIMIT(s))
 }
+
+// Of a cursor that is known to be forged nothing goes back. The daemon knows less than it might: it
+// remembers no more of a cursor than the base.
+#define FORGED(s, next) (!HONEST && ((next) < BASE(s) || (next) >= BASE(s) + CLOSING))
+
+inline D2(s) {
+#ifdef DRAIN_LOAD_STORE
+  old = slots[SLOT(s)].cursor;
+#endif
+  d_step {
+#ifndef DRAIN_LOAD_STORE
+    old = slots[SLOT(s)].cursor;
+#endif
+#ifndef DRAIN_WITHOUT_D2
+    slots[SLOT(s)].cursor = old + CLOSING;
+#endif
+    if
+    :: FORGED(s, old) -> forgotten = forgotten | OF(s); old = 0
+    :: else -> Drained(s, old); old = MIN(old, LIMIT(s))
+    fi
+  }
+}
+
+inline D3(s, end) { slots[SLOT(s)].ended_at = end }
+inline D4(s) { slots[SLOT(s)].ended_segment = s }
+inline D5(slot_of) {
+  d_step {
+    forgotten = forgotten |
+                (!HONEST && slots[slot_of].ended_segment != 0 -> OF(slots[slot_of].ended_segment) : 0);
+    slots[slot_of].ended_segment = 0;
+#ifndef NO_C8
+    slots[slot_of].ended_at = 0 // nobody reads it any more: fewer states
+#endif
+  }
+}
+
+inline TellEnd(s, end) {
+#ifdef D4_BEFORE_D3
+  D4(s); OR_KILLED D3(s, end)
+#else
+  D3(s, end); OR_KILLED D4(s)
+#endif
+}
+
+inline Retire(s) {
+#ifdef D1_BEFORE_D3
+  D1(s); OR_KILLED TellEnd(s, LIMIT(s))
+#else
+  STEP_OF_RETIRING { TellEnd(s, LIMIT(s)); OR_KILLED D1(s) }
+#endif
+}
+
+inline Drain(s) {
+#ifdef D2_BEFORE_D1
+  D2(s); OR_KILLED D1(s); OR_KILLED
+#elif defined(D4_BEFORE_D2)
+  D1(s);
+  d_step { old = slots[SLOT(s)].cursor; old = MIN(old, LIMIT(s)) };
+  TellEnd(s, old);
+  D2(s);
+  old = 0;
+#else
+  D1(s); OR_KILLED D2(s); OR_KILLED
+#endif
+  if
+  :: old != 0 -> TellEnd(s, old)
+  :: else
+  fi;
+  old = 0
+}
+
+#ifdef KILLED
+// The next daemon after one that was killed: it can write the cursors but not the table, and knows from
+// the ledger which leases there are. What is left of them it goes on with, in new rings.
+inline NextDaemon() {
+#ifdef CLOSE_OLDEST_FIRST
+  s = head;
+  do
+  :: s == next -> break
+  :: s < next -> CloseAndTake(s); OR_KILLED s++
+  od;
+#else
+  s = next;
+  do
+  :: s == head -> break
+  :: s > head -> s--; CloseAndTake(s); OR_KILLED
+  od;
+#endif
+  atomic {
+    rest = (given != 0 -> given : rest);
+    disorder = newest >= rest;
+    assert(!disorder)
+  }
+}
+
+inline CloseAndTake(s) {
+  if
+  :: slots[SLOT(s)].ended_segment == s -> // the table says where it ends
+    d_step { old = slots[SLOT(s)].ended_at; CheckAccount(s, old); Take(s) }
+#ifndef CLOSE_UNPUBLISHED
+  :: slots[SLOT(s)].ended_segment != s && slots[SLOT(s)].limit != LIMIT(s) ->
+    // P4: never published. What a sleeper added to its cursor was given up.
+    d_step { old = BASE(s); taken = taken & ~OF(s); Take(s) }
+  :: slots[SLOT(s)].ended_segment != s && slots[SLOT(s)].limit == LIMIT(s) ->
+#else
+  :: slots[SLOT(s)].ended_segment != s ->
+#endif
+#ifdef CLOSE_AGAIN
+    d_step {
+      slots[SLOT(s)].cursor = slots[SLOT(s)].cursor + CLOSING;
+      old = slots[SLOT(s)].cursor % CLOSING;
+    };
+#else
+    d_step {
+      old = slots[SLOT(s)].cursor;
+      if
+      :: old >= BASE(s) + CLOSING -> // by one that was killed before it said so
+        old = old - CLOSING;
+#ifdef KILLED_IN_DRAIN_IS_EXACT
+        CheckAccount(s, old)
+#endif
+      :: else -> // D2
+        CheckAccount(s, old);
+        slots[SLOT(s)].cursor = old + CLOSING
+      fi
+    };
+#endif
+    OR_KILLED
+    d_step { Take(s) }
+  fi
+}
+
+// Late adds to a closed cursor are taken for claims then, never claims for what is left.
+inline Take(s) {
+  twice = (IDS(MIN(old, LIMIT(s)), LIMIT(s)) & (accepted | taken)) != 0;
+  assert(!twice);
+  drained = drained | IDS(MIN(old, LIMIT(s)), LIMIT(s));
+  if
+#ifdef CLOSE_OLDEST_FIRST
+  :: old < LIMIT(s) && given == 0 -> given = old
+#else
+  :: old < LIMIT(s) -> given = old
+#endif
+  :: else
+  fi;
+  old = 0
+}
+#endif
 
 proctype Daemon() {
   byte next = 1; // to be published
   byte head = 1; // the oldest that was not retired
-  byte drains, s, old, given, before;
+  byte drains, s, old, given, before, kills;
 
 end:
   do
@@ -412,15 +657,15 @@ end:
       if
       :: given = 0
       :: WAITERS && head == next -> given = 1 // the ring was dry: the first id goes to a waiting request
-      fi
+      fi;
+      next++ // from now on the ledger has the lease
     };
     Publish();
     d_step {
       if
-      :: given == 1 -> Return(BASE(next), BASE(next) + 1)
+      :: given == 1 -> Return(BASE(NUMBER), BASE(NUMBER) + 1)
       :: else
       fi;
-      next++;
       given = 0;
       before = 0
     }
@@ -437,35 +682,43 @@ end:
       CheckAccount(head, slots[SLOT(head)].cursor)
     };
 #endif
-    D1(head);
+    OR_KILLED
+    Retire(head);
+    OR_KILLED
     d_step { head++; head_segment = head } // H1
 
-    // DrainAll
+    // ForgetOldEnds
+#if !defined(NO_D5) && !defined(ENDS_STAND)
+  :: slots[0].ended_segment != 0 -> D5(0)
+  :: slots[SLOTS - 1].ended_segment != 0 -> D5(SLOTS - 1)
+#endif
+
+    // DrainAll: the newest first
   :: drains < DRAINS && head < next ->
+#ifdef DRAIN_OLDEST_FIRST
     d_step { drains++; s = head };
     do
     :: s == next -> break
-    :: s < next ->
-#ifdef DRAIN_LOAD_STORE
-      old = slots[SLOT(s)].cursor;
-      d_step { slots[SLOT(s)].cursor = CLOSED; Drained(s, old); old = 0 };
-      D1(s);
-#elif defined(DRAIN_WITHOUT_D2)
-      D1(s);
-      d_step { old = slots[SLOT(s)].cursor; Drained(s, old); old = 0 };
-#else
-      D1(s);
-      d_step { // D2
-        old = slots[SLOT(s)].cursor;
-        slots[SLOT(s)].cursor = CLOSED;
-        Drained(s, old);
-        old = 0
-      };
-#endif
-      s++
+    :: s < next -> Drain(s); s++
     od;
+#else
+    d_step { drains++; s = next };
+    do
+    :: s == head -> break
+    :: s > head -> s--; Drain(s)
+    od;
+#endif
     atomic { head = next; head_segment = head; s = 0 } // H1
-  od
+#ifdef KILLED
+  :: kills < KILLED -> goto killed
+#endif
+  od;
+
+#ifdef KILLED
+killed:
+  atomic { kills++; head = head_segment; given = 0; before = 0; old = 0; drains = 0 };
+  NextDaemon()
+#endif
 }
 
 #ifdef HOSTILE

@@ -34,37 +34,63 @@ def define(*flags, **numbers):
 ORDERS = {"DRAINS": 0}
 FORGED = {"HOSTILE": 1}
 
+QUICK = ("QUICK", "ENDS_STAND")
+FEWER = ("LOOKUP_IN_ONE_STEP", "RETIRE_IN_ONE_STEP", "ENDS_STAND")
+KILL = {"DRAINS": 0, "KILLED": 1}
+
 # The model itself.
 MODEL_RUNS = {
-    "one claimer": define("QUICK", WAITERS=1),
-    "one claimer, four segments": define("QUICK", SEGMENTS=4, DRAINS=0),
-    "two claimers": define("QUICK", "LOOKUP_IN_ONE_STEP", CLAIMERS=2, BATCH=1, DRAINS=0),
-    "two claimers, batches, drain": define("LOOKUP_IN_ONE_STEP", CLAIMERS=2, SLOTS=1, SEGMENTS=2),
-    "two claimers, every step": define(CLAIMERS=2, BATCH=1, SLOTS=1, SEGMENTS=2, DRAINS=0),
-    "two threads of one view": define("SHARED_VIEW", CLAIMERS=2, BATCH=1, SEGMENTS=2, DRAINS=0),
-    "forged": define(**FORGED),
-    "forged twice": define("LOOKUP_IN_ONE_STEP", HOSTILE=2, BATCH=1),
+    "one claimer": define(*QUICK, WAITERS=1),
+    "one claimer, ends forgotten": define(WAITERS=1),
+    "one claimer, four segments": define(
+        "QUICK", "RETIRE_IN_ONE_STEP", "ENDS_STAND", SEGMENTS=4, DRAINS=0),
+    "two claimers": define("QUICK", *FEWER, CLAIMERS=2, BATCH=1, DRAINS=0),
+    "two claimers, drain": define(*FEWER, CLAIMERS=2, BATCH=1, SLOTS=1, SEGMENTS=2),
+    "two claimers, every step": define(
+        "ENDS_STAND", CLAIMERS=2, BATCH=1, SLOTS=1, SEGMENTS=2, DRAINS=0),
+    "two threads of one view": define(
+        "SHARED_VIEW", "RETIRE_IN_ONE_STEP", "ENDS_STAND", CLAIMERS=2, BATCH=1, SEGMENTS=2, DRAINS=0),
+    "killed": define(**KILL),
+    "killed in a drain, and twice": define("ENDS_STAND", KILLED=2, SEGMENTS=2),
+    "forged": define(*FEWER, **FORGED),
+    "forged, ends forgotten": define(SLOTS=1, **FORGED),
+    "forged twice": define(*FEWER, HOSTILE=2, BATCH=1, SEGMENTS=2),
 }
 
 # Each must be rejected.
 MUTANTS = {
-    "NO_SEGMENT_CHECK": define("QUICK", "TWICE_ONLY", "NO_SEGMENT_CHECK"),
-    "SEGMENT_CHECK_BEFORE_ADD": define("QUICK", "TWICE_ONLY", "SEGMENT_CHECK_BEFORE_ADD"),
-    "SEGMENT_CHECK_BEFORE_LIMIT": define("QUICK", "TWICE_ONLY", "SEGMENT_CHECK_BEFORE_LIMIT"),
+    "NO_SEGMENT_CHECK": define(*QUICK, "TWICE_ONLY", "NO_SEGMENT_CHECK"),
+    "SEGMENT_CHECK_BEFORE_ADD": define(*QUICK, "TWICE_ONLY", "SEGMENT_CHECK_BEFORE_ADD"),
+    "SEGMENT_CHECK_BEFORE_LIMIT": define(*QUICK, "TWICE_ONLY", "SEGMENT_CHECK_BEFORE_LIMIT"),
     "LIMIT_BEFORE_CURSOR, NO_SEGMENT_CHECK": define(
-        "QUICK", "TWICE_ONLY", "LIMIT_BEFORE_CURSOR", "NO_SEGMENT_CHECK"),
-    "NO_P1_NO_D1": define("QUICK", "TWICE_ONLY", "NO_P1_NO_D1"),
-    "NO_PUBLISH_KNOWLEDGE": define("QUICK", "TWICE_ONLY", "NO_PUBLISH_KNOWLEDGE"),
-    "TAIL_BEFORE_CURSOR": define("QUICK", "TWICE_ONLY", "TAIL_BEFORE_CURSOR"),
-    "CURSOR_AT_BASE": define("QUICK", "TWICE_ONLY", "CURSOR_AT_BASE", WAITERS=1),
-    "DRAIN_LOAD_STORE": define("QUICK", "TWICE_ONLY", "DRAIN_LOAD_STORE"),
-    "RECYCLE_EARLY": define("QUICK", "TWICE_ONLY", "RECYCLE_EARLY"),
-    "BATCH_NOT_CUT": define("QUICK", "BATCH_NOT_CUT"),
-    "TAIL_BEFORE_LIMIT": define("QUICK", "TAIL_BEFORE_LIMIT"),
-    "TAIL_BEFORE_SEGMENT": define("QUICK", "TAIL_BEFORE_SEGMENT"),
-    "HEAD_BEFORE_LOOK": define("QUICK", "HEAD_BEFORE_LOOK"),
-    "STARTS_AT_TAIL": define("QUICK", "STARTS_AT_TAIL"),
-    "BASE_BELOW_EARLIER_LIMIT": define("QUICK", "BASE_BELOW_EARLIER_LIMIT"),
+        *QUICK, "TWICE_ONLY", "LIMIT_BEFORE_CURSOR", "NO_SEGMENT_CHECK"),
+    "NO_P1_NO_D1": define(*QUICK, "TWICE_ONLY", "NO_P1_NO_D1"),
+    "NO_PUBLISH_KNOWLEDGE": define(*QUICK, "TWICE_ONLY", "NO_PUBLISH_KNOWLEDGE"),
+    "TAIL_BEFORE_CURSOR": define(*QUICK, "TWICE_ONLY", "TAIL_BEFORE_CURSOR"),
+    "CURSOR_AT_BASE": define(*QUICK, "TWICE_ONLY", "CURSOR_AT_BASE", WAITERS=1),
+    "DRAIN_LOAD_STORE": define(*QUICK, "DRAIN_LOAD_STORE"),
+    "DRAIN_WITHOUT_D2": define(*QUICK, "DRAIN_WITHOUT_D2"),
+    "RECYCLE_EARLY": define(*QUICK, "TWICE_ONLY", "RECYCLE_EARLY"),
+    "BATCH_NOT_CUT": define(*QUICK, "BATCH_NOT_CUT"),
+    "TAIL_BEFORE_LIMIT": define(*QUICK, "TAIL_BEFORE_LIMIT"),
+    "TAIL_BEFORE_SEGMENT": define(*QUICK, "TAIL_BEFORE_SEGMENT"),
+    "HEAD_BEFORE_LOOK": define(*QUICK, "HEAD_BEFORE_LOOK"),
+    "STARTS_AT_TAIL": define(*QUICK, "STARTS_AT_TAIL"),
+    "BASE_BELOW_EARLIER_LIMIT": define(*QUICK, "BASE_BELOW_EARLIER_LIMIT"),
+    "DRAIN_OLDEST_FIRST": define(*QUICK, "DRAIN_OLDEST_FIRST"),
+    "D4_BEFORE_D3": define(*QUICK, "D4_BEFORE_D3"),
+    "D4_BEFORE_D2": define(*QUICK, "D4_BEFORE_D2"),
+    "NO_D5": define(*QUICK, "TWICE_ONLY", "NO_D5"),
+    "NO_END_COMPARED": define(*QUICK, "TWICE_ONLY", "NO_END_COMPARED"),
+    "OVERTAKEN_GIVES_UP": define(*QUICK, "OVERTAKEN_GIVES_UP"),
+    "CLOSE_OLDEST_FIRST": define(*QUICK, "CLOSE_OLDEST_FIRST", **KILL),
+    "CLOSE_UNPUBLISHED": define("CLOSE_UNPUBLISHED", **KILL),
+    "CLOSE_AGAIN": define(
+        "CLOSE_AGAIN", SLOTS=1, BATCH=1, SEGMENTS=1, DRAINS=0, KILLED=4),
+    "KILLED_IN_DRAIN_IS_EXACT": define("KILLED_IN_DRAIN_IS_EXACT", KILLED=1, SEGMENTS=2),
+    "END_NOT_CUT, forged": define("END_NOT_CUT", **FORGED),
+    "NO_C8, forged": define("NO_C8", SLOTS=1, DRAINS=2, **FORGED),
+    "D2_BEFORE_D1, forged": define("D2_BEFORE_D1", **FORGED),
     "NO_BASE_CHECK, forged": define("NO_BASE_CHECK", **FORGED),
     "BASE_AFTER_SEGMENT, forged": define("BASE_AFTER_SEGMENT", **FORGED),
     "NO_D1, forged": define("NO_D1", **FORGED),
@@ -72,17 +98,20 @@ MUTANTS = {
 
 # Each must be accepted: what it takes away is held by something else as well (README.md).
 REDUNDANT = {
-    "LIMIT_BEFORE_CURSOR": define("QUICK", "LIMIT_BEFORE_CURSOR", **ORDERS),
+    "LIMIT_BEFORE_CURSOR": define(*QUICK, "LIMIT_BEFORE_CURSOR", **ORDERS),
     "LIMIT_BEFORE_CURSOR, forged": define("LIMIT_BEFORE_CURSOR", **ORDERS, **FORGED),
-    "BASE_AFTER_LIMIT": define("QUICK", "BASE_AFTER_LIMIT", **ORDERS),
+    "BASE_AFTER_LIMIT": define(*QUICK, "BASE_AFTER_LIMIT", **ORDERS),
     "BASE_AFTER_LIMIT, forged": define("BASE_AFTER_LIMIT", **ORDERS, **FORGED),
-    "BASE_AFTER_SEGMENT": define("QUICK", "BASE_AFTER_SEGMENT", **ORDERS),
-    "SEGMENT_BEFORE_LIMIT": define("QUICK", "SEGMENT_BEFORE_LIMIT", **ORDERS),
-    "NO_BASE_CHECK": define("QUICK", "NO_BASE_CHECK", **ORDERS),
-    "NO_P1": define("QUICK", "NO_P1", **ORDERS),
+    "BASE_AFTER_SEGMENT": define(*QUICK, "BASE_AFTER_SEGMENT", **ORDERS),
+    "SEGMENT_BEFORE_LIMIT": define(*QUICK, "SEGMENT_BEFORE_LIMIT", **ORDERS),
+    "NO_BASE_CHECK": define(*QUICK, "NO_BASE_CHECK", **ORDERS),
+    "NO_C8": define(*QUICK, "NO_C8"),
+    "END_NOT_CUT": define(*QUICK, "END_NOT_CUT"),
+    "D1_BEFORE_D3": define(*QUICK, "D1_BEFORE_D3"),
+    "D2_BEFORE_D1": define(*QUICK, "D2_BEFORE_D1"),
+    "NO_P1": define(*QUICK, "NO_P1", **ORDERS),
     "NO_P1, forged": define("NO_P1", **ORDERS, **FORGED),
-    "NO_D1": define("QUICK", "NO_D1"),
-    "DRAIN_WITHOUT_D2": define("QUICK", "DRAIN_WITHOUT_D2"),
+    "NO_D1": define(*QUICK, "NO_D1"),
 }
 
 

@@ -312,9 +312,9 @@ TEST_P(ForgedCursorTest, OtherSegmentsAreNotTouched) {
 
 INSTANTIATE_TEST_SUITE_P(Values, ForgedCursorTest,
                          ::testing::Values(0, 1, 999, 1000, 1001, 1500, 1999, 2000, 2001,
-                                           kMaxLimit - 1, kMaxLimit, kClosingStep - 1,
-                                           kClosingStep, kClosingStep + 1, kMaxWord - kMaxClaim,
-                                           kMaxWord - 1, kMaxWord));
+                                           kMaxLimit - 1, kMaxLimit, kClosingStep - 1, kClosingStep,
+                                           kClosingStep + 1, kMaxWord - kMaxClaim, kMaxWord - 1,
+                                           kMaxWord));
 
 // Steps of claimers and publisher in every kind of order: ids rise over all claims, none twice,
 // none outside what was published, and what nobody claimed is what the drain finds.

@@ -78,18 +78,18 @@ inline void PauseBetweenLooks() noexcept {
 // The rest of a claim that was overtaken by the withdrawal (D1) of its segment between C1 and C5:
 // it added [added.first, ...) to the segment before that, or a hostile client has written the
 // cursor back. What lies below the end that the daemon tells (D4) is claimed and goes to nobody
-// else.
+// else. It returns a range, in registers: for a SlotClaim every claim would keep room on its stack.
 template <typename Slot>
-[[nodiscard, gnu::cold, gnu::noinline]] SlotClaim KeepOvertaken(const Slot& slot,
-                                                                std::uint64_t segment,
-                                                                IdRange added) noexcept {
+[[nodiscard, gnu::cold, gnu::noinline]] IdRange KeepOvertaken(const Slot& slot,
+                                                              std::uint64_t segment,
+                                                              IdRange added) noexcept {
   for (int look = 0; look < kLooksForEnd<Slot>; ++look) {
     if (slot.ended_segment.load(std::memory_order_acquire) == segment) {        // C6, pairs with D4
       const std::uint64_t end = slot.ended_at.load(std::memory_order_acquire);  // C7, pairs with D3
       // C8, ordered by C7: with the end of a later segment comes the 0 that D5 wrote before it.
       if (slot.ended_segment.load(std::memory_order_relaxed) != segment) return {};
       if (added.first >= end) return {};
-      return {.ids = {added.first, std::min(added.limit, end)}, .wakes_daemon = false};
+      return {added.first, std::min(added.limit, end)};
     }
     // Another segment's number (C5 again): the slot was recycled, its end is told no more.
     if (slot.segment.load(std::memory_order_relaxed) != 0) return {};
@@ -114,11 +114,14 @@ template <typename Slot, typename Cursor>
   const std::uint64_t mark = slot.refill_mark.load(std::memory_order_relaxed);  // C4, ordered by C2
   if (first < base || first >= limit) [[unlikely]]
     return {};
-  const IdRange ids{first, first + std::min(count, limit - first)};
+  IdRange ids{first, first + std::min(count, limit - first)};
+  bool wakes_daemon = mark - first < ids.size();
   // C5, ordered by C2: with the limit of a later segment comes the 0 that P1 wrote before it.
-  if (slot.segment.load(std::memory_order_relaxed) != segment) [[unlikely]]
-    return KeepOvertaken(slot, segment, ids);
-  return {ids, mark - first < ids.size()};
+  if (slot.segment.load(std::memory_order_relaxed) != segment) [[unlikely]] {
+    ids = KeepOvertaken(slot, segment, ids);
+    wakes_daemon = false;
+  }
+  return {ids, wakes_daemon};
 }
 
 // The first id of the slot that nobody has claimed, within [base, limit]; a drained or exhausted

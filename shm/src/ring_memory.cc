@@ -1,76 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The one file that includes Boost.Interprocess; its exceptions end here.
 #include "idd/shm/ring_memory.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <boost/interprocess/mapped_region.hpp>
-#include <cerrno>
-#include <cstring>
 #include <new>
 #include <string>
 
 #include "idd/base/check.h"
+#include "idd/shm/memfd.h"
 
 namespace idd::shm {
 namespace {
 
-namespace ipc = boost::interprocess;
-
-constexpr int kTableSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
-constexpr int kCursorSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-// Linux 6.3 and later may add it by system-wide policy; it takes nothing away.
-constexpr int kSealExec = 0x20;
-constexpr mode_t kOwnerOnly = 0600;
-
-// What mapped_region wants of a memory source: a handle.
-class MappableFd {
- public:
-  explicit MappableFd(int fd) noexcept : fd_(fd) {}
-  [[nodiscard]] ipc::mapping_handle_t get_mapping_handle() const noexcept { return {fd_, false}; }
-
- private:
-  int fd_;
-};
-
-Result<ipc::mapped_region> Map(int fd, ipc::mode_t mode, std::size_t bytes) {
-  try {
-    return ipc::mapped_region(MappableFd(fd), mode, 0, bytes);
-  } catch (const ipc::interprocess_exception& error) {
-    return Status(Code::kSystem, std::string("cannot map the ring: ") + error.what());
+AttachOutcome OutcomeOf(MemfdOutcome outcome) noexcept {
+  switch (outcome) {
+    case MemfdOutcome::kOk:
+      return AttachOutcome::kOk;
+    case MemfdOutcome::kNotMemfd:
+      return AttachOutcome::kNotMemfd;
+    case MemfdOutcome::kWrongSeals:
+      return AttachOutcome::kWrongSeals;
+    case MemfdOutcome::kWrongSize:
+      break;
   }
-}
-
-Result<ScopedFd> MakeMemfd(const char* name, std::size_t bytes) {
-  ScopedFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
-  // A memfd is born 0777: whoever holds a read-only descriptor could reopen it through /proc.
-  if (::fchmod(fd.get(), kOwnerOnly) != 0) return Status::FromErrno(errno, "fchmod of a memfd");
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-    return Status::FromErrno(errno, "ftruncate of a memfd");
-  }
-  return fd;
-}
-
-Status Seal(int fd, int seals) {
-  if (::fcntl(fd, F_ADD_SEALS, seals) != 0) return Status::FromErrno(errno, "sealing a memfd");
-  return Status::Ok();
-}
-
-// Seals before size: a file that cannot shrink keeps the size that is read after.
-AttachOutcome CheckFd(int fd, int seals, std::size_t bytes) {
-  const int found = ::fcntl(fd, F_GET_SEALS);
-  if (found < 0) return AttachOutcome::kNotMemfd;
-  if ((found & ~kSealExec) != seals) return AttachOutcome::kWrongSeals;
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return AttachOutcome::kNotMemfd;
-  if (info.st_size != static_cast<off_t>(bytes)) return AttachOutcome::kWrongSize;
-  return AttachOutcome::kOk;
+  return AttachOutcome::kWrongSize;
 }
 
 Status Refuse(AttachOutcome outcome, const char* which) {
@@ -111,8 +63,8 @@ bool GeometryFits(const TableHeader& header) noexcept {
 }  // namespace
 
 struct RingMemory::Mapping {
-  ipc::mapped_region table;
-  ipc::mapped_region cursors;
+  MappedMemory table;
+  MappedMemory cursors;
 };
 
 const char* AttachOutcomeName(AttachOutcome outcome) noexcept {
@@ -168,21 +120,23 @@ Result<std::unique_ptr<RingMemory>> RingMemory::Create(const RingOptions& option
   if (!table_fd.ok()) return table_fd.status();
   Result<ScopedFd> cursors_fd = MakeMemfd("idd-cursors", kCursorsBytes);
   if (!cursors_fd.ok()) return cursors_fd.status();
-  // Mapped before it is sealed: FUTURE_WRITE forbids every later writable mapping, ours too.
-  Result<ipc::mapped_region> table = Map(table_fd.value().get(), ipc::read_write, kTableBytes);
+  // Mapped before it is sealed: the seal forbids every later writable mapping, ours too.
+  Result<MappedMemory> table =
+      MappedMemory::Map(table_fd.value().get(), MapAccess::kReadWrite, kTableBytes);
   if (!table.ok()) return table.status();
-  Result<ipc::mapped_region> cursors =
-      Map(cursors_fd.value().get(), ipc::read_write, kCursorsBytes);
+  Result<MappedMemory> cursors =
+      MappedMemory::Map(cursors_fd.value().get(), MapAccess::kReadWrite, kCursorsBytes);
   if (!cursors.ok()) return cursors.status();
-  if (Status status = Seal(table_fd.value().get(), kTableSeals); !status.ok()) return status;
-  if (Status status = Seal(cursors_fd.value().get(), kCursorSeals); !status.ok()) return status;
+  Status status = SealMemfd(table_fd.value().get(), MemfdSeals::kWrittenByMapper);
+  if (status.ok()) status = SealMemfd(cursors_fd.value().get(), MemfdSeals::kFixed);
+  if (!status.ok()) return status;
 
   auto mapping = std::make_unique<Mapping>();
   mapping->table = std::move(table).value();
   mapping->cursors = std::move(cursors).value();
   // Begins the lifetime of the objects; the pages are zero, which is each word's "free".
-  WriteHeader(*new (mapping->table.get_address()) Table{}, options);
-  new (mapping->cursors.get_address()) Cursors{};
+  WriteHeader(*new (mapping->table.address()) Table{}, options);
+  new (mapping->cursors.address()) Cursors{};
   std::unique_ptr<RingMemory> memory(new RingMemory(std::move(mapping)));
   memory->table_fd_ = std::move(table_fd).value();
   memory->cursors_fd_ = std::move(cursors_fd).value();
@@ -191,9 +145,10 @@ Result<std::unique_ptr<RingMemory>> RingMemory::Create(const RingOptions& option
 
 Result<std::unique_ptr<RingMemory>> RingMemory::AttachTable(const ScopedFd& table_fd,
                                                             std::string_view expected_tag) {
-  const AttachOutcome fd_outcome = CheckFd(table_fd.get(), kTableSeals, kTableBytes);
+  const AttachOutcome fd_outcome =
+      OutcomeOf(CheckMemfd(table_fd.get(), MemfdSeals::kWrittenByMapper, kTableBytes));
   if (fd_outcome != AttachOutcome::kOk) return Refuse(fd_outcome, "table");
-  Result<ipc::mapped_region> table = Map(table_fd.get(), ipc::read_only, kTableBytes);
+  Result<MappedMemory> table = MappedMemory::Map(table_fd.get(), MapAccess::kRead, kTableBytes);
   if (!table.ok()) return table.status();
   auto mapping = std::make_unique<Mapping>();
   mapping->table = std::move(table).value();
@@ -216,26 +171,28 @@ Result<std::unique_ptr<RingMemory>> RingMemory::Attach(const ScopedFd& table_fd,
                                                        std::string_view expected_tag) {
   Result<std::unique_ptr<RingMemory>> memory = AttachTable(table_fd, expected_tag);
   if (!memory.ok()) return memory;
-  const AttachOutcome fd_outcome = CheckFd(cursors_fd.get(), kCursorSeals, kCursorsBytes);
+  const AttachOutcome fd_outcome =
+      OutcomeOf(CheckMemfd(cursors_fd.get(), MemfdSeals::kFixed, kCursorsBytes));
   if (fd_outcome != AttachOutcome::kOk) return Refuse(fd_outcome, "cursors");
-  Result<ipc::mapped_region> cursors = Map(cursors_fd.get(), ipc::read_write, kCursorsBytes);
+  Result<MappedMemory> cursors =
+      MappedMemory::Map(cursors_fd.get(), MapAccess::kReadWrite, kCursorsBytes);
   if (!cursors.ok()) return cursors.status();
   memory.value()->mapping_->cursors = std::move(cursors).value();
   return memory;
 }
 
 const Table& RingMemory::table() const noexcept {
-  return *static_cast<const Table*>(mapping_->table.get_address());
+  return *static_cast<const Table*>(mapping_->table.address());
 }
 
 Table& RingMemory::writable_table() noexcept {
   IDD_CHECK(table_fd_.valid());
-  return *static_cast<Table*>(mapping_->table.get_address());
+  return *static_cast<Table*>(mapping_->table.address());
 }
 
 Cursors& RingMemory::cursors() noexcept {
-  IDD_CHECK(mapping_->cursors.get_address() != nullptr);
-  return *static_cast<Cursors*>(mapping_->cursors.get_address());
+  IDD_CHECK(mapping_->cursors.address() != nullptr);
+  return *static_cast<Cursors*>(mapping_->cursors.address());
 }
 
 }  // namespace idd::shm

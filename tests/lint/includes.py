@@ -27,8 +27,8 @@ PACKAGES = {
     r"toml\+\+/|systemd/": r"daemon/src/",
     r"nlohmann/": r"(daemon|tools)/src/",
     r"CLI/": r"(tools/src/|daemon/src/(main|options)\.cc$)",
-    r"boost/interprocess/": r"shm/src/ring_memory\.cc$",
-    r"boost/": r"(shm/src/ring_memory\.cc$|daemon/src/)",
+    r"boost/interprocess/": r"shm/src/memfd\.cc$",
+    r"boost/": r"(shm/src/memfd\.cc$|daemon/src/)",
 }
 
 # Files that others compile, or translate, on their own: the whole list of what they may include.

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Anonymous memory that travels as a descriptor: made, sealed, checked and mapped.
+#ifndef IDD_SHM_MEMFD_H_
+#define IDD_SHM_MEMFD_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+
+namespace idd::shm {
+
+// Which seals a memfd carries. kFixed: nobody can change its size. kWrittenByMapper: the same, and
+// nobody but who has mapped it writable before the sealing can ever write it.
+enum class MemfdSeals { kFixed, kWrittenByMapper };
+
+// What CheckMemfd() found.
+enum class MemfdOutcome {
+  kOk,
+  kNotMemfd,    // it takes no seals
+  kWrongSeals,  // it could shrink or be written under us
+  kWrongSize,
+};
+
+// Of `bytes` zeros, mode 0600, close-on-exec; not sealed yet. kSystem.
+[[nodiscard]] Result<ScopedFd> MakeMemfd(const char* name, std::size_t bytes);
+[[nodiscard]] Status SealMemfd(int fd, MemfdSeals seals);
+// Whether a descriptor from elsewhere carries exactly these seals and that size.
+[[nodiscard]] MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept;
+
+enum class MapAccess { kRead, kReadWrite };
+
+// The pages of a descriptor; a mapping needs the descriptor no longer. Move-only; unmaps on
+// destruction.
+class MappedMemory {
+ public:
+  MappedMemory();
+  ~MappedMemory();
+  MappedMemory(MappedMemory&& other) noexcept;
+  MappedMemory& operator=(MappedMemory&& other) noexcept;
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+
+  // Shared with all who map it. kSystem.
+  [[nodiscard]] static Result<MappedMemory> Map(int fd, MapAccess access, std::size_t bytes);
+
+  [[nodiscard]] void* address() const noexcept;  // null when nothing is mapped
+
+ private:
+  struct Region;  // of Boost.Interprocess, which stays in memfd.cc
+  std::unique_ptr<Region> region_;
+};
+
+}  // namespace idd::shm
+
+#endif  // IDD_SHM_MEMFD_H_

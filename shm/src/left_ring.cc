@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "idd/shm/left_ring.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+
+#include "idd/shm/abi.h"
+
+namespace idd::shm {
+namespace {
+
+// An honest cursor stays below: the overshoot of an exhausted segment is nothing against the step.
+bool IsClosed(std::uint64_t cursor, std::uint64_t base) noexcept {
+  return cursor >= base + kClosingStep;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LeftRing>> LeftRing::Open(const ScopedFd& table_fd,
+                                                 const ScopedFd& cursors_fd, std::string_view tag) {
+  Result<std::unique_ptr<RingMemory>> memory = RingMemory::Attach(table_fd, cursors_fd, tag);
+  if (!memory.ok()) return memory.status();
+  return std::unique_ptr<LeftRing>(new LeftRing(std::move(memory).value()));
+}
+
+// Empty for a slot that was never used. A daemon that was killed between P2 and P4 leaves a base of
+// one segment and the limit of another, which is a range that no lease has.
+IdRange LeftRing::SegmentIn(std::uint32_t slot) const noexcept {
+  const SlotDescriptor& descriptor = memory_->table().slots[slot];
+  return {descriptor.base.load(std::memory_order_relaxed),    // C3: nobody writes it any more
+          descriptor.limit.load(std::memory_order_acquire)};  // C2, pairs with P4
+}
+
+// The newest first, as RingWriter::DrainAll() does: claimers must not pass a closed segment by.
+void LeftRing::Close() noexcept {
+  std::array<std::uint32_t, kSlotCount> slots{};
+  std::iota(slots.begin(), slots.end(), 0U);
+  std::sort(slots.begin(), slots.end(), [this](std::uint32_t a, std::uint32_t b) {
+    return SegmentIn(a).first > SegmentIn(b).first;
+  });
+  for (const std::uint32_t slot : slots) {
+    std::atomic<std::uint64_t>& cursor = memory_->cursors().slots[slot].next;
+    const std::uint64_t base = SegmentIn(slot).first;
+    const std::uint64_t seen = cursor.load(std::memory_order_relaxed);  // L1: a look
+    // What an earlier daemon closed is read with what claimers have added in vain since: a gap.
+    next_[slot] = IsClosed(seen, base)
+                      ? seen - kClosingStep
+                      : cursor.fetch_add(kClosingStep,
+                                         std::memory_order_acq_rel);  // D2, after C1s
+  }
+}
+
+std::optional<std::uint64_t> LeftRing::NextOf(IdRange segment) const noexcept {
+  for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
+    if (SegmentIn(slot) != segment) continue;
+    // Where a daemon has told claimers that it ends, they stop, whatever was added since.
+    const SlotDescriptor& descriptor = memory_->table().slots[slot];
+    if (descriptor.ended_segment.load(std::memory_order_acquire) != 0) {  // C6, pairs with D4
+      const std::uint64_t end = descriptor.ended_at.load(std::memory_order_acquire);  // C7, with D3
+      return std::clamp(end, segment.first, segment.limit);
+    }
+    // Below its base it was forged, and says nothing.
+    if (next_[slot] < segment.first) return segment.limit;
+    return std::min(next_[slot], segment.limit);
+  }
+  return std::nullopt;
+}
+
+bool LeftRing::StaysClosed() const noexcept {
+  for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
+    const std::uint64_t cursor =
+        memory_->cursors().slots[slot].next.load(std::memory_order_relaxed);  // L1: a look
+    if (!IsClosed(cursor, SegmentIn(slot).first)) return false;
+  }
+  return true;
+}
+
+}  // namespace idd::shm

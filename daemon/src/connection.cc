@@ -82,7 +82,6 @@ void Connection::OnReadable() {
 }
 
 void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) {
-  Flush();  // what was to go together goes before it
   if (closed_) return;
   if (queue_.empty()) {
     const int error = SendNow(socket_.native_handle(), frame, fds);
@@ -98,18 +97,11 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
     WaitWritable();
   }
   Enqueue(frame, fds);
+  Flush();
 }
 
-void Connection::SendTogether(std::span<const std::byte> frame) {
-  if (closed_) return;
-  Enqueue(frame, {-1, -1});
-  if (closed_ || std::exchange(flush_posted_, true)) return;
-  // Handlers are run in the order of their posts, so before the one that deletes this object, which
-  // Close() posts.
-  boost::asio::post(loop_, [this] {
-    flush_posted_ = false;
-    Flush();
-  });
+void Connection::SendWithNext(std::span<const std::byte> frame) {
+  if (!closed_) Enqueue(frame, {-1, -1});
 }
 
 void Connection::Enqueue(std::span<const std::byte> frame, const std::array<int, 2>& fds) {

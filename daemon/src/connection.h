@@ -54,9 +54,9 @@ class Connection {
   // The descriptors (-1: none) are the caller's and may be closed after the call.
   void Send(std::span<const std::byte> frame, std::array<int, 2> fds = {-1, -1});
 
-  // Sends soon, in one message with what else is sent this way in the same turn of the loop as far
-  // as that fits: a client of many waiting threads is woken once.
-  void SendTogether(std::span<const std::byte> frame);
+  // Sends together with what follows: right behind it comes another of these, or a Send(). As many
+  // as fit go in one message: a client of many waiting threads is woken once.
+  void SendWithNext(std::span<const std::byte> frame);
 
   // Logs why, tells the peer in an ERROR frame if that needs no wait, and closes.
   void CloseWith(const Status& reason, std::uint64_t request_id = 0);
@@ -90,7 +90,6 @@ class Connection {
   std::deque<QueuedFrame> queue_;
   std::size_t queued_descriptors_ = 0;
   bool is_blocked_ = false;  // the peer's queue is full: what is queued waits until it reads
-  bool flush_posted_ = false;
   bool closed_ = false;
 };
 

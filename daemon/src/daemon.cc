@@ -4,10 +4,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#ifdef IDD_WITH_SYSTEMD
-#include <systemd/sd-daemon.h>
-#endif
-
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -22,14 +18,17 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "admin.h"
 #include "high_water.h"
 #include "host_id.h"
+#include "inheritance.h"
 #include "lease_worker.h"
 #include "logging.h"
 #include "recovery.h"
 #include "server.h"
+#include "service_manager.h"
 #include "state_dir.h"
 #include "store/store.h"
 #include "tag_service.h"
@@ -43,14 +42,6 @@ constexpr std::chrono::seconds kPollInterval(1);
 constexpr std::chrono::milliseconds kStartPatience(2500);
 // A stop does not wait longer for the store to take the tails back.
 constexpr std::chrono::seconds kStopPatience(10);
-
-void Notify(const char* state) {
-#ifdef IDD_WITH_SYSTEMD
-  sd_notify(0, state);
-#else
-  static_cast<void>(state);
-#endif
-}
 
 // Two descriptors a served tag and one a connection: the default of 1024 would not do.
 void RaiseDescriptorLimit() {
@@ -96,6 +87,8 @@ class Daemon {
     std::unique_ptr<Store> store;
     std::unique_ptr<HighWaterMarks> marks;
     std::string host_id;
+    Inheritance inheritance;
+    ScopedFd listener;  // of the service manager; none: idd binds its own
   };
   Daemon(const Options& options, Parts parts);
   [[nodiscard]] int Run();
@@ -110,10 +103,16 @@ class Daemon {
   void Stop();
   void Fail(const Status& status);
   void SchedulePoll();
+  void Inherit();
+  void WatchInheritedRings();
+  void ScheduleWatchdog(std::chrono::microseconds period);
 
   const Options options_;
   const std::string database_url_;
   boost::asio::io_context loop_;
+  ServiceManager manager_;
+  Inheritance inheritance_;
+  ScopedFd passed_listener_;
   LeaseWorker worker_;
   TagService tags_;
   Admin admin_;
@@ -121,6 +120,7 @@ class Daemon {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer poll_timer_;
   boost::asio::steady_timer patience_;
+  boost::asio::steady_timer watchdog_timer_;
   bool listening_ = false;
   bool stopping_ = false;
   int exit_status_ = 0;
@@ -129,9 +129,12 @@ class Daemon {
 Daemon::Daemon(const Options& options, Parts parts)
     : options_(options),
       database_url_(parts.store->DisplayUrl()),
+      inheritance_(std::move(parts.inheritance)),
+      passed_listener_(std::move(parts.listener)),
       worker_(std::move(parts.store), std::move(parts.marks),
               [this](std::function<void()> done) { boost::asio::post(loop_, std::move(done)); }),
-      tags_(loop_, worker_, options.lease_limit),
+      tags_(loop_, worker_, {.leases = *inheritance_.held, .descriptors = manager_},
+            options.lease_limit),
       admin_(loop_,
              {.version = IDD_VERSION,
               .host_id = std::move(parts.host_id),
@@ -143,11 +146,14 @@ Daemon::Daemon(const Options& options, Parts parts)
       server_(loop_, tags_, admin_),
       signals_(loop_, SIGTERM, SIGINT, SIGHUP),
       poll_timer_(loop_),
-      patience_(loop_) {}
+      patience_(loop_),
+      watchdog_timer_(loop_) {}
 
 int Daemon::Run() {
   const auto work = boost::asio::make_work_guard(loop_);
   WaitForSignals();
+  if (const auto period = ServiceManager::WatchdogPeriod()) ScheduleWatchdog(*period / 2);
+  Inherit();
   worker_.Start(Recover, [this](const StoreHealth& health) { tags_.OnStoreHealth(health); });
   worker_.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
                        [this](const Result<bool>& opened) { OnFirstContact(opened.status()); });
@@ -158,6 +164,42 @@ int Daemon::Run() {
   loop_.run();
   log::FlushSuppressed(true);
   return exit_status_;
+}
+
+// Before the worker starts: what it holds is known before it opens the store. The descriptors of
+// the earlier idd are dropped when ours are kept.
+void Daemon::Inherit() {
+  StoreSession& session = worker_.session();
+  for (const InheritedTag& tag : inheritance_.tags) {
+    for (const LeaseUse& use : tag.leases) session.held[use.lease.token] = use.lease;
+  }
+  for (const auto* ended : {&inheritance_.closing, &inheritance_.returning}) {
+    for (const LeaseUse& use : *ended) session.held[use.lease.token] = use.lease;
+  }
+  session.unanswered.insert(inheritance_.asked.begin(), inheritance_.asked.end());
+  tags_.Inherit(inheritance_);
+  for (const std::string& name : inheritance_.names) manager_.Drop(name);
+  if (!inheritance_.held_is_kept) manager_.Keep(kHeldLeasesName, inheritance_.held->fd());
+}
+
+void Daemon::WatchInheritedRings() {
+  for (InheritedRing& inherited : inheritance_.rings) {
+    if (inherited.ring->StaysClosed()) continue;
+    log::Error("ring.reopened", {{"tag", inherited.tag},
+                                 {"ring", inherited.ring->ring_id()},
+                                 {"reason", "a client forged a cursor that the earlier idd left"},
+                                 {"action", "closed again; the tag's ring is quarantined"}});
+    inherited.ring->Close();
+    tags_.OnForged(inherited.tag);
+  }
+}
+
+void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
+  manager_.Notify("WATCHDOG=1");
+  watchdog_timer_.expires_after(period);
+  watchdog_timer_.async_wait([this, period](const boost::system::error_code& error) {
+    if (!error) ScheduleWatchdog(period);
+  });
 }
 
 void Daemon::OnFirstContact(const Status& status) {
@@ -187,7 +229,7 @@ void Daemon::BecomeReady() {
   if (listening_ || stopping_) return;
   patience_.cancel();
   tags_.StopWarming();
-  if (Status status = server_.Listen(options_.socket); !status.ok()) {
+  if (Status status = server_.Listen(options_.socket, std::move(passed_listener_)); !status.ok()) {
     Fail(status);
     return;
   }
@@ -197,7 +239,7 @@ void Daemon::BecomeReady() {
                           {"socket", options_.socket},
                           {"database", database_url_},
                           {"store", tags_.store_health().up ? "up" : "down"}});
-  Notify("READY=1");
+  manager_.Notify("READY=1");
 }
 
 void Daemon::WaitForSignals() {
@@ -230,7 +272,7 @@ void Daemon::Reload() {
 void Daemon::Stop() {
   if (stopping_) return;
   stopping_ = true;
-  Notify("STOPPING=1");
+  manager_.Notify("STOPPING=1");
   server_.StopAccepting();
   poll_timer_.cancel();
   patience_.expires_after(kStopPatience);
@@ -258,10 +300,30 @@ void Daemon::SchedulePoll() {
   poll_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     tags_.Poll();
+    WatchInheritedRings();
     server_.Poll();
     log::FlushSuppressed(false);
     SchedulePoll();
   });
+}
+
+// The listening socket that the service manager has bound for us, if it has; other descriptors are
+// nobody's.
+Result<ScopedFd> TakeListener(std::vector<PassedDescriptor>& passed, const std::string& path) {
+  ScopedFd listener;
+  for (PassedDescriptor& descriptor : passed) {
+    if (!Server::IsListener(descriptor.fd.get())) {
+      log::Warning("descriptor.unknown", {{"name", descriptor.name}, {"action", "closed"}});
+      continue;
+    }
+    if (!Server::ListensAt(descriptor.fd.get(), path)) {
+      return Status(Code::kUnavailable,
+                    "the service manager listens elsewhere than at " + path +
+                        "; make the socket option and ListenSequentialPacket= the same");
+    }
+    listener = std::move(descriptor.fd);
+  }
+  return listener;
 }
 
 int FailStart(const Status& status) {
@@ -285,9 +347,17 @@ int RunDaemon(const Options& options) {
   if (!host.ok()) return FailStart(host.status());
   Result<std::unique_ptr<Store>> store = MakeStore(options.database, host.value());
   if (!store.ok()) return FailStart(store.status());
+  // After the lock: what is inherited is closed, and no other idd may be at it.
+  std::vector<PassedDescriptor> passed = ServiceManager::TakePassed();
+  Result<Inheritance> inheritance = Inherit(passed, host.value().id);
+  if (!inheritance.ok()) return FailStart(inheritance.status());
+  Result<ScopedFd> listener = TakeListener(passed, options.socket);
+  if (!listener.ok()) return FailStart(listener.status());
   Daemon daemon(options, {.store = std::move(store).value(),
                           .marks = std::move(marks).value(),
-                          .host_id = host.value().id});
+                          .host_id = host.value().id,
+                          .inheritance = std::move(inheritance).value(),
+                          .listener = std::move(listener).value()});
   return daemon.Run();
 }
 

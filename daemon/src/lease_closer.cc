@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lease_closer.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <set>
 #include <utility>
 
 #include "logging.h"
@@ -28,6 +30,27 @@ const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   return "stale; nothing changed";
 }
 
+// The active leases of the journal under `tokens`. From here on `session` holds them.
+Result<std::vector<Lease>> FindUnanswered(const std::vector<std::string>& tokens, Store& store,
+                                          StoreSession& session) {
+  LeaseFilter active;
+  active.state = LeaseState::kActive;
+  const Result<std::vector<LeaseRecord>> records = store.ListLeases(active);
+  if (!records.ok()) return records.status();
+  std::vector<Lease> found;
+  for (const LeaseRecord& record : records.value()) {
+    if (std::find(tokens.begin(), tokens.end(), record.token) == tokens.end()) continue;
+    // The mark before it is not known: where it begins is never too low.
+    found.push_back({.token = record.token,
+                     .tag = record.tag,
+                     .ids = record.ids,
+                     .previous_mark = record.ids.first});
+    session.held[record.token] = found.back();
+  }
+  for (const std::string& token : tokens) session.unanswered.erase(token);
+  return found;
+}
+
 }  // namespace
 
 LeaseClosure Abandoned(const LeaseUse& use) {
@@ -38,11 +61,15 @@ LeaseClosure Abandoned(const LeaseUse& use) {
 }
 
 void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
-  for (LeaseClosure& closure : closures) closing_.emplace(closure.token, std::move(closure));
+  for (LeaseClosure& closure : closures) {
+    held_.NoteClosing(closure.token, closure.claimed);
+    closing_.emplace(closure.token, std::move(closure));
+  }
   Flush();
 }
 
 void LeaseCloser::Flush() {
+  LookUpUnanswered();
   if (closing_.empty() || flushing_) return;
   flushing_ = true;
   std::vector<LeaseClosure> batch;
@@ -60,7 +87,10 @@ void LeaseCloser::Flush() {
         flushing_ = false;
         // What could not be journalled stays, and goes with the next batch.
         if (done.ok()) {
-          for (const LeaseClosure& closure : batch) closing_.erase(closure.token);
+          for (const LeaseClosure& closure : batch) {
+            closing_.erase(closure.token);
+            held_.Forget(closure.token);
+          }
           Flush();
         }
         if (idle()) on_idle_();
@@ -80,6 +110,8 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
   // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
   const std::uint64_t mark =
       use.claimed == 0 ? use.lease.previous_mark : use.lease.ids.first + use.claimed;
+  // From here on the allocator may have the tail: nobody else publishes it.
+  held_.NoteReturning(closure.token, closure.claimed);
   returning_[closure.token] = closure;
   worker_.Submit<ReturnOutcome>(
       [closure, mark, limit = use.lease.ids.limit, &session = worker_.session()](
@@ -101,12 +133,40 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
 
 void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
   returning_.erase(use.lease.token);
+  // If it is not known whether the store has it, the next idd tries again.
+  if (outcome.ok()) held_.Forget(use.lease.token);
   log::Info("lease.handed_back", {{"tag", use.lease.tag},
                                   {"first", use.lease.ids.first + use.claimed},
                                   {"limit", use.lease.ids.limit},
                                   {"outcome", HandedBackHow(outcome)},
                                   {"error", outcome.status().message()}});
   if (idle()) on_idle_();
+}
+
+void LeaseCloser::HandBackUnanswered(std::vector<std::string> tokens) {
+  unanswered_ = std::move(tokens);
+  LookUpUnanswered();
+}
+
+void LeaseCloser::LookUpUnanswered() {
+  if (unanswered_.empty() || looking_up_) return;
+  looking_up_ = true;
+  worker_.Submit<std::vector<Lease>>(
+      [tokens = unanswered_, &session = worker_.session()](Store& store, HighWaterMarks&) {
+        return FindUnanswered(tokens, store, session);
+      },
+      [this](const Result<std::vector<Lease>>& found) {
+        looking_up_ = false;
+        if (!found.ok()) return;  // the next Flush() tries again
+        std::set<std::string> unknown(unanswered_.begin(), unanswered_.end());
+        unanswered_.clear();
+        for (const Lease& lease : found.value()) {
+          unknown.erase(lease.token);
+          HandBack({.lease = lease, .claimed = 0});
+        }
+        for (const std::string& token : unknown) held_.Forget(token);
+        if (idle()) on_idle_();
+      });
 }
 
 std::map<std::string, LeaseClosure, std::less<>> LeaseCloser::Open() const {

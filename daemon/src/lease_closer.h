@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "held_leases.h"
 #include "lease_worker.h"
 #include "store/store.h"
 #include "tag_ring.h"
@@ -23,8 +24,8 @@ namespace idd::daemon {
 class LeaseCloser {
  public:
   // `on_idle` whenever the last of what was under way has been answered.
-  LeaseCloser(LeaseWorker& worker, std::function<void()> on_idle)
-      : worker_(worker), on_idle_(std::move(on_idle)) {}
+  LeaseCloser(LeaseWorker& worker, HeldLeases& held, std::function<void()> on_idle)
+      : worker_(worker), held_(held), on_idle_(std::move(on_idle)) {}
   LeaseCloser(const LeaseCloser&) = delete;
   LeaseCloser& operator=(const LeaseCloser&) = delete;
 
@@ -32,25 +33,37 @@ class LeaseCloser {
   // Gives the tail of a lease back, which nobody can claim from any more. If it cannot go back now
   // it is journalled as abandoned, by whatever opens the store next.
   void HandBack(const LeaseUse& use);
+  // Gives those leases back whole that the allocator has under these tokens: an earlier idd asked
+  // for them and ended before it knew the answer. Tries until the store has answered.
+  void HandBackUnanswered(std::vector<std::string> tokens);
   // Tries again what could not be journalled.
   void Flush();
 
+  // It is known of every lease that an earlier idd asked for whether it was granted, and those are
+  // on their way back. Before, nothing is to be leased: they are the newest.
+  [[nodiscard]] bool knows_all() const noexcept { return unanswered_.empty(); }
   // Nothing is under way to the store. What could not be journalled may be left.
-  [[nodiscard]] bool idle() const noexcept { return returning_.empty() && !flushing_; }
+  [[nodiscard]] bool idle() const noexcept {
+    return returning_.empty() && !flushing_ && !looking_up_;
+  }
   // Leases that the journal may still have as active, by token; those on their way back to the
   // store are active until it has them.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> Open() const;
 
  private:
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
+  void LookUpUnanswered();
 
   LeaseWorker& worker_;
+  HeldLeases& held_;
   const std::function<void()> on_idle_;
   // Not yet closed in the journal, by token.
   std::map<std::string, LeaseClosure, std::less<>> closing_;
   // Whose tails are on their way back, by token.
   std::map<std::string, LeaseClosure, std::less<>> returning_;
   bool flushing_ = false;
+  std::vector<std::string> unanswered_;  // tokens
+  bool looking_up_ = false;
 };
 
 }  // namespace idd::daemon

@@ -70,6 +70,7 @@ void LogReminded(const Reminded& reminded) {
 Status AbandonTheRest(Store& store, const StoreSession& session, bool is_start) {
   std::vector<std::string> held;
   for (const auto& [token, lease] : session.held) held.push_back(token);
+  held.insert(held.end(), session.unanswered.begin(), session.unanswered.end());
   const Result<std::vector<LeaseRecord>> abandoned = store.AbandonActive(held);
   if (!abandoned.ok()) return abandoned.status();
   const char* reason = is_start ? "an earlier run ended without handing it back"
@@ -113,7 +114,8 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const bool is_new =
       is_other || is_replaced || reminded.value().forgot_leases || (is_start && store.is_young());
   if (is_new) session.lease_from = MonotonicClock::now() + store.lease_grace();
-  if (is_new || is_start) ++session.data_set;
+  if (is_start) session.data_set = kInheritedDataSet;
+  if (is_new) ++session.data_set;
   session.generation = store.generation();
   return is_known ? Status::Ok() : marks.SetIncarnation(incarnation.value());
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "high_water.h"
@@ -15,11 +16,17 @@
 
 namespace idd::daemon {
 
+// StoreSession::data_set as the leases that were inherited have it: one that is as it was when the
+// earlier idd leased from it has this number, any other a greater one.
+inline constexpr std::uint64_t kInheritedDataSet = 1;
+
 // What the lease worker keeps over all re-openings of a run. Thread safety: none; the worker's
 // thread only.
 struct StoreSession {
   // Leases of this run that may be in a ring, or on their way to one or to being closed, by token.
   std::map<std::string, Lease, std::less<>> held;
+  // Tokens of leases that an earlier run asked for and never used: they go back whole.
+  std::set<std::string, std::less<>> unanswered;
   // Rises when what is open is another data set, another file or an older copy. What it says of a
   // lease from under an earlier number, or of that lease's tag, may be from before the lease.
   std::uint64_t data_set = 0;

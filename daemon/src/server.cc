@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "idd/shm/abi.h"
@@ -122,7 +124,40 @@ Result<FileLock> Server::LockPath(const std::string& path) {
   return lock.status().WithContext("another idd uses this socket");
 }
 
-Status Server::Listen(const std::string& path) {
+bool Server::IsListener(int fd) {
+  int type = 0;
+  int listens = 0;
+  socklen_t type_bytes = sizeof(type);
+  socklen_t listens_bytes = sizeof(listens);
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) == 0 &&
+         ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_bytes) == 0 &&
+         type == SOCK_SEQPACKET && listens != 0;
+}
+
+bool Server::ListensAt(int fd, const std::string& path) {
+  sockaddr_un address{};
+  socklen_t bytes = sizeof(address);
+  const bool is_named = ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
+                        address.sun_family == AF_UNIX && bytes > offsetof(sockaddr_un, sun_path);
+  if (!is_named) return false;
+  return path == std::string(address.sun_path,
+                             ::strnlen(address.sun_path, bytes - offsetof(sockaddr_un, sun_path)));
+}
+
+Status Server::Listen(const std::string& path, ScopedFd listener) {
+  if (!listener.valid()) {
+    Result<ScopedFd> bound = Bind(path);
+    if (!bound.ok()) return bound.status();
+    listener = std::move(bound).value();
+  } else if (::fcntl(listener.get(), F_SETFL, O_NONBLOCK) != 0) {
+    return Status::FromErrno(errno, "fcntl");
+  }
+  listener_.assign(listener.release());
+  WaitAcceptable();
+  return Status::Ok();
+}
+
+Result<ScopedFd> Server::Bind(const std::string& path) {
   const Result<sockaddr_un> address = MakeAddress(path);
   if (!address.ok()) return address.status();
   if (Status status = RemoveStale(path, address.value()); !status.ok()) return status;
@@ -136,9 +171,7 @@ Status Server::Listen(const std::string& path) {
   if (::lstat(path.c_str(), &bound_) != 0) return Status::FromErrno(errno, "lstat of " + path);
   if (::listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen");
   path_ = path;
-  listener_.assign(fd.release());
-  WaitAcceptable();
-  return Status::Ok();
+  return fd;
 }
 
 void Server::StopAccepting() {
@@ -387,8 +420,8 @@ void Server::ReplyClaim(std::uint64_t owner, std::uint64_t request_id,
   reply.first = grant.value().ids.first;
   reply.count = grant.value().ids.size();
   const std::vector<std::byte> frame = wire::BuildReply(FrameType::kClaim, request_id, reply);
-  if (grant.value().among_others) {
-    connection->SendTogether(frame);
+  if (grant.value().more_follow) {
+    connection->SendWithNext(frame);
   } else {
     connection->Send(frame);
   }

@@ -43,13 +43,19 @@ class Server {
   [[nodiscard]] static Status CheckPath(const std::string& path);
   // Binds and listens; LockPath(path) is held. A socket file that nobody listens at is replaced; a
   // live one, or any other kind of file, never: kUnavailable. kInvalid (path), kSystem.
-  [[nodiscard]] Status Listen(const std::string& path);
+  // With a `listener`, which listens at `path` already and is somebody else's to remove, none of
+  // that.
+  [[nodiscard]] Status Listen(const std::string& path, ScopedFd listener = ScopedFd());
+  // Whether a descriptor is a listening socket of the kind that clients connect to, and where.
+  [[nodiscard]] static bool IsListener(int fd);
+  [[nodiscard]] static bool ListensAt(int fd, const std::string& path);
   // Accepts no more and removes the socket file if it is still ours; connections stay.
   void StopAccepting();
   // Once a second: closes connections that have not said HELLO in time.
   void Poll();
 
  private:
+  [[nodiscard]] Result<ScopedFd> Bind(const std::string& path);
   void WaitAcceptable();
   void OnAcceptable();
   void PauseAccepting();

@@ -2,19 +2,34 @@
 #include "tag_ring.h"
 
 #include "idd/base/check.h"
+#include "inheritance.h"
 #include "random.h"
 
 namespace idd::daemon {
 
-Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::uint64_t floor) {
+Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::uint64_t floor,
+                                                 DescriptorStore& descriptors) {
   Result<std::unique_ptr<shm::RingMemory>> memory =
       shm::RingMemory::Create({.tag = tag, .ring_id = RandomId()});
   if (!memory.ok()) return memory.status();
-  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor));
+  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor, descriptors));
 }
 
-TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor)
-    : memory_(std::move(memory)), writer_(memory_->writable_table(), memory_->cursors(), floor) {}
+TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
+                 DescriptorStore& descriptors)
+    : descriptors_(descriptors),
+      memory_(std::move(memory)),
+      writer_(memory_->writable_table(), memory_->cursors(), floor) {
+  descriptors_.Keep(TableName(ring_id()), table_fd());
+  descriptors_.Keep(CursorsName(ring_id()), cursors_fd());
+}
+
+TagRing::~TagRing() {
+  for (int call = 0; call < 2; ++call) writer_.ForgetOldEnds();
+  if (writer_.state() == shm::RingState::kActive) return;  // the next idd goes on with it
+  descriptors_.Drop(TableName(ring_id()));
+  descriptors_.Drop(CursorsName(ring_id()));
+}
 
 void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark) {
   writer_.Publish(lease.ids, taken, mark);

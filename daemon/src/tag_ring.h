@@ -12,6 +12,7 @@
 #include "idd/base/status.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_writer.h"
+#include "service_manager.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -39,9 +40,15 @@ struct RingLevel {
 // Invariant: leases_ and the writer's open segments correspond one to one, in order.
 class TagRing {
  public:
-  // A fresh, empty ring with a random ring id; nothing below `floor` will be published in it.
+  // A fresh, empty ring with a random ring id; nothing below `floor` will be published in it. Its
+  // descriptors are in `descriptors`, which outlives it, until it is destroyed after a Retire().
   [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
-                                                               std::uint64_t floor);
+                                                               std::uint64_t floor,
+                                                               DescriptorStore& descriptors);
+  // Claimers that its end overtook keep no ids from here on.
+  ~TagRing();
+  TagRing(const TagRing&) = delete;
+  TagRing& operator=(const TagRing&) = delete;
 
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
   [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
@@ -61,6 +68,9 @@ class TagRing {
   // Up to `count` ids, in the ring's order; empty when it is dry.
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
 
+  // Once a second: shm::RingWriter::ForgetOldEnds().
+  void ForgetOldEnds() noexcept { writer_.ForgetOldEnds(); }
+
   // Leases whose last id was claimed since the last call.
   [[nodiscard]] std::vector<LeaseUse> TakeExhausted();
   // A client wrote into a cursor what no claim writes: which ids were claimed is not known any
@@ -76,8 +86,10 @@ class TagRing {
   [[nodiscard]] bool IsDry() const { return Level().open_segments == 0; }
 
  private:
-  TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor);
+  TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
+          DescriptorStore& descriptors);
 
+  DescriptorStore& descriptors_;
   std::unique_ptr<shm::RingMemory> memory_;
   shm::RingWriter writer_;
   std::deque<Lease> leases_;

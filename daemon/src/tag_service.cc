@@ -27,6 +27,9 @@ constexpr double kExhaustionWarning = 90;  // days
 constexpr std::chrono::hours kWarningPause(24);
 // Tags that are leased for at once before anybody asks.
 constexpr std::size_t kWarmedAtOnce = 4;
+// A claimer that lost its processor between its add and its look gets it back within this time,
+// and finds that it may keep its ids.
+constexpr std::chrono::milliseconds kOvertakenPatience(50);
 // A store that takes longer than this is what a waiter is told of.
 constexpr std::chrono::milliseconds kSlowStore(100);
 
@@ -91,10 +94,11 @@ struct TagService::Tag {
   }
 };
 
-TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker,
+TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker, Legacy legacy,
                        std::uint32_t leases_per_s)
     : loop_(loop),
       worker_(worker),
+      legacy_(legacy),
       turns_(
           loop, leases_per_s,
           [this](const std::string& name) {
@@ -105,7 +109,8 @@ TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker,
             StartLease(*tags_.find(name)->second, wanted);
           }),
       desk_(worker),
-      closer_(worker, [this] { FinishShutdownIfIdle(); }) {}
+      closer_(worker, legacy.leases, [this] { FinishShutdownIfIdle(); }),
+      overtaken_timer_(loop) {}
 TagService::~TagService() = default;
 
 // Requests.
@@ -166,14 +171,23 @@ void TagService::Serve(Tag& tag) {
     return;
   }
   ServeAttaches(tag);
-  tag.waiters.ServeClaims([&tag](std::uint64_t count) { return tag.ring->Claim(count); })
-      .Send(tag.AttachedRing());
+  ServeClaims(tag, [&tag](std::uint64_t count) { return tag.ring->Claim(count); });
   // The ring is dry and the store has just said no: nobody is kept waiting for the same answer.
   if (!tag.refusal.ok()) tag.waiters.FailAll(tag.refusal);
   ExpireWaiters(tag);
   if (!tag.waiters.empty()) tag.policy->Observe(tag.View());
   CloseExhausted(tag);
   MaybeLease(tag);
+}
+
+void TagService::ServeClaims(Tag& tag, const WaitQueue::Take& take,
+                             const std::function<void()>& before_send) {
+  while (true) {
+    WaitQueue::Answers answers = tag.waiters.ServeOldest(take);
+    if (answers.empty()) return;
+    if (before_send) before_send();
+    answers.Send(tag.AttachedRing());
+  }
 }
 
 void TagService::ServeAttaches(Tag& tag) {
@@ -315,7 +329,7 @@ void TagService::Configure(Tag& tag, TagRecord record) {
 
 Status TagService::EnsureRing(Tag& tag) {
   if (tag.ring != nullptr) return Status::Ok();
-  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, tag.floor);
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, tag.floor, legacy_.descriptors);
   if (!ring.ok()) {
     log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
     return ring.status();
@@ -333,7 +347,7 @@ void TagService::EnforceAccess(Tag& tag) {
   if (tag.ring == nullptr || !tag.ring->shared() || !tag.ClaimsBySocket()) return;
   const std::vector<LeaseUse> before = tag.ring->Look();
   const std::uint64_t floor = before.empty() ? tag.ring->floor() : before.front().lease.ids.first;
-  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, floor);
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, floor, legacy_.descriptors);
   if (!ring.ok()) {
     log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
     return;
@@ -343,17 +357,22 @@ void TagService::EnforceAccess(Tag& tag) {
   log::Info("ring.retired", {{"tag", tag.name},
                              {"ring", tag.ring->ring_id()},
                              {"reason", "the tag's ids are claimed by the socket now"}});
-  tag.ring = std::move(ring).value();
+  // Until the leases are noted as the new ring's, the next idd would look for them in the old one.
+  const std::unique_ptr<TagRing> old = std::exchange(tag.ring, std::move(ring).value());
   log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
   // Also what is used up, so that it is closed as ever, and the floor stays where it was.
-  for (const LeaseUse& use : drained) {
-    tag.ring->Publish(use.lease, use.claimed, tag.policy->MarkOf(use.lease.ids, tag.View()));
-  }
+  for (const LeaseUse& use : drained) PublishRest(tag, use);
   CloseExhausted(tag);
 }
 
+// What is left of a lease whose earlier ring is closed.
+void TagService::PublishRest(Tag& tag, const LeaseUse& use) {
+  legacy_.leases.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, tag.ring->ring_id());
+  tag.ring->Publish(use.lease, use.claimed, tag.policy->MarkOf(use.lease.ids, tag.View()));
+}
+
 std::uint64_t TagService::WantedNow(const Tag& tag) const {
-  if (stopping_ || tag.store_busy || tag.retry_armed) return 0;
+  if (stopping_ || tag.store_busy || tag.retry_armed || !closer_.knows_all()) return 0;
   if (tag.ring == nullptr || !tag.ring->CanPublish()) return 0;
   return tag.policy->Wanted(tag.View());
 }
@@ -373,24 +392,30 @@ void TagService::StartLease(Tag& tag, std::uint64_t wanted) {
                          .floor = tag.ring->floor(),
                          .has_leased = tag.leases_taken != 0,
                          .data_set = tag.data_set};
-  desk_.Place(order,
-              [this, name = tag.name, instance = tag.instance](Result<LeaseOutcome> outcome) {
-                const auto it = tags_.find(name);
-                if (it == tags_.end() || it->second->instance != instance) {
-                  // Nobody is there to publish it: it goes back whole.
-                  if (outcome.ok() && outcome.value().lease.has_value()) {
-                    closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
-                  }
-                  return Warmed(name);
-                }
-                it->second->store_busy = false;
-                if (!stopping_) return OnLease(name, std::move(outcome));
-                if (outcome.ok() && outcome.value().lease.has_value()) {
-                  it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
-                }
-                HandBackTails(*it->second);
-                FinishShutdownIfIdle();
-              });
+  legacy_.leases.NoteAsked(order.token, order.tag);
+  desk_.Place(order, [this, name = tag.name, instance = tag.instance,
+                      token = order.token](Result<LeaseOutcome> outcome) {
+    if (outcome.ok() && outcome.value().lease.has_value()) {
+      legacy_.leases.NoteGranted(*outcome.value().lease, outcome.value().record);
+    } else {
+      legacy_.leases.Forget(token);
+    }
+    const auto it = tags_.find(name);
+    if (it == tags_.end() || it->second->instance != instance) {
+      // Nobody is there to publish it: it goes back whole.
+      if (outcome.ok() && outcome.value().lease.has_value()) {
+        closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
+      }
+      return Warmed(name);
+    }
+    it->second->store_busy = false;
+    if (!stopping_) return OnLease(name, std::move(outcome));
+    if (outcome.ok() && outcome.value().lease.has_value()) {
+      it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
+    }
+    HandBackTails(*it->second);
+    FinishShutdownIfIdle();
+  });
 }
 
 void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) {
@@ -437,20 +462,22 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
     RetryLater(tag, MonotonicClock::now() + kRefusalPause);
     return Warmed(tag.name);
   }
-  // What the queue gets is set aside before claimers can reach the segment: first come, first
-  // served.
+  // What the queue gets goes to it before claimers can reach the segment: first come, first served.
   std::uint64_t next = lease.ids.first;
-  auto answers = tag.waiters.ServeClaims([&next, &lease](std::uint64_t count) {
-    const std::uint64_t first = next;
-    next += std::min({count, kMostForOneWaiter, lease.ids.limit - next});
-    return shm::IdRange{first, next};
-  });
+  ServeClaims(
+      tag,
+      [&next, &lease](std::uint64_t count) {
+        const std::uint64_t first = next;
+        next += std::min({count, kMostForOneWaiter, lease.ids.limit - next});
+        return shm::IdRange{first, next};
+      },
+      [&] { legacy_.leases.NoteUsed(lease.token, next, 0); });
   RefillView view = tag.View();
   view.claimed += next - lease.ids.first;
   tag.leased_to = lease.ids.limit;
   tag.policy->OnLeased(view, lease.ids.size(), view.now - tag.store_asked_at);
+  legacy_.leases.NoteUsed(lease.token, next, tag.ring->ring_id());
   tag.ring->Publish(lease, next - lease.ids.first, tag.policy->MarkOf(lease.ids, view));
-  answers.Send(tag.AttachedRing());
   Serve(tag);
   Warmed(tag.name);
 }
@@ -599,6 +626,7 @@ void TagService::Poll() {
   const MonotonicTime now = MonotonicClock::now();
   for (auto& [name, tag] : tags_) {
     if (tag->ring == nullptr) continue;
+    tag->ring->ForgetOldEnds();
     if (tag->idle_polls >= kIdlePolls && ++tag->idle_polls % kIdlePollEvery != 0) continue;
     EnforceAccess(*tag);                 // if it could not be done at the change
     if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
@@ -614,6 +642,7 @@ void TagService::Poll() {
     if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
     tag->policy->Observe(tag->View());
     MaybeLease(*tag);
+    for (const LeaseUse& use : tag->ring->Look()) legacy_.leases.NoteSeen(use);
     tag->usage.Observe(now, claimed);
     LookAtExhaustion(*tag, now);
   }
@@ -688,6 +717,51 @@ std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const 
   return live;
 }
 
+// Inheriting.
+
+void TagService::Inherit(const Inheritance& inheritance) {
+  for (const InheritedTag& tag : inheritance.tags) InheritTag(tag);
+  std::vector<LeaseClosure> closures;
+  closures.reserve(inheritance.closing.size());
+  for (const LeaseUse& use : inheritance.closing) closures.push_back(Abandoned(use));
+  if (!closures.empty()) closer_.Close(std::move(closures));
+  // The newest first: each lowers max_id to where the one before it ends.
+  std::vector<LeaseUse> returning = inheritance.returning;
+  std::sort(returning.begin(), returning.end(), [](const LeaseUse& a, const LeaseUse& b) {
+    return a.lease.ids.first > b.lease.ids.first;
+  });
+  for (const LeaseUse& use : returning) closer_.HandBack(use);
+  closer_.HandBackUnanswered(inheritance.asked);
+}
+
+void TagService::InheritTag(const InheritedTag& inherited) {
+  Tag& tag = GetTag(inherited.record.tag);
+  Configure(tag, inherited.record);
+  tag.data_set = kInheritedDataSet;
+  if (inherited.leases.empty()) return;
+  tag.floor = inherited.leases.front().lease.ids.first;
+  if (Status status = EnsureRing(tag); !status.ok()) {
+    for (auto use = inherited.leases.rbegin(); use != inherited.leases.rend(); ++use) {
+      closer_.HandBack(*use);
+    }
+    return;
+  }
+  for (const LeaseUse& use : inherited.leases) {
+    PublishRest(tag, use);
+    ++tag.leases_taken;
+    log::Info("lease.inherited", {{"tag", tag.name},
+                                  {"token", use.lease.token},
+                                  {"first", use.lease.ids.first + use.claimed},
+                                  {"limit", use.lease.ids.limit}});
+  }
+  tag.leased_to = inherited.leases.back().lease.ids.limit;
+}
+
+void TagService::OnForged(const std::string& name) {
+  const auto it = tags_.find(name);
+  if (it != tags_.end() && it->second->ring != nullptr && !stopping_) Quarantine(*it->second);
+}
+
 // Ending.
 
 void TagService::Shutdown(std::function<void()> done) {
@@ -710,10 +784,33 @@ void TagService::Shutdown(std::function<void()> done) {
                                       {"action", "nothing of it is handed back"}});
       CloseAll(*tag, spoilt);
     }
-    HandBackTails(*tag);
+    if (tag->ring->shared()) overtaken_are_through_ = false;
+    if (health_.up || !legacy_.descriptors.keeps()) {
+      HandBackTails(*tag);
+    } else {
+      KeepForNext(*tag);
+    }
   }
   closer_.Flush();  // also what an earlier try could not journal
+  if (!overtaken_are_through_) {
+    overtaken_timer_.expires_after(kOvertakenPatience);
+    overtaken_timer_.async_wait([this](const boost::system::error_code&) {
+      overtaken_are_through_ = true;
+      FinishShutdownIfIdle();
+    });
+  }
   FinishShutdownIfIdle();
+}
+
+// The store is down and could not take the tails, but what we note of them goes to the next idd.
+void TagService::KeepForNext(Tag& tag) {
+  for (const LeaseUse& use : std::exchange(tag.tails, {})) {
+    legacy_.leases.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, 0);
+    log::Info("lease.kept", {{"tag", use.lease.tag},
+                             {"first", use.lease.ids.first + use.claimed},
+                             {"limit", use.lease.ids.limit},
+                             {"reason", "the store is down: the next idd publishes it"}});
+  }
 }
 
 // The newest first: each lowers max_id to where the one before it ends. So a lease that is still
@@ -728,7 +825,7 @@ void TagService::HandBackTails(Tag& tag) {
 }
 
 void TagService::FinishShutdownIfIdle() {
-  if (!stopping_ || !shutdown_done_ || !closer_.idle()) return;
+  if (!stopping_ || !shutdown_done_ || !closer_.idle() || !overtaken_are_through_) return;
   for (const auto& [name, tag] : tags_) {
     if (tag->store_busy) return;
   }

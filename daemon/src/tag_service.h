@@ -14,13 +14,16 @@
 #include <string>
 #include <vector>
 
+#include "held_leases.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
+#include "inheritance.h"
 #include "lease_closer.h"
 #include "lease_desk.h"
 #include "lease_turns.h"
 #include "lease_worker.h"
 #include "refill_policy.h"
+#include "service_manager.h"
 #include "store/store.h"
 #include "tag_ring.h"
 #include "wait_queue.h"
@@ -44,6 +47,12 @@ struct TagSnapshot {
   std::string last_error;
 };
 
+// What the next idd will find of this one; both outlive the service.
+struct Legacy {
+  HeldLeases& leases;
+  DescriptorStore& descriptors;
+};
+
 // All tags of this host: their rings, waiters and refills.
 //
 // A claim that finds the ring dry waits in its tag's queue; what the next lease brings goes to the
@@ -54,7 +63,8 @@ struct TagSnapshot {
 class TagService {
  public:
   // `leases_per_s`: of all tags together, at most.
-  TagService(boost::asio::io_context& loop, LeaseWorker& worker, std::uint32_t leases_per_s);
+  TagService(boost::asio::io_context& loop, LeaseWorker& worker, Legacy legacy,
+             std::uint32_t leases_per_s);
   ~TagService();
   TagService(const TagService&) = delete;
   TagService& operator=(const TagService&) = delete;
@@ -67,6 +77,13 @@ class TagService {
   void Refill(const std::string& tag);
   // The connection is gone: nobody waits there any more.
   void DropOwner(std::uint64_t owner);
+
+  // Goes on where an earlier idd ended: publishes what is left of its leases in rings of our own,
+  // and closes those that are over. Needs no store; first of all, before anybody can ask.
+  void Inherit(const Inheritance& inheritance);
+  // A client has written into the ring that an earlier idd left of this tag: what is published is
+  // spoilt.
+  void OnForged(const std::string& tag);
 
   // Leases for tags that are expected to be asked for, so that nobody need wait for them then;
   // `done` when each has ids or cannot have them now.
@@ -101,6 +118,9 @@ class TagService {
   [[nodiscard]] Tag& GetTag(const std::string& name);
   void Serve(Tag& tag);
   void ServeAttaches(Tag& tag);
+  // Answers the waiting claims from `take`, as far as that has ids.
+  void ServeClaims(Tag& tag, const WaitQueue::Take& take,
+                   const std::function<void()>& before_send = {});
   void ExpireWaiters(Tag& tag);
   void ArmDeadline(Tag& tag);
   void ForgetIfUnused(const std::string& name);
@@ -121,6 +141,8 @@ class TagService {
   void RetryLater(Tag& tag, MonotonicTime when);
   [[nodiscard]] Status EnsureRing(Tag& tag);
   void EnforceAccess(Tag& tag);
+  void InheritTag(const InheritedTag& inherited);
+  void PublishRest(Tag& tag, const LeaseUse& use);
   void CloseExhausted(Tag& tag);
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
   void LookAtExhaustion(Tag& tag, MonotonicTime now);
@@ -129,10 +151,12 @@ class TagService {
   void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
+  void KeepForNext(Tag& tag);
   void FinishShutdownIfIdle();
 
   boost::asio::io_context& loop_;
   LeaseWorker& worker_;
+  Legacy legacy_;
   StoreHealth health_;
   std::map<std::string, TagPtr, std::less<>> tags_;
   LeaseTurns turns_;
@@ -143,6 +167,8 @@ class TagService {
   std::function<void()> warmed_;
   bool stopping_ = false;
   std::function<void()> shutdown_done_;
+  boost::asio::steady_timer overtaken_timer_;  // while stopping: overtaken claimers keep their ids
+  bool overtaken_are_through_ = true;
 };
 
 }  // namespace idd::daemon

@@ -58,26 +58,31 @@ bool WaitQueue::AnswerAttaches(const AttachGrant& grant) {
   return !attaches.empty();
 }
 
-WaitQueue::Answers WaitQueue::ServeClaims(const Take& take) {
+WaitQueue::Answers WaitQueue::ServeOldest(const Take& take) {
   Answers answers;
-  while (!waiters_.empty()) {
-    Waiter& first = waiters_.front();
-    IDD_CHECK(first.claim_done);
-    const shm::IdRange ids = take(first.count);
+  if (waiters_.empty()) return answers;
+  const std::uint64_t owner = waiters_.front().context.owner;
+  for (auto it = waiters_.begin(); it != waiters_.end();) {
+    if (it->context.owner != owner) {
+      ++it;
+      continue;
+    }
+    IDD_CHECK(it->claim_done);
+    const shm::IdRange ids = take(it->count);
     if (ids.empty()) break;
     answers.claims_.push_back(
-        {.done = std::move(first.claim_done), .ring_id = first.ring_id, .ids = ids});
-    waiters_.pop_front();
+        {.done = std::move(it->claim_done), .ring_id = it->ring_id, .ids = ids});
+    it = waiters_.erase(it);
   }
   return answers;
 }
 
 void WaitQueue::Answers::Send(std::uint64_t ring_id) {
   const std::vector<Answer> claims = std::exchange(claims_, {});
-  for (const Answer& answer : claims) {
-    answer.done(ClaimGrant{.ids = answer.ids,
-                           .attach_again = answer.ring_id != ring_id,
-                           .among_others = claims.size() > 1});
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    claims[i].done(ClaimGrant{.ids = claims[i].ids,
+                              .attach_again = claims[i].ring_id != ring_id,
+                              .more_follow = i + 1 < claims.size()});
   }
 }
 

@@ -24,7 +24,7 @@ struct AttachGrant {
 struct ClaimGrant {
   shm::IdRange ids;
   bool attach_again = false;  // an attach would not answer the ring that the client named
-  bool among_others = false;  // other requests are answered in the same turn of the loop
+  bool more_follow = false;   // the next answer to the same connection comes right behind it
 };
 
 // A request that may have to wait. `owner` is the connection it came by.
@@ -58,7 +58,8 @@ class WaitQueue {
   // Answers every ATTACH; whether there was one.
   bool AnswerAttaches(const AttachGrant& grant);
 
-  // Ids for claims, not yet told to them: whoever asks the ring next must not overtake them.
+  // Ids for claims of one connection, not yet told to them: whoever asks the ring next must not
+  // overtake them.
   class Answers {
    public:
     [[nodiscard]] bool empty() const noexcept { return claims_.empty(); }
@@ -74,10 +75,12 @@ class WaitQueue {
     };
     std::vector<Answer> claims_;
   };
-  // `take` gives up to so many ids, or none: then the claim and those behind it go on waiting.
-  // Precondition: no ATTACH waits.
+  // For the claims of the connection whose claim has waited longest. `take` gives up to so many
+  // ids, or none: then the claim and those behind it go on waiting. One connection at a time, so
+  // that its answers go in one message, and before anybody else's ids are taken: what was taken and
+  // not sent is lost if idd is killed. Precondition: no ATTACH waits.
   using Take = std::function<shm::IdRange(std::uint64_t count)>;
-  [[nodiscard]] Answers ServeClaims(const Take& take);
+  [[nodiscard]] Answers ServeOldest(const Take& take);
 
   void FailAll(const Status& status);
   // Those whose deadline has passed.

@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds kFirstReconnectPause(2);
-constexpr milliseconds kLongestReconnectPause(50);
+constexpr milliseconds kLongestReconnectPause(20);
 
 // What the daemon is told to wait: a little less than the caller does, so that its reason arrives
 // before the caller's own deadline.

@@ -55,15 +55,45 @@ struct ExecPlan {
   int stderr_fd;
   int report_fd;
   pid_t parent;
+  std::vector<int>* passed;
+  char* listen_pid;  // where its own number goes, kPidDigits of room; null: nothing is passed
 };
 
-[[noreturn]] void RunChild(const ExecPlan& plan) noexcept {
+constexpr int kFirstPassed = 3;  // SD_LISTEN_FDS_START
+constexpr int kPidDigits = 10;
+
+// Without leading zeros, which would make it octal.
+void WriteOwnPid(char* to) noexcept {
+  char digits[kPidDigits];
+  int count = 0;
+  for (pid_t pid = ::getpid(); pid != 0; pid /= 10) {
+    digits[count++] = static_cast<char>('0' + pid % 10);
+  }
+  while (count > 0) *to++ = digits[--count];
+  *to = '\0';
+}
+
+// Out of the way first: they may lie where others are to be.
+void PassDescriptors(std::vector<int>& fds, int& report_fd) noexcept {
+  const int above = kFirstPassed + static_cast<int>(fds.size());
+  report_fd = ::fcntl(report_fd, F_DUPFD_CLOEXEC, above);
+  for (int& fd : fds) fd = ::fcntl(fd, F_DUPFD_CLOEXEC, above);
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    ::dup2(fds[i], kFirstPassed + static_cast<int>(i));
+  }
+}
+
+[[noreturn]] void RunChild(ExecPlan plan) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(127);
   const int null_fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null_fd, STDIN_FILENO);
   ::dup2(plan.stdout_fd, STDOUT_FILENO);
   ::dup2(plan.stderr_fd, STDERR_FILENO);
+  if (plan.listen_pid != nullptr) {
+    PassDescriptors(*plan.passed, plan.report_fd);
+    WriteOwnPid(plan.listen_pid);
+  }
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -87,6 +117,15 @@ std::string ReadAll(int fd) {
 ChildProcess::ChildProcess(const ChildOptions& options) {
   std::vector<std::string> arguments = options.argv;
   std::vector<std::string> variables = Environment(options.environment);
+  std::vector<int> passed = options.passed_fds;
+  char* listen_pid = nullptr;
+  if (!passed.empty()) {
+    variables.push_back("LISTEN_FDS=" + std::to_string(passed.size()));
+    std::string& variable = variables.emplace_back("LISTEN_PID=");
+    const std::size_t name_bytes = variable.size();
+    variable.append(kPidDigits, '0');
+    listen_pid = variable.data() + name_bytes;
+  }
   const std::vector<char*> argv = Pointers(arguments);
   const std::vector<char*> envp = Pointers(variables);
   stdout_ = MakeCapture("stdout");
@@ -104,7 +143,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   ScopedFd report_out(report[1]);
   const ExecPlan plan{argv.data(),      envp.data(),
                       stdout_.get(),    stderr_file.valid() ? stderr_file.get() : stderr_.get(),
-                      report_out.get(), ::getpid()};
+                      report_out.get(), ::getpid(),
+                      &passed,          listen_pid};
   pid_ = ::fork();
   if (pid_ == 0) RunChild(plan);
   RequireErrno(pid_ > 0, "fork");

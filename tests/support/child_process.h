@@ -16,7 +16,10 @@ namespace idd::harness {
 struct ChildOptions {
   std::vector<std::string> argv;         // argv[0] is the program's path
   std::vector<std::string> environment;  // "NAME=value", added to ours without its IDD_* variables
-  std::string stderr_path;               // appended to; empty: kept for stderr_text()
+  // Become its descriptors 3, 4, ..., as sd_listen_fds(3) has them, LISTEN_FDS and LISTEN_PID with
+  // them.
+  std::vector<int> passed_fds{};
+  std::string stderr_path{};  // appended to; empty: kept for stderr_text()
 };
 
 // One child process, ended by its own pid and never by a name.

@@ -43,6 +43,10 @@ struct ClaimLogHeader {
   std::atomic<std::uint32_t> go;       // written by the test
   std::atomic<std::uint32_t> stop;     // written by the test
   std::uint32_t reserved;
+  // Of a claimer that tallies its single claims instead of recording them; sums modulo 2^64.
+  std::atomic<std::uint64_t> sum;
+  std::atomic<std::uint64_t> sum_of_squares;
+  std::atomic<std::uint64_t> slowest_ns;  // claim
   char message[512];
 };
 

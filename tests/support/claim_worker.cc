@@ -3,14 +3,15 @@
 // idd_claim_worker: a program that claims ids through libidclient and logs every claim.
 //
 //   idd_claim_worker --socket PATH --tag TAG --log PREFIX [--ids N] [--batch N] [--pace-us N]
-//                    [--threads N] [--children N] [--timeout-ms N] [--retry] [--seed N]
+//                    [--threads N] [--children N] [--timeout-ms N] [--retry] [--tally] [--seed N]
 //
 // Thread i writes to PREFIX.i, the forked child i to PREFIX.(threads + i); the test made these
 // files (claim_log.h), says go, and may say stop. Threads share one handle, and children are forked
 // with it open, while the other threads claim. A batch above 1 mixes single claims, ranges and
 // batches. With --retry TIMEOUT and UNAVAILABLE are logged and tried again; every other failure,
-// and without it these too, ends the claimer. Exit status 0 when every claimer of the process did
-// its work.
+// and without it these too, ends the claimer. With --tally it makes single claims as fast as it can
+// and keeps their count, their sums and the slowest instead of a record of each. Exit status 0 when
+// every claimer of the process did its work.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,7 @@ struct WorkerOptions {
   std::uint64_t timeout_ms = 0;
   std::uint64_t seed = 1;
   bool retry = false;
+  bool tally = false;
 };
 
 WorkerOptions ParseOptions(int argc, char** argv) {
@@ -56,6 +58,10 @@ WorkerOptions ParseOptions(int argc, char** argv) {
     const std::string_view name = argv[i];
     if (name == "--retry") {
       options.retry = true;
+      continue;
+    }
+    if (name == "--tally") {
+      options.tally = true;
       continue;
     }
     Require(i + 1 < argc, std::string(name) + " needs a value");
@@ -104,7 +110,7 @@ class ClaimerLoop {
     }
     log_.SetState(ClaimerState::kClaiming);
     while (!Stopped() && !log_.Full() && claimed_ < options_.ids) {
-      if (!ClaimSome()) return false;
+      if (!(options_.tally ? TallySome() : ClaimSome())) return false;
       if (options_.pace_us > 0) ::usleep(static_cast<useconds_t>(options_.pace_us));
     }
     log_.SetState(ClaimerState::kDone);
@@ -135,6 +141,31 @@ class ClaimerLoop {
       default:
         return ClaimMany(count);
     }
+  }
+
+  [[nodiscard]] bool TallySome() {
+    constexpr int kClaims = 64;
+    ClaimLogHeader& header = log_.header();
+    std::uint64_t before = MonotonicNs();
+    for (int i = 0; i < kClaims; ++i) {
+      std::uint64_t id = 0;
+      const idclient_status status = idclient_claim(tag_, &id);
+      const std::uint64_t after = MonotonicNs();
+      if (status != IDCLIENT_OK) return Failed(status, before, after);
+      slowest_ns_ = std::max(slowest_ns_, after - before);
+      before = after;
+      if (id <= last_) return Fail("an id is not above the one before");
+      last_ = id;
+      ++claimed_;
+      sum_ += id;
+      sum_of_squares_ += id * id;
+    }
+    header.ids.store(claimed_, std::memory_order_relaxed);
+    header.last_id.store(last_, std::memory_order_relaxed);
+    header.sum.store(sum_, std::memory_order_relaxed);
+    header.sum_of_squares.store(sum_of_squares_, std::memory_order_relaxed);
+    header.slowest_ns.store(slowest_ns_, std::memory_order_relaxed);
+    return true;
   }
 
   [[nodiscard]] bool ClaimOne() {
@@ -201,6 +232,10 @@ class ClaimerLoop {
   std::mt19937_64 random_;
   std::vector<std::uint64_t> ids_;
   std::uint64_t claimed_ = 0;
+  std::uint64_t last_ = 0;
+  std::uint64_t sum_ = 0;
+  std::uint64_t sum_of_squares_ = 0;
+  std::uint64_t slowest_ns_ = 0;
 };
 
 // The process: opens the tag once, forks the children and runs the threads.

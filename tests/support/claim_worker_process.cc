@@ -38,6 +38,7 @@ ChildOptions WorkerCommand(const TempDir& dir, const WorkerPlan& plan) {
                   std::to_string(plan.seed)};
   if (plan.ids != 0) options.argv.insert(options.argv.end(), {"--ids", std::to_string(plan.ids)});
   if (plan.retry) options.argv.emplace_back("--retry");
+  if (plan.tally) options.argv.emplace_back("--tally");
   return options;
 }
 

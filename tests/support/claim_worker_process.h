@@ -25,6 +25,7 @@ struct WorkerPlan {
   std::uint64_t children = 0;
   std::uint64_t timeout_ms = 30'000;
   bool retry = false;                    // TIMEOUT and UNAVAILABLE are logged and tried again
+  bool tally = false;                    // single claims at full speed, summed up, not recorded
   std::uint64_t log_capacity = 1 << 20;  // records for each claimer
   std::uint64_t seed = 1;
 };

@@ -72,6 +72,7 @@ void DaemonProcess::Launch() {
                     options_.more_arguments.end());
   child.environment = options_.environment;
   child.stderr_path = options_.log;
+  if (options_.manager != nullptr) options_.manager->Equip(child);
   process_.emplace(child);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/child_process.h"
+#include "support/service_manager_stand_in.h"
 #include "support/temp_dir.h"
 
 namespace idd::harness {
@@ -23,6 +24,7 @@ struct DaemonOptions {
   std::string log_level = "info";
   std::vector<std::string> more_arguments;
   std::vector<std::string> environment;
+  ServiceManagerStandIn* manager = nullptr;  // if set, it starts every run; outlives them
 
   // Everything in `dir`, named after `host`, but for the database, which hosts share: `dir`/idd.db.
   [[nodiscard]] static DaemonOptions In(const TempDir& dir, const std::string& host = "host-a");

@@ -67,17 +67,18 @@ class DaemonConnectionTest : public ::testing::Test {
   std::unique_ptr<Connection> connection_;
 };
 
-TEST_F(DaemonConnectionTest, WhatIsSentTogetherIsOneMessageAfterTheTurn) {
-  for (std::uint64_t id = 1; id <= 3; ++id) connection_->SendTogether(Reply(id));
+TEST_F(DaemonConnectionTest, WhatIsSentWithTheNextIsOneMessageAtOnce) {
+  connection_->SendWithNext(Reply(1));
+  connection_->SendWithNext(Reply(2));
   EXPECT_FALSE(Receive().has_value());
-  Turn();
+  connection_->Send(Reply(3));
   EXPECT_EQ(Receive(), (std::vector<std::uint64_t>{1, 2, 3}));
   EXPECT_FALSE(Receive().has_value());
 }
 
 TEST_F(DaemonConnectionTest, MessagesAreNoLongerThanAFrameMayBe) {
-  for (std::uint64_t id = 1; id <= 1000; ++id) connection_->SendTogether(Reply(id));
-  Turn();
+  for (std::uint64_t id = 1; id < 1000; ++id) connection_->SendWithNext(Reply(id));
+  connection_->Send(Reply(1000));
   int messages = 0;
   std::uint64_t next = 1;
   while (const auto ids = Receive()) {
@@ -91,8 +92,8 @@ TEST_F(DaemonConnectionTest, MessagesAreNoLongerThanAFrameMayBe) {
 // They are not a peer that does not read: nothing has been tried yet.
 TEST_F(DaemonConnectionTest, RepliesWithDescriptorsBehindThemGoOutAtOnceAndInOrder) {
   const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  connection_->SendTogether(Reply(1));
-  connection_->SendTogether(Reply(2));
+  connection_->SendWithNext(Reply(1));
+  connection_->SendWithNext(Reply(2));
   std::vector<std::uint64_t> expected = {1, 2};
   for (std::uint64_t id = 3; id <= 100; ++id) {
     connection_->Send(Reply(id), {null.get(), null.get()});
@@ -105,8 +106,8 @@ TEST_F(DaemonConnectionTest, RepliesWithDescriptorsBehindThemGoOutAtOnceAndInOrd
 }
 
 TEST_F(DaemonConnectionTest, ClosingTellsWhatWasGrantedBeforeAndWhy) {
-  connection_->SendTogether(Reply(1));
-  connection_->SendTogether(Reply(2));
+  connection_->SendWithNext(Reply(1));
+  connection_->SendWithNext(Reply(2));
   connection_->CloseWith({Code::kInvalid, "a bad frame"}, 7);
   EXPECT_EQ(ReceiveAll(), (std::vector<std::uint64_t>{1, 2, 7}));
   Turn();

@@ -25,7 +25,7 @@ class LeaseCloserTest : public ::testing::Test {
 };
 
 TEST_F(LeaseCloserTest, WhatAnOutageHasLeftLetsLeasesThrough) {
-  LeaseCloser closer(h_.worker, [] {});
+  LeaseCloser closer(h_.worker, *h_.held, [] {});
   std::vector<LeaseClosure> closures;
   for (int i = 0; i < 250; ++i) {
     closures.push_back({.token = "token-" + std::to_string(i), .tag = "orders"});

@@ -125,7 +125,7 @@ class TagServiceTest : public ::testing::Test {
   }
 
   WorkerHarness h_;
-  TagService service_{h_.loop, h_.worker, kDefaultLeasesPerSecond};
+  TagService service_{h_.loop, h_.worker, h_.legacy(), kDefaultLeasesPerSecond};
   std::deque<Answer> answers_;
   std::vector<std::unique_ptr<Client>> clients_;
   int answered_ = 0;
@@ -303,10 +303,24 @@ TEST_F(TagServiceTest, WaitersAreServedFirstComeFirstServed) {
     EXPECT_EQ(answer.grant.ids, (IdRange{1 + 5 * i, 6 + 5 * i}));
     EXPECT_EQ(answer.order, static_cast<int>(i) + 1);
     EXPECT_EQ(answer.times, 1);
-    EXPECT_TRUE(answer.grant.among_others);
+    EXPECT_FALSE(answer.grant.more_follow) << "each on a connection of its own";
   }
   EXPECT_EQ(AttachedClient("orders").Claim(1), (IdRange{26, 27})) << "the rest is published";
-  EXPECT_FALSE(Granted("orders", 1).among_others);
+  EXPECT_FALSE(Granted("orders", 1).more_follow);
+}
+
+TEST_F(TagServiceTest, WaitersOfOneConnectionAreAnsweredTogether) {
+  h_.store.AddTag("orders", 100);
+  h_.store.script.Hold("TakeLease");
+  for (const std::uint64_t owner : {1U, 2U, 1U}) Claim("orders", 5, kLong, owner);
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return answered_ == 3; }));
+  EXPECT_EQ(answers_[0].order, 1);
+  EXPECT_TRUE(answers_[0].grant.more_follow);
+  EXPECT_EQ(answers_[2].order, 2);
+  EXPECT_FALSE(answers_[2].grant.more_follow);
+  EXPECT_EQ(answers_[2].grant.ids, (IdRange{6, 11}));
+  EXPECT_EQ(answers_[1].grant.ids, (IdRange{11, 16}));
 }
 
 TEST_F(TagServiceTest, ThoseWhomALeaseDoesNotReachWaitForTheNextInTheirOrder) {
@@ -1294,7 +1308,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesDuringShutdownGoesBackWhole) {
 TEST_F(TagServiceTest, ShutdownEndsWhenALookUpUnderWayDoes) {
   for (const bool known : {true, false}) {
     WorkerHarness h;
-    TagService service(h.loop, h.worker, kDefaultLeasesPerSecond);
+    TagService service(h.loop, h.worker, h.legacy(), kDefaultLeasesPerSecond);
     h.Start();
     if (known) h.store.AddTag("orders", 10);
     h.store.script.Hold("FindTag");

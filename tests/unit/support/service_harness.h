@@ -10,13 +10,29 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "fake_store.h"
+#include "held_leases.h"
 #include "idd/base/clock.h"
 #include "lease_worker.h"
+#include "service_manager.h"
+#include "tag_service.h"
 
 namespace idd::daemon {
+
+// A service manager's descriptor store of which only the names are kept.
+class FakeDescriptorStore : public DescriptorStore {
+ public:
+  void Keep(const std::string& name, int /*fd*/) override { names.insert(name); }
+  void Drop(const std::string& name) override { names.erase(name); }
+  [[nodiscard]] bool keeps() const noexcept override { return is_there; }
+
+  std::set<std::string> names;
+  bool is_there = false;
+};
 
 // Thread safety: none; completions run in the thread that turns the loop.
 class WorkerHarness {
@@ -29,6 +45,8 @@ class WorkerHarness {
                                           StoreSession&) { return Status::Ok(); }) {
     worker.Start(std::move(recovery), std::move(on_health));
   }
+
+  [[nodiscard]] Legacy legacy() { return {.leases = *held, .descriptors = descriptors}; }
 
   // Turns the loop until the condition holds; false when it does not within five seconds.
   [[nodiscard]] bool RunUntil(const std::function<bool()>& condition) {
@@ -71,6 +89,8 @@ class WorkerHarness {
   FakeStore& store;
   FakeMarks& marks;
   LeaseWorker worker;
+  std::unique_ptr<HeldLeases> held = HeldLeases::Create("host-a").value();
+  FakeDescriptorStore descriptors;
 };
 
 }  // namespace idd::daemon

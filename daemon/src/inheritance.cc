@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inheritance.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "idd/shm/abi.h"
+#include "logging.h"
+
+namespace idd::daemon {
+namespace {
+
+// Names are short: all of them are one variable of the next idd's environment, which has at most
+// 128 KiB.
+constexpr char kTablePrefix = 't';
+constexpr char kCursorsPrefix = 'c';
+constexpr std::size_t kIdDigits = 11;  // of base 64
+constexpr std::string_view kDigits =
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+// A ring holds one fewer than it has slots.
+constexpr std::size_t kMostLeases = shm::kSlotCount - 1;
+
+std::string RingName(char prefix, std::uint64_t ring_id) {
+  std::string name(kIdDigits + 1, prefix);
+  for (std::size_t i = kIdDigits; i > 0; --i, ring_id /= kDigits.size()) {
+    name[i] = kDigits[ring_id % kDigits.size()];
+  }
+  return name;
+}
+
+// Both descriptors of one ring.
+struct RingDescriptors {
+  ScopedFd table;
+  ScopedFd cursors;
+};
+
+// The ring's id if `name` is of one of its descriptors, and which.
+struct RingPart {
+  std::uint64_t ring_id = 0;
+  bool is_table = false;
+};
+
+std::optional<RingPart> ParseRingName(std::string_view name) {
+  if (name.size() != kIdDigits + 1) return std::nullopt;
+  if (name[0] != kTablePrefix && name[0] != kCursorsPrefix) return std::nullopt;
+  RingPart part{.is_table = name[0] == kTablePrefix};
+  for (const char digit : name.substr(1)) {
+    const std::size_t value = kDigits.find(digit);
+    if (value == std::string_view::npos) return std::nullopt;
+    part.ring_id = part.ring_id * kDigits.size() + value;
+  }
+  return part;
+}
+
+class Heir {
+ public:
+  Heir(std::vector<PassedDescriptor>& passed, const std::string& host_id)
+      : passed_(passed), host_id_(host_id) {}
+
+  Result<Inheritance> Take() {
+    Status status = TakeDescriptors();
+    if (!status.ok()) return status;
+    const std::vector<HeldLease> leases = result_.held->All();
+    CloseRings(leases);
+    for (const HeldLease& held : leases) Sort(held);
+    for (auto& [tag, inherited] : tags_) Arrange(inherited);
+    return std::move(result_);
+  }
+
+ private:
+  Status TakeDescriptors() {
+    std::vector<PassedDescriptor> others;
+    for (PassedDescriptor& descriptor : passed_) {
+      if (const auto part = ParseRingName(descriptor.name)) {
+        RingDescriptors& ring = descriptors_[part->ring_id];
+        (part->is_table ? ring.table : ring.cursors) = std::move(descriptor.fd);
+        result_.names.push_back(descriptor.name);
+      } else if (descriptor.name == kHeldLeasesName) {
+        AdoptLeases(std::move(descriptor.fd));
+      } else {
+        others.push_back(std::move(descriptor));
+      }
+    }
+    passed_ = std::move(others);
+    if (result_.held != nullptr) return Status::Ok();
+    Result<std::unique_ptr<HeldLeases>> held = HeldLeases::Create(host_id_);
+    if (!held.ok()) return held.status();
+    result_.held = std::move(held).value();
+    return Status::Ok();
+  }
+
+  void AdoptLeases(ScopedFd fd) {
+    Result<std::unique_ptr<HeldLeases>> held = HeldLeases::Adopt(std::move(fd), host_id_);
+    if (held.ok()) {
+      result_.held = std::move(held).value();
+      result_.held_is_kept = true;
+      return;
+    }
+    result_.names.emplace_back(kHeldLeasesName);
+    log::Warning("held.not_inherited", {{"error", held.status().message()},
+                                        {"action", "what the earlier idd held is abandoned"}});
+  }
+
+  // Of which tag a ring is, its leases say: a ring without any has nothing to close.
+  void CloseRings(const std::vector<HeldLease>& leases) {
+    for (const HeldLease& held : leases) {
+      const auto it = descriptors_.find(held.ring_id);
+      if (held.state != HeldState::kHeld || it == descriptors_.end()) continue;
+      const RingDescriptors descriptors = std::move(it->second);
+      descriptors_.erase(it);
+      auto ring = shm::LeftRing::Open(descriptors.table, descriptors.cursors, held.lease.tag);
+      if (!ring.ok() || ring.value()->ring_id() != held.ring_id) {
+        log::Error("ring.not_inherited",
+                   {{"tag", held.lease.tag},
+                    {"ring", held.ring_id},
+                    {"error", ring.ok() ? "it has another number" : ring.status().message()},
+                    {"action", "its leases are abandoned"}});
+        continue;
+      }
+      ring.value()->Close();
+      rings_[held.ring_id] = ring.value().get();
+      result_.rings.push_back({.tag = held.lease.tag, .ring = std::move(ring).value()});
+    }
+  }
+
+  void Sort(const HeldLease& held) {
+    if (held.state == HeldState::kAsked) return result_.asked.push_back(held.lease.token);
+    LeaseUse use{.lease = held.lease, .claimed = held.next - held.lease.ids.first};
+    if (held.state == HeldState::kClosing) return result_.closing.push_back(std::move(use));
+    if (held.state == HeldState::kReturning) return result_.returning.push_back(std::move(use));
+    const std::optional<std::uint64_t> next = NextOf(held);
+    if (!next.has_value()) return Close(use);
+    use.claimed = *next - held.lease.ids.first;
+    if (use.available() == 0) return Close(use);
+    result_.held->NoteUsed(held.lease.token, *next, 0);
+    InheritedTag& tag = tags_[held.lease.tag];
+    // The newest lease's settings.
+    if (held.record.next_id > tag.record.next_id) tag.record = held.record;
+    tag.leases.push_back(std::move(use));
+  }
+
+  // Above it nothing of the lease was or will be claimed. Nothing: that is not known.
+  std::optional<std::uint64_t> NextOf(const HeldLease& held) const {
+    if (held.ring_id == 0) return held.next;
+    const auto it = rings_.find(held.ring_id);
+    if (it == rings_.end()) return std::nullopt;
+    const std::uint64_t next = it->second->NextOf(held.lease.ids).value_or(held.next);
+    if (next >= held.next && it->second->StaysClosed()) return next;
+    log::Error("ring.quarantined", {{"tag", held.lease.tag},
+                                    {"ring", held.ring_id},
+                                    {"leases", 1},
+                                    {"reason", "a client forged a cursor"},
+                                    {"action", "what is left of the lease is abandoned"}});
+    return std::nullopt;
+  }
+
+  void Close(const LeaseUse& use) {
+    result_.held->NoteClosing(use.lease.token, use.claimed);
+    result_.closing.push_back(use);
+  }
+
+  // Ids must rise in a ring. What a ring has no room for goes back.
+  void Arrange(InheritedTag& tag) {
+    std::sort(tag.leases.begin(), tag.leases.end(), [](const LeaseUse& a, const LeaseUse& b) {
+      return a.lease.ids.first < b.lease.ids.first;
+    });
+    std::vector<LeaseUse> leases;
+    for (LeaseUse& use : tag.leases) {
+      const bool rises = leases.empty() || use.lease.ids.first >= leases.back().lease.ids.limit;
+      if (!rises) {
+        Close(use);
+      } else if (leases.size() == kMostLeases) {
+        result_.held->NoteReturning(use.lease.token, use.claimed);
+        result_.returning.push_back(std::move(use));
+      } else {
+        leases.push_back(std::move(use));
+      }
+    }
+    tag.leases = std::move(leases);
+    result_.tags.push_back(std::move(tag));
+  }
+
+  std::vector<PassedDescriptor>& passed_;
+  const std::string& host_id_;
+  std::map<std::uint64_t, RingDescriptors> descriptors_;
+  std::map<std::uint64_t, const shm::LeftRing*> rings_;
+  std::map<std::string, InheritedTag> tags_;
+  Inheritance result_;
+};
+
+}  // namespace
+
+std::string TableName(std::uint64_t ring_id) { return RingName(kTablePrefix, ring_id); }
+std::string CursorsName(std::uint64_t ring_id) { return RingName(kCursorsPrefix, ring_id); }
+
+Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed, const std::string& host_id) {
+  return Heir(passed, host_id).Take();
+}
+
+}  // namespace idd::daemon

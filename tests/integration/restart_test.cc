@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What outlives idd with a service manager that keeps its descriptors, and what it passes at a
+// start.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idclient/idclient.h"
+#include "idd/shm/abi.h"
+#include "idd/shm/ring_memory.h"
+#include "support/host.h"
+#include "support/ring_request.h"
+#include "support/service_manager_stand_in.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class Restart : public ::testing::Test {
+ protected:
+  Restart() { host_.daemon.options().manager = &manager_; }
+
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.CreateTag("orders", 1000);
+  }
+
+  std::vector<JournalLease> Leases(const std::string& state) {
+    std::vector<JournalLease> leases = host_.idctl.Leases("orders");
+    std::erase_if(leases, [&state](const JournalLease& lease) { return lease.state != state; });
+    return leases;
+  }
+  // Claims `count` ids and expects them to go on from the last of them.
+  void ExpectGoesOn(std::uint64_t count) {
+    for (const std::uint64_t id : host_.idctl.Claim("orders", count)) ASSERT_EQ(id, ++last_);
+  }
+  void ExpectAccounted() {
+    const AuditRow audit = host_.idctl.Audit("orders");
+    EXPECT_TRUE(audit.ok);
+    EXPECT_EQ(audit.abandoned, 0U);
+    EXPECT_EQ(audit.claimed, last_);
+  }
+
+  const TempDir dir_;
+  ServiceManagerStandIn manager_{dir_};
+  Host host_{dir_};
+  std::uint64_t last_ = 0;
+};
+
+TEST_F(Restart, KilledDaemonsRingGoesOnUnderTheSameLease) {
+  ExpectGoesOn(137);
+  const std::vector<JournalLease> before = Leases("active");
+  const std::vector<std::string> kept = manager_.Names();
+  EXPECT_THAT(kept, ElementsAre(StartsWith("c"), "held", StartsWith("t")));
+  host_.daemon.Kill();
+  host_.daemon.Start();
+  ExpectGoesOn(100);
+  const std::vector<JournalLease> after = Leases("active");
+  ASSERT_GE(after.size(), before.size());
+  EXPECT_EQ(after[0].token, before[0].token);
+  EXPECT_THAT(Leases("abandoned"), SizeIs(0));
+  EXPECT_THAT(manager_.Names(), SizeIs(3)) << "the old ring's are dropped";
+  EXPECT_NE(manager_.Names(), kept);
+  ExpectAccounted();
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), last_ + 1);
+  EXPECT_THAT(manager_.Names(), ElementsAre("held")) << "nothing is left to inherit";
+}
+
+TEST_F(Restart, EveryKindOfEndInTurnMakesNoGap) {
+  for (int i = 0; i < 12; ++i) {
+    ExpectGoesOn(77);
+    if (i % 3 == 0) host_.daemon.Stop();
+    if (i % 3 != 0) host_.daemon.Kill();
+    if (i % 3 == 1) {
+      // And the next one, at any time of its start.
+      host_.daemon.Launch();
+      std::this_thread::sleep_for(std::chrono::milliseconds(i * 4));
+      host_.daemon.Kill();
+    }
+    host_.daemon.Start();
+  }
+  ExpectGoesOn(1);
+  ExpectAccounted();
+}
+
+TEST_F(Restart, ClientThatIsAttachedGoesOnByItself) {
+  idclient_options options = IDCLIENT_OPTIONS_INIT;
+  options.socket_path = host_.daemon.socket().c_str();
+  options.timeout_ms = static_cast<std::uint32_t>(Patience(10s).count());
+  idclient* client = nullptr;
+  idclient_tag* tag = nullptr;
+  ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
+  ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);
+  std::uint64_t id = 0;
+  const auto claim = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK) << idclient_last_error();
+      ASSERT_EQ(id, ++last_);
+    }
+  };
+  claim(10);
+  host_.daemon.Kill();
+  claim(10);  // while nobody is there
+  host_.daemon.Start();
+  claim(2000);
+  host_.daemon.Stop();
+  host_.daemon.Start();
+  claim(10);
+  idclient_close(client);
+  ExpectAccounted();
+}
+
+TEST_F(Restart, RingIsServedWithoutTheStore) {
+  ExpectGoesOn(10);
+  for (const bool kill : {true, false}) {
+    {
+      SqliteFile database = host_.Database();
+      database.Execute("BEGIN EXCLUSIVE");
+      if (kill) {
+        host_.daemon.Kill();
+      } else {
+        // So that it knows that the store is down.
+        const std::size_t mark = host_.daemon.LogMark();
+        (void)host_.idctl.Run({"tag", "set", "orders", "--description", "x"});
+        ASSERT_TRUE(host_.daemon.WaitForLogLine("store.down", mark, Patience(20s)));
+        host_.daemon.Stop();
+      }
+      host_.daemon.Start();
+      ExpectGoesOn(100);
+    }
+    ASSERT_TRUE(WaitUntil(Patience(20s), [this] {
+      return host_.idctl.Json({"status"}).at("database").at("state") == "up";
+    }));
+  }
+  ExpectGoesOn(1000);
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("lease.kept"));
+  ExpectAccounted();
+}
+
+TEST_F(Restart, FullStopOfTheManagerIsAsWithoutOne) {
+  ExpectGoesOn(10);
+  host_.daemon.Kill();
+  manager_.ForgetDescriptors();
+  host_.daemon.Start();
+  EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U);
+  EXPECT_THAT(Leases("abandoned"), ::testing::Not(SizeIs(0)));
+}
+
+TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
+  ExpectGoesOn(10);
+  host_.daemon.Kill();
+  const std::vector<std::string> names = manager_.Names();
+  ASSERT_THAT(names, SizeIs(3));
+  ScopedFd cursors = manager_.Take(names[0]);
+  manager_.Put(names[0], manager_.Take(names[2]));
+  manager_.Put(names[2], std::move(cursors));  // the one in the other's place
+  manager_.Put("something", ScopedFd(::dup(STDERR_FILENO)));
+  host_.daemon.Start();
+  EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U);
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("ring.not_inherited"));
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+// It may hold the earlier ring's mapping for ever.
+TEST_F(Restart, ClientThatReopensTheEarlierRingIsNoticed) {
+  ExpectGoesOn(10);
+  const Deadline deadline = Deadline::After(Patience(5s));
+  auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
+  ASSERT_TRUE(channel.ok());
+  auto reply = RequestRing(channel.value(), "orders", deadline);
+  ASSERT_TRUE(reply.ok());
+  auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], "orders");
+  ASSERT_TRUE(ring.ok());
+  host_.daemon.Kill();
+  host_.daemon.Start();
+  ExpectGoesOn(10);
+  const std::size_t mark = host_.daemon.LogMark();
+  ring.value()->cursors().slots[1].next = 5;
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.reopened .*orders", mark, Patience(5s)));
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.quarantined .*orders", mark, Patience(5s)));
+  EXPECT_GE(ring.value()->cursors().slots[1].next, shm::kClosingStep);
+  EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U) << "what was published is given up";
+}
+
+// systemd does the same with SIGABRT when WATCHDOG=1 does not come.
+TEST_F(Restart, DaemonThatHangsIsNoticedAndReplacedWithoutLoss) {
+  host_.daemon.Stop();
+  manager_.Watch(200ms);
+  host_.daemon.Start();
+  ExpectGoesOn(10);
+  const unsigned before = manager_.watchdog_pings();
+  ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return manager_.watchdog_pings() > before + 3; }));
+  host_.daemon.Signal(SIGSTOP);
+  std::this_thread::sleep_for(100ms);  // what was under way
+  const unsigned hung = manager_.watchdog_pings();
+  std::this_thread::sleep_for(400ms);
+  EXPECT_EQ(manager_.watchdog_pings(), hung);
+  host_.daemon.Signal(SIGABRT);
+  host_.daemon.Kill();
+  host_.daemon.Start();
+  ExpectGoesOn(100);
+  ExpectAccounted();
+}
+
+TEST_F(Restart, ListeningSocketOfTheManagerIsUsedAndLeft) {
+  host_.daemon.Stop();
+  ::unlink(host_.daemon.socket().c_str());
+  manager_.Listen(host_.daemon.socket());
+  struct stat before {};
+  ASSERT_EQ(::stat(host_.daemon.socket().c_str(), &before), 0);
+  host_.daemon.Start();
+  ExpectGoesOn(10);
+  host_.daemon.Stop();
+  struct stat after {};
+  ASSERT_EQ(::stat(host_.daemon.socket().c_str(), &after), 0) << "it is the manager's";
+  EXPECT_EQ(after.st_ino, before.st_ino);
+  // Somebody who connects while nobody is there waits and is served.
+  std::uint64_t id = 0;
+  std::thread claimer([this, &id] { id = host_.idctl.Claim("orders").front(); });
+  std::this_thread::sleep_for(100ms);
+  host_.daemon.Start();
+  claimer.join();
+  EXPECT_EQ(id, ++last_);
+}
+
+TEST_F(Restart, ListeningSocketElsewhereIsRefused) {
+  host_.daemon.Stop();
+  manager_.Listen(dir_.File("elsewhere.sock"));
+  EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(5s)), 1);
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("ListenSequentialPacket="));
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SUPPORT_SERVICE_MANAGER_STAND_IN_H_
+#define IDD_TESTS_SUPPORT_SERVICE_MANAGER_STAND_IN_H_
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idd/base/scoped_fd.h"
+#include "support/child_process.h"
+#include "support/temp_dir.h"
+
+namespace idd::harness {
+
+// What a service manager is to idd, after sd_notify(3) and sd_listen_fds(3): takes notifications,
+// keeps the descriptors that come with them, and passes them to the next idd.
+//
+// Thread safety: all; a thread of its own reads.
+class ServiceManagerStandIn {
+ public:
+  explicit ServiceManagerStandIn(const TempDir& dir);
+  ~ServiceManagerStandIn();
+  ServiceManagerStandIn(const ServiceManagerStandIn&) = delete;
+  ServiceManagerStandIn& operator=(const ServiceManagerStandIn&) = delete;
+
+  // Listens at `path` from here on and passes the socket to every idd (socket activation).
+  void Listen(const std::string& path);
+  // Every idd is to say WATCHDOG=1 within this time.
+  void Watch(std::chrono::microseconds period) { watchdog_ = period; }
+
+  // What the next idd is started with: all that the one before has left, which must have ended.
+  void Equip(ChildOptions& child);
+  // As on a full stop: nothing is kept.
+  void ForgetDescriptors();
+
+  [[nodiscard]] std::vector<std::string> Names();  // of what is kept, sorted
+  // Takes what is kept under a name away; for faults.
+  [[nodiscard]] ScopedFd Take(const std::string& name);
+  void Put(const std::string& name, ScopedFd fd);
+
+  [[nodiscard]] unsigned watchdog_pings() const noexcept { return watchdog_pings_; }
+  [[nodiscard]] unsigned readies() const noexcept { return readies_; }
+
+ private:
+  struct Kept {
+    std::string name;
+    ScopedFd fd;
+  };
+
+  void Read();
+  void Drain();
+  void Handle(const std::string& message, std::vector<ScopedFd> fds);
+
+  const std::string path_;
+  ScopedFd socket_;
+  ScopedFd listener_;
+  std::optional<std::chrono::microseconds> watchdog_;
+  std::mutex mutex_;
+  std::vector<Kept> kept_;
+  std::atomic<unsigned> watchdog_pings_{0};
+  std::atomic<unsigned> readies_{0};
+  std::atomic<bool> ending_{false};
+  std::thread reader_;  // last
+};
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_SERVICE_MANAGER_STAND_IN_H_

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "held_leases.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace idd::daemon {
+namespace {
+
+std::string Token(char digit) { return std::string(32, digit); }
+
+Lease LeaseOf(char digit, std::uint64_t first, std::uint64_t limit) {
+  return {.token = Token(digit), .tag = "orders", .ids = {first, limit}, .previous_mark = first};
+}
+
+TagRecord Orders() {
+  TagRecord record;
+  record.tag = "orders";
+  record.step = 1000;
+  record.max_id = shm::kMaxLimit - 1;
+  record.refill.step = 1000;
+  record.refill.outage_tolerance = std::chrono::seconds(77);
+  record.access = TagAccess::kSocket;
+  return record;
+}
+
+class HeldLeasesTest : public ::testing::Test {
+ protected:
+  // As the next idd finds it.
+  Result<std::unique_ptr<HeldLeases>> Adopted(const std::string& host = "host-a") {
+    return HeldLeases::Adopt(ScopedFd(::dup(held_->fd())), host);
+  }
+  std::vector<HeldLease> Next() { return Adopted().value()->All(); }
+  HeldLease Only() {
+    const std::vector<HeldLease> all = Next();
+    EXPECT_EQ(all.size(), 1U);
+    return all.empty() ? HeldLease{} : all.front();
+  }
+  void Hold(const Lease& lease) {
+    held_->NoteAsked(lease.token, lease.tag);
+    held_->NoteGranted(lease, Orders());
+  }
+
+  std::unique_ptr<HeldLeases> held_ = HeldLeases::Create("host-a").value();
+};
+
+TEST_F(HeldLeasesTest, NextDaemonFindsEveryStepOfALease) {
+  const Lease lease = LeaseOf('a', 1, 1001);
+  EXPECT_TRUE(Next().empty());
+  held_->NoteAsked(lease.token, lease.tag);
+  EXPECT_EQ(Only().state, HeldState::kAsked);
+  EXPECT_EQ(Only().lease.token, lease.token);
+  held_->NoteGranted(lease, Orders());
+  EXPECT_EQ(Only().state, HeldState::kHeld);
+  EXPECT_EQ(Only().next, 1U);
+  EXPECT_EQ(Only().ring_id, 0U);
+  held_->NoteUsed(lease.token, 5, 4711);
+  EXPECT_EQ(Only().next, 5U);
+  EXPECT_EQ(Only().ring_id, 4711U);
+  held_->NoteSeen({.lease = lease, .claimed = 100});
+  EXPECT_EQ(Only().next, 101U);
+  held_->NoteReturning(lease.token, 200);
+  EXPECT_EQ(Only().state, HeldState::kReturning);
+  EXPECT_EQ(Only().next, 201U);
+  held_->Forget(lease.token);
+  EXPECT_TRUE(Next().empty());
+}
+
+TEST_F(HeldLeasesTest, SettingsComeWithTheLease) {
+  Hold(LeaseOf('a', 1, 1001));
+  const HeldLease held = Only();
+  EXPECT_EQ(held.lease.tag, "orders");
+  EXPECT_EQ(held.lease.ids, (shm::IdRange{1, 1001}));
+  EXPECT_EQ(held.lease.previous_mark, 1U);
+  EXPECT_EQ(held.record.refill, Orders().refill);
+  EXPECT_EQ(held.record.access, TagAccess::kSocket);
+  EXPECT_EQ(held.record.max_id, shm::kMaxLimit - 1);
+  EXPECT_EQ(held.record.step, 1000U);
+}
+
+TEST_F(HeldLeasesTest, LeasesThatWereNeverNotedChangeNothing) {
+  held_->NoteUsed(Token('b'), 5, 1);
+  held_->NoteClosing(Token('b'), 5);
+  held_->Forget(Token('b'));
+  EXPECT_TRUE(Next().empty());
+}
+
+TEST_F(HeldLeasesTest, PlacesAreUsedAgain) {
+  for (int round = 0; round < 1000; ++round) {
+    Hold(LeaseOf('a', 1, 1001));
+    held_->Forget(Token('a'));
+  }
+  Hold(LeaseOf('b', 1, 1001));
+  // Through the adopted list as well.
+  auto next = Adopted().value();
+  ASSERT_EQ(next->All().size(), 1U);
+  next->NoteAsked(Token('c'), "users");
+  EXPECT_EQ(Next().size(), 2U);
+  next->Forget(Token('b'));
+  EXPECT_EQ(Only().lease.tag, "users");
+}
+
+TEST_F(HeldLeasesTest, OnlyTheSameHostsListOfTheSameLayoutIsAdopted) {
+  EXPECT_TRUE(Adopted().ok());
+  EXPECT_EQ(Adopted("host-b").status().code(), Code::kIncompatible);
+
+  const auto of_size = [](off_t bytes) {
+    ScopedFd fd(::memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(::ftruncate(fd.get(), bytes), 0);
+    return fd;
+  };
+  EXPECT_EQ(HeldLeases::Adopt(of_size(4096), "host-a").status().code(), Code::kIncompatible);
+  const off_t bytes = ::lseek(held_->fd(), 0, SEEK_END);
+  EXPECT_EQ(HeldLeases::Adopt(of_size(bytes), "host-a").status().code(), Code::kIncompatible)
+      << "it could be truncated under us";
+  ScopedFd zeros = of_size(bytes);
+  ASSERT_EQ(::fcntl(zeros.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  EXPECT_EQ(HeldLeases::Adopt(std::move(zeros), "host-a").status().code(), Code::kIncompatible);
+  EXPECT_EQ(HeldLeases::Adopt(ScopedFd(::open("/dev/null", O_RDWR)), "host-a").status().code(),
+            Code::kIncompatible);
+}
+
+// Whatever is in it: nothing that makes no sense comes out, and nothing crashes.
+TEST_F(HeldLeasesTest, GarbageIsLeftOut) {
+  Hold(LeaseOf('a', 1, 1001));
+  for (off_t at = 0; at < 1024; at += 4) {
+    std::uint32_t word = 0;
+    ASSERT_EQ(::pread(held_->fd(), &word, sizeof word, at), 4);
+    for (const std::uint32_t garbage : {0U, 1U, 0xffffffffU, 0x80000000U}) {
+      ASSERT_EQ(::pwrite(held_->fd(), &garbage, sizeof garbage, at), 4);
+      auto adopted = Adopted();
+      if (!adopted.ok()) continue;
+      for (const HeldLease& held : adopted.value()->All()) {
+        EXPECT_EQ(held.lease.token.size(), 32U);
+        if (held.state == HeldState::kAsked) continue;
+        EXPECT_LT(held.lease.ids.first, held.lease.ids.limit);
+        EXPECT_LE(held.lease.ids.limit, shm::kMaxLimit);
+        EXPECT_GE(held.next, held.lease.ids.first);
+        EXPECT_LE(held.next, held.lease.ids.limit);
+      }
+    }
+    ASSERT_EQ(::pwrite(held_->fd(), &word, sizeof word, at), 4);
+    // What a look has freed is noted again.
+    held_->Forget(Token('a'));
+    Hold(LeaseOf('a', 1, 1001));
+  }
+}
+
+}  // namespace
+}  // namespace idd::daemon

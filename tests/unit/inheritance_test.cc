@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the next idd makes of a run that ended between any two of its steps.
+#include "inheritance.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idd/shm/ring_memory.h"
+#include "support/service_harness.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kHost = "host-a";
+
+std::string Token(char digit) { return std::string(32, digit); }
+
+Lease LeaseOf(char digit, std::uint64_t first, std::uint64_t limit) {
+  return {.token = Token(digit), .tag = "orders", .ids = {first, limit}, .previous_mark = first};
+}
+
+// An idd of which nothing is left but its descriptors.
+class InheritanceTest : public ::testing::Test {
+ protected:
+  void Hold(const Lease& lease) {
+    TagRecord record;
+    record.tag = lease.tag;
+    record.step = 1000;
+    record.max_id = shm::kMaxLimit - 1;
+    held_->NoteAsked(lease.token, lease.tag);
+    held_->NoteGranted(lease, record);
+  }
+  void Publish(const Lease& lease, std::uint64_t taken = 0) {
+    held_->NoteUsed(lease.token, lease.ids.first + taken, ring_->ring_id());
+    ring_->Publish(lease, taken, shm::kNoMark);
+  }
+  std::uint64_t& Cursor(std::uint32_t slot) {
+    return *reinterpret_cast<std::uint64_t*>(&Cursors().slots[slot].next);
+  }
+  // As a client has them.
+  shm::Cursors& Cursors() {
+    if (client_ == nullptr) {
+      client_ = shm::RingMemory::Attach(ScopedFd(::dup(ring_->table_fd())),
+                                        ScopedFd(::dup(ring_->cursors_fd())), "orders")
+                    .value();
+    }
+    return client_->cursors();
+  }
+  std::vector<PassedDescriptor> Left() {
+    std::vector<PassedDescriptor> passed;
+    passed.push_back({kHeldLeasesName, ScopedFd(::dup(held_->fd()))});
+    passed.push_back({TableName(ring_->ring_id()), ScopedFd(::dup(ring_->table_fd()))});
+    passed.push_back({CursorsName(ring_->ring_id()), ScopedFd(::dup(ring_->cursors_fd()))});
+    return passed;
+  }
+  Inheritance Take() { return Take(Left()); }
+  static Inheritance Take(std::vector<PassedDescriptor> passed) {
+    Result<Inheritance> inheritance = Inherit(passed, kHost);
+    EXPECT_TRUE(inheritance.ok()) << inheritance.status().message();
+    return std::move(inheritance).value();
+  }
+  // The one lease that is to be published again.
+  static LeaseUse Rest(const Inheritance& inheritance) {
+    EXPECT_EQ(inheritance.tags.size(), 1U);
+    if (inheritance.tags.size() != 1) return {};
+    EXPECT_EQ(inheritance.tags[0].leases.size(), 1U);
+    return inheritance.tags[0].leases.empty() ? LeaseUse{} : inheritance.tags[0].leases[0];
+  }
+
+  FakeDescriptorStore descriptors_;
+  std::unique_ptr<HeldLeases> held_ = HeldLeases::Create(kHost).value();
+  std::unique_ptr<TagRing> ring_ = TagRing::Create("orders", 0, descriptors_).value();
+  std::unique_ptr<shm::RingMemory> client_;
+};
+
+TEST_F(InheritanceTest, WithoutAnythingLeftBegins) {
+  const Inheritance inheritance = Take({});
+  ASSERT_NE(inheritance.held, nullptr);
+  EXPECT_TRUE(inheritance.tags.empty() && inheritance.names.empty() && inheritance.asked.empty());
+}
+
+TEST_F(InheritanceTest, LeaseThatWasAskedForIsAskedAbout) {
+  held_->NoteAsked(Token('a'), "orders");
+  EXPECT_EQ(Take().asked, std::vector<std::string>{Token('a')});
+}
+
+TEST_F(InheritanceTest, GrantedLeaseIsPublishedWhole) {
+  Hold(LeaseOf('a', 1, 1001));
+  EXPECT_EQ(Rest(Take()).claimed, 0U);
+}
+
+TEST_F(InheritanceTest, WhatWaitersWereGivenIsNotGivenAgain) {
+  Hold(LeaseOf('a', 1, 1001));
+  held_->NoteUsed(Token('a'), 8, 0);
+  EXPECT_EQ(Rest(Take()).claimed, 7U);
+}
+
+// Killed between the note and the publication.
+TEST_F(InheritanceTest, LeaseOfARingThatDoesNotHaveItIsPublished) {
+  Hold(LeaseOf('a', 1, 1001));
+  held_->NoteUsed(Token('a'), 8, ring_->ring_id());
+  EXPECT_EQ(Rest(Take()).claimed, 7U);
+}
+
+TEST_F(InheritanceTest, RingIsClosedAndTheRestGoesOn) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001), 3);
+  ASSERT_EQ(ring_->Claim(10).size(), 10U);
+  const Inheritance inheritance = Take();
+  EXPECT_EQ(Rest(inheritance).claimed, 13U);
+  EXPECT_EQ(inheritance.rings.size(), 1U);
+  EXPECT_GE(Cursor(1), shm::kClosingStep) << "nobody claims from the old ring";
+  EXPECT_TRUE(ring_->Claim(1).empty());
+  EXPECT_EQ(inheritance.names.size(), 2U);
+}
+
+// Killed in the middle of it, any number of times.
+TEST_F(InheritanceTest, MayBeBegunAgain) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001));
+  ASSERT_EQ(ring_->Claim(10).size(), 10U);
+  for (int start = 0; start < 3; ++start) EXPECT_EQ(Rest(Take()).claimed, 10U) << start;
+}
+
+// Closed, and killed before it was noted how far it was claimed.
+TEST_F(InheritanceTest, RingThatTheEarlierDaemonHadClosedIsRead) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001));
+  ASSERT_EQ(ring_->Claim(10).size(), 10U);
+  ASSERT_EQ(ring_->Retire().size(), 1U);
+  EXPECT_EQ(Rest(Take()).claimed, 10U);
+}
+
+TEST_F(InheritanceTest, UsedUpLeaseIsClosed) {
+  Hold(LeaseOf('a', 1, 11));
+  Publish(LeaseOf('a', 1, 11));
+  ASSERT_EQ(ring_->Claim(10).size(), 10U);
+  Inheritance inheritance = Take();
+  EXPECT_TRUE(inheritance.tags.empty());
+  ASSERT_EQ(inheritance.closing.size(), 1U);
+  EXPECT_EQ(inheritance.closing[0].available(), 0U);
+  EXPECT_EQ(inheritance.held->All().at(0).state, HeldState::kClosing);
+}
+
+TEST_F(InheritanceTest, EndsUnderWayGoOn) {
+  Hold(LeaseOf('a', 1, 1001));
+  held_->NoteClosing(Token('a'), 5);
+  Hold(LeaseOf('b', 1001, 2001));
+  held_->NoteReturning(Token('b'), 7);
+  const Inheritance inheritance = Take();
+  EXPECT_TRUE(inheritance.tags.empty()) << "the allocator may have given the rest to others";
+  ASSERT_EQ(inheritance.closing.size(), 1U);
+  EXPECT_EQ(inheritance.closing[0].claimed, 5U);
+  ASSERT_EQ(inheritance.returning.size(), 1U);
+  EXPECT_EQ(inheritance.returning[0].claimed, 7U);
+}
+
+TEST_F(InheritanceTest, LeasesComeInTheOrderOfTheirIds) {
+  Hold(LeaseOf('b', 1001, 2001));
+  Hold(LeaseOf('a', 1, 1001));
+  const Inheritance inheritance = Take();
+  ASSERT_EQ(inheritance.tags.size(), 1U);
+  ASSERT_EQ(inheritance.tags[0].leases.size(), 2U);
+  EXPECT_EQ(inheritance.tags[0].leases[0].lease.token, Token('a'));
+}
+
+TEST_F(InheritanceTest, LeasesThatOverlapAreNotBothPublished) {
+  Hold(LeaseOf('a', 1, 1001));
+  Hold(LeaseOf('b', 500, 2001));
+  const Inheritance inheritance = Take();
+  EXPECT_EQ(Rest(inheritance).lease.token, Token('a'));
+  ASSERT_EQ(inheritance.closing.size(), 1U);
+  EXPECT_EQ(inheritance.closing[0].lease.token, Token('b'));
+}
+
+TEST_F(InheritanceTest, MoreThanARingTakesGoesBack) {
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    Hold(LeaseOf("0123456789abcdef"[i], 1 + i * 10, 11 + i * 10));
+  }
+  const Inheritance inheritance = Take();
+  ASSERT_EQ(inheritance.tags.size(), 1U);
+  EXPECT_EQ(inheritance.tags[0].leases.size(), 15U);
+  ASSERT_EQ(inheritance.returning.size(), 1U);
+  EXPECT_EQ(inheritance.returning[0].lease.ids.first, 151U);
+}
+
+// A liar: the cursor below what was seen, or beyond what was ever added.
+TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
+  Hold(LeaseOf('a', 1000, 2000));
+  Publish(LeaseOf('a', 1000, 2000));
+  held_->NoteSeen({.lease = LeaseOf('a', 1000, 2000), .claimed = 500});
+  for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{1499}, shm::kClosingStep,
+                                     ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
+    Cursor(1) = forged;
+    const Inheritance inheritance = Take();
+    std::uint64_t least = 2000;
+    for (const InheritedTag& tag : inheritance.tags) {
+      for (const LeaseUse& use : tag.leases) least = use.lease.ids.first + use.claimed;
+    }
+    EXPECT_GE(least, 1500U) << forged << ": ids that were seen claimed are not published again";
+    EXPECT_TRUE(ring_->Claim(1).empty());
+    held_->Forget(Token('a'));
+    Hold(LeaseOf('a', 1000, 2000));
+    held_->NoteUsed(Token('a'), 1500, ring_->ring_id());
+  }
+}
+
+TEST_F(InheritanceTest, RingWhoseDescriptorsAreMissingIsAbandoned) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001));
+  for (std::size_t missing : {1U, 2U}) {
+    std::vector<PassedDescriptor> passed = Left();
+    passed.erase(passed.begin() + static_cast<std::ptrdiff_t>(missing));
+    const Inheritance inheritance = Take(std::move(passed));
+    EXPECT_TRUE(inheritance.tags.empty());
+    EXPECT_EQ(inheritance.closing.size(), 1U);
+    held_->Forget(Token('a'));
+    Hold(LeaseOf('a', 1, 1001));
+    held_->NoteUsed(Token('a'), 1, ring_->ring_id());
+  }
+}
+
+TEST_F(InheritanceTest, DescriptorsThatAreSomethingElseAreAbandoned) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001));
+  std::vector<PassedDescriptor> passed = Left();
+  std::swap(passed[1].fd, passed[2].fd);
+  passed.push_back({"t0123456789:", ScopedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))});
+  passed.push_back({"", ScopedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))});
+  const std::size_t before = passed.size();
+  Result<Inheritance> inheritance = Inherit(passed, kHost);
+  ASSERT_TRUE(inheritance.ok());
+  EXPECT_TRUE(inheritance.value().tags.empty());
+  EXPECT_EQ(passed.size(), before - 3) << "what is not ours is left";
+}
+
+TEST_F(InheritanceTest, ListOfAnotherHostIsNotTaken) {
+  Hold(LeaseOf('a', 1, 1001));
+  std::vector<PassedDescriptor> passed = Left();
+  Result<Inheritance> inheritance = Inherit(passed, "host-b");
+  ASSERT_TRUE(inheritance.ok());
+  EXPECT_TRUE(inheritance.value().tags.empty());
+  EXPECT_TRUE(inheritance.value().held->All().empty());
+}
+
+TEST_F(InheritanceTest, CursorThatIsWrittenBackIsNoticed) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001));
+  const Inheritance inheritance = Take();
+  ASSERT_EQ(inheritance.rings.size(), 1U);
+  EXPECT_TRUE(inheritance.rings[0].ring->StaysClosed());
+  Cursor(1) = 17;
+  EXPECT_FALSE(inheritance.rings[0].ring->StaysClosed());
+  inheritance.rings[0].ring->Close();
+  EXPECT_TRUE(inheritance.rings[0].ring->StaysClosed());
+}
+
+}  // namespace
+}  // namespace idd::daemon

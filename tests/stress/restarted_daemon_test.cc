@@ -31,9 +31,9 @@ using std::chrono_literals::operator""s;
 
 constexpr int kRestarts = 200;
 constexpr int kClaimers = 4;
-// A client looks for idd every 50 ms at the latest, and the first segment after a clean stop is
+// A client looks for idd every 20 ms at the latest, and the first segment after a clean stop is
 // leased only then, in a transaction that waits for the disk.
-constexpr std::uint64_t kPauseAndLeaseNs = 250'000'000;
+constexpr std::uint64_t kPauseAndLeaseNs = 150'000'000;
 
 // What a set of ids is summed up to.
 struct Tally {
@@ -130,7 +130,8 @@ TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
   EXPECT_EQ(all.count, last) << "ids that are missing: "
                              << static_cast<std::int64_t>(last - all.count);
   EXPECT_EQ(all, TallyTo(last));
-  EXPECT_LE(slowest_ns, longest_restart_ns_ + kPauseAndLeaseNs);
+  // The next end may come before a claimer was served.
+  EXPECT_LE(slowest_ns, 2 * longest_restart_ns_ + kPauseAndLeaseNs);
 
   std::uint64_t held_to = 0;
   for (const JournalLease& lease : host_.idctl.Leases("orders")) {

@@ -2,6 +2,7 @@
 #include "support/child_process.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -55,10 +56,18 @@ struct ExecPlan {
   int stderr_fd;
   int report_fd;
   pid_t parent;
+  const Identity* identity;  // null: ours
 };
 
+bool BecomeNow(const Identity& identity) noexcept {
+  return ::setgroups(identity.groups.size(), identity.groups.data()) == 0 &&
+         ::setresgid(identity.gid, identity.gid, identity.gid) == 0 &&
+         ::setresuid(identity.uid, identity.uid, identity.uid) == 0;
+}
+
 [[noreturn]] void RunChild(const ExecPlan& plan) noexcept {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const bool is_somebody = plan.identity == nullptr || BecomeNow(*plan.identity);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // after it, as a change of ids clears it
   if (::getppid() != plan.parent) ::_exit(127);
   const int null_fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null_fd, STDIN_FILENO);
@@ -67,7 +76,7 @@ struct ExecPlan {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execve(plan.argv[0], plan.argv, plan.envp);
+  if (is_somebody) ::execve(plan.argv[0], plan.argv, plan.envp);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = ::write(plan.report_fd, &error, sizeof error);
   ::_exit(127);
@@ -102,9 +111,13 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   RequireErrno(::pipe2(report, O_CLOEXEC) == 0, "pipe2");
   const ScopedFd report_in(report[0]);
   ScopedFd report_out(report[1]);
-  const ExecPlan plan{argv.data(),      envp.data(),
-                      stdout_.get(),    stderr_file.valid() ? stderr_file.get() : stderr_.get(),
-                      report_out.get(), ::getpid()};
+  const ExecPlan plan{argv.data(),
+                      envp.data(),
+                      stdout_.get(),
+                      stderr_file.valid() ? stderr_file.get() : stderr_.get(),
+                      report_out.get(),
+                      ::getpid(),
+                      options.identity.has_value() ? &*options.identity : nullptr};
   pid_ = ::fork();
   if (pid_ == 0) RunChild(plan);
   RequireErrno(pid_ > 0, "fork");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idd/base/scoped_fd.h"
+#include "support/identity.h"
 
 namespace idd::harness {
 
@@ -17,6 +18,7 @@ struct ChildOptions {
   std::vector<std::string> argv;         // argv[0] is the program's path
   std::vector<std::string> environment;  // "NAME=value", added to ours without its IDD_* variables
   std::string stderr_path;               // appended to; empty: kept for stderr_text()
+  std::optional<Identity> identity{};    // run as; needs root
 };
 
 // One child process, ended by its own pid and never by a name.

@@ -30,11 +30,12 @@ void LogDenied(const Peer& peer, const Status& status) {
                {{"pid", peer.pid}, {"uid", peer.uid}, {"reason", status.message()}});
 }
 
-PeerGate::PeerGate() : most_connections_(MostConnections()) { Configure({}, {}); }
+PeerGate::PeerGate() { Configure({}, {}); }
 
 void PeerGate::Configure(std::vector<AccessRule> rules, const LimitSettings& limits) {
   rules_ = std::make_shared<const AccessRules>(std::move(rules), AccessDefaults::OfThisProcess());
   limits_.Configure(limits);
+  most_connections_ = MostConnections();
 }
 
 Status PeerGate::Admit(const Peer& peer, std::size_t connections) {

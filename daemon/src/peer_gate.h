@@ -51,7 +51,7 @@ class PeerGate {
 
  private:
   std::shared_ptr<const AccessRules> rules_;  // see PeerRights
-  const std::size_t most_connections_;
+  std::size_t most_connections_ = 0;
   PeerLimits limits_;
   RingHolders holders_;
 };

@@ -16,6 +16,8 @@ namespace {
 
 // Each may read the whole journal; peers that ask without end must not delay the leases for ever.
 constexpr int kMaxInFlight = 64;
+// Of those, for all who do not administer all tags: operators find room.
+constexpr int kMaxOfUsers = 32;
 
 // Both numbers of the promise, and whether what is held covers it at the rate that the policy
 // reckons with.
@@ -81,7 +83,7 @@ void Admin::Handle(const std::string& request, const PeerRights& rights, Done do
   }
   Status allowed = CheckRights(parsed, entry->second.needs, rights);
   if (!allowed.ok()) return Fail(done, allowed.WithContext(entry->first));
-  if (in_flight_ >= kMaxInFlight) {
+  if (in_flight_ >= (rights.AdministersAll() ? kMaxInFlight : kMaxOfUsers)) {
     Fail(done, {Code::kSystem, "idd has too many administration requests under way"});
     return;
   }

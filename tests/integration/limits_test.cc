@@ -207,6 +207,43 @@ TEST_F(Limits, HundredThousandConnectionsOfOneUserHarmNobody) {
   host_.daemon.Stop();
 }
 
+// While the store does not answer, requests for administration pile up.
+TEST_F(Limits, AdministrationRequestsOfUsersLeaveRoomForAnOperators) {
+  Start("");
+  const std::string request = R"({"op": "host.list"})";
+  SqliteFile database = host_.Database();
+  database.Execute("BEGIN EXCLUSIVE");
+  std::thread writer([this] {
+    EXPECT_EQ(host_.idctl.Run({"tag", "create", "waits"}).exit_status, 0);
+  });
+  std::this_thread::sleep_for(Patience(100ms));  // what comes behind it waits, too
+  std::optional<RawConnection> connection;
+  {
+    const ScopedIdentity alice(kAlice);
+    connection.emplace(host_.daemon.socket());
+  }
+  connection->Hello();
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    EXPECT_TRUE(connection->Send(MakeFrame(
+        wire::FrameType::kAdmin, i, std::as_bytes(std::span(request.data(), request.size())))));
+  }
+  for (int i = 0; i < 9; ++i) {  // the writer is one of the 32
+    const std::optional<Reply> reply = connection->Receive(Patience(1s));
+    EXPECT_TRUE(reply.has_value()) << i;
+    if (!reply.has_value()) break;
+    EXPECT_EQ(reply->header.request_id, 31U + static_cast<unsigned>(i)) << "refused at once";
+    EXPECT_EQ(reply->As<wire::AdminReply>().status, static_cast<std::uint32_t>(Code::kSystem));
+  }
+  std::thread unlock([&database] {
+    std::this_thread::sleep_for(200ms);
+    database.Execute("ROLLBACK");
+  });
+  const IdctlResult root = host_.idctl.Run({"host", "list"});
+  unlock.join();
+  writer.join();
+  EXPECT_EQ(root.exit_status, 0) << root.err;
+}
+
 // Everything that ordinary users may have is taken; who administers all gets in, and others do when
 // there is room again.
 TEST_F(Limits, OperatorGetsInWhenUsersHaveAllConnections) {

@@ -163,13 +163,13 @@ Status ReadGrant(const toml::table& table, const std::string& path, AccessRule& 
   if (access != nullptr) {
     const auto known = ParseAccess(access->value_exact<std::string>().value_or(""));
     if (!known.has_value()) {
-      return Place(path, *access).Wrong("'access' must be \"socket\", \"shm\" or \"admin\"");
+      return Place(path, *access).Wrong("'access' must be 'socket', 'shm' or 'admin'");
     }
     rule.access = *known;
   }
   if (limit == nullptr) return Status::Ok();
   if (rule.access == Access::kAdmin) {
-    return Place(path, *limit).Wrong("'ids_per_second' cannot be had with access \"admin\"");
+    return Place(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
   }
   const auto number = ReadNumber(*limit, "ids_per_second", kMostPerSecond, path);
   if (!number.ok()) return number.status();

@@ -224,6 +224,7 @@ void Daemon::OnSignal(int signal) {
 }
 
 void Daemon::Reload() {
+  if (stopping_) return;  // what goes back belongs to the store that it was leased from
   const ParsedOptions parsed = ParseOptions(options_.arguments);
   ReloadPlan plan = PlanReload(options_, parsed.options.value_or(options_));
   Status status = parsed.options.has_value() ? Status::Ok() : Status(Code::kInvalid, parsed.output);

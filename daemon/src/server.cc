@@ -456,8 +456,9 @@ void Server::PaceClaim(ClaimOrder order) {
   if (order.pace->is_taken) return StartClaim(std::move(order));
   const MonotonicTime now = MonotonicClock::now();
   const PeerLimits::IdTurn turn = gate_.limits().NextIds(order, now);
-  if (turn.at > order.deadline.at()) {
-    if (!order.deadline.passed()) return pacer_.Add(order.deadline.at(), std::move(order));
+  const MonotonicTime deadline = order.deadline.at();
+  if (turn.at > deadline) {
+    if (!order.deadline.passed()) return pacer_.Add(deadline, std::move(order));
     return ReplyClaim(
         order, Status(Code::kTimeout, "uid " + std::to_string(order.pace->uid) + " may claim " +
                                           std::to_string(order.pace->per_s) +

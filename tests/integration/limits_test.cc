@@ -32,7 +32,7 @@ class Limits : public HostWithUsers {
     host_.daemon.Start();
     host_.idctl.Do({"tag", "create", "orders", "--step", "100000"});
   }
-  WorkerPlan Plan(const Identity& who, const std::string& name) const {
+  [[nodiscard]] WorkerPlan Plan(const Identity& who, const std::string& name) const {
     WorkerPlan plan;
     plan.socket = host_.daemon.socket();
     plan.tag = "orders";

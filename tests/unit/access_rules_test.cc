@@ -154,6 +154,7 @@ class RingHoldersTest : public ::testing::Test {
  protected:
   static std::vector<std::string> Names(const std::vector<RingHolders::Ring>& rings) {
     std::vector<std::string> names;
+    names.reserve(rings.size());
     for (const auto& ring : rings) names.push_back(ring.tag + std::to_string(ring.ring_id));
     return names;
   }

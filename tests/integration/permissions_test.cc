@@ -3,8 +3,13 @@
 // Who may do what: other users, by the kernel's word, under rules of the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -126,6 +131,34 @@ TEST_F(Permissions, MembersOfIddsGroupClaimFromTagsThatNoRuleNames) {
   ExpectDenied(member, {"tag", "set", "free", "--step", "5"}, "has shm");
   ExpectDenied(member, {"claim", "orders"}, "'orders'");
   ExpectDenied(kAlice, {"claim", "free"}, "'free'");
+}
+
+// In a child that has made itself root of a user namespace of its own: whether idd answers HELLO.
+// 0: it does, 1: it does not, 2: there are no user namespaces for this user.
+int HelloAsRootOfANamespace(const Identity& who, const std::string& socket) {
+  const pid_t child = ::fork();
+  RequireErrno(child >= 0, "fork");
+  if (child == 0) {
+    const std::string map = "0 " + std::to_string(who.uid) + " 1";
+    const ScopedIdentity identity(who);
+    ::prctl(PR_SET_DUMPABLE, 1);  // else /proc/self is root's
+    if (::unshare(CLONE_NEWUSER) != 0) ::_exit(2);
+    std::ofstream("/proc/self/uid_map") << map << std::flush;
+    if (::geteuid() != 0) ::_exit(2);
+    ::_exit(RawConnection::AnswersHello(socket) ? 0 : 1);
+  }
+  int status = 0;
+  RequireErrno(::waitpid(child, &status, 0) == child, "waitpid");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(Permissions, RootOfAUserNamespaceIsWhoHeIsOutside) {
+  const int alice = HelloAsRootOfANamespace(kAlice, host_.daemon.socket());
+  if (alice == 2) GTEST_SKIP() << "users may make no user namespaces here";
+  EXPECT_EQ(alice, 0);
+  const std::size_t mark = host_.daemon.LogMark();
+  EXPECT_EQ(HelloAsRootOfANamespace(kOutsider, host_.daemon.socket()), 1);
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("connection.refused.*uid=12399", mark, Patience(2s)));
 }
 
 class RawAttach : public Permissions {

@@ -170,34 +170,38 @@ TEST_F(Limits, HundredThousandConnectionsOfOneUserHarmNobody) {
   honest.WaitReady(Patience(10s));
   honest.Go();
   const std::uint64_t before_kib = ResidentKib();
+  constexpr int kFewestRounds = 4;
   std::atomic<std::uint64_t> made{0};
+  std::atomic<int> rounds{0};
+  std::atomic<bool> is_flooding{true};
   std::thread flood([&] {
     const ScopedIdentity alice(kAlice);
     std::vector<std::optional<RawConnection>> kept(8000);
-    while (made < most) {
+    while (made < most || rounds < kFewestRounds) {
       auto connection = Connect(Patience(10s));
       if (!connection.has_value()) break;
       kept[made++ % kept.size()] = std::move(connection);
     }
+    is_flooding = false;
   });
   std::chrono::milliseconds slowest{};
-  int rounds = 0;
   std::uint64_t peak_kib = 0;
-  while (made < most && rounds < 1000) {
-    ++rounds;
+  while (is_flooding) {
     const IdctlResult claim = host_.idctl.As(kBob).Run({"claim", "orders", "-n", "10"});
     EXPECT_EQ(claim.exit_status, 0) << claim.err;
     slowest = std::max(slowest, claim.duration);
     peak_kib = std::max(peak_kib, ResidentKib());
+    ++rounds;
   }
   flood.join();
   std::printf(
       "%llu connections, %d claims by new clients meanwhile, the slowest %lld ms, %llu KiB "
       "more\n",
-      static_cast<unsigned long long>(made.load()), rounds, static_cast<long long>(slowest.count()),
+      static_cast<unsigned long long>(made.load()), rounds.load(),
+      static_cast<long long>(slowest.count()),
       static_cast<unsigned long long>(peak_kib - before_kib));
-  EXPECT_EQ(made, most);
-  EXPECT_GT(rounds, 3);
+  EXPECT_GE(made, most);
+  EXPECT_GE(rounds, kFewestRounds);
   EXPECT_LT(slowest, Patience(1000ms));
   EXPECT_LT(peak_kib - before_kib, 32U * 1024 * static_cast<unsigned>(SlowdownFactor()));
   const std::uint64_t ids = honest.ids();

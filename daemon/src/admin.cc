@@ -16,6 +16,8 @@ namespace {
 
 // Each may read the whole journal; peers that ask without end must not delay the leases for ever.
 constexpr int kMaxInFlight = 64;
+// Of those, for all who do not administer all tags: operators find room.
+constexpr int kMaxOfUsers = 32;
 
 // Both numbers of the promise, and whether what is held covers it at the rate that the policy
 // reckons with.
@@ -38,16 +40,36 @@ Admin::~Admin() = default;
 
 const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
   static const std::map<std::string, Entry, std::less<>> operations = {
-      {"tag.create", {&Admin::CreateTag, true}},   {"tag.list", {&Admin::ListTags, false}},
-      {"tag.show", {&Admin::ShowTag, false}},      {"tag.set", {&Admin::ChangeTag, true}},
-      {"tag.delete", {&Admin::DeleteTag, true}},   {"status", {&Admin::ShowStatus, false}},
-      {"lease.list", {&Admin::ListLeases, false}}, {"host.list", {&Admin::ListHosts, false}},
-      {"audit", {&Admin::Audit, false}},           {"whois", {&Admin::WhoIs, false}},
-      {"import", {&Admin::Import, true}}};
+      {"tag.create", {&Admin::CreateTag, Needs::kAdministerTag}},
+      {"tag.list", {&Admin::ListTags, Needs::kSee}},
+      {"tag.show", {&Admin::ShowTag, Needs::kSee}},
+      {"tag.set", {&Admin::ChangeTag, Needs::kAdministerTag}},
+      {"tag.delete", {&Admin::DeleteTag, Needs::kAdministerTag}},
+      {"status", {&Admin::ShowStatus, Needs::kSee}},
+      {"lease.list", {&Admin::ListLeases, Needs::kSee}},
+      {"host.list", {&Admin::ListHosts, Needs::kSee}},
+      {"audit", {&Admin::Audit, Needs::kSee}},
+      {"whois", {&Admin::WhoIs, Needs::kSee}},
+      {"import", {&Admin::Import, Needs::kAdministerAll}}};
   return operations;
 }
 
-void Admin::Handle(const std::string& request, bool may_change, Done done) {
+// A tag that is named is checked here, whichever operation it is; one that should be and is not, or
+// makes no sense, is the operation's to refuse.
+Status Admin::CheckRights(const Request& request, Needs needs, const PeerRights& rights) {
+  if (needs == Needs::kAdministerAll) return rights.RequireAll();
+  const auto tag = request.find("tag");
+  if (tag == request.end() || !tag->is_string()) return Status::Ok();
+  const Access needed = needs == Needs::kAdministerTag ? Access::kAdmin : Access::kSocket;
+  return rights.Require(needed, tag->get<std::string>());
+}
+
+void Admin::SetDatabase(std::string display_url, std::string url) {
+  info_.database_url = std::move(display_url);
+  info_.database = std::move(url);
+}
+
+void Admin::Handle(const std::string& request, const PeerRights& rights, Done done) {
   const Request parsed = Request::parse(request, nullptr, false);
   const auto op = parsed.is_object() ? parsed.find("op") : parsed.end();
   if (!parsed.is_object() || op == parsed.end() || !op->is_string()) {
@@ -59,17 +81,16 @@ void Admin::Handle(const std::string& request, bool may_change, Done done) {
     Fail(done, {Code::kInvalid, "unknown operation '" + op->get<std::string>() + "'"});
     return;
   }
-  if (entry->second.changes && !may_change) {
-    Fail(done, {Code::kDenied, entry->first + " is for root and the user that idd runs as"});
-    return;
-  }
-  if (in_flight_ >= kMaxInFlight) {
+  Status allowed = CheckRights(parsed, entry->second.needs, rights);
+  if (!allowed.ok()) return Fail(done, allowed.WithContext(entry->first));
+  if (in_flight_ >= (rights.AdministersAll() ? kMaxInFlight : kMaxOfUsers)) {
     Fail(done, {Code::kSystem, "idd has too many administration requests under way"});
     return;
   }
   ++in_flight_;
   (this->*entry->second.operation)(
-      parsed, [this, done = std::move(done)](const Status& status, const std::string& document) {
+      parsed, rights,
+      [this, done = std::move(done)](const Status& status, const std::string& document) {
         --in_flight_;
         done(status, document);
       });
@@ -96,8 +117,7 @@ Json Admin::DatabaseJson() const {
 }
 
 // The tags of the store and, while it is away, those that this daemon serves.
-Json Admin::TagsJson(const std::vector<TagRecord>& records,
-                     const std::optional<std::string>& only) const {
+Json Admin::TagsJson(const std::vector<TagRecord>& records, const Shows& shows) const {
   std::map<std::string, TagSnapshot> tags;
   for (const TagRecord& record : records) {
     TagSnapshot& tag = tags[record.tag];
@@ -109,7 +129,7 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records,
   for (TagSnapshot& snapshot : tags_.Snapshot()) tags[snapshot.tag] = std::move(snapshot);
   Json array = Json::array();
   for (const auto& [name, tag] : tags) {
-    if (only.has_value() && name != *only) continue;
+    if (!shows(name)) continue;
     std::uint64_t available = 0;
     Json segments = Json::array();
     for (const LeaseUse& use : tag.leases) {
@@ -140,12 +160,15 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records,
   return array;
 }
 
-void Admin::ShowStatus(const Request& request, Done done) {
+void Admin::ShowStatus(const Request& request, const PeerRights& rights, Done done) {
   const auto only = TextField(request, "tag");
   if (!only.ok()) return Fail(done, only.status());
-  const auto answer = [this, only = only.value(),
+  const auto answer = [this, rights, only = only.value(),
                        done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
-    Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>(), only);
+    Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>(),
+                         [&](const std::string& tag) {
+                           return only.has_value() ? tag == *only : rights.MaySee(tag);
+                         });
     if (only.has_value() && tags.empty() && records.ok()) {
       return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
     }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "access_rules.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "lease_worker.h"
@@ -43,31 +44,37 @@ class Admin {
   Admin(const Admin&) = delete;
   Admin& operator=(const Admin&) = delete;
 
-  // `may_change`: the peer is root or the daemon's user. `done` is called once, now or later on the
-  // loop. The request is untrusted text.
-  void Handle(const std::string& request, bool may_change, Done done);
+  // The request is untrusted text; it is done as far as `rights` go: nothing of a tag that the peer
+  // may not use is told or changed. `done` is called once, now or later on the loop.
+  void Handle(const std::string& request, const PeerRights& rights, Done done);
+  // Another one is in use from now on.
+  void SetDatabase(std::string display_url, std::string url);
 
  private:
   using Request = nlohmann::json;
   using Json = nlohmann::ordered_json;
-  using Operation = void (Admin::*)(const Request& request, Done done);
+  using Operation = void (Admin::*)(const Request& request, const PeerRights& rights, Done done);
+  // What a peer needs for an operation. Those of kSee tell only what is of tags that it may use.
+  enum class Needs { kSee, kAdministerTag, kAdministerAll };
   struct Entry {
     Operation operation;
-    bool changes;  // for root and the daemon's user only
+    Needs needs;
   };
+  [[nodiscard]] static Status CheckRights(const Request& request, Needs needs,
+                                          const PeerRights& rights);
   static const std::map<std::string, Entry, std::less<>>& Operations();
 
-  void CreateTag(const Request& request, Done done);
-  void ListTags(const Request& request, Done done);
-  void ShowTag(const Request& request, Done done);
-  void ChangeTag(const Request& request, Done done);
-  void DeleteTag(const Request& request, Done done);
-  void ShowStatus(const Request& request, Done done);
-  void ListLeases(const Request& request, Done done);
-  void ListHosts(const Request& request, Done done);
-  void Audit(const Request& request, Done done);
-  void WhoIs(const Request& request, Done done);
-  void Import(const Request& request, Done done);
+  void CreateTag(const Request& request, const PeerRights& rights, Done done);
+  void ListTags(const Request& request, const PeerRights& rights, Done done);
+  void ShowTag(const Request& request, const PeerRights& rights, Done done);
+  void ChangeTag(const Request& request, const PeerRights& rights, Done done);
+  void DeleteTag(const Request& request, const PeerRights& rights, Done done);
+  void ShowStatus(const Request& request, const PeerRights& rights, Done done);
+  void ListLeases(const Request& request, const PeerRights& rights, Done done);
+  void ListHosts(const Request& request, const PeerRights& rights, Done done);
+  void Audit(const Request& request, const PeerRights& rights, Done done);
+  void WhoIs(const Request& request, const PeerRights& rights, Done done);
+  void Import(const Request& request, const PeerRights& rights, Done done);
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -78,10 +85,10 @@ class Admin {
 
   [[nodiscard]] Json DaemonJson() const;
   [[nodiscard]] Json DatabaseJson() const;
-  [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records,
-                              const std::optional<std::string>& only) const;
+  using Shows = std::function<bool(const std::string& tag)>;
+  [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records, const Shows& shows) const;
 
-  const DaemonInfo info_;
+  DaemonInfo info_;
   LeaseWorker& worker_;
   TagService& tags_;
   int in_flight_ = 0;

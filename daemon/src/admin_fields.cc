@@ -13,12 +13,14 @@ std::string Dump(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string ErrorDocument(const std::string& message) { return Dump({{"error", message}}); }
+
 void Fail(const Admin::Done& done, const Status& status) {
   // UNAVAILABLE tells a client that idd is out of reach; here it is the store that is.
   const Status told = status.code() == Code::kUnavailable
                           ? Status(Code::kSystem, "the store is not available: " + status.message())
                           : status;
-  done(told, Dump({{"error", told.message()}}));
+  done(told, ErrorDocument(told.message()));
 }
 
 Result<std::optional<std::string>> TextField(const Request& request, const char* key) {

@@ -20,6 +20,8 @@ using Json = nlohmann::ordered_json;  // the keys in the order they are written
 
 [[nodiscard]] std::string Dump(const Json& document);
 
+[[nodiscard]] std::string ErrorDocument(const std::string& message);
+
 // Answers with {"error": ...}.
 void Fail(const Admin::Done& done, const Status& status);
 

@@ -105,7 +105,7 @@ void LogImport(const ImportReport& report, const ImportQuery& query) {
 
 }  // namespace
 
-void Admin::Import(const Request& request, Done done) {
+void Admin::Import(const Request& request, const PeerRights& /*rights*/, Done done) {
   Result<ImportQuery> query = ReadImportQuery(request, info_.database);
   if (!query.ok()) return Fail(done, query.status());
   const Result<bool> is_dry = FlagField(request, "dry_run");

@@ -18,14 +18,16 @@ namespace {
 constexpr std::uint64_t kMaxListedLeases = 1'000'000;
 constexpr std::uint64_t kDefaultListedLeases = 10'000;
 
+using LiveLeases = std::map<std::string, LeaseClosure, std::less<>>;
+
 // What the journal does not know yet of leases that are in a ring comes from `live`.
-std::string LeasesText(const std::vector<LeaseRecord>& leases,
-                       const std::map<std::string, LeaseClosure, std::less<>>& live,
-                       std::uint64_t limit) {
+std::string LeasesText(const std::vector<LeaseRecord>& leases, const LiveLeases& live,
+                       std::uint64_t limit, const PeerRights& rights) {
   const bool is_cut = leases.size() > limit;
   Json array = Json::array();
   for (std::size_t i = is_cut ? 1 : 0; i < leases.size(); ++i) {
     LeaseRecord lease = leases[i];
+    if (!rights.MaySee(lease.tag)) continue;
     const auto use = live.find(lease.token);
     if (lease.state == LeaseState::kActive && use != live.end()) {
       lease.claimed = use->second.claimed;
@@ -47,6 +49,16 @@ std::string AuditText(const AuditInput& input) {
                     {"abandoned", account.abandoned}});
   }
   return Dump({{"ok", report.ok()}, {"tags", std::move(tags)}, {"findings", report.findings}});
+}
+
+// Leaves what is of tags that the peer may use.
+void Restrict(AuditInput& input, const PeerRights& rights) {
+  if (rights.AdministersAll()) return;
+  const auto hidden = [&rights](const auto& row) { return !rights.MaySee(row.tag); };
+  std::erase_if(input.ledger.journal, hidden);
+  std::erase_if(input.ledger.tags, hidden);
+  std::erase_if(input.ledger.returned, hidden);
+  std::erase_if(input.live, [&hidden](const auto& live) { return hidden(live.second); });
 }
 
 Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
@@ -122,29 +134,31 @@ const char* IdState(const LeaseRecord& lease, std::uint64_t id, const LeaseClosu
 
 }  // namespace
 
-void Admin::ListLeases(const Request& request, Done done) {
+void Admin::ListLeases(const Request& request, const PeerRights& rights, Done done) {
   Result<LeaseFilter> filter = ReadLeaseFilter(request);
   if (!filter.ok()) return Fail(done, filter.status());
-  QueueReport([this, filter = std::move(filter).value(), done = std::move(done)]() mutable {
+  QueueReport([this, rights, filter = std::move(filter).value(), done = std::move(done)]() mutable {
     // One more than asked for shows whether there are more.
     const std::uint64_t limit = filter.newest - 1;
     worker_.Submit<std::vector<LeaseRecord>>(
         [filter = std::move(filter)](Store& store, HighWaterMarks&) {
           return store.ListLeases(filter);
         },
-        [this, limit, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
+        [this, rights, limit, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
           if (!leases.ok()) {
             FinishReport();
             return Fail(done, leases.status());
           }
-          MakeReport([limit, leases = std::move(leases).value(),
-                      live = tags_.LiveLeases()] { return LeasesText(leases, live, limit); },
-                     done);
+          MakeReport(
+              [rights, limit, leases = std::move(leases).value(), live = tags_.LiveLeases()] {
+                return LeasesText(leases, live, limit, rights);
+              },
+              done);
         });
   });
 }
 
-void Admin::ListHosts(const Request& /*request*/, Done done) {
+void Admin::ListHosts(const Request& /*request*/, const PeerRights& /*rights*/, Done done) {
   worker_.Submit<std::vector<HostRecord>>(
       [](Store& store, HighWaterMarks&) { return store.ListHosts(); },
       [done = std::move(done)](const Result<std::vector<HostRecord>>& hosts) {
@@ -160,16 +174,16 @@ void Admin::ListHosts(const Request& /*request*/, Done done) {
       });
 }
 
-void Admin::Audit(const Request& request, Done done) {
+void Admin::Audit(const Request& request, const PeerRights& rights, Done done) {
   const auto only = TextField(request, "tag");
   const auto is_all_hosts = FlagField(request, "all_hosts");
   if (!only.ok()) return Fail(done, only.status());
   if (!is_all_hosts.ok()) return Fail(done, is_all_hosts.status());
   const AuditScope scope = is_all_hosts.value() ? AuditScope::kAllHosts : AuditScope::kThisHost;
-  QueueReport([this, scope, only = only.value(), done = std::move(done)]() mutable {
+  QueueReport([this, rights, scope, only = only.value(), done = std::move(done)]() mutable {
     worker_.Submit<Ledger>(
         [tag = only](Store& store, HighWaterMarks&) { return store.ReadLedger(tag); },
-        [this, scope, only, done = std::move(done)](Result<Ledger> ledger) {
+        [this, rights, scope, only, done = std::move(done)](Result<Ledger> ledger) {
           const bool is_unknown = only.has_value() && ledger.ok() && ledger.value().tags.empty() &&
                                   ledger.value().journal.empty();
           if (!ledger.ok() || is_unknown) {
@@ -186,12 +200,17 @@ void Admin::Audit(const Request& request, Done done) {
           if (only.has_value()) {
             std::erase_if(input.live, [&](const auto& live) { return live.second.tag != *only; });
           }
-          MakeReport([input = std::move(input)] { return AuditText(input); }, done);
+          MakeReport(
+              [rights, input = std::move(input)]() mutable {
+                Restrict(input, rights);
+                return AuditText(input);
+              },
+              done);
         });
   });
 }
 
-void Admin::WhoIs(const Request& request, Done done) {
+void Admin::WhoIs(const Request& request, const PeerRights& /*rights*/, Done done) {
   const Result<std::string> tag = TagField(request);
   if (!tag.ok()) return Fail(done, tag.status());
   const auto id = NumberField(request, "id");

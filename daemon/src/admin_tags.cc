@@ -66,7 +66,7 @@ Result<TagChange> ReadTagChange(const Request& request) {
 
 }  // namespace
 
-void Admin::CreateTag(const Request& request, Done done) {
+void Admin::CreateTag(const Request& request, const PeerRights& /*rights*/, Done done) {
   Result<NewTag> tag = ReadNewTag(request);
   if (!tag.ok()) return Fail(done, tag.status());
   worker_.Submit<TagRecord>(
@@ -80,18 +80,20 @@ void Admin::CreateTag(const Request& request, Done done) {
       });
 }
 
-void Admin::ListTags(const Request& /*request*/, Done done) {
+void Admin::ListTags(const Request& /*request*/, const PeerRights& rights, Done done) {
   worker_.Submit<std::vector<TagRecord>>(
       [](Store& store, HighWaterMarks&) { return store.ListTags(); },
-      [done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
+      [rights, done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
         if (!records.ok()) return Fail(done, records.status());
         Json tags = Json::array();
-        for (const TagRecord& record : records.value()) tags.push_back(TagJson(record));
+        for (const TagRecord& record : records.value()) {
+          if (rights.MaySee(record.tag)) tags.push_back(TagJson(record));
+        }
         done(Status::Ok(), Dump({{"tags", std::move(tags)}}));
       });
 }
 
-void Admin::ShowTag(const Request& request, Done done) {
+void Admin::ShowTag(const Request& request, const PeerRights& /*rights*/, Done done) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return Fail(done, tag.status());
   worker_.Submit<Json>(
@@ -114,7 +116,7 @@ void Admin::ShowTag(const Request& request, Done done) {
       });
 }
 
-void Admin::ChangeTag(const Request& request, Done done) {
+void Admin::ChangeTag(const Request& request, const PeerRights& /*rights*/, Done done) {
   Result<TagChange> change = ReadTagChange(request);
   if (!change.ok()) return Fail(done, change.status());
   worker_.Submit<TagRecord>([change = std::move(change).value()](
@@ -130,7 +132,7 @@ void Admin::ChangeTag(const Request& request, Done done) {
                             });
 }
 
-void Admin::DeleteTag(const Request& request, Done done) {
+void Admin::DeleteTag(const Request& request, const PeerRights& /*rights*/, Done done) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return Fail(done, tag.status());
   const auto force = request.find("force");

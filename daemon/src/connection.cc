@@ -46,10 +46,20 @@ int SendNow(int socket, std::span<const std::byte> frame, const std::array<int, 
   return 0;
 }
 
+// To close a socket with unread messages resets the peer's, and it would get that error in place of
+// the reason. After the shutdown no more can come; what a peer's buffer holds is bounded.
+void DropUnread(int socket) {
+  constexpr int kMost = 4096;
+  if (::shutdown(socket, SHUT_RD) != 0) return;
+  std::byte byte{};
+  for (int i = 0; i<kMost&& ::recv(socket, &byte, 1, MSG_DONTWAIT)> 0; ++i) {
+  }
+}
+
 }  // namespace
 
 Connection::Connection(boost::asio::io_context& loop, ScopedFd socket, std::uint64_t id, Peer peer)
-    : loop_(loop), socket_(loop, socket.release()), id_(id), peer_(peer) {}
+    : loop_(loop), socket_(loop, socket.release()), id_(id), peer_(std::move(peer)) {}
 
 Connection::~Connection() = default;
 
@@ -178,6 +188,7 @@ void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
                                       {"reason", reason.message()}});
   Flush();  // replies to what it asked before
   if (closed_) return;
+  DropUnread(socket_.native_handle());
   const wire::StatusReply reply{.status = static_cast<std::uint32_t>(reason.code()), .reserved = 0};
   const auto frame = wire::BuildReply(wire::FrameType::kError, request_id, reply, reason.message());
   // Behind queued replies it could not be sent in order; the log has the reason.

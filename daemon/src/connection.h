@@ -18,19 +18,13 @@
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
+#include "peer.h"
 
 namespace idd::daemon {
 
 // Requests that one connection may have under way; one more is answered at once that there are too
 // many.
 inline constexpr std::size_t kMaxUnanswered = 1024;
-
-// The other end, as the kernel vouches for it.
-struct Peer {
-  pid_t pid = 0;
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
 
 // One accepted connection: reads frames, sends frames with descriptors, and ends on the first
 // fault.
@@ -64,6 +58,7 @@ class Connection {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const Peer& peer() const noexcept { return peer_; }
 
+  bool admitted = false;       // counted among what its peer may have
   bool greeted = false;        // HELLO was exchanged
   std::size_t unanswered = 0;  // requests under way
 

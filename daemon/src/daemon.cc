@@ -27,6 +27,7 @@
 #include "lease_worker.h"
 #include "logging.h"
 #include "recovery.h"
+#include "reload.h"
 #include "server.h"
 #include "service_manager.h"
 #include "state_dir.h"
@@ -86,7 +87,7 @@ class Daemon {
   struct Parts {
     std::unique_ptr<Store> store;
     std::unique_ptr<HighWaterMarks> marks;
-    std::string host_id;
+    HostIdentity host;
     Inheritance inheritance;
     ScopedFd listener;  // of the service manager; none: idd binds its own
   };
@@ -100,6 +101,7 @@ class Daemon {
   void WaitForSignals();
   void OnSignal(int signal);
   void Reload();
+  [[nodiscard]] Status MoveDatabase(const Options& options);
   void Stop();
   void Fail(const Status& status);
   void SchedulePoll();
@@ -107,8 +109,9 @@ class Daemon {
   void WatchInheritedRings();
   void ScheduleWatchdog(std::chrono::microseconds period);
 
-  const Options options_;
-  const std::string database_url_;
+  Options options_;
+  const HostIdentity host_;
+  std::string database_url_;
   boost::asio::io_context loop_;
   ServiceManager manager_;
   Inheritance inheritance_;
@@ -128,6 +131,7 @@ class Daemon {
 
 Daemon::Daemon(const Options& options, Parts parts)
     : options_(options),
+      host_(std::move(parts.host)),
       database_url_(parts.store->DisplayUrl()),
       inheritance_(std::move(parts.inheritance)),
       passed_listener_(std::move(parts.listener)),
@@ -137,7 +141,7 @@ Daemon::Daemon(const Options& options, Parts parts)
             options.lease_limit),
       admin_(loop_,
              {.version = IDD_VERSION,
-              .host_id = std::move(parts.host_id),
+              .host_id = host_.id,
               .socket = options.socket,
               .database_url = database_url_,
               .database = options.database,
@@ -147,7 +151,9 @@ Daemon::Daemon(const Options& options, Parts parts)
       signals_(loop_, SIGTERM, SIGINT, SIGHUP),
       poll_timer_(loop_),
       patience_(loop_),
-      watchdog_timer_(loop_) {}
+      watchdog_timer_(loop_) {
+  server_.Configure(options.access, options.limits);
+}
 
 int Daemon::Run() {
   const auto work = boost::asio::make_work_guard(loop_);
@@ -260,13 +266,35 @@ void Daemon::OnSignal(int signal) {
 }
 
 void Daemon::Reload() {
+  if (stopping_) return;  // what goes back belongs to the store that it was leased from
   const ParsedOptions parsed = ParseOptions(options_.arguments);
-  if (!parsed.options.has_value()) {
-    log::Error("config.reload_failed", {{"error", parsed.output}, {"action", "nothing changed"}});
+  ReloadPlan plan = PlanReload(options_, parsed.options.value_or(options_));
+  Status status = parsed.options.has_value() ? Status::Ok() : Status(Code::kInvalid, parsed.output);
+  if (status.ok() && plan.Changes("database")) status = MoveDatabase(plan.options);
+  if (!status.ok()) {
+    log::Error("config.reload_failed",
+               {{"error", status.message()}, {"action", "nothing changed"}});
     return;
   }
-  log::SetLevel(parsed.options->log_level);
-  log::Info("config.reloaded", {{"file", parsed.options->config_file}});
+  options_ = std::move(plan.options);
+  log::SetLevel(options_.log_level);
+  tags_.SetLeaseLimit(options_.lease_limit);
+  // Also when nothing of it has changed: names of groups may mean others by now.
+  server_.Configure(options_.access, options_.limits);
+  if (!plan.not_changed.empty()) {
+    log::Warning("config.needs_restart", {{"keys", KeyList(plan.not_changed)}});
+  }
+  log::Info("config.reloaded",
+            {{"file", options_.config_file}, {"changed", KeyList(plan.changed)}});
+}
+
+Status Daemon::MoveDatabase(const Options& options) {
+  Result<std::unique_ptr<Store>> store = MakeStore(options.database, host_);
+  if (!store.ok()) return store.status();
+  database_url_ = store.value()->DisplayUrl();
+  admin_.SetDatabase(database_url_, options.database);
+  worker_.Replace(std::move(store).value());
+  return Status::Ok();
 }
 
 void Daemon::Stop() {
@@ -355,7 +383,7 @@ int RunDaemon(const Options& options) {
   if (!listener.ok()) return FailStart(listener.status());
   Daemon daemon(options, {.store = std::move(store).value(),
                           .marks = std::move(marks).value(),
-                          .host_id = host.value().id,
+                          .host = host.value(),
                           .inheritance = std::move(inheritance).value(),
                           .listener = std::move(listener).value()});
   return daemon.Run();

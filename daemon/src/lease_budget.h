@@ -47,7 +47,7 @@ class LeaseBudget {
     filled_at_ = now;
   }
 
-  const double per_s_;
+  double per_s_;
   double left_ = 0;
   MonotonicTime filled_at_{};
 };

@@ -33,6 +33,8 @@ class LeaseTurns {
   // the tag wants nothing any more.
   void Ask(const std::string& tag);
   [[nodiscard]] bool Awaits(const std::string& tag) const { return waiting_.contains(tag); }
+  // From now on.
+  void SetLimit(std::uint32_t leases_per_s) { budget_ = LeaseBudget(leases_per_s); }
   // Nobody's turn comes any more.
   void Stop();
 

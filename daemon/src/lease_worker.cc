@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace idd::daemon {
 namespace {
@@ -11,6 +12,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause(50);
 constexpr milliseconds kLongestPause(1000);
+// Which no store has.
+constexpr std::uint64_t kNoGeneration = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
 
@@ -48,6 +51,17 @@ void LeaseWorker::LookAtStore() {
     jobs_.emplace_back([this] { Observe(Prepare()); });
   }
   wake_.notify_one();
+}
+
+void LeaseWorker::Replace(std::unique_ptr<Store> store) {
+  // A std::function has to be copyable, what it moves from is not.
+  Enqueue([this, handed = std::make_shared<std::unique_ptr<Store>>(std::move(store))] {
+    store_ = std::move(*handed);
+    opened_ = false;
+    failures_ = 0;  // what the other's failures taught does not hold for this one
+    session_.generation = kNoGeneration;
+    Observe(Prepare());
+  });
 }
 
 void LeaseWorker::Enqueue(std::function<void()> job) {

@@ -66,6 +66,10 @@ class LeaseWorker {
   // Only a change is told, to the HealthChange, so that an idle daemon is not woken.
   void LookAtStore();
 
+  // Works with another store from the next job on. What it has open is closed and forgotten; the
+  // new one is opened and recovered as one that took the other's place, whatever it says it is.
+  void Replace(std::unique_ptr<Store> store);
+
   // For jobs alone, as it belongs to the worker's thread.
   [[nodiscard]] StoreSession& session() noexcept { return session_; }
 

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <map>
 
+#include "config_tables.h"
 #include "host_id.h"
 #include "store/store.h"
 
@@ -67,16 +68,20 @@ Setting* FindSetting(Settings& settings, std::string_view file_key) {
   return it == settings.end() ? nullptr : &*it;
 }
 
-// Takes from the file what neither a flag nor a variable has set.
-Status ReadFile(const std::string& path, const CLI::App& app, Settings& settings) {
-  toml::table table;
+Result<toml::table> ParseFile(const std::string& path) {
   try {
-    table = toml::parse_file(path);
+    return toml::parse_file(path);
   } catch (const toml::parse_error& error) {
-    return {Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
-                                std::string(error.description())};
+    return Status(Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
+                                      std::string(error.description()));
   }
+}
+
+// Takes from the file what neither a flag nor a variable has set.
+Status TakeSettings(const toml::table& table, const std::string& path, const CLI::App& app,
+                    Settings& settings) {
   for (const auto& [key, node] : table) {
+    if (IsTableKey(key.str())) continue;
     const std::string where = path + ":" + std::to_string(node.source().begin.line) + ": ";
     Setting* setting = FindSetting(settings, key.str());
     if (setting == nullptr) {
@@ -171,6 +176,7 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
       "idd");
   Settings settings = DefaultSettings();
   std::string config = kDefaultConfig;
+  ConfigTables tables;
   bool check_config = false;
   app.set_version_flag("--version", std::string("idd ") + IDD_VERSION);
   app.add_option("--config", config, "TOML configuration")
@@ -184,7 +190,8 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
   app.add_flag("--check-config", check_config, "check the configuration and exit");
   app.footer(
       "Every option is also a key of the file (state_dir = \"...\") and a variable (IDD_STATE_DIR);"
-      "\na flag beats a variable, a variable beats the file.\n\n"
+      "\na flag beats a variable, a variable beats the file. Who may use which tag is said in the "
+      "file alone.\n\n"
       "Example: idd --database sqlite:/var/lib/idd/idd.db --socket /run/idd/idd.sock");
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
@@ -206,11 +213,18 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
     if (std::filesystem::is_directory(config, ignored)) {
       return Usage("the configuration " + config + " is a directory");
     }
-    if (Status status = ReadFile(config, app, settings); !status.ok())
+    const Result<toml::table> file = ParseFile(config);
+    if (!file.ok()) return Usage(file.status().message());
+    if (Status status = TakeSettings(file.value(), config, app, settings); !status.ok())
       return Usage(status.message());
+    Result<ConfigTables> read = ReadTables(file.value(), config);
+    if (!read.ok()) return Usage(read.status().message());
+    tables = std::move(read).value();
   }
   Result<Options> options = Validate(settings);
   if (!options.ok()) return Usage(options.status().message());
+  options.value().limits = tables.limits;
+  options.value().access = std::move(tables.access);
   options.value().config_file = read_file ? config : "";
   options.value().check_config = check_config;
   options.value().arguments = arguments;

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "access_rules.h"
 #include "idd/base/status.h"
 #include "lease_budget.h"
 #include "logging.h"
+#include "peer_limits.h"
 
 namespace idd::daemon {
 
@@ -23,6 +25,8 @@ struct Options {
   std::string host_id;                                  // empty: derived from the machine id
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
+  LimitSettings limits;
+  std::vector<AccessRule> access;
   bool check_config = false;
   std::vector<std::string> arguments;  // as given, for a reload
 };

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <utility>
 
+#include "admin_fields.h"
 #include "idd/shm/abi.h"
 #include "logging.h"
 #include "random.h"
@@ -28,12 +29,13 @@ using wire::FrameView;
 
 constexpr int kBacklog = 1024;
 constexpr int kAcceptsPerTurn = 64;
-constexpr std::size_t kMaxConnections = 20000;
 // A connection says HELLO within this time, or is closed.
 constexpr std::chrono::seconds kHelloPatience(5);
 constexpr std::chrono::milliseconds kAcceptPause(100);
 constexpr const char* kTooManyRequests = "this connection has too many requests under way";
-constexpr mode_t kSocketMode = 0660;
+// Everybody may connect whom the folder lets in: who may do what, idd says by the peer's
+// credentials, so that it can say why not.
+constexpr mode_t kSocketMode = 0666;
 
 Result<sockaddr_un> MakeAddress(const std::string& path) {
   sockaddr_un address{};
@@ -105,7 +107,8 @@ Server::Server(boost::asio::io_context& loop, TagService& tags, Admin& admin)
       admin_(admin),
       daemon_id_(RandomId()),
       listener_(loop),
-      pause_(loop) {}
+      pause_(loop),
+      pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {}
 
 Server::~Server() = default;
 
@@ -232,7 +235,10 @@ bool Server::DropSilent(const char* why) {
 }
 
 void Server::Poll() {
-  const MonotonicTime latest = MonotonicClock::now() - kHelloPatience;
+  const MonotonicTime now = MonotonicClock::now();
+  gate_.Poll(now);
+  WithdrawRings();  // what could not be done at the reload
+  const MonotonicTime latest = now - kHelloPatience;
   while (!silent_.empty()) {
     const Connection* const connection = Find(silent_.front().id);
     const bool counts = connection != nullptr && !connection->greeted;
@@ -245,26 +251,50 @@ void Server::Poll() {
   }
 }
 
+void Server::Configure(std::vector<AccessRule> rules, const LimitSettings& limits) {
+  gate_.Configure(std::move(rules), limits);
+  for (const auto& [id, connection] : connections_) {
+    const Status status = gate_.StillAdmit(connection->peer());
+    if (!status.ok()) connection->CloseWith(status);
+  }
+  unlawful_ = gate_.UnlawfulRings();
+  WithdrawRings();
+}
+
+void Server::WithdrawRings() {
+  std::erase_if(unlawful_, [this](const RingHolders::Ring& ring) {
+    if (!tags_.Withdraw(ring.tag, ring.ring_id)) return false;
+    gate_.holders().Forget(ring);
+    return true;
+  });
+}
+
 void Server::Adopt(ScopedFd socket) {
-  ucred credentials{};
-  socklen_t bytes = sizeof(credentials);
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return;
+  Result<Peer> peer = PeerOf(socket.get());
+  if (!peer.ok()) return;
   const std::uint64_t id = next_id_++;
-  auto connection = std::make_unique<Connection>(
-      loop_, std::move(socket), id,
-      Peer{.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid});
+  const Status admitted = gate_.Admit(peer.value(), connections_.size());
+  auto connection =
+      std::make_unique<Connection>(loop_, std::move(socket), id, std::move(peer).value());
   Connection& started = *connection;
   connections_.emplace(id, std::move(connection));
-  silent_.push_back({.id = id, .since = MonotonicClock::now()});
   started.Start(
       [this](Connection& from, std::span<const std::byte> message) { OnMessage(from, message); },
-      [this](std::uint64_t closed) {
-        tags_.DropOwner(closed);
-        connections_.erase(closed);
-      });
-  if (connections_.size() > kMaxConnections) {
-    started.CloseWith({Code::kUnavailable, "idd has too many connections"});
+      [this](std::uint64_t closed) { OnClosed(closed); });
+  if (!admitted.ok()) return started.CloseWith(admitted);
+  started.admitted = true;
+  silent_.push_back({.id = id, .since = MonotonicClock::now()});
+}
+
+void Server::OnClosed(std::uint64_t id) {
+  const Connection* const connection = Find(id);
+  if (connection == nullptr) return;
+  if (connection->unanswered > 0) {
+    tags_.DropOwner(id);
+    for (const ClaimOrder& order : pacer_.Drop(id)) gate_.limits().GiveIdsBack(order);
   }
+  if (connection->admitted) gate_.Release(connection->peer());
+  connections_.erase(id);
 }
 
 Connection* Server::Find(std::uint64_t id) {
@@ -284,6 +314,10 @@ void Server::OnMessage(Connection& connection, std::span<const std::byte> messag
 
 Status Server::Dispatch(Connection& connection, const FrameView& frame) {
   const auto type = static_cast<FrameType>(frame.header.type);
+  if (Status status = gate_.TakeRequest(connection.peer()); !status.ok()) {
+    Refuse(connection, frame, status);
+    return Status::Ok();
+  }
   if (!connection.greeted && type != FrameType::kHello) {
     return {Code::kInvalid, "the first frame must be HELLO"};
   }
@@ -295,13 +329,44 @@ Status Server::Dispatch(Connection& connection, const FrameView& frame) {
     case FrameType::kClaim:
       return OnClaim(connection, frame);
     case FrameType::kRefill:
-      return OnRefill(frame);
+      return OnRefill(connection, frame);
     case FrameType::kAdmin:
       return OnAdmin(connection, frame);
     case FrameType::kError:
       break;
   }
   return {Code::kInvalid, "unknown frame type " + std::to_string(frame.header.type)};
+}
+
+void Server::Refuse(Connection& connection, const FrameView& frame, const Status& status) {
+  const std::uint64_t request_id = frame.header.request_id;
+  const auto code = static_cast<std::uint32_t>(status.code());
+  switch (static_cast<FrameType>(frame.header.type)) {
+    case FrameType::kAttach: {
+      wire::AttachReply reply;
+      reply.status = code;
+      connection.Send(wire::BuildReply(FrameType::kAttach, request_id, reply, status.message()));
+      return;
+    }
+    case FrameType::kClaim: {
+      wire::ClaimReply reply;
+      reply.status = code;
+      connection.Send(wire::BuildReply(FrameType::kClaim, request_id, reply, status.message()));
+      return;
+    }
+    case FrameType::kAdmin:
+      ++connection.unanswered;
+      // UNAVAILABLE would tell idctl that idd is out of reach.
+      ReplyAdmin(connection.id(), request_id, {Code::kSystem, status.message()},
+                 ErrorDocument(status.message()));
+      return;
+    case FrameType::kRefill:
+      return;  // the poll sees to it
+    case FrameType::kHello:
+    case FrameType::kError:
+      break;
+  }
+  connection.CloseWith(status, request_id);
 }
 
 Status Server::OnHello(Connection& connection, const FrameView& frame) const {
@@ -336,45 +401,51 @@ Status Server::OnAttach(Connection& connection, const FrameView& frame) {
   if (Status status = CheckWait(request.value().timeout_ms, request.value().reserved); !status.ok())
     return status;
   if (connection.unanswered >= kMaxUnanswered) {
-    wire::AttachReply reply;
-    reply.status = static_cast<std::uint32_t>(Code::kUnavailable);
-    connection.Send(
-        wire::BuildReply(FrameType::kAttach, frame.header.request_id, reply, kTooManyRequests));
+    Refuse(connection, frame, {Code::kUnavailable, kTooManyRequests});
+    return Status::Ok();
+  }
+  const Result<TagRight> right = gate_.RightTo(connection.peer(), tag.value());
+  if (!right.ok()) {
+    Refuse(connection, frame, right.status());
     return Status::Ok();
   }
   ++connection.unanswered;
-  const std::uint64_t owner = connection.id();
-  const std::uint64_t request_id = frame.header.request_id;
-  tags_.Attach(
-      std::string(tag.value()),
-      {.owner = owner, .deadline = Deadline::After(milliseconds(request.value().timeout_ms))},
-      [this, owner, request_id](const Result<AttachGrant>& grant) {
-        ReplyAttach(owner, request_id, grant);
-      });
+  const ClaimOrder order{.owner = connection.id(),
+                         .request_id = frame.header.request_id,
+                         .tag = std::string(tag.value()),
+                         .deadline = Deadline::After(milliseconds(request.value().timeout_ms)),
+                         .pace = std::nullopt};
+  tags_.Attach(order.tag, {.owner = order.owner, .deadline = order.deadline},
+               [this, order](const Result<AttachGrant>& grant) { ReplyAttach(order, grant); });
   return Status::Ok();
 }
 
-void Server::ReplyAttach(std::uint64_t owner, std::uint64_t request_id,
-                         const Result<AttachGrant>& grant) {
-  Connection* connection = Find(owner);
+void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& grant) {
+  Connection* connection = Find(order.owner);
   if (connection == nullptr) return;
   --connection->unanswered;
   wire::AttachReply reply;
   reply.abi_version = shm::kAbiVersion;
-  if (!grant.ok()) {
-    reply.status = static_cast<std::uint32_t>(grant.status().code());
+  // Looked at again: the rules may have changed while the request waited, and memory that was given
+  // away is in use for as long as its holder likes.
+  const Result<TagRight> right = gate_.RightTo(connection->peer(), order.tag);
+  const Status status = grant.ok() && !right.ok() ? right.status() : grant.status();
+  if (!status.ok()) {
+    reply.status = static_cast<std::uint32_t>(status.code());
     connection->Send(
-        wire::BuildReply(FrameType::kAttach, request_id, reply, grant.status().message()));
+        wire::BuildReply(FrameType::kAttach, order.request_id, reply, status.message()));
     return;
   }
-  if (grant.value().ring_id == 0) {  // nothing to map: the tag's ids are claimed by CLAIM
-    connection->Send(wire::BuildReply(FrameType::kAttach, request_id, reply));
+  if (grant.value().ring_id == 0 ||
+      right.value().access < Access::kShm) {  // nothing to map: the ids are claimed by CLAIM
+    connection->Send(wire::BuildReply(FrameType::kAttach, order.request_id, reply));
     return;
   }
+  gate_.holders().Add({.tag = order.tag, .ring_id = grant.value().ring_id}, connection->peer());
   reply.ring_id = grant.value().ring_id;
   reply.table_bytes = shm::kTableBytes;
   reply.cursors_bytes = shm::kCursorsBytes;
-  connection->Send(wire::BuildReply(FrameType::kAttach, request_id, reply),
+  connection->Send(wire::BuildReply(FrameType::kAttach, order.request_id, reply),
                    {grant.value().table_fd, grant.value().cursors_fd});
 }
 
@@ -387,26 +458,69 @@ Status Server::OnClaim(Connection& connection, const FrameView& frame) {
   if (request.count == 0) return {Code::kInvalid, "CLAIM with count 0"};
   if (Status status = CheckWait(request.timeout_ms, request.reserved); !status.ok()) return status;
   if (connection.unanswered >= kMaxUnanswered) {
-    wire::ClaimReply reply;
-    reply.status = static_cast<std::uint32_t>(Code::kUnavailable);
-    connection.Send(
-        wire::BuildReply(FrameType::kClaim, frame.header.request_id, reply, kTooManyRequests));
+    Refuse(connection, frame, {Code::kUnavailable, kTooManyRequests});
+    return Status::Ok();
+  }
+  const Result<TagRight> right = gate_.RightTo(connection.peer(), tag.value());
+  if (!right.ok()) {
+    Refuse(connection, frame, right.status());
     return Status::Ok();
   }
   ++connection.unanswered;
-  const std::uint64_t owner = connection.id();
-  const std::uint64_t request_id = frame.header.request_id;
-  tags_.Claim(std::string(tag.value()), request.ring_id, request.count,
-              {.owner = owner, .deadline = Deadline::After(milliseconds(request.timeout_ms))},
-              [this, owner, request_id](const Result<ClaimGrant>& grant) {
-                ReplyClaim(owner, request_id, grant);
-              });
+  ClaimOrder order{.owner = connection.id(),
+                   .request_id = frame.header.request_id,
+                   .tag = std::string(tag.value()),
+                   .ring_id = request.ring_id,
+                   .count = request.count,
+                   .deadline = Deadline::After(milliseconds(request.timeout_ms)),
+                   .by_socket = right.value().access == Access::kSocket,
+                   .pace = std::nullopt};
+  if (right.value().ids_per_s.has_value()) {
+    order.pace = {.uid = connection.peer().uid, .per_s = *right.value().ids_per_s};
+    PaceClaim(std::move(order));
+  } else {
+    StartClaim(std::move(order));
+  }
   return Status::Ok();
 }
 
-void Server::ReplyClaim(std::uint64_t owner, std::uint64_t request_id,
-                        const Result<ClaimGrant>& grant) {
-  Connection* connection = Find(owner);
+// Lets the claim through if its uid may have ids now, or keeps it until then or until its deadline.
+void Server::PaceClaim(ClaimOrder order) {
+  if (order.pace->is_taken) return StartClaim(std::move(order));
+  const MonotonicTime now = MonotonicClock::now();
+  const PeerLimits::IdTurn turn = gate_.limits().NextIds(order, now);
+  const MonotonicTime deadline = order.deadline.at();
+  if (turn.at > deadline) {
+    if (!order.deadline.passed()) return pacer_.Add(deadline, std::move(order));
+    return ReplyClaim(
+        order, Status(Code::kTimeout, "uid " + std::to_string(order.pace->uid) + " may claim " +
+                                          std::to_string(order.pace->per_s) +
+                                          " ids a second of tag '" + order.tag + "', and has"));
+  }
+  order.count = turn.ids;
+  gate_.limits().TakeIds(order, now);
+  order.pace->is_taken = true;
+  if (turn.at > now) return pacer_.Add(turn.at, std::move(order));
+  StartClaim(std::move(order));
+}
+
+void Server::StartClaim(ClaimOrder order) {
+  const std::string tag = order.tag;
+  const std::uint64_t ring_id = order.ring_id;
+  const std::uint64_t count = order.count;
+  const RequestContext context{
+      .owner = order.owner, .deadline = order.deadline, .by_socket = order.by_socket};
+  tags_.Claim(tag, ring_id, count, context,
+              [this, order = std::move(order)](const Result<ClaimGrant>& grant) {
+                ReplyClaim(order, grant);
+              });
+}
+
+void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant) {
+  const std::uint64_t granted = grant.ok() ? grant.value().ids.size() : 0;
+  gate_.limits().GiveIdsBack(order, granted);
+  const std::uint64_t request_id = order.request_id;
+  Connection* connection = Find(order.owner);
   if (connection == nullptr) return;
   --connection->unanswered;
   wire::ClaimReply reply;
@@ -416,7 +530,9 @@ void Server::ReplyClaim(std::uint64_t owner, std::uint64_t request_id,
         wire::BuildReply(FrameType::kClaim, request_id, reply, grant.status().message()));
     return;
   }
-  reply.attach_again = grant.value().attach_again ? 1 : 0;
+  // A peer that gets no ring is told to attach only while it still names one.
+  const bool is_stale = order.by_socket ? order.ring_id != 0 : grant.value().attach_again;
+  reply.attach_again = is_stale ? 1 : 0;
   reply.first = grant.value().ids.first;
   reply.count = grant.value().ids.size();
   const std::vector<std::byte> frame = wire::BuildReply(FrameType::kClaim, request_id, reply);
@@ -427,11 +543,12 @@ void Server::ReplyClaim(std::uint64_t owner, std::uint64_t request_id,
   }
 }
 
-Status Server::OnRefill(const FrameView& frame) {
+Status Server::OnRefill(const Connection& connection, const FrameView& frame) {
   const Result<wire::RefillNotice> notice = wire::ParsePayload<wire::RefillNotice>(frame);
   if (!notice.ok()) return notice.status();
   const Result<std::string_view> tag = wire::UnpackTag(notice.value().tag);
   if (!tag.ok()) return tag.status();
+  if (gate_.AccessTo(connection.peer(), tag.value()) < Access::kShm) return Status::Ok();
   tags_.Refill(std::string(tag.value()));
   return Status::Ok();
 }
@@ -444,10 +561,9 @@ Status Server::OnAdmin(Connection& connection, const FrameView& frame) {
   std::string text(frame.payload.size(), '\0');
   std::transform(frame.payload.begin(), frame.payload.end(), text.begin(),
                  [](std::byte byte) { return static_cast<char>(byte); });
-  const bool may_change = connection.peer().uid == 0 || connection.peer().uid == ::geteuid();
   const std::uint64_t owner = connection.id();
   const std::uint64_t request_id = frame.header.request_id;
-  admin_.Handle(text, may_change,
+  admin_.Handle(text, gate_.RightsOf(connection.peer()),
                 [this, owner, request_id](const Status& status, const std::string& document) {
                   ReplyAdmin(owner, request_id, status, document);
                 });
@@ -459,6 +575,7 @@ void Server::ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Sta
   Connection* connection = Find(owner);
   if (connection == nullptr) return;
   --connection->unanswered;
+  if (status.code() == Code::kDenied) LogDenied(connection->peer(), status);
   Result<ScopedFd> fd = MakeDocument(document);
   if (!fd.ok()) {
     connection->CloseWith(fd.status(), request_id);

@@ -14,13 +14,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "admin.h"
+#include "claim_pacer.h"
 #include "connection.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
+#include "peer_gate.h"
 #include "state_dir.h"
 #include "tag_service.h"
 
@@ -53,6 +56,9 @@ class Server {
   void StopAccepting();
   // Once a second: closes connections that have not said HELLO in time.
   void Poll();
+  // Who may do what, and how much, from now on. Peers that have no right to anything any more are
+  // closed; rings that somebody has who may not use them any more are replaced.
+  void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
 
  private:
   [[nodiscard]] Result<ScopedFd> Bind(const std::string& path);
@@ -62,16 +68,22 @@ class Server {
   // Closes the connection that has been silent for the longest. False: all have said HELLO.
   bool DropSilent(const char* why);
   void Adopt(ScopedFd socket);
+  void OnClosed(std::uint64_t id);
+  void WithdrawRings();
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame) const;
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
-  [[nodiscard]] Status OnRefill(const wire::FrameView& frame);
+  void PaceClaim(ClaimOrder order);
+  void StartClaim(ClaimOrder order);
+  [[nodiscard]] Status OnRefill(const Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnAdmin(Connection& connection, const wire::FrameView& frame);
-  void ReplyAttach(std::uint64_t owner, std::uint64_t request_id, const Result<AttachGrant>& grant);
-  void ReplyClaim(std::uint64_t owner, std::uint64_t request_id, const Result<ClaimGrant>& grant);
+  // Answers that nothing was done; the connection goes on, but for a HELLO.
+  void Refuse(Connection& connection, const wire::FrameView& frame, const Status& status);
+  void ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& grant);
+  void ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant);
   void ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Status& status,
                   const std::string& document);
   [[nodiscard]] Connection* Find(std::uint64_t id);
@@ -84,6 +96,8 @@ class Server {
   struct stat bound_ {};  // identity of the socket file that we made
   boost::asio::posix::stream_descriptor listener_;
   boost::asio::steady_timer pause_;
+  PeerGate gate_;
+  ClaimPacer pacer_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   // Connections that had not said HELLO when last looked at, the oldest first.
@@ -92,6 +106,7 @@ class Server {
     MonotonicTime since;
   };
   std::deque<Silent> silent_;
+  std::vector<RingHolders::Ring> unlawful_;  // rings to be replaced that are not yet
 };
 
 }  // namespace idd::daemon

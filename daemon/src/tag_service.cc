@@ -127,7 +127,7 @@ void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint6
   if (stopping_) return done(Stopping());
   Tag& entry = GetTag(tag);
   // Where claims go by the socket, only those that find the ring dry are what the counter tells of.
-  const bool by_socket = entry.record.has_value() && entry.ClaimsBySocket();
+  const bool by_socket = context.by_socket || (entry.record.has_value() && entry.ClaimsBySocket());
   if (!by_socket || entry.IsDry()) ++entry.fallbacks;
   entry.waiters.PushClaim(context, ring_id, count, std::move(done));
   Serve(entry);
@@ -339,30 +339,45 @@ Status TagService::EnsureRing(Tag& tag) {
   return Status::Ok();
 }
 
-// A tag whose ids are claimed by the socket must not have a ring that clients can write. The one
-// they have is closed, and another takes its place, with the same leases and as much of them
-// claimed: no id is lost, and they go on rising. If there is no memory for it, clients keep the old
-// one until a later try.
+// A tag whose ids are claimed by the socket must not have a ring that clients can write.
 void TagService::EnforceAccess(Tag& tag) {
   if (tag.ring == nullptr || !tag.ring->shared() || !tag.ClaimsBySocket()) return;
+  // If there is no memory for it, clients keep the old one until a later try.
+  static_cast<void>(ReplaceRing(tag, "the tag's ids are claimed by the socket now"));
+}
+
+bool TagService::Withdraw(const std::string& tag, std::uint64_t ring_id) {
+  const auto it = tags_.find(tag);
+  if (stopping_ || it == tags_.end() || it->second->ring == nullptr) return true;
+  if (it->second->ring->ring_id() != ring_id) return true;
+  if (!ReplaceRing(*it->second, "one who has it may not use it any more")) return false;
+  MaybeLease(*it->second);
+  return true;
+}
+
+// The ring that clients have is closed, and another takes its place, with the same leases and as
+// much of them claimed: no id is lost, and they go on rising. False: there is no memory for it.
+bool TagService::ReplaceRing(Tag& tag, const char* reason) {
   const std::vector<LeaseUse> before = tag.ring->Look();
   const std::uint64_t floor = before.empty() ? tag.ring->floor() : before.front().lease.ids.first;
   Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, floor, legacy_.descriptors);
   if (!ring.ok()) {
     log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
-    return;
+    return false;
   }
   std::vector<LeaseUse> drained = tag.ring->Retire();
-  if (tag.ring->forged()) return Quarantine(tag, std::move(drained));
-  log::Info("ring.retired", {{"tag", tag.name},
-                             {"ring", tag.ring->ring_id()},
-                             {"reason", "the tag's ids are claimed by the socket now"}});
+  if (tag.ring->forged()) {
+    Quarantine(tag, std::move(drained));
+    return true;
+  }
+  log::Info("ring.retired", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}, {"reason", reason}});
   // Until the leases are noted as the new ring's, the next idd would look for them in the old one.
   const std::unique_ptr<TagRing> old = std::exchange(tag.ring, std::move(ring).value());
   log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
   // Also what is used up, so that it is closed as ever, and the floor stays where it was.
   for (const LeaseUse& use : drained) PublishRest(tag, use);
   CloseExhausted(tag);
+  return true;
 }
 
 // What is left of a lease whose earlier ring is closed.

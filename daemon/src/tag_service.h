@@ -99,6 +99,12 @@ class TagService {
   void OnTagChanged(const TagRecord& record);
   void OnTagDeleted(const std::string& tag);
 
+  // The ring of that id, if it is still the tag's, is closed to those who have it, and what is left
+  // of it goes on in a new one. False: there is no memory for that now.
+  [[nodiscard]] bool Withdraw(const std::string& tag, std::uint64_t ring_id);
+  // Leases a second, of all tags together, from now on.
+  void SetLeaseLimit(std::uint32_t leases_per_s) { turns_.SetLimit(leases_per_s); }
+
   // Looks at every ring: what a claimer that died before its wake-up left undone, and the rates.
   void Poll();
 
@@ -143,6 +149,7 @@ class TagService {
   void EnforceAccess(Tag& tag);
   void InheritTag(const InheritedTag& inherited);
   void PublishRest(Tag& tag, const LeaseUse& use);
+  [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);
   void CloseExhausted(Tag& tag);
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
   void LookAtExhaustion(Tag& tag, MonotonicTime now);

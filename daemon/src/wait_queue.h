@@ -31,6 +31,7 @@ struct ClaimGrant {
 struct RequestContext {
   std::uint64_t owner = 0;
   Deadline deadline;
+  bool by_socket = false;  // the peer has no ring, whether or not the tag has
 };
 
 using AttachDone = std::function<void(Result<AttachGrant>)>;

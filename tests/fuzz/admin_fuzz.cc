@@ -19,6 +19,9 @@ namespace {
 
 using namespace idd::daemon;  // NOLINT(google-build-using-namespace): all of it is under test.
 
+constexpr uid_t kSomebody = 1000;
+constexpr const char* kHidden = "not-for-everybody";
+
 struct Answer {
   int times = 0;
   idd::Status status;
@@ -39,6 +42,16 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   log::SetLevel(log::Level::kError);
   const bool may_change = (data[0] & 1) != 0;
+  // Somebody who may claim from one tag, and not see the other.
+  const auto rules =
+      std::make_shared<const AccessRules>(std::vector<AccessRule>{{.tags = {"orders"},
+                                                                   .users = {kSomebody},
+                                                                   .groups = {},
+                                                                   .access = Access::kSocket,
+                                                                   .ids_per_s = std::nullopt}},
+                                          AccessDefaults{});
+  const PeerRights rights(rules,
+                          {.pid = 1, .uid = may_change ? 0 : kSomebody, .gid = 1, .groups = {}});
   const bool store_fails = (data[0] & 2) != 0;
   const std::string request(reinterpret_cast<const char*>(data) + 1, size - 1);
 
@@ -53,20 +66,22 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
                .started = idd::MonotonicClock::now()},
               h.worker, tags);
   h.store.AddTag("orders", 10);
+  h.store.AddTag(kHidden, 10);
   h.Start([&tags](const StoreHealth& health) { tags.OnStoreHealth(health); });
   h.Settle();
   if (store_fails) h.store.script.FailAll({idd::Code::kInvalid, "no"});
 
   Answer answer;
-  admin.Handle(request, may_change,
-               [&answer](const idd::Status& status, const std::string& document) {
-                 ++answer.times;
-                 answer.status = status;
-                 answer.document = document;
-               });
+  admin.Handle(request, rights, [&answer](const idd::Status& status, const std::string& document) {
+    ++answer.times;
+    answer.status = status;
+    answer.document = document;
+  });
   IDD_CHECK(h.RunUntil([&answer] { return answer.times > 0; }));
   h.Settle();
   CheckAnswer(answer);
+  const bool was_told = answer.document.find(kHidden) != std::string::npos;
+  IDD_CHECK(may_change || !was_told || !answer.status.ok());
   for (const char* change : {"CreateTag", "ChangeTag", "DeleteTag", "LiftTag"}) {
     IDD_CHECK(may_change || h.store.script.Count(change) == 0);
   }

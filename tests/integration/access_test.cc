@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,6 +25,7 @@
 #include "support/raw_connection.h"
 #include "support/ring_request.h"
 #include "support/test_environment.h"
+#include "support/users.h"
 
 namespace idd::harness {
 namespace {
@@ -37,16 +37,6 @@ constexpr std::uint64_t kStep = 1000;
 constexpr std::size_t kProcesses = 4;
 constexpr std::uint64_t kThreads = 2;
 constexpr std::uint64_t kBatch = 50;
-
-// How many rings a process has mapped.
-int MappedRings(const std::string& pid) {
-  std::ifstream maps("/proc/" + pid + "/maps");
-  int rings = 0;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:idd-cursors") != std::string::npos) ++rings;
-  }
-  return rings;
-}
 
 class Access : public ::testing::Test {
  protected:

@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 
 #include "support/host.h"
@@ -20,20 +18,6 @@ namespace {
 
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
-
-ScopedFd ListenAt(const std::string& path, int type) {
-  ScopedFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-  RequireErrno(fd.valid(), "socket");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  Require(path.size() < sizeof address.sun_path, "path too long: " + path);
-  std::copy(path.begin(), path.end(), address.sun_path);
-  const void* generic = &address;
-  RequireErrno(::bind(fd.get(), static_cast<const sockaddr*>(generic), sizeof address) == 0,
-               "bind");
-  RequireErrno(::listen(fd.get(), 5) == 0, "listen");
-  return fd;
-}
 
 class Startup : public ::testing::Test {
  protected:

@@ -2,6 +2,7 @@
 #include "support/child_process.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -56,6 +57,7 @@ struct ExecPlan {
   int report_fd;
   pid_t parent;
   std::vector<int>* passed;
+  const Identity* identity;  // null: ours
   char* listen_pid;  // where its own number goes, kPidDigits of room; null: nothing is passed
 };
 
@@ -83,8 +85,15 @@ void PassDescriptors(std::vector<int>& fds, int& report_fd) noexcept {
   }
 }
 
+bool BecomeNow(const Identity& identity) noexcept {
+  return ::setgroups(identity.groups.size(), identity.groups.data()) == 0 &&
+         ::setresgid(identity.gid, identity.gid, identity.gid) == 0 &&
+         ::setresuid(identity.uid, identity.uid, identity.uid) == 0;
+}
+
 [[noreturn]] void RunChild(ExecPlan plan) noexcept {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const bool is_somebody = plan.identity == nullptr || BecomeNow(*plan.identity);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // after it, as a change of ids clears it
   if (::getppid() != plan.parent) ::_exit(127);
   const int null_fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null_fd, STDIN_FILENO);
@@ -97,7 +106,7 @@ void PassDescriptors(std::vector<int>& fds, int& report_fd) noexcept {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execve(plan.argv[0], plan.argv, plan.envp);
+  if (is_somebody) ::execve(plan.argv[0], plan.argv, plan.envp);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = ::write(plan.report_fd, &error, sizeof error);
   ::_exit(127);
@@ -144,7 +153,8 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   const ExecPlan plan{argv.data(),      envp.data(),
                       stdout_.get(),    stderr_file.valid() ? stderr_file.get() : stderr_.get(),
                       report_out.get(), ::getpid(),
-                      &passed,          listen_pid};
+                      &passed,          options.identity.has_value() ? &*options.identity : nullptr,
+                      listen_pid};
   pid_ = ::fork();
   if (pid_ == 0) RunChild(plan);
   RequireErrno(pid_ > 0, "fork");

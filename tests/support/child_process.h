@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idd/base/scoped_fd.h"
+#include "support/identity.h"
 
 namespace idd::harness {
 
@@ -19,7 +20,8 @@ struct ChildOptions {
   // Become its descriptors 3, 4, ..., as sd_listen_fds(3) has them, LISTEN_FDS and LISTEN_PID with
   // them.
   std::vector<int> passed_fds{};
-  std::string stderr_path{};  // appended to; empty: kept for stderr_text()
+  std::string stderr_path{};           // appended to; empty: kept for stderr_text()
+  std::optional<Identity> identity{};  // run as; needs root
 };
 
 // One child process, ended by its own pid and never by a name.

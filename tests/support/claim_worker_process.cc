@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/claim_worker_process.h"
 
+#include <unistd.h>
+
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -9,14 +11,17 @@ namespace {
 std::vector<ClaimLog> CreateLogs(const TempDir& dir, const WorkerPlan& plan) {
   std::vector<ClaimLog> logs;
   for (std::uint64_t i = 0; i < plan.threads + plan.children; ++i) {
-    logs.push_back(
-        ClaimLog::Create(dir.File(plan.name + "." + std::to_string(i)), plan.log_capacity));
+    const std::string path = dir.File(plan.name + "." + std::to_string(i));
+    logs.push_back(ClaimLog::Create(path, plan.log_capacity));
+    if (!plan.identity.has_value()) continue;
+    RequireErrno(::chown(path.c_str(), plan.identity->uid, plan.identity->gid) == 0, "chown");
   }
   return logs;
 }
 
 ChildOptions WorkerCommand(const TempDir& dir, const WorkerPlan& plan) {
   ChildOptions options;
+  options.identity = plan.identity;
   options.argv = {IDD_TEST_CLAIM_WORKER_BINARY,
                   "--socket",
                   plan.socket,

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct WorkerPlan {
   bool tally = false;                    // single claims at full speed, summed up, not recorded
   std::uint64_t log_capacity = 1 << 20;  // records for each claimer
   std::uint64_t seed = 1;
+  std::optional<Identity> identity{};  // run as; needs root, and a directory that it may enter
 };
 
 // A running idd_claim_worker and the logs of its claimers.

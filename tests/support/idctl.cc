@@ -28,6 +28,7 @@ std::vector<std::string> WithJson(const std::vector<std::string>& arguments) {
 
 IdctlResult Idctl::Run(const std::vector<std::string>& arguments) const {
   ChildOptions child;
+  child.identity = identity_;
   child.argv = {IdctlBinary(), "--socket", socket_};
   child.argv.insert(child.argv.end(), arguments.begin(), arguments.end());
   const std::uint64_t begin_ns = MonotonicNs();

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/claim_oracle.h"
+#include "support/identity.h"
 
 namespace idd::harness {
 
@@ -24,6 +26,13 @@ struct IdctlResult {
 class Idctl {
  public:
   explicit Idctl(std::string socket) : socket_(std::move(socket)) {}
+
+  // The same, run by somebody else.
+  [[nodiscard]] Idctl As(Identity identity) const {
+    Idctl other(socket_);
+    other.identity_ = std::move(identity);
+    return other;
+  }
 
   [[nodiscard]] IdctlResult Run(const std::vector<std::string>& arguments) const;
   // Runs it with --json; throws HarnessError unless it exits 0 with one JSON document.
@@ -40,6 +49,7 @@ class Idctl {
 
  private:
   std::string socket_;
+  std::optional<Identity> identity_;
 };
 
 // One decimal id a line; throws HarnessError at anything else.

@@ -187,4 +187,18 @@ void RawConnection::Hello() {
   Require(reply->As<wire::HelloReply>().status == 0, "HELLO: refused");
 }
 
+ScopedFd ListenAt(const std::string& path, int type) {
+  ScopedFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  RequireErrno(fd.valid(), "socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  Require(path.size() < sizeof address.sun_path, "path too long: " + path);
+  std::copy(path.begin(), path.end(), address.sun_path);
+  const void* generic = &address;
+  RequireErrno(::bind(fd.get(), static_cast<const sockaddr*>(generic), sizeof address) == 0,
+               "bind");
+  RequireErrno(::listen(fd.get(), 5) == 0, "listen");
+  return fd;
+}
+
 }  // namespace idd::harness

@@ -94,6 +94,9 @@ class RawConnection {
   bool closed_ = false;
 };
 
+// Somebody who listens there, with a short backlog; `type`: SOCK_SEQPACKET or SOCK_STREAM.
+[[nodiscard]] ScopedFd ListenAt(const std::string& path, int type);
+
 }  // namespace idd::harness
 
 #endif  // IDD_TESTS_SUPPORT_RAW_CONNECTION_H_

@@ -241,6 +241,41 @@ TEST(LeaseWorkerRecoveryTest, StoreThatWasReplacedIsOpenedAndRecoveredBeforeTheN
   EXPECT_EQ(healths.size(), 1U) << "it was never down";
 }
 
+// What the new one says of itself, its generation, is no sign that it is the old one.
+TEST(LeaseWorkerRecoveryTest, StoreThatIsHandedInIsRecoveredAsAnotherBeforeTheNextJob) {
+  WorkerHarness h;
+  std::vector<bool> looked_the_same;
+  h.Start([](const StoreHealth&) {},
+          [&](Store& store, HighWaterMarks&, StoreSession& session) {
+            looked_the_same.push_back(session.generation == store.generation());
+            session.generation = store.generation();
+            return Status::Ok();
+          });
+  h.Settle();
+  ASSERT_TRUE(h.marks.SetIncarnation("0123456789abcdef").ok());
+  auto other = std::make_unique<FakeStore>();
+  FakeStore& fresh = *other;
+  const Store* seen = nullptr;
+  const auto note = [&seen](Store& store, HighWaterMarks&) -> Result<bool> {
+    seen = &store;
+    return true;
+  };
+  bool done = false;
+  h.worker.Submit<bool>(note, [&](const Result<bool>&) {
+    EXPECT_NE(seen, &fresh) << "it was asked before";
+    done = true;
+  });
+  EXPECT_TRUE(h.RunUntil([&] { return done; }));
+  h.worker.Replace(std::move(other));
+  done = false;
+  h.worker.Submit<bool>(note, [&](const Result<bool>&) { done = true; });
+  EXPECT_TRUE(h.RunUntil([&] { return done; }));
+  EXPECT_EQ(seen, &fresh);
+  EXPECT_EQ(looked_the_same, (std::vector<bool>{false, false}));
+  EXPECT_FALSE(fresh.may_create()) << "one is known";
+  EXPECT_EQ(fresh.script.Count("Open"), 1);
+}
+
 TEST(LeaseWorkerRecoveryTest, RecoveryRunsOnceBeforeTheFirstJob) {
   WorkerHarness h;
   std::atomic<int> recoveries{0};

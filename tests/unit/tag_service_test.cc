@@ -911,6 +911,28 @@ TEST_F(TagServiceTest, ChangeToTheSocketClosesTheRingAndLosesNoId) {
   for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
 }
 
+TEST_F(TagServiceTest, WithdrawnRingIsClosedAndWhatIsLeftGoesOnInAnother) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(30).size(), 30U);
+  EXPECT_TRUE(service_.Withdraw("orders", client.ring_id() + 1)) << "a ring that is gone already";
+  EXPECT_TRUE(service_.Withdraw("nobody-asked-for-it", 1));
+  ASSERT_EQ(client.Claim(1).first, 31U);
+  EXPECT_TRUE(service_.Withdraw("orders", client.ring_id()));
+  EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
+  EXPECT_TRUE(client.Claim(1).empty());
+  const ClaimGrant next = Granted("orders", 1, client.ring_id());
+  EXPECT_EQ(next.ids, (IdRange{32, 33}));
+  EXPECT_TRUE(next.attach_again);
+  Client& again = AttachedClient("orders");
+  EXPECT_NE(again.ring_id(), client.ring_id());
+  EXPECT_EQ(again.Claim(1).first, 33U);
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  EXPECT_TRUE(service_.Withdraw("orders", again.ring_id())) << "too late, and no harm";
+  for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+}
+
 TEST_F(TagServiceTest, ChangeToTheSocketClosesWhatWasUsedUpAndKeepsTheFloor) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");

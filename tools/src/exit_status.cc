@@ -59,7 +59,7 @@ const char* AdviceFor(Code code) noexcept {
     case Code::kNoSuchTag:
       return "see 'idctl tag list', or create it with 'idctl tag create'";
     case Code::kDenied:
-      return "use root's account or that of idd";
+      return "ask root for an [[access]] rule in idd.toml, or use root's account";
     case Code::kTimeout:
       return "look at 'idctl status', or wait longer with --timeout";
     case Code::kOutOfIds:

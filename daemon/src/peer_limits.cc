@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peer_limits.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::chrono::seconds kTellPause(10);
+
+// How long `count` take at that rate.
+MonotonicClock::duration Span(std::uint64_t count, std::uint64_t per_s) {
+  const std::chrono::duration<double> seconds(static_cast<double>(count) /
+                                              static_cast<double>(per_s));
+  return std::chrono::duration_cast<MonotonicClock::duration>(seconds);
+}
+
+// A tenth of a second's worth at once: a batch is served in one go, and the rate holds over any
+// second or two.
+RateBucket::Rate IdRate(std::uint64_t per_s) {
+  return {.per_s = per_s, .burst = std::max<std::uint64_t>(per_s / 10, 1)};
+}
+
+}  // namespace
+
+MonotonicTime RateBucket::ReadyAt(std::uint64_t count, Rate rate, MonotonicTime now) const {
+  const MonotonicTime paid = std::max(paid_at_, now);
+  const std::uint64_t taken = std::min(count, rate.burst);
+  return std::max(now, paid - Span(rate.burst - taken, rate.per_s));
+}
+
+void RateBucket::Take(std::uint64_t count, Rate rate, MonotonicTime now) {
+  paid_at_ = std::max(paid_at_, now) + Span(count, rate.per_s);
+}
+
+void RateBucket::GiveBack(std::uint64_t count, Rate rate) { paid_at_ -= Span(count, rate.per_s); }
+
+bool PeerLimits::AddConnection(uid_t uid) {
+  User& user = users_[uid];
+  if (user.connections >= settings_.connections_per_uid) return false;
+  ++user.connections;
+  return true;
+}
+
+void PeerLimits::DropConnection(uid_t uid) {
+  const auto it = users_.find(uid);
+  if (it != users_.end() && it->second.connections > 0) --it->second.connections;
+}
+
+bool PeerLimits::TakeRequest(uid_t uid, MonotonicTime now) {
+  const std::uint64_t per_s = settings_.requests_per_s_per_uid;
+  const RateBucket::Rate rate{.per_s = per_s, .burst = per_s};
+  RateBucket& requests = users_[uid].requests;
+  if (requests.ReadyAt(1, rate, now) > now) return false;
+  requests.Take(1, rate, now);
+  return true;
+}
+
+bool PeerLimits::ShouldTell(uid_t uid, MonotonicTime now) {
+  MonotonicTime& told_at = users_[uid].told_at;
+  if (told_at != MonotonicTime{} && now - told_at < kTellPause) return false;
+  told_at = now;
+  return true;
+}
+
+PeerLimits::IdTurn PeerLimits::NextIds(const ClaimOrder& order, MonotonicTime now) const {
+  const RateBucket::Rate rate = IdRate(order.pace->per_s);
+  const std::uint64_t ids = std::min(order.count, rate.burst);
+  const auto it = ids_.find({order.pace->uid, order.tag});
+  if (it == ids_.end()) return {.ids = ids, .at = now};
+  return {.ids = ids, .at = it->second.ReadyAt(ids, rate, now)};
+}
+
+void PeerLimits::TakeIds(const ClaimOrder& order, MonotonicTime now) {
+  ids_[{order.pace->uid, order.tag}].Take(order.count, IdRate(order.pace->per_s), now);
+}
+
+void PeerLimits::GiveIdsBack(const ClaimOrder& order, std::uint64_t used) {
+  if (!order.pace.has_value() || !order.pace->is_taken || used >= order.count) return;
+  const auto it = ids_.find({order.pace->uid, order.tag});
+  if (it != ids_.end()) it->second.GiveBack(order.count - used, IdRate(order.pace->per_s));
+}
+
+void PeerLimits::ForgetIdle(MonotonicTime now) {
+  std::erase_if(users_, [now](const auto& entry) {
+    const User& user = entry.second;
+    return user.connections == 0 && user.requests.IsFull(now) && now - user.told_at >= kTellPause;
+  });
+  std::erase_if(ids_, [now](const auto& entry) { return entry.second.IsFull(now); });
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SUPPORT_USERS_H_
+#define IDD_TESTS_SUPPORT_USERS_H_
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "support/host.h"
+#include "support/identity.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+
+// People of tests of permissions: numbers that the machine has no names for.
+inline const Identity kAlice{.uid = 12345, .gid = 12345, .groups = {12001, 12002}};
+inline const Identity kBob{.uid = 12346, .gid = 12346, .groups = {12002, 12003}};
+inline const Identity kOutsider{.uid = 12399, .gid = 12399, .groups = {}};
+
+// How many rings a process has mapped, closed ones included.
+[[nodiscard]] inline int MappedRings(const std::string& pid) {
+  std::ifstream maps("/proc/" + pid + "/maps");
+  int rings = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:idd-cursors") != std::string::npos) ++rings;
+  }
+  return rings;
+}
+
+// A host whose socket others can reach. Its tests need root, to be somebody else.
+class HostWithUsers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+    RequireErrno(::chmod(dir_.File("").c_str(), 0711) == 0, "chmod");
+  }
+  void Configure(const std::string& text) { WriteFile(host_.daemon.options().config, text); }
+  // Writes the file and has idd read it; the line of the log that says how that went.
+  void Reload(const std::string& text) {
+    Configure(text);
+    const std::size_t mark = host_.daemon.LogMark();
+    host_.daemon.Signal(SIGHUP);
+    ASSERT_TRUE(
+        host_.daemon.WaitForLogLine("config.reload", mark, Patience(std::chrono::seconds(5))));
+  }
+  static std::string Rule(const std::string& tags, uid_t user, const std::string& grant) {
+    return "[[access]]\ntags = [" + tags + "]\nusers = [" + std::to_string(user) + "]\n" + grant +
+           "\n";
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+};
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_USERS_H_

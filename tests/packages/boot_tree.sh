@@ -26,5 +26,6 @@ mount -t tmpfs -o mode=1777 tmpfs tmp
 pivot_root . .
 umount -l .
 cd /
-exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=idd-test /lib/systemd/systemd \
-  --log-target=console --log-level=warning --show-status=no
+# systemd does so itself unless it runs in a container; the credentials of units come by propagation.
+mount --make-rshared /
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=idd-test /lib/systemd/systemd --show-status=no

@@ -39,7 +39,12 @@ claimers_live() {
 # stop_claimers: each ends at its next claim, with exit status 0 if none has failed.
 stop_claimers() {
   local i
-  in_tree pkill --signal TERM --exact claimer
+  local pid child
+  for pid in "${claimers[@]}"; do
+    # The last in the row: this shell's child, nsenter, the claimer.
+    while child=$(cat "/proc/$pid/task/$pid/children") && [[ -n $child ]]; do pid=${child%% *}; done
+    kill -TERM "$pid"
+  done
   for i in "${!claimers[@]}"; do
     wait "${claimers[i]}" || { cat "$work/claimer.$i.log" >&2 && fail "claimer $i saw an error"; }
     sed "s/^/        claimer $i: /" "$work/claimer.$i.log"

@@ -11,7 +11,7 @@ failed=0
 while IFS= read -r -d '' file; do
   list=$(dirname "$file")/CMakeLists.txt
   name=$(basename "$file")
-  if ! sed 's/#.*//' "$list" 2>/dev/null | tr -s '[:space:]()' '\n' | grep -Fqx -- "$name"; then
+  if ! sed 's/#.*//' "$list" 2>/dev/null | tr -s '[:space:]()' '\n' | grep -Fx -- "$name" >/dev/null; then
     echo "$file:1: not named in $list"
     failed=1
   fi

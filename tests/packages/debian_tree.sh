@@ -59,6 +59,11 @@ make_tree() {
 # boot_tree: starts systemd in the tree, and waits until it has started what it starts.
 boot_tree() {
   cgroup=$(cgroup_root)/idd-packages-$$
+  # A run that was killed leaves an empty one.
+  local old
+  for old in "${cgroup%-*}"-*; do
+    [[ ! -d $old || -d /proc/${old##*-} ]] || find "$old" -depth -type d -exec rmdir {} + 2>/dev/null || true
+  done
   mkdir "$cgroup"
   # When this script is killed, so are unshare and then, with pid 1, all that runs in there.
   (

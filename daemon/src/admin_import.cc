@@ -24,7 +24,7 @@ Result<MysqlUrl> ReadFrom(const Request& request, const std::string& own) {
   if (from.value().has_value()) {
     return ParseMysqlUrl(*from.value());
   }
-  if (own.starts_with("mysql://")) return ParseMysqlUrl(own);
+  if (own.starts_with("mysql://")) return ParseOwnMysqlUrl(own);
   return Status(Code::kInvalid,
                 "idd's own database is not MySQL or MariaDB; give the source's URL with --from");
 }

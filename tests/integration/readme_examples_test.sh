@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # readme_examples_test.sh ROOT IDD IDCTL LIBIDCLIENT [COMPILER_FLAG...]: the C++ and the C example of
-# README.md compile without a warning and claim from a real idd; no id comes twice, and they rise.
+# README.md and the one of libidclient(3) compile without a warning and claim from a real idd; no id comes twice,
+# and they rise.
 set -euo pipefail
 root=$1 idd=$2 idctl=$3 library=$4
 shift 4
@@ -34,27 +35,29 @@ fail() {
   exit 1
 }
 
-# extract LANGUAGE FILE: the fenced block of that language; README.md must have exactly one.
+# extract DOCUMENT LANGUAGE FILE: the fenced block of that language; the document must have exactly one.
 extract() {
   local blocks
-  blocks=$(grep -c "^\`\`\`$1\$" "$root/README.md" || true)
-  ((blocks == 1)) || fail "README.md has $blocks fenced blocks of '$1', not 1"
-  sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" "$root/README.md" | sed '1d;$d' >"$2"
-  [[ -s $2 ]] || fail "README.md's block of '$1' is empty"
+  blocks=$(grep -c "^\`\`\`$2\$" "$root/$1" || true)
+  ((blocks == 1)) || fail "$1 has $blocks fenced blocks of '$2', not 1"
+  sed -n "/^\`\`\`$2\$/,/^\`\`\`\$/p" "$root/$1" | sed '1d;$d' >"$3"
+  [[ -s $3 ]] || fail "$1's block of '$2' is empty"
 }
 
-extract cpp "$folder/example.cc"
-extract c "$folder/example.c"
+extract README.md cpp "$folder/example.cc"
+extract README.md c "$folder/example.c"
+extract libclient/libidclient.3.md c "$folder/manual.c"
 flags=(-Wall -Wextra -Wpedantic -Werror "$@" -I "$root/libclient/include" -I "$root/shm/include")
 link=(-L "$libdir" "-Wl,-rpath,$libdir" -lidclient)
 "${CXX:-c++}" -std=c++20 "${flags[@]}" "$folder/example.cc" -o "$folder/example_cc" "${link[@]}"
 "${CC:-cc}" -std=c11 "${flags[@]}" "$folder/example.c" -o "$folder/example_c" "${link[@]}"
+"${CC:-cc}" -std=c11 "${flags[@]}" "$folder/manual.c" -o "$folder/manual_c" "${link[@]}"
 
 unset "${!IDD_@}" # what is set for the caller's own idd
 export IDD_SOCKET=$folder/idd.sock
 
-# Both say why when there is no daemon.
-for example in example_cc example_c; do
+# All say why when there is no daemon.
+for example in example_cc example_c manual_c; do
   if "$folder/$example" >"$folder/out" 2>"$folder/err"; then
     fail "$example succeeds without a daemon"
   fi
@@ -71,11 +74,11 @@ for _ in {1..300}; do
 done
 "$idctl" tag create orders --step 3 >/dev/null # less than one run claims: segments change, too
 
-for example in example_cc example_c example_cc example_c; do
+for example in example_cc example_c manual_c example_cc example_c; do
   "$folder/$example" >>"$folder/ids" || fail "$example failed with status $?"
 done
 ids=$(wc -l <"$folder/ids")
-((ids == 10)) || fail "the examples printed $ids ids, not 10"
+((ids == 18)) || fail "the examples printed $ids ids, not 18"
 grep -Evq '^[0-9]+$' "$folder/ids" && fail "the examples print something that is no id"
 sort --numeric-sort --unique "$folder/ids" | cmp - "$folder/ids" ||
   fail "an id came twice, or a later claim got a smaller one"

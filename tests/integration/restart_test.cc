@@ -166,6 +166,7 @@ TEST_F(Restart, FullStopOfTheManagerIsAsWithoutOne) {
 
 TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
   ExpectGoesOn(10);
+  ExpectGoesOn(1);  // the ring has the lease by now
   host_.daemon.Kill();
   const std::vector<std::string> names = manager_.Names();
   ASSERT_THAT(names, SizeIs(3));
@@ -182,6 +183,7 @@ TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
 // It may hold the earlier ring's mapping for ever.
 TEST_F(Restart, ClientThatReopensTheEarlierRingIsNoticed) {
   ExpectGoesOn(10);
+  ExpectGoesOn(1);  // the ring has the lease by now
   const Deadline deadline = Deadline::After(Patience(5s));
   auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
   ASSERT_TRUE(channel.ok());

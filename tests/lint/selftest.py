@@ -93,6 +93,27 @@ class Lint(unittest.TestCase):
             with self.subTest(bad=bad):
                 self.finds("shm/a.h:", "memory_orders.py", {"shm/a.h": bad})
 
+    def test_manifests(self):
+        folder = HERE / "../../docs/containers"
+        for name in ("compose.yaml", "daemonset.yaml", "sidecar.yaml"):
+            good = (folder / name).read_text(encoding="utf-8")
+            path = f"docs/containers/{name}"
+            self.accepts("manifests.py", {path: good})
+            for old, new in (
+                ("/run/idd:ro", "/run/idd"),
+                (", readOnly: true}\n      volumes", "}\n      volumes"),
+                ("cap_drop: [ALL]", "cap_drop: [CHOWN]"),
+                ("drop: [ALL]", "drop: [CHOWN]"),
+                ("    read_only: true", "    ipc: host"),
+                ("    spec:\n", "    spec:\n      hostIPC: true\n"),
+                ("services:", "services: ["),
+                ("mountPath: /run/idd, readOnly", "mountPath: /dev/shm, readOnly"),
+            ):
+                if old in good:
+                    with self.subTest(name=name, old=old):
+                        self.finds(name, "manifests.py", {path: good.replace(old, new)})
+        self.finds("no manifests", "manifests.py", {"docs/containers/a.md": ""})
+
     def test_scripts(self):
         spdx = SPDX.replace("//", "#")
         self.accepts("scripts.sh", {"scripts/run": f"#!/bin/bash\n{spdx}true\n"})

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idd_claim_loop SOCKET TAG COUNT: claims COUNT ids one by one, half of them inlined and half by
-// the C call, and does nothing else: what it asks of the kernel is counted under strace.
+// idd_claim_loop SOCKET TAG COUNT [TRUSTED_UID]: claims COUNT ids one by one, half of them inlined
+// and half by the C call, and does nothing else: what it asks of the kernel is counted under
+// strace.
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 
@@ -13,14 +15,15 @@
 
 int main(int argc, char** argv) {
   std::uint64_t count = 0;
-  if (argc != 4 ||
+  if (argc < 4 || argc > 5 ||
       std::from_chars(argv[3], argv[3] + std::strlen(argv[3]), count).ec != std::errc{}) {
-    std::fputs("usage: idd_claim_loop SOCKET TAG COUNT\n", stderr);
+    std::fputs("usage: idd_claim_loop SOCKET TAG COUNT [TRUSTED_UID]\n", stderr);
     return 2;
   }
   try {
     idclient::Options options;
     options.socket_path = argv[1];
+    if (argc == 5) options.trusted_uid = static_cast<std::uint32_t>(std::atol(argv[4]));
     idclient::Client client(options);
     idclient::Tag tag = client.tag(argv[2]);
     std::uint64_t id = tag.claim();

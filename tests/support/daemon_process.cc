@@ -37,6 +37,14 @@ class Expression {
 
 }  // namespace
 
+std::vector<std::string> Sandbox() {
+#ifdef IDD_TEST_SANDBOX
+  return {IDD_TEST_SANDBOX, IDD_TEST_ALLOWED_CALLS};
+#else
+  return {};
+#endif
+}
+
 std::string IddBinary() { return IDD_TEST_IDD_BINARY; }
 std::string IdctlBinary() { return IDD_TEST_IDCTL_BINARY; }
 
@@ -55,7 +63,8 @@ DaemonOptions DaemonOptions::In(const TempDir& dir, const std::string& host) {
 
 void DaemonProcess::Launch() {
   ChildOptions child;
-  child.argv = {IddBinary(), "--config", options_.config};
+  child.argv = Sandbox();
+  child.argv.insert(child.argv.end(), {IddBinary(), "--config", options_.config});
   const auto add = [&child](const char* option, const std::string& value) {
     if (value.empty()) return;
     child.argv.emplace_back(option);

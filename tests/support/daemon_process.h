@@ -71,6 +71,10 @@ class DaemonProcess {
   std::optional<ChildProcess> process_;
 };
 
+// The words before a daemon's command that put it under the restrictions of idd.service; none where
+// the machine has no libseccomp or no systemd-analyze, and in a sanitizer build.
+[[nodiscard]] std::vector<std::string> Sandbox();
+
 // The built programs.
 [[nodiscard]] std::string IddBinary();
 [[nodiscard]] std::string IdctlBinary();

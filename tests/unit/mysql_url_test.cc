@@ -132,5 +132,28 @@ TEST(MysqlUrlTest, PasswordComesFromAFileOrACredential) {
   std::filesystem::remove_all(path);
 }
 
+TEST(MysqlUrlTest, OwnDatabaseTakesTheCredentialUnlessItsUrlSaysOtherwise) {
+  std::string path = std::filesystem::temp_directory_path() / "idd-credentials-XXXXXX";
+  ASSERT_NE(::mkdtemp(path.data()), nullptr);
+  const auto own_password = [](const std::string& text) {
+    return PasswordOf(ParseOwnMysqlUrl(text).value()).value();
+  };
+  ::unsetenv("CREDENTIALS_DIRECTORY");
+  EXPECT_EQ(own_password("mysql://idd@h/x"), "");
+  ::setenv("CREDENTIALS_DIRECTORY", path.c_str(), 1);
+  EXPECT_EQ(own_password("mysql://idd@h/x"), "");  // LoadCredential= had nothing to load
+  std::ofstream(path + "/" + kPasswordCredential) << "from credential\n";
+  EXPECT_EQ(own_password("mysql://idd@h/x"), "from credential");
+  EXPECT_EQ(own_password("mysql://idd:secret@h/x"), "secret");
+  std::ofstream(path + "/other") << "from file\n";
+  EXPECT_EQ(own_password("mysql://idd@h/x?password_file=other"), "from file");
+  EXPECT_EQ(ParseOwnMysqlUrl("mysql://idd@h/x").value().Display(), "mysql://idd@h:3306/x");
+  // Another server, as `idctl import --from` reads, never gets it.
+  EXPECT_EQ(PasswordOf(Parsed("mysql://idd@h/x")).value(), "");
+  EXPECT_EQ(ParseOwnMysqlUrl("mysql://").status().code(), Code::kInvalid);
+  ::unsetenv("CREDENTIALS_DIRECTORY");
+  std::filesystem::remove_all(path);
+}
+
 }  // namespace
 }  // namespace idd::daemon

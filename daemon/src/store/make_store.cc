@@ -86,7 +86,7 @@ Result<Ledger> Store::ReadLists(const std::optional<std::string>& tag) {
 Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const HostIdentity& host) {
   if (Status status = CheckHostId(host.id); !status.ok()) return status;
   if (url.starts_with("mysql://")) {
-    Result<MysqlUrl> parsed = ParseMysqlUrl(url);
+    Result<MysqlUrl> parsed = ParseOwnMysqlUrl(url);
     if (!parsed.ok()) return parsed.status();
     return std::unique_ptr<Store>(std::make_unique<MysqlStore>(
         MysqlStoreOptions{.url = std::move(parsed).value(), .host = host}));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/mysql_url.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -127,6 +129,14 @@ Status ParseUser(std::string_view text, MysqlUrl& url) {
   return Status::Ok();
 }
 
+// Where the service manager puts a credential; nothing when it has passed none at all.
+std::optional<std::string> CredentialPath(const std::string& name) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
+  const char* const directory = std::getenv("CREDENTIALS_DIRECTORY");
+  if (directory == nullptr) return std::nullopt;
+  return std::string(directory) + "/" + name;
+}
+
 }  // namespace
 
 std::string MysqlUrl::Display() const {
@@ -186,18 +196,27 @@ Result<MysqlUrl> ParseMysqlUrl(std::string_view text) {
   return url;
 }
 
+Result<MysqlUrl> ParseOwnMysqlUrl(std::string_view text) {
+  Result<MysqlUrl> url = ParseMysqlUrl(text);
+  if (!url.ok() || !url.value().password.empty() || !url.value().password_file.empty()) return url;
+  const std::optional<std::string> path = CredentialPath(kPasswordCredential);
+  if (path.has_value() && ::access(path->c_str(), F_OK) == 0) {
+    url.value().password_file = kPasswordCredential;
+  }
+  return url;
+}
+
 Result<std::string> PasswordOf(const MysqlUrl& url) {
   if (url.password_file.empty()) return url.password;
   std::string path = url.password_file;
   if (path.find('/') == std::string::npos) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
-    const char* const directory = std::getenv("CREDENTIALS_DIRECTORY");
-    if (directory == nullptr) {
+    const std::optional<std::string> credential = CredentialPath(path);
+    if (!credential.has_value()) {
       return Status(Code::kUnavailable, "password_file=" + path +
                                             " names a credential, and the service manager has "
                                             "passed none; give a path, or LoadCredential=");
     }
-    path = std::string(directory) + "/" + path;
+    path = *credential;
   }
   std::ifstream file(path);
   std::string password;

@@ -44,6 +44,11 @@ struct MysqlUrl {
 // nothing that may be a password.
 [[nodiscard]] Result<MysqlUrl> ParseMysqlUrl(std::string_view text);
 
+// The same for idd's own database: a URL without any password takes the credential
+// kPasswordCredential, if the service manager has passed it. No other server gets to see that one.
+inline constexpr const char* kPasswordCredential = "idd-database-password";
+[[nodiscard]] Result<MysqlUrl> ParseOwnMysqlUrl(std::string_view text);
+
 // The password to use now: `password`, or the first line of password_file, which is a path or the
 // name of a file in $CREDENTIALS_DIRECTORY. kUnavailable when it cannot be read.
 [[nodiscard]] Result<std::string> PasswordOf(const MysqlUrl& url);

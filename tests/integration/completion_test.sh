@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# completion_test.sh ROOT IDD IDCTL: what bash offers behind words of an idctl command, with a real idd that has tags,
+# and without one.
+set -euo pipefail
+root=$1 idd=$2 idctl=$3
+
+folder=$(mktemp -d "${TMPDIR:-/tmp}/idd-completion.XXXXXX")
+idd_pid=
+cleanup() {
+  local status=$?
+  trap - EXIT
+  [[ -z $idd_pid ]] || kill -KILL "$idd_pid" 2>/dev/null || true
+  [[ -z $idd_pid ]] || wait "$idd_pid" 2>/dev/null || true
+  ((status == 0)) || cat "$folder/idd.log" >&2 2>/dev/null || true
+  rm -rf "$folder"
+  exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+fail() {
+  echo "completion_test: $*" >&2
+  exit 1
+}
+
+unset "${!IDD_@}" # what is set for the caller's own idd
+export IDD_SOCKET=$folder/idd.sock
+PATH=$(dirname "$idctl"):$PATH
+# shellcheck source=tools/idctl.bash-completion
+source "$root/tools/idctl.bash-completion"
+
+# offers EXPECTED WORD...: the words on the command line, of which the last is being typed, are completed to EXPECTED, a line
+# each, in any order.
+offers() {
+  local expected=$1 offered
+  shift
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _idctl || true # bash does not look at it
+  offered=$( ((${#COMPREPLY[@]} == 0)) || printf '%s\n' "${COMPREPLY[@]}" | sort)
+  [[ $offered == "$(sort <<<"$expected")" ]] || fail "behind '$*' come '$offered', not '$expected'"
+}
+
+complete -p idctl >/dev/null || fail "nothing is registered for idctl"
+
+# Without a daemon: words, and no tags, and nothing is said.
+{
+  offers '' idctl claim ''
+  offers '' idctl tag show ''
+  offers $'tag\ntop' idctl t
+} 2>"$folder/said"
+[[ ! -s $folder/said ]] || fail "a daemon that is away is complained about: $(cat "$folder/said")"
+
+"$idd" --database "sqlite:$folder/idd.db" --state-dir "$folder" 2>"$folder/idd.log" &
+idd_pid=$!
+for _ in {1..300}; do
+  "$idctl" status >/dev/null 2>&1 && break
+  kill -0 "$idd_pid" 2>/dev/null || fail "idd did not start"
+  sleep 0.1
+done
+for tag in orders order-lines 'two words' billing; do "$idctl" tag create "$tag" >/dev/null; done
+
+offers $'create\ndelete\nlist\nset\nshow' idctl tag ''
+offers 'delete' idctl tag d
+offers $'orders\norder-lines' idctl claim ord
+offers $'billing\norder-lines\norders\ntwo\\ words' idctl tag set ''
+offers 'two\ words' idctl audit two
+offers '' idctl tag create ord
+offers '' idctl claim orders ''
+offers 'billing' idctl --json --timeout 100 claim -n 3 b
+offers 'billing' idctl lease list --tag b
+offers $'--step\n--start' idctl tag create x --st
+offers '--state' idctl lease list --st
+offers $'abandoned\nactive' idctl lease list --state a
+offers $'promise' idctl tag set orders --refill p
+offers '' idctl tag create x --step 1
+offers $'--socket' idctl --so
+offers 'billing' idctl --socket "$IDD_SOCKET" status b
+offers '' idctl --socket "$folder/nobody" status b
+touch "$folder/a-file"
+offers "$folder/a-file" idctl --socket "$folder/a-"
+
+# Every command and option that idctl's own help names is known here.
+commands=$("$idctl" --help | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z]*\) .*/\1/p')
+[[ $(wc -l <<<"$commands") -ge 8 ]] || fail "idctl --help names no commands"
+for command in $commands; do offers "$command" idctl "$command"; done
+for command in 'tag create' 'tag set' 'tag delete' 'lease list' claim audit bench import; do
+  read -ra words <<<"$command"
+  for option in $("$idctl" "${words[@]}" --help | grep -oE '^ +(-[a-z],)?-{1,2}[a-z-]+' | grep -oE -- '--?[a-z-]+$'); do
+    [[ $option == -h || $option == -v ]] && continue
+    COMP_WORDS=(idctl "${words[@]}" "$option") COMP_CWORD=$((${#words[@]} + 1)) COMPREPLY=()
+    _idctl || true
+    [[ " ${COMPREPLY[*]} " == *" $option "* ]] || fail "'idctl $command' does not offer $option"
+  done
+done

@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# units_test.sh ROOT BUILD_DIR: systemd has nothing to say against the units, and finds the service as closed as it was
+# made to be. tests/packages runs them. Exits 77 without systemd-analyze.
+set -euo pipefail
+root=$1 build=$2
+
+command -v systemd-analyze >/dev/null || {
+  echo "units_test: skipped, systemd-analyze is not installed"
+  exit 77
+}
+folder=$(mktemp -d "${TMPDIR:-/tmp}/idd-units.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM
+
+fail() {
+  echo "units_test: $*" >&2
+  exit 1
+}
+
+# The program need not be installed for this, but systemd-analyze looks whether it is there.
+sed "s|^ExecStart=.*|ExecStart=$build/bin/idd|" "$build/systemd/idd.service" >"$folder/idd.service"
+cp "$root/systemd/idd.socket" "$folder"
+export SYSTEMD_UNIT_PATH=$folder: SYSTEMD_LOG_LEVEL=info
+
+# complaints: all that systemd-analyze says about the two units; an unknown key is no error to it, only a line.
+complaints() {
+  { systemd-analyze verify --man=no --recursive-errors=no "$folder"/idd.{socket,service} 2>&1 || true; } |
+    grep 'idd\.'
+}
+
+if complaints; then fail "systemd complains, see above"; fi
+systemd-analyze security --offline=true --threshold=12 --no-pager "$folder/idd.service" >"$folder/score" ||
+  { cat "$folder/score" && fail "the service is more open than 1.2"; }
+tail -n 1 "$folder/score"
+
+# The two checks see what they are for.
+sed -i 's/^\[Socket\]$/&\nNonsense=1/' "$folder/idd.socket"
+complaints >/dev/null || fail "a key that systemd does not know is not noticed"
+sed -i '/^SystemCallFilter=/d' "$folder/idd.service"
+if systemd-analyze security --offline=true --threshold=12 "$folder/idd.service" >/dev/null; then
+  fail "a unit without its system-call filter scores as well"
+fi
+
+# What the why-lines in the unit promise beyond the score.
+has() { grep -qx "$1" "$build/systemd/idd.service" || fail "idd.service lacks '$1'"; }
+has 'RuntimeDirectoryPreserve=yes'
+has 'StateDirectoryMode=0700'
+has 'RestartPreventExitStatus=2'
+if grep -Eq '^(PrivateUsers|DynamicUser)=(yes|true|1|on)' "$build/systemd/idd.service"; then
+  fail "idd.service hides who its peers are"
+fi
+
+# The names of all descriptors come back in one variable, of which the kernel takes 131072 bytes.
+descriptors=$(sed -n 's/^FileDescriptorStoreMax=//p' "$build/systemd/idd.service")
+open_files=$(sed -n 's/^LimitNOFILE=//p' "$build/systemd/idd.service")
+((descriptors > 0 && descriptors * 16 <= 131072)) || fail "$descriptors names may not fit into LISTEN_FDNAMES"
+((open_files >= 2 * descriptors)) || fail "LimitNOFILE=$open_files leaves no room beside $descriptors descriptors"

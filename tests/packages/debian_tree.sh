@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+# Sourced by packages_test.sh: a Debian 12 tree, and systemd running in it. Needs $work, a folder of the test's own, and
+# $here. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
+
+tree=$work/tree
+cgroup=
+booter=
+
+# can_boot: whether this is a place for it; else a line that says why not.
+can_boot() {
+  local tool
+  ((EUID == 0)) || { echo "not root" && return 1; }
+  for tool in debootstrap dpkg-deb nsenter setpriv unshare; do
+    command -v "$tool" >/dev/null || { echo "$tool is not installed" && return 1; }
+  done
+  [[ -n $(cgroup_root) ]] || { echo "no cgroup v2 hierarchy that can be written" && return 1; }
+  unshare --pid --mount --ipc --uts --net --cgroup --fork --mount-proc true 2>/dev/null ||
+    { echo "no namespaces may be made here" && return 1; }
+}
+
+# Where the host has its cgroup v2 hierarchy: alone, or beside those of version 1.
+cgroup_root() {
+  local mount
+  while read -r mount; do
+    [[ -w $mount/cgroup.procs ]] && echo "$mount" && return
+  done < <(awk '$3 == "cgroup2" { print $2 }' /proc/mounts)
+}
+
+# The mirror that this machine takes Debian from, else Debian's own.
+debian_mirror() {
+  local mirrors
+  mirrors=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null |
+    grep -v '^#' | grep -oE 'https?://[^ ]+/debian/?( |$)' | tr -d ' ') || true
+  echo "${mirrors:-http://deb.debian.org/debian}" | sed -n 1p
+}
+
+# make_tree CACHE DEPENDENCIES: a minimal Debian 12 with systemd and what the packages depend on, so that they can be installed
+# without a network. It is kept in CACHE, one archive for each list of dependencies.
+make_tree() {
+  local cache=$1 dependencies=$2 archive
+  archive=$cache/bookworm-$(echo "$dependencies" | md5sum | cut -c 1-12).tar
+  mkdir -p "$cache" "$tree"
+  if [[ ! -s $archive ]]; then
+    debootstrap --variant=minbase --include=systemd bookworm "$tree" \
+      "$(debian_mirror)" >"$work/debootstrap.log" 2>&1 || return 1
+    chroot "$tree" env -i PATH="$PATH" LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get --quiet --quiet satisfy --yes \
+      --no-install-recommends "$dependencies" >>"$work/debootstrap.log" 2>&1 || return 1
+    chroot "$tree" apt-get clean
+    # An archive that is whole has its name.
+    rm -f "$cache"/bookworm-*.tar
+    tar -C "$tree" --one-file-system -cf "$archive.part" .
+    mv "$archive.part" "$archive"
+  else
+    tar -C "$tree" -xf "$archive"
+  fi
+}
+
+# boot_tree: starts systemd in the tree, and waits until it has started what it starts.
+boot_tree() {
+  cgroup=$(cgroup_root)/idd-packages-$$
+  # A run that was killed leaves an empty one.
+  local old
+  for old in "${cgroup%-*}"-*; do
+    [[ ! -d $old || -d /proc/${old##*-} ]] || find "$old" -depth -type d -exec rmdir {} + 2>/dev/null || true
+  done
+  mkdir "$cgroup"
+  # When this script is killed, so are unshare and then, with pid 1, all that runs in there.
+  (
+    echo "$BASHPID" >"$cgroup/cgroup.procs"
+    exec setpriv --pdeathsig KILL unshare --pid --mount --ipc --uts --net --cgroup --fork --kill-child \
+      "$here/boot_tree.sh" "$tree" </dev/null >"$work/console.log" 2>&1
+  ) &
+  booter=$!
+  local tries
+  for ((tries = 0; tries < 300; ++tries)); do
+    machine=$(cat "/proc/$booter/task/$booter/children" 2>/dev/null || true)
+    machine=${machine%% *}
+    if [[ -n $machine ]] && in_tree systemctl is-system-running 2>/dev/null | grep -Eqx 'running|degraded'; then
+      return 0
+    fi
+    kill -0 "$booter" 2>/dev/null || return 1
+    sleep 0.1
+  done
+  return 1
+}
+
+# in_tree COMMAND...: in the running tree, as root.
+in_tree() {
+  nsenter --target "$machine" --all env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
+    DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+# end_tree: ends all that runs in it; its mounts go with it.
+end_tree() {
+  [[ -z $booter ]] || kill -KILL "$booter" 2>/dev/null || true
+  [[ -z $booter ]] || wait "$booter" 2>/dev/null || true
+  booter=
+  if [[ -n $cgroup && -d $cgroup ]]; then
+    local tries
+    for ((tries = 0; tries < 50; ++tries)); do
+      find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null || true
+      [[ -d $cgroup ]] || return 0
+      sleep 0.1
+    done
+    echo "left behind: processes in $cgroup" >&2
+    return 1
+  fi
+}

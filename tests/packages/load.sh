@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+# Sourced by packages_test.sh: programs that claim in the running tree while things happen to idd, and what must hold for
+# what they got.
+
+claimers=()
+
+# start_claimers COUNT: each a program that was compiled against libidclient-dev, of user member.
+start_claimers() {
+  local headers=$work/dev library i
+  dpkg-deb --extract "$work"/debs/1/libidclient-dev_*.deb "$headers"
+  dpkg-deb --extract "$work"/debs/1/libidclient0_*.deb "$headers"
+  library=$(dirname "$(find "$headers" -name 'libidclient.so')")
+  "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O1 -I "$headers/usr/include/idclient" "$here/claimer.c" \
+    -o "$tree/srv/claimer" -L "$library" -lidclient || fail "a program does not build with libidclient-dev"
+  for ((i = 0; i < $1; ++i)); do
+    in_tree setpriv --reuid member --regid member --init-groups /srv/claimer load 500 \
+      >"$work/claimed.$i" 2>"$work/claimer.$i.log" 9>&- &
+    claimers+=($!)
+  done
+  wait_until claimers_claim
+}
+
+# Whether every claimer has ids by now.
+claimers_claim() {
+  local i
+  for i in "${!claimers[@]}"; do
+    [[ -s $work/claimed.$i ]] || return 1
+  done
+}
+
+claimers_live() {
+  local pid
+  for pid in "${claimers[@]}"; do
+    kill -0 "$pid" 2>/dev/null || { cat "$work"/claimer.*.log >&2 && return 1; }
+  done
+}
+
+# stop_claimers: each ends at its next claim, with exit status 0 if none has failed.
+stop_claimers() {
+  local i
+  local pid child
+  for pid in "${claimers[@]}"; do
+    # The last in the row: this shell's child, nsenter, the claimer.
+    while child=$(cat "/proc/$pid/task/$pid/children") && [[ -n $child ]]; do pid=${child%% *}; done
+    kill -TERM "$pid"
+  done
+  for i in "${!claimers[@]}"; do
+    wait "${claimers[i]}" || { cat "$work/claimer.$i.log" >&2 && fail "claimer $i saw an error"; }
+    sed "s/^/        claimer $i: /" "$work/claimer.$i.log"
+  done
+}
+
+# check_claims MINIMUM: no id twice, none missing between the first and the last, and rising for each claimer.
+check_claims() {
+  local i count distinct first last longest
+  for i in "${!claimers[@]}"; do
+    sort --numeric-sort --check "$work/claimed.$i" 2>/dev/null || fail "the ids of claimer $i do not rise"
+  done
+  sort --numeric-sort --merge "$work"/claimed.* >"$work/claimed"
+  count=$(wc -l <"$work/claimed")
+  distinct=$(uniq "$work/claimed" | wc -l)
+  first=$(head -n 1 "$work/claimed")
+  last=$(tail -n 1 "$work/claimed")
+  longest=$(sed -n 's/^longest wait \([0-9]*\) ms$/\1/p' "$work"/claimer.*.log | sort -n | tail -n 1)
+  step "$count ids, $((last - first + 1 - distinct)) missing between the first and the last, longest wait $longest ms"
+  ((distinct == count)) || fail "$((count - distinct)) ids came twice"
+  ((count >= $1)) || fail "only $count ids were claimed, not $1: the load was none"
+  ((last - first + 1 == distinct)) || fail "$((last - first + 1 - distinct)) ids are missing"
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tag as TagService keeps it; for its two source files.
+#ifndef IDD_DAEMON_SERVED_TAG_H_
+#define IDD_DAEMON_SERVED_TAG_H_
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "random.h"
+#include "refill_policy.h"
+#include "store/store.h"
+#include "tag_ring.h"
+#include "tag_service.h"
+#include "usage_meter.h"
+#include "wait_queue.h"
+
+namespace idd::daemon {
+
+// What requests are answered once Shutdown() was called.
+[[nodiscard]] inline Status Stopping() { return {Code::kUnavailable, "idd is stopping"}; }
+
+struct TagService::Tag {
+  Tag(boost::asio::io_context& loop, std::string tag_name)
+      : name(std::move(tag_name)), instance(RandomId()), deadline_timer(loop), retry_timer(loop) {}
+
+  const std::string name;
+  const std::uint64_t instance;  // tells a re-created tag's callbacks from its namesake's
+  std::optional<TagRecord> record;
+  std::unique_ptr<RefillPolicy> policy;  // as soon as the record is known
+  std::unique_ptr<TagRing> ring;
+  WaitQueue waiters;
+  std::vector<LeaseUse> tails;  // while stopping: what goes back, oldest first
+  boost::asio::steady_timer deadline_timer;
+  boost::asio::steady_timer retry_timer;
+  bool store_busy = false;         // a look-up or a lease is under way
+  MonotonicTime store_asked_at{};  // since then
+  bool retry_armed = false;        // the next try waits for retry_timer
+  Status refusal;  // until then: what the store said to the last try, not ok if it refused
+  std::string last_error;
+  std::uint64_t floor = 0;  // where a ring that replaces a quarantined one begins
+  std::uint64_t quarantines = 0;
+  MonotonicTime quarantined_at{};
+  std::uint64_t closed_claimed = 0;  // of leases that left the ring
+  std::uint64_t leases_taken = 0;
+  std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
+  std::uint64_t fallbacks = 0;
+  UsageMeter usage;
+  unsigned idle_polls = 0;      // in a row that saw nothing new
+  std::uint64_t leased_to = 0;  // the limit of the newest lease
+  std::optional<double> exhausted_in_days;
+  MonotonicTime warned_at{};
+
+  // Precondition: the record is known.
+  [[nodiscard]] bool ClaimsBySocket() const { return record->access == TagAccess::kSocket; }
+  // What an ATTACH is answered. Precondition: there is a ring.
+  [[nodiscard]] std::uint64_t AttachedRing() const {
+    return ClaimsBySocket() ? 0 : ring->ring_id();
+  }
+  [[nodiscard]] bool IsDry() const { return ring == nullptr || ring->IsDry(); }
+
+  // Precondition: there is a ring.
+  [[nodiscard]] RefillView View() const {
+    const RingLevel level = ring->Level();
+    return {.now = MonotonicClock::now(),
+            .claimed = closed_claimed + level.claimed,
+            .available = level.available,
+            .open_segments = level.open_segments,
+            .newest_size = level.newest_size,
+            .waiting = waiters.IdsWanted()};
+  }
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_SERVED_TAG_H_

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TagService: how rings begin, are replaced and end, and what becomes of their leases.
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "logging.h"
+#include "served_tag.h"
+#include "tag_service.h"
+
+namespace idd::daemon {
+namespace {
+
+// A claimer that lost its processor between its add and its look gets it back within this time,
+// and finds that it may keep its ids.
+constexpr std::chrono::milliseconds kOvertakenPatience(50);
+
+}  // namespace
+
+// Beginning.
+
+Status TagService::EnsureRing(Tag& tag) {
+  if (tag.ring != nullptr) return Status::Ok();
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, tag.floor, legacy_.descriptors);
+  if (!ring.ok()) {
+    log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
+    return ring.status();
+  }
+  tag.ring = std::move(ring).value();
+  log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
+  return Status::Ok();
+}
+
+// A tag whose ids are claimed by the socket must not have a ring that clients can write.
+void TagService::EnforceAccess(Tag& tag) {
+  if (tag.ring == nullptr || !tag.ring->shared() || !tag.ClaimsBySocket()) return;
+  // If there is no memory for it, clients keep the old one until a later try.
+  static_cast<void>(ReplaceRing(tag, "the tag's ids are claimed by the socket now"));
+}
+
+bool TagService::Withdraw(const std::string& tag, std::uint64_t ring_id) {
+  const auto it = tags_.find(tag);
+  if (stopping_ || it == tags_.end() || it->second->ring == nullptr) return true;
+  if (it->second->ring->ring_id() != ring_id) return true;
+  if (!ReplaceRing(*it->second, "one who has it may not use it any more")) return false;
+  MaybeLease(*it->second);
+  return true;
+}
+
+// The ring that clients have is closed, and another takes its place, with the same leases and as
+// much of them claimed: no id is lost, and they go on rising. False: there is no memory for it.
+bool TagService::ReplaceRing(Tag& tag, const char* reason) {
+  const std::vector<LeaseUse> before = tag.ring->Look();
+  const std::uint64_t floor = before.empty() ? tag.ring->floor() : before.front().lease.ids.first;
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, floor, legacy_.descriptors);
+  if (!ring.ok()) {
+    log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
+    return false;
+  }
+  std::vector<LeaseUse> drained = tag.ring->Retire();
+  if (tag.ring->forged()) {
+    Quarantine(tag, std::move(drained));
+    return true;
+  }
+  log::Info("ring.retired", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}, {"reason", reason}});
+  // Until the leases are noted as the new ring's, the next idd would look for them in the old one.
+  const std::unique_ptr<TagRing> old = std::exchange(tag.ring, std::move(ring).value());
+  log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
+  // Also what is used up, so that it is closed as ever, and the floor stays where it was.
+  for (const LeaseUse& use : drained) PublishRest(tag, use);
+  CloseExhausted(tag);
+  return true;
+}
+
+// What is left of a lease whose earlier ring is closed.
+void TagService::PublishRest(Tag& tag, const LeaseUse& use) {
+  legacy_.leases.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, tag.ring->ring_id());
+  tag.ring->Publish(use.lease, use.claimed, tag.policy->MarkOf(use.lease.ids, tag.View()));
+}
+
+// Closing leases.
+
+void TagService::CloseExhausted(Tag& tag) {
+  if (tag.ring == nullptr) return;
+  CloseAll(tag, tag.ring->TakeExhausted());
+  if (tag.ring->forged()) Quarantine(tag);
+}
+
+void TagService::CloseAll(Tag& tag, const std::vector<LeaseUse>& uses) {
+  std::vector<LeaseClosure> closures;
+  for (const LeaseUse& use : uses) {
+    tag.closed_claimed += use.claimed;
+    closures.push_back(Abandoned(use));
+  }
+  if (!closures.empty()) closer_.Close(std::move(closures));
+}
+
+// A client has spoilt the ring: what is left of it is given up, and a new one takes its place. Only
+// the segments that were published in it are lost; claimers find it closed and attach anew.
+// `drained` is what was drained of it already.
+void TagService::Quarantine(Tag& tag, std::vector<LeaseUse> drained) {
+  tag.floor = tag.ring->floor();
+  tag.quarantined_at = MonotonicClock::now();
+  ++tag.quarantines;
+  std::vector<LeaseUse> rest = tag.ring->Retire(shm::RingState::kQuarantined);
+  drained.insert(drained.end(), std::make_move_iterator(rest.begin()),
+                 std::make_move_iterator(rest.end()));
+  log::Error("ring.quarantined", {{"tag", tag.name},
+                                  {"ring", tag.ring->ring_id()},
+                                  {"leases", drained.size()},
+                                  {"reason", "a client forged a cursor"},
+                                  {"action", "its segments are abandoned, a new ring is made"}});
+  tag.ring.reset();
+  CloseAll(tag, drained);
+  if (Status status = EnsureRing(tag); !status.ok()) tag.waiters.FailAll(status);
+}
+
+void TagService::OnTagChanged(const TagRecord& record) {
+  const auto it = tags_.find(record.tag);
+  if (it == tags_.end()) return;
+  if (it->second->record.has_value()) Configure(*it->second, record);
+  it->second->last_error.clear();
+  it->second->refusal = Status::Ok();
+  it->second->retry_armed = false;
+  it->second->retry_timer.cancel();
+  if (!it->second->record.has_value()) {
+    // What it waited for before another look-up is over.
+    if (!it->second->waiters.empty()) LookUp(*it->second);
+    return;
+  }
+  EnforceAccess(*it->second);
+  MaybeLease(*it->second);
+}
+
+void TagService::OnTagDeleted(const std::string& tag) {
+  const auto it = tags_.find(tag);
+  if (it == tags_.end()) return;
+  const TagPtr gone = std::move(it->second);
+  tags_.erase(it);
+  gone->waiters.FailAll({Code::kNoSuchTag, "tag '" + tag + "' was deleted"});
+  if (gone->ring == nullptr) return;
+  const std::vector<LeaseUse> drained = gone->ring->Retire();
+  log::Info("ring.retired", {{"tag", tag}, {"reason", "the tag was deleted"}});
+  CloseAll(*gone, drained);
+}
+
+// Inheriting.
+
+void TagService::Inherit(const Inheritance& inheritance) {
+  for (const InheritedTag& tag : inheritance.tags) InheritTag(tag);
+  std::vector<LeaseClosure> closures;
+  closures.reserve(inheritance.closing.size());
+  for (const LeaseUse& use : inheritance.closing) closures.push_back(Abandoned(use));
+  if (!closures.empty()) closer_.Close(std::move(closures));
+  // The newest first: each lowers max_id to where the one before it ends.
+  std::vector<LeaseUse> returning = inheritance.returning;
+  std::sort(returning.begin(), returning.end(), [](const LeaseUse& a, const LeaseUse& b) {
+    return a.lease.ids.first > b.lease.ids.first;
+  });
+  for (const LeaseUse& use : returning) closer_.HandBack(use);
+  closer_.HandBackUnanswered(inheritance.asked);
+}
+
+void TagService::InheritTag(const InheritedTag& inherited) {
+  Tag& tag = GetTag(inherited.record.tag);
+  Configure(tag, inherited.record);
+  tag.data_set = kInheritedDataSet;
+  if (inherited.leases.empty()) return;
+  tag.floor = inherited.leases.front().lease.ids.first;
+  if (Status status = EnsureRing(tag); !status.ok()) {
+    for (auto use = inherited.leases.rbegin(); use != inherited.leases.rend(); ++use) {
+      closer_.HandBack(*use);
+    }
+    return;
+  }
+  for (const LeaseUse& use : inherited.leases) {
+    PublishRest(tag, use);
+    ++tag.leases_taken;
+    log::Info("lease.inherited", {{"tag", tag.name},
+                                  {"token", use.lease.token},
+                                  {"first", use.lease.ids.first + use.claimed},
+                                  {"limit", use.lease.ids.limit}});
+  }
+  tag.leased_to = inherited.leases.back().lease.ids.limit;
+}
+
+void TagService::OnForged(const std::string& name) {
+  const auto it = tags_.find(name);
+  if (it != tags_.end() && it->second->ring != nullptr && !stopping_) Quarantine(*it->second);
+}
+
+// Ending.
+
+void TagService::Shutdown(std::function<void()> done) {
+  stopping_ = true;
+  turns_.Stop();
+  shutdown_done_ = std::move(done);
+  for (auto& [name, tag] : tags_) {
+    tag->deadline_timer.cancel();
+    tag->retry_timer.cancel();
+    tag->waiters.FailAll(Stopping());
+    if (tag->ring == nullptr) continue;
+    tag->tails = tag->ring->Retire();
+    if (tag->ring->forged()) {
+      // Some of what looks unclaimed may have been handed out: none of it may be leased again.
+      const std::vector<LeaseUse> spoilt = std::exchange(tag->tails, {});
+      log::Error("ring.quarantined", {{"tag", name},
+                                      {"ring", tag->ring->ring_id()},
+                                      {"leases", spoilt.size()},
+                                      {"reason", "a client forged a cursor"},
+                                      {"action", "nothing of it is handed back"}});
+      CloseAll(*tag, spoilt);
+    }
+    if (tag->ring->shared()) overtaken_are_through_ = false;
+    if (health_.up || !legacy_.descriptors.keeps()) {
+      HandBackTails(*tag);
+    } else {
+      KeepForNext(*tag);
+    }
+  }
+  closer_.Flush();  // also what an earlier try could not journal
+  if (!overtaken_are_through_) {
+    overtaken_timer_.expires_after(kOvertakenPatience);
+    overtaken_timer_.async_wait([this](const boost::system::error_code&) {
+      overtaken_are_through_ = true;
+      FinishShutdownIfIdle();
+    });
+  }
+  FinishShutdownIfIdle();
+}
+
+// The store is down and could not take the tails, but what we note of them goes to the next idd.
+void TagService::KeepForNext(Tag& tag) {
+  for (const LeaseUse& use : std::exchange(tag.tails, {})) {
+    legacy_.leases.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, 0);
+    log::Info("lease.kept", {{"tag", use.lease.tag},
+                             {"first", use.lease.ids.first + use.claimed},
+                             {"limit", use.lease.ids.limit},
+                             {"reason", "the store is down: the next idd publishes it"}});
+  }
+}
+
+// The newest first: each lowers max_id to where the one before it ends. So a lease that is still
+// under way has to be waited for: it is the newest.
+void TagService::HandBackTails(Tag& tag) {
+  if (tag.store_busy) return;
+  while (!tag.tails.empty()) {
+    const LeaseUse newest = std::move(tag.tails.back());
+    tag.tails.pop_back();
+    closer_.HandBack(newest);
+  }
+}
+
+void TagService::FinishShutdownIfIdle() {
+  if (!stopping_ || !shutdown_done_ || !closer_.idle() || !overtaken_are_through_) return;
+  for (const auto& [name, tag] : tags_) {
+    if (tag->store_busy) return;
+  }
+  std::exchange(shutdown_done_, nullptr)();
+}
+
+}  // namespace idd::daemon

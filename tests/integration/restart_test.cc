@@ -4,6 +4,7 @@
 // start.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -178,6 +179,24 @@ TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
   EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U);
   EXPECT_THAT(host_.daemon.Log(), HasSubstr("ring.not_inherited"));
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+// As with an idd that lays out its list, or its rings, otherwise: what was handed back needs
+// neither.
+TEST_F(Restart, ListThatIsNotUnderstoodCostsNothingAfterACleanStop) {
+  ExpectGoesOn(10);
+  host_.daemon.Stop();
+  ASSERT_TRUE(manager_.Take("held").valid());
+  manager_.Put("held", ScopedFd(::memfd_create("idd-held", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+  host_.daemon.Start();
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("held.not_inherited"));
+  ExpectGoesOn(10);
+  EXPECT_THAT(manager_.Names(), SizeIs(3));
+  // And the new list is inherited.
+  host_.daemon.Kill();
+  host_.daemon.Start();
+  ExpectGoesOn(10);
+  ExpectAccounted();
 }
 
 // It may hold the earlier ring's mapping for ever.

@@ -182,7 +182,7 @@ void Daemon::Inherit() {
   for (const auto* ended : {&inheritance_.closing, &inheritance_.returning}) {
     for (const LeaseUse& use : *ended) session.held[use.lease.token] = use.lease;
   }
-  session.unanswered.insert(inheritance_.asked.begin(), inheritance_.asked.end());
+  for (const auto& [token, tag] : inheritance_.asked) session.unanswered.insert(token);
   tags_.Inherit(inheritance_);
   for (const std::string& name : inheritance_.names) manager_.Drop(name);
   if (!inheritance_.held_is_kept) manager_.Keep(kHeldLeasesName, inheritance_.held->fd());

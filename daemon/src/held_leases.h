@@ -35,6 +35,9 @@ struct HeldLease {
   TagRecord record;           // what serving the tag takes, as of the lease
 };
 
+// Leases that the allocator may have granted: the tag of each, by token.
+using AskedLeases = std::map<std::string, std::string, std::less<>>;
+
 // All leases of this host, in a memfd of idd's own that outlives the process in the service
 // manager's descriptor store. It is noted before it is done: a process may be killed between any
 // two stores, and the next one finds what was stored.

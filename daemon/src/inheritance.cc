@@ -128,7 +128,10 @@ class Heir {
   }
 
   void Sort(const HeldLease& held) {
-    if (held.state == HeldState::kAsked) return result_.asked.push_back(held.lease.token);
+    if (held.state == HeldState::kAsked) {
+      result_.asked[held.lease.token] = held.lease.tag;
+      return;
+    }
     LeaseUse use{.lease = held.lease, .claimed = held.next - held.lease.ids.first};
     if (held.state == HeldState::kClosing) return result_.closing.push_back(std::move(use));
     if (held.state == HeldState::kReturning) return result_.returning.push_back(std::move(use));

@@ -41,7 +41,7 @@ struct Inheritance {
   std::vector<InheritedTag> tags;
   std::vector<LeaseUse> closing;    // ended; nobody gets what is not claimed
   std::vector<LeaseUse> returning;  // what is not claimed goes back to the allocator
-  std::vector<std::string> asked;   // tokens under which the allocator may have granted a lease
+  AskedLeases asked;                // for which the earlier idd had no answer
   std::vector<InheritedRing> rings;
   std::vector<std::string> names;  // of descriptors that this idd replaces by its own
 };

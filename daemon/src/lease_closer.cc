@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lease_closer.h"
 
-#include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "logging.h"
@@ -30,24 +31,27 @@ const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   return "stale; nothing changed";
 }
 
-// The active leases of the journal under `tokens`. From here on `session` holds them.
-Result<std::vector<Lease>> FindUnanswered(const std::vector<std::string>& tokens, Store& store,
+// Those that the journal has as active. From here on `session` holds them.
+Result<std::vector<Lease>> FindUnanswered(const AskedLeases& asked, Store& store,
                                           StoreSession& session) {
-  LeaseFilter active;
-  active.state = LeaseState::kActive;
-  const Result<std::vector<LeaseRecord>> records = store.ListLeases(active);
-  if (!records.ok()) return records.status();
+  std::set<std::string> tags;
+  for (const auto& [token, tag] : asked) tags.insert(tag);
   std::vector<Lease> found;
-  for (const LeaseRecord& record : records.value()) {
-    if (std::find(tokens.begin(), tokens.end(), record.token) == tokens.end()) continue;
-    // The mark before it is not known: where it begins is never too low.
-    found.push_back({.token = record.token,
-                     .tag = record.tag,
-                     .ids = record.ids,
-                     .previous_mark = record.ids.first});
-    session.held[record.token] = found.back();
+  for (const std::string& tag : tags) {
+    LeaseFilter active{.tag = tag, .host = std::nullopt, .state = LeaseState::kActive};
+    const Result<std::vector<LeaseRecord>> records = store.ListLeases(active);
+    if (!records.ok()) return records.status();
+    for (const LeaseRecord& record : records.value()) {
+      if (!asked.contains(record.token)) continue;
+      // The mark before it is not known: where it begins is never too low.
+      found.push_back({.token = record.token,
+                       .tag = record.tag,
+                       .ids = record.ids,
+                       .previous_mark = record.ids.first});
+    }
   }
-  for (const std::string& token : tokens) session.unanswered.erase(token);
+  for (const Lease& lease : found) session.held[lease.token] = lease;
+  for (const auto& [token, tag] : asked) session.unanswered.erase(token);
   return found;
 }
 
@@ -143,8 +147,8 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
   if (idle()) on_idle_();
 }
 
-void LeaseCloser::HandBackUnanswered(std::vector<std::string> tokens) {
-  unanswered_ = std::move(tokens);
+void LeaseCloser::HandBackUnanswered(AskedLeases asked) {
+  unanswered_ = std::move(asked);
   LookUpUnanswered();
 }
 
@@ -152,19 +156,18 @@ void LeaseCloser::LookUpUnanswered() {
   if (unanswered_.empty() || looking_up_) return;
   looking_up_ = true;
   worker_.Submit<std::vector<Lease>>(
-      [tokens = unanswered_, &session = worker_.session()](Store& store, HighWaterMarks&) {
-        return FindUnanswered(tokens, store, session);
+      [asked = unanswered_, &session = worker_.session()](Store& store, HighWaterMarks&) {
+        return FindUnanswered(asked, store, session);
       },
       [this](const Result<std::vector<Lease>>& found) {
         looking_up_ = false;
         if (!found.ok()) return;  // the next Flush() tries again
-        std::set<std::string> unknown(unanswered_.begin(), unanswered_.end());
-        unanswered_.clear();
+        AskedLeases unknown = std::exchange(unanswered_, {});
         for (const Lease& lease : found.value()) {
           unknown.erase(lease.token);
           HandBack({.lease = lease, .claimed = 0});
         }
-        for (const std::string& token : unknown) held_.Forget(token);
+        for (const auto& [token, tag] : unknown) held_.Forget(token);
         if (idle()) on_idle_();
       });
 }

@@ -35,7 +35,7 @@ class LeaseCloser {
   void HandBack(const LeaseUse& use);
   // Gives those leases back whole that the allocator has under these tokens: an earlier idd asked
   // for them and ended before it knew the answer. Tries until the store has answered.
-  void HandBackUnanswered(std::vector<std::string> tokens);
+  void HandBackUnanswered(AskedLeases asked);
   // Tries again what could not be journalled.
   void Flush();
 
@@ -62,7 +62,7 @@ class LeaseCloser {
   // Whose tails are on their way back, by token.
   std::map<std::string, LeaseClosure, std::less<>> returning_;
   bool flushing_ = false;
-  std::vector<std::string> unanswered_;  // tokens
+  AskedLeases unanswered_;
   bool looking_up_ = false;
 };
 

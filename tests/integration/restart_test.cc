@@ -181,6 +181,39 @@ TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
+// At every moment of a lease: before its transaction, within, and before its answer was seen. Those
+// that were committed are found by their token and go back whole.
+TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
+  if (SlowdownFactor() != 1) GTEST_SKIP() << "a sanitizer's runtime wants to be first";
+  host_.daemon.Stop();
+  host_.daemon.options().environment = {std::string("LD_PRELOAD=") + IDD_TEST_SLOW_SYNC,
+                                        "IDD_TEST_SYNC_MS=20"};
+  host_.daemon.Start();
+  idclient_options options = IDCLIENT_OPTIONS_INIT;
+  options.socket_path = host_.daemon.socket().c_str();
+  options.timeout_ms = static_cast<std::uint32_t>(Patience(20s).count());
+  idclient* client = nullptr;
+  idclient_tag* tag = nullptr;
+  ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
+  ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);
+  for (int ms = 0; ms < 120; ms += 10) {
+    std::vector<std::uint64_t> ids(1500);
+    std::size_t claimed = 0;
+    std::thread claimer([&] { (void)idclient_claim_many(tag, ids.data(), ids.size(), &claimed); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+    host_.daemon.Kill();
+    host_.daemon.Start();
+    claimer.join();
+    ASSERT_EQ(claimed, ids.size()) << idclient_last_error();
+    for (const std::uint64_t id : ids) ASSERT_EQ(id, ++last_) << ms << " ms";
+  }
+  idclient_close(client);
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("lease.handed_back"))
+      << "no lease was committed unseen";
+  ExpectGoesOn(1);
+  ExpectAccounted();
+}
+
 // As with an idd that lays out its list, or its rings, otherwise: what was handed back needs
 // neither.
 TEST_F(Restart, ListThatIsNotUnderstoodCostsNothingAfterACleanStop) {

@@ -88,7 +88,7 @@ TEST_F(InheritanceTest, WithoutAnythingLeftBegins) {
 
 TEST_F(InheritanceTest, LeaseThatWasAskedForIsAskedAbout) {
   held_->NoteAsked(Token('a'), "orders");
-  EXPECT_EQ(Take().asked, std::vector<std::string>{Token('a')});
+  EXPECT_EQ(Take().asked, (AskedLeases{{Token('a'), "orders"}}));
 }
 
 TEST_F(InheritanceTest, GrantedLeaseIsPublishedWhole) {

@@ -147,7 +147,7 @@ class Heir {
   }
 
   // Above it nothing of the lease was or will be claimed. Nothing: that is not known.
-  std::optional<std::uint64_t> NextOf(const HeldLease& held) const {
+  [[nodiscard]] std::optional<std::uint64_t> NextOf(const HeldLease& held) const {
     if (held.ring_id == 0) return held.next;
     const auto it = rings_.find(held.ring_id);
     if (it == rings_.end()) return std::nullopt;

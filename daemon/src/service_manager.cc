@@ -29,6 +29,7 @@ void LogFailure(const char* what, int result) {
 
 #ifdef IDD_WITH_SYSTEMD
 
+// NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
 ServiceManager::ServiceManager() : listens_(std::getenv("NOTIFY_SOCKET") != nullptr) {}
 
 std::vector<PassedDescriptor> ServiceManager::TakePassed() {
@@ -48,7 +49,7 @@ std::vector<PassedDescriptor> ServiceManager::TakePassed() {
   return passed;
 }
 
-void ServiceManager::Notify(const std::string& state) {
+void ServiceManager::Notify(const std::string& state) const {
   if (listens_) LogFailure("sd_notify", ::sd_notify(0, state.c_str()));
 }
 
@@ -75,7 +76,7 @@ void ServiceManager::Drop(const std::string& name) {
 
 ServiceManager::ServiceManager() : listens_(false) {}
 std::vector<PassedDescriptor> ServiceManager::TakePassed() { return {}; }
-void ServiceManager::Notify(const std::string&) {}
+void ServiceManager::Notify(const std::string&) const {}
 std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() { return std::nullopt; }
 void ServiceManager::Keep(const std::string&, int) {}
 void ServiceManager::Drop(const std::string&) {}

@@ -45,7 +45,7 @@ class ServiceManager : public DescriptorStore {
   [[nodiscard]] static std::vector<PassedDescriptor> TakePassed();
 
   // "READY=1" and the like.
-  void Notify(const std::string& state);
+  void Notify(const std::string& state) const;
   // How often the manager wants to hear WATCHDOG=1 at least; nothing: it does not watch.
   [[nodiscard]] static std::optional<std::chrono::microseconds> WatchdogPeriod();
 

@@ -147,6 +147,7 @@ class TagService {
   void RetryLater(Tag& tag, MonotonicTime when);
   [[nodiscard]] Status EnsureRing(Tag& tag);
   void EnforceAccess(Tag& tag);
+  void HandBackNewestFirst(std::vector<LeaseUse> uses);
   void InheritTag(const InheritedTag& inherited);
   void PublishRest(Tag& tag, const LeaseUse& use);
   [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);

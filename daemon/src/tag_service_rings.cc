@@ -154,13 +154,16 @@ void TagService::Inherit(const Inheritance& inheritance) {
   closures.reserve(inheritance.closing.size());
   for (const LeaseUse& use : inheritance.closing) closures.push_back(Abandoned(use));
   if (!closures.empty()) closer_.Close(std::move(closures));
-  // The newest first: each lowers max_id to where the one before it ends.
-  std::vector<LeaseUse> returning = inheritance.returning;
-  std::sort(returning.begin(), returning.end(), [](const LeaseUse& a, const LeaseUse& b) {
+  HandBackNewestFirst(inheritance.returning);
+  closer_.HandBackUnanswered(inheritance.asked);
+}
+
+// Each lowers max_id to where the one before it ends.
+void TagService::HandBackNewestFirst(std::vector<LeaseUse> uses) {
+  std::sort(uses.begin(), uses.end(), [](const LeaseUse& a, const LeaseUse& b) {
     return a.lease.ids.first > b.lease.ids.first;
   });
-  for (const LeaseUse& use : returning) closer_.HandBack(use);
-  closer_.HandBackUnanswered(inheritance.asked);
+  for (const LeaseUse& use : uses) closer_.HandBack(use);
 }
 
 void TagService::InheritTag(const InheritedTag& inherited) {
@@ -170,9 +173,7 @@ void TagService::InheritTag(const InheritedTag& inherited) {
   if (inherited.leases.empty()) return;
   tag.floor = inherited.leases.front().lease.ids.first;
   if (Status status = EnsureRing(tag); !status.ok()) {
-    for (auto use = inherited.leases.rbegin(); use != inherited.leases.rend(); ++use) {
-      closer_.HandBack(*use);
-    }
+    HandBackNewestFirst(inherited.leases);
     return;
   }
   for (const LeaseUse& use : inherited.leases) {
@@ -186,8 +187,8 @@ void TagService::InheritTag(const InheritedTag& inherited) {
   tag.leased_to = inherited.leases.back().lease.ids.limit;
 }
 
-void TagService::OnForged(const std::string& name) {
-  const auto it = tags_.find(name);
+void TagService::OnForged(const std::string& tag) {
+  const auto it = tags_.find(tag);
   if (it != tags_.end() && it->second->ring != nullptr && !stopping_) Quarantine(*it->second);
 }
 

@@ -93,6 +93,33 @@ class Lint(unittest.TestCase):
             with self.subTest(bad=bad):
                 self.finds("shm/a.h:", "memory_orders.py", {"shm/a.h": bad})
 
+    def test_log_events(self):
+        call = 'log::Info("idd.ready", {{"store", up ? ")" : "down"},\n {"socket", path}});\n'
+        row = "| `idd.ready` | info | `store`, `socket` | it listens | nothing |\n"
+        table = "docs/log-events.md"
+        self.accepts("log_events.py", {"daemon/src/a.cc": call, table: "# Events\n" + row})
+        # Of two places that log an event the row has the fields of both.
+        both = call + 'log::Info("idd.ready", {{"version", 1}});\n'
+        good = row.replace("`socket`", "`socket`, `version`")
+        self.accepts("log_events.py", {"daemon/src/a.cc": both, table: good})
+        for source, text, what in (
+            (call, "", "idd.ready has no row"),
+            (call + 'log::Error("b.c",\n {});\n', row, "a.cc:3: b.c has no row"),
+            ("int a;\n", row, "nothing logs it"),
+            (call, row + row, "has another row"),
+            (call, row.replace("info", "error"), "its level is info"),
+            (call + call.replace("Info", "Error"), row, "its level is error, info"),
+            (call, row.replace(", `socket`", ""), "has a field socket"),
+            (call, row.replace("`socket`", "`socket`, `pid`"), "has no field pid"),
+            (call, row.replace("nothing", ""), "what to do"),
+            ("log::Info(name, {});\n" + call, row, "by a name"),
+            ("// " + call.replace("\n", ""), row, "nothing logs it"),
+        ):
+            with self.subTest(what=what):
+                self.finds(what, "log_events.py", {"daemon/src/a.cc": source, table: text})
+        own = {"daemon/src/logging.cc": 'TextLine("log.suppressed", fields);\n' + call}
+        self.finds("log.suppressed has no row", "log_events.py", {**own, table: row})
+
     def test_manifests(self):
         folder = HERE / "../../docs/containers"
         for name in ("compose.yaml", "daemonset.yaml", "sidecar.yaml"):

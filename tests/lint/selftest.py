@@ -40,6 +40,22 @@ class Lint(unittest.TestCase):
         self.assertNotEqual(status, 0, "nothing found")
         self.assertIn(what, output)
 
+    def test_doc_links(self):
+        page = '# A *page* of `idd`\n<a id="here"></a>\n```sh\n# no heading [x](nowhere)\n```\n'
+        good = {"a.md": page, "docs/b.md": "[a](../a.md#a-page-of-idd) [b](../a.md#here) [c](c.toml)\n",
+                "docs/c.toml": "", "docs/d.md": "[e](https://example.org/#e) [f](#f)\n# F\n",
+                "docs/failures.md": "`unit/a_test.cc`\n", "tests/unit/a_test.cc": ""}
+        self.accepts("doc_links.py", good)
+        for name, text, what in (
+            ("docs/b.md", "\n[a](a.md)\n", "b.md:2: there is no a.md"),
+            ("docs/b.md", "[a](../a.md#there)\n", "no such place"),
+            ("docs/b.md", "[a](../a.md#no-heading-x)\n", "no such place"),
+            ("docs/b.md", "[a](#here)\n", "no such place"),
+            ("docs/failures.md", "`unit/b_test.cc`\n", "no test unit/b_test.cc"),
+        ):
+            with self.subTest(text=text):
+                self.finds(what, "doc_links.py", {**good, name: text})
+
     def test_format(self):
         style = (HERE / "../../.clang-format").read_text(encoding="utf-8")
         self.accepts("format.sh", {".clang-format": style, "a.cc": "int* p;\n"})

@@ -83,7 +83,8 @@ def main():
     events = logged(root, findings)
     table = root / TABLE
     seen = set()
-    for number, line in enumerate(table.read_text(encoding="utf-8").splitlines(), 1):
+    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+    for number, line in enumerate(lines, 1):
         row = ROW.match(line)
         if row is None:
             continue

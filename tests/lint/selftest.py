@@ -133,6 +133,7 @@ class Lint(unittest.TestCase):
         ):
             with self.subTest(what=what):
                 self.finds(what, "log_events.py", {"daemon/src/a.cc": source, table: text})
+        self.finds("idd.ready has no row", "log_events.py", {"daemon/src/a.cc": call})
         own = {"daemon/src/logging.cc": 'TextLine("log.suppressed", fields);\n' + call}
         self.finds("log.suppressed has no row", "log_events.py", {**own, table: row})
 

@@ -40,6 +40,22 @@ class Lint(unittest.TestCase):
         self.assertNotEqual(status, 0, "nothing found")
         self.assertIn(what, output)
 
+    def test_doc_links(self):
+        page = '# A *page* of `idd`\n<a id="here"></a>\n```sh\n# no heading [x](nowhere)\n```\n'
+        good = {"a.md": page, "docs/b.md": "[a](../a.md#a-page-of-idd) [b](../a.md#here) [c](c.toml)\n",
+                "docs/c.toml": "", "docs/d.md": "[e](https://example.org/#e) [f](#f)\n# F\n",
+                "docs/failures.md": "`unit/a_test.cc`\n", "tests/unit/a_test.cc": ""}
+        self.accepts("doc_links.py", good)
+        for name, text, what in (
+            ("docs/b.md", "\n[a](a.md)\n", "b.md:2: there is no a.md"),
+            ("docs/b.md", "[a](../a.md#there)\n", "no such place"),
+            ("docs/b.md", "[a](../a.md#no-heading-x)\n", "no such place"),
+            ("docs/b.md", "[a](#here)\n", "no such place"),
+            ("docs/failures.md", "`unit/b_test.cc`\n", "no test unit/b_test.cc"),
+        ):
+            with self.subTest(text=text):
+                self.finds(what, "doc_links.py", {**good, name: text})
+
     def test_format(self):
         style = (HERE / "../../.clang-format").read_text(encoding="utf-8")
         self.accepts("format.sh", {".clang-format": style, "a.cc": "int* p;\n"})
@@ -92,6 +108,34 @@ class Lint(unittest.TestCase):
         ):
             with self.subTest(bad=bad):
                 self.finds("shm/a.h:", "memory_orders.py", {"shm/a.h": bad})
+
+    def test_log_events(self):
+        call = 'log::Info("idd.ready", {{"store", up ? ")" : "down"},\n {"socket", path}});\n'
+        row = "| `idd.ready` | info | `store`, `socket` | it listens | nothing |\n"
+        table = "docs/log-events.md"
+        self.accepts("log_events.py", {"daemon/src/a.cc": call, table: "# Events\n" + row})
+        # Of two places that log an event the row has the fields of both.
+        both = call + 'log::Info("idd.ready", {{"version", 1}});\n'
+        good = row.replace("`socket`", "`socket`, `version`")
+        self.accepts("log_events.py", {"daemon/src/a.cc": both, table: good})
+        for source, text, what in (
+            (call, "", "idd.ready has no row"),
+            (call + 'log::Error("b.c",\n {});\n', row, "a.cc:3: b.c has no row"),
+            ("int a;\n", row, "nothing logs it"),
+            (call, row + row, "has another row"),
+            (call, row.replace("info", "error"), "its level is info"),
+            (call + call.replace("Info", "Error"), row, "its level is error, info"),
+            (call, row.replace(", `socket`", ""), "has a field socket"),
+            (call, row.replace("`socket`", "`socket`, `pid`"), "has no field pid"),
+            (call, row.replace("nothing", ""), "what to do"),
+            ("log::Info(name, {});\n" + call, row, "by a name"),
+            ("// " + call.replace("\n", ""), row, "nothing logs it"),
+        ):
+            with self.subTest(what=what):
+                self.finds(what, "log_events.py", {"daemon/src/a.cc": source, table: text})
+        self.finds("idd.ready has no row", "log_events.py", {"daemon/src/a.cc": call})
+        own = {"daemon/src/logging.cc": 'TextLine("log.suppressed", fields);\n' + call}
+        self.finds("log.suppressed has no row", "log_events.py", {**own, table: row})
 
     def test_manifests(self):
         folder = HERE / "../../docs/containers"

@@ -183,8 +183,9 @@ void Daemon::Inherit() {
     for (const LeaseUse& use : *ended) session.held[use.lease.token] = use.lease;
   }
   for (const auto& [token, tag] : inheritance_.asked) session.unanswered.insert(token);
-  tags_.Inherit(inheritance_);
+  // What the old rings had is noted. Dropped before new ones are made, there is room for them.
   for (const std::string& name : inheritance_.names) manager_.Drop(name);
+  tags_.Inherit(inheritance_);
   if (!inheritance_.held_is_kept) manager_.Keep(kHeldLeasesName, inheritance_.held->fd());
 }
 
@@ -306,7 +307,10 @@ void Daemon::Stop() {
   patience_.expires_after(kStopPatience);
   patience_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    log::Error("idd.stop_timeout", {{"action", "leases not handed back are abandoned"}});
+    log::Error(
+        "idd.stop_timeout",
+        {{"action",
+          "leases not handed back are abandoned, or handed back by an idd that inherits them"}});
     worker_.DropQueued();
     exit_status_ = 1;
     loop_.stop();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -108,23 +109,31 @@ class Heir {
   // Of which tag a ring is, its leases say: a ring without any has nothing to close.
   void CloseRings(const std::vector<HeldLease>& leases) {
     for (const HeldLease& held : leases) {
+      if (held.state != HeldState::kHeld || held.ring_id == 0) continue;
+      if (!looked_for_.insert(held.ring_id).second) continue;
       const auto it = descriptors_.find(held.ring_id);
-      if (held.state != HeldState::kHeld || it == descriptors_.end()) continue;
+      if (it == descriptors_.end()) {
+        LogNotInherited(held, "the service manager does not have it");
+        continue;
+      }
       const RingDescriptors descriptors = std::move(it->second);
       descriptors_.erase(it);
       auto ring = shm::LeftRing::Open(descriptors.table, descriptors.cursors, held.lease.tag);
       if (!ring.ok() || ring.value()->ring_id() != held.ring_id) {
-        log::Error("ring.not_inherited",
-                   {{"tag", held.lease.tag},
-                    {"ring", held.ring_id},
-                    {"error", ring.ok() ? "it has another number" : ring.status().message()},
-                    {"action", "its leases are abandoned"}});
+        LogNotInherited(held, ring.ok() ? "it has another number" : ring.status().message());
         continue;
       }
       ring.value()->Close();
       rings_[held.ring_id] = ring.value().get();
       result_.rings.push_back({.tag = held.lease.tag, .ring = std::move(ring).value()});
     }
+  }
+
+  static void LogNotInherited(const HeldLease& held, const std::string& error) {
+    log::Error("ring.not_inherited", {{"tag", held.lease.tag},
+                                      {"ring", held.ring_id},
+                                      {"error", error},
+                                      {"action", "its leases are abandoned"}});
   }
 
   void Sort(const HeldLease& held) {
@@ -191,6 +200,7 @@ class Heir {
   const std::string& host_id_;
   std::map<std::uint64_t, RingDescriptors> descriptors_;
   std::map<std::uint64_t, const shm::LeftRing*> rings_;
+  std::set<std::uint64_t> looked_for_;
   std::map<std::string, InheritedTag> tags_;
   Inheritance result_;
 };

@@ -43,7 +43,7 @@ struct Inheritance {
   std::vector<LeaseUse> returning;  // what is not claimed goes back to the allocator
   AskedLeases asked;                // for which the earlier idd had no answer
   std::vector<InheritedRing> rings;
-  std::vector<std::string> names;  // of descriptors that this idd replaces by its own
+  std::vector<std::string> names;  // of descriptors that nobody needs any more
 };
 
 // Takes its part of `passed` and leaves the rest there. Closes every ring it finds, so that no id

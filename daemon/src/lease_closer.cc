@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kMostAtOnce = 100;
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
-  if (!outcome.ok()) return "failed; will be journalled as abandoned";
+  if (!outcome.ok())
+    return "failed; the next start tries again if it inherits the lease, or abandons it";
   switch (outcome.value()) {
     case ReturnOutcome::kLowered:
       return "max_id lowered";

@@ -136,7 +136,8 @@ bool HeldLeases::MakesSense(const Entry& entry) {
   if (state > HeldState::kReturning || !IsToken(entry.token) || entry.tag[0] == '\0') return false;
   if (state == HeldState::kAsked) return true;
   const std::uint64_t next = entry.next.load(std::memory_order_relaxed);
-  return entry.first < entry.limit && entry.limit <= shm::kMaxLimit && entry.first <= next &&
+  return entry.first < entry.limit && entry.limit <= shm::kMaxLimit &&
+         entry.limit - entry.first <= shm::kClosingStep / 2 && entry.first <= next &&
          next <= entry.limit && entry.step >= 1 && entry.step <= kMaxStep &&
          entry.max_step >= entry.step && entry.max_step <= kMaxStep &&
          entry.max_prefetch >= 2 * entry.step && entry.max_id < shm::kMaxLimit &&

@@ -51,7 +51,8 @@ class LeftRing {
   [[nodiscard]] IdRange SegmentIn(std::uint32_t slot) const noexcept;
 
   std::unique_ptr<RingMemory> memory_;
-  std::array<std::uint64_t, kSlotCount> next_{};  // the cursors, as they were when closed
+  std::array<std::uint64_t, kSlotCount> next_{};    // the cursors, as they were when closed
+  std::array<std::uint64_t, kSlotCount> closed_{};  // and as they were left
 };
 
 }  // namespace idd::shm

@@ -462,12 +462,15 @@ void TagService::Poll() {
   for (auto& [name, tag] : tags_) {
     if (tag->ring == nullptr) continue;
     tag->ring->ForgetOldEnds();
-    if (tag->idle_polls >= kIdlePolls && ++tag->idle_polls % kIdlePollEvery != 0) continue;
+    // Who waits may wait for what was not known when he came (LeaseCloser::knows_all()).
+    const bool is_quiet = tag->waiters.empty();
+    if (is_quiet && tag->idle_polls >= kIdlePolls && ++tag->idle_polls % kIdlePollEvery != 0)
+      continue;
     EnforceAccess(*tag);                 // if it could not be done at the change
     if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
     // Nothing has happened, nor is anything fading that is shown: many tags are like this.
     const std::uint64_t claimed = tag->closed_claimed + tag->ring->Level().claimed;
-    if (tag->usage.IsIdleAt(claimed) && !tag->ring->forged()) {
+    if (is_quiet && tag->usage.IsIdleAt(claimed) && !tag->ring->forged()) {
       tag->usage.SkipTo(now);
       if (tag->idle_polls < kIdlePolls) ++tag->idle_polls;
       continue;

@@ -61,6 +61,7 @@ bool TagService::ReplaceRing(Tag& tag, const char* reason) {
   }
   std::vector<LeaseUse> drained = tag.ring->Retire();
   if (tag.ring->forged()) {
+    static_cast<void>(ring.value()->Retire());  // unused: its descriptors are dropped
     Quarantine(tag, std::move(drained));
     return true;
   }
@@ -112,8 +113,8 @@ void TagService::Quarantine(Tag& tag, std::vector<LeaseUse> drained) {
                                   {"leases", drained.size()},
                                   {"reason", "a client forged a cursor"},
                                   {"action", "its segments are abandoned, a new ring is made"}});
+  CloseAll(tag, drained);  // noted before its descriptors are dropped: nothing of it goes on
   tag.ring.reset();
-  CloseAll(tag, drained);
   if (Status status = EnsureRing(tag); !status.ok()) tag.waiters.FailAll(status);
 }
 

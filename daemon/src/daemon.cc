@@ -192,12 +192,13 @@ void Daemon::Inherit() {
 void Daemon::WatchInheritedRings() {
   for (InheritedRing& inherited : inheritance_.rings) {
     if (inherited.ring->StaysClosed()) continue;
-    log::Error("ring.reopened", {{"tag", inherited.tag},
-                                 {"ring", inherited.ring->ring_id()},
-                                 {"reason", "a client forged a cursor that the earlier idd left"},
-                                 {"action", "closed again; the tag's ring is quarantined"}});
+    log::Error("ring.reopened",
+               {{"tag", inherited.tag},
+                {"ring", inherited.ring->ring_id()},
+                {"reason", "a client forged a cursor that the earlier idd left"},
+                {"action", "closed again; what the tag's ring still has of it is given up"}});
     inherited.ring->Close();
-    tags_.OnForged(inherited.tag);
+    tags_.OnForged(inherited.tag, inherited.tokens);
   }
 }
 
@@ -339,13 +340,13 @@ void Daemon::SchedulePoll() {
   });
 }
 
-// The listening socket that the service manager has bound for us, if it has; other descriptors are
-// nobody's.
+// The listening socket that the service manager has bound for us, if it has; taken out of `passed`.
 Result<ScopedFd> TakeListener(std::vector<PassedDescriptor>& passed, const std::string& path) {
   ScopedFd listener;
+  std::vector<PassedDescriptor> others;
   for (PassedDescriptor& descriptor : passed) {
     if (!Server::IsListener(descriptor.fd.get())) {
-      log::Warning("descriptor.unknown", {{"name", descriptor.name}, {"action", "closed"}});
+      others.push_back(std::move(descriptor));
       continue;
     }
     if (!Server::ListensAt(descriptor.fd.get(), path)) {
@@ -355,7 +356,27 @@ Result<ScopedFd> TakeListener(std::vector<PassedDescriptor>& passed, const std::
     }
     listener = std::move(descriptor.fd);
   }
+  passed = std::move(others);
   return listener;
+}
+
+// After the locks: what is inherited is closed, and no other idd may be at it. Nor may a start that
+// is refused for another reason: clients go on claiming until somebody serves them.
+Result<Inheritance> TakeInheritance(std::vector<PassedDescriptor> passed,
+                                    const std::string& host_id, HighWaterMarks& marks) {
+  const Result<std::string> list = marks.HeldList();
+  if (!list.ok()) return list.status();
+  Result<Inheritance> inheritance = Inherit(passed, host_id, list.value());
+  if (!inheritance.ok()) return inheritance;
+  for (const PassedDescriptor& descriptor : passed) {
+    log::Warning("descriptor.unknown", {{"name", descriptor.name}, {"action", "closed"}});
+    inheritance.value().names.push_back(descriptor.name);
+  }
+  const std::string id = inheritance.value().held->id();
+  if (id == list.value()) return inheritance;
+  // Before anything is noted in it: from here on no older list is believed.
+  if (Status status = marks.SetHeldList(id); !status.ok()) return status;
+  return inheritance;
 }
 
 int FailStart(const Status& status) {
@@ -379,12 +400,12 @@ int RunDaemon(const Options& options) {
   if (!host.ok()) return FailStart(host.status());
   Result<std::unique_ptr<Store>> store = MakeStore(options.database, host.value());
   if (!store.ok()) return FailStart(store.status());
-  // After the lock: what is inherited is closed, and no other idd may be at it.
   std::vector<PassedDescriptor> passed = ServiceManager::TakePassed();
-  Result<Inheritance> inheritance = Inherit(passed, host.value().id);
-  if (!inheritance.ok()) return FailStart(inheritance.status());
   Result<ScopedFd> listener = TakeListener(passed, options.socket);
   if (!listener.ok()) return FailStart(listener.status());
+  Result<Inheritance> inheritance =
+      TakeInheritance(std::move(passed), host.value().id, *marks.value());
+  if (!inheritance.ok()) return FailStart(inheritance.status());
   Daemon daemon(options, {.store = std::move(store).value(),
                           .marks = std::move(marks).value(),
                           .host = host.value(),

@@ -13,6 +13,7 @@
 #include "idd/base/check.h"
 #include "idd/shm/abi.h"
 #include "logging.h"
+#include "random.h"
 
 namespace idd::daemon {
 namespace {
@@ -75,6 +76,7 @@ struct HeldLeases::Header {
   std::uint64_t magic;
   std::atomic<std::uint64_t> used;  // entries at and above it were never used
   std::array<char, kHostBytes> host;
+  std::array<char, kTokenBytes> id;
 };
 
 struct HeldLeases::Layout {
@@ -105,6 +107,7 @@ Result<std::unique_ptr<HeldLeases>> HeldLeases::Create(const std::string& host_i
   // The pages are zero, which is each entry's "free".
   Header& header = held->layout().header;
   Put(header.host, host_id);
+  Put(header.id, RandomToken());
   header.magic = kMagic;
   return held;
 }
@@ -130,6 +133,10 @@ Result<std::unique_ptr<HeldLeases>> HeldLeases::Adopt(ScopedFd fd, const std::st
   }
   return held;
 }
+
+std::string HeldLeases::id() const { return Get(layout().header.id); }
+
+std::string HeldLeases::host_id() const { return Get(layout().header.host); }
 
 bool HeldLeases::MakesSense(const Entry& entry) {
   const HeldState state = entry.Load();

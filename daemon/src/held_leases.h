@@ -58,10 +58,14 @@ class HeldLeases {
   // `host_id`: whose leases they are. kSystem.
   [[nodiscard]] static Result<std::unique_ptr<HeldLeases>> Create(const std::string& host_id);
   // What an earlier daemon of the same host left. kIncompatible when it is anything else, or of
-  // another layout.
+  // another layout. The caller compares its id.
   [[nodiscard]] static Result<std::unique_ptr<HeldLeases>> Adopt(ScopedFd fd,
                                                                  const std::string& host_id);
 
+  // Random, one for each list ever made.
+  [[nodiscard]] std::string id() const;
+  // Whose leases they are.
+  [[nodiscard]] std::string host_id() const;
   // The descriptor to leave with the service manager.
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   // Of every entry that is in use and makes sense; those that do not are freed.

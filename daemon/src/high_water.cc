@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view kIncarnationKey = "incarnation";
 constexpr std::string_view kHostIdKey = "host_id";
+constexpr std::string_view kHeldListKey = "held_list";
 
 constexpr const char* kSchema = R"sql(
 -- Every id of the tag that this host ever handed out lies below mark.
@@ -23,7 +24,8 @@ CREATE TABLE idd_mark(
   mark    INTEGER NOT NULL CHECK(mark >= 0)
 ) STRICT;
 
--- 'incarnation': of the allocator's data set; 'host_id': this host's random name.
+-- 'incarnation': of the allocator's data set; 'host_id': this host's random name; 'held_list': the id
+-- of the list of held leases that the last run kept.
 CREATE TABLE idd_meta(
   key   TEXT PRIMARY KEY NOT NULL,
   value TEXT NOT NULL
@@ -101,11 +103,12 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   Result<std::string> Incarnation() override { return ReadMeta(kIncarnationKey); }
 
   Status SetIncarnation(const std::string& incarnation) override {
-    return WriteRow(
-        "INSERT INTO idd_meta(key, value) VALUES(?1, ?2)"
-        " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-        kIncarnationKey, incarnation);
+    return WriteMeta(kIncarnationKey, incarnation);
   }
+
+  Result<std::string> HeldList() override { return ReadMeta(kHeldListKey); }
+
+  Status SetHeldList(const std::string& id) override { return WriteMeta(kHeldListKey, id); }
 
   Result<std::string> FallbackHostId() override {
     Result<std::string> kept = ReadMeta(kHostIdKey);
@@ -118,6 +121,13 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
  private:
+  Status WriteMeta(std::string_view key, const std::string& value) {
+    return WriteRow(
+        "INSERT INTO idd_meta(key, value) VALUES(?1, ?2)"
+        " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+        key, value);
+  }
+
   static Status CheckMark(const TagMark& mark) {
     if (mark.mark <= shm::kMaxLimit) return Status::Ok();
     return {Code::kInvalid, "the high-water mark of tag '" + mark.tag + "' cannot be " +

@@ -52,6 +52,11 @@ class HighWaterMarks {
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
   [[nodiscard]] virtual Status SetIncarnation(const std::string& incarnation) = 0;
 
+  // Which list of held leases (HeldLeases::id) belongs to these marks; empty until SetHeldList()
+  // was called. A list of another id is of an earlier run that another has overtaken.
+  [[nodiscard]] virtual Result<std::string> HeldList() = 0;
+  [[nodiscard]] virtual Status SetHeldList(const std::string& id) = 0;
+
   // This host's random name, made on first use and kept: for machines without /etc/machine-id.
   [[nodiscard]] virtual Result<std::string> FallbackHostId() = 0;
 

@@ -59,8 +59,9 @@ std::optional<RingPart> ParseRingName(std::string_view name) {
 
 class Heir {
  public:
-  Heir(std::vector<PassedDescriptor>& passed, const std::string& host_id)
-      : passed_(passed), host_id_(host_id) {}
+  Heir(std::vector<PassedDescriptor>& passed, const std::string& host_id,
+       const std::string& list_id)
+      : passed_(passed), host_id_(host_id), list_id_(list_id) {}
 
   Result<Inheritance> Take() {
     Status status = TakeDescriptors();
@@ -96,6 +97,9 @@ class Heir {
 
   void AdoptLeases(ScopedFd fd) {
     Result<std::unique_ptr<HeldLeases>> held = HeldLeases::Adopt(std::move(fd), host_id_);
+    if (held.ok() && held.value()->id() != list_id_) {
+      held = Status(Code::kIncompatible, "another idd has run on this host since");
+    }
     if (held.ok()) {
       result_.held = std::move(held).value();
       result_.held_is_kept = true;
@@ -125,7 +129,13 @@ class Heir {
       }
       ring.value()->Close();
       rings_[held.ring_id] = ring.value().get();
-      result_.rings.push_back({.tag = held.lease.tag, .ring = std::move(ring).value()});
+      result_.rings.push_back(
+          {.tag = held.lease.tag, .tokens = {}, .ring = std::move(ring).value()});
+    }
+    for (InheritedRing& inherited : result_.rings) {
+      for (const HeldLease& held : leases) {
+        if (held.ring_id == inherited.ring->ring_id()) inherited.tokens.push_back(held.lease.token);
+      }
     }
   }
 
@@ -198,6 +208,7 @@ class Heir {
 
   std::vector<PassedDescriptor>& passed_;
   const std::string& host_id_;
+  const std::string& list_id_;
   std::map<std::uint64_t, RingDescriptors> descriptors_;
   std::map<std::uint64_t, const shm::LeftRing*> rings_;
   std::set<std::uint64_t> looked_for_;
@@ -210,8 +221,9 @@ class Heir {
 std::string TableName(std::uint64_t ring_id) { return RingName(kTablePrefix, ring_id); }
 std::string CursorsName(std::uint64_t ring_id) { return RingName(kCursorsPrefix, ring_id); }
 
-Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed, const std::string& host_id) {
-  return Heir(passed, host_id).Take();
+Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed, const std::string& host_id,
+                            const std::string& list_id) {
+  return Heir(passed, host_id, list_id).Take();
 }
 
 }  // namespace idd::daemon

@@ -32,6 +32,7 @@ struct InheritedTag {
 // A ring that clients may still have, all of its cursors closed.
 struct InheritedRing {
   std::string tag;
+  std::vector<std::string> tokens;  // of the leases that were published in it
   std::unique_ptr<shm::LeftRing> ring;
 };
 
@@ -50,8 +51,10 @@ struct Inheritance {
 // of it is claimed from here on, and notes how far each lease was claimed; it may be killed between
 // any two of its steps, and be called again. What cannot be read is logged, and its leases are
 // closing, as after a crash without a descriptor store. kSystem: no memory for the list of leases.
+//
+// `list_id`: of the list that the last run of this host kept; any other is of an earlier one.
 [[nodiscard]] Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed,
-                                          const std::string& host_id);
+                                          const std::string& host_id, const std::string& list_id);
 
 }  // namespace idd::daemon
 

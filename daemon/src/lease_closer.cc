@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lease_closer.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -18,7 +19,7 @@ constexpr std::size_t kMostAtOnce = 100;
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   if (!outcome.ok())
-    return "failed; the next start tries again if it inherits the lease, or abandons it";
+    return "failed; tried again while the store is away, at the next start too if it inherits";
   switch (outcome.value()) {
     case ReturnOutcome::kLowered:
       return "max_id lowered";
@@ -32,14 +33,34 @@ const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   return "stale; nothing changed";
 }
 
+// Whether the store may take it yet, or may have taken it unheard. Every other answer is the last.
+bool IsAway(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
+         status.code() == Code::kIncompatible;
+}
+
+// Whether the journal has the lease, which ends at `limit`, as active: one that ended earlier may
+// have been leased again, whose mark this is then.
+Result<bool> IsActive(const LeaseClosure& closure, std::uint64_t limit, Store& store) {
+  LeaseFilter filter;
+  filter.tag = closure.tag;
+  filter.state = LeaseState::kActive;
+  filter.containing = limit - 1;
+  const Result<std::vector<LeaseRecord>> records = store.ListLeases(filter);
+  if (!records.ok()) return records.status();
+  return std::any_of(
+      records.value().begin(), records.value().end(),
+      [&closure](const LeaseRecord& record) { return record.token == closure.token; });
+}
+
 // Those that the journal has as active. From here on `session` holds them.
 Result<std::vector<Lease>> FindUnanswered(const AskedLeases& asked, Store& store,
-                                          StoreSession& session) {
+                                          const std::string& host, StoreSession& session) {
   std::set<std::string> tags;
   for (const auto& [token, tag] : asked) tags.insert(tag);
   std::vector<Lease> found;
   for (const std::string& tag : tags) {
-    LeaseFilter active{.tag = tag, .host = std::nullopt, .state = LeaseState::kActive};
+    LeaseFilter active{.tag = tag, .host = host, .state = LeaseState::kActive};
     const Result<std::vector<LeaseRecord>> records = store.ListLeases(active);
     if (!records.ok()) return records.status();
     for (const LeaseRecord& record : records.value()) {
@@ -75,6 +96,7 @@ void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
 
 void LeaseCloser::Flush() {
   LookUpUnanswered();
+  ReturnAgain();
   if (closing_.empty() || flushing_) return;
   flushing_ = true;
   std::vector<LeaseClosure> batch;
@@ -121,31 +143,47 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
   worker_.Submit<ReturnOutcome>(
       [closure, mark, limit = use.lease.ids.limit, &session = worker_.session()](
           Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
-        // It is drained: if it cannot go back, whatever re-opens the store abandons it.
-        session.held.erase(closure.token);
-        // First the mark, whatever the store answers: the tail is drained, so that nobody was given
-        // an id of it, and a range below the mark could not be taken back. A mark that has moved on
-        // is a later lease's and stays.
+        // First the mark: the tail is drained, so that nobody was given an id of it, and a range
+        // below the mark could not be taken back. A mark that has moved on is a later lease's and
+        // stays.
         const Result<std::uint64_t> now = marks.Get(closure.tag);
         if (!now.ok()) return now.status();
         if (now.value() == limit) {
-          if (Status status = marks.Lower(closure.tag, mark); !status.ok()) return status;
+          const Result<bool> active = IsActive(closure, limit, store);
+          if (!active.ok()) return active.status();
+          Status status = active.value() ? marks.Lower(closure.tag, mark) : Status::Ok();
+          if (!status.ok()) return status;
         }
-        return store.ReturnTail(closure);
+        Result<ReturnOutcome> outcome = store.ReturnTail(closure);
+        if (!IsAway(outcome.status())) session.held.erase(closure.token);
+        return outcome;
       },
       [this, use](const Result<ReturnOutcome>& outcome) { OnHandedBack(use, outcome); });
 }
 
 void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
   returning_.erase(use.lease.token);
-  // If it is not known whether the store has it, the next idd tries again.
-  if (outcome.ok()) held_.Forget(use.lease.token);
+  if (IsAway(outcome.status())) {
+    unreturned_.push_back(use);
+  } else {
+    held_.Forget(use.lease.token);
+  }
   log::Info("lease.handed_back", {{"tag", use.lease.tag},
                                   {"first", use.lease.ids.first + use.claimed},
                                   {"limit", use.lease.ids.limit},
                                   {"outcome", HandedBackHow(outcome)},
                                   {"error", outcome.status().message()}});
   if (idle()) on_idle_();
+}
+
+bool LeaseCloser::HasUnreturned(const std::string& tag) const {
+  return std::any_of(unreturned_.begin(), unreturned_.end(),
+                     [&tag](const LeaseUse& use) { return use.lease.tag == tag; });
+}
+
+void LeaseCloser::ReturnAgain() {
+  if (!returning_.empty()) return;
+  for (const LeaseUse& use : std::exchange(unreturned_, {})) HandBack(use);
 }
 
 void LeaseCloser::HandBackUnanswered(AskedLeases asked) {
@@ -157,9 +195,8 @@ void LeaseCloser::LookUpUnanswered() {
   if (unanswered_.empty() || looking_up_) return;
   looking_up_ = true;
   worker_.Submit<std::vector<Lease>>(
-      [asked = unanswered_, &session = worker_.session()](Store& store, HighWaterMarks&) {
-        return FindUnanswered(asked, store, session);
-      },
+      [asked = unanswered_, host = held_.host_id(), &session = worker_.session()](
+          Store& store, HighWaterMarks&) { return FindUnanswered(asked, store, host, session); },
       [this](const Result<std::vector<Lease>>& found) {
         looking_up_ = false;
         if (!found.ok()) return;  // the next Flush() tries again

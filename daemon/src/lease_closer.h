@@ -30,8 +30,8 @@ class LeaseCloser {
   LeaseCloser& operator=(const LeaseCloser&) = delete;
 
   void Close(std::vector<LeaseClosure> closures);
-  // Gives the tail of a lease back, which nobody can claim from any more. If it cannot go back now
-  // it is journalled as abandoned, by whatever opens the store next.
+  // Gives the tail of a lease back, which nobody can claim from any more. While the store is away
+  // it is tried again.
   void HandBack(const LeaseUse& use);
   // Gives those leases back whole that the allocator has under these tokens: an earlier idd asked
   // for them and ended before it knew the answer. Tries until the store has answered.
@@ -42,6 +42,8 @@ class LeaseCloser {
   // It is known of every lease that an earlier idd asked for whether it was granted, and those are
   // on their way back. Before, nothing is to be leased: they are the newest.
   [[nodiscard]] bool knows_all() const noexcept { return unanswered_.empty(); }
+  // Nothing of the tag is to be leased before its tails are back: they lie below.
+  [[nodiscard]] bool HasUnreturned(const std::string& tag) const;
   // Nothing is under way to the store. What could not be journalled may be left.
   [[nodiscard]] bool idle() const noexcept {
     return returning_.empty() && !flushing_ && !looking_up_;
@@ -53,6 +55,7 @@ class LeaseCloser {
  private:
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   void LookUpUnanswered();
+  void ReturnAgain();
 
   LeaseWorker& worker_;
   HeldLeases& held_;
@@ -61,6 +64,8 @@ class LeaseCloser {
   std::map<std::string, LeaseClosure, std::less<>> closing_;
   // Whose tails are on their way back, by token.
   std::map<std::string, LeaseClosure, std::less<>> returning_;
+  // Whose tails the store did not take.
+  std::vector<LeaseUse> unreturned_;
   bool flushing_ = false;
   AskedLeases unanswered_;
   bool looking_up_ = false;

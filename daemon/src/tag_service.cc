@@ -56,7 +56,11 @@ TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker, Legac
       desk_(worker),
       closer_(worker, legacy.leases, [this] { FinishShutdownIfIdle(); }),
       overtaken_timer_(loop) {}
-TagService::~TagService() = default;
+
+// A stop that was given up leaves tails that wait for a lease under way.
+TagService::~TagService() {
+  for (const auto& [name, tag] : tags_) KeepForNext(*tag, legacy_.leases);
+}
 
 // Requests.
 
@@ -274,6 +278,7 @@ void TagService::Configure(Tag& tag, TagRecord record) {
 
 std::uint64_t TagService::WantedNow(const Tag& tag) const {
   if (stopping_ || tag.store_busy || tag.retry_armed || !closer_.knows_all()) return 0;
+  if (closer_.HasUnreturned(tag.name)) return 0;
   if (tag.ring == nullptr || !tag.ring->CanPublish()) return 0;
   return tag.policy->Wanted(tag.View());
 }

@@ -81,9 +81,9 @@ class TagService {
   // Goes on where an earlier idd ended: publishes what is left of its leases in rings of our own,
   // and closes those that are over. Needs no store; first of all, before anybody can ask.
   void Inherit(const Inheritance& inheritance);
-  // A client has written into the ring that an earlier idd left of this tag: what is published is
-  // spoilt.
-  void OnForged(const std::string& tag);
+  // A client has written into the ring that an earlier idd left of this tag: what is published of
+  // the leases that were in it is spoilt.
+  void OnForged(const std::string& tag, const std::vector<std::string>& tokens);
 
   // Leases for tags that are expected to be asked for, so that nobody need wait for them then;
   // `done` when each has ids or cannot have them now.
@@ -159,7 +159,7 @@ class TagService {
   void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
-  void KeepForNext(Tag& tag);
+  static void KeepForNext(Tag& tag, HeldLeases& held);
   void FinishShutdownIfIdle();
 
   boost::asio::io_context& loop_;

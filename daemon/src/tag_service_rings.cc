@@ -188,9 +188,14 @@ void TagService::InheritTag(const InheritedTag& inherited) {
   tag.leased_to = inherited.leases.back().lease.ids.limit;
 }
 
-void TagService::OnForged(const std::string& tag) {
+void TagService::OnForged(const std::string& tag, const std::vector<std::string>& tokens) {
   const auto it = tags_.find(tag);
-  if (it != tags_.end() && it->second->ring != nullptr && !stopping_) Quarantine(*it->second);
+  if (it == tags_.end() || it->second->ring == nullptr || stopping_) return;
+  const std::vector<LeaseUse> uses = it->second->ring->Look();
+  const bool is_spoilt = std::any_of(uses.begin(), uses.end(), [&tokens](const LeaseUse& use) {
+    return std::find(tokens.begin(), tokens.end(), use.lease.token) != tokens.end();
+  });
+  if (is_spoilt) Quarantine(*it->second);
 }
 
 // Ending.
@@ -219,7 +224,7 @@ void TagService::Shutdown(std::function<void()> done) {
     if (health_.up || !legacy_.descriptors.keeps()) {
       HandBackTails(*tag);
     } else {
-      KeepForNext(*tag);
+      KeepForNext(*tag, legacy_.leases);
     }
   }
   closer_.Flush();  // also what an earlier try could not journal
@@ -234,13 +239,13 @@ void TagService::Shutdown(std::function<void()> done) {
 }
 
 // The store is down and could not take the tails, but what we note of them goes to the next idd.
-void TagService::KeepForNext(Tag& tag) {
+void TagService::KeepForNext(Tag& tag, HeldLeases& held) {
   for (const LeaseUse& use : std::exchange(tag.tails, {})) {
-    legacy_.leases.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, 0);
+    held.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, 0);
     log::Info("lease.kept", {{"tag", use.lease.tag},
                              {"first", use.lease.ids.first + use.claimed},
                              {"limit", use.lease.ids.limit},
-                             {"reason", "the store is down: the next idd publishes it"}});
+                             {"reason", "the store has not taken it: the next idd publishes it"}});
   }
 }
 

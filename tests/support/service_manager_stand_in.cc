@@ -101,7 +101,9 @@ void ServiceManagerStandIn::Handle(const std::string& message, std::vector<Scope
   }
   if (remove) std::erase_if(kept_, [&name](const Kept& kept) { return kept.name == name; });
   if (!store) return;
-  for (ScopedFd& fd : fds) kept_.push_back({.name = name, .fd = std::move(fd)});
+  for (ScopedFd& fd : fds) {
+    if (kept_.size() < most_) kept_.push_back({.name = name, .fd = std::move(fd)});
+  }
 }
 
 void ServiceManagerStandIn::Equip(ChildOptions& child) {

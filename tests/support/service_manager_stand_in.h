@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -31,6 +33,9 @@ class ServiceManagerStandIn {
   void Listen(const std::string& path);
   // Every idd is to say WATCHDOG=1 within this time.
   void Watch(std::chrono::microseconds period) { watchdog_ = period; }
+
+  // FileDescriptorStoreMax=: what comes beyond it is not kept, and idd is not told.
+  void Limit(std::size_t most) { most_ = most; }
 
   // What the next idd is started with: all that the one before has left, which must have ended.
   void Equip(ChildOptions& child);
@@ -61,6 +66,7 @@ class ServiceManagerStandIn {
   std::optional<std::chrono::microseconds> watchdog_;
   std::mutex mutex_;
   std::vector<Kept> kept_;
+  std::atomic<std::size_t> most_{SIZE_MAX};
   std::atomic<unsigned> watchdog_pings_{0};
   std::atomic<unsigned> readies_{0};
   std::atomic<bool> ending_{false};

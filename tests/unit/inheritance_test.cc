@@ -61,8 +61,9 @@ class InheritanceTest : public ::testing::Test {
     return passed;
   }
   Inheritance Take() { return Take(Left()); }
-  static Inheritance Take(std::vector<PassedDescriptor> passed) {
-    Result<Inheritance> inheritance = Inherit(passed, kHost);
+  Inheritance Take(std::vector<PassedDescriptor> passed) {
+    const std::string list_id = held_->id();
+    Result<Inheritance> inheritance = Inherit(passed, kHost, list_id);
     EXPECT_TRUE(inheritance.ok()) << inheritance.status().message();
     return std::move(inheritance).value();
   }
@@ -235,7 +236,7 @@ TEST_F(InheritanceTest, DescriptorsThatAreSomethingElseAreAbandoned) {
   passed.push_back({"t0123456789:", ScopedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))});
   passed.push_back({"", ScopedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))});
   const std::size_t before = passed.size();
-  Result<Inheritance> inheritance = Inherit(passed, kHost);
+  Result<Inheritance> inheritance = Inherit(passed, kHost, held_->id());
   ASSERT_TRUE(inheritance.ok());
   EXPECT_TRUE(inheritance.value().tags.empty());
   EXPECT_EQ(passed.size(), before - 3) << "what is not ours is left";
@@ -244,10 +245,19 @@ TEST_F(InheritanceTest, DescriptorsThatAreSomethingElseAreAbandoned) {
 TEST_F(InheritanceTest, ListOfAnotherHostIsNotTaken) {
   Hold(LeaseOf('a', 1, 1001));
   std::vector<PassedDescriptor> passed = Left();
-  Result<Inheritance> inheritance = Inherit(passed, "host-b");
+  Result<Inheritance> inheritance = Inherit(passed, "host-b", held_->id());
   ASSERT_TRUE(inheritance.ok());
   EXPECT_TRUE(inheritance.value().tags.empty());
   EXPECT_TRUE(inheritance.value().held->All().empty());
+}
+
+TEST_F(InheritanceTest, ListThatAnotherRunHasOvertakenIsNotTaken) {
+  Hold(LeaseOf('a', 1, 1001));
+  std::vector<PassedDescriptor> passed = Left();
+  Result<Inheritance> inheritance = Inherit(passed, kHost, Token('0'));
+  ASSERT_TRUE(inheritance.ok());
+  EXPECT_TRUE(inheritance.value().tags.empty());
+  EXPECT_FALSE(inheritance.value().held_is_kept);
 }
 
 TEST_F(InheritanceTest, CursorThatIsWrittenBackIsNoticed) {

@@ -1049,6 +1049,17 @@ TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
   ASSERT_GE(leases, 1U);
 }
 
+TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeLeavesNoDescriptors) {
+  h_.store.AddTag("orders", 100);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(50).size(), 50U);
+  service_.Poll();
+  h_.Settle();
+  client.memory->cursors().slots[1].next = 10;
+  ChangeAccess("orders", TagAccess::kSocket);
+  EXPECT_EQ(h_.descriptors.names.size(), 2U) << "those of the one ring that there is";
+}
+
 TEST_F(TagServiceTest, ChangeByAnotherHostIsNoticedAtTheNextLease) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "store/sqlite_schema.h"
@@ -296,6 +297,16 @@ Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::Id
 
 // --- what this host knows and the data set may not
 
+namespace {
+
+std::string TokensJson(const std::vector<Lease>& leases) {
+  nlohmann::json tokens = nlohmann::json::array();
+  for (const Lease& lease : leases) tokens.push_back(lease.token);
+  return tokens.dump();
+}
+
+}  // namespace
+
 Result<Reminded> SqliteStore::Remind(const HostMemory& memory) {
   if (!db_) return NotOpen();
   Result<Reminded> reminded = db_->InTransaction([&]() -> Result<Reminded> {
@@ -306,9 +317,10 @@ Result<Reminded> SqliteStore::Remind(const HostMemory& memory) {
     for (const Lease& lease : memory.held) {
       if (Status status = RemindOfLease(lease, found); !status.ok()) return status;
     }
+    const std::string held = TokensJson(memory.held);
     for (const Lease& lease : found.restored) {
       if (memory.from_other_data_set) break;  // what its own leases share with these came twice
-      if (Status status = CloseWhatPreceded(lease); !status.ok()) return status;
+      if (Status status = CloseWhatPreceded(lease, held); !status.ok()) return status;
     }
     AtPoint("remind.reminded");
     return found;
@@ -359,7 +371,7 @@ Status SqliteStore::RemindOfLease(const Lease& lease, Reminded& reminded) {
 // An older copy may still list ids of the lease as returned, or have leases of ours as active whose
 // ids these are: what they had from here on was given back, or it would not have been leased again.
 // What became of the rest of them nobody knows.
-Status SqliteStore::CloseWhatPreceded(const Lease& lease) {
+Status SqliteStore::CloseWhatPreceded(const Lease& lease, const std::string& held) {
   Status status = db_->Run(
       "DELETE FROM idd_returned WHERE biz_tag = ?1 AND host = ?2 AND base < ?4 AND \"limit\" > ?3",
       lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);
@@ -367,9 +379,10 @@ Status SqliteStore::CloseWhatPreceded(const Lease& lease) {
   return db_->Run(
       "UPDATE idd_lease SET state = 'returned', returned = \"limit\" - MAX(base, ?3),"
       " abandoned = MAX(base, ?3) - base, closed_at = CURRENT_TIMESTAMP"
-      " WHERE biz_tag = ?1 AND host = ?2 AND state = 'active' AND token <> ?5"
+      " WHERE biz_tag = ?1 AND host = ?2 AND state = 'active'"
+      " AND token NOT IN (SELECT value FROM json_each(?5))"
       " AND base < ?4 AND \"limit\" > ?3",
-      lease.tag, options_.host_id, lease.ids.first, lease.ids.limit, lease.token);
+      lease.tag, options_.host_id, lease.ids.first, lease.ids.limit, held);
 }
 
 }  // namespace idd::daemon

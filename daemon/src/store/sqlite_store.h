@@ -85,7 +85,8 @@ class SqliteStore final : public Store {
   [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail);
   [[nodiscard]] Status RemindOfMark(const TagMark& mark, Reminded& reminded);
   [[nodiscard]] Status RemindOfLease(const Lease& lease, Reminded& reminded);
-  [[nodiscard]] Status CloseWhatPreceded(const Lease& lease);
+  // `held`: the tokens that this host holds now, as JSON; theirs stay.
+  [[nodiscard]] Status CloseWhatPreceded(const Lease& lease, const std::string& held);
   [[nodiscard]] Result<TagRecord> CreateInTransaction(const NewTag& tag);
   [[nodiscard]] Status WriteRefill(const std::string& tag, const RefillChange& refill);
   [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);

@@ -501,6 +501,11 @@ class FakeMarks final : public HighWaterMarks {
     const std::lock_guard lock(mutex_);
     return incarnation_;
   }
+  Result<std::string> HeldList() override { return held_list_; }
+  Status SetHeldList(const std::string& id) override {
+    held_list_ = id;
+    return Status::Ok();
+  }
   Status SetIncarnation(const std::string& incarnation) override {
     if (Status status = script.Enter("SetIncarnation"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
@@ -510,6 +515,7 @@ class FakeMarks final : public HighWaterMarks {
   Result<std::string> FallbackHostId() override { return std::string("fallback"); }
 
  private:
+  std::string held_list_;
   mutable std::mutex mutex_;
   std::map<std::string, std::uint64_t> marks_;
   std::string incarnation_;

@@ -57,6 +57,23 @@ Tally TallyTo(std::uint64_t last) {
   return tally;
 }
 
+// idd that is killed between taking an id for a waiting request and sending it takes it along (ADR
+// 0010): about a microsecond for each request, which was one id in some 1,700 restarts. Nothing
+// else may be missing, and what is missing must be that one id: no other came twice in its place.
+void ExpectComplete(const Tally& claimed, std::uint64_t last) {
+  const Tally all = TallyTo(last);
+  if (claimed.count + 1 != all.count) {
+    EXPECT_EQ(claimed.count, all.count);
+    EXPECT_EQ(claimed, all);
+    return;
+  }
+  const std::uint64_t id = all.sum - claimed.sum;
+  std::printf("id %llu was taken along by a killed idd\n", static_cast<unsigned long long>(id));
+  EXPECT_GE(id, 1U);
+  EXPECT_LE(id, last);
+  EXPECT_EQ(all.sum_of_squares - claimed.sum_of_squares, id * id);
+}
+
 class RestartedDaemon : public ::testing::Test {
  protected:
   RestartedDaemon() : random_(TestSeed()) { host_.daemon.options().manager = &manager_; }
@@ -127,9 +144,7 @@ TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
               static_cast<unsigned long long>(all.count),
               static_cast<unsigned long long>(longest_restart_ns_ / 1'000'000),
               static_cast<unsigned long long>(slowest_ns / 1'000'000));
-  EXPECT_EQ(all.count, last) << "ids that are missing: "
-                             << static_cast<std::int64_t>(last - all.count);
-  EXPECT_EQ(all, TallyTo(last));
+  ExpectComplete(all, last);
   // The next end may come before a claimer was served.
   EXPECT_LE(slowest_ns, 2 * longest_restart_ns_ + kPauseAndLeaseNs);
 
@@ -141,7 +156,7 @@ TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
   const AuditRow audit = host_.idctl.Audit("orders");
   EXPECT_TRUE(audit.ok);
   EXPECT_EQ(audit.abandoned, 0U);
-  EXPECT_EQ(audit.claimed, last);
+  EXPECT_EQ(audit.claimed, last) << "what idd took for others counts as claimed";
   host_.daemon.Stop();
   EXPECT_EQ(host_.Database().MaxId("orders"), last + 1);
 }

@@ -91,12 +91,16 @@ void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
     held_.NoteClosing(closure.token, closure.claimed);
     closing_.emplace(closure.token, std::move(closure));
   }
-  Flush();
+  JournalEnds();
 }
 
 void LeaseCloser::Flush() {
   LookUpUnanswered();
   ReturnAgain();
+  JournalEnds();
+}
+
+void LeaseCloser::JournalEnds() {
   if (closing_.empty() || flushing_) return;
   flushing_ = true;
   std::vector<LeaseClosure> batch;
@@ -118,7 +122,7 @@ void LeaseCloser::Flush() {
             closing_.erase(closure.token);
             held_.Forget(closure.token);
           }
-          Flush();
+          JournalEnds();
         }
         if (idle()) on_idle_();
       });

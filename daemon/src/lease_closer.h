@@ -54,6 +54,7 @@ class LeaseCloser {
 
  private:
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
+  void JournalEnds();
   void LookUpUnanswered();
   void ReturnAgain();
 

@@ -202,7 +202,8 @@ TEST_F(AfterRestart, StartThatIsRefusedLeavesTheRingsOpen) {
   ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
   ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);
   std::uint64_t id = 0;
-  ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK);
+  // The second is answered when the ring has the lease.
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK);
   host_.daemon.Kill();
   ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK);
   manager_.Listen(dir_.File("elsewhere.sock"));

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "idd/base/url_password.h"
+#include "terminal.h"
 
 namespace {
 
@@ -26,6 +27,7 @@ void OccupyStandardDescriptors() {
 int main(int argc, char** argv) {
   OccupyStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
+  idd::tools::AdoptCharacterSet();
   const std::vector<std::string> arguments(argv, argv + argc);
   idd::HidePasswords(argc, argv);
   std::vector<const char*> copies;

@@ -17,6 +17,9 @@
 namespace idd::tools {
 namespace {
 
+// Between two columns of a table.
+constexpr std::string_view kGap = "  ";
+
 // A character of UTF-8 text; bytes == 0 where the bytes are not one.
 struct Character {
   std::uint32_t code = 0;
@@ -70,11 +73,7 @@ std::string EscapeCode(std::uint32_t code) {
   return text.data();
 }
 
-std::size_t WidthInCharacters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U;
-  }));
-}
+bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }
 
 // Writes all of it. Returns 0 or an errno value.
 int WriteAll(int fd, std::string_view text) {
@@ -118,6 +117,7 @@ Table::Table(std::initializer_list<Column> columns) {
   for (const Column& column : columns) {
     titles.emplace_back(column.title);
     aligns_.push_back(column.align);
+    spares_.push_back(column.spare);
   }
   rows_.push_back(std::move(titles));
 }
@@ -128,25 +128,60 @@ void Table::AddRow(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::Format() const {
+std::vector<std::size_t> Table::Widths() const {
   std::vector<std::size_t> widths(aligns_.size(), 0);
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       widths[i] = std::max(widths[i], WidthInCharacters(row[i]));
     }
   }
+  return widths;
+}
+
+std::vector<bool> Table::Shown(const std::vector<std::size_t>& widths, std::size_t columns) const {
+  std::vector<bool> shown(widths.size(), true);
+  std::size_t total = 0;
+  for (const std::size_t width : widths) total += width + kGap.size();
+  while (columns > 0 && total > columns + kGap.size()) {
+    std::size_t sparest = 0;
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+      if (shown[i] && spares_[i] > (shown[sparest] ? spares_[sparest] : 0)) sparest = i;
+    }
+    if (!shown[sparest] || spares_[sparest] == 0) break;
+    shown[sparest] = false;
+    total -= widths[sparest] + kGap.size();
+  }
+  return shown;
+}
+
+std::string Table::Format(std::size_t columns) const {
+  const std::vector<std::size_t> widths = Widths();
+  const std::vector<bool> shown = Shown(widths, columns);
   std::string text;
   for (const auto& row : rows_) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
+      if (!shown[i]) continue;
       const std::string padding(widths[i] - WidthInCharacters(row[i]), ' ');
-      if (i > 0) line += "  ";
+      if (!line.empty()) line += kGap;
       line += aligns_[i] == Align::kRight ? padding + row[i] : row[i] + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
   return text;
+}
+
+std::size_t WidthInCharacters(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), BeginsCharacter));
+}
+
+std::string_view FirstCharacters(std::string_view text, std::size_t count) {
+  std::size_t end = 0;
+  for (std::size_t seen = 0; end < text.size(); ++end) {
+    if (BeginsCharacter(text[end]) && seen++ == count) break;
+  }
+  return text.substr(0, end);
 }
 
 std::string EscapeText(std::string_view text) {

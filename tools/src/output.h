@@ -25,6 +25,7 @@ class Output {
   void Write(std::string_view text);
   // Decimal digits.
   void WriteNumber(std::uint64_t value);
+  [[nodiscard]] int fd() const noexcept { return fd_; }
   // Hands everything to the system. Returns ok(). What was not flushed is lost with the object.
   bool Flush();
 
@@ -45,6 +46,7 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string_view title;
   Align align = Align::kLeft;
+  int spare = 0;  // where there is no room the highest is left out first; 0: never
 };
 
 // Aligned text: a line of titles, then the rows, two blanks between columns and none at a line's
@@ -56,10 +58,17 @@ class Table {
   // Precondition: as many cells as columns. Control characters in cells are escaped; an empty cell
   // is shown as "-", so that every line has the same number of fields.
   void AddRow(std::vector<std::string> cells);
-  [[nodiscard]] std::string Format() const;
+  // `columns`: of the screen; 0: no limit. What cannot be left out may go beyond it.
+  [[nodiscard]] std::string Format(std::size_t columns = 0) const;
 
  private:
+  [[nodiscard]] std::vector<std::size_t> Widths() const;
+  // False for those that are left out.
+  [[nodiscard]] std::vector<bool> Shown(const std::vector<std::size_t>& widths,
+                                        std::size_t columns) const;
+
   std::vector<Align> aligns_;
+  std::vector<int> spares_;
   std::vector<std::vector<std::string>> rows_;  // the first one holds the titles
 };
 
@@ -69,6 +78,11 @@ class Table {
 
 // 'text', escaped, in single quotes.
 [[nodiscard]] std::string Quote(std::string_view text);
+
+// Characters, each taken as one column wide: wide ones of other scripts are not counted as two.
+[[nodiscard]] std::size_t WidthInCharacters(std::string_view text);
+// At most that many of them.
+[[nodiscard]] std::string_view FirstCharacters(std::string_view text, std::size_t count);
 
 // True for well-formed UTF-8 (no overlong forms, no surrogates).
 [[nodiscard]] bool IsUtf8(std::string_view text) noexcept;

@@ -60,6 +60,8 @@ class Connection {
 
   bool admitted = false;       // counted among what its peer may have
   bool greeted = false;        // HELLO was exchanged
+  std::string client_version;  // as HELLO told it: untrusted, for people
+  std::uint32_t abi_version = 0;
   std::size_t unanswered = 0;  // requests under way
 
  private:

@@ -312,7 +312,10 @@ TEST_F(StoppedDaemon, OpenAndClaimReturnByTheirDeadlines) {
   idclient_tag* tag = nullptr;
   ASSERT_EQ(idclient_tag_open(early, "orders", &tag), IDCLIENT_OK) << idclient_last_error();
   std::uint64_t id = 0;
-  ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK) << idclient_last_error();
+  // The first one may be answered before the rest of the lease is in the ring, the second is not.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK) << idclient_last_error();
+  }
   StopAndFillBacklog();
 
   idclient* late = nullptr;
@@ -325,7 +328,7 @@ TEST_F(StoppedDaemon, OpenAndClaimReturnByTheirDeadlines) {
   std::size_t claimed = 0;
   ExpectGivesUpAt(300ms,
                   [&] { return idclient_claim_many(tag, ids.data(), ids.size(), &claimed); });
-  EXPECT_GE(claimed, 99U);
+  EXPECT_GE(claimed, 98U);
   ExpectGivesUpAt(300ms, [&] { return idclient_claim(tag, &id); });
   const IdctlResult result = host_.idctl.Run({"claim", "orders"});
   EXPECT_EQ(result.exit_status, 4) << result.err;

@@ -4,12 +4,14 @@
 // `status` and for whoever waits, ids go on from the ring, and service comes back by itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <string>
 
 #include "support/host.h"
 #include "support/mariadb_server.h"
+#include "support/mount_namespace.h"
 #include "support/mysql_proxy.h"
 #include "support/test_environment.h"
 
@@ -145,10 +147,15 @@ TEST_F(MysqlFaults, ServerThatAcceptsAndNeverAnswersIsGivenUpInTime) {
 // A tablespace that must not grow is a disk that is full.
 TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
   const TempDir dir;
-  MariadbServer server(dir, "db",
-                       {.port = 0,
-                        .arguments = {"--innodb-file-per-table=0",
-                                      "--innodb-data-file-path=ibdata1:12M:autoextend:max:13M"}});
+  SmallTmpfs disk(dir.File("disk"), 28 * 1024);           // 24 MiB are in use
+  ASSERT_EQ(::chmod(dir.File("disk").c_str(), 0777), 0);  // the server is another user
+  MariadbServer server(
+      dir, "db",
+      {.port = 0,
+       .arguments = {"--innodb-file-per-table=0", "--innodb-data-home-dir=" + dir.File("disk"),
+                     "--innodb-data-file-path=ibdata1:12M:autoextend",
+                     "--innodb-autoextend-increment=1"}});
+  CopyTree(server.data_dir() + "/ibdata1", disk.File("ibdata1"));
   server.Start();
   Host host(dir);
   host.daemon.options().database = server.Url();
@@ -159,19 +166,14 @@ TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
                      "1"})
                .exit_status == 0;
   }));
-  {
-    MariadbSession session = server.Session();
-    session.Execute("CREATE TABLE filler(id int AUTO_INCREMENT PRIMARY KEY, text varchar(8000))");
-    while (session.Try("INSERT INTO filler(text) VALUES(REPEAT('x', 8000))") == 0) {
-    }
-  }
+  disk.Fill();
   std::string error;
   EXPECT_TRUE(WaitUntil(Patience(30s), [&] {
     const IdctlResult result = host.idctl.Run({"claim", "orders", "-n", "1000"});
     error = result.err;
     return error.find("is full") != std::string::npos;
   })) << error;
-  server.Session().Execute("DROP TABLE filler");
+  disk.Free();
   EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
     return host.idctl.Run({"claim", "orders"}).exit_status == 0;
   }));
@@ -206,3 +208,9 @@ TEST_F(MysqlFaults, WeakDurabilityIsAStandingWarning) {
 
 }  // namespace
 }  // namespace idd::harness
+
+int main(int argc, char** argv) {
+  idd::harness::EnterMountNamespace(argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -38,11 +38,6 @@ std::string Get(const std::array<char, kBytes>& field) {
   return {field.begin(), std::find(field.begin(), field.end(), '\0')};
 }
 
-bool IsToken(const std::array<char, kTokenBytes>& field) {
-  return std::all_of(field.begin(), field.end(),
-                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
 }  // namespace
 
 // Words that are stored while the entry is in use are atomics: the process may be killed between
@@ -140,7 +135,9 @@ std::string HeldLeases::host_id() const { return Get(layout().header.host); }
 
 bool HeldLeases::MakesSense(const Entry& entry) {
   const HeldState state = entry.Load();
-  if (state > HeldState::kReturning || !IsToken(entry.token) || entry.tag[0] == '\0') return false;
+  if (state > HeldState::kReturning || !IsToken({entry.token.data(), entry.token.size()}) ||
+      entry.tag[0] == '\0')
+    return false;
   if (state == HeldState::kAsked) return true;
   const std::uint64_t next = entry.next.load(std::memory_order_relaxed);
   return entry.first < entry.limit && entry.limit <= shm::kMaxLimit &&

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 namespace idd::daemon {
@@ -32,6 +33,12 @@ namespace idd::daemon {
     for (unsigned shift = 0; shift < 64; shift += 4) token += kDigits[(half >> shift) & 0xf];
   }
   return token;
+}
+
+// Whether `text` has the form of one: tokens are embedded into statements where they cannot be
+// bound.
+[[nodiscard]] inline bool IsToken(std::string_view text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 }  // namespace idd::daemon

@@ -74,6 +74,8 @@ class Server {
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame) const;
+  // What the peer may do with the tag, or why it has to go without.
+  [[nodiscard]] Result<TagRight> MayAsk(const Connection& connection, std::string_view tag) const;
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
   void PaceClaim(ClaimOrder order);

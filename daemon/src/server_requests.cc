@@ -144,6 +144,11 @@ Status Server::OnHello(Connection& connection, const FrameView& frame) const {
   return Status::Ok();
 }
 
+Result<TagRight> Server::MayAsk(const Connection& connection, std::string_view tag) const {
+  if (connection.unanswered >= kMaxUnanswered) return Status(Code::kUnavailable, kTooManyRequests);
+  return gate_.RightTo(connection.peer(), tag);
+}
+
 Status Server::OnAttach(Connection& connection, const FrameView& frame) {
   const Result<wire::AttachRequest> request = wire::ParsePayload<wire::AttachRequest>(frame);
   if (!request.ok()) return request.status();
@@ -151,11 +156,7 @@ Status Server::OnAttach(Connection& connection, const FrameView& frame) {
   if (!tag.ok()) return tag.status();
   if (Status status = CheckWait(request.value().timeout_ms, request.value().reserved); !status.ok())
     return status;
-  if (connection.unanswered >= kMaxUnanswered) {
-    Refuse(connection, frame, {Code::kUnavailable, kTooManyRequests});
-    return Status::Ok();
-  }
-  const Result<TagRight> right = gate_.RightTo(connection.peer(), tag.value());
+  const Result<TagRight> right = MayAsk(connection, tag.value());
   if (!right.ok()) {
     Refuse(connection, frame, right.status());
     return Status::Ok();
@@ -208,11 +209,7 @@ Status Server::OnClaim(Connection& connection, const FrameView& frame) {
   if (!tag.ok()) return tag.status();
   if (request.count == 0) return {Code::kInvalid, "CLAIM with count 0"};
   if (Status status = CheckWait(request.timeout_ms, request.reserved); !status.ok()) return status;
-  if (connection.unanswered >= kMaxUnanswered) {
-    Refuse(connection, frame, {Code::kUnavailable, kTooManyRequests});
-    return Status::Ok();
-  }
-  const Result<TagRight> right = gate_.RightTo(connection.peer(), tag.value());
+  const Result<TagRight> right = MayAsk(connection, tag.value());
   if (!right.ok()) {
     Refuse(connection, frame, right.status());
     return Status::Ok();

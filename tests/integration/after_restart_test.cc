@@ -21,9 +21,8 @@
 #include "idclient/idclient.h"
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_memory.h"
-#include "support/host.h"
+#include "support/managed_host.h"
 #include "support/ring_request.h"
-#include "support/service_manager_stand_in.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -33,17 +32,8 @@ using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 using ::testing::HasSubstr;
 
-class AfterRestart : public ::testing::Test {
+class AfterRestart : public ManagedHostTest {
  protected:
-  AfterRestart() { host_.daemon.options().manager = &manager_; }
-
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1000);
-  }
-  void ExpectGoesOn(std::uint64_t count) {
-    for (const std::uint64_t id : host_.idctl.Claim("orders", count)) ASSERT_EQ(id, ++last_);
-  }
   [[nodiscard]] bool IsUp() {
     return WaitUntil(Patience(20s), [this] {
       return host_.idctl.Json({"status"}).at("database").at("state") == "up";
@@ -62,11 +52,6 @@ class AfterRestart : public ::testing::Test {
     auto reply = RequestRing(channel.value(), "orders", deadline);
     return shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], "orders").value();
   }
-
-  const TempDir dir_;
-  ServiceManagerStandIn manager_{dir_};
-  Host host_{dir_};
-  std::uint64_t last_ = 0;
 };
 
 // Somebody holds a lock on the database at the stop and at the next start.

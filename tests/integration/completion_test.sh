@@ -5,28 +5,9 @@
 set -euo pipefail
 root=$1 idd=$2 idctl=$3
 
-folder=$(mktemp -d "${TMPDIR:-/tmp}/idd-completion.XXXXXX")
-idd_pid=
-cleanup() {
-  local status=$?
-  trap - EXIT
-  [[ -z $idd_pid ]] || kill -KILL "$idd_pid" 2>/dev/null || true
-  [[ -z $idd_pid ]] || wait "$idd_pid" 2>/dev/null || true
-  ((status == 0)) || cat "$folder/idd.log" >&2 2>/dev/null || true
-  rm -rf "$folder"
-  exit "$status"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+# shellcheck source=tests/support/run_idd.sh
+source "$root/tests/support/run_idd.sh"
 
-fail() {
-  echo "completion_test: $*" >&2
-  exit 1
-}
-
-unset "${!IDD_@}" # what is set for the caller's own idd
-export IDD_SOCKET=$folder/idd.sock
 PATH=$(dirname "$idctl"):$PATH
 # shellcheck source=tools/idctl.bash-completion
 source "$root/tools/idctl.bash-completion"
@@ -52,13 +33,7 @@ complete -p idctl >/dev/null || fail "nothing is registered for idctl"
 } 2>"$folder/said"
 [[ ! -s $folder/said ]] || fail "a daemon that is away is complained about: $(cat "$folder/said")"
 
-"$idd" --database "sqlite:$folder/idd.db" --state-dir "$folder" 2>"$folder/idd.log" &
-idd_pid=$!
-for _ in {1..300}; do
-  "$idctl" status >/dev/null 2>&1 && break
-  kill -0 "$idd_pid" 2>/dev/null || fail "idd did not start"
-  sleep 0.1
-done
+start_idd
 for tag in orders order-lines 'two words' billing; do "$idctl" tag create "$tag" >/dev/null; done
 
 offers $'create\ndelete\nlist\nset\nshow' idctl tag ''

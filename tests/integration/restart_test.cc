@@ -16,12 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "idclient/idclient.h"
+#include "idclient/idclient.hpp"
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_memory.h"
-#include "support/host.h"
+#include "support/managed_host.h"
 #include "support/ring_request.h"
-#include "support/service_manager_stand_in.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -34,23 +33,12 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-class Restart : public ::testing::Test {
+class Restart : public ManagedHostTest {
  protected:
-  Restart() { host_.daemon.options().manager = &manager_; }
-
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1000);
-  }
-
   std::vector<JournalLease> Leases(const std::string& state) {
     std::vector<JournalLease> leases = host_.idctl.Leases("orders");
     std::erase_if(leases, [&state](const JournalLease& lease) { return lease.state != state; });
     return leases;
-  }
-  // Claims `count` ids and expects them to go on from the last of them.
-  void ExpectGoesOn(std::uint64_t count) {
-    for (const std::uint64_t id : host_.idctl.Claim("orders", count)) ASSERT_EQ(id, ++last_);
   }
   void ExpectAccounted() {
     const AuditRow audit = host_.idctl.Audit("orders");
@@ -59,10 +47,10 @@ class Restart : public ::testing::Test {
     EXPECT_EQ(audit.claimed, last_);
   }
 
-  const TempDir dir_;
-  ServiceManagerStandIn manager_{dir_};
-  Host host_{dir_};
-  std::uint64_t last_ = 0;
+  // A client whose claims wait that long for ids.
+  [[nodiscard]] idclient::Client OpenClient(std::chrono::milliseconds patience) {
+    return idclient::Client({.socket_path = host_.daemon.socket(), .timeout = patience});
+  }
 };
 
 TEST_F(Restart, KilledDaemonsRingGoesOnUnderTheSameLease) {
@@ -103,19 +91,10 @@ TEST_F(Restart, EveryKindOfEndInTurnMakesNoGap) {
 }
 
 TEST_F(Restart, ClientThatIsAttachedGoesOnByItself) {
-  idclient_options options = IDCLIENT_OPTIONS_INIT;
-  options.socket_path = host_.daemon.socket().c_str();
-  options.timeout_ms = static_cast<std::uint32_t>(Patience(10s).count());
-  idclient* client = nullptr;
-  idclient_tag* tag = nullptr;
-  ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
-  ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);
-  std::uint64_t id = 0;
+  idclient::Client client = OpenClient(Patience(10s));
+  idclient::Tag tag = client.tag("orders");
   const auto claim = [&](int count) {
-    for (int i = 0; i < count; ++i) {
-      ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK) << idclient_last_error();
-      ASSERT_EQ(id, ++last_);
-    }
+    for (int i = 0; i < count; ++i) ASSERT_EQ(tag.claim(), ++last_);
   };
   claim(10);
   host_.daemon.Kill();
@@ -125,7 +104,6 @@ TEST_F(Restart, ClientThatIsAttachedGoesOnByItself) {
   host_.daemon.Stop();
   host_.daemon.Start();
   claim(10);
-  idclient_close(client);
   ExpectAccounted();
 }
 
@@ -189,25 +167,23 @@ TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
   host_.daemon.options().environment = {std::string("LD_PRELOAD=") + IDD_TEST_SLOW_SYNC,
                                         "IDD_TEST_SYNC_MS=20"};
   host_.daemon.Start();
-  idclient_options options = IDCLIENT_OPTIONS_INIT;
-  options.socket_path = host_.daemon.socket().c_str();
-  options.timeout_ms = static_cast<std::uint32_t>(Patience(20s).count());
-  idclient* client = nullptr;
-  idclient_tag* tag = nullptr;
-  ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
-  ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);
+  idclient::Client client = OpenClient(Patience(20s));
+  idclient::Tag tag = client.tag("orders");
   for (int ms = 0; ms < 120; ms += 10) {
     std::vector<std::uint64_t> ids(1500);
     std::size_t claimed = 0;
-    std::thread claimer([&] { (void)idclient_claim_many(tag, ids.data(), ids.size(), &claimed); });
+    std::string error;
+    std::thread claimer([&] {
+      claimed = tag.try_claim_many(ids);
+      error = idclient_last_error();
+    });
     std::this_thread::sleep_for(std::chrono::milliseconds(ms));
     host_.daemon.Kill();
     host_.daemon.Start();
     claimer.join();
-    ASSERT_EQ(claimed, ids.size()) << idclient_last_error();
+    ASSERT_EQ(claimed, ids.size()) << error;
     for (const std::uint64_t id : ids) ASSERT_EQ(id, ++last_) << ms << " ms";
   }
-  idclient_close(client);
   EXPECT_THAT(host_.daemon.Log(), HasSubstr("lease.handed_back"))
       << "no lease was committed unseen";
   ExpectGoesOn(1);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "random.h"
 #include "store/mysql_sql.h"
 #include "store/mysql_store.h"
 #include "store/tag_row.h"

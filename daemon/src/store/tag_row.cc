@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "idd/wire/frames.h"
+#include "random.h"
 
 namespace idd::daemon {
 namespace {
@@ -180,10 +181,6 @@ Status CheckChanged(const TagChange& change, const TagRecord& after) {
 
 std::string RangeText(shm::IdRange ids) {
   return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
-}
-
-bool IsToken(const std::string& token) {
-  return token.size() == 32 && token.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 Status CheckLeaseRequest(const LeaseRequest& request) {

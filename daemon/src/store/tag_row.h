@@ -34,8 +34,6 @@ inline constexpr int kTagColumns = 12;
 [[nodiscard]] Status CheckLeaseRequest(const LeaseRequest& request);
 // kInvalid when the numbers cannot be true; then nothing of the call is journalled.
 [[nodiscard]] Status CheckClosure(const LeaseClosure& closure, shm::IdRange ids);
-// Tokens are embedded into statements where they cannot be bound.
-[[nodiscard]] bool IsToken(const std::string& token);
 [[nodiscard]] std::string RangeText(shm::IdRange ids);
 
 // A row of the journal: token, biz_tag, host, base, limit, state, claimed, returned, abandoned,

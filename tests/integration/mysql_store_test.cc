@@ -18,6 +18,7 @@
 
 #include "audit.h"
 #include "support/mariadb_server.h"
+#include "support/store_contract.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -32,23 +33,8 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 
-std::string Token(std::uint64_t number) {
-  char text[33];
-  std::snprintf(text, sizeof text, "%032llx", static_cast<unsigned long long>(number));
-  return text;
-}
-
-LeaseRequest Request(std::uint64_t token, std::uint64_t mark = 0, std::uint64_t count = 1000,
-                     const std::string& tag = "orders") {
-  return {.tag = tag, .count = count, .high_water_mark = mark, .floor = 0, .token = Token(token)};
-}
-
-LeaseClosure Closure(std::uint64_t token, LeaseState state, std::uint64_t claimed) {
-  return {.token = Token(token), .tag = "orders", .state = state, .claimed = claimed};
-}
-
 // One server for all cases, each with an empty database.
-class MysqlStoreTest : public ::testing::Test {
+class MysqlStoreTest : public StoreCase {
  protected:
   static void SetUpTestSuite() {
     dir_ = new harness::TempDir;
@@ -82,28 +68,10 @@ class MysqlStoreTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
     return store;
   }
-  static void CreateTag(MysqlStore& store, const std::string& tag = "orders") {
-    NewTag fresh;
-    fresh.tag = tag;
-    const Result<TagRecord> created = store.CreateTag(fresh);
-    ASSERT_TRUE(created.ok()) << created.status().message();
-  }
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithOrders(const std::string& host) {
     std::unique_ptr<MysqlStore> store = OpenStore(host);
-    CreateTag(*store);
+    CreateOrders(*store);
     return store;
-  }
-  static IdRange Take(MysqlStore& store, const LeaseRequest& request) {
-    const Result<Lease> lease = store.TakeLease(request);
-    EXPECT_TRUE(lease.ok()) << lease.status().message();
-    return lease.ok() ? lease.value().ids : IdRange{};
-  }
-  static void Return(MysqlStore& store, std::uint64_t token, std::uint64_t claimed,
-                     ReturnOutcome expected) {
-    const Result<ReturnOutcome> outcome =
-        store.ReturnTail(Closure(token, LeaseState::kReturned, claimed));
-    ASSERT_TRUE(outcome.ok()) << outcome.status().message();
-    EXPECT_EQ(outcome.value(), expected);
   }
   [[nodiscard]] static std::string MaxId(const std::string& tag = "orders") {
     return Ask("SELECT max_id FROM leaf_alloc WHERE biz_tag = '" + tag + "'");
@@ -118,6 +86,8 @@ class MysqlStoreTest : public ::testing::Test {
   inline static MariadbServer* server_ = nullptr;
 };
 
+INSTANTIATE_TYPED_TEST_SUITE_P(Mysql, StoreContract, MysqlStoreTest);
+
 // --- leasing
 
 TEST_F(MysqlStoreTest, LeasesAreContiguousAndJournalled) {
@@ -129,7 +99,7 @@ TEST_F(MysqlStoreTest, LeasesAreContiguousAndJournalled) {
   ASSERT_TRUE(leases.ok()) << leases.status().message();
   ASSERT_EQ(leases.value().size(), 2U);
   const LeaseRecord& second = leases.value()[1];
-  EXPECT_EQ(second.token, Token(2));
+  EXPECT_EQ(second.token, TestToken(2));
   EXPECT_EQ(second.tag, "orders");
   EXPECT_EQ(second.host, "a");
   EXPECT_EQ(second.ids, (IdRange{1001, 1006}));
@@ -171,7 +141,7 @@ TEST_F(MysqlStoreTest, SeveralTagsAreLeasedInOneTransaction) {
 TEST_F(MysqlStoreTest, ThreadsOfTwoHostsAndALeafServerNeverGetTheSameIds) {
   constexpr std::uint64_t kThreads = 4;
   constexpr std::uint64_t kLeases = 100;
-  CreateTag(*OpenStore("setup"));
+  CreateOrders(*OpenStore("setup"));
   std::vector<std::vector<IdRange>> taken(kThreads + 1);
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < kThreads; ++t) {
@@ -357,99 +327,6 @@ TEST_F(MysqlStoreTest, NameThatTheColumnCannotHaveIsNoTagAndHarmsNoOther) {
   }
 }
 
-// --- handing back
-
-TEST_F(MysqlStoreTest, TailGoesBackIntoMaxIdOrIsListedAndTakenFirst) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Return(*a, 1, 400, ReturnOutcome::kLowered);
-  EXPECT_EQ(MaxId(), "401");
-  EXPECT_EQ(Take(*a, Request(2, 401)), (IdRange{401, 1401}));
-  EXPECT_EQ(Take(*b, Request(3)), (IdRange{1401, 2401}));
-  Return(*a, 2, 100, ReturnOutcome::kListed);
-  EXPECT_EQ(MaxId(), "2401");
-  EXPECT_EQ(Take(*b, Request(4, 2401)), (IdRange{2401, 3401})) << "another host's is not b's";
-  const Result<Lease> again = a->TakeLease(Request(5, 501));
-  ASSERT_TRUE(again.ok()) << again.status().message();
-  EXPECT_EQ(again.value().ids, (IdRange{501, 1401}));
-  EXPECT_TRUE(again.value().from_returned);
-  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_returned"), "0");
-  EXPECT_EQ(Take(*a, Request(6, 1401)), (IdRange{3401, 4401}));
-  EXPECT_EQ(Journal(),
-            "returned 400/600/0,returned 100/900/0,active 0/0/0,active 0/0/0,active 0/0/0,"
-            "active 0/0/0");
-}
-
-TEST_F(MysqlStoreTest, ReturnedRangeBelowTheMarkIsNeverServed) {
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
-  Take(*OpenStore("b"), Request(2));
-  Return(*a, 1, 400, ReturnOutcome::kListed);
-  EXPECT_EQ(Take(*a, Request(3, 2001)), (IdRange{2001, 3001})) << "the list is an old one";
-}
-
-TEST_F(MysqlStoreTest, OnlyAnActiveLeaseOfThisHostIsHandedBack) {
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
-  Return(*OpenStore("b"), 1, 400, ReturnOutcome::kStale);
-  ASSERT_TRUE(a->CloseLeases({Closure(1, LeaseState::kAbandoned, 10)}).ok());
-  Return(*a, 1, 400, ReturnOutcome::kStale);
-  EXPECT_EQ(MaxId(), "1001");
-  EXPECT_EQ(Journal(), "abandoned 10/0/990");
-}
-
-TEST_F(MysqlStoreTest, LiftedTagLeasesNothingBelowAgain) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Take(*b, Request(2));
-  Take(*a, Request(3));
-  Return(*a, 1, 10, ReturnOutcome::kListed);
-  const Result<TagRecord> lifted = a->LiftTag("orders", 5000);
-  ASSERT_TRUE(lifted.ok()) << lifted.status().message();
-  EXPECT_EQ(lifted.value().next_id, 5000U);
-  EXPECT_TRUE(a->ListReturned("orders").value().empty());
-  // What is left of a lease below is not taken back, nor is max_id lowered for it.
-  EXPECT_EQ(a->ReturnTail(Closure(3, LeaseState::kReturned, 5)).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(Journal(), "abandoned 10/0/990,active 0/0/0,abandoned 5/0/995");
-  EXPECT_EQ(MaxId(), "5000");
-  EXPECT_EQ(a->UsedLimit("orders").value(), 5000U);
-  EXPECT_EQ(Take(*a, Request(4)), (IdRange{5000, 6000}));
-  EXPECT_EQ(a->LiftTag("orders", 100).value().next_id, 6000U) << "never lowered";
-  Return(*a, 4, 0, ReturnOutcome::kLowered);
-  EXPECT_EQ(MaxId(), "5000");
-  EXPECT_EQ(a->LiftTag("nobody", 100).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
-}
-
-// A lease that was taken before the lift and reaches over it: its ids below are somebody else's.
-TEST_F(MysqlStoreTest, TailThatReachesOverALiftIsAbandoned) {
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
-  ASSERT_TRUE(a->LiftTag("orders", 501).ok());
-  EXPECT_EQ(a->ReturnTail(Closure(1, LeaseState::kReturned, 100)).status().code(),
-            Code::kNoSuchTag);
-  EXPECT_EQ(Journal(), "abandoned 100/0/900");
-  EXPECT_EQ(Take(*a, Request(2)), (IdRange{1001, 2001}));
-  Return(*a, 2, 0, ReturnOutcome::kLowered);
-  EXPECT_EQ(MaxId(), "1001");
-}
-
-TEST_F(MysqlStoreTest, TailOfADeletedTagIsAbandonedAndItsNamesakeBeginsAbove) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  ASSERT_TRUE(store->DeleteTag("orders").ok());
-  EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, 400)).status().code(),
-            Code::kNoSuchTag);
-  EXPECT_EQ(Journal(), "abandoned 400/0/600");
-  CreateTag(*store);
-  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 2001}));
-  NewTag low;
-  low.tag = "orders";
-  EXPECT_THAT(store->CreateTag(low).status().message(), HasSubstr("already exists"));
-}
-
 // --- the journal
 
 TEST_F(MysqlStoreTest, EndsAreJournalledOnceAndOnlyIfTheyCanBeTrue) {
@@ -468,7 +345,7 @@ TEST_F(MysqlStoreTest, EndsAreJournalledOnceAndOnlyIfTheyCanBeTrue) {
   const auto abandoned = store->AbandonActive({});
   ASSERT_TRUE(abandoned.ok()) << abandoned.status().message();
   ASSERT_EQ(abandoned.value().size(), 1U);
-  EXPECT_EQ(abandoned.value()[0].token, Token(3));
+  EXPECT_EQ(abandoned.value()[0].token, TestToken(3));
   EXPECT_EQ(Journal(), "exhausted 1000/0/0,abandoned 10/0/990,abandoned 0/0/1000");
 }
 
@@ -479,7 +356,7 @@ TEST_F(MysqlStoreTest, TablesThatForgotAreReminded) {
   CreateTag(*store, "users");
   HostMemory memory;
   memory.marks = {{"orders", 5000}, {"gone", 700}, {"users", 1}};
-  memory.held = {{.token = Token(7), .tag = "orders", .ids = {4000, 5000}}};
+  memory.held = {{.token = TestToken(7), .tag = "orders", .ids = {4000, 5000}}};
   const Result<Reminded> reminded = store->Remind(memory);
   ASSERT_TRUE(reminded.ok()) << reminded.status().message();
   EXPECT_TRUE(reminded.value().forgot_leases);
@@ -595,7 +472,7 @@ TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
   const auto store = OpenWithOrders("a");
   HostMemory memory;
   for (std::uint64_t i = 0; i < 2000; ++i) {
-    memory.held.push_back({.token = Token(1 + i), .tag = "orders", .ids = {1 + i, 2 + i}});
+    memory.held.push_back({.token = TestToken(1 + i), .tag = "orders", .ids = {1 + i, 2 + i}});
   }
   const auto reminded = store->Remind(memory);
   ASSERT_TRUE(reminded.ok()) << reminded.status().message();
@@ -670,7 +547,7 @@ TEST_F(MysqlStoreTest, TagsAreChangedWholeOrNotAtAll) {
 
 // Between two of an audit's lists another host may hand a lease back: max_id would lie below it.
 TEST_F(MysqlStoreTest, LedgerIsOfOneMomentWhileOthersLeaseAndHandBack) {
-  CreateTag(*OpenStore("setup"));
+  CreateOrders(*OpenStore("setup"));
   std::atomic<bool> ends{false};
   std::thread busy([&] {
     const auto store = OpenStore("busy");

@@ -15,12 +15,15 @@
 
 #include "sqlite_test_support.h"
 #include "store/store.h"
+#include "support/store_contract.h"
 
 namespace idd::daemon {
 namespace {
 
 using shm::IdRange;
 using shm::kMaxLimit;
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, StoreContract, SqliteStoreTest);
 
 // --- leasing
 
@@ -101,14 +104,6 @@ TEST_F(SqliteStoreTest, RequestsThatMakeNoSenseAreInvalid) {
   EXPECT_EQ(store->TakeLease(Request(1, 0, kMaxStep + 1)).status().code(), Code::kInvalid);
   EXPECT_EQ(store->TakeLease(Request(1, kMaxLimit + 1)).status().code(), Code::kInvalid);
   EXPECT_EQ(MaxId(), "1");
-}
-
-TEST_F(SqliteStoreTest, TokenUsedTwiceLeasesNothing) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  EXPECT_FALSE(store->TakeLease(Request(1)).ok());
-  EXPECT_EQ(MaxId(), "1001");
-  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 2001}));
 }
 
 TEST_F(SqliteStoreTest, UnknownTagIsNoSuchTagAndStaysUnknown) {
@@ -254,144 +249,7 @@ TEST_F(SqliteStoreTest, BackupWithAListedRangeDoesNotLeaseItAgain) {
   ExpectDisjoint({handed_out, next});
 }
 
-// --- handing back
-
-TEST_F(SqliteStoreTest, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  Return(*store, 1, 400, ReturnOutcome::kLowered);
-  EXPECT_EQ(MaxId(), "401");
-  EXPECT_EQ(Journal(), "returned 400/600/0");
-  const auto lease = store->TakeLease(Request(2, 401));
-  ASSERT_TRUE(lease.ok());
-  EXPECT_EQ(lease.value().ids, (IdRange{401, 1401}));
-  EXPECT_FALSE(lease.value().from_returned);
-  EXPECT_FALSE(lease.value().lifted_from.has_value());
-}
-
-// The journal took the base of a lease that was handed back whole for used, and lifted max_id back
-// to it: a gap, and an alarm about a store that had not gone backwards.
-TEST_F(SqliteStoreTest, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Take(*b, Request(2));
-  Return(*b, 2, 0, ReturnOutcome::kLowered);
-  Return(*a, 1, 0, ReturnOutcome::kLowered);
-  const auto lease = b->TakeLease(Request(3));
-  ASSERT_TRUE(lease.ok());
-  EXPECT_EQ(lease.value().ids, (IdRange{1, 1001}));
-  EXPECT_FALSE(lease.value().lifted_from.has_value());
-}
-
-TEST_F(SqliteStoreTest, TailIsListedWhenSomebodyLeasedAfter) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Take(*b, Request(2));
-  Return(*a, 1, 400, ReturnOutcome::kListed);
-  EXPECT_EQ(MaxId(), "2001");
-  EXPECT_EQ(Journal(), "returned 400/600/0,active 0/0/0");
-  const auto ranges = b->ListReturned("orders");
-  ASSERT_TRUE(ranges.ok());
-  ASSERT_EQ(ranges.value().size(), 1U);
-  EXPECT_EQ(ranges.value()[0].host, "a");
-  EXPECT_EQ(ranges.value()[0].tag, "orders");
-  EXPECT_EQ(ranges.value()[0].ids, (IdRange{401, 1001}));
-  EXPECT_TRUE(b->ListReturned("other").value().empty());
-}
-
-TEST_F(SqliteStoreTest, OwnReturnedRangesAreTakenBackFirstAndInOrder) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Take(*a, Request(2));
-  Take(*b, Request(3));
-  Return(*a, 2, 0, ReturnOutcome::kListed);
-  Return(*a, 1, 400, ReturnOutcome::kListed);
-  // They are a's: b leases on.
-  EXPECT_EQ(Take(*b, Request(4)), (IdRange{3001, 4001}));
-  const auto first = a->TakeLease(Request(5, 401));
-  ASSERT_TRUE(first.ok());
-  EXPECT_EQ(first.value().ids, (IdRange{401, 1001}));
-  EXPECT_TRUE(first.value().from_returned);
-  EXPECT_EQ(first.value().token, TestToken(5));
-  EXPECT_EQ(Take(*a, Request(6, 1001)), (IdRange{1001, 2001}));
-  EXPECT_EQ(Take(*a, Request(7, 2001)), (IdRange{4001, 5001}));
-  EXPECT_TRUE(a->ListReturned(std::nullopt).value().empty());
-  // Taken back, it goes back again.
-  Return(*a, 5, 100, ReturnOutcome::kListed);
-  EXPECT_EQ(a->ListReturned("orders").value()[0].ids, (IdRange{501, 1001}));
-}
-
-TEST_F(SqliteStoreTest, ReturnedRangeBelowFloorOrMarkIsLeftAlone) {
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
-  Take(*OpenStore("b"), Request(2));
-  Return(*a, 1, 400, ReturnOutcome::kListed);
-  LeaseRequest above_floor = Request(3);
-  above_floor.floor = 402;
-  EXPECT_EQ(Take(*a, above_floor), (IdRange{2001, 3001}));
-  EXPECT_EQ(Take(*a, Request(4, 402)), (IdRange{3001, 4001}));
-  EXPECT_EQ(Take(*a, Request(5, 401)), (IdRange{401, 1001}));
-}
-
-TEST_F(SqliteStoreTest, ReturnIsStaleUnlessTheLeaseIsActiveAndOurs) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Return(*b, 1, 0, ReturnOutcome::kStale);
-  Return(*a, 99, 0, ReturnOutcome::kStale);
-  ASSERT_TRUE(a->CloseLeases({Closure(1, LeaseState::kAbandoned, 10)}).ok());
-  Return(*a, 1, 10, ReturnOutcome::kStale);
-  EXPECT_EQ(MaxId(), "1001");
-  EXPECT_EQ(Journal(), "abandoned 10/0/990");
-}
-
-TEST_F(SqliteStoreTest, ReturnOfNothingOrOfMoreThanThereIsIsInvalid) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  for (const std::uint64_t claimed :
-       {std::uint64_t{1000}, std::uint64_t{1001}, std::numeric_limits<std::uint64_t>::max()}) {
-    EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, claimed)).status().code(),
-              Code::kInvalid);
-  }
-  EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kAbandoned, 0)).status().code(),
-            Code::kInvalid);
-  EXPECT_EQ(Journal(), "active 0/0/0");
-}
-
 // --- the journal
-
-TEST_F(SqliteStoreTest, LeasesAreClosedOnceAndOnlyTheirOwners) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Take(*a, Request(2));
-  Take(*b, Request(3));
-  const std::vector<LeaseClosure> closures = {
-      Closure(1, LeaseState::kExhausted, 1000), Closure(3, LeaseState::kAbandoned, 0),
-      Closure(77, LeaseState::kExhausted, 5), Closure(2, LeaseState::kAbandoned, 300)};
-  EXPECT_TRUE(a->CloseLeases(closures).ok());
-  const std::string once = "exhausted 1000/0/0,abandoned 300/0/700,active 0/0/0";
-  EXPECT_EQ(Journal(), once);
-  EXPECT_TRUE(a->CloseLeases(closures).ok());
-  EXPECT_TRUE(a->CloseLeases({Closure(1, LeaseState::kAbandoned, 0)}).ok());
-  EXPECT_EQ(Journal(), once);
-}
-
-TEST_F(SqliteStoreTest, ClosureThatCannotBeTrueJournalsNothing) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  Take(*store, Request(2));
-  const LeaseClosure good = Closure(1, LeaseState::kExhausted, 1000);
-  for (const LeaseClosure& bad :
-       {Closure(2, LeaseState::kExhausted, 999), Closure(2, LeaseState::kAbandoned, 1001),
-        Closure(2, LeaseState::kReturned, 0), Closure(2, LeaseState::kActive, 0)}) {
-    EXPECT_EQ(store->CloseLeases({good, bad}).code(), Code::kInvalid);
-  }
-  EXPECT_EQ(Journal(), "active 0/0/0,active 0/0/0");
-}
 
 TEST_F(SqliteStoreTest, ActiveLeasesOfThisHostAreAbandonedExceptThoseNamed) {
   const auto a = OpenWithOrders("a");
@@ -794,102 +652,12 @@ TEST_F(SqliteStoreTest, ReturnedRangeAboveALoweredLargestIdIsNotTakenBack) {
   EXPECT_EQ(a->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
 }
 
-TEST_F(SqliteStoreTest, NamesakeOfADeletedTagStartsWhereItEnded) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  ASSERT_TRUE(store->DeleteTag("orders").ok());
-  EXPECT_EQ(store->DeleteTag("orders").code(), Code::kNoSuchTag);
-  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kNoSuchTag);
-  NewTag tag;
-  tag.tag = "orders";
-  tag.start = 1000;
-  const Status status = store->CreateTag(tag).status();
-  EXPECT_EQ(status.code(), Code::kInvalid);
-  EXPECT_NE(status.message().find("1000"), std::string::npos) << status.message();
-  EXPECT_NE(status.message().find("1001"), std::string::npos) << status.message();
-  CreateOrders(*store);
-  EXPECT_EQ(Take(*store, Request(3)), (IdRange{1001, 2001}));
-  // The greatest end is kept over several lives.
-  ASSERT_TRUE(store->DeleteTag("orders").ok());
-  CreateOrders(*store);
-  EXPECT_EQ(Take(*store, Request(4)), (IdRange{2001, 3001}));
-}
-
 TEST_F(SqliteStoreTest, RowOfADeletedTagMadeAnewByHandIsLifted) {
   const auto store = OpenWithOrders("a");
   Sql(path_, "UPDATE leaf_alloc SET max_id = 7000");  // leased by a Leaf server
   ASSERT_TRUE(store->DeleteTag("orders").ok());
   Sql(path_, "INSERT INTO leaf_alloc(biz_tag, step) VALUES('orders', 10)");
   EXPECT_EQ(Take(*store, Request(1)), (IdRange{7000, 8000}));
-}
-
-TEST_F(SqliteStoreTest, DeletionGivesListedRangesUpAndTheSumsStayTrue) {
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
-  Take(*OpenStore("b"), Request(2));
-  Return(*a, 1, 400, ReturnOutcome::kListed);
-  ASSERT_TRUE(a->DeleteTag("orders").ok());
-  EXPECT_TRUE(a->ListReturned(std::nullopt).value().empty());
-  EXPECT_EQ(Journal(), "abandoned 400/0/600,active 0/0/0");
-  CreateOrders(*a);
-  EXPECT_EQ(Take(*a, Request(3)), (IdRange{2001, 3001}));
-}
-
-TEST_F(SqliteStoreTest, LiftedTagLeasesNothingBelowAgain) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Take(*b, Request(2));
-  Take(*a, Request(3));
-  Return(*a, 1, 10, ReturnOutcome::kListed);
-  const Result<TagRecord> lifted = a->LiftTag("orders", 5000);
-  ASSERT_TRUE(lifted.ok()) << lifted.status().message();
-  EXPECT_EQ(lifted.value().next_id, 5000U);
-  EXPECT_TRUE(a->ListReturned("orders").value().empty());
-  // What is left of a lease below is not taken back, nor is max_id lowered for it.
-  EXPECT_EQ(a->ReturnTail(Closure(3, LeaseState::kReturned, 5)).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(Journal(), "abandoned 10/0/990,active 0/0/0,abandoned 5/0/995");
-  EXPECT_EQ(MaxId(), "5000");
-  EXPECT_EQ(a->UsedLimit("orders").value(), 5000U);
-  EXPECT_EQ(Take(*a, Request(4)), (IdRange{5000, 6000}));
-  EXPECT_EQ(a->LiftTag("orders", 100).value().next_id, 6000U) << "never lowered";
-  Return(*a, 4, 0, ReturnOutcome::kLowered);
-  EXPECT_EQ(MaxId(), "5000");
-  EXPECT_EQ(a->LiftTag("nobody", 100).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
-}
-
-// A lease that was taken before the lift and reaches over it: its ids below are somebody else's.
-TEST_F(SqliteStoreTest, TailThatReachesOverALiftIsAbandoned) {
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
-  ASSERT_TRUE(a->LiftTag("orders", 501).ok());
-  EXPECT_EQ(a->ReturnTail(Closure(1, LeaseState::kReturned, 100)).status().code(),
-            Code::kNoSuchTag);
-  EXPECT_EQ(Journal(), "abandoned 100/0/900");
-  EXPECT_EQ(Take(*a, Request(2)), (IdRange{1001, 2001}));
-  Return(*a, 2, 0, ReturnOutcome::kLowered);
-  EXPECT_EQ(MaxId(), "1001");
-}
-
-TEST_F(SqliteStoreTest, TailOfADeletedTagIsAbandoned) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  Take(*store, Request(2));
-  ASSERT_TRUE(store->DeleteTag("orders").ok());
-  const LeaseClosure last = Closure(2, LeaseState::kReturned, 5);
-  EXPECT_EQ(store->ReturnTail(last).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(Journal(), "active 0/0/0,abandoned 5/0/995");
-  Return(*store, 2, 5, ReturnOutcome::kStale);
-  // The namesake began at the deleted tag's end; it is not lowered under that.
-  CreateOrders(*store);
-  EXPECT_EQ(MaxId(), "2001");
-  EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, 0)).status().code(),
-            Code::kNoSuchTag);
-  EXPECT_EQ(MaxId(), "2001");
-  Take(*store, Request(3));
-  Return(*store, 3, 0, ReturnOutcome::kLowered);
-  EXPECT_EQ(MaxId(), "2001");
 }
 
 // --- rows that others wrote

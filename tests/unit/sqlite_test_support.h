@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "store/sqlite_store.h"
+#include "support/store_case.h"
 
 namespace idd::daemon {
 
@@ -93,26 +94,6 @@ inline int InChild(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-inline std::string TestToken(std::uint64_t number) {
-  char text[33];
-  std::snprintf(text, sizeof text, "%032llx", static_cast<unsigned long long>(number));
-  return text;
-}
-
-inline LeaseRequest Request(std::uint64_t token, std::uint64_t mark = 0,
-                            std::uint64_t count = 1000) {
-  LeaseRequest request;
-  request.tag = "orders";
-  request.count = count;
-  request.high_water_mark = mark;
-  request.token = TestToken(token);
-  return request;
-}
-
-inline LeaseClosure Closure(std::uint64_t token, LeaseState state, std::uint64_t claimed) {
-  return {TestToken(token), "orders", state, claimed};
-}
-
 inline void ExpectDisjoint(std::vector<shm::IdRange> ranges) {
   std::sort(ranges.begin(), ranges.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -122,7 +103,7 @@ inline void ExpectDisjoint(std::vector<shm::IdRange> ranges) {
 }
 
 // A database with the tag "orders" (first id 1, step 1000) and stores on it.
-class SqliteStoreTest : public ::testing::Test {
+class SqliteStoreTest : public StoreCase {
  protected:
   using AtPoint = std::function<void(const char*)>;
 
@@ -137,30 +118,12 @@ class SqliteStoreTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
     return store;
   }
-  static void CreateOrders(SqliteStore& store) {
-    NewTag tag;
-    tag.tag = "orders";
-    const Result<TagRecord> created = store.CreateTag(tag);
-    ASSERT_TRUE(created.ok()) << created.status().message();
-  }
   [[nodiscard]] std::unique_ptr<SqliteStore> OpenWithOrders(const std::string& host) const {
     std::unique_ptr<SqliteStore> store = OpenStore(host);
     CreateOrders(*store);
     return store;
   }
 
-  static shm::IdRange Take(SqliteStore& store, const LeaseRequest& request) {
-    const Result<Lease> lease = store.TakeLease(request);
-    EXPECT_TRUE(lease.ok()) << lease.status().message();
-    return lease.ok() ? lease.value().ids : shm::IdRange{};
-  }
-  static void Return(SqliteStore& store, std::uint64_t token, std::uint64_t claimed,
-                     ReturnOutcome expected) {
-    const Result<ReturnOutcome> outcome =
-        store.ReturnTail(Closure(token, LeaseState::kReturned, claimed));
-    ASSERT_TRUE(outcome.ok()) << outcome.status().message();
-    EXPECT_EQ(outcome.value(), expected);
-  }
   [[nodiscard]] std::string MaxId() const {
     return Sql(path_, "SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'");
   }

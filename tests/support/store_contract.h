@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every allocator has to do, whatever it keeps its rows in: leases, hand-backs and their ends.
+// A file of tests instantiates it with its fixture, a StoreCase that has
+//   OpenStore(host)   a pointer to an open store of that host; all are on one database
+//   MaxId()           leaf_alloc.max_id of "orders", as text
+//   Journal()         "state claimed/returned/abandoned" of every lease, in order, joined with ","
+#ifndef IDD_TESTS_SUPPORT_STORE_CONTRACT_H_
+#define IDD_TESTS_SUPPORT_STORE_CONTRACT_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/store.h"
+#include "support/store_case.h"
+
+namespace idd::daemon {
+
+using shm::IdRange;
+
+template <typename Fixture>
+class StoreContract : public Fixture {
+ protected:
+  [[nodiscard]] auto OpenWithOrders(const std::string& host) {
+    auto store = this->OpenStore(host);
+    StoreCase::CreateOrders(*store);
+    return store;
+  }
+};
+TYPED_TEST_SUITE_P(StoreContract);
+
+TYPED_TEST_P(StoreContract, TokenUsedTwiceLeasesNothing) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  EXPECT_FALSE(store->TakeLease(Request(1)).ok());
+  EXPECT_EQ(this->MaxId(), "1001");
+  EXPECT_EQ(this->Take(*store, Request(2)), (IdRange{1001, 2001}));
+}
+
+TYPED_TEST_P(StoreContract, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  this->Return(*store, 1, 400, ReturnOutcome::kLowered);
+  EXPECT_EQ(this->MaxId(), "401");
+  EXPECT_EQ(this->Journal(), "returned 400/600/0");
+  const auto lease = store->TakeLease(Request(2, 401));
+  ASSERT_TRUE(lease.ok());
+  EXPECT_EQ(lease.value().ids, (IdRange{401, 1401}));
+  EXPECT_FALSE(lease.value().from_returned);
+  EXPECT_FALSE(lease.value().lifted_from.has_value());
+}
+
+// The journal took the base of a lease that was handed back whole for used, and lifted max_id back
+// to it: a gap, and an alarm about a store that had not gone backwards.
+TYPED_TEST_P(StoreContract, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Take(*b, Request(2));
+  this->Return(*b, 2, 0, ReturnOutcome::kLowered);
+  this->Return(*a, 1, 0, ReturnOutcome::kLowered);
+  const auto lease = b->TakeLease(Request(3));
+  ASSERT_TRUE(lease.ok());
+  EXPECT_EQ(lease.value().ids, (IdRange{1, 1001}));
+  EXPECT_FALSE(lease.value().lifted_from.has_value());
+}
+
+TYPED_TEST_P(StoreContract, TailIsListedWhenSomebodyLeasedAfter) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Take(*b, Request(2));
+  this->Return(*a, 1, 400, ReturnOutcome::kListed);
+  EXPECT_EQ(this->MaxId(), "2001");
+  EXPECT_EQ(this->Journal(), "returned 400/600/0,active 0/0/0");
+  const auto ranges = b->ListReturned("orders");
+  ASSERT_TRUE(ranges.ok());
+  ASSERT_EQ(ranges.value().size(), 1U);
+  EXPECT_EQ(ranges.value()[0].host, "a");
+  EXPECT_EQ(ranges.value()[0].tag, "orders");
+  EXPECT_EQ(ranges.value()[0].ids, (IdRange{401, 1001}));
+  EXPECT_TRUE(b->ListReturned("other").value().empty());
+}
+
+TYPED_TEST_P(StoreContract, OwnReturnedRangesAreTakenBackFirstAndInOrder) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Take(*a, Request(2));
+  this->Take(*b, Request(3));
+  this->Return(*a, 2, 0, ReturnOutcome::kListed);
+  this->Return(*a, 1, 400, ReturnOutcome::kListed);
+  // They are a's: b leases on.
+  EXPECT_EQ(this->Take(*b, Request(4)), (IdRange{3001, 4001}));
+  const auto first = a->TakeLease(Request(5, 401));
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first.value().ids, (IdRange{401, 1001}));
+  EXPECT_TRUE(first.value().from_returned);
+  EXPECT_EQ(first.value().token, TestToken(5));
+  EXPECT_EQ(this->Take(*a, Request(6, 1001)), (IdRange{1001, 2001}));
+  EXPECT_EQ(this->Take(*a, Request(7, 2001)), (IdRange{4001, 5001}));
+  EXPECT_TRUE(a->ListReturned(std::nullopt).value().empty());
+  // Taken back, it goes back again.
+  this->Return(*a, 5, 100, ReturnOutcome::kListed);
+  EXPECT_EQ(a->ListReturned("orders").value()[0].ids, (IdRange{501, 1001}));
+}
+
+TYPED_TEST_P(StoreContract, ReturnedRangeBelowFloorOrMarkIsLeftAlone) {
+  const auto a = this->OpenWithOrders("a");
+  this->Take(*a, Request(1));
+  this->Take(*this->OpenStore("b"), Request(2));
+  this->Return(*a, 1, 400, ReturnOutcome::kListed);
+  LeaseRequest above_floor = Request(3);
+  above_floor.floor = 402;
+  EXPECT_EQ(this->Take(*a, above_floor), (IdRange{2001, 3001}));
+  EXPECT_EQ(this->Take(*a, Request(4, 402)), (IdRange{3001, 4001}));
+  EXPECT_EQ(this->Take(*a, Request(5, 401)), (IdRange{401, 1001}));
+}
+
+TYPED_TEST_P(StoreContract, ReturnIsStaleUnlessTheLeaseIsActiveAndOurs) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Return(*b, 1, 0, ReturnOutcome::kStale);
+  this->Return(*a, 99, 0, ReturnOutcome::kStale);
+  ASSERT_TRUE(a->CloseLeases({Closure(1, LeaseState::kAbandoned, 10)}).ok());
+  this->Return(*a, 1, 10, ReturnOutcome::kStale);
+  EXPECT_EQ(this->MaxId(), "1001");
+  EXPECT_EQ(this->Journal(), "abandoned 10/0/990");
+}
+
+TYPED_TEST_P(StoreContract, ReturnOfNothingOrOfMoreThanThereIsIsInvalid) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  for (const std::uint64_t claimed :
+       {std::uint64_t{1000}, std::uint64_t{1001}, std::numeric_limits<std::uint64_t>::max()}) {
+    EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, claimed)).status().code(),
+              Code::kInvalid);
+  }
+  EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kAbandoned, 0)).status().code(),
+            Code::kInvalid);
+  EXPECT_EQ(this->Journal(), "active 0/0/0");
+}
+
+TYPED_TEST_P(StoreContract, LeasesAreClosedOnceAndOnlyTheirOwners) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Take(*a, Request(2));
+  this->Take(*b, Request(3));
+  const std::vector<LeaseClosure> closures = {
+      Closure(1, LeaseState::kExhausted, 1000), Closure(3, LeaseState::kAbandoned, 0),
+      Closure(77, LeaseState::kExhausted, 5), Closure(2, LeaseState::kAbandoned, 300)};
+  EXPECT_TRUE(a->CloseLeases(closures).ok());
+  const std::string once = "exhausted 1000/0/0,abandoned 300/0/700,active 0/0/0";
+  EXPECT_EQ(this->Journal(), once);
+  EXPECT_TRUE(a->CloseLeases(closures).ok());
+  EXPECT_TRUE(a->CloseLeases({Closure(1, LeaseState::kAbandoned, 0)}).ok());
+  EXPECT_EQ(this->Journal(), once);
+}
+
+TYPED_TEST_P(StoreContract, ClosureThatCannotBeTrueJournalsNothing) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  this->Take(*store, Request(2));
+  const LeaseClosure good = Closure(1, LeaseState::kExhausted, 1000);
+  for (const LeaseClosure& bad :
+       {Closure(2, LeaseState::kExhausted, 999), Closure(2, LeaseState::kAbandoned, 1001),
+        Closure(2, LeaseState::kReturned, 0), Closure(2, LeaseState::kActive, 0)}) {
+    EXPECT_EQ(store->CloseLeases({good, bad}).code(), Code::kInvalid);
+  }
+  EXPECT_EQ(this->Journal(), "active 0/0/0,active 0/0/0");
+}
+
+TYPED_TEST_P(StoreContract, NamesakeOfADeletedTagStartsWhereItEnded) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  ASSERT_TRUE(store->DeleteTag("orders").ok());
+  EXPECT_EQ(store->DeleteTag("orders").code(), Code::kNoSuchTag);
+  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kNoSuchTag);
+  NewTag tag;
+  tag.tag = "orders";
+  tag.start = 1000;
+  const Status status = store->CreateTag(tag).status();
+  EXPECT_EQ(status.code(), Code::kInvalid);
+  EXPECT_NE(status.message().find("1000"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("1001"), std::string::npos) << status.message();
+  this->CreateOrders(*store);
+  EXPECT_EQ(this->Take(*store, Request(3)), (IdRange{1001, 2001}));
+  // The greatest end is kept over several lives.
+  ASSERT_TRUE(store->DeleteTag("orders").ok());
+  this->CreateOrders(*store);
+  EXPECT_EQ(this->Take(*store, Request(4)), (IdRange{2001, 3001}));
+}
+
+TYPED_TEST_P(StoreContract, DeletionGivesListedRangesUpAndTheSumsStayTrue) {
+  const auto a = this->OpenWithOrders("a");
+  this->Take(*a, Request(1));
+  this->Take(*this->OpenStore("b"), Request(2));
+  this->Return(*a, 1, 400, ReturnOutcome::kListed);
+  ASSERT_TRUE(a->DeleteTag("orders").ok());
+  EXPECT_TRUE(a->ListReturned(std::nullopt).value().empty());
+  EXPECT_EQ(this->Journal(), "abandoned 400/0/600,active 0/0/0");
+  this->CreateOrders(*a);
+  EXPECT_EQ(this->Take(*a, Request(3)), (IdRange{2001, 3001}));
+}
+
+TYPED_TEST_P(StoreContract, LiftedTagLeasesNothingBelowAgain) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Take(*b, Request(2));
+  this->Take(*a, Request(3));
+  this->Return(*a, 1, 10, ReturnOutcome::kListed);
+  const Result<TagRecord> lifted = a->LiftTag("orders", 5000);
+  ASSERT_TRUE(lifted.ok()) << lifted.status().message();
+  EXPECT_EQ(lifted.value().next_id, 5000U);
+  EXPECT_TRUE(a->ListReturned("orders").value().empty());
+  // What is left of a lease below is not taken back, nor is max_id lowered for it.
+  EXPECT_EQ(a->ReturnTail(Closure(3, LeaseState::kReturned, 5)).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(this->Journal(), "abandoned 10/0/990,active 0/0/0,abandoned 5/0/995");
+  EXPECT_EQ(this->MaxId(), "5000");
+  EXPECT_EQ(a->UsedLimit("orders").value(), 5000U);
+  EXPECT_EQ(this->Take(*a, Request(4)), (IdRange{5000, 6000}));
+  EXPECT_EQ(a->LiftTag("orders", 100).value().next_id, 6000U) << "never lowered";
+  this->Return(*a, 4, 0, ReturnOutcome::kLowered);
+  EXPECT_EQ(this->MaxId(), "5000");
+  EXPECT_EQ(a->LiftTag("nobody", 100).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
+}
+
+// A lease that was taken before the lift and reaches over it: its ids below are somebody else's.
+TYPED_TEST_P(StoreContract, TailThatReachesOverALiftIsAbandoned) {
+  const auto a = this->OpenWithOrders("a");
+  this->Take(*a, Request(1));
+  ASSERT_TRUE(a->LiftTag("orders", 501).ok());
+  EXPECT_EQ(a->ReturnTail(Closure(1, LeaseState::kReturned, 100)).status().code(),
+            Code::kNoSuchTag);
+  EXPECT_EQ(this->Journal(), "abandoned 100/0/900");
+  EXPECT_EQ(this->Take(*a, Request(2)), (IdRange{1001, 2001}));
+  this->Return(*a, 2, 0, ReturnOutcome::kLowered);
+  EXPECT_EQ(this->MaxId(), "1001");
+}
+
+TYPED_TEST_P(StoreContract, TailOfADeletedTagIsAbandoned) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  this->Take(*store, Request(2));
+  ASSERT_TRUE(store->DeleteTag("orders").ok());
+  const LeaseClosure last = Closure(2, LeaseState::kReturned, 5);
+  EXPECT_EQ(store->ReturnTail(last).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(this->Journal(), "active 0/0/0,abandoned 5/0/995");
+  this->Return(*store, 2, 5, ReturnOutcome::kStale);
+  // The namesake began at the deleted tag's end; it is not lowered under that.
+  this->CreateOrders(*store);
+  EXPECT_EQ(this->MaxId(), "2001");
+  EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, 0)).status().code(),
+            Code::kNoSuchTag);
+  EXPECT_EQ(this->MaxId(), "2001");
+  this->Take(*store, Request(3));
+  this->Return(*store, 3, 0, ReturnOutcome::kLowered);
+  EXPECT_EQ(this->MaxId(), "2001");
+}
+
+REGISTER_TYPED_TEST_SUITE_P(
+    StoreContract, TokenUsedTwiceLeasesNothing, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter,
+    WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap, TailIsListedWhenSomebodyLeasedAfter,
+    OwnReturnedRangesAreTakenBackFirstAndInOrder, ReturnedRangeBelowFloorOrMarkIsLeftAlone,
+    ReturnIsStaleUnlessTheLeaseIsActiveAndOurs, ReturnOfNothingOrOfMoreThanThereIsIsInvalid,
+    LeasesAreClosedOnceAndOnlyTheirOwners, ClosureThatCannotBeTrueJournalsNothing,
+    NamesakeOfADeletedTagStartsWhereItEnded, DeletionGivesListedRangesUpAndTheSumsStayTrue,
+    LiftedTagLeasesNothingBelowAgain, TailThatReachesOverALiftIsAbandoned,
+    TailOfADeletedTagIsAbandoned);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_TESTS_SUPPORT_STORE_CONTRACT_H_

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "idd/base/status.h"
 #include "lease_worker.h"
 #include "store/store.h"
+#include "tag_import.h"
 #include "tag_service.h"
 
 namespace idd::daemon {
@@ -75,6 +77,7 @@ class Admin {
   void Audit(const Request& request, const PeerRights& rights, Done done);
   void WhoIs(const Request& request, const PeerRights& rights, Done done);
   void Import(const Request& request, const PeerRights& rights, Done done);
+  void ShowImportProgress(const Request& request, const PeerRights& rights, Done done);
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -93,6 +96,7 @@ class Admin {
   TagService& tags_;
   int in_flight_ = 0;
   boost::asio::io_context& loop_;
+  std::weak_ptr<TagImport> import_;  // that is under way
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight
   boost::asio::thread_pool report_thread_{1};          // last: its thread ends before the rest goes

@@ -113,16 +113,27 @@ void Admin::Import(const Request& request, const PeerRights& /*rights*/, Done do
   const ImportMode mode = is_dry.value() ? ImportMode::kDryRun : ImportMode::kWrite;
   QueueReport([this, mode, query = std::move(query).value(), done = std::move(done)] {
     // It outlives this call, and no other object can own it: its steps run where they are sent.
-    std::make_shared<TagImport>(TagImport::Means{loop_, report_thread_, worker_}, query, mode,
-                                [this, mode, query, done](const Result<ImportReport>& report) {
-                                  FinishReport();
-                                  if (!report.ok()) return Fail(done, report.status());
-                                  if (mode == ImportMode::kWrite) LogImport(report.value(), query);
-                                  done(Status::Ok(),
-                                       Dump(ImportJson(report.value(), query.source, mode)));
-                                })
-        ->Start();
+    const auto import = std::make_shared<TagImport>(
+        TagImport::Means{loop_, report_thread_, worker_}, query, mode,
+        [this, mode, query, done](const Result<ImportReport>& report) {
+          FinishReport();
+          if (!report.ok()) return Fail(done, report.status());
+          if (mode == ImportMode::kWrite) LogImport(report.value(), query);
+          done(Status::Ok(), Dump(ImportJson(report.value(), query.source, mode)));
+        });
+    import_ = import;
+    import->Start();
   });
+}
+
+// NOLINTBEGIN(performance-unnecessary-value-param): as every operation.
+void Admin::ShowImportProgress(const Request& /*request*/, const PeerRights& /*rights*/,
+                               Done done) {
+  // NOLINTEND(performance-unnecessary-value-param)
+  const std::shared_ptr<TagImport> import = import_.lock();
+  const TagImport::Progress progress = import ? import->progress() : TagImport::Progress();
+  done(Status::Ok(),
+       Dump({{"under_way", import != nullptr}, {"done", progress.done}, {"rows", progress.rows}}));
 }
 
 }  // namespace idd::daemon

@@ -65,6 +65,15 @@ class TagImport : public std::enable_shared_from_this<TagImport> {
   TagImport(Means means, ImportQuery query, ImportMode mode, Done done);
   void Start();
 
+  // Of the rows that were read, how many are done; no rows before they are read.
+  struct Progress {
+    std::size_t done = 0;
+    std::size_t rows = 0;
+  };
+  [[nodiscard]] Progress progress() const noexcept {
+    return {.done = report_.tags.size(), .rows = rows_.size()};
+  }
+
  private:
   using Rows = std::vector<ImportRow>;
 

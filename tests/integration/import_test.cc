@@ -11,15 +11,18 @@
 #include <vector>
 
 #include "support/child_process.h"
+#include "support/daemon_process.h"
 #include "support/host.h"
 #include "support/mariadb_server.h"
 #include "support/mysql_proxy.h"
+#include "support/pseudo_terminal.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
 namespace {
 
 using std::chrono_literals::operator""s;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -367,6 +370,26 @@ TEST_F(Import, TooManyRowsAreRefusedAsAWhole) {
   EXPECT_EQ(Take({"cosid"}).at("tags").size(), 1000U);
   EXPECT_EQ(server_.Session().Query("SELECT COUNT(*) FROM leaf_alloc"), "1000");
   EXPECT_EQ(host_.idctl.Claim("t1000").front(), 1001U);
+}
+
+// On a terminal; the rows are enough for some seconds.
+TEST_F(Import, ShowsHowManyRowsAreDone) {
+  Sql(kTinyid, "legacy");
+  Sql("INSERT INTO tiny_id_info(biz_type, max_id, step) SELECT CONCAT('t', seq), seq, 10"
+      " FROM seq_1_to_5000",
+      "legacy");
+  PseudoTerminal terminal(80, 24);
+  ChildOptions child;
+  child.argv = {"/usr/bin/env", "TERM=xterm", IdctlBinary(), "--socket", host_.daemon.socket(),
+                "import",       "tinyid",     "--from",      Legacy()};
+  child.stderr_fd = terminal.fd();
+  ChildProcess process(child);
+  EXPECT_EQ(process.WaitFor(Patience(60s)), 0);
+  EXPECT_THAT(terminal.Finish(),
+              ContainsRegex("idctl import tinyid: [1-9][0-9]* of 5000 rows, [1-9][0-9]*s"));
+  EXPECT_THAT(process.stdout_text(), HasSubstr("5000 rows of tinyid, 0 refused"));
+  const nlohmann::json after = host_.idctl.Json({"status"});
+  EXPECT_EQ(after.at("tags").size(), 5000U);
 }
 
 // A server of the source takes its next segment after the first reading, here by a trigger.

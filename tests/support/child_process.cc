@@ -150,11 +150,16 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   RequireErrno(::pipe2(report, O_CLOEXEC) == 0, "pipe2");
   const ScopedFd report_in(report[0]);
   ScopedFd report_out(report[1]);
-  const ExecPlan plan{argv.data(),      envp.data(),
-                      stdout_.get(),    stderr_file.valid() ? stderr_file.get() : stderr_.get(),
-                      report_out.get(), ::getpid(),
-                      &passed,          options.identity.has_value() ? &*options.identity : nullptr,
-                      listen_pid};
+  const int kept_err = stderr_file.valid() ? stderr_file.get() : stderr_.get();
+  const ExecPlan plan{.argv = argv.data(),
+                      .envp = envp.data(),
+                      .stdout_fd = options.stdout_fd >= 0 ? options.stdout_fd : stdout_.get(),
+                      .stderr_fd = options.stderr_fd >= 0 ? options.stderr_fd : kept_err,
+                      .report_fd = report_out.get(),
+                      .parent = ::getpid(),
+                      .passed = &passed,
+                      .identity = options.identity.has_value() ? &*options.identity : nullptr,
+                      .listen_pid = listen_pid};
   pid_ = ::fork();
   if (pid_ == 0) RunChild(plan);
   RequireErrno(pid_ > 0, "fork");

@@ -20,6 +20,8 @@ struct ChildOptions {
   // Become its descriptors 3, 4, ..., as sd_listen_fds(3) has them, LISTEN_FDS and LISTEN_PID with
   // them.
   std::vector<int> passed_fds{};
+  int stdout_fd = -1;                  // the caller's; -1: kept for stdout_text()
+  int stderr_fd = -1;                  // the caller's; -1: stderr_path
   std::string stderr_path{};           // appended to; empty: kept for stderr_text()
   std::optional<Identity> identity{};  // run as; needs root
 };

@@ -16,7 +16,7 @@ namespace {
 
 class LatencyHistogramTest : public ::testing::Test {
  protected:
-  // On the heap: a histogram is some 15 KiB.
+  // On the heap: a histogram is some 60 KiB.
   std::unique_ptr<LatencyHistogram> histogram_ = std::make_unique<LatencyHistogram>();
 };
 
@@ -35,7 +35,7 @@ TEST_F(LatencyHistogramTest, SmallValuesAreExact) {
   EXPECT_EQ(histogram_->Percentile(1), 50U);
 }
 
-TEST_F(LatencyHistogramTest, EveryPowerOfTwoAndItsNeighboursAreToldWithinAThirtySecond) {
+TEST_F(LatencyHistogramTest, EveryPowerOfTwoAndItsNeighboursAreToldWithTwoDigits) {
   for (unsigned shift = 0; shift < 64; ++shift) {
     for (const std::uint64_t value :
          {(std::uint64_t{1} << shift) - 1, std::uint64_t{1} << shift,
@@ -45,7 +45,7 @@ TEST_F(LatencyHistogramTest, EveryPowerOfTwoAndItsNeighboursAreToldWithinAThirty
       alone->Add(std::numeric_limits<std::uint64_t>::max());  // so that max() does not tell it
       const std::uint64_t told = alone->Percentile(0.5);
       EXPECT_GE(told, value);
-      EXPECT_LE(told - value, value / 32) << value;
+      EXPECT_LE(told - value, value / 128) << value;
     }
   }
 }
@@ -69,7 +69,7 @@ TEST_F(LatencyHistogramTest, PercentilesAreThoseOfTheSortedValues) {
     const std::uint64_t exact =
         values[static_cast<std::size_t>(part * static_cast<double>(values.size())) - 1];
     EXPECT_GE(histogram_->Percentile(part), exact) << part;
-    EXPECT_LE(histogram_->Percentile(part), exact + exact / 32 + 1) << part;
+    EXPECT_LE(histogram_->Percentile(part), exact + exact / 128 + 1) << part;
   }
 }
 

@@ -289,11 +289,13 @@ class Run {
         results_(results),
         claimers_(plan.processes * plan.threads) {}
 
-  [[nodiscard]] Status Drive(const Processes& processes) {
+  [[nodiscard]] Status Drive(const Processes& processes,
+                             const std::function<void(double part)>& on_progress) {
     const auto length =
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(plan_.seconds)) /
         kPhases;
     for (std::uint32_t phase = 0; phase < kPhases; ++phase) {
+      on_progress(static_cast<double>(phase) / kPhases);
       while (control_.waiting.load(std::memory_order_acquire) < claimers_ * (phase + 1)) {
         if (Status status = Look(processes); !status.ok()) return status;
         ::usleep(100);
@@ -367,7 +369,8 @@ class Run {
 
 }  // namespace
 
-Result<BenchReport> RunBench(const BenchPlan& plan) {
+Result<BenchReport> RunBench(const BenchPlan& plan,
+                             const std::function<void(double part)>& on_progress) {
   const std::size_t claimers = std::size_t{plan.processes} * plan.threads;
   const SharedPages pages(sizeof(Control) + claimers * sizeof(ClaimerResult));
   if (pages.address() == nullptr) return Status::FromErrno(errno, "shared memory for the results");
@@ -376,7 +379,7 @@ Result<BenchReport> RunBench(const BenchPlan& plan) {
   Processes processes;
   if (Status status = processes.Start(plan, *control, results); !status.ok()) return status;
   Run run(plan, *control, results);
-  if (Status status = run.Drive(processes); !status.ok()) return status;
+  if (Status status = run.Drive(processes, on_progress); !status.ok()) return status;
   return run.Report();
 }
 

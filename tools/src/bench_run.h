@@ -3,6 +3,7 @@
 #define IDD_TOOLS_BENCH_RUN_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "idd/base/status.h"
@@ -39,7 +40,9 @@ struct BenchReport {
 
 // Claims from a real tag with processes and threads of its own, raw adds and claims in turn in the
 // same processes. The ids are gone afterwards. Ends all its processes, whatever happens.
-[[nodiscard]] Result<BenchReport> RunBench(const BenchPlan& plan);
+// `on_progress` gets the part that is done, 0 to 1, some times a second.
+[[nodiscard]] Result<BenchReport> RunBench(const BenchPlan& plan,
+                                           const std::function<void(double part)>& on_progress);
 
 }  // namespace idd::tools
 

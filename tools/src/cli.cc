@@ -18,6 +18,7 @@
 #include "idd/base/url_password.h"
 #include "idd/wire/channel.h"
 #include "idd/wire/frames.h"
+#include "progress_ticker.h"
 
 namespace idd::tools {
 namespace {
@@ -96,9 +97,10 @@ Outcome Execute(CLI::App& app, Invocation& invocation, Output& out) {
   return invocation.action(out);
 }
 
-Outcome ParseAndExecute(int argc, const char* const* argv, Output& out) {
+Outcome ParseAndExecute(int argc, const char* const* argv, Output& out, int err_fd) {
   CLI::App app(kDescription);
   Invocation invocation;
+  invocation.global.progress_fd = err_fd;
   BuildParser(app, invocation);
   try {
     app.parse(argc, argv);
@@ -131,7 +133,7 @@ ExitStatus RunIdctl(int argc, const char* const* argv, int out_fd, int err_fd) n
   Output err(err_fd);
   try {
     Output out(out_fd);
-    const Outcome outcome = FlushOutcome(ParseAndExecute(argc, argv, out), out);
+    const Outcome outcome = FlushOutcome(ParseAndExecute(argc, argv, out, err_fd), out);
     if (!outcome.has_value()) return ExitStatus::kDone;
     if (!outcome->what.empty()) err.Write(FormatFailure(*outcome));
     err.Flush();
@@ -243,7 +245,14 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(timeout_ms));
   Result<AdminClient> client = AdminClient::Connect(global.socket_path, deadline);
   if (!client.ok()) return FailureFrom(client.status(), call.what);
-  Result<Json> document = client.value().Request(call.request, deadline);
+  Result<Json> document = [&] {
+    const ProgressTicker ticker(global.progress_fd, [&call](std::chrono::seconds passed) {
+      const std::string how_far = call.progress ? call.progress() : std::string();
+      return "idctl " + call.what + ": " + (how_far.empty() ? "" : how_far + ", ") +
+             FormatDuration(static_cast<double>(passed.count()));
+    });
+    return client.value().Request(call.request, deadline);
+  }();
   if (!document.ok()) return FailureFrom(document.status(), call.what);
   Result<std::string> text = call.render(document.value());
   if (!text.ok()) return FailureFrom(text.status(), call.what);

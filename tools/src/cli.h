@@ -23,6 +23,7 @@ struct GlobalOptions {
   std::string socket_path;
   bool as_json = false;
   std::optional<std::uint64_t> timeout_ms;  // nothing: each command's own default
+  int progress_fd = -1;                     // where long work says how far it is
 };
 
 struct TagArguments {
@@ -142,6 +143,8 @@ struct AdminCall {
   // Optional: an error after the document was printed (an audit that does not add up).
   std::function<Status(const Json& document)> verdict;
   std::uint64_t timeout_ms = kAdminTimeoutMs;  // unless --timeout says otherwise
+  // Optional: how far it is, for a terminal; quick, from any thread. Without it the time is told.
+  std::function<std::string()> progress;
 };
 [[nodiscard]] Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out);
 

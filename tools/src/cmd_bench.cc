@@ -8,6 +8,7 @@
 #include "bench_run.h"
 #include "commands.h"
 #include "idd/wire/channel.h"
+#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -46,15 +47,15 @@ Json ReportJson(const BenchPlan& plan, const BenchReport& report) {
           {"ratio", report.ratio}};
 }
 
-std::string ReportText(const BenchReport& report) {
+std::string ReportText(const BenchReport& report, const Screen& screen) {
   Table table({{"OPERATION"},
                {"IDS/S", Align::kRight},
                {"NS/CLAIM", Align::kRight},
                {"P50", Align::kRight},
-               {"P90", Align::kRight},
+               {"P90", Align::kRight, 1},
                {"P99", Align::kRight},
                {"P99.9", Align::kRight},
-               {"P99.99", Align::kRight},
+               {"P99.99", Align::kRight, 2},
                {"MAX", Align::kRight}});
   const auto add = [&table](const char* name, const BenchSide& side) {
     std::vector<std::string> cells = {name, FormatRate(side.ids_per_s),
@@ -67,7 +68,7 @@ std::string ReportText(const BenchReport& report) {
   };
   add("raw add", report.raw);
   add("claim", report.claim);
-  return table.Format() + "\nA claim costs " + Fixed(report.ratio, 2) +
+  return table.Format(screen.columns) + "\nA claim costs " + Fixed(report.ratio, 2) +
          " times a raw fetch_add on shared memory (median of " + std::to_string(report.rounds) +
          " rounds). Latencies in ns, each with two readings of the clock.\n" +
          std::to_string(report.ids) + " ids were taken from the tag.\n";
@@ -87,10 +88,15 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
     return Failure{ExitStatus::kUsage, "bench",
                    "more than " + std::to_string(kMostClaimers) + " claimers in all", ""};
   }
-  const Result<BenchReport> report = RunBench(plan);
+  ProgressLine progress(global.progress_fd);
+  const Result<BenchReport> report = RunBench(plan, [&](double part) {
+    progress.Show("idctl bench " + plan.tag + ": " + Fixed(part * 100, 0) + " % of " +
+                  FormatDuration(plan.seconds));
+  });
+  progress.Clear();
   if (!report.ok()) return FailureFrom(report.status(), "bench " + Quote(plan.tag));
   out.Write(global.as_json ? ReportJson(plan, report.value()).dump(2) + "\n"
-                           : ReportText(report.value()));
+                           : ReportText(report.value(), LookAtScreen(out.fd())));
   return std::nullopt;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl import: take tags over from another generator's table.
+#include <chrono>
 #include <utility>
 
+#include "admin_client.h"
 #include "commands.h"
+#include "idd/base/clock.h"
 #include "idd/shm/abi.h"
 
 namespace idd::tools {
@@ -11,6 +14,21 @@ namespace {
 
 // Ten thousands of tags take minutes.
 constexpr std::uint64_t kImportTimeoutMs = 600'000;
+
+// Asked for on a connection of its own; empty when there is nothing to tell.
+std::string HowFar(const std::string& socket_path) {
+  const Deadline deadline = Deadline::After(std::chrono::milliseconds(300));
+  Result<AdminClient> client = AdminClient::Connect(socket_path, deadline);
+  if (!client.ok()) return {};
+  const Result<Json> document = client.value().Request({{"op", "import.progress"}}, deadline);
+  if (!document.ok()) return {};
+  Status error;
+  const Fields reply(document.value(), "reply", &error);
+  const std::string done = reply.CountText("done");
+  const std::string rows = reply.CountText("rows");
+  if (!error.ok() || !reply.Flag("under_way")) return "waiting for its turn";
+  return rows == "0" ? "reading the source" : done + " of " + rows + " rows";
+}
 
 Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Output& out) {
   AdminCall call;
@@ -24,6 +42,7 @@ Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Ou
   call.render = RenderImport;
   call.verdict = ImportVerdict;
   call.timeout_ms = kImportTimeoutMs;
+  call.progress = [&global] { return HowFar(global.socket_path); };
   return RunAdminCall(global, call, out);
 }
 

@@ -15,13 +15,15 @@ constexpr std::size_t kUsualColumns = 80;
 constexpr std::size_t kUsualRows = 24;
 constexpr std::chrono::milliseconds kBetweenLines(100);
 
-bool IsSet(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr && *value != '\0';
+// Empty when it is not set.
+std::string_view Variable(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): read only.
+  return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
 bool KnowsColor() {
-  return !IsSet("NO_COLOR") && IsSet("TERM") && std::string_view(std::getenv("TERM")) != "dumb";
+  const std::string_view terminal = Variable("TERM");
+  return Variable("NO_COLOR").empty() && !terminal.empty() && terminal != "dumb";
 }
 
 std::string_view ToneCode(Tone tone) {
@@ -46,6 +48,7 @@ std::string_view ToneCode(Tone tone) {
 
 Screen LookAtScreen(int fd) {
   Screen screen;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the locale after the start.
   screen.has_utf8 = std::string_view(::nl_langinfo(CODESET)) == "UTF-8";
   screen.is_terminal = ::isatty(fd) == 1;
   if (!screen.is_terminal) return screen;
@@ -57,7 +60,10 @@ Screen LookAtScreen(int fd) {
   return screen;
 }
 
-void AdoptCharacterSet() { static_cast<void>(std::setlocale(LC_CTYPE, "")); }
+void AdoptCharacterSet() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread.
+  static_cast<void>(std::setlocale(LC_CTYPE, ""));
+}
 
 std::string Toned(Tone tone, std::string_view text, const Screen& screen) {
   const std::string_view code = ToneCode(tone);

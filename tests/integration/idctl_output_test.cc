@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every command of idctl on everything that its output may be: a pipe that nobody reads, a full
+// disk, a narrow terminal, one without colours, a locale that does not exist.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "support/child_process.h"
+#include "support/daemon_process.h"
+#include "support/host.h"
+#include "support/pseudo_terminal.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Words = std::vector<std::string>;
+
+// What ends well and prints something on a host with the tag "orders", and can be done many times.
+// A command of idctl that is not here fails EveryCommandIsHere.
+const std::vector<Words>& Commands() {
+  static const std::vector<Words> commands = {{"tag", "list"},
+                                              {"tag", "show", "orders"},
+                                              {"tag", "set", "orders", "--description", "x"},
+                                              {"claim", "orders", "-n", "20000"},
+                                              {"status"},
+                                              {"status", "orders"},
+                                              {"lease", "list"},
+                                              {"host", "list"},
+                                              {"audit"},
+                                              {"audit", "orders"},
+                                              {"whois", "orders", "1"},
+                                              {"bench", "orders", "--seconds", "1"}};
+  return commands;
+}
+// Those that need something else, and are tested where that is.
+const std::vector<std::string> kElsewhere = {"import",  "top",   "doctor",
+                                             "metrics", "drain", "resume"};
+
+std::string Text(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+class IdctlOutput : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = new TempDir;
+    host_ = new Host(*dir_);
+    host_->daemon.Start();
+    host_->idctl.CreateTag("orders", 1'000'000'000);
+    static_cast<void>(host_->idctl.Claim("orders", 10));
+  }
+  static void TearDownTestSuite() {
+    delete host_;
+    delete dir_;
+  }
+
+  struct Ended {
+    int exit_status;
+    std::string out;
+    std::string err;
+  };
+  // `environment`: words of env(1).
+  static Ended Run(const Words& words, const Words& environment, int out_fd = -1, int err_fd = -1) {
+    ChildOptions child;
+    child.argv = {"/usr/bin/env", "-u", "NO_COLOR", "TERM=xterm-256color"};
+    child.argv.insert(child.argv.end(), environment.begin(), environment.end());
+    child.argv.insert(child.argv.end(), {IdctlBinary(), "--socket", host_->daemon.socket()});
+    child.argv.insert(child.argv.end(), words.begin(), words.end());
+    child.stdout_fd = out_fd;
+    child.stderr_fd = err_fd;
+    ChildProcess process(child);
+    const int status = process.WaitFor(Patience(30s)).value_or(-1);
+    return {status, process.stdout_text(), process.stderr_text()};
+  }
+  // What a terminal shows of it, standard error too.
+  static std::string OnTerminal(const Words& words, unsigned short columns,
+                                const Words& environment = {}) {
+    PseudoTerminal terminal(columns, 24);
+    const Ended ended = Run(words, environment, terminal.fd(), terminal.fd());
+    EXPECT_EQ(ended.exit_status, 0) << Text(words);
+    return terminal.Finish();
+  }
+
+  inline static TempDir* dir_ = nullptr;
+  inline static Host* host_ = nullptr;
+};
+
+// The text with every digit as 0, as numbers move while the tests run.
+std::string WithoutNumbers(std::string text) {
+  text = std::regex_replace(text, std::regex("[0-9a-f]{32}"), "token");
+  text = std::regex_replace(text, std::regex("[0-9]+([.][0-9]+)?[a-z]?( [0-9]+[a-z])?"), "0");
+  return std::regex_replace(text, std::regex(" +"), " ");
+}
+
+// The names of the commands that a help text lists.
+Words Listed(const std::string& help) {
+  const std::size_t begin = help.find("\nSubcommands:");
+  if (begin == std::string::npos) return {};
+  const std::string list = help.substr(begin);
+  const std::regex line("\n  ([a-z]+) +[A-Z]");
+  Words names;
+  for (std::sregex_iterator it(list.begin(), list.end(), line), end; it != end; ++it) {
+    names.push_back((*it)[1]);
+  }
+  return names;
+}
+
+TEST_F(IdctlOutput, EveryCommandIsHere) {
+  const Words names = Listed(Run({"--help"}, {}).out);
+  EXPECT_GE(names.size(), 10U);
+  for (const std::string& name : names) {
+    bool is_here = std::count(kElsewhere.begin(), kElsewhere.end(), name) > 0;
+    for (const Words& words : Commands()) is_here = is_here || words[0] == name;
+    EXPECT_TRUE(is_here) << name << " is in no list of this test";
+  }
+}
+
+TEST_F(IdctlOutput, EveryHelpHasAnExample) {
+  std::vector<Words> to_see = {{}};
+  std::size_t examples = 0;
+  while (!to_see.empty()) {
+    const Words command = to_see.back();
+    to_see.pop_back();
+    Words words = command;
+    words.emplace_back("--help");
+    const std::string help = Run(words, {}).out;
+    for (const std::string& name : Listed(help)) {
+      to_see.push_back(command);
+      to_see.back().push_back(name);
+    }
+    const std::size_t example = help.find("\nExample: idctl");
+    ASSERT_NE(example, std::string::npos) << Text(words);
+    EXPECT_THAT(help.substr(example), HasSubstr(Text(command)));
+    ++examples;
+  }
+  EXPECT_GE(examples, 15U);
+}
+
+// A reader that has seen enough is no error, and nothing is said.
+TEST_F(IdctlOutput, ClosedPipeEndsItQuietly) {
+  for (const Words& words : Commands()) {
+    std::array<int, 2> pipe{};
+    RequireErrno(::pipe2(pipe.data(), O_CLOEXEC) == 0, "pipe2");
+    ::close(pipe[0]);
+    const Ended ended = Run(words, {}, pipe[1]);
+    ::close(pipe[1]);
+    EXPECT_EQ(ended.exit_status, 1) << Text(words);
+    EXPECT_EQ(ended.err, "") << Text(words);
+  }
+}
+
+TEST_F(IdctlOutput, FullDiskIsAnError) {
+  for (const Words& words : Commands()) {
+    const ScopedFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+    const Ended ended = Run(words, {}, full.get());
+    EXPECT_EQ(ended.exit_status, 1) << Text(words);
+    EXPECT_THAT(ended.err, HasSubstr("No space left on device")) << Text(words);
+  }
+}
+
+TEST_F(IdctlOutput, LocaleChangesNothingThatIsNotDrawn) {
+  for (const Words& words : Commands()) {
+    const Ended plain = Run(words, {"LC_ALL=C"});
+    EXPECT_EQ(plain.exit_status, 0) << Text(words) << plain.err;
+    for (const char* const locale : {"LC_ALL=xx_XX.nonsense", "LC_ALL=de_DE.UTF-8", "LC_ALL="}) {
+      const Ended other = Run(words, {locale});
+      EXPECT_EQ(other.exit_status, 0) << Text(words) << other.err;
+      EXPECT_EQ(WithoutNumbers(other.out), WithoutNumbers(plain.out)) << Text(words);
+      EXPECT_EQ(other.err, "") << Text(words);
+    }
+  }
+}
+
+TEST_F(IdctlOutput, PipeGetsNoEscapeAndJsonIsOneDocument) {
+  for (const Words& words : Commands()) {
+    const Ended text = Run(words, {});
+    EXPECT_THAT(text.out, Not(HasSubstr("\x1b"))) << Text(words);
+    EXPECT_EQ(text.err, "") << Text(words);
+    Words as_json = {"--json"};
+    as_json.insert(as_json.end(), words.begin(), words.end());
+    const Ended json = Run(as_json, {});
+    EXPECT_EQ(json.exit_status, 0) << Text(words);
+    EXPECT_FALSE(nlohmann::json::parse(json.out, nullptr, false).is_discarded()) << Text(words);
+  }
+}
+
+TEST_F(IdctlOutput, TerminalWithoutColorsGetsNone) {
+  for (const Words& words : Commands()) {
+    for (const char* const variable : {"NO_COLOR=1", "TERM=dumb"}) {
+      EXPECT_THAT(OnTerminal(words, 80, {variable}), Not(ContainsRegex("\x1b\\[[0-9;]*m")))
+          << Text(words) << variable;
+    }
+  }
+}
+
+// Whatever has no room is left out or goes on in the next line; nothing is cut off, nothing fails.
+TEST_F(IdctlOutput, NarrowTerminalLosesNoTag) {
+  for (const Words& words : Commands()) {
+    if (words[0] == "host" || words[0] == "claim" || words[0] == "whois") continue;
+    for (const unsigned short columns : std::initializer_list<unsigned short>{1, 10, 40, 80, 200}) {
+      EXPECT_THAT(OnTerminal(words, columns), AnyOf(HasSubstr("orders"), HasSubstr("raw add")))
+          << Text(words) << columns;
+    }
+  }
+}
+
+// On standard error, over and over in one line, and wiped in the end.
+TEST_F(IdctlOutput, LongWorkShowsHowFarItIs) {
+  PseudoTerminal terminal(80, 24);
+  const Ended ended = Run({"bench", "orders", "--seconds", "1"}, {}, -1, terminal.fd());
+  EXPECT_EQ(ended.exit_status, 0);
+  const std::string seen = terminal.Finish();
+  EXPECT_THAT(seen, ContainsRegex("idctl bench orders: [1-9][0-9] % of 1s"));
+  EXPECT_THAT(seen, ::testing::EndsWith("\r\x1b[K"));
+  EXPECT_THAT(seen, Not(HasSubstr("\n")));
+  EXPECT_THAT(ended.out, Not(HasSubstr("%")));
+}
+
+}  // namespace
+}  // namespace idd::harness

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/pseudo_terminal.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "support/test_environment.h"
+
+namespace idd::harness {
+
+PseudoTerminal::PseudoTerminal(unsigned short columns, unsigned short rows) {
+  winsize size{};
+  size.ws_col = columns;
+  size.ws_row = rows;
+  int terminal = -1;
+  int program = -1;
+  RequireErrno(::openpty(&terminal, &program, nullptr, nullptr, &size) == 0, "openpty");
+  terminal_ = ScopedFd(terminal);
+  program_ = ScopedFd(program);
+  for (const int fd : {terminal, program}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  reader_ = std::thread([this] { Collect(); });
+}
+
+PseudoTerminal::~PseudoTerminal() { static_cast<void>(Finish()); }
+
+// Reads until nobody has the other side open.
+void PseudoTerminal::Collect() {
+  std::array<char, 4096> bytes{};
+  for (;;) {
+    const ssize_t count = ::read(terminal_.get(), bytes.data(), bytes.size());
+    if (count <= 0) return;
+    seen_.append(bytes.data(), static_cast<std::size_t>(count));
+  }
+}
+
+std::string PseudoTerminal::Finish() {
+  program_.reset();
+  if (reader_.joinable()) reader_.join();
+  return seen_;
+}
+
+}  // namespace idd::harness

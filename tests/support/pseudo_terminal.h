@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SUPPORT_PSEUDO_TERMINAL_H_
+#define IDD_TESTS_SUPPORT_PSEUDO_TERMINAL_H_
+
+#include <string>
+#include <thread>
+
+#include "idd/base/scoped_fd.h"
+
+namespace idd::harness {
+
+// A terminal that keeps what is written to it. Thread safety: none for the owner.
+class PseudoTerminal {
+ public:
+  PseudoTerminal(unsigned short columns, unsigned short rows);
+  ~PseudoTerminal();
+  PseudoTerminal(const PseudoTerminal&) = delete;
+  PseudoTerminal& operator=(const PseudoTerminal&) = delete;
+
+  // For a program's output.
+  [[nodiscard]] int fd() const noexcept { return program_.get(); }
+  // All of it, once every program has ended; nothing can be written any more.
+  [[nodiscard]] std::string Finish();
+
+ private:
+  void Collect();
+
+  ScopedFd terminal_;
+  ScopedFd program_;
+  std::string seen_;
+  std::thread reader_;
+};
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_SUPPORT_PSEUDO_TERMINAL_H_

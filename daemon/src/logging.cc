@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "logging.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,11 +54,57 @@ spdlog::level::level_enum ToSpdlog(Level level) {
   return spdlog::level::info;
 }
 
+// sd-daemon(3): the level of a line, for the journal.
+class PriorityPrefix : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& out) override {
+    const std::string_view prefix = PrefixOf(message.level);
+    out.append(prefix.data(), prefix.data() + prefix.size());
+  }
+  [[nodiscard]] std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<PriorityPrefix>();
+  }
+
+ private:
+  static std::string_view PrefixOf(spdlog::level::level_enum level) {
+    if (level <= spdlog::level::debug) return "<7>";
+    if (level == spdlog::level::info) return "<6>";
+    return level == spdlog::level::warn ? "<4>" : "<3>";
+  }
+};
+
+// Whether standard error is the stream that the service manager made to the journal, and not one
+// that somebody put in its place.
+bool IsJournal() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  struct stat info {};
+  if (stream == nullptr || ::fstat(STDERR_FILENO, &info) != 0) return false;
+  return std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) == stream;
+}
+
+// The journal keeps a time and a level of its own for each line.
+std::string PatternOf(Format format, bool is_journal) {
+  const std::string prefix = is_journal ? "%*" : "";
+  if (format == Format::kJson) {
+    return prefix + R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
+  }
+  return prefix + (is_journal ? "%l %v" : "%Y-%m-%dT%H:%M:%S.%eZ %l %v");
+}
+
+void SetPattern(spdlog::logger& logger, Format format) {
+  auto formatter =
+      std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc, "\n");
+  formatter->add_flag<PriorityPrefix>('*').set_pattern(PatternOf(format, IsJournal()));
+  logger.set_formatter(std::move(formatter));
+}
+
 spdlog::logger& LoggerLocked(State& state) {
   if (state.logger == nullptr) {
     auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
     state.logger = std::make_shared<spdlog::logger>("idd", std::move(sink));
-    state.logger->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+    SetPattern(*state.logger, Format::kText);
     state.logger->flush_on(spdlog::level::debug);
   }
   return *state.logger;
@@ -133,10 +183,7 @@ void Configure(Level level, Format format) {
   state.format = format;
   spdlog::logger& logger = LoggerLocked(state);
   logger.set_level(ToSpdlog(level));
-  if (format == Format::kJson) {
-    logger.set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})",
-                       spdlog::pattern_time_type::utc);
-  }
+  SetPattern(logger, format);
 }
 
 void SetLevel(Level level) {

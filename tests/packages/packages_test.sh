@@ -65,10 +65,13 @@ pids_of() {
 is_active() { in_tree systemctl --quiet is-active "$1"; }
 property() { in_tree systemctl show --value --property "$1" idd.service; }
 
-# journal_says EXPRESSION: whether idd, or systemd about it, has logged such a line.
+# journal_says EXPRESSION [OPTION...]: whether idd, or systemd about it, has logged such a line; the options are
+# journalctl's.
 journal_says() {
-  in_tree journalctl --no-pager --unit idd.service >"$work/journal"
-  grep -Eiq "$1" "$work/journal"
+  local expression=$1
+  shift
+  in_tree journalctl --no-pager --unit idd.service "$@" >"$work/journal"
+  grep -Eiq "$expression" "$work/journal"
 }
 
 wait_until() {
@@ -194,6 +197,8 @@ check_users() {
   fails 6 as outsider idctl claim orders
   journal_says "(denied|refused).*$(in_tree id -u outsider)" ||
     fail "the journal does not say who was refused"
+  journal_says 'warning access.denied' --priority warning..warning ||
+    fail "the line of a denial has no priority of its own in the journal"
   local user file
   for user in member outsider; do
     for file in /etc/idd/idd.toml /var/lib/idd/idd.db /var/lib/idd/high-water.db; do

@@ -5,10 +5,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -58,6 +60,46 @@ TEST(LoggingTest, TextLineHasTimeLevelEventAndFields) {
   const std::regex expected(
       R"(^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info lease\.granted tag=orders base=1 limit=1001$)");
   EXPECT_TRUE(std::regex_match(lines[0], expected)) << lines[0];
+}
+
+// As the service manager has it: the variable names the very stream.
+void PretendJournal(const char* inode_of_another = "") {
+  struct stat info {};
+  ASSERT_EQ(::fstat(STDERR_FILENO, &info), 0);
+  ::setenv(
+      "JOURNAL_STREAM",
+      (std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) + inode_of_another).c_str(),
+      1);
+}
+
+TEST(LoggingTest, JournalGetsThePriorityOfEachLineAndNoSecondTime) {
+  const auto lines = LinesOf([] {
+    PretendJournal();
+    Configure(Level::kDebug, Format::kText);
+    Debug("d", {});
+    Info("i", {{"tag", "orders"}});
+    Warning("w", {});
+    Error("e", {});
+  });
+  EXPECT_EQ(lines, (std::vector<std::string>{"<7>debug d", "<6>info i tag=orders", "<4>warning w",
+                                             "<3>error e"}));
+  const auto json = LinesOf([] {
+    PretendJournal();
+    Configure(Level::kInfo, Format::kJson);
+    Error("e", {});
+  });
+  ASSERT_EQ(json.size(), 1U);
+  EXPECT_EQ(json[0].substr(0, 4), "<3>{");
+}
+
+TEST(LoggingTest, StreamThatIsNotTheJournalsGetsTimes) {
+  const auto lines = LinesOf([] {
+    PretendJournal("0");
+    Configure(Level::kInfo, Format::kText);
+    Info("i", {});
+  });
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].substr(0, 2), "20") << lines[0];
 }
 
 TEST(LoggingTest, JsonLineIsOneDocumentWithNumbersAsNumbers) {

@@ -79,6 +79,11 @@ class Admin {
   void Import(const Request& request, const PeerRights& rights, Done done);
   void ShowImportProgress(const Request& request, const PeerRights& rights, Done done);
 
+  struct AuditRun;
+  void AuditNext(const std::shared_ptr<AuditRun>& run);
+  void AuditTag(const std::shared_ptr<AuditRun>& run, const std::string& tag, Ledger ledger);
+  void EndAudit(AuditRun& run, const Status& status);
+
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
   void QueueReport(std::function<void()> start);

@@ -9,7 +9,6 @@
 
 #include "admin.h"
 #include "admin_fields.h"
-#include "audit.h"
 
 namespace idd::daemon {
 namespace {
@@ -35,30 +34,6 @@ std::string LeasesText(const std::vector<LeaseRecord>& leases, const LiveLeases&
     array.push_back(LeaseJson(lease));
   }
   return Dump({{"leases", std::move(array)}, {"truncated", is_cut}});
-}
-
-std::string AuditText(const AuditInput& input) {
-  const AuditReport report = RunAudit(input);
-  Json tags = Json::array();
-  for (const auto& [tag, account] : report.tags) {
-    tags.push_back({{"tag", tag},
-                    {"leased", account.leased},
-                    {"claimed", account.claimed},
-                    {"available", account.available},
-                    {"returned", account.returned},
-                    {"abandoned", account.abandoned}});
-  }
-  return Dump({{"ok", report.ok()}, {"tags", std::move(tags)}, {"findings", report.findings}});
-}
-
-// Leaves what is of tags that the peer may use.
-void Restrict(AuditInput& input, const PeerRights& rights) {
-  if (rights.AdministersAll()) return;
-  const auto hidden = [&rights](const auto& row) { return !rights.MaySee(row.tag); };
-  std::erase_if(input.ledger.journal, hidden);
-  std::erase_if(input.ledger.tags, hidden);
-  std::erase_if(input.ledger.returned, hidden);
-  std::erase_if(input.live, [&hidden](const auto& live) { return hidden(live.second); });
 }
 
 Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
@@ -172,42 +147,6 @@ void Admin::ListHosts(const Request& /*request*/, const PeerRights& /*rights*/, 
         }
         done(Status::Ok(), Dump({{"hosts", std::move(array)}}));
       });
-}
-
-void Admin::Audit(const Request& request, const PeerRights& rights, Done done) {
-  const auto only = TextField(request, "tag");
-  const auto is_all_hosts = FlagField(request, "all_hosts");
-  if (!only.ok()) return Fail(done, only.status());
-  if (!is_all_hosts.ok()) return Fail(done, is_all_hosts.status());
-  const AuditScope scope = is_all_hosts.value() ? AuditScope::kAllHosts : AuditScope::kThisHost;
-  QueueReport([this, rights, scope, only = only.value(), done = std::move(done)]() mutable {
-    worker_.Submit<Ledger>(
-        [tag = only](Store& store, HighWaterMarks&) { return store.ReadLedger(tag); },
-        [this, rights, scope, only, done = std::move(done)](Result<Ledger> ledger) {
-          const bool is_unknown = only.has_value() && ledger.ok() && ledger.value().tags.empty() &&
-                                  ledger.value().journal.empty();
-          if (!ledger.ok() || is_unknown) {
-            FinishReport();
-            return Fail(done, is_unknown ? Status(Code::kNoSuchTag, "no such tag: '" + *only + "'")
-                                         : ledger.status());
-          }
-          // Completions come in the order of their jobs: no lease of a later job is in a ring yet,
-          // and those of all earlier ones are.
-          AuditInput input{.host = info_.host_id,
-                           .scope = scope,
-                           .ledger = std::move(ledger).value(),
-                           .live = tags_.LiveLeases()};
-          if (only.has_value()) {
-            std::erase_if(input.live, [&](const auto& live) { return live.second.tag != *only; });
-          }
-          MakeReport(
-              [rights, input = std::move(input)]() mutable {
-                Restrict(input, rights);
-                return AuditText(input);
-              },
-              done);
-        });
-  });
 }
 
 void Admin::WhoIs(const Request& request, const PeerRights& /*rights*/, Done done) {

@@ -546,17 +546,27 @@ std::vector<TagSnapshot> TagService::Snapshot() const {
   return snapshots;
 }
 
+void TagService::AddLive(const Tag& tag, std::map<std::string, LeaseClosure, std::less<>>& live) {
+  if (tag.ring == nullptr) return;
+  for (const LeaseUse& use : tag.ring->Look()) {
+    live[use.lease.token] = {.token = use.lease.token,
+                             .tag = tag.name,
+                             .state = LeaseState::kActive,
+                             .claimed = use.claimed};
+  }
+}
+
 std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const {
   std::map<std::string, LeaseClosure, std::less<>> live = closer_.Open();
-  for (const auto& [name, tag] : tags_) {
-    if (tag->ring == nullptr) continue;
-    for (const LeaseUse& use : tag->ring->Look()) {
-      live[use.lease.token] = {.token = use.lease.token,
-                               .tag = name,
-                               .state = LeaseState::kActive,
-                               .claimed = use.claimed};
-    }
-  }
+  for (const auto& [name, tag] : tags_) AddLive(*tag, live);
+  return live;
+}
+
+std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases(
+    const std::string& tag) const {
+  std::map<std::string, LeaseClosure, std::less<>> live = closer_.Open();
+  std::erase_if(live, [&tag](const auto& lease) { return lease.second.tag != tag; });
+  if (const auto served = tags_.find(tag); served != tags_.end()) AddLive(*served->second, live);
   return live;
 }
 

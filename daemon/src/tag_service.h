@@ -112,6 +112,8 @@ class TagService {
   // The leases that the journal may still have as active, by token: those in a ring (kActive) and
   // those on their way to being closed.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases() const;
+  [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases(
+      const std::string& tag) const;
 
   // Refuses new requests, fails the waiters, drains every ring and hands the tails back; `done`
   // when the store has answered for all of them.
@@ -159,6 +161,7 @@ class TagService {
   void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
   void HandBackTails(Tag& tag);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
+  static void AddLive(const Tag& tag, std::map<std::string, LeaseClosure, std::less<>>& live);
   static void KeepForNext(Tag& tag, HeldLeases& held);
   void FinishShutdownIfIdle();
 

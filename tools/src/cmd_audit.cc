@@ -8,6 +8,9 @@
 namespace idd::tools {
 namespace {
 
+// A journal of a million leases takes some seconds.
+constexpr std::uint64_t kAuditTimeoutMs = 60'000;
+
 Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
   AdminCall call;
   call.what = filter.tag ? "audit " + Quote(*filter.tag) : "audit";
@@ -16,6 +19,7 @@ Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output
   if (filter.is_all_hosts) call.request["all_hosts"] = true;
   call.render = RenderAudit;
   call.verdict = AuditVerdict;
+  call.timeout_ms = kAuditTimeoutMs;
   return RunAdminCall(global, call, out);
 }
 

@@ -66,19 +66,18 @@ Result<TagRecord> Store::FindTag(const std::string& tag) {
   return std::move(records.value().front());
 }
 
-Result<Ledger> Store::ReadLists(const std::optional<std::string>& tag) {
+Result<Ledger> Store::ReadLists(const std::string& tag) {
   Result<std::vector<LeaseRecord>> journal =
       ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
   if (!journal.ok()) return journal.status();
-  Result<std::vector<TagRecord>> tags = ListTags();
-  if (!tags.ok()) return tags.status();
-  if (tag.has_value()) {
-    std::erase_if(tags.value(), [&](const TagRecord& record) { return record.tag != *tag; });
-  }
+  std::vector<TagRecord> tags;  // none if its row makes no sense: FindTag() says so to others
+  Result<TagRecord> record = FindTag(tag);
+  if (record.status().code() == Code::kUnavailable) return record.status();
+  if (record.ok()) tags.push_back(std::move(record).value());
   Result<std::vector<ReturnedRange>> returned = ListReturned(tag);
   if (!returned.ok()) return returned.status();
   return Ledger{.journal = std::move(journal).value(),
-                .tags = std::move(tags).value(),
+                .tags = std::move(tags),
                 .returned = std::move(returned).value()};
 }
 

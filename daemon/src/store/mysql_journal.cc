@@ -240,7 +240,20 @@ Result<std::vector<HostRecord>> MysqlStore::ListHosts() {
   return hosts;
 }
 
-Result<Ledger> MysqlStore::ReadLedger(const std::optional<std::string>& tag) {
+Result<std::set<std::string>> MysqlStore::LedgerTags() {
+  if (db_ == nullptr) return NotOpen();
+  std::set<std::string> tags;
+  // Not a UNION: the columns' character sets may differ.
+  for (const char* sql :
+       {"SELECT biz_tag FROM leaf_alloc", "SELECT DISTINCT biz_tag FROM idd_lease"}) {
+    const Result<MysqlResult> found = db_->Query(sql);
+    if (!found.ok()) return Failed(found.status());
+    for (const auto& cells : found.value().rows) tags.insert(cells[0].value_or(""));
+  }
+  return tags;
+}
+
+Result<Ledger> MysqlStore::ReadLedger(const std::string& tag) {
   if (db_ == nullptr) return NotOpen();
   const Result<std::vector<MysqlResult>> begun =
       db_->Packet({"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",

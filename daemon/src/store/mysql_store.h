@@ -63,7 +63,8 @@ class MysqlStore final : public Store {
   Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
   Result<std::vector<HostRecord>> ListHosts() override;
-  Result<Ledger> ReadLedger(const std::optional<std::string>& tag) override;
+  Result<std::set<std::string>> LedgerTags() override;
+  Result<Ledger> ReadLedger(const std::string& tag) override;
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
 

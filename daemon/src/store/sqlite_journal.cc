@@ -153,7 +153,17 @@ Result<std::vector<HostRecord>> SqliteStore::ListHosts() {
   return hosts;
 }
 
-Result<Ledger> SqliteStore::ReadLedger(const std::optional<std::string>& tag) {
+Result<std::set<std::string>> SqliteStore::LedgerTags() {
+  if (!db_) return NotOpen();
+  SqliteQuery query =
+      db_->Query("SELECT biz_tag FROM leaf_alloc UNION SELECT DISTINCT biz_tag FROM idd_lease");
+  std::set<std::string> tags;
+  while (query.Next()) tags.insert(query.Text(0));
+  if (!query.Finish().ok()) return query.Finish();
+  return tags;
+}
+
+Result<Ledger> SqliteStore::ReadLedger(const std::string& tag) {
   if (!db_) return NotOpen();
   // A transaction that only reads: it waits for nobody, and nobody waits for it.
   if (Status status = db_->Run("BEGIN"); !status.ok()) return status;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -284,9 +285,10 @@ class Store {
   [[nodiscard]] virtual Result<std::vector<ReturnedRange>> ListReturned(
       const std::optional<std::string>& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
-  // All of it, or of one tag; while other hosts lease and hand back the lists are still of one
-  // moment.
-  [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::optional<std::string>& tag) = 0;
+  // The tags that there are, whatever their rows hold, and those of which the journal has leases.
+  [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
+  // Of one tag; while other hosts lease and hand back the lists are still of one moment.
+  [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
 
   // For people: the URL without a password.
   [[nodiscard]] virtual std::string DisplayUrl() const = 0;
@@ -295,7 +297,7 @@ class Store {
   Store() = default;
 
   // The lists, one after the other.
-  [[nodiscard]] Result<Ledger> ReadLists(const std::optional<std::string>& tag);
+  [[nodiscard]] Result<Ledger> ReadLists(const std::string& tag);
 };
 
 // This host: its name in the journal, and what tells it from another one that was given the same.

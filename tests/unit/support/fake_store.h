@@ -433,9 +433,15 @@ class FakeStore final : public Store {
     if (Status status = script.Enter("ListHosts"); !status.ok()) return status;
     return std::vector<HostRecord>{{.host = kHost, .first_seen = "", .last_seen = ""}};
   }
-  Result<Ledger> ReadLedger(const std::optional<std::string>& tag) override {
-    return ReadLists(tag);
+  Result<std::set<std::string>> LedgerTags() override {
+    if (Status status = script.Enter("LedgerTags"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::set<std::string> tags;
+    for (const auto& [name, row] : tags_) tags.insert(name);
+    for (const LeaseRecord& lease : journal_) tags.insert(lease.tag);
+    return tags;
   }
+  Result<Ledger> ReadLedger(const std::string& tag) override { return ReadLists(tag); }
   std::string DisplayUrl() const override { return "fake:"; }
 
  private:

@@ -50,7 +50,8 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
       {"host.list", {&Admin::ListHosts, Needs::kSee}},
       {"audit", {&Admin::Audit, Needs::kSee}},
       {"whois", {&Admin::WhoIs, Needs::kSee}},
-      {"import", {&Admin::Import, Needs::kAdministerAll}}};
+      {"import", {&Admin::Import, Needs::kAdministerAll}},
+      {"doctor", {&Admin::Diagnose, Needs::kSee}}};
   return operations;
 }
 

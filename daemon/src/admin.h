@@ -4,14 +4,17 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "access_rules.h"
+#include "health.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "lease_worker.h"
@@ -28,6 +31,9 @@ struct DaemonInfo {
   std::string database_url;  // without a password
   std::string database;      // with it, if there is one: for connections, never for people
   MonotonicTime started{};
+  std::string state_dir{};
+  bool has_manager = false;  // a service manager that keeps descriptors
+  std::optional<std::chrono::microseconds> watchdog{};
 };
 
 // The administration requests of docs/socket-protocol.md: JSON in, JSON out.
@@ -49,6 +55,8 @@ class Admin {
   void Handle(const std::string& request, const PeerRights& rights, Done done);
   // Another one is in use from now on.
   void SetDatabase(std::string display_url, std::string url);
+  // Who is connected, for the doctor.
+  void SetPeers(std::function<PeerFacts()> look) { look_at_peers_ = std::move(look); }
 
  private:
   using Request = nlohmann::json;
@@ -75,6 +83,10 @@ class Admin {
   void Audit(const Request& request, const PeerRights& rights, Done done);
   void WhoIs(const Request& request, const PeerRights& rights, Done done);
   void Import(const Request& request, const PeerRights& rights, Done done);
+  void Diagnose(const Request& request, const PeerRights& rights, Done done);
+
+  struct Diagnosis;
+  void Conclude(Diagnosis& diagnosis, Result<StoreReport> look);
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -95,7 +107,10 @@ class Admin {
   boost::asio::io_context& loop_;
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight
-  boost::asio::thread_pool report_thread_{1};          // last: its thread ends before the rest goes
+  std::function<PeerFacts()> look_at_peers_;
+  // Made when it is first asked for: an import keeps the other one for minutes, and a disk may.
+  std::unique_ptr<boost::asio::thread_pool> doctor_thread_;
+  boost::asio::thread_pool report_thread_{1};  // last: their threads end before the rest goes
 };
 
 }  // namespace idd::daemon

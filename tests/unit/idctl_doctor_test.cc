@@ -228,14 +228,19 @@ TEST(DoctorChecksTest, WhoAdministersNothingIsToldWhatIsLeftOut) {
   EXPECT_EQ(CountOf(diagnosis, Health::kProblem) + CountOf(diagnosis, Health::kWarning), 0U);
 }
 
-void CollectPaths(const Json& node, const Json::json_pointer& path,
-                  std::vector<Json::json_pointer>& paths) {
-  if (!path.empty()) paths.push_back(path);
-  if (node.is_object()) {
-    for (const auto& [key, value] : node.items()) CollectPaths(value, path / key, paths);
-  } else if (node.is_array()) {
-    for (std::size_t i = 0; i < node.size(); ++i) CollectPaths(node[i], path / i, paths);
+// Of everything in the document but itself.
+std::vector<Json::json_pointer> PathsOf(const Json& document) {
+  std::vector<Json::json_pointer> paths = {Json::json_pointer()};
+  for (std::size_t next = 0; next < paths.size(); ++next) {
+    const Json::json_pointer path = paths[next];
+    const Json& node = document[path];
+    if (node.is_object()) {
+      for (const auto& item : node.items()) paths.push_back(path / item.key());
+    }
+    for (std::size_t i = 0; node.is_array() && i < node.size(); ++i) paths.push_back(path / i);
   }
+  paths.erase(paths.begin());
+  return paths;
 }
 
 // Nothing is made of these, or null and no value are the same.
@@ -248,8 +253,7 @@ bool IsUnread(const std::string& path) {
 
 TEST(DoctorDocumentTest, AFieldOfAnotherTypeIsIncompatible) {
   const Json healthy = HealthyFacts();
-  std::vector<Json::json_pointer> paths;
-  CollectPaths(healthy, Json::json_pointer(), paths);
+  const std::vector<Json::json_pointer> paths = PathsOf(healthy);
   ASSERT_GT(paths.size(), 80U);
   for (const auto& path : paths) {
     if (IsUnread(path.to_string())) continue;
@@ -272,8 +276,7 @@ TEST(DoctorDocumentTest, AMissingFieldIsIncompatible) {
       "/store/last_error", "/store/trouble",     "/store/look_error",
       "/store/since_s",    "/tags/0/last_error", "/tags/0/exhausted_in_days",
       "/places/0/error",   "/places/1/error",    "/service/watchdog_s"};
-  std::vector<Json::json_pointer> paths;
-  CollectPaths(healthy, Json::json_pointer(), paths);
+  const std::vector<Json::json_pointer> paths = PathsOf(healthy);
   for (const auto& path : paths) {
     const bool is_field = healthy[path.parent_pointer()].is_object();
     if (!is_field || optional.contains(path.to_string()) || IsUnread(path.to_string())) continue;

@@ -50,7 +50,7 @@ TEST_F(DoctorOnMariadb, FindsNothingOnAHealthyServerAndThenThatItIsDown) {
   EXPECT_THAT(healthy.document.dump(), HasSubstr("the store's clock is this host's, within "));
   server_.Kill();
   ASSERT_TRUE(WaitForProblem("store"));
-  ExpectFinding(host_.idctl, {"problem", "store", "cannot be reached, since .*error 20",
+  ExpectFinding(host_.idctl, {"problem", "store", "cannot be reached, for .*error 20",
                               "start the database server"});
   EXPECT_THAT(Examine(host_.idctl).document.at("left_out").dump(), HasSubstr("durability, clock"));
   server_.Start();
@@ -76,7 +76,7 @@ TEST_F(DoctorOnMariadb, NamesAWrongPasswordAndTellsItNobody) {
   url.replace(url.find("secret"), 6, "Pa55word");
   Start(url);
   ASSERT_TRUE(WaitForProblem("store"));
-  ExpectFinding(host_.idctl, {"problem", "store", "refuses the password, since .*error 1045",
+  ExpectFinding(host_.idctl, {"problem", "store", "refuses the password, for .*error 1045",
                               "correct user and password"});
   EXPECT_EQ(Examine(host_.idctl).document.dump().find("Pa55word"), std::string::npos);
 }
@@ -101,7 +101,7 @@ TEST_F(DoctorOnMariadb, NamesASecondHostOfItsName) {
   ASSERT_TRUE(
       WaitUntil(Patience(20s), [&] { return Examine(twin.idctl).Has("problem", "store"); }));
   ExpectFinding(twin.idctl, {"problem", "store",
-                             "another host has this host's name, since .*'host-a'", "--host-id"});
+                             "another host has this host's name, for .*'host-a'", "--host-id"});
   EXPECT_EQ(Examine(host_.idctl).exit_status, 0) << "the first one is in its right";
 }
 

@@ -72,7 +72,7 @@ TEST_F(Doctor, NamesAReadOnlyStore) {
   const ReadOnlyFile database(host_.daemon.options().database);
   host_.daemon.Start();
   ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return Examine(host_.idctl).exit_status == 1; }));
-  ExpectFinding(host_.idctl, {"problem", "store", "read-only, since .*idd\\.db", "writable"});
+  ExpectFinding(host_.idctl, {"problem", "store", "read-only, for .*idd\\.db", "writable"});
 }
 
 TEST_F(Doctor, NamesAQuarantinedTag) {
@@ -195,7 +195,7 @@ TEST_F(Doctor, NamesAFullDisk) {
     if (host_.idctl.Run({"claim", "orders", "-n", "50"}).exit_status != 0) break;
   }
   EXPECT_THAT(host_.idctl.Run({"doctor"}).out,
-              ::testing::ContainsRegex("problem  store +the store's disk is full, since"));
+              ::testing::ContainsRegex("problem  store +the store's disk is full, for"));
   disk.Free();
   EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
     return Examine(host_.idctl).Has("ok", "store") && Examine(host_.idctl).Has("ok", "disk");

@@ -165,8 +165,8 @@ TEST(DoctorChecksTest, AnOutageIsToldByItsKind) {
       {"database", "database is not there"}, {"read_only", "is read-only"},
       {"host_name", "has this host's name"}, {"full", "disk is full"},
       {"state_dir", "write its marks"},      {"lock", "holds a lock"},
-      {"away", "cannot be reached"},         {"other", "is down since"},
-      {"never heard of", "is down since"}};
+      {"away", "cannot be reached"},         {"other", "has been down for"},
+      {"never heard of", "has been down for"}};
   for (const auto& [trouble, words] : kinds) {
     Json facts = HealthyFacts();
     facts["store"]["state"] = "down";

@@ -162,13 +162,13 @@ void CheckStoreState(const Fields& store, Findings& findings) {
     if (trouble != known.name) continue;
     const std::size_t advice = told.rfind("; ");
     const bool is_short = told.find("(error ") == told.rfind("(error ");  // one endpoint's words
-    std::string found = std::string(known.title) + ", since " + since + ": ";
+    std::string found = std::string(known.title) + ", for " + since + ": ";
     found += is_short ? told.substr(0, advice) : told;
     findings.push_back({"store", Health::kProblem, std::move(found), known.next});
     return;
   }
   const std::string advice = OwnAdvice(told);
-  std::string found = url + " is down since " + since;
+  std::string found = url + " has been down for " + since;
   found += ": " + told;
   findings.push_back({"store", Health::kProblem, std::move(found),
                       advice.empty() ? "look at the database and at idd's log" : advice});

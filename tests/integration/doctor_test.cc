@@ -103,9 +103,9 @@ TEST_F(Doctor, NamesANearlyExhaustedTag) {
   host_.idctl.Do({"tag", "create", "orders", "--step", "100", "--max-id", "1000000"});
   host_.idctl.Do({"tag", "create", "bills", "--step", "100", "--max-id", "3000"});
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "exhaustion")) << "thirty leases are left";
-  static_cast<void>(host_.idctl.Claim("bills", 1800));
-  EXPECT_TRUE(Examine(host_.idctl).Has("warning", "exhaustion")) << "twelve are";
-  static_cast<void>(host_.idctl.Claim("bills", 1100));
+  host_.idctl.Do({"tag", "create", "few", "--step", "100", "--max-id", "1500"});
+  EXPECT_TRUE(Examine(host_.idctl).Has("warning", "exhaustion")) << "fifteen are";
+  static_cast<void>(host_.idctl.Claim("bills", 2900));
   ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return Examine(host_.idctl).exit_status == 1; }));
   const Examination examination = Examine(host_.idctl);
   ASSERT_TRUE(examination.Has("problem", "exhaustion")) << examination.document.dump(1);

@@ -36,8 +36,19 @@ struct Examination {
   }
 };
 
+// On a machine that is busy elsewhere a sound store may miss idd's patience with it: asked again.
+[[nodiscard]] inline IdctlResult RunDoctor(const Idctl& idctl,
+                                           const std::vector<std::string>& arguments) {
+  IdctlResult result = idctl.Run(arguments);
+  for (int tries = 0; tries < 3; ++tries) {
+    if (result.out.find("has not answered within") == std::string::npos) break;
+    result = idctl.Run(arguments);
+  }
+  return result;
+}
+
 [[nodiscard]] inline Examination Examine(const Idctl& idctl) {
-  const IdctlResult result = idctl.Run({"--json", "doctor"});
+  const IdctlResult result = RunDoctor(idctl, {"--json", "doctor"});
   Examination examination{.exit_status = result.exit_status, .err = result.err, .document = {}};
   examination.document = nlohmann::json::parse(result.out, nullptr, false);
   Require(examination.document.is_object(),
@@ -71,7 +82,7 @@ inline void ExpectFinding(const Idctl& idctl, const ExpectedFinding& expected) {
               ::testing::ContainsRegex(expected.found));
   EXPECT_THAT(of_state.front().at("next").get<std::string>(),
               ::testing::ContainsRegex(expected.next));
-  const IdctlResult text = idctl.Run({"doctor"});
+  const IdctlResult text = RunDoctor(idctl, {"doctor"});
   EXPECT_EQ(text.exit_status, expected.exit_status) << text.out << text.err;
   EXPECT_THAT("\n" + text.out,
               ::testing::ContainsRegex("\n" + expected.state + " +" + expected.check +

@@ -161,11 +161,11 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
 
 TEST(DoctorChecksTest, AnOutageIsToldByItsKind) {
   const std::vector<std::pair<std::string, std::string>> kinds = {
-      {"password", "refuses the password"},  {"rights", "lacks a right"},
-      {"database", "database is not there"}, {"read_only", "is read-only"},
-      {"host_name", "has this host's name"}, {"full", "disk is full"},
-      {"state_dir", "write its marks"},      {"lock", "holds a lock"},
-      {"away", "cannot be reached"},         {"other", "has been down for"},
+      {"password", "refuses the password"},   {"rights", "lacks a right"},
+      {"database", "database is not there"},  {"read_only", "is read-only"},
+      {"host_name", "has this host's name"},  {"full", "disk is full"},
+      {"state_dir", "write its marks"},       {"lock", "holds a lock"},
+      {"away", "cannot be reached"},          {"other", "has been down for"},
       {"never heard of", "has been down for"}};
   for (const auto& [trouble, words] : kinds) {
     Json facts = HealthyFacts();

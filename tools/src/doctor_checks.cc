@@ -194,8 +194,8 @@ void CheckDurability(const Fields& look, Findings& findings) {
     const std::string risk = setting.Text("risk");
     const bool is_file = look.Text("version").starts_with("SQLite");
     if (value == wanted) continue;
-    std::string found = name + " is ";
-    found += value + ": " + risk;
+    std::string found = name;
+    for (const auto& part : {std::string(" is "), value, std::string(": "), risk}) found += part;
     std::string next = "SET GLOBAL " + name;
     next += " = " + wanted + ", and the same in the server's configuration";
     if (is_file) next = "restart idd, which sets it; who else opens the file?";

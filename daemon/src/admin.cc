@@ -51,7 +51,8 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
       {"audit", {&Admin::Audit, Needs::kSee}},
       {"whois", {&Admin::WhoIs, Needs::kSee}},
       {"import", {&Admin::Import, Needs::kAdministerAll}},
-      {"import.progress", {&Admin::ShowImportProgress, Needs::kAdministerAll}}};
+      {"import.progress", {&Admin::ShowImportProgress, Needs::kAdministerAll}},
+      {"doctor", {&Admin::Diagnose, Needs::kSee}}};
   return operations;
 }
 

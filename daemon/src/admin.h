@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "access_rules.h"
+#include "health.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "lease_worker.h"
@@ -30,6 +32,9 @@ struct DaemonInfo {
   std::string database_url;  // without a password
   std::string database;      // with it, if there is one: for connections, never for people
   MonotonicTime started{};
+  std::string state_dir{};
+  bool has_manager = false;  // a service manager that keeps descriptors
+  std::optional<std::chrono::microseconds> watchdog{};
 };
 
 // The administration requests of docs/socket-protocol.md: JSON in, JSON out.
@@ -51,6 +56,8 @@ class Admin {
   void Handle(const std::string& request, const PeerRights& rights, Done done);
   // Another one is in use from now on.
   void SetDatabase(std::string display_url, std::string url);
+  // Who is connected, for the doctor.
+  void SetPeers(std::function<PeerFacts()> look) { look_at_peers_ = std::move(look); }
 
  private:
   using Request = nlohmann::json;
@@ -83,6 +90,10 @@ class Admin {
   void AuditNext(const std::shared_ptr<AuditRun>& run);
   void AuditTag(const std::shared_ptr<AuditRun>& run, const std::string& tag, Ledger ledger);
   void EndAudit(AuditRun& run, const Status& status);
+  void Diagnose(const Request& request, const PeerRights& rights, Done done);
+
+  struct Diagnosis;
+  void Conclude(Diagnosis& diagnosis, Result<StoreReport> look);
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -104,7 +115,10 @@ class Admin {
   std::weak_ptr<TagImport> import_;  // that is under way
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight
-  boost::asio::thread_pool report_thread_{1};          // last: its thread ends before the rest goes
+  std::function<PeerFacts()> look_at_peers_;
+  // Made when it is first asked for: an import keeps the other one for minutes, and a disk may.
+  std::unique_ptr<boost::asio::thread_pool> doctor_thread_;
+  boost::asio::thread_pool report_thread_{1};  // last: their threads end before the rest goes
 };
 
 }  // namespace idd::daemon

@@ -47,6 +47,8 @@ class PeerGate {
   void Poll(MonotonicTime now) { limits_.ForgetIdle(now); }
 
   [[nodiscard]] PeerLimits& limits() noexcept { return limits_; }
+  [[nodiscard]] const PeerLimits& limits() const noexcept { return limits_; }
+  [[nodiscard]] std::size_t most_connections() const noexcept { return most_connections_; }
   [[nodiscard]] RingHolders& holders() noexcept { return holders_; }
 
  private:

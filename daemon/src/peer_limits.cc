@@ -90,4 +90,15 @@ void PeerLimits::ForgetIdle(MonotonicTime now) {
   std::erase_if(ids_, [now](const auto& entry) { return entry.second.IsFull(now); });
 }
 
+std::optional<std::pair<uid_t, std::uint64_t>> PeerLimits::Busiest() const {
+  std::optional<std::pair<uid_t, std::uint64_t>> busiest;
+  for (const auto& [uid, user] : users_) {
+    if (user.connections == 0) continue;
+    if (!busiest.has_value() || user.connections > busiest->second) {
+      busiest = {uid, user.connections};
+    }
+  }
+  return busiest;
+}
+
 }  // namespace idd::daemon

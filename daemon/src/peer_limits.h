@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -74,6 +75,8 @@ class PeerLimits {
 
   // Forgets whoever has no connection and has used nothing of late.
   void ForgetIdle(MonotonicTime now);
+  // Who has the most connections, and how many; nothing: nobody who is entered has one.
+  [[nodiscard]] std::optional<std::pair<uid_t, std::uint64_t>> Busiest() const;
   [[nodiscard]] std::size_t entries() const noexcept { return users_.size() + ids_.size(); }
 
  private:

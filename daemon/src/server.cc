@@ -78,7 +78,9 @@ Server::Server(boost::asio::io_context& loop, TagService& tags, Admin& admin)
       daemon_id_(RandomId()),
       listener_(loop),
       pause_(loop),
-      pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {}
+      pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {
+  admin_.SetPeers([this] { return LookAtPeers(); });
+}
 
 Server::~Server() = default;
 
@@ -265,6 +267,34 @@ void Server::OnClosed(std::uint64_t id) {
   }
   if (connection->admitted) gate_.Release(connection->peer());
   connections_.erase(id);
+}
+
+// What clients say of themselves may be anything: so many groups, however many versions they name.
+PeerFacts Server::LookAtPeers() const {
+  PeerFacts facts;
+  facts.connections = connections_.size();
+  facts.most_connections = gate_.most_connections();
+  facts.connections_per_uid = gate_.limits().settings().connections_per_uid;
+  if (const auto busiest = gate_.limits().Busiest(); busiest.has_value()) {
+    facts.busiest = {.uid = busiest->first, .connections = busiest->second};
+  }
+  std::map<std::pair<std::string, std::uint32_t>, ClientGroup> groups;
+  for (const auto& [id, connection] : connections_) {
+    if (!connection->greeted) continue;
+    const std::pair key(connection->client_version, connection->abi_version);
+    if (!groups.contains(key) && groups.size() == kMaxClientGroups) {
+      ++facts.not_listed;
+      continue;
+    }
+    ClientGroup& group = groups[key];
+    group.version = key.first;
+    group.abi_version = key.second;
+    group.pid = connection->peer().pid;
+    group.uid = connection->peer().uid;
+    ++group.connections;
+  }
+  for (auto& [key, group] : groups) facts.clients.push_back(std::move(group));
+  return facts;
 }
 
 Connection* Server::Find(std::uint64_t id) {

@@ -70,6 +70,7 @@ class Server {
   void Adopt(ScopedFd socket);
   void OnClosed(std::uint64_t id);
   void WithdrawRings();
+  [[nodiscard]] PeerFacts LookAtPeers() const;
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);

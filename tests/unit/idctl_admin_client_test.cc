@@ -400,6 +400,37 @@ constexpr const char* kTag =
         "max_step": 20, "max_prefetch": 40, "outage_tolerance_s": 60, "next_id": 1, "max_id": 99,
         "description": "d", "update_time": "t", "returned": []}})";
 
+TEST(IdctlDoctorTest, ADaemonOfBeforeItIsToBeRestarted) {
+  const Ran ran = RunAgainst({"doctor"}, static_cast<std::uint32_t>(Code::kInvalid),
+                             R"({"error": "unknown operation 'doctor'"})");
+  EXPECT_EQ(ran.request, Json::parse(R"({"op": "doctor"})"));
+  EXPECT_EQ(ran.exit, ExitStatus::kFailed);
+  EXPECT_NE(ran.out.find("problem  versions     this idd is older than idctl"), std::string::npos)
+      << ran.out;
+  EXPECT_EQ(ran.err, "idctl: doctor: 1 problem; do what stands behind 'next' of each\n");
+}
+
+TEST(IdctlDoctorTest, ADaemonThatSendsNonsenseIsAProblemOfVersions) {
+  for (const char* text : {"[]", "{}", R"({"daemon": 7})", "nonsense"}) {
+    const Ran ran = RunAgainst({"--json", "doctor"}, 0, text);
+    EXPECT_EQ(ran.exit, ExitStatus::kFailed) << text;
+    const Json document = Json::parse(ran.out, nullptr, false);
+    ASSERT_TRUE(document.is_object()) << ran.out;
+    EXPECT_EQ(document["ok"], false);
+    EXPECT_EQ(document["findings"].back()["check"], "versions") << document;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  }
+}
+
+TEST(IdctlDoctorTest, ADaemonThatLeavesBeforeItsAnswerIsOutOfReach) {
+  const FakeDaemon daemon([](int socket) { static_cast<void>(ReceiveAdmin(socket)); });
+  const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  const std::vector<const char*> arguments = {"idctl", "--socket", daemon.path().c_str(), "doctor"};
+  EXPECT_EQ(RunIdctl(4, arguments.data(), out.get(), err.get()), ExitStatus::kUnreachable);
+  EXPECT_NE(Contents(out.get()).find("problem  daemon "), std::string::npos);
+}
+
 TEST(IdctlTest, SendsWhatWasAskedFor) {
   struct Case {
     std::vector<const char*> arguments;

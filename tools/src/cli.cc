@@ -63,6 +63,7 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterLeaseCommands(app, invocation);
   RegisterAuditCommand(app, invocation);
   RegisterWhoIsCommand(app, invocation);
+  RegisterDoctorCommand(app, invocation);
   RegisterImportCommand(app, invocation);
   RegisterLaterCommands(app, invocation);
 }

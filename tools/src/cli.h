@@ -77,6 +77,10 @@ struct WhoIsArguments {
   std::optional<std::uint64_t> id;
 };
 
+struct DoctorArguments {
+  bool shows_all = false;
+};
+
 // One parsed command line. Commands register themselves with the parser, which writes here; the one
 // that was chosen leaves its action. Nothing runs while arguments are parsed.
 struct Invocation {
@@ -87,6 +91,7 @@ struct Invocation {
   FilterArguments filter;
   WhoIsArguments whois;
   ImportArguments import;
+  DoctorArguments doctor;
   std::function<Outcome(Output& out)> action;
 };
 

@@ -28,6 +28,7 @@ void RegisterStatusCommand(CLI::App& app, Invocation& invocation);
 void RegisterLeaseCommands(CLI::App& app, Invocation& invocation);
 void RegisterAuditCommand(CLI::App& app, Invocation& invocation);
 void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation);
+void RegisterDoctorCommand(CLI::App& app, Invocation& invocation);
 void RegisterImportCommand(CLI::App& app, Invocation& invocation);
 // Commands of later versions: listed in --help, refused when run.
 void RegisterLaterCommands(CLI::App& app, Invocation& invocation);

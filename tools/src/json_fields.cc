@@ -57,6 +57,11 @@ std::uint64_t Fields::Count(const char* key) const {
   return 0;
 }
 
+std::optional<std::uint64_t> Fields::OptionalCount(const char* key) const {
+  if (Has(key) && At(key).is_null()) return std::nullopt;
+  return Count(key);
+}
+
 std::string Fields::CountText(const char* key) const { return std::to_string(Count(key)); }
 
 double Fields::Number(const char* key) const {
@@ -81,6 +86,11 @@ bool Fields::Flag(const char* key) const {
 Fields Fields::Object(const char* key) const {
   if (!At(key).is_object()) Note(key, "an object");
   return Fields(At(key), path_ + "." + key, error_);
+}
+
+std::optional<Fields> Fields::OptionalObject(const char* key) const {
+  if (Has(key) && At(key).is_null()) return std::nullopt;
+  return Object(key);
 }
 
 std::vector<Fields> Fields::Objects(const char* key) const {

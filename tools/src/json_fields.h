@@ -32,6 +32,8 @@ class Fields {
   [[nodiscard]] std::optional<std::string> OptionalText(const char* key) const;
   // An unsigned integer.
   [[nodiscard]] std::uint64_t Count(const char* key) const;
+  // Null is nothing; missing is an error.
+  [[nodiscard]] std::optional<std::uint64_t> OptionalCount(const char* key) const;
   // The decimal digits of Count().
   [[nodiscard]] std::string CountText(const char* key) const;
   // A number that is not negative.
@@ -40,6 +42,8 @@ class Fields {
   [[nodiscard]] std::optional<double> OptionalNumber(const char* key) const;
   [[nodiscard]] bool Flag(const char* key) const;
   [[nodiscard]] Fields Object(const char* key) const;
+  // Null is nothing; missing is an error.
+  [[nodiscard]] std::optional<Fields> OptionalObject(const char* key) const;
   // The objects of a list.
   [[nodiscard]] std::vector<Fields> Objects(const char* key) const;
   // The texts of a list.

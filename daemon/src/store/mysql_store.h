@@ -2,7 +2,8 @@
 //
 // The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises,
 // mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases, mysql_tags.cc reads
-// and administers tags, mysql_schema.cc has the tables. docs/adr/0009 says why it is sent this way.
+// and administers tags, mysql_inspect.cc looks at the server, mysql_schema.cc has the tables.
+// docs/adr/0009 says why it is sent this way.
 #ifndef IDD_DAEMON_STORE_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_STORE_H_
 
@@ -65,6 +66,7 @@ class MysqlStore final : public Store {
   Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
   Result<Ledger> ReadLedger(const std::string& tag) override;
+  Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
 

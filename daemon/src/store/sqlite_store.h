@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The allocator in a SQLite file: sqlite_store.cc leases and takes back, sqlite_journal.cc closes
-// and lists leases, sqlite_tags.cc administers tags, sqlite_schema.cc has the tables.
+// and lists leases, sqlite_tags.cc administers tags, sqlite_inspect.cc looks at the
+// file, sqlite_schema.cc has the tables.
 #ifndef IDD_DAEMON_STORE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_STORE_H_
 
@@ -65,6 +66,7 @@ class SqliteStore final : public Store {
   Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
   Result<Ledger> ReadLedger(const std::string& tag) override;
+  Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override;
 

@@ -185,6 +185,27 @@ struct Ledger {
   std::vector<ReturnedRange> returned;  // of every host
 };
 
+// A setting of the store that its durability hangs on.
+struct StoreSetting {
+  std::string name;
+  std::string value;   // as the store tells it
+  std::string wanted;  // as idd wants it
+  std::string risk;    // of any other value: a clause
+};
+
+// What the store says of itself; it has done nothing for that.
+struct StoreFacts {
+  std::string version;  // with its name: "SQLite 3.40.1"
+  bool is_read_only = false;
+  std::vector<StoreSetting> settings;
+  // The store's clock, by so much ahead of this host's, give or take; nothing: it has no other.
+  struct Clock {
+    std::int64_t ahead_ms = 0;
+    std::uint64_t uncertain_ms = 0;
+  };
+  std::optional<Clock> clock;
+};
+
 // Thread safety: none; used on the lease worker's thread alone. Every call may block on I/O.
 // Errors: kUnavailable (cannot be reached, busy, full, read-only: worth trying again),
 // kNoSuchTag, kInvalid (the request or a row is wrong; the message says which column), kOutOfIds,
@@ -289,6 +310,9 @@ class Store {
   [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
   // Of one tag; while other hosts lease and hand back the lists are still of one moment.
   [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
+
+  // How it is set up. One look, which changes nothing.
+  [[nodiscard]] virtual Result<StoreFacts> Inspect() = 0;
 
   // For people: the URL without a password.
   [[nodiscard]] virtual std::string DisplayUrl() const = 0;

@@ -442,6 +442,12 @@ class FakeStore final : public Store {
     return tags;
   }
   Result<Ledger> ReadLedger(const std::string& tag) override { return ReadLists(tag); }
+  Result<StoreFacts> Inspect() override {
+    if (Status status = script.Enter("Inspect"); !status.ok()) return status;
+    StoreFacts facts;
+    facts.version = "fake 1";
+    return facts;
+  }
   std::string DisplayUrl() const override { return "fake:"; }
 
  private:

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `idctl doctor` on a real idd with faults staged on this host: each is one line with the next
+// step, and a host without faults has none. doctor_mysql_test.cc stages those of a database server.
+#include "support/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "idd/shm/abi.h"
+#include "idd/shm/ring_memory.h"
+#include "idd/wire/frames.h"
+#include "support/host.h"
+#include "support/mount_namespace.h"
+#include "support/raw_connection.h"
+#include "support/ring_request.h"
+#include "support/service_manager_stand_in.h"
+#include "support/test_environment.h"
+#include "support/users.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Doctor : public ::testing::Test {
+ protected:
+  const TempDir dir_;
+  Host host_{dir_};
+};
+
+TEST_F(Doctor, FindsNothingOnAHealthyHost) {
+  ServiceManagerStandIn manager(dir_);
+  manager.Watch(30s);
+  host_.daemon.options().manager = &manager;
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  static_cast<void>(host_.idctl.Claim("orders", 10));
+  const Examination examination = Examine(host_.idctl);
+  EXPECT_EQ(examination.exit_status, 0) << examination.document.dump(1);
+  EXPECT_EQ(examination.document.at("ok"), true);
+  EXPECT_EQ(examination.Of("problem").size(), 0U) << examination.document.dump(1);
+  // idd runs as whoever runs the tests, and that may be root.
+  for (const nlohmann::json& warning : examination.Of("warning")) {
+    EXPECT_EQ(warning.at("check"), "hardening") << warning;
+  }
+  for (const char* check : {"socket", "daemon", "versions", "store", "writable", "durability",
+                            "disk", "clock", "marks", "host", "quarantine", "exhaustion", "promise",
+                            "dry", "waste", "clients", "limits", "permissions", "restarts"}) {
+    EXPECT_TRUE(examination.Has("ok", check)) << check << examination.document.dump(1);
+  }
+  const IdctlResult all = host_.idctl.Run({"doctor", "--all"});
+  EXPECT_EQ(all.exit_status, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("\nhealthy: 0 problems, "));
+  EXPECT_THAT(all.out, HasSubstr("ok       store        sqlite:"));
+  EXPECT_THAT(host_.idctl.Run({"doctor"}).out, Not(HasSubstr("ok       store")));
+  host_.daemon.Stop();
+}
+
+TEST_F(Doctor, NamesAReadOnlyStore) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  host_.daemon.Stop();
+  const ReadOnlyFile database(host_.daemon.options().database);
+  host_.daemon.Start();
+  ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return Examine(host_.idctl).exit_status == 1; }));
+  ExpectFinding(host_.idctl, {"problem", "store", "read-only, for .*idd\\.db", "writable"});
+}
+
+TEST_F(Doctor, NamesAQuarantinedTag) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  static_cast<void>(host_.idctl.Claim("orders", 300));
+  static_cast<void>(host_.idctl.Json({"status"}));  // idd has seen how far the cursor is
+  const Deadline deadline = Deadline::After(Patience(5s));
+  auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
+  ASSERT_TRUE(channel.ok());
+  auto reply = RequestRing(channel.value(), "orders", deadline);
+  ASSERT_TRUE(reply.ok());
+  auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], "orders");
+  ASSERT_TRUE(ring.ok());
+  const std::size_t mark = host_.daemon.LogMark();
+  for (shm::Cursor& cursor : ring.value()->cursors().slots) {
+    if (cursor.next.load(std::memory_order_relaxed) != 0) {
+      cursor.next.store(1, std::memory_order_relaxed);
+    }
+  }
+  ASSERT_TRUE(host_.daemon.WaitForLogLine("ring.quarantined.*orders", mark, Patience(5s)));
+  ExpectFinding(host_.idctl, {"problem", "quarantine", "1 tag: 'orders' quarantined",
+                              "idctl tag set orders --access socket"});
+}
+
+TEST_F(Doctor, NamesANearlyExhaustedTag) {
+  host_.daemon.Start();
+  host_.idctl.Do({"tag", "create", "orders", "--step", "100", "--max-id", "1000000"});
+  host_.idctl.Do({"tag", "create", "bills", "--step", "100", "--max-id", "3000"});
+  EXPECT_TRUE(Examine(host_.idctl).Has("ok", "exhaustion")) << "thirty leases are left";
+  host_.idctl.Do({"tag", "create", "few", "--step", "100", "--max-id", "1500"});
+  EXPECT_TRUE(Examine(host_.idctl).Has("warning", "exhaustion")) << "fifteen are";
+  static_cast<void>(host_.idctl.Claim("bills", 2900));
+  ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return Examine(host_.idctl).exit_status == 1; }));
+  const Examination examination = Examine(host_.idctl);
+  ASSERT_TRUE(examination.Has("problem", "exhaustion")) << examination.document.dump(1);
+  for (const nlohmann::json& problem : examination.Of("problem")) {
+    if (problem.at("check") != "exhaustion") continue;
+    EXPECT_THAT(problem.at("found").get<std::string>(), HasSubstr("1 tag: 'bills' (100 ids left"));
+    EXPECT_THAT(problem.at("next").get<std::string>(), HasSubstr("idctl tag set bills --max-id N"));
+  }
+}
+
+TEST_F(Doctor, NamesAPromiseThatCannotBeKept) {
+  host_.daemon.Start();
+  host_.idctl.Do({"tag", "create", "orders", "--step", "1000", "--max-prefetch", "2000"});
+  static_cast<void>(host_.idctl.Claim("orders", 20000));
+  ExpectFinding(host_.idctl, {"problem", "promise", "1 tag: 'orders' .covers [0-9]+s of 10m at",
+                              "idctl tag set orders --max-prefetch [0-9]+, or"});
+}
+
+TEST_F(Doctor, NamesAStateDirThatOthersMayWrite) {
+  host_.daemon.Start();
+  const std::string state_dir = host_.daemon.options().state_dir;
+  ASSERT_EQ(::chmod(state_dir.c_str(), 0777), 0);
+  ExpectFinding(host_.idctl,
+                {"problem", "permissions", "has mode 0777: anybody can", "chmod 0700 /"});
+  ASSERT_EQ(::chmod(state_dir.c_str(), 0700), 0);
+  EXPECT_EQ(Examine(host_.idctl).exit_status, 0);
+}
+
+TEST_F(Doctor, NamesASocketFolderThatOthersMayWrite) {
+  host_.daemon.Start();
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
+  const Examination examination = Examine(host_.idctl);
+  EXPECT_EQ(examination.exit_status, 1);
+  EXPECT_TRUE(examination.Has("problem", "socket")) << examination.document.dump(1);
+}
+
+TEST_F(Doctor, NamesASecondIddUnderItsName) {
+  DaemonOptions options = DaemonOptions::In(dir_, "host-b");
+  options.host_id = host_.daemon.options().host_id;
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  static_cast<void>(host_.idctl.Claim("orders", 10));
+  EXPECT_TRUE(Examine(host_.idctl).Has("ok", "host"));
+  DaemonProcess other(options);
+  other.Start();  // gives up what it takes for its own, of an earlier run
+  ExpectFinding(host_.idctl, {"problem", "host", "another idd leases as 'host-a': .*given up [1-9]",
+                              "another name .--host-id"});
+}
+
+TEST_F(Doctor, NamesAnOldClient) {
+  host_.daemon.Start();
+  RawConnection client(host_.daemon.socket());
+  wire::HelloRequest hello;
+  hello.abi_version = shm::kAbiVersion;
+  std::memcpy(hello.client_version, "0.0.9\x1b[2J", 9);
+  ASSERT_TRUE(client.Send(MakeRequest(wire::FrameType::kHello, 1, hello)));
+  ASSERT_TRUE(client.Receive(Patience(5s)).has_value());
+  const Examination examination = Examine(host_.idctl);
+  EXPECT_EQ(examination.exit_status, 0) << "it is served, so it is a warning";
+  ASSERT_TRUE(examination.Has("warning", "clients")) << examination.document.dump(1);
+  RawConnection older(host_.daemon.socket());
+  std::memset(hello.client_version, 0, sizeof hello.client_version);
+  std::memcpy(hello.client_version, "0.0.9", 5);
+  ASSERT_TRUE(older.Send(MakeRequest(wire::FrameType::kHello, 1, hello)));
+  ASSERT_TRUE(older.Receive(Patience(5s)).has_value());
+  const IdctlResult text = host_.idctl.Run({"doctor"});
+  EXPECT_THAT(text.out, ::testing::ContainsRegex(
+                            "warning  clients +old clients, 2 versions: 0\\.0\\.9 .ABI 1\\.[0-9]+. "
+                            "in 1 connection, as pid [0-9]+ [^\n]*; next: they are served"));
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos) << "what a client says moves no cursor";
+}
+
+TEST_F(Doctor, NamesAFullDisk) {
+  SmallTmpfs disk(dir_.File("disk"), std::size_t{32} * 1024);
+  host_.daemon.options().database = disk.File("idd.db");
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 100);
+  const Examination before = Examine(host_.idctl);
+  EXPECT_FALSE(before.Has("problem", "disk")) << before.document.dump(1);
+  EXPECT_TRUE(before.Has("problem", "durability")) << "memory is no place for a store";
+  disk.Fill();
+  const IdctlResult early = host_.idctl.Run({"doctor"});
+  EXPECT_EQ(early.exit_status, 1);
+  EXPECT_THAT(early.out, ::testing::ContainsRegex("problem  disk +the folder of the database, "
+                                                  "[^\n]* 0 KiB of 32 MiB left; next: free space"));
+  for (int i = 0; i < 2000; ++i) {
+    if (host_.idctl.Run({"claim", "orders", "-n", "50"}).exit_status != 0) break;
+  }
+  EXPECT_THAT(host_.idctl.Run({"doctor"}).out,
+              ::testing::ContainsRegex("problem  store +the store's disk is full, for"));
+  disk.Free();
+  EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
+    return Examine(host_.idctl).Has("ok", "store") && Examine(host_.idctl).Has("ok", "disk");
+  }));
+}
+
+TEST_F(Doctor, NamesAStoreThatWentBackwards) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  static_cast<void>(host_.idctl.Claim("orders", 10));
+  host_.Database().SetMaxId("orders", 5);
+  ExpectFinding(host_.idctl,
+                {"problem", "marks", "'orders' .the store is at 5, .* all below [0-9]+",
+                 "restart idd to have it lifted"});
+}
+
+TEST_F(Doctor, NamesWasteAfterKills) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  static_cast<void>(host_.idctl.Claim("orders", 10));
+  host_.daemon.Kill();
+  host_.daemon.Start();
+  const Examination examination = Examine(host_.idctl);
+  EXPECT_EQ(examination.exit_status, 0);
+  EXPECT_TRUE(examination.Has("warning", "waste")) << examination.document.dump(1);
+  EXPECT_TRUE(examination.Has("warning", "restarts")) << "and why: nobody keeps its rings";
+}
+
+TEST_F(Doctor, TellsAHangFromAnAbsence) {
+  host_.daemon.Start();
+  host_.daemon.Signal(SIGSTOP);
+  const IdctlResult hangs = host_.idctl.Run({"doctor", "--timeout", "300"});
+  EXPECT_EQ(hangs.exit_status, 4) << hangs.out << hangs.err;
+  EXPECT_THAT(hangs.out,
+              HasSubstr("(pid " + std::to_string(host_.daemon.pid()) + ") does not answer"));
+  host_.daemon.Signal(SIGCONT);
+  host_.daemon.Kill();
+  const IdctlResult dead = host_.idctl.Run({"doctor"});
+  EXPECT_EQ(dead.exit_status, 4) << dead.out << dead.err;
+  EXPECT_THAT(dead.out, HasSubstr("the file is left of an idd that has ended"));
+  const IdctlResult none = Idctl(dir_.File("nowhere")).Run({"doctor"});
+  EXPECT_EQ(none.exit_status, 4) << none.out << none.err;
+  EXPECT_THAT(none.out, HasSubstr("problem  socket       there is no '"));
+  WriteFile(dir_.File("file"), "");
+  const IdctlResult file = Idctl(dir_.File("file")).Run({"doctor"});
+  EXPECT_NE(file.exit_status, 0);
+  EXPECT_THAT(file.out, HasSubstr("is no socket"));
+}
+
+class DoctorForUsers : public HostWithUsers {};
+
+TEST_F(DoctorForUsers, WhoMayNotConnectIsToldSo) {
+  host_.daemon.Start();
+  const IdctlResult outsider = host_.idctl.As(kOutsider).Run({"doctor"});
+  EXPECT_EQ(outsider.exit_status, 6) << outsider.out << outsider.err;
+  EXPECT_THAT(outsider.out, ::testing::ContainsRegex("problem  daemon +[^\n]*12399[^\n]*; next: "
+                                                     "[^\n]*access"));
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0700), 0);
+  const IdctlResult shut_out = host_.idctl.As(kOutsider).Run({"doctor"});
+  EXPECT_EQ(shut_out.exit_status, 6) << shut_out.out << shut_out.err;
+  EXPECT_THAT(shut_out.out, ::testing::ContainsRegex("problem  socket +[^\n]*Permission denied; "
+                                                     "next: let this user into the folder"));
+}
+
+TEST_F(DoctorForUsers, WhoAdministersNothingIsToldWhatIsLeftOut) {
+  Configure(Rule("\"orders\"", kAlice.uid, "access = \"shm\""));
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  host_.idctl.Do({"tag", "create", "secret", "--max-id", "10"});
+  EXPECT_TRUE(Examine(host_.idctl).Has("problem", "exhaustion"));
+  const Examination alice = Examine(host_.idctl.As(kAlice));
+  EXPECT_EQ(alice.exit_status, 0) << alice.document.dump(1);
+  EXPECT_TRUE(alice.Has("ok", "exhaustion")) << "the other tag is none of her business";
+  EXPECT_TRUE(alice.Has("ok", "durability"));
+  EXPECT_FALSE(alice.Has("ok", "permissions"));
+  EXPECT_THAT(alice.document.at("left_out").dump(), HasSubstr("who administers idd"));
+  EXPECT_EQ(alice.document.dump().find("secret"), std::string::npos);
+  EXPECT_EQ(alice.document.dump().find(host_.daemon.options().state_dir), std::string::npos);
+}
+
+}  // namespace
+}  // namespace idd::harness
+
+int main(int argc, char** argv) {
+  idd::harness::EnterMountNamespace(argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

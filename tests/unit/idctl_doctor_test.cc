@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What idctl doctor makes of the daemon's facts, true and not, and of what it sees by itself.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "doctor_checks.h"
+#include "doctor_host.h"
+#include "output.h"
+
+namespace idd::tools {
+namespace {
+
+const DoctorSelf kSelf{.version = "1.2.3", .abi_major = 1, .abi_minor = 1};
+
+Json HealthyFacts() {
+  return Json::parse(R"({
+    "daemon": {"version": "1.2.3", "pid": 1, "uptime_s": 5, "host_id": "web-1", "socket": "/s",
+               "abi": {"major": 1, "minor": 1}},
+    "store": {"url": "mysql://idd@db/idd", "state": "up", "last_error": null, "since_s": 60,
+              "trouble": null, "look_error": null,
+              "look": {"version": "10.11.6-MariaDB", "read_only": false,
+                       "settings": [{"name": "innodb_flush_log_at_trx_commit", "value": "1",
+                                     "wanted": "1", "risk": "a crash"}],
+                       "clock": {"off_ms": 3, "is_ahead": true, "uncertain_ms": 5},
+                       "lost_leases": 0, "strange_leases": 0, "behind": [],
+                       "waste": [{"tag": "orders", "ids": 1000, "abandoned": 10}]}},
+    "tags": [{"tag": "orders", "state": "ok", "step": 1000, "available": 5000, "rate_per_s": 1.5,
+              "reckoned_per_s": 2.0, "outage_tolerance_s": 600, "max_prefetch": 1000000,
+              "next_id": 6001, "max_id": 9223372036854775806, "exhausted_in_days": 1e9,
+              "last_error": null}],
+    "peers": {"connections": 3, "most_connections": 15000, "connections_per_uid": 1000,
+              "busiest": {"uid": 1000, "connections": 2},
+              "clients": [{"version": "1.2.3", "abi": {"major": 1, "minor": 1}, "connections": 3,
+                           "pid": 77, "uid": 1000}],
+              "not_listed": 0},
+    "process": {"uid": 999, "seccomp_mode": 2, "no_new_privileges": true,
+                "capabilities": "0000000000000000", "descriptors": 30, "most_descriptors": 65536},
+    "service": {"manager": true, "watchdog_s": 30.0},
+    "places": [{"what": "state dir", "path": "/var/lib/idd", "error": null, "owner": 999,
+                "mode": 448, "file_system": "ext4", "read_only": false,
+                "free_bytes": 50000000000, "total_bytes": 90000000000, "free_files": 1000000},
+               {"what": "socket", "path": "/run/idd", "error": null, "owner": 999,
+                "mode": 493, "file_system": "tmpfs", "read_only": false,
+                "free_bytes": 500000000, "total_bytes": 500000000, "free_files": null}]})");
+}
+
+Diagnosis Check(const Json& facts) {
+  Result<Diagnosis> diagnosis = CheckFacts(facts, kSelf);
+  EXPECT_TRUE(diagnosis.ok()) << diagnosis.status().message();
+  return diagnosis.ok() ? std::move(diagnosis).value() : Diagnosis{};
+}
+
+// The findings of a check that are not ok, as "state: found -> next".
+std::string Told(const Diagnosis& diagnosis, const std::string& check) {
+  std::string told;
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.check != check || finding.state == Health::kOk) continue;
+    EXPECT_FALSE(finding.next.empty()) << finding.found;
+    told += std::string(HealthName(finding.state)) + ": " + finding.found + " -> " + finding.next;
+  }
+  return told;
+}
+
+std::string ToldOf(const Json& facts, const std::string& check) {
+  return Told(Check(facts), check);
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(DoctorChecksTest, HealthyFactsMakeOneOkOfEachCheck) {
+  const Diagnosis diagnosis = Check(HealthyFacts());
+  std::set<std::string> checks;
+  for (const Finding& finding : diagnosis.findings) {
+    EXPECT_EQ(finding.state, Health::kOk) << finding.check << ": " << finding.found;
+    EXPECT_TRUE(finding.next.empty()) << finding.next;
+    EXPECT_TRUE(checks.insert(finding.check).second) << finding.check << " twice";
+  }
+  EXPECT_EQ(checks.size(), 18U);
+  EXPECT_TRUE(diagnosis.left_out.empty());
+}
+
+struct Fault {
+  std::string pointer;  // into the healthy facts
+  const char* value;
+  std::string check;
+  std::string state;
+  std::string found;
+};
+
+TEST(DoctorChecksTest, EachFactHasItsFinding) {
+  const std::vector<Fault> faults = {
+      {"/daemon/version", R"("1.2.2")", "versions", "warning", "idd is 1.2.2"},
+      {"/daemon/abi/minor", "2", "versions", "warning", "ABI 1.2"},
+      {"/daemon/version", R"("what")", "versions", "warning", "idd is what"},
+      {"/store/look/read_only", "true", "writable", "problem", "is read-only"},
+      {"/store/look/settings/0/value", R"("2")", "durability", "warning", "commit is 2: a crash"},
+      {"/store/look/clock/off_ms", "1005", "clock", "warning", "1005 ms ahead of"},
+      {"/store/look/clock/off_ms", "18446744073709551615", "clock", "problem", "ms ahead of"},
+      {"/store/look/lost_leases", "2", "host", "problem", "another idd leases as 'web-1'"},
+      {"/store/look/strange_leases", "1", "host", "problem", "and has 1 of its own"},
+      {"/store/look/behind", R"([{"tag":"a","mark":9,"next_id":4}])", "marks", "problem",
+       "'a' (the store is at 4, this host was granted all below 9)"},
+      {"/store/look/waste/0/abandoned", "400", "waste", "warning", "'orders' (40 % of 1000)"},
+      {"/tags/0/state", R"("quarantined")", "quarantine", "problem", "1 tag: 'orders'"},
+      {"/tags/0/state", R"("dry")", "dry", "warning", "without ids at this moment"},
+      {"/tags/0/max_id", "6500", "exhaustion", "warning", "5500 ids left"},
+      {"/tags/0/max_id", "6000", "exhaustion", "warning", "5000 ids left"},
+      {"/tags/0/next_id", "9223372036854775806", "exhaustion", "warning", "5001 ids left"},
+      {"/tags/0/step", "5000", "exhaustion", "", ""},
+      {"/tags/0/exhausted_in_days", "20", "exhaustion", "warning", "20d at this rate"},
+      {"/tags/0/exhausted_in_days", "2.5", "exhaustion", "problem", "2d 12h at this rate"},
+      {"/tags/0/available", "600", "promise", "warning", "covers 5m of 10m"},
+      {"/tags/0/reckoned_per_s", "5000", "promise", "problem", "may hold 1000000"},
+      {"/peers/clients/0/version", R"("1.2.2")", "clients", "warning", "1.2.2 (ABI 1.1) in 3"},
+      {"/peers/clients/0/abi/minor", "0", "clients", "warning", "1.2.3 (ABI 1.0)"},
+      {"/peers/clients/0/version", R"("1.3.0")", "clients", "", ""},
+      {"/peers/not_listed", "7", "clients", "warning", "many others in 7"},
+      {"/peers/connections", "14900", "limits", "problem", "connections: 14900 of 15000"},
+      {"/peers/connections", "13000", "limits", "warning", "connections: 13000 of 15000"},
+      {"/peers/busiest/connections", "1000", "limits", "problem", "uid 1000's connections: 1000"},
+      {"/process/descriptors", "60000", "limits", "warning", "descriptors: 60000 of 65536"},
+      {"/process/uid", "0", "hardening", "warning", "runs as root"},
+      {"/process/seccomp_mode", "0", "hardening", "warning", "no system call filter"},
+      {"/process/no_new_privileges", "false", "hardening", "warning", "may gain privileges"},
+      {"/process/capabilities", R"("0000000000000001")", "hardening", "warning", "capabilities"},
+      {"/service/manager", "false", "restarts", "warning", "no service manager"},
+      {"/service/watchdog_s", "null", "restarts", "warning", "nobody watches"},
+      {"/places/0/free_bytes", "100", "disk", "problem", "has 0 KiB of 83 GiB left"},
+      {"/places/0/free_bytes", "100000000", "disk", "warning", "has 95 MiB of 83 GiB left"},
+      {"/places/0/free_files", "0", "disk", "problem", "no room for files"},
+      {"/places/0/read_only", "true", "disk", "problem", "mounted read-only"},
+      {"/places/0/mode", "511", "permissions", "problem", "has mode 0777: anybody can"},
+      {"/places/0/mode", "504", "permissions", "warning", "has mode 0770: its group"},
+      {"/places/0/owner", "1000", "permissions", "problem", "belongs to uid 1000"},
+      {"/places/0/error", R"("gone")", "permissions", "problem",
+       "cannot be looked at by idd: gone"},
+      {"/places/0/file_system", R"("tmpfs")", "durability", "warning", "in memory (tmpfs)"},
+      {"/places/1/free_bytes", "0", "disk", "", ""},
+  };
+  for (const Fault& fault : faults) {
+    Json facts = HealthyFacts();
+    facts[Json::json_pointer(fault.pointer)] = Json::parse(fault.value);
+    const std::string told = ToldOf(facts, fault.check);
+    EXPECT_TRUE(told.starts_with(fault.state) && Contains(told, fault.found))
+        << fault.pointer << " = " << fault.value << " told: " << told;
+    EXPECT_EQ(fault.state.empty(), told.empty()) << fault.pointer;
+  }
+}
+
+TEST(DoctorChecksTest, AnOutageIsToldByItsKind) {
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"password", "refuses the password"},   {"rights", "lacks a right"},
+      {"database", "database is not there"},  {"read_only", "is read-only"},
+      {"host_name", "has this host's name"},  {"full", "disk is full"},
+      {"state_dir", "write its marks"},       {"lock", "holds a lock"},
+      {"away", "cannot be reached"},          {"other", "has been down for"},
+      {"never heard of", "has been down for"}};
+  for (const auto& [trouble, words] : kinds) {
+    Json facts = HealthyFacts();
+    facts["store"]["state"] = "down";
+    facts["store"]["trouble"] = trouble;
+    facts["store"]["last_error"] = "it said no (error 1); do something";
+    facts["store"]["look"] = nullptr;
+    facts["store"]["look_error"] = "the store is down";
+    const Diagnosis diagnosis = Check(facts);
+    const std::string told = Told(diagnosis, "store");
+    EXPECT_TRUE(Contains(told, words) && Contains(told, "it said no (error 1)")) << told;
+    EXPECT_EQ(CountOf(diagnosis, Health::kProblem), 1U) << trouble;
+    ASSERT_EQ(diagnosis.left_out.size(), 1U);
+    EXPECT_TRUE(Contains(diagnosis.left_out.front(), "durability"));
+  }
+}
+
+TEST(DoctorChecksTest, AStoreThatIsUpAndDoesNotAnswerIsAProblem) {
+  Json facts = HealthyFacts();
+  facts["store"]["look"] = nullptr;
+  facts["store"]["look_error"] = "the store has not answered within 2 s";
+  EXPECT_TRUE(Contains(ToldOf(facts, "store"), "problem: mysql://idd@db/idd is slow"));
+}
+
+TEST(DoctorChecksTest, ASqliteFileInMemoryOrOnANetworkIsAProblem) {
+  for (const char* kind : {"tmpfs", "ramfs", "nfs", "cifs", "ceph"}) {
+    Json facts = HealthyFacts();
+    facts["places"][0]["what"] = "database";
+    facts["places"][0]["file_system"] = kind;
+    const std::string told = ToldOf(facts, "durability");
+    EXPECT_TRUE(told.starts_with("problem: ") && Contains(told, kind)) << told;
+  }
+}
+
+TEST(DoctorChecksTest, ADryTagWithAnErrorIsAProblem) {
+  Json facts = HealthyFacts();
+  facts["tags"][0]["state"] = "dry";
+  facts["tags"][0]["last_error"] = "used up";
+  EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "problem: 1 tag: 'orders' (used up)"));
+}
+
+TEST(DoctorChecksTest, ManyTagsMakeOneFinding) {
+  Json facts = HealthyFacts();
+  facts["tags"][0]["state"] = "quarantined";
+  for (int i = 0; i < 1999; ++i) {
+    facts["tags"].push_back(facts["tags"][0]);
+    facts["tags"].back()["tag"] = "t" + std::to_string(i);
+  }
+  const std::string told = ToldOf(facts, "quarantine");
+  EXPECT_TRUE(Contains(told, "2000 tags: 'orders', 't0', 't1' and 1997 more"))
+      << told.substr(0, 200);
+}
+
+TEST(DoctorChecksTest, WhoAdministersNothingIsToldWhatIsLeftOut) {
+  Json facts = HealthyFacts();
+  for (const char* key : {"peers", "process", "service", "places"}) facts[key] = nullptr;
+  const Diagnosis diagnosis = Check(facts);
+  ASSERT_EQ(diagnosis.left_out.size(), 1U);
+  EXPECT_TRUE(Contains(diagnosis.left_out.front(), "clients, limits, disk, permissions"));
+  EXPECT_EQ(CountOf(diagnosis, Health::kProblem) + CountOf(diagnosis, Health::kWarning), 0U);
+}
+
+// Of everything in the document but itself.
+std::vector<Json::json_pointer> PathsOf(const Json& document) {
+  std::vector<Json::json_pointer> paths = {Json::json_pointer()};
+  for (std::size_t next = 0; next < paths.size(); ++next) {
+    const Json::json_pointer path = paths[next];
+    const Json& node = document[path];
+    if (node.is_object()) {
+      for (const auto& item : node.items()) paths.push_back(path / item.key());
+    }
+    for (std::size_t i = 0; node.is_array() && i < node.size(); ++i) paths.push_back(path / i);
+  }
+  paths.erase(paths.begin());
+  return paths;
+}
+
+// Nothing is made of these, or null and no value are the same.
+bool IsUnread(const std::string& path) {
+  static const std::set<std::string> unread = {"/daemon/pid", "/daemon/uptime_s", "/daemon/socket",
+                                               // shown, not read
+                                               "/tags/0/rate_per_s"};
+  return unread.contains(path);
+}
+
+TEST(DoctorDocumentTest, AFieldOfAnotherTypeIsIncompatible) {
+  const Json healthy = HealthyFacts();
+  const std::vector<Json::json_pointer> paths = PathsOf(healthy);
+  ASSERT_GT(paths.size(), 80U);
+  for (const auto& path : paths) {
+    if (IsUnread(path.to_string())) continue;
+    for (const char* text : {R"("x")", "-1", "[1]", R"({"x": 1})", "true"}) {
+      const Json wrong = Json::parse(text);
+      const Json& right = healthy[path];
+      // A text may be where nothing may be; and each may be of its own type.
+      if (wrong.type() == right.type() || (right.is_null() && wrong.is_string())) continue;
+      Json facts = healthy;
+      facts[path] = wrong;
+      const Result<Diagnosis> checked = CheckFacts(facts, kSelf);
+      EXPECT_EQ(checked.status().code(), Code::kIncompatible) << path.to_string() << " = " << text;
+    }
+  }
+}
+
+TEST(DoctorDocumentTest, AMissingFieldIsIncompatible) {
+  const Json healthy = HealthyFacts();
+  const std::set<std::string> optional = {
+      "/store/last_error", "/store/trouble",     "/store/look_error",
+      "/store/since_s",    "/tags/0/last_error", "/tags/0/exhausted_in_days",
+      "/places/0/error",   "/places/1/error",    "/service/watchdog_s"};
+  const std::vector<Json::json_pointer> paths = PathsOf(healthy);
+  for (const auto& path : paths) {
+    const bool is_field = healthy[path.parent_pointer()].is_object();
+    if (!is_field || optional.contains(path.to_string()) || IsUnread(path.to_string())) continue;
+    Json facts = healthy;
+    facts[path.parent_pointer()].erase(path.back());
+    EXPECT_EQ(CheckFacts(facts, kSelf).status().code(), Code::kIncompatible) << path.to_string();
+  }
+}
+
+TEST(DoctorDocumentTest, NumbersThatNoDaemonHasAreBorne) {
+  const char* kPaths[] = {"/tags/0/next_id",
+                          "/tags/0/max_id",
+                          "/tags/0/available",
+                          "/tags/0/step",
+                          "/tags/0/reckoned_per_s",
+                          "/tags/0/max_prefetch",
+                          "/store/look/clock/uncertain_ms",
+                          "/places/0/mode",
+                          "/places/0/free_bytes",
+                          "/places/0/total_bytes",
+                          "/peers/clients/0/connections",
+                          "/store/look/waste/0/ids"};
+  for (const char* path : kPaths) {
+    for (const char* number : {"0", "18446744073709551615"}) {
+      Json facts = HealthyFacts();
+      facts[Json::json_pointer(path)] = Json::parse(number);
+      EXPECT_TRUE(CheckFacts(facts, kSelf).ok()) << path << " = " << number;
+    }
+  }
+  Json facts = HealthyFacts();
+  facts["tags"][0]["reckoned_per_s"] = 1e300;
+  EXPECT_TRUE(Contains(ToldOf(facts, "promise"), "problem")) << ToldOf(facts, "promise");
+}
+
+Diagnosis Sample() {
+  return {.findings = {{"store", Health::kOk, "up", ""},
+                       {"clients", Health::kWarning, "old\x1b[2Jone", "restart it"},
+                       {"disk", Health::kProblem,
+                        "the folder of the database, /var/lib/idd, has 0 KiB of 83 GiB left",
+                        "free space there, or move it: without room nothing is leased"}},
+          .left_out = {"limits: not yours"}};
+}
+
+TEST(DoctorTextTest, ProblemsComeFirstAndEachIsOneLine) {
+  EXPECT_EQ(RenderDiagnosis(Sample(), false, Screen{}),
+            "problem  disk         the folder of the database, /var/lib/idd, has 0 KiB of 83 GiB "
+            "left; next: free space there, or move it: without room nothing is leased\n"
+            "warning  clients      old\\x1b[2Jone; next: restart it\n"
+            "not checked  limits: not yours\n"
+            "not healthy: 1 problem, 1 warning, 1 ok\n");
+  EXPECT_TRUE(Contains(RenderDiagnosis(Sample(), true, Screen{}), "\nok       store        up\n"));
+}
+
+TEST(DoctorTextTest, ATerminalGetsLinesThatFit) {
+  const Screen narrow{.is_terminal = true, .columns = 80, .rows = 24, .has_color = false};
+  const std::string text = RenderDiagnosis(Sample(), false, narrow);
+  EXPECT_TRUE(text.starts_with(
+      "problem  disk         the folder of the database, /var/lib/idd, has 0 KiB of 83\n"
+      "                      GiB left; next: free space there, or move it: without room\n"
+      "                      nothing is leased\n"))
+      << text;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    EXPECT_LE(end - begin, 80U) << text.substr(begin, end - begin);
+  }
+}
+
+TEST(DoctorTextTest, AWordLongerThanALineIsCutAndNothingLoops) {
+  Diagnosis diagnosis;
+  diagnosis.findings = {{"store", Health::kProblem, std::string(300, 'x'), "y"}};
+  for (const std::size_t columns : {1U, 22U, 23U, 80U}) {
+    const Screen screen{.is_terminal = true, .columns = columns, .rows = 24, .has_color = false};
+    const std::string text = RenderDiagnosis(diagnosis, false, screen);
+    EXPECT_EQ(std::count(text.begin(), text.end(), 'x'), 301) << text;  // one in "next"
+  }
+}
+
+TEST(DoctorTextTest, ColourIsForTerminalsAlone) {
+  const Screen colored{.is_terminal = true, .columns = 80, .rows = 24, .has_color = true};
+  EXPECT_TRUE(Contains(RenderDiagnosis(Sample(), false, colored), "\x1b[1;31mproblem\x1b[0m"));
+  EXPECT_FALSE(Contains(RenderDiagnosis(Sample(), false, Screen{}), "\x1b"));
+}
+
+TEST(DoctorTextTest, TheDocumentHasAllOfIt) {
+  Diagnosis diagnosis = Sample();
+  diagnosis.findings.push_back({"socket", Health::kOk, "\xff.sock", ""});
+  const Json document = DiagnosisJson(diagnosis);
+  EXPECT_EQ(document["ok"], false);
+  EXPECT_EQ(document["findings"].size(), 4U);
+  EXPECT_EQ(document["findings"][0]["next"], nullptr);
+  EXPECT_EQ(document["findings"][2]["state"], "problem");
+  EXPECT_EQ(document["findings"][3]["found"], "\\xff.sock") << "a path need not be UTF-8";
+  EXPECT_FALSE(document.dump().empty());
+}
+
+TEST(DoctorTextTest, AdviceCanBePastedIntoAShell) {
+  EXPECT_EQ(ShellWord("orders-1.x"), "orders-1.x");
+  EXPECT_EQ(ShellWord("two words"), "'two words'");
+  EXPECT_EQ(ShellWord("a'; rm -rf /; '"), "'a'\\''; rm -rf /; '\\'''");
+  EXPECT_EQ(ShellWord("$(id)"), "'$(id)'");
+  EXPECT_EQ(ShellWord("-x"), "TAG");
+  EXPECT_EQ(ShellWord("a\nb"), "TAG");
+  EXPECT_EQ(ShellWord(""), "TAG");
+}
+
+// --- without the daemon
+
+FileLook Socket(mode_t mode = S_IFSOCK | 0666) {
+  return {.path = "/run/idd/idd.sock", .error = 0, .owner = 999, .mode = mode, .may_write = true};
+}
+FileLook Folder(mode_t mode = S_IFDIR | 0755) {
+  return {.path = "/run/idd", .error = 0, .owner = 999, .mode = mode, .may_write = false};
+}
+
+TEST(DoctorSocketTest, IsToldByWhatItsFileIs) {
+  EXPECT_EQ(CheckSocket(Socket(), Folder(), 1000).state, Health::kOk);
+  FileLook missing = Socket();
+  missing.error = ENOENT;
+  EXPECT_TRUE(Contains(CheckSocket(missing, Folder(), 1000).found, "there is no"));
+  missing.error = EACCES;
+  EXPECT_TRUE(Contains(CheckSocket(missing, Folder(), 1000).next, "usermod -aG idd"));
+  EXPECT_TRUE(Contains(CheckSocket(Socket(S_IFREG | 0666), Folder(), 1000).found, "is no socket"));
+  FileLook shut = Socket(S_IFSOCK | 0600);
+  shut.may_write = false;
+  EXPECT_TRUE(Contains(CheckSocket(shut, Folder(), 1000).found, "uid 1000) may not connect"));
+  EXPECT_EQ(CheckSocket(Socket(), Folder(S_IFDIR | 0777), 1000).state, Health::kProblem);
+  EXPECT_EQ(CheckSocket(Socket(), Folder(S_IFDIR | 01777), 1000).state, Health::kOk)
+      << "nobody can remove what another has put into it";
+}
+
+TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {
+  NoAnswer failed{.status = {Code::kUnavailable, "idd did not answer in time"},
+                  .listener = {.error = 0, .pid = 12, .uid = 0},
+                  .socket = Socket(),
+                  .service = "failed"};
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "idd (pid 12) does not answer"));
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "systemd says idd.service is failed"));
+  failed.listener.error = ECONNREFUSED;
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "nobody listens"));
+  failed.status = {Code::kDenied, "runs as uid 7"};
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).next, "stranger"));
+  failed.listener.error = EACCES;
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).next, "usermod"));
+  failed.status = {Code::kIncompatible, "ABI 2.0"};
+  EXPECT_EQ(ExplainNoAnswer(failed).check, "versions");
+  for (const Code code : {Code::kSystem, Code::kInvalid, Code::kDenied, Code::kUnavailable}) {
+    failed.status = {code, "x"};
+    EXPECT_EQ(ExplainNoAnswer(failed).state, Health::kProblem);
+    EXPECT_FALSE(ExplainNoAnswer(failed).next.empty());
+  }
+}
+
+// A program in place of systemctl.
+class ServiceManagerTest : public ::testing::Test {
+ protected:
+  ServiceManagerTest() {
+    char pattern[] = "/tmp/idd-doctor-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    program_ = folder_ + "/systemctl";
+  }
+  ~ServiceManagerTest() override {
+    ::unlink(program_.c_str());
+    ::rmdir(folder_.c_str());
+  }
+  [[nodiscard]] std::optional<std::string> Ask(const std::string& script) const {
+    std::ofstream(program_) << "#!/bin/sh\n" << script << "\n";
+    ::chmod(program_.c_str(), 0700);
+    return AskServiceManager(folder_, program_);
+  }
+
+  std::string folder_;
+  std::string program_;
+};
+
+TEST_F(ServiceManagerTest, IsAskedAndNotBelievedBlindly) {
+  EXPECT_EQ(Ask("echo inactive; exit 3"), "inactive");
+  EXPECT_EQ(Ask("[ \"$1 $2\" = 'is-active idd.service' ] && echo active"), "active");
+  EXPECT_EQ(Ask("printf '\\033[2J'"), std::nullopt);
+  EXPECT_EQ(Ask("exit 1"), std::nullopt);
+  EXPECT_EQ(Ask("head -c 1000000 /dev/zero | tr '\\0' a"), std::nullopt)
+      << "no state is a whole screen";
+  EXPECT_EQ(AskServiceManager(folder_ + "/none", program_), std::nullopt);
+  EXPECT_EQ(AskServiceManager(folder_, folder_ + "/none"), std::nullopt);
+}
+
+TEST_F(ServiceManagerTest, ThatHangsIsLeft) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(Ask("exec sleep 60"), std::nullopt);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+}  // namespace
+}  // namespace idd::tools

@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -15,6 +16,7 @@
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "lease_worker.h"
+#include "metrics_collector.h"
 #include "store/store.h"
 #include "tag_service.h"
 
@@ -49,6 +51,8 @@ class Admin {
   void Handle(const std::string& request, const PeerRights& rights, Done done);
   // Another one is in use from now on.
   void SetDatabase(std::string display_url, std::string url);
+  // What `metrics` tells; whoever has something to tell adds himself.
+  [[nodiscard]] MetricsCollector& metrics() noexcept { return metrics_; }
 
  private:
   using Request = nlohmann::json;
@@ -75,6 +79,8 @@ class Admin {
   void Audit(const Request& request, const PeerRights& rights, Done done);
   void WhoIs(const Request& request, const PeerRights& rights, Done done);
   void Import(const Request& request, const PeerRights& rights, Done done);
+  void ShowMetrics(const Request& request, const PeerRights& rights, Done done);
+  void AddFamilies(FamilyBuilder& families) const;
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -89,13 +95,17 @@ class Admin {
   [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records, const Shows& shows) const;
 
   DaemonInfo info_;
+  const double started_at_;  // Unix time, worked out once: a restart is seen by its change
   LeaseWorker& worker_;
   TagService& tags_;
   int in_flight_ = 0;
   boost::asio::io_context& loop_;
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight
-  boost::asio::thread_pool report_thread_{1};          // last: its thread ends before the rest goes
+  MetricsCollector metrics_;
+  std::map<std::string, std::uint64_t, std::less<>> requests_;  // by operation, those unknown as ""
+  boost::asio::thread_pool metrics_thread_{1};                  // a report may take minutes
+  boost::asio::thread_pool report_thread_{1};  // last: its thread ends before the rest goes
 };
 
 }  // namespace idd::daemon

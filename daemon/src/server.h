@@ -56,6 +56,8 @@ class Server {
   void StopAccepting();
   // Once a second: closes connections that have not said HELLO in time.
   void Poll();
+  // What the metrics tell of the peers.
+  void AddFamilies(FamilyBuilder& families) const;
   // Who may do what, and how much, from now on. Peers that have no right to anything any more are
   // closed; rings that somebody has who may not use them any more are replaced.
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);

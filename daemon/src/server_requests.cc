@@ -152,6 +152,7 @@ Status Server::OnAttach(Connection& connection, const FrameView& frame) {
   if (Status status = CheckWait(request.value().timeout_ms, request.value().reserved); !status.ok())
     return status;
   if (connection.unanswered >= kMaxUnanswered) {
+    gate_.NoteTooMany();
     Refuse(connection, frame, {Code::kUnavailable, kTooManyRequests});
     return Status::Ok();
   }
@@ -209,6 +210,7 @@ Status Server::OnClaim(Connection& connection, const FrameView& frame) {
   if (request.count == 0) return {Code::kInvalid, "CLAIM with count 0"};
   if (Status status = CheckWait(request.timeout_ms, request.reserved); !status.ok()) return status;
   if (connection.unanswered >= kMaxUnanswered) {
+    gate_.NoteTooMany();
     Refuse(connection, frame, {Code::kUnavailable, kTooManyRequests});
     return Status::Ok();
   }
@@ -306,6 +308,7 @@ Status Server::OnRefill(const Connection& connection, const FrameView& frame) {
 
 Status Server::OnAdmin(Connection& connection, const FrameView& frame) {
   if (connection.unanswered >= kMaxUnanswered) {
+    gate_.NoteTooMany();
     return {Code::kInvalid, kTooManyRequests};
   }
   ++connection.unanswered;
@@ -326,7 +329,7 @@ void Server::ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Sta
   Connection* connection = Find(owner);
   if (connection == nullptr) return;
   --connection->unanswered;
-  if (status.code() == Code::kDenied) LogDenied(connection->peer(), status);
+  if (status.code() == Code::kDenied) gate_.NoteDeniedAdmin(connection->peer(), status);
   Result<ScopedFd> fd = MakeDocument(document);
   if (!fd.ok()) {
     connection->CloseWith(fd.status(), request_id);

@@ -62,6 +62,7 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterAuditCommand(app, invocation);
   RegisterWhoIsCommand(app, invocation);
   RegisterImportCommand(app, invocation);
+  RegisterMetricsCommand(app, invocation);
   RegisterLaterCommands(app, invocation);
 }
 

@@ -30,8 +30,8 @@ using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kRing = "idd_tag_claimed_ids_total{tag=\"orders\",path=\"ring\"}";
-constexpr const char* kSocket = "idd_tag_claimed_ids_total{tag=\"orders\",path=\"socket\"}";
+constexpr const char* kRing = R"(idd_tag_claimed_ids_total{tag="orders",path="ring"})";
+constexpr const char* kSocket = R"(idd_tag_claimed_ids_total{tag="orders",path="socket"})";
 
 // Those of which docs/metrics.md has a row.
 std::set<std::string> DocumentedMetrics() {
@@ -73,9 +73,9 @@ class Metrics : public HostWithUsers {
 TEST_F(Metrics, EachOneOfThePageIsToldAndPromtoolHasNothingToSay) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 100);
-  host_.idctl.CreateTag("a \"quoted\" \\ tag", 100);
+  host_.idctl.CreateTag(R"(a "quoted" \ tag)", 100);
   static_cast<void>(host_.idctl.Claim("orders", 10));
-  static_cast<void>(host_.idctl.Claim("a \"quoted\" \\ tag", 10));
+  static_cast<void>(host_.idctl.Claim(R"(a "quoted" \ tag)", 10));
   const IdctlResult result = host_.idctl.Run({"metrics"});
   ASSERT_EQ(result.exit_status, 0) << result.err;
   const Scrape page(result.out);

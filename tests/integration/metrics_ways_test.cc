@@ -114,6 +114,7 @@ TEST_F(MetricsWays, SlowScrapersHoldUpNeitherClaimsNorForEverTheOthers) {
   StartListening();
   host_.idctl.CreateTag("orders", 1000);
   std::vector<ScopedFd> silent;
+  silent.reserve(8);
   for (int i = 0; i < 8; ++i) silent.push_back(ConnectTo(port_));
   for (const ScopedFd& fd : silent) ASSERT_EQ(::write(fd.get(), "GET /met", 8), 8);
   for (int i = 0; i < 5; ++i) {
@@ -217,7 +218,7 @@ TEST_F(MetricsWays, ReaderThatGoesAwayNeedsNoMessage) {
   host_.daemon.Start();
   for (const char* json : {"", "--json "}) {
     ChildProcess shell({.argv = {"/bin/sh", "-c",
-                                 "{ sleep 1; \"$0\" --socket \"$1\" " + std::string(json) +
+                                 R"({ sleep 1; "$0" --socket "$1" )" + std::string(json) +
                                      "metrics; echo status $? >&2; } | exec true",
                                  IdctlBinary(), host_.daemon.socket()},
                         .environment = {}});

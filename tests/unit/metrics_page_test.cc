@@ -41,15 +41,15 @@ bool Tells(const std::string& page, const std::string& line) {
 TEST(MetricsPageTest, TagIsToldInBaseUnits) {
   const std::string page = MetricsText(SampleOf(Orders()), All);
   for (const char* line :
-       {"idd_tags 1", "idd_tag_claimed_ids_total{tag=\"orders\",path=\"ring\"} 7",
-        "idd_tag_claimed_ids_total{tag=\"orders\",path=\"socket\"} 3",
-        "idd_tag_available_ids{tag=\"orders\"} 600", "idd_tag_cover_seconds{tag=\"orders\"} 300",
-        "idd_tag_promise_seconds{tag=\"orders\"} 600", "idd_tag_promise_kept{tag=\"orders\"} 1",
-        "idd_tag_exhaustion_seconds{tag=\"orders\"} 172800",
-        "idd_tag_leases_total{tag=\"orders\"} 4", "idd_tag_fallbacks_total{tag=\"orders\"} 5",
-        "idd_tag_quarantines_total{tag=\"orders\"} 6",
-        "idd_tag_state{tag=\"orders\",state=\"ok\"} 1", "idd_tag_lease_refused{tag=\"orders\"} 1",
-        "idd_tag_wasted_ids_total{tag=\"orders\"} 0"}) {
+       {"idd_tags 1", R"(idd_tag_claimed_ids_total{tag="orders",path="ring"} 7)",
+        R"(idd_tag_claimed_ids_total{tag="orders",path="socket"} 3)",
+        R"(idd_tag_available_ids{tag="orders"} 600)", R"(idd_tag_cover_seconds{tag="orders"} 300)",
+        R"(idd_tag_promise_seconds{tag="orders"} 600)", R"(idd_tag_promise_kept{tag="orders"} 1)",
+        R"(idd_tag_exhaustion_seconds{tag="orders"} 172800)",
+        R"(idd_tag_leases_total{tag="orders"} 4)", R"(idd_tag_fallbacks_total{tag="orders"} 5)",
+        R"(idd_tag_quarantines_total{tag="orders"} 6)",
+        R"(idd_tag_state{tag="orders",state="ok"} 1)", R"(idd_tag_lease_refused{tag="orders"} 1)",
+        R"(idd_tag_wasted_ids_total{tag="orders"} 0)"}) {
     EXPECT_TRUE(Tells(page, line)) << line << "\n" << page;
   }
 }
@@ -57,7 +57,7 @@ TEST(MetricsPageTest, TagIsToldInBaseUnits) {
 TEST(MetricsPageTest, PromiseIsNotKeptOnceOneIdIsMissing) {
   TagSample tag = Orders();
   tag.available = 599;
-  EXPECT_TRUE(Tells(MetricsText(SampleOf(tag), All), "idd_tag_promise_kept{tag=\"orders\"} 0"));
+  EXPECT_TRUE(Tells(MetricsText(SampleOf(tag), All), R"(idd_tag_promise_kept{tag="orders"} 0)"));
 }
 
 TEST(MetricsPageTest, IdleTagHasNoForecast) {
@@ -95,7 +95,7 @@ TEST(MetricsPageTest, LargeCountsAreNeitherRoundedNorInExponents) {
   TagSample tag = Orders();
   tag.claimed_by_ring = std::uint64_t{1} << 53;
   const MetricsSample sample = SampleOf(tag);
-  const std::string series = "idd_tag_claimed_ids_total{tag=\"orders\",path=\"ring\"} ";
+  const std::string series = R"(idd_tag_claimed_ids_total{tag="orders",path="ring"} )";
   EXPECT_TRUE(Tells(MetricsText(sample, All), series + "9007199254740992"));
   EXPECT_NE(MetricsJson(sample, All).dump().find("9007199254740992"), std::string::npos);
 }

@@ -11,9 +11,11 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_memory.h"
@@ -207,6 +209,66 @@ TEST_F(Metrics, SpoiltRingIsAQuarantineAndWaste) {
   EXPECT_GT(wasted, 0);
   EXPECT_GE(Claimed(page), claimed) << "a counter went back";
   EXPECT_EQ(wasted, static_cast<double>(host_.idctl.Audit("orders").abandoned));
+}
+
+// The real Prometheus, with the rules as they are.
+class MetricsWithPrometheus : public Metrics {
+ protected:
+  void SetUp() override {
+    Metrics::SetUp();
+    if (IsSkipped()) return;
+    const std::vector<std::uint16_t> ports = FreePorts(2);
+    port_ = ports[1];
+    const std::string address = "127.0.0.1:" + std::to_string(ports[0]);
+    host_.daemon.options().more_arguments = {"--metrics-listen", address};
+    host_.daemon.Start();
+    const std::string config = dir_.File("prometheus.yml");
+    WriteFile(config,
+              "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+              "rule_files: ['" IDD_TEST_ALERT_RULES
+              "']\nscrape_configs:\n- job_name: idd\n  static_configs: [{targets: ['" +
+                  address + "']}]\n");
+    prometheus_.emplace(
+        ChildOptions{.argv = {"/usr/bin/prometheus", "--config.file=" + config,
+                              "--storage.tsdb.path=" + dir_.File("tsdb"), "--log.level=error",
+                              "--web.listen-address=127.0.0.1:" + std::to_string(port_)},
+                     .environment = {}});
+    ASSERT_TRUE(WaitUntil(Patience(60s), [this] { return Asked("up").find("\"1\"") != npos; }))
+        << prometheus_->stderr_text();
+  }
+  // The JSON of an instant query; empty while nobody answers.
+  [[nodiscard]] std::string Asked(const std::string& query) const {
+    try {
+      return Http(port_, "GET", "/api/v1/query?query=" + query).body;
+    } catch (const HarnessError&) {
+      return "";
+    }
+  }
+  [[nodiscard]] bool Fires(const std::string& alert) const {
+    return Asked("ALERTS%7Balertname=%22" + alert + "%22,alertstate=%22firing%22%7D")
+               .find("\"__name__\":\"ALERTS\"") != npos;
+  }
+
+  static constexpr std::size_t npos = std::string::npos;
+  std::uint16_t port_ = 0;
+  std::optional<ChildProcess> prometheus_;
+};
+
+TEST_F(MetricsWithPrometheus, AlertsFollowWhatHappens) {
+  host_.idctl.CreateTag("orders", 1000);
+  static_cast<void>(host_.idctl.Claim("orders", 300));
+  ASSERT_TRUE(WaitUntil(Patience(20s), [this] {
+    return Asked("sum(idd_tag_claimed_ids_total)").find("\"300\"") != npos;
+  })) << Asked("sum(idd_tag_claimed_ids_total)");
+  EXPECT_FALSE(Fires("IddTagQuarantined"));
+  ForgeRing("orders");
+  EXPECT_TRUE(WaitUntil(Patience(30s), [this] { return Fires("IddTagQuarantined"); }));
+  EXPECT_FALSE(Fires("IddIdsRunOut"));
+  EXPECT_FALSE(Fires("IddStoreAlarm"));
+  const std::string own = Http(port_, "GET", "/metrics").body;
+  const Scrape rules(own);
+  EXPECT_GT(rules.Sum("prometheus_rule_evaluations_total"), 0);
+  EXPECT_EQ(rules.Sum("prometheus_rule_evaluation_failures_total"), 0);
 }
 
 TEST_F(Metrics, CrashWithoutAnHeirIsWasteAndCountersBeginAnew) {

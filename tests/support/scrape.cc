@@ -16,6 +16,23 @@
 
 namespace idd::harness {
 
+namespace {
+
+// The body of an answer that comes in chunks, each behind its length and a line's end.
+std::string Joined(const std::string& chunks) {
+  std::string body;
+  for (std::size_t at = 0; at < chunks.size();) {
+    const std::size_t bytes = std::strtoul(chunks.c_str() + at, nullptr, 16);
+    const std::size_t line_end = chunks.find("\r\n", at);
+    if (bytes == 0 || line_end == std::string::npos) break;
+    body += chunks.substr(line_end + 2, bytes);
+    at = line_end + 2 + bytes + 2;
+  }
+  return body;
+}
+
+}  // namespace
+
 Scrape::Scrape(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -72,7 +89,8 @@ HttpAnswer Http(std::uint16_t port, const std::string& method, const std::string
                          .tv_usec = timeout.count() % 1000 * 1000};
   RequireErrno(::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0,
                "SO_RCVTIMEO");
-  const std::string request = method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const std::string request =
+      method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
   RequireErrno(::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
                    static_cast<ssize_t>(request.size()),
                "send");
@@ -89,6 +107,7 @@ HttpAnswer Http(std::uint16_t port, const std::string& method, const std::string
   answer.status = std::atoi(text.c_str() + 9);
   answer.head = text.substr(0, end);
   answer.body = text.substr(end + 4);
+  if (answer.head.find("chunked") != std::string::npos) answer.body = Joined(answer.body);
   return answer;
 }
 

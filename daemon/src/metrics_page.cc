@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "idd/wire/frames.h"
+
 namespace idd::daemon {
 namespace {
 
@@ -83,12 +85,14 @@ void AddEvents(const TagSamples& tags, FamilyBuilder& families) {
 }
 
 // Also of tags that are not served now: a crash leaves what the next idd gives up. Of those that
-// are, from 0 on, so that the first loss is seen as one.
+// are, from 0 on, so that the first loss is seen as one. Their names are from the journal, where
+// anybody may have written: one that is no text would have Prometheus drop the whole page.
 void AddWaste(const MetricsSample& sample, const ShowsTag& shows, FamilyBuilder& families) {
   families.Declare(metric::kTagWasted);
   std::map<std::string, std::uint64_t, std::less<>> wasted = sample.wasted;
   for (const TagSample& tag : sample.tags) wasted.try_emplace(tag.tag, 0);
   for (const auto& [tag, ids] : wasted) {
+    if (!wire::CheckTagName(tag).ok()) continue;
     if (shows(tag)) families.Add(metric::kTagWasted, Number(ids), OfTag(tag));
   }
 }

@@ -91,6 +91,14 @@ TEST(MetricsPageTest, NameOfATagCannotForgeALine) {
       << page;
 }
 
+TEST(MetricsPageTest, NameOfTheJournalThatIsNoTextIsLeftOut) {
+  MetricsSample sample;
+  sample.wasted = {{"bad\xff", 1}, {"good", 2}};
+  const std::string page = MetricsText(sample, All);
+  EXPECT_EQ(page.find("bad"), std::string::npos);
+  EXPECT_TRUE(Tells(page, R"(idd_tag_wasted_ids_total{tag="good"} 2)"));
+}
+
 TEST(MetricsPageTest, LargeCountsAreNeitherRoundedNorInExponents) {
   TagSample tag = Orders();
   tag.claimed_by_ring = std::uint64_t{1} << 53;

@@ -34,7 +34,14 @@ Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
 }  // namespace
 
 Admin::Admin(boost::asio::io_context& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags)
-    : info_(std::move(info)), worker_(worker), tags_(tags), loop_(loop) {}
+    : info_(std::move(info)),
+      started_at_(UnixTimeOf(info_.started)),
+      worker_(worker),
+      tags_(tags),
+      loop_(loop),
+      metrics_(loop, tags) {
+  metrics_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
+}
 
 Admin::~Admin() = default;
 
@@ -52,7 +59,8 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
       {"whois", {&Admin::WhoIs, Needs::kSee}},
       {"import", {&Admin::Import, Needs::kAdministerAll}},
       {"import.progress", {&Admin::ShowImportProgress, Needs::kAdministerAll}},
-      {"doctor", {&Admin::Diagnose, Needs::kSee}}};
+      {"doctor", {&Admin::Diagnose, Needs::kSee}},
+      {"metrics", {&Admin::ShowMetrics, Needs::kSee}}};
   return operations;
 }
 
@@ -75,14 +83,17 @@ void Admin::Handle(const std::string& request, const PeerRights& rights, Done do
   const Request parsed = Request::parse(request, nullptr, false);
   const auto op = parsed.is_object() ? parsed.find("op") : parsed.end();
   if (!parsed.is_object() || op == parsed.end() || !op->is_string()) {
+    ++requests_[""];
     Fail(done, {Code::kInvalid, "the request is not a JSON object with an 'op'"});
     return;
   }
   const auto entry = Operations().find(op->get<std::string>());
   if (entry == Operations().end()) {
+    ++requests_[""];
     Fail(done, {Code::kInvalid, "unknown operation '" + op->get<std::string>() + "'"});
     return;
   }
+  ++requests_[entry->first];
   Status allowed = CheckRights(parsed, entry->second.needs, rights);
   if (!allowed.ok()) return Fail(done, allowed.WithContext(entry->first));
   if (in_flight_ >= (rights.AdministersAll() ? kMaxInFlight : kMaxOfUsers)) {

@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -18,6 +19,7 @@
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "lease_worker.h"
+#include "metrics_collector.h"
 #include "store/store.h"
 #include "tag_import.h"
 #include "tag_service.h"
@@ -58,6 +60,8 @@ class Admin {
   void SetDatabase(std::string display_url, std::string url);
   // Who is connected, for the doctor.
   void SetPeers(std::function<PeerFacts()> look) { look_at_peers_ = std::move(look); }
+  // What `metrics` tells; whoever has something to tell adds himself.
+  [[nodiscard]] MetricsCollector& metrics() noexcept { return metrics_; }
 
  private:
   using Request = nlohmann::json;
@@ -94,6 +98,8 @@ class Admin {
 
   struct Diagnosis;
   void Conclude(Diagnosis& diagnosis, Result<StoreReport> look);
+  void ShowMetrics(const Request& request, const PeerRights& rights, Done done);
+  void AddFamilies(FamilyBuilder& families) const;
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -108,6 +114,7 @@ class Admin {
   [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records, const Shows& shows) const;
 
   DaemonInfo info_;
+  const double started_at_;  // Unix time, worked out once: a restart is seen by its change
   LeaseWorker& worker_;
   TagService& tags_;
   int in_flight_ = 0;
@@ -118,6 +125,9 @@ class Admin {
   std::function<PeerFacts()> look_at_peers_;
   // Made when it is first asked for: an import keeps the other one for minutes, and a disk may.
   std::unique_ptr<boost::asio::thread_pool> doctor_thread_;
+  MetricsCollector metrics_;
+  std::map<std::string, std::uint64_t, std::less<>> requests_;  // by operation, those unknown as ""
+  boost::asio::thread_pool metrics_thread_{1};                  // a report may take minutes
   boost::asio::thread_pool report_thread_{1};  // last: their threads end before the rest goes
 };
 

@@ -26,6 +26,7 @@
 #include "inheritance.h"
 #include "lease_worker.h"
 #include "logging.h"
+#include "metrics_duty.h"
 #include "recovery.h"
 #include "reload.h"
 #include "server.h"
@@ -89,7 +90,8 @@ class Daemon {
     std::unique_ptr<HighWaterMarks> marks;
     HostIdentity host;
     Inheritance inheritance;
-    ScopedFd listener;  // of the service manager; none: idd binds its own
+    ScopedFd listener;                        // of the service manager; none: idd binds its own
+    MetricsServer* metrics_server = nullptr;  // outlives the daemon
   };
   Daemon(const Options& options, Parts parts);
   [[nodiscard]] int Run();
@@ -120,6 +122,7 @@ class Daemon {
   TagService tags_;
   Admin admin_;
   Server server_;
+  MetricsDuty metrics_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer poll_timer_;
   boost::asio::steady_timer patience_;
@@ -151,11 +154,13 @@ Daemon::Daemon(const Options& options, Parts parts)
               .watchdog = ServiceManager::WatchdogPeriod()},
              worker_, tags_),
       server_(loop_, tags_, admin_),
+      metrics_(loop_, admin_.metrics(), parts.metrics_server),
       signals_(loop_, SIGTERM, SIGINT, SIGHUP),
       poll_timer_(loop_),
       patience_(loop_),
       watchdog_timer_(loop_) {
   server_.Configure(options.access, options.limits);
+  admin_.metrics().AddSource([this](FamilyBuilder& families) { server_.AddFamilies(families); });
 }
 
 int Daemon::Run() {
@@ -189,6 +194,7 @@ void Daemon::Inherit() {
   // What the old rings had is noted. Dropped before new ones are made, there is room for them.
   for (const std::string& name : inheritance_.names) manager_.Drop(name);
   tags_.Inherit(inheritance_);
+  metrics_.NoteInherited(inheritance_);
   if (!inheritance_.held_is_kept) manager_.Keep(kHeldLeasesName, inheritance_.held->fd());
 }
 
@@ -246,6 +252,7 @@ void Daemon::BecomeReady() {
   }
   listening_ = true;
   SchedulePoll();
+  metrics_.KeepIn(options_.metrics_textfile);
   log::Info("idd.ready", {{"version", IDD_VERSION},
                           {"socket", options_.socket},
                           {"database", database_url_},
@@ -284,6 +291,7 @@ void Daemon::Reload() {
   options_ = std::move(plan.options);
   log::SetLevel(options_.log_level);
   tags_.SetLeaseLimit(options_.lease_limit);
+  if (listening_) metrics_.KeepIn(options_.metrics_textfile);
   // Also when nothing of it has changed: names of groups may mean others by now.
   server_.Configure(options_.access, options_.limits);
   if (!plan.not_changed.empty()) {
@@ -335,6 +343,7 @@ void Daemon::SchedulePoll() {
   poll_timer_.expires_after(kPollInterval);
   poll_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
+    metrics_.NoteDelay(MonotonicClock::now() - poll_timer_.expiry());
     tags_.Poll();
     WatchInheritedRings();
     server_.Poll();
@@ -382,6 +391,15 @@ Result<Inheritance> TakeInheritance(std::vector<PassedDescriptor> passed,
   return inheritance;
 }
 
+// Before anything of an earlier idd is touched: a port that is taken ends the start. Null: nobody
+// asked for it.
+Result<std::unique_ptr<MetricsServer>> ListenForScrapers(const Options& options) {
+  if (options.metrics_listen.empty()) return std::unique_ptr<MetricsServer>();
+  Result<std::unique_ptr<MetricsServer>> server = MetricsServer::Listen(options.metrics_listen);
+  if (server.ok()) log::Info("metrics.listening", {{"address", options.metrics_listen}});
+  return server;
+}
+
 int FailStart(const Status& status) {
   log::Error("idd.failed", {{"error", status.message()}});
   return 1;
@@ -403,6 +421,8 @@ int RunDaemon(const Options& options) {
   if (!host.ok()) return FailStart(host.status());
   Result<std::unique_ptr<Store>> store = MakeStore(options.database, host.value());
   if (!store.ok()) return FailStart(store.status());
+  const auto metrics_server = ListenForScrapers(options);
+  if (!metrics_server.ok()) return FailStart(metrics_server.status());
   std::vector<PassedDescriptor> passed = ServiceManager::TakePassed();
   Result<ScopedFd> listener = TakeListener(passed, options.socket);
   if (!listener.ok()) return FailStart(listener.status());
@@ -413,7 +433,8 @@ int RunDaemon(const Options& options) {
                           .marks = std::move(marks).value(),
                           .host = host.value(),
                           .inheritance = std::move(inheritance).value(),
-                          .listener = std::move(listener).value()});
+                          .listener = std::move(listener).value(),
+                          .metrics_server = metrics_server.value().get()});
   return daemon.Run();
 }
 

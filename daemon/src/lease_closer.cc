@@ -172,6 +172,10 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
   } else {
     held_.Forget(use.lease.token);
   }
+  const bool is_deleted = outcome.status().code() == Code::kNoSuchTag;
+  if (is_deleted || (outcome.ok() && outcome.value() == ReturnOutcome::kAbandoned)) {
+    worker_.meter().AddWaste(use.lease.tag, use.available());
+  }
   log::Info("lease.handed_back", {{"tag", use.lease.tag},
                                   {"first", use.lease.ids.first + use.claimed},
                                   {"limit", use.lease.ids.limit},

@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -33,6 +34,7 @@ class LeaseTurns {
   // the tag wants nothing any more.
   void Ask(const std::string& tag);
   [[nodiscard]] bool Awaits(const std::string& tag) const { return waiting_.contains(tag); }
+  [[nodiscard]] std::size_t waiting() const noexcept { return turns_.size(); }
   // From now on.
   void SetLimit(std::uint32_t leases_per_s) { budget_ = LeaseBudget(leases_per_s); }
   // Nobody's turn comes any more.

@@ -19,7 +19,9 @@ constexpr std::uint64_t kNoGeneration = std::numeric_limits<std::uint64_t>::max(
 
 LeaseWorker::LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWaterMarks> marks,
                          Post post)
-    : post_(std::move(post)), store_(std::move(store)), marks_(std::move(marks)) {}
+    : post_(std::move(post)), store_(std::move(store)), marks_(std::move(marks)) {
+  session_.meter = &meter_;
+}
 
 LeaseWorker::~LeaseWorker() { Stop(); }
 
@@ -116,6 +118,7 @@ void LeaseWorker::Observe(const Status& status) {
   if (!health_.up && failures_ > 0 && now < health_.next_try) return;  // not tried
   if (health_.up || failures_ == 0) health_.since = now;
   ++failures_;
+  meter_.failures.Increment();
   opened_ = false;
   health_.up = false;
   health_.last_error = status.message();

@@ -18,6 +18,7 @@
 #include "idd/base/status.h"
 #include "recovery.h"
 #include "store/store.h"
+#include "store_meter.h"
 
 namespace idd::daemon {
 
@@ -73,6 +74,9 @@ class LeaseWorker {
   // For jobs alone, as it belongs to the worker's thread.
   [[nodiscard]] StoreSession& session() noexcept { return session_; }
 
+  // From any thread.
+  [[nodiscard]] StoreMeter& meter() noexcept { return meter_; }
+
   // Runs `work` on the worker's thread with an open store, then posts `done` with its result. When
   // the store cannot be opened `work` is not run and the result is that failure.
   template <typename T>
@@ -105,6 +109,7 @@ class LeaseWorker {
   std::condition_variable wake_;
   std::deque<std::function<void()>> jobs_;
   bool stopping_ = false;
+  StoreMeter meter_;
 
   // Below: the worker's thread only.
   std::unique_ptr<Store> store_;

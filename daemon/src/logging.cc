@@ -32,6 +32,8 @@ struct State {
   Format format = Format::kText;
   std::shared_ptr<spdlog::logger> logger;  // spdlog's own type for a logger
   std::map<std::string, Budget, std::less<>> budgets;
+  std::map<std::string, EventCount, std::less<>> counts;
+  std::uint64_t suppressed = 0;
 };
 
 State& GetState() {
@@ -125,11 +127,24 @@ bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed)
   }
   if (budget.written >= kLinesPerSecond) {
     ++budget.suppressed;
+    ++state.suppressed;
     return false;
   }
   ++budget.written;
   suppressed = std::exchange(budget.suppressed, 0);
   return true;
+}
+
+// Of what wants somebody to look; the rest is many, and of no use as a number.
+void Count(State& state, Level level, std::string_view event) {
+  if (level < Level::kWarning) return;
+  auto it = state.counts.find(event);
+  if (it == state.counts.end()) {
+    if (state.counts.size() >= kMaxEvents) return;
+    const std::string name(event);
+    it = state.counts.emplace(name, EventCount{.level = level, .event = name, .count = 0}).first;
+  }
+  ++it->second.count;
 }
 
 // Blanks and quotes, and whatever a terminal might obey: control characters, DEL, and any byte
@@ -211,6 +226,7 @@ void FlushSuppressed(bool at_end) {
 void Write(Level level, std::string_view event, std::initializer_list<Field> fields) {
   State& state = GetState();
   const std::lock_guard lock(state.mutex);
+  Count(state, level, event);
   spdlog::logger& logger = LoggerLocked(state);
   if (!logger.should_log(ToSpdlog(level))) return;
   std::uint64_t suppressed = 0;
@@ -218,6 +234,28 @@ void Write(Level level, std::string_view event, std::initializer_list<Field> fie
   const std::string line = state.format == Format::kText ? TextLine(event, fields, suppressed)
                                                          : JsonFields(event, fields, suppressed);
   logger.log(ToSpdlog(level), "{}", line);
+}
+
+std::vector<EventCount> Counts() {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  std::vector<EventCount> counts;
+  counts.reserve(state.counts.size());
+  for (const auto& [event, count] : state.counts) counts.push_back(count);
+  return counts;
+}
+
+std::uint64_t CountOf(std::string_view event) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  const auto it = state.counts.find(event);
+  return it == state.counts.end() ? 0 : it->second.count;
+}
+
+std::uint64_t SuppressedLines() {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  return state.suppressed;
 }
 
 }  // namespace idd::daemon::log

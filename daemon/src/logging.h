@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace idd::daemon::log {
 
@@ -38,6 +39,17 @@ void Write(Level level, std::string_view event, std::initializer_list<Field> fie
 
 // Writes what is due of `log.suppressed`; once a second, and at the end all of it.
 void FlushSuppressed(bool at_end);
+
+// How often each warning and error came about since the start, whether or not it was written.
+struct EventCount {
+  Level level = Level::kWarning;
+  std::string event;
+  std::uint64_t count = 0;
+};
+[[nodiscard]] std::vector<EventCount> Counts();
+[[nodiscard]] std::uint64_t CountOf(std::string_view event);
+// Lines that were left out since the start.
+[[nodiscard]] std::uint64_t SuppressedLines();
 
 inline void Debug(std::string_view event, std::initializer_list<Field> fields) {
   Write(Level::kDebug, event, fields);

@@ -16,6 +16,7 @@
 
 #include "config_tables.h"
 #include "host_id.h"
+#include "metrics_server.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -44,6 +45,8 @@ Settings DefaultSettings() {
       {"host-id", "this host's name in the lease journal (default: from the machine id)", ""},
       {"lease-limit", "leases per second that this host takes at most, of all tags together",
        std::to_string(defaults.lease_limit), true},
+      {"metrics-listen", "serve Prometheus metrics by HTTP at this address and port", ""},
+      {"metrics-textfile", "keep Prometheus metrics in this file, for node_exporter", ""},
       {"log-level", "debug, info, warning or error", "info"},
       {"log-format", "text or json", "text"},
   };
@@ -128,6 +131,16 @@ Result<std::uint32_t> ParseLeaseLimit(const std::string& text) {
                                     std::to_string(kMost) + ", not '" + text + "'");
 }
 
+// Both off unless they are set.
+Status CheckMetrics(const Options& options) {
+  const std::string& file = options.metrics_textfile;
+  if (file.find('\0') != std::string::npos || file.ends_with('/')) {
+    return {Code::kInvalid, "metrics-textfile must be the path of a file, not '" + file + "'"};
+  }
+  if (options.metrics_listen.empty()) return Status::Ok();
+  return CheckListenAddress(options.metrics_listen);
+}
+
 // Checks what can be checked without touching anything.
 Result<Options> Validate(Settings& settings) {
   Options options;
@@ -139,6 +152,9 @@ Result<Options> Validate(Settings& settings) {
   const Result<std::uint32_t> limit = ParseLeaseLimit(value("lease_limit"));
   if (!limit.ok()) return limit.status();
   options.lease_limit = limit.value();
+  options.metrics_listen = value("metrics_listen");
+  options.metrics_textfile = value("metrics_textfile");
+  if (Status status = CheckMetrics(options); !status.ok()) return status;
   const Result<log::Level> level = ParseLevel(value("log_level"));
   if (!level.ok()) return level.status();
   options.log_level = level.value();

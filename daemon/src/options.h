@@ -23,6 +23,8 @@ struct Options {
   std::string state_dir = "/var/lib/idd";
   std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, of all tags
   std::string host_id;                                  // empty: derived from the machine id
+  std::string metrics_listen;                           // HOST:PORT; empty: nobody listens
+  std::string metrics_textfile;                         // empty: none is written
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
   LimitSettings limits;

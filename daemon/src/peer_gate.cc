@@ -23,12 +23,12 @@ std::size_t MostConnections() {
   return std::clamp(most, 2 * kReservedConnections, kMaxConnections);
 }
 
-}  // namespace
-
 void LogDenied(const Peer& peer, const Status& status) {
   log::Warning("access.denied",
                {{"pid", peer.pid}, {"uid", peer.uid}, {"reason", status.message()}});
 }
+
+}  // namespace
 
 PeerGate::PeerGate() { Configure({}, {}); }
 
@@ -42,9 +42,14 @@ Status PeerGate::Admit(const Peer& peer, std::size_t connections) {
   if (Status status = StillAdmit(peer); !status.ok()) return status;
   const std::size_t reserved = rules_->AdministersAll(peer) ? 0 : kReservedConnections;
   if (connections + reserved >= most_connections_) {
+    meter_.refused.Increment();
     return {Code::kUnavailable, "idd has too many connections"};
   }
-  if (rules_->IsOperator(peer) || limits_.AddConnection(peer.uid)) return Status::Ok();
+  if (rules_->IsOperator(peer) || limits_.AddConnection(peer.uid)) {
+    meter_.accepted.Increment();
+    return Status::Ok();
+  }
+  meter_.refused.Increment();
   return {Code::kUnavailable,
           "uid " + std::to_string(peer.uid) + " has the " +
               std::to_string(limits_.settings().connections_per_uid) +
@@ -55,14 +60,17 @@ void PeerGate::Release(const Peer& peer) {
   if (!rules_->IsOperator(peer)) limits_.DropConnection(peer.uid);
 }
 
-Status PeerGate::StillAdmit(const Peer& peer) const {
-  return rules_->HasAnyRight(peer) ? Status::Ok() : DenyPeer(peer);
+Status PeerGate::StillAdmit(const Peer& peer) {
+  if (rules_->HasAnyRight(peer)) return Status::Ok();
+  meter_.denied_connections.Increment();
+  return DenyPeer(peer);
 }
 
 Status PeerGate::TakeRequest(const Peer& peer) {
   if (rules_->IsOperator(peer)) return Status::Ok();
   const MonotonicTime now = MonotonicClock::now();
   if (limits_.TakeRequest(peer.uid, now)) return Status::Ok();
+  meter_.limited_by_rate.Increment();
   const std::string uid = std::to_string(peer.uid);
   const std::string most = std::to_string(limits_.settings().requests_per_s_per_uid);
   if (limits_.ShouldTell(peer.uid, now)) {
@@ -76,12 +84,18 @@ Status PeerGate::TakeRequest(const Peer& peer) {
                                   "requests_per_second_per_uid"};
 }
 
-Result<TagRight> PeerGate::RightTo(const Peer& peer, std::string_view tag) const {
+Result<TagRight> PeerGate::RightTo(const Peer& peer, std::string_view tag) {
   const TagRight right = rules_->Of(peer, tag);
   if (right.access >= Access::kSocket) return right;
   Status denied = DenyTag(peer, tag, Access::kSocket, right.access);
+  meter_.denied_tags.Increment();
   LogDenied(peer, denied);
   return denied;
+}
+
+void PeerGate::NoteDeniedAdmin(const Peer& peer, const Status& status) {
+  meter_.denied_admin.Increment();
+  LogDenied(peer, status);
 }
 
 Access PeerGate::AccessTo(const Peer& peer, std::string_view tag) const {

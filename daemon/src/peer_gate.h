@@ -13,6 +13,7 @@
 #include "idd/base/status.h"
 #include "peer_limits.h"
 #include "ring_holders.h"
+#include "service_meter.h"
 
 namespace idd::daemon {
 
@@ -32,12 +33,12 @@ class PeerGate {
   [[nodiscard]] Status Admit(const Peer& peer, std::size_t connections);
   void Release(const Peer& peer);
   // Under rules that changed since it was let in.
-  [[nodiscard]] Status StillAdmit(const Peer& peer) const;
+  [[nodiscard]] Status StillAdmit(const Peer& peer);
 
   // kUnavailable: too many requests this second.
   [[nodiscard]] Status TakeRequest(const Peer& peer);
   // kDenied unless it may claim.
-  [[nodiscard]] Result<TagRight> RightTo(const Peer& peer, std::string_view tag) const;
+  [[nodiscard]] Result<TagRight> RightTo(const Peer& peer, std::string_view tag);
   [[nodiscard]] Access AccessTo(const Peer& peer, std::string_view tag) const;
   [[nodiscard]] PeerRights RightsOf(const Peer& peer) const { return {rules_, peer}; }
   [[nodiscard]] std::vector<RingHolders::Ring> UnlawfulRings() const {
@@ -45,6 +46,12 @@ class PeerGate {
   }
 
   void Poll(MonotonicTime now) { limits_.ForgetIdle(now); }
+
+  // An administration request was denied.
+  void NoteDeniedAdmin(const Peer& peer, const Status& status);
+  // A connection had too many requests under way.
+  void NoteTooMany() { meter_.limited_under_way.Increment(); }
+  [[nodiscard]] const PeerMeter& meter() const noexcept { return meter_; }
 
   [[nodiscard]] PeerLimits& limits() noexcept { return limits_; }
   [[nodiscard]] const PeerLimits& limits() const noexcept { return limits_; }
@@ -56,9 +63,8 @@ class PeerGate {
   std::size_t most_connections_ = 0;
   PeerLimits limits_;
   RingHolders holders_;
+  PeerMeter meter_;
 };
-
-void LogDenied(const Peer& peer, const Status& status);
 
 }  // namespace idd::daemon
 

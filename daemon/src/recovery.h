@@ -13,6 +13,7 @@
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "store/store.h"
+#include "store_meter.h"
 
 namespace idd::daemon {
 
@@ -33,6 +34,7 @@ struct StoreSession {
   // Nothing is leased before: the other hosts are still telling it their marks.
   MonotonicTime lease_from{};
   std::uint64_t generation = 0;  // of the store, at the last recovery
+  StoreMeter* meter = nullptr;   // if set, what is done is counted there; outlives the session
 };
 
 // For every store that was opened, before any job: pushes this host's marks and the leases it holds

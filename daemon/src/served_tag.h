@@ -48,7 +48,10 @@ struct TagService::Tag {
   std::uint64_t floor = 0;  // where a ring that replaces a quarantined one begins
   std::uint64_t quarantines = 0;
   MonotonicTime quarantined_at{};
-  std::uint64_t closed_claimed = 0;  // of leases that left the ring
+  std::uint64_t closed_claimed = 0;     // of leases that left the ring
+  std::uint64_t inherited_claimed = 0;  // of what is claimed, before this idd
+  std::uint64_t socket_claimed = 0;     // answered to requests
+  std::uint64_t ring_claimed = 0;       // by everybody else, as the metrics last told it
   std::uint64_t leases_taken = 0;
   std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
   std::uint64_t fallbacks = 0;

@@ -233,6 +233,18 @@ void Server::Configure(std::vector<AccessRule> rules, const LimitSettings& limit
   WithdrawRings();
 }
 
+void Server::AddFamilies(FamilyBuilder& families) const {
+  const PeerMeter& meter = gate_.meter();
+  families.Add(metric::kConnections, static_cast<double>(connections_.size()));
+  families.Add(metric::kConnectionsAccepted, meter.accepted);
+  families.Add(metric::kConnectionsRefused, meter.refused);
+  families.Add(metric::kDenials, meter.denied_connections, {{"of", "connection"}});
+  families.Add(metric::kDenials, meter.denied_tags, {{"of", "tag"}});
+  families.Add(metric::kDenials, meter.denied_admin, {{"of", "admin"}});
+  families.Add(metric::kLimited, meter.limited_by_rate, {{"by", "rate"}});
+  families.Add(metric::kLimited, meter.limited_under_way, {{"by", "under_way"}});
+}
+
 void Server::WithdrawRings() {
   std::erase_if(unlawful_, [this](const RingHolders::Ring& ring) {
     if (!tags_.Withdraw(ring.tag, ring.ring_id)) return false;

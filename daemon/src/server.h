@@ -56,6 +56,8 @@ class Server {
   void StopAccepting();
   // Once a second: closes connections that have not said HELLO in time.
   void Poll();
+  // What the metrics tell of the peers.
+  void AddFamilies(FamilyBuilder& families) const;
   // Who may do what, and how much, from now on. Peers that have no right to anything any more are
   // closed; rings that somebody has who may not use them any more are replaced.
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
@@ -76,7 +78,7 @@ class Server {
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame) const;
   // What the peer may do with the tag, or why it has to go without.
-  [[nodiscard]] Result<TagRight> MayAsk(const Connection& connection, std::string_view tag) const;
+  [[nodiscard]] Result<TagRight> MayAsk(const Connection& connection, std::string_view tag);
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
   void PaceClaim(ClaimOrder order);

@@ -144,8 +144,11 @@ Status Server::OnHello(Connection& connection, const FrameView& frame) const {
   return Status::Ok();
 }
 
-Result<TagRight> Server::MayAsk(const Connection& connection, std::string_view tag) const {
-  if (connection.unanswered >= kMaxUnanswered) return Status(Code::kUnavailable, kTooManyRequests);
+Result<TagRight> Server::MayAsk(const Connection& connection, std::string_view tag) {
+  if (connection.unanswered >= kMaxUnanswered) {
+    gate_.NoteTooMany();
+    return Status(Code::kUnavailable, kTooManyRequests);
+  }
   return gate_.RightTo(connection.peer(), tag);
 }
 
@@ -303,6 +306,7 @@ Status Server::OnRefill(const Connection& connection, const FrameView& frame) {
 
 Status Server::OnAdmin(Connection& connection, const FrameView& frame) {
   if (connection.unanswered >= kMaxUnanswered) {
+    gate_.NoteTooMany();
     return {Code::kInvalid, kTooManyRequests};
   }
   ++connection.unanswered;
@@ -323,7 +327,7 @@ void Server::ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Sta
   Connection* connection = Find(owner);
   if (connection == nullptr) return;
   --connection->unanswered;
-  if (status.code() == Code::kDenied) LogDenied(connection->peer(), status);
+  if (status.code() == Code::kDenied) gate_.NoteDeniedAdmin(connection->peer(), status);
   Result<ScopedFd> fd = MakeDocument(document);
   if (!fd.ok()) {
     connection->CloseWith(fd.status(), request_id);

@@ -77,12 +77,15 @@ void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint6
   Tag& entry = GetTag(tag);
   // Where claims go by the socket, only those that find the ring dry are what the counter tells of.
   const bool by_socket = context.by_socket || (entry.record.has_value() && entry.ClaimsBySocket());
-  if (!by_socket || entry.IsDry()) ++entry.fallbacks;
+  const bool is_dry = entry.IsDry();
+  if (!by_socket || is_dry) ++entry.fallbacks;
+  if (is_dry) done = MeterDryClaim(std::move(done));
   entry.waiters.PushClaim(context, ring_id, count, std::move(done));
   Serve(entry);
 }
 
 void TagService::Refill(const std::string& tag) {
+  meter_.refill_notices.Increment();
   const auto it = tags_.find(tag);
   if (it == tags_.end()) return;
   Tag& entry = *it->second;
@@ -131,8 +134,13 @@ void TagService::Serve(Tag& tag) {
 
 void TagService::ServeClaims(Tag& tag, const WaitQueue::Take& take,
                              const std::function<void()>& before_send) {
+  const WaitQueue::Take counted = [&take, &tag](std::uint64_t count) {
+    const shm::IdRange ids = take(count);
+    tag.socket_claimed += ids.size();
+    return ids;
+  };
   while (true) {
-    WaitQueue::Answers answers = tag.waiters.ServeOldest(take);
+    WaitQueue::Answers answers = tag.waiters.ServeOldest(counted);
     if (answers.empty()) return;
     if (before_send) before_send();
     answers.Send(tag.AttachedRing());
@@ -339,6 +347,7 @@ void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) 
   tag.data_set = outcome.value().data_set;
   tag.last_error.clear();
   ++tag.leases_taken;
+  meter_.leases_taken.Increment();
   if (lease.lifted_from.has_value()) {
     log::Error("store.went_backwards", {{"tag", name},
                                         {"store_max_id", *lease.lifted_from},
@@ -364,6 +373,7 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
                                       {"base", lease.ids.first},
                                       {"floor", tag.ring->floor()},
                                       {"action", "abandoned"}});
+    worker_.meter().AddWaste(tag.name, lease.ids.size());
     closer_.Close({Abandoned({.lease = lease, .claimed = 0})});
     RetryLater(tag, MonotonicClock::now() + kRefusalPause);
     return Warmed(tag.name);
@@ -384,6 +394,7 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
   tag.policy->OnLeased(view, lease.ids.size(), view.now - tag.store_asked_at);
   legacy_.leases.NoteUsed(lease.token, next, tag.ring->ring_id());
   tag.ring->Publish(lease, next - lease.ids.first, tag.policy->MarkOf(lease.ids, view));
+  meter_.refills.Increment();
   Serve(tag);
   Warmed(tag.name);
 }
@@ -411,6 +422,7 @@ void TagService::OnStoreFailure(Tag& tag, const Status& status) {
     case Code::kUnavailable:
     case Code::kSystem:
     case Code::kIncompatible:
+      meter_.lease_failures.Increment();
       // The store's failure: the waiters keep their deadlines, it may come back in time.
       tag.last_error = status.message();
       RetryLater(tag, std::max(health_.next_try, MonotonicClock::now() + kShortPause));
@@ -422,6 +434,7 @@ void TagService::OnStoreFailure(Tag& tag, const Status& status) {
 
 // Nobody is kept waiting: the same answer would come again.
 void TagService::Refuse(Tag& tag, const Status& status) {
+  meter_.leases_refused.Increment();
   if (tag.last_error != status.message()) {
     log::Error("lease.refused", {{"tag", tag.name}, {"error", status.message()}});
   }
@@ -457,6 +470,7 @@ void TagService::OnStoreHealth(const StoreHealth& health) {
   if (!health.up && (changed || health.last_error != health_.last_error)) {
     log::Error("store.down", {{"error", health.last_error}});
   }
+  if (health.since != health_.since) health_since_ = UnixTimeOf(health.since);
   health_ = health;
 }
 

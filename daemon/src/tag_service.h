@@ -22,8 +22,10 @@
 #include "lease_desk.h"
 #include "lease_turns.h"
 #include "lease_worker.h"
+#include "metrics_sample.h"
 #include "refill_policy.h"
 #include "service_manager.h"
+#include "service_meter.h"
 #include "store/store.h"
 #include "tag_ring.h"
 #include "wait_queue.h"
@@ -115,6 +117,17 @@ class TagService {
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases(
       const std::string& tag) const;
 
+  // Adds up to `most` tags behind `after`, in the order of names; the last that was looked at, or
+  // nothing when there are no more.
+  [[nodiscard]] std::optional<std::string> SampleTags(const std::string& after, std::size_t most,
+                                                      std::vector<TagSample>& samples);
+  // What the metrics tell of the store, the leases and the claims of this host.
+  void AddFamilies(FamilyBuilder& families) const;
+  // Ids that nobody gets any more, by tag.
+  [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> Waste() const {
+    return worker_.meter().Waste();
+  }
+
   // Refuses new requests, fails the waiters, drains every ring and hands the tails back; `done`
   // when the store has answered for all of them.
   void Shutdown(std::function<void()> done);
@@ -129,6 +142,9 @@ class TagService {
   // Answers the waiting claims from `take`, as far as that has ids.
   void ServeClaims(Tag& tag, const WaitQueue::Take& take,
                    const std::function<void()>& before_send = {});
+  // Counts a claim that has to wait, and what becomes of it.
+  [[nodiscard]] ClaimDone MeterDryClaim(ClaimDone done);
+  [[nodiscard]] static TagSample SampleOf(Tag& tag);
   void ExpireWaiters(Tag& tag);
   void ArmDeadline(Tag& tag);
   void ForgetIfUnused(const std::string& name);
@@ -169,6 +185,8 @@ class TagService {
   LeaseWorker& worker_;
   Legacy legacy_;
   StoreHealth health_;
+  double health_since_ = 0;  // Unix time of health_.since, worked out once
+  ServiceMeter meter_;
   std::map<std::string, TagPtr, std::less<>> tags_;
   LeaseTurns turns_;
   LeaseDesk desk_;
@@ -181,6 +199,9 @@ class TagService {
   boost::asio::steady_timer overtaken_timer_;  // while stopping: overtaken claimers keep their ids
   bool overtaken_are_through_ = true;
 };
+
+// On the wall clock, as near as it is known now: another call gives another fraction.
+[[nodiscard]] double UnixTimeOf(MonotonicTime time);
 
 }  // namespace idd::daemon
 

@@ -93,6 +93,7 @@ void TagService::CloseAll(Tag& tag, const std::vector<LeaseUse>& uses) {
   std::vector<LeaseClosure> closures;
   for (const LeaseUse& use : uses) {
     tag.closed_claimed += use.claimed;
+    worker_.meter().AddWaste(tag.name, use.available());
     closures.push_back(Abandoned(use));
   }
   if (!closures.empty()) closer_.Close(std::move(closures));
@@ -153,7 +154,10 @@ void TagService::Inherit(const Inheritance& inheritance) {
   for (const InheritedTag& tag : inheritance.tags) InheritTag(tag);
   std::vector<LeaseClosure> closures;
   closures.reserve(inheritance.closing.size());
-  for (const LeaseUse& use : inheritance.closing) closures.push_back(Abandoned(use));
+  for (const LeaseUse& use : inheritance.closing) {
+    worker_.meter().AddWaste(use.lease.tag, use.available());
+    closures.push_back(Abandoned(use));
+  }
   if (!closures.empty()) closer_.Close(std::move(closures));
   HandBackNewestFirst(inheritance.returning);
   closer_.HandBackUnanswered(inheritance.asked);
@@ -179,6 +183,7 @@ void TagService::InheritTag(const InheritedTag& inherited) {
   }
   for (const LeaseUse& use : inherited.leases) {
     PublishRest(tag, use);
+    tag.inherited_claimed += use.claimed;
     ++tag.leases_taken;
     log::Info("lease.inherited", {{"tag", tag.name},
                                   {"token", use.lease.token},

@@ -95,7 +95,11 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
   }
   if (requests.empty()) return outcomes;
 
+  const MonotonicTime began = MonotonicClock::now();
   Result<Store::LeaseResults> leases = store.TakeLeases(requests);
+  if (session.meter != nullptr) {
+    session.meter->lease_duration.Observe(Seconds(MonotonicClock::now() - began));
+  }
   if (!leases.ok()) return leases.status();
   if (Status status = KeepMarks(requests, leases.value(), store, marks); !status.ok()) {
     return status;

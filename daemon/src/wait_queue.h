@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_WAIT_QUEUE_H_
 #define IDD_DAEMON_WAIT_QUEUE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -51,6 +52,7 @@ class WaitQueue {
                  ClaimDone done);
 
   [[nodiscard]] bool empty() const noexcept { return waiters_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return waiters_.size(); }
   // That the claims in it wait for, of each kMostForOneWaiter at most.
   [[nodiscard]] std::uint64_t IdsWanted() const;
   // Of the one that ends first. Precondition: not empty.

@@ -21,7 +21,8 @@ libdir=$(dirname "$pkgconfig")
 
 for file in sbin/idd bin/idctl include/idclient/idclient.h include/idclient/idclient.hpp \
   include/idd/shm/abi.h include/idd/shm/claim_point.h include/idd/shm/ring_protocol.h \
-  lib/systemd/system/idd.service lib/systemd/system/idd.socket lib/sysusers.d/idd.conf lib/tmpfiles.d/idd.conf; do
+  lib/systemd/system/idd.service lib/systemd/system/idd.socket lib/sysusers.d/idd.conf lib/tmpfiles.d/idd.conf \
+  share/doc/idd/{metrics.md,idd-dashboard.json,idd-alerts.rules.yml}; do
   [[ -s $prefix/$file ]] || fail "$file is not installed"
 done
 [[ -L $libdir/libidclient.so && -f $libdir/libidclient.so ]] || fail "libidclient.so is not a link"

@@ -3,6 +3,7 @@
 """Each check beside this file accepts a good tree and finds what is planted in it."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,35 @@ class Lint(unittest.TestCase):
         self.finds("idd.ready has no row", "log_events.py", {"daemon/src/a.cc": call})
         own = {"daemon/src/logging.cc": 'TextLine("log.suppressed", fields);\n' + call}
         self.finds("log.suppressed has no row", "log_events.py", {**own, table: row})
+
+    def test_metrics(self):
+        names = ("daemon/src/metric_list.h", "docs/metrics.md", "docs/prometheus/idd-alerts.rules.yml",
+                 "tests/integration/idd-alerts.test.yml", "docs/grafana/idd-dashboard.json")
+        good = {name: (HERE / "../.." / name).read_text(encoding="utf-8") for name in names}
+        used = sorted(set(re.findall(r"Metric (k\w+)\{", good[names[0]])))
+        good["daemon/src/a.cc"] = "".join(f"metric::{name};\n" for name in used)
+        self.accepts("metrics.py", good)
+        for name, old, new, what in (
+            (names[0], '"idd_store_up"', '"idd_store_ok"', "idd_store_ok has no row"),
+            (names[0], '"idd_store_up"', '"idd_tags"', "is declared twice"),
+            (names[0], '"idd_refills_total"', '"idd_refills"', "a counter ends in _total"),
+            (names[0], '"idd_start_time_seconds"', '"idd_start_time"', "ends in its unit"),
+            (names[0], "answers.", "answers", "its help is one sentence"),
+            (names[0], "MetricKind::kGauge", "kGauge", "not of the form"),
+            ("daemon/src/a.cc", "metric::kStoreUp;", "", "nothing measures it"),
+            (names[1], "| `idd_store_up` | gauge |", "| `idd_store_up` | counter |", "is a gauge, unit 1"),
+            (names[1], "| `idd_store_up` |", "| `idd_store_is_up` |", "is not declared"),
+            (names[1], "### IddDown", "### Down", "IddDown: its runbook"),
+            (names[2], "idd_store_up == 0", "idd_stored_up == 0", "idd_stored_up is not told"),
+            (names[2], "idd_lease_duration_seconds_bucket", "idd_lease_duration_seconds", "is not told"),
+            (names[2], "          summary: \"idd does", "          summery: \"idd does", "has no summary"),
+            (names[3], "alertname: IddStoreDown", "alertname: IddStoreUp", "IddStoreDown: a case"),
+            (names[4], "min(idd_store_up", "min(idd_stored_up", "idd_stored_up is not told"),
+            (names[4], '"panels"', "panels", "idd-dashboard.json:"),
+        ):
+            with self.subTest(old=old, new=new):
+                self.assertIn(old, good[name])
+                self.finds(what, "metrics.py", {**good, name: good[name].replace(old, new)})
 
     def test_manifests(self):
         folder = HERE / "../../docs/containers"

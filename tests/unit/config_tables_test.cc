@@ -121,6 +121,8 @@ TEST(ReloadTest, WhatCanBeReloadedIsAndTheRestIsNamed) {
   EXPECT_TRUE(plan.not_changed.empty());
   asked.database = "sqlite:/other";
   asked.lease_limit = 7;
+  asked.metrics_textfile = "/m";
+  asked.metrics_listen = "[::1]:1";
   asked.log_level = log::Level::kDebug;
   asked.limits.connections_per_uid = 7;
   asked.access = {AccessRule{}};
@@ -129,10 +131,13 @@ TEST(ReloadTest, WhatCanBeReloadedIsAndTheRestIsNamed) {
   asked.host_id = "h";
   asked.log_format = log::Format::kJson;
   plan = PlanReload(now, asked);
-  EXPECT_EQ(KeyList(plan.changed), "database, lease_limit, log_level, limits, access");
-  EXPECT_EQ(KeyList(plan.not_changed), "socket, state_dir, host_id, log_format");
+  EXPECT_EQ(KeyList(plan.changed),
+            "database, lease_limit, log_level, metrics_textfile, limits, access");
+  EXPECT_EQ(KeyList(plan.not_changed), "socket, state_dir, host_id, metrics_listen, log_format");
   EXPECT_EQ(plan.options.lease_limit, 7U);
   EXPECT_EQ(plan.options.socket, now.socket);
+  EXPECT_EQ(plan.options.metrics_textfile, "/m");
+  EXPECT_EQ(plan.options.metrics_listen, "");
   EXPECT_EQ(plan.options.log_format, now.log_format);
   EXPECT_TRUE(plan.Changes("access"));
   EXPECT_FALSE(plan.Changes("socket"));

@@ -51,6 +51,25 @@ std::vector<std::string> LinesOf(const std::function<void()>& body) {
   return lines;
 }
 
+TEST(LoggingTest, WarningsAndErrorsAreCountedWhetherOrNotTheyAreWritten) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kError, Format::kText);
+    for (int i = 0; i < 30; ++i) Error("store.down", {});
+    Warning("access.denied", {});
+    Info("store.up", {});
+    const std::vector<EventCount> counts = Counts();
+    Configure(Level::kInfo, Format::kText);
+    Info("counted", {{"down", CountOf("store.down")},
+                     {"denied", CountOf("access.denied")},
+                     {"up", CountOf("store.up")},
+                     {"events", counts.size()},
+                     {"left_out", SuppressedLines()}});
+  });
+  ASSERT_EQ(lines.size(), 21U);
+  EXPECT_NE(lines.back().find("down=30 denied=1 up=0 events=2 left_out=10"), std::string::npos)
+      << lines.back();
+}
+
 TEST(LoggingTest, TextLineHasTimeLevelEventAndFields) {
   const auto lines = LinesOf([] {
     Configure(Level::kInfo, Format::kText);

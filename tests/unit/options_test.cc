@@ -18,8 +18,9 @@ namespace {
 class OptionsTest : public ::testing::Test {
  protected:
   OptionsTest() {
-    for (const char* name : {"IDD_CONFIG", "IDD_DATABASE", "IDD_SOCKET", "IDD_STATE_DIR",
-                             "IDD_HOST_ID", "IDD_LOG_LEVEL", "IDD_LOG_FORMAT"}) {
+    for (const char* name :
+         {"IDD_CONFIG", "IDD_DATABASE", "IDD_SOCKET", "IDD_STATE_DIR", "IDD_HOST_ID",
+          "IDD_METRICS_LISTEN", "IDD_METRICS_TEXTFILE", "IDD_LOG_LEVEL", "IDD_LOG_FORMAT"}) {
       ::unsetenv(name);
     }
     Write("");
@@ -105,6 +106,29 @@ TEST_F(OptionsTest, LeaseLimitIsAWholeNumberWithinItsBounds) {
   EXPECT_EQ(Good().lease_limit, 30U);
   Write("lease_limit = \"30\"\n");
   ExpectUsageError(Parse(), {"lease_limit", "whole number"});
+}
+
+TEST_F(OptionsTest, MetricsAreOffUnlessAnAddressOrAFileIsSet) {
+  EXPECT_EQ(Good().metrics_listen, "");
+  EXPECT_EQ(Good().metrics_textfile, "");
+  for (const char* good : {"127.0.0.1:9742", "[::1]:1", "localhost:65535", "0.0.0.0:9742"}) {
+    EXPECT_EQ(Good({"--metrics-listen", good}).metrics_listen, good);
+  }
+  Write("metrics_listen = \"[::]:80\"\nmetrics_textfile = \"/tmp/m.prom\"\n");
+  EXPECT_EQ(Good().metrics_listen, "[::]:80");
+  EXPECT_EQ(Good().metrics_textfile, "/tmp/m.prom");
+}
+
+TEST_F(OptionsTest, MetricsAddressOrFileOfNoSenseIsAUsageError) {
+  for (const char* wrong :
+       {"9742", ":9742", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536",
+        "127.0.0.1:-1", "127.0.0.1:80s", "::1:9742", "[::1]", "[127.0.0.1]:80", "[]:80",
+        "host.example:80", "127.0.0.1:80,127.0.0.1:81", " 127.0.0.1:80", "+127.0.0.1:80"}) {
+    ExpectUsageError(Parse({"--metrics-listen", wrong}), {"metrics-listen", wrong});
+  }
+  ExpectUsageError(Parse({"--metrics-textfile", "/tmp/"}), {"metrics-textfile"});
+  Write("metrics_textfile = \"/tmp/a\\u0000b\"\n");
+  ExpectUsageError(Parse(), {"metrics-textfile"});
 }
 
 TEST_F(OptionsTest, EveryOptionIsAVariable) {

@@ -65,6 +65,7 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterWhoIsCommand(app, invocation);
   RegisterDoctorCommand(app, invocation);
   RegisterImportCommand(app, invocation);
+  RegisterMetricsCommand(app, invocation);
   RegisterLaterCommands(app, invocation);
 }
 

@@ -16,7 +16,6 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation) {
   };
   constexpr Later kCommands[] = {
       {"top", "Live view of the tags", "idctl top"},
-      {"metrics", "Print Prometheus metrics", "idctl metrics"},
       {"drain", "Hand back what is not claimed and stop publishing", "idctl drain orders"},
       {"resume", "Publish again after a drain", "idctl resume orders"},
   };

@@ -30,6 +30,7 @@ void RegisterAuditCommand(CLI::App& app, Invocation& invocation);
 void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation);
 void RegisterDoctorCommand(CLI::App& app, Invocation& invocation);
 void RegisterImportCommand(CLI::App& app, Invocation& invocation);
+void RegisterMetricsCommand(CLI::App& app, Invocation& invocation);
 // Commands of later versions: listed in --help, refused when run.
 void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 
@@ -61,6 +62,9 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 [[nodiscard]] Result<std::string> RenderImport(const Json& document);
 // kSystem when rows were refused, or ids are not safe yet.
 [[nodiscard]] Status ImportVerdict(const Json& document);
+
+// --- metrics: the text of the reply, for Prometheus.
+[[nodiscard]] Result<std::string> RenderMetrics(const Json& document);
 
 // --- claim
 // idclient_claim_many, or a fake: claims up to `count` ids and writes how many.

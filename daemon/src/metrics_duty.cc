@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metrics_duty.h"
+
+#include <boost/asio/post.hpp>
+#include <utility>
+
+namespace idd::daemon {
+namespace {
+
+// What Prometheus scrapes by is mostly as long, or longer.
+constexpr std::chrono::seconds kTextfileInterval(15);
+
+}  // namespace
+
+MetricsDuty::MetricsDuty(boost::asio::io_context& loop, MetricsCollector& collector,
+                         MetricsServer* server)
+    : loop_(loop), collector_(collector), server_(server), timer_(loop) {
+  collector_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
+  if (server_ == nullptr) return;
+  server_->Serve([this](MetricsCollector::Done done) {
+    boost::asio::post(
+        loop_, [this, done = std::move(done)]() mutable { collector_.Collect(std::move(done)); });
+  });
+}
+
+MetricsDuty::~MetricsDuty() {
+  if (server_ != nullptr) server_->StopServing();
+}
+
+void MetricsDuty::NoteInherited(const Inheritance& inheritance) {
+  inherited_rings_ = inheritance.rings.size();
+  for (const InheritedTag& tag : inheritance.tags) inherited_leases_ += tag.leases.size();
+}
+
+void MetricsDuty::AddFamilies(FamilyBuilder& families) const {
+  families.Add(metric::kInheritedRings, static_cast<double>(inherited_rings_));
+  families.Add(metric::kInheritedLeases, static_cast<double>(inherited_leases_));
+  families.Add(metric::kLoopDelay, loop_delay_);
+}
+
+void MetricsDuty::KeepIn(const std::string& textfile) {
+  if (textfile == path_) return;
+  path_ = textfile;
+  if (textfile_ == nullptr) textfile_ = std::make_unique<MetricsTextfile>();
+  textfile_->MoveTo(path_);
+  timer_.cancel();
+  if (!path_.empty()) WriteTextfile();
+}
+
+void MetricsDuty::WriteTextfile() {
+  collector_.Collect([this](const MetricsCollector::Sample& sample) { textfile_->Write(sample); });
+  timer_.expires_after(kTextfileInterval);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) WriteTextfile();
+  });
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_METRICS_DUTY_H_
+#define IDD_DAEMON_METRICS_DUTY_H_
+
+#include <prometheus/histogram.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "inheritance.h"
+#include "metrics_collector.h"
+#include "metrics_server.h"
+#include "metrics_textfile.h"
+
+namespace idd::daemon {
+
+// What idd does for its metrics beside answering idctl: tells them to scrapers and to a file, and
+// measures the event loop.
+//
+// Thread safety: none; event loop.
+class MetricsDuty {
+ public:
+  // `server` is asked from now on and until the end; null: there is none.
+  MetricsDuty(boost::asio::io_context& loop, MetricsCollector& collector, MetricsServer* server);
+  ~MetricsDuty();
+  MetricsDuty(const MetricsDuty&) = delete;
+  MetricsDuty& operator=(const MetricsDuty&) = delete;
+
+  void NoteInherited(const Inheritance& inheritance);
+  // A timer of every second was that late.
+  void NoteDelay(std::chrono::nanoseconds delay) { loop_delay_.Observe(Seconds(delay)); }
+  // Where the metrics are kept from now on; empty: nowhere. What was kept elsewhere is removed.
+  void KeepIn(const std::string& textfile);
+
+ private:
+  void AddFamilies(FamilyBuilder& families) const;
+  void WriteTextfile();
+
+  boost::asio::io_context& loop_;
+  MetricsCollector& collector_;
+  MetricsServer* const server_;
+  boost::asio::steady_timer timer_;
+  prometheus::Histogram loop_delay_{LatencyBuckets()};
+  std::size_t inherited_rings_ = 0;
+  std::size_t inherited_leases_ = 0;
+  std::string path_;
+  std::unique_ptr<MetricsTextfile> textfile_;  // as soon as there was a path
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_METRICS_DUTY_H_

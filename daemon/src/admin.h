@@ -70,6 +70,7 @@ class Admin {
   void ChangeTag(const Request& request, const PeerRights& rights, Done done);
   void DeleteTag(const Request& request, const PeerRights& rights, Done done);
   void ShowStatus(const Request& request, const PeerRights& rights, Done done);
+  void ShowUnobserved(const PeerRights& rights, const Done& done) const;
   void ListLeases(const Request& request, const PeerRights& rights, Done done);
   void ListHosts(const Request& request, const PeerRights& rights, Done done);
   void Audit(const Request& request, const PeerRights& rights, Done done);
@@ -87,6 +88,7 @@ class Admin {
   [[nodiscard]] Json DatabaseJson() const;
   using Shows = std::function<bool(const std::string& tag)>;
   [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records, const Shows& shows) const;
+  [[nodiscard]] Json StatusJson(Json tags) const;
 
   DaemonInfo info_;
   LeaseWorker& worker_;

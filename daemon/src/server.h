@@ -75,6 +75,7 @@ class Server {
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame) const;
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
+  [[nodiscard]] Status OnObserve(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
   void PaceClaim(ClaimOrder order);
   void StartClaim(ClaimOrder order);

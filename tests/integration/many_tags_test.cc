@@ -37,6 +37,15 @@ using std::chrono_literals::operator""ms;
 constexpr int kTags = 2000;
 constexpr milliseconds kStatusLimit = 100ms;
 
+// How much more an unoptimised build may use; what is installed gets none.
+constexpr int UnoptimisedFactor() noexcept {
+#ifdef __OPTIMIZE__
+  return 1;
+#else
+  return 5;
+#endif
+}
+
 // That a process has used so far.
 milliseconds ProcessorTime(pid_t pid) {
   clockid_t clock{};
@@ -60,8 +69,6 @@ milliseconds ChildrensTime() {
 class ManyTags : public ::testing::Test {
  protected:
   void SetUp() override {
-    // All leases of a burst at once: the budget is for stores of many hosts.
-    WriteFile(host_.daemon.options().config, "leases_per_second = 1000\n");
     host_.daemon.Start();
     {
       SqliteFile database = host_.Database();
@@ -105,7 +112,7 @@ TEST_F(ManyTags, StatusTakesLessThanATenthOfASecond) {
     }
     std::cout << "status" << (as_json ? " --json" : "") << ": " << least.count()
               << " ms of processor time, " << least_wall.count() << " ms by the clock\n";
-    EXPECT_LT(least, kStatusLimit * SlowdownFactor());
+    EXPECT_LT(least, kStatusLimit * UnoptimisedFactor() * SlowdownFactor());
   }
 }
 
@@ -152,7 +159,7 @@ TEST_F(ManyTags, TopTakesLessThanOnePercentOfAProcessor) {
   RequireErrno(::waitpid(top, &status, 0) == top, "waitpid");
   EXPECT_EQ(status, 0);
   EXPECT_NE(first.find("2000 tags"), std::string::npos) << first.substr(0, 2000);
-  EXPECT_LT(used, time / 100 * SlowdownFactor());
+  EXPECT_LT(used, time / 100 * UnoptimisedFactor() * SlowdownFactor());
 }
 
 }  // namespace

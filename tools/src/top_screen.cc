@@ -33,6 +33,12 @@ sigset_t HandledSignals() {
   return signals;
 }
 
+// A printer, or TERM=dumb, cannot: there a snapshot is of more use.
+bool CanMoveCursor() {
+  const char* const sequence = ::tigetstr("cup");
+  return sequence != nullptr && sequence != reinterpret_cast<const char*>(-1);
+}
+
 // What looks the same without colour, as far as a terminal can.
 attr_t AttributesOf(Tone tone, bool has_color) {
   switch (tone) {
@@ -111,6 +117,10 @@ std::unique_ptr<TopScreen> TopScreen::Open(int out_fd) {
   if (::sigprocmask(SIG_BLOCK, &handled, &terminal->mask_before) != 0) return nullptr;
   terminal->signals.reset(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (terminal->signals.valid()) terminal->screen = ::newterm(nullptr, stdout, stdin);
+  if (terminal->screen != nullptr && !CanMoveCursor()) {
+    ::endwin();
+    ::delscreen(std::exchange(terminal->screen, nullptr));
+  }
   if (terminal->screen == nullptr) {
     ::sigprocmask(SIG_SETMASK, &terminal->mask_before, nullptr);
     return nullptr;

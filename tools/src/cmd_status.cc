@@ -12,47 +12,27 @@
 namespace idd::tools {
 namespace {
 
-// "daemon    a, b, c", on as many lines as the screen needs.
-std::string HeadLines(std::string_view title, const std::vector<std::string>& parts,
-                      std::size_t columns) {
-  constexpr std::size_t kIndent = 10;
-  std::string text(title);
-  text.resize(kIndent, ' ');
-  std::size_t used = kIndent;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string part = parts[i] + (i + 1 < parts.size() ? "," : "");
-    const std::size_t width = WidthInCharacters(part);
-    const bool is_first = used == kIndent;
-    if (!is_first && columns > 0 && used + 1 + width > columns) {
-      text += "\n" + std::string(kIndent, ' ');
-      used = kIndent;
-    } else if (!is_first) {
-      text += " ";
-      ++used;
-    }
-    text += part;
-    used += width;
-  }
-  return text + "\n";
-}
+// What the lines of the head that are too long go on below.
+constexpr std::size_t kHeadIndent = 10;
+constexpr std::size_t kErrorIndent = 2;
 
 std::string DaemonLines(const Fields& daemon, std::size_t columns) {
-  return HeadLines(
-      "daemon",
-      {"idd " + EscapeText(daemon.Text("version")),
-       "up " + FormatDuration(daemon.Number("uptime_s")), "pid " + daemon.CountText("pid"),
-       "host " + EscapeText(daemon.Text("host_id")), "socket " + EscapeText(daemon.Text("socket"))},
-      columns);
+  return WrapTo("daemon    idd " + EscapeText(daemon.Text("version")) + ", up " +
+                    FormatDuration(daemon.Number("uptime_s")) + ", pid " + daemon.CountText("pid") +
+                    ", host " + EscapeText(daemon.Text("host_id")) + ", socket " +
+                    EscapeText(daemon.Text("socket")),
+                columns, kHeadIndent) +
+         "\n";
 }
 
 std::string DatabaseLines(const Fields& database, std::size_t columns) {
   const std::optional<double> since_s = database.OptionalNumber("since_s");
   const std::optional<std::string> last_error = database.OptionalText("last_error");
-  std::string state = EscapeText(database.Text("state"));
-  if (since_s) state += " for " + FormatDuration(*since_s);
-  std::string url = EscapeText(database.Text("url"));
-  if (last_error) url += "; last error: " + EscapeText(*last_error);
-  return HeadLines("database", {state, url}, columns);
+  std::string line = "database  " + EscapeText(database.Text("state"));
+  if (since_s) line += " for " + FormatDuration(*since_s);
+  line += ", " + EscapeText(database.Text("url"));
+  if (last_error) line += "; last error: " + EscapeText(*last_error);
+  return WrapTo(line, columns, kHeadIndent) + "\n";
 }
 
 constexpr std::size_t kStateColumn = 2;
@@ -126,13 +106,13 @@ std::string ForecastLine(const Fields& tag) {
   const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
   if (!days || *days >= kWarnedDays) return {};
   return EscapeText(tag.Text("tag")) + ": its ids end in " + FormatDuration(*days * 86'400) +
-         " at this rate\n";
+         " at this rate";
 }
 
 std::string ErrorLine(const Fields& tag) {
   const std::optional<std::string> last_error = tag.OptionalText("last_error");
   if (!last_error) return {};
-  return EscapeText(tag.Text("tag")) + ": last error: " + EscapeText(*last_error) + "\n";
+  return EscapeText(tag.Text("tag")) + ": last error: " + EscapeText(*last_error);
 }
 
 // The tables and lines below the head.
@@ -144,7 +124,9 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
   std::string errors;
   for (const Fields& tag : tags) {
     AddTagRow(tag, table);
-    errors += ForecastLine(tag) + ErrorLine(tag);
+    for (const std::string& line : {ForecastLine(tag), ErrorLine(tag)}) {
+      if (!line.empty()) errors += WrapTo(line, screen.columns, kErrorIndent) + "\n";
+    }
     const Table of_tag = SegmentTable(tag);  // read in any case: it checks the fields
     if (!asked_tag.empty()) segments += "\n" + of_tag.Format(screen.columns);
   }

@@ -20,8 +20,8 @@
 namespace idd::tools {
 namespace {
 
-constexpr double kLeastInterval_s = 0.1;
-constexpr double kMostInterval_s = 3600;
+constexpr double kLeastIntervalSeconds = 0.1;
+constexpr double kMostIntervalSeconds = 3600;
 constexpr std::size_t kMostFilterBytes = 128;
 
 // "0.5", not "1e3", "nan" or "-1".
@@ -30,7 +30,7 @@ std::string ParseInterval(const std::string& text, double* seconds) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
   const bool is_number = stop == end && error == std::errc();
-  if (!is_number || !(value >= kLeastInterval_s && value <= kMostInterval_s)) {
+  if (!is_number || !(value >= kLeastIntervalSeconds && value <= kMostIntervalSeconds)) {
     return Quote(text) + " is not a number of seconds from 0.1 to 3600";
   }
   *seconds = value;

@@ -12,7 +12,7 @@ namespace idd::tools {
 namespace {
 
 // What is held is divided by the rate of about so many seconds: less jumps, more is late.
-constexpr double kSmoothedOver_s = 3;
+constexpr double kSmoothedSeconds = 3;
 // Below this many ids a second nobody is said to claim, as in `status`.
 constexpr double kLeastRate = 0.01;
 
@@ -54,7 +54,7 @@ void Advance(TopTag& tag, TagReading reading, double seconds) {
     // Fewer than before: another daemon counts from its own beginning.
     const std::uint64_t more = reading.claimed - std::min(reading.claimed, tag.now.claimed);
     tag.rate_per_s = static_cast<double>(more) / seconds;
-    const double weight = 1 - std::exp(-seconds / kSmoothedOver_s);
+    const double weight = 1 - std::exp(-seconds / kSmoothedSeconds);
     const bool is_first = tag.rates.size() == 0;
     tag.smooth_per_s += (is_first ? 1 : weight) * (tag.rate_per_s - tag.smooth_per_s);
   }

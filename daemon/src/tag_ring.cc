@@ -43,8 +43,8 @@ void TagRing::Tell(const shm::TagNumbers& numbers) noexcept {
   if (numbers == told_) return;
   told_ = numbers;
   shm::TagNumbers stamped = numbers;
-  stamped.written_at_ns = static_cast<std::uint64_t>(
-      std::chrono::nanoseconds(MonotonicClock::now().time_since_epoch()).count());
+  const std::chrono::nanoseconds since_boot = MonotonicClock::now().time_since_epoch();
+  stamped.written_at_ns = static_cast<std::uint64_t>(since_boot.count());
   writer_.Tell(stamped);
 }
 

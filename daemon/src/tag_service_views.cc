@@ -14,7 +14,8 @@ namespace idd::daemon {
 namespace {
 
 std::uint64_t Nanoseconds(MonotonicTime time) {
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+  const std::chrono::nanoseconds since_boot = time.time_since_epoch();
+  return static_cast<std::uint64_t>(since_boot.count());
 }
 
 shm::TagCondition ConditionOf(std::string_view state) {

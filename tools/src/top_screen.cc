@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cwchar>
 #include <utility>
@@ -36,7 +37,8 @@ sigset_t HandledSignals() {
 // A printer, or TERM=dumb, cannot: there a snapshot is of more use.
 bool CanMoveCursor() {
   const char* const sequence = ::tigetstr("cup");
-  return sequence != nullptr && sequence != reinterpret_cast<const char*>(-1);
+  constexpr std::intptr_t kNoSuchCapability = -1;
+  return sequence != nullptr && reinterpret_cast<std::intptr_t>(sequence) != kNoSuchCapability;
 }
 
 // What looks the same without colour, as far as a terminal can.
@@ -62,6 +64,7 @@ attr_t AttributesOf(Tone tone, bool has_color) {
 std::string TextOf(wint_t character) {
   std::array<char, MB_LEN_MAX> bytes{};
   std::mbstate_t state{};
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the state is ours.
   const std::size_t count = std::wcrtomb(bytes.data(), static_cast<wchar_t>(character), &state);
   if (count == static_cast<std::size_t>(-1)) return {};
   return {bytes.data(), count};
@@ -114,7 +117,7 @@ std::unique_ptr<TopScreen> TopScreen::Open(int out_fd) {
   terminal->out_fd = out_fd;
   // Before ncurses installs its handlers, which would end the program without its destructors.
   const sigset_t handled = HandledSignals();
-  if (::sigprocmask(SIG_BLOCK, &handled, &terminal->mask_before) != 0) return nullptr;
+  if (::pthread_sigmask(SIG_BLOCK, &handled, &terminal->mask_before) != 0) return nullptr;
   terminal->signals.reset(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   if (terminal->signals.valid()) terminal->screen = ::newterm(nullptr, stdout, stdin);
   if (terminal->screen != nullptr && !CanMoveCursor()) {
@@ -122,7 +125,7 @@ std::unique_ptr<TopScreen> TopScreen::Open(int out_fd) {
     ::delscreen(std::exchange(terminal->screen, nullptr));
   }
   if (terminal->screen == nullptr) {
-    ::sigprocmask(SIG_SETMASK, &terminal->mask_before, nullptr);
+    ::pthread_sigmask(SIG_SETMASK, &terminal->mask_before, nullptr);
     return nullptr;
   }
   terminal->has_color = LookAtScreen(out_fd).has_color && ::has_colors();
@@ -148,7 +151,7 @@ TopScreen::TopScreen(std::unique_ptr<Terminal> terminal) : terminal_(std::move(t
 TopScreen::~TopScreen() {
   ::endwin();
   ::delscreen(terminal_->screen);
-  ::sigprocmask(SIG_SETMASK, &terminal_->mask_before, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &terminal_->mask_before, nullptr);
 }
 
 Screen TopScreen::Look() const { return LookAtScreen(terminal_->out_fd); }
@@ -206,7 +209,7 @@ ScreenEvent TopScreen::TakeSignal() {
 }
 
 // The terminal is the shell's until it brings us back; by then it may have another size.
-void TopScreen::StopUntilContinued() {
+void TopScreen::StopUntilContinued() const {
   ::endwin();
   ::raise(SIGSTOP);
   const Screen screen = Look();

@@ -57,7 +57,7 @@ class TopScreen {
   explicit TopScreen(std::unique_ptr<Terminal> terminal);
 
   [[nodiscard]] ScreenEvent TakeSignal();
-  void StopUntilContinued();
+  void StopUntilContinued() const;
 
   std::unique_ptr<Terminal> terminal_;
   int signal_ = 0;

@@ -28,7 +28,8 @@ double Seconds(MonotonicTime from, MonotonicTime to) {
 }
 
 std::uint64_t Nanoseconds(MonotonicTime time) {
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+  const std::chrono::nanoseconds since_boot = time.time_since_epoch();
+  return static_cast<std::uint64_t>(since_boot.count());
 }
 
 const char* StateName(const shm::RingView& view, std::uint64_t now_ns) {

@@ -29,6 +29,7 @@ struct Shown {
 
 Shown FirstShown(std::string_view text, std::mbstate_t& state) {
   wchar_t code = 0;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the state is the caller's.
   const std::size_t bytes = std::mbrtowc(&code, text.data(), text.size(), &state);
   if (bytes == 0 || bytes > text.size()) {
     state = std::mbstate_t{};

@@ -136,7 +136,10 @@ class Screens : public ::testing::Test {
     return IdctlBinary() + " --socket " + host_.daemon.socket() + " " + command;
   }
   [[nodiscard]] std::unique_ptr<Tmux> Open(Size size, const std::string& locale = "C.UTF-8") const {
-    auto tmux = std::make_unique<Tmux>(dir_.File("tmux"), size, locale);
+    // Each at a place of its own: a server that ends is there for a moment after its last answer.
+    static int servers = 0;
+    const std::string socket = dir_.File("tmux" + std::to_string(++servers));
+    auto tmux = std::make_unique<Tmux>(socket, size, locale);
     Require(tmux->WaitFor("$"), "no shell in tmux");
     // What the prompt and the command line look like is not the matter.
     tmux->Type("PS1=; clear");

@@ -75,7 +75,7 @@ class Tmux {
   Tmux(const Tmux&) = delete;
   Tmux& operator=(const Tmux&) = delete;
 
-  std::string Do(const std::vector<std::string>& arguments) const {
+  [[nodiscard]] std::string Do(const std::vector<std::string>& arguments) const {
     std::vector<std::string> argv = {"/usr/bin/tmux", "-S", socket_};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return OutputOf(argv);

@@ -232,6 +232,26 @@ TEST_F(Observe, MalformedRequestEndsTheConnectionAlone) {
   EXPECT_TRUE(RawConnection::AnswersHello(host_.daemon.socket()));
 }
 
+// An idle tag costs the daemon no writing: with thousands of them that would be most of its work.
+TEST_F(Observe, NumbersAreWrittenWhenSomethingHasChangedAndNotOtherwise) {
+  host_.idctl.CreateTag("quiet", 1000);
+  const Deadline deadline = Deadline::After(Patience(5s));
+  Result<wire::Channel> channel = ConnectAndGreet(host_.daemon.socket(), deadline);
+  ASSERT_TRUE(channel.ok());
+  ASSERT_TRUE(RequestRing(channel.value(), "quiet", deadline).ok());
+  std::optional<shm::RingObserver> ring = ObserverFor(kRoot, "quiet");
+  ASSERT_TRUE(ring.has_value());
+  const auto age = [&ring] {
+    return std::chrono::nanoseconds(MonotonicNs() - ring->Look().numbers.written_at_ns);
+  };
+  // The daemon has looked at the tag several times by then.
+  ASSERT_TRUE(WaitUntil(Patience(30s), [&] { return age() > 6s; })) << age().count();
+  const std::uint64_t written_at = ring->Look().numbers.written_at_ns;
+  static_cast<void>(host_.idctl.Claim("quiet", 990));
+  EXPECT_TRUE(
+      WaitUntil(Patience(15s), [&] { return ring->Look().numbers.written_at_ns > written_at; }));
+}
+
 // The document of those who look at the rings themselves.
 TEST_F(Observe, StatusOfWhatCannotBeObservedLeavesTheOthersOut) {
   host_.idctl.Do({"tag", "set", "users", "--access", "socket"});

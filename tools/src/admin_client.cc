@@ -179,7 +179,11 @@ Result<std::optional<shm::RingObserver>> AdminClient::Observe(const std::string&
   std::string reason;
   const Result<wire::AttachReply> reply = ReadReply<wire::AttachReply>(message.value(), &reason);
   if (!reply.ok()) return reply.status();
-  if (reply.value().status != 0 || reply.value().ring_id == 0) return none;
+  if (reply.value().status != 0) {
+    // Not UNAVAILABLE, which would say that idd is out of reach.
+    return Status(Code::kSystem, "the daemon gives no ring to look at: " + reason);
+  }
+  if (reply.value().ring_id == 0) return none;
   Result<shm::RingObserver> observer =
       shm::RingObserver::Attach(message.value().fds[0], message.value().fds[1], tag);
   if (!observer.ok()) return observer.status();

@@ -31,7 +31,8 @@ class AdminClient {
   [[nodiscard]] Result<Json> Request(const Json& request, Deadline deadline);
 
   // The tag's ring, to be looked at without the daemon from now on; nothing when it has none, when
-  // this user may not have it, or when the daemon is older than that. kUnavailable: no reply.
+  // this user may not have it, or when the daemon is older than that. kUnavailable: no reply;
+  // kSystem, kIncompatible: it has one that cannot be had.
   [[nodiscard]] Result<std::optional<shm::RingObserver>> Observe(const std::string& tag,
                                                                  Deadline deadline);
 

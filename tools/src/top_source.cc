@@ -118,7 +118,7 @@ void TopSource::Lose(const Status& why, MonotonicTime now) {
 
 Status TopSource::AskDaemon(MonotonicTime now) {
   const bool has_changed = !is_listed_ || tags_version_ != listed_version_;
-  const bool is_old = now - listed_at_ > kBetweenLists;
+  const bool is_old = now - listed_at_ > (lacks_rings_ ? kBetweenChangedLists : kBetweenLists);
   if ((has_changed || is_old) && now >= next_list_) return AskForTags("all", now);
   if (now - asked_at_ >= kBetweenRequests) return AskForTags("unobserved", now);
   return Status::Ok();
@@ -168,6 +168,7 @@ Status TopSource::TakeDocument(const Json& document, bool is_whole, MonotonicTim
   listed_at_ = now;
   listed_version_ = tags_version_;
   is_listed_ = true;
+  lacks_rings_ = false;  // until one of them is refused again
   return Status::Ok();
 }
 
@@ -204,6 +205,7 @@ void TopSource::ObserveWanted(MonotonicTime now) {
     tag.is_wanted = false;
     // Without one, or with one that cannot be mapped, the daemon's documents have to do.
     tag.ring.reset();
+    lacks_rings_ = lacks_rings_ || !ring.ok();
     if (ring.ok()) tag.ring = std::move(ring).value();
   }
 }

@@ -69,6 +69,7 @@ class TopSource {
   std::uint64_t tags_version_ = 0;  // the newest told
   std::uint64_t listed_version_ = 0;
   bool is_listed_ = false;
+  bool lacks_rings_ = false;  // some that the daemon takes for observed: only the list has them
   TopHead head_;
   double uptime_s_ = 0;  // when it was told
   std::map<std::string, Watched, std::less<>> tags_;

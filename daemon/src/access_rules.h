@@ -93,6 +93,10 @@ class PeerRights {
 
   [[nodiscard]] const Peer& peer() const noexcept { return peer_; }
   [[nodiscard]] bool MaySee(std::string_view tag) const;
+  // Without a sentence, for those who ask about many tags.
+  [[nodiscard]] bool Has(Access needed, std::string_view tag) const {
+    return rules_->Of(peer_, tag).access >= needed;
+  }
   [[nodiscard]] bool AdministersAll() const { return rules_->AdministersAll(peer_); }
   // kDenied that says who lacks what.
   [[nodiscard]] Status Require(Access needed, std::string_view tag) const;

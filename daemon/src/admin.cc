@@ -31,6 +31,34 @@ Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
           {"kept", static_cast<double>(available) >= needed}};
 }
 
+Json SnapshotJson(const TagSnapshot& tag) {
+  std::uint64_t available = 0;
+  Json segments = Json::array();
+  for (const LeaseUse& use : tag.leases) {
+    available += use.available();
+    segments.push_back({{"base", use.lease.ids.first},
+                        {"limit", use.lease.ids.limit},
+                        {"next", use.lease.ids.first + use.claimed}});
+  }
+  const bool idle = tag.rate_per_s < 0.01;
+  return {
+      {"tag", tag.tag},
+      {"mode", tag.mode},
+      {"step", tag.step},
+      {"state", tag.state},
+      {"claimed", tag.claimed},
+      {"available", available},
+      {"segments", std::move(segments)},
+      {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
+      {"covered_s", idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
+      {"promise", PromiseJson(tag, available)},
+      {"exhausted_in_days",
+       tag.exhausted_in_days.has_value() ? Json(*tag.exhausted_in_days) : Json(nullptr)},
+      {"fallbacks", tag.fallbacks},
+      {"leases", tag.leases_taken},
+      {"last_error", tag.last_error.empty() ? Json(nullptr) : Json(tag.last_error)}};
+}
+
 }  // namespace
 
 Admin::Admin(boost::asio::io_context& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags)
@@ -134,6 +162,7 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records, const Shows& shows) 
   std::map<std::string, TagSnapshot> tags;
   for (const TagRecord& record : records) {
     TagSnapshot& tag = tags[record.tag];
+    tag.tag = record.tag;
     tag.mode = record.mode;
     tag.step = record.step;
     tag.refill = record.refill;
@@ -142,40 +171,29 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records, const Shows& shows) 
   for (TagSnapshot& snapshot : tags_.Snapshot()) tags[snapshot.tag] = std::move(snapshot);
   Json array = Json::array();
   for (const auto& [name, tag] : tags) {
-    if (!shows(name)) continue;
-    std::uint64_t available = 0;
-    Json segments = Json::array();
-    for (const LeaseUse& use : tag.leases) {
-      available += use.available();
-      segments.push_back({{"base", use.lease.ids.first},
-                          {"limit", use.lease.ids.limit},
-                          {"next", use.lease.ids.first + use.claimed}});
-    }
-    const bool idle = tag.rate_per_s < 0.01;
-    array.push_back(
-        {{"tag", name},
-         {"mode", tag.mode},
-         {"step", tag.step},
-         {"state", tag.state},
-         {"claimed", tag.claimed},
-         {"available", available},
-         {"segments", std::move(segments)},
-         {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
-         {"covered_s",
-          idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
-         {"promise", PromiseJson(tag, available)},
-         {"exhausted_in_days",
-          tag.exhausted_in_days.has_value() ? Json(*tag.exhausted_in_days) : Json(nullptr)},
-         {"fallbacks", tag.fallbacks},
-         {"leases", tag.leases_taken},
-         {"last_error", tag.last_error.empty() ? Json(nullptr) : Json(tag.last_error)}});
+    if (shows(name)) array.push_back(SnapshotJson(tag));
   }
   return array;
 }
 
+Json Admin::StatusJson(Json tags) const {
+  return {{"daemon", DaemonJson()},
+          {"database", DatabaseJson()},
+          {"tags", std::move(tags)},
+          {"tags_version", tags_.tags_version()}};
+}
+
 void Admin::ShowStatus(const Request& request, const PeerRights& rights, Done done) {
   const auto only = TextField(request, "tag");
+  const auto which = TextField(request, "tags");
   if (!only.ok()) return Fail(done, only.status());
+  if (!which.ok()) return Fail(done, which.status());
+  if (which.value().value_or("all") == "unobserved" && !only.value().has_value()) {
+    return ShowUnobserved(rights, done);
+  }
+  if (which.value().value_or("all") != "all") {
+    return Fail(done, {Code::kInvalid, "'tags' must be 'all', or 'unobserved' without a 'tag'"});
+  }
   const auto answer = [this, rights, only = only.value(),
                        done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
     Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>(),
@@ -185,13 +203,24 @@ void Admin::ShowStatus(const Request& request, const PeerRights& rights, Done do
     if (only.has_value() && tags.empty() && records.ok()) {
       return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
     }
-    done(Status::Ok(),
-         Dump({{"daemon", DaemonJson()}, {"database", DatabaseJson()}, {"tags", std::move(tags)}}));
+    done(Status::Ok(), Dump(StatusJson(std::move(tags))));
   };
   // While the store is away its jobs are slow to fail, and what is served does not depend on it.
   if (!tags_.store_health().up) return answer(Status(Code::kUnavailable, "the store is down"));
   worker_.Submit<std::vector<TagRecord>>(
       [](Store& store, HighWaterMarks&) { return store.ListTags(); }, answer);
+}
+
+// For those who see the others' rings themselves, and often: the store is not asked.
+void Admin::ShowUnobserved(const PeerRights& rights, const Done& done) const {
+  const auto may_observe = [&rights](const std::string& tag) {
+    return rights.Has(Access::kShm, tag);
+  };
+  Json tags = Json::array();
+  for (const TagSnapshot& tag : tags_.Unobserved(may_observe)) {
+    if (rights.MaySee(tag.tag)) tags.push_back(SnapshotJson(tag));
+  }
+  done(Status::Ok(), Dump(StatusJson(std::move(tags))));
 }
 
 void Admin::QueueReport(std::function<void()> start) {

@@ -83,6 +83,7 @@ class Admin {
   void ChangeTag(const Request& request, const PeerRights& rights, Done done);
   void DeleteTag(const Request& request, const PeerRights& rights, Done done);
   void ShowStatus(const Request& request, const PeerRights& rights, Done done);
+  void ShowUnobserved(const PeerRights& rights, const Done& done) const;
   void ListLeases(const Request& request, const PeerRights& rights, Done done);
   void ListHosts(const Request& request, const PeerRights& rights, Done done);
   void Audit(const Request& request, const PeerRights& rights, Done done);
@@ -112,6 +113,7 @@ class Admin {
   [[nodiscard]] Json DatabaseJson() const;
   using Shows = std::function<bool(const std::string& tag)>;
   [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records, const Shows& shows) const;
+  [[nodiscard]] Json StatusJson(Json tags) const;
 
   DaemonInfo info_;
   const double started_at_;  // Unix time, worked out once: a restart is seen by its change

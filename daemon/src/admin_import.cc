@@ -118,7 +118,10 @@ void Admin::Import(const Request& request, const PeerRights& /*rights*/, Done do
         [this, mode, query, done](const Result<ImportReport>& report) {
           FinishReport();
           if (!report.ok()) return Fail(done, report.status());
-          if (mode == ImportMode::kWrite) LogImport(report.value(), query);
+          if (mode == ImportMode::kWrite) {
+            tags_.OnTagCreated();
+            LogImport(report.value(), query);
+          }
           done(Status::Ok(), Dump(ImportJson(report.value(), query.source, mode)));
         });
     import_ = import;

@@ -73,8 +73,9 @@ void Admin::CreateTag(const Request& request, const PeerRights& /*rights*/, Done
       [tag = std::move(tag).value()](Store& store, HighWaterMarks&) {
         return store.CreateTag(tag);
       },
-      [done = std::move(done)](const Result<TagRecord>& record) {
+      [this, done = std::move(done)](const Result<TagRecord>& record) {
         if (!record.ok()) return Fail(done, record.status());
+        tags_.OnTagCreated();
         log::Info("tag.created", {{"tag", record.value().tag}, {"step", record.value().step}});
         done(Status::Ok(), Dump({{"tag", TagJson(record.value())}}));
       });

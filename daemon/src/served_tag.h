@@ -6,6 +6,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +24,9 @@
 #include "wait_queue.h"
 
 namespace idd::daemon {
+
+// How long a replaced ring is told in `status`; the log has it for ever.
+inline constexpr std::chrono::seconds kQuarantineShown(60);
 
 // What requests are answered once Shutdown() was called.
 [[nodiscard]] inline Status Stopping() { return {Code::kUnavailable, "idd is stopping"}; }

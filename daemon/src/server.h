@@ -80,6 +80,7 @@ class Server {
   // What the peer may do with the tag, or why it has to go without.
   [[nodiscard]] Result<TagRight> MayAsk(const Connection& connection, std::string_view tag);
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
+  [[nodiscard]] Status OnObserve(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
   void PaceClaim(ClaimOrder order);
   void StartClaim(ClaimOrder order);

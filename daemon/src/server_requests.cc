@@ -80,6 +80,8 @@ Status Server::Dispatch(Connection& connection, const FrameView& frame) {
       return OnRefill(connection, frame);
     case FrameType::kAdmin:
       return OnAdmin(connection, frame);
+    case FrameType::kObserve:
+      return OnObserve(connection, frame);
     case FrameType::kError:
       break;
   }
@@ -90,10 +92,12 @@ void Server::Refuse(Connection& connection, const FrameView& frame, const Status
   const std::uint64_t request_id = frame.header.request_id;
   const auto code = static_cast<std::uint32_t>(status.code());
   switch (static_cast<FrameType>(frame.header.type)) {
-    case FrameType::kAttach: {
+    case FrameType::kAttach:
+    case FrameType::kObserve: {
       wire::AttachReply reply;
       reply.status = code;
-      connection.Send(wire::BuildReply(FrameType::kAttach, request_id, reply, status.message()));
+      const auto type = static_cast<FrameType>(frame.header.type);
+      connection.Send(wire::BuildReply(type, request_id, reply, status.message()));
       return;
     }
     case FrameType::kClaim: {
@@ -202,6 +206,36 @@ void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& gra
   reply.cursors_bytes = shm::kCursorsBytes;
   connection->Send(wire::BuildReply(FrameType::kAttach, order.request_id, reply),
                    {grant.value().table_fd, grant.value().cursors_fd});
+}
+
+// The observer is nobody's holder: it cannot write, so a ring need not be replaced when it may not
+// look any more. What it has mapped it may read for as long as the ring is in use.
+Status Server::OnObserve(Connection& connection, const FrameView& frame) {
+  const Result<wire::ObserveRequest> request = wire::ParsePayload<wire::ObserveRequest>(frame);
+  if (!request.ok()) return request.status();
+  const Result<std::string_view> tag = wire::UnpackTag(request.value().tag);
+  if (!tag.ok()) return tag.status();
+  const Result<TagRight> right = gate_.RightTo(connection.peer(), tag.value());
+  if (!right.ok()) {
+    Refuse(connection, frame, right.status());
+    return Status::Ok();
+  }
+  Result<ObserveGrant> grant =
+      right.value().access < Access::kShm ? ObserveGrant() : tags_.Observe(tag.value());
+  if (!grant.ok()) {
+    Refuse(connection, frame, grant.status());
+    return Status::Ok();
+  }
+  wire::AttachReply reply;
+  reply.abi_version = shm::kAbiVersion;
+  reply.ring_id = grant.value().ring_id;
+  if (reply.ring_id != 0) {
+    reply.table_bytes = shm::kTableBytes;
+    reply.cursors_bytes = shm::kCursorsBytes;
+  }
+  connection.Send(wire::BuildReply(FrameType::kObserve, frame.header.request_id, reply),
+                  {grant.value().table_fd, grant.value().cursors_fd.get()});
+  return Status::Ok();
 }
 
 Status Server::OnClaim(Connection& connection, const FrameView& frame) {

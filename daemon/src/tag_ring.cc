@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tag_ring.h"
 
+#include <chrono>
+
 #include "idd/base/check.h"
+#include "idd/base/clock.h"
 #include "inheritance.h"
 #include "random.h"
 
@@ -34,6 +37,15 @@ TagRing::~TagRing() {
 void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark) {
   writer_.Publish(lease.ids, taken, mark);
   leases_.push_back(lease);
+}
+
+void TagRing::Tell(const shm::TagNumbers& numbers) noexcept {
+  if (numbers == told_) return;
+  told_ = numbers;
+  shm::TagNumbers stamped = numbers;
+  const std::chrono::nanoseconds since_boot = MonotonicClock::now().time_since_epoch();
+  stamped.written_at_ns = static_cast<std::uint64_t>(since_boot.count());
+  writer_.Tell(stamped);
 }
 
 std::vector<LeaseUse> TagRing::TakeExhausted() {

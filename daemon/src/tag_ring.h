@@ -9,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
+#include "idd/shm/memfd.h"
 #include "idd/shm/ring_memory.h"
+#include "idd/shm/ring_stats.h"
 #include "idd/shm/ring_writer.h"
 #include "service_manager.h"
 #include "store/store.h"
@@ -53,6 +56,10 @@ class TagRing {
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
   [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
   [[nodiscard]] int cursors_fd() const noexcept { return memory_->cursors_fd(); }
+  // The cursors for those who only look: nobody can write through it. kSystem.
+  [[nodiscard]] Result<ScopedFd> ReadOnlyCursors() const {
+    return shm::OpenForReading(cursors_fd());
+  }
 
   // Its descriptors were passed to a client, who may write the cursors from then on.
   [[nodiscard]] bool shared() const noexcept { return shared_; }
@@ -67,6 +74,10 @@ class TagRing {
 
   // Up to `count` ids, in the ring's order; empty when it is dry.
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
+
+  // For observers: what the ring itself does not say. Writes nothing when nothing has changed.
+  // `numbers.claimed_before`: of the leases that have left the ring.
+  void Tell(const shm::TagNumbers& numbers) noexcept;
 
   // Once a second: shm::RingWriter::ForgetOldEnds().
   void ForgetOldEnds() noexcept { writer_.ForgetOldEnds(); }
@@ -94,6 +105,7 @@ class TagRing {
   shm::RingWriter writer_;
   std::deque<Lease> leases_;
   bool shared_ = false;
+  shm::TagNumbers told_;  // without the time
 };
 
 }  // namespace idd::daemon

@@ -19,8 +19,6 @@ namespace {
 constexpr std::chrono::milliseconds kRefusalPause(1000);
 // What failed while the store is up (somebody held a lock on the tag's row) is asked again then.
 constexpr std::chrono::milliseconds kShortPause(20);
-// How long a replaced ring is told in `status`; the log has it for ever.
-constexpr std::chrono::seconds kQuarantineShown(60);
 // A tag of which nothing was claimed in so many polls is looked at in every fourth one only.
 constexpr unsigned kIdlePolls = 10;
 constexpr unsigned kIdlePollEvery = 4;
@@ -175,10 +173,6 @@ void TagService::ArmDeadline(Tag& tag) {
     ExpireWaiters(*it->second);
     ForgetIfUnused(name);
   });
-}
-
-bool TagService::IsFreshlyQuarantined(const Tag& tag) {
-  return tag.quarantines != 0 && MonotonicClock::now() - tag.quarantined_at < kQuarantineShown;
 }
 
 std::string TagService::WaitReason(const Tag& tag) const {
@@ -395,6 +389,7 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
   legacy_.leases.NoteUsed(lease.token, next, tag.ring->ring_id());
   tag.ring->Publish(lease, next - lease.ids.first, tag.policy->MarkOf(lease.ids, view));
   meter_.refills.Increment();
+  TellObservers(tag);
   Serve(tag);
   Warmed(tag.name);
 }
@@ -492,6 +487,7 @@ void TagService::Poll() {
     if (is_quiet && tag->usage.IsIdleAt(claimed) && !tag->ring->forged()) {
       tag->usage.SkipTo(now);
       if (tag->idle_polls < kIdlePolls) ++tag->idle_polls;
+      TellObservers(*tag);
       continue;
     }
     tag->idle_polls = 0;
@@ -501,6 +497,7 @@ void TagService::Poll() {
     MaybeLease(*tag);
     for (const LeaseUse& use : tag->ring->Look()) legacy_.leases.NoteSeen(use);
     tag->usage.Observe(now, claimed);
+    TellObservers(*tag);
     LookAtExhaustion(*tag, now);
   }
   closer_.Flush();
@@ -526,38 +523,6 @@ void TagService::LookAtExhaustion(Tag& tag, MonotonicTime now) {
                 {"ids_left", static_cast<std::uint64_t>(left)},
                 {"rate_per_s", static_cast<std::uint64_t>(tag.usage.rate_per_s())},
                 {"action", "raise max_id, or move the column to 64 bits"}});
-}
-
-const char* TagService::StateOf(const Tag& tag, std::uint64_t available) {
-  if (IsFreshlyQuarantined(tag)) return "quarantined";
-  return tag.ring != nullptr && available == 0 ? "dry" : "ok";
-}
-
-std::vector<TagSnapshot> TagService::Snapshot() const {
-  std::vector<TagSnapshot> snapshots;
-  for (const auto& [name, tag] : tags_) {
-    if (!tag->record.has_value()) continue;
-    TagSnapshot& snapshot = snapshots.emplace_back();
-    snapshot.tag = name;
-    snapshot.mode = tag->record->mode;
-    snapshot.step = tag->record->step;
-    snapshot.refill = tag->record->refill;
-    snapshot.exhausted_in_days = tag->exhausted_in_days;
-    snapshot.reckoned_per_s = tag->policy->RatePerSecond();
-    if (tag->ring != nullptr) snapshot.leases = tag->ring->Look();
-    snapshot.claimed = tag->closed_claimed;
-    std::uint64_t available = 0;
-    for (const LeaseUse& use : snapshot.leases) {
-      snapshot.claimed += use.claimed;
-      available += use.available();
-    }
-    snapshot.state = StateOf(*tag, available);
-    snapshot.rate_per_s = tag->usage.rate_per_s();
-    snapshot.fallbacks = tag->fallbacks;
-    snapshot.leases_taken = tag->leases_taken;
-    snapshot.last_error = tag->last_error;
-  }
-  return snapshots;
 }
 
 void TagService::AddLive(const Tag& tag, std::map<std::string, LeaseClosure, std::less<>>& live) {

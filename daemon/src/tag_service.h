@@ -12,10 +12,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "held_leases.h"
 #include "idd/base/clock.h"
+#include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "inheritance.h"
 #include "lease_closer.h"
@@ -49,6 +51,13 @@ struct TagSnapshot {
   std::string last_error;
 };
 
+// What an observer of a ring needs to map it; nothing if ring_id is 0.
+struct ObserveGrant {
+  std::uint64_t ring_id = 0;
+  int table_fd = -1;  // the service's, as in AttachGrant
+  ScopedFd cursors_fd;
+};
+
 // What the next idd will find of this one; both outlive the service.
 struct Legacy {
   HeldLeases& leases;
@@ -77,6 +86,12 @@ class TagService {
              RequestContext context, ClaimDone done);
   // A claimer passed the refill mark.
   void Refill(const std::string& tag);
+  // The memory of the tag's ring for one who only looks: its table, and its cursors opened for
+  // reading. No ring (ring_id 0) for a tag that has none now, or whose memory is given to nobody;
+  // no ring is made, no store is asked. kSystem.
+  [[nodiscard]] Result<ObserveGrant> Observe(std::string_view tag) const;
+  // Grows whenever what Observe() would answer for some tag has changed, or which tags there are.
+  [[nodiscard]] std::uint64_t tags_version() const noexcept { return tags_version_; }
   // The connection is gone: nobody waits there any more.
   void DropOwner(std::uint64_t owner);
 
@@ -110,7 +125,14 @@ class TagService {
   // Looks at every ring: what a claimer that died before its wake-up left undone, and the rates.
   void Poll();
 
+  // A tag was made in the store.
+  void OnTagCreated() noexcept { ++tags_version_; }
+
   [[nodiscard]] std::vector<TagSnapshot> Snapshot() const;
+  // Of the tags of which an observer that Observe() gives a ring of `may_observe` tags does not
+  // know all: those without a ring for it, and those with an error to be read.
+  using MayObserve = std::function<bool(const std::string& tag)>;
+  [[nodiscard]] std::vector<TagSnapshot> Unobserved(const MayObserve& may_observe) const;
   // The leases that the journal may still have as active, by token: those in a ring (kActive) and
   // those on their way to being closed.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases() const;
@@ -170,6 +192,8 @@ class TagService {
   void PublishRest(Tag& tag, const LeaseUse& use);
   [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);
   void CloseExhausted(Tag& tag);
+  void TellObservers(Tag& tag);
+  [[nodiscard]] static TagSnapshot SnapshotOf(const Tag& tag);
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
   void LookAtExhaustion(Tag& tag, MonotonicTime now);
   [[nodiscard]] static bool IsFreshlyQuarantined(const Tag& tag);
@@ -188,6 +212,7 @@ class TagService {
   double health_since_ = 0;  // Unix time of health_.since, worked out once
   ServiceMeter meter_;
   std::map<std::string, TagPtr, std::less<>> tags_;
+  std::uint64_t tags_version_ = 1;
   LeaseTurns turns_;
   LeaseDesk desk_;
   LeaseCloser closer_;

@@ -29,6 +29,8 @@ Status TagService::EnsureRing(Tag& tag) {
     return ring.status();
   }
   tag.ring = std::move(ring).value();
+  ++tags_version_;
+  TellObservers(tag);
   log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
   return Status::Ok();
 }
@@ -71,7 +73,9 @@ bool TagService::ReplaceRing(Tag& tag, const char* reason) {
   log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
   // Also what is used up, so that it is closed as ever, and the floor stays where it was.
   for (const LeaseUse& use : drained) PublishRest(tag, use);
+  ++tags_version_;
   CloseExhausted(tag);
+  TellObservers(tag);
   return true;
 }
 
@@ -85,8 +89,10 @@ void TagService::PublishRest(Tag& tag, const LeaseUse& use) {
 
 void TagService::CloseExhausted(Tag& tag) {
   if (tag.ring == nullptr) return;
-  CloseAll(tag, tag.ring->TakeExhausted());
-  if (tag.ring->forged()) Quarantine(tag);
+  const std::vector<LeaseUse> exhausted = tag.ring->TakeExhausted();
+  CloseAll(tag, exhausted);
+  if (tag.ring->forged()) return Quarantine(tag);
+  if (!exhausted.empty()) TellObservers(tag);
 }
 
 void TagService::CloseAll(Tag& tag, const std::vector<LeaseUse>& uses) {
@@ -122,6 +128,7 @@ void TagService::Quarantine(Tag& tag, std::vector<LeaseUse> drained) {
 void TagService::OnTagChanged(const TagRecord& record) {
   const auto it = tags_.find(record.tag);
   if (it == tags_.end()) return;
+  ++tags_version_;
   if (it->second->record.has_value()) Configure(*it->second, record);
   it->second->last_error.clear();
   it->second->refusal = Status::Ok();
@@ -139,6 +146,7 @@ void TagService::OnTagChanged(const TagRecord& record) {
 void TagService::OnTagDeleted(const std::string& tag) {
   const auto it = tags_.find(tag);
   if (it == tags_.end()) return;
+  ++tags_version_;
   const TagPtr gone = std::move(it->second);
   tags_.erase(it);
   gone->waiters.FailAll({Code::kNoSuchTag, "tag '" + tag + "' was deleted"});

@@ -69,6 +69,14 @@ MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept {
   return MemfdOutcome::kOk;
 }
 
+// A duplicate would share the way in which the file is open: only the link in /proc opens it anew.
+Result<ScopedFd> OpenForReading(int fd) {
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  ScopedFd opened(::open(link.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.valid()) return Status::FromErrno(errno, "opening " + link + " for reading");
+  return opened;
+}
+
 struct MappedMemory::Region {
   ipc::mapped_region pages;
 };

@@ -52,6 +52,13 @@ void WriteHeader(Table& table, const RingOptions& options) {
   header.abi_version.store(kAbiVersion, std::memory_order_release);  // V1, pairs with V2
 }
 
+Result<MappedMemory> MapCursors(const ScopedFd& cursors_fd, MapAccess access) {
+  const AttachOutcome outcome =
+      OutcomeOf(CheckMemfd(cursors_fd.get(), MemfdSeals::kFixed, kCursorsBytes));
+  if (outcome != AttachOutcome::kOk) return Refuse(outcome, "cursors");
+  return MappedMemory::Map(cursors_fd.get(), access, kCursorsBytes);
+}
+
 bool GeometryFits(const TableHeader& header) noexcept {
   return header.table_bytes == kTableBytes && header.cursors_bytes == kCursorsBytes &&
          header.slot_count == kSlotCount && header.slots_offset_bytes == offsetof(Table, slots) &&
@@ -171,11 +178,18 @@ Result<std::unique_ptr<RingMemory>> RingMemory::Attach(const ScopedFd& table_fd,
                                                        std::string_view expected_tag) {
   Result<std::unique_ptr<RingMemory>> memory = AttachTable(table_fd, expected_tag);
   if (!memory.ok()) return memory;
-  const AttachOutcome fd_outcome =
-      OutcomeOf(CheckMemfd(cursors_fd.get(), MemfdSeals::kFixed, kCursorsBytes));
-  if (fd_outcome != AttachOutcome::kOk) return Refuse(fd_outcome, "cursors");
-  Result<MappedMemory> cursors =
-      MappedMemory::Map(cursors_fd.get(), MapAccess::kReadWrite, kCursorsBytes);
+  Result<MappedMemory> cursors = MapCursors(cursors_fd, MapAccess::kReadWrite);
+  if (!cursors.ok()) return cursors.status();
+  memory.value()->mapping_->cursors = std::move(cursors).value();
+  return memory;
+}
+
+Result<std::unique_ptr<RingMemory>> RingMemory::AttachForReading(const ScopedFd& table_fd,
+                                                                 const ScopedFd& cursors_fd,
+                                                                 std::string_view expected_tag) {
+  Result<std::unique_ptr<RingMemory>> memory = AttachTable(table_fd, expected_tag);
+  if (!memory.ok()) return memory;
+  Result<MappedMemory> cursors = MapCursors(cursors_fd, MapAccess::kRead);
   if (!cursors.ok()) return cursors.status();
   memory.value()->mapping_->cursors = std::move(cursors).value();
   return memory;
@@ -193,6 +207,11 @@ Table& RingMemory::writable_table() noexcept {
 Cursors& RingMemory::cursors() noexcept {
   IDD_CHECK(mapping_->cursors.address() != nullptr);
   return *static_cast<Cursors*>(mapping_->cursors.address());
+}
+
+const Cursors& RingMemory::read_cursors() const noexcept {
+  IDD_CHECK(mapping_->cursors.address() != nullptr);
+  return *static_cast<const Cursors*>(mapping_->cursors.address());
 }
 
 }  // namespace idd::shm

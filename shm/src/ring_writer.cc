@@ -94,6 +94,11 @@ void RingWriter::ForgetOldEnds() noexcept {
   }
 }
 
+void RingWriter::Tell(TagNumbers numbers) noexcept {
+  numbers.counted_from = head_;
+  TellNumbers(table_.stats, numbers);
+}
+
 void RingWriter::SetState(RingState state) noexcept {
   state_ = state;
   table_.live.state.store(static_cast<std::uint32_t>(state),

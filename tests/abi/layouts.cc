@@ -41,8 +41,15 @@ std::vector<StructLayout> SharedMemoryLayouts() {
                  IDD_FIELD(SlotDescriptor, ended_segment), IDD_FIELD(SlotDescriptor, ended_at),
                  IDD_FIELD(SlotDescriptor, reserved0)),
       IDD_STRUCT(Cursor, IDD_FIELD(Cursor, next), IDD_FIELD(Cursor, reserved0)),
+      IDD_STRUCT(RingStats, IDD_FIELD(RingStats, version), IDD_FIELD(RingStats, written_at_ns),
+                 IDD_FIELD(RingStats, claimed_before), IDD_FIELD(RingStats, counted_from),
+                 IDD_FIELD(RingStats, leases), IDD_FIELD(RingStats, fallbacks),
+                 IDD_FIELD(RingStats, step), IDD_FIELD(RingStats, outage_tolerance_s),
+                 IDD_FIELD(RingStats, max_prefetch), IDD_FIELD(RingStats, reckoned_per_1000_s),
+                 IDD_FIELD(RingStats, quarantined_until_ns), IDD_FIELD(RingStats, condition),
+                 IDD_FIELD(RingStats, reserved0), IDD_FIELD(RingStats, reserved1)),
       IDD_STRUCT(Table, IDD_FIELD(Table, header), IDD_FIELD(Table, live), IDD_FIELD(Table, slots),
-                 IDD_FIELD(Table, reserved0)),
+                 IDD_FIELD(Table, stats), IDD_FIELD(Table, reserved0)),
       IDD_STRUCT(Cursors, IDD_FIELD(Cursors, slots), IDD_FIELD(Cursors, reserved0)),
   };
 }
@@ -65,6 +72,7 @@ std::vector<StructLayout> FrameLayouts() {
       IDD_STRUCT(AttachReply, IDD_FIELD(AttachReply, status), IDD_FIELD(AttachReply, abi_version),
                  IDD_FIELD(AttachReply, ring_id), IDD_FIELD(AttachReply, table_bytes),
                  IDD_FIELD(AttachReply, cursors_bytes)),
+      IDD_STRUCT(ObserveRequest, IDD_FIELD(ObserveRequest, tag)),
       IDD_STRUCT(ClaimRequest, IDD_FIELD(ClaimRequest, tag), IDD_FIELD(ClaimRequest, ring_id),
                  IDD_FIELD(ClaimRequest, count), IDD_FIELD(ClaimRequest, timeout_ms),
                  IDD_FIELD(ClaimRequest, reserved)),
@@ -125,6 +133,9 @@ void PrintEnumerators(std::ostream& out) {
   PrintEnumerator(out, "RingState.kDrained", shm::RingState::kDrained);
   PrintEnumerator(out, "RingState.kRetired", shm::RingState::kRetired);
   PrintEnumerator(out, "RingState.kQuarantined", shm::RingState::kQuarantined);
+  PrintEnumerator(out, "TagCondition.kServed", shm::TagCondition::kServed);
+  PrintEnumerator(out, "TagCondition.kQuarantined", shm::TagCondition::kQuarantined);
+  PrintEnumerator(out, "TagCondition.kDrained", shm::TagCondition::kDrained);
   PrintEnumerator(out, "TagMode.kSegment", shm::TagMode::kSegment);
   PrintEnumerator(out, "TagMode.kSnowflake", shm::TagMode::kSnowflake);
   PrintEnumerator(out, "TagOrder.kHost", shm::TagOrder::kHost);
@@ -135,6 +146,7 @@ void PrintEnumerators(std::ostream& out) {
   PrintEnumerator(out, "FrameType.kRefill", wire::FrameType::kRefill);
   PrintEnumerator(out, "FrameType.kAdmin", wire::FrameType::kAdmin);
   PrintEnumerator(out, "FrameType.kError", wire::FrameType::kError);
+  PrintEnumerator(out, "FrameType.kObserve", wire::FrameType::kObserve);
   for (std::uint32_t code = 0; code <= static_cast<std::uint32_t>(Code::kSystem); ++code) {
     out << "Code." << CodeName(static_cast<Code>(code)) << " " << code << "\n";
   }

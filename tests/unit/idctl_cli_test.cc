@@ -217,7 +217,7 @@ TEST(UsageTest, VersionIsOneLine) {
 }
 
 TEST(LaterCommandsTest, SayThatTheyAreNotAvailable) {
-  for (const char* name : {"top", "drain", "resume"}) {
+  for (const char* name : {"drain", "resume"}) {
     const Ran ran = RunTool({"--json", name, "orders", "--threads", "4"});
     EXPECT_EQ(ran.exit, ExitStatus::kFailed);
     EXPECT_EQ(ran.out, "");

@@ -105,6 +105,22 @@ TEST(RenderStatusTest, AnswersInThreeParts) {
             "x\\x0ay: last error: database is locked\n");
 }
 
+TEST(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
+  Screen screen{.is_terminal = true, .columns = 80, .rows = 24};
+  Json document = StatusDocument();
+  document["database"]["last_error"] = std::string(200, 'x') + " and " + std::string(30, 'y');
+  const Result<std::string> text = RenderStatus(document, "", screen);
+  ASSERT_TRUE(text.ok());
+  EXPECT_NE(text.value().find("COVERED"), std::string::npos) << text.value();
+  EXPECT_EQ(text.value().find("MODE"), std::string::npos) << text.value();
+  EXPECT_NE(text.value().find("\n          and yyy"), std::string::npos) << text.value();
+  EXPECT_EQ(text.value().find('\x1b'), std::string::npos);
+  screen.has_color = true;
+  const Result<std::string> colored = RenderStatus(document, "", screen);
+  ASSERT_TRUE(colored.ok());
+  EXPECT_NE(colored.value().find("\x1b[32mok\x1b[0m"), std::string::npos) << colored.value();
+}
+
 TEST(RenderStatusTest, OneTagComesWithItsSegments) {
   Json document = StatusDocument();
   document["tags"].erase(1);

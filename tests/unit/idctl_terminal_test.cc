@@ -16,6 +16,18 @@
 namespace idd::tools {
 namespace {
 
+TEST(WrapToTest, BreaksAtBlanksAndIndentsWhatFollows) {
+  EXPECT_EQ(WrapTo("one two three", 0, 2), "one two three");
+  EXPECT_EQ(WrapTo("one two three", 13, 2), "one two three");
+  EXPECT_EQ(WrapTo("one two three", 12, 2), "one two\n  three");
+  EXPECT_EQ(WrapTo("one two three", 7, 2), "one two\n  three");
+  EXPECT_EQ(WrapTo("one two three", 3, 1), "one\n two\n three") << "longer words go beyond";
+  EXPECT_EQ(WrapTo("a    b", 3, 2), "a\n  b") << "no blanks at the begin of a line";
+  EXPECT_EQ(WrapTo("gr\u00f6\u00dfe x", 7, 0), "gr\u00f6\u00dfe x");
+  EXPECT_EQ(WrapTo("", 5, 2), "");
+  EXPECT_EQ(WrapTo("   ", 5, 2), "   ");
+}
+
 class TerminalTest : public ::testing::Test {
  protected:
   void SetUp() override {

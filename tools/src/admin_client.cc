@@ -141,6 +141,7 @@ Status AdminClient::Hello(Deadline deadline) {
   Result<wire::HelloReply> reply = ReadReply<wire::HelloReply>(message.value(), &reason);
   if (!reply.ok()) return reply.status();
   const Code code = CodeFromNumber(reply.value().status);
+  abi_version_ = reply.value().abi_version;
   if (code == Code::kOk) return Status::Ok();
   if (reason.empty()) reason = RefusalText(Status(code, ""), code);
   return Status(code, "the daemon refuses this idctl (" IDD_VERSION "): " + reason);
@@ -164,6 +165,32 @@ Result<Json> AdminClient::Request(const Json& request, Deadline deadline) {
   Result<Json> document = ReadDocument(message.value(), reply.value().document_bytes);
   if (code == Code::kOk) return document;
   return Status(code, reason.empty() ? RefusalText(document, code) : reason);
+}
+
+Result<std::optional<shm::RingObserver>> AdminClient::Observe(const std::string& tag,
+                                                              Deadline deadline) {
+  constexpr std::uint32_t kSinceMinor = 2;
+  std::optional<shm::RingObserver> none;
+  if (!wire::CheckTagName(tag).ok() || (abi_version_ & 0xffffU) < kSinceMinor) return none;
+  const wire::ObserveRequest request{.tag = wire::PackTag(tag)};
+  Result<wire::Message> message = channel_.Exchange(
+      wire::BuildRequest(wire::FrameType::kObserve, next_request_id_++, request), deadline);
+  if (!message.ok()) return ExchangeError(message.status());
+  std::string reason;
+  const Result<wire::AttachReply> reply = ReadReply<wire::AttachReply>(message.value(), &reason);
+  if (!reply.ok()) return reply.status();
+  if (reply.value().status != 0) {
+    // Not UNAVAILABLE, which would say that idd is out of reach.
+    return Status(Code::kSystem, "the daemon gives no ring to look at: " + reason);
+  }
+  if (reply.value().ring_id == 0) return none;
+  Result<shm::RingObserver> observer =
+      shm::RingObserver::Attach(message.value().fds[0], message.value().fds[1], tag);
+  if (!observer.ok()) return observer.status();
+  if (observer.value().ring_id() != reply.value().ring_id) {
+    return Malformed("a ring of another id than it says");
+  }
+  return std::optional<shm::RingObserver>(std::move(observer).value());
 }
 
 }  // namespace idd::tools

@@ -5,11 +5,13 @@
 #define IDD_TOOLS_ADMIN_CLIENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
+#include "idd/shm/ring_observer.h"
 #include "idd/wire/channel.h"
 #include "json_fields.h"
 
@@ -28,12 +30,19 @@ class AdminClient {
   // reply is kUnavailable. kInvalid: the request is too long for a frame.
   [[nodiscard]] Result<Json> Request(const Json& request, Deadline deadline);
 
+  // The tag's ring, to be looked at without the daemon from now on; nothing when it has none, when
+  // this user may not have it, or when the daemon is older than that. kUnavailable: no reply;
+  // kSystem, kIncompatible: it has one that cannot be had.
+  [[nodiscard]] Result<std::optional<shm::RingObserver>> Observe(const std::string& tag,
+                                                                 Deadline deadline);
+
  private:
   explicit AdminClient(wire::Channel channel) : channel_(std::move(channel)) {}
   [[nodiscard]] Status Hello(Deadline deadline);
 
   wire::Channel channel_;
   std::uint64_t next_request_id_ = 1;
+  std::uint32_t abi_version_ = 0;  // the daemon's
 };
 
 // The `document_bytes` first bytes of a document that the daemon sent. kIncompatible unless `fd` is

@@ -60,6 +60,7 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterClaimCommand(app, invocation);
   RegisterBenchCommand(app, invocation);
   RegisterStatusCommand(app, invocation);
+  RegisterTopCommand(app, invocation);
   RegisterLeaseCommands(app, invocation);
   RegisterAuditCommand(app, invocation);
   RegisterWhoIsCommand(app, invocation);

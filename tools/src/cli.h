@@ -72,6 +72,14 @@ struct FilterArguments {
   bool is_all_hosts = false;
 };
 
+struct TopArguments {
+  double interval_s = 1;
+  std::optional<std::string> sort;
+  std::optional<std::string> filter;
+  std::optional<std::uint64_t> count;
+  bool is_once = false;
+};
+
 struct WhoIsArguments {
   std::string tag;
   std::optional<std::uint64_t> id;
@@ -89,6 +97,7 @@ struct Invocation {
   ClaimArguments claim;
   BenchArguments bench;
   FilterArguments filter;
+  TopArguments top;
   WhoIsArguments whois;
   ImportArguments import;
   DoctorArguments doctor;

@@ -15,7 +15,6 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation) {
     const char* example;
   };
   constexpr Later kCommands[] = {
-      {"top", "Live view of the tags", "idctl top"},
       {"drain", "Hand back what is not claimed and stop publishing", "idctl drain orders"},
       {"resume", "Publish again after a drain", "idctl resume orders"},
   };

@@ -7,38 +7,61 @@
 #include <vector>
 
 #include "commands.h"
+#include "terminal.h"
 
 namespace idd::tools {
 namespace {
 
-std::string DaemonLine(const Fields& daemon) {
-  return "daemon    idd " + EscapeText(daemon.Text("version")) + ", up " +
-         FormatDuration(daemon.Number("uptime_s")) + ", pid " + daemon.CountText("pid") +
-         ", host " + EscapeText(daemon.Text("host_id")) + ", socket " +
-         EscapeText(daemon.Text("socket")) + "\n";
+// What the lines of the head that are too long go on below.
+constexpr std::size_t kHeadIndent = 10;
+constexpr std::size_t kErrorIndent = 2;
+
+std::string DaemonLines(const Fields& daemon, std::size_t columns) {
+  return WrapTo("daemon    idd " + EscapeText(daemon.Text("version")) + ", up " +
+                    FormatDuration(daemon.Number("uptime_s")) + ", pid " + daemon.CountText("pid") +
+                    ", host " + EscapeText(daemon.Text("host_id")) + ", socket " +
+                    EscapeText(daemon.Text("socket")),
+                columns, kHeadIndent) +
+         "\n";
 }
 
-std::string DatabaseLine(const Fields& database) {
+std::string DatabaseLines(const Fields& database, std::size_t columns) {
   const std::optional<double> since_s = database.OptionalNumber("since_s");
   const std::optional<std::string> last_error = database.OptionalText("last_error");
   std::string line = "database  " + EscapeText(database.Text("state"));
   if (since_s) line += " for " + FormatDuration(*since_s);
   line += ", " + EscapeText(database.Text("url"));
   if (last_error) line += "; last error: " + EscapeText(*last_error);
-  return line + "\n";
+  return WrapTo(line, columns, kHeadIndent) + "\n";
 }
+
+constexpr std::size_t kStateColumn = 2;
+constexpr std::size_t kCoveredColumn = 7;
 
 Table TagTable() {
   return Table({{"TAG"},
-                {"MODE"},
+                {"MODE", Align::kLeft, 5},
                 {"STATE"},
-                {"STEP", Align::kRight},
-                {"CLAIMED", Align::kRight},
+                {"STEP", Align::kRight, 4},
+                {"CLAIMED", Align::kRight, 1},
                 {"AVAILABLE", Align::kRight},
                 {"RATE/S", Align::kRight},
                 {"COVERED", Align::kRight},
-                {"FALLBACKS", Align::kRight},
-                {"LEASES", Align::kRight}});
+                {"FALLBACKS", Align::kRight, 3},
+                {"LEASES", Align::kRight, 2}});
+}
+
+// What an operator should look at stands out.
+std::string PaintCell(std::size_t column, const std::string& cell, const Screen& screen) {
+  if (column == kStateColumn) {
+    const bool is_bad = cell == "dry" || cell == "quarantined";
+    if (cell == "drained") return Toned(Tone::kFaint, cell, screen);
+    return Toned(is_bad ? Tone::kBad : Tone::kGood, cell, screen);
+  }
+  if (column == kCoveredColumn && cell.ends_with(", short")) {
+    return Toned(Tone::kWarning, cell, screen);
+  }
+  return cell;
 }
 
 // How long what is held lasts, of what was promised.
@@ -83,28 +106,35 @@ std::string ForecastLine(const Fields& tag) {
   const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
   if (!days || *days >= kWarnedDays) return {};
   return EscapeText(tag.Text("tag")) + ": its ids end in " + FormatDuration(*days * 86'400) +
-         " at this rate\n";
+         " at this rate";
 }
 
 std::string ErrorLine(const Fields& tag) {
   const std::optional<std::string> last_error = tag.OptionalText("last_error");
   if (!last_error) return {};
-  return EscapeText(tag.Text("tag")) + ": last error: " + EscapeText(*last_error) + "\n";
+  return EscapeText(tag.Text("tag")) + ": last error: " + EscapeText(*last_error);
 }
 
 // The tables and lines below the head.
-std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_tag) {
+std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_tag,
+                     const Screen& screen) {
   if (tags.empty()) return "\nno tags; create one with 'idctl tag create TAG'\n";
   Table table = TagTable();
   std::string segments;
   std::string errors;
   for (const Fields& tag : tags) {
     AddTagRow(tag, table);
-    errors += ForecastLine(tag) + ErrorLine(tag);
+    for (const std::string& line : {ForecastLine(tag), ErrorLine(tag)}) {
+      if (!line.empty()) errors += WrapTo(line, screen.columns, kErrorIndent) + "\n";
+    }
     const Table of_tag = SegmentTable(tag);  // read in any case: it checks the fields
-    if (!asked_tag.empty()) segments += "\n" + of_tag.Format();
+    if (!asked_tag.empty()) segments += "\n" + of_tag.Format(screen.columns);
   }
-  return "\n" + table.Format() + segments + (errors.empty() ? "" : "\n" + errors);
+  const auto paint = [&screen](std::size_t column, const std::string& cell) {
+    return PaintCell(column, cell, screen);
+  };
+  return "\n" + table.Format(screen.columns, paint) + segments +
+         (errors.empty() ? "" : "\n" + errors);
 }
 
 Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& out) {
@@ -112,18 +142,23 @@ Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& 
   call.what = tag.empty() ? "status" : "status " + Quote(tag);
   call.request = {{"op", "status"}};
   if (!tag.empty()) call.request["tag"] = tag;
-  call.render = [&tag](const Json& document) { return RenderStatus(document, tag); };
+  const Screen screen = LookAtScreen(out.fd());
+  call.render = [&tag, &screen](const Json& document) {
+    return RenderStatus(document, tag, screen);
+  };
   return RunAdminCall(global, call, out);
 }
 
 }  // namespace
 
-Result<std::string> RenderStatus(const Json& document, const std::string& tag) {
+Result<std::string> RenderStatus(const Json& document, const std::string& tag,
+                                 const Screen& screen) {
   Status error;
   const Fields reply(document, "reply", &error);
   const std::vector<Fields> tags = reply.Objects("tags");
-  std::string text = DaemonLine(reply.Object("daemon")) + DatabaseLine(reply.Object("database")) +
-                     TagsText(tags, tag);
+  std::string text = DaemonLines(reply.Object("daemon"), screen.columns) +
+                     DatabaseLines(reply.Object("database"), screen.columns) +
+                     TagsText(tags, tag, screen);
   if (!error.ok()) return error;
   if (!tag.empty() && tags.empty()) {
     return Status(Code::kNoSuchTag, "the daemon knows no tag of that name");

@@ -18,12 +18,14 @@
 #include "idd/base/status.h"
 #include "json_fields.h"
 #include "output.h"
+#include "terminal.h"
 
 namespace idd::tools {
 
 void RegisterTagCommands(CLI::App& app, Invocation& invocation);
 void RegisterClaimCommand(CLI::App& app, Invocation& invocation);
 void RegisterBenchCommand(CLI::App& app, Invocation& invocation);
+void RegisterTopCommand(CLI::App& app, Invocation& invocation);
 void RegisterStatusCommand(CLI::App& app, Invocation& invocation);
 void RegisterLeaseCommands(CLI::App& app, Invocation& invocation);
 void RegisterAuditCommand(CLI::App& app, Invocation& invocation);
@@ -42,7 +44,8 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 
 // --- status: `tag` is the one that was asked for, or empty. kNoSuchTag when it is not in the
 // reply.
-[[nodiscard]] Result<std::string> RenderStatus(const Json& document, const std::string& tag);
+[[nodiscard]] Result<std::string> RenderStatus(const Json& document, const std::string& tag,
+                                               const Screen& screen = {});
 
 // --- lease, host
 [[nodiscard]] Result<std::string> RenderLeases(const Json& document);

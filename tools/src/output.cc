@@ -154,7 +154,9 @@ std::vector<bool> Table::Shown(const std::vector<std::size_t>& widths, std::size
   return shown;
 }
 
-std::string Table::Format(std::size_t columns) const {
+std::string Table::Format(std::size_t columns) const { return Format(columns, nullptr); }
+
+std::string Table::Format(std::size_t columns, const Paint& paint) const {
   const std::vector<std::size_t> widths = Widths();
   const std::vector<bool> shown = Shown(widths, columns);
   std::string text;
@@ -163,8 +165,9 @@ std::string Table::Format(std::size_t columns) const {
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (!shown[i]) continue;
       const std::string padding(widths[i] - WidthInCharacters(row[i]), ' ');
+      const std::string cell = paint && &row != &rows_.front() ? paint(i, row[i]) : row[i];
       if (!line.empty()) line += kGap;
-      line += aligns_[i] == Align::kRight ? padding + row[i] : row[i] + padding;
+      line += aligns_[i] == Align::kRight ? padding + cell : cell + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

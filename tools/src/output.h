@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -60,6 +61,9 @@ class Table {
   void AddRow(std::vector<std::string> cells);
   // `columns`: of the screen; 0: no limit. What cannot be left out may go beyond it.
   [[nodiscard]] std::string Format(std::size_t columns = 0) const;
+  // The same with each cell but the titles as `paint` returns it: no wider on the screen.
+  using Paint = std::function<std::string(std::size_t column, const std::string& cell)>;
+  [[nodiscard]] std::string Format(std::size_t columns, const Paint& paint) const;
 
  private:
   [[nodiscard]] std::vector<std::size_t> Widths() const;

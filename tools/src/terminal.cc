@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <clocale>
 #include <cstdlib>
 
@@ -76,6 +77,31 @@ std::string FitTo(std::string_view text, std::size_t columns) {
   constexpr std::string_view kEllipsis = "...";
   if (columns <= kEllipsis.size()) return std::string(FirstCharacters(text, columns));
   return std::string(FirstCharacters(text, columns - kEllipsis.size())) + std::string(kEllipsis);
+}
+
+std::string WrapTo(std::string_view text, std::size_t columns, std::size_t indent) {
+  if (columns == 0) return std::string(text);
+  std::string wrapped;
+  std::size_t used = 0;
+  bool is_first = true;
+  while (!text.empty()) {
+    // A word with the blanks before it; those at a new line's begin are left out.
+    const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::size_t width = WidthInCharacters(text.substr(begin, end - begin));
+    if (!is_first && used + begin + width > columns) {
+      wrapped += "\n" + std::string(indent, ' ');
+      used = indent;
+    } else {
+      wrapped += text.substr(0, begin);
+      used += begin;
+    }
+    wrapped += text.substr(begin, end - begin);
+    used += width;
+    is_first = false;
+    text.remove_prefix(end);
+  }
+  return wrapped;
 }
 
 ProgressLine::ProgressLine(int fd) : screen_(LookAtScreen(fd)), out_(fd) {}

@@ -39,6 +39,10 @@ enum class Tone { kPlain, kGood, kWarning, kBad, kFaint, kStrong };
 // At most `columns` characters, with "..." at the end if some are left out; 0: all of it.
 [[nodiscard]] std::string FitTo(std::string_view text, std::size_t columns);
 
+// `text` on as many lines as it needs, broken at blanks, all but the first begun with `indent` of
+// them; 0 columns: one line. A word that is longer than a line goes beyond it.
+[[nodiscard]] std::string WrapTo(std::string_view text, std::size_t columns, std::size_t indent);
+
 // A line on a terminal that says how far long work is, written over again and wiped at the end; on
 // anything else nothing at all. On standard error, so that it never mixes with the result.
 //

@@ -33,7 +33,7 @@
 // -----
 //   daemon    one thread of one process: the only writer of the table; publishes, drains, recycles
 //   claimer   any thread of any process with both descriptors: adds to cursors
-//   observer  has the table only
+//   observer  any process with the table and a descriptor of the cursors that was opened for reading
 //
 // Protocol (protocol "absolute cursor, ascending bases"; ADR 0001 has the argument, and the
 // interleavings that rule the other orders out). A cursor holds the next id itself, not an offset.
@@ -62,6 +62,9 @@
 //                                                                            seen exhausted or drained
 //   RingLive.publications     daemon    P7 fetch_add release, futex word     changes at every publish
 //   RingLive.state            daemon    S1 store release                     see RingState
+//   RingStats.version         daemon    T1 store odd relaxed,                odd while the rest is
+//                                       T3 store even release                written; 0: never yet
+//   RingStats, the rest       daemon    T2 store release                     see RingStats
 //   TableHeader.abi_version   daemon    V1 store release, last of all        0 until the table is whole
 //
 //   Publish s into slot i = s % 16, which holds no open segment:   P1 P2 P3 P4 P5 P6 P7
@@ -84,6 +87,9 @@
 //             alone, for ever.
 //   Retire:   D3 D4 D1, once the cursor was seen at or above limit.
 //   D5 follows when no claimer can be on its way any more, and before the slot is used again.
+//   Tell (the daemon's numbers of the tag, for observers alone):  T1 T2... T3
+//   Observe:  O1 version.load(acquire), even and not 0;  O2 loads of the rest, acquire;
+//             O3 version.load(relaxed) is still the same.  A bounded number of tries.
 //   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.
 //
 // Every value read here is input: a hostile client can write anything into the cursors, at any time.
@@ -102,7 +108,7 @@ namespace idd::shm {
 // "IDDTABLE" read as eight bytes in memory order on a little-endian host.
 inline constexpr std::uint64_t kTableMagic = 0x454c424154444449ULL;
 inline constexpr std::uint32_t kAbiMajor = 1;
-inline constexpr std::uint32_t kAbiMinor = 1;  // 1: ended_segment, ended_at
+inline constexpr std::uint32_t kAbiMinor = 2;  // 1: ended_segment, ended_at; 2: RingStats
 inline constexpr std::uint32_t kAbiVersion = (kAbiMajor << 16) | kAbiMinor;
 
 // Literals, not std::hardware_destructive_interference_size: that one follows compiler flags.
@@ -137,6 +143,14 @@ enum class RingState : std::uint32_t {
 enum class TagMode : std::uint32_t {
   kSegment = 1,    // the number is the id
   kSnowflake = 2,  // (time - epoch) << sequence_bits | sequence; the client adds the worker bits
+};
+
+// What the daemon says of a tag beside what its ring shows. Values outside the list count as
+// kServed.
+enum class TagCondition : std::uint32_t {
+  kServed = 1,       // dry or not: the slots tell
+  kQuarantined = 2,  // its last ring was, until RingStats.quarantined_until_ns
+  kDrained = 3,      // an operator took what was left
 };
 
 // Which cursors a slot has. Values outside the list: refuse to attach.
@@ -198,11 +212,33 @@ struct alignas(kWriterBlockBytes) Cursor {
   std::uint64_t reserved0[15];
 };
 
+// What the slots do not say of the tag, for observers: no claimer looks here. The daemon writes it
+// when something of it has changed, at most a few times a second. Times are of CLOCK_MONOTONIC.
+struct alignas(kWriterBlockBytes) RingStats {
+  std::atomic<std::uint64_t> version;        // T1, T3: odd while the rest is written; 0: never yet
+  std::atomic<std::uint64_t> written_at_ns;  // T2, as all below
+  // Ids claimed of the tag since the daemon began, but for those of this ring's segments from
+  // counted_from on; these the slots tell.
+  std::atomic<std::uint64_t> claimed_before;
+  std::atomic<std::uint64_t> counted_from;          // a segment number; 0 when never written
+  std::atomic<std::uint64_t> leases;                // taken since the daemon began
+  std::atomic<std::uint64_t> fallbacks;             // claims that found the ring dry
+  std::atomic<std::uint64_t> step;                  // least ids of a lease
+  std::atomic<std::uint64_t> outage_tolerance_s;    // of the promise
+  std::atomic<std::uint64_t> max_prefetch;          // ids, of the promise
+  std::atomic<std::uint64_t> reckoned_per_1000_s;   // ids: the rate that the promise reckons with
+  std::atomic<std::uint64_t> quarantined_until_ns;  // how long that is to be shown; 0: it is not
+  std::atomic<std::uint32_t> condition;             // TagCondition
+  std::uint32_t reserved0;
+  std::uint64_t reserved1[20];
+};
+
 struct Table {
   TableHeader header;
   RingLive live;
   SlotDescriptor slots[kSlotCount];
-  std::uint64_t reserved0[(kTableBytes - 512 - kSlotCount * kWriterBlockBytes) / 8];
+  RingStats stats;
+  std::uint64_t reserved0[(kTableBytes - 768 - kSlotCount * kWriterBlockBytes) / 8];
 };
 
 struct Cursors {
@@ -268,12 +304,30 @@ static_assert(alignof(Cursor) == 128);
 static_assert(offsetof(Cursor, next) == 0);
 static_assert(offsetof(Cursor, reserved0) == 8);
 
+static_assert(kIsSharable<RingStats>);
+static_assert(sizeof(RingStats) == 256 && alignof(RingStats) == 128);
+static_assert(offsetof(RingStats, version) == 0);
+static_assert(offsetof(RingStats, written_at_ns) == 8);
+static_assert(offsetof(RingStats, claimed_before) == 16);
+static_assert(offsetof(RingStats, counted_from) == 24);
+static_assert(offsetof(RingStats, leases) == 32);
+static_assert(offsetof(RingStats, fallbacks) == 40);
+static_assert(offsetof(RingStats, step) == 48);
+static_assert(offsetof(RingStats, outage_tolerance_s) == 56);
+static_assert(offsetof(RingStats, max_prefetch) == 64);
+static_assert(offsetof(RingStats, reckoned_per_1000_s) == 72);
+static_assert(offsetof(RingStats, quarantined_until_ns) == 80);
+static_assert(offsetof(RingStats, condition) == 88);
+static_assert(offsetof(RingStats, reserved0) == 92);
+static_assert(offsetof(RingStats, reserved1) == 96);
+
 static_assert(kIsSharable<Table>);
 static_assert(sizeof(Table) == kTableBytes);
 static_assert(offsetof(Table, header) == 0);
 static_assert(offsetof(Table, live) == 256);
 static_assert(offsetof(Table, slots) == 512);
-static_assert(offsetof(Table, reserved0) == 2560);
+static_assert(offsetof(Table, stats) == 2560);
+static_assert(offsetof(Table, reserved0) == 2816);
 
 static_assert(kIsSharable<Cursors>);
 static_assert(sizeof(Cursors) == kCursorsBytes);

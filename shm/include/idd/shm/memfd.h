@@ -30,6 +30,10 @@ enum class MemfdOutcome {
 // Whether a descriptor from elsewhere carries exactly these seals and that size.
 [[nodiscard]] MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept;
 
+// Another descriptor of the same memory, which neither write(2) nor mmap(2) nor ftruncate(2) can
+// change it through, whoever gets it. Needs /proc. kSystem.
+[[nodiscard]] Result<ScopedFd> OpenForReading(int fd);
+
 enum class MapAccess { kRead, kReadWrite };
 
 // The pages of a descriptor; a mapping needs the descriptor no longer. Move-only; unmaps on

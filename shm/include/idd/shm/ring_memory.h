@@ -56,7 +56,11 @@ class RingMemory {
   [[nodiscard]] static Result<std::unique_ptr<RingMemory>> Attach(const ScopedFd& table_fd,
                                                                   const ScopedFd& cursors_fd,
                                                                   std::string_view expected_tag);
-  // Observer: the table alone; cursors() must not be called.
+  // Observer: both mapped read-only, with the same checks; cursors() must not be called. The second
+  // descriptor need be open for reading only.
+  [[nodiscard]] static Result<std::unique_ptr<RingMemory>> AttachForReading(
+      const ScopedFd& table_fd, const ScopedFd& cursors_fd, std::string_view expected_tag);
+  // The table alone; neither cursors() nor read_cursors() may be called.
   [[nodiscard]] static Result<std::unique_ptr<RingMemory>> AttachTable(
       const ScopedFd& table_fd, std::string_view expected_tag);
 
@@ -64,6 +68,7 @@ class RingMemory {
   [[nodiscard]] const Table& table() const noexcept;
   [[nodiscard]] Table& writable_table() noexcept;
   [[nodiscard]] Cursors& cursors() noexcept;
+  [[nodiscard]] const Cursors& read_cursors() const noexcept;
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return table().header.ring_id; }
 
   // The daemon's descriptors, to be passed to clients; -1 on an attached ring.

@@ -9,6 +9,7 @@
 
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_protocol.h"
+#include "idd/shm/ring_stats.h"
 
 namespace idd::shm {
 
@@ -68,6 +69,10 @@ class RingWriter {
   // Closes every cursor, the newest first. The returned segments' [next, ids.limit) belong to the
   // caller alone, unless forged() is true afterwards. Oldest first.
   [[nodiscard]] std::vector<Segment> DrainAll();
+
+  // Tells observers what the slots do not say. `numbers.claimed_before` counts what was claimed
+  // before the segments that Look() has now; counted_from is filled in here.
+  void Tell(TagNumbers numbers) noexcept;
 
   void SetState(RingState state) noexcept;
   [[nodiscard]] RingState state() const noexcept { return state_; }

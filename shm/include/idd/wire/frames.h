@@ -42,6 +42,8 @@ enum class FrameType : std::uint16_t {
   kRefill = 4,  // -> RefillNotice; no reply
   kAdmin = 5,   // -> JSON text; <- AdminReply with one descriptor (the JSON document)
   kError = 6,   // <- StatusReply, then the daemon closes the connection
+  // -> ObserveRequest; <- AttachReply, mostly with two descriptors that nobody can write through
+  kObserve = 7,
 };
 // A reply has the type of its request with this bit, and its request_id.
 inline constexpr std::uint16_t kReplyBit = 0x8000;
@@ -78,6 +80,10 @@ struct AttachRequest {
   TagName tag;
   std::uint32_t timeout_ms = 0;  // how long the store may be asked about an unknown tag
   std::uint32_t reserved = 0;
+};
+
+struct ObserveRequest {
+  TagName tag;
 };
 
 // Followed by a reason of up to kMaxReasonBytes when status is not 0; descriptors only when it is
@@ -128,6 +134,7 @@ struct AdminReply {
 static_assert(sizeof(FrameHeader) == 24 && sizeof(TagName) == 136);
 static_assert(sizeof(HelloRequest) == 40 && sizeof(HelloReply) == 48);
 static_assert(sizeof(AttachRequest) == 144 && sizeof(AttachReply) == 24);
+static_assert(sizeof(ObserveRequest) == 136);
 static_assert(sizeof(ClaimRequest) == 160 && sizeof(ClaimReply) == 24);
 static_assert(sizeof(RefillNotice) == 144 && sizeof(StatusReply) == 8 && sizeof(AdminReply) == 16);
 
@@ -135,9 +142,9 @@ template <typename T>
 inline constexpr bool kIsPayload = std::is_trivially_copyable_v<T>&& std::is_standard_layout_v<T>&&
     std::has_unique_object_representations_v<T>;
 static_assert(kIsPayload<FrameHeader> && kIsPayload<HelloRequest> && kIsPayload<HelloReply> &&
-              kIsPayload<AttachRequest> && kIsPayload<AttachReply> && kIsPayload<ClaimRequest> &&
-              kIsPayload<ClaimReply> && kIsPayload<RefillNotice> && kIsPayload<StatusReply> &&
-              kIsPayload<AdminReply>);
+              kIsPayload<AttachRequest> && kIsPayload<AttachReply> && kIsPayload<ObserveRequest> &&
+              kIsPayload<ClaimRequest> && kIsPayload<ClaimReply> && kIsPayload<RefillNotice> &&
+              kIsPayload<StatusReply> && kIsPayload<AdminReply>);
 
 // Tags are 1..128 bytes of printable UTF-8 without control characters or spaces at either end, so
 // that none can forge a log line or hide as another. kInvalid says what is wrong.

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_SHM_RING_OBSERVER_H_
+#define IDD_SHM_RING_OBSERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+#include "idd/shm/abi.h"
+#include "idd/shm/ring_memory.h"
+#include "idd/shm/ring_stats.h"
+
+namespace idd::shm {
+
+// What a look at a ring shows. Everything in it was input: bounded, but not necessarily true.
+struct RingView {
+  RingState state = RingState::kActive;
+  bool is_over = false;      // nothing will be published here any more: observe the tag again
+  bool has_numbers = false;  // false: the daemon's ABI is older than 1.2
+  TagNumbers numbers;
+  std::uint64_t claimed = 0;    // ids of the tag since the daemon began; without numbers those of
+                                // the segments now published
+  std::uint64_t available = 0;  // ids published and not claimed
+  std::uint64_t open_segments = 0;  // published and not exhausted
+};
+
+// Looks at `table` and `cursors` while others write them, and at whatever garbage is in them.
+// False, and `view` stays what it was, when in a bounded number of tries nothing that fits together
+// was seen. Writes nothing, waits for nobody.
+[[nodiscard]] bool LookAtRing(const Table& table, const Cursors& cursors, RingView& view) noexcept;
+
+// One tag's ring, seen from outside: works as long as it is mapped, whether or not its daemon
+// lives.
+//
+// Thread safety: none; one thread looks. The daemon and claimers in any process run beside it.
+class RingObserver {
+ public:
+  // The descriptors that OBSERVE gave, checked as a client's; not kept. kIncompatible, kSystem.
+  [[nodiscard]] static Result<RingObserver> Attach(const ScopedFd& table_fd,
+                                                   const ScopedFd& cursors_fd,
+                                                   std::string_view tag);
+
+  // The ring now or, if nothing that fits together was seen, as it was at the last look.
+  const RingView& Look() noexcept;
+  [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
+
+ private:
+  explicit RingObserver(std::unique_ptr<RingMemory> memory) : memory_(std::move(memory)) {}
+
+  std::unique_ptr<RingMemory> memory_;
+  RingView view_;
+};
+
+}  // namespace idd::shm
+
+#endif  // IDD_SHM_RING_OBSERVER_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemon's numbers of a tag in its table (RingStats of abi.h): written by the daemon, read by
+// observers while it writes. The labels (T1, O1, ...) are those of the protocol table in abi.h.
+#ifndef IDD_SHM_RING_STATS_H_
+#define IDD_SHM_RING_STATS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "idd/shm/abi.h"
+
+namespace idd::shm {
+
+// RingStats as a value, field for field.
+struct TagNumbers {
+  std::uint64_t written_at_ns = 0;
+  std::uint64_t claimed_before = 0;
+  std::uint64_t counted_from = 0;
+  std::uint64_t leases = 0;
+  std::uint64_t fallbacks = 0;
+  std::uint64_t step = 0;
+  std::uint64_t outage_tolerance_s = 0;
+  std::uint64_t max_prefetch = 0;
+  std::uint64_t reckoned_per_1000_s = 0;
+  std::uint64_t quarantined_until_ns = 0;
+  TagCondition condition = TagCondition::kServed;
+
+  friend bool operator==(const TagNumbers&, const TagNumbers&) = default;
+};
+
+// Daemon only, one thread.
+void TellNumbers(RingStats& stats, const TagNumbers& numbers) noexcept;
+
+// One try: nothing while they are being written, and when they never were (ABI 1.0 and 1.1).
+[[nodiscard]] std::optional<TagNumbers> ReadNumbers(const RingStats& stats) noexcept;
+
+}  // namespace idd::shm
+
+#endif  // IDD_SHM_RING_STATS_H_

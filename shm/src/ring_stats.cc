@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "idd/shm/ring_stats.h"
+
+#include <atomic>
+
+namespace idd::shm {
+namespace {
+
+// T2: whoever sees the new word sees T1 before it, so that O3 tells that the rest may be mixed.
+void Tell(std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
+  word.store(value, std::memory_order_release);  // T2, pairs with O2
+}
+
+std::uint64_t Read(const std::atomic<std::uint64_t>& word) noexcept {
+  return word.load(std::memory_order_acquire);  // O2, pairs with T2
+}
+
+TagCondition ConditionOf(std::uint32_t word) noexcept {
+  switch (static_cast<TagCondition>(word)) {
+    case TagCondition::kQuarantined:
+      return TagCondition::kQuarantined;
+    case TagCondition::kDrained:
+      return TagCondition::kDrained;
+    case TagCondition::kServed:
+      break;
+  }
+  return TagCondition::kServed;
+}
+
+}  // namespace
+
+void TellNumbers(RingStats& stats, const TagNumbers& numbers) noexcept {
+  const std::uint64_t version = stats.version.load(std::memory_order_relaxed);  // T0: our own store
+  stats.version.store(version + 1, std::memory_order_relaxed);                  // T1: T2 orders it
+  Tell(stats.written_at_ns, numbers.written_at_ns);
+  Tell(stats.claimed_before, numbers.claimed_before);
+  Tell(stats.counted_from, numbers.counted_from);
+  Tell(stats.leases, numbers.leases);
+  Tell(stats.fallbacks, numbers.fallbacks);
+  Tell(stats.step, numbers.step);
+  Tell(stats.outage_tolerance_s, numbers.outage_tolerance_s);
+  Tell(stats.max_prefetch, numbers.max_prefetch);
+  Tell(stats.reckoned_per_1000_s, numbers.reckoned_per_1000_s);
+  Tell(stats.quarantined_until_ns, numbers.quarantined_until_ns);
+  stats.condition.store(static_cast<std::uint32_t>(numbers.condition),
+                        std::memory_order_release);             // T2, pairs with O2
+  stats.version.store(version + 2, std::memory_order_release);  // T3, pairs with O1
+}
+
+std::optional<TagNumbers> ReadNumbers(const RingStats& stats) noexcept {
+  const std::uint64_t version = stats.version.load(std::memory_order_acquire);  // O1, pairs with T3
+  if (version == 0 || version % 2 != 0) return std::nullopt;
+  TagNumbers numbers;
+  numbers.written_at_ns = Read(stats.written_at_ns);
+  numbers.claimed_before = Read(stats.claimed_before);
+  numbers.counted_from = Read(stats.counted_from);
+  numbers.leases = Read(stats.leases);
+  numbers.fallbacks = Read(stats.fallbacks);
+  numbers.step = Read(stats.step);
+  numbers.outage_tolerance_s = Read(stats.outage_tolerance_s);
+  numbers.max_prefetch = Read(stats.max_prefetch);
+  numbers.reckoned_per_1000_s = Read(stats.reckoned_per_1000_s);
+  numbers.quarantined_until_ns = Read(stats.quarantined_until_ns);
+  numbers.condition =
+      ConditionOf(stats.condition.load(std::memory_order_acquire));  // O2, pairs with T2
+  // Behind every O2: a word of a later writing brings its T1 along, which is another version.
+  if (stats.version.load(std::memory_order_relaxed) != version) return std::nullopt;  // O3
+  return numbers;
+}
+
+}  // namespace idd::shm

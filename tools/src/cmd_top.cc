@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl top: a live view of the tags, or snapshots of it for pipes and scripts.
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "commands.h"
+#include "top_model.h"
+#include "top_screen.h"
+#include "top_source.h"
+#include "top_view.h"
+
+namespace idd::tools {
+namespace {
+
+constexpr double kLeastIntervalSeconds = 0.1;
+constexpr double kMostIntervalSeconds = 3600;
+constexpr std::size_t kMostFilterBytes = 128;
+
+// "0.5", not "1e3", "nan" or "-1".
+std::string ParseInterval(const std::string& text, double* seconds) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  const bool is_number = stop == end && error == std::errc();
+  if (!is_number || !(value >= kLeastIntervalSeconds && value <= kMostIntervalSeconds)) {
+    return Quote(text) + " is not a number of seconds from 0.1 to 3600";
+  }
+  *seconds = value;
+  return {};
+}
+
+Json SumsJson(const TopSums& sums) {
+  return {{"tags", sums.tags},
+          {"rate_per_s", sums.rate_per_s},
+          {"available", sums.available},
+          {"promise_kept", sums.kept},
+          {"dry", sums.dry},
+          {"quarantined", sums.quarantined},
+          {"drained", sums.drained}};
+}
+
+Json TopTagJson(const TopTag& tag) {
+  return {{"tag", tag.name},
+          {"state", tag.now.state},
+          {"rate_per_s", tag.rate_per_s},
+          {"available", tag.now.available},
+          {"covered_s", tag.covered_s ? Json(*tag.covered_s) : Json(nullptr)},
+          {"promise",
+           {{"outage_tolerance_s", tag.now.outage_tolerance_s},
+            {"reckoned_per_s", tag.now.reckoned_per_s},
+            {"kept", tag.is_kept}}},
+          {"claimed", tag.now.claimed},
+          {"leases", tag.now.leases},
+          {"fallbacks", tag.now.fallbacks},
+          {"step", tag.now.step},
+          {"observed", tag.now.is_observed},
+          {"last_error", tag.last_error ? Json(*tag.last_error) : Json(nullptr)}};
+}
+
+Json PageJson(const TopPage& page) {
+  const TopHead& head = page.head;
+  Json tags = Json::array();
+  for (const TopTag* tag : page.tags) tags.push_back(TopTagJson(*tag));
+  return {{"daemon",
+           {{"version", head.version},
+            {"pid", head.pid},
+            {"uptime_s", head.uptime_s},
+            {"host_id", head.host_id},
+            {"state", head.gone_why ? "gone" : "up"},
+            {"gone_s", head.gone_s}}},
+          {"database",
+           {{"state", head.database_state},
+            {"url", head.database_url},
+            {"since_s", head.database_since_s},
+            {"last_error", head.database_error ? Json(*head.database_error) : Json(nullptr)}}},
+          {"interval_s", page.interval_s},
+          {"sum", SumsJson(page.sums)},
+          {"tags", std::move(tags)}};
+}
+
+// What is shown, and what keys do to it.
+class TopState {
+ public:
+  TopState(const TopArguments& arguments, const TopSource& source) : source_(source) {
+    page_.interval_s = arguments.interval_s;
+    page_.arrangement.order =
+        ParseTopOrder(arguments.sort.value_or("rate")).value_or(TopOrder::kRate);
+    page_.arrangement.filter = arguments.filter.value_or("");
+  }
+
+  // `rows`: how many tags are seen at once; 0: all.
+  const TopPage& Page(std::size_t rows) {
+    const std::vector<const TopTag*> tags = source_.tags();
+    page_.head = source_.head();
+    page_.sums = SumUp(tags);
+    page_.tags = Arrange(tags, page_.arrangement);
+    const std::size_t last = page_.tags.size() - std::min(rows, page_.tags.size());
+    page_.first = std::min(page_.first, last);
+    rows_ = rows;
+    return page_;
+  }
+
+  // False: quit.
+  bool Press(const Key& key) {
+    if (page_.is_typing_filter) {
+      Type(key);
+      return true;
+    }
+    if (key.kind != KeyKind::kText) {
+      Scroll(key.kind);
+      return true;
+    }
+    return PressLetter(key.text);
+  }
+
+ private:
+  bool PressLetter(const std::string& letter) {
+    TopArrangement& how = page_.arrangement;
+    if (letter == "q") return false;
+    if (letter == "s") how.order = NextOrder(how.order);
+    if (letter == "r") how.is_reversed = !how.is_reversed;
+    if (letter == "R") how.order = TopOrder::kRate;
+    if (letter == "C") how.order = TopOrder::kCover;
+    if (letter == "A") how.order = TopOrder::kAvailable;
+    if (letter == "N") how.order = TopOrder::kName;
+    if (letter == "k") Scroll(KeyKind::kUp);
+    if (letter == "j") Scroll(KeyKind::kDown);
+    if (letter == "/") {
+      page_.is_typing_filter = true;
+      how.filter.clear();
+    }
+    return true;
+  }
+
+  void Type(const Key& key) {
+    std::string& filter = page_.arrangement.filter;
+    if (key.kind == KeyKind::kEnter || key.kind == KeyKind::kEscape) page_.is_typing_filter = false;
+    if (key.kind == KeyKind::kEscape) filter.clear();
+    if (key.kind == KeyKind::kErase) {
+      const std::size_t characters = WidthInCharacters(filter);
+      filter = FirstCharacters(filter, characters - std::min<std::size_t>(characters, 1));
+    }
+    if (key.kind == KeyKind::kText && filter.size() + key.text.size() <= kMostFilterBytes) {
+      filter += key.text;
+    }
+    page_.first = 0;
+  }
+
+  void Scroll(KeyKind key) {
+    const std::size_t end = page_.tags.size();
+    const std::size_t screenful = std::max<std::size_t>(rows_, 1);
+    if (key == KeyKind::kUp) page_.first -= std::min<std::size_t>(page_.first, 1);
+    if (key == KeyKind::kPageUp) page_.first -= std::min(page_.first, screenful);
+    if (key == KeyKind::kDown) page_.first = std::min(page_.first + 1, end);
+    if (key == KeyKind::kPageDown) page_.first = std::min(page_.first + screenful, end);
+    if (key == KeyKind::kHome) page_.first = 0;
+    if (key == KeyKind::kEnd) page_.first = end;
+  }
+
+  const TopSource& source_;
+  TopPage page_;
+  std::size_t rows_ = 0;
+};
+
+MonotonicClock::duration IntervalOf(const TopArguments& arguments) {
+  return std::chrono::duration_cast<MonotonicClock::duration>(
+      std::chrono::duration<double>(arguments.interval_s));
+}
+
+// One snapshot an interval, each after the interval that its rates are of.
+Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& source,
+                       Output& out) {
+  TopState state(arguments, source);
+  const std::uint64_t count = arguments.is_once ? 1 : arguments.count.value_or(1);
+  const Screen screen = LookAtScreen(out.fd());
+  MonotonicTime next = MonotonicClock::now();
+  for (std::uint64_t i = 0; i < count && out.ok(); ++i) {
+    next += IntervalOf(arguments);
+    std::this_thread::sleep_until(next);
+    if (Status status = source.Refresh(); !status.ok()) return FailureFrom(status, "top");
+    const TopPage& page = state.Page(0);
+    const int indent = count > 1 ? -1 : 2;  // several: one a line
+    if (as_json) {
+      out.Write(PageJson(page).dump(indent, ' ', false, Json::error_handler_t::replace) + "\n");
+    } else {
+      out.Write((i > 0 ? "\n" : "") + RenderTopText(page, screen));
+    }
+    out.Flush();
+  }
+  return std::nullopt;
+}
+
+// Until somebody ends it; what ended it, or 0.
+Result<int> RunOnScreen(const TopArguments& arguments, TopSource& source, TopScreen& terminal) {
+  TopState state(arguments, source);
+  MonotonicTime next = MonotonicClock::now();
+  while (true) {
+    if (MonotonicClock::now() >= next) {
+      if (Status status = source.Refresh(); !status.ok()) return status;
+      next = MonotonicClock::now() + IntervalOf(arguments);
+    }
+    const Screen screen = terminal.Look();
+    terminal.Draw(RenderTop(state.Page(TopRowsOf(screen)), screen));
+    switch (terminal.Wait(next)) {
+      case ScreenEvent::kTimeout:
+      case ScreenEvent::kChanged:
+        break;
+      case ScreenEvent::kKeys:
+        for (const Key& key : terminal.TakeKeys()) {
+          if (!state.Press(key)) return 0;
+        }
+        break;
+      case ScreenEvent::kInterrupt:
+      case ScreenEvent::kHungUp:
+        return 0;
+      case ScreenEvent::kTerminated:
+        return terminal.signal();
+    }
+  }
+}
+
+// Nothing: the terminal cannot do it.
+std::optional<Outcome> ShowOnScreen(const TopArguments& arguments, TopSource& source, int out_fd) {
+  Result<int> ended = 0;
+  {
+    const std::unique_ptr<TopScreen> terminal = TopScreen::Open(out_fd);
+    if (terminal == nullptr) return std::nullopt;
+    ended = RunOnScreen(arguments, source, *terminal);
+  }
+  if (!ended.ok()) return FailureFrom(ended.status(), "top");
+  // Whoever sent it shall see that it has worked; the terminal is as it was by now.
+  if (ended.value() != 0) {
+    std::signal(ended.value(), SIG_DFL);
+    ::raise(ended.value());
+  }
+  return Outcome();
+}
+
+Outcome Top(const GlobalOptions& global, const TopArguments& arguments, Output& out) {
+  TopSource source(global.socket_path);
+  const auto timeout = std::chrono::milliseconds(global.timeout_ms.value_or(kAdminTimeoutMs));
+  if (Status status = source.Start(Deadline::After(timeout)); !status.ok()) {
+    return FailureFrom(status, "top");
+  }
+  const bool is_full_screen = !global.as_json && !arguments.is_once && !arguments.count &&
+                              LookAtScreen(out.fd()).is_terminal && ::isatty(STDIN_FILENO) == 1;
+  if (is_full_screen) {
+    if (const std::optional<Outcome> done = ShowOnScreen(arguments, source, out.fd())) return *done;
+  }
+  return PrintSnapshots(arguments, global.as_json, source, out);
+}
+
+}  // namespace
+
+void RegisterTopCommand(CLI::App& app, Invocation& invocation) {
+  CLI::App* top = AddCommand(app, "top", "Live view of the tags, or a snapshot for a pipe",
+                             "idctl top --sort cover --interval 0.5");
+  TopArguments& arguments = invocation.top;
+  top->add_option_function<std::string>(
+         "--interval",
+         [&arguments](const std::string& text) {
+           static_cast<void>(ParseInterval(text, &arguments.interval_s));
+         },
+         "Seconds between two looks, from 0.1 on [1]")
+      ->type_name("S")
+      ->take_last()
+      ->check(
+          [](const std::string& text) {
+            double ignored = 0;
+            return ParseInterval(text, &ignored);
+          },
+          "");
+  AddChoice(*top, "--sort", "What the tags are sorted by [rate]",
+            {"rate", "cover", "available", "name"}, &arguments.sort);
+  AddText(*top, "--filter", "Only tags with this in their names", &arguments.filter);
+  top->add_flag("--once", arguments.is_once, "Print one snapshot, as where there is no terminal");
+  AddNumber(*top, "--count", "Print so many snapshots; with --json each on a line",
+            {1, 1'000'000'000}, &arguments.count);
+  top->callback([&invocation] {
+    invocation.action = [&invocation](Output& out) {
+      return Top(invocation.global, invocation.top, out);
+    };
+  });
+}
+
+}  // namespace idd::tools

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "access_rules.h"
+#include "client_ledger.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "lease_worker.h"
@@ -47,6 +48,8 @@ class Admin {
   // The request is untrusted text; it is done as far as `rights` go: nothing of a tag that the peer
   // may not use is told or changed. `done` is called once, now or later on the loop.
   void Handle(const std::string& request, const PeerRights& rights, Done done);
+  // Whose connections `client.list` tells of; it outlives this, or is taken away with nullptr.
+  void SetClients(const ClientLedger* clients) { clients_ = clients; }
   // Another one is in use from now on.
   void SetDatabase(std::string display_url, std::string url);
 
@@ -55,7 +58,12 @@ class Admin {
   using Json = nlohmann::ordered_json;
   using Operation = void (Admin::*)(const Request& request, const PeerRights& rights, Done done);
   // What a peer needs for an operation. Those of kSee tell only what is of tags that it may use.
-  enum class Needs { kSee, kAdministerTag, kAdministerAll };
+  enum class Needs {
+    kSee,
+    kAdministerTag,
+    kAdministerScope,  // the tag that is named or, without one, all
+    kAdministerAll,
+  };
   struct Entry {
     Operation operation;
     Needs needs;
@@ -75,6 +83,22 @@ class Admin {
   void Audit(const Request& request, const PeerRights& rights, Done done);
   void WhoIs(const Request& request, const PeerRights& rights, Done done);
   void Import(const Request& request, const PeerRights& rights, Done done);
+  void Drain(const Request& request, const PeerRights& rights, Done done);
+  void Resume(const Request& request, const PeerRights& rights, Done done);
+  void ListClients(const Request& request, const PeerRights& rights, Done done);
+
+  // Calls `then` when the scope of a drain or resume is known to exist.
+  void FindScope(const std::string& scope, std::function<void(const Status&)> then);
+  // Notes it durably first.
+  void SetDrained(const std::string& scope, bool is_drained,
+                  std::function<void(const Status&)> then);
+  struct DrainWait {
+    std::string scope;
+    bool was_drained = false;
+    Deadline deadline;
+    Done done;
+  };
+  void AwaitDrain(const DrainWait& wait);
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -91,7 +115,9 @@ class Admin {
   DaemonInfo info_;
   LeaseWorker& worker_;
   TagService& tags_;
+  const ClientLedger* clients_ = nullptr;
   int in_flight_ = 0;
+  int drain_changes_ = 0;  // on their way to the marks
   boost::asio::io_context& loop_;
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight

@@ -88,6 +88,7 @@ class Daemon {
     std::unique_ptr<Store> store;
     std::unique_ptr<HighWaterMarks> marks;
     HostIdentity host;
+    std::vector<std::string> drained;  // HighWaterMarks::Drained()
     Inheritance inheritance;
     ScopedFd listener;  // of the service manager; none: idd binds its own
   };
@@ -153,6 +154,7 @@ Daemon::Daemon(const Options& options, Parts parts)
       patience_(loop_),
       watchdog_timer_(loop_) {
   server_.Configure(options.access, options.limits);
+  tags_.LoadDrained(parts.drained);
 }
 
 int Daemon::Run() {
@@ -400,6 +402,9 @@ int RunDaemon(const Options& options) {
   if (!host.ok()) return FailStart(host.status());
   Result<std::unique_ptr<Store>> store = MakeStore(options.database, host.value());
   if (!store.ok()) return FailStart(store.status());
+  // Before anything is inherited: a tag that is drained must not be published for a moment.
+  Result<std::vector<std::string>> drained = marks.value()->Drained();
+  if (!drained.ok()) return FailStart(drained.status());
   std::vector<PassedDescriptor> passed = ServiceManager::TakePassed();
   Result<ScopedFd> listener = TakeListener(passed, options.socket);
   if (!listener.ok()) return FailStart(listener.status());
@@ -409,6 +414,7 @@ int RunDaemon(const Options& options) {
   Daemon daemon(options, {.store = std::move(store).value(),
                           .marks = std::move(marks).value(),
                           .host = host.value(),
+                          .drained = std::move(drained).value(),
                           .inheritance = std::move(inheritance).value(),
                           .listener = std::move(listener).value()});
   return daemon.Run();

@@ -18,6 +18,7 @@
 
 #include "admin.h"
 #include "claim_pacer.h"
+#include "client_ledger.h"
 #include "connection.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
@@ -73,7 +74,7 @@ class Server {
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
-  [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame) const;
+  [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
   void PaceClaim(ClaimOrder order);
@@ -100,6 +101,10 @@ class Server {
   ClaimPacer pacer_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  ClientLedger ledger_;
+  // The claim that is with the tag service: answered before that returns, it did not wait.
+  std::uint64_t starting_owner_ = 0;
+  std::uint64_t starting_request_ = 0;
   // Connections that had not said HELLO when last looked at, the oldest first.
   struct Silent {
     std::uint64_t id;

@@ -191,6 +191,8 @@ TEST(UsageTest, EveryCommandsHelpHasAnExample) {
                                                           {"whois"},
                                                           {"drain"},
                                                           {"resume"},
+                                                          {"client"},
+                                                          {"client", "list"},
                                                           {"import"}};
   for (auto command : commands) {
     command.push_back("--help");
@@ -204,7 +206,7 @@ TEST(UsageTest, EveryCommandsHelpHasAnExample) {
 TEST(UsageTest, HelpListsEveryCommand) {
   const std::string help = RunTool({"--help"}).out;
   for (const char* name : {"tag", "claim", "status", "lease", "host", "audit", "top", "doctor",
-                           "metrics", "whois", "drain", "resume", "import"}) {
+                           "metrics", "whois", "drain", "resume", "client", "import"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
   }
 }
@@ -217,7 +219,7 @@ TEST(UsageTest, VersionIsOneLine) {
 }
 
 TEST(LaterCommandsTest, SayThatTheyAreNotAvailable) {
-  for (const char* name : {"top", "doctor", "metrics", "drain", "resume"}) {
+  for (const char* name : {"top", "doctor", "metrics"}) {
     const Ran ran = RunTool({"--json", name, "orders", "--threads", "4"});
     EXPECT_EQ(ran.exit, ExitStatus::kFailed);
     EXPECT_EQ(ran.out, "");

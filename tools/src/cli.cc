@@ -62,6 +62,8 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterAuditCommand(app, invocation);
   RegisterWhoIsCommand(app, invocation);
   RegisterImportCommand(app, invocation);
+  RegisterDrainCommands(app, invocation);
+  RegisterClientCommands(app, invocation);
   RegisterLaterCommands(app, invocation);
 }
 

@@ -71,6 +71,15 @@ struct FilterArguments {
   bool is_all_hosts = false;
 };
 
+struct DrainArguments {
+  std::optional<std::string> tag;  // nothing: the whole host
+};
+
+struct ClientArguments {
+  std::optional<std::string> tag;
+  std::optional<std::uint64_t> uid;
+};
+
 struct WhoIsArguments {
   std::string tag;
   std::optional<std::uint64_t> id;
@@ -86,6 +95,8 @@ struct Invocation {
   FilterArguments filter;
   WhoIsArguments whois;
   ImportArguments import;
+  DrainArguments drain;
+  ClientArguments client;
   std::function<Outcome(Output& out)> action;
 };
 

@@ -18,8 +18,6 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation) {
       {"top", "Live view of the tags", "idctl top"},
       {"doctor", "Check the set-up", "idctl doctor"},
       {"metrics", "Print Prometheus metrics", "idctl metrics"},
-      {"drain", "Hand back what is not claimed and stop publishing", "idctl drain orders"},
-      {"resume", "Publish again after a drain", "idctl resume orders"},
   };
   for (const Later& later : kCommands) {
     CLI::App* command =

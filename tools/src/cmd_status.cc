@@ -11,11 +11,17 @@
 namespace idd::tools {
 namespace {
 
+// Older daemons cannot be.
+std::string Drained(const Fields& daemon) {
+  const bool is_drained = daemon.Has("drained") && daemon.Flag("drained");
+  return is_drained ? "; the whole host is drained, 'idctl resume' ends it" : "";
+}
+
 std::string DaemonLine(const Fields& daemon) {
   return "daemon    idd " + EscapeText(daemon.Text("version")) + ", up " +
          FormatDuration(daemon.Number("uptime_s")) + ", pid " + daemon.CountText("pid") +
          ", host " + EscapeText(daemon.Text("host_id")) + ", socket " +
-         EscapeText(daemon.Text("socket")) + "\n";
+         EscapeText(daemon.Text("socket")) + Drained(daemon) + "\n";
 }
 
 std::string DatabaseLine(const Fields& database) {

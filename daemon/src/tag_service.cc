@@ -226,9 +226,12 @@ void TagService::WarmNext() {
     const std::string name = std::move(to_warm_.front());
     to_warm_.pop_front();
     Tag& tag = GetTag(name);
-    if (tag.record.has_value()) continue;  // somebody has asked for it
-    LookUp(tag);
-    if (tag.store_busy) warming_.insert(name);
+    if (!tag.record.has_value()) {
+      LookUp(tag);
+    } else if (tag.ring != nullptr && tag.ring->IsDry()) {  // else somebody has asked for it
+      MaybeLease(tag);
+    }
+    if (tag.store_busy || turns_.Awaits(name)) warming_.insert(name);
   }
   if (warming_.empty() && warmed_) std::exchange(warmed_, nullptr)();
 }

@@ -69,6 +69,12 @@ void TagService::Resume(const std::string& scope) {
   for (auto& [name, tag] : tags_) {
     if ((scope == kWholeHost || scope == name) && !drains_.IsDrained(name)) ResumeTag(*tag);
   }
+  // What waited for its turn when it was drained has none any more, and nobody says so.
+  std::erase_if(warming_, [this](const std::string& name) {
+    const auto it = tags_.find(name);
+    return it == tags_.end() || (!it->second->store_busy && !turns_.Awaits(name));
+  });
+  WarmNext();
 }
 
 // Never in the ring that was drained: ids only rise in a ring, and what it had comes back.
@@ -78,7 +84,9 @@ void TagService::ResumeTag(Tag& tag) {
   log::Info("ring.retired",
             {{"tag", tag.name}, {"ring", tag.ring->ring_id()}, {"reason", "the tag is resumed"}});
   tag.ring.reset();
-  if (EnsureRing(tag).ok()) MaybeLease(tag);  // else whoever asks for ids tries again
+  // Else whoever asks for ids tries again. Leased for like tags at the start: of a host's thousands
+  // those that are asked for go before.
+  if (EnsureRing(tag).ok()) to_warm_.push_back(tag.name);
 }
 
 // A tag that was resumed meanwhile has waited for it.

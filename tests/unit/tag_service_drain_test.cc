@@ -275,6 +275,26 @@ TEST_F(DrainTest, WholeHostMeansTagsThatAreAskedForLaterToo) {
   EXPECT_EQ(ClaimOne("orders"), 1U);
 }
 
+TEST_F(DrainTest, OfAHostThatIsResumedTagsThatAreAskedForGoFirst) {
+  constexpr int kTags = 12;
+  const auto tag = [](int i) { return "tag" + std::to_string(10 + i); };
+  for (int i = 0; i < kTags; ++i) {
+    h_.store.AddTag(tag(i), 100);
+    (void)Attach(tag(i));
+  }
+  Drain(kWholeHost);
+  h_.store.script.Hold("TakeLease");
+  const int before = Leases();
+  service_.Resume(kWholeHost);
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() == before + 1; }));
+  const Answer& last = Claim(tag(kTags - 1), 1);
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return last.is_done; }));
+  EXPECT_TRUE(last.status.ok()) << last.status.message();
+  EXPECT_LT(Leases(), before + kTags) << "it waited for all the others";
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() >= before + kTags; })) << "they come, too";
+}
+
 TEST_F(DrainTest, TailsThatTheStoreDoesNotTakeGoBackLater) {
   Client& client = Attach("orders");
   (void)client.Claim(10);

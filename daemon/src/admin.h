@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "access_rules.h"
@@ -117,7 +118,8 @@ class Admin {
   TagService& tags_;
   const ClientLedger* clients_ = nullptr;
   int in_flight_ = 0;
-  int drain_changes_ = 0;  // on their way to the marks
+  int drain_changes_ = 0;                // on their way to the marks
+  std::set<std::string> unsure_drains_;  // scopes of which the last change failed
   boost::asio::io_context& loop_;
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight

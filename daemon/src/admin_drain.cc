@@ -73,16 +73,23 @@ void Admin::FindScope(const std::string& scope, std::function<void(const Status&
 
 void Admin::SetDrained(const std::string& scope, bool is_drained,
                        std::function<void(const Status&)> then) {
-  // What is known here is what is noted, unless a change is on its way.
-  if (drain_changes_ == 0 && tags_.drains().Has(scope) == is_drained) return then(Status::Ok());
+  // What is known here is what is noted, unless a change is on its way, or the last one failed and
+  // may be noted all the same.
+  const bool is_sure = drain_changes_ == 0 && !unsure_drains_.contains(scope);
+  if (is_sure && tags_.drains().Has(scope) == is_drained) return then(Status::Ok());
   ++drain_changes_;
   worker_.SubmitForMarks<bool>(
       [scope, is_drained](HighWaterMarks& marks) -> Result<bool> {
         if (Status status = marks.SetDrained(scope, is_drained); !status.ok()) return status;
         return true;
       },
-      [this, then = std::move(then)](const Result<bool>& noted) {
+      [this, scope, then = std::move(then)](const Result<bool>& noted) {
         --drain_changes_;
+        if (noted.ok()) {
+          unsure_drains_.erase(scope);
+        } else {
+          unsure_drains_.insert(scope);
+        }
         then(noted.status());
       });
 }

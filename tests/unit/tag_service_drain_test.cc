@@ -8,11 +8,14 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "access_rules.h"
+#include "admin.h"
 #include "idd/shm/ring_memory.h"
 #include "support/own_view_claimer.h"
 #include "support/service_harness.h"
@@ -447,6 +450,32 @@ TEST_F(DrainTest, StopWhileALeaseOfADrainedTagIsUnderWayHandsAllBack) {
   h_.store.script.Release();
   ASSERT_TRUE(h_.RunUntil([&] { return is_stopped; }));
   ExpectAllClosed();
+}
+
+// What could not be noted is not done; and as it may be noted all the same, its end is noted too.
+TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
+  Admin admin(h_.loop, {}, h_.worker, service_);
+  const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
+  const auto ask = [&](const std::string& request) {
+    std::optional<Status> answer;
+    admin.Handle(request, root,
+                 [&answer](const Status& status, const std::string&) { answer = status; });
+    EXPECT_TRUE(h_.RunUntil([&answer] { return answer.has_value(); }));
+    return answer.value_or(Status(Code::kTimeout, "no answer"));
+  };
+  Client& client = Attach("orders");
+  h_.marks.script.Fail("SetDrained", {Code::kUnavailable, "no room"});
+  const Status failed = ask(R"({"op":"drain","tag":"orders"})");
+  EXPECT_NE(failed.message().find("no room"), std::string::npos) << failed.message();
+  EXPECT_EQ(client.state(), RingState::kActive);
+  EXPECT_EQ(ask(R"({"op":"resume","tag":"orders"})").message(), "");
+  EXPECT_EQ(h_.marks.script.Count("SetDrained"), 2);
+  // Known to be so, it is not written again.
+  EXPECT_EQ(ask(R"({"op":"resume","tag":"orders"})").message(), "");
+  EXPECT_EQ(h_.marks.script.Count("SetDrained"), 2);
+  EXPECT_EQ(ask(R"({"op":"drain","tag":"orders"})").message(), "");
+  EXPECT_EQ(client.state(), RingState::kDrained);
+  EXPECT_EQ(h_.marks.Drained().value(), std::vector<std::string>{"orders"});
 }
 
 // Real claimers, in threads of their own, beside drains and resumptions: no id twice, none lost.

@@ -88,7 +88,10 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
       {"import", {&Admin::Import, Needs::kAdministerAll}},
       {"import.progress", {&Admin::ShowImportProgress, Needs::kAdministerAll}},
       {"doctor", {&Admin::Diagnose, Needs::kSee}},
-      {"metrics", {&Admin::ShowMetrics, Needs::kSee}}};
+      {"metrics", {&Admin::ShowMetrics, Needs::kSee}},
+      {"client.list", {&Admin::ListClients, Needs::kSee}},
+      {"drain", {&Admin::Drain, Needs::kAdministerScope}},
+      {"resume", {&Admin::Resume, Needs::kAdministerScope}}};
   return operations;
 }
 
@@ -97,8 +100,10 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
 Status Admin::CheckRights(const Request& request, Needs needs, const PeerRights& rights) {
   if (needs == Needs::kAdministerAll) return rights.RequireAll();
   const auto tag = request.find("tag");
-  if (tag == request.end() || !tag->is_string()) return Status::Ok();
-  const Access needed = needs == Needs::kAdministerTag ? Access::kAdmin : Access::kSocket;
+  const bool is_named = tag != request.end() && tag->is_string();
+  if (!is_named && needs == Needs::kAdministerScope) return rights.RequireAll();
+  if (!is_named) return Status::Ok();
+  const Access needed = needs == Needs::kSee ? Access::kSocket : Access::kAdmin;
   return rights.Require(needed, tag->get<std::string>());
 }
 
@@ -140,11 +145,9 @@ void Admin::Handle(const std::string& request, const PeerRights& rights, Done do
 Json Admin::DaemonJson() const {
   const auto uptime =
       std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - info_.started);
-  return {{"version", info_.version},
-          {"pid", ::getpid()},
-          {"uptime_s", uptime.count()},
-          {"host_id", info_.host_id},
-          {"socket", info_.socket}};
+  return {{"version", info_.version},   {"pid", ::getpid()},
+          {"uptime_s", uptime.count()}, {"host_id", info_.host_id},
+          {"socket", info_.socket},     {"drained", tags_.drains().Has(kWholeHost)}};
 }
 
 Json Admin::DatabaseJson() const {
@@ -166,7 +169,7 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records, const Shows& shows) 
     tag.mode = record.mode;
     tag.step = record.step;
     tag.refill = record.refill;
-    tag.state = "ok";
+    tag.state = tags_.drains().IsDrained(record.tag) ? "drained" : "ok";
   }
   for (TagSnapshot& snapshot : tags_.Snapshot()) tags[snapshot.tag] = std::move(snapshot);
   Json array = Json::array();

@@ -12,9 +12,11 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "access_rules.h"
+#include "client_ledger.h"
 #include "health.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
@@ -56,6 +58,8 @@ class Admin {
   // The request is untrusted text; it is done as far as `rights` go: nothing of a tag that the peer
   // may not use is told or changed. `done` is called once, now or later on the loop.
   void Handle(const std::string& request, const PeerRights& rights, Done done);
+  // Whose connections `client.list` tells of; it outlives this, or is taken away with nullptr.
+  void SetClients(const ClientLedger* clients) { clients_ = clients; }
   // Another one is in use from now on.
   void SetDatabase(std::string display_url, std::string url);
   // Who is connected, for the doctor.
@@ -68,7 +72,12 @@ class Admin {
   using Json = nlohmann::ordered_json;
   using Operation = void (Admin::*)(const Request& request, const PeerRights& rights, Done done);
   // What a peer needs for an operation. Those of kSee tell only what is of tags that it may use.
-  enum class Needs { kSee, kAdministerTag, kAdministerAll };
+  enum class Needs {
+    kSee,
+    kAdministerTag,
+    kAdministerScope,  // the tag that is named or, without one, all
+    kAdministerAll,
+  };
   struct Entry {
     Operation operation;
     Needs needs;
@@ -101,6 +110,22 @@ class Admin {
   void Conclude(Diagnosis& diagnosis, Result<StoreReport> look);
   void ShowMetrics(const Request& request, const PeerRights& rights, Done done);
   void AddFamilies(FamilyBuilder& families) const;
+  void Drain(const Request& request, const PeerRights& rights, Done done);
+  void Resume(const Request& request, const PeerRights& rights, Done done);
+  void ListClients(const Request& request, const PeerRights& rights, Done done);
+
+  // Calls `then` when the scope of a drain or resume is known to exist.
+  void FindScope(const std::string& scope, std::function<void(const Status&)> then);
+  // Notes it durably first.
+  void SetDrained(const std::string& scope, bool is_drained,
+                  std::function<void(const Status&)> then);
+  struct DrainWait {
+    std::string scope;
+    bool was_drained = false;
+    Deadline deadline;
+    Done done;
+  };
+  void AwaitDrain(const DrainWait& wait);
 
   // Runs `start` now or, while another operation on the whole journal, or an import, is under way,
   // after it. `start` ends with FinishReport().
@@ -119,7 +144,10 @@ class Admin {
   const double started_at_;  // Unix time, worked out once: a restart is seen by its change
   LeaseWorker& worker_;
   TagService& tags_;
+  const ClientLedger* clients_ = nullptr;
   int in_flight_ = 0;
+  int drain_changes_ = 0;                // on their way to the marks
+  std::set<std::string> unsure_drains_;  // scopes of which the last change failed
   boost::asio::io_context& loop_;
   std::weak_ptr<TagImport> import_;  // that is under way
   bool reporting_ = false;

@@ -21,12 +21,11 @@ using LiveLeases = std::map<std::string, LeaseClosure, std::less<>>;
 
 // What the journal does not know yet of leases that are in a ring comes from `live`.
 std::string LeasesText(const std::vector<LeaseRecord>& leases, const LiveLeases& live,
-                       std::uint64_t limit, const PeerRights& rights) {
+                       std::uint64_t limit) {
   const bool is_cut = leases.size() > limit;
   Json array = Json::array();
   for (std::size_t i = is_cut ? 1 : 0; i < leases.size(); ++i) {
     LeaseRecord lease = leases[i];
-    if (!rights.MaySee(lease.tag)) continue;
     const auto use = live.find(lease.token);
     if (lease.state == LeaseState::kActive && use != live.end()) {
       lease.claimed = use->second.claimed;
@@ -115,20 +114,22 @@ void Admin::ListLeases(const Request& request, const PeerRights& rights, Done do
   QueueReport([this, rights, filter = std::move(filter).value(), done = std::move(done)]() mutable {
     // One more than asked for shows whether there are more.
     const std::uint64_t limit = filter.newest - 1;
+    // The newest of those that the peer may see, whatever others have leased since.
+    if (!rights.AdministersAll()) {
+      filter.shows = [rights](const std::string& tag) { return rights.MaySee(tag); };
+    }
     worker_.Submit<std::vector<LeaseRecord>>(
         [filter = std::move(filter)](Store& store, HighWaterMarks&) {
           return store.ListLeases(filter);
         },
-        [this, rights, limit, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
+        [this, limit, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
           if (!leases.ok()) {
             FinishReport();
             return Fail(done, leases.status());
           }
-          MakeReport(
-              [rights, limit, leases = std::move(leases).value(), live = tags_.LiveLeases()] {
-                return LeasesText(leases, live, limit, rights);
-              },
-              done);
+          MakeReport([limit, leases = std::move(leases).value(),
+                      live = tags_.LiveLeases()] { return LeasesText(leases, live, limit); },
+                     done);
         });
   });
 }

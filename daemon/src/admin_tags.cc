@@ -141,9 +141,14 @@ void Admin::DeleteTag(const Request& request, const PeerRights& /*rights*/, Done
     return Fail(done, {Code::kInvalid, "deleting a tag needs \"force\": true"});
   }
   worker_.Submit<bool>(
-      [tag = tag.value()](Store& store, HighWaterMarks&) -> Result<bool> {
+      [tag = tag.value(), is_drained = tags_.drains().Has(tag.value())](
+          Store& store, HighWaterMarks& marks) -> Result<bool> {
         if (Status status = store.DeleteTag(tag); !status.ok()) return status;
-        return true;
+        if (!is_drained) return true;
+        // A namesake is another tag.
+        Status forgotten = marks.SetDrained(tag, false);
+        if (forgotten.ok()) return true;
+        return forgotten.WithContext("the tag is deleted, and a tag of its name begins drained");
       },
       [this, tag = tag.value(), done = std::move(done)](const Result<bool>& deleted) {
         if (!deleted.ok()) return Fail(done, deleted.status());

@@ -89,6 +89,7 @@ class Daemon {
     std::unique_ptr<Store> store;
     std::unique_ptr<HighWaterMarks> marks;
     HostIdentity host;
+    std::vector<std::string> drained;  // HighWaterMarks::Drained()
     Inheritance inheritance;
     ScopedFd listener;                        // of the service manager; none: idd binds its own
     MetricsServer* metrics_server = nullptr;  // outlives the daemon
@@ -161,6 +162,7 @@ Daemon::Daemon(const Options& options, Parts parts)
       watchdog_timer_(loop_) {
   server_.Configure(options.access, options.limits);
   admin_.metrics().AddSource([this](FamilyBuilder& families) { server_.AddFamilies(families); });
+  tags_.LoadDrained(parts.drained);
 }
 
 int Daemon::Run() {
@@ -423,6 +425,9 @@ int RunDaemon(const Options& options) {
   if (!store.ok()) return FailStart(store.status());
   const auto metrics_server = ListenForScrapers(options);
   if (!metrics_server.ok()) return FailStart(metrics_server.status());
+  // Before anything is inherited: a tag that is drained must not be published for a moment.
+  Result<std::vector<std::string>> drained = marks.value()->Drained();
+  if (!drained.ok()) return FailStart(drained.status());
   std::vector<PassedDescriptor> passed = ServiceManager::TakePassed();
   Result<ScopedFd> listener = TakeListener(passed, options.socket);
   if (!listener.ok()) return FailStart(listener.status());
@@ -432,6 +437,7 @@ int RunDaemon(const Options& options) {
   Daemon daemon(options, {.store = std::move(store).value(),
                           .marks = std::move(marks).value(),
                           .host = host.value(),
+                          .drained = std::move(drained).value(),
                           .inheritance = std::move(inheritance).value(),
                           .listener = std::move(listener).value(),
                           .metrics_server = metrics_server.value().get()});

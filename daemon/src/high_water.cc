@@ -32,6 +32,15 @@ CREATE TABLE idd_meta(
 ) STRICT;
 )sql";
 
+// Made with the first drain: a file of an idd that knew of none is as good as one without any, and
+// an older idd that finds it leaves it alone.
+constexpr const char* kDrainTable = R"sql(
+CREATE TABLE IF NOT EXISTS idd_drain(
+  biz_tag TEXT PRIMARY KEY NOT NULL,  -- '': the whole host
+  since   TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT
+)sql";
+
 Status CheckNothing(SqliteDb& /*db*/) { return Status::Ok(); }
 
 Status CheckTables(SqliteDb& db) {
@@ -110,6 +119,25 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 
   Status SetHeldList(const std::string& id) override { return WriteMeta(kHeldListKey, id); }
 
+  Result<std::vector<std::string>> Drained() override {
+    std::vector<std::string> scopes;
+    const Result<bool> has_table = HasDrainTable();
+    if (!has_table.ok()) return has_table.status();
+    if (!has_table.value()) return scopes;
+    SqliteQuery query = db_->Query("SELECT biz_tag FROM idd_drain");
+    while (query.Next()) scopes.push_back(query.Text(0));
+    if (!query.Finish().ok()) return query.Finish().WithContext("idd_drain");
+    return scopes;
+  }
+
+  Status SetDrained(const std::string& scope, bool is_drained) override {
+    return Write([&]() -> Status {
+      if (Status status = db_->Run(kDrainTable); !status.ok()) return status;
+      if (!is_drained) return db_->Run("DELETE FROM idd_drain WHERE biz_tag = ?1", scope);
+      return db_->Run("INSERT OR IGNORE INTO idd_drain(biz_tag) VALUES(?1)", scope);
+    });
+  }
+
   Result<std::string> FallbackHostId() override {
     Result<std::string> kept = ReadMeta(kHostIdKey);
     if (!kept.ok() || !kept.value().empty()) return kept;
@@ -121,6 +149,14 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
  private:
+  Result<bool> HasDrainTable() {
+    SqliteQuery query = db_->Query(
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'idd_drain'");
+    const bool has_table = query.Next() && query.Uint(0) == 1;
+    if (!query.Finish().ok()) return query.Finish();
+    return has_table;
+  }
+
   Status WriteMeta(std::string_view key, const std::string& value) {
     return WriteRow(
         "INSERT INTO idd_meta(key, value) VALUES(?1, ?2)"

@@ -12,6 +12,9 @@
 
 namespace idd::daemon {
 
+// Beside the names of tags, which are never empty: every tag of this host.
+inline constexpr const char* kWholeHost = "";
+
 // What this host must remember: per tag, a mark below which every id lies that it ever handed out
 // or may be handing out; and the incarnation of the allocator that granted them. `high-water.db` in
 // the state dir.
@@ -56,6 +59,12 @@ class HighWaterMarks {
   // was called. A list of another id is of an earlier run that another has overtaken.
   [[nodiscard]] virtual Result<std::string> HeldList() = 0;
   [[nodiscard]] virtual Status SetHeldList(const std::string& id) = 0;
+
+  // What an operator has drained on this host, until he resumes it: names of tags, and kWholeHost.
+  // In no order.
+  [[nodiscard]] virtual Result<std::vector<std::string>> Drained() = 0;
+  // Durable on return. What is so already stays so.
+  [[nodiscard]] virtual Status SetDrained(const std::string& scope, bool is_drained) = 0;
 
   // This host's random name, made on first use and kept: for machines without /etc/machine-id.
   [[nodiscard]] virtual Result<std::string> FallbackHostId() = 0;

@@ -33,12 +33,6 @@ const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   return "stale; nothing changed";
 }
 
-// Whether the store may take it yet, or may have taken it unheard. Every other answer is the last.
-bool IsAway(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
-         status.code() == Code::kIncompatible;
-}
-
 // Whether the journal has the lease, which ends at `limit`, as active: one that ended earlier may
 // have been leased again, whose mark this is then.
 Result<bool> IsActive(const LeaseClosure& closure, std::uint64_t limit, Store& store) {
@@ -77,7 +71,20 @@ Result<std::vector<Lease>> FindUnanswered(const AskedLeases& asked, Store& store
   return found;
 }
 
+void LogHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+  log::Info("lease.handed_back", {{"tag", use.lease.tag},
+                                  {"first", use.lease.ids.first + use.claimed},
+                                  {"limit", use.lease.ids.limit},
+                                  {"outcome", HandedBackHow(outcome)},
+                                  {"error", outcome.status().message()}});
+}
+
 }  // namespace
+
+bool IsAway(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
+         status.code() == Code::kIncompatible;
+}
 
 LeaseClosure Abandoned(const LeaseUse& use) {
   return {.token = use.lease.token,
@@ -176,12 +183,15 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
   if (is_deleted || (outcome.ok() && outcome.value() == ReturnOutcome::kAbandoned)) {
     worker_.meter().AddWaste(use.lease.tag, use.available());
   }
-  log::Info("lease.handed_back", {{"tag", use.lease.tag},
-                                  {"first", use.lease.ids.first + use.claimed},
-                                  {"limit", use.lease.ids.limit},
-                                  {"outcome", HandedBackHow(outcome)},
-                                  {"error", outcome.status().message()}});
+  if (on_answer_) on_answer_(use, outcome);
+  if (IsNews(use, outcome)) LogHandedBack(use, outcome);
   if (idle()) on_idle_();
+}
+// That the store is away is told once of each tail, which is tried again each second.
+bool LeaseCloser::IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+  if (IsAway(outcome.status())) return told_away_.insert(use.lease.token).second;
+  told_away_.erase(use.lease.token);
+  return true;
 }
 
 bool LeaseCloser::HasUnreturned(const std::string& tag) const {
@@ -223,6 +233,12 @@ std::map<std::string, LeaseClosure, std::less<>> LeaseCloser::Open() const {
   for (const auto& [token, closure] : returning_) {
     LeaseClosure& active = open[token] = closure;
     active.state = LeaseState::kActive;
+  }
+  for (const LeaseUse& use : unreturned_) {
+    open[use.lease.token] = {.token = use.lease.token,
+                             .tag = use.lease.tag,
+                             .state = LeaseState::kActive,
+                             .claimed = use.claimed};
   }
   return open;
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,15 +18,26 @@ namespace idd::daemon {
 // What is journalled of a lease that left its ring and goes to nobody: exhausted, or abandoned.
 [[nodiscard]] LeaseClosure Abandoned(const LeaseUse& use);
 
+// Whether the store may take a tail yet that it did not take with this answer, or may have taken it
+// unheard. Every other answer is the last.
+[[nodiscard]] bool IsAway(const Status& status);
+
 // The end of leases: journals how each ended, and hands tails back. What cannot be journalled now
 // is kept and tried again.
 //
 // Thread safety: none; event loop. Store work goes through the LeaseWorker.
 class LeaseCloser {
  public:
+  // What the store said to a tail that was handed back; see IsAway().
+  using OnAnswer = std::function<void(const LeaseUse& use, const Result<ReturnOutcome>& outcome)>;
+
   // `on_idle` whenever the last of what was under way has been answered.
-  LeaseCloser(LeaseWorker& worker, HeldLeases& held, std::function<void()> on_idle)
-      : worker_(worker), held_(held), on_idle_(std::move(on_idle)) {}
+  LeaseCloser(LeaseWorker& worker, HeldLeases& held, std::function<void()> on_idle,
+              OnAnswer on_answer = {})
+      : worker_(worker),
+        held_(held),
+        on_idle_(std::move(on_idle)),
+        on_answer_(std::move(on_answer)) {}
   LeaseCloser(const LeaseCloser&) = delete;
   LeaseCloser& operator=(const LeaseCloser&) = delete;
 
@@ -49,11 +61,12 @@ class LeaseCloser {
     return returning_.empty() && !flushing_ && !looking_up_;
   }
   // Leases that the journal may still have as active, by token; those on their way back to the
-  // store are active until it has them.
+  // store, and those that it has not taken yet, are active until it has them.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> Open() const;
 
  private:
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
+  [[nodiscard]] bool IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   void JournalEnds();
   void LookUpUnanswered();
   void ReturnAgain();
@@ -61,12 +74,14 @@ class LeaseCloser {
   LeaseWorker& worker_;
   HeldLeases& held_;
   const std::function<void()> on_idle_;
+  const OnAnswer on_answer_;
   // Not yet closed in the journal, by token.
   std::map<std::string, LeaseClosure, std::less<>> closing_;
   // Whose tails are on their way back, by token.
   std::map<std::string, LeaseClosure, std::less<>> returning_;
   // Whose tails the store did not take.
   std::vector<LeaseUse> unreturned_;
+  std::set<std::string, std::less<>> told_away_;  // of unreturned_, by token
   bool flushing_ = false;
   AskedLeases unanswered_;
   bool looking_up_ = false;

@@ -92,6 +92,17 @@ class LeaseWorker {
     });
   }
 
+  // The same for work on the marks alone: it is done whether or not the store can be opened, and
+  // its failure is not the store's.
+  template <typename T>
+  void SubmitForMarks(std::function<Result<T>(HighWaterMarks&)> work,
+                      std::function<void(Result<T>)> done) {
+    Enqueue([this, work = std::move(work), done = std::move(done)] {
+      post_(
+          [done = std::move(done), result = work(*marks_)]() mutable { done(std::move(result)); });
+    });
+  }
+
  private:
   void Enqueue(std::function<void()> job);
   void Loop();

@@ -41,11 +41,12 @@ struct TagService::Tag {
   std::unique_ptr<RefillPolicy> policy;  // as soon as the record is known
   std::unique_ptr<TagRing> ring;
   WaitQueue waiters;
-  std::vector<LeaseUse> tails;  // while stopping: what goes back, oldest first
+  std::vector<LeaseUse> tails;  // stopping or drained: what goes back, oldest first
   boost::asio::steady_timer deadline_timer;
   boost::asio::steady_timer retry_timer;
   bool store_busy = false;         // a look-up or a lease is under way
   MonotonicTime store_asked_at{};  // since then
+  bool hands_back = false;         // the lease under way does: the tag was drained meanwhile
   bool retry_armed = false;        // the next try waits for retry_timer
   Status refusal;  // until then: what the store said to the last try, not ok if it refused
   std::string last_error;

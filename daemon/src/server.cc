@@ -80,9 +80,10 @@ Server::Server(boost::asio::io_context& loop, TagService& tags, Admin& admin)
       pause_(loop),
       pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {
   admin_.SetPeers([this] { return LookAtPeers(); });
+  admin_.SetClients(&ledger_);
 }
 
-Server::~Server() = default;
+Server::~Server() { admin_.SetClients(nullptr); }
 
 Status Server::CheckPath(const std::string& path) {
   struct stat info {};
@@ -267,6 +268,7 @@ void Server::Adopt(ScopedFd socket) {
       [this](std::uint64_t closed) { OnClosed(closed); });
   if (!admitted.ok()) return started.CloseWith(admitted);
   started.admitted = true;
+  ledger_.Connected(id, started.peer(), MonotonicClock::now());
   silent_.push_back({.id = id, .since = MonotonicClock::now()});
 }
 
@@ -278,6 +280,7 @@ void Server::OnClosed(std::uint64_t id) {
     for (const ClaimOrder& order : pacer_.Drop(id)) gate_.limits().GiveIdsBack(order);
   }
   if (connection->admitted) gate_.Release(connection->peer());
+  ledger_.Gone(id);
   connections_.erase(id);
 }
 

@@ -18,6 +18,7 @@
 
 #include "admin.h"
 #include "claim_pacer.h"
+#include "client_ledger.h"
 #include "connection.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
@@ -76,9 +77,9 @@ class Server {
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
-  [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame) const;
   // What the peer may do with the tag, or why it has to go without.
   [[nodiscard]] Result<TagRight> MayAsk(const Connection& connection, std::string_view tag);
+  [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnObserve(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnClaim(Connection& connection, const wire::FrameView& frame);
@@ -106,6 +107,10 @@ class Server {
   ClaimPacer pacer_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  ClientLedger ledger_;
+  // The claim that is with the tag service: answered before that returns, it did not wait.
+  std::uint64_t starting_owner_ = 0;
+  std::uint64_t starting_request_ = 0;
   // Connections that had not said HELLO when last looked at, the oldest first.
   struct Silent {
     std::uint64_t id;

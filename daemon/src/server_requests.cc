@@ -121,7 +121,7 @@ void Server::Refuse(Connection& connection, const FrameView& frame, const Status
   connection.CloseWith(status, request_id);
 }
 
-Status Server::OnHello(Connection& connection, const FrameView& frame) const {
+Status Server::OnHello(Connection& connection, const FrameView& frame) {
   const Result<wire::HelloRequest> request = wire::ParsePayload<wire::HelloRequest>(frame);
   if (!request.ok()) return request.status();
   if (request.value().reserved != 0) {
@@ -138,6 +138,7 @@ Status Server::OnHello(Connection& connection, const FrameView& frame) const {
   connection.abi_version = theirs;
   const auto& version = request.value().client_version;
   connection.client_version.assign(version, ::strnlen(version, sizeof(version)));
+  ledger_.Greeted(connection.id(), connection.client_version, theirs);
   wire::HelloReply reply;
   reply.abi_version = shm::kAbiVersion;
   reply.daemon_id = daemon_id_;
@@ -200,6 +201,7 @@ void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& gra
     connection->Send(wire::BuildReply(FrameType::kAttach, order.request_id, reply));
     return;
   }
+  ledger_.Attached(order.owner, order.tag, MonotonicClock::now());
   gate_.holders().Add({.tag = order.tag, .ring_id = grant.value().ring_id}, connection->peer());
   reply.ring_id = grant.value().ring_id;
   reply.table_bytes = shm::kTableBytes;
@@ -295,10 +297,13 @@ void Server::StartClaim(ClaimOrder order) {
   const std::uint64_t count = order.count;
   const RequestContext context{
       .owner = order.owner, .deadline = order.deadline, .by_socket = order.by_socket};
+  starting_owner_ = order.owner;
+  starting_request_ = order.request_id;
   tags_.Claim(tag, ring_id, count, context,
               [this, order = std::move(order)](const Result<ClaimGrant>& grant) {
                 ReplyClaim(order, grant);
               });
+  starting_owner_ = 0;  // no connection
 }
 
 void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant) {
@@ -308,6 +313,10 @@ void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant
   Connection* connection = Find(order.owner);
   if (connection == nullptr) return;
   --connection->unanswered;
+  if (grant.ok()) {
+    const bool is_at_once = starting_owner_ == order.owner && starting_request_ == order.request_id;
+    ledger_.Claimed(order.owner, order.tag, granted, is_at_once ? 0 : 1);
+  }
   wire::ClaimReply reply;
   if (!grant.ok()) {
     reply.status = static_cast<std::uint32_t>(grant.status().code());

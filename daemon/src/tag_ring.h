@@ -87,8 +87,12 @@ class TagRing {
   // A client wrote into a cursor what no claim writes: which ids were claimed is not known any
   // more.
   [[nodiscard]] bool forged() const noexcept { return writer_.forged(); }
+  // Drained for an operator: it has no lease and gets none any more.
+  [[nodiscard]] bool IsDrained() const noexcept {
+    return writer_.state() == shm::RingState::kDrained;
+  }
   // Closes the ring to all claimers for good, and tells what was used of each open lease. The rest
-  // is the caller's alone, unless forged() is true afterwards. `state`: kRetired or kQuarantined.
+  // is the caller's alone, unless forged() is true afterwards. `state`: not kActive.
   [[nodiscard]] std::vector<LeaseUse> Retire(shm::RingState state = shm::RingState::kRetired);
 
   [[nodiscard]] std::vector<LeaseUse> Look() const;

@@ -52,7 +52,11 @@ TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker, Legac
             StartLease(*tags_.find(name)->second, wanted);
           }),
       desk_(worker),
-      closer_(worker, legacy.leases, [this] { FinishShutdownIfIdle(); }),
+      closer_(
+          worker, legacy.leases, [this] { FinishShutdownIfIdle(); },
+          [this](const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+            AfterHandBack(use, outcome);
+          }),
       overtaken_timer_(loop) {}
 
 // A stop that was given up leaves tails that wait for a lease under way.
@@ -64,6 +68,7 @@ TagService::~TagService() {
 
 void TagService::Attach(const std::string& tag, RequestContext context, AttachDone done) {
   if (stopping_) return done(Stopping());
+  if (drains_.IsDrained(tag)) return done(drains_.Refusal(tag));
   Tag& entry = GetTag(tag);
   entry.waiters.PushAttach(context, std::move(done));
   Serve(entry);
@@ -72,6 +77,7 @@ void TagService::Attach(const std::string& tag, RequestContext context, AttachDo
 void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint64_t count,
                        RequestContext context, ClaimDone done) {
   if (stopping_) return done(Stopping());
+  if (drains_.IsDrained(tag)) return done(drains_.Refusal(tag));
   Tag& entry = GetTag(tag);
   // Where claims go by the socket, only those that find the ring dry are what the counter tells of.
   const bool by_socket = context.by_socket || (entry.record.has_value() && entry.ClaimsBySocket());
@@ -110,6 +116,7 @@ TagService::Tag& TagService::GetTag(const std::string& name) {
 
 // Serves what can be served now, then sees to the rest.
 void TagService::Serve(Tag& tag) {
+  if (drains_.IsDrained(tag.name)) return tag.waiters.FailAll(drains_.Refusal(tag.name));
   if (!tag.record.has_value()) {
     if (!tag.refusal.ok()) return tag.waiters.FailAll(tag.refusal);
     ArmDeadline(tag);
@@ -221,9 +228,12 @@ void TagService::WarmNext() {
     const std::string name = std::move(to_warm_.front());
     to_warm_.pop_front();
     Tag& tag = GetTag(name);
-    if (tag.record.has_value()) continue;  // somebody has asked for it
-    LookUp(tag);
-    if (tag.store_busy) warming_.insert(name);
+    if (!tag.record.has_value()) {
+      LookUp(tag);
+    } else if (tag.ring != nullptr && tag.ring->IsDry()) {  // else somebody has asked for it
+      MaybeLease(tag);
+    }
+    if (tag.store_busy || turns_.Awaits(name)) warming_.insert(name);
   }
   if (warming_.empty() && warmed_) std::exchange(warmed_, nullptr)();
 }
@@ -280,6 +290,7 @@ void TagService::Configure(Tag& tag, TagRecord record) {
 
 std::uint64_t TagService::WantedNow(const Tag& tag) const {
   if (stopping_ || tag.store_busy || tag.retry_armed || !closer_.knows_all()) return 0;
+  if (drains_.IsDrained(tag.name) || drains_.IsReturning(tag.name)) return 0;
   if (closer_.HasUnreturned(tag.name)) return 0;
   if (tag.ring == nullptr || !tag.ring->CanPublish()) return 0;
   return tag.policy->Wanted(tag.View());
@@ -317,11 +328,14 @@ void TagService::StartLease(Tag& tag, std::uint64_t wanted) {
       return Warmed(name);
     }
     it->second->store_busy = false;
-    if (!stopping_) return OnLease(name, std::move(outcome));
+    const bool is_drained = std::exchange(it->second->hands_back, false);
+    if (!stopping_ && !is_drained) return OnLease(name, std::move(outcome));
     if (outcome.ok() && outcome.value().lease.has_value()) {
       it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
+      if (is_drained) drains_.OnClosed(it->second->tails.back());
     }
     HandBackTails(*it->second);
+    Warmed(name);
     FinishShutdownIfIdle();
   });
 }
@@ -476,6 +490,10 @@ void TagService::Poll() {
   for (auto& [name, tag] : tags_) {
     if (tag->ring == nullptr) continue;
     tag->ring->ForgetOldEnds();
+    if (tag->ring->IsDrained()) {
+      tag->usage.Observe(now, tag->closed_claimed);
+      continue;
+    }
     // Who waits may wait for what was not known when he came (LeaseCloser::knows_all()).
     const bool is_quiet = tag->waiters.empty();
     if (is_quiet && tag->idle_polls >= kIdlePolls && ++tag->idle_polls % kIdlePollEvery != 0)
@@ -526,8 +544,12 @@ void TagService::LookAtExhaustion(Tag& tag, MonotonicTime now) {
 }
 
 void TagService::AddLive(const Tag& tag, std::map<std::string, LeaseClosure, std::less<>>& live) {
-  if (tag.ring == nullptr) return;
-  for (const LeaseUse& use : tag.ring->Look()) {
+  std::vector<LeaseUse> uses = tag.tails;
+  if (tag.ring != nullptr) {
+    const std::vector<LeaseUse> published = tag.ring->Look();
+    uses.insert(uses.end(), published.begin(), published.end());
+  }
+  for (const LeaseUse& use : uses) {
     live[use.lease.token] = {.token = use.lease.token,
                              .tag = tag.name,
                              .state = LeaseState::kActive,

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "drain_book.h"
 #include "held_leases.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
@@ -40,7 +41,7 @@ struct TagSnapshot {
   std::string mode;
   std::uint64_t step = 0;
   RefillSettings refill;
-  std::string state;  // "ok", "dry", "quarantined"
+  std::string state;  // "ok", "dry", "quarantined", "drained"
   std::uint64_t claimed = 0;
   std::vector<LeaseUse> leases;  // in the ring, oldest first
   double rate_per_s = 0;
@@ -122,6 +123,27 @@ class TagService {
   // Leases a second, of all tags together, from now on.
   void SetLeaseLimit(std::uint32_t leases_per_s) { turns_.SetLimit(leases_per_s); }
 
+  // What is drained from the start on, as HighWaterMarks::Drained() has it; before Inherit().
+  void LoadDrained(const std::vector<std::string>& scopes);
+  // Closes the rings of a tag, or of kWholeHost, refuses whoever asks for their ids from now on,
+  // and hands back what was not claimed, each tag's newest first. It is noted durably already: a
+  // daemon that dies here does it at its next start. Again: nothing happens.
+  void Drain(const std::string& scope);
+  // Its end, which is noted durably: tags that are drained in no other way have a new ring, and
+  // lease again as soon as their tails are back.
+  void Resume(const std::string& scope);
+  [[nodiscard]] const DrainBook& drains() const noexcept { return drains_; }
+  // How far a drain has come.
+  struct DrainProgress {
+    std::uint64_t tags = 0;  // that were served and are drained
+    DrainCount count;
+    bool is_leasing = false;  // a lease was under way: what comes goes back first
+    [[nodiscard]] bool done() const noexcept { return !is_leasing && count.leases_pending == 0; }
+  };
+  [[nodiscard]] DrainProgress ProgressOf(const std::string& scope) const;
+  // The tag is known here, so that the store need not be asked whether there is one.
+  [[nodiscard]] bool Knows(std::string_view tag) const;
+
   // Looks at every ring: what a claimer that died before its wake-up left undone, and the rates.
   void Poll();
 
@@ -166,7 +188,7 @@ class TagService {
                    const std::function<void()>& before_send = {});
   // Counts a claim that has to wait, and what becomes of it.
   [[nodiscard]] ClaimDone MeterDryClaim(ClaimDone done);
-  [[nodiscard]] static TagSample SampleOf(Tag& tag);
+  [[nodiscard]] TagSample SampleOf(Tag& tag) const;
   void ExpireWaiters(Tag& tag);
   void ArmDeadline(Tag& tag);
   void ForgetIfUnused(const std::string& name);
@@ -193,13 +215,16 @@ class TagService {
   [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);
   void CloseExhausted(Tag& tag);
   void TellObservers(Tag& tag);
-  [[nodiscard]] static TagSnapshot SnapshotOf(const Tag& tag);
+  [[nodiscard]] TagSnapshot SnapshotOf(const Tag& tag) const;
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
   void LookAtExhaustion(Tag& tag, MonotonicTime now);
   [[nodiscard]] static bool IsFreshlyQuarantined(const Tag& tag);
-  [[nodiscard]] static const char* StateOf(const Tag& tag, std::uint64_t available);
+  [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
   void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
   void HandBackTails(Tag& tag);
+  void DrainTag(Tag& tag);
+  void ResumeTag(Tag& tag);
+  void AfterHandBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   [[nodiscard]] std::string WaitReason(const Tag& tag) const;
   static void AddLive(const Tag& tag, std::map<std::string, LeaseClosure, std::less<>>& live);
   static void KeepForNext(Tag& tag, HeldLeases& held);
@@ -216,6 +241,7 @@ class TagService {
   LeaseTurns turns_;
   LeaseDesk desk_;
   LeaseCloser closer_;
+  DrainBook drains_;
   std::deque<std::string> to_warm_;
   std::set<std::string, std::less<>> warming_;
   std::function<void()> warmed_;

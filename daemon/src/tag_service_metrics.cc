@@ -68,7 +68,7 @@ std::optional<std::string> TagService::SampleTags(const std::string& after, std:
   return std::prev(it)->first;
 }
 
-TagSample TagService::SampleOf(Tag& tag) {
+TagSample TagService::SampleOf(Tag& tag) const {
   const RingLevel level = tag.ring == nullptr ? RingLevel{} : tag.ring->Level();
   const std::uint64_t claimed = tag.closed_claimed + level.claimed;
   const std::uint64_t others = tag.inherited_claimed + tag.socket_claimed;

@@ -38,6 +38,7 @@ Status TagService::EnsureRing(Tag& tag) {
 // A tag whose ids are claimed by the socket must not have a ring that clients can write.
 void TagService::EnforceAccess(Tag& tag) {
   if (tag.ring == nullptr || !tag.ring->shared() || !tag.ClaimsBySocket()) return;
+  if (tag.ring->IsDrained()) return;  // there is nothing in it, and another comes after it
   // If there is no memory for it, clients keep the old one until a later try.
   static_cast<void>(ReplaceRing(tag, "the tag's ids are claimed by the socket now"));
 }
@@ -45,7 +46,7 @@ void TagService::EnforceAccess(Tag& tag) {
 bool TagService::Withdraw(const std::string& tag, std::uint64_t ring_id) {
   const auto it = tags_.find(tag);
   if (stopping_ || it == tags_.end() || it->second->ring == nullptr) return true;
-  if (it->second->ring->ring_id() != ring_id) return true;
+  if (it->second->ring->ring_id() != ring_id || it->second->ring->IsDrained()) return true;
   if (!ReplaceRing(*it->second, "one who has it may not use it any more")) return false;
   MaybeLease(*it->second);
   return true;
@@ -88,7 +89,7 @@ void TagService::PublishRest(Tag& tag, const LeaseUse& use) {
 // Closing leases.
 
 void TagService::CloseExhausted(Tag& tag) {
-  if (tag.ring == nullptr) return;
+  if (tag.ring == nullptr || tag.ring->IsDrained()) return;
   const std::vector<LeaseUse> exhausted = tag.ring->TakeExhausted();
   CloseAll(tag, exhausted);
   if (tag.ring->forged()) return Quarantine(tag);
@@ -150,6 +151,8 @@ void TagService::OnTagDeleted(const std::string& tag) {
   const TagPtr gone = std::move(it->second);
   tags_.erase(it);
   gone->waiters.FailAll({Code::kNoSuchTag, "tag '" + tag + "' was deleted"});
+  drains_.Forget(tag);
+  CloseAll(*gone, std::exchange(gone->tails, {}));
   if (gone->ring == nullptr) return;
   const std::vector<LeaseUse> drained = gone->ring->Retire();
   log::Info("ring.retired", {{"tag", tag}, {"reason", "the tag was deleted"}});
@@ -167,6 +170,9 @@ void TagService::Inherit(const Inheritance& inheritance) {
     closures.push_back(Abandoned(use));
   }
   if (!closures.empty()) closer_.Close(std::move(closures));
+  for (const LeaseUse& use : inheritance.returning) {
+    if (drains_.IsDrained(use.lease.tag)) drains_.OnClosed(use);
+  }
   HandBackNewestFirst(inheritance.returning);
   closer_.HandBackUnanswered(inheritance.asked);
 }
@@ -184,6 +190,11 @@ void TagService::InheritTag(const InheritedTag& inherited) {
   Configure(tag, inherited.record);
   tag.data_set = kInheritedDataSet;
   if (inherited.leases.empty()) return;
+  if (drains_.IsDrained(tag.name)) {
+    for (const LeaseUse& use : inherited.leases) drains_.OnClosed(use);
+    HandBackNewestFirst(inherited.leases);
+    return;
+  }
   tag.floor = inherited.leases.front().lease.ids.first;
   if (Status status = EnsureRing(tag); !status.ok()) {
     HandBackNewestFirst(inherited.leases);
@@ -222,8 +233,10 @@ void TagService::Shutdown(std::function<void()> done) {
     tag->retry_timer.cancel();
     tag->waiters.FailAll(Stopping());
     if (tag->ring == nullptr) continue;
-    tag->tails = tag->ring->Retire();
-    if (tag->ring->forged()) {
+    const std::vector<LeaseUse> open = tag->ring->Retire();
+    // Of a drained tag that has some none is open.
+    tag->tails.insert(tag->tails.end(), open.begin(), open.end());
+    if (tag->ring->forged() && !open.empty()) {
       // Some of what looks unclaimed may have been handed out: none of it may be leased again.
       const std::vector<LeaseUse> spoilt = std::exchange(tag->tails, {});
       log::Error("ring.quarantined", {{"tag", name},

@@ -37,7 +37,8 @@ bool TagService::IsFreshlyQuarantined(const Tag& tag) {
   return tag.quarantines != 0 && MonotonicClock::now() - tag.quarantined_at < kQuarantineShown;
 }
 
-const char* TagService::StateOf(const Tag& tag, std::uint64_t available) {
+const char* TagService::StateOf(const Tag& tag, std::uint64_t available) const {
+  if (drains_.IsDrained(tag.name)) return "drained";
   if (IsFreshlyQuarantined(tag)) return "quarantined";
   return tag.ring != nullptr && available == 0 ? "dry" : "ok";
 }
@@ -72,7 +73,7 @@ void TagService::TellObservers(Tag& tag) {
                   .condition = ConditionOf(StateOf(tag, kNotDry))});
 }
 
-TagSnapshot TagService::SnapshotOf(const Tag& tag) {
+TagSnapshot TagService::SnapshotOf(const Tag& tag) const {
   TagSnapshot snapshot;
   snapshot.tag = tag.name;
   snapshot.mode = tag.record->mode;

@@ -142,6 +142,12 @@ bool Tag::NeedsAttach() const noexcept {
   return state != idd::shm::RingState::kActive && state != idd::shm::RingState::kDrained;
 }
 
+bool Tag::IsDrained() const noexcept {
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  return attachment != nullptr && attachment->claimer.has_value() &&
+         attachment->claimer->state() == idd::shm::RingState::kDrained;
+}
+
 Result<std::uint64_t> Tag::ClaimFromBlock() {
   std::uint64_t id = 0;
   if (TakeFromBlock(id)) return id;
@@ -181,6 +187,8 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
     Result<IdRange> ids = AskDaemon(count, *deadline);
     if (ids.ok() && !ids.value().empty()) return ids;
     if (!ids.ok() && ids.status().code() != Code::kUnavailable) return ids;
+    // An operator has drained the tag: waiting would not help, and the reason says who can.
+    if (!ids.ok() && IsDrained()) return ids;
     if (deadline->passed()) {
       return ids.ok() ? Status(Code::kTimeout, "tag '" + name_ + "': nothing to claim in time")
                       : ids.status();

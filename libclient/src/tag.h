@@ -118,6 +118,7 @@ class Tag {
   [[nodiscard]] idd::Result<idd::shm::IdRange> AskDaemon(std::uint64_t count,
                                                          idd::Deadline deadline);
   [[nodiscard]] bool NeedsAttach() const noexcept;
+  [[nodiscard]] bool IsDrained() const noexcept;
   // What an answered attach brings: the ring of `message`, or none if `reply` says so.
   [[nodiscard]] idd::Result<std::unique_ptr<Attachment>> MakeAttachment(
       const idd::wire::AttachReply& reply, const idd::wire::Message& message);

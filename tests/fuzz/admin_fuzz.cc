@@ -82,6 +82,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   CheckAnswer(answer);
   const bool was_told = answer.document.find(kHidden) != std::string::npos;
   IDD_CHECK(may_change || !was_told || !answer.status.ok());
+  IDD_CHECK(may_change || h.marks.script.Count("SetDrained") == 0);
   for (const char* change : {"CreateTag", "ChangeTag", "DeleteTag", "LiftTag"}) {
     IDD_CHECK(may_change || h.store.script.Count(change) == 0);
   }

@@ -45,6 +45,8 @@ offers '' idctl tag create ord
 offers '' idctl claim orders ''
 offers 'billing' idctl --json --timeout 100 claim -n 3 b
 offers 'billing' idctl lease list --tag b
+offers 'billing' idctl client list --tag b
+offers $'orders\norder-lines' idctl drain ord
 offers $'--step\n--start' idctl tag create x --st
 offers '--state' idctl lease list --st
 offers $'abandoned\nactive' idctl lease list --state a
@@ -60,7 +62,7 @@ offers "$folder/a-file" idctl --socket "$folder/a-"
 commands=$("$idctl" --help | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z]*\) .*/\1/p')
 [[ $(wc -l <<<"$commands") -ge 8 ]] || fail "idctl --help names no commands"
 for command in $commands; do offers "$command" idctl "$command"; done
-for command in 'tag create' 'tag set' 'tag delete' 'lease list' claim audit bench doctor import; do
+for command in 'tag create' 'tag set' 'tag delete' 'lease list' 'client list' claim audit bench doctor import top; do
   read -ra words <<<"$command"
   for option in $("$idctl" "${words[@]}" --help | grep -oE '^ +(-[a-z],)?-{1,2}[a-z-]+' | grep -oE -- '--?[a-z-]+$'); do
     [[ $option == -h || $option == -v ]] && continue

@@ -52,9 +52,10 @@ TEST_F(Doctor, FindsNothingOnAHealthyHost) {
   for (const nlohmann::json& warning : examination.Of("warning")) {
     EXPECT_EQ(warning.at("check"), "hardening") << warning;
   }
-  for (const char* check : {"socket", "daemon", "versions", "store", "writable", "durability",
-                            "disk", "clock", "marks", "host", "quarantine", "exhaustion", "promise",
-                            "dry", "waste", "clients", "limits", "permissions", "restarts"}) {
+  for (const char* check :
+       {"socket", "daemon", "versions", "store",      "writable",    "durability", "disk",
+        "clock",  "marks",  "host",     "quarantine", "drained",     "exhaustion", "promise",
+        "dry",    "waste",  "clients",  "limits",     "permissions", "restarts"}) {
     EXPECT_TRUE(examination.Has("ok", check)) << check << examination.document.dump(1);
   }
   const IdctlResult all = host_.idctl.Run({"doctor", "--all"});
@@ -63,6 +64,18 @@ TEST_F(Doctor, FindsNothingOnAHealthyHost) {
   EXPECT_THAT(all.out, HasSubstr("ok       store        sqlite:"));
   EXPECT_THAT(host_.idctl.Run({"doctor"}).out, Not(HasSubstr("ok       store")));
   host_.daemon.Stop();
+}
+
+TEST_F(Doctor, NamesADrainedTagUntilItIsResumed) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  static_cast<void>(host_.idctl.Claim("orders", 300));
+  host_.idctl.Do({"drain", "orders"});
+  ExpectFinding(host_.idctl,
+                {"warning", "drained", "1 tag: 'orders' drained", "idctl resume orders"});
+  EXPECT_TRUE(Examine(host_.idctl).Has("ok", "promise"));
+  host_.idctl.Do({"resume", "orders"});
+  EXPECT_TRUE(Examine(host_.idctl).Has("ok", "drained"));
 }
 
 TEST_F(Doctor, NamesAReadOnlyStore) {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "idd/shm/abi.h"
 #include "sqlite_test_support.h"
@@ -55,6 +57,32 @@ TEST_F(HighWaterTest, MarkIsLoweredNeverRaisedByLower) {
   EXPECT_EQ(marks->Get("orders").value(), 401U);
   ASSERT_TRUE(marks->Lower("users", 5).ok());
   EXPECT_EQ(marks->Get("users").value(), 0U);
+}
+
+TEST_F(HighWaterTest, DrainsAreKeptUntilTheyEnd) {
+  {
+    const auto marks = Open();
+    EXPECT_TRUE(marks->Drained().value().empty());
+    ASSERT_TRUE(marks->SetDrained("orders", true).ok());
+    ASSERT_TRUE(marks->SetDrained("orders", true).ok()) << "again";
+    ASSERT_TRUE(marks->SetDrained(kWholeHost, true).ok());
+    ASSERT_TRUE(marks->SetDrained("users", true).ok());
+    ASSERT_TRUE(marks->SetDrained("users", false).ok());
+    ASSERT_TRUE(marks->SetDrained("never", false).ok());
+  }
+  std::vector<std::string> drained = Open()->Drained().value();
+  std::sort(drained.begin(), drained.end());
+  EXPECT_EQ(drained, (std::vector<std::string>{kWholeHost, "orders"}));
+}
+
+// An earlier idd made the file, or a later one that was rolled back leaves it.
+TEST_F(HighWaterTest, FileWithoutATableOfDrainsHasNone) {
+  ASSERT_TRUE(Open()->SetDrained("orders", true).ok());
+  Sql(path_, "DROP TABLE idd_drain");
+  const auto marks = Open();
+  EXPECT_TRUE(marks->Drained().value().empty());
+  ASSERT_TRUE(marks->SetDrained("orders", true).ok());
+  EXPECT_EQ(marks->Drained().value().size(), 1U);
 }
 
 TEST_F(HighWaterTest, AllMarksAreListed) {

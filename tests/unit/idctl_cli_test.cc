@@ -191,6 +191,8 @@ TEST(UsageTest, EveryCommandsHelpHasAnExample) {
                                                           {"whois"},
                                                           {"drain"},
                                                           {"resume"},
+                                                          {"client"},
+                                                          {"client", "list"},
                                                           {"import"}};
   for (auto command : commands) {
     command.push_back("--help");
@@ -204,7 +206,7 @@ TEST(UsageTest, EveryCommandsHelpHasAnExample) {
 TEST(UsageTest, HelpListsEveryCommand) {
   const std::string help = RunTool({"--help"}).out;
   for (const char* name : {"tag", "claim", "status", "lease", "host", "audit", "top", "doctor",
-                           "metrics", "whois", "drain", "resume", "import"}) {
+                           "metrics", "whois", "drain", "resume", "client", "import"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
   }
 }
@@ -214,15 +216,6 @@ TEST(UsageTest, VersionIsOneLine) {
   EXPECT_EQ(ran.exit, ExitStatus::kDone);
   EXPECT_TRUE(ran.out.starts_with("idctl ")) << ran.out;
   EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1);
-}
-
-TEST(LaterCommandsTest, SayThatTheyAreNotAvailable) {
-  for (const char* name : {"drain", "resume"}) {
-    const Ran ran = RunTool({"--json", name, "orders", "--threads", "4"});
-    EXPECT_EQ(ran.exit, ExitStatus::kFailed);
-    EXPECT_EQ(ran.out, "");
-    EXPECT_EQ(ran.err, std::string("idctl: ") + name + ": not available in this version\n");
-  }
 }
 
 TEST(OutputErrorTest, AFullDeviceIsReported) {

@@ -87,7 +87,7 @@ TEST(DoctorChecksTest, HealthyFactsMakeOneOkOfEachCheck) {
     EXPECT_TRUE(finding.next.empty()) << finding.next;
     EXPECT_TRUE(checks.insert(finding.check).second) << finding.check << " twice";
   }
-  EXPECT_EQ(checks.size(), 18U);
+  EXPECT_EQ(checks.size(), 19U);
   EXPECT_TRUE(diagnosis.left_out.empty());
 }
 
@@ -114,6 +114,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
        "'a' (the store is at 4, this host was granted all below 9)"},
       {"/store/look/waste/0/abandoned", "400", "waste", "warning", "'orders' (40 % of 1000)"},
       {"/tags/0/state", R"("quarantined")", "quarantine", "problem", "1 tag: 'orders'"},
+      {"/tags/0/state", R"("drained")", "drained", "warning", "1 tag: 'orders' drained"},
       {"/tags/0/state", R"("dry")", "dry", "warning", "without ids at this moment"},
       {"/tags/0/max_id", "6500", "exhaustion", "warning", "5500 ids left"},
       {"/tags/0/max_id", "6000", "exhaustion", "warning", "5000 ids left"},

@@ -67,7 +67,8 @@ void BuildParser(CLI::App& app, Invocation& invocation) {
   RegisterDoctorCommand(app, invocation);
   RegisterImportCommand(app, invocation);
   RegisterMetricsCommand(app, invocation);
-  RegisterLaterCommands(app, invocation);
+  RegisterDrainCommands(app, invocation);
+  RegisterClientCommands(app, invocation);
 }
 
 // "idctl tag create": as far as the command line was understood.

@@ -80,6 +80,15 @@ struct TopArguments {
   bool is_once = false;
 };
 
+struct DrainArguments {
+  std::optional<std::string> tag;  // nothing: the whole host
+};
+
+struct ClientArguments {
+  std::optional<std::string> tag;
+  std::optional<std::uint64_t> uid;
+};
+
 struct WhoIsArguments {
   std::string tag;
   std::optional<std::uint64_t> id;
@@ -101,6 +110,8 @@ struct Invocation {
   WhoIsArguments whois;
   ImportArguments import;
   DoctorArguments doctor;
+  DrainArguments drain;
+  ClientArguments client;
   std::function<Outcome(Output& out)> action;
 };
 

@@ -16,11 +16,17 @@ namespace {
 constexpr std::size_t kHeadIndent = 10;
 constexpr std::size_t kErrorIndent = 2;
 
+// Older daemons cannot be.
+std::string Drained(const Fields& daemon) {
+  const bool is_drained = daemon.Has("drained") && daemon.Flag("drained");
+  return is_drained ? "; the whole host is drained, 'idctl resume' ends it" : "";
+}
+
 std::string DaemonLines(const Fields& daemon, std::size_t columns) {
   return WrapTo("daemon    idd " + EscapeText(daemon.Text("version")) + ", up " +
                     FormatDuration(daemon.Number("uptime_s")) + ", pid " + daemon.CountText("pid") +
                     ", host " + EscapeText(daemon.Text("host_id")) + ", socket " +
-                    EscapeText(daemon.Text("socket")),
+                    EscapeText(daemon.Text("socket")) + Drained(daemon),
                 columns, kHeadIndent) +
          "\n";
 }

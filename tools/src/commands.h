@@ -33,8 +33,8 @@ void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation);
 void RegisterDoctorCommand(CLI::App& app, Invocation& invocation);
 void RegisterImportCommand(CLI::App& app, Invocation& invocation);
 void RegisterMetricsCommand(CLI::App& app, Invocation& invocation);
-// Commands of later versions: listed in --help, refused when run.
-void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
+void RegisterDrainCommands(CLI::App& app, Invocation& invocation);
+void RegisterClientCommands(CLI::App& app, Invocation& invocation);
 
 // --- tag
 [[nodiscard]] Result<std::string> RenderTag(const Json& document);
@@ -68,6 +68,19 @@ void RegisterLaterCommands(CLI::App& app, Invocation& invocation);
 
 // --- metrics: the text of the reply, for Prometheus.
 [[nodiscard]] Result<std::string> RenderMetrics(const Json& document);
+// --- drain, resume
+[[nodiscard]] Result<std::string> RenderDrain(const Json& document);
+// kSystem when ids are not back with the store, or never will be.
+[[nodiscard]] Status DrainVerdict(const Json& document);
+// "drained 12 of 2000 leases": what a terminal shows meanwhile; empty when there is nothing to
+// tell.
+[[nodiscard]] std::string DrainProgressText(const Json& document);
+[[nodiscard]] Result<std::string> RenderResume(const Json& document);
+
+// --- client
+// Of a document that AddProcessFacts() has been through.
+// `columns`: of the screen, 0: no limit.
+[[nodiscard]] Result<std::string> RenderClients(const Json& document, std::size_t columns = 0);
 
 // --- claim
 // idclient_claim_many, or a fake: claims up to `count` ids and writes how many.

@@ -56,6 +56,20 @@ void CheckQuarantine(const std::vector<Fields>& tags, std::vector<Finding>& find
   AddOkUnlessFound(findings, "quarantine", "no ring was written into");
 }
 
+// An operator did it and may have forgotten it: claims fail all the same.
+void CheckDrained(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+  Group group;
+  for (const Fields& tag : tags) {
+    if (tag.Text("state") == "drained") group.Add(tag.Text("tag"), "");
+  }
+  AddGroup(group,
+           {"drained", Health::kWarning, " drained: claims on this host fail",
+            "if the maintenance is over: idctl resume " + group.first +
+                ", or idctl resume for the whole host"},
+           findings);
+  AddOkUnlessFound(findings, "drained", "no tag is out of use");
+}
+
 // Whether a tag that has no ids at hand is one that nobody can claim from.
 void CheckDry(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group failing;
@@ -135,7 +149,7 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
     const double needed = rate * tolerance_s;
     const auto available = static_cast<double>(tag.Count("available"));
     const auto most = static_cast<double>(tag.Count("max_prefetch"));
-    if (available >= needed || rate <= 0) continue;
+    if (available >= needed || rate <= 0 || tag.Text("state") == "drained") continue;
     const std::string covers = "covers " + FormatDuration(available / rate) + " of " +
                                FormatDuration(tolerance_s) + " at " + FormatRate(rate) +
                                " ids a second";
@@ -166,6 +180,7 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
 void CheckTags(const Fields& facts, std::vector<Finding>& findings) {
   const std::vector<Fields> tags = facts.Objects("tags");
   CheckQuarantine(tags, findings);
+  CheckDrained(tags, findings);
   CheckDry(tags, findings);
   CheckExhaustion(tags, findings);
   CheckPromise(tags, findings);

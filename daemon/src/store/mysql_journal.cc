@@ -13,10 +13,27 @@
 namespace idd::daemon {
 namespace {
 
+// Rows of the journal that are read at once when it is not known how many of them are wanted.
+constexpr std::uint64_t kRowsOfAPage = 10'000;
+constexpr int kSeqColumn = 11;  // of SelectLease()
+
 std::string SelectLease(const std::string& from = "idd_lease") {
   return "SELECT token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned,"
-         " leased_at, COALESCE(closed_at, '') FROM " +
+         " leased_at, COALESCE(closed_at, ''), seq FROM " +
          from;
+}
+
+// Appends those of `rows` that the filter wants, as far as there is room.
+Status TakeWanted(const std::vector<std::vector<std::optional<std::string>>>& rows,
+                  const LeaseFilter& filter, std::vector<LeaseRecord>& leases) {
+  for (const auto& cells : rows) {
+    Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
+    if (!lease.ok()) return lease.status();
+    if (filter.shows && !filter.shows(lease.value().tag)) continue;
+    leases.push_back(std::move(lease).value());
+    if (leases.size() == filter.newest) break;
+  }
+  return Status::Ok();
 }
 
 // The leases of a tag among which those that have the id are, by the indexes: without them all of
@@ -192,16 +209,24 @@ Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filte
     where += " AND base <= " + id + " AND `limit` > " + id;
     if (filter.tag.has_value()) from = NearId(*filter.tag, id);
   }
-  const std::string limit =
-      filter.newest == 0 ? std::string() : " LIMIT " + std::to_string(filter.newest);
-  const Result<MysqlResult> found =
-      db_->Query(SelectLease(from) + where + " ORDER BY seq DESC" + limit);
-  if (!found.ok()) return Failed(found.status());
+  const std::uint64_t page = filter.shows ? kRowsOfAPage : filter.newest;
+  const std::string limit = page == 0 ? std::string() : " LIMIT " + std::to_string(page);
   std::vector<LeaseRecord> leases;
-  for (const auto& cells : found.value().rows) {
-    Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
-    if (!lease.ok()) return lease.status();
-    leases.push_back(std::move(lease).value());
+  std::string select = SelectLease(from);
+  select += where;
+  std::string before;  // the rows of the pages that were read
+  while (true) {
+    std::string query = select;
+    query.append(before).append(" ORDER BY seq DESC").append(limit);
+    const Result<MysqlResult> found = db_->Query(query);
+    if (!found.ok()) return Failed(found.status());
+    const auto& rows = found.value().rows;
+    if (Status status = TakeWanted(rows, filter, leases); !status.ok()) return status;
+    const bool is_last = page == 0 || rows.size() < page || leases.size() == filter.newest;
+    if (is_last) break;
+    const std::optional<std::uint64_t> seq = MysqlRow(rows.back()).UintIf(kSeqColumn);
+    if (!seq.has_value()) return Status(Code::kInvalid, "idd_lease.seq is not a number");
+    before = " AND seq < " + std::to_string(*seq);
   }
   std::reverse(leases.begin(), leases.end());
   return leases;

@@ -107,17 +107,20 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
     // The plain comparison of the tag is what the index on it serves.
     of_id = " AND biz_tag = ?1 AND base <= " + id + " AND \"limit\" > " + id;
   }
+  // Which rows count is not SQLite's to know: they are read one by one.
+  const bool is_cut_here = filter.newest == 0 || filter.shows;
   SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
                                      " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
                                      " AND (?2 IS NULL OR host = ?2)"
                                      " AND (?3 IS NULL OR state = ?3)" +
                                      of_id + " ORDER BY seq DESC LIMIT " +
-                                     (filter.newest == 0 ? "-1" : std::to_string(filter.newest)),
+                                     (is_cut_here ? "-1" : std::to_string(filter.newest)),
                                  filter.tag, filter.host, state);
   std::vector<LeaseRecord> leases;
-  while (query.Next()) {
+  while ((filter.newest == 0 || leases.size() < filter.newest) && query.Next()) {
     Result<LeaseRecord> lease = ParseLeaseRow(query);
     if (!lease.ok()) return lease.status();
+    if (filter.shows && !filter.shows(lease.value().tag)) continue;
     leases.push_back(std::move(lease).value());
   }
   if (!query.Finish().ok()) return query.Finish();

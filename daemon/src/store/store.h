@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -117,6 +118,9 @@ struct LeaseFilter {
   std::optional<LeaseState> state;
   std::optional<std::uint64_t> containing{};  // an id; with `tag`
   std::uint64_t newest = 0;  // that many, the newest, still in the order of the journal; 0: all
+  // Whether leases of a tag are wanted; `newest` counts those alone. The rest is passed over while
+  // it is read, and not kept.
+  std::function<bool(const std::string& tag)> shows{};
 };
 
 // How a lease ended. claimed is counted from ids.first; the rest goes back (kReturned), is given up

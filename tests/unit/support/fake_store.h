@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -415,6 +416,7 @@ class FakeStore final : public Store {
           (*filter.containing < lease.ids.first || *filter.containing >= lease.ids.limit)) {
         continue;
       }
+      if (filter.shows && !filter.shows(lease.tag)) continue;
       found.push_back(lease);
     }
     if (filter.newest != 0 && found.size() > filter.newest) {
@@ -513,6 +515,21 @@ class FakeMarks final : public HighWaterMarks {
     const std::lock_guard lock(mutex_);
     return incarnation_;
   }
+  Result<std::vector<std::string>> Drained() override {
+    if (Status status = script.Enter("Drained"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    return std::vector<std::string>(drained_.begin(), drained_.end());
+  }
+  Status SetDrained(const std::string& scope, bool is_drained) override {
+    if (Status status = script.Enter("SetDrained"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    if (is_drained) {
+      drained_.insert(scope);
+    } else {
+      drained_.erase(scope);
+    }
+    return Status::Ok();
+  }
   Result<std::string> HeldList() override { return held_list_; }
   Status SetHeldList(const std::string& id) override {
     held_list_ = id;
@@ -528,6 +545,7 @@ class FakeMarks final : public HighWaterMarks {
 
  private:
   std::string held_list_;
+  std::set<std::string> drained_;
   mutable std::mutex mutex_;
   std::map<std::string, std::uint64_t> marks_;
   std::string incarnation_;

@@ -134,7 +134,7 @@ inline constexpr std::uint64_t kMaxClaim = 0x100000000ULL;
 // What clients should do with the ring. Values outside the list count as kRetired.
 enum class RingState : std::uint32_t {
   kActive = 1,       // claim
-  kDrained = 2,      // nothing to claim until an operator resumes; the ring stays the same
+  kDrained = 2,      // nothing to claim until an operator resumes; then kRetired
   kRetired = 3,      // never used again: attach anew
   kQuarantined = 4,  // spoiled by a client: attach anew
 };

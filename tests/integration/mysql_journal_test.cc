@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading a long journal over MySQL.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "store/mysql_store.h"
+#include "support/mariadb_server.h"
+#include "support/temp_dir.h"
+
+namespace idd::daemon {
+namespace {
+
+using harness::MariadbServer;
+using harness::TempDir;
+
+// More rows than are read at once, most of them of a tag that is not wanted.
+TEST(MysqlJournalTest, NewestOfTheWantedTagsAreFoundHoweverFarBack) {
+  const TempDir dir;
+  MariadbServer server(dir);
+  server.Start();
+  Result<MysqlUrl> url = ParseMysqlUrl(server.Url());
+  ASSERT_TRUE(url.ok()) << url.status().message();
+  MysqlStore store(MysqlStoreOptions{std::move(url).value(), {"a", "boot", "state"}});
+  ASSERT_TRUE(store.Open().ok());
+  const auto fill = [&server](const std::string& tag, int from, int to) {
+    server.Session("idd").Execute(
+        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT LPAD(seq, 32, '0'), '" +
+        tag + "', 'a', seq, seq + 1 FROM seq_" + std::to_string(from) + "_to_" +
+        std::to_string(to));
+  };
+  fill("orders", 1, 3);
+  fill("users", 4, 25'000);
+  fill("orders", 25'001, 25'001);
+  LeaseFilter filter;
+  filter.shows = [](const std::string& tag) { return tag == "orders"; };
+  const auto firsts = [&store, &filter] {
+    std::string found;
+    const auto leases = store.ListLeases(filter);
+    EXPECT_TRUE(leases.ok()) << leases.status().message();
+    if (!leases.ok()) return found;
+    for (const LeaseRecord& lease : leases.value()) {
+      found += std::to_string(lease.ids.first) + " ";
+    }
+    return found;
+  };
+  filter.newest = 2;
+  EXPECT_EQ(firsts(), "3 25001 ");
+  filter.newest = 10;
+  EXPECT_EQ(firsts(), "1 2 3 25001 ");
+  filter.newest = 0;
+  EXPECT_EQ(firsts(), "1 2 3 25001 ");
+  filter.shows = [](const std::string& tag) { return tag == "users"; };
+  filter.newest = 20'000;
+  EXPECT_EQ(store.ListLeases(filter).value().size(), 20'000U);
+}
+
+}  // namespace
+}  // namespace idd::daemon

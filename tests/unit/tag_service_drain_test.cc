@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tags that an operator takes out of use and back, over a store in memory. Claimers reach the rings
+// as clients do: through the descriptors of an attach.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "access_rules.h"
+#include "admin.h"
+#include "idd/shm/ring_memory.h"
+#include "support/own_view_claimer.h"
+#include "support/service_harness.h"
+#include "tag_service.h"
+
+namespace idd::daemon {
+namespace {
+
+using shm::IdRange;
+using shm::RingState;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLong(5000);
+
+struct Answer {
+  bool is_done = false;
+  Status status;
+  ClaimGrant grant;
+};
+
+// A client's mapping of a ring.
+struct Client {
+  explicit Client(std::unique_ptr<shm::RingMemory> mapped)
+      : memory(std::move(mapped)), claimer(memory->table(), memory->cursors()) {}
+  [[nodiscard]] IdRange Claim(std::uint64_t count) { return claimer.Claim(count).ids; }
+  [[nodiscard]] RingState state() const {
+    return static_cast<RingState>(memory->table().live.state.load(std::memory_order_acquire));
+  }
+
+  std::unique_ptr<shm::RingMemory> memory;
+  shm::OwnViewClaimer claimer;
+};
+
+class DrainTest : public ::testing::Test {
+ protected:
+  DrainTest() {
+    h_.Start([this](const StoreHealth& health) { service_.OnStoreHealth(health); });
+    h_.store.AddTag("orders", 100);
+    h_.store.AddTag("users", 100);
+  }
+  ~DrainTest() override { h_.store.script.Release(); }
+
+  Answer& Claim(const std::string& tag, std::uint64_t count) {
+    Answer& answer = answers_.emplace_back();
+    service_.Claim(tag, 0, count, {.owner = 1, .deadline = Deadline::After(kLong)},
+                   [&answer](const Result<ClaimGrant>& grant) {
+                     answer.is_done = true;
+                     answer.status = grant.status();
+                     if (grant.ok()) answer.grant = grant.value();
+                   });
+    return answer;
+  }
+  std::uint64_t ClaimOne(const std::string& tag) {
+    const Answer& answer = Claim(tag, 1);
+    EXPECT_TRUE(h_.RunUntil([&] { return answer.is_done; }));
+    EXPECT_TRUE(answer.status.ok()) << answer.status.message();
+    return answer.grant.ids.first;
+  }
+  // Attaches to a ring that has its first segments.
+  Client& Attach(const std::string& tag) {
+    Status status(Code::kTimeout, "no answer");
+    service_.Attach(tag, {.owner = 1, .deadline = Deadline::After(kLong)},
+                    [&](const Result<AttachGrant>& grant) {
+                      status = grant.status();
+                      if (grant.ok()) Map(tag, grant.value());
+                    });
+    EXPECT_TRUE(h_.RunUntil([&] { return status.code() != Code::kTimeout; }));
+    EXPECT_TRUE(status.ok()) << status.message();
+    h_.Settle();
+    return *clients_.back();
+  }
+  void Drain(const std::string& scope) {
+    service_.Drain(scope);
+    h_.Settle();
+  }
+  void Resume(const std::string& scope) {
+    service_.Resume(scope);
+    h_.Settle();
+  }
+  [[nodiscard]] std::string StateOf(const std::string& tag) const {
+    for (const TagSnapshot& snapshot : service_.Snapshot()) {
+      if (snapshot.tag == tag) return snapshot.state;
+    }
+    return "";
+  }
+  // Where the store's next lease begins.
+  [[nodiscard]] std::uint64_t NextId(const std::string& tag) {
+    return h_.store.FindTag(tag).value().next_id;
+  }
+  [[nodiscard]] int Leases() const { return h_.store.script.Count("TakeLease"); }
+  [[nodiscard]] DrainCount CountOf(const std::string& scope) const {
+    return service_.ProgressOf(scope).count;
+  }
+  // Nothing of the host's is open, and every lease adds up.
+  void ExpectAllClosed() const {
+    for (const LeaseRecord& lease : h_.store.journal()) {
+      EXPECT_NE(lease.state, LeaseState::kActive) << lease.ids.first;
+      EXPECT_EQ(lease.claimed + lease.returned + lease.abandoned, lease.ids.size());
+    }
+    EXPECT_TRUE(service_.LiveLeases().empty());
+  }
+
+  WorkerHarness h_;
+  TagService service_{h_.loop, h_.worker, h_.legacy(), kDefaultLeasesPerSecond};
+  std::deque<Answer> answers_;
+  std::vector<std::unique_ptr<Client>> clients_;
+
+ private:
+  void Map(const std::string& tag, const AttachGrant& grant) {
+    auto memory =
+        shm::RingMemory::Attach(ScopedFd(::fcntl(grant.table_fd, F_DUPFD_CLOEXEC, 0)),
+                                ScopedFd(::fcntl(grant.cursors_fd, F_DUPFD_CLOEXEC, 0)), tag);
+    ASSERT_TRUE(memory.ok()) << memory.status().message();
+    clients_.push_back(std::make_unique<Client>(std::move(memory).value()));
+  }
+};
+
+TEST_F(DrainTest, RefusesAtOnceWithAReasonThatSaysWhatToDo) {
+  Client& client = Attach("orders");
+  Drain("orders");
+  EXPECT_TRUE(client.Claim(1).empty());
+  EXPECT_EQ(client.state(), RingState::kDrained);
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(answer.is_done) << "it must not wait";
+  EXPECT_EQ(answer.status.code(), Code::kUnavailable);
+  EXPECT_NE(answer.status.message().find("idctl resume orders"), std::string::npos);
+  EXPECT_EQ(StateOf("orders"), "drained");
+  EXPECT_NE(ClaimOne("users"), 0U) << "another tag notices nothing";
+}
+
+TEST_F(DrainTest, FailsWhoWaits) {
+  h_.store.script.Hold("TakeLease");
+  const Answer& waiter = Claim("orders", 1);
+  ASSERT_TRUE(h_.RunUntil([this] { return Leases() == 1; }));
+  service_.Drain("orders");
+  ASSERT_TRUE(waiter.is_done);
+  EXPECT_EQ(waiter.status.code(), Code::kUnavailable);
+  h_.store.script.Release();
+  h_.Settle();
+  ExpectAllClosed();
+  EXPECT_EQ(NextId("orders"), 1U);
+}
+
+TEST_F(DrainTest, FailsWhoWaitsForATagToBeLookedUp) {
+  h_.store.script.Hold("FindTag");
+  const Answer& waiter = Claim("orders", 1);
+  service_.Drain(kWholeHost);
+  EXPECT_TRUE(waiter.is_done);
+  h_.store.script.Release();
+  h_.Settle();
+  EXPECT_EQ(Leases(), 0);
+  EXPECT_EQ(StateOf("orders"), "drained");
+}
+
+TEST_F(DrainTest, HandsBackNewestFirstDownToTheFirstUnclaimedId) {
+  Client& client = Attach("orders");
+  EXPECT_EQ(client.Claim(37), (IdRange{1, 38}));
+  service_.Refill("orders");
+  h_.Settle();
+  ASSERT_GE(h_.store.journal().size(), 2U) << "one is prefetched";
+  const int leases = Leases();
+  Drain("orders");
+  EXPECT_EQ(NextId("orders"), 38U);
+  EXPECT_EQ(h_.marks.mark("orders"), 38U);
+  const DrainCount count = CountOf("orders");
+  EXPECT_EQ(count.ids_returned, static_cast<std::uint64_t>(leases) * 100 - 37);
+  EXPECT_EQ(count.ids_pending + count.ids_abandoned + count.leases_pending, 0U);
+  ExpectAllClosed();
+  for (int i = 0; i < 3; ++i) {
+    service_.Refill("orders");
+    service_.Poll();
+    h_.Settle();
+  }
+  EXPECT_EQ(Leases(), leases) << "nothing is leased";
+}
+
+TEST_F(DrainTest, ResumedTagGoesOnWithoutAGapInANewRing) {
+  Client& before = Attach("orders");
+  (void)before.Claim(37);
+  Drain("orders");
+  Resume("orders");
+  EXPECT_EQ(before.state(), RingState::kRetired) << "its clients attach anew";
+  Client& after = Attach("orders");
+  EXPECT_NE(after.memory->ring_id(), before.memory->ring_id());
+  EXPECT_EQ(after.Claim(1), (IdRange{38, 39}));
+  EXPECT_EQ(StateOf("orders"), "ok");
+  EXPECT_EQ(CountOf("orders").ids_returned, 0U) << "of a drain that is over";
+}
+
+TEST_F(DrainTest, BothAreIdempotent) {
+  Client& client = Attach("orders");
+  (void)client.Claim(5);
+  Resume("orders");
+  EXPECT_EQ(client.state(), RingState::kActive) << "it was not drained";
+  Drain("orders");
+  const DrainCount once = CountOf("orders");
+  Drain("orders");
+  EXPECT_EQ(CountOf("orders").ids_returned, once.ids_returned);
+  EXPECT_EQ(h_.store.returned_tails().size(), static_cast<std::size_t>(Leases()));
+  Resume("orders");
+  Resume("orders");
+  EXPECT_EQ(Attach("orders").Claim(1), (IdRange{6, 7}));
+}
+
+// The newest lowers max_id first: what is under way is the newest.
+TEST_F(DrainTest, LeaseUnderWayIsWaitedForAndGoesBackFirst) {
+  Client& client = Attach("orders");
+  h_.store.script.Hold("TakeLease");
+  const int leases = Leases();
+  (void)client.Claim(50);
+  service_.Refill("orders");
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  service_.Drain("orders");
+  EXPECT_TRUE(service_.ProgressOf("orders").is_leasing);
+  EXPECT_FALSE(service_.ProgressOf("orders").done());
+  EXPECT_EQ(h_.store.returned_tails().size(), 0U);
+  h_.store.script.Release();
+  h_.Settle();
+  EXPECT_TRUE(service_.ProgressOf("orders").done());
+  ExpectAllClosed();
+  EXPECT_EQ(NextId("orders"), 51U);
+  Resume("orders");
+  EXPECT_EQ(ClaimOne("orders"), 51U) << "no gap";
+}
+
+// An operator who changes his mind while a lease is under way loses no tail.
+TEST_F(DrainTest, ResumedAndDrainedAgainWhileALeaseIsUnderWay) {
+  Client& client = Attach("orders");
+  h_.store.script.Hold("TakeLease");
+  const int leases = Leases();
+  (void)client.Claim(50);
+  service_.Refill("orders");
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  service_.Drain("orders");
+  service_.Resume("orders");
+  service_.Drain("orders");
+  h_.store.script.Release();
+  h_.Settle();
+  EXPECT_TRUE(service_.ProgressOf("orders").done());
+  ExpectAllClosed();
+  service_.Resume("orders");
+  h_.Settle();
+  EXPECT_EQ(ClaimOne("orders"), 51U);
+}
+
+TEST_F(DrainTest, WholeHostMeansTagsThatAreAskedForLaterToo) {
+  (void)Attach("orders");
+  Drain(kWholeHost);
+  const Answer& later = Claim("users", 1);
+  ASSERT_TRUE(later.is_done);
+  EXPECT_EQ(later.status.code(), Code::kUnavailable);
+  EXPECT_NE(later.status.message().find("'idctl resume' ends it"), std::string::npos)
+      << later.status.message();
+  Drain("orders");
+  Resume(kWholeHost);
+  EXPECT_EQ(ClaimOne("users"), 1U);
+  EXPECT_TRUE(Claim("orders", 1).is_done) << "it was drained by its name as well";
+  EXPECT_EQ(StateOf("orders"), "drained");
+  Resume("orders");
+  EXPECT_EQ(ClaimOne("orders"), 1U);
+}
+
+TEST_F(DrainTest, OfAHostThatIsResumedTagsThatAreAskedForGoFirst) {
+  constexpr int kTags = 12;
+  const auto tag = [](int i) { return "tag" + std::to_string(10 + i); };
+  for (int i = 0; i < kTags; ++i) {
+    h_.store.AddTag(tag(i), 100);
+    (void)Attach(tag(i));
+  }
+  Drain(kWholeHost);
+  h_.store.script.Hold("TakeLease");
+  const int before = Leases();
+  service_.Resume(kWholeHost);
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() == before + 1; }));
+  const Answer& last = Claim(tag(kTags - 1), 1);
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return last.is_done; }));
+  EXPECT_TRUE(last.status.ok()) << last.status.message();
+  EXPECT_LT(Leases(), before + kTags) << "it waited for all the others";
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() >= before + kTags; })) << "they come, too";
+}
+
+TEST_F(DrainTest, TailsThatTheStoreDoesNotTakeGoBackLater) {
+  Client& client = Attach("orders");
+  (void)client.Claim(10);
+  h_.store.script.FailAll({Code::kUnavailable, "gone"});
+  Drain("orders");
+  EXPECT_GT(CountOf("orders").ids_pending, 0U);
+  EXPECT_EQ(CountOf("orders").ids_returned, 0U);
+  EXPECT_TRUE(Claim("orders", 1).is_done) << "refused all the same";
+  // Nothing is leased above tails that are not back.
+  Resume("orders");
+  const int leases = Leases();
+  h_.store.script.FailAll(Status::Ok());
+  ASSERT_TRUE(h_.RunUntil([this] {
+    service_.Poll();
+    return !service_.drains().IsReturning("orders");
+  }));
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  EXPECT_EQ(ClaimOne("orders"), 11U);
+}
+
+TEST_F(DrainTest, ForgedRingGivesNothingBack) {
+  Client& client = Attach("orders");
+  (void)client.Claim(50);
+  service_.Poll();
+  h_.Settle();
+  client.memory->cursors().slots[1].next.store(3, std::memory_order_relaxed);
+  const std::uint64_t next = NextId("orders");
+  Drain("orders");
+  EXPECT_EQ(NextId("orders"), next);
+  EXPECT_GT(CountOf("orders").ids_abandoned, 0U);
+  EXPECT_EQ(CountOf("orders").ids_returned, 0U);
+  ExpectAllClosed();
+  // Nor does a look at it bring another ring while it is drained.
+  service_.Refill("orders");
+  service_.Poll();
+  h_.Settle();
+  EXPECT_EQ(StateOf("orders"), "drained");
+  EXPECT_EQ(client.state(), RingState::kDrained);
+  Resume("orders");
+  EXPECT_EQ(ClaimOne("orders"), next);
+}
+
+TEST_F(DrainTest, WhatAClientWritesIntoADrainedRingIsOfNoConsequence) {
+  Client& client = Attach("orders");
+  (void)client.Claim(50);
+  Drain("orders");
+  for (auto& slot : client.memory->cursors().slots) slot.next.store(1, std::memory_order_relaxed);
+  EXPECT_TRUE(client.Claim(5).empty());
+  service_.OnForged("orders", {h_.store.journal().front().token});
+  for (int i = 0; i < 3; ++i) service_.Poll();
+  Resume("orders");
+  EXPECT_TRUE(client.Claim(5).empty());
+  EXPECT_EQ(ClaimOne("orders"), 51U);
+}
+
+TEST_F(DrainTest, ChangesOfTheTagAreKnownWhenItIsResumed) {
+  Client& client = Attach("orders");
+  (void)client.Claim(50);
+  Drain("orders");
+  const int leases = Leases();
+  h_.store.SetAccess("orders", TagAccess::kSocket);
+  service_.OnTagChanged(h_.store.FindTag("orders").value());
+  EXPECT_TRUE(service_.Withdraw("orders", client.memory->ring_id()));
+  service_.Poll();
+  h_.Settle();
+  EXPECT_EQ(Leases(), leases);
+  EXPECT_EQ(client.state(), RingState::kDrained) << "the same ring, closed";
+  EXPECT_EQ(StateOf("orders"), "drained");
+  Resume("orders");
+  AttachGrant granted{.ring_id = 5};
+  service_.Attach("orders", {.owner = 1, .deadline = Deadline::After(kLong)},
+                  [&](const Result<AttachGrant>& grant) { granted = grant.value(); });
+  EXPECT_EQ(granted.ring_id, 0U) << "its ids are claimed by the socket now";
+  EXPECT_EQ(ClaimOne("orders"), 51U);
+}
+
+TEST_F(DrainTest, DeletedTagIsForgotten) {
+  Client& client = Attach("orders");
+  (void)client.Claim(50);
+  h_.store.script.Fail("ReturnTail", {Code::kUnavailable, "gone"}, 2);
+  Drain("orders");
+  ASSERT_TRUE(h_.store.DeleteTag("orders").ok());
+  service_.OnTagDeleted("orders");
+  EXPECT_FALSE(service_.drains().Has("orders"));
+  EXPECT_EQ(client.state(), RingState::kRetired);
+  const Answer& answer = Claim("orders", 1);
+  ASSERT_TRUE(h_.RunUntil([&] { return answer.is_done; }));
+  EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
+  ASSERT_TRUE(h_.RunUntil([this] {
+    service_.Poll();
+    return service_.LiveLeases().empty();
+  }));
+  ExpectAllClosed();
+}
+
+TEST_F(DrainTest, DeletedWhileALeaseIsUnderWay) {
+  Client& client = Attach("orders");
+  h_.store.script.Hold("TakeLease");
+  const int leases = Leases();
+  (void)client.Claim(50);
+  service_.Refill("orders");
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  service_.Drain("orders");
+  service_.OnTagDeleted("orders");
+  h_.store.script.Release();
+  h_.Settle();
+  ExpectAllClosed();
+}
+
+TEST_F(DrainTest, WarmUpLeasesNothingForIt) {
+  service_.LoadDrained({"orders"});
+  bool is_warm = false;
+  service_.Warm({"orders", "users"}, [&is_warm] { is_warm = true; });
+  ASSERT_TRUE(h_.RunUntil([&] { return is_warm; }));
+  EXPECT_EQ(StateOf("orders"), "drained");
+  EXPECT_EQ(NextId("orders"), 1U);
+  EXPECT_GT(NextId("users"), 1U);
+}
+
+// Killed between the note of the drain and its end: the next idd finds both.
+TEST_F(DrainTest, InheritedLeasesOfADrainedTagGoBack) {
+  const Lease older = h_.store.TakeLease({.tag = "orders", .count = 100, .token = "a"}).value();
+  const Lease newer = h_.store.TakeLease({.tag = "orders", .count = 100, .token = "b"}).value();
+  Inheritance inheritance;
+  inheritance.tags.push_back({.record = h_.store.FindTag("orders").value(),
+                              .leases = {{.lease = older, .claimed = 37}, {.lease = newer}}});
+  service_.LoadDrained({"orders"});
+  service_.Inherit(inheritance);
+  EXPECT_GT(CountOf("orders").ids_pending, 0U);
+  h_.Settle();
+  EXPECT_EQ(NextId("orders"), 38U);
+  EXPECT_EQ(CountOf("orders").ids_returned, 163U);
+  EXPECT_EQ(StateOf("orders"), "drained");
+  ExpectAllClosed();
+  Resume("orders");
+  EXPECT_EQ(ClaimOne("orders"), 38U);
+}
+
+TEST_F(DrainTest, StopWhileALeaseOfADrainedTagIsUnderWayHandsAllBack) {
+  Client& client = Attach("orders");
+  h_.store.script.Hold("TakeLease");
+  const int leases = Leases();
+  (void)client.Claim(50);
+  service_.Refill("orders");
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  service_.Drain("orders");
+  bool is_stopped = false;
+  service_.Shutdown([&is_stopped] { is_stopped = true; });
+  EXPECT_EQ(client.state(), RingState::kRetired);
+  h_.store.script.Release();
+  ASSERT_TRUE(h_.RunUntil([&] { return is_stopped; }));
+  ExpectAllClosed();
+}
+
+// What could not be noted is not done; and as it may be noted all the same, its end is noted too.
+TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
+  Admin admin(h_.loop, {}, h_.worker, service_);
+  const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
+  const auto ask = [&](const std::string& request) {
+    std::optional<Status> answer;
+    admin.Handle(request, root,
+                 [&answer](const Status& status, const std::string&) { answer = status; });
+    EXPECT_TRUE(h_.RunUntil([&answer] { return answer.has_value(); }));
+    return answer.value_or(Status(Code::kTimeout, "no answer"));
+  };
+  Client& client = Attach("orders");
+  h_.marks.script.Fail("SetDrained", {Code::kUnavailable, "no room"});
+  const Status failed = ask(R"({"op":"drain","tag":"orders"})");
+  EXPECT_NE(failed.message().find("no room"), std::string::npos) << failed.message();
+  EXPECT_EQ(client.state(), RingState::kActive);
+  EXPECT_EQ(ask(R"({"op":"resume","tag":"orders"})").message(), "");
+  EXPECT_EQ(h_.marks.script.Count("SetDrained"), 2);
+  // Known to be so, it is not written again.
+  EXPECT_EQ(ask(R"({"op":"resume","tag":"orders"})").message(), "");
+  EXPECT_EQ(h_.marks.script.Count("SetDrained"), 2);
+  EXPECT_EQ(ask(R"({"op":"drain","tag":"orders"})").message(), "");
+  EXPECT_EQ(client.state(), RingState::kDrained);
+  EXPECT_EQ(h_.marks.Drained().value(), std::vector<std::string>{"orders"});
+}
+
+// Real claimers, in threads of their own, beside drains and resumptions: no id twice, none lost.
+TEST_F(DrainTest, ClaimersBesideManyDrainsGetEveryIdOnce) {
+  constexpr int kRounds = 30;
+  constexpr int kThreads = 3;
+  std::set<std::uint64_t> all;
+  for (int round = 0; round < kRounds; ++round) {
+    Client& client = Attach("orders");
+    std::atomic<int> claiming{0};
+    std::vector<std::vector<std::uint64_t>> claimed(kThreads);
+    std::vector<std::thread> threads;
+    threads.reserve(kThreads);
+    for (auto& mine : claimed) {
+      threads.emplace_back([&client, &mine, &claiming] {
+        ++claiming;
+        while (client.state() == RingState::kActive) {
+          const IdRange ids = client.Claim(3);
+          for (std::uint64_t id = ids.first; id < ids.limit; ++id) mine.push_back(id);
+        }
+      });
+    }
+    ASSERT_TRUE(h_.RunUntil([&] { return claiming == kThreads; }));
+    service_.Refill("orders");
+    Drain("orders");
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& mine : claimed) {
+      for (const std::uint64_t id : mine) EXPECT_TRUE(all.insert(id).second) << id << " came twice";
+    }
+    const std::uint64_t next = NextId("orders");
+    for (const std::uint64_t id : all) EXPECT_LT(id, next);
+    // What a claimer did not accept is a gap; nothing else is between what is claimed and max_id.
+    EXPECT_TRUE(service_.ProgressOf("orders").done());
+    ExpectAllClosed();
+    Resume("orders");
+  }
+  EXPECT_FALSE(all.empty());
+}
+
+}  // namespace
+}  // namespace idd::daemon

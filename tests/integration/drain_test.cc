@@ -54,6 +54,15 @@ class Drain : public ::testing::Test {
       EXPECT_NE(lease.state, "active") << lease.base << " to " << lease.limit;
     }
   }
+  // All went back, and the first id that nobody has claimed comes next.
+  void ExpectGoesOnAt(std::uint64_t next) {
+    EXPECT_EQ(host_.idctl.Json({"drain", "orders"}).at("done"), true);
+    ExpectNothingActive("orders");
+    ExpectAuditAddsUp("orders");
+    host_.idctl.Do({"resume", "orders"});
+    EXPECT_EQ(host_.idctl.Claim("orders").front(), next);
+    host_.daemon.Stop();
+  }
   void StartClaimers() {
     for (int i = 0; i < kClaimers; ++i) {
       WorkerPlan plan;
@@ -296,12 +305,7 @@ TEST_F(Drain, StoreThatTakesNothingIsSaidAndGetsTheTailsLater) {
     return host_.idctl.Json({"status"}).at("database").at("state") == "up" &&
            host_.Database().MaxId("orders") == 138U;
   }));
-  EXPECT_EQ(host_.idctl.Json({"drain", "orders"}).at("done"), true);
-  ExpectNothingActive("orders");
-  ExpectAuditAddsUp("orders");
-  host_.idctl.Do({"resume", "orders"});
-  EXPECT_EQ(host_.idctl.Claim("orders").front(), 138U);
-  host_.daemon.Stop();
+  ExpectGoesOnAt(138);
 }
 
 // Killed with its tails on their way: they are noted as such, and the next idd sends them.
@@ -320,12 +324,7 @@ TEST_F(Drain, KilledWhileTheStoreIsAwayHandsBackAtTheNextStart) {
   EXPECT_EQ(StateOf("orders"), "drained");
   ASSERT_TRUE(
       WaitUntil(Patience(20s), [this] { return host_.Database().MaxId("orders") == 138U; }));
-  EXPECT_EQ(host_.idctl.Json({"drain", "orders"}).at("done"), true);
-  ExpectNothingActive("orders");
-  ExpectAuditAddsUp("orders");
-  host_.idctl.Do({"resume", "orders"});
-  EXPECT_EQ(host_.idctl.Claim("orders").front(), 138U);
-  host_.daemon.Stop();
+  ExpectGoesOnAt(138);
 }
 
 TEST_F(Drain, OfATagThatOnlyTheStoreKnowsNeedsTheStore) {

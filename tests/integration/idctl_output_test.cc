@@ -66,7 +66,9 @@ class IdctlOutput : public ::testing::Test {
     dir_ = new TempDir;
     host_ = new Host(*dir_);
     host_->daemon.Start();
-    host_->idctl.CreateTag("orders", 1'000'000'000);
+    // It may hold what the rate of a bench needs: else the doctor finds a problem behind one.
+    host_->idctl.Do({"tag", "create", "orders", "--step", "1000000000", "--outage-tolerance", "1",
+                     "--max-prefetch", "1000000000000"});
     static_cast<void>(host_->idctl.Claim("orders", 10));
   }
   static void TearDownTestSuite() {
@@ -108,7 +110,8 @@ class IdctlOutput : public ::testing::Test {
 // The text with every digit as 0, as numbers move while the tests run.
 std::string WithoutNumbers(std::string text) {
   text = std::regex_replace(text, std::regex("[0-9a-f]{32}"), "token");
-  text = std::regex_replace(text, std::regex("[0-9]+([.][0-9]+)?[a-z]?( [0-9]+[a-z])?"), "0");
+  text = std::regex_replace(
+      text, std::regex("[0-9]+([.][0-9]+)?(e[-+]?[0-9]+)?[a-z]?( [0-9]+[a-z])?"), "0");
   return std::regex_replace(text, std::regex(" +"), " ");
 }
 

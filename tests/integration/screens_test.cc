@@ -47,7 +47,7 @@ constexpr ScreenCase kScreens[] = {
     {"top --interval 0.2", true, "orders", "RATE/S", 1},
     {"status", false, "orders", "RATE/S", 72},
     {"top --once", false, "orders", "RATE/S", 72},
-    {"doctor", false, "checks", nullptr, 60},
+    {"doctor", false, "healthy: ", nullptr, 60},
 };
 
 // The output of a command line; throws HarnessError unless it exits 0.

@@ -87,6 +87,15 @@ class DrainTest : public ::testing::Test {
     h_.Settle();
     return *clients_.back();
   }
+  // Half of the ring is claimed, and the lease that follows is held in the store.
+  void BeginLease() {
+    Client& client = Attach("orders");
+    h_.store.script.Hold("TakeLease");
+    const int leases = Leases();
+    (void)client.Claim(50);
+    service_.Refill("orders");
+    ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  }
   void Drain(const std::string& scope) {
     service_.Drain(scope);
     h_.Settle();
@@ -222,12 +231,7 @@ TEST_F(DrainTest, BothAreIdempotent) {
 
 // The newest lowers max_id first: what is under way is the newest.
 TEST_F(DrainTest, LeaseUnderWayIsWaitedForAndGoesBackFirst) {
-  Client& client = Attach("orders");
-  h_.store.script.Hold("TakeLease");
-  const int leases = Leases();
-  (void)client.Claim(50);
-  service_.Refill("orders");
-  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  ASSERT_NO_FATAL_FAILURE(BeginLease());
   service_.Drain("orders");
   EXPECT_TRUE(service_.ProgressOf("orders").is_leasing);
   EXPECT_FALSE(service_.ProgressOf("orders").done());
@@ -243,12 +247,7 @@ TEST_F(DrainTest, LeaseUnderWayIsWaitedForAndGoesBackFirst) {
 
 // An operator who changes his mind while a lease is under way loses no tail.
 TEST_F(DrainTest, ResumedAndDrainedAgainWhileALeaseIsUnderWay) {
-  Client& client = Attach("orders");
-  h_.store.script.Hold("TakeLease");
-  const int leases = Leases();
-  (void)client.Claim(50);
-  service_.Refill("orders");
-  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  ASSERT_NO_FATAL_FAILURE(BeginLease());
   service_.Drain("orders");
   service_.Resume("orders");
   service_.Drain("orders");
@@ -394,12 +393,7 @@ TEST_F(DrainTest, DeletedTagIsForgotten) {
 }
 
 TEST_F(DrainTest, DeletedWhileALeaseIsUnderWay) {
-  Client& client = Attach("orders");
-  h_.store.script.Hold("TakeLease");
-  const int leases = Leases();
-  (void)client.Claim(50);
-  service_.Refill("orders");
-  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  ASSERT_NO_FATAL_FAILURE(BeginLease());
   service_.Drain("orders");
   service_.OnTagDeleted("orders");
   h_.store.script.Release();
@@ -437,16 +431,11 @@ TEST_F(DrainTest, InheritedLeasesOfADrainedTagGoBack) {
 }
 
 TEST_F(DrainTest, StopWhileALeaseOfADrainedTagIsUnderWayHandsAllBack) {
-  Client& client = Attach("orders");
-  h_.store.script.Hold("TakeLease");
-  const int leases = Leases();
-  (void)client.Claim(50);
-  service_.Refill("orders");
-  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  ASSERT_NO_FATAL_FAILURE(BeginLease());
   service_.Drain("orders");
   bool is_stopped = false;
   service_.Shutdown([&is_stopped] { is_stopped = true; });
-  EXPECT_EQ(client.state(), RingState::kRetired);
+  EXPECT_EQ(clients_.back()->state(), RingState::kRetired);
   h_.store.script.Release();
   ASSERT_TRUE(h_.RunUntil([&] { return is_stopped; }));
   ExpectAllClosed();

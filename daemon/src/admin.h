@@ -148,6 +148,7 @@ class Admin {
   int in_flight_ = 0;
   int drain_changes_ = 0;                // on their way to the marks
   std::set<std::string> unsure_drains_;  // scopes of which the last change failed
+  std::multiset<std::string> deleting_;  // tags whose deletion is on its way to the store
   boost::asio::io_context& loop_;
   std::weak_ptr<TagImport> import_;  // that is under way
   bool reporting_ = false;

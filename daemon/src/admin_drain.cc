@@ -61,14 +61,17 @@ void LogResumed(const std::string& scope, uid_t uid) {
 
 }  // namespace
 
-// The store is asked only about a tag that nothing here knows of.
+// The store is asked only about a tag that nothing here knows of, or that is being deleted: what is
+// noted of it behind its deletion would be its namesake's.
 void Admin::FindScope(const std::string& scope, std::function<void(const Status&)> then) {
-  if (scope == kWholeHost || tags_.drains().Has(scope) || tags_.Knows(scope)) {
-    return then(Status::Ok());
-  }
-  worker_.Submit<TagRecord>(
-      [scope](Store& store, HighWaterMarks&) { return store.FindTag(scope); },
-      [then = std::move(then)](const Result<TagRecord>& record) { then(record.status()); });
+  const bool is_known = tags_.drains().Has(scope) || tags_.Knows(scope);
+  if (scope == kWholeHost || (is_known && !deleting_.contains(scope))) return then(Status::Ok());
+  worker_.Submit<TagRecord>([scope](Store& store, HighWaterMarks&) { return store.FindTag(scope); },
+                            [this, scope, then = std::move(then)](const Result<TagRecord>& record) {
+                              if (record.ok() && deleting_.contains(scope))
+                                return FindScope(scope, then);
+                              then(record.status());
+                            });
 }
 
 void Admin::SetDrained(const std::string& scope, bool is_drained,

@@ -140,19 +140,24 @@ void Admin::DeleteTag(const Request& request, const PeerRights& /*rights*/, Done
   if (force == request.end() || *force != true) {
     return Fail(done, {Code::kInvalid, "deleting a tag needs \"force\": true"});
   }
+  // Noted as drained, or about to be by a request that came before this one.
+  const bool may_be_drained = tags_.drains().Has(tag.value()) || drain_changes_ != 0 ||
+                              unsure_drains_.contains(tag.value());
+  const auto deleting = deleting_.insert(tag.value());
   worker_.Submit<bool>(
-      [tag = tag.value(), is_drained = tags_.drains().Has(tag.value())](
-          Store& store, HighWaterMarks& marks) -> Result<bool> {
+      [tag = tag.value(), may_be_drained](Store& store, HighWaterMarks& marks) -> Result<bool> {
         if (Status status = store.DeleteTag(tag); !status.ok()) return status;
-        if (!is_drained) return true;
+        if (!may_be_drained) return true;
         // A namesake is another tag.
         Status forgotten = marks.SetDrained(tag, false);
         if (forgotten.ok()) return true;
         return forgotten.WithContext("the tag is deleted, and a tag of its name begins drained");
       },
-      [this, tag = tag.value(), done = std::move(done)](const Result<bool>& deleted) {
+      [this, deleting, tag = tag.value(), done = std::move(done)](const Result<bool>& deleted) {
+        deleting_.erase(deleting);
         if (!deleted.ok()) return Fail(done, deleted.status());
         tags_.OnTagDeleted(tag);
+        unsure_drains_.erase(tag);
         log::Warning("tag.deleted", {{"tag", tag}});
         done(Status::Ok(), Dump({{"deleted", tag}}));
       });

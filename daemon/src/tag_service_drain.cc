@@ -45,6 +45,8 @@ void TagService::DrainTag(Tag& tag) {
   tag.hands_back = tag.store_busy;
   if (tag.ring->forged()) {
     tag.floor = tag.ring->floor();
+    tag.quarantined_at = MonotonicClock::now();
+    ++tag.quarantines;
     log::Error("ring.quarantined", {{"tag", tag.name},
                                     {"ring", tag.ring->ring_id()},
                                     {"leases", drained.size()},

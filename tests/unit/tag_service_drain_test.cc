@@ -329,6 +329,10 @@ TEST_F(DrainTest, ForgedRingGivesNothingBack) {
   EXPECT_GT(CountOf("orders").ids_abandoned, 0U);
   EXPECT_EQ(CountOf("orders").ids_returned, 0U);
   ExpectAllClosed();
+  std::vector<TagSample> samples;
+  static_cast<void>(service_.SampleTags("", 10, samples));
+  ASSERT_EQ(samples.size(), 1U);
+  EXPECT_EQ(samples[0].quarantines, 1U) << "it is counted, and an alert told";
   // Nor does a look at it bring another ring while it is drained.
   service_.Refill("orders");
   service_.Poll();
@@ -337,6 +341,7 @@ TEST_F(DrainTest, ForgedRingGivesNothingBack) {
   EXPECT_EQ(client.state(), RingState::kDrained);
   Resume("orders");
   EXPECT_EQ(ClaimOne("orders"), next);
+  EXPECT_EQ(StateOf("orders"), "quarantined") << "as after every ring that a client has spoilt";
 }
 
 TEST_F(DrainTest, WhatAClientWritesIntoADrainedRingIsOfNoConsequence) {
@@ -465,6 +470,46 @@ TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
   EXPECT_EQ(ask(R"({"op":"drain","tag":"orders"})").message(), "");
   EXPECT_EQ(client.state(), RingState::kDrained);
   EXPECT_EQ(h_.marks.Drained().value(), std::vector<std::string>{"orders"});
+}
+
+// Requests that are under way at once: whichever is done first, a namesake is not drained, in the
+// next idd neither.
+TEST_F(DrainTest, DeletionBesideADrainLeavesNothingNoted) {
+  Admin admin(h_.loop, {}, h_.worker, service_);
+  const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
+  const std::string drain = R"({"op":"drain","tag":"orders"})";
+  const std::string deletion = R"({"op":"tag.delete","tag":"orders","force":true})";
+  for (const bool is_drained_first : {true, false}) {
+    (void)Attach("orders");
+    int answers = 0;
+    const auto count = [&answers](const Status&, const std::string&) { ++answers; };
+    admin.Handle(is_drained_first ? drain : deletion, root, count);
+    admin.Handle(is_drained_first ? deletion : drain, root, count);
+    ASSERT_TRUE(h_.RunUntil([&answers] { return answers == 2; }));
+    EXPECT_FALSE(service_.drains().Has("orders"));
+    EXPECT_TRUE(h_.marks.Drained().value().empty());
+    h_.store.AddTag("orders", 100, NextId("users") + 10'000);
+    EXPECT_NE(ClaimOne("orders"), 0U);
+  }
+}
+
+// A store that takes one tail and not another, as one whose row is locked for a moment.
+TEST_F(DrainTest, TailsGoBackInTheirOrderThoughTheNewestFailsOnce) {
+  Client& client = Attach("orders");
+  (void)client.Claim(37);
+  service_.Refill("orders");
+  h_.Settle();
+  ASSERT_GE(h_.store.journal().size(), 2U) << "one is prefetched";
+  h_.store.script.Fail("ReturnTail", {Code::kUnavailable, "locked"});
+  Drain("orders");
+  ASSERT_TRUE(h_.RunUntil([this] {
+    service_.Poll();
+    return service_.ProgressOf("orders").done();
+  }));
+  EXPECT_EQ(NextId("orders"), 38U);
+  ExpectAllClosed();
+  Resume("orders");
+  EXPECT_EQ(ClaimOne("orders"), 38U) << "no gap";
 }
 
 // Real claimers, in threads of their own, beside drains and resumptions: no id twice, none lost.

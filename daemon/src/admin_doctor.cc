@@ -89,9 +89,10 @@ Json TagJson(const TagSnapshot& tag, const TagRecord* record) {
           {"last_error", OrNull(tag.last_error)}};
 }
 
-// Those that are served, and those that only the store knows.
+// Those that are served, and those that only the store knows: of these an operator may have taken
+// `drained`, or all with the host, out of use.
 Json TagsJson(const std::vector<TagSnapshot>& served, const std::vector<TagRecord>& records,
-              const PeerRights& rights) {
+              const DrainBook::Scopes& drained, const PeerRights& rights) {
   std::map<std::string, TagSnapshot> tags;
   std::map<std::string, const TagRecord*> of_store;
   for (const TagRecord& record : records) {
@@ -100,7 +101,8 @@ Json TagsJson(const std::vector<TagSnapshot>& served, const std::vector<TagRecor
     tag.tag = record.tag;
     tag.step = record.step;
     tag.refill = record.refill;
-    tag.state = "ok";
+    const bool is_drained = drained.contains(kWholeHost) || drained.contains(record.tag);
+    tag.state = is_drained ? "drained" : "ok";
   }
   for (const TagSnapshot& tag : served) tags[tag.tag] = tag;
   Json array = Json::array();
@@ -183,6 +185,7 @@ struct Gathered {
   Json store;
   Result<StoreReport> look;
   std::vector<TagSnapshot> served;
+  DrainBook::Scopes drained;
   PeerFacts peers;
 };
 
@@ -202,7 +205,7 @@ std::string FactsText(Gathered gathered) {
   Json document = {{"daemon", std::move(gathered.daemon)},
                    {"store", std::move(store)},
                    {"tags", TagsJson(gathered.served, is_looked ? gathered.look.value().tags : none,
-                                     gathered.rights)}};
+                                     gathered.drained, gathered.rights)}};
   const bool may_see_all = gathered.rights.AdministersAll();
   document["peers"] = may_see_all ? PeersJson(gathered.peers) : Json(nullptr);
   document["process"] = may_see_all ? ProcessJson(LookAtProcess()) : Json(nullptr);
@@ -258,6 +261,7 @@ void Admin::Conclude(Diagnosis& diagnosis, Result<StoreReport> look) {
                     .store = std::move(store),
                     .look = std::move(look),
                     .served = tags_.Snapshot(),
+                    .drained = tags_.drains().scopes(),
                     .peers = look_at_peers_ ? look_at_peers_() : PeerFacts{}};
   if (doctor_thread_ == nullptr) {
     doctor_thread_ = std::make_unique<boost::asio::thread_pool>(1);

@@ -33,6 +33,8 @@ struct DrainCount {
 // drained, a token for each lease on its way back.
 class DrainBook {
  public:
+  using Scopes = std::set<std::string, std::less<>>;
+
   void Begin(const std::string& scope) { scopes_.insert(scope); }
   void End(const std::string& scope);
 
@@ -43,6 +45,8 @@ class DrainBook {
   }
   // What a claim of it is answered. Precondition: IsDrained(tag).
   [[nodiscard]] Status Refusal(const std::string& tag) const;
+  // Every scope that is drained.
+  [[nodiscard]] const Scopes& scopes() const noexcept { return scopes_; }
   // Drained by their names, in order.
   [[nodiscard]] std::vector<std::string> Tags() const;
 
@@ -66,7 +70,7 @@ class DrainBook {
   };
   void Tidy();
 
-  std::set<std::string, std::less<>> scopes_;
+  Scopes scopes_;
   std::map<std::string, Account, std::less<>> accounts_;  // by tag
 };
 

@@ -78,6 +78,20 @@ TEST_F(Doctor, NamesADrainedTagUntilItIsResumed) {
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "drained"));
 }
 
+// Nothing has asked for its ids, so that the store alone knows it.
+TEST_F(Doctor, NamesDrainedTagsThatWereNeverServed) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  host_.idctl.CreateTag("users", 1000);
+  host_.idctl.Do({"drain", "orders"});
+  ExpectFinding(host_.idctl,
+                {"warning", "drained", "1 tag: 'orders' drained", "idctl resume orders"});
+  host_.idctl.Do({"drain"});
+  EXPECT_TRUE(Examine(host_.idctl).Has("warning", "drained"));
+  EXPECT_THAT(host_.idctl.Run({"doctor"}).out, HasSubstr("2 tags: 'orders', 'users' drained"));
+  host_.daemon.Stop();
+}
+
 TEST_F(Doctor, NamesAReadOnlyStore) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);

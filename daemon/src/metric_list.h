@@ -105,11 +105,13 @@ inline constexpr Metric kTagClaimed{"idd_tag_claimed_ids_total", MetricKind::kCo
 inline constexpr Metric kTagAvailable{"idd_tag_available_ids", MetricKind::kGauge, "ids",
                                       "Ids that are published and not claimed."};
 inline constexpr Metric kTagCover{"idd_tag_cover_seconds", MetricKind::kGauge, "seconds",
-                                  "How long they last at the present rate; absent while idle."};
+                                  "How long they last at the present rate; absent while idle or "
+                                  "drained."};
 inline constexpr Metric kTagPromise{"idd_tag_promise_seconds", MetricKind::kGauge, "seconds",
                                     "outage_tolerance: how long they shall last."};
-inline constexpr Metric kTagPromiseKept{"idd_tag_promise_kept", MetricKind::kGauge, "1",
-                                        "Whether what is held lasts that long."};
+inline constexpr Metric kTagPromiseKept{
+    "idd_tag_promise_kept", MetricKind::kGauge, "1",
+    "Whether what is held lasts that long; absent while drained."};
 inline constexpr Metric kTagExhaustion{"idd_tag_exhaustion_seconds", MetricKind::kGauge, "seconds",
                                        "When the tag's last id is claimed at the present rate; "
                                        "absent while idle."};

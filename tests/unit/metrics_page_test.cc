@@ -70,6 +70,17 @@ TEST(MetricsPageTest, IdleTagHasNoForecast) {
   EXPECT_NE(page.find("# TYPE idd_tag_cover_seconds gauge"), std::string::npos);
 }
 
+// Neither IddPromiseNotKept nor IddIdsRunOut is to fire for it.
+TEST(MetricsPageTest, DrainedTagPromisesNothing) {
+  TagSample tag = Orders();
+  tag.state = "drained";
+  tag.available = 0;
+  const std::string page = MetricsText(SampleOf(tag), All);
+  EXPECT_EQ(page.find("idd_tag_cover_seconds{"), std::string::npos) << page;
+  EXPECT_EQ(page.find("idd_tag_promise_kept{"), std::string::npos) << page;
+  EXPECT_TRUE(Tells(page, R"(idd_tag_state{tag="orders",state="drained"} 1)"));
+}
+
 TEST(MetricsPageTest, WhoMayNotSeeATagIsToldNothingOfIt) {
   MetricsSample sample = SampleOf(Orders());
   sample.wasted = {{"gone", 9}, {"orders", 8}};

@@ -2,8 +2,10 @@
 //
 // Admin: what the journal says of leases, hosts and ids.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -58,6 +60,16 @@ Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
     }
   }
   return filter;
+}
+
+// What the peer may see, asked once of each tag: the leases of all are looked at for his, and the
+// rules are patterns.
+std::function<bool(const std::string& tag)> ShowsOnce(const PeerRights& rights) {
+  return [rights, known = std::unordered_map<std::string, bool>()](const std::string& tag) mutable {
+    const auto [entry, is_new] = known.try_emplace(tag, false);
+    if (is_new) entry->second = rights.MaySee(tag);
+    return entry->second;
+  };
 }
 
 // Where an id is from.
@@ -115,9 +127,7 @@ void Admin::ListLeases(const Request& request, const PeerRights& rights, Done do
     // One more than asked for shows whether there are more.
     const std::uint64_t limit = filter.newest - 1;
     // The newest of those that the peer may see, whatever others have leased since.
-    if (!rights.AdministersAll()) {
-      filter.shows = [rights](const std::string& tag) { return rights.MaySee(tag); };
-    }
+    if (!rights.AdministersAll()) filter.shows = ShowsOnce(rights);
     worker_.Submit<std::vector<LeaseRecord>>(
         [filter = std::move(filter)](Store& store, HighWaterMarks&) {
           return store.ListLeases(filter);

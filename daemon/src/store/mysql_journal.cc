@@ -2,6 +2,7 @@
 //
 // MysqlStore: the lease journal and what is read from it.
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -15,7 +16,8 @@ namespace {
 
 // Rows of the journal that are read at once when it is not known how many of them are wanted.
 constexpr std::uint64_t kRowsOfAPage = 10'000;
-constexpr int kSeqColumn = 11;  // of SelectLease()
+constexpr std::size_t kTagColumn = 1;  // of SelectLease()
+constexpr int kSeqColumn = 11;
 
 std::string SelectLease(const std::string& from = "idd_lease") {
   return "SELECT token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned,"
@@ -27,9 +29,10 @@ std::string SelectLease(const std::string& from = "idd_lease") {
 Status TakeWanted(const std::vector<std::vector<std::optional<std::string>>>& rows,
                   const LeaseFilter& filter, std::vector<LeaseRecord>& leases) {
   for (const auto& cells : rows) {
+    // First of all: there may be very many others', and one that makes no sense is not his to know.
+    if (filter.shows && !filter.shows(cells[kTagColumn].value_or(""))) continue;
     Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
     if (!lease.ok()) return lease.status();
-    if (filter.shows && !filter.shows(lease.value().tag)) continue;
     leases.push_back(std::move(lease).value());
     if (leases.size() == filter.newest) break;
   }

@@ -85,7 +85,7 @@ TEST_F(Doctor, NamesDrainedTagsThatWereNeverServed) {
   host_.idctl.CreateTag("users", 1000);
   host_.idctl.Do({"drain", "orders"});
   ExpectFinding(host_.idctl,
-                {"warning", "drained", "1 tag: 'orders' drained", "idctl resume orders"});
+                {"warning", "drained", "1 tag: 'orders' drained", "idctl resume orders", 0});
   host_.idctl.Do({"drain"});
   EXPECT_TRUE(Examine(host_.idctl).Has("warning", "drained"));
   EXPECT_THAT(host_.idctl.Run({"doctor"}).out, HasSubstr("2 tags: 'orders', 'users' drained"));

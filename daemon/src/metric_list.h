@@ -108,8 +108,9 @@ inline constexpr Metric kTagCover{"idd_tag_cover_seconds", MetricKind::kGauge, "
                                   "How long they last at the present rate; absent while idle."};
 inline constexpr Metric kTagPromise{"idd_tag_promise_seconds", MetricKind::kGauge, "seconds",
                                     "outage_tolerance: how long they shall last."};
-inline constexpr Metric kTagPromiseKept{"idd_tag_promise_kept", MetricKind::kGauge, "1",
-                                        "Whether what is held lasts that long."};
+inline constexpr Metric kTagPromiseKept{
+    "idd_tag_promise_kept", MetricKind::kGauge, "1",
+    "Whether what is held lasts that long; absent while drained."};
 inline constexpr Metric kTagExhaustion{"idd_tag_exhaustion_seconds", MetricKind::kGauge, "seconds",
                                        "When the tag's last id is claimed at the present rate; "
                                        "absent while idle."};

@@ -44,8 +44,11 @@ std::optional<double> ExhaustionOf(const TagSample& tag) {
   return *tag.exhausted_in_days * kSecondsADay;
 }
 
-bool KeepsPromise(const TagSample& tag) {
-  return Number(tag.available) >= tag.reckoned_per_s * tag.tolerance_s;
+// Nothing of a tag that an operator took out of use: it is to hold no ids, and no alert shall say
+// so.
+std::optional<double> KeepsPromise(const TagSample& tag) {
+  if (std::string_view(tag.state) == "drained") return std::nullopt;
+  return Number(tag.available) >= tag.reckoned_per_s * tag.tolerance_s ? 1.0 : 0.0;
 }
 
 void AddClaims(const TagSamples& tags, FamilyBuilder& families) {
@@ -64,8 +67,7 @@ void AddSupply(const TagSamples& tags, FamilyBuilder& families) {
   AddForEach(metric::kTagCover, tags, families, CoverOf);
   AddForEach(metric::kTagPromise, tags, families,
              [](const TagSample& tag) { return tag.tolerance_s; });
-  AddForEach(metric::kTagPromiseKept, tags, families,
-             [](const TagSample& tag) { return KeepsPromise(tag) ? 1.0 : 0.0; });
+  AddForEach(metric::kTagPromiseKept, tags, families, KeepsPromise);
   AddForEach(metric::kTagExhaustion, tags, families, ExhaustionOf);
 }
 

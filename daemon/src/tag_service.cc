@@ -417,7 +417,9 @@ void TagService::OnNotLeased(Tag& tag, const LeaseOutcome& outcome) {
                      "database or create the tag"});
     return;
   }
-  tag.last_error = "the database was replaced or set back; nothing is leased from it for a while";
+  tag.last_error =
+      "the database has just started, or was replaced or set back; nothing is leased from it for a "
+      "while";
   RetryLater(tag, outcome.not_before);
 }
 

@@ -78,7 +78,11 @@ Result<Tag*> Client::OpenTag(std::string_view name, std::uint64_t block_size) {
   }
   auto tag = std::make_unique<Tag>(*this, std::string(name), block_size, blocks);
   Status status = tag->Attach(Deadline::After(options_.timeout));
-  if (!status.ok()) return status.WithContext("tag '" + std::string(name) + "'");
+  if (!status.ok()) {
+    // Some of the daemon's sentences begin with it.
+    const std::string who = "tag '" + std::string(name) + "'";
+    return status.message().starts_with(who) ? status : status.WithContext(who);
+  }
   Tag* first = tags_.load(std::memory_order_acquire);  // G1, pairs with G2
   do {
     if (Tag* other = FindTag(name, block_size); other != nullptr) return other;

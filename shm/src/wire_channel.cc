@@ -28,9 +28,9 @@ Status ConnectError(int error, const std::string& path) {
     case ENOENT:
     case ENOTDIR:
     case ELOOP:
-      return {Code::kUnavailable, what + "no such socket; is idd running?"};
+      return {Code::kUnavailable, what + "no such socket, so idd does not run here"};
     case ECONNREFUSED:
-      return {Code::kUnavailable, what + "nobody listens; idd has stopped"};
+      return {Code::kUnavailable, what + "nobody listens, idd has stopped"};
     case EAGAIN:
     case EINPROGRESS:
       return {Code::kUnavailable, what + "idd did not accept before the deadline"};

@@ -72,8 +72,12 @@ TEST_F(Doctor, NamesADrainedTagUntilItIsResumed) {
   static_cast<void>(host_.idctl.Claim("orders", 300));
   host_.idctl.Do({"drain", "orders"});
   ExpectFinding(host_.idctl,
-                {"warning", "drained", "1 tag: 'orders' drained", "idctl resume orders", 0});
+                {"warning", "drained", "1 tag: 'orders' drained", "idctl resume orders$", 0});
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "promise"));
+  host_.idctl.Do({"drain"});
+  ExpectFinding(host_.idctl,
+                {"warning", "drained", "the whole host is drained", "idctl resume$", 0});
+  host_.idctl.Do({"resume"});
   host_.idctl.Do({"resume", "orders"});
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "drained"));
 }

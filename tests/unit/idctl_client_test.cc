@@ -189,6 +189,8 @@ TEST(RenderDrainTest, SaysHowManyIdsWentBack) {
   document["was_drained"] = true;
   EXPECT_EQ(RenderDrain(document).value(),
             "the host was drained already: 863 ids handed back, of 2000 tags in use\n");
+  document["tags"] = 1U;
+  EXPECT_TRUE(RenderDrain(document).value().ends_with(", of 1 tag in use\n"));
 }
 
 TEST(RenderDrainTest, TailsThatAreNotBackAreAFailureThatSaysWhatHappensToThem) {

@@ -115,6 +115,8 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/store/look/waste/0/abandoned", "400", "waste", "warning", "'orders' (40 % of 1000)"},
       {"/tags/0/state", R"("quarantined")", "quarantine", "problem", "1 tag: 'orders'"},
       {"/tags/0/state", R"("drained")", "drained", "warning", "1 tag: 'orders' drained"},
+      {"/daemon/drained", "true", "drained", "warning", "the whole host is drained"},
+      {"/daemon/drained", "false", "drained", "", ""},
       {"/tags/0/state", R"("dry")", "dry", "warning", "without ids at this moment"},
       {"/tags/0/max_id", "6500", "exhaustion", "warning", "5500 ids left"},
       {"/tags/0/max_id", "6000", "exhaustion", "warning", "5000 ids left"},
@@ -127,6 +129,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/peers/clients/0/version", R"("1.2.2")", "clients", "warning", "1.2.2 (ABI 1.1) in 3"},
       {"/peers/clients/0/abi/minor", "0", "clients", "warning", "1.2.3 (ABI 1.0)"},
       {"/peers/clients/0/version", R"("1.3.0")", "clients", "", ""},
+      {"/peers/clients/0/abi/minor", "2", "clients", "", ""},
       {"/peers/not_listed", "7", "clients", "warning", "many others in 7"},
       {"/peers/connections", "14900", "limits", "problem", "connections: 14900 of 15000"},
       {"/peers/connections", "13000", "limits", "warning", "connections: 13000 of 15000"},
@@ -143,6 +146,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/places/0/free_files", "0", "disk", "problem", "no room for files"},
       {"/places/0/read_only", "true", "disk", "problem", "mounted read-only"},
       {"/places/0/mode", "511", "permissions", "problem", "has mode 0777: anybody can"},
+      {"/places/0/mode", "1023", "permissions", "problem", "is everybody's (mode 01777)"},
       {"/places/0/mode", "504", "permissions", "warning", "has mode 0770: its group"},
       {"/places/0/owner", "1000", "permissions", "problem", "belongs to uid 1000"},
       {"/places/0/error", R"("gone")", "permissions", "problem",
@@ -333,7 +337,7 @@ TEST(DoctorTextTest, ProblemsComeFirstAndEachIsOneLine) {
 
 TEST(DoctorTextTest, ATerminalGetsLinesThatFit) {
   const Screen narrow{.is_terminal = true, .columns = 80, .rows = 24, .has_color = false};
-  const std::string text = RenderDiagnosis(Sample(), false, narrow);
+  std::string text = RenderDiagnosis(Sample(), false, narrow);
   EXPECT_TRUE(text.starts_with(
       "problem  disk         the folder of the database, /var/lib/idd, has 0 KiB of 83\n"
       "                      GiB left; next: free space there, or move it: without room\n"
@@ -342,6 +346,13 @@ TEST(DoctorTextTest, ATerminalGetsLinesThatFit) {
   std::size_t begin = 0;
   for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     EXPECT_LE(end - begin, 80U) << text.substr(begin, end - begin);
+  }
+  // Where nothing has room beside the lead, it stands below it.
+  text = RenderDiagnosis(Sample(), false, {.is_terminal = true, .columns = 40, .rows = 24});
+  EXPECT_TRUE(text.starts_with("problem  disk       \n  the folder of the database,")) << text;
+  begin = 0;
+  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    EXPECT_LE(end - begin, 40U) << text.substr(begin, end - begin);
   }
 }
 

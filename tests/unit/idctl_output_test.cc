@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <clocale>
 #include <csignal>
 #include <cstdint>
 #include <limits>
@@ -83,6 +84,16 @@ TEST(TableTest, AlignsColumnsWithoutTrailingBlanks) {
             "TAG     STEP  MODE\n"
             "orders  1000  segment\n"
             "ü          5  x\n");
+}
+
+TEST(TableTest, AlignsWideAndJoiningCharactersAsATerminalShowsThem) {
+  ASSERT_NE(std::setlocale(LC_CTYPE, "C.UTF-8"), nullptr);
+  Table table({{"TAG"}, {"MODE"}});
+  table.AddRow({"\u4e16\u754c", "x"});
+  table.AddRow({"o\u0308", "x"});
+  const std::string text = table.Format();
+  std::setlocale(LC_CTYPE, "C");
+  EXPECT_EQ(text, "TAG   MODE\n\u4e16\u754c  x\no\u0308     x\n");
 }
 
 TEST(TableTest, ShowsEveryCellOnItsLine) {

@@ -220,6 +220,14 @@ TEST(RenderLeasesTest, AnActiveLeaseIsNotClosed) {
             "2025-01-02 03:04:05  -       00ff\n");
 }
 
+TEST(RenderLeasesTest, ANarrowTerminalGetsTheColumnsThatMatterMost) {
+  Result<std::string> text = RenderLeases(LeaseDocument(), 80);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG     HOST   STATE   BASE  LIMIT  CLAIMED  ABANDONED  LEASED\n"
+            "orders  web-1  active     1   1001      120          0  2025-01-02 03:04:05\n");
+}
+
 TEST(RenderHostsTest, IsATable) {
   Result<std::string> text = RenderHosts(HostDocument());
   ASSERT_TRUE(text.ok()) << text.status().message();
@@ -343,12 +351,12 @@ std::vector<Case> Cases() {
       {"status", StatusDocument(), [](const Json& json) { return RenderStatus(json, ""); }},
       {"tag", TagDocument(), RenderTag},
       {"line", TagDocument(), [](const Json& json) { return RenderTagLine(json, "created"); }},
-      {"tags", TagListDocument(), RenderTagList},
+      {"tags", TagListDocument(), [](const Json& json) { return RenderTagList(json); }},
       {"deleted", Parse(R"({"deleted": "orders"})"), RenderDeletedTag},
-      {"leases", LeaseDocument(), RenderLeases},
+      {"leases", LeaseDocument(), [](const Json& json) { return RenderLeases(json); }},
       {"hosts", HostDocument(), RenderHosts},
       {"audit", AuditDocument(), RenderAudit},
-      {"whois", WhoIsDocument(), RenderWhoIs},
+      {"whois", WhoIsDocument(), [](const Json& json) { return RenderWhoIs(json); }},
       {"import", ImportDocument(), RenderImport},
   };
 }

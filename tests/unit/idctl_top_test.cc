@@ -157,6 +157,8 @@ TEST_F(Top, OrdersPutFirstWhatWantsAttention) {
     EXPECT_EQ(ParseTopOrder(TopOrderName(order)), order);
   }
   EXPECT_FALSE(ParseTopOrder("size").has_value());
+  Add("d", 0, 0).now.state = "dry";
+  EXPECT_THAT(Names({.order = TopOrder::kCover}), ElementsAre("d", "a", "b", "c"));
 }
 
 TEST_F(Top, EveryWidthFitsAndAligns) {
@@ -215,6 +217,7 @@ TEST_F(Top, DaemonThatIsGoneIsSaidAndTheTagsStay) {
   page.head.gone_s = 12.7;
   const auto lines = Lines(page, ScreenOf(80, 24));
   EXPECT_THAT(lines[0], HasSubstr("daemon gone since 12s: connection refused"));
+  EXPECT_THAT(lines[1], HasSubstr("before it went: database up for"));
   EXPECT_THAT(lines[5], HasSubstr("orders"));
 }
 
@@ -237,6 +240,20 @@ TEST_F(Top, StatesStandOut) {
   EXPECT_EQ(tone_of("dry"), Tone::kBad);
   EXPECT_EQ(tone_of("quarantined"), Tone::kBad);
   EXPECT_EQ(tone_of("short"), Tone::kWarning);
+}
+
+TEST_F(Top, DrainedTagBreaksNoPromise) {
+  Add("orders");
+  TopTag& drained = Add("drained");
+  drained.now.state = "drained";
+  drained.is_kept = false;
+  TopPage page = Page();
+  const auto lines = RenderTop(page, ScreenOf(80, 24));
+  EXPECT_THAT(PlainText(lines[2]), HasSubstr("promise kept for 1 of 1, 1 drained"));
+  EXPECT_EQ(lines[2][0].tone, Tone::kPlain);
+  for (std::size_t y = 5; y < lines.size(); ++y) {
+    for (const Span& span : lines[y]) EXPECT_NE(span.tone, Tone::kWarning) << span.text;
+  }
 }
 
 TEST_F(Top, ScrollingShowsTheRestOfTheTags) {

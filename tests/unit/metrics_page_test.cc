@@ -60,6 +60,15 @@ TEST(MetricsPageTest, PromiseIsNotKeptOnceOneIdIsMissing) {
   EXPECT_TRUE(Tells(MetricsText(SampleOf(tag), All), R"(idd_tag_promise_kept{tag="orders"} 0)"));
 }
 
+TEST(MetricsPageTest, DrainedTagHasNoPromiseToKeep) {
+  TagSample tag = Orders();
+  tag.available = 0;
+  tag.state = "drained";
+  const std::string page = MetricsText(SampleOf(tag), All);
+  EXPECT_EQ(page.find("idd_tag_promise_kept{"), std::string::npos);
+  EXPECT_TRUE(Tells(page, R"(idd_tag_promise_seconds{tag="orders"} 600)"));
+}
+
 TEST(MetricsPageTest, IdleTagHasNoForecast) {
   TagSample tag = Orders();
   tag.rate_per_s = 0.001;

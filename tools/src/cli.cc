@@ -43,9 +43,10 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& global) {
       ->take_last()
       ->check(CheckSocketArgument, "");
   app.add_flag("--json", global.as_json, "Print one JSON document");
-  AddNumber(app, "--timeout",
-            "The longest wait for the daemon [5000; claim: 500; audit: 60000; import: 600000]",
-            {1, wire::kMaxTimeoutMs}, &global.timeout_ms)
+  AddNumber(
+      app, "--timeout",
+      "The longest wait for the daemon [5000; claim: 500; audit: 60000; import, drain: 600000]",
+      {1, wire::kMaxTimeoutMs}, &global.timeout_ms)
       ->type_name("MS");
 }
 

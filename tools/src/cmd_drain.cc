@@ -92,7 +92,10 @@ Result<std::string> RenderDrain(const Json& document) {
   std::string text =
       ScopeOf(reply) + (reply.Flag("was_drained") ? " was drained already: " : " is drained: ");
   text += reply.CountText("ids_returned") + " ids handed back";
-  if (reply.Text("scope") == "host") text += ", of " + reply.CountText("tags") + " tags in use";
+  if (reply.Text("scope") == "host") {
+    text += ", of " + reply.CountText("tags");
+    text += reply.Count("tags") == 1 ? " tag in use" : " tags in use";
+  }
   if (reply.Count("ids_abandoned") != 0)
     text += ", " + reply.CountText("ids_abandoned") + " given up";
   if (reply.Count("ids_pending") != 0)

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "lease_table.h"
+#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -17,7 +18,9 @@ Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, O
   if (filter.host) call.request["host"] = *filter.host;
   if (filter.state) call.request["state"] = *filter.state;
   if (filter.limit) call.request["limit"] = *filter.limit;
-  call.render = RenderLeases;
+  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
+    return RenderLeases(document, columns);
+  };
   return RunAdminCall(global, call, out);
 }
 
@@ -64,7 +67,7 @@ void RegisterLeaseCommands(CLI::App& app, Invocation& invocation) {
   });
 }
 
-Result<std::string> RenderLeases(const Json& document) {
+Result<std::string> RenderLeases(const Json& document, std::size_t columns) {
   Status error;
   LeaseTable table("TAG", "STATE");
   const Fields reply(document, "reply", &error);
@@ -73,7 +76,7 @@ Result<std::string> RenderLeases(const Json& document) {
   }
   const bool is_cut = reply.Flag("truncated");
   if (!error.ok()) return error;
-  return table.Format() + (is_cut ? "Only the newest; --limit shows more.\n" : "");
+  return table.Format(columns) + (is_cut ? "Only the newest; --limit shows more.\n" : "");
 }
 
 Result<std::string> RenderHosts(const Json& document) {

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "idd/shm/abi.h"
+#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -131,7 +132,9 @@ Outcome ListTags(const GlobalOptions& global, Output& out) {
   AdminCall call;
   call.what = "tag list";
   call.request = {{"op", "tag.list"}};
-  call.render = RenderTagList;
+  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
+    return RenderTagList(document, columns);
+  };
   return RunAdminCall(global, call, out);
 }
 
@@ -241,16 +244,16 @@ Result<std::string> RenderTagLine(const Json& document, std::string_view verb) {
          "\n";
 }
 
-Result<std::string> RenderTagList(const Json& document) {
+Result<std::string> RenderTagList(const Json& document, std::size_t columns) {
   Status error;
   Table table({{"TAG"},
-               {"MODE"},
-               {"ACCESS"},
+               {"MODE", Align::kLeft, 2},
+               {"ACCESS", Align::kLeft, 3},
                {"STEP", Align::kRight},
                {"NEXT-ID", Align::kRight},
-               {"MAX-ID", Align::kRight},
-               {"UPDATED"},
-               {"DESCRIPTION"}});
+               {"MAX-ID", Align::kRight, 4},
+               {"UPDATED", Align::kLeft, 5},
+               {"DESCRIPTION", Align::kLeft, 1}});
   for (const Fields& fields : Fields(document, "reply", &error).Objects("tags")) {
     const TagFields tag = ReadTag(fields);
     table.AddRow({tag.tag, tag.mode, tag.access, std::to_string(tag.step),
@@ -258,7 +261,7 @@ Result<std::string> RenderTagList(const Json& document) {
                   tag.description});
   }
   if (!error.ok()) return error;
-  return table.Format();
+  return table.Format(columns);
 }
 
 Result<std::string> RenderDeletedTag(const Json& document) {

@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "idd/shm/abi.h"
 #include "lease_table.h"
+#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -15,14 +16,16 @@ Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Outp
   AdminCall call;
   call.what = "whois " + Quote(arguments.tag) + " " + std::to_string(id);
   call.request = {{"op", "whois"}, {"tag", arguments.tag}, {"id", id}};
-  call.render = RenderWhoIs;
+  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
+    return RenderWhoIs(document, columns);
+  };
   call.verdict = WhoIsVerdict;
   return RunAdminCall(global, call, out);
 }
 
 }  // namespace
 
-Result<std::string> RenderWhoIs(const Json& document) {
+Result<std::string> RenderWhoIs(const Json& document, std::size_t columns) {
   Status error;
   const Fields reply(document, "reply", &error);
   LeaseTable table("ID-STATE", "LEASE");
@@ -34,7 +37,7 @@ Result<std::string> RenderWhoIs(const Json& document) {
   const std::string what =
       "id " + reply.CountText("id") + " of tag " + Quote(reply.Text("tag")) + "\n";
   if (!error.ok()) return error;
-  return is_found ? what + "\n" + table.Format() : std::string();
+  return is_found ? what + "\n" + table.Format(columns) : std::string();
 }
 
 Status WhoIsVerdict(const Json& document) {

@@ -39,7 +39,7 @@ void RegisterClientCommands(CLI::App& app, Invocation& invocation);
 // --- tag
 [[nodiscard]] Result<std::string> RenderTag(const Json& document);
 [[nodiscard]] Result<std::string> RenderTagLine(const Json& document, std::string_view verb);
-[[nodiscard]] Result<std::string> RenderTagList(const Json& document);
+[[nodiscard]] Result<std::string> RenderTagList(const Json& document, std::size_t columns = 0);
 [[nodiscard]] Result<std::string> RenderDeletedTag(const Json& document);
 
 // --- status: `tag` is the one that was asked for, or empty. kNoSuchTag when it is not in the
@@ -48,7 +48,7 @@ void RegisterClientCommands(CLI::App& app, Invocation& invocation);
                                                const Screen& screen = {});
 
 // --- lease, host
-[[nodiscard]] Result<std::string> RenderLeases(const Json& document);
+[[nodiscard]] Result<std::string> RenderLeases(const Json& document, std::size_t columns = 0);
 [[nodiscard]] Result<std::string> RenderHosts(const Json& document);
 
 // --- audit
@@ -57,7 +57,7 @@ void RegisterClientCommands(CLI::App& app, Invocation& invocation);
 [[nodiscard]] Status AuditVerdict(const Json& document);
 
 // --- whois
-[[nodiscard]] Result<std::string> RenderWhoIs(const Json& document);
+[[nodiscard]] Result<std::string> RenderWhoIs(const Json& document, std::size_t columns = 0);
 // kSystem with the daemon's reason when no lease has the id.
 [[nodiscard]] Status WhoIsVerdict(const Json& document);
 

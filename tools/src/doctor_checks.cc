@@ -71,19 +71,19 @@ void CheckVersions(const Fields& daemon, const DoctorSelf& self, Findings& findi
 void CheckClients(const Fields& peers, const Fields& daemon, Findings& findings) {
   const auto current = ParseVersion(daemon.Text("version"));
   const Fields abi = daemon.Object("abi");
-  const std::string current_abi = AbiText(abi.Count("major"), abi.Count("minor"));
+  const std::pair current_abi(abi.Count("major"), abi.Count("minor"));
   std::vector<std::string> old;
   for (const Fields& client : peers.Objects("clients")) {
     const std::string version = client.Text("version");
     const auto parsed = ParseVersion(version);
     const Fields their = client.Object("abi");
-    const std::string their_abi = AbiText(their.Count("major"), their.Count("minor"));
+    const std::pair their_abi(their.Count("major"), their.Count("minor"));
     const std::uint64_t count = client.Count("connections");
     std::string told = parsed ? version : "one that calls itself " + Quote(version);
-    told += " (ABI " + their_abi + ") in " + std::to_string(count);
+    told += " (ABI " + AbiText(their_abi.first, their_abi.second) + ") in " + std::to_string(count);
     told += count == 1 ? " connection" : " connections";
     told += ", as pid " + client.CountText("pid") + " of uid " + client.CountText("uid");
-    if (parsed && current && *parsed >= *current && their_abi == current_abi) continue;
+    if (parsed && current && *parsed >= *current && their_abi >= current_abi) continue;
     old.push_back(std::move(told));
   }
   const std::uint64_t not_listed = peers.Count("not_listed");
@@ -96,7 +96,7 @@ void CheckClients(const Fields& peers, const Fields& daemon, Findings& findings)
   }
   AddOkUnlessFound(
       findings, "clients",
-      peers.CountText("connections") + " connected, none with another version than idd's");
+      peers.CountText("connections") + " connected, none with an older version than idd's");
 }
 
 // --- the store
@@ -354,6 +354,7 @@ void CheckPlace(const Place& place, std::uint64_t idd_uid, Findings& findings) {
   }
   constexpr std::uint64_t kOthersWrite = 0002;
   constexpr std::uint64_t kGroupWrites = 0020;
+  constexpr std::uint64_t kSticky = 01000;
   if (place.owner != idd_uid && place.owner != 0) {
     return add(Health::kProblem,
                "belongs to uid " + std::to_string(place.owner) +
@@ -362,6 +363,13 @@ void CheckPlace(const Place& place, std::uint64_t idd_uid, Findings& findings) {
   }
   // The mode of the socket's folder was looked at from this side.
   if (place.what == "socket") return;
+  // Such as /tmp: it is everybody's, and must stay so.
+  if ((place.mode & kOthersWrite) != 0 && (place.mode & kSticky) != 0) {
+    return add(
+        Health::kProblem,
+        "is everybody's (mode " + OctalText(place.mode) + "): anybody can be there before idd",
+        "keep it in a folder of idd's own: --database, --state-dir");
+  }
   if ((place.mode & kOthersWrite) != 0) {
     return add(Health::kProblem,
                "has mode " + OctalText(place.mode) + ": anybody can replace what is in it",

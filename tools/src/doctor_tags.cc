@@ -56,16 +56,22 @@ void CheckQuarantine(const std::vector<Fields>& tags, std::vector<Finding>& find
   AddOkUnlessFound(findings, "quarantine", "no ring was written into");
 }
 
-// An operator did it and may have forgotten it: claims fail all the same.
-void CheckDrained(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+// An operator did it and may have forgotten it: claims fail all the same. While the whole host is
+// drained, no tag can be resumed alone, and there may be none yet.
+void CheckDrained(const Fields& daemon, const std::vector<Fields>& tags,
+                  std::vector<Finding>& findings) {
+  if (daemon.Has("drained") && daemon.Flag("drained")) {
+    findings.push_back({"drained", Health::kWarning, "the whole host is drained: every claim fails",
+                        "if the maintenance is over: idctl resume"});
+    return;
+  }
   Group group;
   for (const Fields& tag : tags) {
     if (tag.Text("state") == "drained") group.Add(tag.Text("tag"), "");
   }
   AddGroup(group,
            {"drained", Health::kWarning, " drained: claims on this host fail",
-            "if the maintenance is over: idctl resume " + group.first +
-                ", or idctl resume for the whole host"},
+            "if the maintenance is over: idctl resume " + group.first},
            findings);
   AddOkUnlessFound(findings, "drained", "no tag is out of use");
 }
@@ -180,7 +186,7 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
 void CheckTags(const Fields& facts, std::vector<Finding>& findings) {
   const std::vector<Fields> tags = facts.Objects("tags");
   CheckQuarantine(tags, findings);
-  CheckDrained(tags, findings);
+  CheckDrained(facts.Object("daemon"), tags, findings);
   CheckDry(tags, findings);
   CheckExhaustion(tags, findings);
   CheckPromise(tags, findings);

@@ -14,7 +14,7 @@ constexpr std::array kOrder = {Health::kProblem, Health::kWarning, Health::kOk};
 constexpr std::size_t kStateColumns = 7;
 constexpr std::size_t kCheckColumns = 11;
 constexpr std::size_t kLead = kStateColumns + 2 + kCheckColumns + 2;
-constexpr std::size_t kNarrowest = 20;  // text beside the lead
+constexpr std::size_t kNarrowest = 20;  // text beside the lead, else it goes below it
 
 Tone ToneOf(Health state) {
   switch (state) {
@@ -46,7 +46,8 @@ std::size_t LineBytes(std::string_view text, std::size_t columns) {
 // Escaped text behind a lead that is there already, its further lines below its first.
 std::string Wrapped(std::string_view text, std::size_t lead, const Screen& screen) {
   if (screen.columns == 0) return std::string(text) + "\n";
-  const std::size_t columns = std::max(kNarrowest, screen.columns - std::min(screen.columns, lead));
+  constexpr std::size_t kLeast = 8;
+  const std::size_t columns = std::max(kLeast, screen.columns - std::min(screen.columns, lead));
   std::string lines;
   while (true) {
     const std::size_t bytes = LineBytes(text, columns);
@@ -61,9 +62,13 @@ std::string Wrapped(std::string_view text, std::size_t lead, const Screen& scree
 std::string Line(const Finding& finding, const Screen& screen) {
   std::string text = EscapeText(finding.found);
   if (!finding.next.empty()) text += "; next: " + EscapeText(finding.next);
-  return Toned(ToneOf(finding.state), Padded(HealthName(finding.state), kStateColumns), screen) +
-         "  " + Padded(EscapeText(finding.check), kCheckColumns) + "  " +
-         Wrapped(text, kLead, screen);
+  const std::string lead =
+      Toned(ToneOf(finding.state), Padded(HealthName(finding.state), kStateColumns), screen) +
+      "  " + Padded(EscapeText(finding.check), kCheckColumns);
+  if (screen.columns == 0 || screen.columns >= kLead + kNarrowest) {
+    return lead + "  " + Wrapped(text, kLead, screen);
+  }
+  return lead + "\n  " + Wrapped(text, 2, screen);  // no room beside it
 }
 
 std::string Counted(std::size_t count, const char* noun) {

@@ -20,12 +20,12 @@ class LeaseTable {
                 {state_title},
                 {"BASE", Align::kRight},
                 {"LIMIT", Align::kRight},
-                {"CLAIMED", Align::kRight},
-                {"RETURNED", Align::kRight},
-                {"ABANDONED", Align::kRight},
-                {"LEASED"},
-                {"CLOSED"},
-                {"TOKEN"}}) {}
+                {"CLAIMED", Align::kRight, 1},
+                {"RETURNED", Align::kRight, 4},
+                {"ABANDONED", Align::kRight, 3},
+                {"LEASED", Align::kLeft, 2},
+                {"CLOSED", Align::kLeft, 5},
+                {"TOKEN", Align::kLeft, 6}}) {}
 
   void Add(std::string own, const Fields& lease) {
     table_.AddRow({std::move(own), lease.Text("host"), lease.Text("state"), lease.CountText("base"),
@@ -34,7 +34,7 @@ class LeaseTable {
                    lease.Text("leased_at"), lease.OptionalText("closed_at").value_or(""),
                    lease.Text("token")});
   }
-  [[nodiscard]] std::string Format() const { return table_.Format(); }
+  [[nodiscard]] std::string Format(std::size_t columns) const { return table_.Format(columns); }
 
  private:
   Table table_;

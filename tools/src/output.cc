@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cwchar>
 #include <utility>
 
 #include "idd/base/check.h"
@@ -73,7 +74,19 @@ std::string EscapeCode(std::uint32_t code) {
   return text.data();
 }
 
-bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }
+// Of the first character, or of a byte that is none.
+std::size_t BytesOf(std::string_view text) {
+  return std::max<std::size_t>(DecodeFirst(text).bytes, 1);
+}
+
+// What a terminal takes for it: two for a wide character, none for one that joins the one before.
+// Of what the locale does not know, one.
+std::size_t ColumnsOf(std::string_view text) {
+  const Character character = DecodeFirst(text);
+  if (character.bytes <= 1) return 1;
+  const int columns = ::wcwidth(static_cast<wchar_t>(character.code));
+  return columns < 0 ? 1 : static_cast<std::size_t>(columns);
+}
 
 // Writes all of it. Returns 0 or an errno value.
 int WriteAll(int fd, std::string_view text) {
@@ -176,13 +189,18 @@ std::string Table::Format(std::size_t columns, const Paint& paint) const {
 }
 
 std::size_t WidthInCharacters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), BeginsCharacter));
+  std::size_t width = 0;
+  for (; !text.empty(); text.remove_prefix(BytesOf(text))) width += ColumnsOf(text);
+  return width;
 }
 
 std::string_view FirstCharacters(std::string_view text, std::size_t count) {
   std::size_t end = 0;
-  for (std::size_t seen = 0; end < text.size(); ++end) {
-    if (BeginsCharacter(text[end]) && seen++ == count) break;
+  std::size_t columns = 0;
+  for (std::string_view rest = text; !rest.empty(); rest = text.substr(end)) {
+    columns += ColumnsOf(rest);
+    if (columns > count) break;
+    end += BytesOf(rest);
   }
   return text.substr(0, end);
 }

@@ -83,9 +83,9 @@ class Table {
 // 'text', escaped, in single quotes.
 [[nodiscard]] std::string Quote(std::string_view text);
 
-// Characters, each taken as one column wide: wide ones of other scripts are not counted as two.
+// Columns of a terminal: wide characters of other scripts take two, where the locale knows them.
 [[nodiscard]] std::size_t WidthInCharacters(std::string_view text);
-// At most that many of them.
+// What fits so many of them.
 [[nodiscard]] std::string_view FirstCharacters(std::string_view text, std::size_t count);
 
 // True for well-formed UTF-8 (no overlong forms, no surrogates).

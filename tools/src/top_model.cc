@@ -16,7 +16,9 @@ constexpr double kSmoothedSeconds = 3;
 // Below this many ids a second nobody is said to claim, as in `status`.
 constexpr double kLeastRate = 0.01;
 
+// Of a tag without ids nobody claims, and it is the first that has to be seen.
 double CoverOrForEver(const TopTag& tag) {
+  if (tag.now.state == "dry") return 0;
   return tag.covered_s.value_or(std::numeric_limits<double>::infinity());
 }
 
@@ -75,7 +77,7 @@ TopSums SumUp(const std::vector<const TopTag*>& tags) {
   TopSums sums;
   for (const TopTag* tag : tags) {
     ++sums.tags;
-    sums.kept += tag->is_kept ? 1U : 0U;
+    sums.kept += tag->is_kept && tag->now.state != "drained" ? 1U : 0U;
     sums.dry += tag->now.state == "dry" ? 1U : 0U;
     sums.quarantined += tag->now.state == "quarantined" ? 1U : 0U;
     sums.drained += tag->now.state == "drained" ? 1U : 0U;

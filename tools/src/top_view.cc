@@ -68,9 +68,13 @@ std::string StateText(const TopTag& tag) {
   return tag.now.state == "ok" && !tag.is_kept ? "short" : tag.now.state;
 }
 
+// An operator took it out of use: it is to hold nothing, whatever was promised.
+bool IsDrained(const TopTag& tag) { return tag.now.state == "drained"; }
+bool IsShort(const TopTag& tag) { return !tag.is_kept && !IsDrained(tag); }
+
 Tone StateTone(const TopTag& tag) {
   if (tag.now.state == "dry" || tag.now.state == "quarantined") return Tone::kBad;
-  if (tag.now.state == "drained") return Tone::kFaint;
+  if (IsDrained(tag)) return Tone::kFaint;
   return tag.is_kept ? Tone::kGood : Tone::kWarning;
 }
 
@@ -113,10 +117,10 @@ Span AvailableCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
   return {Tone::kPlain, ShortCount(static_cast<double>(tag.now.available), width)};
 }
 Span CoveredCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
-  return {tag.is_kept ? Tone::kPlain : Tone::kWarning, CoveredText(tag)};
+  return {IsShort(tag) ? Tone::kWarning : Tone::kPlain, CoveredText(tag)};
 }
 Span CoverCurve(const TopTag& tag, std::size_t width, bool has_utf8) {
-  const Tone tone = tag.is_kept ? Tone::kFaint : Tone::kWarning;
+  const Tone tone = IsShort(tag) ? Tone::kWarning : Tone::kFaint;
   return {tone, Sparkline(tag.covers, width, tag.now.outage_tolerance_s, has_utf8)};
 }
 Span PromiseCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
@@ -226,6 +230,8 @@ Span DaemonText(const TopHead& head) {
 Span DatabaseText(const TopHead& head) {
   std::string text = "database " + EscapeText(head.database_state) + " for " +
                      FormatDuration(head.database_since_s) + ", " + EscapeText(head.database_url);
+  // What idd said last: by now the database may be another way.
+  if (head.gone_why) return {Tone::kFaint, "before it went: " + text};
   if (head.database_state == "up") return {Tone::kPlain, text};
   if (head.database_error) text += "; " + EscapeText(*head.database_error);
   return {Tone::kBad, text};
@@ -234,7 +240,7 @@ Span DatabaseText(const TopHead& head) {
 std::string SumsText(const TopSums& sums) {
   std::string text = Counted(sums.tags, sums.tags == 1 ? "tag" : "tags") + ", " +
                      FormatRate(sums.rate_per_s) + " ids/s, promise kept for " +
-                     std::to_string(sums.kept) + " of " + std::to_string(sums.tags);
+                     std::to_string(sums.kept) + " of " + std::to_string(sums.tags - sums.drained);
   if (sums.dry > 0) text += ", " + Counted(sums.dry, "dry");
   if (sums.quarantined > 0) text += ", " + Counted(sums.quarantined, "quarantined");
   if (sums.drained > 0) text += ", " + Counted(sums.drained, "drained");
@@ -243,7 +249,7 @@ std::string SumsText(const TopSums& sums) {
 
 Tone SumsTone(const TopSums& sums) {
   if (sums.dry + sums.quarantined > 0) return Tone::kBad;
-  return sums.kept < sums.tags ? Tone::kWarning : Tone::kPlain;
+  return sums.kept + sums.drained < sums.tags ? Tone::kWarning : Tone::kPlain;
 }
 
 // Above the tags: how they are arranged, and which of them are seen. Below: the keys.

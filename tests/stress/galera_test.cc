@@ -26,6 +26,7 @@ namespace idd::harness {
 namespace {
 
 using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""us;
 
 constexpr const char* kProvider = "/usr/lib/galera/libgalera_smm.so";
 constexpr int kNodes = 3;
@@ -95,6 +96,64 @@ class Galera : public ::testing::Test {
     });
   }
 
+  // The cluster, a host for each node, and the tag `orders`, of which each host has had an id.
+  void StartAll(const std::vector<std::string>& tag_options) {
+    nodes_[0]->Start({"--wsrep-new-cluster"});
+    for (int i = 1; i < kNodes; ++i) {
+      nodes_[static_cast<std::size_t>(i)]->Start();
+      ASSERT_TRUE(WaitSynced(i));
+    }
+    for (int i = 0; i < kNodes; ++i) {
+      std::string url = "mysql://idd:secret@";
+      for (int n = 0; n < kNodes; ++n) url += (n == 0 ? "" : ",") + Address((i + n) % kNodes, 0);
+      auto host = std::make_unique<Host>(dir_, "host-" + std::to_string(i));
+      host->daemon.options().database = url + "/idd";
+      host->daemon.Start();
+      hosts_.push_back(std::move(host));
+    }
+    std::vector<std::string> create = {"tag", "create", "orders"};
+    create.insert(create.end(), tag_options.begin(), tag_options.end());
+    ASSERT_TRUE(
+        WaitUntil(Patience(20s), [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));
+    // The cluster is young: first the hosts leave each other the grace.
+    for (const auto& host : hosts_) {
+      ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
+        return host->idctl.Run({"claim", "orders"}).exit_status == 0;
+      }));
+    }
+  }
+  void StartWorkers(std::chrono::microseconds pace) {
+    WorkerPlan plan;
+    plan.batch = 8;
+    plan.pace_us = static_cast<std::uint64_t>(pace.count());
+    plan.log_capacity = 1 << 21;
+    plan.timeout_ms = static_cast<std::uint64_t>(Patience(10s).count());
+    plan.tag = "orders";
+    for (const auto& host : hosts_) {
+      plan.socket = host->daemon.socket();
+      plan.name = "worker-" + std::to_string(workers_.size());
+      workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
+    }
+    for (const auto& worker : workers_) worker->WaitReady(Patience(20s));
+    for (const auto& worker : workers_) worker->Go();
+  }
+  void StopWorkersAndCheck(int kills) {
+    for (const auto& worker : workers_) worker->Stop();
+    std::vector<Claimer> claimers;
+    for (const auto& worker : workers_) {
+      EXPECT_EQ(worker->Finish(Patience(20s)), 0) << worker->Failure();
+      worker->AddClaimers(claimers);
+    }
+    EXPECT_EQ(Join(CheckUnique(claimers)), "");
+    const std::vector<JournalLease> leases = hosts_[0]->idctl.Leases("orders");
+    EXPECT_EQ(Join(CheckLeased(claimers, leases)), "");
+    std::printf("%llu ids, %zu leases, %d nodes killed\n",
+                static_cast<unsigned long long>(CountIds(claimers)), leases.size(), kills);
+    if (HasFailure()) {
+      for (const auto& host : hosts_) std::printf("%s\n", host->daemon.Log().c_str());
+    }
+  }
+
   const TempDir dir_;
   const std::vector<std::uint16_t> ports_;
   std::vector<std::unique_ptr<MariadbServer>> nodes_;
@@ -102,45 +161,20 @@ class Galera : public ::testing::Test {
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
 };
 
+// Each lease is of one id, so that hosts write the same row through different nodes all the time,
+// and nearly every commit is in the way of another.
+TEST_F(Galera, HostsThatLeaseAtOnceThroughDifferentNodesShareNoId) {
+  if (!Exists(kProvider)) GTEST_SKIP() << "galera-4 is not installed";
+  ASSERT_NO_FATAL_FAILURE(StartAll({"--step", "1", "--max-step", "1", "--refill", "leaf"}));
+  StartWorkers(0us);
+  std::this_thread::sleep_for(std::chrono::seconds(ScaledLoad(10)));
+  StopWorkersAndCheck(0);
+}
+
 TEST_F(Galera, NodesKilledUnderLoadRepeatNoIdAndLeaveNoHostDry) {
   if (!Exists(kProvider)) GTEST_SKIP() << "galera-4 is not installed";
-  nodes_[0]->Start({"--wsrep-new-cluster"});
-  for (int i = 1; i < kNodes; ++i) {
-    nodes_[static_cast<std::size_t>(i)]->Start();
-    ASSERT_TRUE(WaitSynced(i));
-  }
-  for (int i = 0; i < kNodes; ++i) {
-    std::string url = "mysql://idd:secret@";
-    for (int n = 0; n < kNodes; ++n) url += (n == 0 ? "" : ",") + Address((i + n) % kNodes, 0);
-    auto host = std::make_unique<Host>(dir_, "host-" + std::to_string(i));
-    host->daemon.options().database = url + "/idd";
-    host->daemon.Start();
-    hosts_.push_back(std::move(host));
-  }
-  ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
-    return hosts_[0]
-               ->idctl.Run({"tag", "create", "orders", "--outage-tolerance", "25"})
-               .exit_status == 0;
-  }));
-  // The cluster is young: first the hosts leave each other the grace.
-  for (const auto& host : hosts_) {
-    ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
-      return host->idctl.Run({"claim", "orders"}).exit_status == 0;
-    }));
-  }
-  WorkerPlan plan;
-  plan.batch = 8;
-  plan.pace_us = 500;
-  plan.log_capacity = 1 << 21;
-  plan.timeout_ms = static_cast<std::uint64_t>(Patience(10s).count());
-  for (const auto& host : hosts_) {
-    plan.socket = host->daemon.socket();
-    plan.tag = "orders";
-    plan.name = "worker-" + std::to_string(workers_.size());
-    workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
-  }
-  for (const auto& worker : workers_) worker->WaitReady(Patience(20s));
-  for (const auto& worker : workers_) worker->Go();
+  ASSERT_NO_FATAL_FAILURE(StartAll({"--outage-tolerance", "25"}));
+  StartWorkers(500us);
   std::this_thread::sleep_for(3s);
   std::vector<std::uint64_t> dry_before;
   const auto fallbacks = [](const Host& host) {
@@ -161,17 +195,7 @@ TEST_F(Galera, NodesKilledUnderLoadRepeatNoIdAndLeaveNoHostDry) {
       return hosts_[i]->idctl.Json({"status"}).at("database").at("state") == "up";
     }));
   }
-  for (const auto& worker : workers_) worker->Stop();
-  std::vector<Claimer> claimers;
-  for (const auto& worker : workers_) {
-    EXPECT_EQ(worker->Finish(Patience(20s)), 0) << worker->Failure();
-    worker->AddClaimers(claimers);
-  }
-  EXPECT_EQ(Join(CheckUnique(claimers)), "");
-  const std::vector<JournalLease> leases = hosts_[0]->idctl.Leases("orders");
-  EXPECT_EQ(Join(CheckLeased(claimers, leases)), "");
-  std::printf("%llu ids, %zu leases, %d nodes killed\n",
-              static_cast<unsigned long long>(CountIds(claimers)), leases.size(), kills);
+  StopWorkersAndCheck(kills);
 }
 
 }  // namespace

@@ -249,6 +249,21 @@ Result<MysqlResult> MysqlDb::Query(const std::string& sql) {
 }
 
 Result<std::vector<MysqlResult>> MysqlDb::Packet(const std::vector<std::string>& statements) {
+  if (!sends_singly_) return Send(statements);
+  std::vector<MysqlResult> results;
+  for (const std::string& statement : statements) {
+    Result<std::vector<MysqlResult>> one = Send({statement});
+    if (!one.ok()) {
+      outcome_unknown_ =
+          outcome_unknown_ || IsOutcomeUnknown(statements, results.size(), last_error_);
+      return one.status();
+    }
+    results.push_back(std::move(one.value().front()));
+  }
+  return results;
+}
+
+Result<std::vector<MysqlResult>> MysqlDb::Send(const std::vector<std::string>& statements) {
   outcome_unknown_ = false;
   last_error_ = 0;
   if (broken_) return Status(Code::kUnavailable, "the connection to " + where_ + " is broken");

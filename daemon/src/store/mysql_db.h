@@ -64,14 +64,19 @@ class MysqlDb {
 
   // A statement.
   [[nodiscard]] Result<MysqlResult> Query(const std::string& sql);
-  // The statements in one packet, so that the server never waits for this host between them. The
-  // first error ends it; what came before stays, inside a transaction that was begun and is then
-  // rolled back.
+  // The statements in one packet, so that the server never waits for this host between them, or one
+  // after the other if SendSingly() was called. The first error ends it; what came before stays,
+  // inside a transaction that was begun and is then rolled back.
   [[nodiscard]] Result<std::vector<MysqlResult>> Packet(const std::vector<std::string>& statements);
   // START TRANSACTION, the statements, COMMIT, and `behind` after it, in one packet. The results of
   // the statements and of `behind`.
   [[nodiscard]] Result<std::vector<MysqlResult>> Transaction(
       const std::vector<std::string>& statements, const std::vector<std::string>& behind = {});
+  // From now on. A node of a Galera cluster that has to roll a transaction back for another node's
+  // says so to the next packet. The rest of a packet that is being done runs on, outside any
+  // transaction: a journal row without its advance of max_id was seen that way.
+  void SendSingly() noexcept { sends_singly_ = true; }
+
   // After an error of Packet() or Transaction(): whether a commit may have happened nevertheless.
   [[nodiscard]] bool outcome_unknown() const noexcept { return outcome_unknown_; }
   // The server's error number of the last failure; 0: none, or it was this side's.
@@ -92,9 +97,11 @@ class MysqlDb {
  private:
   explicit MysqlDb(std::string where);
   [[nodiscard]] Status Failure(const char* doing);
+  [[nodiscard]] Result<std::vector<MysqlResult>> Send(const std::vector<std::string>& statements);
 
   st_mysql* mysql_ = nullptr;
   const std::string where_;
+  bool sends_singly_ = false;
   bool outcome_unknown_ = false;
   bool broken_ = false;
   unsigned last_error_ = 0;

@@ -116,6 +116,7 @@ Status MysqlStore::Recognise() {
     // What this host has committed at another node is to be seen at this one.
     const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
     if (!set.ok()) return set.status();
+    db_->SendSingly();
   }
   const std::string name = is_cluster ? "cluster " + status["wsrep_cluster_state_uuid"]
                                       : server[0].value_or("") + ":" + server[1].value_or("") +

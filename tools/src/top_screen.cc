@@ -12,10 +12,11 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <cwchar>
 #include <utility>
+
+#include "terminal_type.h"
 
 namespace idd::tools {
 namespace {
@@ -32,13 +33,6 @@ sigset_t HandledSignals() {
     ::sigaddset(&signals, number);
   }
   return signals;
-}
-
-// A printer, or TERM=dumb, cannot: there a snapshot is of more use.
-bool CanMoveCursor() {
-  const char* const sequence = ::tigetstr("cup");
-  constexpr std::intptr_t kNoSuchCapability = -1;
-  return sequence != nullptr && reinterpret_cast<std::intptr_t>(sequence) != kNoSuchCapability;
 }
 
 // What looks the same without colour, as far as a terminal can.
@@ -119,10 +113,9 @@ std::unique_ptr<TopScreen> TopScreen::Open(int out_fd) {
   const sigset_t handled = HandledSignals();
   if (::pthread_sigmask(SIG_BLOCK, &handled, &terminal->mask_before) != 0) return nullptr;
   terminal->signals.reset(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (terminal->signals.valid()) terminal->screen = ::newterm(nullptr, stdout, stdin);
-  if (terminal->screen != nullptr && !CanMoveCursor()) {
-    ::endwin();
-    ::delscreen(std::exchange(terminal->screen, nullptr));
+  // Asked first: a newterm() that fails does not give back its memory.
+  if (terminal->signals.valid() && CanMoveCursor(out_fd)) {
+    terminal->screen = ::newterm(nullptr, stdout, stdin);
   }
   if (terminal->screen == nullptr) {
     ::pthread_sigmask(SIG_SETMASK, &terminal->mask_before, nullptr);

@@ -27,18 +27,19 @@
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_writer.h"
 #include "support/fake_daemon.h"
+#include "support/temp_dir.h"
 #include "tag.h"
 
 namespace idd::client {
 namespace {
 
+using idd::harness::TempDir;
 using idd::shm::IdRange;
 using idd::shm::RingMemory;
 using idd::shm::RingWriter;
 using idd::testing_support::FakeDaemon;
 using idd::testing_support::ListenAt;
 using idd::testing_support::Request;
-using idd::testing_support::SocketDir;
 using idd::wire::FrameType;
 using idd::wire::Message;
 using std::chrono::milliseconds;
@@ -98,7 +99,7 @@ int MappedRings() {
 
 class ConnectionTest : public ::testing::Test {
  protected:
-  SocketDir dir_;
+  TempDir dir_;
   const std::string path_ = dir_.File("idd.sock");
 };
 

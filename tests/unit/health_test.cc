@@ -11,6 +11,7 @@
 
 #include "peer_limits.h"
 #include "support/fake_store.h"
+#include "support/temp_dir.h"
 
 namespace idd::daemon {
 namespace {
@@ -45,8 +46,8 @@ TEST(TroubleOfTest, IsReadFromTheErrorsOfBothStores) {
 }
 
 TEST(LookAtPlaceTest, TellsModeOwnerAndRoom) {
-  char pattern[] = "/tmp/idd-health-XXXXXX";
-  const std::string folder = ::mkdtemp(pattern);
+  const harness::TempDir dir;
+  const std::string& folder = dir.path();
   ASSERT_EQ(::chmod(folder.c_str(), 0751), 0);
   const PlaceFacts place = LookAtPlace("state dir", folder);
   EXPECT_EQ(place.error, "");

@@ -25,14 +25,14 @@ class HighWaterTest : public ::testing::Test {
     return marks.ok() ? std::move(marks).value() : nullptr;
   }
   void ExpectRefusedUntouched() const {
-    const std::string before = ReadBytes(path_);
+    const std::string before = ReadFile(path_);
     const Status status = HighWaterMarks::Open(dir_.path()).status();
     EXPECT_EQ(status.code(), Code::kIncompatible) << status.message();
     EXPECT_NE(status.message().find("high-water.db"), std::string::npos) << status.message();
-    EXPECT_EQ(ReadBytes(path_), before);
+    EXPECT_EQ(ReadFile(path_), before);
   }
 
-  ScratchDir dir_;
+  TempDir dir_;
   const std::string path_ = dir_.File("high-water.db");
 };
 
@@ -143,12 +143,12 @@ TEST_F(HighWaterTest, FallbackHostIdIsMadeOnceAndKept) {
   const std::string first = Open()->FallbackHostId().value();
   EXPECT_EQ(first.size(), 32U);
   EXPECT_EQ(Open()->FallbackHostId().value(), first);
-  const ScratchDir other;
+  const TempDir other;
   EXPECT_NE(HighWaterMarks::Open(other.path()).value()->FallbackHostId().value(), first);
 }
 
 TEST_F(HighWaterTest, FileThatIsNotOursIsRefusedAndLeftAlone) {
-  WriteBytes(path_, "garbage that is not a database");
+  WriteFile(path_, "garbage that is not a database");
   ExpectRefusedUntouched();
   std::filesystem::remove(path_);
   Sql(path_, "CREATE TABLE something(x)");
@@ -161,12 +161,12 @@ TEST_F(HighWaterTest, FileThatIsNotOursIsRefusedAndLeftAlone) {
 
 TEST_F(HighWaterTest, SpoiledOrNewerFileIsRefusedAndLeftAlone) {
   ASSERT_TRUE(Open()->Raise("orders", 1001).ok());
-  const std::string good = ReadBytes(path_);
+  const std::string good = ReadFile(path_);
   std::string bad = good;
   bad.replace(0, 100, 100, '\0');
-  WriteBytes(path_, bad);
+  WriteFile(path_, bad);
   ExpectRefusedUntouched();
-  WriteBytes(path_, good);
+  WriteFile(path_, good);
   Sql(path_, "PRAGMA user_version = 2");
   ExpectRefusedUntouched();
 }

@@ -26,6 +26,7 @@
 #include "idd/base/scoped_fd.h"
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"
+#include "support/temp_dir.h"
 
 namespace idd::tools {
 namespace {
@@ -95,10 +96,6 @@ class FakeDaemon {
   using Script = std::function<void(int socket)>;
 
   explicit FakeDaemon(Script script, int backlog = 8) : script_(std::move(script)) {
-    char folder[] = "/tmp/idctl_test.XXXXXX";
-    EXPECT_NE(::mkdtemp(folder), nullptr);
-    folder_ = folder;
-    path_ = folder_ + "/idd.sock";
     listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -110,8 +107,6 @@ class FakeDaemon {
   ~FakeDaemon() {
     ::shutdown(listener_.get(), SHUT_RDWR);
     if (thread_.joinable()) thread_.join();
-    ::unlink(path_.c_str());
-    ::rmdir(folder_.c_str());
   }
   FakeDaemon(const FakeDaemon&) = delete;
   FakeDaemon& operator=(const FakeDaemon&) = delete;
@@ -128,8 +123,8 @@ class FakeDaemon {
   }
 
   Script script_;
-  std::string folder_;
-  std::string path_;
+  const harness::TempDir dir_;
+  const std::string path_ = dir_.File("idd.sock");
   ScopedFd listener_;
   std::thread thread_;
 };

@@ -7,11 +7,11 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "commands.h"
 #include "process_facts.h"
+#include "support/temp_dir.h"
 
 namespace idd::tools {
 namespace {
@@ -25,8 +25,6 @@ Json AsSent(const Json& document) { return Json::parse(document.dump()); }
 class ProcessFactsTest : public ::testing::Test {
  protected:
   ProcessFactsTest() {
-    std::string pattern = std::filesystem::temp_directory_path() / "idctl-proc-XXXXXX";
-    proc_ = ::mkdtemp(pattern.data());
     std::filesystem::create_directories(proc_ + "/4321");
     std::filesystem::create_directories(proc_ + "/self/ns");
     Write("self/ns/pid", "");
@@ -39,9 +37,8 @@ class ProcessFactsTest : public ::testing::Test {
     Write("4321/comm", "worker\n");
     Write("4321/cgroup", "0::/system.slice/orders.service\n");
   }
-  ~ProcessFactsTest() override { std::filesystem::remove_all(proc_); }
   void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(proc_ + "/" + name, std::ios::binary) << text;
+    harness::WriteFile(dir_.File(name), text);
   }
   [[nodiscard]] ProcessFacts Look(double connected_s = 10, std::uint64_t uid = 1001) const {
     return LookAtProcess(proc_, {.pid = kPid, .uid = uid, .connected_s = connected_s});
@@ -67,7 +64,8 @@ class ProcessFactsTest : public ::testing::Test {
                          {"dry_waits", 1}}}}}}},
                    {"gone", Json::array()}});
   }
-  std::string proc_;
+  const harness::TempDir dir_;
+  const std::string& proc_ = dir_.path();
 };
 
 TEST_F(ProcessFactsTest, TellsUnitAndCommand) {

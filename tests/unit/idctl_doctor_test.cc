@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
@@ -16,6 +15,7 @@
 #include "doctor_checks.h"
 #include "doctor_host.h"
 #include "output.h"
+#include "support/temp_dir.h"
 
 namespace idd::tools {
 namespace {
@@ -444,23 +444,15 @@ TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {
 // A program in place of systemctl.
 class ServiceManagerTest : public ::testing::Test {
  protected:
-  ServiceManagerTest() {
-    char pattern[] = "/tmp/idd-doctor-XXXXXX";
-    folder_ = ::mkdtemp(pattern);
-    program_ = folder_ + "/systemctl";
-  }
-  ~ServiceManagerTest() override {
-    ::unlink(program_.c_str());
-    ::rmdir(folder_.c_str());
-  }
   [[nodiscard]] std::optional<std::string> Ask(const std::string& script) const {
-    std::ofstream(program_) << "#!/bin/sh\n" << script << "\n";
+    harness::WriteFile(program_, "#!/bin/sh\n" + script + "\n");
     ::chmod(program_.c_str(), 0700);
     return AskServiceManager(folder_, program_);
   }
 
-  std::string folder_;
-  std::string program_;
+  const harness::TempDir dir_;
+  const std::string& folder_ = dir_.path();
+  const std::string program_ = dir_.File("systemctl");
 };
 
 TEST_F(ServiceManagerTest, IsAskedAndNotBelievedBlindly) {

@@ -236,6 +236,14 @@ TEST(RenderHostsTest, IsATable) {
             "web-1  2025-01-02 03:04:05  2025-01-02 03:05:06  b-1\n");
 }
 
+TEST(RenderHostsTest, ANarrowTerminalGetsWhoAndWhen) {
+  const Result<std::string> text = RenderHosts(HostDocument(), 50);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "HOST   FIRST-SEEN           LAST-SEEN\n"
+            "web-1  2025-01-02 03:04:05  2025-01-02 03:05:06\n");
+}
+
 TEST(RenderHostsTest, AStoreWithoutBootIdsHasNone) {
   Json document = HostDocument();
   document["hosts"][0]["boot_id"] = nullptr;
@@ -283,6 +291,16 @@ TEST(RenderAuditTest, ShowsTheSumAndTheVerdict) {
   EXPECT_TRUE(AuditVerdict(AuditDocument()).ok());
 }
 
+TEST(RenderAuditTest, ANarrowTerminalGetsTheVerdictAndTheLoss) {
+  const Result<std::string> text = RenderAudit(AuditDocument(), 40);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG     LEASED  ABANDONED  ADDS-UP\n"
+            "orders      10          4  yes\n"
+            "\n"
+            "ok\n");
+}
+
 TEST(RenderAuditTest, FindingsArePrintedAndFail) {
   Json document = AuditDocument();
   document["ok"] = false;
@@ -313,6 +331,16 @@ TEST(RenderImportTest, ShowsWhatBecameOfEachRow) {
             "\n"
             "2 rows of tinyid, 0 refused\n");
   EXPECT_TRUE(ImportVerdict(ImportDocument()).ok());
+}
+
+TEST(RenderImportTest, ANarrowTerminalKeepsTheReasons) {
+  const Result<std::string> text = RenderImport(ImportDocument(), 50);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_TRUE(
+      text.value().starts_with("TAG  ACTION   WHY\n"
+                               "new  created  -\n"
+                               "low  lifted   was at 100; moved while importing\n"))
+      << text.value();
 }
 
 TEST(RenderImportTest, RefusedRowsAndWarningsFail) {
@@ -354,10 +382,10 @@ std::vector<Case> Cases() {
       {"tags", TagListDocument(), [](const Json& json) { return RenderTagList(json); }},
       {"deleted", Parse(R"({"deleted": "orders"})"), RenderDeletedTag},
       {"leases", LeaseDocument(), [](const Json& json) { return RenderLeases(json); }},
-      {"hosts", HostDocument(), RenderHosts},
-      {"audit", AuditDocument(), RenderAudit},
+      {"hosts", HostDocument(), [](const Json& json) { return RenderHosts(json); }},
+      {"audit", AuditDocument(), [](const Json& json) { return RenderAudit(json); }},
       {"whois", WhoIsDocument(), [](const Json& json) { return RenderWhoIs(json); }},
-      {"import", ImportDocument(), RenderImport},
+      {"import", ImportDocument(), [](const Json& json) { return RenderImport(json); }},
   };
 }
 

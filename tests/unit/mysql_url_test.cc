@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "idd/base/url_password.h"
+#include "support/temp_dir.h"
 
 namespace idd::daemon {
 namespace {
@@ -114,10 +113,9 @@ TEST(MysqlUrlTest, WhatCannotBeIsRefusedAndNotRepeated) {
 }
 
 TEST(MysqlUrlTest, PasswordComesFromAFileOrACredential) {
-  const std::string dir = std::filesystem::temp_directory_path() / "idd-credentials-XXXXXX";
-  std::string path = dir;
-  ASSERT_NE(::mkdtemp(path.data()), nullptr);
-  std::ofstream(path + "/db") << "from file\nsecond line\n";
+  const harness::TempDir dir;
+  const std::string& path = dir.path();
+  harness::WriteFile(path + "/db", "from file\nsecond line\n");
   MysqlUrl url = Parsed("mysql://idd@h/x");
   url.password_file = path + "/db";
   EXPECT_EQ(PasswordOf(url).value(), "from file");
@@ -129,12 +127,11 @@ TEST(MysqlUrlTest, PasswordComesFromAFileOrACredential) {
   url.password_file = "no-such";
   EXPECT_EQ(PasswordOf(url).status().code(), Code::kUnavailable);
   ::unsetenv("CREDENTIALS_DIRECTORY");
-  std::filesystem::remove_all(path);
 }
 
 TEST(MysqlUrlTest, OwnDatabaseTakesTheCredentialUnlessItsUrlSaysOtherwise) {
-  std::string path = std::filesystem::temp_directory_path() / "idd-credentials-XXXXXX";
-  ASSERT_NE(::mkdtemp(path.data()), nullptr);
+  const harness::TempDir dir;
+  const std::string& path = dir.path();
   const auto own_password = [](const std::string& text) {
     return PasswordOf(ParseOwnMysqlUrl(text).value()).value();
   };
@@ -142,17 +139,16 @@ TEST(MysqlUrlTest, OwnDatabaseTakesTheCredentialUnlessItsUrlSaysOtherwise) {
   EXPECT_EQ(own_password("mysql://idd@h/x"), "");
   ::setenv("CREDENTIALS_DIRECTORY", path.c_str(), 1);
   EXPECT_EQ(own_password("mysql://idd@h/x"), "");  // LoadCredential= had nothing to load
-  std::ofstream(path + "/" + kPasswordCredential) << "from credential\n";
+  harness::WriteFile(path + "/" + kPasswordCredential, "from credential\n");
   EXPECT_EQ(own_password("mysql://idd@h/x"), "from credential");
   EXPECT_EQ(own_password("mysql://idd:secret@h/x"), "secret");
-  std::ofstream(path + "/other") << "from file\n";
+  harness::WriteFile(path + "/other", "from file\n");
   EXPECT_EQ(own_password("mysql://idd@h/x?password_file=other"), "from file");
   EXPECT_EQ(ParseOwnMysqlUrl("mysql://idd@h/x").value().Display(), "mysql://idd@h:3306/x");
   // Another server, as `idctl import --from` reads, never gets it.
   EXPECT_EQ(PasswordOf(Parsed("mysql://idd@h/x")).value(), "");
   EXPECT_EQ(ParseOwnMysqlUrl("mysql://").status().code(), Code::kInvalid);
   ::unsetenv("CREDENTIALS_DIRECTORY");
-  std::filesystem::remove_all(path);
 }
 
 }  // namespace

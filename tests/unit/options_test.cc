@@ -6,11 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "support/fake_daemon.h"
+#include "support/temp_dir.h"
 
 namespace idd::daemon {
 namespace {
@@ -25,7 +24,7 @@ class OptionsTest : public ::testing::Test {
     }
     Write("");
   }
-  void Write(const std::string& text) const { std::ofstream(file_) << text; }
+  void Write(const std::string& text) const { harness::WriteFile(file_, text); }
   // With the file of the test, never that of the machine.
   [[nodiscard]] ParsedOptions Parse(std::vector<std::string> arguments = {}) const {
     arguments.insert(arguments.end(), {"--config", file_});
@@ -45,7 +44,7 @@ class OptionsTest : public ::testing::Test {
     }
   }
 
-  testing_support::SocketDir dir_;
+  harness::TempDir dir_;
   const std::string file_ = dir_.File("idd.toml");
 };
 

@@ -50,11 +50,11 @@ class SqliteStoreFaultTest : public SqliteStoreTest {
  protected:
   // Open() answers kIncompatible with these words, and the file is byte for byte what it was.
   void ExpectRefusedUntouched(const std::string& words) const {
-    const std::string before = ReadBytes(path_);
+    const std::string before = ReadFile(path_);
     const Status status = NewStore("a")->Open();
     EXPECT_EQ(status.code(), Code::kIncompatible) << status.message();
     EXPECT_TRUE(Says(status, path_) && Says(status, words)) << status.message();
-    EXPECT_EQ(ReadBytes(path_), before) << "a refused file was changed";
+    EXPECT_EQ(ReadFile(path_), before) << "a refused file was changed";
   }
   static bool Says(const Status& status, const std::string& words) {
     return status.message().find(words) != std::string::npos;
@@ -78,7 +78,7 @@ TEST_F(SqliteStoreFaultTest, NewFileIsDurableIdentifiedAndKeepsItsIncarnation) {
 }
 
 TEST_F(SqliteStoreFaultTest, ZeroLengthFileIsNew) {
-  WriteBytes(path_, "");
+  WriteFile(path_, "");
   EXPECT_EQ(Take(*OpenWithOrders("a"), Request(1)), (IdRange{1, 1001}));
 }
 
@@ -119,24 +119,24 @@ TEST_F(SqliteStoreFaultTest, StoreThatIsNotOpenIsUnavailable) {
 TEST_F(SqliteStoreFaultTest, FileThatIsNoDatabaseIsRefused) {
   for (const std::string& bytes :
        {std::string("not a db"), std::string(8192, '\0'), std::string(5000, 'x')}) {
-    WriteBytes(path_, bytes);
+    WriteFile(path_, bytes);
     ExpectRefusedUntouched("does not overwrite it");
   }
 }
 
 TEST_F(SqliteStoreFaultTest, DatabaseWithASpoiledHeaderIsRefused) {
   Take(*OpenWithOrders("a"), Request(1));
-  std::string bytes = ReadBytes(path_);
+  std::string bytes = ReadFile(path_);
   bytes.replace(0, 16, 16, '\xff');
-  WriteBytes(path_, bytes);
+  WriteFile(path_, bytes);
   ExpectRefusedUntouched("does not overwrite it");
 }
 
 TEST_F(SqliteStoreFaultTest, DatabaseWithSpoiledPagesLeasesNothing) {
   Take(*OpenWithOrders("a"), Request(1));
-  std::string bytes = ReadBytes(path_);
+  std::string bytes = ReadFile(path_);
   bytes.replace(4096, bytes.size() - 4096, bytes.size() - 4096, '\xa5');
-  WriteBytes(path_, bytes);
+  WriteFile(path_, bytes);
   const auto store = NewStore("a");
   Status status = store->Open();
   if (status.ok()) status = store->TakeLease(Request(2)).status();
@@ -205,11 +205,11 @@ TEST_F(SqliteStoreFaultTest, FileThatWentAwayIsNotMadeAnew) {
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(Says(status, path_) && Says(status, "is missing; restore it")) << status.message();
   EXPECT_FALSE(std::filesystem::exists(path_));
-  WriteBytes(path_, "");
+  WriteFile(path_, "");
   status = store->Open();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(Says(status, "is missing; restore it")) << status.message();
-  EXPECT_EQ(ReadBytes(path_), "");
+  EXPECT_EQ(ReadFile(path_), "");
   EXPECT_EQ(store->generation(), 1U);
   std::filesystem::rename(dir_.File("moved.db"), path_);
   status = store->Open();
@@ -227,9 +227,9 @@ TEST_F(SqliteStoreFaultTest, NothingIsCreatedWhereADatabaseIsKnown) {
   Sql(path_,
       "CREATE TABLE leaf_alloc(biz_tag TEXT PRIMARY KEY, max_id INTEGER, step INTEGER,"
       " description TEXT, update_time TEXT)");
-  const std::string before = ReadBytes(path_);
+  const std::string before = ReadFile(path_);
   EXPECT_EQ(store->Open().code(), Code::kUnavailable);
-  EXPECT_EQ(ReadBytes(path_), before);
+  EXPECT_EQ(ReadFile(path_), before);
 }
 
 TEST_F(SqliteStoreFaultTest, ReplacedFileLeasesNothingUntilOpenedAgain) {

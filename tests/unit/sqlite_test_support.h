@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests on real SQLite files share: a directory, a second program's connection, processes.
+// What the tests on real SQLite files share: a second program's connection, processes.
+// ReadFile() never on a file that this process has open in SQLite: closing a descriptor drops its
+// locks.
 #ifndef IDD_TESTS_UNIT_SQLITE_TEST_SUPPORT_H_
 #define IDD_TESTS_UNIT_SQLITE_TEST_SUPPORT_H_
 
@@ -13,54 +15,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "store/sqlite_store.h"
 #include "support/store_case.h"
+#include "support/temp_dir.h"
 
 namespace idd::daemon {
 
-class ScratchDir {
- public:
-  ScratchDir() {
-    path_ = (std::filesystem::temp_directory_path() / "idd-unit-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) std::abort();
-  }
-  ~ScratchDir() {
-    std::error_code ignored;  // A directory left behind is no reason to fail a test.
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchDir(const ScratchDir&) = delete;
-  ScratchDir& operator=(const ScratchDir&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::string File(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-// Never on a file that this process has open in SQLite: closing a descriptor drops its locks.
-inline std::string ReadBytes(const std::string& path) {
-  const std::ifstream in(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  return std::move(bytes).str();
-}
-
-inline void WriteBytes(const std::string& path, const std::string& bytes) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << bytes;
-  if (!out.flush()) std::abort();
-}
+using harness::ReadFile;
+using harness::TempDir;
+using harness::WriteFile;
 
 // Runs SQL as another program would, and answers the first column of the rows, joined with ",".
 // An error is the answer "error: ...".
@@ -134,7 +103,7 @@ class SqliteStoreTest : public StoreCase {
                " ORDER BY seq");
   }
 
-  ScratchDir dir_;
+  TempDir dir_;
   const std::string path_ = dir_.File("idd.db");
 };
 

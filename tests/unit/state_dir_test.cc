@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "support/fake_daemon.h"
+#include "support/temp_dir.h"
 
 namespace idd::daemon {
 namespace {
@@ -32,7 +32,7 @@ class StateDirTest : public ::testing::Test {
     return text;
   }
 
-  testing_support::SocketDir dir_;
+  harness::TempDir dir_;
   const std::string state_ = dir_.File("state");
 };
 

@@ -112,7 +112,7 @@ TEST_F(UnfinishedBusiness, HandBackThatWasDoneLongAgoLeavesTheMarkOfALaterLease)
 // Both are held when the store turns out to be an older copy: the one that is on its way back (and
 // was there long ago) and the one that has the same ids now.
 TEST_F(UnfinishedBusiness, LiveLeaseIsNotJournalledAsReturnedForOneThatIsOnItsWayBack) {
-  const ScratchDir dir;
+  const TempDir dir;
   SqliteStore store({dir.File("idd.db"), "host-a", {}});
   ASSERT_TRUE(store.Open().ok());
   NewTag tag;

@@ -19,13 +19,14 @@
 
 #include "idd/wire/channel.h"
 #include "support/fake_daemon.h"
+#include "support/temp_dir.h"
 
 namespace idd::wire {
 namespace {
 
+using idd::harness::TempDir;
 using idd::testing_support::ListenAt;
 using idd::testing_support::SendMessage;
-using idd::testing_support::SocketDir;
 using std::chrono::milliseconds;
 
 Deadline Soon() { return Deadline::After(milliseconds(40)); }
@@ -53,7 +54,7 @@ class ChannelTest : public ::testing::Test {
     }
   }
 
-  SocketDir dir_;
+  TempDir dir_;
   const std::string path_ = dir_.File("idd.sock");
   std::optional<Channel> channel_;
   ScopedFd peer_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "commands.h"
+#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -17,7 +18,9 @@ Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output
   call.request = {{"op", "audit"}};
   if (filter.tag) call.request["tag"] = *filter.tag;
   if (filter.is_all_hosts) call.request["all_hosts"] = true;
-  call.render = RenderAudit;
+  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
+    return RenderAudit(document, columns);
+  };
   call.verdict = AuditVerdict;
   call.timeout_ms = kAuditTimeoutMs;
   return RunAdminCall(global, call, out);
@@ -33,22 +36,22 @@ bool AddsUp(const Fields& tag) {
 
 }  // namespace
 
-Result<std::string> RenderAudit(const Json& document) {
+Result<std::string> RenderAudit(const Json& document, std::size_t columns) {
   Status error;
   const Fields reply(document, "reply", &error);
   Table table({{"TAG"},
                {"LEASED", Align::kRight},
-               {"CLAIMED", Align::kRight},
-               {"AVAILABLE", Align::kRight},
-               {"RETURNED", Align::kRight},
-               {"ABANDONED", Align::kRight},
+               {"CLAIMED", Align::kRight, 2},
+               {"AVAILABLE", Align::kRight, 4},
+               {"RETURNED", Align::kRight, 3},
+               {"ABANDONED", Align::kRight, 1},
                {"ADDS-UP"}});
   for (const Fields& tag : reply.Objects("tags")) {
     table.AddRow({tag.Text("tag"), tag.CountText("leased"), tag.CountText("claimed"),
                   tag.CountText("available"), tag.CountText("returned"), tag.CountText("abandoned"),
                   AddsUp(tag) ? "yes" : "no"});
   }
-  std::string text = table.Format();
+  std::string text = table.Format(columns);
   text += reply.Flag("ok") ? "\nok\n" : "\nnot ok\n";
   for (const std::string& finding : reply.Texts("findings")) text += EscapeText(finding) + "\n";
   if (!error.ok()) return error;

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "idd/base/clock.h"
 #include "idd/shm/abi.h"
+#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -39,7 +40,9 @@ Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Ou
   if (arguments.prefix) call.request["prefix"] = *arguments.prefix;
   if (arguments.step) call.request["step"] = *arguments.step;
   if (arguments.is_dry_run) call.request["dry_run"] = true;
-  call.render = RenderImport;
+  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
+    return RenderImport(document, columns);
+  };
   call.verdict = ImportVerdict;
   call.timeout_ms = kImportTimeoutMs;
   call.progress = [&global] { return HowFar(global.socket_path); };
@@ -57,10 +60,11 @@ std::string Why(const Fields& tag) {
 
 }  // namespace
 
-Result<std::string> RenderImport(const Json& document) {
+Result<std::string> RenderImport(const Json& document, std::size_t columns) {
   Status error;
   const Fields reply(document, "reply", &error);
-  Table table({{"TAG"}, {"ACTION"}, {"NEXT-ID", Align::kRight}, {"STEP", Align::kRight}, {"WHY"}});
+  Table table(
+      {{"TAG"}, {"ACTION"}, {"NEXT-ID", Align::kRight, 1}, {"STEP", Align::kRight, 2}, {"WHY"}});
   std::size_t rows = 0;
   std::size_t refused = 0;
   for (const Fields& tag : reply.Objects("tags")) {
@@ -70,7 +74,7 @@ Result<std::string> RenderImport(const Json& document) {
                   IsRefused(tag) ? "" : tag.CountText("next_id"),
                   IsRefused(tag) ? "" : tag.CountText("step"), Why(tag)});
   }
-  std::string text = table.Format() + "\n" + std::to_string(rows) + " rows of " +
+  std::string text = table.Format(columns) + "\n" + std::to_string(rows) + " rows of " +
                      EscapeText(reply.Text("source")) + ", " + std::to_string(refused) +
                      " refused" + (reply.Flag("dry_run") ? "; nothing was written\n" : "\n");
   for (const std::string& warning : reply.Texts("warnings")) {

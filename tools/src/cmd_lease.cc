@@ -28,7 +28,9 @@ Outcome ListHosts(const GlobalOptions& global, Output& out) {
   AdminCall call;
   call.what = "host list";
   call.request = {{"op", "host.list"}};
-  call.render = RenderHosts;
+  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
+    return RenderHosts(document, columns);
+  };
   return RunAdminCall(global, call, out);
 }
 
@@ -79,15 +81,16 @@ Result<std::string> RenderLeases(const Json& document, std::size_t columns) {
   return table.Format(columns) + (is_cut ? "Only the newest; --limit shows more.\n" : "");
 }
 
-Result<std::string> RenderHosts(const Json& document) {
+Result<std::string> RenderHosts(const Json& document, std::size_t columns) {
   Status error;
-  Table table({{"HOST"}, {"FIRST-SEEN"}, {"LAST-SEEN"}, {"BOOT-ID"}});
+  Table table(
+      {{"HOST"}, {"FIRST-SEEN", Align::kLeft, 1}, {"LAST-SEEN"}, {"BOOT-ID", Align::kLeft, 2}});
   for (const Fields& host : Fields(document, "reply", &error).Objects("hosts")) {
     table.AddRow({host.Text("host"), host.Text("first_seen"), host.Text("last_seen"),
                   host.OptionalText("boot_id").value_or("")});
   }
   if (!error.ok()) return error;
-  return table.Format();
+  return table.Format(columns);
 }
 
 }  // namespace idd::tools

@@ -49,10 +49,10 @@ void RegisterClientCommands(CLI::App& app, Invocation& invocation);
 
 // --- lease, host
 [[nodiscard]] Result<std::string> RenderLeases(const Json& document, std::size_t columns = 0);
-[[nodiscard]] Result<std::string> RenderHosts(const Json& document);
+[[nodiscard]] Result<std::string> RenderHosts(const Json& document, std::size_t columns = 0);
 
 // --- audit
-[[nodiscard]] Result<std::string> RenderAudit(const Json& document);
+[[nodiscard]] Result<std::string> RenderAudit(const Json& document, std::size_t columns = 0);
 // kSystem when the daemon found something, or when its own numbers do not add up.
 [[nodiscard]] Status AuditVerdict(const Json& document);
 
@@ -62,7 +62,7 @@ void RegisterClientCommands(CLI::App& app, Invocation& invocation);
 [[nodiscard]] Status WhoIsVerdict(const Json& document);
 
 // --- import
-[[nodiscard]] Result<std::string> RenderImport(const Json& document);
+[[nodiscard]] Result<std::string> RenderImport(const Json& document, std::size_t columns = 0);
 // kSystem when rows were refused, or ids are not safe yet.
 [[nodiscard]] Status ImportVerdict(const Json& document);
 

@@ -21,7 +21,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -36,26 +35,6 @@
 #include "idd/wire/frames.h"
 
 namespace idd::testing_support {
-
-// A directory for sockets, removed with what is in it.
-class SocketDir {
- public:
-  SocketDir() {
-    path_ = (std::filesystem::temp_directory_path() / "idd-sock-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) std::abort();
-  }
-  ~SocketDir() {
-    std::error_code ignored;  // A directory left behind is no reason to fail a test.
-    std::filesystem::remove_all(path_, ignored);
-  }
-  SocketDir(const SocketDir&) = delete;
-  SocketDir& operator=(const SocketDir&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::string File(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 [[nodiscard]] inline ScopedFd ListenAt(const std::string& path, int backlog = 64,
                                        int type = SOCK_SEQPACKET) {

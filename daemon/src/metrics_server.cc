@@ -51,12 +51,13 @@ bool IsHost(std::string_view host) {
 }
 
 void Reply(mg_connection* connection, const char* status, std::string_view text) {
-  const mg_request_info* const request = mg_get_request_info(connection);
   mg_printf(connection,
             "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nAllow: GET, HEAD\r\n"
             "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
             status, kContentType, text.size());
-  if (std::string_view(request->request_method) == "HEAD") return;
+  const mg_request_info* const request = mg_get_request_info(connection);
+  const char* const method = request == nullptr ? nullptr : request->request_method;
+  if (method != nullptr && std::string_view(method) == "HEAD") return;
   mg_write(connection, text.data(), text.size());
 }
 
@@ -88,6 +89,7 @@ Status MetricsServer::Start(const std::string& address) {
       "enable_keep_alive", "no",         nullptr};
   mg_callbacks callbacks{};
   callbacks.log_message = OnMessage;
+  callbacks.http_error = OnError;
   std::array<char, 256> text{};
   unsigned code = 0;
   mg_init_data init{
@@ -127,6 +129,15 @@ int MetricsServer::OnMessage(const mg_connection* connection, const char* messag
   const std::lock_guard lock(self->mutex_);
   if (self->is_starting_ && self->why_not_.empty()) self->why_not_ = message;
   return 1;
+}
+
+// What is no request, or none in time. civetweb's own reply has the date from gmtime(), of which
+// its threads have one between them. 0: it is answered.
+int MetricsServer::OnError(mg_connection* connection, int status, const char* message) {
+  const std::string line =
+      std::to_string(status) + " " + mg_get_response_code_text(connection, status);
+  Reply(connection, line.c_str(), std::string(message) + "\n");
+  return 0;
 }
 
 int MetricsServer::OnRequest(mg_connection* connection, void* self) {

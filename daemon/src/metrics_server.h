@@ -46,6 +46,7 @@ class MetricsServer {
   MetricsServer() = default;
   [[nodiscard]] Status Start(const std::string& address);
   static int OnRequest(mg_connection* connection, void* self);
+  static int OnError(mg_connection* connection, int status, const char* message);
   static int OnMessage(const mg_connection* connection, const char* message);
   // The page of this second; null: idd does not answer.
   [[nodiscard]] Page GetPage();

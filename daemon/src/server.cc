@@ -5,15 +5,14 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "idd/wire/channel.h"
 #include "logging.h"
 #include "random.h"
 
@@ -28,18 +27,6 @@ constexpr std::chrono::milliseconds kAcceptPause(100);
 // Everybody may connect whom the folder lets in: who may do what, idd says by the peer's
 // credentials, so that it can say why not.
 constexpr mode_t kSocketMode = 0666;
-
-Result<sockaddr_un> MakeAddress(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
-    return Status(Code::kInvalid, "the socket's path must have 1 to " +
-                                      std::to_string(sizeof(address.sun_path) - 1) +
-                                      " bytes: " + path);
-  }
-  std::copy(path.begin(), path.end(), address.sun_path);
-  return address;
-}
 
 const sockaddr* AsSockaddr(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);
@@ -92,7 +79,7 @@ Status Server::CheckPath(const std::string& path) {
 }
 
 Result<FileLock> Server::LockPath(const std::string& path) {
-  const Result<sockaddr_un> address = MakeAddress(path);
+  const Result<sockaddr_un> address = wire::SocketAddress(path);
   if (!address.ok()) return address.status();
   // Between the look at a stale file and its removal another idd could bind: the lock excludes it.
   Result<FileLock> lock = FileLock::Take(path + ".lock");
@@ -134,7 +121,7 @@ Status Server::Listen(const std::string& path, ScopedFd listener) {
 }
 
 Result<ScopedFd> Server::Bind(const std::string& path) {
-  const Result<sockaddr_un> address = MakeAddress(path);
+  const Result<sockaddr_un> address = wire::SocketAddress(path);
   if (!address.ok()) return address.status();
   if (Status status = RemoveStale(path, address.value()); !status.ok()) return status;
   ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -3,7 +3,6 @@
 #include <pwd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,8 +108,7 @@ std::string DefaultSocketPath() {
   return path != nullptr && *path != '\0' ? path : kDefaultSocketPath;
 }
 
-Result<Channel> Channel::Connect(const std::string& path, Deadline deadline,
-                                 std::optional<uid_t> trusted_uid) {
+Result<sockaddr_un> SocketAddress(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
@@ -119,9 +117,17 @@ Result<Channel> Channel::Connect(const std::string& path, Deadline deadline,
                                       " bytes: " + path);
   }
   std::copy(path.begin(), path.end(), address.sun_path);
+  return address;
+}
+
+Result<Channel> Channel::Connect(const std::string& path, Deadline deadline,
+                                 std::optional<uid_t> trusted_uid) {
+  const Result<sockaddr_un> address = SocketAddress(path);
+  if (!address.ok()) return address.status();
   ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::FromErrno(errno, "socket");
-  if (Status status = ConnectBefore(fd.get(), address, deadline, path); !status.ok()) return status;
+  if (Status status = ConnectBefore(fd.get(), address.value(), deadline, path); !status.ok())
+    return status;
   if (Status status = CheckPeer(fd.get(), path, trusted_uid); !status.ok()) return status;
   const timeval slice{.tv_sec = 0, .tv_usec = kReceiveSlice.count() * 1000};
   if (::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof(slice)) != 0) {

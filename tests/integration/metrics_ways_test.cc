@@ -4,6 +4,7 @@
 // neither many scrapers, nor slow ones, nor thousands of tags keep claims waiting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -31,8 +33,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class MetricsWays : public ::testing::Test {
  protected:
@@ -128,6 +132,27 @@ TEST_F(MetricsWays, SlowScrapersHoldUpNeitherClaimsNorForEverTheOthers) {
       return false;
     }
   }));
+  for (const ScopedFd& fd : silent) {
+    std::array<char, 4096> answer{};
+    ASSERT_GT(::recv(fd.get(), answer.data(), answer.size() - 1, 0), 0);
+    EXPECT_THAT(answer.data(), StartsWith("HTTP/1.1 4"));
+  }
+  host_.daemon.Stop();
+}
+
+TEST_F(MetricsWays, NonsenseIsAnsweredAndEndsThere) {
+  StartListening();
+  for (const char* nonsense : {"GET\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
+                               "GET /metrics HTTP/9.9\r\n\r\n", "HEAD\r\n\r\n"}) {
+    const ScopedFd fd = ConnectTo(port_);
+    ASSERT_GT(::write(fd.get(), nonsense, std::strlen(nonsense)), 0);
+    std::array<char, 4096> answer{};
+    ASSERT_GT(::recv(fd.get(), answer.data(), answer.size() - 1, 0), 0) << nonsense;
+    EXPECT_THAT(answer.data(), AnyOf(StartsWith("HTTP/1.1 4"), StartsWith("HTTP/1.1 505 ")))
+        << nonsense;
+  }
+  EXPECT_EQ(Http(port_, "GET", "/metrics").status, 200);
+  host_.daemon.Stop();
 }
 
 TEST_F(MetricsWays, AddressThatCannotBeEndsTheStart) {

@@ -90,24 +90,6 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Mysql, StoreContract, MysqlStoreTest);
 
 // --- leasing
 
-TEST_F(MysqlStoreTest, LeasesAreContiguousAndJournalled) {
-  const auto store = OpenWithOrders("a");
-  EXPECT_EQ(Take(*store, Request(1)), (IdRange{1, 1001}));
-  EXPECT_EQ(Take(*store, Request(2, 1001, 5)), (IdRange{1001, 1006}));
-  EXPECT_EQ(MaxId(), "1006");
-  const auto leases = store->ListLeases({});
-  ASSERT_TRUE(leases.ok()) << leases.status().message();
-  ASSERT_EQ(leases.value().size(), 2U);
-  const LeaseRecord& second = leases.value()[1];
-  EXPECT_EQ(second.token, TestToken(2));
-  EXPECT_EQ(second.tag, "orders");
-  EXPECT_EQ(second.host, "a");
-  EXPECT_EQ(second.ids, (IdRange{1001, 1006}));
-  EXPECT_EQ(second.state, LeaseState::kActive);
-  EXPECT_EQ(second.leased_at.size(), std::string("YYYY-MM-DD HH:MM:SS").size());
-  EXPECT_EQ(second.closed_at, "");
-}
-
 TEST_F(MysqlStoreTest, SeveralTagsAreLeasedInOneTransaction) {
   const auto store = OpenStore("a");
   std::vector<LeaseRequest> requests;

@@ -224,6 +224,10 @@ std::optional<int> ChildProcess::WaitFor(std::chrono::milliseconds timeout) {
   return exit_status_;
 }
 
+std::optional<int> ChildProcess::UnnoticedEnd() {
+  return reaped_ || Running() ? std::nullopt : std::optional(exit_status_);
+}
+
 void ChildProcess::Kill() noexcept {
   if (reaped_) return;
   ::kill(pid_, SIGKILL);

@@ -43,6 +43,8 @@ class ChildProcess {
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   // False once it has ended; reaps it then.
   [[nodiscard]] bool Running();
+  // How it ended, if it did by itself and nobody has looked yet; reaps it then.
+  [[nodiscard]] std::optional<int> UnnoticedEnd();
   // No effect on a process that was reaped.
   void Signal(int signal) noexcept;
   // The exit status (128 + signal for a killed one), or nothing when it is still running at the end

@@ -82,7 +82,15 @@ void DaemonProcess::Launch() {
   child.environment = options_.environment;
   child.stderr_path = options_.log;
   if (options_.manager != nullptr) options_.manager->Equip(child);
+  ExpectNoCrash();
   process_.emplace(child);
+}
+
+void DaemonProcess::ExpectNoCrash() {
+  if (!process_.has_value()) return;
+  const int status = process_->UnnoticedEnd().value_or(0);
+  const bool was_ended = status == 0 || status == 128 + SIGKILL;
+  EXPECT_TRUE(was_ended) << "idd had ended with " << status << "; its log:\n" << Log();
 }
 
 bool DaemonProcess::WaitReady(std::chrono::milliseconds timeout) {

@@ -34,6 +34,10 @@ struct DaemonOptions {
 class DaemonProcess {
  public:
   explicit DaemonProcess(DaemonOptions options) : options_(std::move(options)) {}
+  // Kills it; the running test fails if it had crashed before, by a sanitizer's finding for one.
+  ~DaemonProcess() { ExpectNoCrash(); }
+  DaemonProcess(const DaemonProcess&) = delete;
+  DaemonProcess& operator=(const DaemonProcess&) = delete;
 
   [[nodiscard]] const DaemonOptions& options() const noexcept { return options_; }
   [[nodiscard]] DaemonOptions& options() noexcept { return options_; }
@@ -67,6 +71,8 @@ class DaemonProcess {
                                     std::chrono::milliseconds timeout) const;
 
  private:
+  void ExpectNoCrash();
+
   DaemonOptions options_;
   std::optional<ChildProcess> process_;
 };

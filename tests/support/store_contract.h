@@ -34,6 +34,24 @@ class StoreContract : public Fixture {
 };
 TYPED_TEST_SUITE_P(StoreContract);
 
+TYPED_TEST_P(StoreContract, LeasesAreContiguousAndJournalled) {
+  const auto store = this->OpenWithOrders("a");
+  EXPECT_EQ(this->Take(*store, Request(1)), (IdRange{1, 1001}));
+  EXPECT_EQ(this->Take(*store, Request(2, 1001, 5)), (IdRange{1001, 1006}));
+  EXPECT_EQ(this->MaxId(), "1006");
+  const auto leases = store->ListLeases({});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  ASSERT_EQ(leases.value().size(), 2U);
+  const LeaseRecord& second = leases.value()[1];
+  EXPECT_EQ(second.token, TestToken(2));
+  EXPECT_EQ(second.tag, "orders");
+  EXPECT_EQ(second.host, "a");
+  EXPECT_EQ(second.ids, (IdRange{1001, 1006}));
+  EXPECT_EQ(second.state, LeaseState::kActive);
+  EXPECT_EQ(second.leased_at.size(), std::string("YYYY-MM-DD HH:MM:SS").size());
+  EXPECT_EQ(second.closed_at, "");
+}
+
 TYPED_TEST_P(StoreContract, TokenUsedTwiceLeasesNothing) {
   const auto store = this->OpenWithOrders("a");
   this->Take(*store, Request(1));
@@ -268,14 +286,14 @@ TYPED_TEST_P(StoreContract, TailOfADeletedTagIsAbandoned) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(
-    StoreContract, TokenUsedTwiceLeasesNothing, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter,
-    WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap, TailIsListedWhenSomebodyLeasedAfter,
-    OwnReturnedRangesAreTakenBackFirstAndInOrder, ReturnedRangeBelowFloorOrMarkIsLeftAlone,
-    ReturnIsStaleUnlessTheLeaseIsActiveAndOurs, ReturnOfNothingOrOfMoreThanThereIsIsInvalid,
-    LeasesAreClosedOnceAndOnlyTheirOwners, ClosureThatCannotBeTrueJournalsNothing,
-    NamesakeOfADeletedTagStartsWhereItEnded, DeletionGivesListedRangesUpAndTheSumsStayTrue,
-    LiftedTagLeasesNothingBelowAgain, TailThatReachesOverALiftIsAbandoned,
-    TailOfADeletedTagIsAbandoned);
+    StoreContract, LeasesAreContiguousAndJournalled, TokenUsedTwiceLeasesNothing,
+    TailGoesBackIntoMaxIdWhenNobodyLeasedAfter, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap,
+    TailIsListedWhenSomebodyLeasedAfter, OwnReturnedRangesAreTakenBackFirstAndInOrder,
+    ReturnedRangeBelowFloorOrMarkIsLeftAlone, ReturnIsStaleUnlessTheLeaseIsActiveAndOurs,
+    ReturnOfNothingOrOfMoreThanThereIsIsInvalid, LeasesAreClosedOnceAndOnlyTheirOwners,
+    ClosureThatCannotBeTrueJournalsNothing, NamesakeOfADeletedTagStartsWhereItEnded,
+    DeletionGivesListedRangesUpAndTheSumsStayTrue, LiftedTagLeasesNothingBelowAgain,
+    TailThatReachesOverALiftIsAbandoned, TailOfADeletedTagIsAbandoned);
 
 }  // namespace idd::daemon
 

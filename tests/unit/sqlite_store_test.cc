@@ -27,25 +27,6 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, StoreContract, SqliteStoreTest);
 
 // --- leasing
 
-TEST_F(SqliteStoreTest, LeasesAreContiguousAndJournalled) {
-  const auto store = OpenWithOrders("a");
-  EXPECT_EQ(Take(*store, Request(1)), (IdRange{1, 1001}));
-  EXPECT_EQ(Take(*store, Request(2, 1001, 5)), (IdRange{1001, 1006}));
-  EXPECT_EQ(MaxId(), "1006");
-
-  const auto leases = store->ListLeases({});
-  ASSERT_TRUE(leases.ok());
-  ASSERT_EQ(leases.value().size(), 2U);
-  const LeaseRecord& second = leases.value()[1];
-  EXPECT_EQ(second.token, TestToken(2));
-  EXPECT_EQ(second.tag, "orders");
-  EXPECT_EQ(second.host, "a");
-  EXPECT_EQ(second.ids, (IdRange{1001, 1006}));
-  EXPECT_EQ(second.state, LeaseState::kActive);
-  EXPECT_EQ(second.leased_at.size(), std::string("YYYY-MM-DD HH:MM:SS").size());
-  EXPECT_EQ(second.closed_at, "");
-}
-
 TEST_F(SqliteStoreTest, ThreadsOfTwoHostsNeverGetTheSameIds) {
   constexpr std::uint64_t kThreads = 4;
   constexpr std::uint64_t kLeases = 250;

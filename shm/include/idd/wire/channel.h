@@ -3,6 +3,7 @@
 #define IDD_WIRE_CHANNEL_H_
 
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include <array>
 #include <cstddef>
@@ -69,6 +70,8 @@ class Channel {
 
 // $IDD_SOCKET or /run/idd/idd.sock.
 [[nodiscard]] std::string DefaultSocketPath();
+// kInvalid when the path is empty or longer than an address has room for.
+[[nodiscard]] Result<sockaddr_un> SocketAddress(const std::string& path);
 
 }  // namespace idd::wire
 

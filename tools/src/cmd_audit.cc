@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "commands.h"
-#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -18,9 +17,7 @@ Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output
   call.request = {{"op", "audit"}};
   if (filter.tag) call.request["tag"] = *filter.tag;
   if (filter.is_all_hosts) call.request["all_hosts"] = true;
-  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
-    return RenderAudit(document, columns);
-  };
+  call.render = ForScreen(out, RenderAudit);
   call.verdict = AuditVerdict;
   call.timeout_ms = kAuditTimeoutMs;
   return RunAdminCall(global, call, out);

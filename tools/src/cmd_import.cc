@@ -8,7 +8,6 @@
 #include "commands.h"
 #include "idd/base/clock.h"
 #include "idd/shm/abi.h"
-#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -40,9 +39,7 @@ Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Ou
   if (arguments.prefix) call.request["prefix"] = *arguments.prefix;
   if (arguments.step) call.request["step"] = *arguments.step;
   if (arguments.is_dry_run) call.request["dry_run"] = true;
-  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
-    return RenderImport(document, columns);
-  };
+  call.render = ForScreen(out, RenderImport);
   call.verdict = ImportVerdict;
   call.timeout_ms = kImportTimeoutMs;
   call.progress = [&global] { return HowFar(global.socket_path); };

@@ -5,7 +5,6 @@
 
 #include "commands.h"
 #include "lease_table.h"
-#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -18,9 +17,7 @@ Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, O
   if (filter.host) call.request["host"] = *filter.host;
   if (filter.state) call.request["state"] = *filter.state;
   if (filter.limit) call.request["limit"] = *filter.limit;
-  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
-    return RenderLeases(document, columns);
-  };
+  call.render = ForScreen(out, RenderLeases);
   return RunAdminCall(global, call, out);
 }
 
@@ -28,9 +25,7 @@ Outcome ListHosts(const GlobalOptions& global, Output& out) {
   AdminCall call;
   call.what = "host list";
   call.request = {{"op", "host.list"}};
-  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
-    return RenderHosts(document, columns);
-  };
+  call.render = ForScreen(out, RenderHosts);
   return RunAdminCall(global, call, out);
 }
 

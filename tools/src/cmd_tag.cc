@@ -7,7 +7,6 @@
 
 #include "commands.h"
 #include "idd/shm/abi.h"
-#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -132,9 +131,7 @@ Outcome ListTags(const GlobalOptions& global, Output& out) {
   AdminCall call;
   call.what = "tag list";
   call.request = {{"op", "tag.list"}};
-  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
-    return RenderTagList(document, columns);
-  };
+  call.render = ForScreen(out, RenderTagList);
   return RunAdminCall(global, call, out);
 }
 

@@ -6,7 +6,6 @@
 #include "commands.h"
 #include "idd/shm/abi.h"
 #include "lease_table.h"
-#include "terminal.h"
 
 namespace idd::tools {
 namespace {
@@ -16,9 +15,7 @@ Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Outp
   AdminCall call;
   call.what = "whois " + Quote(arguments.tag) + " " + std::to_string(id);
   call.request = {{"op", "whois"}, {"tag", arguments.tag}, {"id", id}};
-  call.render = [columns = LookAtScreen(out.fd()).columns](const Json& document) {
-    return RenderWhoIs(document, columns);
-  };
+  call.render = ForScreen(out, RenderWhoIs);
   call.verdict = WhoIsVerdict;
   return RunAdminCall(global, call, out);
 }

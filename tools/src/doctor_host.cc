@@ -6,7 +6,6 @@
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
+#include "idd/wire/channel.h"
 #include "output.h"
 
 namespace idd::tools {
@@ -114,15 +114,13 @@ FileLook LookAtFile(const std::string& path) {
 
 ListenerLook LookAtListener(const std::string& path) {
   ListenerLook look;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
   look.error = ENAMETOOLONG;
-  if (path.size() >= sizeof(address.sun_path)) return look;
-  std::copy(path.begin(), path.end(), address.sun_path);
+  const Result<sockaddr_un> address = wire::SocketAddress(path);
+  if (!address.ok()) return look;
   const ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool is_connected =
-      fd.valid() &&
-      ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+      fd.valid() && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.value()),
+                              sizeof(sockaddr_un)) == 0;
   look.error = is_connected ? 0 : errno;
   ucred peer{};
   socklen_t bytes = sizeof(peer);

@@ -254,8 +254,7 @@ Result<std::vector<MysqlResult>> MysqlDb::Packet(const std::vector<std::string>&
   for (const std::string& statement : statements) {
     Result<std::vector<MysqlResult>> one = Send({statement});
     if (!one.ok()) {
-      outcome_unknown_ =
-          outcome_unknown_ || IsOutcomeUnknown(statements, results.size(), last_error_);
+      outcome_unknown_ = IsOutcomeUnknown(statements, results.size(), last_error_);
       return one.status();
     }
     results.push_back(std::move(one.value().front()));

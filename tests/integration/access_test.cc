@@ -35,7 +35,7 @@ using std::chrono_literals::operator""ms;
 
 constexpr std::uint64_t kStep = 1000;
 constexpr std::size_t kProcesses = 4;
-constexpr std::uint64_t kThreads = 2;
+constexpr std::uint64_t kWorkerThreads = 2;
 constexpr std::uint64_t kBatch = 50;
 
 class Access : public ::testing::Test {
@@ -69,7 +69,7 @@ class Access : public ::testing::Test {
     plan.socket = host_.daemon.socket();
     plan.tag = "orders";
     plan.name = "worker" + std::to_string(workers_.size());
-    plan.threads = kThreads;
+    plan.threads = kWorkerThreads;
     plan.batch = kBatch;
     plan.pace_us = 100;
     plan.retry = retry;
@@ -202,7 +202,7 @@ TEST_F(Access, IsSwitchedToAndFroWhileProcessesClaim) {
     EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.retired.*orders", mark, Patience(5s)));
   }
   const std::uint64_t late_ids = 100 * (kRounds + 1);
-  ExpectAllIsWell(late_ids + kRounds * kProcesses * kThreads * kBatch);
+  ExpectAllIsWell(late_ids + kRounds * kProcesses * kWorkerThreads * kBatch);
   EXPECT_EQ(host_.daemon.Log().find("quarantined"), std::string::npos);
   host_.daemon.Stop();
 }

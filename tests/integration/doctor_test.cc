@@ -309,9 +309,3 @@ TEST_F(DoctorForUsers, WhoAdministersNothingIsToldWhatIsLeftOut) {
 
 }  // namespace
 }  // namespace idd::harness
-
-int main(int argc, char** argv) {
-  idd::harness::EnterMountNamespace(argv);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono_literals::operator""s;
 
-constexpr std::uint64_t kStep = 1'000'000;
+constexpr std::uint64_t kIdsAtATime = 1'000'000;
 constexpr std::uint64_t kSegments = 4;
 // Of one claim that finds the ring dry: a request, a reply, and waiting in between, twice over.
 constexpr std::uint64_t kCallsOfAFallback = 8;
@@ -28,7 +28,7 @@ class KernelEntries : public ::testing::Test {
  protected:
   void SetUp() override {
     host_.daemon.Start();
-    host_.idctl.CreateTag("orders", kStep);
+    host_.idctl.CreateTag("orders", kIdsAtATime);
   }
 
   // Calls of a program that claims `count` ids, by name; empty when there is no strace that works.
@@ -85,7 +85,7 @@ TEST_F(KernelEntries, ClaimsAreOneWakeUpASegment) {
   const auto none = Calls(0);
   if (none.empty()) GTEST_SKIP() << "strace cannot trace here: " << error_;
   const std::uint64_t fallbacks_before = Fallbacks();
-  const auto many = Calls(kSegments * kStep);
+  const auto many = Calls(kSegments * kIdsAtATime);
   ASSERT_FALSE(many.empty()) << error_;
   const std::uint64_t fallbacks = Fallbacks() - fallbacks_before;
   std::uint64_t extra = 0;

@@ -268,7 +268,7 @@ TEST_F(MetricsWays, IdctlSaysWhatIsWrong) {
 }
 
 // Two thousand tags, each with a ring, as a large host has them.
-class ManyTags : public MetricsWays {
+class MetricsOfManyTags : public MetricsWays {
  protected:
   static constexpr int kTags = 2000;
 
@@ -304,7 +304,7 @@ class ManyTags : public MetricsWays {
   }
 };
 
-TEST_F(ManyTags, AreToldWithinASecondAndClaimsDoNotWaitForIt) {
+TEST_F(MetricsOfManyTags, AreToldWithinASecondAndClaimsDoNotWaitForIt) {
   std::atomic<bool> stop = false;
   milliseconds longest{0};
   std::thread claimer([&] { longest = LongestClaim(stop); });

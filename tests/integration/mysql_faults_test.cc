@@ -208,9 +208,3 @@ TEST_F(MysqlFaults, WeakDurabilityIsAStandingWarning) {
 
 }  // namespace
 }  // namespace idd::harness
-
-int main(int argc, char** argv) {
-  idd::harness::EnterMountNamespace(argv);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

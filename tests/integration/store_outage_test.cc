@@ -181,9 +181,3 @@ TEST_F(StoreOutage, DoesNotStormAStoreThatIsDown) {
 
 }  // namespace
 }  // namespace idd::harness
-
-int main(int argc, char** argv) {
-  idd::harness::EnterMountNamespace(argv);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

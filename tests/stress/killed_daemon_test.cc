@@ -34,7 +34,7 @@ namespace {
 using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 
-constexpr int kKills = 50;
+constexpr int kDaemonKills = 50;
 
 // From before the SIGKILL until the next idd answers.
 struct Absence {
@@ -166,7 +166,7 @@ class KilledDaemon : public ::testing::Test {
 };
 
 TEST_F(KilledDaemon, CausesNoDuplicateAndNoErrorWhileTheRingHasIds) {
-  const int kills = static_cast<int>(std::max<std::uint64_t>(8, ScaledLoad(kKills)));
+  const int kills = static_cast<int>(std::max<std::uint64_t>(8, ScaledLoad(kDaemonKills)));
   for (int i = 0; i < kills; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10 + random_() % 140));
     ExpectWorkersLive();

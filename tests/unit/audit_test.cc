@@ -12,10 +12,10 @@
 namespace idd::daemon {
 namespace {
 
-constexpr const char* kHost = "here";
+constexpr const char* kThisHost = "here";
 
-LeaseRecord Lease(const std::string& token, shm::IdRange ids, LeaseState state,
-                  const std::string& host = kHost) {
+LeaseRecord JournalRow(const std::string& token, shm::IdRange ids, LeaseState state,
+                       const std::string& host = kThisHost) {
   LeaseRecord lease;
   lease.token = token;
   lease.tag = "orders";
@@ -26,7 +26,7 @@ LeaseRecord Lease(const std::string& token, shm::IdRange ids, LeaseState state,
 }
 LeaseRecord Closed(const std::string& token, shm::IdRange ids, LeaseState state,
                    std::uint64_t claimed, std::uint64_t returned, std::uint64_t abandoned) {
-  LeaseRecord lease = Lease(token, ids, state);
+  LeaseRecord lease = JournalRow(token, ids, state);
   lease.claimed = claimed;
   lease.returned = returned;
   lease.abandoned = abandoned;
@@ -36,7 +36,7 @@ LeaseRecord Closed(const std::string& token, shm::IdRange ids, LeaseState state,
 class AuditTest : public ::testing::Test {
  protected:
   AuditTest() {
-    input_.host = kHost;
+    input_.host = kThisHost;
     TagRecord tag;
     tag.tag = "orders";
     tag.next_id = 1001;
@@ -75,8 +75,8 @@ TEST_F(AuditTest, EveryStateOfALeaseGoesToItsPlace) {
   input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
                            Closed("b", {101, 201}, LeaseState::kReturned, 40, 60, 0),
                            Closed("c", {201, 301}, LeaseState::kAbandoned, 10, 0, 90),
-                           Lease("d", {301, 401}, LeaseState::kActive),
-                           Lease("e", {401, 501}, LeaseState::kActive)};
+                           JournalRow("d", {301, 401}, LeaseState::kActive),
+                           JournalRow("e", {401, 501}, LeaseState::kActive)};
   AddLive("d", LeaseState::kActive, 25);
   AddLive("e", LeaseState::kAbandoned, 30);
   ExpectNoFinding();
@@ -89,7 +89,7 @@ TEST_F(AuditTest, EveryStateOfALeaseGoesToItsPlace) {
 }
 
 TEST_F(AuditTest, LeasesOfOtherHostsAreNotAccounted) {
-  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive, "elsewhere")};
+  input_.ledger.journal = {JournalRow("a", {1, 101}, LeaseState::kActive, "elsewhere")};
   ExpectNoFinding();
   EXPECT_EQ(RunAudit(input_).tags.at("orders").leased, 0U);
 }
@@ -114,7 +114,7 @@ TEST_F(AuditTest, ClosedLeaseWhosePartsAreNotItsSizeIsFound) {
 }
 
 TEST_F(AuditTest, ActiveLeaseThatNoRingHasIsFound) {
-  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
+  input_.ledger.journal = {JournalRow("a", {1, 101}, LeaseState::kActive)};
   const AuditReport report = RunAudit(input_);
   ASSERT_FALSE(report.ok());
   EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
@@ -134,7 +134,7 @@ TEST_F(AuditTest, TwoLeasesThatShareIdsAreFound) {
 
 TEST_F(AuditTest, LeasesOfTwoHostsThatShareIdsAreFound) {
   input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0),
-                           Lease("b", {50, 60}, LeaseState::kActive, "elsewhere")};
+                           JournalRow("b", {50, 60}, LeaseState::kActive, "elsewhere")};
   ExpectFinding({"host here", "host elsewhere", "shares ids"});
 }
 
@@ -182,12 +182,12 @@ TEST_F(AuditTest, ListedRangeThatSomebodyKeptIsFound) {
 
 TEST_F(AuditTest, ListedRangeThatItsLeaseGaveBackIsNoFinding) {
   input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 60, 0)};
-  input_.ledger.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}}};
+  input_.ledger.returned = {{.tag = "orders", .host = kThisHost, .ids = {41, 101}}};
   ExpectNoFinding();
 }
 
 TEST_F(AuditTest, RangeListedTwiceIsFound) {
-  input_.ledger.returned = {{.tag = "orders", .host = kHost, .ids = {41, 101}},
+  input_.ledger.returned = {{.tag = "orders", .host = kThisHost, .ids = {41, 101}},
                             {.tag = "orders", .host = "elsewhere", .ids = {60, 70}}};
   ExpectFinding({"listed as returned", "shares ids"});
 }
@@ -210,8 +210,8 @@ TEST_F(AuditTest, LeaseOfADeletedTagIsHeldAgainstNoMaxId) {
 
 TEST_F(AuditTest, AnotherHostsActiveLeaseIsAvailableInFull) {
   input_.scope = AuditScope::kAllHosts;
-  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive),
-                           Lease("b", {101, 301}, LeaseState::kActive, "elsewhere"),
+  input_.ledger.journal = {JournalRow("a", {1, 101}, LeaseState::kActive),
+                           JournalRow("b", {101, 301}, LeaseState::kActive, "elsewhere"),
                            Closed("c", {301, 401}, LeaseState::kReturned, 40, 60, 0)};
   input_.ledger.journal[2].host = "elsewhere";
   AddLive("a", LeaseState::kActive, 25);
@@ -225,7 +225,7 @@ TEST_F(AuditTest, AnotherHostsActiveLeaseIsAvailableInFull) {
 }
 
 TEST_F(AuditTest, LiveCountBeyondTheLeaseDoesNotOverflow) {
-  input_.ledger.journal = {Lease("a", {1, 101}, LeaseState::kActive)};
+  input_.ledger.journal = {JournalRow("a", {1, 101}, LeaseState::kActive)};
   AddLive("a", LeaseState::kActive, ~std::uint64_t{0});
   const TagAccount account = RunAudit(input_).tags.at("orders");
   EXPECT_EQ(account.claimed, 100U);

@@ -151,7 +151,7 @@ TEST_F(LookIntoStoreTest, AnOddAnswerDoesNotTakeTheStoreForDown) {
   EXPECT_EQ(LookIntoStore(store_, marks_, session_, "h").status().code(), Code::kUnavailable);
 }
 
-TEST(PeerLimitsTest, TellsWhoHasTheMostConnections) {
+TEST(PeerFactsTest, TellsWhoHasTheMostConnections) {
   PeerLimits limits;
   EXPECT_FALSE(limits.Busiest().has_value());
   ASSERT_TRUE(limits.AddConnection(7));

@@ -10,16 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "support/leases.h"
+
 namespace idd::daemon {
 namespace {
 
-std::string Token(char digit) { return std::string(32, digit); }
-
-Lease LeaseOf(char digit, std::uint64_t first, std::uint64_t limit) {
-  return {.token = Token(digit), .tag = "orders", .ids = {first, limit}, .previous_mark = first};
-}
-
-TagRecord Orders() {
+TagRecord OrdersWithAccess() {
   TagRecord record;
   record.tag = "orders";
   record.step = 1000;
@@ -44,7 +40,7 @@ class HeldLeasesTest : public ::testing::Test {
   }
   void Hold(const Lease& lease) {
     held_->NoteAsked(lease.token, lease.tag);
-    held_->NoteGranted(lease, Orders());
+    held_->NoteGranted(lease, OrdersWithAccess());
   }
 
   std::unique_ptr<HeldLeases> held_ = HeldLeases::Create("host-a").value();
@@ -56,7 +52,7 @@ TEST_F(HeldLeasesTest, NextDaemonFindsEveryStepOfALease) {
   held_->NoteAsked(lease.token, lease.tag);
   EXPECT_EQ(Only().state, HeldState::kAsked);
   EXPECT_EQ(Only().lease.token, lease.token);
-  held_->NoteGranted(lease, Orders());
+  held_->NoteGranted(lease, OrdersWithAccess());
   EXPECT_EQ(Only().state, HeldState::kHeld);
   EXPECT_EQ(Only().next, 1U);
   EXPECT_EQ(Only().ring_id, 0U);
@@ -78,7 +74,7 @@ TEST_F(HeldLeasesTest, SettingsComeWithTheLease) {
   EXPECT_EQ(held.lease.tag, "orders");
   EXPECT_EQ(held.lease.ids, (shm::IdRange{1, 1001}));
   EXPECT_EQ(held.lease.previous_mark, 1U);
-  EXPECT_EQ(held.record.refill, Orders().refill);
+  EXPECT_EQ(held.record.refill, OrdersWithAccess().refill);
   EXPECT_EQ(held.record.access, TagAccess::kSocket);
   EXPECT_EQ(held.record.max_id, shm::kMaxLimit - 1);
   EXPECT_EQ(held.record.step, 1000U);

@@ -249,7 +249,7 @@ std::vector<Json::json_pointer> PathsOf(const Json& document) {
 }
 
 // Nothing is made of these, or null and no value are the same.
-bool IsUnread(const std::string& path) {
+bool IsShownOnly(const std::string& path) {
   static const std::set<std::string> unread = {"/daemon/pid", "/daemon/uptime_s", "/daemon/socket",
                                                // shown, not read
                                                "/tags/0/rate_per_s"};
@@ -261,7 +261,7 @@ TEST(DoctorDocumentTest, AFieldOfAnotherTypeIsIncompatible) {
   const std::vector<Json::json_pointer> paths = PathsOf(healthy);
   ASSERT_GT(paths.size(), 80U);
   for (const auto& path : paths) {
-    if (IsUnread(path.to_string())) continue;
+    if (IsShownOnly(path.to_string())) continue;
     for (const char* text : {R"("x")", "-1", "[1]", R"({"x": 1})", "true"}) {
       const Json wrong = Json::parse(text);
       const Json& right = healthy[path];
@@ -284,7 +284,7 @@ TEST(DoctorDocumentTest, AMissingFieldIsIncompatible) {
   const std::vector<Json::json_pointer> paths = PathsOf(healthy);
   for (const auto& path : paths) {
     const bool is_field = healthy[path.parent_pointer()].is_object();
-    if (!is_field || optional.contains(path.to_string()) || IsUnread(path.to_string())) continue;
+    if (!is_field || optional.contains(path.to_string()) || IsShownOnly(path.to_string())) continue;
     Json facts = healthy;
     facts[path.parent_pointer()].erase(path.back());
     EXPECT_EQ(CheckFacts(facts, kSelf).status().code(), Code::kIncompatible) << path.to_string();

@@ -138,7 +138,7 @@ TEST_F(TerminalTest, ProgressIsSilentInAFile) {
   EXPECT_EQ(::read(reader.get(), &byte, 1), 0);
 }
 
-TEST(TableTest, LeavesOutTheSparestColumnsWhereThereIsNoRoom) {
+TEST(NarrowTableTest, LeavesOutTheSparestColumnsWhereThereIsNoRoom) {
   Table table({{"TAG"}, {"MODE", Align::kLeft, 2}, {"STEP", Align::kRight, 1}, {"LEFT"}});
   table.AddRow({"orders", "segment", "1000", "5"});
   EXPECT_EQ(table.Format(), "TAG     MODE     STEP  LEFT\norders  segment  1000  5\n");

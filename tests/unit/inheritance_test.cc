@@ -13,18 +13,13 @@
 #include <vector>
 
 #include "idd/shm/ring_memory.h"
+#include "support/leases.h"
 #include "support/service_harness.h"
 
 namespace idd::daemon {
 namespace {
 
 constexpr const char* kHost = "host-a";
-
-std::string Token(char digit) { return std::string(32, digit); }
-
-Lease LeaseOf(char digit, std::uint64_t first, std::uint64_t limit) {
-  return {.token = Token(digit), .tag = "orders", .ids = {first, limit}, .previous_mark = first};
-}
 
 // An idd of which nothing is left but its descriptors.
 class InheritanceTest : public ::testing::Test {

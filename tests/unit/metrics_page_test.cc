@@ -12,7 +12,7 @@ namespace {
 
 bool All(const std::string& /*tag*/) { return true; }
 
-TagSample Orders() {
+TagSample OrdersSample() {
   return {.tag = "orders",
           .state = "ok",
           .claimed_by_ring = 7,
@@ -39,7 +39,7 @@ bool Tells(const std::string& page, const std::string& line) {
 }
 
 TEST(MetricsPageTest, TagIsToldInBaseUnits) {
-  const std::string page = MetricsText(SampleOf(Orders()), All);
+  const std::string page = MetricsText(SampleOf(OrdersSample()), All);
   for (const char* line :
        {"idd_tags 1", R"(idd_tag_claimed_ids_total{tag="orders",path="ring"} 7)",
         R"(idd_tag_claimed_ids_total{tag="orders",path="socket"} 3)",
@@ -55,13 +55,13 @@ TEST(MetricsPageTest, TagIsToldInBaseUnits) {
 }
 
 TEST(MetricsPageTest, PromiseIsNotKeptOnceOneIdIsMissing) {
-  TagSample tag = Orders();
+  TagSample tag = OrdersSample();
   tag.available = 599;
   EXPECT_TRUE(Tells(MetricsText(SampleOf(tag), All), R"(idd_tag_promise_kept{tag="orders"} 0)"));
 }
 
 TEST(MetricsPageTest, DrainedTagHasNoPromiseToKeep) {
-  TagSample tag = Orders();
+  TagSample tag = OrdersSample();
   tag.available = 0;
   tag.state = "drained";
   const std::string page = MetricsText(SampleOf(tag), All);
@@ -70,7 +70,7 @@ TEST(MetricsPageTest, DrainedTagHasNoPromiseToKeep) {
 }
 
 TEST(MetricsPageTest, IdleTagHasNoForecast) {
-  TagSample tag = Orders();
+  TagSample tag = OrdersSample();
   tag.rate_per_s = 0.001;
   tag.exhausted_in_days.reset();
   const std::string page = MetricsText(SampleOf(tag), All);
@@ -81,7 +81,7 @@ TEST(MetricsPageTest, IdleTagHasNoForecast) {
 
 // Neither IddPromiseNotKept nor IddIdsRunOut is to fire for it.
 TEST(MetricsPageTest, DrainedTagPromisesNothing) {
-  TagSample tag = Orders();
+  TagSample tag = OrdersSample();
   tag.state = "drained";
   tag.available = 0;
   const std::string page = MetricsText(SampleOf(tag), All);
@@ -91,7 +91,7 @@ TEST(MetricsPageTest, DrainedTagPromisesNothing) {
 }
 
 TEST(MetricsPageTest, WhoMayNotSeeATagIsToldNothingOfIt) {
-  MetricsSample sample = SampleOf(Orders());
+  MetricsSample sample = SampleOf(OrdersSample());
   sample.wasted = {{"gone", 9}, {"orders", 8}};
   const auto shows = [](const std::string& tag) { return tag == "gone"; };
   const std::string page = MetricsText(sample, shows);
@@ -102,7 +102,7 @@ TEST(MetricsPageTest, WhoMayNotSeeATagIsToldNothingOfIt) {
 }
 
 TEST(MetricsPageTest, NameOfATagCannotForgeALine) {
-  TagSample tag = Orders();
+  TagSample tag = OrdersSample();
   tag.tag = "a\"} 1\nidd_store_up 0\\";
   const std::string page = MetricsText(SampleOf(tag), All);
   EXPECT_EQ(page.find("\nidd_store_up"), std::string::npos) << page;
@@ -120,7 +120,7 @@ TEST(MetricsPageTest, NameOfTheJournalThatIsNoTextIsLeftOut) {
 }
 
 TEST(MetricsPageTest, LargeCountsAreNeitherRoundedNorInExponents) {
-  TagSample tag = Orders();
+  TagSample tag = OrdersSample();
   tag.claimed_by_ring = std::uint64_t{1} << 53;
   const MetricsSample sample = SampleOf(tag);
   const std::string series = R"(idd_tag_claimed_ids_total{tag="orders",path="ring"} )";

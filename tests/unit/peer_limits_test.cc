@@ -13,8 +13,8 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
-constexpr uid_t kAlice = 1001;
-constexpr uid_t kBob = 1002;
+constexpr uid_t kSpender = 1001;
+constexpr uid_t kOther = 1002;
 
 class PeerLimitsTest : public ::testing::Test {
  protected:
@@ -22,7 +22,7 @@ class PeerLimitsTest : public ::testing::Test {
     return {.tag = "orders",
             .count = count,
             .deadline = Deadline::After(0ms),
-            .pace = ClaimOrder::Pace{.uid = kAlice, .per_s = per_s}};
+            .pace = ClaimOrder::Pace{.uid = kSpender, .per_s = per_s}};
   }
   // The ids that one who never stops asking for so many has in so long.
   std::uint64_t IdsIn(MonotonicClock::duration span, std::uint64_t count, std::uint64_t per_s) {
@@ -44,36 +44,36 @@ class PeerLimitsTest : public ::testing::Test {
 
 TEST_F(PeerLimitsTest, ConnectionsAreCountedByUid) {
   limits_.Configure({.connections_per_uid = 2, .requests_per_s_per_uid = 1});
-  EXPECT_TRUE(limits_.AddConnection(kAlice));
-  EXPECT_TRUE(limits_.AddConnection(kAlice));
-  EXPECT_FALSE(limits_.AddConnection(kAlice));
-  EXPECT_TRUE(limits_.AddConnection(kBob));
-  limits_.DropConnection(kAlice);
-  EXPECT_TRUE(limits_.AddConnection(kAlice));
+  EXPECT_TRUE(limits_.AddConnection(kSpender));
+  EXPECT_TRUE(limits_.AddConnection(kSpender));
+  EXPECT_FALSE(limits_.AddConnection(kSpender));
+  EXPECT_TRUE(limits_.AddConnection(kOther));
+  limits_.DropConnection(kSpender);
+  EXPECT_TRUE(limits_.AddConnection(kSpender));
   limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 1});
-  EXPECT_FALSE(limits_.AddConnection(kBob));
+  EXPECT_FALSE(limits_.AddConnection(kOther));
 }
 
 TEST_F(PeerLimitsTest, RequestsComeAtTheirRateBehindOneSecondsWorth) {
   limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 100});
   const auto taken = [this](MonotonicTime now) {
     int count = 0;
-    while (count < 1000 && limits_.TakeRequest(kAlice, now)) ++count;
+    while (count < 1000 && limits_.TakeRequest(kSpender, now)) ++count;
     return count;
   };
   EXPECT_EQ(taken(start_), 100);
   EXPECT_EQ(taken(start_), 0);
-  EXPECT_TRUE(limits_.TakeRequest(kBob, start_)) << "everybody has his own";
+  EXPECT_TRUE(limits_.TakeRequest(kOther, start_)) << "everybody has his own";
   EXPECT_EQ(taken(start_ + 10ms), 1);
   EXPECT_EQ(taken(start_ + 60ms), 5);
   EXPECT_EQ(taken(start_ + 3600s), 100) << "no more than a second's worth is saved";
 }
 
 TEST_F(PeerLimitsTest, RefusalsAreToldOnceInTenSeconds) {
-  EXPECT_TRUE(limits_.ShouldTell(kAlice, start_));
-  EXPECT_FALSE(limits_.ShouldTell(kAlice, start_ + 9s));
-  EXPECT_TRUE(limits_.ShouldTell(kBob, start_ + 9s));
-  EXPECT_TRUE(limits_.ShouldTell(kAlice, start_ + 10s));
+  EXPECT_TRUE(limits_.ShouldTell(kSpender, start_));
+  EXPECT_FALSE(limits_.ShouldTell(kSpender, start_ + 9s));
+  EXPECT_TRUE(limits_.ShouldTell(kOther, start_ + 9s));
+  EXPECT_TRUE(limits_.ShouldTell(kSpender, start_ + 10s));
 }
 
 TEST_F(PeerLimitsTest, IdsComeAtTheirRateHoweverManyAreAskedForAtOnce) {
@@ -103,14 +103,14 @@ TEST_F(PeerLimitsTest, IdsThatWereNotClaimedAreGivenBack) {
 }
 
 TEST_F(PeerLimitsTest, WhoIsIdleIsForgotten) {
-  EXPECT_TRUE(limits_.AddConnection(kAlice));
+  EXPECT_TRUE(limits_.AddConnection(kSpender));
   for (uid_t uid = 0; uid < 1000; ++uid) static_cast<void>(limits_.TakeRequest(uid, start_));
   limits_.TakeIds(Order(100), start_);
   limits_.ForgetIdle(start_);
   EXPECT_EQ(limits_.entries(), 1002U) << "the thousand, Alice's connection, her tag";
   limits_.ForgetIdle(start_ + 200ms);
   EXPECT_EQ(limits_.entries(), 1U);
-  limits_.DropConnection(kAlice);
+  limits_.DropConnection(kSpender);
   limits_.ForgetIdle(start_ + 200ms);
   EXPECT_EQ(limits_.entries(), 0U);
 }

@@ -25,8 +25,6 @@
 namespace idd::shm {
 namespace {
 
-constexpr std::uint64_t kMaxWord = std::numeric_limits<std::uint64_t>::max();
-
 // Claims until the ring is dry and returns how many ids that brought.
 std::uint64_t Exhaust(OwnViewClaimer& claimer, std::uint64_t batch = 1000) {
   std::uint64_t claimed = 0;

@@ -18,8 +18,6 @@
 namespace idd::shm {
 namespace {
 
-constexpr std::uint64_t kMaxWord = std::numeric_limits<std::uint64_t>::max();
-
 TEST(RingWriterTest, PublishNumbersSegmentsFromOneUpwards) {
   TestRing ring;
   EXPECT_EQ(ring.Publish(1, 11), 1U);

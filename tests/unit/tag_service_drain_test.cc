@@ -17,7 +17,7 @@
 #include "access_rules.h"
 #include "admin.h"
 #include "idd/shm/ring_memory.h"
-#include "support/own_view_claimer.h"
+#include "support/ring_client.h"
 #include "support/service_harness.h"
 #include "tag_service.h"
 
@@ -27,27 +27,6 @@ namespace {
 using shm::IdRange;
 using shm::RingState;
 using std::chrono::milliseconds;
-
-constexpr milliseconds kLong(5000);
-
-struct Answer {
-  bool is_done = false;
-  Status status;
-  ClaimGrant grant;
-};
-
-// A client's mapping of a ring.
-struct Client {
-  explicit Client(std::unique_ptr<shm::RingMemory> mapped)
-      : memory(std::move(mapped)), claimer(memory->table(), memory->cursors()) {}
-  [[nodiscard]] IdRange Claim(std::uint64_t count) { return claimer.Claim(count).ids; }
-  [[nodiscard]] RingState state() const {
-    return static_cast<RingState>(memory->table().live.state.load(std::memory_order_acquire));
-  }
-
-  std::unique_ptr<shm::RingMemory> memory;
-  shm::OwnViewClaimer claimer;
-};
 
 class DrainTest : public ::testing::Test {
  protected:
@@ -62,7 +41,7 @@ class DrainTest : public ::testing::Test {
     Answer& answer = answers_.emplace_back();
     service_.Claim(tag, 0, count, {.owner = 1, .deadline = Deadline::After(kLong)},
                    [&answer](const Result<ClaimGrant>& grant) {
-                     answer.is_done = true;
+                     ++answer.times;
                      answer.status = grant.status();
                      if (grant.ok()) answer.grant = grant.value();
                    });
@@ -70,7 +49,7 @@ class DrainTest : public ::testing::Test {
   }
   std::uint64_t ClaimOne(const std::string& tag) {
     const Answer& answer = Claim(tag, 1);
-    EXPECT_TRUE(h_.RunUntil([&] { return answer.is_done; }));
+    EXPECT_TRUE(h_.RunUntil([&] { return answer.done(); }));
     EXPECT_TRUE(answer.status.ok()) << answer.status.message();
     return answer.grant.ids.first;
   }
@@ -148,7 +127,7 @@ TEST_F(DrainTest, RefusesAtOnceWithAReasonThatSaysWhatToDo) {
   EXPECT_TRUE(client.Claim(1).empty());
   EXPECT_EQ(client.state(), RingState::kDrained);
   const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(answer.is_done) << "it must not wait";
+  ASSERT_TRUE(answer.done()) << "it must not wait";
   EXPECT_EQ(answer.status.code(), Code::kUnavailable);
   EXPECT_NE(answer.status.message().find("idctl resume orders"), std::string::npos);
   EXPECT_EQ(StateOf("orders"), "drained");
@@ -160,7 +139,7 @@ TEST_F(DrainTest, FailsWhoWaits) {
   const Answer& waiter = Claim("orders", 1);
   ASSERT_TRUE(h_.RunUntil([this] { return Leases() == 1; }));
   service_.Drain("orders");
-  ASSERT_TRUE(waiter.is_done);
+  ASSERT_TRUE(waiter.done());
   EXPECT_EQ(waiter.status.code(), Code::kUnavailable);
   h_.store.script.Release();
   h_.Settle();
@@ -172,7 +151,7 @@ TEST_F(DrainTest, FailsWhoWaitsForATagToBeLookedUp) {
   h_.store.script.Hold("FindTag");
   const Answer& waiter = Claim("orders", 1);
   service_.Drain(kWholeHost);
-  EXPECT_TRUE(waiter.is_done);
+  EXPECT_TRUE(waiter.done());
   h_.store.script.Release();
   h_.Settle();
   EXPECT_EQ(Leases(), 0);
@@ -264,14 +243,14 @@ TEST_F(DrainTest, WholeHostMeansTagsThatAreAskedForLaterToo) {
   (void)Attach("orders");
   Drain(kWholeHost);
   const Answer& later = Claim("users", 1);
-  ASSERT_TRUE(later.is_done);
+  ASSERT_TRUE(later.done());
   EXPECT_EQ(later.status.code(), Code::kUnavailable);
   EXPECT_NE(later.status.message().find("'idctl resume' ends it"), std::string::npos)
       << later.status.message();
   Drain("orders");
   Resume(kWholeHost);
   EXPECT_EQ(ClaimOne("users"), 1U);
-  EXPECT_TRUE(Claim("orders", 1).is_done) << "it was drained by its name as well";
+  EXPECT_TRUE(Claim("orders", 1).done()) << "it was drained by its name as well";
   EXPECT_EQ(StateOf("orders"), "drained");
   Resume("orders");
   EXPECT_EQ(ClaimOne("orders"), 1U);
@@ -291,7 +270,7 @@ TEST_F(DrainTest, OfAHostThatIsResumedTagsThatAreAskedForGoFirst) {
   ASSERT_TRUE(h_.RunUntil([&] { return Leases() == before + 1; }));
   const Answer& last = Claim(tag(kTags - 1), 1);
   h_.store.script.Release();
-  ASSERT_TRUE(h_.RunUntil([&] { return last.is_done; }));
+  ASSERT_TRUE(h_.RunUntil([&] { return last.done(); }));
   EXPECT_TRUE(last.status.ok()) << last.status.message();
   EXPECT_LT(Leases(), before + kTags) << "it waited for all the others";
   ASSERT_TRUE(h_.RunUntil([&] { return Leases() >= before + kTags; })) << "they come, too";
@@ -304,7 +283,7 @@ TEST_F(DrainTest, TailsThatTheStoreDoesNotTakeGoBackLater) {
   Drain("orders");
   EXPECT_GT(CountOf("orders").ids_pending, 0U);
   EXPECT_EQ(CountOf("orders").ids_returned, 0U);
-  EXPECT_TRUE(Claim("orders", 1).is_done) << "refused all the same";
+  EXPECT_TRUE(Claim("orders", 1).done()) << "refused all the same";
   // Nothing is leased above tails that are not back.
   Resume("orders");
   const int leases = Leases();
@@ -388,7 +367,7 @@ TEST_F(DrainTest, DeletedTagIsForgotten) {
   EXPECT_FALSE(service_.drains().Has("orders"));
   EXPECT_EQ(client.state(), RingState::kRetired);
   const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(h_.RunUntil([&] { return answer.is_done; }));
+  ASSERT_TRUE(h_.RunUntil([&] { return answer.done(); }));
   EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
   ASSERT_TRUE(h_.RunUntil([this] {
     service_.Poll();

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "idd/shm/ring_memory.h"
-#include "support/own_view_claimer.h"
+#include "support/ring_client.h"
 #include "support/service_harness.h"
 
 namespace idd::daemon {
@@ -29,30 +29,6 @@ namespace {
 
 using shm::IdRange;
 using std::chrono::milliseconds;
-
-constexpr milliseconds kLong(5000);
-
-// What became of a request.
-struct Answer {
-  int times = 0;  // the callback ran
-  int order = 0;  // 1 for the first request of the test that was answered, ...
-  Status status;
-  ClaimGrant grant;
-  AttachGrant attached;
-
-  [[nodiscard]] bool done() const { return times > 0; }
-};
-
-// A client's mapping of a ring.
-struct Client {
-  explicit Client(std::unique_ptr<shm::RingMemory> mapped)
-      : memory(std::move(mapped)), claimer(memory->table(), memory->cursors()) {}
-  [[nodiscard]] IdRange Claim(std::uint64_t count) { return claimer.Claim(count).ids; }
-  [[nodiscard]] std::uint64_t ring_id() const { return memory->ring_id(); }
-
-  std::unique_ptr<shm::RingMemory> memory;
-  shm::OwnViewClaimer claimer;
-};
 
 class TagServiceTest : public ::testing::Test {
  protected:

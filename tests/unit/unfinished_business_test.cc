@@ -17,12 +17,11 @@
 #include "inheritance.h"
 #include "lease_closer.h"
 #include "sqlite_test_support.h"
+#include "support/leases.h"
 #include "support/service_harness.h"
 
 namespace idd::daemon {
 namespace {
-
-std::string Token(char digit) { return std::string(32, digit); }
 
 TagRecord Orders() {
   TagRecord record;

@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 
 Deadline Soon() { return Deadline::After(milliseconds(40)); }
 Deadline Later() { return Deadline::After(std::chrono::seconds(10)); }
-std::vector<std::byte> Hello(std::uint64_t id = 1) {
+std::vector<std::byte> HelloFrame(std::uint64_t id = 1) {
   return BuildRequest(FrameType::kHello, id, HelloRequest{});
 }
 
@@ -50,7 +50,7 @@ class ChannelTest : public ::testing::Test {
   }
   // Sends until the peer, who does not read, has no room left.
   void Fill() {
-    while (channel_->TrySend(Hello())) {
+    while (channel_->TrySend(HelloFrame())) {
     }
   }
 
@@ -134,10 +134,10 @@ TEST_F(ChannelTest, ListenerOfAStrangerIsRefusedUnlessTrusted) {
 }
 
 TEST_F(ChannelTest, MessagesTravelBothWays) {
-  ASSERT_TRUE(channel_->Send(Hello(7), Later()).ok());
+  ASSERT_TRUE(channel_->Send(HelloFrame(7), Later()).ok());
   std::array<std::byte, kMaxFrameBytes> buffer;
   EXPECT_EQ(::recv(peer_.get(), buffer.data(), buffer.size(), 0),
-            static_cast<ssize_t>(Hello().size()));
+            static_cast<ssize_t>(HelloFrame().size()));
   Answer(BuildReply(FrameType::kHello, 7, HelloReply{}));
   const Result<Message> message = channel_->Receive(Later());
   ASSERT_TRUE(message.ok());
@@ -154,8 +154,8 @@ TEST_F(ChannelTest, ReceiveEndsByTheDeadline) {
 
 TEST_F(ChannelTest, SendToAPeerThatDoesNotReadEndsByTheDeadline) {
   Fill();
-  EXPECT_EQ(channel_->Send(Hello(), Soon()).code(), Code::kTimeout);
-  EXPECT_FALSE(channel_->TrySend(Hello()));
+  EXPECT_EQ(channel_->Send(HelloFrame(), Soon()).code(), Code::kTimeout);
+  EXPECT_FALSE(channel_->TrySend(HelloFrame()));
 }
 
 TEST_F(ChannelTest, ClosedPeerIsUnavailable) {
@@ -163,8 +163,8 @@ TEST_F(ChannelTest, ClosedPeerIsUnavailable) {
   peer_.reset();
   EXPECT_TRUE(channel_->PeerClosed());
   EXPECT_EQ(channel_->Receive(Later()).status().code(), Code::kUnavailable);
-  EXPECT_EQ(channel_->Send(Hello(), Later()).code(), Code::kUnavailable);
-  EXPECT_FALSE(channel_->TrySend(Hello()));
+  EXPECT_EQ(channel_->Send(HelloFrame(), Later()).code(), Code::kUnavailable);
+  EXPECT_FALSE(channel_->TrySend(HelloFrame()));
 }
 
 TEST_F(ChannelTest, MessageLongerThanAFrameIsRefused) {
@@ -207,7 +207,7 @@ TEST_F(ChannelTest, TwoDescriptorsArriveAndSurplusOnesDoNotLeak) {
   const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const auto before = open_files();
   for (const std::size_t count : {1U, 2U, 3U}) {
-    Answer(Hello(), std::vector<int>(count, null.get()));
+    Answer(HelloFrame(), std::vector<int>(count, null.get()));
     const Result<Message> message = channel_->Receive(Later());
     ASSERT_TRUE(message.ok());
     EXPECT_TRUE(message.value().fds[0].valid());
@@ -241,14 +241,14 @@ TEST_F(ChannelTest, ExchangeSkipsLateRepliesToEarlierRequests) {
   Answer(BuildReply(FrameType::kHello, 3, HelloReply{}));
   Answer(BuildReply(FrameType::kClaim, 4, ClaimReply{}));
   Answer(BuildReply(FrameType::kHello, 5, HelloReply{.daemon_id = 99}));
-  const Result<Message> message = channel_->Exchange(Hello(5), Later());
+  const Result<Message> message = channel_->Exchange(HelloFrame(5), Later());
   ASSERT_TRUE(message.ok()) << message.status().message();
   EXPECT_EQ(ParseFrame(message.value().bytes).value().header.request_id, 5U);
 }
 
 TEST_F(ChannelTest, ExchangeTellsTheDaemonsErrorWhateverItsRequest) {
   Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 7}, "you are too old"));
-  const Status status = channel_->Exchange(Hello(), Later()).status();
+  const Status status = channel_->Exchange(HelloFrame(), Later()).status();
   EXPECT_EQ(status.code(), Code::kIncompatible);
   EXPECT_EQ(status.message(), "you are too old");
 }
@@ -256,26 +256,26 @@ TEST_F(ChannelTest, ExchangeTellsTheDaemonsErrorWhateverItsRequest) {
 TEST_F(ChannelTest, ExchangeReadsTheReasonThatAClosedDaemonLeft) {
   Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 2}, "too many connections"));
   peer_.reset();
-  const Status status = channel_->Exchange(Hello(), Later()).status();
+  const Status status = channel_->Exchange(HelloFrame(), Later()).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_EQ(status.message(), "too many connections");
 }
 
 TEST_F(ChannelTest, ExchangeRefusesAnErrorFrameThatSaysOk) {
   Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 0}));
-  EXPECT_EQ(channel_->Exchange(Hello(), Later()).status().code(), Code::kInvalid);
+  EXPECT_EQ(channel_->Exchange(HelloFrame(), Later()).status().code(), Code::kInvalid);
 }
 
 TEST_F(ChannelTest, ExchangeRefusesAReplyOfAnotherTypeAndGarbage) {
   Answer(BuildReply(FrameType::kClaim, 1, ClaimReply{}));
-  EXPECT_EQ(channel_->Exchange(Hello(1), Later()).status().code(), Code::kInvalid);
+  EXPECT_EQ(channel_->Exchange(HelloFrame(1), Later()).status().code(), Code::kInvalid);
   Answer(std::vector<std::byte>(5));
-  EXPECT_EQ(channel_->Exchange(Hello(2), Later()).status().code(), Code::kInvalid);
+  EXPECT_EQ(channel_->Exchange(HelloFrame(2), Later()).status().code(), Code::kInvalid);
 }
 
 TEST_F(ChannelTest, ExchangeEndsByTheDeadlineAmongEndlessLateReplies) {
   for (int i = 0; i < 20; ++i) Answer(BuildReply(FrameType::kHello, 77, HelloReply{}));
-  EXPECT_EQ(channel_->Exchange(Hello(1), Soon()).status().code(), Code::kTimeout);
+  EXPECT_EQ(channel_->Exchange(HelloFrame(1), Soon()).status().code(), Code::kTimeout);
 }
 
 TEST(DefaultSocketPathTest, EnvironmentBeatsTheBuiltInPath) {

@@ -5,12 +5,15 @@
 #define IDD_TESTS_UNIT_SUPPORT_TEST_RING_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_protocol.h"
 #include "idd/shm/ring_writer.h"
 
 namespace idd::shm {
+
+inline constexpr std::uint64_t kMaxWord = std::numeric_limits<std::uint64_t>::max();
 
 // As RingMemory::Create leaves it: no segment, head 1, active.
 struct TestRing {

@@ -26,7 +26,7 @@ PACKAGES = {
     r"sqlite3|mysql|mariadb": r"daemon/src/",
     r"toml\+\+/|systemd/": r"daemon/src/",
     r"nlohmann/": r"(daemon|tools)/src/",
-    r"CLI/": r"(tools/src/|daemon/src/(main|options)\.cc$)",
+    r"CLI/": r"(tools/src/command_line\.cc$|daemon/src/(main|options)\.cc$)",
     r"boost/interprocess/": r"shm/src/memfd\.cc$",
     r"boost/": r"(shm/src/memfd\.cc$|daemon/src/)",
 }

@@ -72,18 +72,16 @@ Status AuditVerdict(const Json& document) {
   return error;
 }
 
-void RegisterAuditCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* audit =
-      AddCommand(app, "audit", "Check that every leased id is accounted for", "idctl audit orders");
-  AddTagName(*audit, "TAG", "Only this tag",
-             [&invocation](std::string tag) { invocation.filter.tag = std::move(tag); });
-  audit->add_flag("--all-hosts", invocation.filter.is_all_hosts,
-                  "The leases of all hosts; of those that another host has in use every id counts "
-                  "as available");
-  audit->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Audit(invocation.global, invocation.filter, out);
-    };
+void RegisterAuditCommand(Command root, Invocation& invocation) {
+  Command audit =
+      root.AddCommand("audit", "Check that every leased id is accounted for", "idctl audit orders");
+  audit.AddTagName("TAG", "Only this tag", &invocation.filter.tag);
+  audit.AddFlag("--all-hosts",
+                "The leases of all hosts; of those that another host has in use every id counts "
+                "as available",
+                &invocation.filter.is_all_hosts);
+  SetAction(audit, invocation, [&invocation](Output& out) {
+    return Audit(invocation.global, invocation.filter, out);
   });
 }
 

@@ -102,27 +102,22 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
 
 }  // namespace
 
-void RegisterBenchCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* bench = AddCommand(
-      app, "bench", "Measure claims beside raw atomic adds; takes the ids that it claims",
+void RegisterBenchCommand(Command root, Invocation& invocation) {
+  Command bench = root.AddCommand(
+      "bench", "Measure claims beside raw atomic adds; takes the ids that it claims",
       "idctl bench orders --processes 4 --seconds 5");
-  AddTagName(*bench, "TAG", "The tag to claim from", [&invocation](std::string tag) {
-    invocation.bench.tag = std::move(tag);
-  })->required();
+  bench.AddTagName("TAG", "The tag to claim from", &invocation.bench.tag).Required();
   BenchArguments& arguments = invocation.bench;
-  AddNumber(*bench, "--processes", "Processes that claim at once [1]", {1, 256},
-            &arguments.processes);
-  AddNumber(*bench, "--threads", "Threads of each process [1]", {1, 256}, &arguments.threads);
-  AddNumber(*bench, "--seconds", "Length of the whole measurement [3]", {1, 3600},
-            &arguments.seconds);
-  AddNumber(*bench, "--batch", "Ids a claim [1]", {1, 1'000'000}, &arguments.batch);
-  AddNumber(*bench, "--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
-            &arguments.block);
-  bench->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Bench(invocation.global, invocation.bench, out);
-    };
-  });
+  bench.AddNumber("--processes", "Processes that claim at once [1]", {1, 256},
+                  &arguments.processes);
+  bench.AddNumber("--threads", "Threads of each process [1]", {1, 256}, &arguments.threads);
+  bench.AddNumber("--seconds", "Length of the whole measurement [3]", {1, 3600},
+                  &arguments.seconds);
+  bench.AddNumber("--batch", "Ids a claim [1]", {1, 1'000'000}, &arguments.batch);
+  bench.AddNumber("--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
+                  &arguments.block);
+  SetAction(bench, invocation,
+            [&invocation](Output& out) { return Bench(invocation.global, invocation.bench, out); });
 }
 
 }  // namespace idd::tools

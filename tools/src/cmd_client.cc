@@ -104,19 +104,16 @@ Result<std::string> RenderClients(const Json& document, std::size_t columns) {
   return text;
 }
 
-void RegisterClientCommands(CLI::App& app, Invocation& invocation) {
+void RegisterClientCommands(Command root, Invocation& invocation) {
   ClientArguments& arguments = invocation.client;
-  CLI::App* client = AddCommand(app, "client", "Look at who uses idd", "idctl client list");
-  client->require_subcommand(1);
-  CLI::App* list = AddCommand(*client, "list", "List connections, and what each uses of which tag",
-                              "idctl client list --tag orders");
-  AddTagName(*list, "--tag", "Only those that use this tag",
-             [&arguments](std::string tag) { arguments.tag = std::move(tag); });
-  AddNumber(*list, "--uid", "Only those of this user id", {0, kMostUid}, &arguments.uid);
-  list->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return ListClients(invocation.global, invocation.client, out);
-    };
+  Command client = root.AddCommand("client", "Look at who uses idd", "idctl client list");
+  client.RequireSubcommand();
+  Command list = client.AddCommand("list", "List connections, and what each uses of which tag",
+                                   "idctl client list --tag orders");
+  list.AddTagName("--tag", "Only those that use this tag", &arguments.tag);
+  list.AddNumber("--uid", "Only those of this user id", {0, kMostUid}, &arguments.uid);
+  SetAction(list, invocation, [&invocation](Output& out) {
+    return ListClients(invocation.global, invocation.client, out);
   });
 }
 

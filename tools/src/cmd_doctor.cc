@@ -101,14 +101,12 @@ Outcome RunDoctor(const GlobalOptions& global, bool shows_all, Output& out) {
 
 }  // namespace
 
-void RegisterDoctorCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* doctor = AddCommand(app, "doctor", "Check the set-up and say what to do about it",
-                                "idctl doctor --all");
-  doctor->add_flag("--all", invocation.doctor.shows_all, "Also what is ok");
-  doctor->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return RunDoctor(invocation.global, invocation.doctor.shows_all, out);
-    };
+void RegisterDoctorCommand(Command root, Invocation& invocation) {
+  Command doctor = root.AddCommand("doctor", "Check the set-up and say what to do about it",
+                                   "idctl doctor --all");
+  doctor.AddFlag("--all", "Also what is ok", &invocation.doctor.shows_all);
+  SetAction(doctor, invocation, [&invocation](Output& out) {
+    return RunDoctor(invocation.global, invocation.doctor.shows_all, out);
   });
 }
 

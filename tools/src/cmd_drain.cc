@@ -144,23 +144,17 @@ Result<std::string> RenderResume(const Json& document) {
   return text + "\n";
 }
 
-void RegisterDrainCommands(CLI::App& app, Invocation& invocation) {
-  const auto set_tag = [&invocation](std::string tag) { invocation.drain.tag = std::move(tag); };
-  CLI::App* drain = AddCommand(app, "drain", "Hand back what is not claimed and stop publishing",
-                               "idctl drain orders");
-  AddTagName(*drain, "TAG", "Only this tag; without it, every tag of this host", set_tag);
-  drain->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Drain(invocation.global, invocation.drain, out);
-    };
-  });
-  CLI::App* resume =
-      AddCommand(app, "resume", "Publish again after a drain", "idctl resume orders");
-  AddTagName(*resume, "TAG", "The tag that was drained; without it, the host", set_tag);
-  resume->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Resume(invocation.global, invocation.drain, out);
-    };
+void RegisterDrainCommands(Command root, Invocation& invocation) {
+  std::optional<std::string>* const tag = &invocation.drain.tag;
+  Command drain = root.AddCommand("drain", "Hand back what is not claimed and stop publishing",
+                                  "idctl drain orders");
+  drain.AddTagName("TAG", "Only this tag; without it, every tag of this host", tag);
+  SetAction(drain, invocation,
+            [&invocation](Output& out) { return Drain(invocation.global, invocation.drain, out); });
+  Command resume = root.AddCommand("resume", "Publish again after a drain", "idctl resume orders");
+  resume.AddTagName("TAG", "The tag that was drained; without it, the host", tag);
+  SetAction(resume, invocation, [&invocation](Output& out) {
+    return Resume(invocation.global, invocation.drain, out);
   });
 }
 

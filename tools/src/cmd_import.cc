@@ -96,31 +96,29 @@ Status ImportVerdict(const Json& document) {
                              " refused; see why beside each, and import again"};
 }
 
-void RegisterImportCommand(CLI::App& app, Invocation& invocation) {
+void RegisterImportCommand(Command root, Invocation& invocation) {
   ImportArguments& arguments = invocation.import;
-  CLI::App* import = AddCommand(
-      app, "import", "Take tags over from another generator's table, above all its ids",
+  Command command = root.AddCommand(
+      "import", "Take tags over from another generator's table, above all its ids",
       "idctl import tinyid --from 'mysql://reader@db1/tinyid?password_file=/etc/idd/tinyid' "
       "--dry-run");
-  AddChoice(*import, "SOURCE", "Whose table it is", {"tinyid", "cosid", "common-sequence"},
-            &arguments.source)
-      ->type_name("")
-      ->required();
-  AddText(*import, "--from", "The table's database, mysql://... [idd's own]", &arguments.from)
-      ->type_name("URL");
-  AddText(*import, "--table", "The table [tiny_id_info, cosid, common_sequence]", &arguments.table)
-      ->type_name("NAME");
-  AddText(*import, "--prefix", "What the tags' names begin with, before the rows' names",
-          &arguments.prefix);
-  AddNumber(*import, "--step", "Ids a lease takes at least [the row's, else 1000]",
-            {1, shm::kMaxLimit - 1}, &arguments.step);
-  import->add_flag("--dry-run", arguments.is_dry_run, "Show what would be done, and write nothing");
-  import->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Import(invocation.global, invocation.import, out);
-};
-}  // namespace idd::tools
-);
+  command
+      .AddChoice("SOURCE", "Whose table it is", {"tinyid", "cosid", "common-sequence"},
+                 &arguments.source)
+      .ValueName("")
+      .Required();
+  command.AddText("--from", "The table's database, mysql://... [idd's own]", &arguments.from)
+      .ValueName("URL");
+  command.AddText("--table", "The table [tiny_id_info, cosid, common_sequence]", &arguments.table)
+      .ValueName("NAME");
+  command.AddText("--prefix", "What the tags' names begin with, before the rows' names",
+                  &arguments.prefix);
+  command.AddNumber("--step", "Ids a lease takes at least [the row's, else 1000]",
+                    {1, shm::kMaxLimit - 1}, &arguments.step);
+  command.AddFlag("--dry-run", "Show what would be done, and write nothing", &arguments.is_dry_run);
+  SetAction(command, invocation, [&invocation](Output& out) {
+    return Import(invocation.global, invocation.import, out);
+  });
 }
 
 }  // namespace idd::tools

@@ -29,11 +29,10 @@ Result<std::string> RenderMetrics(const Json& document) {
   return text;
 }
 
-void RegisterMetricsCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* metrics = AddCommand(app, "metrics", "Print Prometheus metrics", "idctl metrics");
-  metrics->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) { return ShowMetrics(invocation.global, out); };
-  });
+void RegisterMetricsCommand(Command root, Invocation& invocation) {
+  Command metrics = root.AddCommand("metrics", "Print Prometheus metrics", "idctl metrics");
+  SetAction(metrics, invocation,
+            [&invocation](Output& out) { return ShowMetrics(invocation.global, out); });
 }
 
 }  // namespace idd::tools

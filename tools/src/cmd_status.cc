@@ -172,15 +172,12 @@ Result<std::string> RenderStatus(const Json& document, const std::string& tag,
   return text;
 }
 
-void RegisterStatusCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* status = AddCommand(app, "status", "Show the daemon, its database and the tags",
-                                "idctl status orders");
-  AddTagName(*status, "TAG", "Only this tag, with its segments",
-             [&invocation](std::string tag) { invocation.filter.tag = std::move(tag); });
-  status->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return ShowStatus(invocation.global, invocation.filter.tag.value_or(""), out);
-    };
+void RegisterStatusCommand(Command root, Invocation& invocation) {
+  Command status = root.AddCommand("status", "Show the daemon, its database and the tags",
+                                   "idctl status orders");
+  status.AddTagName("TAG", "Only this tag, with its segments", &invocation.filter.tag);
+  SetAction(status, invocation, [&invocation](Output& out) {
+    return ShowStatus(invocation.global, invocation.filter.tag.value_or(""), out);
   });
 }
 

@@ -260,35 +260,23 @@ Outcome Top(const GlobalOptions& global, const TopArguments& arguments, Output& 
 
 }  // namespace
 
-void RegisterTopCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* top = AddCommand(app, "top", "Live view of the tags, or a snapshot for a pipe",
-                             "idctl top --sort cover --interval 0.5");
+void RegisterTopCommand(Command root, Invocation& invocation) {
+  Command top = root.AddCommand("top", "Live view of the tags, or a snapshot for a pipe",
+                                "idctl top --sort cover --interval 0.5");
   TopArguments& arguments = invocation.top;
-  top->add_option_function<std::string>(
-         "--interval",
-         [&arguments](const std::string& text) {
-           static_cast<void>(ParseInterval(text, &arguments.interval_s));
-         },
-         "Seconds between two looks, from 0.1 on [1]")
-      ->type_name("S")
-      ->take_last()
-      ->check(
-          [](const std::string& text) {
-            double ignored = 0;
-            return ParseInterval(text, &ignored);
-          },
-          "");
-  AddChoice(*top, "--sort", "What the tags are sorted by [rate]",
-            {"rate", "cover", "available", "name"}, &arguments.sort);
-  AddText(*top, "--filter", "Only tags with this in their names", &arguments.filter);
-  top->add_flag("--once", arguments.is_once, "Print one snapshot, as where there is no terminal");
-  AddNumber(*top, "--count", "Print so many snapshots; with --json each on a line",
-            {1, 1'000'000'000}, &arguments.count);
-  top->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Top(invocation.global, invocation.top, out);
-    };
-  });
+  top.AddArgument("--interval", "Seconds between two looks, from 0.1 on [1]",
+                  [&arguments](const std::string& text) {
+                    return ParseInterval(text, &arguments.interval_s);
+                  })
+      .ValueName("S");
+  top.AddChoice("--sort", "What the tags are sorted by [rate]",
+                {"rate", "cover", "available", "name"}, &arguments.sort);
+  top.AddText("--filter", "Only tags with this in their names", &arguments.filter);
+  top.AddFlag("--once", "Print one snapshot, as where there is no terminal", &arguments.is_once);
+  top.AddNumber("--count", "Print so many snapshots; with --json each on a line",
+                {1, 1'000'000'000}, &arguments.count);
+  SetAction(top, invocation,
+            [&invocation](Output& out) { return Top(invocation.global, invocation.top, out); });
 }
 
 }  // namespace idd::tools

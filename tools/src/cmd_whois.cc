@@ -46,20 +46,15 @@ Status WhoIsVerdict(const Json& document) {
                              "; see 'idctl lease list --tag'"};
 }
 
-void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* whois = AddCommand(app, "whois", "Say which host and lease an id came from",
-                               "idctl whois orders 4711");
-  AddTagName(*whois, "TAG", "The id's tag", [&invocation](std::string tag) {
-    invocation.whois.tag = std::move(tag);
-  })->required();
-  AddNumber(*whois, "ID", "The id", {0, shm::kMaxLimit - 1}, &invocation.whois.id)
-      ->type_name("")
-      ->required();
-  whois->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return WhoIs(invocation.global, invocation.whois, out);
-    };
-  });
+void RegisterWhoIsCommand(Command root, Invocation& invocation) {
+  Command whois = root.AddCommand("whois", "Say which host and lease an id came from",
+                                  "idctl whois orders 4711");
+  whois.AddTagName("TAG", "The id's tag", &invocation.whois.tag).Required();
+  whois.AddNumber("ID", "The id", {0, shm::kMaxLimit - 1}, &invocation.whois.id)
+      .ValueName("")
+      .Required();
+  SetAction(whois, invocation,
+            [&invocation](Output& out) { return WhoIs(invocation.global, invocation.whois, out); });
 }
 
 }  // namespace idd::tools

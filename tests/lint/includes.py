@@ -30,6 +30,10 @@ PACKAGES = {
     r"boost/interprocess/": r"shm/src/memfd\.cc$",
     r"boost/": r"(shm/src/memfd\.cc$|daemon/src/)",
 }
+# The same for headers alone: these cost every file that includes one of them seconds.
+IN_HEADERS = {
+    r"nlohmann/(?!json_fwd\.hpp$)": r"(?!tools/)",
+}
 
 # Files that others compile, or translate, on their own: the whole list of what they may include.
 EXACT = {
@@ -65,6 +69,10 @@ def findings_in(root, path):
             if re.match(package, name) and not re.match(allowed, relative):
                 yield where + f"{name} belongs to {allowed}"
                 break
+        for package, allowed in IN_HEADERS.items():
+            is_header = path.suffix in (".h", ".hpp")
+            if is_header and re.match(package, name) and not re.match(allowed, relative):
+                yield where + f"{name}: a header declares it only; include it in a .cc"
         if quoted and not name.startswith(OURS[folder]) and not own_file(root, folder, path, name):
             yield where + f"{name}: {folder} may include its own files and {', '.join(OURS[folder])}"
         if not quoted and name.startswith(("idd/", "idclient/")):

@@ -135,7 +135,7 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(timeout_ms));
   Result<AdminClient> client = AdminClient::Connect(global.socket_path, deadline);
   if (!client.ok()) return FailureFrom(client.status(), call.what);
-  Result<Json> document = [&] {
+  Result<JsonDocument> document = [&] {
     const ProgressTicker ticker(global.progress_fd, [&call](std::chrono::seconds passed) {
       const std::string how_far = call.progress ? call.progress() : std::string();
       return "idctl " + call.what + ": " + (how_far.empty() ? "" : how_far + ", ") +
@@ -144,11 +144,11 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
     return client.value().Request(call.request, deadline);
   }();
   if (!document.ok()) return FailureFrom(document.status(), call.what);
-  Result<std::string> text = call.render(document.value());
+  Result<std::string> text = call.render(document.value().json());
   if (!text.ok()) return FailureFrom(text.status(), call.what);
-  out.Write(global.as_json ? document.value().dump(2) + "\n" : text.value());
+  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
   if (!call.verdict) return std::nullopt;
-  if (Status verdict = call.verdict(document.value()); !verdict.ok()) {
+  if (Status verdict = call.verdict(document.value().json()); !verdict.ok()) {
     return FailureFrom(verdict, call.what);
   }
   return std::nullopt;

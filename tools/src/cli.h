@@ -8,7 +8,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include "admin_request.h"
 #include "command_line.h"
 #include "exit_status.h"
 #include "idd/base/status.h"
@@ -129,8 +132,10 @@ inline constexpr std::uint64_t kAdminTimeoutMs = 5000;
 
 // One admin request and what becomes of its reply.
 struct AdminCall {
+  AdminCall(std::string what_for, std::string_view op) : what(std::move(what_for)), request(op) {}
+
   std::string what;  // the command, in messages: "tag show 'orders'"
-  Json request;
+  AdminRequest request;
   // The human text; an error says that the document is malformed. Also called for --json, so that
   // a script never gets a document that lacks what the documentation promises.
   std::function<Result<std::string>(const Json& document)> render;

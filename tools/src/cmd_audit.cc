@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl audit: leased = claimed + available + returned + abandoned, for every tag.
-#include <utility>
-
 #include "commands.h"
 
 namespace idd::tools {
@@ -12,11 +10,9 @@ namespace {
 constexpr std::uint64_t kAuditTimeoutMs = 60'000;
 
 Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
-  AdminCall call;
-  call.what = filter.tag ? "audit " + Quote(*filter.tag) : "audit";
-  call.request = {{"op", "audit"}};
-  if (filter.tag) call.request["tag"] = *filter.tag;
-  if (filter.is_all_hosts) call.request["all_hosts"] = true;
+  AdminCall call(filter.tag ? "audit " + Quote(*filter.tag) : "audit", "audit");
+  call.request.SetIfGiven("tag", filter.tag);
+  if (filter.is_all_hosts) call.request.Set("all_hosts", true);
   call.render = ForScreen(out, RenderAudit);
   call.verdict = AuditVerdict;
   call.timeout_ms = kAuditTimeoutMs;

@@ -57,7 +57,7 @@ class IdPrinter {
   void WriteJsonSeparator() {
     if (is_open_) return out_.Write(",\n    ");
     is_open_ = true;
-    out_.Write("{\n  \"tag\": " + Json(run_.tag).dump() + ",\n  \"ids\": [\n    ");
+    out_.Write("{\n  \"tag\": " + JsonQuote(run_.tag) + ",\n  \"ids\": [\n    ");
   }
 
   const ClaimRun& run_;

@@ -48,7 +48,7 @@ void CheckWithoutDaemon(const std::string& path, const Status& status, Diagnosis
 // The daemon's part. A daemon of before this operation refuses it by name.
 Status CheckDaemon(AdminClient& client, Deadline deadline, Diagnosis& diagnosis) {
   const MonotonicTime asked = MonotonicClock::now();
-  const Result<Json> facts = client.Request({{"op", "doctor"}}, deadline);
+  const Result<JsonDocument> facts = client.Request(AdminRequest("doctor"), deadline);
   const auto took =
       std::chrono::duration_cast<std::chrono::milliseconds>(MonotonicClock::now() - asked);
   if (facts.status().code() == Code::kInvalid) {
@@ -64,7 +64,7 @@ Status CheckDaemon(AdminClient& client, Deadline deadline, Diagnosis& diagnosis)
                                     (is_slow ? " slowly, after " : ", after ") +
                                     std::to_string(took.count()) + " ms",
                                 is_slow ? "look at the load of this host and of the store" : ""});
-  Result<Diagnosis> checked = CheckFacts(facts.value(), ThisIdctl());
+  Result<Diagnosis> checked = CheckFacts(facts.value().json(), ThisIdctl());
   if (!checked.ok()) return checked.status();
   for (Finding& finding : checked.value().findings) {
     diagnosis.findings.push_back(std::move(finding));
@@ -94,7 +94,7 @@ Outcome RunDoctor(const GlobalOptions& global, bool shows_all, Output& out) {
   const Status status =
       client.ok() ? CheckDaemon(client.value(), deadline, diagnosis) : client.status();
   if (!status.ok()) CheckWithoutDaemon(path, status, diagnosis);
-  out.Write(global.as_json ? DiagnosisJson(diagnosis).dump(2) + "\n"
+  out.Write(global.as_json ? DiagnosisJson(diagnosis).Indented() + "\n"
                            : RenderDiagnosis(diagnosis, shows_all, LookAtScreen(out.fd())));
   return Verdict(diagnosis, status);
 }

@@ -2,7 +2,6 @@
 //
 // idctl import: take tags over from another generator's table.
 #include <chrono>
-#include <utility>
 
 #include "admin_client.h"
 #include "commands.h"
@@ -20,10 +19,11 @@ std::string HowFar(const std::string& socket_path) {
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(300));
   Result<AdminClient> client = AdminClient::Connect(socket_path, deadline);
   if (!client.ok()) return {};
-  const Result<Json> document = client.value().Request({{"op", "import.progress"}}, deadline);
+  const Result<JsonDocument> document =
+      client.value().Request(AdminRequest("import.progress"), deadline);
   if (!document.ok()) return {};
   Status error;
-  const Fields reply(document.value(), "reply", &error);
+  const Fields reply(document.value().json(), "reply", &error);
   const std::string done = reply.CountText("done");
   const std::string rows = reply.CountText("rows");
   if (!error.ok() || !reply.Flag("under_way")) return "waiting for its turn";
@@ -31,14 +31,14 @@ std::string HowFar(const std::string& socket_path) {
 }
 
 Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Output& out) {
-  AdminCall call;
-  call.what = "import " + arguments.source.value_or("");
-  call.request = {{"op", "import"}, {"source", arguments.source.value_or("")}};
-  if (arguments.from) call.request["from"] = *arguments.from;
-  if (arguments.table) call.request["table"] = *arguments.table;
-  if (arguments.prefix) call.request["prefix"] = *arguments.prefix;
-  if (arguments.step) call.request["step"] = *arguments.step;
-  if (arguments.is_dry_run) call.request["dry_run"] = true;
+  const std::string source = arguments.source.value_or("");  // the parser requires it
+  AdminCall call("import " + source, "import");
+  call.request.Set("source", source);
+  call.request.SetIfGiven("from", arguments.from);
+  call.request.SetIfGiven("table", arguments.table);
+  call.request.SetIfGiven("prefix", arguments.prefix);
+  call.request.SetIfGiven("step", arguments.step);
+  if (arguments.is_dry_run) call.request.Set("dry_run", true);
   call.render = ForScreen(out, RenderImport);
   call.verdict = ImportVerdict;
   call.timeout_ms = kImportTimeoutMs;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl lease list, host list: what the allocator's journal says.
-#include <utility>
-
 #include "commands.h"
 #include "lease_table.h"
 
@@ -10,21 +8,17 @@ namespace idd::tools {
 namespace {
 
 Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
-  AdminCall call;
-  call.what = "lease list";
-  call.request = {{"op", "lease.list"}};
-  if (filter.tag) call.request["tag"] = *filter.tag;
-  if (filter.host) call.request["host"] = *filter.host;
-  if (filter.state) call.request["state"] = *filter.state;
-  if (filter.limit) call.request["limit"] = *filter.limit;
+  AdminCall call("lease list", "lease.list");
+  call.request.SetIfGiven("tag", filter.tag);
+  call.request.SetIfGiven("host", filter.host);
+  call.request.SetIfGiven("state", filter.state);
+  call.request.SetIfGiven("limit", filter.limit);
   call.render = ForScreen(out, RenderLeases);
   return RunAdminCall(global, call, out);
 }
 
 Outcome ListHosts(const GlobalOptions& global, Output& out) {
-  AdminCall call;
-  call.what = "host list";
-  call.request = {{"op", "host.list"}};
+  AdminCall call("host list", "host.list");
   call.render = ForScreen(out, RenderHosts);
   return RunAdminCall(global, call, out);
 }

@@ -8,10 +8,8 @@ namespace {
 
 // For a person the text that Prometheus reads; with --json the same as a document.
 Outcome ShowMetrics(const GlobalOptions& global, Output& out) {
-  AdminCall call;
-  call.what = "metrics";
-  call.request = {{"op", "metrics"}};
-  if (!global.as_json) call.request["format"] = "prometheus";
+  AdminCall call("metrics", "metrics");
+  if (!global.as_json) call.request.Set("format", "prometheus");
   call.render = [as_json = global.as_json](const Json& document) -> Result<std::string> {
     return as_json ? Result<std::string>(std::string()) : RenderMetrics(document);
   };

@@ -3,7 +3,6 @@
 // idctl status: the daemon, its database, and what every tag has.
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -144,10 +143,8 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
 }
 
 Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& out) {
-  AdminCall call;
-  call.what = tag.empty() ? "status" : "status " + Quote(tag);
-  call.request = {{"op", "status"}};
-  if (!tag.empty()) call.request["tag"] = tag;
+  AdminCall call(tag.empty() ? "status" : "status " + Quote(tag), "status");
+  if (!tag.empty()) call.request.Set("tag", tag);
   const Screen screen = LookAtScreen(out.fd());
   call.render = [&tag, &screen](const Json& document) {
     return RenderStatus(document, tag, screen);

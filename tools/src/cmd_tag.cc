@@ -61,19 +61,18 @@ std::string FormatPairs(const std::vector<std::pair<std::string, std::string>>& 
   return text;
 }
 
-Json TagRequest(const char* op, const TagArguments& arguments) {
-  Json request = {{"op", op}, {"tag", arguments.tag}};
-  if (arguments.mode) request["mode"] = *arguments.mode;
-  if (arguments.access) request["access"] = *arguments.access;
-  if (arguments.step) request["step"] = *arguments.step;
-  if (arguments.refill) request["refill"] = *arguments.refill;
-  if (arguments.max_step) request["max_step"] = *arguments.max_step;
-  if (arguments.max_prefetch) request["max_prefetch"] = *arguments.max_prefetch;
-  if (arguments.outage_tolerance_s) request["outage_tolerance_s"] = *arguments.outage_tolerance_s;
-  if (arguments.start) request["start"] = *arguments.start;
-  if (arguments.max_id) request["max_id"] = *arguments.max_id;
-  if (arguments.description) request["description"] = *arguments.description;
-  return request;
+void SetTagFields(const TagArguments& arguments, AdminRequest& request) {
+  request.Set("tag", arguments.tag);
+  request.SetIfGiven("mode", arguments.mode);
+  request.SetIfGiven("access", arguments.access);
+  request.SetIfGiven("step", arguments.step);
+  request.SetIfGiven("refill", arguments.refill);
+  request.SetIfGiven("max_step", arguments.max_step);
+  request.SetIfGiven("max_prefetch", arguments.max_prefetch);
+  request.SetIfGiven("outage_tolerance_s", arguments.outage_tolerance_s);
+  request.SetIfGiven("start", arguments.start);
+  request.SetIfGiven("max_id", arguments.max_id);
+  request.SetIfGiven("description", arguments.description);
 }
 
 Failure TagUsage(const char* command, std::string why, std::string todo) {
@@ -85,23 +84,21 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
     return TagUsage("tag create", "--start is above --max-id, so that there are no ids",
                     "give a larger --max-id");
   }
-  AdminCall call;
-  call.what = "tag create " + Quote(arguments.tag);
-  call.request = TagRequest("tag.create", arguments);
+  AdminCall call("tag create " + Quote(arguments.tag), "tag.create");
+  SetTagFields(arguments, call.request);
   call.render = [](const Json& document) { return RenderTagLine(document, "created"); };
   return RunAdminCall(global, call, out);
 }
 
 Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
+  AdminCall call("tag set " + Quote(arguments.tag), "tag.set");
+  SetTagFields(arguments, call.request);
   // What is to be changed stands beside "op" and "tag".
-  if (TagRequest("tag.set", arguments).size() == 2) {
+  if (call.request.size() == 2) {
     return TagUsage("tag set", "nothing to change",
                     "give --step, --max-id, --access, --refill, --max-step, --max-prefetch, "
                     "--outage-tolerance or --description");
   }
-  AdminCall call;
-  call.what = "tag set " + Quote(arguments.tag);
-  call.request = TagRequest("tag.set", arguments);
   call.render = [](const Json& document) { return RenderTagLine(document, "changed"); };
   return RunAdminCall(global, call, out);
 }
@@ -111,26 +108,22 @@ Outcome DeleteTag(const GlobalOptions& global, const TagArguments& arguments, Ou
     return TagUsage("tag delete", Quote(arguments.tag) + " would be deleted for every host",
                     "add --force if that is meant");
   }
-  AdminCall call;
-  call.what = "tag delete " + Quote(arguments.tag);
-  call.request = TagRequest("tag.delete", arguments);
-  call.request["force"] = true;
+  AdminCall call("tag delete " + Quote(arguments.tag), "tag.delete");
+  SetTagFields(arguments, call.request);
+  call.request.Set("force", true);
   call.render = RenderDeletedTag;
   return RunAdminCall(global, call, out);
 }
 
 Outcome ShowTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
-  AdminCall call;
-  call.what = "tag show " + Quote(arguments.tag);
-  call.request = TagRequest("tag.show", arguments);
+  AdminCall call("tag show " + Quote(arguments.tag), "tag.show");
+  SetTagFields(arguments, call.request);
   call.render = RenderTag;
   return RunAdminCall(global, call, out);
 }
 
 Outcome ListTags(const GlobalOptions& global, Output& out) {
-  AdminCall call;
-  call.what = "tag list";
-  call.request = {{"op", "tag.list"}};
+  AdminCall call("tag list", "tag.list");
   call.render = ForScreen(out, RenderTagList);
   return RunAdminCall(global, call, out);
 }

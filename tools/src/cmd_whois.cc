@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl whois: which host and lease an id is from.
-#include <utility>
-
 #include "commands.h"
 #include "idd/shm/abi.h"
 #include "lease_table.h"
@@ -12,9 +10,8 @@ namespace {
 
 Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Output& out) {
   const std::uint64_t id = arguments.id.value_or(0);  // the parser requires it
-  AdminCall call;
-  call.what = "whois " + Quote(arguments.tag) + " " + std::to_string(id);
-  call.request = {{"op", "whois"}, {"tag", arguments.tag}, {"id", id}};
+  AdminCall call("whois " + Quote(arguments.tag) + " " + std::to_string(id), "whois");
+  call.request.Set("tag", arguments.tag).Set("id", id);
   call.render = ForScreen(out, RenderWhoIs);
   call.verdict = WhoIsVerdict;
   return RunAdminCall(global, call, out);

@@ -125,15 +125,16 @@ Status TopSource::AskDaemon(MonotonicTime now) {
 }
 
 Status TopSource::AskForTags(const char* which, MonotonicTime now) {
-  const Json request = {{"op", "status"}, {"tags", which}};
-  const Result<Json> document = client_->Request(request, Deadline::After(kReplyPatience));
+  AdminRequest request("status");
+  request.Set("tags", which);
+  const Result<JsonDocument> document = client_->Request(request, Deadline::After(kReplyPatience));
   if (!document.ok()) {
     if (document.status().code() == Code::kIncompatible) return document.status();
     Lose(document.status(), now);
     return Status::Ok();
   }
   const bool is_whole = std::string_view(which) == "all";
-  Status status = TakeDocument(document.value(), is_whole, MonotonicClock::now());
+  Status status = TakeDocument(document.value().json(), is_whole, MonotonicClock::now());
   if (status.ok() && is_whole) {
     const auto took = MonotonicClock::now() - now;
     next_list_ = now + std::max<MonotonicClock::duration>(kBetweenChangedLists, took * kListShare);

@@ -61,9 +61,8 @@ Status AuditVerdict(const Json& document) {
   }
   const std::size_t findings = reply.Texts("findings").size();
   if (!reply.Flag("ok")) {
-    return Status(Code::kSystem, std::to_string(findings) +
-                                     (findings == 1 ? " finding" : " findings") +
-                                     "; compare 'idctl lease list' and idd's log");
+    return Status(Code::kSystem,
+                  Counted(findings, "finding") + "; compare 'idctl lease list' and idd's log");
   }
   return error;
 }

@@ -78,8 +78,7 @@ Outcome Verdict(const Diagnosis& diagnosis, const Status& status) {
   if (!status.ok()) return FailureFrom(status, "doctor");
   const std::size_t problems = CountOf(diagnosis, Health::kProblem);
   if (problems == 0) return std::nullopt;
-  return Failure{ExitStatus::kFailed, "doctor",
-                 std::to_string(problems) + (problems == 1 ? " problem" : " problems"),
+  return Failure{ExitStatus::kFailed, "doctor", Counted(problems, "problem"),
                  "do what stands behind 'next' of each"};
 }
 

@@ -107,9 +107,9 @@ Table SegmentTable(const Fields& tag) {
 
 // From three months before the end on.
 std::string ForecastLine(const Fields& tag) {
-  constexpr double kWarnedDays = 90;
+  constexpr double kForecastDays = 90;
   const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
-  if (!days || *days >= kWarnedDays) return {};
+  if (!days || *days >= kForecastDays) return {};
   return EscapeText(tag.Text("tag")) + ": its ids end in " + FormatDuration(*days * 86'400) +
          " at this rate";
 }

@@ -71,10 +71,6 @@ std::string Line(const Finding& finding, const Screen& screen) {
   return lead + "\n  " + Wrapped(text, 2, screen);  // no room beside it
 }
 
-std::string Counted(std::size_t count, const char* noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 const char* HealthName(Health health) noexcept {
@@ -153,7 +149,7 @@ std::string ShellWord(std::string_view word) {
 
 std::string ListSome(const std::vector<std::string>& items, std::string_view noun) {
   constexpr std::size_t kShown = 3;
-  std::string text = Counted(items.size(), std::string(noun).c_str()) + ": ";
+  std::string text = Counted(items.size(), noun) + ": ";
   for (std::size_t i = 0; i < std::min(items.size(), kShown); ++i) {
     text += (i == 0 ? "" : ", ") + items[i];
   }

@@ -8,19 +8,18 @@ namespace idd::tools {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // The screen stands still as long.
 constexpr milliseconds kConnectPatience(200);
 constexpr milliseconds kReplyPatience(2000);
-constexpr seconds kBetweenTries(1);
+constexpr std::chrono::seconds kBetweenTries(1);
 // The daemon's own lines, and the tags that cannot be observed.
 constexpr milliseconds kBetweenRequests(950);
 // The list of all tags, which costs the daemon and the store something: soon when the daemon says
 // that it has changed, else now and then, as other hosts make tags, too; and never so often that it
 // takes more than one part in kListShare of the time.
-constexpr seconds kBetweenChangedLists(5);
-constexpr seconds kBetweenLists(60);
+constexpr std::chrono::seconds kBetweenChangedLists(5);
+constexpr std::chrono::seconds kBetweenLists(60);
 constexpr int kListShare = 200;
 
 double Seconds(MonotonicTime from, MonotonicTime to) {

@@ -26,9 +26,13 @@ PACKAGES = {
     r"sqlite3|mysql|mariadb": r"daemon/src/",
     r"toml\+\+/|systemd/": r"daemon/src/",
     r"nlohmann/": r"(daemon|tools)/src/",
-    r"CLI/": r"(tools/src/|daemon/src/(main|options)\.cc$)",
+    r"CLI/": r"(tools/src/command_line\.cc$|daemon/src/(main|options)\.cc$)",
     r"boost/interprocess/": r"shm/src/memfd\.cc$",
     r"boost/": r"(shm/src/memfd\.cc$|daemon/src/)",
+}
+# The same for headers alone: these cost every file that includes one of them seconds.
+IN_HEADERS = {
+    r"nlohmann/(?!json_fwd\.hpp$)": r"(?!tools/)",
 }
 
 # Files that others compile, or translate, on their own: the whole list of what they may include.
@@ -65,6 +69,10 @@ def findings_in(root, path):
             if re.match(package, name) and not re.match(allowed, relative):
                 yield where + f"{name} belongs to {allowed}"
                 break
+        for package, allowed in IN_HEADERS.items():
+            is_header = path.suffix in (".h", ".hpp")
+            if is_header and re.match(package, name) and not re.match(allowed, relative):
+                yield where + f"{name}: a header declares it only; include it in a .cc"
         if quoted and not name.startswith(OURS[folder]) and not own_file(root, folder, path, name):
             yield where + f"{name}: {folder} may include its own files and {', '.join(OURS[folder])}"
         if not quoted and name.startswith(("idd/", "idclient/")):

@@ -70,6 +70,9 @@ class Lint(unittest.TestCase):
             "libclient/src/b.cc": '#include "b.h"\n#include "idd/shm/abi.h"\n',
             "daemon/src/c.h": "#include <spdlog/spdlog.h>\n",
             "daemon/src/store/c.cc": '#include <sqlite3.h>\n#include "c.h"\n',
+            "tools/src/e.h": "#include <nlohmann/json_fwd.hpp>\n",
+            "tools/src/e.cc": "#include <nlohmann/json.hpp>\n",
+            "tools/src/command_line.cc": "#include <CLI/CLI.hpp>\n",
         }
         self.accepts("includes.py", good)
         for bad, line in (
@@ -83,6 +86,8 @@ class Lint(unittest.TestCase):
             ("tools/src/d.cc", "#include <sqlite3.h>"),
             ("daemon/src/c.h", '#include "idclient/idclient.h"'),
             ("daemon/src/c.h", "#include <CLI/CLI.hpp>"),
+            ("tools/src/e.cc", "#include <CLI/CLI.hpp>"),
+            ("tools/src/e.h", "#include <nlohmann/json.hpp>"),
         ):
             with self.subTest(file=bad, line=line):
                 self.finds(f"{bad}:1", "includes.py", {**good, bad: line + "\n"})

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -132,20 +133,21 @@ class FakeDaemon {
 Deadline Soon() { return Deadline::After(milliseconds(5000)); }
 
 // One whole admin exchange.
-Result<Json> Ask(const FakeDaemon& daemon, Deadline deadline = Soon()) {
+Result<JsonDocument> Ask(const FakeDaemon& daemon, Deadline deadline = Soon()) {
   Result<AdminClient> client = AdminClient::Connect(daemon.path(), deadline);
   if (!client.ok()) return client.status();
-  return client.value().Request({{"op", "status"}}, deadline);
+  return client.value().Request(AdminRequest("status"), deadline);
 }
 
 // What the client makes of one reply to its admin request.
-Result<Json> AskWithReply(std::uint32_t status, std::uint64_t bytes, int fd) {
+Result<JsonDocument> AskWithReply(std::uint32_t status, std::uint64_t bytes, int fd) {
   const FakeDaemon daemon(
       [&](int socket) { AnswerAdmin(socket, ReceiveAdmin(socket), status, bytes, fd); });
   return Ask(daemon);
 }
 
-Result<Json> AskWithDocument(std::uint32_t status, std::string_view text, int seals = kSeals) {
+Result<JsonDocument> AskWithDocument(std::uint32_t status, std::string_view text,
+                                     int seals = kSeals) {
   const ScopedFd document = MakeDocument(text, seals);
   return AskWithReply(status, text.size(), document.get());
 }
@@ -165,9 +167,9 @@ TEST(AdminClientTest, SaysHelloThenReturnsTheDocument) {
     const ScopedFd document = MakeDocument(text);
     AnswerAdmin(socket, HeaderOf(second).request_id, 0, text.size(), document.get());
   });
-  Result<Json> document = Ask(daemon);
+  Result<JsonDocument> document = Ask(daemon);
   ASSERT_TRUE(document.ok()) << document.status().message();
-  EXPECT_EQ(document.value().dump(), R"({"b":18446744073709551615,"a":[]})");
+  EXPECT_EQ(document.value().json().dump(), R"({"b":18446744073709551615,"a":[]})");
   EXPECT_EQ(hello.abi_version, shm::kAbiVersion);
   EXPECT_NE(hello.client_version[0], '\0');
   EXPECT_EQ(request, R"({"op":"status"})");
@@ -263,9 +265,9 @@ TEST(AdminClientTest, ALateReplyToAnotherRequestIsSkipped) {
     AnswerAdmin(socket, id + 1000, 0, 3, wrong.get());
     AnswerAdmin(socket, id, 0, 3, right.get());
   });
-  Result<Json> document = Ask(daemon);
+  Result<JsonDocument> document = Ask(daemon);
   ASSERT_TRUE(document.ok()) << document.status().message();
-  EXPECT_EQ(document.value().dump(), "[2]");
+  EXPECT_EQ(document.value().json().dump(), "[2]");
 }
 
 TEST(AdminClientTest, ARefusedHelloSaysWhy) {
@@ -346,7 +348,8 @@ TEST(AdminClientTest, ARequestTooLongForAFrameIsInvalid) {
   });
   Result<AdminClient> client = AdminClient::Connect(daemon.path(), Soon());
   ASSERT_TRUE(client.ok()) << client.status().message();
-  const Json request = {{"op", "tag.set"}, {"description", std::string(20'000, 'x')}};
+  AdminRequest request("tag.set");
+  request.Set("description", std::string(20'000, 'x'));
   EXPECT_EQ(client.value().Request(request, Soon()).status().code(), Code::kInvalid);
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -375,7 +376,8 @@ TEST(DoctorTextTest, ColourIsForTerminalsAlone) {
 TEST(DoctorTextTest, TheDocumentHasAllOfIt) {
   Diagnosis diagnosis = Sample();
   diagnosis.findings.push_back({"socket", Health::kOk, "\xff.sock", ""});
-  const Json document = DiagnosisJson(diagnosis);
+  const JsonDocument built = DiagnosisJson(diagnosis);
+  const Json& document = built.json();
   EXPECT_EQ(document["ok"], false);
   EXPECT_EQ(document["findings"].size(), 4U);
   EXPECT_EQ(document["findings"][0]["next"], nullptr);

@@ -14,11 +14,10 @@
 
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"
+#include "json_fields.h"
 
 namespace idd::tools {
 namespace {
-
-constexpr int kMaxNesting = 32;  // replies need 6
 
 // What a failed exchange means to a user of idctl: a daemon that does not answer is out of reach,
 // and a frame that one of the two does not understand is a matter of versions.
@@ -48,36 +47,16 @@ Result<T> ReadReply(const wire::Message& message, std::string* reason) {
 }
 
 // The sentence that comes with a refusal.
-std::string RefusalText(const Result<Json>& document, Code code) {
-  if (document.ok() && document.value().is_object()) {
-    const auto found = document.value().find("error");
-    if (found != document.value().end() && found->is_string()) return found->get<std::string>();
+std::string RefusalText(const Result<JsonDocument>& document, Code code) {
+  if (document.ok()) {
+    Status error;
+    std::string text = Fields(document.value().json(), "reply", &error).Text("error");
+    if (error.ok()) return text;
   }
   return std::string("the daemon answers ") + CodeName(code) + " without a reason";
 }
 
-// How deep brackets are nested outside strings, whether or not the rest is JSON. Not the parser's
-// callback: with one, its time grows with the square of an array's length.
-int Nesting(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char byte = text[i];
-    if (in_string && byte == '\\') {
-      ++i;
-    } else if (byte == '"') {
-      in_string = !in_string;
-    } else if (!in_string && (byte == '[' || byte == '{')) {
-      deepest = std::max(deepest, ++depth);
-    } else if (!in_string && (byte == ']' || byte == '}')) {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
-Result<Json> ReadDocument(const wire::Message& message, std::uint64_t document_bytes) {
+Result<JsonDocument> ReadDocument(const wire::Message& message, std::uint64_t document_bytes) {
   Result<std::string> text = ReadSealedDocument(message.fds[0].get(), document_bytes);
   if (!text.ok()) return text.status();
   return ParseDocument(text.value());
@@ -112,14 +91,6 @@ Result<std::string> ReadSealedDocument(int fd, std::uint64_t document_bytes) {
   return text;
 }
 
-Result<Json> ParseDocument(std::string_view text) {
-  if (Nesting(text) > kMaxNesting) return Malformed("the document is nested too deeply");
-  // Without exceptions, what cannot be parsed comes back as "discarded".
-  Json document = Json::parse(text, nullptr, false);
-  if (document.is_discarded()) return Malformed("the document is not JSON");
-  return document;
-}
-
 Result<AdminClient> AdminClient::Connect(const std::string& socket_path, Deadline deadline) {
   Result<wire::Channel> channel = wire::Channel::Connect(socket_path, deadline, std::nullopt);
   if (!channel.ok()) return ExchangeError(channel.status());
@@ -147,9 +118,8 @@ Status AdminClient::Hello(Deadline deadline) {
   return Status(code, "the daemon refuses this idctl (" IDD_VERSION "): " + reason);
 }
 
-Result<Json> AdminClient::Request(const Json& request, Deadline deadline) {
-  // "replace" never throws; arguments were checked to be UTF-8 when they were parsed.
-  const std::string text = request.dump(-1, ' ', false, Json::error_handler_t::replace);
+Result<JsonDocument> AdminClient::Request(const AdminRequest& request, Deadline deadline) {
+  const std::string text = request.Text();
   if (text.size() > wire::kMaxAdminRequestBytes) {
     return Status(Code::kInvalid, "the request is longer than a frame; shorten its texts");
   }
@@ -162,7 +132,7 @@ Result<Json> AdminClient::Request(const Json& request, Deadline deadline) {
   Result<wire::AdminReply> reply = ReadReply<wire::AdminReply>(message.value(), &reason);
   if (!reply.ok()) return reply.status();
   const Code code = CodeFromNumber(reply.value().status);
-  Result<Json> document = ReadDocument(message.value(), reply.value().document_bytes);
+  Result<JsonDocument> document = ReadDocument(message.value(), reply.value().document_bytes);
   if (code == Code::kOk) return document;
   return Status(code, reason.empty() ? RefusalText(document, code) : reason);
 }

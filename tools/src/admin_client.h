@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
+#include "admin_request.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "idd/shm/ring_observer.h"
 #include "idd/wire/channel.h"
-#include "json_fields.h"
+#include "json_document.h"
 
 namespace idd::tools {
 
@@ -25,10 +25,10 @@ class AdminClient {
   [[nodiscard]] static Result<AdminClient> Connect(const std::string& socket_path,
                                                    Deadline deadline);
 
-  // Sends one request object and returns the reply's document. What the daemon refuses comes back
+  // Sends one request and returns the reply's document. What the daemon refuses comes back
   // with its code and its sentence; a reply that is not what the protocol says is kIncompatible; no
   // reply is kUnavailable. kInvalid: the request is too long for a frame.
-  [[nodiscard]] Result<Json> Request(const Json& request, Deadline deadline);
+  [[nodiscard]] Result<JsonDocument> Request(const AdminRequest& request, Deadline deadline);
 
   // The tag's ring, to be looked at without the daemon from now on; nothing when it has none, when
   // this user may not have it, or when the daemon is older than that. kUnavailable: no reply;
@@ -49,9 +49,6 @@ class AdminClient {
 // a memfd sealed against writing and shrinking, at least that long, and the length is 1 to
 // kMaxAdminReplyBytes: then nothing can change or vanish below the reader.
 [[nodiscard]] Result<std::string> ReadSealedDocument(int fd, std::uint64_t document_bytes);
-
-// kIncompatible when `text` is not one JSON document, or is nested deeper than any reply.
-[[nodiscard]] Result<Json> ParseDocument(std::string_view text);
 
 }  // namespace idd::tools
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli.h"
 
-#include <sys/un.h>
-
-#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstring>
 #include <exception>
-#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "admin_client.h"
@@ -36,90 +31,68 @@ Failure UsageFailure(std::string why, const std::string& command) {
                  "see '" + command + " --help'"};
 }
 
-void AddGlobalOptions(CLI::App& app, GlobalOptions& global) {
-  app.add_option("--socket", global.socket_path,
-                 "The daemon's socket [$IDD_SOCKET, else /run/idd/idd.sock]")
-      ->type_name("PATH")
-      ->take_last()
-      ->check(CheckSocketArgument, "");
-  app.add_flag("--json", global.as_json, "Print one JSON document");
-  AddNumber(
-      app, "--timeout",
-      "The longest wait for the daemon [5000; claim: 500; audit: 60000; import, drain: 600000]",
-      {1, wire::kMaxTimeoutMs}, &global.timeout_ms)
-      ->type_name("MS");
+void AddGlobalOptions(Command root, GlobalOptions& global) {
+  const auto read_socket = [&global](const std::string& text) {
+    std::string why = CheckSocketArgument(text);
+    if (why.empty()) global.socket_path = text;
+    return why;
+  };
+  root.AddArgument("--socket", "The daemon's socket [$IDD_SOCKET, else /run/idd/idd.sock]",
+                   read_socket)
+      .ValueName("PATH");
+  root.AddFlag("--json", "Print one JSON document", &global.as_json);
+  root.AddNumber(
+          "--timeout",
+          "The longest wait for the daemon [5000; claim: 500; audit: 60000; import, drain: 600000]",
+          {1, wire::kMaxTimeoutMs}, &global.timeout_ms)
+      .ValueName("MS");
 }
 
-void BuildParser(CLI::App& app, Invocation& invocation) {
-  app.name("idctl");
-  app.footer(kFooter);
-  app.fallthrough();  // inherited: the global options may stand behind the command, too
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "idctl " IDD_VERSION);
-  AddGlobalOptions(app, invocation.global);
-  RegisterTagCommands(app, invocation);
-  RegisterClaimCommand(app, invocation);
-  RegisterBenchCommand(app, invocation);
-  RegisterStatusCommand(app, invocation);
-  RegisterTopCommand(app, invocation);
-  RegisterLeaseCommands(app, invocation);
-  RegisterAuditCommand(app, invocation);
-  RegisterWhoIsCommand(app, invocation);
-  RegisterDoctorCommand(app, invocation);
-  RegisterImportCommand(app, invocation);
-  RegisterMetricsCommand(app, invocation);
-  RegisterDrainCommands(app, invocation);
-  RegisterClientCommands(app, invocation);
+void AddCommands(Command root, Invocation& invocation) {
+  AddGlobalOptions(root, invocation.global);
+  RegisterTagCommands(root, invocation);
+  RegisterClaimCommand(root, invocation);
+  RegisterBenchCommand(root, invocation);
+  RegisterStatusCommand(root, invocation);
+  RegisterTopCommand(root, invocation);
+  RegisterLeaseCommands(root, invocation);
+  RegisterAuditCommand(root, invocation);
+  RegisterWhoIsCommand(root, invocation);
+  RegisterDoctorCommand(root, invocation);
+  RegisterImportCommand(root, invocation);
+  RegisterMetricsCommand(root, invocation);
+  RegisterDrainCommands(root, invocation);
+  RegisterClientCommands(root, invocation);
 }
 
-// "idctl tag create": as far as the command line was understood.
-std::string CommandPath(const CLI::App& app) {
-  std::string path = "idctl";
-  const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) {
-    command = command->get_subcommands().front();
-    path += " " + command->get_name();
-  }
-  return path;
-}
-
-// The parser's sentence, or a clearer one for the two most frequent mistakes.
-std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
-  const int code = error.get_exit_code();
-  const bool is_missing = code == static_cast<int>(CLI::ExitCodes::RequiredError);
-  if (!is_missing && code != static_cast<int>(CLI::ExitCodes::ExtrasError)) return error.what();
-  const std::vector<std::string> unknown = app.remaining(true);
-  if (!unknown.empty()) return "unknown argument " + Quote(unknown.front());
-  const std::string text = error.what();
-  return text == "A subcommand is required" ? "no command given" : text;
-}
-
-Outcome Execute(CLI::App& app, Invocation& invocation, Output& out) {
+Outcome Execute(const CommandLine& line, Invocation& invocation, Output& out) {
   GlobalOptions& global = invocation.global;
   if (global.socket_path.empty()) global.socket_path = wire::DefaultSocketPath();
   if (const std::string why = CheckSocketArgument(global.socket_path); !why.empty()) {
-    return UsageFailure("IDD_SOCKET: " + why, CommandPath(app));
+    return UsageFailure("IDD_SOCKET: " + why, line.CommandPath());
   }
   return invocation.action(out);
 }
 
 Outcome ParseAndExecute(int argc, const char* const* argv, Output& out, int err_fd) {
-  CLI::App app(kDescription);
+  CommandLine line({.name = "idctl",
+                    .description = kDescription,
+                    .footer = kFooter,
+                    .version = "idctl " IDD_VERSION});
   Invocation invocation;
   invocation.global.progress_fd = err_fd;
-  BuildParser(app, invocation);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
-      return UsageFailure(UsageText(error, app), CommandPath(app));
-    }
-    std::ostringstream text;  // --help and --version are "errors" to CLI11
-    app.exit(error, text, text);
-    out.Write(text.str());
-    return std::nullopt;
+  AddCommands(line.root(), invocation);
+  CommandLine::Parsed parsed = line.Parse(argc, argv);
+  switch (parsed.kind) {
+    case CommandLine::Kind::kWrongUsage:
+      return UsageFailure(std::move(parsed.text), line.CommandPath());
+    case CommandLine::Kind::kHelp:
+      out.Write(parsed.text);
+      return std::nullopt;
+    case CommandLine::Kind::kCommand:
+      break;
   }
-  return Execute(app, invocation, out);
+  return Execute(line, invocation, out);
 }
 
 // The command's own failure goes before one of the output. A reader that has seen enough (a broken
@@ -153,97 +126,8 @@ ExitStatus RunIdctl(int argc, const char* const* argv, int out_fd, int err_fd) n
   }
 }
 
-CLI::App* AddCommand(CLI::App& parent, const char* name, const char* summary, const char* example) {
-  CLI::App* command = parent.add_subcommand(name, summary);
-  command->footer(std::string("Global options: --socket PATH, --json, --timeout MS; see 'idctl "
-                              "--help'.\nExample: ") +
-                  example);
-  return command;
-}
-
-CLI::Option* AddTagName(CLI::App& command, const char* name, const char* help,
-                        std::function<void(std::string)> set) {
-  const bool is_positional = *name != '-';  // those are shown by their name alone
-  return command
-      .add_option_function<std::string>(
-          name, [set = std::move(set)](const std::string& tag) { set(tag); }, help)
-      ->type_name(is_positional ? "" : "TAG")
-      ->take_last()
-      ->check(CheckTagArgument, "");
-}
-
-CLI::Option* AddNumber(CLI::App& command, const char* name, const char* help, NumberRange range,
-                       std::optional<std::uint64_t>* number) {
-  const auto check = [range](const std::string& text) {
-    std::uint64_t ignored = 0;
-    return ParseNumber(text, range, &ignored);
-  };
-  const auto set = [range, number](const std::string& text) {
-    std::uint64_t value = 0;
-    if (ParseNumber(text, range, &value).empty()) *number = value;
-  };
-  return command.add_option_function<std::string>(name, set, help)
-      ->type_name("N")
-      ->take_last()
-      ->check(check, "");
-}
-
-CLI::Option* AddText(CLI::App& command, const char* name, const char* help,
-                     std::optional<std::string>* text) {
-  return command
-      .add_option_function<std::string>(
-          name, [text](const std::string& value) { *text = value; }, help)
-      ->type_name("TEXT")
-      ->take_last()
-      ->check(CheckTextArgument, "");
-}
-
-CLI::Option* AddChoice(CLI::App& command, const char* name, const char* help,
-                       std::vector<std::string> choices, std::optional<std::string>* choice) {
-  std::string list;
-  for (const std::string& item : choices) list += (list.empty() ? "" : ", ") + item;
-  const std::string full_help = std::string(help) + ": " + list;
-  const auto check = [choices = std::move(choices), list](const std::string& text) {
-    const bool is_known = std::find(choices.begin(), choices.end(), text) != choices.end();
-    return is_known ? "" : Quote(text) + " is not one of " + list;
-  };
-  return command
-      .add_option_function<std::string>(
-          name, [choice](const std::string& value) { *choice = value; }, full_help)
-      ->take_last()
-      ->check(check, "");
-}
-
-std::string CheckTagArgument(const std::string& tag) { return wire::CheckTagName(tag).message(); }
-
-std::string CheckTextArgument(const std::string& text) {
-  if (!IsUtf8(text)) return "the text is not UTF-8";
-  if (text.size() > kMaxTextBytes) {
-    return "the text is longer than " + std::to_string(kMaxTextBytes) + " bytes";
-  }
-  return {};
-}
-
-std::string CheckSocketArgument(const std::string& path) {
-  constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
-  if (path.empty()) return "the socket's path is empty";
-  if (path.size() > kMaxPathBytes) {
-    return "the socket's path is longer than " + std::to_string(kMaxPathBytes) + " bytes";
-  }
-  return {};
-}
-
-std::string ParseNumber(const std::string& text, NumberRange range, std::uint64_t* number) {
-  const char* const end = text.data() + text.size();
-  std::uint64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, value, 10);
-  const bool is_number = stop == end && error == std::errc();
-  if (!is_number || value < range.min || value > range.max) {
-    return Quote(text) + " is not a whole number from " + std::to_string(range.min) + " to " +
-           std::to_string(range.max);
-  }
-  *number = value;
-  return {};
+void SetAction(Command command, Invocation& invocation, Action action) {
+  command.OnChosen([&invocation, action = std::move(action)] { invocation.action = action; });
 }
 
 Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out) {
@@ -251,7 +135,7 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(timeout_ms));
   Result<AdminClient> client = AdminClient::Connect(global.socket_path, deadline);
   if (!client.ok()) return FailureFrom(client.status(), call.what);
-  Result<Json> document = [&] {
+  Result<JsonDocument> document = [&] {
     const ProgressTicker ticker(global.progress_fd, [&call](std::chrono::seconds passed) {
       const std::string how_far = call.progress ? call.progress() : std::string();
       return "idctl " + call.what + ": " + (how_far.empty() ? "" : how_far + ", ") +
@@ -260,11 +144,11 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
     return client.value().Request(call.request, deadline);
   }();
   if (!document.ok()) return FailureFrom(document.status(), call.what);
-  Result<std::string> text = call.render(document.value());
+  Result<std::string> text = call.render(document.value().json());
   if (!text.ok()) return FailureFrom(text.status(), call.what);
-  out.Write(global.as_json ? document.value().dump(2) + "\n" : text.value());
+  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
   if (!call.verdict) return std::nullopt;
-  if (Status verdict = call.verdict(document.value()); !verdict.ok()) {
+  if (Status verdict = call.verdict(document.value().json()); !verdict.ok()) {
     return FailureFrom(verdict, call.what);
   }
   return std::nullopt;

@@ -4,13 +4,15 @@
 #ifndef IDD_TOOLS_CLI_H_
 #define IDD_TOOLS_CLI_H_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
+#include <string_view>
+#include <utility>
 
+#include "admin_request.h"
+#include "command_line.h"
 #include "exit_status.h"
 #include "idd/base/status.h"
 #include "json_fields.h"
@@ -98,6 +100,9 @@ struct DoctorArguments {
   bool shows_all = false;
 };
 
+// What a command does when it was chosen.
+using Action = std::function<Outcome(Output& out)>;
+
 // One parsed command line. Commands register themselves with the parser, which writes here; the one
 // that was chosen leaves its action. Nothing runs while arguments are parsed.
 struct Invocation {
@@ -112,7 +117,7 @@ struct Invocation {
   DoctorArguments doctor;
   DrainArguments drain;
   ClientArguments client;
-  std::function<Outcome(Output& out)> action;
+  Action action;
 };
 
 // Runs idctl with its output on two descriptors, and returns its exit status. Throws nothing.
@@ -121,47 +126,16 @@ struct Invocation {
 
 // --- For the commands.
 
-// A subcommand with its example in the help; `summary` is one line.
-[[nodiscard]] CLI::App* AddCommand(CLI::App& parent, const char* name, const char* summary,
-                                   const char* example);
-
-// A tag name: positional ("TAG") or an option ("--tag"). Wrong usage unless wire::CheckTagName
-// accepts it.
-CLI::Option* AddTagName(CLI::App& command, const char* name, const char* help,
-                        std::function<void(std::string)> set);
-
-// Printable bounds of a number.
-struct NumberRange {
-  std::uint64_t min;
-  std::uint64_t max;
-};
-
-// A decimal number and nothing else: no sign, no octal or hexadecimal, which CLI11 would read.
-CLI::Option* AddNumber(CLI::App& command, const char* name, const char* help, NumberRange range,
-                       std::optional<std::uint64_t>* number);
-
-// UTF-8 text of at most kMaxTextBytes, so that a request fits a frame.
-inline constexpr std::size_t kMaxTextBytes = 2048;
-CLI::Option* AddText(CLI::App& command, const char* name, const char* help,
-                     std::optional<std::string>* text);
-
-// One of a few words; the help lists them.
-CLI::Option* AddChoice(CLI::App& command, const char* name, const char* help,
-                       std::vector<std::string> choices, std::optional<std::string>* choice);
-
-// The pure checks behind them. An empty text means: fine.
-[[nodiscard]] std::string CheckTagArgument(const std::string& tag);
-[[nodiscard]] std::string CheckTextArgument(const std::string& text);
-[[nodiscard]] std::string CheckSocketArgument(const std::string& path);
-[[nodiscard]] std::string ParseNumber(const std::string& text, NumberRange range,
-                                      std::uint64_t* number);
+void SetAction(Command command, Invocation& invocation, Action action);
 
 inline constexpr std::uint64_t kAdminTimeoutMs = 5000;
 
 // One admin request and what becomes of its reply.
 struct AdminCall {
+  AdminCall(std::string what_for, std::string_view op) : what(std::move(what_for)), request(op) {}
+
   std::string what;  // the command, in messages: "tag show 'orders'"
-  Json request;
+  AdminRequest request;
   // The human text; an error says that the document is malformed. Also called for --json, so that
   // a script never gets a document that lacks what the documentation promises.
   std::function<Result<std::string>(const Json& document)> render;

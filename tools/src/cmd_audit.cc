@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl audit: leased = claimed + available + returned + abandoned, for every tag.
-#include <utility>
-
 #include "commands.h"
 
 namespace idd::tools {
@@ -12,11 +10,9 @@ namespace {
 constexpr std::uint64_t kAuditTimeoutMs = 60'000;
 
 Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
-  AdminCall call;
-  call.what = filter.tag ? "audit " + Quote(*filter.tag) : "audit";
-  call.request = {{"op", "audit"}};
-  if (filter.tag) call.request["tag"] = *filter.tag;
-  if (filter.is_all_hosts) call.request["all_hosts"] = true;
+  AdminCall call(filter.tag ? "audit " + Quote(*filter.tag) : "audit", "audit");
+  call.request.SetIfGiven("tag", filter.tag);
+  if (filter.is_all_hosts) call.request.Set("all_hosts", true);
   call.render = ForScreen(out, RenderAudit);
   call.verdict = AuditVerdict;
   call.timeout_ms = kAuditTimeoutMs;
@@ -65,25 +61,22 @@ Status AuditVerdict(const Json& document) {
   }
   const std::size_t findings = reply.Texts("findings").size();
   if (!reply.Flag("ok")) {
-    return Status(Code::kSystem, std::to_string(findings) +
-                                     (findings == 1 ? " finding" : " findings") +
-                                     "; compare 'idctl lease list' and idd's log");
+    return Status(Code::kSystem,
+                  Counted(findings, "finding") + "; compare 'idctl lease list' and idd's log");
   }
   return error;
 }
 
-void RegisterAuditCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* audit =
-      AddCommand(app, "audit", "Check that every leased id is accounted for", "idctl audit orders");
-  AddTagName(*audit, "TAG", "Only this tag",
-             [&invocation](std::string tag) { invocation.filter.tag = std::move(tag); });
-  audit->add_flag("--all-hosts", invocation.filter.is_all_hosts,
-                  "The leases of all hosts; of those that another host has in use every id counts "
-                  "as available");
-  audit->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Audit(invocation.global, invocation.filter, out);
-    };
+void RegisterAuditCommand(Command root, Invocation& invocation) {
+  Command audit =
+      root.AddCommand("audit", "Check that every leased id is accounted for", "idctl audit orders");
+  audit.AddTagName("TAG", "Only this tag", &invocation.filter.tag);
+  audit.AddFlag("--all-hosts",
+                "The leases of all hosts; of those that another host has in use every id counts "
+                "as available",
+                &invocation.filter.is_all_hosts);
+  SetAction(audit, invocation, [&invocation](Output& out) {
+    return Audit(invocation.global, invocation.filter, out);
   });
 }
 

@@ -29,22 +29,32 @@ std::string Fixed(double value, int decimals) {
   return text.data();
 }
 
-Json SideJson(const BenchSide& side) {
-  Json latency;
+JsonDocument SideJson(const BenchSide& side) {
+  JsonDocument latency;
   for (const Percentile& percentile : kPercentiles) {
-    latency[percentile.name] = side.latency.Percentile(percentile.part);
+    latency.Set(percentile.name, side.latency.Percentile(percentile.part));
   }
-  latency["max"] = side.latency.max();
-  latency["samples"] = side.latency.count();
-  return {
-      {"ids_per_s", side.ids_per_s}, {"ns_per_claim", side.ns_per_claim}, {"latency_ns", latency}};
+  latency.Set("max", side.latency.max()).Set("samples", side.latency.count());
+  JsonDocument document;
+  document.Set("ids_per_s", side.ids_per_s)
+      .Set("ns_per_claim", side.ns_per_claim)
+      .Set("latency_ns", latency);
+  return document;
 }
 
-Json ReportJson(const BenchPlan& plan, const BenchReport& report) {
-  return {{"tag", plan.tag},      {"processes", plan.processes}, {"threads", plan.threads},
-          {"batch", plan.batch},  {"block", plan.block},         {"rounds", report.rounds},
-          {"ids", report.ids},    {"raw", SideJson(report.raw)}, {"claim", SideJson(report.claim)},
-          {"ratio", report.ratio}};
+JsonDocument ReportJson(const BenchPlan& plan, const BenchReport& report) {
+  JsonDocument document;
+  document.Set("tag", plan.tag)
+      .Set("processes", std::uint64_t{plan.processes})
+      .Set("threads", std::uint64_t{plan.threads})
+      .Set("batch", std::uint64_t{plan.batch})
+      .Set("block", std::uint64_t{plan.block})
+      .Set("rounds", std::uint64_t{report.rounds})
+      .Set("ids", report.ids)
+      .Set("raw", SideJson(report.raw))
+      .Set("claim", SideJson(report.claim))
+      .Set("ratio", report.ratio);
+  return document;
 }
 
 std::string ReportText(const BenchReport& report, const Screen& screen) {
@@ -95,34 +105,29 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
   });
   progress.Clear();
   if (!report.ok()) return FailureFrom(report.status(), "bench " + Quote(plan.tag));
-  out.Write(global.as_json ? ReportJson(plan, report.value()).dump(2) + "\n"
+  out.Write(global.as_json ? ReportJson(plan, report.value()).Indented() + "\n"
                            : ReportText(report.value(), LookAtScreen(out.fd())));
   return std::nullopt;
 }
 
 }  // namespace
 
-void RegisterBenchCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* bench = AddCommand(
-      app, "bench", "Measure claims beside raw atomic adds; takes the ids that it claims",
+void RegisterBenchCommand(Command root, Invocation& invocation) {
+  Command bench = root.AddCommand(
+      "bench", "Measure claims beside raw atomic adds; takes the ids that it claims",
       "idctl bench orders --processes 4 --seconds 5");
-  AddTagName(*bench, "TAG", "The tag to claim from", [&invocation](std::string tag) {
-    invocation.bench.tag = std::move(tag);
-  })->required();
+  bench.AddTagName("TAG", "The tag to claim from", &invocation.bench.tag).Required();
   BenchArguments& arguments = invocation.bench;
-  AddNumber(*bench, "--processes", "Processes that claim at once [1]", {1, 256},
-            &arguments.processes);
-  AddNumber(*bench, "--threads", "Threads of each process [1]", {1, 256}, &arguments.threads);
-  AddNumber(*bench, "--seconds", "Length of the whole measurement [3]", {1, 3600},
-            &arguments.seconds);
-  AddNumber(*bench, "--batch", "Ids a claim [1]", {1, 1'000'000}, &arguments.batch);
-  AddNumber(*bench, "--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
-            &arguments.block);
-  bench->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Bench(invocation.global, invocation.bench, out);
-    };
-  });
+  bench.AddNumber("--processes", "Processes that claim at once [1]", {1, 256},
+                  &arguments.processes);
+  bench.AddNumber("--threads", "Threads of each process [1]", {1, 256}, &arguments.threads);
+  bench.AddNumber("--seconds", "Length of the whole measurement [3]", {1, 3600},
+                  &arguments.seconds);
+  bench.AddNumber("--batch", "Ids a claim [1]", {1, 1'000'000}, &arguments.batch);
+  bench.AddNumber("--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
+                  &arguments.block);
+  SetAction(bench, invocation,
+            [&invocation](Output& out) { return Bench(invocation.global, invocation.bench, out); });
 }
 
 }  // namespace idd::tools

@@ -57,7 +57,7 @@ class IdPrinter {
   void WriteJsonSeparator() {
     if (is_open_) return out_.Write(",\n    ");
     is_open_ = true;
-    out_.Write("{\n  \"tag\": " + Json(run_.tag).dump() + ",\n  \"ids\": [\n    ");
+    out_.Write("{\n  \"tag\": " + JsonQuote(run_.tag) + ",\n  \"ids\": [\n    ");
   }
 
   const ClaimRun& run_;
@@ -120,19 +120,14 @@ Outcome ClaimAndPrint(const ClaimRun& run, const ClaimSource& source,
   return ClaimFailure(run, printer.printed(), error);
 }
 
-void RegisterClaimCommand(CLI::App& app, Invocation& invocation) {
+void RegisterClaimCommand(Command root, Invocation& invocation) {
   constexpr NumberRange kCountRange = {1, std::numeric_limits<std::int64_t>::max()};
-  CLI::App* claim =
-      AddCommand(app, "claim", "Claim ids, one decimal number a line", "idctl claim orders -n 3");
-  AddTagName(*claim, "TAG", "The tag to claim from", [&invocation](std::string tag) {
-    invocation.claim.tag = std::move(tag);
-  })->required();
-  AddNumber(*claim, "-n,--count", "How many ids [1]", kCountRange, &invocation.claim.count);
-  claim->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Claim(invocation.global, invocation.claim, out);
-    };
-  });
+  Command claim =
+      root.AddCommand("claim", "Claim ids, one decimal number a line", "idctl claim orders -n 3");
+  claim.AddTagName("TAG", "The tag to claim from", &invocation.claim.tag).Required();
+  claim.AddNumber("-n,--count", "How many ids [1]", kCountRange, &invocation.claim.count);
+  SetAction(claim, invocation,
+            [&invocation](Output& out) { return Claim(invocation.global, invocation.claim, out); });
 }
 
 }  // namespace idd::tools

@@ -15,19 +15,20 @@ namespace {
 constexpr std::uint64_t kMostUid = 0xfffffffe;
 
 Outcome ListClients(const GlobalOptions& global, const ClientArguments& arguments, Output& out) {
-  Json request = {{"op", "client.list"}};
-  if (arguments.tag) request["tag"] = *arguments.tag;
-  if (arguments.uid) request["uid"] = *arguments.uid;
+  AdminRequest request("client.list");
+  request.SetIfGiven("tag", arguments.tag);
+  request.SetIfGiven("uid", arguments.uid);
   const auto timeout = std::chrono::milliseconds(global.timeout_ms.value_or(kAdminTimeoutMs));
   const Deadline deadline = Deadline::After(timeout);
   Result<AdminClient> client = AdminClient::Connect(global.socket_path, deadline);
   if (!client.ok()) return FailureFrom(client.status(), "client list");
-  Result<Json> document = client.value().Request(request, deadline);
+  Result<JsonDocument> document = client.value().Request(request, deadline);
   if (!document.ok()) return FailureFrom(document.status(), "client list");
-  AddProcessFacts(document.value(), "/proc");
-  const Result<std::string> text = RenderClients(document.value(), LookAtScreen(out.fd()).columns);
+  AddProcessFacts(document.value().json(), "/proc");
+  const Result<std::string> text =
+      RenderClients(document.value().json(), LookAtScreen(out.fd()).columns);
   if (!text.ok()) return FailureFrom(text.status(), "client list");
-  out.Write(global.as_json ? document.value().dump(2) + "\n" : text.value());
+  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
   return std::nullopt;
 }
 
@@ -104,19 +105,16 @@ Result<std::string> RenderClients(const Json& document, std::size_t columns) {
   return text;
 }
 
-void RegisterClientCommands(CLI::App& app, Invocation& invocation) {
+void RegisterClientCommands(Command root, Invocation& invocation) {
   ClientArguments& arguments = invocation.client;
-  CLI::App* client = AddCommand(app, "client", "Look at who uses idd", "idctl client list");
-  client->require_subcommand(1);
-  CLI::App* list = AddCommand(*client, "list", "List connections, and what each uses of which tag",
-                              "idctl client list --tag orders");
-  AddTagName(*list, "--tag", "Only those that use this tag",
-             [&arguments](std::string tag) { arguments.tag = std::move(tag); });
-  AddNumber(*list, "--uid", "Only those of this user id", {0, kMostUid}, &arguments.uid);
-  list->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return ListClients(invocation.global, invocation.client, out);
-    };
+  Command client = root.AddCommand("client", "Look at who uses idd", "idctl client list");
+  client.RequireSubcommand();
+  Command list = client.AddCommand("list", "List connections, and what each uses of which tag",
+                                   "idctl client list --tag orders");
+  list.AddTagName("--tag", "Only those that use this tag", &arguments.tag);
+  list.AddNumber("--uid", "Only those of this user id", {0, kMostUid}, &arguments.uid);
+  SetAction(list, invocation, [&invocation](Output& out) {
+    return ListClients(invocation.global, invocation.client, out);
   });
 }
 

@@ -48,7 +48,7 @@ void CheckWithoutDaemon(const std::string& path, const Status& status, Diagnosis
 // The daemon's part. A daemon of before this operation refuses it by name.
 Status CheckDaemon(AdminClient& client, Deadline deadline, Diagnosis& diagnosis) {
   const MonotonicTime asked = MonotonicClock::now();
-  const Result<Json> facts = client.Request({{"op", "doctor"}}, deadline);
+  const Result<JsonDocument> facts = client.Request(AdminRequest("doctor"), deadline);
   const auto took =
       std::chrono::duration_cast<std::chrono::milliseconds>(MonotonicClock::now() - asked);
   if (facts.status().code() == Code::kInvalid) {
@@ -64,7 +64,7 @@ Status CheckDaemon(AdminClient& client, Deadline deadline, Diagnosis& diagnosis)
                                     (is_slow ? " slowly, after " : ", after ") +
                                     std::to_string(took.count()) + " ms",
                                 is_slow ? "look at the load of this host and of the store" : ""});
-  Result<Diagnosis> checked = CheckFacts(facts.value(), ThisIdctl());
+  Result<Diagnosis> checked = CheckFacts(facts.value().json(), ThisIdctl());
   if (!checked.ok()) return checked.status();
   for (Finding& finding : checked.value().findings) {
     diagnosis.findings.push_back(std::move(finding));
@@ -78,8 +78,7 @@ Outcome Verdict(const Diagnosis& diagnosis, const Status& status) {
   if (!status.ok()) return FailureFrom(status, "doctor");
   const std::size_t problems = CountOf(diagnosis, Health::kProblem);
   if (problems == 0) return std::nullopt;
-  return Failure{ExitStatus::kFailed, "doctor",
-                 std::to_string(problems) + (problems == 1 ? " problem" : " problems"),
+  return Failure{ExitStatus::kFailed, "doctor", Counted(problems, "problem"),
                  "do what stands behind 'next' of each"};
 }
 
@@ -94,21 +93,19 @@ Outcome RunDoctor(const GlobalOptions& global, bool shows_all, Output& out) {
   const Status status =
       client.ok() ? CheckDaemon(client.value(), deadline, diagnosis) : client.status();
   if (!status.ok()) CheckWithoutDaemon(path, status, diagnosis);
-  out.Write(global.as_json ? DiagnosisJson(diagnosis).dump(2) + "\n"
+  out.Write(global.as_json ? DiagnosisJson(diagnosis).Indented() + "\n"
                            : RenderDiagnosis(diagnosis, shows_all, LookAtScreen(out.fd())));
   return Verdict(diagnosis, status);
 }
 
 }  // namespace
 
-void RegisterDoctorCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* doctor = AddCommand(app, "doctor", "Check the set-up and say what to do about it",
-                                "idctl doctor --all");
-  doctor->add_flag("--all", invocation.doctor.shows_all, "Also what is ok");
-  doctor->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return RunDoctor(invocation.global, invocation.doctor.shows_all, out);
-    };
+void RegisterDoctorCommand(Command root, Invocation& invocation) {
+  Command doctor = root.AddCommand("doctor", "Check the set-up and say what to do about it",
+                                   "idctl doctor --all");
+  doctor.AddFlag("--all", "Also what is ok", &invocation.doctor.shows_all);
+  SetAction(doctor, invocation, [&invocation](Output& out) {
+    return RunDoctor(invocation.global, invocation.doctor.shows_all, out);
   });
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "admin_client.h"
 #include "commands.h"
@@ -41,21 +40,24 @@ bool IsOver(const Json& document) {
 }
 
 // The newest reply, with what the first one said of the state before.
-Result<Json> DrainAndWait(AdminClient& client, const DrainArguments& arguments, Deadline deadline) {
-  Json request = {{"op", "drain"}};
-  if (arguments.tag) request["tag"] = *arguments.tag;
+Result<JsonDocument> DrainAndWait(AdminClient& client, const DrainArguments& arguments,
+                                  Deadline deadline) {
+  constexpr const char* kWasDrained = "was_drained";
+  AdminRequest request("drain");
+  request.SetIfGiven("tag", arguments.tag);
   ProgressLine progress(STDERR_FILENO);
-  std::optional<Json> was_drained;
+  JsonDocument before;  // what the first reply says of it
   while (true) {
     const milliseconds wait = std::min(kBetweenLooks, deadline.remaining() / 2);
-    request["wait_ms"] = wait.count();
-    Result<Json> reply = client.Request(request, deadline);
+    request.Set("wait_ms", static_cast<std::uint64_t>(wait.count()));
+    Result<JsonDocument> reply = client.Request(request, deadline);
     if (!reply.ok()) return reply;
-    if (!reply.value().is_object()) return reply;  // what is wrong with it, the renderer says
-    if (!was_drained) was_drained = reply.value().value("was_drained", Json(nullptr));
-    reply.value()["was_drained"] = *was_drained;
-    if (IsOver(reply.value()) || wait < kBetweenLooks) return reply;
-    progress.Show(DrainProgressText(reply.value()));
+    Json& document = reply.value().json();
+    if (!IsObject(document)) return reply;  // what is wrong with it, the renderer says
+    if (before.size() == 0) CopyField(document, kWasDrained, before.json());
+    CopyField(before.json(), kWasDrained, document);
+    if (IsOver(document) || wait < kBetweenLooks) return reply;
+    progress.Show(DrainProgressText(document));
   }
 }
 
@@ -65,21 +67,19 @@ Outcome Drain(const GlobalOptions& global, const DrainArguments& arguments, Outp
       Deadline::After(milliseconds(global.timeout_ms.value_or(kDrainTimeoutMs)));
   Result<AdminClient> client = AdminClient::Connect(global.socket_path, deadline);
   if (!client.ok()) return FailureFrom(client.status(), what);
-  const Result<Json> document = DrainAndWait(client.value(), arguments, deadline);
+  const Result<JsonDocument> document = DrainAndWait(client.value(), arguments, deadline);
   if (!document.ok()) return FailureFrom(document.status(), what);
-  const Result<std::string> text = RenderDrain(document.value());
+  const Result<std::string> text = RenderDrain(document.value().json());
   if (!text.ok()) return FailureFrom(text.status(), what);
-  out.Write(global.as_json ? document.value().dump(2) + "\n" : text.value());
-  const Status verdict = DrainVerdict(document.value());
+  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
+  const Status verdict = DrainVerdict(document.value().json());
   if (verdict.ok()) return std::nullopt;
   return FailureFrom(verdict, what);
 }
 
 Outcome Resume(const GlobalOptions& global, const DrainArguments& arguments, Output& out) {
-  AdminCall call;
-  call.what = NameOf(arguments, "resume");
-  call.request = {{"op", "resume"}};
-  if (arguments.tag) call.request["tag"] = *arguments.tag;
+  AdminCall call(NameOf(arguments, "resume"), "resume");
+  call.request.SetIfGiven("tag", arguments.tag);
   call.render = RenderResume;
   return RunAdminCall(global, call, out);
 }
@@ -144,23 +144,17 @@ Result<std::string> RenderResume(const Json& document) {
   return text + "\n";
 }
 
-void RegisterDrainCommands(CLI::App& app, Invocation& invocation) {
-  const auto set_tag = [&invocation](std::string tag) { invocation.drain.tag = std::move(tag); };
-  CLI::App* drain = AddCommand(app, "drain", "Hand back what is not claimed and stop publishing",
-                               "idctl drain orders");
-  AddTagName(*drain, "TAG", "Only this tag; without it, every tag of this host", set_tag);
-  drain->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Drain(invocation.global, invocation.drain, out);
-    };
-  });
-  CLI::App* resume =
-      AddCommand(app, "resume", "Publish again after a drain", "idctl resume orders");
-  AddTagName(*resume, "TAG", "The tag that was drained; without it, the host", set_tag);
-  resume->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Resume(invocation.global, invocation.drain, out);
-    };
+void RegisterDrainCommands(Command root, Invocation& invocation) {
+  std::optional<std::string>* const tag = &invocation.drain.tag;
+  Command drain = root.AddCommand("drain", "Hand back what is not claimed and stop publishing",
+                                  "idctl drain orders");
+  drain.AddTagName("TAG", "Only this tag; without it, every tag of this host", tag);
+  SetAction(drain, invocation,
+            [&invocation](Output& out) { return Drain(invocation.global, invocation.drain, out); });
+  Command resume = root.AddCommand("resume", "Publish again after a drain", "idctl resume orders");
+  resume.AddTagName("TAG", "The tag that was drained; without it, the host", tag);
+  SetAction(resume, invocation, [&invocation](Output& out) {
+    return Resume(invocation.global, invocation.drain, out);
   });
 }
 

@@ -2,7 +2,6 @@
 //
 // idctl import: take tags over from another generator's table.
 #include <chrono>
-#include <utility>
 
 #include "admin_client.h"
 #include "commands.h"
@@ -20,10 +19,11 @@ std::string HowFar(const std::string& socket_path) {
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(300));
   Result<AdminClient> client = AdminClient::Connect(socket_path, deadline);
   if (!client.ok()) return {};
-  const Result<Json> document = client.value().Request({{"op", "import.progress"}}, deadline);
+  const Result<JsonDocument> document =
+      client.value().Request(AdminRequest("import.progress"), deadline);
   if (!document.ok()) return {};
   Status error;
-  const Fields reply(document.value(), "reply", &error);
+  const Fields reply(document.value().json(), "reply", &error);
   const std::string done = reply.CountText("done");
   const std::string rows = reply.CountText("rows");
   if (!error.ok() || !reply.Flag("under_way")) return "waiting for its turn";
@@ -31,14 +31,14 @@ std::string HowFar(const std::string& socket_path) {
 }
 
 Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Output& out) {
-  AdminCall call;
-  call.what = "import " + arguments.source.value_or("");
-  call.request = {{"op", "import"}, {"source", arguments.source.value_or("")}};
-  if (arguments.from) call.request["from"] = *arguments.from;
-  if (arguments.table) call.request["table"] = *arguments.table;
-  if (arguments.prefix) call.request["prefix"] = *arguments.prefix;
-  if (arguments.step) call.request["step"] = *arguments.step;
-  if (arguments.is_dry_run) call.request["dry_run"] = true;
+  const std::string source = arguments.source.value_or("");  // the parser requires it
+  AdminCall call("import " + source, "import");
+  call.request.Set("source", source);
+  call.request.SetIfGiven("from", arguments.from);
+  call.request.SetIfGiven("table", arguments.table);
+  call.request.SetIfGiven("prefix", arguments.prefix);
+  call.request.SetIfGiven("step", arguments.step);
+  if (arguments.is_dry_run) call.request.Set("dry_run", true);
   call.render = ForScreen(out, RenderImport);
   call.verdict = ImportVerdict;
   call.timeout_ms = kImportTimeoutMs;
@@ -96,31 +96,29 @@ Status ImportVerdict(const Json& document) {
                              " refused; see why beside each, and import again"};
 }
 
-void RegisterImportCommand(CLI::App& app, Invocation& invocation) {
+void RegisterImportCommand(Command root, Invocation& invocation) {
   ImportArguments& arguments = invocation.import;
-  CLI::App* import = AddCommand(
-      app, "import", "Take tags over from another generator's table, above all its ids",
+  Command command = root.AddCommand(
+      "import", "Take tags over from another generator's table, above all its ids",
       "idctl import tinyid --from 'mysql://reader@db1/tinyid?password_file=/etc/idd/tinyid' "
       "--dry-run");
-  AddChoice(*import, "SOURCE", "Whose table it is", {"tinyid", "cosid", "common-sequence"},
-            &arguments.source)
-      ->type_name("")
-      ->required();
-  AddText(*import, "--from", "The table's database, mysql://... [idd's own]", &arguments.from)
-      ->type_name("URL");
-  AddText(*import, "--table", "The table [tiny_id_info, cosid, common_sequence]", &arguments.table)
-      ->type_name("NAME");
-  AddText(*import, "--prefix", "What the tags' names begin with, before the rows' names",
-          &arguments.prefix);
-  AddNumber(*import, "--step", "Ids a lease takes at least [the row's, else 1000]",
-            {1, shm::kMaxLimit - 1}, &arguments.step);
-  import->add_flag("--dry-run", arguments.is_dry_run, "Show what would be done, and write nothing");
-  import->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Import(invocation.global, invocation.import, out);
-};
-}  // namespace idd::tools
-);
+  command
+      .AddChoice("SOURCE", "Whose table it is", {"tinyid", "cosid", "common-sequence"},
+                 &arguments.source)
+      .ValueName("")
+      .Required();
+  command.AddText("--from", "The table's database, mysql://... [idd's own]", &arguments.from)
+      .ValueName("URL");
+  command.AddText("--table", "The table [tiny_id_info, cosid, common_sequence]", &arguments.table)
+      .ValueName("NAME");
+  command.AddText("--prefix", "What the tags' names begin with, before the rows' names",
+                  &arguments.prefix);
+  command.AddNumber("--step", "Ids a lease takes at least [the row's, else 1000]",
+                    {1, shm::kMaxLimit - 1}, &arguments.step);
+  command.AddFlag("--dry-run", "Show what would be done, and write nothing", &arguments.is_dry_run);
+  SetAction(command, invocation, [&invocation](Output& out) {
+    return Import(invocation.global, invocation.import, out);
+  });
 }
 
 }  // namespace idd::tools

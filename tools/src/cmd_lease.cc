@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl lease list, host list: what the allocator's journal says.
-#include <utility>
-
 #include "commands.h"
 #include "lease_table.h"
 
@@ -10,58 +8,50 @@ namespace idd::tools {
 namespace {
 
 Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
-  AdminCall call;
-  call.what = "lease list";
-  call.request = {{"op", "lease.list"}};
-  if (filter.tag) call.request["tag"] = *filter.tag;
-  if (filter.host) call.request["host"] = *filter.host;
-  if (filter.state) call.request["state"] = *filter.state;
-  if (filter.limit) call.request["limit"] = *filter.limit;
+  AdminCall call("lease list", "lease.list");
+  call.request.SetIfGiven("tag", filter.tag);
+  call.request.SetIfGiven("host", filter.host);
+  call.request.SetIfGiven("state", filter.state);
+  call.request.SetIfGiven("limit", filter.limit);
   call.render = ForScreen(out, RenderLeases);
   return RunAdminCall(global, call, out);
 }
 
 Outcome ListHosts(const GlobalOptions& global, Output& out) {
-  AdminCall call;
-  call.what = "host list";
-  call.request = {{"op", "host.list"}};
+  AdminCall call("host list", "host.list");
   call.render = ForScreen(out, RenderHosts);
   return RunAdminCall(global, call, out);
 }
 
-void AddLeaseFilters(CLI::App& command, FilterArguments& filter) {
-  AddTagName(command, "--tag", "Only leases of this tag",
-             [&filter](std::string tag) { filter.tag = std::move(tag); });
-  AddText(command, "--host", "Only leases of this host", &filter.host)->type_name("NAME");
-  AddChoice(command, "--state", "Only leases in this state",
-            {"active", "exhausted", "returned", "abandoned"}, &filter.state)
-      ->type_name("STATE");
-  AddNumber(command, "--limit", "Only that many, the newest [10000]", {1, 1'000'000},
-            &filter.limit);
+void AddLeaseFilters(Command command, FilterArguments& filter) {
+  command.AddTagName("--tag", "Only leases of this tag", &filter.tag);
+  command.AddText("--host", "Only leases of this host", &filter.host).ValueName("NAME");
+  command
+      .AddChoice("--state", "Only leases in this state",
+                 {"active", "exhausted", "returned", "abandoned"}, &filter.state)
+      .ValueName("STATE");
+  command.AddNumber("--limit", "Only that many, the newest [10000]", {1, 1'000'000}, &filter.limit);
 }
 
 }  // namespace
 
-void RegisterLeaseCommands(CLI::App& app, Invocation& invocation) {
-  CLI::App* lease =
-      AddCommand(app, "lease", "Look at the journal of leases", "idctl lease list --tag orders");
-  lease->require_subcommand(1);
-  CLI::App* leases = AddCommand(*lease, "list", "List leases of all hosts",
-                                "idctl lease list --tag orders --state active");
-  AddLeaseFilters(*leases, invocation.filter);
-  leases->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return ListLeases(invocation.global, invocation.filter, out);
-    };
+void RegisterLeaseCommands(Command root, Invocation& invocation) {
+  Command lease =
+      root.AddCommand("lease", "Look at the journal of leases", "idctl lease list --tag orders");
+  lease.RequireSubcommand();
+  Command leases = lease.AddCommand("list", "List leases of all hosts",
+                                    "idctl lease list --tag orders --state active");
+  AddLeaseFilters(leases, invocation.filter);
+  SetAction(leases, invocation, [&invocation](Output& out) {
+    return ListLeases(invocation.global, invocation.filter, out);
   });
 
-  CLI::App* host = AddCommand(app, "host", "Look at the hosts that lease", "idctl host list");
-  host->require_subcommand(1);
-  CLI::App* hosts =
-      AddCommand(*host, "list", "List the hosts known to the allocator", "idctl --json host list");
-  hosts->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) { return ListHosts(invocation.global, out); };
-  });
+  Command host = root.AddCommand("host", "Look at the hosts that lease", "idctl host list");
+  host.RequireSubcommand();
+  Command hosts =
+      host.AddCommand("list", "List the hosts known to the allocator", "idctl --json host list");
+  SetAction(hosts, invocation,
+            [&invocation](Output& out) { return ListHosts(invocation.global, out); });
 }
 
 Result<std::string> RenderLeases(const Json& document, std::size_t columns) {

@@ -8,10 +8,8 @@ namespace {
 
 // For a person the text that Prometheus reads; with --json the same as a document.
 Outcome ShowMetrics(const GlobalOptions& global, Output& out) {
-  AdminCall call;
-  call.what = "metrics";
-  call.request = {{"op", "metrics"}};
-  if (!global.as_json) call.request["format"] = "prometheus";
+  AdminCall call("metrics", "metrics");
+  if (!global.as_json) call.request.Set("format", "prometheus");
   call.render = [as_json = global.as_json](const Json& document) -> Result<std::string> {
     return as_json ? Result<std::string>(std::string()) : RenderMetrics(document);
   };
@@ -29,11 +27,10 @@ Result<std::string> RenderMetrics(const Json& document) {
   return text;
 }
 
-void RegisterMetricsCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* metrics = AddCommand(app, "metrics", "Print Prometheus metrics", "idctl metrics");
-  metrics->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) { return ShowMetrics(invocation.global, out); };
-  });
+void RegisterMetricsCommand(Command root, Invocation& invocation) {
+  Command metrics = root.AddCommand("metrics", "Print Prometheus metrics", "idctl metrics");
+  SetAction(metrics, invocation,
+            [&invocation](Output& out) { return ShowMetrics(invocation.global, out); });
 }
 
 }  // namespace idd::tools

@@ -3,7 +3,6 @@
 // idctl status: the daemon, its database, and what every tag has.
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -108,9 +107,9 @@ Table SegmentTable(const Fields& tag) {
 
 // From three months before the end on.
 std::string ForecastLine(const Fields& tag) {
-  constexpr double kWarnedDays = 90;
+  constexpr double kForecastDays = 90;
   const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
-  if (!days || *days >= kWarnedDays) return {};
+  if (!days || *days >= kForecastDays) return {};
   return EscapeText(tag.Text("tag")) + ": its ids end in " + FormatDuration(*days * 86'400) +
          " at this rate";
 }
@@ -144,10 +143,8 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
 }
 
 Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& out) {
-  AdminCall call;
-  call.what = tag.empty() ? "status" : "status " + Quote(tag);
-  call.request = {{"op", "status"}};
-  if (!tag.empty()) call.request["tag"] = tag;
+  AdminCall call(tag.empty() ? "status" : "status " + Quote(tag), "status");
+  if (!tag.empty()) call.request.Set("tag", tag);
   const Screen screen = LookAtScreen(out.fd());
   call.render = [&tag, &screen](const Json& document) {
     return RenderStatus(document, tag, screen);
@@ -172,15 +169,12 @@ Result<std::string> RenderStatus(const Json& document, const std::string& tag,
   return text;
 }
 
-void RegisterStatusCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* status = AddCommand(app, "status", "Show the daemon, its database and the tags",
-                                "idctl status orders");
-  AddTagName(*status, "TAG", "Only this tag, with its segments",
-             [&invocation](std::string tag) { invocation.filter.tag = std::move(tag); });
-  status->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return ShowStatus(invocation.global, invocation.filter.tag.value_or(""), out);
-    };
+void RegisterStatusCommand(Command root, Invocation& invocation) {
+  Command status = root.AddCommand("status", "Show the daemon, its database and the tags",
+                                   "idctl status orders");
+  status.AddTagName("TAG", "Only this tag, with its segments", &invocation.filter.tag);
+  SetAction(status, invocation, [&invocation](Output& out) {
+    return ShowStatus(invocation.global, invocation.filter.tag.value_or(""), out);
   });
 }
 

@@ -61,19 +61,18 @@ std::string FormatPairs(const std::vector<std::pair<std::string, std::string>>& 
   return text;
 }
 
-Json TagRequest(const char* op, const TagArguments& arguments) {
-  Json request = {{"op", op}, {"tag", arguments.tag}};
-  if (arguments.mode) request["mode"] = *arguments.mode;
-  if (arguments.access) request["access"] = *arguments.access;
-  if (arguments.step) request["step"] = *arguments.step;
-  if (arguments.refill) request["refill"] = *arguments.refill;
-  if (arguments.max_step) request["max_step"] = *arguments.max_step;
-  if (arguments.max_prefetch) request["max_prefetch"] = *arguments.max_prefetch;
-  if (arguments.outage_tolerance_s) request["outage_tolerance_s"] = *arguments.outage_tolerance_s;
-  if (arguments.start) request["start"] = *arguments.start;
-  if (arguments.max_id) request["max_id"] = *arguments.max_id;
-  if (arguments.description) request["description"] = *arguments.description;
-  return request;
+void SetTagFields(const TagArguments& arguments, AdminRequest& request) {
+  request.Set("tag", arguments.tag);
+  request.SetIfGiven("mode", arguments.mode);
+  request.SetIfGiven("access", arguments.access);
+  request.SetIfGiven("step", arguments.step);
+  request.SetIfGiven("refill", arguments.refill);
+  request.SetIfGiven("max_step", arguments.max_step);
+  request.SetIfGiven("max_prefetch", arguments.max_prefetch);
+  request.SetIfGiven("outage_tolerance_s", arguments.outage_tolerance_s);
+  request.SetIfGiven("start", arguments.start);
+  request.SetIfGiven("max_id", arguments.max_id);
+  request.SetIfGiven("description", arguments.description);
 }
 
 Failure TagUsage(const char* command, std::string why, std::string todo) {
@@ -85,23 +84,21 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
     return TagUsage("tag create", "--start is above --max-id, so that there are no ids",
                     "give a larger --max-id");
   }
-  AdminCall call;
-  call.what = "tag create " + Quote(arguments.tag);
-  call.request = TagRequest("tag.create", arguments);
+  AdminCall call("tag create " + Quote(arguments.tag), "tag.create");
+  SetTagFields(arguments, call.request);
   call.render = [](const Json& document) { return RenderTagLine(document, "created"); };
   return RunAdminCall(global, call, out);
 }
 
 Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
+  AdminCall call("tag set " + Quote(arguments.tag), "tag.set");
+  SetTagFields(arguments, call.request);
   // What is to be changed stands beside "op" and "tag".
-  if (TagRequest("tag.set", arguments).size() == 2) {
+  if (call.request.size() == 2) {
     return TagUsage("tag set", "nothing to change",
                     "give --step, --max-id, --access, --refill, --max-step, --max-prefetch, "
                     "--outage-tolerance or --description");
   }
-  AdminCall call;
-  call.what = "tag set " + Quote(arguments.tag);
-  call.request = TagRequest("tag.set", arguments);
   call.render = [](const Json& document) { return RenderTagLine(document, "changed"); };
   return RunAdminCall(global, call, out);
 }
@@ -111,26 +108,22 @@ Outcome DeleteTag(const GlobalOptions& global, const TagArguments& arguments, Ou
     return TagUsage("tag delete", Quote(arguments.tag) + " would be deleted for every host",
                     "add --force if that is meant");
   }
-  AdminCall call;
-  call.what = "tag delete " + Quote(arguments.tag);
-  call.request = TagRequest("tag.delete", arguments);
-  call.request["force"] = true;
+  AdminCall call("tag delete " + Quote(arguments.tag), "tag.delete");
+  SetTagFields(arguments, call.request);
+  call.request.Set("force", true);
   call.render = RenderDeletedTag;
   return RunAdminCall(global, call, out);
 }
 
 Outcome ShowTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
-  AdminCall call;
-  call.what = "tag show " + Quote(arguments.tag);
-  call.request = TagRequest("tag.show", arguments);
+  AdminCall call("tag show " + Quote(arguments.tag), "tag.show");
+  SetTagFields(arguments, call.request);
   call.render = RenderTag;
   return RunAdminCall(global, call, out);
 }
 
 Outcome ListTags(const GlobalOptions& global, Output& out) {
-  AdminCall call;
-  call.what = "tag list";
-  call.request = {{"op", "tag.list"}};
+  AdminCall call("tag list", "tag.list");
   call.render = ForScreen(out, RenderTagList);
   return RunAdminCall(global, call, out);
 }
@@ -138,70 +131,70 @@ Outcome ListTags(const GlobalOptions& global, Output& out) {
 using TagAction = Outcome (*)(const GlobalOptions&, const TagArguments&, Output&);
 
 // What the five have in common: their positional TAG and how they run.
-void AddTagAction(CLI::App& command, Invocation& invocation, TagAction action) {
-  AddTagName(command, "TAG", "The tag: 1 to 128 bytes of printable UTF-8",
-             [&invocation](std::string tag) { invocation.tag.tag = std::move(tag); })
-      ->required();
-  command.callback([&invocation, action] {
-    invocation.action = [&invocation, action](Output& out) {
-      return action(invocation.global, invocation.tag, out);
-    };
+void AddTagAction(Command command, Invocation& invocation, TagAction action) {
+  command.AddTagName("TAG", "The tag: 1 to 128 bytes of printable UTF-8", &invocation.tag.tag)
+      .Required();
+  SetAction(command, invocation, [&invocation, action](Output& out) {
+    return action(invocation.global, invocation.tag, out);
   });
 }
 
-void AddTagOptions(CLI::App& command, TagArguments& arguments) {
-  AddNumber(command, "--step", "Ids a lease takes from the allocator at least", kStepRange,
-            &arguments.step);
-  AddNumber(command, "--max-id", "The largest id that may ever be handed out", kIdRange,
-            &arguments.max_id);
-  AddChoice(command, "--access", "How clients claim; socket keeps the tag's memory from them",
-            {"ring", "socket"}, &arguments.access)
-      ->type_name("ACCESS");
-  AddChoice(command, "--refill", "When ids are leased: by the promise, or by Leaf's rule",
-            {"promise", "leaf"}, &arguments.refill)
-      ->type_name("RULE");
-  AddNumber(command, "--outage-tolerance",
-            "Seconds that claims shall go on without the allocator at the measured rate",
-            kToleranceRange, &arguments.outage_tolerance_s)
-      ->type_name("S");
-  AddNumber(command, "--max-prefetch", "Ids that one host may hold unclaimed", kIdRange,
-            &arguments.max_prefetch);
-  AddNumber(command, "--max-step", "Ids a lease takes at most", kStepRange, &arguments.max_step);
-  AddText(command, "--description", "What the ids are for", &arguments.description);
+void AddTagOptions(Command command, TagArguments& arguments) {
+  command.AddNumber("--step", "Ids a lease takes from the allocator at least", kStepRange,
+                    &arguments.step);
+  command.AddNumber("--max-id", "The largest id that may ever be handed out", kIdRange,
+                    &arguments.max_id);
+  command
+      .AddChoice("--access", "How clients claim; socket keeps the tag's memory from them",
+                 {"ring", "socket"}, &arguments.access)
+      .ValueName("ACCESS");
+  command
+      .AddChoice("--refill", "When ids are leased: by the promise, or by Leaf's rule",
+                 {"promise", "leaf"}, &arguments.refill)
+      .ValueName("RULE");
+  command
+      .AddNumber("--outage-tolerance",
+                 "Seconds that claims shall go on without the allocator at the measured rate",
+                 kToleranceRange, &arguments.outage_tolerance_s)
+      .ValueName("S");
+  command.AddNumber("--max-prefetch", "Ids that one host may hold unclaimed", kIdRange,
+                    &arguments.max_prefetch);
+  command.AddNumber("--max-step", "Ids a lease takes at most", kStepRange, &arguments.max_step);
+  command.AddText("--description", "What the ids are for", &arguments.description);
 }
 
 }  // namespace
 
-void RegisterTagCommands(CLI::App& app, Invocation& invocation) {
-  CLI::App* tag =
-      AddCommand(app, "tag", "Create, list, show, change and delete tags", "idctl tag list");
-  tag->require_subcommand(1);
+void RegisterTagCommands(Command root, Invocation& invocation) {
+  Command tag =
+      root.AddCommand("tag", "Create, list, show, change and delete tags", "idctl tag list");
+  tag.RequireSubcommand();
 
-  CLI::App* create = AddCommand(*tag, "create", "Create a tag, an id space of its own",
-                                "idctl tag create orders --step 10000 --description 'order ids'");
-  AddTagOptions(*create, invocation.tag);
-  AddNumber(*create, "--start", "The first id", kIdRange, &invocation.tag.start)->type_name("ID");
-  AddChoice(*create, "--mode", "How ids are made", {"segment", "snowflake", "ticket"},
-            &invocation.tag.mode)
-      ->type_name("MODE");
-  AddTagAction(*create, invocation, CreateTag);
+  Command create = tag.AddCommand("create", "Create a tag, an id space of its own",
+                                  "idctl tag create orders --step 10000 --description 'order ids'");
+  AddTagOptions(create, invocation.tag);
+  create.AddNumber("--start", "The first id", kIdRange, &invocation.tag.start).ValueName("ID");
+  create
+      .AddChoice("--mode", "How ids are made", {"segment", "snowflake", "ticket"},
+                 &invocation.tag.mode)
+      .ValueName("MODE");
+  AddTagAction(create, invocation, CreateTag);
 
-  CLI::App* list = AddCommand(*tag, "list", "List all tags", "idctl --json tag list");
-  list->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) { return ListTags(invocation.global, out); };
-  });
+  Command list = tag.AddCommand("list", "List all tags", "idctl --json tag list");
+  SetAction(list, invocation,
+            [&invocation](Output& out) { return ListTags(invocation.global, out); });
 
-  CLI::App* show =
-      AddCommand(*tag, "show", "Show one tag as the allocator has it", "idctl tag show orders");
-  AddTagAction(*show, invocation, ShowTag);
+  Command show =
+      tag.AddCommand("show", "Show one tag as the allocator has it", "idctl tag show orders");
+  AddTagAction(show, invocation, ShowTag);
 
-  CLI::App* set = AddCommand(*tag, "set", "Change a tag", "idctl tag set orders --step 50000");
-  AddTagOptions(*set, invocation.tag);
-  AddTagAction(*set, invocation, SetTag);
+  Command set = tag.AddCommand("set", "Change a tag", "idctl tag set orders --step 50000");
+  AddTagOptions(set, invocation.tag);
+  AddTagAction(set, invocation, SetTag);
 
-  CLI::App* remove = AddCommand(*tag, "delete", "Delete a tag", "idctl tag delete orders --force");
-  remove->add_flag("--force", invocation.tag.is_forced, "Really delete it, for every host");
-  AddTagAction(*remove, invocation, DeleteTag);
+  Command remove = tag.AddCommand("delete", "Delete a tag", "idctl tag delete orders --force");
+  remove.AddFlag("--force", "Really delete it, for every host", &invocation.tag.is_forced);
+  AddTagAction(remove, invocation, DeleteTag);
 }
 
 Result<std::string> RenderTag(const Json& document) {

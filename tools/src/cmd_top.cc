@@ -8,7 +8,6 @@
 #include <csignal>
 #include <memory>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -37,53 +36,70 @@ std::string ParseInterval(const std::string& text, double* seconds) {
   return {};
 }
 
-Json SumsJson(const TopSums& sums) {
-  return {{"tags", sums.tags},
-          {"rate_per_s", sums.rate_per_s},
-          {"available", sums.available},
-          {"promise_kept", sums.kept},
-          {"dry", sums.dry},
-          {"quarantined", sums.quarantined},
-          {"drained", sums.drained}};
+JsonDocument SumsJson(const TopSums& sums) {
+  JsonDocument document;
+  document.Set("tags", sums.tags)
+      .Set("rate_per_s", sums.rate_per_s)
+      .Set("available", sums.available)
+      .Set("promise_kept", sums.kept)
+      .Set("dry", sums.dry)
+      .Set("quarantined", sums.quarantined)
+      .Set("drained", sums.drained);
+  return document;
 }
 
-Json TopTagJson(const TopTag& tag) {
-  return {{"tag", tag.name},
-          {"state", tag.now.state},
-          {"rate_per_s", tag.rate_per_s},
-          {"available", tag.now.available},
-          {"covered_s", tag.covered_s ? Json(*tag.covered_s) : Json(nullptr)},
-          {"promise",
-           {{"outage_tolerance_s", tag.now.outage_tolerance_s},
-            {"reckoned_per_s", tag.now.reckoned_per_s},
-            {"kept", tag.is_kept}}},
-          {"claimed", tag.now.claimed},
-          {"leases", tag.now.leases},
-          {"fallbacks", tag.now.fallbacks},
-          {"step", tag.now.step},
-          {"observed", tag.now.is_observed},
-          {"last_error", tag.last_error ? Json(*tag.last_error) : Json(nullptr)}};
+JsonDocument TopTagJson(const TopTag& tag) {
+  JsonDocument promise;
+  promise.Set("outage_tolerance_s", tag.now.outage_tolerance_s)
+      .Set("reckoned_per_s", tag.now.reckoned_per_s)
+      .Set("kept", tag.is_kept);
+  JsonDocument document;
+  document.Set("tag", tag.name)
+      .Set("state", tag.now.state)
+      .Set("rate_per_s", tag.rate_per_s)
+      .Set("available", tag.now.available)
+      .Set("covered_s", tag.covered_s)
+      .Set("promise", promise)
+      .Set("claimed", tag.now.claimed)
+      .Set("leases", tag.now.leases)
+      .Set("fallbacks", tag.now.fallbacks)
+      .Set("step", tag.now.step)
+      .Set("observed", tag.now.is_observed)
+      .Set("last_error", tag.last_error);
+  return document;
 }
 
-Json PageJson(const TopPage& page) {
-  const TopHead& head = page.head;
-  Json tags = Json::array();
+JsonDocument DaemonJson(const TopHead& head) {
+  JsonDocument daemon;
+  daemon.Set("version", head.version)
+      .Set("pid", head.pid)
+      .Set("uptime_s", head.uptime_s)
+      .Set("host_id", head.host_id)
+      .Set("state", head.gone_why ? "gone" : "up")
+      .Set("gone_s", head.gone_s);
+  return daemon;
+}
+
+JsonDocument DatabaseJson(const TopHead& head) {
+  JsonDocument database;
+  database.Set("state", head.database_state)
+      .Set("url", head.database_url)
+      .Set("since_s", head.database_since_s)
+      .Set("last_error", head.database_error);
+  return database;
+}
+
+JsonDocument PageJson(const TopPage& page) {
+  std::vector<JsonDocument> tags;
+  tags.reserve(page.tags.size());
   for (const TopTag* tag : page.tags) tags.push_back(TopTagJson(*tag));
-  return {{"daemon",
-           {{"version", head.version},
-            {"pid", head.pid},
-            {"uptime_s", head.uptime_s},
-            {"host_id", head.host_id},
-            {"state", head.gone_why ? "gone" : "up"},
-            {"gone_s", head.gone_s}}},
-          {"database",
-           {{"state", head.database_state},
-            {"url", head.database_url},
-            {"since_s", head.database_since_s},
-            {"last_error", head.database_error ? Json(*head.database_error) : Json(nullptr)}}},
-          {"interval_s", page.interval_s},
-          {"sum", SumsJson(page.sums)},
-          {"tags", std::move(tags)}};
+  JsonDocument document;
+  document.Set("daemon", DaemonJson(page.head))
+      .Set("database", DatabaseJson(page.head))
+      .Set("interval_s", page.interval_s)
+      .Set("sum", SumsJson(page.sums))
+      .Set("tags", tags);
+  return document;
 }
 
 // What is shown, and what keys do to it.
@@ -187,9 +203,10 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& s
     std::this_thread::sleep_until(next);
     if (Status status = source.Refresh(); !status.ok()) return FailureFrom(status, "top");
     const TopPage& page = state.Page(0);
-    const int indent = count > 1 ? -1 : 2;  // several: one a line
     if (as_json) {
-      out.Write(PageJson(page).dump(indent, ' ', false, Json::error_handler_t::replace) + "\n");
+      const JsonDocument document = PageJson(page);
+      // Several: one a line.
+      out.Write((count > 1 ? document.Compact() : document.Indented()) + "\n");
     } else {
       out.Write((i > 0 ? "\n" : "") + RenderTopText(page, screen));
     }
@@ -260,35 +277,23 @@ Outcome Top(const GlobalOptions& global, const TopArguments& arguments, Output& 
 
 }  // namespace
 
-void RegisterTopCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* top = AddCommand(app, "top", "Live view of the tags, or a snapshot for a pipe",
-                             "idctl top --sort cover --interval 0.5");
+void RegisterTopCommand(Command root, Invocation& invocation) {
+  Command top = root.AddCommand("top", "Live view of the tags, or a snapshot for a pipe",
+                                "idctl top --sort cover --interval 0.5");
   TopArguments& arguments = invocation.top;
-  top->add_option_function<std::string>(
-         "--interval",
-         [&arguments](const std::string& text) {
-           static_cast<void>(ParseInterval(text, &arguments.interval_s));
-         },
-         "Seconds between two looks, from 0.1 on [1]")
-      ->type_name("S")
-      ->take_last()
-      ->check(
-          [](const std::string& text) {
-            double ignored = 0;
-            return ParseInterval(text, &ignored);
-          },
-          "");
-  AddChoice(*top, "--sort", "What the tags are sorted by [rate]",
-            {"rate", "cover", "available", "name"}, &arguments.sort);
-  AddText(*top, "--filter", "Only tags with this in their names", &arguments.filter);
-  top->add_flag("--once", arguments.is_once, "Print one snapshot, as where there is no terminal");
-  AddNumber(*top, "--count", "Print so many snapshots; with --json each on a line",
-            {1, 1'000'000'000}, &arguments.count);
-  top->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return Top(invocation.global, invocation.top, out);
-    };
-  });
+  top.AddArgument("--interval", "Seconds between two looks, from 0.1 on [1]",
+                  [&arguments](const std::string& text) {
+                    return ParseInterval(text, &arguments.interval_s);
+                  })
+      .ValueName("S");
+  top.AddChoice("--sort", "What the tags are sorted by [rate]",
+                {"rate", "cover", "available", "name"}, &arguments.sort);
+  top.AddText("--filter", "Only tags with this in their names", &arguments.filter);
+  top.AddFlag("--once", "Print one snapshot, as where there is no terminal", &arguments.is_once);
+  top.AddNumber("--count", "Print so many snapshots; with --json each on a line",
+                {1, 1'000'000'000}, &arguments.count);
+  SetAction(top, invocation,
+            [&invocation](Output& out) { return Top(invocation.global, invocation.top, out); });
 }
 
 }  // namespace idd::tools

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl whois: which host and lease an id is from.
-#include <utility>
-
 #include "commands.h"
 #include "idd/shm/abi.h"
 #include "lease_table.h"
@@ -12,9 +10,8 @@ namespace {
 
 Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Output& out) {
   const std::uint64_t id = arguments.id.value_or(0);  // the parser requires it
-  AdminCall call;
-  call.what = "whois " + Quote(arguments.tag) + " " + std::to_string(id);
-  call.request = {{"op", "whois"}, {"tag", arguments.tag}, {"id", id}};
+  AdminCall call("whois " + Quote(arguments.tag) + " " + std::to_string(id), "whois");
+  call.request.Set("tag", arguments.tag).Set("id", id);
   call.render = ForScreen(out, RenderWhoIs);
   call.verdict = WhoIsVerdict;
   return RunAdminCall(global, call, out);
@@ -46,20 +43,15 @@ Status WhoIsVerdict(const Json& document) {
                              "; see 'idctl lease list --tag'"};
 }
 
-void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation) {
-  CLI::App* whois = AddCommand(app, "whois", "Say which host and lease an id came from",
-                               "idctl whois orders 4711");
-  AddTagName(*whois, "TAG", "The id's tag", [&invocation](std::string tag) {
-    invocation.whois.tag = std::move(tag);
-  })->required();
-  AddNumber(*whois, "ID", "The id", {0, shm::kMaxLimit - 1}, &invocation.whois.id)
-      ->type_name("")
-      ->required();
-  whois->callback([&invocation] {
-    invocation.action = [&invocation](Output& out) {
-      return WhoIs(invocation.global, invocation.whois, out);
-    };
-  });
+void RegisterWhoIsCommand(Command root, Invocation& invocation) {
+  Command whois = root.AddCommand("whois", "Say which host and lease an id came from",
+                                  "idctl whois orders 4711");
+  whois.AddTagName("TAG", "The id's tag", &invocation.whois.tag).Required();
+  whois.AddNumber("ID", "The id", {0, shm::kMaxLimit - 1}, &invocation.whois.id)
+      .ValueName("")
+      .Required();
+  SetAction(whois, invocation,
+            [&invocation](Output& out) { return WhoIs(invocation.global, invocation.whois, out); });
 }
 
 }  // namespace idd::tools

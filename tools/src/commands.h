@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl's commands. Each Register function adds a group to the parser; each Render function turns a
-// reply into text for people, or says which field of it is malformed (kIncompatible). All are pure
-// but for the actions they register.
+// idctl's commands. Each Register function adds a group to the command line; each Render function
+// turns a reply into text for people, or says which field of it is malformed (kIncompatible). All
+// are pure but for the actions they register.
 #ifndef IDD_TOOLS_COMMANDS_H_
 #define IDD_TOOLS_COMMANDS_H_
 
@@ -30,19 +30,19 @@ using RenderTable = Result<std::string> (*)(const Json& document, std::size_t co
   };
 }
 
-void RegisterTagCommands(CLI::App& app, Invocation& invocation);
-void RegisterClaimCommand(CLI::App& app, Invocation& invocation);
-void RegisterBenchCommand(CLI::App& app, Invocation& invocation);
-void RegisterTopCommand(CLI::App& app, Invocation& invocation);
-void RegisterStatusCommand(CLI::App& app, Invocation& invocation);
-void RegisterLeaseCommands(CLI::App& app, Invocation& invocation);
-void RegisterAuditCommand(CLI::App& app, Invocation& invocation);
-void RegisterWhoIsCommand(CLI::App& app, Invocation& invocation);
-void RegisterDoctorCommand(CLI::App& app, Invocation& invocation);
-void RegisterImportCommand(CLI::App& app, Invocation& invocation);
-void RegisterMetricsCommand(CLI::App& app, Invocation& invocation);
-void RegisterDrainCommands(CLI::App& app, Invocation& invocation);
-void RegisterClientCommands(CLI::App& app, Invocation& invocation);
+void RegisterTagCommands(Command root, Invocation& invocation);
+void RegisterClaimCommand(Command root, Invocation& invocation);
+void RegisterBenchCommand(Command root, Invocation& invocation);
+void RegisterTopCommand(Command root, Invocation& invocation);
+void RegisterStatusCommand(Command root, Invocation& invocation);
+void RegisterLeaseCommands(Command root, Invocation& invocation);
+void RegisterAuditCommand(Command root, Invocation& invocation);
+void RegisterWhoIsCommand(Command root, Invocation& invocation);
+void RegisterDoctorCommand(Command root, Invocation& invocation);
+void RegisterImportCommand(Command root, Invocation& invocation);
+void RegisterMetricsCommand(Command root, Invocation& invocation);
+void RegisterDrainCommands(Command root, Invocation& invocation);
+void RegisterClientCommands(Command root, Invocation& invocation);
 
 // --- tag
 [[nodiscard]] Result<std::string> RenderTag(const Json& document);

@@ -80,8 +80,8 @@ void CheckClients(const Fields& peers, const Fields& daemon, Findings& findings)
     const std::pair their_abi(their.Count("major"), their.Count("minor"));
     const std::uint64_t count = client.Count("connections");
     std::string told = parsed ? version : "one that calls itself " + Quote(version);
-    told += " (ABI " + AbiText(their_abi.first, their_abi.second) + ") in " + std::to_string(count);
-    told += count == 1 ? " connection" : " connections";
+    told += " (ABI " + AbiText(their_abi.first, their_abi.second) + ") in " +
+            Counted(count, "connection");
     told += ", as pid " + client.CountText("pid") + " of uid " + client.CountText("uid");
     if (parsed && current && *parsed >= *current && their_abi >= current_abi) continue;
     old.push_back(std::move(told));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "idd/base/status.h"
+#include "json_document.h"
 #include "json_fields.h"
 #include "terminal.h"
 
@@ -47,7 +48,7 @@ struct DoctorSelf {
 [[nodiscard]] std::string RenderDiagnosis(const Diagnosis& diagnosis, bool shows_all,
                                           const Screen& screen);
 // {"ok", "findings": [{"check", "state", "found", "next"}], "left_out": [texts]}
-[[nodiscard]] Json DiagnosisJson(const Diagnosis& diagnosis);
+[[nodiscard]] JsonDocument DiagnosisJson(const Diagnosis& diagnosis);
 [[nodiscard]] std::size_t CountOf(const Diagnosis& diagnosis, Health state);
 
 // --- For the parts of it.

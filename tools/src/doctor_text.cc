@@ -71,10 +71,6 @@ std::string Line(const Finding& finding, const Screen& screen) {
   return lead + "\n  " + Wrapped(text, 2, screen);  // no room beside it
 }
 
-std::string Counted(std::size_t count, const char* noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 const char* HealthName(Health health) noexcept {
@@ -115,22 +111,21 @@ std::string RenderDiagnosis(const Diagnosis& diagnosis, bool shows_all, const Sc
   return text + Toned(tone, problems == 0 ? "healthy" : "not healthy", screen) + ": " + sum + "\n";
 }
 
-Json DiagnosisJson(const Diagnosis& diagnosis) {
-  // A path of this machine may be any bytes, a document is UTF-8.
-  const auto text_of = [](const std::string& text) {
-    return IsUtf8(text) ? text : EscapeText(text);
-  };
-  Json findings = Json::array();
+JsonDocument DiagnosisJson(const Diagnosis& diagnosis) {
+  std::vector<JsonDocument> findings;
   for (const Finding& finding : diagnosis.findings) {
-    findings.push_back(
-        {{"check", finding.check},
-         {"state", HealthName(finding.state)},
-         {"found", text_of(finding.found)},
-         {"next", finding.next.empty() ? Json(nullptr) : Json(text_of(finding.next))}});
+    // A path of this machine may be any bytes.
+    JsonDocument& document = findings.emplace_back();
+    document.Set("check", finding.check).Set("state", HealthName(finding.state));
+    SetText(document.json(), "found", finding.found);
+    SetText(document.json(), "next",
+            finding.next.empty() ? std::nullopt : std::optional(finding.next));
   }
-  return {{"ok", CountOf(diagnosis, Health::kProblem) == 0},
-          {"findings", std::move(findings)},
-          {"left_out", diagnosis.left_out}};
+  JsonDocument document;
+  document.Set("ok", CountOf(diagnosis, Health::kProblem) == 0)
+      .Set("findings", findings)
+      .Set("left_out", diagnosis.left_out);
+  return document;
 }
 
 void AddOkUnlessFound(std::vector<Finding>& findings, const std::string& check,
@@ -154,7 +149,7 @@ std::string ShellWord(std::string_view word) {
 
 std::string ListSome(const std::vector<std::string>& items, std::string_view noun) {
   constexpr std::size_t kShown = 3;
-  std::string text = Counted(items.size(), std::string(noun).c_str()) + ": ";
+  std::string text = Counted(items.size(), noun) + ": ";
   for (std::size_t i = 0; i < std::min(items.size(), kShown); ++i) {
     text += (i == 0 ? "" : ", ") + items[i];
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "json_fields.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace idd::tools {

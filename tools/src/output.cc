@@ -225,6 +225,10 @@ std::string EscapeText(std::string_view text) {
 
 std::string Quote(std::string_view text) { return "'" + EscapeText(text) + "'"; }
 
+std::string Counted(std::size_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 bool IsUtf8(std::string_view text) noexcept {
   while (!text.empty()) {
     const Character character = DecodeFirst(text);

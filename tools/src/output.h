@@ -83,6 +83,9 @@ class Table {
 // 'text', escaped, in single quotes.
 [[nodiscard]] std::string Quote(std::string_view text);
 
+// "1 tag", "3 tags": of the noun "tag".
+[[nodiscard]] std::string Counted(std::size_t count, std::string_view noun);
+
 // Columns of a terminal: wide characters of other scripts take two, where the locale knows them.
 [[nodiscard]] std::size_t WidthInCharacters(std::string_view text);
 // What fits so many of them.

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "output.h"
+#include "json_document.h"
 
 namespace idd::tools {
 namespace {
@@ -70,16 +70,13 @@ bool IsUnit(std::string_view name) {
 
 bool IsSamePidNamespace(const Json& document, const std::string& proc) {
   struct stat info {};
-  const auto told = document.find("pid_namespace");
-  return told != document.end() && told->is_number_unsigned() &&
-         ::stat((proc + "/self/ns/pid").c_str(), &info) == 0 &&
-         told->get<std::uint64_t>() == info.st_ino;
+  Status error;
+  const std::uint64_t told = Fields(document, "reply", &error).Count("pid_namespace");
+  return error.ok() && ::stat((proc + "/self/ns/pid").c_str(), &info) == 0 && told == info.st_ino;
 }
 
-// JSON is UTF-8.
-Json TextOrNull(const std::string& text) {
-  if (text.empty()) return nullptr;
-  return IsUtf8(text) ? text : EscapeText(text);
+std::optional<std::string> KnownText(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
 }
 
 }  // namespace
@@ -119,10 +116,8 @@ ProcessFacts LookAtProcess(const std::string& proc, const KnownProcess& process)
 }
 
 void AddProcessFacts(Json& document, const std::string& proc) {
-  if (!document.is_object() || !document.contains("clients")) return;
   const bool is_known = IsSamePidNamespace(document, proc);
-  for (Json& client : document["clients"]) {
-    if (!client.is_object()) continue;
+  ForEachObject(document, "clients", [&proc, is_known](Json& client) {
     Status error;
     const Fields fields(client, "client", &error);
     const KnownProcess process{.pid = fields.Count("pid"),
@@ -130,9 +125,9 @@ void AddProcessFacts(Json& document, const std::string& proc) {
                                .connected_s = fields.Number("connected_s")};
     const ProcessFacts facts =
         is_known && error.ok() ? LookAtProcess(proc, process) : ProcessFacts{};
-    client["unit"] = TextOrNull(facts.unit);
-    client["command"] = TextOrNull(facts.command);
-  }
+    SetText(client, "unit", KnownText(facts.unit));
+    SetText(client, "command", KnownText(facts.command));
+  });
 }
 
 }  // namespace idd::tools

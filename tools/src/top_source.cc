@@ -8,19 +8,18 @@ namespace idd::tools {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // The screen stands still as long.
 constexpr milliseconds kConnectPatience(200);
 constexpr milliseconds kReplyPatience(2000);
-constexpr seconds kBetweenTries(1);
+constexpr std::chrono::seconds kBetweenTries(1);
 // The daemon's own lines, and the tags that cannot be observed.
 constexpr milliseconds kBetweenRequests(950);
 // The list of all tags, which costs the daemon and the store something: soon when the daemon says
 // that it has changed, else now and then, as other hosts make tags, too; and never so often that it
 // takes more than one part in kListShare of the time.
-constexpr seconds kBetweenChangedLists(5);
-constexpr seconds kBetweenLists(60);
+constexpr std::chrono::seconds kBetweenChangedLists(5);
+constexpr std::chrono::seconds kBetweenLists(60);
 constexpr int kListShare = 200;
 
 double Seconds(MonotonicTime from, MonotonicTime to) {
@@ -125,15 +124,16 @@ Status TopSource::AskDaemon(MonotonicTime now) {
 }
 
 Status TopSource::AskForTags(const char* which, MonotonicTime now) {
-  const Json request = {{"op", "status"}, {"tags", which}};
-  const Result<Json> document = client_->Request(request, Deadline::After(kReplyPatience));
+  AdminRequest request("status");
+  request.Set("tags", which);
+  const Result<JsonDocument> document = client_->Request(request, Deadline::After(kReplyPatience));
   if (!document.ok()) {
     if (document.status().code() == Code::kIncompatible) return document.status();
     Lose(document.status(), now);
     return Status::Ok();
   }
   const bool is_whole = std::string_view(which) == "all";
-  Status status = TakeDocument(document.value(), is_whole, MonotonicClock::now());
+  Status status = TakeDocument(document.value().json(), is_whole, MonotonicClock::now());
   if (status.ok() && is_whole) {
     const auto took = MonotonicClock::now() - now;
     next_list_ = now + std::max<MonotonicClock::duration>(kBetweenChangedLists, took * kListShare);

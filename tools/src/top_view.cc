@@ -59,10 +59,6 @@ std::pair<std::string, std::size_t> Fitting(std::string_view text, std::size_t w
   return {fitting, columns};
 }
 
-std::string Counted(std::size_t count, const char* what) {
-  return std::to_string(count) + " " + what;
-}
-
 // What the row says in STATE: one that is served and would not survive what was promised is short.
 std::string StateText(const TopTag& tag) {
   return tag.now.state == "ok" && !tag.is_kept ? "short" : tag.now.state;
@@ -238,12 +234,12 @@ Span DatabaseText(const TopHead& head) {
 }
 
 std::string SumsText(const TopSums& sums) {
-  std::string text = Counted(sums.tags, sums.tags == 1 ? "tag" : "tags") + ", " +
-                     FormatRate(sums.rate_per_s) + " ids/s, promise kept for " +
-                     std::to_string(sums.kept) + " of " + std::to_string(sums.tags - sums.drained);
-  if (sums.dry > 0) text += ", " + Counted(sums.dry, "dry");
-  if (sums.quarantined > 0) text += ", " + Counted(sums.quarantined, "quarantined");
-  if (sums.drained > 0) text += ", " + Counted(sums.drained, "drained");
+  std::string text = Counted(sums.tags, "tag") + ", " + FormatRate(sums.rate_per_s) +
+                     " ids/s, promise kept for " + std::to_string(sums.kept) + " of " +
+                     std::to_string(sums.tags - sums.drained);
+  if (sums.dry > 0) text += ", " + std::to_string(sums.dry) + " dry";
+  if (sums.quarantined > 0) text += ", " + std::to_string(sums.quarantined) + " quarantined";
+  if (sums.drained > 0) text += ", " + std::to_string(sums.drained) + " drained";
   return text;
 }
 

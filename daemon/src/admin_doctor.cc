@@ -20,7 +20,6 @@ namespace {
 
 // idctl's own patience is 5 s; a store that is slower than this is slow enough to say so.
 constexpr std::chrono::seconds kStorePatience(2);
-constexpr std::string_view kSqliteScheme = "sqlite:";
 
 Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 

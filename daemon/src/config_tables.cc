@@ -19,12 +19,12 @@ constexpr std::int64_t kMostPerSecond = 1'000'000'000;
 constexpr std::int64_t kMostConnections = 1'000'000;
 constexpr std::size_t kMaxPatternBytes = 128;  // as a tag's name
 // The largest is what the kernel means by "none".
-constexpr std::int64_t kMaxId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
+constexpr std::int64_t kMaxUserId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
 
 // What is wrong, with where it stands.
-class Place {
+class ConfigPlace {
  public:
-  Place(const std::string& path, const toml::node& node)
+  ConfigPlace(const std::string& path, const toml::node& node)
       : where_(path + ":" + std::to_string(node.source().begin.line) + ": ") {}
   [[nodiscard]] Status Wrong(const std::string& what) const {
     return {Code::kInvalid, where_ + what};
@@ -38,7 +38,7 @@ Status CheckKeys(const toml::table& table, const std::vector<std::string_view>& 
                  const std::string& path) {
   for (const auto& [key, node] : table) {
     if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
-    return Place(path, node).Wrong("unknown key '" + std::string(key.str()) + "'");
+    return ConfigPlace(path, node).Wrong("unknown key '" + std::string(key.str()) + "'");
   }
   return Status::Ok();
 }
@@ -49,14 +49,14 @@ Result<std::uint64_t> ReadNumber(const toml::node& node, const char* key, std::i
   if (number.has_value() && *number >= 1 && *number <= most) {
     return static_cast<std::uint64_t>(*number);
   }
-  return Place(path, node)
+  return ConfigPlace(path, node)
       .Wrong(std::string("'") + key + "' must be a whole number from 1 to " + std::to_string(most));
 }
 
 Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path) {
   LimitSettings limits;
   const toml::table* table = node.as_table();
-  if (table == nullptr) return Place(path, node).Wrong("'limits' must be a table, [limits]");
+  if (table == nullptr) return ConfigPlace(path, node).Wrong("'limits' must be a table, [limits]");
   constexpr const char* kConnections = "connections_per_uid";
   constexpr const char* kRequests = "requests_per_second_per_uid";
   if (Status status = CheckKeys(*table, {kConnections, kRequests}, path); !status.ok()) {
@@ -114,21 +114,23 @@ Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* 
   const toml::array* array = node->as_array();
   const std::string what = std::string("'") + key + "'";
   if (array == nullptr || array->empty()) {
-    return Place(path, *node).Wrong(what + " must be a list of names or numbers, and not empty");
+    return ConfigPlace(path, *node)
+        .Wrong(what + " must be a list of names or numbers, and not empty");
   }
   for (const toml::node& element : *array) {
     const auto number = element.value_exact<std::int64_t>();
     const auto name = element.value_exact<std::string>();
-    if (number.has_value() && *number >= 0 && *number <= kMaxId) {
+    if (number.has_value() && *number >= 0 && *number <= kMaxUserId) {
       ids.push_back(static_cast<std::uint32_t>(*number));
     } else if (name.has_value()) {
       const std::optional<std::uint32_t> id = find(*name);
       if (!id.has_value()) {
-        return Place(path, element).Wrong("'" + *name + "' in " + what + " is not known here");
+        return ConfigPlace(path, element)
+            .Wrong("'" + *name + "' in " + what + " is not known here");
       }
       ids.push_back(*id);
     } else {
-      return Place(path, element).Wrong(what + " has something else than names and numbers");
+      return ConfigPlace(path, element).Wrong(what + " has something else than names and numbers");
     }
   }
   return ids;
@@ -136,16 +138,16 @@ Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* 
 
 Result<std::vector<std::string>> ReadPatterns(const toml::table& rule, const std::string& path) {
   const toml::node* node = rule.get("tags");
-  if (node == nullptr) return Place(path, rule).Wrong("a rule needs 'tags'");
+  if (node == nullptr) return ConfigPlace(path, rule).Wrong("a rule needs 'tags'");
   const toml::array* array = node->as_array();
   if (array == nullptr || array->empty()) {
-    return Place(path, *node).Wrong("'tags' must be a list of names, and not empty");
+    return ConfigPlace(path, *node).Wrong("'tags' must be a list of names, and not empty");
   }
   std::vector<std::string> patterns;
   for (const toml::node& element : *array) {
     const auto pattern = element.value_exact<std::string>();
     if (!pattern.has_value() || pattern->empty() || pattern->size() > kMaxPatternBytes) {
-      return Place(path, element)
+      return ConfigPlace(path, element)
           .Wrong("'tags' must have names of 1 to " + std::to_string(kMaxPatternBytes) + " bytes");
     }
     patterns.push_back(*pattern);
@@ -157,19 +159,19 @@ Status ReadGrant(const toml::table& table, const std::string& path, AccessRule& 
   const toml::node* access = table.get("access");
   const toml::node* limit = table.get("ids_per_second");
   if (access == nullptr && limit == nullptr) {
-    return Place(path, table).Wrong("a rule needs 'access': socket, shm or admin");
+    return ConfigPlace(path, table).Wrong("a rule needs 'access': socket, shm or admin");
   }
   rule.access = Access::kSocket;
   if (access != nullptr) {
     const auto known = ParseAccess(access->value_exact<std::string>().value_or(""));
     if (!known.has_value()) {
-      return Place(path, *access).Wrong("'access' must be 'socket', 'shm' or 'admin'");
+      return ConfigPlace(path, *access).Wrong("'access' must be 'socket', 'shm' or 'admin'");
     }
     rule.access = *known;
   }
   if (limit == nullptr) return Status::Ok();
   if (rule.access == Access::kAdmin) {
-    return Place(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
+    return ConfigPlace(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
   }
   const auto number = ReadNumber(*limit, "ids_per_second", kMostPerSecond, path);
   if (!number.ok()) return number.status();
@@ -192,7 +194,7 @@ Result<AccessRule> ReadRule(const toml::table& table, const std::string& path) {
   if (!groups.ok()) return groups.status();
   rule.groups = std::move(groups).value();
   if (rule.users.empty() && rule.groups.empty()) {
-    return Place(path, table).Wrong("a rule needs 'users' or 'groups'");
+    return ConfigPlace(path, table).Wrong("a rule needs 'users' or 'groups'");
   }
   status = ReadGrant(table, path, rule);
   if (!status.ok()) return status;
@@ -201,11 +203,12 @@ Result<AccessRule> ReadRule(const toml::table& table, const std::string& path) {
 
 Result<std::vector<AccessRule>> ReadAccess(const toml::node& node, const std::string& path) {
   const toml::array* array = node.as_array();
-  if (array == nullptr) return Place(path, node).Wrong("'access' must be tables, [[access]]");
+  if (array == nullptr) return ConfigPlace(path, node).Wrong("'access' must be tables, [[access]]");
   std::vector<AccessRule> rules;
   for (const toml::node& element : *array) {
     const toml::table* table = element.as_table();
-    if (table == nullptr) return Place(path, element).Wrong("'access' must be tables, [[access]]");
+    if (table == nullptr)
+      return ConfigPlace(path, element).Wrong("'access' must be tables, [[access]]");
     Result<AccessRule> rule = ReadRule(*table, path);
     if (!rule.ok()) return rule.status();
     rules.push_back(std::move(rule).value());

@@ -29,7 +29,7 @@ constexpr std::size_t kWarmedAtOnce = 4;
 // A store that takes longer than this is what a waiter is told of.
 constexpr std::chrono::milliseconds kSlowStore(100);
 
-std::string Seconds(MonotonicTime since) {
+std::string SecondsSince(MonotonicTime since) {
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - since);
   return std::to_string(seconds.count()) + " s";
@@ -186,7 +186,7 @@ std::string TagService::WaitReason(const Tag& tag) const {
   const std::string prefix = "tag '" + tag.name + "': no ids before the deadline; ";
   if (health_.since == MonotonicTime{}) return prefix + "the store has not answered yet";
   if (!health_.up) {
-    return prefix + "the store has been down for " + Seconds(health_.since) + ": " +
+    return prefix + "the store has been down for " + SecondsSince(health_.since) + ": " +
            health_.last_error;
   }
   const auto asked = MonotonicClock::now() - tag.store_asked_at;
@@ -197,7 +197,7 @@ std::string TagService::WaitReason(const Tag& tag) const {
   }
   if (!tag.last_error.empty()) return prefix + tag.last_error;
   if (IsFreshlyQuarantined(tag)) {
-    return prefix + "its ring was quarantined " + Seconds(tag.quarantined_at) +
+    return prefix + "its ring was quarantined " + SecondsSince(tag.quarantined_at) +
            " ago, as a client had forged a cursor; the new one's segment is on its way";
   }
   return prefix + "the next segment is on its way";

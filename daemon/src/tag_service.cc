@@ -37,7 +37,7 @@ std::string SecondsSince(MonotonicTime since) {
 
 }  // namespace
 
-TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker, Legacy legacy,
+TagService::TagService(EventLoop& loop, LeaseWorker& worker, Legacy legacy,
                        std::uint32_t leases_per_s)
     : loop_(loop),
       worker_(worker),
@@ -169,12 +169,10 @@ void TagService::ExpireWaiters(Tag& tag) {
 
 void TagService::ArmDeadline(Tag& tag) {
   if (tag.waiters.empty()) {
-    tag.deadline_timer.cancel();
+    tag.deadline_timer.Cancel();
     return;
   }
-  tag.deadline_timer.expires_at(tag.waiters.FirstDeadline());
-  tag.deadline_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
-    if (error) return;
+  tag.deadline_timer.At(tag.waiters.FirstDeadline(), [this, name = tag.name] {
     const auto it = tags_.find(name);
     if (it == tags_.end()) return;
     ExpireWaiters(*it->second);
@@ -458,9 +456,7 @@ void TagService::Refuse(Tag& tag, const Status& status) {
 void TagService::RetryLater(Tag& tag, MonotonicTime when) {
   if (stopping_) return;
   tag.retry_armed = true;
-  tag.retry_timer.expires_at(when);
-  tag.retry_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
-    if (error) return;
+  tag.retry_timer.At(when, [this, name = tag.name] {
     const auto it = tags_.find(name);
     if (it == tags_.end()) return;
     Tag& due = *it->second;

@@ -3,6 +3,7 @@
 // Admin: taking a tag, or the whole host, out of use and back.
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 

@@ -3,12 +3,13 @@
 
 #include <grp.h>
 #include <pwd.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
-#include <optional>
+#include <utility>
 
 namespace idd::daemon {
 namespace {
@@ -26,6 +27,8 @@ class ConfigPlace {
  public:
   ConfigPlace(const std::string& path, const toml::node& node)
       : where_(path + ":" + std::to_string(node.source().begin.line) + ": ") {}
+  // "path:line: "
+  [[nodiscard]] const std::string& where() const noexcept { return where_; }
   [[nodiscard]] Status Wrong(const std::string& what) const {
     return {Code::kInvalid, where_ + what};
   }
@@ -216,19 +219,60 @@ Result<std::vector<AccessRule>> ReadAccess(const toml::node& node, const std::st
   return rules;
 }
 
+Status ParseFailure(const toml::parse_error& error, const std::string& path) {
+  return {Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
+                              std::string(error.description())};
+}
+
 }  // namespace
 
-bool IsTableKey(std::string_view key) { return key == kLimits || key == kAccess; }
+struct ConfigFile::Content {
+  toml::table table;
+  std::string path;
+};
 
-Result<ConfigTables> ReadTables(const toml::table& file, const std::string& path) {
+ConfigFile::ConfigFile(std::unique_ptr<Content> content) : content_(std::move(content)) {}
+ConfigFile::ConfigFile(ConfigFile&& other) noexcept = default;
+ConfigFile& ConfigFile::operator=(ConfigFile&& other) noexcept = default;
+ConfigFile::~ConfigFile() = default;
+
+Result<ConfigFile> ConfigFile::Read(const std::string& path) {
+  try {
+    return ConfigFile(std::make_unique<Content>(Content{toml::parse_file(path), path}));
+  } catch (const toml::parse_error& error) {
+    return ParseFailure(error, path);
+  }
+}
+
+Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& path) {
+  try {
+    return ConfigFile(std::make_unique<Content>(Content{toml::parse(text, path), path}));
+  } catch (const toml::parse_error& error) {
+    return ParseFailure(error, path);
+  }
+}
+
+std::vector<ConfigKey> ConfigFile::Keys() const {
+  std::vector<ConfigKey> keys;
+  for (const auto& [key, node] : content_->table) {
+    if (key == kLimits || key == kAccess) continue;
+    keys.push_back({.name = std::string(key.str()),
+                    .where = ConfigPlace(content_->path, node).where(),
+                    .text = node.value_exact<std::string>(),
+                    .number = node.value_exact<std::int64_t>()});
+  }
+  return keys;
+}
+
+Result<ConfigTables> ConfigFile::ReadTables() const {
   ConfigTables tables;
-  if (const toml::node* node = file.get(kLimits)) {
-    const Result<LimitSettings> limits = ReadLimits(*node, path);
+  if (const toml::node* node = content_->table.get(kLimits)) {
+    const Result<LimitSettings> limits = ReadLimits(*node, content_->path);
     if (!limits.ok()) return limits.status();
     tables.limits = limits.value();
   }
-  if (const toml::node* node = file.get(kAccess)) {
-    Result<std::vector<AccessRule>> access = ReadAccess(*node, path);
+  if (const toml::node* node = content_->table.get(kAccess)) {
+    Result<std::vector<AccessRule>> access = ReadAccess(*node, content_->path);
     if (!access.ok()) return access.status();
     tables.access = std::move(access).value();
   }

@@ -19,10 +19,10 @@ struct NamedAccess {
   Access access;
   const char* name;
 };
-constexpr std::array<NamedAccess, 4> kNames = {{{Access::kNone, "none"},
-                                                {Access::kSocket, "socket"},
-                                                {Access::kShm, "shm"},
-                                                {Access::kAdmin, "admin"}}};
+constexpr std::array<NamedAccess, 4> kAccessNames = {{{Access::kNone, "none"},
+                                                      {Access::kSocket, "socket"},
+                                                      {Access::kShm, "shm"},
+                                                      {Access::kAdmin, "admin"}}};
 
 template <typename T>
 bool Contains(const std::vector<T>& values, T value) {
@@ -79,14 +79,14 @@ std::optional<gid_t> GidOf(const char* group) {
 }  // namespace
 
 const char* AccessName(Access access) noexcept {
-  for (const NamedAccess& known : kNames) {
+  for (const NamedAccess& known : kAccessNames) {
     if (known.access == access) return known.name;
   }
   return "unknown";
 }
 
 std::optional<Access> ParseAccess(std::string_view name) noexcept {
-  for (const NamedAccess& known : kNames) {
+  for (const NamedAccess& known : kAccessNames) {
     if (known.access != Access::kNone && known.name == name) return known.access;
   }
   return std::nullopt;

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <boost/asio/post.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -61,7 +60,7 @@ Json SnapshotJson(const TagSnapshot& tag) {
 
 }  // namespace
 
-Admin::Admin(boost::asio::io_context& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags)
+Admin::Admin(EventLoop& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags)
     : info_(std::move(info)),
       started_at_(UnixTimeOf(info_.started)),
       worker_(worker),
@@ -244,8 +243,8 @@ void Admin::FinishReport() {
 }
 
 void Admin::MakeReport(std::function<std::string()> make, Done done) {
-  boost::asio::post(report_thread_, [this, make = std::move(make), done = std::move(done)] {
-    boost::asio::post(loop_, [this, text = make(), done] {
+  report_thread_.Post([this, make = std::move(make), done = std::move(done)] {
+    loop_.Post([this, text = make(), done] {
       FinishReport();
       done(Status::Ok(), text);
     });

@@ -2,8 +2,6 @@
 #ifndef IDD_DAEMON_ADMIN_H_
 #define IDD_DAEMON_ADMIN_H_
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -17,6 +15,7 @@
 
 #include "access_rules.h"
 #include "client_ledger.h"
+#include "event_loop.h"
 #include "health.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
@@ -50,7 +49,7 @@ class Admin {
   // The document to answer with; on failure `status` is not ok and the document is {"error": ...}.
   using Done = std::function<void(const Status& status, const std::string& document)>;
 
-  Admin(boost::asio::io_context& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags);
+  Admin(EventLoop& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags);
   ~Admin();
   Admin(const Admin&) = delete;
   Admin& operator=(const Admin&) = delete;
@@ -149,17 +148,17 @@ class Admin {
   int drain_changes_ = 0;                // on their way to the marks
   std::set<std::string> unsure_drains_;  // scopes of which the last change failed
   std::multiset<std::string> deleting_;  // tags whose deletion is on its way to the store
-  boost::asio::io_context& loop_;
+  EventLoop& loop_;
   std::weak_ptr<TagImport> import_;  // that is under way
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight
   std::function<PeerFacts()> look_at_peers_;
   // Made when it is first asked for: an import keeps the other one for minutes, and a disk may.
-  std::unique_ptr<boost::asio::thread_pool> doctor_thread_;
+  std::unique_ptr<WorkThread> doctor_thread_;
   MetricsCollector metrics_;
   std::map<std::string, std::uint64_t, std::less<>> requests_;  // by operation, those unknown as ""
-  boost::asio::thread_pool metrics_thread_{1};                  // a report may take minutes
-  boost::asio::thread_pool report_thread_{1};  // last: their threads end before the rest goes
+  WorkThread metrics_thread_;                                   // a report may take minutes
+  WorkThread report_thread_;  // last: their threads end before the rest goes
 };
 
 }  // namespace idd::daemon

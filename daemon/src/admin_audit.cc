@@ -4,9 +4,9 @@
 // the store's thread is free for leases in between, and no more than one tag's journal is in
 // memory.
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -97,8 +97,8 @@ void Admin::AuditTag(const std::shared_ptr<AuditRun>& run, const std::string& ta
                    .scope = run->scope,
                    .ledger = std::move(ledger),
                    .live = tags_.LiveLeases(tag)};
-  boost::asio::post(report_thread_, [this, run, input = std::move(input)] {
-    boost::asio::post(loop_, [this, run, report = RunAudit(input)]() mutable {
+  report_thread_.Post([this, run, input = std::move(input)] {
+    loop_.Post([this, run, report = RunAudit(input)]() mutable {
       Append(std::move(report), run->report);
       AuditNext(run);
     });

@@ -2,16 +2,16 @@
 //
 // Admin: the facts behind `idctl doctor`. What may wait for a disk, a network or the database is
 // asked on other threads, and the answer comes without what has not answered.
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "admin.h"
 #include "admin_fields.h"
+#include "event_loop.h"
 #include "health.h"
 #include "idd/shm/abi.h"
 
@@ -20,7 +20,6 @@ namespace {
 
 // idctl's own patience is 5 s; a store that is slower than this is slow enough to say so.
 constexpr std::chrono::seconds kStorePatience(2);
-constexpr std::string_view kSqliteScheme = "sqlite:";
 
 Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
@@ -218,12 +217,12 @@ std::string FactsText(Gathered gathered) {
 
 // One request: whichever comes first, the store's answer or the end of the patience with it.
 struct Admin::Diagnosis {
-  Diagnosis(boost::asio::io_context& loop, PeerRights peer_rights, Done when_done)
+  Diagnosis(EventLoop& loop, PeerRights peer_rights, Done when_done)
       : rights(std::move(peer_rights)), done(std::move(when_done)), patience(loop) {}
 
   const PeerRights rights;
   const Done done;
-  boost::asio::steady_timer patience;
+  Timer patience;
   bool is_concluded = false;
 };
 
@@ -233,9 +232,7 @@ void Admin::Diagnose(const Request& /*request*/, const PeerRights& rights, Done 
   if (!tags_.store_health().up) {
     return Conclude(*diagnosis, Status(Code::kUnavailable, "the store is down"));
   }
-  diagnosis->patience.expires_after(kStorePatience);
-  diagnosis->patience.async_wait([this, diagnosis](const boost::system::error_code& error) {
-    if (error) return;
+  diagnosis->patience.After(kStorePatience, [this, diagnosis] {
     Conclude(*diagnosis, Status(Code::kTimeout, "the store has not answered within " +
                                                     std::to_string(kStorePatience.count()) + " s"));
   });
@@ -249,7 +246,7 @@ void Admin::Diagnose(const Request& /*request*/, const PeerRights& rights, Done 
 void Admin::Conclude(Diagnosis& diagnosis, Result<StoreReport> look) {
   if (diagnosis.is_concluded) return;
   diagnosis.is_concluded = true;
-  diagnosis.patience.cancel();
+  diagnosis.patience.Cancel();
   Json daemon = DaemonJson();
   daemon["abi"] = AbiJson(shm::kAbiVersion);
   Json store = DatabaseJson();
@@ -264,13 +261,11 @@ void Admin::Conclude(Diagnosis& diagnosis, Result<StoreReport> look) {
                     .drained = tags_.drains().scopes(),
                     .peers = look_at_peers_ ? look_at_peers_() : PeerFacts{}};
   if (doctor_thread_ == nullptr) {
-    doctor_thread_ = std::make_unique<boost::asio::thread_pool>(1);
+    doctor_thread_ = std::make_unique<WorkThread>();
   }
-  boost::asio::post(
-      *doctor_thread_, [this, gathered = std::move(gathered), done = diagnosis.done]() mutable {
-        boost::asio::post(
-            loop_, [text = FactsText(std::move(gathered)), done] { done(Status::Ok(), text); });
-      });
+  doctor_thread_->Post([this, gathered = std::move(gathered), done = diagnosis.done]() mutable {
+    loop_.Post([text = FactsText(std::move(gathered)), done] { done(Status::Ok(), text); });
+  });
 }
 
 }  // namespace idd::daemon

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Admin: taking a tag, or the whole host, out of use and back.
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "admin.h"
 #include "admin_fields.h"
+#include "event_loop.h"
 #include "logging.h"
 
 namespace idd::daemon {
@@ -136,10 +137,8 @@ void Admin::AwaitDrain(const DrainWait& wait) {
     document["store_error"] = health.up ? Json(nullptr) : Json(health.last_error);
     return wait.done(Status::Ok(), Dump(document));
   }
-  auto timer = std::make_shared<boost::asio::steady_timer>(loop_, kLookPause);
-  timer->async_wait([this, timer, wait](const boost::system::error_code& error) {
-    if (!error) AwaitDrain(wait);
-  });
+  auto timer = std::make_shared<Timer>(loop_);
+  timer->After(kLookPause, [this, timer, wait] { AwaitDrain(wait); });
 }
 
 void Admin::Resume(const Request& request, const PeerRights& rights, Done done) {

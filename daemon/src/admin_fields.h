@@ -5,7 +5,7 @@
 #define IDD_DAEMON_ADMIN_FIELDS_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 

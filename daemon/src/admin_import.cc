@@ -2,6 +2,7 @@
 //
 // Admin: taking tags over from other generators.
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Admin: the operation `metrics`, and what it tells of idd itself.
-#include <boost/asio/post.hpp>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,9 +32,8 @@ void Admin::ShowMetrics(const Request& request, const PeerRights& rights, Done d
   }
   metrics_.Collect([this, rights, as_text,
                     done = std::move(done)](const MetricsCollector::Sample& sample) {
-    boost::asio::post(metrics_thread_, [this, rights, as_text, done, sample] {
-      boost::asio::post(
-          loop_, [text = DocumentOf(*sample, rights, as_text), done] { done(Status::Ok(), text); });
+    metrics_thread_.Post([this, rights, as_text, done, sample] {
+      loop_.Post([text = DocumentOf(*sample, rights, as_text), done] { done(Status::Ok(), text); });
     });
   });
 }

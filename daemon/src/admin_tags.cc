@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Admin: tags.
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>

@@ -25,10 +25,7 @@ std::vector<ClaimOrder> ClaimPacer::Drop(std::uint64_t owner) {
 
 void ClaimPacer::Arm() {
   if (waiting_.empty()) return;
-  timer_.expires_at(waiting_.begin()->first);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) ServeDue();
-  });
+  timer_.At(waiting_.begin()->first, [this] { ServeDue(); });
 }
 
 void ClaimPacer::ServeDue() {

@@ -2,14 +2,13 @@
 #ifndef IDD_DAEMON_CLAIM_PACER_H_
 #define IDD_DAEMON_CLAIM_PACER_H_
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <vector>
 
 #include "claim_order.h"
+#include "event_loop.h"
 #include "idd/base/clock.h"
 
 namespace idd::daemon {
@@ -21,7 +20,7 @@ class ClaimPacer {
  public:
   using Due = std::function<void(ClaimOrder order)>;
 
-  ClaimPacer(boost::asio::io_context& loop, Due due) : timer_(loop), due_(std::move(due)) {}
+  ClaimPacer(EventLoop& loop, Due due) : timer_(loop), due_(std::move(due)) {}
   ClaimPacer(const ClaimPacer&) = delete;
   ClaimPacer& operator=(const ClaimPacer&) = delete;
 
@@ -34,7 +33,7 @@ class ClaimPacer {
   void Arm();
   void ServeDue();
 
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   const Due due_;
   std::multimap<MonotonicTime, ClaimOrder> waiting_;
 };

@@ -3,12 +3,13 @@
 
 #include <grp.h>
 #include <pwd.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
-#include <optional>
+#include <utility>
 
 namespace idd::daemon {
 namespace {
@@ -19,13 +20,15 @@ constexpr std::int64_t kMostPerSecond = 1'000'000'000;
 constexpr std::int64_t kMostConnections = 1'000'000;
 constexpr std::size_t kMaxPatternBytes = 128;  // as a tag's name
 // The largest is what the kernel means by "none".
-constexpr std::int64_t kMaxId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
+constexpr std::int64_t kMaxUserId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
 
 // What is wrong, with where it stands.
-class Place {
+class ConfigPlace {
  public:
-  Place(const std::string& path, const toml::node& node)
+  ConfigPlace(const std::string& path, const toml::node& node)
       : where_(path + ":" + std::to_string(node.source().begin.line) + ": ") {}
+  // "path:line: "
+  [[nodiscard]] const std::string& where() const noexcept { return where_; }
   [[nodiscard]] Status Wrong(const std::string& what) const {
     return {Code::kInvalid, where_ + what};
   }
@@ -38,7 +41,7 @@ Status CheckKeys(const toml::table& table, const std::vector<std::string_view>& 
                  const std::string& path) {
   for (const auto& [key, node] : table) {
     if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
-    return Place(path, node).Wrong("unknown key '" + std::string(key.str()) + "'");
+    return ConfigPlace(path, node).Wrong("unknown key '" + std::string(key.str()) + "'");
   }
   return Status::Ok();
 }
@@ -49,14 +52,14 @@ Result<std::uint64_t> ReadNumber(const toml::node& node, const char* key, std::i
   if (number.has_value() && *number >= 1 && *number <= most) {
     return static_cast<std::uint64_t>(*number);
   }
-  return Place(path, node)
+  return ConfigPlace(path, node)
       .Wrong(std::string("'") + key + "' must be a whole number from 1 to " + std::to_string(most));
 }
 
 Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path) {
   LimitSettings limits;
   const toml::table* table = node.as_table();
-  if (table == nullptr) return Place(path, node).Wrong("'limits' must be a table, [limits]");
+  if (table == nullptr) return ConfigPlace(path, node).Wrong("'limits' must be a table, [limits]");
   constexpr const char* kConnections = "connections_per_uid";
   constexpr const char* kRequests = "requests_per_second_per_uid";
   if (Status status = CheckKeys(*table, {kConnections, kRequests}, path); !status.ok()) {
@@ -114,21 +117,23 @@ Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* 
   const toml::array* array = node->as_array();
   const std::string what = std::string("'") + key + "'";
   if (array == nullptr || array->empty()) {
-    return Place(path, *node).Wrong(what + " must be a list of names or numbers, and not empty");
+    return ConfigPlace(path, *node)
+        .Wrong(what + " must be a list of names or numbers, and not empty");
   }
   for (const toml::node& element : *array) {
     const auto number = element.value_exact<std::int64_t>();
     const auto name = element.value_exact<std::string>();
-    if (number.has_value() && *number >= 0 && *number <= kMaxId) {
+    if (number.has_value() && *number >= 0 && *number <= kMaxUserId) {
       ids.push_back(static_cast<std::uint32_t>(*number));
     } else if (name.has_value()) {
       const std::optional<std::uint32_t> id = find(*name);
       if (!id.has_value()) {
-        return Place(path, element).Wrong("'" + *name + "' in " + what + " is not known here");
+        return ConfigPlace(path, element)
+            .Wrong("'" + *name + "' in " + what + " is not known here");
       }
       ids.push_back(*id);
     } else {
-      return Place(path, element).Wrong(what + " has something else than names and numbers");
+      return ConfigPlace(path, element).Wrong(what + " has something else than names and numbers");
     }
   }
   return ids;
@@ -136,16 +141,16 @@ Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* 
 
 Result<std::vector<std::string>> ReadPatterns(const toml::table& rule, const std::string& path) {
   const toml::node* node = rule.get("tags");
-  if (node == nullptr) return Place(path, rule).Wrong("a rule needs 'tags'");
+  if (node == nullptr) return ConfigPlace(path, rule).Wrong("a rule needs 'tags'");
   const toml::array* array = node->as_array();
   if (array == nullptr || array->empty()) {
-    return Place(path, *node).Wrong("'tags' must be a list of names, and not empty");
+    return ConfigPlace(path, *node).Wrong("'tags' must be a list of names, and not empty");
   }
   std::vector<std::string> patterns;
   for (const toml::node& element : *array) {
     const auto pattern = element.value_exact<std::string>();
     if (!pattern.has_value() || pattern->empty() || pattern->size() > kMaxPatternBytes) {
-      return Place(path, element)
+      return ConfigPlace(path, element)
           .Wrong("'tags' must have names of 1 to " + std::to_string(kMaxPatternBytes) + " bytes");
     }
     patterns.push_back(*pattern);
@@ -157,19 +162,19 @@ Status ReadGrant(const toml::table& table, const std::string& path, AccessRule& 
   const toml::node* access = table.get("access");
   const toml::node* limit = table.get("ids_per_second");
   if (access == nullptr && limit == nullptr) {
-    return Place(path, table).Wrong("a rule needs 'access': socket, shm or admin");
+    return ConfigPlace(path, table).Wrong("a rule needs 'access': socket, shm or admin");
   }
   rule.access = Access::kSocket;
   if (access != nullptr) {
     const auto known = ParseAccess(access->value_exact<std::string>().value_or(""));
     if (!known.has_value()) {
-      return Place(path, *access).Wrong("'access' must be 'socket', 'shm' or 'admin'");
+      return ConfigPlace(path, *access).Wrong("'access' must be 'socket', 'shm' or 'admin'");
     }
     rule.access = *known;
   }
   if (limit == nullptr) return Status::Ok();
   if (rule.access == Access::kAdmin) {
-    return Place(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
+    return ConfigPlace(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
   }
   const auto number = ReadNumber(*limit, "ids_per_second", kMostPerSecond, path);
   if (!number.ok()) return number.status();
@@ -192,7 +197,7 @@ Result<AccessRule> ReadRule(const toml::table& table, const std::string& path) {
   if (!groups.ok()) return groups.status();
   rule.groups = std::move(groups).value();
   if (rule.users.empty() && rule.groups.empty()) {
-    return Place(path, table).Wrong("a rule needs 'users' or 'groups'");
+    return ConfigPlace(path, table).Wrong("a rule needs 'users' or 'groups'");
   }
   status = ReadGrant(table, path, rule);
   if (!status.ok()) return status;
@@ -201,11 +206,12 @@ Result<AccessRule> ReadRule(const toml::table& table, const std::string& path) {
 
 Result<std::vector<AccessRule>> ReadAccess(const toml::node& node, const std::string& path) {
   const toml::array* array = node.as_array();
-  if (array == nullptr) return Place(path, node).Wrong("'access' must be tables, [[access]]");
+  if (array == nullptr) return ConfigPlace(path, node).Wrong("'access' must be tables, [[access]]");
   std::vector<AccessRule> rules;
   for (const toml::node& element : *array) {
     const toml::table* table = element.as_table();
-    if (table == nullptr) return Place(path, element).Wrong("'access' must be tables, [[access]]");
+    if (table == nullptr)
+      return ConfigPlace(path, element).Wrong("'access' must be tables, [[access]]");
     Result<AccessRule> rule = ReadRule(*table, path);
     if (!rule.ok()) return rule.status();
     rules.push_back(std::move(rule).value());
@@ -213,19 +219,60 @@ Result<std::vector<AccessRule>> ReadAccess(const toml::node& node, const std::st
   return rules;
 }
 
+Status ParseFailure(const toml::parse_error& error, const std::string& path) {
+  return {Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
+                              std::string(error.description())};
+}
+
 }  // namespace
 
-bool IsTableKey(std::string_view key) { return key == kLimits || key == kAccess; }
+struct ConfigFile::Content {
+  toml::table table;
+  std::string path;
+};
 
-Result<ConfigTables> ReadTables(const toml::table& file, const std::string& path) {
+ConfigFile::ConfigFile(std::unique_ptr<Content> content) : content_(std::move(content)) {}
+ConfigFile::ConfigFile(ConfigFile&& other) noexcept = default;
+ConfigFile& ConfigFile::operator=(ConfigFile&& other) noexcept = default;
+ConfigFile::~ConfigFile() = default;
+
+Result<ConfigFile> ConfigFile::Read(const std::string& path) {
+  try {
+    return ConfigFile(std::make_unique<Content>(Content{toml::parse_file(path), path}));
+  } catch (const toml::parse_error& error) {
+    return ParseFailure(error, path);
+  }
+}
+
+Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& path) {
+  try {
+    return ConfigFile(std::make_unique<Content>(Content{toml::parse(text, path), path}));
+  } catch (const toml::parse_error& error) {
+    return ParseFailure(error, path);
+  }
+}
+
+std::vector<ConfigKey> ConfigFile::Keys() const {
+  std::vector<ConfigKey> keys;
+  for (const auto& [key, node] : content_->table) {
+    if (key == kLimits || key == kAccess) continue;
+    keys.push_back({.name = std::string(key.str()),
+                    .where = ConfigPlace(content_->path, node).where(),
+                    .text = node.value_exact<std::string>(),
+                    .number = node.value_exact<std::int64_t>()});
+  }
+  return keys;
+}
+
+Result<ConfigTables> ConfigFile::ReadTables() const {
   ConfigTables tables;
-  if (const toml::node* node = file.get(kLimits)) {
-    const Result<LimitSettings> limits = ReadLimits(*node, path);
+  if (const toml::node* node = content_->table.get(kLimits)) {
+    const Result<LimitSettings> limits = ReadLimits(*node, content_->path);
     if (!limits.ok()) return limits.status();
     tables.limits = limits.value();
   }
-  if (const toml::node* node = file.get(kAccess)) {
-    Result<std::vector<AccessRule>> access = ReadAccess(*node, path);
+  if (const toml::node* node = content_->table.get(kAccess)) {
+    Result<std::vector<AccessRule>> access = ReadAccess(*node, content_->path);
     if (!access.ok()) return access.status();
     tables.access = std::move(access).value();
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of the configuration file, [limits] and [[access]]; what has a flag is options.cc's.
+// The configuration file: its keys, which options.cc gives to their flags, and its tables, [limits]
+// and [[access]].
 #ifndef IDD_DAEMON_CONFIG_TABLES_H_
 #define IDD_DAEMON_CONFIG_TABLES_H_
 
-#include <toml++/toml.h>
-
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,11 +23,39 @@ struct ConfigTables {
   std::vector<AccessRule> access;
 };
 
-// A key of the file that ReadTables() reads.
-[[nodiscard]] bool IsTableKey(std::string_view key);
+// A key of the file outside its tables.
+struct ConfigKey {
+  std::string name;
+  std::string where;                   // "path:line: ", for what is wrong with it
+  std::optional<std::string> text;     // if that is its value's type
+  std::optional<std::int64_t> number;  // the same
+};
 
-// Names of users and groups are looked up, and have to be known. kInvalid with file and line.
-[[nodiscard]] Result<ConfigTables> ReadTables(const toml::table& file, const std::string& path);
+// A file that is TOML. What its keys mean is not known here.
+//
+// Thread safety: none.
+class ConfigFile {
+ public:
+  // kInvalid with file and line.
+  [[nodiscard]] static Result<ConfigFile> Read(const std::string& path);
+  // The same, of a file's text; `path` is told in messages.
+  [[nodiscard]] static Result<ConfigFile> Parse(std::string_view text, const std::string& path);
+
+  ConfigFile(ConfigFile&& other) noexcept;
+  ConfigFile& operator=(ConfigFile&& other) noexcept;
+  ~ConfigFile();
+
+  // All but those of the tables.
+  [[nodiscard]] std::vector<ConfigKey> Keys() const;
+  // Names of users and groups are looked up, and have to be known. kInvalid with file and line.
+  [[nodiscard]] Result<ConfigTables> ReadTables() const;
+
+ private:
+  struct Content;
+  explicit ConfigFile(std::unique_ptr<Content> content);
+
+  std::unique_ptr<Content> content_;
+};
 
 }  // namespace idd::daemon
 

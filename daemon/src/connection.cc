@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -58,23 +57,22 @@ void DropUnread(int socket) {
 
 }  // namespace
 
-Connection::Connection(boost::asio::io_context& loop, ScopedFd socket, std::uint64_t id, Peer peer)
-    : loop_(loop), socket_(loop, socket.release()), id_(id), peer_(std::move(peer)) {}
+Connection::Connection(EventLoop& loop, ScopedFd socket, std::uint64_t id, Peer peer)
+    : loop_(loop), socket_(loop), id_(id), peer_(std::move(peer)) {
+  is_watched_ = socket_.Open(std::move(socket)).ok();
+}
 
 Connection::~Connection() = default;
 
 void Connection::Start(OnMessage on_message, OnClose on_close) {
   on_message_ = std::move(on_message);
   on_close_ = std::move(on_close);
+  if (!is_watched_) return Close();  // the kernel has no room for one more
   WaitReadable();
 }
 
 void Connection::WaitReadable() {
-  // The handler may run after this object is gone, but then with an error: it touches nothing.
-  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                     [this](const boost::system::error_code& error) {
-                       if (!error) OnReadable();
-                     });
+  socket_.WhenReadable([this] { OnReadable(); });
 }
 
 // One frame, then the others' turn: waiting again tells at once when there are more, and a peer
@@ -82,7 +80,7 @@ void Connection::WaitReadable() {
 void Connection::OnReadable() {
   std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;  // one more: a longer frame shows
   // No control buffer: descriptors that a client sends along are dropped by the kernel.
-  const ssize_t bytes = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const ssize_t bytes = ::recv(socket_.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (bytes > 0) {
     on_message_(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
   } else if (bytes == 0 || (errno != EINTR && errno != EAGAIN)) {
@@ -94,7 +92,7 @@ void Connection::OnReadable() {
 void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) {
   if (closed_) return;
   if (queue_.empty()) {
-    const int error = SendNow(socket_.native_handle(), frame, fds);
+    const int error = SendNow(socket_.fd(), frame, fds);
     if (error == 0) return;
     if (error == ETOOMANYREFS) {
       CloseWith({Code::kUnavailable, "too many descriptors are under way to slow readers"});
@@ -138,12 +136,10 @@ void Connection::Enqueue(std::span<const std::byte> frame, const std::array<int,
 
 void Connection::WaitWritable() {
   is_blocked_ = true;
-  socket_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
-                     [this](const boost::system::error_code& error) {
-                       if (error) return;
-                       is_blocked_ = false;
-                       Flush();
-                     });
+  socket_.WhenWritable([this] {
+    is_blocked_ = false;
+    Flush();
+  });
 }
 
 // Sends what is queued, as far as the peer has room.
@@ -152,7 +148,7 @@ void Connection::Flush() {
   while (!queue_.empty() && !is_blocked_ && !closed_) {
     const std::size_t frames = GatherMessage(message);
     const std::array<ScopedFd, 2>& fds = queue_.front().fds;
-    const int error = SendNow(socket_.native_handle(), message, {fds[0].get(), fds[1].get()});
+    const int error = SendNow(socket_.fd(), message, {fds[0].get(), fds[1].get()});
     if (error == EAGAIN) {
       WaitWritable();
       return;
@@ -188,11 +184,11 @@ void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
                                       {"reason", reason.message()}});
   Flush();  // replies to what it asked before
   if (closed_) return;
-  DropUnread(socket_.native_handle());
+  DropUnread(socket_.fd());
   const wire::StatusReply reply{.status = static_cast<std::uint32_t>(reason.code()), .reserved = 0};
   const auto frame = wire::BuildReply(wire::FrameType::kError, request_id, reply, reason.message());
   // Behind queued replies it could not be sent in order; the log has the reason.
-  if (queue_.empty()) static_cast<void>(SendNow(socket_.native_handle(), frame, {-1, -1}));
+  if (queue_.empty()) static_cast<void>(SendNow(socket_.fd(), frame, {-1, -1}));
   Close();
 }
 
@@ -200,10 +196,9 @@ void Connection::Close() {
   if (closed_) return;
   closed_ = true;
   queue_.clear();
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  socket_.Close();
   // Posted: the caller may be inside a loop over state that on_close changes.
-  boost::asio::post(loop_, [on_close = on_close_, id = id_] { on_close(id); });
+  loop_.Post([on_close = on_close_, id = id_] { on_close(id); });
 }
 
 }  // namespace idd::daemon

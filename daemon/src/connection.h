@@ -5,8 +5,6 @@
 #include <sys/types.h>
 
 #include <array>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "event_loop.h"
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
@@ -37,7 +36,7 @@ class Connection {
   using OnMessage = std::function<void(Connection&, std::span<const std::byte>)>;
   using OnClose = std::function<void(std::uint64_t id)>;
 
-  Connection(boost::asio::io_context& loop, ScopedFd socket, std::uint64_t id, Peer peer);
+  Connection(EventLoop& loop, ScopedFd socket, std::uint64_t id, Peer peer);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -78,14 +77,15 @@ class Connection {
   void Flush();
   void Close();
 
-  boost::asio::io_context& loop_;
-  boost::asio::posix::stream_descriptor socket_;
+  EventLoop& loop_;
+  DescriptorWatch socket_;
   const std::uint64_t id_;
   const Peer peer_;
   OnMessage on_message_;
   OnClose on_close_;
   std::deque<QueuedFrame> queue_;
   std::size_t queued_descriptors_ = 0;
+  bool is_watched_ = false;  // else there is no socket
   bool is_blocked_ = false;  // the peer's queue is full: what is queued waits until it reads
   bool closed_ = false;
 };

@@ -4,11 +4,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -21,6 +16,7 @@
 #include <vector>
 
 #include "admin.h"
+#include "event_loop.h"
 #include "high_water.h"
 #include "host_id.h"
 #include "inheritance.h"
@@ -101,7 +97,6 @@ class Daemon {
   void OnFirstContact(const Status& status);
   void WarmUp(const Result<std::vector<TagMark>>& marks);
   void BecomeReady();
-  void WaitForSignals();
   void OnSignal(int signal);
   void Reload();
   [[nodiscard]] Status MoveDatabase(const Options& options);
@@ -115,7 +110,7 @@ class Daemon {
   Options options_;
   const HostIdentity host_;
   std::string database_url_;
-  boost::asio::io_context loop_;
+  EventLoop loop_;
   ServiceManager manager_;
   Inheritance inheritance_;
   ScopedFd passed_listener_;
@@ -124,10 +119,10 @@ class Daemon {
   Admin admin_;
   Server server_;
   MetricsDuty metrics_;
-  boost::asio::signal_set signals_;
-  boost::asio::steady_timer poll_timer_;
-  boost::asio::steady_timer patience_;
-  boost::asio::steady_timer watchdog_timer_;
+  Signals signals_;
+  Timer poll_timer_;
+  Timer patience_;
+  Timer watchdog_timer_;
   bool listening_ = false;
   bool stopping_ = false;
   int exit_status_ = 0;
@@ -140,7 +135,7 @@ Daemon::Daemon(const Options& options, Parts parts)
       inheritance_(std::move(parts.inheritance)),
       passed_listener_(std::move(parts.listener)),
       worker_(std::move(parts.store), std::move(parts.marks),
-              [this](std::function<void()> done) { boost::asio::post(loop_, std::move(done)); }),
+              [this](std::function<void()> done) { loop_.Post(std::move(done)); }),
       tags_(loop_, worker_, {.leases = *inheritance_.held, .descriptors = manager_},
             options.lease_limit),
       admin_(loop_,
@@ -156,7 +151,7 @@ Daemon::Daemon(const Options& options, Parts parts)
              worker_, tags_),
       server_(loop_, tags_, admin_),
       metrics_(loop_, admin_.metrics(), parts.metrics_server),
-      signals_(loop_, SIGTERM, SIGINT, SIGHUP),
+      signals_(loop_, {SIGTERM, SIGINT, SIGHUP}, [this](int signal) { OnSignal(signal); }),
       poll_timer_(loop_),
       patience_(loop_),
       watchdog_timer_(loop_) {
@@ -166,18 +161,13 @@ Daemon::Daemon(const Options& options, Parts parts)
 }
 
 int Daemon::Run() {
-  const auto work = boost::asio::make_work_guard(loop_);
-  WaitForSignals();
   if (const auto period = ServiceManager::WatchdogPeriod()) ScheduleWatchdog(*period / 2);
   Inherit();
   worker_.Start(Recover, [this](const StoreHealth& health) { tags_.OnStoreHealth(health); });
   worker_.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
                        [this](const Result<bool>& opened) { OnFirstContact(opened.status()); });
-  patience_.expires_after(kStartPatience);
-  patience_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) BecomeReady();
-  });
-  loop_.run();
+  patience_.After(kStartPatience, [this] { BecomeReady(); });
+  loop_.Run();
   log::FlushSuppressed(true);
   return exit_status_;
 }
@@ -215,10 +205,7 @@ void Daemon::WatchInheritedRings() {
 
 void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
   manager_.Notify("WATCHDOG=1");
-  watchdog_timer_.expires_after(period);
-  watchdog_timer_.async_wait([this, period](const boost::system::error_code& error) {
-    if (!error) ScheduleWatchdog(period);
-  });
+  watchdog_timer_.After(period, [this, period] { ScheduleWatchdog(period); });
 }
 
 void Daemon::OnFirstContact(const Status& status) {
@@ -246,7 +233,7 @@ void Daemon::WarmUp(const Result<std::vector<TagMark>>& marks) {
 
 void Daemon::BecomeReady() {
   if (listening_ || stopping_) return;
-  patience_.cancel();
+  patience_.Cancel();
   tags_.StopWarming();
   if (Status status = server_.Listen(options_.socket, std::move(passed_listener_)); !status.ok()) {
     Fail(status);
@@ -260,14 +247,6 @@ void Daemon::BecomeReady() {
                           {"database", database_url_},
                           {"store", tags_.store_health().up ? "up" : "down"}});
   manager_.Notify("READY=1");
-}
-
-void Daemon::WaitForSignals() {
-  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    OnSignal(signal);
-    WaitForSignals();
-  });
 }
 
 void Daemon::OnSignal(int signal) {
@@ -317,34 +296,30 @@ void Daemon::Stop() {
   stopping_ = true;
   manager_.Notify("STOPPING=1");
   server_.StopAccepting();
-  poll_timer_.cancel();
-  patience_.expires_after(kStopPatience);
-  patience_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  poll_timer_.Cancel();
+  patience_.After(kStopPatience, [this] {
     log::Error(
         "idd.stop_timeout",
         {{"action",
           "leases not handed back are abandoned, or handed back by an idd that inherits them"}});
     worker_.DropQueued();
     exit_status_ = 1;
-    loop_.stop();
+    loop_.Stop();
   });
   tags_.Shutdown([this] {
     log::Info("idd.stopped", {});
-    loop_.stop();
+    loop_.Stop();
   });
 }
 
 void Daemon::Fail(const Status& status) {
   log::Error("idd.failed", {{"error", status.message()}});
   exit_status_ = 1;
-  loop_.stop();
+  loop_.Stop();
 }
 
 void Daemon::SchedulePoll() {
-  poll_timer_.expires_after(kPollInterval);
-  poll_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  poll_timer_.After(kPollInterval, [this] {
     metrics_.NoteDelay(MonotonicClock::now() - poll_timer_.expiry());
     tags_.Poll();
     WatchInheritedRings();

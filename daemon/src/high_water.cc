@@ -17,7 +17,7 @@ constexpr std::string_view kIncarnationKey = "incarnation";
 constexpr std::string_view kHostIdKey = "host_id";
 constexpr std::string_view kHeldListKey = "held_list";
 
-constexpr const char* kSchema = R"sql(
+constexpr const char* kMarksSchema = R"sql(
 -- Every id of the tag that this host ever handed out lies below mark.
 CREATE TABLE idd_mark(
   biz_tag TEXT PRIMARY KEY NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS idd_drain(
 
 Status CheckNothing(SqliteDb& /*db*/) { return Status::Ok(); }
 
-Status CheckTables(SqliteDb& db) {
+Status CheckMarkTables(SqliteDb& db) {
   SqliteQuery query = db.Query(
       "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
       " ('idd_mark', 'idd_meta')");
@@ -59,9 +59,9 @@ constexpr SqliteFormat kHighWaterFormat = {
     .application_id = 0x49444448,  // "IDDH"
     .version = 1,
     .own_tables = "*",
-    .schema = kSchema,
+    .schema = kMarksSchema,
     .check_adoptable = CheckNothing,
-    .check_complete = CheckTables,
+    .check_complete = CheckMarkTables,
 };
 
 class SqliteHighWaterMarks final : public HighWaterMarks {

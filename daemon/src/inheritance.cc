@@ -20,15 +20,15 @@ namespace {
 constexpr char kTablePrefix = 't';
 constexpr char kCursorsPrefix = 'c';
 constexpr std::size_t kIdDigits = 11;  // of base 64
-constexpr std::string_view kDigits =
+constexpr std::string_view kRingIdAlphabet =
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 // A ring holds one fewer than it has slots.
 constexpr std::size_t kMostLeases = shm::kSlotCount - 1;
 
 std::string RingName(char prefix, std::uint64_t ring_id) {
   std::string name(kIdDigits + 1, prefix);
-  for (std::size_t i = kIdDigits; i > 0; --i, ring_id /= kDigits.size()) {
-    name[i] = kDigits[ring_id % kDigits.size()];
+  for (std::size_t i = kIdDigits; i > 0; --i, ring_id /= kRingIdAlphabet.size()) {
+    name[i] = kRingIdAlphabet[ring_id % kRingIdAlphabet.size()];
   }
   return name;
 }
@@ -50,9 +50,9 @@ std::optional<RingPart> ParseRingName(std::string_view name) {
   if (name[0] != kTablePrefix && name[0] != kCursorsPrefix) return std::nullopt;
   RingPart part{.is_table = name[0] == kTablePrefix};
   for (const char digit : name.substr(1)) {
-    const std::size_t value = kDigits.find(digit);
+    const std::size_t value = kRingIdAlphabet.find(digit);
     if (value == std::string_view::npos) return std::nullopt;
-    part.ring_id = part.ring_id * kDigits.size() + value;
+    part.ring_id = part.ring_id * kRingIdAlphabet.size() + value;
   }
   return part;
 }

@@ -17,10 +17,7 @@ void LeaseTurns::Serve() {
     const std::uint64_t wanted = wanted_(turns_.front());
     const MonotonicTime now = MonotonicClock::now();
     if (wanted != 0 && !budget_.Take(now)) {
-      timer_.expires_at(budget_.NextAt(now));
-      timer_.async_wait([this](const boost::system::error_code& error) {
-        if (!error) Serve();
-      });
+      timer_.At(budget_.NextAt(now), [this] { Serve(); });
       return;
     }
     const std::string tag = std::move(turns_.front());
@@ -33,7 +30,7 @@ void LeaseTurns::Serve() {
 void LeaseTurns::Stop() {
   turns_.clear();
   waiting_.clear();
-  timer_.cancel();
+  timer_.Cancel();
 }
 
 }  // namespace idd::daemon

@@ -2,8 +2,6 @@
 #ifndef IDD_DAEMON_LEASE_TURNS_H_
 #define IDD_DAEMON_LEASE_TURNS_H_
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "event_loop.h"
 #include "lease_budget.h"
 
 namespace idd::daemon {
@@ -25,7 +24,7 @@ class LeaseTurns {
   using Wanted = std::function<std::uint64_t(const std::string& tag)>;
   using Start = std::function<void(const std::string& tag, std::uint64_t wanted)>;
 
-  LeaseTurns(boost::asio::io_context& loop, std::uint32_t leases_per_s, Wanted wanted, Start start)
+  LeaseTurns(EventLoop& loop, std::uint32_t leases_per_s, Wanted wanted, Start start)
       : budget_(leases_per_s), timer_(loop), wanted_(std::move(wanted)), start_(std::move(start)) {}
   LeaseTurns(const LeaseTurns&) = delete;
   LeaseTurns& operator=(const LeaseTurns&) = delete;
@@ -44,7 +43,7 @@ class LeaseTurns {
   void Serve();
 
   LeaseBudget budget_;
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   const Wanted wanted_;
   const Start start_;
   std::deque<std::string> turns_;

@@ -31,10 +31,7 @@ void MetricsCollector::Begin() {
 
 // Behind whatever waits for the loop now.
 void MetricsCollector::ScheduleTurn() {
-  timer_.expires_after(std::chrono::nanoseconds(0));
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) TakeTurn();
-  });
+  timer_.After(std::chrono::nanoseconds(0), [this] { TakeTurn(); });
 }
 
 void MetricsCollector::TakeTurn() {

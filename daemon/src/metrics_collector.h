@@ -4,13 +4,12 @@
 
 #include <prometheus/histogram.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "event_loop.h"
 #include "metric_families.h"
 #include "metrics_sample.h"
 #include "tag_service.h"
@@ -30,7 +29,7 @@ class MetricsCollector {
   // Adds what it knows of the host; called on the loop.
   using Source = std::function<void(FamilyBuilder& families)>;
 
-  MetricsCollector(boost::asio::io_context& loop, TagService& tags) : timer_(loop), tags_(tags) {}
+  MetricsCollector(EventLoop& loop, TagService& tags) : timer_(loop), tags_(tags) {}
   MetricsCollector(const MetricsCollector&) = delete;
   MetricsCollector& operator=(const MetricsCollector&) = delete;
 
@@ -44,7 +43,7 @@ class MetricsCollector {
   void TakeTurn();
   void Finish();
 
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   TagService& tags_;
   std::vector<Source> sources_;
   std::vector<Done> waiting_;              // for the next sample

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics_duty.h"
 
-#include <boost/asio/post.hpp>
 #include <utility>
 
 namespace idd::daemon {
@@ -12,14 +11,12 @@ constexpr std::chrono::seconds kTextfileInterval(15);
 
 }  // namespace
 
-MetricsDuty::MetricsDuty(boost::asio::io_context& loop, MetricsCollector& collector,
-                         MetricsServer* server)
+MetricsDuty::MetricsDuty(EventLoop& loop, MetricsCollector& collector, MetricsServer* server)
     : loop_(loop), collector_(collector), server_(server), timer_(loop) {
   collector_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
   if (server_ == nullptr) return;
   server_->Serve([this](MetricsCollector::Done done) {
-    boost::asio::post(
-        loop_, [this, done = std::move(done)]() mutable { collector_.Collect(std::move(done)); });
+    loop_.Post([this, done = std::move(done)]() mutable { collector_.Collect(std::move(done)); });
   });
 }
 
@@ -43,16 +40,13 @@ void MetricsDuty::KeepIn(const std::string& textfile) {
   path_ = textfile;
   if (textfile_ == nullptr) textfile_ = std::make_unique<MetricsTextfile>();
   textfile_->MoveTo(path_);
-  timer_.cancel();
+  timer_.Cancel();
   if (!path_.empty()) WriteTextfile();
 }
 
 void MetricsDuty::WriteTextfile() {
   collector_.Collect([this](const MetricsCollector::Sample& sample) { textfile_->Write(sample); });
-  timer_.expires_after(kTextfileInterval);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) WriteTextfile();
-  });
+  timer_.After(kTextfileInterval, [this] { WriteTextfile(); });
 }
 
 }  // namespace idd::daemon

@@ -4,13 +4,12 @@
 
 #include <prometheus/histogram.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
 
+#include "event_loop.h"
 #include "inheritance.h"
 #include "metrics_collector.h"
 #include "metrics_server.h"
@@ -25,7 +24,7 @@ namespace idd::daemon {
 class MetricsDuty {
  public:
   // `server` is asked from now on and until the end; null: there is none.
-  MetricsDuty(boost::asio::io_context& loop, MetricsCollector& collector, MetricsServer* server);
+  MetricsDuty(EventLoop& loop, MetricsCollector& collector, MetricsServer* server);
   ~MetricsDuty();
   MetricsDuty(const MetricsDuty&) = delete;
   MetricsDuty& operator=(const MetricsDuty&) = delete;
@@ -40,10 +39,10 @@ class MetricsDuty {
   void AddFamilies(FamilyBuilder& families) const;
   void WriteTextfile();
 
-  boost::asio::io_context& loop_;
+  EventLoop& loop_;
   MetricsCollector& collector_;
   MetricsServer* const server_;
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   prometheus::Histogram loop_delay_{LatencyBuckets()};
   std::size_t inherited_rings_ = 0;
   std::size_t inherited_leases_ = 0;

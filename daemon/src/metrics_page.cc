@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "idd/base/clock.h"
 #include "idd/wire/frames.h"
 
 namespace idd::daemon {
@@ -19,7 +20,6 @@ using Json = nlohmann::ordered_json;
 using Labels = FamilyBuilder::Labels;
 using TagSamples = std::vector<const TagSample*>;
 
-constexpr double kSecondsADay = 86'400;
 // Below this nobody claims, and a forecast would be of no sense.
 constexpr double kIdleRate = 0.01;
 
@@ -45,7 +45,7 @@ std::optional<double> CoverOf(const TagSample& tag) {
 
 std::optional<double> ExhaustionOf(const TagSample& tag) {
   if (!tag.exhausted_in_days) return std::nullopt;
-  return *tag.exhausted_in_days * kSecondsADay;
+  return *tag.exhausted_in_days * kSecondsPerDay;
 }
 
 std::optional<double> PromiseKept(const TagSample& tag) {

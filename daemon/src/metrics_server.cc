@@ -30,7 +30,7 @@ struct HostAndPort {
   std::string_view port;
 };
 
-HostAndPort Split(std::string_view address) {
+HostAndPort SplitListenAddress(std::string_view address) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string_view::npos) return {};
   return {.host = address.substr(0, colon), .port = address.substr(colon + 1)};
@@ -64,7 +64,7 @@ void Reply(mg_connection* connection, const char* status, std::string_view text)
 }  // namespace
 
 Status CheckListenAddress(const std::string& address) {
-  const HostAndPort parts = Split(address);
+  const HostAndPort parts = SplitListenAddress(address);
   if (IsHost(parts.host) && IsPort(parts.port)) return Status::Ok();
   return {Code::kInvalid,
           "metrics-listen must be an address and a port, as 127.0.0.1:9742, "
@@ -80,7 +80,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::Listen(const std::string& 
 }
 
 Status MetricsServer::Start(const std::string& address) {
-  const HostAndPort parts = Split(address);
+  const HostAndPort parts = SplitListenAddress(address);
   const std::string port = (parts.host == kLocalhost ? "127.0.0.1" : std::string(parts.host)) +
                            ":" + std::string(parts.port);
   // A scraper that stops reading holds one of the threads for that long at most.

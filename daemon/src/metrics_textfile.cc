@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <exception>
 #include <utility>
@@ -57,12 +56,12 @@ Status ReplaceFile(const std::string& path, const std::string& text) {
 }
 
 MetricsTextfile::~MetricsTextfile() {
-  boost::asio::post(thread_, [this] { RemoveNow(); });
-  thread_.join();
+  thread_.Post([this] { RemoveNow(); });
+  thread_.Finish();
 }
 
 void MetricsTextfile::MoveTo(std::string path) {
-  boost::asio::post(thread_, [this, path = std::move(path)] {
+  thread_.Post([this, path = std::move(path)] {
     RemoveNow();
     path_ = path;
   });
@@ -76,7 +75,7 @@ void MetricsTextfile::RemoveNow() {
 
 void MetricsTextfile::Write(const MetricsCollector::Sample& sample) {
   if (is_busy_.exchange(true)) return;
-  boost::asio::post(thread_, [this, sample] {
+  thread_.Post([this, sample] {
     WriteNow(*sample);
     is_busy_ = false;
   });

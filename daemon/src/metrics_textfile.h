@@ -3,9 +3,9 @@
 #define IDD_DAEMON_METRICS_TEXTFILE_H_
 
 #include <atomic>
-#include <boost/asio/thread_pool.hpp>
 #include <string>
 
+#include "event_loop.h"
 #include "idd/base/status.h"
 #include "metrics_collector.h"
 
@@ -40,7 +40,7 @@ class MetricsTextfile {
   std::string path_;
   bool has_written_ = false;
   std::string last_error_;
-  boost::asio::thread_pool thread_{1};  // last: it ends before the rest goes
+  WorkThread thread_;  // last: it ends before the rest goes
 };
 
 // Writes `text` to `path`, whole or not at all; readable for everybody. kSystem.

@@ -2,7 +2,6 @@
 #include "options.h"
 
 #include <sys/un.h>
-#include <toml++/toml.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -71,32 +70,19 @@ Setting* FindSetting(Settings& settings, std::string_view file_key) {
   return it == settings.end() ? nullptr : &*it;
 }
 
-Result<toml::table> ParseFile(const std::string& path) {
-  try {
-    return toml::parse_file(path);
-  } catch (const toml::parse_error& error) {
-    return Status(Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
-                                      std::string(error.description()));
-  }
-}
-
 // Takes from the file what neither a flag nor a variable has set.
-Status TakeSettings(const toml::table& table, const std::string& path, const CLI::App& app,
-                    Settings& settings) {
-  for (const auto& [key, node] : table) {
-    if (IsTableKey(key.str())) continue;
-    const std::string where = path + ":" + std::to_string(node.source().begin.line) + ": ";
-    Setting* setting = FindSetting(settings, key.str());
+Status TakeSettings(const ConfigFile& file, const CLI::App& app, Settings& settings) {
+  for (const ConfigKey& key : file.Keys()) {
+    Setting* setting = FindSetting(settings, key.name);
     if (setting == nullptr) {
-      return {Code::kInvalid, where + "unknown key '" + std::string(key.str()) + "'"};
+      return {Code::kInvalid, key.where + "unknown key '" + key.name + "'"};
     }
-    auto text = node.value_exact<std::string>();
+    std::optional<std::string> text = key.text;
     if (setting->is_number) {
-      const auto number = node.value_exact<std::int64_t>();
-      text = number ? std::optional(std::to_string(*number)) : std::nullopt;
+      text = key.number ? std::optional(std::to_string(*key.number)) : std::nullopt;
     }
     if (!text) {
-      return {Code::kInvalid, where + "'" + std::string(key.str()) + "' must be a " +
+      return {Code::kInvalid, key.where + "'" + key.name + "' must be a " +
                                   (setting->is_number ? "whole number" : "string")};
     }
     if (app.get_option(std::string("--") + setting->name)->count() == 0) setting->value = *text;
@@ -229,11 +215,11 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments) {
     if (std::filesystem::is_directory(config, ignored)) {
       return Usage("the configuration " + config + " is a directory");
     }
-    const Result<toml::table> file = ParseFile(config);
+    const Result<ConfigFile> file = ConfigFile::Read(config);
     if (!file.ok()) return Usage(file.status().message());
-    if (Status status = TakeSettings(file.value(), config, app, settings); !status.ok())
+    if (Status status = TakeSettings(file.value(), app, settings); !status.ok())
       return Usage(status.message());
-    Result<ConfigTables> read = ReadTables(file.value(), config);
+    Result<ConfigTables> read = file.value().ReadTables();
     if (!read.ok()) return Usage(read.status().message());
     tables = std::move(read).value();
   }

@@ -7,12 +7,12 @@
 namespace idd::daemon {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
+using DoubleSeconds = std::chrono::duration<double>;
 
 // Two looks that are closer than this tell nothing of a rate.
-constexpr Seconds kShortestLook(100e-6);
-constexpr Seconds kSecond(1);
-constexpr Seconds kBurstMemory(10);
+constexpr DoubleSeconds kShortestLook(100e-6);
+constexpr DoubleSeconds kSecond(1);
+constexpr DoubleSeconds kBurstMemory(10);
 // The next lease may take as long as the slowest of late, and the one after it as well.
 constexpr double kLeasesAhead = 4;
 // A load that grows goes on growing while the store is away.
@@ -20,7 +20,7 @@ constexpr double kGrowth = 1.1;
 constexpr double kFillUp = 1.5;
 constexpr double kLatencyFade = 0.9;
 
-double Fade(Seconds passed, Seconds memory) {
+double Fade(DoubleSeconds passed, DoubleSeconds memory) {
   return memory.count() > 0 ? std::exp(-passed.count() / memory.count()) : 0;
 }
 
@@ -39,12 +39,12 @@ void PromisePolicy::Observe(const RefillView& view) {
     return;
   }
   // Nobody looks at a tag that nobody claims from: what is new came within the last second.
-  const Seconds since = view.now - looked_at_;
+  const DoubleSeconds since = view.now - looked_at_;
   if (since > kSecond * 2) {
     second_began_ = view.now - std::chrono::seconds(1);
     second_claimed_ = looked_claimed_;
   }
-  const Seconds passed = std::min(since, kSecond * 2);
+  const DoubleSeconds passed = std::min(since, kSecond * 2);
   const auto claimed = static_cast<double>(view.claimed - looked_claimed_);
   const double rate = claimed / std::max(passed, kShortestLook).count();
   if (passed < kShortestLook) {
@@ -56,7 +56,7 @@ void PromisePolicy::Observe(const RefillView& view) {
     looked_claimed_ = view.claimed;
   }
   // A second that is not over yet counts with what it has.
-  const Seconds second = view.now - second_began_;
+  const DoubleSeconds second = view.now - second_began_;
   const auto in_second = static_cast<double>(view.claimed - second_claimed_);
   sustained_ = std::max(sustained_, in_second / std::max(second, kSecond).count());
   if (second >= kSecond) {
@@ -67,13 +67,13 @@ void PromisePolicy::Observe(const RefillView& view) {
 
 void PromisePolicy::OnLeased(const RefillView& view, std::uint64_t /*ids*/,
                              std::chrono::nanoseconds took) {
-  lease_takes_ = std::max<Seconds>(took, lease_takes_ * kLatencyFade);
+  lease_takes_ = std::max<DoubleSeconds>(took, lease_takes_ * kLatencyFade);
   Observe(view);
 }
 
 // What must be in the ring: below it the next lease is due.
 double PromisePolicy::Reserve() const {
-  const Seconds tolerance = settings_.outage_tolerance;
+  const DoubleSeconds tolerance = settings_.outage_tolerance;
   return sustained_ * tolerance.count() * kGrowth + burst_ * lease_takes_.count() * kLeasesAhead;
 }
 

@@ -4,8 +4,6 @@
 #ifndef IDD_DAEMON_SERVED_TAG_H_
 #define IDD_DAEMON_SERVED_TAG_H_
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "event_loop.h"
 #include "idd/base/status.h"
 #include "random.h"
 #include "refill_policy.h"
@@ -32,7 +31,7 @@ inline constexpr std::chrono::seconds kQuarantineShown(60);
 [[nodiscard]] inline Status Stopping() { return {Code::kUnavailable, "idd is stopping"}; }
 
 struct TagService::Tag {
-  Tag(boost::asio::io_context& loop, std::string tag_name)
+  Tag(EventLoop& loop, std::string tag_name)
       : name(std::move(tag_name)), instance(RandomId()), deadline_timer(loop), retry_timer(loop) {}
 
   const std::string name;
@@ -42,8 +41,8 @@ struct TagService::Tag {
   std::unique_ptr<TagRing> ring;
   WaitQueue waiters;
   std::vector<LeaseUse> tails;  // stopping or drained: what goes back, oldest first
-  boost::asio::steady_timer deadline_timer;
-  boost::asio::steady_timer retry_timer;
+  Timer deadline_timer;
+  Timer retry_timer;
   bool store_busy = false;         // a look-up or a lease is under way
   MonotonicTime store_asked_at{};  // since then
   bool hands_back = false;         // the lease under way does: the tag was drained meanwhile

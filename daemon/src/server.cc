@@ -3,6 +3,7 @@
 // Server: the socket and the connections.
 #include "server.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,7 +59,7 @@ Status RemoveStale(const std::string& path, const sockaddr_un& address) {
 
 }  // namespace
 
-Server::Server(boost::asio::io_context& loop, TagService& tags, Admin& admin)
+Server::Server(EventLoop& loop, TagService& tags, Admin& admin)
     : loop_(loop),
       tags_(tags),
       admin_(admin),
@@ -115,7 +116,7 @@ Status Server::Listen(const std::string& path, ScopedFd listener) {
   } else if (::fcntl(listener.get(), F_SETFL, O_NONBLOCK) != 0) {
     return Status::FromErrno(errno, "fcntl");
   }
-  listener_.assign(listener.release());
+  if (Status status = listener_.Open(std::move(listener)); !status.ok()) return status;
   WaitAcceptable();
   return Status::Ok();
 }
@@ -138,9 +139,8 @@ Result<ScopedFd> Server::Bind(const std::string& path) {
 }
 
 void Server::StopAccepting() {
-  boost::system::error_code ignored;
-  pause_.cancel();
-  listener_.close(ignored);
+  pause_.Cancel();
+  listener_.Close();
   struct stat info {};
   if (path_.empty() || ::lstat(path_.c_str(), &info) != 0) return;
   if (info.st_dev == bound_.st_dev && info.st_ino == bound_.st_ino) ::unlink(path_.c_str());
@@ -148,16 +148,12 @@ void Server::StopAccepting() {
 }
 
 void Server::WaitAcceptable() {
-  listener_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                       [this](const boost::system::error_code& error) {
-                         if (!error) OnAcceptable();
-                       });
+  listener_.WhenReadable([this] { OnAcceptable(); });
 }
 
 void Server::OnAcceptable() {
   for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
-    ScopedFd socket(
-        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    ScopedFd socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid()) {
       Adopt(std::move(socket));
       continue;
@@ -177,10 +173,7 @@ void Server::OnAcceptable() {
 }
 
 void Server::PauseAccepting() {
-  pause_.expires_after(kAcceptPause);
-  pause_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) WaitAcceptable();
-  });
+  pause_.After(kAcceptPause, [this] { WaitAcceptable(); });
 }
 
 bool Server::DropSilent(const char* why) {

@@ -4,9 +4,6 @@
 
 #include <sys/stat.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -20,6 +17,7 @@
 #include "claim_pacer.h"
 #include "client_ledger.h"
 #include "connection.h"
+#include "event_loop.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
@@ -35,7 +33,7 @@ namespace idd::daemon {
 // Thread safety: none; event loop. One connection's faults end that connection alone.
 class Server {
  public:
-  Server(boost::asio::io_context& loop, TagService& tags, Admin& admin);
+  Server(EventLoop& loop, TagService& tags, Admin& admin);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -95,14 +93,14 @@ class Server {
                   const std::string& document);
   [[nodiscard]] Connection* Find(std::uint64_t id);
 
-  boost::asio::io_context& loop_;
+  EventLoop& loop_;
   TagService& tags_;
   Admin& admin_;
   const std::uint64_t daemon_id_;
   std::string path_;
   struct stat bound_ {};  // identity of the socket file that we made
-  boost::asio::posix::stream_descriptor listener_;
-  boost::asio::steady_timer pause_;
+  DescriptorWatch listener_;
+  Timer pause_;
   PeerGate gate_;
   ClaimPacer pacer_;
   std::uint64_t next_id_ = 1;

@@ -2,7 +2,6 @@
 #include "tag_import.h"
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <map>
 #include <set>
 #include <utility>
@@ -142,9 +141,8 @@ void TagImport::Start() {
 }
 
 void TagImport::Read(std::function<void(Result<Rows>)> then) {
-  boost::asio::post(means_.reader, [self = shared_from_this(), then = std::move(then)] {
-    boost::asio::post(self->means_.loop,
-                      [then, rows = ReadImportSource(self->query_)] { then(rows); });
+  means_.reader.Post([self = shared_from_this(), then = std::move(then)] {
+    self->means_.loop.Post([then, rows = ReadImportSource(self->query_)] { then(rows); });
   });
 }
 

@@ -2,8 +2,6 @@
 #ifndef IDD_DAEMON_TAG_IMPORT_H_
 #define IDD_DAEMON_TAG_IMPORT_H_
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "event_loop.h"
 #include "idd/base/status.h"
 #include "lease_worker.h"
 #include "store/import_source.h"
@@ -56,8 +55,8 @@ struct ImportReport {
 class TagImport : public std::enable_shared_from_this<TagImport> {
  public:
   struct Means {
-    boost::asio::io_context& loop;
-    boost::asio::thread_pool& reader;
+    EventLoop& loop;
+    WorkThread& reader;
     LeaseWorker& worker;
   };
   using Done = std::function<void(const Result<ImportReport>&)>;

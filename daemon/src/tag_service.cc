@@ -29,7 +29,7 @@ constexpr std::size_t kWarmedAtOnce = 4;
 // A store that takes longer than this is what a waiter is told of.
 constexpr std::chrono::milliseconds kSlowStore(100);
 
-std::string Seconds(MonotonicTime since) {
+std::string SecondsSince(MonotonicTime since) {
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - since);
   return std::to_string(seconds.count()) + " s";
@@ -37,7 +37,7 @@ std::string Seconds(MonotonicTime since) {
 
 }  // namespace
 
-TagService::TagService(boost::asio::io_context& loop, LeaseWorker& worker, Legacy legacy,
+TagService::TagService(EventLoop& loop, LeaseWorker& worker, Legacy legacy,
                        std::uint32_t leases_per_s)
     : loop_(loop),
       worker_(worker),
@@ -169,12 +169,10 @@ void TagService::ExpireWaiters(Tag& tag) {
 
 void TagService::ArmDeadline(Tag& tag) {
   if (tag.waiters.empty()) {
-    tag.deadline_timer.cancel();
+    tag.deadline_timer.Cancel();
     return;
   }
-  tag.deadline_timer.expires_at(tag.waiters.FirstDeadline());
-  tag.deadline_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
-    if (error) return;
+  tag.deadline_timer.At(tag.waiters.FirstDeadline(), [this, name = tag.name] {
     const auto it = tags_.find(name);
     if (it == tags_.end()) return;
     ExpireWaiters(*it->second);
@@ -186,7 +184,7 @@ std::string TagService::WaitReason(const Tag& tag) const {
   const std::string prefix = "tag '" + tag.name + "': no ids before the deadline; ";
   if (health_.since == MonotonicTime{}) return prefix + "the store has not answered yet";
   if (!health_.up) {
-    return prefix + "the store has been down for " + Seconds(health_.since) + ": " +
+    return prefix + "the store has been down for " + SecondsSince(health_.since) + ": " +
            health_.last_error;
   }
   const auto asked = MonotonicClock::now() - tag.store_asked_at;
@@ -197,7 +195,7 @@ std::string TagService::WaitReason(const Tag& tag) const {
   }
   if (!tag.last_error.empty()) return prefix + tag.last_error;
   if (IsFreshlyQuarantined(tag)) {
-    return prefix + "its ring was quarantined " + Seconds(tag.quarantined_at) +
+    return prefix + "its ring was quarantined " + SecondsSince(tag.quarantined_at) +
            " ago, as a client had forged a cursor; the new one's segment is on its way";
   }
   return prefix + "the next segment is on its way";
@@ -458,9 +456,7 @@ void TagService::Refuse(Tag& tag, const Status& status) {
 void TagService::RetryLater(Tag& tag, MonotonicTime when) {
   if (stopping_) return;
   tag.retry_armed = true;
-  tag.retry_timer.expires_at(when);
-  tag.retry_timer.async_wait([this, name = tag.name](const boost::system::error_code& error) {
-    if (error) return;
+  tag.retry_timer.At(when, [this, name = tag.name] {
     const auto it = tags_.find(name);
     if (it == tags_.end()) return;
     Tag& due = *it->second;

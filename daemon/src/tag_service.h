@@ -2,8 +2,6 @@
 #ifndef IDD_DAEMON_TAG_SERVICE_H_
 #define IDD_DAEMON_TAG_SERVICE_H_
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "drain_book.h"
+#include "event_loop.h"
 #include "held_leases.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
@@ -75,8 +74,7 @@ struct Legacy {
 class TagService {
  public:
   // `leases_per_s`: of all tags together, at most.
-  TagService(boost::asio::io_context& loop, LeaseWorker& worker, Legacy legacy,
-             std::uint32_t leases_per_s);
+  TagService(EventLoop& loop, LeaseWorker& worker, Legacy legacy, std::uint32_t leases_per_s);
   ~TagService();
   TagService(const TagService&) = delete;
   TagService& operator=(const TagService&) = delete;
@@ -230,7 +228,7 @@ class TagService {
   static void KeepForNext(Tag& tag, HeldLeases& held);
   void FinishShutdownIfIdle();
 
-  boost::asio::io_context& loop_;
+  EventLoop& loop_;
   LeaseWorker& worker_;
   Legacy legacy_;
   StoreHealth health_;
@@ -247,7 +245,7 @@ class TagService {
   std::function<void()> warmed_;
   bool stopping_ = false;
   std::function<void()> shutdown_done_;
-  boost::asio::steady_timer overtaken_timer_;  // while stopping: overtaken claimers keep their ids
+  Timer overtaken_timer_;  // while stopping: overtaken claimers keep their ids
   bool overtaken_are_through_ = true;
 };
 

@@ -134,7 +134,7 @@ void TagService::OnTagChanged(const TagRecord& record) {
   it->second->last_error.clear();
   it->second->refusal = Status::Ok();
   it->second->retry_armed = false;
-  it->second->retry_timer.cancel();
+  it->second->retry_timer.Cancel();
   if (!it->second->record.has_value()) {
     // What it waited for before another look-up is over.
     if (!it->second->waiters.empty()) LookUp(*it->second);
@@ -229,8 +229,8 @@ void TagService::Shutdown(std::function<void()> done) {
   turns_.Stop();
   shutdown_done_ = std::move(done);
   for (auto& [name, tag] : tags_) {
-    tag->deadline_timer.cancel();
-    tag->retry_timer.cancel();
+    tag->deadline_timer.Cancel();
+    tag->retry_timer.Cancel();
     tag->waiters.FailAll(Stopping());
     if (tag->ring == nullptr) continue;
     const std::vector<LeaseUse> open = tag->ring->Retire();
@@ -255,8 +255,7 @@ void TagService::Shutdown(std::function<void()> done) {
   }
   closer_.Flush();  // also what an earlier try could not journal
   if (!overtaken_are_through_) {
-    overtaken_timer_.expires_after(kOvertakenPatience);
-    overtaken_timer_.async_wait([this](const boost::system::error_code&) {
+    overtaken_timer_.After(kOvertakenPatience, [this] {
       overtaken_are_through_ = true;
       FinishShutdownIfIdle();
     });

@@ -10,7 +10,6 @@ namespace {
 constexpr double kRateWeight = 0.3;
 // Below this many ids a second nobody is said to claim.
 constexpr double kLeastRate = 0.01;
-constexpr double kSecondsADay = 86'400;
 
 }  // namespace
 
@@ -30,7 +29,7 @@ bool UsageMeter::IsIdleAt(std::uint64_t claimed) const noexcept {
 
 std::optional<double> UsageMeter::DaysFor(double ids) const noexcept {
   if (rate_per_s_ < kLeastRate) return std::nullopt;
-  return ids / rate_per_s_ / kSecondsADay;
+  return ids / rate_per_s_ / kSecondsPerDay;
 }
 
 }  // namespace idd::daemon

@@ -2,7 +2,6 @@
 //
 // An administration request: whatever the text, there is one answer, it is a JSON document, and a
 // peer that may not change anything does not.
-#include <boost/asio/io_context.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

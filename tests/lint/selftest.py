@@ -68,7 +68,10 @@ class Lint(unittest.TestCase):
             "shm/src/a.cc": '#include "idd/shm/abi.h"\n',
             "libclient/src/b.h": "",
             "libclient/src/b.cc": '#include "b.h"\n#include "idd/shm/abi.h"\n',
-            "daemon/src/c.h": "#include <spdlog/spdlog.h>\n",
+            "daemon/src/c.h": "#include <nlohmann/json_fwd.hpp>\n",
+            "daemon/src/c.cc": "#include <nlohmann/json.hpp>\n#include <spdlog/spdlog.h>\n#include <toml++/toml.h>\n",
+            "daemon/src/event_loop.cc": "#include <boost/asio/post.hpp>\n",
+            "daemon/src/room/event_loop.cc": "#include <boost/asio/post.hpp>\n",
             "daemon/src/store/c.cc": '#include <sqlite3.h>\n#include "c.h"\n',
             "tools/src/e.h": "#include <nlohmann/json_fwd.hpp>\n",
             "tools/src/e.cc": "#include <nlohmann/json.hpp>\n",
@@ -88,6 +91,12 @@ class Lint(unittest.TestCase):
             ("daemon/src/c.h", "#include <CLI/CLI.hpp>"),
             ("tools/src/e.cc", "#include <CLI/CLI.hpp>"),
             ("tools/src/e.h", "#include <nlohmann/json.hpp>"),
+            ("daemon/src/c.h", "#include <nlohmann/json.hpp>"),
+            ("daemon/src/c.h", "#include <spdlog/spdlog.h>"),
+            ("daemon/src/c.h", "#include <toml++/toml.h>"),
+            ("daemon/src/c.cc", "#include <boost/asio/post.hpp>"),
+            ("daemon/src/event_loop.h", "#include <boost/asio/post.hpp>"),
+            ("daemon/src/no_event_loop.cc", "#include <boost/asio/post.hpp>"),
         ):
             with self.subTest(file=bad, line=line):
                 self.finds(f"{bad}:1", "includes.py", {**good, bad: line + "\n"})

@@ -14,7 +14,9 @@ namespace idd::daemon {
 namespace {
 
 Result<ConfigTables> Read(const std::string& text) {
-  return ReadTables(toml::parse(text, std::string_view("f")), "f");
+  const Result<ConfigFile> file = ConfigFile::Parse(text, "f");
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  return file.value().ReadTables();
 }
 
 // It is refused, and the message has the line and the words.

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -13,6 +12,8 @@
 #include <vector>
 
 #include "connection.h"
+#include "event_loop.h"
+#include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
 
 namespace idd::daemon {
@@ -36,8 +37,8 @@ class DaemonConnectionTest : public ::testing::Test {
     return wire::BuildReply(FrameType::kClaim, id, wire::ClaimReply{});
   }
   void Turn() {
-    loop_.restart();
-    loop_.run_for(std::chrono::milliseconds(20));
+    const Deadline deadline = Deadline::After(std::chrono::milliseconds(20));
+    while (!deadline.passed()) loop_.RunOne(deadline.remaining());
   }
   // The request ids in the next message; nothing when none is there.
   [[nodiscard]] std::optional<std::vector<std::uint64_t>> Receive() const {
@@ -62,7 +63,7 @@ class DaemonConnectionTest : public ::testing::Test {
     return all;
   }
 
-  boost::asio::io_context loop_;
+  EventLoop loop_;
   ScopedFd peer_;
   std::unique_ptr<Connection> connection_;
 };
@@ -129,7 +130,8 @@ TEST_F(DaemonConnectionTest, PeerThatDoesNotReadIsClosedAndOneThatReadsLateIsSer
   for (std::uint64_t id = 0; id < 1000; ++id) EXPECT_EQ(got[id], id);
   for (int i = 0; i < 5000 && connection_ != nullptr; ++i) {
     connection_->Send(Reply(0));
-    loop_.poll();
+    while (loop_.RunOne(std::chrono::nanoseconds(0))) {
+    }
   }
   EXPECT_EQ(connection_, nullptr);
 }

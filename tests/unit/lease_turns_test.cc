@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "event_loop.h"
+
 namespace idd::daemon {
 namespace {
 
@@ -48,7 +50,7 @@ TEST(LeaseBudgetTest, WhoWaitsUntilTheNextFindsIt) {
 class LeaseTurnsTest : public ::testing::Test {
  protected:
   // 10 a second, of which one at once.
-  boost::asio::io_context loop_;
+  EventLoop loop_;
   std::map<std::string, std::uint64_t> wanted_;
   std::vector<std::string> started_;
   LeaseTurns turns_{loop_, 10, [this](const std::string& tag) { return wanted_[tag]; },
@@ -74,7 +76,7 @@ TEST_F(LeaseTurnsTest, OneThatAsksAllTheTimeKeepsTheOthersWaitingForOneLease) {
   turns_.Ask("c");
   EXPECT_TRUE(turns_.Awaits("hog"));
   const MonotonicTime began = MonotonicClock::now();
-  loop_.run();
+  loop_.RunUntilIdle();
   EXPECT_THAT(started_, ElementsAre("hog", "hog", "b", "c"));
   EXPECT_GE(MonotonicClock::now() - began, 250ms) << "three leases of the next three tenths";
 }
@@ -85,7 +87,7 @@ TEST_F(LeaseTurnsTest, WhoWantsNothingAnyMoreCostsNothing) {
   turns_.Ask("b");
   turns_.Ask("c");
   wanted_["b"] = 0;
-  loop_.run();
+  loop_.RunUntilIdle();
   EXPECT_THAT(started_, ElementsAre("a", "c"));
 }
 
@@ -94,7 +96,7 @@ TEST_F(LeaseTurnsTest, NobodysTurnComesAfterTheEnd) {
   turns_.Ask("a");
   turns_.Ask("b");
   turns_.Stop();
-  loop_.run();
+  loop_.RunUntilIdle();
   EXPECT_THAT(started_, ElementsAre("a"));
   EXPECT_FALSE(turns_.Awaits("b"));
 }

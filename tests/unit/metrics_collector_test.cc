@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/post.hpp>
 #include <chrono>
 #include <functional>
 #include <set>
@@ -59,9 +58,9 @@ TEST_F(MetricsCollectorTest, OthersHaveTheLoopBetweenTwoTurns) {
   int turns_of_others = 0;
   std::function<void()> other = [&] {
     ++turns_of_others;
-    if (!is_done) boost::asio::post(h_.loop, other);
+    if (!is_done) h_.loop.Post(other);
   };
-  boost::asio::post(h_.loop, other);
+  h_.loop.Post(other);
   collector_.Collect([&](const MetricsCollector::Sample&) { is_done = true; });
   ASSERT_TRUE(h_.RunUntil([&] { return is_done; }));
   EXPECT_GE(turns_of_others, 3) << "350 tags take four turns";
@@ -82,8 +81,7 @@ TEST_F(MetricsCollectorTest, WhoAsksMeanwhileGetsASampleThatBeganAfterwards) {
 TEST_F(MetricsCollectorTest, TagThatGoesWhileTheSampleIsTakenHarmsNothing) {
   MetricsCollector::Sample sample;
   collector_.Collect([&](const MetricsCollector::Sample& taken) { sample = taken; });
-  h_.loop.restart();
-  h_.loop.run_one();
+  ASSERT_TRUE(h_.loop.RunOne(std::chrono::seconds(5)));
   for (int i = 0; i < kTags; ++i) tags_.OnTagDeleted("tag-" + std::to_string(i));
   ASSERT_TRUE(h_.RunUntil([&] { return sample != nullptr; }));
   EXPECT_LE(sample->tags.size(), 200U);

@@ -209,7 +209,7 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
   ASSERT_GT(h.store.script.Count("TakeLease"), before) << "a lease is under way";
   bool stopped = false;
   service->Shutdown([&] { stopped = true; });
-  for (int i = 0; i < 20; ++i) static_cast<void>(h.loop.run_one_for(std::chrono::milliseconds(5)));
+  for (int i = 0; i < 20; ++i) h.loop.RunOne(std::chrono::milliseconds(5));
   ASSERT_FALSE(stopped);
   h.worker.DropQueued();  // as Daemon::Stop() when its patience is over
   service.reset();

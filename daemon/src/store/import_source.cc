@@ -35,8 +35,15 @@ constexpr std::array kLayouts = {
     Layout{ImportSource::kCommonSequence, "common-sequence", "common_sequence", "service_name",
            "business_name", "current_max_id", "step", "", ""},
 };
-// Their places in the rows of Select().
-enum Place { kName, kSecondName, kLast, kStep, kBegin, kDelta };
+// Their order in the rows of Select().
+enum SourceColumn {
+  kNameColumn,
+  kSecondNameColumn,
+  kLastColumn,
+  kStepColumn,
+  kBeginColumn,
+  kDeltaColumn
+};
 
 const Layout& LayoutOf(ImportSource source) {
   return *std::find_if(kLayouts.begin(), kLayouts.end(),
@@ -96,24 +103,24 @@ constexpr std::uint64_t kLargestLast = kMaxId - 1;
 
 Status ReadNumbers(const Layout& layout, const ImportQuery& query, const MysqlRow& row,
                    ImportRow& read) {
-  for (const Place place : {kLast, kBegin}) {
-    const char* const column = place == kLast ? layout.last_column : layout.begin_column;
-    const std::optional<std::uint64_t> last = row.UintIf(place);
+  for (const SourceColumn column : {kLastColumn, kBeginColumn}) {
+    const char* const name = column == kLastColumn ? layout.last_column : layout.begin_column;
+    const std::optional<std::uint64_t> last = row.UintIf(column);
     if (!last.has_value() || *last > kLargestLast) {
-      return {Code::kInvalid, std::string(column) + " is " + row.Describe(place) +
+      return {Code::kInvalid, std::string(name) + " is " + row.Describe(column) +
                                   "; it must be a whole number from 0 to " +
                                   std::to_string(kLargestLast)};
     }
     read.next_id = std::max(read.next_id, *last + 1);
   }
   const bool has_step = *layout.step_column != '\0';
-  read.step = query.step.value_or(has_step ? row.UintIf(kStep).value_or(0) : kDefaultStep);
+  read.step = query.step.value_or(has_step ? row.UintIf(kStepColumn).value_or(0) : kDefaultStep);
   if (read.step < 1 || read.step > kMaxStep) {
-    return {Code::kInvalid, "step is " + row.Describe(kStep) + "; it must be from 1 to " +
+    return {Code::kInvalid, "step is " + row.Describe(kStepColumn) + "; it must be from 1 to " +
                                 std::to_string(kMaxStep) + ", or give --step"};
   }
-  if (row.UintIf(kDelta).value_or(1) > 1) {
-    read.note = "delta is " + row.Describe(kDelta) + ": import its other databases as well";
+  if (row.UintIf(kDeltaColumn).value_or(1) > 1) {
+    read.note = "delta is " + row.Describe(kDeltaColumn) + ": import its other databases as well";
   }
   return Status::Ok();
 }
@@ -121,12 +128,13 @@ Status ReadNumbers(const Layout& layout, const ImportQuery& query, const MysqlRo
 ImportRow ReadRow(const Layout& layout, const ImportQuery& query, const MysqlRow& row) {
   ImportRow read;
   const bool has_second = *layout.second_name_column != '\0';
-  read.tag = query.prefix + row.TextIf(kName).value_or("");
-  if (has_second) read.tag += "." + row.TextIf(kSecondName).value_or("");
-  if (row.IsNull(kName) || row.IsNull(kSecondName)) {
-    read.refusal = {Code::kInvalid, std::string(row.IsNull(kName) ? layout.name_column
-                                                                  : layout.second_name_column) +
-                                        " is NULL"};
+  read.tag = query.prefix + row.TextIf(kNameColumn).value_or("");
+  if (has_second) read.tag += "." + row.TextIf(kSecondNameColumn).value_or("");
+  if (row.IsNull(kNameColumn) || row.IsNull(kSecondNameColumn)) {
+    read.refusal = {
+        Code::kInvalid,
+        std::string(row.IsNull(kNameColumn) ? layout.name_column : layout.second_name_column) +
+            " is NULL"};
     return read;
   }
   read.refusal = wire::CheckTagName(read.tag);
@@ -147,7 +155,7 @@ void RefuseNamesakes(std::vector<ImportRow>& rows) {
   }
 }
 
-Result<std::vector<ImportRow>> Read(const ImportQuery& query, MysqlDb& db) {
+Result<std::vector<ImportRow>> ReadTable(const ImportQuery& query, MysqlDb& db) {
   const Layout& layout = LayoutOf(query.source);
   const std::string table = query.table.empty() ? layout.table : query.table;
   const Result<MysqlResult> columns = db.Query(
@@ -198,7 +206,7 @@ Result<std::vector<ImportRow>> ReadImportSource(const ImportQuery& query) {
     const Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(query.from, endpoint);
     refusal = db.status();
     if (!db.ok()) continue;
-    Result<std::vector<ImportRow>> rows = Read(query, *db.value());
+    Result<std::vector<ImportRow>> rows = ReadTable(query, *db.value());
     if (rows.ok()) return rows;
     refusal = rows.status();
     break;

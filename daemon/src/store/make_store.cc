@@ -15,8 +15,6 @@
 namespace idd::daemon {
 namespace {
 
-constexpr std::string_view kSqliteScheme = "sqlite:";
-
 struct StateName {
   LeaseState state;
   const char* name;

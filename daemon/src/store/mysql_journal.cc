@@ -16,7 +16,6 @@ namespace {
 
 // Rows of the journal that are read at once when it is not known how many of them are wanted.
 constexpr std::uint64_t kRowsOfAPage = 10'000;
-constexpr std::size_t kTagColumn = 1;  // of SelectLease()
 constexpr int kSeqColumn = 11;
 
 std::string SelectLease(const std::string& from = "idd_lease") {
@@ -30,7 +29,7 @@ Status TakeWanted(const std::vector<std::vector<std::optional<std::string>>>& ro
                   const LeaseFilter& filter, std::vector<LeaseRecord>& leases) {
   for (const auto& cells : rows) {
     // First of all: there may be very many others', and one that makes no sense is not his to know.
-    if (filter.shows && !filter.shows(cells[kTagColumn].value_or(""))) continue;
+    if (filter.shows && !filter.shows(cells[kLeaseTagColumn].value_or(""))) continue;
     Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
     if (!lease.ok()) return lease.status();
     leases.push_back(std::move(lease).value());

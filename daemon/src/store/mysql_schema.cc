@@ -19,7 +19,7 @@ constexpr const char* kVersion = "1";
 
 // The same tables as in SQLite (sqlite_schema.cc says what they are for), names compared byte by
 // byte. idd_meta is the last, so that where it is all the others are; times are UTC.
-constexpr std::array kSchema = {
+constexpr std::array kMysqlSchema = {
     // Leaf's table, name for name. One that is there is kept, whatever its character set is.
     "CREATE TABLE IF NOT EXISTS leaf_alloc("
     " biz_tag " IDD_TAG_COLUMN " NOT NULL DEFAULT '',"
@@ -91,6 +91,10 @@ constexpr std::array kSchema = {
     " name " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
     " value " IDD_WORD_COLUMN("64") " NOT NULL) " IDD_TABLE,
 };
+#undef IDD_TAG_COLUMN
+#undef IDD_WORD_COLUMN
+#undef IDD_TABLE
+
 constexpr std::array kTables = {"leaf_alloc", "idd_tag",  "idd_lease",      "idd_returned",
                                 "idd_host",   "idd_meta", "idd_deleted_tag"};
 
@@ -155,8 +159,8 @@ Status CheckLeafAlloc(MysqlDb& db) {
                                    " has no primary key or unique index on biz_tag alone"};
 }
 
-Status Create(MysqlDb& db) {
-  for (const char* statement : kSchema) {
+Status CreateTables(MysqlDb& db) {
+  for (const char* statement : kMysqlSchema) {
     const Result<MysqlResult> made = db.Query(statement);
     if (!made.ok()) return made.status();
   }
@@ -194,7 +198,7 @@ Result<std::string> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
             "a new one");
   }
   if (!is_made.value()) {
-    if (Status status = Create(db); !status.ok()) return status;
+    if (Status status = CreateTables(db); !status.ok()) return status;
   }
   if (Status status = CheckTables(db); !status.ok()) return status;
   if (Status status = CheckLeafAlloc(db); !status.ok()) return status;

@@ -16,16 +16,15 @@ namespace idd::daemon {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // A host without leases shows itself this often ...
-constexpr seconds kBeatEvery(20);
+constexpr std::chrono::seconds kBeatEvery(20);
 // ... and after so long without a sign of it another may take its name.
 constexpr int kSilentForS = 60;
 // Between two tries at all endpoints, for each of them.
 constexpr milliseconds kConnectPause(1000);
 // What became of a lost lease is known after so long: its packet has ended.
-constexpr seconds kLostFor(120);
+constexpr std::chrono::seconds kLostFor(120);
 
 }  // namespace
 
@@ -130,11 +129,11 @@ Status MysqlStore::Recognise() {
   };
   const std::uint64_t count = number(is_cluster ? status["wsrep_last_committed"] : server[6]);
   const std::uint64_t view = is_cluster ? number(status["wsrep_cluster_conf_id"]) : 0;
-  const seconds uptime(number(status["Uptime"]));
-  const bool ran_then = uptime >= MonotonicClock::now() - first_seen_ + seconds(1);
+  const std::chrono::seconds uptime(number(status["Uptime"]));
+  const bool ran_then = uptime >= MonotonicClock::now() - first_seen_ + std::chrono::seconds(1);
   const bool is_unbroken = view > last_view_ || (view == last_view_ && ran_then);
   if (view != last_view_) first_seen_ = asked;
-  is_young_ = uptime < lease_grace() + seconds(1);
+  is_young_ = uptime < lease_grace() + std::chrono::seconds(1);
   is_cluster_ = is_cluster;
   if (name != server_ || count < last_count_ || !is_unbroken) {
     ++generation_;
@@ -249,7 +248,7 @@ Status MysqlStore::CheckCurrent() {
 milliseconds MysqlStore::lease_grace() const {
   if (options_.url.grace.has_value()) return *options_.url.grace;
   const auto endpoints = static_cast<int>(options_.url.endpoints.size());
-  return seconds(6) + (kMysqlTimeout + kConnectPause) * endpoints;
+  return std::chrono::seconds(6) + (kMysqlTimeout + kConnectPause) * endpoints;
 }
 
 Result<std::string> MysqlStore::Incarnation() {

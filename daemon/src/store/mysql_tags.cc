@@ -14,10 +14,10 @@ namespace idd::daemon {
 namespace {
 
 // A tag's name as idd's own tables have it.
-constexpr const char* kName = "CONVERT(a.biz_tag USING utf8mb4) COLLATE utf8mb4_bin";
+constexpr const char* kComparedName = "CONVERT(a.biz_tag USING utf8mb4) COLLATE utf8mb4_bin";
 
 std::string SelectTags(const std::string& more = "") {
-  const std::string name(kName);
+  const std::string name(kComparedName);
   return "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
          " COALESCE(t.mode, 'segment'), COALESCE(t.max_id_allowed, 9223372036854775806),"
          " COALESCE(t.access, 'ring'), COALESCE(t.refill, 'promise'), t.max_step, t.max_prefetch,"
@@ -93,11 +93,12 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
   const std::string used = std::string(
                                "COALESCE((SELECT used_limit FROM idd_lease l WHERE"
                                " l.biz_tag = ") +
-                           kName + " ORDER BY used_limit DESC LIMIT 1), 0)";
+                           kComparedName + " ORDER BY used_limit DESC LIMIT 1), 0)";
   const Result<std::vector<MysqlResult>> found = db_->Packet(
       {SelectTags(", (" + SelectIsCurrent() + "), @@global.read_only, COALESCE(d.max_id, 0), " +
                   used) +
-           " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kName + " WHERE a.biz_tag IN " + texts,
+           " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kComparedName + " WHERE a.biz_tag IN " +
+           texts,
        "SELECT biz_tag, `limit`, base, token, host FROM idd_returned WHERE biz_tag IN " + texts +
            " ORDER BY base"});
   if (!found.ok()) return found.status();

@@ -14,7 +14,6 @@ namespace {
 constexpr const char* kLeaseColumns =
     "token, biz_tag, host, base, \"limit\", state, claimed, returned, abandoned, leased_at,"
     " coalesce(closed_at, '')";
-constexpr int kTagColumn = 1;
 
 }  // namespace
 
@@ -120,7 +119,7 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
   std::vector<LeaseRecord> leases;
   while ((filter.newest == 0 || leases.size() < filter.newest) && query.Next()) {
     // First of all: there may be very many others', and one that makes no sense is not his to know.
-    if (filter.shows && !filter.shows(query.Text(kTagColumn))) continue;
+    if (filter.shows && !filter.shows(query.Text(kLeaseTagColumn))) continue;
     Result<LeaseRecord> lease = ParseLeaseRow(query);
     if (!lease.ok()) return lease.status();
     leases.push_back(std::move(lease).value());

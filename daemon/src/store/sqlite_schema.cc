@@ -8,7 +8,7 @@ namespace {
 
 // STRICT, because past 2^63 a plain INTEGER column turns into a REAL that stops moving. Times are
 // UTC from SQLite, for people only.
-constexpr const char* kSchema = R"sql(
+constexpr const char* kAllocatorSchema = R"sql(
 -- Leaf's table, name for name. max_id is where the next lease begins. A table that is already there
 -- is kept, STRICT or not: its values are checked whenever they are read.
 CREATE TABLE IF NOT EXISTS leaf_alloc(
@@ -147,7 +147,7 @@ Status CheckAdoptable(SqliteDb& db) {
   return CheckLeafAlloc(db);
 }
 
-Status CheckTables(SqliteDb& db) {
+Status CheckAllocatorTables(SqliteDb& db) {
   SqliteQuery query = db.Query(
       "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND lower(name) IN ('leaf_alloc',"
       " 'idd_meta', 'idd_tag', 'idd_lease', 'idd_returned', 'idd_host', 'idd_deleted_tag')");
@@ -169,9 +169,9 @@ const SqliteFormat& AllocatorFormat() {
       .application_id = 0x49444441,  // "IDDA"
       .version = 1,
       .own_tables = "idd_*",
-      .schema = kSchema,
+      .schema = kAllocatorSchema,
       .check_adoptable = CheckAdoptable,
-      .check_complete = CheckTables,
+      .check_complete = CheckAllocatorTables,
   };
   return kFormat;
 }

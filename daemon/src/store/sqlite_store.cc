@@ -15,7 +15,7 @@ SqliteStore::SqliteStore(SqliteStoreOptions options) : options_(std::move(option
 
 SqliteStore::~SqliteStore() = default;
 
-std::string SqliteStore::DisplayUrl() const { return "sqlite:" + options_.path; }
+std::string SqliteStore::DisplayUrl() const { return std::string(kSqliteScheme) + options_.path; }
 
 Status SqliteStore::NotOpen() const {
   return {Code::kUnavailable, "the allocator " + DisplayUrl() + " is not open"};

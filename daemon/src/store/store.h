@@ -335,6 +335,9 @@ struct HostIdentity {
   std::string instance;  // random, of the state dir
 };
 
+// What the URL of a SQLite file begins with.
+inline constexpr std::string_view kSqliteScheme = "sqlite:";
+
 // `url` as in --database. Makes no connection. kInvalid: the URL; kUnavailable never.
 [[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
                                                        const HostIdentity& host);

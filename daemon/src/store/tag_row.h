@@ -39,6 +39,8 @@ inline constexpr int kTagColumns = 12;
 // A row of the journal: token, biz_tag, host, base, limit, state, claimed, returned, abandoned,
 // leased_at, closed_at ('' while active).
 [[nodiscard]] Result<LeaseRecord> ParseLeaseRow(const StoredRow& row);
+// Where such a row has the tag, for those who read no more of it.
+inline constexpr int kLeaseTagColumn = 1;
 
 }  // namespace idd::daemon
 

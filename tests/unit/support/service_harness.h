@@ -4,9 +4,6 @@
 #ifndef IDD_TESTS_UNIT_SUPPORT_SERVICE_HARNESS_H_
 #define IDD_TESTS_UNIT_SUPPORT_SERVICE_HARNESS_H_
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -14,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "event_loop.h"
 #include "fake_store.h"
 #include "held_leases.h"
 #include "idd/base/clock.h"
@@ -50,12 +48,10 @@ class WorkerHarness {
 
   // Turns the loop until the condition holds; false when it does not within five seconds.
   [[nodiscard]] bool RunUntil(const std::function<bool()>& condition) {
-    const auto work = boost::asio::make_work_guard(loop);
     const Deadline deadline = Deadline::After(std::chrono::seconds(5));
     while (!condition()) {
       if (deadline.passed()) return false;
-      loop.restart();
-      loop.run_one_for(std::chrono::milliseconds(5));
+      loop.RunOne(std::chrono::milliseconds(5));
     }
     return true;
   }
@@ -82,10 +78,10 @@ class WorkerHarness {
       : store(*owned_store),
         marks(*owned_marks),
         worker(std::move(owned_store), std::move(owned_marks),
-               [this](std::function<void()> done) { boost::asio::post(loop, std::move(done)); }) {}
+               [this](std::function<void()> done) { loop.Post(std::move(done)); }) {}
 
  public:
-  boost::asio::io_context loop;
+  EventLoop loop;
   FakeStore& store;
   FakeMarks& marks;
   LeaseWorker worker;

@@ -14,6 +14,8 @@ namespace idd {
 using MonotonicClock = std::chrono::steady_clock;
 using MonotonicTime = MonotonicClock::time_point;
 
+inline constexpr double kSecondsPerDay = 86'400;
+
 // A point in monotonic time after which a wait must have ended. Copyable, immutable.
 class Deadline {
  public:

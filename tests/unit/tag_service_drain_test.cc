@@ -28,7 +28,7 @@ using shm::IdRange;
 using shm::RingState;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLong(5000);
+constexpr milliseconds kLong(60'000);
 
 struct Answer {
   bool is_done = false;

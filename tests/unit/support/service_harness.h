@@ -48,10 +48,11 @@ class WorkerHarness {
 
   [[nodiscard]] Legacy legacy() { return {.leases = *held, .descriptors = descriptors}; }
 
-  // Turns the loop until the condition holds; false when it does not within five seconds.
+  // Turns the loop until the condition holds; false when it does not within a minute, which only a
+  // defect takes.
   [[nodiscard]] bool RunUntil(const std::function<bool()>& condition) {
     const auto work = boost::asio::make_work_guard(loop);
-    const Deadline deadline = Deadline::After(std::chrono::seconds(5));
+    const Deadline deadline = Deadline::After(std::chrono::minutes(1));
     while (!condition()) {
       if (deadline.passed()) return false;
       loop.restart();

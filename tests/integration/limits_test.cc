@@ -112,7 +112,7 @@ TEST_F(Limits, WhoMayHaveNoMoreIdsInTimeIsToldSoAtTheDeadline) {
   const IdctlResult second = alice.Run({"claim", "orders", "-n", "100", "--timeout", "300"});
   EXPECT_EQ(second.exit_status, 5) << second.err;
   EXPECT_THAT(second.err, HasSubstr("1 ids a second"));
-  EXPECT_GE(second.duration, 300ms);
+  EXPECT_GE(second.duration, 150ms) << "idd's answer comes before the client's own deadline";
   EXPECT_LT(second.duration, 30s) << "it waited for all of them";
 }
 

@@ -2,6 +2,7 @@
 //
 // The ways by which metrics leave idd: HTTP, the file, idctl; what goes wrong on each, and that
 // neither many scrapers, nor slow ones, nor thousands of tags keep claims waiting.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -30,8 +31,6 @@
 namespace idd::harness {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;

@@ -106,7 +106,7 @@ TEST_F(Refill, LeasesGrowToWhatIsClaimedWhileOneIsUnderWay) {
               static_cast<unsigned long long>(more("leases")),
               static_cast<unsigned long long>(more("fallbacks")));
   EXPECT_GT(more("claimed"), 10'000 * more("leases")) << "ten steps to a lease";
-  EXPECT_LE(more("fallbacks"), more("leases")) << "what is leased is not what is claimed";
+  EXPECT_LE(more("fallbacks"), more("leases") + 1) << "it is dry once a lease at most";
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 

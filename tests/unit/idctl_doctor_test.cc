@@ -16,6 +16,7 @@
 #include "doctor_host.h"
 #include "output.h"
 #include "support/temp_dir.h"
+#include "support/test_environment.h"
 
 namespace idd::tools {
 namespace {

@@ -84,12 +84,12 @@ def claims(rounds):
 class Daemon:
     """An idd of its own, in a directory of its own."""
 
-    def __init__(self, directory, arguments):
+    def __init__(self, directory, arguments, log_level):
         self.directory = directory
         self.socket = f"{directory}/idd.sock"
         self.process = subprocess.Popen(
             [IDD, "--database", f"sqlite:{directory}/idd.db", "--socket", self.socket,
-             "--state-dir", f"{directory}/state", "--host-id", "bench", "--log-level", "warning", *arguments],
+             "--state-dir", f"{directory}/state", "--host-id", "bench", "--log-level", log_level, *arguments],
             stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while subprocess.run([IDCTL, "--socket", self.socket, "status"], check=False,
@@ -107,9 +107,9 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def daemon(*arguments):
+def daemon(*arguments, log_level="warning"):
     with tempfile.TemporaryDirectory(prefix="idd-bench.") as directory:
-        running = Daemon(directory, arguments)
+        running = Daemon(directory, arguments, log_level)
         try:
             yield running
         finally:
@@ -333,7 +333,7 @@ def flooded():
     with tempfile.NamedTemporaryFile("w", prefix="idd-bench.", suffix=".toml") as config:
         config.write(f"[[access]]\ntags = ['*']\nusers = [{FLOOD_UID}]\naccess = 'shm'\n")
         config.flush()
-        with daemon("--config", config.name) as idd:
+        with daemon("--config", config.name, log_level="error") as idd:
             os.chmod(idd.directory, 0o755)
             idd.idctl("tag", "create", "bench", "--step", "100000")
             idd.idctl("claim", "bench")

@@ -10,13 +10,19 @@ import json
 import os
 import pathlib
 import platform
+import pty
 import re
 import resource
+import select
 import signal
+import socket
+import sqlite3
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build" / "bench"
@@ -28,6 +34,10 @@ IDCTL = BUILD / "bin" / "idctl"
 KERNEL_CLAIMS = 10_000_000
 KERNEL_STEP = 1_000_000
 FOOTPRINT_TAGS = (1, 100, 10_000)
+LOOK_TAGS = 2_000
+TOP_SECONDS = 20
+FLOOD_CONNECTIONS = 100_000
+FLOOD_UID, FLOOD_KEPT = 12345, 8_000
 
 
 def build():
@@ -74,11 +84,12 @@ def claims(rounds):
 class Daemon:
     """An idd of its own, in a directory of its own."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, arguments, log_level):
+        self.directory = directory
         self.socket = f"{directory}/idd.sock"
         self.process = subprocess.Popen(
             [IDD, "--database", f"sqlite:{directory}/idd.db", "--socket", self.socket,
-             "--state-dir", f"{directory}/state", "--host-id", "bench", "--log-level", "warning"],
+             "--state-dir", f"{directory}/state", "--host-id", "bench", "--log-level", log_level, *arguments],
             stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while subprocess.run([IDCTL, "--socket", self.socket, "status"], check=False,
@@ -96,9 +107,9 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def daemon():
+def daemon(*arguments, log_level="warning"):
     with tempfile.TemporaryDirectory(prefix="idd-bench.") as directory:
-        running = Daemon(directory)
+        running = Daemon(directory, arguments, log_level)
         try:
             yield running
         finally:
@@ -198,6 +209,148 @@ def footprint(idle_seconds):
     return rows
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def processor_seconds(pid):
+    """Of idd, and of the children that were waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage(pid)[0] + children.ru_utime + children.ru_stime
+
+
+class LongestClaim(threading.Thread):
+    """Claims by `idctl claim`, one after the other, until the end of the `with` statement."""
+
+    def __init__(self, idd, tag):
+        super().__init__()
+        self.idd, self.tag = idd, tag
+        self.ends, self.ms = False, 0
+
+    def run(self):
+        while not self.ends:
+            began = time.monotonic()
+            self.idd.idctl("claim", self.tag)
+            self.ms = max(self.ms, (time.monotonic() - began) * 1000)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends = True
+        self.join()
+
+
+def top_percent(idd):
+    """Of a processor, of idd and `idctl top` on a terminal of 24 lines, once it shows all tags."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(IDCTL, [str(IDCTL), "--socket", idd.socket, "top"], {**os.environ, "TERM": "xterm-256color"})
+
+    def watch(seconds):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if select.select([terminal], [], [], left)[0]:
+                os.read(terminal, 65536)
+
+    watch(8)
+    before = usage(pid)[0] + usage(idd.process.pid)[0]
+    watch(TOP_SECONDS)
+    used = usage(pid)[0] + usage(idd.process.pid)[0] - before
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return used / TOP_SECONDS * 100
+
+
+def series(page, name):
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", page, re.M)[1])
+
+
+def looks(rounds):
+    """What looking at LOOK_TAGS tags with a ring each takes: idctl status and top in time of a processor,
+    a scrape by the clock, with the claims that a new client makes beside it.
+    """
+    port = free_port()
+    with daemon("--metrics-listen", f"127.0.0.1:{port}") as idd:
+        names = [f"tag-{number}" for number in range(LOOK_TAGS)]
+        with sqlite3.connect(f"{idd.directory}/idd.db", timeout=10) as database:
+            database.executemany("INSERT INTO leaf_alloc(biz_tag, max_id, step, description) "
+                                 "VALUES (?, 1, 1000, '')", [(name,) for name in names])
+        database.close()
+        for name in names:
+            idd.idctl("claim", name)
+        time.sleep(3)
+        result = {"status_ms": [], "status_json_ms": [], "scrape_ms": []}
+        for _ in range(rounds):
+            for key, words in (("status_ms", ("status",)), ("status_json_ms", ("--json", "status"))):
+                before = processor_seconds(idd.process.pid)
+                idd.idctl(*words)
+                result[key].append((processor_seconds(idd.process.pid) - before) * 1000)
+        result["top_percent"] = top_percent(idd)
+        with LongestClaim(idd, names[0]) as claims_beside:
+            for _ in range(rounds):
+                time.sleep(1.1)  # scrapers of one second share a page
+                began = time.monotonic()
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                    answer.read()
+                result["scrape_ms"].append((time.monotonic() - began) * 1000)
+        result["claim_ms"] = claims_beside.ms
+        page = idd.idctl("metrics")
+        result["short_turns_percent"] = (series(page, 'idd_metrics_turn_seconds_bucket{le="0.003"}') /
+                                         series(page, "idd_metrics_turn_seconds_count") * 100)
+        return result
+
+
+def flood(path):
+    """Connects FLOOD_CONNECTIONS times, as a user, and keeps as many as it can."""
+    os.setgroups([])
+    os.setresgid(FLOOD_UID, FLOOD_UID, FLOOD_UID)
+    os.setresuid(FLOOD_UID, FLOOD_UID, FLOOD_UID)
+    kept = [None] * FLOOD_KEPT
+    made = 0
+    while made < FLOOD_CONNECTIONS:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        peer.setblocking(False)
+        try:
+            peer.connect(path)
+        except BlockingIOError:  # the backlog is full
+            peer.close()
+            time.sleep(0.001)
+            continue
+        if kept[made % FLOOD_KEPT] is not None:
+            kept[made % FLOOD_KEPT].close()
+        kept[made % FLOOD_KEPT] = peer
+        made += 1
+
+
+def flooded():
+    """Claims by new clients while a user makes connections as fast as it can. Needs root, to be that user."""
+    if os.geteuid() != 0:
+        return None
+    with tempfile.NamedTemporaryFile("w", prefix="idd-bench.", suffix=".toml") as config:
+        config.write(f"[[access]]\ntags = ['*']\nusers = [{FLOOD_UID}]\naccess = 'shm'\n")
+        config.flush()
+        with daemon("--config", config.name, log_level="error") as idd:
+            os.chmod(idd.directory, 0o755)
+            idd.idctl("tag", "create", "bench", "--step", "100000")
+            idd.idctl("claim", "bench")
+            child = os.fork()
+            if child == 0:
+                try:
+                    flood(idd.socket)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            with LongestClaim(idd, "bench") as claims_beside:
+                _, status = os.waitpid(child, 0)
+            if status != 0:
+                raise RuntimeError("the flood ended early")
+            return {"claim_ms": claims_beside.ms}
+
+
 def everything(rounds, idle_seconds, tell):
     """All of it. `tell` is called with what comes next."""
     tell("building")
@@ -219,6 +372,10 @@ def everything(rounds, idle_seconds, tell):
                               for _ in range(max(rounds, 7))] for way in ("tcp", "socket")}
     tell("system calls")
     results["kernel_entries"] = kernel_entries()
+    tell("looks at many tags")
+    results["looks"] = looks(max(rounds, 5))
+    tell("a flood of connections")
+    results["flood"] = flooded()
     tell("footprint")
     results["footprint"] = footprint(idle_seconds)
     return results

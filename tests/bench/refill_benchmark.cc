@@ -3,11 +3,14 @@
 // refill_benchmark: what a claim takes at the highest rate that one claimer reaches, of a tag whose
 // segment never ends and of one whose policy sizes its segments within a ceiling of 200,000 ids, so
 // that it changes in every turn of 100,000 claims; and how soon 500 threads that wait on a dry ring
-// have their ids once the first of them has.
+// have their ids once the first of them has; and how long a restart of idd, which its service
+// manager gives its rings back, stops a claimer.
 //
 // Prints JSON: {"steady": percentiles, "changing": percentiles, "segments": n, "dry_claims": n,
-// "waiters_ms": [...]}, percentiles in ns.
+// "waiters_ms": [...], "restarts": [{"restart_ms": n, "slowest_claim_ms": n}, ...]}, percentiles in
+// ns.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -19,6 +22,7 @@
 #include "idclient/idclient.hpp"
 #include "samples.h"
 #include "support/host.h"
+#include "support/service_manager_stand_in.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -31,6 +35,7 @@ constexpr int kTurns = 101;
 constexpr int kClaimsOfTurn = 100'000;
 constexpr std::size_t kWaiters = 500;
 constexpr int kWaits = 7;
+constexpr int kRestarts = 10;
 
 class Benchmark {
  public:
@@ -65,6 +70,7 @@ class Benchmark {
                              {"segments", Of("changing", "leases") - leases},
                              {"dry_claims", Of("changing", "fallbacks") - dry}};
     for (int i = 0; i < kWaits; ++i) report["waiters_ms"].push_back(TimeWaiters(client, i));
+    report["restarts"] = TimeRestarts();
     return report;
   }
 
@@ -131,6 +137,46 @@ class Benchmark {
     for (std::thread& thread : threads) thread.join();
     const auto [first, last] = std::minmax_element(served_ns.begin(), served_ns.end());
     return static_cast<double>(*last - *first) / 1e6;
+  }
+
+  // Killed and stopped in turn, beside a thread that claims all the time.
+  [[nodiscard]] static nlohmann::json TimeRestarts() {
+    const TempDir dir;
+    ServiceManagerStandIn manager(dir);
+    Host host(dir);
+    host.daemon.options().manager = &manager;
+    host.daemon.Start();
+    host.idctl.CreateTag("restarted", 1'000'000);
+    idclient::Options options;
+    options.socket_path = host.daemon.socket();
+    options.timeout = 10s;
+    idclient::Client client(options);
+    std::atomic<bool> stop{false};
+    std::atomic<std::uint64_t> slowest_ns{0};
+    std::thread claimer([&stop, &slowest_ns, tag = client.tag("restarted")]() mutable {
+      std::uint64_t before = MonotonicNs();
+      while (!stop) {
+        static_cast<void>(tag.try_claim());
+        const std::uint64_t after = MonotonicNs();
+        if (after - before > slowest_ns) slowest_ns = after - before;
+        before = after;
+      }
+    });
+    nlohmann::json restarts = nlohmann::json::array();
+    for (int i = 0; i < kRestarts; ++i) {
+      std::this_thread::sleep_for(100ms);
+      slowest_ns = 0;
+      const std::uint64_t from_ns = MonotonicNs();
+      i % 2 == 0 ? host.daemon.Kill() : host.daemon.Stop();
+      host.daemon.Start();
+      const std::uint64_t restart_ns = MonotonicNs() - from_ns;
+      std::this_thread::sleep_for(200ms);
+      restarts.push_back({{"restart_ms", static_cast<double>(restart_ns) / 1e6},
+                          {"slowest_claim_ms", static_cast<double>(slowest_ns) / 1e6}});
+    }
+    stop = true;
+    claimer.join();
+    return restarts;
   }
 
   TempDir dir_;

@@ -108,6 +108,11 @@ def refill_figures(runs):
                  tuple(run["dry_claims"] for run in runs), 0)
     yield Figure("Waiting", "500 threads on a dry ring, from the first served to the last", "ms",
                  tuple(spread for run in runs for spread in run["waiters_ms"]), 5)
+    restarts = [restart for run in runs for restart in run["restarts"]]
+    restart_ms = statistics.median(restart["restart_ms"] for restart in restarts)
+    yield Figure("Waiting", "the slowest claim beside a restart of idd, beyond the restart itself", "ms",
+                 tuple(max(0, restart["slowest_claim_ms"] - restart["restart_ms"]) for restart in restarts),
+                 150, detail=f"restart {restart_ms:.0f} ms")
 
 
 def lease_figures(by_way):
@@ -129,6 +134,24 @@ def kernel_figures(results):
     detail = ", ".join(f"{name} {count}" for name, count in sorted(calls.items()))
     yield Figure("Kernel", "system calls of 10,000,000 claims in 11 segments of 1,000,000", "",
                  (sum(calls.values()),), 11, detail=detail)
+
+
+def look_figures(looks):
+    group = "A look at 2,000 tags with a ring each"
+    for name, key in (("idctl status", "status_ms"), ("idctl --json status", "status_json_ms")):
+        yield Figure(group, f"{name}, time of a processor, with idd's", "ms", tuple(looks[key]), 100)
+    yield Figure(group, "idctl top, of a processor, with idd's", "%", (looks["top_percent"],), 1)
+    yield Figure(group, "a scrape of /metrics", "ms", tuple(looks["scrape_ms"]), 1000)
+    yield Figure(group, "the slowest claim of a new client beside scrapes", "ms", (looks["claim_ms"],), 1000)
+    yield Figure(group, "turns of the loop for scrapes that take less than 3 ms", "%",
+                 (looks["short_turns_percent"],), 50, is_floor=True)
+
+
+def flood_figures(flood):
+    if flood is None:  # only root may be another user
+        return
+    yield Figure("One user makes 100,000 connections", "the slowest claim of a new client meanwhile", "ms",
+                 (flood["claim_ms"],), 1000)
 
 
 # By number of tags: most MiB, % of a processor and wake-ups a second.
@@ -154,6 +177,8 @@ def figures(results):
         *refill_figures(results["refill"]),
         *lease_figures(results["lease"]),
         *kernel_figures(results),
+        *look_figures(results["looks"]),
+        *flood_figures(results["flood"]),
         *footprint_figures(results["footprint"]),
     ]
 

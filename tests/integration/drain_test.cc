@@ -39,11 +39,11 @@ class Drain : public ::testing::Test {
   }
   // Refused, soon, and the line says by whom it is ended.
   void ExpectRefused(const std::string& tag, const std::string& how) const {
-    const IdctlResult result = host_.idctl.Run({"claim", tag, "--timeout", "20000"});
+    const IdctlResult result = host_.idctl.Run({"claim", tag, "--timeout", "60000"});
     EXPECT_NE(result.exit_status, 0);
     EXPECT_THAT(result.err, HasSubstr("drained on this host"));
     EXPECT_THAT(result.err, HasSubstr(how));
-    EXPECT_LT(result.duration, Patience(5s)) << "it must not wait for its deadline";
+    EXPECT_LT(result.duration, 30s) << "it must not wait for its deadline";
   }
   void ExpectAuditAddsUp(const std::string& tag) const {
     const IdctlResult audit = host_.idctl.Run({"audit", tag});
@@ -184,8 +184,10 @@ TEST_F(Drain, BesideClaimersLosesNothingAndGoesOn) {
     const std::uint64_t claimed = Claimed();
     std::this_thread::sleep_for(50ms);
     EXPECT_LE(Claimed(), claimed + kClaimers) << "of claims that were under way";
-    // An id that a claimer took and had no time to note may lie between.
-    EXPECT_EQ(host_.Database().MaxId("orders"), LastClaimed() + 1);
+    // A claimer may have taken an id and not had the time to note it.
+    EXPECT_TRUE(WaitUntil(Patience(5s),
+                          [this] { return host_.Database().MaxId("orders") == LastClaimed() + 1; }))
+        << host_.Database().MaxId("orders") << " after " << LastClaimed();
     ExpectNothingActive("orders");
     ExpectAuditAddsUp("orders");
     host_.idctl.Do(round % 3 == 2 ? std::vector<std::string>{"resume"}
@@ -201,7 +203,7 @@ TEST_F(Drain, BesideClaimersLosesNothingAndGoesOn) {
 TEST_F(Drain, ClientOfARingIsRefusedAtOnceAndNeedsNoRestart) {
   idclient::Options options;
   options.socket_path = host_.daemon.socket();
-  options.timeout = std::chrono::milliseconds(Patience(10s));
+  options.timeout = std::chrono::minutes(1);
   idclient::Client client(options);
   idclient::Tag tag = client.tag("orders");
   std::uint64_t last = 0;
@@ -216,7 +218,7 @@ TEST_F(Drain, ClientOfARingIsRefusedAtOnceAndNeedsNoRestart) {
       EXPECT_EQ(error.status(), IDCLIENT_UNAVAILABLE);
       EXPECT_THAT(error.what(), HasSubstr("idctl resume orders"));
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - begun, Patience(2s));
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 30s) << "it waited for its deadline";
   }
   host_.idctl.Do({"resume", "orders"});
   EXPECT_EQ(tag.claim(), last + 1);

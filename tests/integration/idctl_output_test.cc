@@ -231,10 +231,10 @@ TEST_F(IdctlOutput, NarrowTerminalLosesNoTag) {
 // On standard error, over and over in one line, and wiped in the end.
 TEST_F(IdctlOutput, LongWorkShowsHowFarItIs) {
   PseudoTerminal terminal(80, 24);
-  const Ended ended = Run({"bench", "orders", "--seconds", "1"}, {}, -1, terminal.fd());
+  const Ended ended = Run({"bench", "orders", "--seconds", "3"}, {}, -1, terminal.fd());
   EXPECT_EQ(ended.exit_status, 0);
   const std::string seen = terminal.Finish();
-  EXPECT_THAT(seen, ContainsRegex("idctl bench orders: [1-9][0-9] % of 1s"));
+  EXPECT_THAT(seen, ContainsRegex("idctl bench orders: [1-9][0-9] % of 3s"));
   EXPECT_THAT(seen, ::testing::EndsWith("\r\x1b[K"));
   EXPECT_THAT(seen, Not(HasSubstr("\n")));
   EXPECT_THAT(ended.out, Not(HasSubstr("%")));

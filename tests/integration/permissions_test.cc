@@ -208,7 +208,7 @@ TEST_F(RawAttach, ClientWithSocketAccessIsToldToAttachOnlyWhenItNamesARing) {
   wire::ClaimRequest claim;
   claim.tag = MakeTag("users");
   claim.count = 5;
-  claim.timeout_ms = 1000;
+  claim.timeout_ms = 30'000;
   for (const std::uint64_t ring_id : {std::uint64_t{0}, std::uint64_t{77}}) {
     claim.ring_id = ring_id;
     ASSERT_TRUE(connection.Send(MakeRequest(wire::FrameType::kClaim, ring_id + 1, claim)));

@@ -169,7 +169,12 @@ TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
   host_.daemon.Start();
   idclient::Client client = OpenClient(Patience(20s));
   idclient::Tag tag = client.tag("orders");
-  for (int ms = 0; ms < 120; ms += 10) {
+  const auto is_seen = [this] {
+    return host_.daemon.Log().find("lease.handed_back") != std::string::npos;
+  };
+  // At least twelve moments, and on a busy machine as many as it takes to hit that one.
+  for (int round = 0; round < 12 || (round < 120 && !is_seen()); ++round) {
+    const int ms = round * 10 % 120;
     std::vector<std::uint64_t> ids(1500);
     std::size_t claimed = 0;
     std::string error;
@@ -184,8 +189,7 @@ TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
     ASSERT_EQ(claimed, ids.size()) << error;
     for (const std::uint64_t id : ids) ASSERT_EQ(id, ++last_) << ms << " ms";
   }
-  EXPECT_THAT(host_.daemon.Log(), HasSubstr("lease.handed_back"))
-      << "no lease was committed unseen";
+  EXPECT_TRUE(is_seen()) << "no lease was committed unseen";
   ExpectGoesOn(1);
   ExpectAccounted();
 }
@@ -239,7 +243,10 @@ TEST_F(Restart, DaemonThatHangsIsNoticedAndReplacedWithoutLoss) {
   const unsigned before = manager_.watchdog_pings();
   ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return manager_.watchdog_pings() > before + 3; }));
   host_.daemon.Signal(SIGSTOP);
-  std::this_thread::sleep_for(100ms);  // what was under way
+  const std::string status = "/proc/" + std::to_string(host_.daemon.pid()) + "/status";
+  ASSERT_TRUE(WaitUntil(Patience(5s),
+                        [&] { return ReadFile(status).find("State:\tT") != std::string::npos; }));
+  (void)manager_.Names();  // reads what had been sent by then
   const unsigned hung = manager_.watchdog_pings();
   std::this_thread::sleep_for(400ms);
   EXPECT_EQ(manager_.watchdog_pings(), hung);

@@ -52,24 +52,25 @@ TEST_F(Tags, EveryCommandOnAnUnknownTagExits3) {
   }
 }
 
-TEST_F(Tags, AbsentDaemonExits4WithinASecond) {
+TEST_F(Tags, AbsentDaemonExits4WithoutAWait) {
   host_.daemon.Stop();
   const std::vector<std::vector<std::string>> commands = {
       {"claim", "orders"}, {"status"}, {"tag", "list"}, {"audit"}, {"lease", "list"}};
-  for (const auto& command : commands) {
+  for (std::vector<std::string> command : commands) {
+    command.insert(command.begin(), {"--timeout", "60000"});
     const IdctlResult result = host_.idctl.Run(command);
-    EXPECT_EQ(result.exit_status, 4) << command[0] << ": " << result.err;
-    EXPECT_LT(result.duration, Patience(1000ms)) << command[0];
+    EXPECT_EQ(result.exit_status, 4) << command[2] << ": " << result.err;
+    EXPECT_LT(result.duration, 30s) << command[2] << " waited for its deadline";
     EXPECT_THAT(result.err, HasSubstr(host_.daemon.socket()));
     ExpectOneLine(result);
   }
 }
 
-TEST_F(Tags, KilledDaemonsSocketExits4WithinASecond) {
+TEST_F(Tags, KilledDaemonsSocketExits4WithoutAWait) {
   host_.daemon.Kill();
-  const IdctlResult result = host_.idctl.Run({"claim", "orders"});
+  const IdctlResult result = host_.idctl.Run({"claim", "orders", "--timeout", "60000"});
   EXPECT_EQ(result.exit_status, 4) << result.err;
-  EXPECT_LT(result.duration, Patience(1000ms));
+  EXPECT_LT(result.duration, 30s) << "it waited for its deadline";
 }
 
 TEST_F(Tags, WrongUsageExits2) {

@@ -76,11 +76,11 @@ journal_says() {
 
 wait_until() {
   local tries
-  for ((tries = 0; tries < 200; ++tries)); do
+  for ((tries = 0; tries < 600; ++tries)); do
     "$@" && return 0
     sleep 0.1
   done
-  fail "in vain: waited 20 s for '$*'"
+  fail "in vain: waited a minute for '$*'"
 }
 
 # runs_anew PID: whether idd is ready in another process than that.

@@ -72,7 +72,7 @@ class Scribbler {
 
  private:
   [[nodiscard]] std::optional<wire::Message> Attach() const {
-    const Deadline deadline = Deadline::After(2s);
+    const Deadline deadline = Deadline::After(Patience(2s));
     auto channel = ConnectAndGreet(socket_, deadline);
     if (!channel.ok()) return std::nullopt;
     auto reply = RequestRing(channel.value(), "hot", deadline);
@@ -269,7 +269,12 @@ TEST_F(HostileClient, HarmsNobodyButTheSegmentsItHas) {
   std::uint64_t hot_before = 0;
   std::uint64_t other_before = 0;
   bool was_quarantined = false;
-  while (!deadline.passed()) {
+  const Deadline last = Deadline::After(deadline.remaining() + Patience(60s));
+  const auto has_happened = [&] {
+    return was_quarantined && report_->attaches > 2 &&
+           workers_[0]->ids() + workers_[1]->ids() > 100 && workers_[2]->ids() > 100;
+  };
+  while (!deadline.passed() || (!has_happened() && !last.passed())) {
     std::this_thread::sleep_for(500ms);
     ASSERT_TRUE(host_.daemon.process().Running()) << host_.daemon.Log();
     for (const auto& worker : workers_) {

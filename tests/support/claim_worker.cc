@@ -28,6 +28,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "idclient/idclient.h"
@@ -269,9 +270,15 @@ class Worker {
     idclient_options options = IDCLIENT_OPTIONS_INIT;
     options.socket_path = options_.socket.c_str();
     options.timeout_ms = static_cast<std::uint32_t>(options_.timeout_ms);
-    idclient_status status = idclient_open(&options, &client_);
-    if (status == IDCLIENT_OK) status = idclient_tag_open(client_, options_.tag.c_str(), &tag_);
-    if (status == IDCLIENT_OK) return true;
+    idclient_status status = IDCLIENT_SYSTEM;
+    // The deadline is that of its claims; a busy machine may need longer for the first answer.
+    const Deadline last = Deadline::After(std::chrono::minutes(1));
+    do {
+      status = idclient_open(&options, &client_);
+      if (status == IDCLIENT_OK) status = idclient_tag_open(client_, options_.tag.c_str(), &tag_);
+      if (status == IDCLIENT_OK) return true;
+      if (client_ != nullptr) idclient_close(std::exchange(client_, nullptr));
+    } while ((status == IDCLIENT_TIMEOUT || status == IDCLIENT_UNAVAILABLE) && !last.passed());
     logs_[0].Fail(std::string("open: ") + idclient_status_name(status) + ": " +
                   idclient_last_error());
     return false;

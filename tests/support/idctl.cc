@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/idctl.h"
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 
@@ -18,9 +19,17 @@ std::string Describe(const std::vector<std::string>& arguments, const IdctlResul
          result.err;
 }
 
+// Of commands that must succeed: how long the store takes on a busy machine is not what is tested.
+std::vector<std::string> Patiently(std::vector<std::string> arguments) {
+  if (std::find(arguments.begin(), arguments.end(), "--timeout") == arguments.end()) {
+    arguments.insert(arguments.begin(), {"--timeout", "60000"});
+  }
+  return arguments;
+}
+
 std::vector<std::string> WithJson(const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {"--json"};
-  all.insert(all.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> all = Patiently(arguments);
+  all.insert(all.begin(), "--json");
   return all;
 }
 
@@ -35,7 +44,7 @@ IdctlResult Idctl::Run(const std::vector<std::string>& arguments) const {
   ChildProcess process(child);
   IdctlResult result;
   // idctl has deadlines of its own; one that passes this limit is a failure of the test.
-  result.exit_status = process.WaitFor(Patience(std::chrono::seconds(30))).value_or(-1);
+  result.exit_status = process.WaitFor(Patience(std::chrono::seconds(120))).value_or(-1);
   process.Kill();
   result.duration = std::chrono::milliseconds((MonotonicNs() - begin_ns) / 1'000'000);
   result.out = process.stdout_text();
@@ -53,7 +62,7 @@ nlohmann::json Idctl::Json(const std::vector<std::string>& arguments) const {
 }
 
 void Idctl::Do(const std::vector<std::string>& arguments) const {
-  const IdctlResult result = Run(arguments);
+  const IdctlResult result = Run(Patiently(arguments));
   Require(result.exit_status == 0, Describe(arguments, result));
 }
 
@@ -64,9 +73,7 @@ void Idctl::CreateTag(const std::string& tag, std::uint64_t step) const {
 }
 
 std::vector<std::uint64_t> Idctl::Claim(const std::string& tag, std::uint64_t count) const {
-  // Patient: how long a lease takes on a busy machine's disk is not what is tested.
-  const std::vector<std::string> arguments = {"claim",     tag,    "-n", std::to_string(count),
-                                              "--timeout", "10000"};
+  const std::vector<std::string> arguments = Patiently({"claim", tag, "-n", std::to_string(count)});
   const IdctlResult result = Run(arguments);
   Require(result.exit_status == 0, Describe(arguments, result));
   std::vector<std::uint64_t> ids = ParseIds(result.out);
@@ -81,9 +88,9 @@ std::vector<JournalLease> Idctl::Leases(const std::string& tag) const {
 
 AuditRow Idctl::Audit(const std::string& tag) const {
   // An audit that does not add up exits 1 and prints its document all the same.
-  const IdctlResult result = Run({"--json", "audit", tag});
+  const IdctlResult result = Run(WithJson({"audit", tag}));
   const nlohmann::json document = nlohmann::json::parse(result.out, nullptr, false);
-  Require(!document.is_discarded(), Describe({"--json", "audit", tag}, result));
+  Require(!document.is_discarded(), Describe({"audit", tag}, result));
   AuditRow row = ParseAudit(document, tag);
   row.ok = row.ok && result.exit_status == 0;
   return row;

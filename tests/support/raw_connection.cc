@@ -81,7 +81,7 @@ Bytes MakeClaim(const std::string& tag, std::uint64_t request_id, std::uint64_t 
 Bytes MakeAttach(const std::string& tag, std::uint64_t request_id) {
   wire::AttachRequest attach;
   attach.tag = MakeTag(tag);
-  attach.timeout_ms = 1000;
+  attach.timeout_ms = 30'000;
   return MakeRequest(wire::FrameType::kAttach, request_id, attach);
 }
 

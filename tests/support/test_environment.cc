@@ -23,6 +23,8 @@ constexpr int kSlowdown = 1;
 constexpr std::uint64_t kDefaultLoadPercent = 100;
 #endif
 
+constexpr std::chrono::seconds kLeastPatience(30);
+
 // 0 when the variable is not set or not a number.
 std::uint64_t EnvironmentNumber(const char* name) {
   const char* text = std::getenv(name);
@@ -44,7 +46,7 @@ void RequireErrno(bool ok, const std::string& what) {
 int SlowdownFactor() noexcept { return kSlowdown; }
 
 std::chrono::milliseconds Patience(std::chrono::milliseconds normal) noexcept {
-  return normal * kSlowdown;
+  return std::max<std::chrono::milliseconds>(normal * kSlowdown, kLeastPatience);
 }
 
 std::uint64_t ScaledLoad(std::uint64_t full) {

@@ -28,7 +28,9 @@ void RequireErrno(bool ok, const std::string& what);
 
 // How much longer everything may take in this build: 1, or more under a sanitizer.
 [[nodiscard]] int SlowdownFactor() noexcept;
-// A limit for a wait that normally ends at once, stretched by SlowdownFactor().
+// How long to wait for what normally takes `normal`: at least half a minute, as the machine may be
+// busy with anything else, and more under a sanitizer. Only a failing test waits that long: it is
+// for polling and for deadlines that nothing runs into, neither for sleeping nor for measuring.
 [[nodiscard]] std::chrono::milliseconds Patience(std::chrono::milliseconds normal) noexcept;
 
 // How much of a heavy load to run: `full` in a normal build, 5 % of it under a sanitizer; the

@@ -45,7 +45,9 @@ using idd::wire::Message;
 using std::chrono::milliseconds;
 
 Deadline Soon() { return Deadline::After(milliseconds(40)); }
-Deadline Later() { return Deadline::After(std::chrono::seconds(10)); }
+// What must not wait for it ends before kOnlyByADefect.
+Deadline Later() { return Deadline::After(std::chrono::minutes(1)); }
+constexpr std::chrono::seconds kOnlyByADefect(30);
 
 // A call whose reply can be told from every other's: ring_id comes back in `first`.
 Connection::RequestBuilder ClaimOf(std::uint64_t number) {
@@ -167,6 +169,7 @@ TEST_F(ConnectionTest, LeaderThatLeavesAtItsDeadlineHandsOver) {
   FakeDaemon daemon(path_);
   Connection connection(path_, std::nullopt);
   std::atomic<std::uint64_t> patient{0};
+  ASSERT_TRUE(connection.EnsureConnected(Later()).ok());  // which may take longer than 80 ms
   Status hasty;
   std::thread leader(
       [&] { hasty = connection.Call(ClaimOf(1), Deadline::After(milliseconds(80))).status(); });
@@ -215,7 +218,7 @@ TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConne
   const MonotonicTime broke = MonotonicClock::now();
   daemon.Close(1);
   for (std::thread& caller : callers) caller.join();
-  EXPECT_LT(MonotonicClock::now() - broke, std::chrono::seconds(5)) << "not by their deadlines";
+  EXPECT_LT(MonotonicClock::now() - broke, kOnlyByADefect) << "not by their deadlines";
   EXPECT_EQ(unavailable, 4);
   std::thread answers([&] { Echo(daemon, daemon.Next().value()); });
   EXPECT_EQ(FirstOf(connection.Call(ClaimOf(9), Later())), 9U);
@@ -256,18 +259,19 @@ TEST_F(ConnectionTest, DaemonThatAcceptsAndNeverAnswersEndsByTheDeadline) {
   EXPECT_EQ(connection.EnsureConnected(Soon()).code(), Code::kUnavailable);
   EXPECT_GE(MonotonicClock::now() - began, milliseconds(40));
   EXPECT_EQ(connection.Call(ClaimOf(1), Soon()).status().code(), Code::kUnavailable);
-  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
+  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
 TEST_F(ConnectionTest, WaitersForAnothersConnectAttemptKeepTheirOwnDeadlines) {
   FakeDaemon daemon(path_, [](FakeDaemon&, const Request&) { return true; });
   Connection connection(path_, std::nullopt);
   std::thread slow(
-      [&] { static_cast<void>(connection.EnsureConnected(Deadline::After(milliseconds(1000)))); });
+      [&] { EXPECT_EQ(connection.EnsureConnected(Later()).code(), Code::kUnavailable); });
   while (daemon.Count(FrameType::kHello) == 0) std::this_thread::yield();
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.EnsureConnected(Soon()).code(), Code::kUnavailable);
-  EXPECT_LT(MonotonicClock::now() - began, milliseconds(900));
+  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect) << "not by the other's deadline";
+  daemon.Close(1);
   slow.join();
 }
 
@@ -282,14 +286,14 @@ TEST_F(ConnectionTest, FullBacklogEndsByTheDeadline) {
   Connection connection(path_, std::nullopt);
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.Call(ClaimOf(1), Soon()).status().code(), Code::kUnavailable);
-  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
+  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
 TEST_F(ConnectionTest, NobodyListeningIsUnavailableAtOnce) {
   Connection connection(path_, std::nullopt);
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.Call(ClaimOf(1), Later()).status().code(), Code::kUnavailable);
-  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
+  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
 TEST_F(ConnectionTest, RefusedHelloTellsTheDaemonsReason) {
@@ -353,14 +357,14 @@ TEST_F(ConnectionTest, DaemonThatStopsReadingEndsByTheDeadline) {
   for (int i = 0; i < 5000; ++i) connection.TryNotify(ClaimOf(1)(0));  // none of them waits
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.Call(ClaimOf(1), Soon()).status().code(), Code::kTimeout);
-  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
+  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
 // --- tags
 
 class ClientTest : public ConnectionTest {
  protected:
-  std::unique_ptr<Client> Open(milliseconds timeout = std::chrono::seconds(5)) {
+  std::unique_ptr<Client> Open(milliseconds timeout = std::chrono::minutes(1)) {
     auto client = Client::Open({.socket_path = path_, .timeout = timeout, .trusted_uid = {}});
     EXPECT_TRUE(client.ok()) << client.status().message();
     return std::move(client).value();
@@ -519,14 +523,14 @@ TEST_F(ClientTest, ClaimThatIsNeverAnsweredEndsByTheDeadline) {
     if (request.type() == FrameType::kAttach) ring.Grant(self, request);
     return request.type() == FrameType::kAttach;
   });
-  const std::unique_ptr<Client> client = Open(milliseconds(300));
+  const std::unique_ptr<Client> client = Open(milliseconds(2000));
   Tag* const tag = client->OpenTag("orders").value();
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(Claim(*tag).status().code(), Code::kTimeout);
-  EXPECT_GE(MonotonicClock::now() - began, milliseconds(290));
-  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
+  EXPECT_GE(MonotonicClock::now() - began, milliseconds(1900));
+  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
   const auto request = daemon.Next().value().As<wire::ClaimRequest>();
-  EXPECT_LT(request.timeout_ms, 300U) << "the daemon's reason arrives before the own deadline";
+  EXPECT_LT(request.timeout_ms, 2000U) << "the daemon's reason arrives before the own deadline";
   EXPECT_EQ(request.ring_id, 1U);
   EXPECT_EQ(request.count, 1U);
 }
@@ -575,9 +579,12 @@ TEST_F(ClientTest, DaemonThatGoesOnHandingOutARetiredRingIsNotStormed) {
     return request.type() == FrameType::kAttach;
   });
   const std::unique_ptr<Client> client = Open(milliseconds(400));
+  const MonotonicTime began = MonotonicClock::now();
   Tag* const tag = client->OpenTag("orders").value();
   EXPECT_FALSE(Claim(*tag).ok());
-  EXPECT_LE(daemon.Count(FrameType::kAttach), 220) << "one in two milliseconds is plenty";
+  const int attaches = daemon.Count(FrameType::kAttach);
+  const auto took = std::chrono::ceil<milliseconds>(MonotonicClock::now() - began);
+  EXPECT_LE(attaches, took.count() / 2 + 20) << "one in two milliseconds is plenty";
 }
 
 TEST_F(ClientTest, MarkSendsOneWakeUpWithoutAReply) {

@@ -130,10 +130,14 @@ class FakeDaemon {
   std::thread thread_;
 };
 
-Deadline Soon() { return Deadline::After(milliseconds(5000)); }
+// Of tests that must end long before: kOnlyByADefect is reached by nothing else.
+constexpr milliseconds kDeadline(60'000);
+constexpr milliseconds kOnlyByADefect(30'000);
+
+Deadline Later() { return Deadline::After(kDeadline); }
 
 // One whole admin exchange.
-Result<JsonDocument> Ask(const FakeDaemon& daemon, Deadline deadline = Soon()) {
+Result<JsonDocument> Ask(const FakeDaemon& daemon, Deadline deadline = Later()) {
   Result<AdminClient> client = AdminClient::Connect(daemon.path(), deadline);
   if (!client.ok()) return client.status();
   return client.value().Request(AdminRequest("status"), deadline);
@@ -295,8 +299,8 @@ TEST(AdminClientTest, AnAbsentDaemonIsUnavailableAtOnce) {
     const FakeDaemon daemon(nullptr);
     path = daemon.path();
   }
-  EXPECT_EQ(AdminClient::Connect(path, Soon()).status().code(), Code::kUnavailable);
-  EXPECT_LT(MonotonicClock::now() - start, milliseconds(1000));
+  EXPECT_EQ(AdminClient::Connect(path, Later()).status().code(), Code::kUnavailable);
+  EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect);
 }
 
 TEST(AdminClientTest, ADaemonThatDoesNotAcceptIsUnavailableAtTheDeadline) {
@@ -308,7 +312,7 @@ TEST(AdminClientTest, ADaemonThatDoesNotAcceptIsUnavailableAtTheDeadline) {
       EXPECT_EQ(Ask(daemon, deadline).status().code(), Code::kUnavailable);
     }
     EXPECT_GE(MonotonicClock::now() - start, milliseconds(300));
-    EXPECT_LT(MonotonicClock::now() - start, milliseconds(3000));
+    EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect);
   }
 }
 
@@ -327,7 +331,7 @@ TEST(AdminClientTest, ADaemonThatStopsAnsweringIsUnavailableAtTheDeadline) {
     const Status status = Ask(*daemon, Deadline::After(milliseconds(150))).status();
     EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
     EXPECT_GE(MonotonicClock::now() - start, milliseconds(150));
-    EXPECT_LT(MonotonicClock::now() - start, milliseconds(2000));
+    EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect);
   }
   may_end = true;
 }
@@ -346,11 +350,11 @@ TEST(AdminClientTest, ARequestTooLongForAFrameIsInvalid) {
     AnswerHello(socket);
     ReceiveFrame(socket);
   });
-  Result<AdminClient> client = AdminClient::Connect(daemon.path(), Soon());
+  Result<AdminClient> client = AdminClient::Connect(daemon.path(), Later());
   ASSERT_TRUE(client.ok()) << client.status().message();
   AdminRequest request("tag.set");
   request.Set("description", std::string(20'000, 'x'));
-  EXPECT_EQ(client.value().Request(request, Soon()).status().code(), Code::kInvalid);
+  EXPECT_EQ(client.value().Request(request, Later()).status().code(), Code::kInvalid);
 }
 
 // --- The whole tool.
@@ -536,13 +540,14 @@ TEST(IdctlTest, EveryCommandSaysThatTheDaemonIsAbsent) {
   const std::vector<std::vector<const char*>> commands = {
       {"status"},        {"claim", "orders"}, {"tag", "list"}, {"tag", "create", "a"},
       {"lease", "list"}, {"host", "list"},    {"audit"},       {"claim", "orders", "--json"}};
-  for (const auto& command : commands) {
+  for (std::vector<const char*> command : commands) {
+    command.insert(command.begin(), {"--timeout", "60000"});
     const MonotonicTime start = MonotonicClock::now();
     const auto [exit, err] = RunAbsent(command);
     EXPECT_EQ(exit, ExitStatus::kUnreachable) << err;
     EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
     EXPECT_NE(err.find("; "), std::string::npos) << err;
-    EXPECT_LT(MonotonicClock::now() - start, milliseconds(1000));
+    EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect) << "not by its deadline";
   }
 }
 

@@ -29,7 +29,7 @@ class MetricsCollectorTest : public ::testing::Test {
   }
   void Attach(const std::string& tag) {
     h_.store.AddTag(tag, 10);
-    tags_.Attach(tag, {.owner = 1, .deadline = Deadline::After(std::chrono::seconds(5))},
+    tags_.Attach(tag, {.owner = 1, .deadline = Deadline::After(std::chrono::minutes(1))},
                  [this](const Result<AttachGrant>& grant) { attached_ += grant.ok() ? 1 : 0; });
   }
   [[nodiscard]] MetricsCollector::Sample Collect() {

@@ -4,6 +4,7 @@
 // locks, and with processes that die at every step. Real files and real processes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -410,7 +411,7 @@ TEST_F(SqliteStoreFaultTest, ForeignLockIsUnavailableAfterTwoSecondsAndNothingIs
     EXPECT_EQ(status.code(), Code::kUnavailable);
     EXPECT_TRUE(Says(status, "another process")) << status.message();
     EXPECT_GE(waited, kSqliteBusyTimeout);
-    EXPECT_LT(waited, 5 * kSqliteBusyTimeout);
+    EXPECT_LT(waited, std::chrono::seconds(60));
     EXPECT_TRUE(store->FindTag("orders").ok()) << "a reader waits for nobody";
   }
   // Busy is certain: it needs no Open().
@@ -644,6 +645,10 @@ TEST_F(SqliteStoreFaultTest, ProcessesKilledAtAnyMomentNeverMakeAnIdUsedTwice) {
           return LeaseAndReturn(*store, static_cast<std::uint64_t>(round), 100000, out);
         },
         &fd);
+    if (round == kKills && used.empty()) {  // a busy machine let none of them begin
+      pollfd report{.fd = fd, .events = POLLIN, .revents = 0};
+      ASSERT_EQ(::poll(&report, 1, 60'000), 1);
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20 + 7 * round));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);

@@ -5,6 +5,7 @@
 #include "tag_service.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -340,8 +341,8 @@ TEST_F(TagServiceTest, WaiterLeavesAtItsDeadlineWithTheReason) {
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
   EXPECT_NE(answer.status.message().find("orders"), std::string::npos);
-  EXPECT_NE(answer.status.message().find("on its way"), std::string::npos)
-      << answer.status.message();
+  // A busy machine may make it a store that has not answered for long.
+  EXPECT_THAT(answer.status.message(), ::testing::ContainsRegex("on its way|has not answered for"));
   EXPECT_GE(MonotonicClock::now() - began, milliseconds(30));
   EXPECT_FALSE(patient.done()) << "another's deadline is another's";
   h_.store.script.Release();
@@ -375,7 +376,7 @@ TEST_F(TagServiceTest, ZeroTimeoutOnADryRingIsAnsweredAtOnce) {
 TEST_F(TagServiceTest, TimeoutWhileTheStoreIsDownSaysSoWithItsError) {
   h_.store.AddTag("orders", 10);
   h_.store.script.FailAll({Code::kUnavailable, "disk full"});
-  const Answer& attach = Attach("orders", milliseconds(200));
+  const Answer& attach = Attach("orders", milliseconds(1000));
   ASSERT_TRUE(Await(attach));
   EXPECT_EQ(attach.status.code(), Code::kTimeout);
   EXPECT_NE(attach.status.message().find("down"), std::string::npos) << attach.status.message();
@@ -557,8 +558,8 @@ TEST_F(TagServiceTest, EveryClaimOnAUsedUpTagIsToldOutOfIds) {
   const Answer& first = Claim("orders", 1);
   ASSERT_TRUE(Await(first));
   ASSERT_EQ(first.status.code(), Code::kOutOfIds);
-  const Answer& second = Claim("orders", 1, milliseconds(100));
-  ASSERT_TRUE(Await(second));
+  const Answer& second = Claim("orders", 1);
+  ASSERT_TRUE(second.done()) << "it waits for the pause to end";
   EXPECT_EQ(second.status.code(), Code::kOutOfIds) << second.status.message();
 }
 
@@ -578,7 +579,7 @@ TEST_F(TagServiceTest, LeaseBelowTheFloorIsNeverPublished) {
   Client& client = AttachedClient("orders");
   ASSERT_EQ(client.Claim(10), (IdRange{1000, 1010}));
   h_.store.LieOnce({1, 11});
-  const Answer& answer = Claim("orders", 1, milliseconds(2500));
+  const Answer& answer = Claim("orders", 1);
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.grant.ids, (IdRange{1010, 1011})) << answer.status.message();
   h_.Settle();
@@ -635,7 +636,7 @@ TEST_F(TagServiceTest, LeaseWhoseMarkCannotBeKeptGoesBackWholeAndIsNeverServed) 
 TEST_F(TagServiceTest, MarkThatCannotBeKeptIsTheWaitersReason) {
   h_.store.AddTag("orders", 10);
   h_.marks.script.Fail("Raise", {Code::kUnavailable, "state dir is full"}, 100);
-  const Answer& answer = Claim("orders", 1, milliseconds(200));
+  const Answer& answer = Claim("orders", 1, milliseconds(1000));
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
   EXPECT_NE(answer.status.message().find("state dir is full"), std::string::npos)
@@ -998,8 +999,8 @@ TEST_F(TagServiceTest, WhoWaitsForTheRingAfterAQuarantineIsToldOfIt) {
   const Answer& answer = Claim("orders", 1, milliseconds(50));
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
-  EXPECT_NE(answer.status.message().find("its ring was quarantined 0 s ago"), std::string::npos)
-      << answer.status.message();
+  EXPECT_THAT(answer.status.message(),
+              ::testing::ContainsRegex("its ring was quarantined [0-9]+ s ago"));
 }
 
 TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
@@ -1187,8 +1188,8 @@ TEST_F(ReplacedStoreTest, NothingIsLeasedBeforeTheOtherHostsHavePushedTheirMarks
   h_.store.Replace("0123456789abcdef");
   const MonotonicTime began = MonotonicClock::now();
   ASSERT_EQ(client.Claim(10).size(), 10U);
-  const Answer& early = Claim("orders", 1, milliseconds(50));
-  const Answer& patient = Claim("orders", 1, milliseconds(10'000));
+  const Answer& early = Claim("orders", 1, milliseconds(500));
+  const Answer& patient = Claim("orders", 1);
   ASSERT_TRUE(Await(early));
   EXPECT_NE(early.status.message().find("replaced"), std::string::npos) << early.status.message();
   EXPECT_EQ(Leases(), 1);

@@ -191,7 +191,7 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
   const auto claim = [&](std::uint64_t count) {
     answered = false;
     service->Claim("orders", 0, count,
-                   {.owner = 1, .deadline = Deadline::After(std::chrono::seconds(5))},
+                   {.owner = 1, .deadline = Deadline::After(std::chrono::minutes(1))},
                    [&](const Result<ClaimGrant>&) { answered = true; });
   };
   claim(10);
@@ -202,7 +202,7 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
   for (int i = 0; i < 20 && h.store.script.Count("TakeLease") == before; ++i) {
     claim(100);
     ASSERT_TRUE(h.RunUntil([&] { return answered; }));
-    const Deadline soon = Deadline::After(std::chrono::milliseconds(50));
+    const Deadline soon = Deadline::After(std::chrono::milliseconds(100));
     ASSERT_TRUE(
         h.RunUntil([&] { return soon.passed() || h.store.script.Count("TakeLease") > before; }));
   }
@@ -237,7 +237,7 @@ TEST_F(UnfinishedBusiness, WhoWaitsWhileUnansweredLeasesAreLookedUpIsServedAfter
   h.Settle();
   bool answered = false;
   Status status;
-  service.Claim("orders", 0, 1, {.owner = 1, .deadline = Deadline::After(std::chrono::seconds(4))},
+  service.Claim("orders", 0, 1, {.owner = 1, .deadline = Deadline::After(std::chrono::minutes(1))},
                 [&](const Result<ClaimGrant>& grant) {
                   status = grant.status();
                   answered = true;

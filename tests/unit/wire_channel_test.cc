@@ -30,7 +30,7 @@ using idd::testing_support::SendMessage;
 using std::chrono::milliseconds;
 
 Deadline Soon() { return Deadline::After(milliseconds(40)); }
-Deadline Later() { return Deadline::After(std::chrono::seconds(10)); }
+Deadline Later() { return Deadline::After(std::chrono::minutes(1)); }
 std::vector<std::byte> HelloFrame(std::uint64_t id = 1) {
   return BuildRequest(FrameType::kHello, id, HelloRequest{});
 }
@@ -61,24 +61,24 @@ class ChannelTest : public ::testing::Test {
 };
 
 TEST_F(ChannelTest, ConnectWithoutASocketSaysThatNobodyIsThere) {
-  EXPECT_EQ(Channel::Connect(dir_.File("none"), Soon(), std::nullopt).status().code(),
+  EXPECT_EQ(Channel::Connect(dir_.File("none"), Later(), std::nullopt).status().code(),
             Code::kUnavailable);
   // The listener of the fixture is gone, its file is not.
-  const Status status = Channel::Connect(path_, Soon(), std::nullopt).status();
+  const Status status = Channel::Connect(path_, Later(), std::nullopt).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find(path_), std::string::npos);
 }
 
 TEST_F(ChannelTest, PathThatNoSocketCanHaveIsInvalid) {
-  EXPECT_EQ(Channel::Connect("", Soon(), std::nullopt).status().code(), Code::kInvalid);
-  EXPECT_EQ(Channel::Connect(std::string(108, 'x'), Soon(), std::nullopt).status().code(),
+  EXPECT_EQ(Channel::Connect("", Later(), std::nullopt).status().code(), Code::kInvalid);
+  EXPECT_EQ(Channel::Connect(std::string(108, 'x'), Later(), std::nullopt).status().code(),
             Code::kInvalid);
 }
 
 TEST_F(ChannelTest, SocketOfAnotherTypeIsNotIdds) {
   const std::string stream = dir_.File("stream");
   const ScopedFd listener = ListenAt(stream, 8, SOCK_STREAM);
-  EXPECT_EQ(Channel::Connect(stream, Soon(), std::nullopt).status().code(), Code::kIncompatible);
+  EXPECT_EQ(Channel::Connect(stream, Later(), std::nullopt).status().code(), Code::kIncompatible);
 }
 
 TEST_F(ChannelTest, FullBacklogEndsByTheDeadline) {
@@ -95,7 +95,7 @@ TEST_F(ChannelTest, FullBacklogEndsByTheDeadline) {
   } while (status.ok());
   EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
   EXPECT_GE(MonotonicClock::now() - began, milliseconds(30)) << "it waited for room";
-  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(5));
+  EXPECT_LT(MonotonicClock::now() - began, std::chrono::seconds(30));
   EXPECT_GE(filling.size(), 1U);
 }
 

@@ -125,10 +125,10 @@ class FakeDaemon {
     ::shutdown(connections_[static_cast<std::size_t>(connection) - 1].get(), SHUT_RDWR);
   }
 
-  // The next request that the handler left; nothing after five seconds.
+  // The next request that the handler left; nothing after a minute, which only a defect takes.
   [[nodiscard]] std::optional<Request> Next() {
     std::unique_lock lock(mutex_);
-    if (!arrived_.wait_for(lock, std::chrono::seconds(5), [this] { return !left_.empty(); })) {
+    if (!arrived_.wait_for(lock, std::chrono::minutes(1), [this] { return !left_.empty(); })) {
       return std::nullopt;
     }
     Request request = std::move(left_.front());

@@ -40,7 +40,7 @@ class Script {
     const std::lock_guard lock(mutex_);
     down_ = status;
   }
-  // The next call of `call` waits until Release(), at most ten seconds.
+  // The next call of `call` waits until Release(), at most a minute.
   void Hold(const std::string& call) {
     const std::lock_guard lock(mutex_);
     held_ = call;
@@ -66,7 +66,7 @@ class Script {
   [[nodiscard]] Status Enter(const std::string& call) {
     std::unique_lock lock(mutex_);
     calls_.push_back(call);
-    changed_.wait_for(lock, std::chrono::seconds(10), [&] { return held_ != call; });
+    changed_.wait_for(lock, std::chrono::minutes(1), [&] { return held_ != call; });
     if (!down_.ok()) return down_;
     std::deque<Status>& failures = failures_[call];
     if (failures.empty()) return Status::Ok();

@@ -18,7 +18,7 @@
 namespace idd::daemon {
 
 // The deadline of a request that is expected to be answered.
-inline constexpr std::chrono::milliseconds kLong(5000);
+inline constexpr std::chrono::milliseconds kLong(60'000);
 
 // What became of a request.
 struct Answer {

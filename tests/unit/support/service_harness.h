@@ -46,9 +46,10 @@ class WorkerHarness {
 
   [[nodiscard]] Legacy legacy() { return {.leases = *held, .descriptors = descriptors}; }
 
-  // Turns the loop until the condition holds; false when it does not within five seconds.
+  // Turns the loop until the condition holds; false when it does not within a minute, which only a
+  // defect takes.
   [[nodiscard]] bool RunUntil(const std::function<bool()>& condition) {
-    const Deadline deadline = Deadline::After(std::chrono::seconds(5));
+    const Deadline deadline = Deadline::After(std::chrono::minutes(1));
     while (!condition()) {
       if (deadline.passed()) return false;
       loop.RunOne(std::chrono::milliseconds(5));

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/mariadb_server.h"
 
+#include <fcntl.h>
 #include <mysql.h>
 #include <pwd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
+#include "idd/base/scoped_fd.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -33,6 +39,64 @@ void Run(const std::vector<std::string>& argv) {
   ChildProcess process(child);
   const std::optional<int> status = process.WaitFor(Patience(60s));
   Require(status == 0, argv[0] + " failed:\n" + process.stdout_text() + process.stderr_text());
+}
+
+// Where data directories go: in memory where there is room, as servers at once on one disk wait
+// seconds for a sync. A server that is killed loses no more there.
+std::string ParentOfData() {
+  constexpr const char* kMemory = "/dev/shm";
+  constexpr std::uint64_t kEnough = std::uint64_t{4} << 30U;
+  struct statvfs memory {};
+  const bool has_room = ::statvfs(kMemory, &memory) == 0 &&
+                        std::uint64_t{memory.f_bavail} * memory.f_frsize >= kEnough;
+  if (has_room) return kMemory;
+  const char* base = std::getenv("TMPDIR");
+  return base == nullptr ? "/tmp" : base;
+}
+
+// The server's user has to get there.
+void OpenToServer(const std::string& path) {
+  if (::geteuid() != 0) return;
+  Require(::getpwnam(kUser) != nullptr, "there is no user mysql; install mariadb-server");
+  Require(::chmod(path.c_str(), 0777) == 0, "chmod");
+}
+
+void MakeData(const std::string& path, const std::string& temporary) {
+  std::vector<std::string> argv = {kInstall,
+                                   "--no-defaults",
+                                   "--datadir=" + path,
+                                   "--auth-root-authentication-method=normal",
+                                   "--skip-test-db",
+                                   "--tmpdir=" + temporary,
+                                   "--innodb-log-file-size=8M"};
+  if (::geteuid() == 0) argv.push_back(std::string("--user=") + kUser);
+  Run(argv);
+}
+
+// The time of the server's installation, so that another version finds nothing of an earlier one.
+std::string ServerVersion() {
+  struct stat server {};
+  Require(::stat(kServer, &server) == 0, std::string("there is no ") + kServer);
+  return std::to_string(server.st_mtime);
+}
+
+// A data directory that takes seconds to make and a moment to copy: the first test process that
+// needs it makes it, in the build's folder, for all the others.
+std::string PristineData() {
+  const std::string cache = IDD_TEST_CACHE_DIR;
+  const std::string path =
+      cache + "/mariadb-" + ServerVersion() + "-" + std::to_string(::geteuid());
+  std::filesystem::create_directories(cache);
+  const ScopedFd lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  RequireErrno(lock.valid() && ::flock(lock.get(), LOCK_EX) == 0, "lock " + path);
+  if (std::filesystem::exists(path)) return path;
+  const TempDir made(ParentOfData());  // the build's folder may be closed to the server's user
+  OpenToServer(made.path());
+  MakeData(made.File("data"), made.path());
+  std::filesystem::remove_all(path + ".part");
+  CopyTree(made.File("data"), path + ".part");
+  std::filesystem::rename(path + ".part", path);
+  return path;
 }
 
 }  // namespace
@@ -86,37 +150,18 @@ std::string MariadbSession::Query(const std::string& sql) {
 }
 
 MariadbServer::MariadbServer(const TempDir& dir, const std::string& name, Options options)
-    : data_dir_(dir.File(name + ".data")),
+    : data_parent_(ParentOfData()),
+      data_dir_(data_parent_.File("data")),
       socket_(dir.File(name + ".mysql")),
       log_(dir.File(name + ".mysql.log")),
       options_(std::move(options)) {
   Install(dir);
 }
 
-// A data directory takes seconds to make and a moment to copy: each test process makes one.
 void MariadbServer::Install(const TempDir& dir) {
-  // The server's user has to get there.
-  if (::geteuid() == 0) {
-    const passwd* const user = ::getpwnam(kUser);
-    Require(user != nullptr, "there is no user mysql; install mariadb-server");
-    Require(::chmod(dir.path().c_str(), 0777) == 0, "chmod");
-  }
-  static const TempDir made;
-  static const std::string pristine = [] {
-    std::string path = made.File("pristine");
-    if (::geteuid() == 0) Require(::chmod(made.path().c_str(), 0777) == 0, "chmod");
-    std::vector<std::string> argv = {kInstall,
-                                     "--no-defaults",
-                                     "--datadir=" + path,
-                                     "--auth-root-authentication-method=normal",
-                                     "--skip-test-db",
-                                     "--tmpdir=" + made.path(),
-                                     "--innodb-log-file-size=8M"};
-    if (::geteuid() == 0) argv.push_back(std::string("--user=") + kUser);
-    Run(argv);
-    return path;
-  }();
-  CopyTree(pristine, data_dir_);
+  OpenToServer(dir.path());  // the socket
+  OpenToServer(data_parent_.path());
+  CopyTree(PristineData(), data_dir_);
   const std::string temporary = TemporaryDir(data_dir_);
   Require(::mkdir(temporary.c_str(), 0777) == 0, "mkdir");
   Require(::chmod(temporary.c_str(), 0777) == 0, "chmod");  // whatever the umask is

@@ -16,9 +16,18 @@
 
 namespace idd::harness {
 
-TempDir::TempDir() {
+namespace {
+
+std::string DefaultParent() {
   const char* base = std::getenv("TMPDIR");
-  path_ = std::string(base == nullptr ? "/tmp" : base) + "/idd-XXXXXX";
+  return base == nullptr ? "/tmp" : base;
+}
+
+}  // namespace
+
+TempDir::TempDir() : TempDir(DefaultParent()) {}
+
+TempDir::TempDir(const std::string& parent) : path_(parent + "/idd-XXXXXX") {
   RequireErrno(::mkdtemp(path_.data()) != nullptr, "mkdtemp " + path_);
 }
 

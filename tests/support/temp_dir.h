@@ -8,11 +8,12 @@
 
 namespace idd::harness {
 
-// A new directory under $TMPDIR (or /tmp), removed with all that is in it. Its path is short, so
-// that a socket in it fits sockaddr_un.
+// A new directory, removed with all that is in it. Its path is short, so that a socket in it fits
+// sockaddr_un.
 class TempDir {
  public:
-  TempDir();
+  TempDir();  // under $TMPDIR or /tmp
+  explicit TempDir(const std::string& parent);
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;

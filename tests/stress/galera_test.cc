@@ -173,8 +173,16 @@ TEST_F(Galera, HostsThatLeaseAtOnceThroughDifferentNodesShareNoId) {
 
 TEST_F(Galera, NodesKilledUnderLoadRepeatNoIdAndLeaveNoHostDry) {
   if (!Exists(kProvider)) GTEST_SKIP() << "galera-4 is not installed";
-  ASSERT_NO_FATAL_FAILURE(StartAll({"--outage-tolerance", "25"}));
+  // A node comes back within seconds; on a busy machine the cluster may take minutes to agree.
+  ASSERT_NO_FATAL_FAILURE(StartAll({"--outage-tolerance", "600"}));
   StartWorkers(500us);
+  // The rates are learnt, and what they need is there.
+  for (const auto& host : hosts_) {
+    ASSERT_TRUE(WaitUntil(Patience(60s), [&host] {
+      const nlohmann::json tag = host->idctl.Json({"status"}).at("tags").at(0);
+      return tag.at("rate_per_s") > 100 && tag.at("promise").at("kept") == true;
+    }));
+  }
   std::this_thread::sleep_for(3s);
   std::vector<std::uint64_t> dry_before;
   const auto fallbacks = [](const Host& host) {

@@ -3,20 +3,23 @@
 // idd is ended two hundred times under load, by SIGTERM and by SIGKILL in turn, and started again
 // by a service manager that keeps its descriptors.
 //
-// Method: four processes make single claims as fast as they can, from before the first end until
-// after the last start. Each id is above the one before it in its process. All of them together
-// have claimed exactly the ids from the first to the last: their number, their sum and the sum of
-// their squares (modulo 2^64) are those of that range, which no set with a duplicate or a gap has
-// but by a chance of nothing. No claim fails, and none takes longer than the longest restart and
-// what a loaded machine adds. In the end max_id stands at the first id that nobody has.
+// Method: in turns of a few restarts, four processes make single claims as fast as they can, from
+// before the first end until after the last start. Each id is above the one before it in its
+// process. All of them together have claimed exactly the ids from the last turn's last to theirs:
+// their number, their sum and those of their squares and cubes (modulo 2^64) are those of that
+// range, which no set with a duplicate or a gap has but by a chance of nothing; a few that are
+// missing can be told from them. No claim fails. In the end max_id stands at the first id that
+// nobody has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/claim_worker_process.h"
@@ -31,12 +34,15 @@ using std::chrono_literals::operator""s;
 
 constexpr int kRestarts = 200;
 constexpr int kClaimers = 4;
+// So few that what is missing of their ids can be named.
+constexpr int kRestartsOfTurn = 4;
 
 // What a set of ids is summed up to.
 struct Tally {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
   std::uint64_t sum_of_squares = 0;
+  std::uint64_t sum_of_cubes = 0;
   friend bool operator==(const Tally&, const Tally&) = default;
 };
 
@@ -45,6 +51,7 @@ Tally TallyTo(std::uint64_t last) {
   std::uint64_t factors[] = {last, last + 1, 2 * last + 1};
   factors[last % 2] /= 2;
   Tally tally{.count = last, .sum = factors[0] * factors[1]};
+  tally.sum_of_cubes = tally.sum * tally.sum;
   for (std::uint64_t& factor : factors) {
     if (factor % 3 != 0) continue;
     factor /= 3;
@@ -54,21 +61,68 @@ Tally TallyTo(std::uint64_t last) {
   return tally;
 }
 
-// idd that is killed between taking an id for a waiting request and sending it takes it along (ADR
-// 0010): about a microsecond for each request, which was one id in some 1,700 restarts. Nothing
-// else may be missing, and what is missing must be that one id: no other came twice in its place.
-void ExpectComplete(const Tally& claimed, std::uint64_t last) {
-  const Tally all = TallyTo(last);
-  if (claimed.count + 1 != all.count) {
-    EXPECT_EQ(claimed.count, all.count);
-    EXPECT_EQ(claimed, all);
-    return;
+Tally Difference(const Tally& all, const Tally& part) {
+  return {.count = all.count - part.count,
+          .sum = all.sum - part.sum,
+          .sum_of_squares = all.sum_of_squares - part.sum_of_squares,
+          .sum_of_cubes = all.sum_of_cubes - part.sum_of_cubes};
+}
+
+Tally TallyOf(std::uint64_t id) {
+  return {.count = 1, .sum = id, .sum_of_squares = id * id, .sum_of_cubes = id * id * id};
+}
+
+// The different ids above `from` and up to `to`, below 2^31, which that is the tally of, in order;
+// none when there are none so. Those of more than two are looked for near one another.
+std::vector<std::uint64_t> IdsOf(const Tally& tally, std::uint64_t from, std::uint64_t to) {
+  constexpr std::uint64_t kNear = 300;
+  if (tally.count == 1) {
+    const bool is_one = tally == TallyOf(tally.sum) && from < tally.sum && tally.sum <= to;
+    return is_one ? std::vector{tally.sum} : std::vector<std::uint64_t>{};
   }
-  const std::uint64_t id = all.sum - claimed.sum;
-  std::printf("id %llu was taken along by a killed idd\n", static_cast<unsigned long long>(id));
-  EXPECT_GE(id, 1U);
-  EXPECT_LE(id, last);
-  EXPECT_EQ(all.sum_of_squares - claimed.sum_of_squares, id * id);
+  std::uint64_t first = from + 1;
+  std::uint64_t end = to + 1;
+  if (tally.count == 2) {  // (a - b)^2 = 2 (a^2 + b^2) - (a + b)^2
+    const std::uint64_t square = 2 * tally.sum_of_squares - tally.sum * tally.sum;
+    const auto distance =
+        static_cast<std::uint64_t>(std::llround(std::sqrt(static_cast<double>(square))));
+    if (distance > tally.sum) return {};
+    first = std::max(first, (tally.sum - distance) / 2);
+    end = std::min(end, (tally.sum - distance) / 2 + 1);
+  } else {
+    const std::uint64_t mean = tally.sum / tally.count;
+    first = std::max(first, mean - std::min(mean, kNear));
+    end = std::min(end, mean + 1);  // the least of them
+  }
+  for (std::uint64_t id = first; id < end; ++id) {
+    std::vector<std::uint64_t> ids = IdsOf(Difference(tally, TallyOf(id)), id, to);
+    if (ids.empty()) continue;
+    ids.insert(ids.begin(), id);
+    return ids;
+  }
+  return {};
+}
+
+// How many of the ids (from, to] are missing. Three ways are left to lose one. idd is killed
+// between taking it for a waiting request and sending it (ADR 0010): about a microsecond, which was
+// one id in some 1,700 restarts. On a machine that is busy with other things: an idd that stops
+// loses its processor between withdrawing a segment and telling its end, and each claimer that is
+// in the midst of a claim gives up looking for it; or a claimer loses its own there for more than
+// 50 ms. What is missing must be those few ids, one of each claimer at most: no other came twice in
+// their place.
+std::uint64_t ExpectComplete(const Tally& claimed, std::uint64_t from, std::uint64_t to) {
+  const Tally missing = Difference(Difference(TallyTo(to), TallyTo(from)), claimed);
+  if (missing == Tally{}) return 0;
+  const auto count = static_cast<std::int64_t>(missing.count);
+  EXPECT_GT(count, 0) << "ids came twice";
+  EXPECT_LE(count, kClaimers);
+  if (count <= 0 || count > kClaimers) return missing.count;
+  const std::vector<std::uint64_t> ids = IdsOf(missing, from, to);
+  EXPECT_FALSE(ids.empty()) << count << " ids are missing, and others came twice";
+  for (const std::uint64_t id : ids) {
+    std::printf("id %llu is missing\n", static_cast<unsigned long long>(id));
+  }
+  return missing.count;
 }
 
 class RestartedDaemon : public ::testing::Test {
@@ -78,11 +132,14 @@ class RestartedDaemon : public ::testing::Test {
   void SetUp() override {
     host_.daemon.Start();
     host_.idctl.CreateTag("orders", 1'000'000);
+  }
+
+  void StartWorkers() {
     for (int i = 0; i < kClaimers; ++i) {
       WorkerPlan plan;
       plan.socket = host_.daemon.socket();
       plan.tag = "orders";
-      plan.name = "claimer" + std::to_string(i);
+      plan.name = "claimer" + std::to_string(started_++);
       plan.tally = true;
       plan.timeout_ms = static_cast<std::uint64_t>(Patience(20s).count());
       plan.log_capacity = 16;
@@ -90,6 +147,24 @@ class RestartedDaemon : public ::testing::Test {
     }
     for (const auto& worker : workers_) worker->WaitReady(Patience(10s));
     for (const auto& worker : workers_) worker->Go();
+  }
+
+  // What they claimed in all; `last` becomes their highest id.
+  [[nodiscard]] Tally FinishWorkers(std::uint64_t& last) {
+    Tally all;
+    for (const auto& worker : workers_) worker->Stop();
+    for (const auto& worker : workers_) {
+      EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
+      const ClaimLogHeader& header = worker->logs()[0].header();
+      all.count += header.ids;
+      all.sum += header.sum;
+      all.sum_of_squares += header.sum_of_squares;
+      all.sum_of_cubes += header.sum_of_cubes;
+      last = std::max<std::uint64_t>(last, header.last_id);
+      slowest_ns_ = std::max<std::uint64_t>(slowest_ns_, header.slowest_ns);
+    }
+    workers_.clear();
+    return all;
   }
 
   void RestartOnce(bool kill) {
@@ -114,36 +189,37 @@ class RestartedDaemon : public ::testing::Test {
   Host host_{dir_};
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+  int started_ = 0;
   std::uint64_t longest_restart_ns_ = 0;
+  std::uint64_t slowest_ns_ = 0;
 };
 
 // A claimer is stopped when its claim fails by its deadline. How long a restart stops a claim is
 // measured by tests/bench/refill_benchmark.cc.
 TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
   const int restarts = static_cast<int>(std::max<std::uint64_t>(20, ScaledLoad(kRestarts)));
-  for (int i = 0; i < restarts; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 100));
-    ExpectWorkersLive();
-    RestartOnce(i % 2 == 0);
-  }
-  Tally all;
   std::uint64_t last = 0;
-  std::uint64_t slowest_ns = 0;
-  for (const auto& worker : workers_) {
-    worker->Stop();
-    EXPECT_EQ(worker->Finish(Patience(30s)), 0) << worker->Failure();
-    const ClaimLogHeader& header = worker->logs()[0].header();
-    all.count += header.ids;
-    all.sum += header.sum;
-    all.sum_of_squares += header.sum_of_squares;
-    last = std::max<std::uint64_t>(last, header.last_id);
-    slowest_ns = std::max<std::uint64_t>(slowest_ns, header.slowest_ns);
+  std::uint64_t count = 0;
+  std::uint64_t missing = 0;
+  for (int i = 0; i < restarts; i += kRestartsOfTurn) {
+    StartWorkers();
+    for (int j = i; j < i + kRestartsOfTurn; ++j) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 100));
+      ExpectWorkersLive();
+      RestartOnce(j % 2 == 0);
+    }
+    const std::uint64_t before = last;
+    const Tally claimed = FinishWorkers(last);
+    count += claimed.count;
+    missing += ExpectComplete(claimed, before, last);
+    ASSERT_FALSE(HasFailure()) << "between restart " << i << " and " << i + kRestartsOfTurn;
   }
-  std::printf("%d restarts, %llu ids, longest restart %llu ms, slowest claims %llu ms\n", restarts,
-              static_cast<unsigned long long>(all.count),
-              static_cast<unsigned long long>(longest_restart_ns_ / 1'000'000),
-              static_cast<unsigned long long>(slowest_ns / 1'000'000));
-  ExpectComplete(all, last);
+  std::printf(
+      "%d restarts, %llu ids, %llu missing, longest restart %llu ms, slowest claim %llu ms\n",
+      restarts, static_cast<unsigned long long>(count), static_cast<unsigned long long>(missing),
+      static_cast<unsigned long long>(longest_restart_ns_ / 1'000'000),
+      static_cast<unsigned long long>(slowest_ns_ / 1'000'000));
+  EXPECT_LE(missing, static_cast<std::uint64_t>(restarts) / 10 + 1);
 
   std::uint64_t held_to = 0;
   for (const JournalLease& lease : host_.idctl.Leases("orders")) {

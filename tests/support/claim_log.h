@@ -46,6 +46,7 @@ struct ClaimLogHeader {
   // Of a claimer that tallies its single claims instead of recording them; sums modulo 2^64.
   std::atomic<std::uint64_t> sum;
   std::atomic<std::uint64_t> sum_of_squares;
+  std::atomic<std::uint64_t> sum_of_cubes;
   std::atomic<std::uint64_t> slowest_ns;  // claim
   char message[512];
 };

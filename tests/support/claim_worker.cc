@@ -160,11 +160,13 @@ class ClaimerLoop {
       ++claimed_;
       sum_ += id;
       sum_of_squares_ += id * id;
+      sum_of_cubes_ += id * id * id;
     }
     header.ids.store(claimed_, std::memory_order_relaxed);
     header.last_id.store(last_, std::memory_order_relaxed);
     header.sum.store(sum_, std::memory_order_relaxed);
     header.sum_of_squares.store(sum_of_squares_, std::memory_order_relaxed);
+    header.sum_of_cubes.store(sum_of_cubes_, std::memory_order_relaxed);
     header.slowest_ns.store(slowest_ns_, std::memory_order_relaxed);
     return true;
   }
@@ -236,6 +238,7 @@ class ClaimerLoop {
   std::uint64_t last_ = 0;
   std::uint64_t sum_ = 0;
   std::uint64_t sum_of_squares_ = 0;
+  std::uint64_t sum_of_cubes_ = 0;
   std::uint64_t slowest_ns_ = 0;
 };
 

@@ -37,7 +37,7 @@ void Run(const std::vector<std::string>& argv) {
   ChildOptions child;
   child.argv = argv;
   ChildProcess process(child);
-  const std::optional<int> status = process.WaitFor(Patience(60s));
+  const std::optional<int> status = process.WaitFor(Patience(120s));
   Require(status == 0, argv[0] + " failed:\n" + process.stdout_text() + process.stderr_text());
 }
 
@@ -226,13 +226,13 @@ void MariadbServer::Start(const std::vector<std::string>& once) {
       return false;
     }
   };
-  Require(WaitUntil(Patience(30s), answers) && process_->Running(),
+  Require(WaitUntil(Patience(120s), answers) && process_->Running(),
           "mariadbd did not start; its log:\n" + Log());
 }
 
 void MariadbServer::Stop() {
   process_.value().Signal(SIGTERM);
-  Require(process_->WaitFor(Patience(30s)).has_value(), "mariadbd did not stop");
+  Require(process_->WaitFor(Patience(120s)).has_value(), "mariadbd did not stop");
   process_.reset();
 }
 

@@ -6,7 +6,6 @@
 #include <pwd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -39,19 +38,6 @@ void Run(const std::vector<std::string>& argv) {
   ChildProcess process(child);
   const std::optional<int> status = process.WaitFor(Patience(120s));
   Require(status == 0, argv[0] + " failed:\n" + process.stdout_text() + process.stderr_text());
-}
-
-// Where data directories go: in memory where there is room, as servers at once on one disk wait
-// seconds for a sync. A server that is killed loses no more there.
-std::string ParentOfData() {
-  constexpr const char* kMemory = "/dev/shm";
-  constexpr std::uint64_t kEnough = std::uint64_t{4} << 30U;
-  struct statvfs memory {};
-  const bool has_room = ::statvfs(kMemory, &memory) == 0 &&
-                        std::uint64_t{memory.f_bavail} * memory.f_frsize >= kEnough;
-  if (has_room) return kMemory;
-  const char* base = std::getenv("TMPDIR");
-  return base == nullptr ? "/tmp" : base;
 }
 
 // The server's user has to get there.
@@ -90,7 +76,7 @@ std::string PristineData() {
   const ScopedFd lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   RequireErrno(lock.valid() && ::flock(lock.get(), LOCK_EX) == 0, "lock " + path);
   if (std::filesystem::exists(path)) return path;
-  const TempDir made(ParentOfData());  // the build's folder may be closed to the server's user
+  const TempDir made;  // the build's folder may be closed to the server's user
   OpenToServer(made.path());
   MakeData(made.File("data"), made.path());
   std::filesystem::remove_all(path + ".part");
@@ -150,8 +136,7 @@ std::string MariadbSession::Query(const std::string& sql) {
 }
 
 MariadbServer::MariadbServer(const TempDir& dir, const std::string& name, Options options)
-    : data_parent_(ParentOfData()),
-      data_dir_(data_parent_.File("data")),
+    : data_dir_(dir.File(name + ".data")),
       socket_(dir.File(name + ".mysql")),
       log_(dir.File(name + ".mysql.log")),
       options_(std::move(options)) {
@@ -159,8 +144,7 @@ MariadbServer::MariadbServer(const TempDir& dir, const std::string& name, Option
 }
 
 void MariadbServer::Install(const TempDir& dir) {
-  OpenToServer(dir.path());  // the socket
-  OpenToServer(data_parent_.path());
+  OpenToServer(dir.path());
   CopyTree(PristineData(), data_dir_);
   const std::string temporary = TemporaryDir(data_dir_);
   Require(::mkdir(temporary.c_str(), 0777) == 0, "mkdir");

@@ -75,7 +75,6 @@ class MariadbServer {
   void Install(const TempDir& dir);
   [[nodiscard]] std::vector<std::string> Command() const;
 
-  TempDir data_parent_;
   std::string data_dir_;
   std::string socket_;
   std::string log_;

@@ -16,18 +16,9 @@
 
 namespace idd::harness {
 
-namespace {
-
-std::string DefaultParent() {
+TempDir::TempDir() {
   const char* base = std::getenv("TMPDIR");
-  return base == nullptr ? "/tmp" : base;
-}
-
-}  // namespace
-
-TempDir::TempDir() : TempDir(DefaultParent()) {}
-
-TempDir::TempDir(const std::string& parent) : path_(parent + "/idd-XXXXXX") {
+  path_ = std::string(base == nullptr ? "/tmp" : base) + "/idd-XXXXXX";
   RequireErrno(::mkdtemp(path_.data()) != nullptr, "mkdtemp " + path_);
 }
 

@@ -8,12 +8,11 @@
 
 namespace idd::harness {
 
-// A new directory, removed with all that is in it. Its path is short, so that a socket in it fits
-// sockaddr_un.
+// A new directory under $TMPDIR (or /tmp), removed with all that is in it. Its path is short, so
+// that a socket in it fits sockaddr_un.
 class TempDir {
  public:
-  TempDir();  // under $TMPDIR or /tmp
-  explicit TempDir(const std::string& parent);
+  TempDir();
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;

@@ -569,7 +569,8 @@ std::vector<IdRange> ReadReports(int fd) {
 int LeaseAndReturn(SqliteStore& store, std::uint64_t worker, std::uint64_t leases, int fd) {
   std::uint64_t mark = 0;
   for (std::uint64_t i = 0; i < leases; ++i) {
-    const Result<Lease> lease = store.TakeLease(Request(worker * 1000000 + i, mark, 10 + i % 5));
+    const Result<Lease> lease = WhenUnlocked(
+        [&] { return store.TakeLease(Request(worker * 1000000 + i, mark, 10 + i % 5)); });
     if (!lease.ok()) return 1;
     const IdRange ids = lease.value().ids;
     const std::uint64_t claimed = i % 3 == 0 ? ids.size() : i % 3 == 1 ? 3 : 0;
@@ -577,10 +578,10 @@ int LeaseAndReturn(SqliteStore& store, std::uint64_t worker, std::uint64_t lease
     if (claimed > 0) mark = std::max(mark, ids.first + claimed);
     LeaseClosure closure = {lease.value().token, "orders", LeaseState::kExhausted, claimed};
     if (claimed == ids.size()) {
-      if (!store.CloseLeases({closure}).ok()) return 2;
+      if (!WhenUnlocked([&] { return store.CloseLeases({closure}); }).ok()) return 2;
     } else {
       closure.state = LeaseState::kReturned;
-      if (!store.ReturnTail(closure).ok()) return 3;
+      if (!WhenUnlocked([&] { return store.ReturnTail(closure); }).ok()) return 3;
     }
   }
   return 0;

@@ -37,7 +37,10 @@ TEST_F(SqliteStoreTest, ThreadsOfTwoHostsNeverGetTheSameIds) {
     threads.emplace_back([&, t] {
       const auto store = OpenStore(t % 2 == 0 ? "a" : "b");
       for (std::uint64_t i = 0; i < kLeases; ++i) {
-        taken[t].push_back(Take(*store, Request(t * kLeases + i, 0, 1 + i % 7)));
+        const Result<Lease> lease =
+            WhenUnlocked([&] { return store->TakeLease(Request(t * kLeases + i, 0, 1 + i % 7)); });
+        ASSERT_TRUE(lease.ok()) << lease.status().message();
+        taken[t].push_back(lease.value().ids);
       }
     });
   }

@@ -12,15 +12,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
 #include "store/sqlite_store.h"
 #include "support/store_case.h"
 #include "support/temp_dir.h"
@@ -71,6 +75,23 @@ inline void ExpectDisjoint(std::vector<shm::IdRange> ranges) {
   }
 }
 
+// Calls `operation` again while other processes keep the file locked for longer than SQLite waits,
+// as they do on a busy disk. A locked file is a certain refusal: nothing was done.
+template <typename Operation>
+auto WhenUnlocked(Operation operation) {
+  const Deadline deadline = Deadline::After(std::chrono::minutes(1));
+  const auto is_locked = [](const auto& outcome) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(outcome)>, Status>) {
+      return outcome.code() == Code::kUnavailable;
+    } else {
+      return outcome.status().code() == Code::kUnavailable;
+    }
+  };
+  auto outcome = operation();
+  while (is_locked(outcome) && !deadline.passed()) outcome = operation();
+  return outcome;
+}
+
 // A database with the tag "orders" (first id 1, step 1000) and stores on it.
 class SqliteStoreTest : public StoreCase {
  protected:
@@ -83,7 +104,7 @@ class SqliteStoreTest : public StoreCase {
   [[nodiscard]] std::unique_ptr<SqliteStore> OpenStore(const std::string& host,
                                                        AtPoint at_point = {}) const {
     std::unique_ptr<SqliteStore> store = NewStore(host, std::move(at_point));
-    const Status status = store->Open();
+    const Status status = WhenUnlocked([&store] { return store->Open(); });
     EXPECT_TRUE(status.ok()) << status.message();
     return store;
   }

@@ -95,8 +95,23 @@ class Tmux {
   [[nodiscard]] std::string Seen(bool escapes = false) const {
     return escapes ? Do({"capture-pane", "-p", "-e"}) : Do({"capture-pane", "-p"});
   }
-  // What programs have written, in whole lines: one that the terminal had to wrap is one here.
-  [[nodiscard]] std::string Unwrapped() const { return Do({"capture-pane", "-p", "-J"}); }
+  // What is seen as soon as nothing is being drawn, and the same in whole lines, where a line that
+  // the terminal had to wrap is one.
+  [[nodiscard]] std::pair<std::string, std::string> SeenAndUnwrapped() const {
+    const std::string mark = "== unwrapped ==\n";
+    const std::vector<std::string> capture = {
+        "capture-pane", "-p", ";", "display-message", "-p", "== unwrapped ==", ";",
+        "capture-pane", "-p", "-J"};
+    std::string before;
+    std::string both = Do(capture);
+    (void)WaitUntil(Patience(5s), [&] {
+      before = std::exchange(both, Do(capture));
+      return both == before;
+    });
+    const std::size_t at = both.find(mark);
+    Require(at != std::string::npos, "tmux shows no mark:\n" + both);
+    return {both.substr(0, at), both.substr(at + mark.size())};
+  }
   [[nodiscard]] bool WaitFor(const std::string& text) const {
     return WaitUntil(Patience(15s), [&] { return Seen().find(text) != std::string::npos; });
   }
@@ -163,8 +178,8 @@ class Screens : public ::testing::Test {
 
 // No line was wrapped, none is cut at the edge, no escape sequence was shown as text.
 void ExpectWhole(const Tmux& tmux, const std::string& what) {
-  const std::string seen = tmux.Seen();
-  EXPECT_EQ(LinesOf(seen), LinesOf(tmux.Unwrapped())) << what << ": a line is wrapped\n" << seen;
+  const auto [seen, unwrapped] = tmux.SeenAndUnwrapped();
+  EXPECT_EQ(LinesOf(seen), LinesOf(unwrapped)) << what << ": a line is wrapped\n" << seen;
   EXPECT_THAT(seen, Not(HasSubstr("\x1b"))) << what;
   for (const char* rest : {"[0m", "[32m", "[?1049", "\xef\xbf\xbd"}) {
     EXPECT_THAT(seen, Not(HasSubstr(rest))) << what << ": an escape remains\n" << seen;
@@ -206,10 +221,9 @@ TEST_F(Screens, FitEveryTerminal) {
       ASSERT_NO_FATAL_FAILURE(Show(*tmux, screen)) << what;
       ExpectWhole(*tmux, what);
       EXPECT_EQ(tmux->IsAlternate(), screen.is_full) << what;
-      if (screen.column != nullptr) ExpectAligned(tmux->Seen(), screen.column, what);
-      if (screen.column != nullptr && size.columns >= 72) {
-        ExpectAligned(tmux->Seen(), "AVAILABLE", what);
-      }
+      const std::string seen = tmux->SeenAndUnwrapped().first;
+      if (screen.column != nullptr) ExpectAligned(seen, screen.column, what);
+      if (screen.column != nullptr && size.columns >= 72) ExpectAligned(seen, "AVAILABLE", what);
       if (!screen.is_full) continue;
       tmux->Press("q");
       ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return !tmux->IsAlternate(); })) << what;

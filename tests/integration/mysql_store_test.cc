@@ -479,6 +479,45 @@ TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMar
   EXPECT_GT(store->generation(), generation);
 }
 
+// What was read of the tag a moment ago still lists the range.
+TEST_F(MysqlStoreTest, ListedRangeThatIsGoneMeanwhileIsNotTakenBack) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  Take(*OpenStore("b"), Request(2));
+  Return(*store, 1, 100, ReturnOutcome::kListed);
+  MariadbSession root = Root();
+  ASSERT_TRUE(store->PeekTags({"orders"}).ok());
+  root.Execute("DELETE FROM idd_returned");
+  const Result<Lease> lease = store->TakeLease(Request(3));
+  EXPECT_FALSE(lease.ok() && lease.value().from_returned);
+}
+
+TEST_F(MysqlStoreTest, RangeIsNotTakenBackFromTablesThatWereSetBackMeanwhile) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  Take(*OpenStore("b"), Request(2));
+  Return(*store, 1, 100, ReturnOutcome::kListed);
+  MariadbSession root = Root();
+  ASSERT_TRUE(store->PeekTags({"orders"}).ok());
+  root.Execute("DELETE FROM idd_lease");
+  EXPECT_FALSE(store->TakeLease(Request(3)).ok());
+}
+
+TEST_F(MysqlStoreTest, TriggerThatMovesTheJournalledRangeLeasesNothing) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "invoices");
+  Take(*store, Request(1));
+  Take(*store, Request(2, 0, 1000, "invoices"));
+  Sql("CREATE TRIGGER move_base BEFORE INSERT ON idd_lease FOR EACH ROW"
+      " SET NEW.base = NEW.base - 500");
+  const auto leases = store->TakeLeases({Request(3), Request(4, 0, 1000, "invoices")});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  for (const Result<Lease>& lease : leases.value()) {
+    EXPECT_EQ(lease.status().code(), Code::kInvalid);
+    EXPECT_THAT(lease.status().message(), HasSubstr("look for triggers"));
+  }
+}
+
 TEST_F(MysqlStoreTest, TablesThatCannotRollBackAreRefused) {
   OpenStore("a").reset();
   Sql("ALTER TABLE leaf_alloc ENGINE=MyISAM");

@@ -788,6 +788,33 @@ TEST_F(ClientTest, AttachRefusesARingThatIsNotWhatTheReplySays) {
 
 // --- fork
 
+// The socket is the parent's: what the child writes to it could fall between two halves of the
+// parent's request.
+TEST_F(ClientTest, ForkedChildThatTakesTheMarkSendsNothingOnTheParentsConnection) {
+  DaemonRing ring(1);
+  ring.writer.Publish({1, 101}, 0, 11);
+  FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
+    if (request.type() == FrameType::kAttach) ring.Grant(self, request);
+    if (request.type() == FrameType::kClaim) {
+      self.Reply(request, wire::ClaimReply{.first = 900, .count = 1});
+    }
+    return request.type() != FrameType::kHello;
+  });
+  const std::unique_ptr<Client> client = Open();
+  Tag* const tag = client->OpenTag("orders").value();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(10);
+    const Result<IdRange> ids = Claim(*tag, 100);
+    ::_exit(ids.ok() && ids.value() == (IdRange{1, 101}) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Claim(*tag).value(), (IdRange{900, 901})) << "the daemon has read all that was sent";
+  EXPECT_EQ(daemon.Count(FrameType::kRefill), 0);
+}
+
 TEST_F(ClientTest, ForkedChildGetsAConnectionOfItsOwnAndTheParentGoesOn) {
   const DaemonRing ring(1);
   std::atomic<std::uint64_t> next{100};

@@ -18,7 +18,10 @@
 #include <vector>
 
 #include "idd/shm/abi.h"
+#include "idd/shm/left_ring.h"
+#include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_protocol.h"
+#include "idd/shm/ring_writer.h"
 #include "support/own_view_claimer.h"
 #include "support/test_ring.h"
 
@@ -406,6 +409,30 @@ TEST(RingClaimerDeathTest, ClaimEndsWhateverTheTableSays) {
       };
       EXPECT_EXIT(claim(), ::testing::ExitedWithCode(0), "") << tail << " " << head;
     }
+  }
+}
+
+// The next daemon closes a ring that claimers are in, and goes on where it found their cursor.
+TEST(RingClaimerTest, NothingIsClaimedAboveWhereALaterDaemonClosedTheRing) {
+  constexpr IdRange kSegment{1, 100'000'001};
+  for (int round = 0; round < 300; ++round) {
+    const auto memory = RingMemory::Create({.tag = "orders", .ring_id = 1}).value();
+    RingWriter writer(memory->writable_table(), memory->cursors());
+    writer.Publish(kSegment, 0, kNoMark);
+    const ScopedFd table(::dup(memory->table_fd()));
+    const ScopedFd cursors(::dup(memory->cursors_fd()));
+    const auto left = LeftRing::Open(table, cursors, "orders").value();
+    std::atomic<std::uint64_t> end{kSegment.first};
+    std::thread claims([&] {
+      OwnViewClaimer claimer(memory->table(), memory->cursors());
+      for (IdRange ids = claimer.Claim(1).ids; !ids.empty(); ids = claimer.Claim(1).ids) {
+        end = ids.limit;
+      }
+    });
+    while (end < 1000) std::this_thread::yield();
+    left->Close();
+    claims.join();
+    ASSERT_LE(end, left->NextOf(kSegment).value()) << "the rest is handed out again";
   }
 }
 

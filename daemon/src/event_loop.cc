@@ -82,7 +82,8 @@ void Timer::After(std::chrono::nanoseconds delay, std::function<void()> callback
 
 void Timer::Cancel() {
   ++state_->wait;
-  state_->timer.cancel();
+  error_code ignored;  // it has none to report; the other form is declared to throw
+  state_->timer.cancel(ignored);
 }
 
 MonotonicTime Timer::expiry() const { return state_->timer.expiry(); }

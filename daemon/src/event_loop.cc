@@ -179,7 +179,7 @@ Signals::Signals(EventLoop& loop, std::initializer_list<int> signals,
 
 Signals::~Signals() {
   state_->is_over = true;
-  error_code ignored;               // of a signal that nobody has asked for
+  error_code ignored;               // of a signal that was not asked for
   state_->signals.cancel(ignored);  // else the wait would keep the state, and the state the wait
   state_->signals.clear(ignored);
 }

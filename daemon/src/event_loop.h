@@ -5,9 +5,8 @@
 // to event_loop.cc alone, so that another clock or another order can be put in its place.
 //
 // What holds for every callback:
-// - It is called on the loop: in the thread that is in Run(), RunOne() or RunUntilIdle(), never
-// from
-//   within the call that asked for it, and one at a time.
+// - It is called on the loop: in the thread that is in Run(), RunOne() or RunUntilIdle(), one at a
+//   time, and never from within the call that asked for it.
 // - It is called at most once for each time that it was asked for. What was cancelled, replaced,
 //   closed or destroyed is not called any more, even if it was due already and only waited for its
 //   turn. So it may capture the object that owns the timer or the descriptor.
@@ -30,7 +29,7 @@
 namespace idd::daemon {
 
 // Calls tasks in the order in which they were posted, and what timers, descriptors and signals call
-// back in the order in which it is found due; neither keeps the other waiting for ever.
+// back in the order in which it is found due; neither keeps the other waiting indefinitely.
 //
 // Thread safety: Post() and Stop() may be called on any thread, the rest on the loop's. It outlives
 // the timers, watches and signals that are made with it, but for those that its own callbacks own.
@@ -126,8 +125,8 @@ class DescriptorWatch {
 };
 
 // Calls back for each of some signals that comes, however often, until it is destroyed. They do not
-// end the process, nor interrupt it otherwise; those that come while nobody runs the loop are told
-// later. One signal that comes several times meanwhile may be told once.
+// end the process, nor interrupt it otherwise; those that come while the loop does not run are
+// reported later. One signal that comes several times meanwhile may be reported once.
 //
 // Thread safety: none; event loop. One object of a process for a signal.
 class Signals {

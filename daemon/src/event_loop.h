@@ -91,7 +91,7 @@ class Timer {
 };
 
 // A descriptor, and callbacks as soon as it can be read or written. It owns the descriptor: as long
-// as the kernel watches it, nobody else can close it and have its number given to another file.
+// as the kernel watches it, no other code can close it and have its number given to another file.
 //
 // Thread safety: none; event loop.
 class DescriptorWatch {

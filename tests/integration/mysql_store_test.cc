@@ -73,6 +73,18 @@ class MysqlStoreTest : public StoreCase {
     CreateOrders(*store);
     return store;
   }
+  // A store that has just read that a range of its own is listed, before `sql` is executed.
+  [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithAListedRangeAndThen(
+      const std::string& sql) {
+    std::unique_ptr<MysqlStore> store = OpenWithOrders("a");
+    Take(*store, Request(1));
+    Take(*OpenStore("b"), Request(2));
+    Return(*store, 1, 100, ReturnOutcome::kListed);
+    MariadbSession root = Root();
+    EXPECT_TRUE(store->PeekTags({"orders"}).ok());
+    root.Execute(sql);
+    return store;
+  }
   [[nodiscard]] static std::string MaxId(const std::string& tag = "orders") {
     return Ask("SELECT max_id FROM leaf_alloc WHERE biz_tag = '" + tag + "'");
   }
@@ -481,25 +493,13 @@ TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMar
 
 // What was read of the tag a moment ago still lists the range.
 TEST_F(MysqlStoreTest, ListedRangeThatIsGoneMeanwhileIsNotTakenBack) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  Take(*OpenStore("b"), Request(2));
-  Return(*store, 1, 100, ReturnOutcome::kListed);
-  MariadbSession root = Root();
-  ASSERT_TRUE(store->PeekTags({"orders"}).ok());
-  root.Execute("DELETE FROM idd_returned");
+  const auto store = OpenWithAListedRangeAndThen("DELETE FROM idd_returned");
   const Result<Lease> lease = store->TakeLease(Request(3));
   EXPECT_FALSE(lease.ok() && lease.value().from_returned);
 }
 
 TEST_F(MysqlStoreTest, RangeIsNotTakenBackFromTablesThatWereSetBackMeanwhile) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  Take(*OpenStore("b"), Request(2));
-  Return(*store, 1, 100, ReturnOutcome::kListed);
-  MariadbSession root = Root();
-  ASSERT_TRUE(store->PeekTags({"orders"}).ok());
-  root.Execute("DELETE FROM idd_lease");
+  const auto store = OpenWithAListedRangeAndThen("DELETE FROM idd_lease");
   EXPECT_FALSE(store->TakeLease(Request(3)).ok());
 }
 

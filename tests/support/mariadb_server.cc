@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 

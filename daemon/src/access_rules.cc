@@ -128,8 +128,8 @@ AccessDefaults AccessDefaults::OfThisProcess() {
   return defaults;
 }
 
-bool AccessRules::IsOperator(const Peer& peer) const noexcept {
-  return peer.uid == 0 || peer.uid == defaults_.daemon_uid;
+bool AccessRules::IsOperator(uid_t uid) const noexcept {
+  return uid == 0 || uid == defaults_.daemon_uid;
 }
 
 bool AccessRules::IsDefaultMember(const Peer& peer) const {

@@ -70,7 +70,8 @@ class AccessRules {
       : rules_(std::move(rules)), defaults_(std::move(defaults)) {}
 
   // Root and the daemon's user: administers all, and is not limited in anything.
-  [[nodiscard]] bool IsOperator(const Peer& peer) const noexcept;
+  [[nodiscard]] bool IsOperator(uid_t uid) const noexcept;
+  [[nodiscard]] bool IsOperator(const Peer& peer) const noexcept { return IsOperator(peer.uid); }
   [[nodiscard]] TagRight Of(const Peer& peer, std::string_view tag) const;
   // Has kAdmin of every tag, those included that do not exist.
   [[nodiscard]] bool AdministersAll(const Peer& peer) const;

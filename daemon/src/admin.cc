@@ -17,17 +17,30 @@ namespace {
 constexpr int kMaxInFlight = 64;
 // Of those, for all who do not administer all tags: operators find room.
 constexpr int kMaxOfUsers = 32;
+// Of those, for one of them: the others find room.
+constexpr int kMaxOfOneUser = 16;
+// Parsing what is longer may take as long as a hundred claims by the socket.
+constexpr std::size_t kMostParsedOnTheLoop = 1024;
 
-// Both numbers of the promise, and whether what is held covers it at the rate that the policy
-// reckons with.
+// How long `status` waits for the store, unless the request says otherwise.
+constexpr std::uint64_t kStatusPatienceMs = 500;
+constexpr std::uint64_t kMaxStatusPatienceMs = 600'000;
+
+// Below so many ids a second a tag is shown as idle.
+constexpr double kIdlePerSecond = 0.01;
+
+// Both numbers of the promise, how long it is now at the present rate, and whether what is to be
+// held for it is held.
 Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
-  const auto tolerance_s = tag.refill.outage_tolerance.count();
-  const double needed = tag.reckoned_per_s * static_cast<double>(tolerance_s);
+  const Json length_s = tag.rate_per_s < kIdlePerSecond
+                            ? Json(nullptr)
+                            : Json(PromiseSeconds(tag.refill, tag.promised_ids, tag.rate_per_s));
   return {{"refill", RefillRuleName(tag.refill.rule)},
-          {"outage_tolerance_s", tolerance_s},
+          {"outage_tolerance_s", tag.refill.outage_tolerance.count()},
+          {"length_s", length_s},
           {"max_prefetch", tag.refill.max_prefetch},
           {"reckoned_per_s", tag.reckoned_per_s},
-          {"kept", static_cast<double>(available) >= needed}};
+          {"kept", static_cast<double>(available) >= tag.promised_ids}};
 }
 
 Json SnapshotJson(const TagSnapshot& tag) {
@@ -39,7 +52,7 @@ Json SnapshotJson(const TagSnapshot& tag) {
                         {"limit", use.lease.ids.limit},
                         {"next", use.lease.ids.first + use.claimed}});
   }
-  const bool idle = tag.rate_per_s < 0.01;
+  const bool idle = tag.rate_per_s < kIdlePerSecond;
   return {
       {"tag", tag.tag},
       {"mode", tag.mode},
@@ -60,13 +73,32 @@ Json SnapshotJson(const TagSnapshot& tag) {
 
 }  // namespace
 
-Admin::Admin(EventLoop& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags)
+// Answered by what comes first, the store's list or the end of the patience.
+struct Admin::StatusCall {
+  StatusCall(EventLoop& loop, PeerRights peer_rights, std::optional<std::string> only_tag,
+             Done when_done)
+      : rights(std::move(peer_rights)),
+        only(std::move(only_tag)),
+        done(std::move(when_done)),
+        patience(loop) {}
+
+  const PeerRights rights;
+  const std::optional<std::string> only;
+  const Done done;
+  Timer patience;
+  bool is_answered = false;
+};
+
+Admin::Admin(EventLoop& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags,
+             OpenReader open_reader)
     : info_(std::move(info)),
       started_at_(UnixTimeOf(info_.started)),
       worker_(worker),
       tags_(tags),
       loop_(loop),
-      metrics_(loop, tags) {
+      metrics_(loop, tags),
+      audit_pause_(loop),
+      open_reader_(std::move(open_reader)) {
   metrics_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
 }
 
@@ -82,6 +114,7 @@ const std::map<std::string, Admin::Entry, std::less<>>& Admin::Operations() {
       {"status", {&Admin::ShowStatus, Needs::kSee}},
       {"lease.list", {&Admin::ListLeases, Needs::kSee}},
       {"host.list", {&Admin::ListHosts, Needs::kSee}},
+      {"host.forget", {&Admin::ForgetHost, Needs::kAdministerAll}},
       {"audit", {&Admin::Audit, Needs::kSee}},
       {"whois", {&Admin::WhoIs, Needs::kSee}},
       {"import", {&Admin::Import, Needs::kAdministerAll}},
@@ -111,34 +144,51 @@ void Admin::SetDatabase(std::string display_url, std::string url) {
   info_.database = std::move(url);
 }
 
-void Admin::Handle(const std::string& request, const PeerRights& rights, Done done) {
-  const Request parsed = Request::parse(request, nullptr, false);
-  const auto op = parsed.is_object() ? parsed.find("op") : parsed.end();
-  if (!parsed.is_object() || op == parsed.end() || !op->is_string()) {
-    ++requests_[""];
-    Fail(done, {Code::kInvalid, "the request is not a JSON object with an 'op'"});
-    return;
-  }
-  const auto entry = Operations().find(op->get<std::string>());
-  if (entry == Operations().end()) {
-    ++requests_[""];
-    Fail(done, {Code::kInvalid, "unknown operation '" + op->get<std::string>() + "'"});
-    return;
-  }
-  ++requests_[entry->first];
-  Status allowed = CheckRights(parsed, entry->second.needs, rights);
-  if (!allowed.ok()) return Fail(done, allowed.WithContext(entry->first));
-  if (in_flight_ >= (rights.AdministersAll() ? kMaxInFlight : kMaxOfUsers)) {
+// Before it is parsed: requests that wait for that are under way, too.
+bool Admin::HasRoomFor(const PeerRights& rights) const {
+  if (rights.AdministersAll()) return in_flight_ < kMaxInFlight;
+  const auto of_user = in_flight_of_.find(rights.peer().uid);
+  return in_flight_ < kMaxOfUsers &&
+         (of_user == in_flight_of_.end() || of_user->second < kMaxOfOneUser);
+}
+
+void Admin::Handle(std::string request, const PeerRights& rights, Done done) {
+  if (!HasRoomFor(rights)) {
     Fail(done, {Code::kSystem, "idd has too many administration requests under way"});
     return;
   }
   ++in_flight_;
-  (this->*entry->second.operation)(
-      parsed, rights,
-      [this, done = std::move(done)](const Status& status, const std::string& document) {
-        --in_flight_;
-        done(status, document);
-      });
+  const uid_t uid = rights.peer().uid;
+  ++in_flight_of_[uid];
+  Done last = [this, uid, done = std::move(done)](const Status& status,
+                                                  const std::string& document) {
+    --in_flight_;
+    if (--in_flight_of_[uid] == 0) in_flight_of_.erase(uid);
+    done(status, document);
+  };
+  if (request.size() <= kMostParsedOnTheLoop) return Do(ParseRequest(request), rights, last);
+  parse_thread_.Post([this, text = std::move(request), rights, last = std::move(last)] {
+    // Shared, as a task has to be copyable.
+    loop_.Post([this, parsed = std::make_shared<const Result<Request>>(ParseRequest(text)), rights,
+                last] { Do(*parsed, rights, last); });
+  });
+}
+
+void Admin::Do(const Result<Request>& request, const PeerRights& rights, const Done& done) {
+  if (!request.ok()) {
+    ++requests_[""];
+    return Fail(done, request.status());
+  }
+  const auto op = request.value().find("op")->get<std::string>();
+  const auto entry = Operations().find(op);
+  if (entry == Operations().end()) {
+    ++requests_[""];
+    return Fail(done, {Code::kInvalid, "unknown operation '" + op + "'"});
+  }
+  ++requests_[entry->first];
+  Status allowed = CheckRights(request.value(), entry->second.needs, rights);
+  if (!allowed.ok()) return Fail(done, allowed.WithContext(entry->first));
+  (this->*entry->second.operation)(request.value(), rights, done);
 }
 
 Json Admin::DaemonJson() const {
@@ -156,7 +206,21 @@ Json Admin::DatabaseJson() const {
   return {{"url", info_.database_url},
           {"state", health.up ? "up" : "down"},
           {"last_error", health.last_error.empty() ? Json(nullptr) : Json(health.last_error)},
-          {"since_s", health.since == MonotonicTime{} ? 0 : since.count()}};
+          {"since_s", health.since == MonotonicTime{} ? 0 : since.count()},
+          {"fence", FenceJson(health.fence)}};
+}
+
+Json Admin::FenceJson(const FenceReport& fence) {
+  if (fence.state == "none") return nullptr;
+  Json waits = Json::array();
+  for (const FenceWait& wait : fence.waits) {
+    waits.push_back({{"host", wait.host},
+                     {"silent_s", wait.silent_ms / 1000},
+                     {"left_s", wait.left_ms ? Json(*wait.left_ms / 1000) : Json(nullptr)}});
+  }
+  return {{"state", fence.state},
+          {"waits_for", std::move(waits)},
+          {"reason", fence.reason.empty() ? Json(nullptr) : Json(fence.reason)}};
 }
 
 // The tags of the store and, while it is away, those that this daemon serves.
@@ -196,21 +260,65 @@ void Admin::ShowStatus(const Request& request, const PeerRights& rights, Done do
   if (which.value().value_or("all") != "all") {
     return Fail(done, {Code::kInvalid, "'tags' must be 'all', or 'unobserved' without a 'tag'"});
   }
-  const auto answer = [this, rights, only = only.value(),
-                       done = std::move(done)](const Result<std::vector<TagRecord>>& records) {
-    Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>(),
-                         [&](const std::string& tag) {
-                           return only.has_value() ? tag == *only : rights.MaySee(tag);
-                         });
-    if (only.has_value() && tags.empty() && records.ok()) {
-      return Fail(done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
-    }
-    done(Status::Ok(), Dump(StatusJson(std::move(tags))));
-  };
-  // While the store is away its jobs are slow to fail, and what is served does not depend on it.
-  if (!tags_.store_health().up) return answer(Status(Code::kUnavailable, "the store is down"));
+  const auto wait_ms = NumberField(request, "wait_ms");
+  if (!wait_ms.ok()) return Fail(done, wait_ms.status());
+  const std::uint64_t patience_ms = wait_ms.value().value_or(kStatusPatienceMs);
+  if (patience_ms > kMaxStatusPatienceMs) {
+    return Fail(
+        done, {Code::kInvalid, "'wait_ms' must be at most " + std::to_string(kMaxStatusPatienceMs) +
+                                   ", got " + std::to_string(patience_ms)});
+  }
+  const auto call = std::make_shared<StatusCall>(loop_, rights, only.value(), std::move(done));
+  // While the store is down its jobs are slow to fail, and what is served does not depend on it.
+  if (!tags_.store_health().up) {
+    return AnswerStatus(*call, Status(Code::kUnavailable, "the store is down"));
+  }
+  call->patience.After(std::chrono::milliseconds(patience_ms), [this, call, patience_ms] {
+    AnswerStatus(*call, Status(Code::kTimeout, "the store has not listed its tags within " +
+                                                   std::to_string(patience_ms) +
+                                                   " ms; is it locked or slow?"));
+  });
+  to_list_.push_back(call);
+  ListForStatus();
+}
+
+void Admin::ListForStatus() {
+  std::erase_if(to_list_, [](const auto& call) { return call->is_answered; });
+  if (is_listing_ || to_list_.empty()) return;
+  is_listing_ = true;
+  listing_ = std::exchange(to_list_, {});
   worker_.Submit<std::vector<TagRecord>>(
-      [](Store& store, HighWaterMarks&) { return store.ListTags(); }, answer);
+      [](Store& store, HighWaterMarks&) { return store.ListTags(); },
+      [this](const Result<std::vector<TagRecord>>& records) { OnListed(records); });
+}
+
+void Admin::OnListed(const Result<std::vector<TagRecord>>& records) {
+  is_listing_ = false;
+  for (const auto& call : std::exchange(listing_, {})) AnswerStatus(*call, records);
+  ListForStatus();
+}
+
+void Admin::AnswerStatus(StatusCall& call, const Result<std::vector<TagRecord>>& records) const {
+  if (call.is_answered) return;
+  call.is_answered = true;
+  call.patience.Cancel();
+  const std::optional<std::string>& only = call.only;
+  Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>(),
+                       [&](const std::string& tag) {
+                         return only.has_value() ? tag == *only : call.rights.MaySee(tag);
+                       });
+  if (only.has_value() && tags.empty() && records.ok()) {
+    return Fail(call.done, {Code::kNoSuchTag, "no such tag: '" + *only + "'"});
+  }
+  const bool is_late = records.status().code() == Code::kTimeout;
+  if (only.has_value() && tags.empty() && is_late) {
+    return Fail(call.done, {Code::kSystem, records.status().message()});
+  }
+  Json document = StatusJson(std::move(tags));
+  // A store that hangs is not down yet: the first job that it fails is still under way.
+  Json& error = document["database"]["last_error"];
+  if (is_late && error.is_null()) error = records.status().message();
+  call.done(Status::Ok(), Dump(document));
 }
 
 // For those who see the others' rings themselves, and often: the store is not asked.
@@ -236,10 +344,29 @@ void Admin::QueueReport(std::function<void()> start) {
 
 void Admin::FinishReport() {
   reporting_ = false;
-  if (waiting_reports_.empty()) return;
+  if (waiting_reports_.empty()) {
+    if (reads_under_way_ == 0) report_thread_.Post([this] { reader_.reset(); });
+    return;
+  }
   const std::function<void()> next = std::move(waiting_reports_.front());
   waiting_reports_.pop_front();
   QueueReport(next);
+}
+
+// On the report thread.
+Result<StoreReader*> Admin::OpenToRead(const std::string& url) {
+  if (reader_ != nullptr && reader_url_ == url) return reader_.get();
+  reader_.reset();
+  Result<std::unique_ptr<StoreReader>> reader = open_reader_(url);
+  if (!reader.ok()) return reader.status();
+  reader_ = std::move(reader).value();
+  reader_url_ = url;
+  return reader_.get();
+}
+
+void Admin::OnRead() {
+  if (--reads_under_way_ > 0 || reporting_) return;
+  report_thread_.Post([this] { reader_.reset(); });
 }
 
 void Admin::MakeReport(std::function<std::string()> make, Done done) {

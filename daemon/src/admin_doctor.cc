@@ -13,7 +13,9 @@
 #include "admin_fields.h"
 #include "event_loop.h"
 #include "health.h"
+#include "idd/base/url_password.h"
 #include "idd/shm/abi.h"
+#include "store/mysql_url.h"
 
 namespace idd::daemon {
 namespace {
@@ -79,6 +81,7 @@ Json TagJson(const TagSnapshot& tag, const TagRecord* record) {
           {"available", available},
           {"rate_per_s", tag.rate_per_s},
           {"reckoned_per_s", tag.reckoned_per_s},
+          {"promised_ids", tag.promised_ids},
           {"outage_tolerance_s", tag.refill.outage_tolerance.count()},
           {"max_prefetch", tag.refill.max_prefetch},
           {"next_id", record == nullptr ? Json(nullptr) : Json(record->next_id)},
@@ -176,6 +179,20 @@ Json ServiceJson(const DaemonInfo& info) {
   return {{"manager", info.has_manager}, {"watchdog_s", std::move(watchdog)}};
 }
 
+// Where the password of idd's own database comes from, as what has to be done about a wrong one
+// depends on it: systemd passes a credential at a start only, a file is read at every connect.
+void AddPasswordSource(const std::string& database, Json& store) {
+  store["password_source"] = nullptr;
+  store["password_path"] = nullptr;
+  if (!database.starts_with(kMysqlScheme)) return;
+  const Result<MysqlUrl> url = ParseOwnMysqlUrl(database);
+  if (!url.ok()) return;
+  const std::string& file = url.value().password_file;
+  const bool is_credential = file.find('/') == std::string::npos;
+  store["password_source"] = file.empty() ? "url" : is_credential ? "credential" : "file";
+  if (!file.empty()) store["password_path"] = file;
+}
+
 // What is gathered on the event loop, for the thread that adds the rest.
 struct Gathered {
   DaemonInfo info;
@@ -252,6 +269,7 @@ void Admin::Conclude(Diagnosis& diagnosis, Result<StoreReport> look) {
   Json store = DatabaseJson();
   store["trouble"] =
       tags_.store_health().up ? Json(nullptr) : Json(TroubleOf(tags_.store_health().last_error));
+  if (diagnosis.rights.AdministersAll()) AddPasswordSource(info_.database, store);
   Gathered gathered{.info = info_,
                     .rights = diagnosis.rights,
                     .daemon = std::move(daemon),

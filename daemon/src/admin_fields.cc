@@ -9,6 +9,46 @@
 #include "idd/wire/frames.h"
 
 namespace idd::daemon {
+namespace {
+
+// Whether arrays and objects lie deeper in each other than that, as far as brackets outside of
+// strings say so: what is no JSON the parser refuses.
+bool IsDeeper(std::string_view text, std::size_t most) {
+  std::size_t depth = 0;
+  bool is_in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (is_in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') is_in_string = false;
+    } else if (c == '"') {
+      is_in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > most) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Request> ParseRequest(std::string_view text) {
+  if (IsDeeper(text, kMaxRequestDepth)) {
+    return Status(Code::kInvalid, "the request is nested more than " +
+                                      std::to_string(kMaxRequestDepth) + " levels deep");
+  }
+  Request request = Request::parse(text, nullptr, false);
+  if (!request.is_object() || !request.contains("op") || !request["op"].is_string()) {
+    return Status(Code::kInvalid, "the request is not a JSON object with an 'op'");
+  }
+  if (request.size() > kMaxRequestFields) {
+    return Status(Code::kInvalid,
+                  "the request has more than " + std::to_string(kMaxRequestFields) + " fields");
+  }
+  return request;
+}
 
 std::string Dump(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -4,10 +4,12 @@
 #ifndef IDD_DAEMON_ADMIN_FIELDS_H_
 #define IDD_DAEMON_ADMIN_FIELDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "admin.h"
 #include "idd/base/status.h"
@@ -21,6 +23,13 @@ using Json = nlohmann::ordered_json;  // the keys in the order they are written
 [[nodiscard]] std::string Dump(const Json& document);
 
 [[nodiscard]] std::string ErrorDocument(const std::string& message);
+
+// An administration request as JSON: untrusted text. kInvalid unless it is an object of at most
+// kMaxRequestFields fields, with an 'op', and of at most kMaxRequestDepth levels, which is looked
+// at first: a deeper one costs no more than the bytes to that depth.
+inline constexpr std::size_t kMaxRequestDepth = 8;
+inline constexpr std::size_t kMaxRequestFields = 64;
+[[nodiscard]] Result<Request> ParseRequest(std::string_view text);
 
 // Answers with {"error": ...}.
 void Fail(const Admin::Done& done, const Status& status);

@@ -5,8 +5,8 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -63,14 +63,16 @@ Result<LeaseFilter> ReadLeaseFilter(const Request& request) {
   return filter;
 }
 
-// What the peer may see, asked once of each tag: the leases of all are looked at for his, and the
-// rules are patterns.
-std::function<bool(const std::string& tag)> ShowsOnce(const PeerRights& rights) {
-  return [rights, known = std::unordered_map<std::string, bool>()](const std::string& tag) mutable {
-    const auto [entry, is_new] = known.try_emplace(tag, false);
-    if (is_new) entry->second = rights.MaySee(tag);
-    return entry->second;
-  };
+// The newest of those that the peer may see, whatever others have leased since.
+Result<std::vector<LeaseRecord>> ReadLeases(StoreReader& store, LeaseFilter filter,
+                                            const PeerRights& rights) {
+  if (!rights.AdministersAll()) {
+    Result<std::set<std::string>> tags = store.LedgerTags();
+    if (!tags.ok()) return tags.status();
+    std::erase_if(tags.value(), [&rights](const std::string& tag) { return !rights.MaySee(tag); });
+    filter.among.emplace(tags.value().begin(), tags.value().end());
+  }
+  return store.ListLeases(filter);
 }
 
 // Where an id is from.
@@ -82,7 +84,7 @@ struct Origin {
 // Hosts that hand a tail back and take it again, with no claim in between, leave a row each time.
 constexpr std::uint64_t kMostOrigins = 1000;
 
-Result<Origin> FindOrigin(Store& store, const std::string& tag, std::uint64_t id) {
+Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint64_t id) {
   Origin origin;
   Result<std::vector<LeaseRecord>> leases = store.ListLeases({.tag = tag,
                                                               .host = std::nullopt,
@@ -124,16 +126,12 @@ const char* IdState(const LeaseRecord& lease, std::uint64_t id, const LeaseClosu
 void Admin::ListLeases(const Request& request, const PeerRights& rights, Done done) {
   Result<LeaseFilter> filter = ReadLeaseFilter(request);
   if (!filter.ok()) return Fail(done, filter.status());
-  QueueReport([this, rights, filter = std::move(filter).value(), done = std::move(done)]() mutable {
+  QueueReport([this, rights, filter = std::move(filter).value(), done = std::move(done)] {
     // One more than asked for shows whether there are more.
     const std::uint64_t limit = filter.newest - 1;
-    // The newest of those that the peer may see, whatever others have leased since.
-    if (!rights.AdministersAll()) filter.shows = ShowsOnce(rights);
-    worker_.Submit<std::vector<LeaseRecord>>(
-        [filter = std::move(filter)](Store& store, HighWaterMarks&) {
-          return store.ListLeases(filter);
-        },
-        [this, limit, done = std::move(done)](Result<std::vector<LeaseRecord>> leases) {
+    Read<std::vector<LeaseRecord>>(
+        [filter, rights](StoreReader& store) { return ReadLeases(store, filter, rights); },
+        [this, limit, done](Result<std::vector<LeaseRecord>> leases) {
           if (!leases.ok()) {
             FinishReport();
             return Fail(done, leases.status());
@@ -146,8 +144,8 @@ void Admin::ListLeases(const Request& request, const PeerRights& rights, Done do
 }
 
 void Admin::ListHosts(const Request& /*request*/, const PeerRights& /*rights*/, Done done) {
-  worker_.Submit<std::vector<HostRecord>>(
-      [](Store& store, HighWaterMarks&) { return store.ListHosts(); },
+  Read<std::vector<HostRecord>>(
+      [](StoreReader& store) { return store.ListHosts(); },
       [done = std::move(done)](const Result<std::vector<HostRecord>>& hosts) {
         if (!hosts.ok()) return Fail(done, hosts.status());
         Json array = Json::array();
@@ -155,9 +153,33 @@ void Admin::ListHosts(const Request& /*request*/, const PeerRights& /*rights*/, 
           array.push_back({{"host", host.host},
                            {"first_seen", host.first_seen},
                            {"last_seen", host.last_seen},
-                           {"boot_id", host.boot_id ? Json(*host.boot_id) : Json(nullptr)}});
+                           {"boot_id", host.boot_id ? Json(*host.boot_id) : Json(nullptr)},
+                           {"state", host.state ? Json(*host.state) : Json(nullptr)}});
         }
         done(Status::Ok(), Dump({{"hosts", std::move(array)}}));
+      });
+}
+
+void Admin::ForgetHost(const Request& request, const PeerRights& /*rights*/, Done done) {
+  const auto host = TextField(request, "host");
+  if (!host.ok()) return Fail(done, host.status());
+  if (!host.value().has_value()) return Fail(done, {Code::kInvalid, "'host' is missing"});
+  const auto is_forced = FlagField(request, "force");
+  if (!is_forced.ok()) return Fail(done, is_forced.status());
+  worker_.Submit<bool>(
+      [&session = worker_.session(), host = *host.value(), is_forced = is_forced.value()](
+          Store& store, HighWaterMarks&) -> Result<bool> {
+        if (store.fence() == nullptr) {
+          return Status(Code::kInvalid,
+                        "leasing waits for no host with this database; only MySQL has a fence");
+        }
+        Status status = session.fence.Forget(*store.fence(), host, is_forced);
+        if (!status.ok()) return status;
+        return true;
+      },
+      [host = *host.value(), done = std::move(done)](const Result<bool>& forgotten) {
+        if (!forgotten.ok()) return Fail(done, forgotten.status());
+        done(Status::Ok(), Dump({{"host", host}, {"state", "out"}}));
       });
 }
 
@@ -170,29 +192,28 @@ void Admin::WhoIs(const Request& request, const PeerRights& /*rights*/, Done don
     return Fail(done, {Code::kInvalid,
                        "'id' must be a number from 0 to " + std::to_string(shm::kMaxLimit - 1)});
   }
-  worker_.Submit<Origin>(
-      [tag = tag.value(), id = *id.value()](Store& store, HighWaterMarks&) {
-        return FindOrigin(store, tag, id);
-      },
-      [this, tag = tag.value(), id = *id.value(),
-       done = std::move(done)](const Result<Origin>& origin) {
-        if (!origin.ok()) return Fail(done, origin.status());
-        const auto live = tags_.LiveLeases();
-        Json leases = Json::array();
-        for (const LeaseRecord& lease : origin.value().leases) {
-          const auto use = live.find(lease.token);
-          const bool is_live = lease.state == LeaseState::kActive && use != live.end();
-          LeaseRecord told = lease;
-          if (is_live) told.claimed = use->second.claimed;
-          leases.push_back(LeaseJson(told));
-          leases.back()["id_state"] = IdState(lease, id, is_live ? &use->second : nullptr);
-        }
-        const std::string& reason = origin.value().reason;
-        done(Status::Ok(), Dump({{"tag", tag},
-                                 {"id", id},
-                                 {"leases", std::move(leases)},
-                                 {"reason", reason.empty() ? Json(nullptr) : Json(reason)}}));
-      });
+  Read<Origin>([tag = tag.value(),
+                id = *id.value()](StoreReader& store) { return FindOrigin(store, tag, id); },
+               [this, tag = tag.value(), id = *id.value(),
+                done = std::move(done)](const Result<Origin>& origin) {
+                 if (!origin.ok()) return Fail(done, origin.status());
+                 const auto live = tags_.LiveLeases();
+                 Json leases = Json::array();
+                 for (const LeaseRecord& lease : origin.value().leases) {
+                   const auto use = live.find(lease.token);
+                   const bool is_live = lease.state == LeaseState::kActive && use != live.end();
+                   LeaseRecord told = lease;
+                   if (is_live) told.claimed = use->second.claimed;
+                   leases.push_back(LeaseJson(told));
+                   leases.back()["id_state"] = IdState(lease, id, is_live ? &use->second : nullptr);
+                 }
+                 const std::string& reason = origin.value().reason;
+                 done(Status::Ok(),
+                      Dump({{"tag", tag},
+                            {"id", id},
+                            {"leases", std::move(leases)},
+                            {"reason", reason.empty() ? Json(nullptr) : Json(reason)}}));
+               });
 }
 
 }  // namespace idd::daemon

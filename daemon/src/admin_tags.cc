@@ -45,6 +45,28 @@ Result<NewTag> ReadNewTag(const Request& request) {
   return created;
 }
 
+struct CreatedTag {
+  TagRecord record;
+  bool is_new = true;
+};
+
+// With `if_absent` a tag of this name is an answer, and otherwise an error.
+Result<CreatedTag> CreateOrFind(Store& store, const NewTag& tag, bool if_absent) {
+  if (if_absent) {
+    Result<TagRecord> found = store.FindTag(tag.tag);
+    if (found.ok()) return CreatedTag{std::move(found).value(), false};
+    if (found.status().code() != Code::kNoSuchTag) return found.status();
+  }
+  Result<TagRecord> created = store.CreateTag(tag);
+  if (created.ok()) return CreatedTag{std::move(created).value(), true};
+  // Another host may have created it in between.
+  if (if_absent && created.status().code() == Code::kInvalid) {
+    Result<TagRecord> found = store.FindTag(tag.tag);
+    if (found.ok()) return CreatedTag{std::move(found).value(), false};
+  }
+  return created.status();
+}
+
 Result<TagChange> ReadTagChange(const Request& request) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return tag.status();
@@ -70,15 +92,20 @@ Result<TagChange> ReadTagChange(const Request& request) {
 void Admin::CreateTag(const Request& request, const PeerRights& /*rights*/, Done done) {
   Result<NewTag> tag = ReadNewTag(request);
   if (!tag.ok()) return Fail(done, tag.status());
-  worker_.Submit<TagRecord>(
-      [tag = std::move(tag).value()](Store& store, HighWaterMarks&) {
-        return store.CreateTag(tag);
+  const Result<bool> if_absent = FlagField(request, "if_absent");
+  if (!if_absent.ok()) return Fail(done, if_absent.status());
+  worker_.Submit<CreatedTag>(
+      [tag = std::move(tag).value(), if_absent = if_absent.value()](Store& store, HighWaterMarks&) {
+        return CreateOrFind(store, tag, if_absent);
       },
-      [this, done = std::move(done)](const Result<TagRecord>& record) {
-        if (!record.ok()) return Fail(done, record.status());
-        tags_.OnTagCreated();
-        log::Info("tag.created", {{"tag", record.value().tag}, {"step", record.value().step}});
-        done(Status::Ok(), Dump({{"tag", TagJson(record.value())}}));
+      [this, done = std::move(done)](const Result<CreatedTag>& created) {
+        if (!created.ok()) return Fail(done, created.status());
+        const TagRecord& record = created.value().record;
+        if (created.value().is_new) {
+          tags_.OnTagCreated();
+          log::Info("tag.created", {{"tag", record.tag}, {"step", record.step}});
+        }
+        done(Status::Ok(), Dump({{"tag", TagJson(record)}, {"created", created.value().is_new}}));
       });
 }
 

@@ -78,7 +78,7 @@ void FindUnjournalled(const AuditInput& input, AuditReport& report) {
   std::set<std::string_view> tokens;
   for (const LeaseRecord& lease : input.ledger.journal) tokens.insert(lease.token);
   for (const auto& [token, live] : input.live) {
-    if (tokens.contains(token)) continue;
+    if (tokens.contains(token) || input.newer.contains(token)) continue;
     report.findings.push_back("a segment of tag '" + live.tag + "' is published under lease " +
                               token + ", which the journal does not have");
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,9 @@ struct AuditInput {
   std::string host;  // this one
   AuditScope scope = AuditScope::kThisHost;
   Ledger ledger;
-  std::map<std::string, LeaseClosure, std::less<>> live;  // by token, see TagService::LiveLeases
+  // By token, see TagService::LiveLeases; before the ledger was read or after.
+  std::map<std::string, LeaseClosure, std::less<>> live;
+  std::set<std::string, std::less<>> newer{};  // of those, not before: the ledger may lack them
 };
 
 struct AuditReport {

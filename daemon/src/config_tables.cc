@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config_tables.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <system_error>
 #include <utility>
+
+#include "idd/base/scoped_fd.h"
 
 namespace idd::daemon {
 namespace {
@@ -219,6 +226,29 @@ Result<std::vector<AccessRule>> ReadAccess(const toml::node& node, const std::st
   return rules;
 }
 
+Status Unreadable(const std::string& path, const std::string& why) {
+  return {Code::kInvalid, "cannot read the configuration " + path + ": " + why +
+                              "; let the user of idd, here uid " + std::to_string(::geteuid()) +
+                              ", read the file and its directory, or name another with --config"};
+}
+
+Result<std::optional<std::string>> ReadWhole(int fd, const std::string& path) {
+  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
+    return Unreadable(path, "it is a directory");
+  std::string text;
+  std::array<char, 4096> piece{};
+  while (text.size() <= kMostBytes) {
+    const ssize_t got = ::read(fd, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Unreadable(path, std::generic_category().message(errno));
+    if (got == 0) return std::optional<std::string>(std::move(text));
+    text.append(piece.data(), static_cast<std::size_t>(got));
+  }
+  return Unreadable(path, "it has more than 16 MiB");
+}
+
 Status ParseFailure(const toml::parse_error& error, const std::string& path) {
   return {Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
                               std::string(error.description())};
@@ -236,12 +266,15 @@ ConfigFile::ConfigFile(ConfigFile&& other) noexcept = default;
 ConfigFile& ConfigFile::operator=(ConfigFile&& other) noexcept = default;
 ConfigFile::~ConfigFile() = default;
 
-Result<ConfigFile> ConfigFile::Read(const std::string& path) {
-  try {
-    return ConfigFile(std::make_unique<Content>(Content{toml::parse_file(path), path}));
-  } catch (const toml::parse_error& error) {
-    return ParseFailure(error, path);
-  }
+Result<std::optional<std::string>> ConfigFile::Text(const std::string& path) {
+  const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (fd.valid()) return ReadWhole(fd.get(), path);
+  const int error = errno;
+  struct stat link {};
+  const bool is_absent = error == ENOENT || error == ENOTDIR;
+  if (is_absent && ::lstat(path.c_str(), &link) != 0) return std::optional<std::string>();
+  return Unreadable(
+      path, is_absent ? "a symbolic link to nothing" : std::generic_category().message(error));
 }
 
 Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& path) {

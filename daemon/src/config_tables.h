@@ -36,9 +36,10 @@ struct ConfigKey {
 // Thread safety: none.
 class ConfigFile {
  public:
-  // kInvalid with file and line.
-  [[nodiscard]] static Result<ConfigFile> Read(const std::string& path);
-  // The same, of a file's text; `path` is told in messages.
+  // What the file at `path` has, or nothing if there is no such file. kInvalid with the reason if
+  // there is one that cannot be read: access rules and a database may be in it.
+  [[nodiscard]] static Result<std::optional<std::string>> Text(const std::string& path);
+  // kInvalid with file and line; `path` is what messages call it.
   [[nodiscard]] static Result<ConfigFile> Parse(std::string_view text, const std::string& path);
 
   ConfigFile(ConfigFile&& other) noexcept;

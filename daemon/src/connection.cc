@@ -2,6 +2,8 @@
 #include "connection.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -64,25 +66,25 @@ Connection::Connection(EventLoop& loop, ScopedFd socket, std::uint64_t id, Peer 
 
 Connection::~Connection() = default;
 
-void Connection::Start(OnMessage on_message, OnClose on_close) {
-  on_message_ = std::move(on_message);
-  on_close_ = std::move(on_close);
+void Connection::Start(Handlers handlers) {
+  handlers_ = std::move(handlers);
   if (!is_watched_) return Close();  // the kernel has no room for one more
   WaitReadable();
 }
 
 void Connection::WaitReadable() {
-  socket_.WhenReadable([this] { OnReadable(); });
+  socket_.WhenReadable([this] { handlers_.on_readable(*this); });
 }
 
 // One frame, then the others' turn: waiting again tells at once when there are more, and a peer
 // that sends one request at a time is not asked for a second.
-void Connection::OnReadable() {
+void Connection::ReadOne() {
+  if (closed_) return;
   std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;  // one more: a longer frame shows
   // No control buffer: descriptors that a client sends along are dropped by the kernel.
   const ssize_t bytes = ::recv(socket_.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (bytes > 0) {
-    on_message_(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
+    handlers_.on_message(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
   } else if (bytes == 0 || (errno != EINTR && errno != EAGAIN)) {
     Close();  // the peer is gone; an empty message reads the same and deserves the same
   }
@@ -91,6 +93,15 @@ void Connection::OnReadable() {
 
 void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) {
   if (closed_) return;
+  const auto descriptors = static_cast<std::size_t>(
+      std::count_if(fds.begin(), fds.end(), [](int fd) { return fd >= 0; }));
+  if (descriptors > 0) {
+    LookWhatHasArrived();
+    if (!handlers_.pass(peer_, descriptors)) {
+      return CloseWith({Code::kUnavailable, "too many descriptors are under way to this user"});
+    }
+    under_way_ += descriptors;
+  }
   if (queue_.empty()) {
     const int error = SendNow(socket_.fd(), frame, fds);
     if (error == 0) return;
@@ -108,6 +119,14 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
   Flush();
 }
 
+void Connection::LookWhatHasArrived() {
+  if (under_way_ == 0 || queued_descriptors_ > 0) return;
+  int unread_bytes = 0;
+  if (::ioctl(socket_.fd(), SIOCOUTQ, &unread_bytes) != 0 || unread_bytes > 0) return;
+  handlers_.arrived(peer_, std::exchange(under_way_, 0));
+  if (closed_) socket_.Close();
+}
+
 void Connection::SendWithNext(std::span<const std::byte> frame) {
   if (!closed_) Enqueue(frame, {-1, -1});
 }
@@ -116,10 +135,12 @@ void Connection::Enqueue(std::span<const std::byte> frame, const std::array<int,
   const auto descriptors = static_cast<std::size_t>(
       std::count_if(fds.begin(), fds.end(), [](int fd) { return fd >= 0; }));
   if (queue_.size() >= kMaxQueuedFrames ||
-      queued_descriptors_ + descriptors > kMaxQueuedDescriptors) {
+      queued_descriptors_ + descriptors > kMaxQueuedDescriptors ||
+      (descriptors > 0 && !handlers_.hold(peer_, descriptors))) {
     CloseWith({Code::kInvalid, "the peer does not read its replies"});
     return;
   }
+  queued_descriptors_ += descriptors;
   QueuedFrame queued;
   queued.bytes.assign(frame.begin(), frame.end());
   for (std::size_t i = 0; i < fds.size(); ++i) {
@@ -130,7 +151,6 @@ void Connection::Enqueue(std::span<const std::byte> frame, const std::array<int,
       return;
     }
   }
-  queued_descriptors_ += descriptors;
   queue_.push_back(std::move(queued));
 }
 
@@ -157,7 +177,9 @@ void Connection::Flush() {
       Close();
       return;
     }
-    for (const ScopedFd& fd : fds) queued_descriptors_ -= fd.valid() ? 1U : 0U;
+    const auto sent = static_cast<std::size_t>(
+        std::count_if(fds.begin(), fds.end(), [](const ScopedFd& fd) { return fd.valid(); }));
+    if (sent > 0) ReleaseDescriptors(sent);
     queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(frames));
   }
 }
@@ -176,6 +198,11 @@ std::size_t Connection::GatherMessage(std::vector<std::byte>& message) const {
   return frames;
 }
 
+void Connection::ReleaseDescriptors(std::size_t count) {
+  queued_descriptors_ -= count;
+  handlers_.release(peer_, count);
+}
+
 void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
   if (closed_) return;
   log::Warning("connection.refused", {{"pid", peer_.pid},
@@ -192,13 +219,28 @@ void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
   Close();
 }
 
+void Connection::DropQueue() {
+  queue_.clear();
+  if (queued_descriptors_ == 0) return;
+  const std::size_t dropped = queued_descriptors_;
+  ReleaseDescriptors(dropped);
+  under_way_ -= dropped;
+  handlers_.arrived(peer_, dropped);
+}
+
 void Connection::Close() {
   if (closed_) return;
   closed_ = true;
-  queue_.clear();
-  socket_.Close();
+  DropQueue();
+  LookWhatHasArrived();
+  if (under_way_ > 0) {
+    socket_.Cancel();
+    static_cast<void>(::shutdown(socket_.fd(), SHUT_RDWR));
+  } else {
+    socket_.Close();
+  }
   // Posted: the caller may be inside a loop over state that on_close changes.
-  loop_.Post([on_close = on_close_, id = id_] { on_close(id); });
+  loop_.Post([on_close = handlers_.on_close, id = id_] { on_close(id); });
 }
 
 }  // namespace idd::daemon

@@ -25,13 +25,19 @@ namespace idd::daemon {
 // many.
 inline constexpr std::size_t kMaxUnanswered = 1024;
 
-// One accepted connection: reads frames, sends frames with descriptors, and ends on the first
-// fault.
+// One accepted connection: says when there is something to be read, reads one frame each time that
+// it is asked to, sends frames with descriptors, and ends on the first fault.
+//
+// What it has sent stays in the peer's queue when it is closed, and the descriptors in there count
+// against a limit of the kernel for all that idd sends (RLIMIT_NOFILE). So a closed connection
+// keeps its socket, shut down, until LookWhatHasArrived() has found them read or dropped.
 //
 // Thread safety: none; event loop. It never deletes itself: `on_close` is posted to the loop once,
 // and nothing of it runs re-entrantly from Send().
 class Connection {
  public:
+  // There is something to be read: ReadOne() is to be called once, now or later.
+  using OnReadable = std::function<void(Connection&)>;
   // The message is a whole one, not yet parsed; it is valid during the call.
   using OnMessage = std::function<void(Connection&, std::span<const std::byte>)>;
   using OnClose = std::function<void(std::uint64_t id)>;
@@ -41,11 +47,31 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  void Start(OnMessage on_message, OnClose on_close);
+  struct Handlers {
+    OnReadable on_readable;
+    OnMessage on_message;
+    OnClose on_close;
+    // Descriptors of replies that wait here for the peer to have room: whether so many more may be
+    // held, and that they are not held any more.
+    std::function<bool(const Peer&, std::size_t)> hold;
+    std::function<void(const Peer&, std::size_t)> release;
+    // The same for those that are under way: that were sent, or wait here, and the peer has not
+    // read.
+    std::function<bool(const Peer&, std::size_t)> pass;
+    std::function<void(const Peer&, std::size_t)> arrived;
+  };
+  void Start(Handlers handlers);
+
+  // Reads one frame, if there is still one, and hands it to on_message; then waits for the next.
+  void ReadOne();
 
   // Sends, or queues while the peer does not read; a peer with too many unread frames is closed.
   // The descriptors (-1: none) are the caller's and may be closed after the call.
   void Send(std::span<const std::byte> frame, std::array<int, 2> fds = {-1, -1});
+
+  // Looks whether the peer has read everything, so that no descriptor is under way to it any more.
+  void LookWhatHasArrived();
+  [[nodiscard]] bool has_descriptors_under_way() const noexcept { return under_way_ > 0; }
 
   // Sends together with what follows: right behind it comes another of these, or a Send(). As many
   // as fit go in one message: a client of many waiting threads is woken once.
@@ -56,9 +82,11 @@ class Connection {
 
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const Peer& peer() const noexcept { return peer_; }
+  [[nodiscard]] bool is_closed() const noexcept { return closed_; }
 
   bool admitted = false;       // counted among what its peer may have
   bool greeted = false;        // HELLO was exchanged
+  bool awaits_turn = false;    // something is there that was not read yet
   std::string client_version;  // as HELLO told it: untrusted, for people
   std::uint32_t abi_version = 0;
   std::size_t unanswered = 0;  // requests under way
@@ -72,21 +100,22 @@ class Connection {
   void Enqueue(std::span<const std::byte> frame, const std::array<int, 2>& fds);
   [[nodiscard]] std::size_t GatherMessage(std::vector<std::byte>& message) const;
   void WaitReadable();
-  void OnReadable();
   void WaitWritable();
+  void ReleaseDescriptors(std::size_t count);
   void Flush();
   void Close();
+  void DropQueue();
 
   EventLoop& loop_;
   DescriptorWatch socket_;
   const std::uint64_t id_;
   const Peer peer_;
-  OnMessage on_message_;
-  OnClose on_close_;
+  Handlers handlers_;
   std::deque<QueuedFrame> queue_;
   std::size_t queued_descriptors_ = 0;
-  bool is_watched_ = false;  // else there is no socket
-  bool is_blocked_ = false;  // the peer's queue is full: what is queued waits until it reads
+  std::size_t under_way_ = 0;  // descriptors, the queued ones among them
+  bool is_watched_ = false;    // else there is no socket
+  bool is_blocked_ = false;    // the peer's queue is full: what is queued waits until it reads
   bool closed_ = false;
 };
 

@@ -148,7 +148,8 @@ Daemon::Daemon(const Options& options, Parts parts)
               .state_dir = options.state_dir,
               .has_manager = manager_.keeps(),
               .watchdog = ServiceManager::WatchdogPeriod()},
-             worker_, tags_),
+             worker_, tags_,
+             [host = host_](const std::string& url) { return OpenStoreReader(url, host); }),
       server_(loop_, tags_, admin_),
       metrics_(loop_, admin_.metrics(), parts.metrics_server),
       signals_(loop_, {SIGTERM, SIGINT, SIGHUP}, [this](int signal) { OnSignal(signal); }),
@@ -176,6 +177,8 @@ int Daemon::Run() {
 // the earlier idd are dropped when ours are kept.
 void Daemon::Inherit() {
   StoreSession& session = worker_.session();
+  session.fence = Fence(
+      {.host = host_.id, .boot_id = host_.boot_id, .silence = options_.fence_after, .now_ms = {}});
   for (const InheritedTag& tag : inheritance_.tags) {
     for (const LeaseUse& use : tag.leases) session.held[use.lease.token] = use.lease;
   }
@@ -219,7 +222,7 @@ void Daemon::OnFirstContact(const Status& status) {
   // The tags that this host has served before have their ids before anybody can ask; if that takes
   // too long, the rest wait until they are asked for.
   worker_.Submit<std::vector<TagMark>>(
-      [](Store&, HighWaterMarks& marks) { return marks.All(); },
+      [](Store&, HighWaterMarks& marks) { return marks.Own(); },
       [this](const Result<std::vector<TagMark>>& marks) { WarmUp(marks); });
 }
 
@@ -263,6 +266,10 @@ void Daemon::Reload() {
   const ParsedOptions parsed = ParseOptions(options_.arguments);
   ReloadPlan plan = PlanReload(options_, parsed.options.value_or(options_));
   Status status = parsed.options.has_value() ? Status::Ok() : Status(Code::kInvalid, parsed.output);
+  // Without it the defaults would take the place of the rules and the database that are in use.
+  if (status.ok() && plan.options.config_file.empty() && !options_.config_file.empty()) {
+    status = Status(Code::kInvalid, "the configuration " + options_.config_file + " is gone");
+  }
   if (status.ok() && plan.Changes("database")) status = MoveDatabase(plan.options);
   if (!status.ok()) {
     log::Error("config.reload_failed",

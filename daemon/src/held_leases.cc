@@ -248,10 +248,9 @@ void HeldLeases::NoteUsed(const std::string& token, std::uint64_t next, std::uin
   entry->ring_id.store(ring_id, std::memory_order_release);
 }
 
-void HeldLeases::NoteSeen(const LeaseUse& use) {
-  Entry* const entry = Find(use.lease.token);
-  if (entry == nullptr) return;
-  entry->next.store(use.lease.ids.first + use.claimed, std::memory_order_release);
+std::atomic<std::uint64_t>* HeldLeases::NextOf(const std::string& token) const {
+  Entry* const entry = Find(token);
+  return entry == nullptr ? nullptr : &entry->next;
 }
 
 void HeldLeases::NoteEnd(const std::string& token, std::uint64_t claimed, HeldState state) {

@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_HELD_LEASES_H_
 #define IDD_DAEMON_HELD_LEASES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,8 +78,10 @@ class HeldLeases {
   void NoteGranted(const Lease& lease, const TagRecord& record);
   // Before anybody is told of an id below `next`, and before a ring has the rest.
   void NoteUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id);
-  // Its ring was looked at. What the ring says later and is less was forged.
-  void NoteSeen(const LeaseUse& use);
+  // The word that keeps `next` of a lease: the witness of the segment it is published as, which the
+  // ring raises with every look and claim (shm::RingWriter::Publish). A ring that shows less later
+  // was forged. Null if the lease is not noted; valid until Forget().
+  [[nodiscard]] std::atomic<std::uint64_t>* NextOf(const std::string& token) const;
   // Before its end is on its way to the allocator.
   void NoteClosing(const std::string& token, std::uint64_t claimed);
   void NoteReturning(const std::string& token, std::uint64_t claimed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "high_water.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@ namespace idd::daemon {
 namespace {
 
 constexpr std::string_view kIncarnationKey = "incarnation";
+constexpr std::string_view kDatabaseKey = "database";
 constexpr std::string_view kHostIdKey = "host_id";
 constexpr std::string_view kHeldListKey = "held_list";
 
@@ -38,6 +40,33 @@ constexpr const char* kDrainTable = R"sql(
 CREATE TABLE IF NOT EXISTS idd_drain(
   biz_tag TEXT PRIMARY KEY NOT NULL,  -- '': the whole host
   since   TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT
+)sql";
+
+// Made with the first membership, likewise.
+constexpr const char* kCeilingTable = R"sql(
+CREATE TABLE IF NOT EXISTS idd_ceiling(
+  biz_tag TEXT PRIMARY KEY NOT NULL,
+  ceiling INTEGER NOT NULL CHECK(ceiling >= 0),
+  mark    INTEGER NOT NULL DEFAULT 0 CHECK(mark >= 0)  -- the ceiling when a data set was replaced
+) STRICT
+)sql";
+constexpr const char* kMemberTable = R"sql(
+CREATE TABLE IF NOT EXISTS idd_member(
+  host      TEXT PRIMARY KEY NOT NULL,
+  silence_s INTEGER NOT NULL CHECK(silence_s >= 0),
+  beat      INTEGER NOT NULL CHECK(beat >= 0)
+) STRICT
+)sql";
+constexpr const char* kMembershipTable = R"sql(
+CREATE TABLE IF NOT EXISTS idd_membership(
+  id           INTEGER PRIMARY KEY CHECK(id = 1),
+  is_live      INTEGER NOT NULL,
+  incarnation  TEXT NOT NULL,
+  server       TEXT NOT NULL,
+  boot_id      TEXT NOT NULL,
+  confirmed_ms INTEGER NOT NULL CHECK(confirmed_ms >= 0),
+  beat         INTEGER NOT NULL CHECK(beat >= 0)
 ) STRICT
 )sql";
 
@@ -69,23 +98,122 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   explicit SqliteHighWaterMarks(std::unique_ptr<SqliteDb> db) : db_(std::move(db)) {}
 
   Result<std::uint64_t> Get(const std::string& tag) override {
-    SqliteQuery query = db_->Query("SELECT mark FROM idd_mark WHERE biz_tag = ?1", tag);
-    const std::uint64_t mark = query.Next() ? query.Uint(0) : 0;
-    if (!query.Finish().ok()) return query.Finish().WithContext("idd_mark of tag '" + tag + "'");
-    return mark;
+    const Result<bool> has_ceilings = HasCeilings();
+    if (!has_ceilings.ok()) return has_ceilings.status();
+    std::uint64_t highest = 0;
+    for (const char* table : {"idd_mark", "idd_ceiling"}) {
+      if (table != std::string_view("idd_mark") && !has_ceilings.value()) break;
+      SqliteQuery query =
+          db_->Query("SELECT mark FROM " + std::string(table) + " WHERE biz_tag = ?1", tag);
+      if (query.Next()) highest = std::max(highest, query.Uint(0));
+      if (!query.Finish().ok()) {
+        return query.Finish().WithContext(std::string(table) + " of tag '" + tag + "'");
+      }
+    }
+    return highest;
   }
 
+  // A row that makes no sense stops its own tag alone: Get() says so before each lease.
   Result<std::vector<TagMark>> All() override {
-    SqliteQuery query = db_->Query("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag");
-    std::vector<TagMark> marks;
-    while (query.Next()) {
-      const std::optional<std::string> tag = query.TextIf(0);
-      const std::optional<std::uint64_t> mark = query.UintIf(1);
-      // A row that makes no sense stops its own tag alone: Get() says so before each lease.
-      if (tag.has_value() && mark.has_value()) marks.push_back({.tag = *tag, .mark = *mark});
+    const Result<bool> has_ceilings = HasCeilings();
+    if (!has_ceilings.ok()) return has_ceilings.status();
+    if (!has_ceilings.value()) return Own();
+    return ReadMarks(
+        "SELECT biz_tag, max(mark) FROM (SELECT biz_tag, mark FROM idd_mark UNION ALL"
+        " SELECT biz_tag, mark FROM idd_ceiling WHERE mark > 0) GROUP BY biz_tag ORDER BY biz_tag");
+  }
+
+  Result<std::vector<TagMark>> Own() override {
+    return ReadMarks("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag");
+  }
+
+  Result<std::vector<TagMark>> Ceilings() override {
+    const Result<bool> has_ceilings = HasCeilings();
+    if (!has_ceilings.ok()) return has_ceilings.status();
+    if (!has_ceilings.value()) return std::vector<TagMark>();
+    return ReadMarks("SELECT biz_tag, ceiling FROM idd_ceiling ORDER BY biz_tag");
+  }
+
+  Status NoteCeilings(const std::vector<TagMark>& ceilings) override {
+    for (const TagMark& ceiling : ceilings) {
+      if (Status status = CheckMark(ceiling); !status.ok()) return status;
     }
-    if (!query.Finish().ok()) return query.Finish();
-    return marks;
+    return Write([&]() -> Status {
+      if (Status status = db_->Run(kCeilingTable); !status.ok()) return status;
+      has_ceilings_.reset();  // if this is undone
+      for (const TagMark& ceiling : ceilings) {
+        Status status = db_->Run(
+            "INSERT INTO idd_ceiling(biz_tag, ceiling) VALUES(?1, ?2) ON CONFLICT(biz_tag)"
+            " DO UPDATE SET ceiling = excluded.ceiling WHERE excluded.ceiling > ceiling",
+            ceiling.tag, ceiling.mark);
+        if (!status.ok()) return status;
+      }
+      return Status::Ok();
+    });
+  }
+
+  Status RaiseToCeilings() override {
+    const Result<bool> has_ceilings = HasCeilings();
+    if (!has_ceilings.ok()) return has_ceilings.status();
+    if (!has_ceilings.value()) return Status::Ok();
+    return WriteRow("UPDATE idd_ceiling SET mark = ceiling WHERE mark < ceiling");
+  }
+
+  Result<MemberList> Members() override {
+    MemberList members;
+    const Result<bool> has_table = HasTable("idd_member");
+    if (!has_table.ok()) return has_table.status();
+    if (!has_table.value()) return members;
+    SqliteQuery query = db_->Query("SELECT host, silence_s, beat FROM idd_member");
+    while (query.Next()) {
+      members[query.Text(0)] = {.silence_s = static_cast<std::int64_t>(query.Uint(1)),
+                                .beat = query.Uint(2)};
+    }
+    if (!query.Finish().ok()) return query.Finish().WithContext("idd_member");
+    return members;
+  }
+
+  Status SetMembers(const MemberList& members) override {
+    return Write([&]() -> Status {
+      if (Status status = db_->Run(kMemberTable); !status.ok()) return status;
+      if (Status status = db_->Run("DELETE FROM idd_member"); !status.ok()) return status;
+      for (const auto& [host, member] : members) {
+        Status status = db_->Run("INSERT INTO idd_member(host, silence_s, beat) VALUES(?1, ?2, ?3)",
+                                 host, static_cast<std::uint64_t>(member.silence_s), member.beat);
+        if (!status.ok()) return status;
+      }
+      return Status::Ok();
+    });
+  }
+
+  Result<Membership> GetMembership() override {
+    const Result<bool> has_table = HasTable("idd_membership");
+    if (!has_table.ok()) return has_table.status();
+    if (!has_table.value()) return Membership();
+    SqliteQuery query = db_->Query(
+        "SELECT is_live, incarnation, server, boot_id, confirmed_ms, beat FROM idd_membership");
+    Membership membership;
+    if (query.Next()) {
+      membership = {.is_live = query.Uint(0) == 1,
+                    .incarnation = query.Text(1),
+                    .server = query.Text(2),
+                    .boot_id = query.Text(3),
+                    .confirmed_ms = static_cast<std::int64_t>(query.Uint(4)),
+                    .beat = query.Uint(5)};
+    }
+    if (!query.Finish().ok()) return query.Finish().WithContext("idd_membership");
+    return membership;
+  }
+
+  Status SetMembership(const Membership& membership) override {
+    return Write([&]() -> Status {
+      if (Status status = db_->Run(kMembershipTable); !status.ok()) return status;
+      return db_->Run(
+          "INSERT OR REPLACE INTO idd_membership(id, is_live, incarnation, server, boot_id,"
+          " confirmed_ms, beat) VALUES(1, ?1, ?2, ?3, ?4, ?5, ?6)",
+          std::uint64_t{membership.is_live ? 1U : 0U}, membership.incarnation, membership.server,
+          membership.boot_id, static_cast<std::uint64_t>(membership.confirmed_ms), membership.beat);
+    });
   }
 
   Status RaiseAll(const std::vector<TagMark>& marks) override {
@@ -115,13 +243,19 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return WriteMeta(kIncarnationKey, incarnation);
   }
 
+  Result<std::string> Database() override { return ReadMeta(kDatabaseKey); }
+
+  Status SetDatabase(const std::string& display_url) override {
+    return WriteMeta(kDatabaseKey, display_url);
+  }
+
   Result<std::string> HeldList() override { return ReadMeta(kHeldListKey); }
 
   Status SetHeldList(const std::string& id) override { return WriteMeta(kHeldListKey, id); }
 
   Result<std::vector<std::string>> Drained() override {
     std::vector<std::string> scopes;
-    const Result<bool> has_table = HasDrainTable();
+    const Result<bool> has_table = HasTable("idd_drain");
     if (!has_table.ok()) return has_table.status();
     if (!has_table.value()) return scopes;
     SqliteQuery query = db_->Query("SELECT biz_tag FROM idd_drain");
@@ -149,9 +283,28 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
  private:
-  Result<bool> HasDrainTable() {
-    SqliteQuery query = db_->Query(
-        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'idd_drain'");
+  Result<std::vector<TagMark>> ReadMarks(std::string_view sql) {
+    SqliteQuery query = db_->Query(sql);
+    std::vector<TagMark> marks;
+    while (query.Next()) {
+      const std::optional<std::string> tag = query.TextIf(0);
+      const std::optional<std::uint64_t> mark = query.UintIf(1);
+      if (tag.has_value() && mark.has_value()) marks.push_back({.tag = *tag, .mark = *mark});
+    }
+    if (!query.Finish().ok()) return query.Finish();
+    return marks;
+  }
+
+  Result<bool> HasCeilings() {
+    if (has_ceilings_.has_value()) return *has_ceilings_;
+    Result<bool> has = HasTable("idd_ceiling");
+    if (has.ok()) has_ceilings_ = has.value();
+    return has;
+  }
+
+  Result<bool> HasTable(std::string_view name) {
+    SqliteQuery query =
+        db_->Query("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1", name);
     const bool has_table = query.Next() && query.Uint(0) == 1;
     if (!query.Finish().ok()) return query.Finish();
     return has_table;
@@ -205,6 +358,7 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
   std::unique_ptr<SqliteDb> db_;
+  std::optional<bool> has_ceilings_{};  // nothing: not known
 };
 
 }  // namespace

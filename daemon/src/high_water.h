@@ -3,6 +3,8 @@
 #define IDD_DAEMON_HIGH_WATER_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +16,16 @@ namespace idd::daemon {
 
 // Beside the names of tags, which are never empty: every tag of this host.
 inline constexpr const char* kWholeHost = "";
+
+// What this host has of its last membership in a data set (fence.h).
+struct Membership {
+  bool is_live = false;           // what is noted has every ceiling, as far as `confirmed` goes
+  std::string incarnation;        // of the data set
+  std::string server;             // on which it was confirmed
+  std::string boot_id;            // of the kernel whose clock `confirmed` is of
+  std::int64_t confirmed_ms = 0;  // CLOCK_BOOTTIME: it was confirmed then, or later
+  std::uint64_t beat = 0;         // of the own row then, or lower
+};
 
 // What this host must remember: per tag, a mark below which every id lies that it ever handed out
 // or may be handing out; and the incarnation of the allocator that granted them. `high-water.db` in
@@ -42,6 +54,8 @@ class HighWaterMarks {
   // 0 when there is none. kInvalid, naming tag and column, when it makes no sense.
   [[nodiscard]] virtual Result<std::uint64_t> Get(const std::string& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<TagMark>> All() = 0;
+  // Those of the tags that this host was granted ids of.
+  [[nodiscard]] virtual Result<std::vector<TagMark>> Own() = 0;
   // Durable on return, all or none; a mark lower than the present one changes nothing.
   [[nodiscard]] virtual Status RaiseAll(const std::vector<TagMark>& marks) = 0;
   [[nodiscard]] Status Raise(const std::string& tag, std::uint64_t mark) {
@@ -54,6 +68,32 @@ class HighWaterMarks {
   // Empty until SetIncarnation was called.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
   [[nodiscard]] virtual Status SetIncarnation(const std::string& incarnation) = 0;
+  // Where that was, Store::DisplayUrl(); empty until SetDatabase was called.
+  [[nodiscard]] virtual Result<std::string> Database() = 0;
+  [[nodiscard]] virtual Status SetDatabase(const std::string& display_url) = 0;
+
+  // The highest ceiling that was noted, of each tag. No host was ever granted an id at or above it
+  // while this one was a live member.
+  [[nodiscard]] virtual Result<std::vector<TagMark>> Ceilings() = 0;
+  // Durable on return; they never fall.
+  [[nodiscard]] virtual Status NoteCeilings(const std::vector<TagMark>& ceilings) = 0;
+  // From now on a tag's mark is at least its ceiling as it stands now, whatever Lower() says: the
+  // data set may have lost what lies below. Durable on return.
+  [[nodiscard]] virtual Status RaiseToCeilings() = 0;
+  // The hosts that were live members when this one last looked, by name: their silence, and the
+  // beat at which they were first seen as such.
+  struct NotedMember {
+    std::int64_t silence_s = 0;
+    std::uint64_t beat = 0;
+    friend bool operator==(const NotedMember&, const NotedMember&) = default;
+  };
+  using MemberList = std::map<std::string, NotedMember, std::less<>>;
+  [[nodiscard]] virtual Result<MemberList> Members() = 0;
+  // Durable on return.
+  [[nodiscard]] virtual Status SetMembers(const MemberList& members) = 0;
+  [[nodiscard]] virtual Result<Membership> GetMembership() = 0;
+  // Durable on return.
+  [[nodiscard]] virtual Status SetMembership(const Membership& membership) = 0;
 
   // Which list of held leases (HeldLeases::id) belongs to these marks; empty until SetHeldList()
   // was called. A list of another id is of an earlier run that another has overtaken.

@@ -134,9 +134,18 @@ class Heir {
     }
     for (InheritedRing& inherited : result_.rings) {
       for (const HeldLease& held : leases) {
-        if (held.ring_id == inherited.ring->ring_id()) inherited.tokens.push_back(held.lease.token);
+        if (held.ring_id != inherited.ring->ring_id()) continue;
+        inherited.tokens.push_back(held.lease.token);
+        if (IsForged(*inherited.ring, held)) forged_.insert(held.ring_id);
       }
     }
+  }
+
+  // The cursor is below what the earlier idd had seen of it or claimed. A client that has written
+  // into one cursor may have written into all: the whole ring is forged.
+  static bool IsForged(const shm::LeftRing& ring, const HeldLease& held) {
+    return held.state == HeldState::kHeld &&
+           ring.NextOf(held.lease.ids).value_or(held.next) < held.next;
   }
 
   static void LogNotInherited(const HeldLease& held, const std::string& error) {
@@ -170,8 +179,9 @@ class Heir {
     if (held.ring_id == 0) return held.next;
     const auto it = rings_.find(held.ring_id);
     if (it == rings_.end()) return std::nullopt;
-    const std::uint64_t next = it->second->NextOf(held.lease.ids).value_or(held.next);
-    if (next >= held.next && it->second->StaysClosed()) return next;
+    if (!forged_.contains(held.ring_id) && it->second->StaysClosed()) {
+      return it->second->NextOf(held.lease.ids).value_or(held.next);
+    }
     log::Error("ring.quarantined", {{"tag", held.lease.tag},
                                     {"ring", held.ring_id},
                                     {"leases", 1},
@@ -212,6 +222,7 @@ class Heir {
   std::map<std::uint64_t, RingDescriptors> descriptors_;
   std::map<std::uint64_t, const shm::LeftRing*> rings_;
   std::set<std::uint64_t> looked_for_;
+  std::set<std::uint64_t> forged_;  // rings
   std::map<std::string, InheritedTag> tags_;
   Inheritance result_;
 };

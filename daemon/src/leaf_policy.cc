@@ -57,12 +57,22 @@ std::uint64_t LeafPolicy::Wanted(const RefillView& view) const {
   const bool is_due = view.open_segments == 0 ||
                       (view.open_segments == 1 && view.available < NineTenthsOf(view.newest_size));
   if (!is_due && view.waiting == 0) return 0;
-  const std::uint64_t held = std::min(view.available, settings_.max_prefetch);
-  return std::min(NextStep(view.now), settings_.max_prefetch - held);
+  if (view.available > MostHeldNow(view)) return 0;
+  const std::uint64_t most = MostHeld(settings_, view.earned);
+  return std::min(NextStep(view.now), most - std::min(view.available, most));
 }
 
-std::uint64_t LeafPolicy::MarkOf(shm::IdRange ids, const RefillView& /*view*/) const {
-  return ids.first + TenthOf(ids.size());
+// With which the next lease is made: room for the next step, or for a good part of it.
+std::uint64_t LeafPolicy::MostHeldNow(const RefillView& view) const {
+  const std::uint64_t most = MostHeld(settings_, view.earned);
+  return std::max(most - std::min(NextStep(view.now), most),
+                  MostHeldBeforeLease(settings_, view.earned));
+}
+
+// A tenth into the segment, or where there is room for the next one.
+std::uint64_t LeafPolicy::MarkOf(shm::IdRange ids, const RefillView& view) const {
+  const std::uint64_t size = ids.size();
+  return ids.limit - std::clamp<std::uint64_t>(MostHeldNow(view) + 1, 1, size - TenthOf(size));
 }
 
 }  // namespace idd::daemon

@@ -2,6 +2,7 @@
 #include "lease_closer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -16,6 +17,8 @@ namespace {
 // Ends that are journalled in one transaction: leases that are due must not wait for all that an
 // outage has left.
 constexpr std::size_t kMostAtOnce = 100;
+// How long ends wait for others.
+constexpr std::chrono::seconds kGathering(1);
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   if (!outcome.ok())
@@ -98,18 +101,26 @@ void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
     held_.NoteClosing(closure.token, closure.claimed);
     closing_.emplace(closure.token, std::move(closure));
   }
-  JournalEnds();
+  const bool is_due = is_hurried_ || closing_.size() >= kMostAtOnce ||
+                      MonotonicClock::now() - journalled_at_ >= kGathering;
+  if (is_due) JournalAll();
 }
 
 void LeaseCloser::Flush() {
   LookUpUnanswered();
   ReturnAgain();
-  JournalEnds();
+  JournalAll();
 }
 
-void LeaseCloser::JournalEnds() {
+void LeaseCloser::JournalAll() {
+  due_ = closing_.size();
+  JournalSome();
+}
+
+void LeaseCloser::JournalSome() {
   if (closing_.empty() || flushing_) return;
   flushing_ = true;
+  journalled_at_ = MonotonicClock::now();
   std::vector<LeaseClosure> batch;
   for (const auto& [token, closure] : closing_) {
     if (batch.size() == kMostAtOnce) break;
@@ -123,13 +134,14 @@ void LeaseCloser::JournalEnds() {
       },
       [this, batch](const Result<bool>& done) {
         flushing_ = false;
+        due_ -= std::min(due_, batch.size());
         // What could not be journalled stays, and goes with the next batch.
         if (done.ok()) {
           for (const LeaseClosure& closure : batch) {
             closing_.erase(closure.token);
             held_.Forget(closure.token);
           }
-          JournalEnds();
+          if (due_ > 0) JournalSome();
         }
         if (idle()) on_idle_();
       });
@@ -197,6 +209,12 @@ bool LeaseCloser::IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outco
 bool LeaseCloser::HasUnreturned(const std::string& tag) const {
   return std::any_of(unreturned_.begin(), unreturned_.end(),
                      [&tag](const LeaseUse& use) { return use.lease.tag == tag; });
+}
+
+bool LeaseCloser::HasOpenEnds(const std::string& scope) const {
+  if (scope == kWholeHost) return !closing_.empty();
+  return std::any_of(closing_.begin(), closing_.end(),
+                     [&scope](const auto& end) { return end.second.tag == scope; });
 }
 
 void LeaseCloser::ReturnAgain() {

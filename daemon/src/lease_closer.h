@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_LEASE_CLOSER_H_
 #define IDD_DAEMON_LEASE_CLOSER_H_
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <set>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "held_leases.h"
+#include "idd/base/clock.h"
 #include "lease_worker.h"
 #include "store/store.h"
 #include "tag_ring.h"
@@ -24,6 +26,9 @@ namespace idd::daemon {
 
 // The end of leases: journals how each ended, and hands tails back. What cannot be journalled now
 // is kept and tried again.
+//
+// Ends go together, so that they take no commit from the leases of a busy host: those of a second,
+// or as many as one transaction takes. What waits is noted (HeldLeases) and in Open().
 //
 // Thread safety: none; event loop. Store work goes through the LeaseWorker.
 class LeaseCloser {
@@ -48,14 +53,18 @@ class LeaseCloser {
   // Gives those leases back whole that the allocator has under these tokens: an earlier idd asked
   // for them and ended before it knew the answer. Tries until the store has answered.
   void HandBackUnanswered(AskedLeases asked);
-  // Tries again what could not be journalled.
+  // Journals what waits, and tries again what could not be journalled. To be called once a second.
   void Flush();
+  // From now on nothing waits to go together with others.
+  void Hurry() { is_hurried_ = true; }
 
   // It is known of every lease that an earlier idd asked for whether it was granted, and those are
   // on their way back. Before, nothing is to be leased: they are the newest.
   [[nodiscard]] bool knows_all() const noexcept { return unanswered_.empty(); }
   // Nothing of the tag is to be leased before its tails are back: they lie below.
   [[nodiscard]] bool HasUnreturned(const std::string& tag) const;
+  // Ends of leases of the tag, or with kWholeHost of any, are not in the journal yet.
+  [[nodiscard]] bool HasOpenEnds(const std::string& scope) const;
   // Nothing is under way to the store. What could not be journalled may be left.
   [[nodiscard]] bool idle() const noexcept {
     return returning_.empty() && !flushing_ && !looking_up_;
@@ -67,7 +76,8 @@ class LeaseCloser {
  private:
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   [[nodiscard]] bool IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
-  void JournalEnds();
+  void JournalAll();
+  void JournalSome();
   void LookUpUnanswered();
   void ReturnAgain();
 
@@ -82,6 +92,9 @@ class LeaseCloser {
   // Whose tails the store did not take.
   std::vector<LeaseUse> unreturned_;
   std::set<std::string, std::less<>> told_away_;  // of unreturned_, by token
+  MonotonicTime journalled_at_{};                 // when ends were last on their way
+  std::size_t due_ = 0;                           // of closing_: how many wait for no others
+  bool is_hurried_ = false;
   bool flushing_ = false;
   AskedLeases unanswered_;
   bool looking_up_ = false;

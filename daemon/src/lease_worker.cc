@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <vector>
 
 namespace idd::daemon {
 namespace {
@@ -14,6 +15,23 @@ constexpr milliseconds kFirstPause(50);
 constexpr milliseconds kLongestPause(1000);
 // Which no store has.
 constexpr std::uint64_t kNoGeneration = std::numeric_limits<std::uint64_t>::max();
+
+// Whether a database that is missing or empty may be made. Not by a host that knows of ids that
+// were granted: the new one would grant them again. Nor where this host has had one, which may be
+// missing for a moment only.
+Result<bool> MayCreate(HighWaterMarks& marks, const std::string& url) {
+  const Result<std::string> known = marks.Incarnation();
+  if (!known.ok()) return known.status();
+  if (known.value().empty()) return true;
+  const Result<std::string> database = marks.Database();
+  if (!database.ok()) return database.status();
+  if (database.value() == url) return false;
+  for (const Result<std::vector<TagMark>>& granted : {marks.All(), marks.Ceilings()}) {
+    if (!granted.ok()) return granted.status();
+    if (!granted.value().empty()) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -58,6 +76,8 @@ void LeaseWorker::LookAtStore() {
 void LeaseWorker::Replace(std::unique_ptr<Store> store) {
   // A std::function has to be copyable, what it moves from is not.
   Enqueue([this, handed = std::make_shared<std::unique_ptr<Store>>(std::move(store))] {
+    LeaveFence();
+    session_.fence.Reset();
     store_ = std::move(*handed);
     opened_ = false;
     failures_ = 0;  // what the other's failures taught does not hold for this one
@@ -80,12 +100,19 @@ void LeaseWorker::Loop() {
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
+      if (jobs_.empty()) break;
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
     job();
   }
+  LeaveFence();
+}
+
+// What was leased is handed back, or others may lease on whatever becomes of it.
+void LeaseWorker::LeaveFence() {
+  FenceStore* const fence = store_->fence();
+  if (opened_ && fence != nullptr) session_.fence.Leave(*fence, *marks_);
 }
 
 Status LeaseWorker::Prepare() {
@@ -93,15 +120,32 @@ Status LeaseWorker::Prepare() {
     // Another job's error, about its own tag perhaps.
     return {Code::kUnavailable, "the store is down; last error: " + health_.last_error};
   }
-  if (opened_ && store_->CheckCurrent().ok()) return Status::Ok();
+  if (opened_ && store_->CheckCurrent().ok()) {
+    const Result<bool> looked = LookAtFence();
+    if (looked.ok() && looked.value()) return Status::Ok();
+    if (looked.ok()) return recovery_(*store_, *marks_, session_);
+  }
   opened_ = false;
-  const Result<std::string> known = marks_->Incarnation();
-  if (!known.ok()) return known.status();
-  if (!known.value().empty()) store_->NeverCreate();
+  const Result<bool> may_create = MayCreate(*marks_, store_->DisplayUrl());
+  if (!may_create.ok()) return may_create.status();
+  if (!may_create.value()) store_->NeverCreate();
   if (Status status = store_->Open(); !status.ok()) return status;
   if (Status status = recovery_(*store_, *marks_, session_); !status.ok()) return status;
   opened_ = true;
   return Status::Ok();
+}
+
+// Whether the store may be used as it is.
+Result<bool> LeaseWorker::LookAtFence() {
+  FenceStore* const fence = store_->fence();
+  if (fence == nullptr) return true;
+  Result<bool> looked = session_.fence.Look(*fence, *marks_);
+  FenceReport report = session_.fence.Report();
+  if (report != health_.fence) {
+    health_.fence = std::move(report);
+    if (health_.up) Publish();
+  }
+  return looked;
 }
 
 void LeaseWorker::Observe(const Status& status) {
@@ -111,7 +155,11 @@ void LeaseWorker::Observe(const Status& status) {
   if (!failed) {
     failures_ = 0;
     if (health_.up) return;
-    health_ = {.up = true, .since = now, .last_error = "", .next_try = now};
+    health_ = {.up = true,
+               .since = now,
+               .last_error = "",
+               .next_try = now,
+               .fence = session_.fence.Report()};
     Publish();
     return;
   }

@@ -28,6 +28,7 @@ struct StoreHealth {
   MonotonicTime since{};     // of the present state
   std::string last_error;    // empty while up
   MonotonicTime next_try{};  // while down: earlier jobs fail at once
+  FenceReport fence;
 };
 
 // The one thread that talks to the store and to the high-water marks: no database call is made on
@@ -38,7 +39,8 @@ struct StoreHealth {
 // After a kUnavailable the store is left alone for a jittered, growing while (50 ms to 1 s): jobs
 // that come in it fail at once with the last error. Never a storm of calls at a store that is down.
 //
-// Before each job the worker looks whether the store that it has open is still the one in place. No
+// Before each job the worker looks whether the store that it has open is still the one in place,
+// and at the fence if a second has passed. No
 // job runs on one that was (re)opened before the recovery has been through with it.
 //
 // Thread safety: Submit from any thread; Start and Stop from the owner.
@@ -107,6 +109,8 @@ class LeaseWorker {
   void Enqueue(std::function<void()> job);
   void Loop();
   [[nodiscard]] Status Prepare();
+  [[nodiscard]] Result<bool> LookAtFence();
+  void LeaveFence();
   void Observe(const Status& status);
   void Publish();
   [[nodiscard]] std::chrono::milliseconds NextPause();

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
       return parsed.exit_status;
     }
     if (parsed.options->check_config) {
-      std::puts("idd: the configuration is valid");
+      std::fputs(parsed.output.c_str(), stdout);
       return 0;
     }
     return idd::daemon::RunDaemon(*parsed.options);

@@ -94,7 +94,7 @@ inline constexpr Metric kConnectionsRefused{"idd_connections_refused_total", Met
 inline constexpr Metric kDenials{"idd_denials_total", MetricKind::kCounter, "requests",
                                  "What was denied for want of rights, by what was asked."};
 inline constexpr Metric kLimited{"idd_limited_requests_total", MetricKind::kCounter, "requests",
-                                 "Requests refused by a limit, by which."};
+                                 "How often a limit of requests took effect, by which."};
 inline constexpr Metric kAdminRequests{"idd_admin_requests_total", MetricKind::kCounter, "requests",
                                        "Administration requests, by operation."};
 
@@ -109,9 +109,13 @@ inline constexpr Metric kTagCover{"idd_tag_cover_seconds", MetricKind::kGauge, "
                                   "drained."};
 inline constexpr Metric kTagPromise{"idd_tag_promise_seconds", MetricKind::kGauge, "seconds",
                                     "outage_tolerance: how long they shall last."};
+inline constexpr Metric kTagPromiseLength{
+    "idd_tag_promise_length_seconds", MetricKind::kGauge, "seconds",
+    "How long the promise is now, which grows with the load to outage_tolerance; absent while idle "
+    "or drained."};
 inline constexpr Metric kTagPromiseKept{
     "idd_tag_promise_kept", MetricKind::kGauge, "1",
-    "Whether what is held lasts that long; absent while drained."};
+    "Whether what the promise takes by now is held; absent while drained."};
 inline constexpr Metric kTagExhaustion{"idd_tag_exhaustion_seconds", MetricKind::kGauge, "seconds",
                                        "When the tag's last id is claimed at the present rate; "
                                        "absent while idle."};

@@ -3,6 +3,7 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -48,9 +49,14 @@ std::optional<double> ExhaustionOf(const TagSample& tag) {
   return *tag.exhausted_in_days * kSecondsPerDay;
 }
 
+std::optional<double> PromiseLengthOf(const TagSample& tag) {
+  if (tag.rate_per_s < kIdleRate || IsDrained(tag)) return std::nullopt;
+  return std::min(tag.promised_ids / tag.rate_per_s, tag.tolerance_s);
+}
+
 std::optional<double> PromiseKept(const TagSample& tag) {
   if (IsDrained(tag)) return std::nullopt;
-  return Number(tag.available) >= tag.reckoned_per_s * tag.tolerance_s ? 1.0 : 0.0;
+  return Number(tag.available) >= tag.promised_ids ? 1.0 : 0.0;
 }
 
 void AddClaims(const TagSamples& tags, FamilyBuilder& families) {
@@ -69,6 +75,7 @@ void AddSupply(const TagSamples& tags, FamilyBuilder& families) {
   AddForEach(metric::kTagCover, tags, families, CoverOf);
   AddForEach(metric::kTagPromise, tags, families,
              [](const TagSample& tag) { return tag.tolerance_s; });
+  AddForEach(metric::kTagPromiseLength, tags, families, PromiseLengthOf);
   AddForEach(metric::kTagPromiseKept, tags, families, PromiseKept);
   AddForEach(metric::kTagExhaustion, tags, families, ExhaustionOf);
 }

@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_OPTIONS_H_
 #define IDD_DAEMON_OPTIONS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "lease_budget.h"
 #include "logging.h"
 #include "peer_limits.h"
+#include "store/fence_store.h"
 
 namespace idd::daemon {
 
@@ -22,9 +24,10 @@ struct Options {
   std::string socket = "/run/idd/idd.sock";
   std::string state_dir = "/var/lib/idd";
   std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, of all tags
-  std::string host_id;                                  // empty: derived from the machine id
-  std::string metrics_listen;                           // HOST:PORT; empty: nobody listens
-  std::string metrics_textfile;                         // empty: none is written
+  std::chrono::seconds fence_after = kDefaultFenceAfter;
+  std::string host_id;           // empty: derived from the machine id
+  std::string metrics_listen;    // HOST:PORT; empty: nobody listens
+  std::string metrics_textfile;  // empty: none is written
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
   LimitSettings limits;
@@ -33,15 +36,20 @@ struct Options {
   std::vector<std::string> arguments;  // as given, for a reload
 };
 
+inline constexpr const char* kDefaultConfig = "/etc/idd/idd.toml";
+
 // Either options to run with, or what to print and the exit status to end with (--help, --version,
-// wrong usage).
+// wrong usage). With --check-config, options and what to print.
 struct ParsedOptions {
   std::optional<Options> options;
   std::string output;
   int exit_status = 0;
 };
 
-[[nodiscard]] ParsedOptions ParseOptions(const std::vector<std::string>& arguments);
+// A configuration that is there and cannot be read, or has a mistake, is wrong usage: idd never
+// runs on the defaults in its place. Only `default_config` may be absent.
+[[nodiscard]] ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
+                                         const std::string& default_config = kDefaultConfig);
 
 }  // namespace idd::daemon
 

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "logging.h"
@@ -12,15 +13,23 @@ namespace idd::daemon {
 namespace {
 
 constexpr std::size_t kMaxConnections = 20000;
+constexpr std::size_t kFewestConnections = 8;
 // Of those, for peers who administer all tags: an operator gets in when the others have taken all.
-constexpr std::size_t kReservedConnections = 64;
+constexpr std::size_t kMostReserved = 64;
+constexpr std::size_t kFewestReserved = 2;
+// Log, locks, store, marks, event loop, listeners, documents that are being written.
+constexpr std::size_t kOwnDescriptors = 32;
+constexpr std::size_t kDescriptorsOfRing = 2;
 
-// Rings and the store need descriptors, too.
-std::size_t MostConnections() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMaxConnections;
-  const auto most = static_cast<std::size_t>(limit.rlim_cur / 4 * 3);
-  return std::clamp(most, 2 * kReservedConnections, kMaxConnections);
+// A quarter of the rest is for rings, or what they have taken already.
+std::size_t MostDescriptorsOfPeers(std::size_t all, std::size_t rings) {
+  const std::size_t rest = all - std::min(all, kOwnDescriptors);
+  const std::size_t of_rings = std::max(rest / 4, rings * kDescriptorsOfRing);
+  return std::clamp(rest - std::min(rest, of_rings), kFewestConnections, kMaxConnections);
+}
+
+std::size_t Reserved(std::size_t most) {
+  return std::clamp(most / 8, kFewestReserved, kMostReserved);
 }
 
 void LogDenied(const Peer& peer, const Status& status) {
@@ -35,29 +44,89 @@ PeerGate::PeerGate() { Configure({}, {}); }
 void PeerGate::Configure(std::vector<AccessRule> rules, const LimitSettings& limits) {
   rules_ = std::make_shared<const AccessRules>(std::move(rules), AccessDefaults::OfThisProcess());
   limits_.Configure(limits);
-  most_connections_ = MostConnections();
+  LookAtLimit();
 }
 
-Status PeerGate::Admit(const Peer& peer, std::size_t connections) {
+void PeerGate::LookAtLimit() {
+  rlimit limit{};
+  const bool is_known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0;
+  const std::size_t all = is_known ? static_cast<std::size_t>(limit.rlim_cur) : 2 * kMaxConnections;
+  most_ = MostDescriptorsOfPeers(all, rings_);
+  most_under_way_ = all - all / 8;  // some are on their way to the service manager
+}
+
+void PeerGate::Poll(MonotonicTime now, std::size_t rings) {
+  limits_.ForgetIdle(now);
+  rings_ = rings;
+  LookAtLimit();
+}
+
+std::uint64_t PeerGate::connections_per_uid() const noexcept {
+  return std::min<std::uint64_t>(limits_.settings().connections_per_uid,
+                                 (most_ - Reserved(most_) + 1) / 2);
+}
+
+// Descriptors that the peer could have if it held none.
+std::size_t PeerGate::Free(const Peer& peer) const {
+  const std::size_t taken = held_ + (rules_->AdministersAll(peer) ? 0 : Reserved(most_));
+  return most_ - std::min(most_, taken);
+}
+
+Status PeerGate::Admit(const Peer& peer) {
   if (Status status = StillAdmit(peer); !status.ok()) return status;
-  const std::size_t reserved = rules_->AdministersAll(peer) ? 0 : kReservedConnections;
-  if (connections + reserved >= most_connections_) {
-    meter_.refused.Increment();
-    return {Code::kUnavailable, "idd has too many connections"};
-  }
-  if (rules_->IsOperator(peer) || limits_.AddConnection(peer.uid)) {
+  const std::size_t free = Free(peer);
+  // Those who administer all are not kept from the last ones.
+  const std::size_t share = rules_->AdministersAll(peer) ? SIZE_MAX : free;
+  if (free > 0 && (rules_->IsOperator(peer) || limits_.AddConnection(peer.uid, share))) {
+    ++held_;
     meter_.accepted.Increment();
     return Status::Ok();
   }
   meter_.refused.Increment();
+  if (free == 0) return {Code::kUnavailable, "idd has too many connections"};
+  const std::string uid = "uid " + std::to_string(peer.uid);
+  if (limits_.ConnectionsOf(peer.uid) < limits_.settings().connections_per_uid) {
+    return {Code::kUnavailable, uid + " has as many connections as are left for all others, " +
+                                    std::to_string(free) +
+                                    "; close some, or raise LimitNOFILE= of idd"};
+  }
   return {Code::kUnavailable,
-          "uid " + std::to_string(peer.uid) + " has the " +
-              std::to_string(limits_.settings().connections_per_uid) +
+          uid + " has the " + std::to_string(limits_.settings().connections_per_uid) +
               " connections that a user may have; close some, or raise connections_per_uid"};
 }
 
 void PeerGate::Release(const Peer& peer) {
+  --held_;
   if (!rules_->IsOperator(peer)) limits_.DropConnection(peer.uid);
+}
+
+bool PeerGate::HoldDescriptors(const Peer& peer, std::size_t count) {
+  const std::size_t free = Free(peer);
+  if (count > free) return false;
+  if (!rules_->IsOperator(peer) && !limits_.HoldDescriptors(peer.uid, count, free)) return false;
+  held_ += count;
+  return true;
+}
+
+// Operators have what the users leave, at least a quarter.
+bool PeerGate::PassDescriptors(const Peer& peer, std::size_t count) {
+  const bool is_operator = rules_->IsOperator(peer);
+  const std::size_t most = is_operator ? most_under_way_ : most_under_way_ / 4 * 3;
+  const std::size_t free = most - std::min(most, under_way_);
+  if (count > free) return false;
+  if (!is_operator && !limits_.PassDescriptors(peer.uid, count, free)) return false;
+  under_way_ += count;
+  return true;
+}
+
+void PeerGate::DescriptorsArrived(const Peer& peer, std::size_t count) {
+  under_way_ -= count;
+  if (!rules_->IsOperator(peer)) limits_.DescriptorsArrived(peer.uid, count);
+}
+
+void PeerGate::ReleaseDescriptors(const Peer& peer, std::size_t count) {
+  held_ -= count;
+  if (!rules_->IsOperator(peer)) limits_.ReleaseDescriptors(peer.uid, count);
 }
 
 Status PeerGate::StillAdmit(const Peer& peer) {
@@ -66,22 +135,21 @@ Status PeerGate::StillAdmit(const Peer& peer) {
   return DenyPeer(peer);
 }
 
-Status PeerGate::TakeRequest(const Peer& peer) {
-  if (rules_->IsOperator(peer)) return Status::Ok();
-  const MonotonicTime now = MonotonicClock::now();
-  if (limits_.TakeRequest(peer.uid, now)) return Status::Ok();
+MonotonicTime PeerGate::MayReadAt(uid_t uid, MonotonicTime now) {
+  if (rules_->IsOperator(uid)) return now;
+  const MonotonicTime at = limits_.NextRequestAt(uid, now);
+  if (at <= now) return now;
   meter_.limited_by_rate.Increment();
-  const std::string uid = std::to_string(peer.uid);
-  const std::string most = std::to_string(limits_.settings().requests_per_s_per_uid);
-  if (limits_.ShouldTell(peer.uid, now)) {
-    log::Warning("peer.limited", {{"uid", peer.uid},
-                                  {"pid", peer.pid},
-                                  {"requests_per_s", most},
-                                  {"action", "what is beyond is refused"}});
+  if (limits_.ShouldTell(uid, now)) {
+    log::Warning("peer.limited", {{"uid", uid},
+                                  {"requests_per_s", limits_.settings().requests_per_s_per_uid},
+                                  {"action", "requests beyond that are read later"}});
   }
-  return {Code::kUnavailable, "uid " + uid + " sends more than the " + most +
-                                  " requests a second that a user may send; send fewer, or raise "
-                                  "requests_per_second_per_uid"};
+  return at;
+}
+
+void PeerGate::TakeRequest(const Peer& peer) {
+  if (!rules_->IsOperator(peer)) limits_.TakeRequest(peer.uid, MonotonicClock::now());
 }
 
 Result<TagRight> PeerGate::RightTo(const Peer& peer, std::string_view tag) {

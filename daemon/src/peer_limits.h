@@ -53,11 +53,23 @@ class PeerLimits {
   void Configure(const LimitSettings& settings) { settings_ = settings; }
   [[nodiscard]] const LimitSettings& settings() const noexcept { return settings_; }
 
-  // False: the uid has all that it may have.
-  [[nodiscard]] bool AddConnection(uid_t uid);
+  // `free`: descriptors for peers that nobody holds. False: the uid has all connections that it may
+  // have, or holds as many descriptors as are free.
+  [[nodiscard]] bool AddConnection(uid_t uid, std::size_t free);
   void DropConnection(uid_t uid);
-  // False: too many this second.
-  [[nodiscard]] bool TakeRequest(uid_t uid, MonotonicTime now);
+  [[nodiscard]] std::uint64_t ConnectionsOf(uid_t uid) const;
+  // Beside those of its connections, for replies that it does not read. False: as above.
+  [[nodiscard]] bool HoldDescriptors(uid_t uid, std::size_t count, std::size_t free);
+  void ReleaseDescriptors(uid_t uid, std::size_t count);
+  // The same for descriptors under way, of which `free` are left for all.
+  [[nodiscard]] bool PassDescriptors(uid_t uid, std::size_t count, std::size_t free);
+  void DescriptorsArrived(uid_t uid, std::size_t count);
+  // Whether it is time to look again what has arrived at this uid's connections.
+  [[nodiscard]] bool ShouldLook(uid_t uid, MonotonicTime now);
+  // When the uid may have its next request read: now if that is within its limit; else when some
+  // milliseconds' worth may be read, so that it is not looked at again for each.
+  [[nodiscard]] MonotonicTime NextRequestAt(uid_t uid, MonotonicTime now) const;
+  void TakeRequest(uid_t uid, MonotonicTime now);
   // Whether that is to be told now: once in ten seconds for each uid.
   [[nodiscard]] bool ShouldTell(uid_t uid, MonotonicTime now);
 
@@ -82,6 +94,9 @@ class PeerLimits {
  private:
   struct User {
     std::uint64_t connections = 0;
+    std::uint64_t descriptors = 0;  // beside theirs
+    std::uint64_t under_way = 0;    // descriptors that it has not read
+    MonotonicTime looked_at{};      // what of them has arrived
     RateBucket requests;
     MonotonicTime told_at{};
   };

@@ -81,29 +81,27 @@ std::uint64_t PromisePolicy::Step() const {
   return std::min(settings_.step, std::max<std::uint64_t>(settings_.max_prefetch / 2, 1));
 }
 
-std::uint64_t PromisePolicy::LowWater() const {
-  // At the ceiling a quarter of it has to be free, or each lease would be as small as the claim
-  // before it.
-  const std::uint64_t ceiling = settings_.max_prefetch - settings_.max_prefetch / 4;
-  return std::min(std::max(Ids(Reserve()), NineTenthsOf(Step())), ceiling);
+std::uint64_t PromisePolicy::LowWater(std::uint64_t earned) const {
+  return std::min(std::max(Ids(Reserve()), NineTenthsOf(Step())),
+                  MostHeldBeforeLease(settings_, earned));
 }
 
 std::uint64_t PromisePolicy::Wanted(const RefillView& view) const {
   std::uint64_t wanted = view.waiting;
-  if (view.available < LowWater()) {
+  if (view.available < LowWater(view.earned)) {
     const std::uint64_t full = Ids(Reserve() * kFillUp);
     wanted = std::max({wanted, Step(), full - std::min(full, view.available)});
   }
   if (wanted == 0) return 0;
   wanted = std::clamp(wanted, Step(), std::max(settings_.max_step, Step()));
-  return std::min(wanted,
-                  settings_.max_prefetch - std::min(view.available, settings_.max_prefetch));
+  const std::uint64_t most = MostHeld(settings_, view.earned);
+  return std::min(wanted, most - std::min(view.available, most));
 }
 
 // Where the low-water mark is reached; a tenth into the segment at the earliest.
-std::uint64_t PromisePolicy::MarkOf(shm::IdRange ids, const RefillView& /*view*/) const {
+std::uint64_t PromisePolicy::MarkOf(shm::IdRange ids, const RefillView& view) const {
   const std::uint64_t size = ids.size();
-  return ids.limit - std::clamp<std::uint64_t>(LowWater(), 1, NineTenthsOf(size));
+  return ids.limit - std::clamp<std::uint64_t>(LowWater(view.earned), 1, NineTenthsOf(size));
 }
 
 }  // namespace idd::daemon

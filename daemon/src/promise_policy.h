@@ -18,10 +18,10 @@ namespace idd::daemon {
 //              while the next lease is on its way.
 //
 // When less is left than both need, and in any case when a tenth of one step is used, one lease
-// fills up to half as much again, with a step at least. So a load that rises a thousandfold is met
-// by the next lease, as that is sized by what was seen since the last look, and the step needs no
-// doublings. What a load that fell left in the ring is used up before anything is leased again; a
-// tag without traffic leases nothing.
+// fills up to half as much again, with a step at least; never above MostHeld(). So what is held of
+// a load that has begun, or has risen a thousandfold, grows with what it claims, three times as
+// fast, until the tolerance is covered. What a load that fell left in the ring is used up before
+// anything is leased again; a tag without traffic leases nothing.
 class PromisePolicy : public RefillPolicy {
  public:
   explicit PromisePolicy(const RefillSettings& settings) : settings_(settings) {}
@@ -35,7 +35,7 @@ class PromisePolicy : public RefillPolicy {
 
  private:
   [[nodiscard]] double Reserve() const;
-  [[nodiscard]] std::uint64_t LowWater() const;
+  [[nodiscard]] std::uint64_t LowWater(std::uint64_t earned) const;
   [[nodiscard]] std::uint64_t Step() const;
 
   RefillSettings settings_;

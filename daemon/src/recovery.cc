@@ -12,12 +12,20 @@
 namespace idd::daemon {
 namespace {
 
-constexpr const char* kAction = "this host's marks are pushed, nothing is leased for a while";
+constexpr const char* kAction = "this host's marks are pushed before anything is leased";
 
 Result<HostMemory> Remember(HighWaterMarks& marks, const StoreSession& session) {
+  Result<std::vector<TagMark>> own = marks.Own();
+  if (!own.ok()) return own.status();
   Result<std::vector<TagMark>> all = marks.All();
   if (!all.ok()) return all.status();
-  HostMemory memory{.marks = std::move(all).value(), .held = {}};
+  HostMemory memory;
+  memory.marks = std::move(own).value();
+  std::map<std::string, std::uint64_t> known;
+  for (const TagMark& mark : memory.marks) known[mark.tag] = mark.mark;
+  for (TagMark& mark : all.value()) {
+    if (mark.mark > known[mark.tag]) memory.ceilings.push_back(std::move(mark));
+  }
   for (const auto& [token, lease] : session.held) memory.held.push_back(lease);
   return memory;
 }
@@ -58,6 +66,13 @@ void LogReminded(const Reminded& reminded) {
   for (const Reminded::Lift& lift : reminded.lifted) {
     LogBackwards(lift.tag, lift.from, lift.to, "lifted the store; the ids between are a gap");
   }
+  if (reminded.fenced != 0) {
+    log::Warning("fence.lifted", {{"tags", reminded.fenced},
+                                  {"reason",
+                                   "other hosts may have been granted ids that the "
+                                   "database does not know"},
+                                  {"action", "lifted the store; the ids between are a gap"}});
+  }
   for (const Lease& lease : reminded.restored) {
     log::Warning("lease.restored", {{"tag", lease.tag},
                                     {"token", lease.token},
@@ -86,6 +101,29 @@ Status AbandonTheRest(Store& store, const StoreSession& session, bool is_start) 
   return Status::Ok();
 }
 
+// Another data set than this host had open last.
+Status LogOther(const std::string& was, const std::string& is, HighWaterMarks& marks) {
+  const Result<std::vector<TagMark>> all = marks.All();
+  if (!all.ok()) return all.status();
+  if (all.value().empty()) {
+    log::Info("store.changed", {{"was", was}, {"is", is}});
+  } else {
+    log::Error("store.identity_changed", {{"was", was}, {"is", is}, {"action", kAction}});
+  }
+  return Status::Ok();
+}
+
+Status NoteDataSet(const std::string& known, const std::string& incarnation, Store& store,
+                   HighWaterMarks& marks) {
+  if (known != incarnation) {
+    if (Status status = marks.SetIncarnation(incarnation); !status.ok()) return status;
+  }
+  const Result<std::string> database = marks.Database();
+  if (!database.ok()) return database.status();
+  const std::string url = store.DisplayUrl();
+  return database.value() == url ? Status::Ok() : marks.SetDatabase(url);
+}
+
 // Which data set it is. In this order: a host that dies in between must find out again.
 Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const Result<std::string> incarnation = store.Incarnation();
@@ -96,11 +134,19 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const bool is_known = known.value() == incarnation.value();
   const bool is_other = !is_known && !known.value().empty();
   const bool is_replaced = !is_start && store.generation() != session.generation;
+  Status known_marks;
   if (is_other) {
-    log::Error("store.identity_changed",
-               {{"was", known.value()}, {"is", incarnation.value()}, {"action", kAction}});
+    known_marks = LogOther(known.value(), incarnation.value(), marks);
   } else if (is_replaced) {
     log::Error("store.replaced", {{"incarnation", incarnation.value()}, {"action", kAction}});
+  }
+  if (!known_marks.ok()) return known_marks;
+  Fence::Arrival arrival;
+  if (FenceStore* const fence = store.fence(); fence != nullptr) {
+    Result<Fence::Arrival> arrived =
+        session.fence.Arrive(*fence, marks, incarnation.value(), is_other || is_replaced);
+    if (!arrived.ok()) return arrived.status();
+    arrival = arrived.value();
   }
   Result<HostMemory> memory = Remember(marks, session);
   if (!memory.ok()) return memory.status();
@@ -112,13 +158,17 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
     Status logged = LogLiftedByOthers(store, memory.value(), reminded.value());
     if (!logged.ok()) return logged;
   }
-  const bool is_new =
-      is_other || is_replaced || reminded.value().forgot_leases || (is_start && store.is_young());
-  if (is_new) session.lease_from = MonotonicClock::now() + store.lease_grace();
+  const bool is_new = is_other || is_replaced || reminded.value().forgot_leases ||
+                      arrival.pushes_ceilings || (is_start && store.is_young());
+  if (is_new && store.fence() == nullptr)
+    session.lease_from = MonotonicClock::now() + store.lease_grace();
   if (is_start) session.data_set = kInheritedDataSet;
   if (is_new) ++session.data_set;
   session.generation = store.generation();
-  return is_known ? Status::Ok() : marks.SetIncarnation(incarnation.value());
+  if (FenceStore* const fence = store.fence(); fence != nullptr) {
+    if (Status status = session.fence.Settle(*fence, marks, arrival); !status.ok()) return status;
+  }
+  return NoteDataSet(known.value(), incarnation.value(), store, marks);
 }
 
 }  // namespace

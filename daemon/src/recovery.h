@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "fence.h"
 #include "high_water.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
@@ -31,8 +32,9 @@ struct StoreSession {
   // Rises when what is open is another data set, another file or an older copy. What it says of a
   // lease from under an earlier number, or of that lease's tag, may be from before the lease.
   std::uint64_t data_set = 0;
-  // Nothing is leased before: the other hosts are still telling it their marks.
+  // Without a fence: nothing is leased before, as the other hosts are still pushing their marks.
   MonotonicTime lease_from{};
+  Fence fence;
   std::uint64_t generation = 0;  // of the store, at the last recovery
   StoreMeter* meter = nullptr;   // if set, what is done is counted there; outlives the session
 };
@@ -40,8 +42,9 @@ struct StoreSession {
 // For every store that was opened, before any job: pushes this host's marks and the leases it holds
 // into the data set (Store::Remind), journals what it does not hold as abandoned, and compares the
 // incarnation with the one remembered. Another data set, another file in place of the one that was
-// open, or one that has forgotten leases, is alarmed and begins the grace. Idempotent; a failure
-// leaves what was found out in `session`, and the next try goes on from there.
+// open, or one that has forgotten leases, is alarmed, and begins the grace where the store has no
+// fence. Where it has one, the fence says whether its ceilings are pushed as marks. Idempotent; a
+// failure leaves what was found out in `session`, and the next try goes on from there.
 [[nodiscard]] Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session);
 
 }  // namespace idd::daemon

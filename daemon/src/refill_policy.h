@@ -23,6 +23,7 @@ struct RefillView {
   std::uint64_t open_segments = 0;  // published and not exhausted
   std::uint64_t newest_size = 0;    // ids of the newest of them
   std::uint64_t waiting = 0;        // ids that claims are waiting for
+  std::uint64_t earned = 0;         // ids claimed in the busiest window: ClaimHistory::Most()
 };
 
 // One tag's. Thread safety: none.
@@ -40,7 +41,8 @@ class RefillPolicy {
   // A lease of `ids` was published at view.now; the store took `took` for it.
   virtual void OnLeased(const RefillView& view, std::uint64_t ids,
                         std::chrono::nanoseconds took) = 0;
-  // Ids to lease now; 0: none. Never more than RefillSettings allow.
+  // Ids to lease now; 0: none. Never more than RefillSettings allow, and never so many that more
+  // than MostHeld() would be held, even if every claim that waits gave up.
   [[nodiscard]] virtual std::uint64_t Wanted(const RefillView& view) const = 0;
   // Ids a second, what the policy reckons with.
   [[nodiscard]] virtual double RatePerSecond() const = 0;
@@ -51,6 +53,27 @@ class RefillPolicy {
  protected:
   RefillPolicy() = default;
 };
+
+// The rule for every policy: no lease brings what is held of a tag above twice what was claimed in
+// the busiest window, but two steps are always allowed; nor above max_prefetch. A load that lasts
+// has earned its full promise after half of the outage tolerance.
+[[nodiscard]] std::uint64_t MostHeld(const RefillSettings& settings, std::uint64_t earned) noexcept;
+
+// While more than this is held, a lease is not worth it: what MostHeld() leaves room for would be
+// as small as the claim before it. Five eighths of what was earned twice; three quarters of
+// max_prefetch; always room for a step.
+[[nodiscard]] std::uint64_t MostHeldBeforeLease(const RefillSettings& settings,
+                                                std::uint64_t earned) noexcept;
+
+// Ids that are to be held by now, whatever the place between two leases: what the tolerance takes
+// at the rate that the policy reckons with, or, while a load is younger, what it has earned.
+[[nodiscard]] double PromisedIds(const RefillSettings& settings, std::uint64_t earned,
+                                 double reckoned_per_s) noexcept;
+
+// How long those last at `per_s`, at most the tolerance: how long the promise is now. The rate is
+// not 0.
+[[nodiscard]] double PromiseSeconds(const RefillSettings& settings, double promised_ids,
+                                    double per_s) noexcept;
 
 // A tenth of `ids`, and what is left then. Rounded so that one id is left of one.
 [[nodiscard]] constexpr std::uint64_t TenthOf(std::uint64_t ids) noexcept { return ids / 10; }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "claim_history.h"
 #include "event_loop.h"
 #include "idd/base/status.h"
 #include "random.h"
@@ -38,6 +39,7 @@ struct TagService::Tag {
   const std::uint64_t instance;  // tells a re-created tag's callbacks from its namesake's
   std::optional<TagRecord> record;
   std::unique_ptr<RefillPolicy> policy;  // as soon as the record is known
+  ClaimHistory history;
   std::unique_ptr<TagRing> ring;
   WaitQueue waiters;
   std::vector<LeaseUse> tails;  // stopping or drained: what goes back, oldest first
@@ -76,13 +78,26 @@ struct TagService::Tag {
   // Precondition: there is a ring.
   [[nodiscard]] RefillView View() const {
     const RingLevel level = ring->Level();
-    return {.now = MonotonicClock::now(),
+    const MonotonicTime now = MonotonicClock::now();
+    return {.now = now,
             .claimed = closed_claimed + level.claimed,
             .available = level.available,
             .open_segments = level.open_segments,
             .newest_size = level.newest_size,
-            .waiting = waiters.IdsWanted()};
+            .waiting = waiters.IdsWanted(),
+            .earned = history.Most(now)};
   }
+  // View(), with `served` more ids claimed of what is not published yet; the history sees it.
+  [[nodiscard]] RefillView NoteView(std::uint64_t served = 0) {
+    const MonotonicTime before = MonotonicClock::now();
+    RefillView view = View();
+    view.claimed += served;
+    history.Observe(before, view.now, view.claimed);
+    view.earned = history.Most(view.now);
+    return view;
+  }
+  // Has the policy look at the ring. Preconditions: there is a ring, and the record is known.
+  void Look() { policy->Observe(NoteView()); }
 };
 
 }  // namespace idd::daemon

@@ -4,6 +4,7 @@
 #include "server.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +22,8 @@ namespace idd::daemon {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr int kAcceptsPerTurn = 64;
+// Few: those who are connected are not kept waiting by those who connect.
+constexpr int kAcceptsPerTurn = 8;
 // A connection says HELLO within this time, or is closed.
 constexpr std::chrono::seconds kHelloPatience(5);
 constexpr std::chrono::milliseconds kAcceptPause(100);
@@ -66,6 +68,9 @@ Server::Server(EventLoop& loop, TagService& tags, Admin& admin)
       daemon_id_(RandomId()),
       listener_(loop),
       pause_(loop),
+      turns_(
+          loop, [this](std::uint64_t connection) { return ReadOne(connection); },
+          [this](uid_t uid, MonotonicTime now) { return gate_.MayReadAt(uid, now); }),
       pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {
   admin_.SetPeers([this] { return LookAtPeers(); });
   admin_.SetClients(&ledger_);
@@ -161,9 +166,14 @@ void Server::OnAcceptable() {
     if (errno == EAGAIN) break;
     if (errno == EINTR || errno == ECONNABORTED) continue;
     const int error = errno;
+    // Out of descriptors is also who accepts nothing.
+    pollfd pending{.fd = listener_.fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&pending, 1, 0) == 0) break;
     log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}});
     const bool is_out = error == EMFILE || error == ENFILE;
-    if (is_out && DropSilent("idd is out of descriptors, and this connection has not said HELLO")) {
+    if (is_out &&
+        (DropSilent("idd is out of descriptors, and this connection has not said HELLO") ||
+         DropBusiest())) {
       continue;
     }
     PauseAccepting();  // out of descriptors: without a pause the loop would spin on the backlog
@@ -187,9 +197,28 @@ bool Server::DropSilent(const char* why) {
   return false;
 }
 
+// Only when the limits by user have not prevented it: as the limit of descriptors was lowered, or
+// as more rings are open than were reckoned with.
+bool Server::DropBusiest() {
+  const auto busiest = gate_.limits().Busiest();
+  if (!busiest.has_value()) return false;
+  // NOLINTNEXTLINE(modernize-loop-convert): the newest first; a reversed view reads no better
+  for (auto it = connections_.rbegin(); it != connections_.rend(); ++it) {
+    Connection& connection = *it->second;
+    if (connection.peer().uid != busiest->first || connection.is_closed()) continue;
+    connection.CloseWith(
+        {Code::kUnavailable, "idd is out of descriptors, and this user has the most connections"});
+    return true;
+  }
+  return false;
+}
+
 void Server::Poll() {
   const MonotonicTime now = MonotonicClock::now();
-  gate_.Poll(now);
+  gate_.Poll(now, tags_.rings());
+  LookWhatHasArrived(std::nullopt);
+  for (std::size_t i = gate_.surplus(); i > 0 && DropBusiest(); --i) {
+  }
   WithdrawRings();  // what could not be done at the reload
   const MonotonicTime latest = now - kHelloPatience;
   while (!silent_.empty()) {
@@ -200,12 +229,18 @@ void Server::Poll() {
       continue;
     }
     if (silent_.front().since > latest) return;
+    if (connection->awaits_turn) {  // it has said something: its user is over a limit
+      silent_.push_back({.id = silent_.front().id, .since = now});
+      silent_.pop_front();
+      continue;
+    }
     DropSilent("no HELLO within 5 seconds");
   }
 }
 
 void Server::Configure(std::vector<AccessRule> rules, const LimitSettings& limits) {
   gate_.Configure(std::move(rules), limits);
+  turns_.Reconsider();
   for (const auto& [id, connection] : connections_) {
     const Status status = gate_.StillAdmit(connection->peer());
     if (!status.ok()) connection->CloseWith(status);
@@ -238,18 +273,39 @@ void Server::Adopt(ScopedFd socket) {
   Result<Peer> peer = PeerOf(socket.get());
   if (!peer.ok()) return;
   const std::uint64_t id = next_id_++;
-  const Status admitted = gate_.Admit(peer.value(), connections_.size());
+  const Status admitted = gate_.Admit(peer.value());
   auto connection =
       std::make_unique<Connection>(loop_, std::move(socket), id, std::move(peer).value());
   Connection& started = *connection;
   connections_.emplace(id, std::move(connection));
   started.Start(
-      [this](Connection& from, std::span<const std::byte> message) { OnMessage(from, message); },
-      [this](std::uint64_t closed) { OnClosed(closed); });
+      {.on_readable =
+           [this](Connection& from) {
+             from.awaits_turn = true;
+             turns_.Add(from.peer().uid, from.id());
+           },
+       .on_message = [this](Connection& from,
+                            std::span<const std::byte> message) { OnMessage(from, message); },
+       .on_close = [this](std::uint64_t closed) { OnClosed(closed); },
+       .hold = [this](const Peer& of,
+                      std::size_t count) { return gate_.HoldDescriptors(of, count); },
+       .release = [this](const Peer& of,
+                         std::size_t count) { gate_.ReleaseDescriptors(of, count); },
+       .pass = [this](const Peer& of, std::size_t count) { return PassDescriptors(of, count); },
+       .arrived = [this](const Peer& of,
+                         std::size_t count) { gate_.DescriptorsArrived(of, count); }});
   if (!admitted.ok()) return started.CloseWith(admitted);
   started.admitted = true;
   ledger_.Connected(id, started.peer(), MonotonicClock::now());
   silent_.push_back({.id = id, .since = MonotonicClock::now()});
+}
+
+bool Server::ReadOne(std::uint64_t id) {
+  Connection* const connection = Find(id);
+  if (connection == nullptr) return false;
+  connection->awaits_turn = false;
+  connection->ReadOne();
+  return true;
 }
 
 void Server::OnClosed(std::uint64_t id) {
@@ -259,9 +315,36 @@ void Server::OnClosed(std::uint64_t id) {
     tags_.DropOwner(id);
     for (const ClaimOrder& order : pacer_.Drop(id)) gate_.limits().GiveIdsBack(order);
   }
-  if (connection->admitted) gate_.Release(connection->peer());
   ledger_.Gone(id);
+  if (connection->has_descriptors_under_way()) {
+    lingering_.push_back(std::move(connections_.extract(id).mapped()));
+    return;
+  }
+  if (connection->admitted) gate_.Release(connection->peer());
   connections_.erase(id);
+}
+
+bool Server::PassDescriptors(const Peer& peer, std::size_t count) {
+  if (gate_.PassDescriptors(peer, count)) return true;
+  if (!gate_.limits().ShouldLook(peer.uid, MonotonicClock::now())) return false;
+  LookWhatHasArrived(peer.uid);
+  return gate_.PassDescriptors(peer, count);
+}
+
+void Server::LookWhatHasArrived(std::optional<uid_t> uid) {
+  const auto is_meant = [uid](const Connection& connection) {
+    return connection.has_descriptors_under_way() &&
+           uid.value_or(connection.peer().uid) == connection.peer().uid;
+  };
+  for (const auto& [id, connection] : connections_) {
+    if (is_meant(*connection)) connection->LookWhatHasArrived();
+  }
+  std::erase_if(lingering_, [this, &is_meant](const std::unique_ptr<Connection>& connection) {
+    if (is_meant(*connection)) connection->LookWhatHasArrived();
+    if (connection->has_descriptors_under_way()) return false;
+    if (connection->admitted) gate_.Release(connection->peer());
+    return true;
+  });
 }
 
 // What clients say of themselves may be anything: so many groups, however many versions they name.
@@ -269,7 +352,7 @@ PeerFacts Server::LookAtPeers() const {
   PeerFacts facts;
   facts.connections = connections_.size();
   facts.most_connections = gate_.most_connections();
-  facts.connections_per_uid = gate_.limits().settings().connections_per_uid;
+  facts.connections_per_uid = gate_.connections_per_uid();
   if (const auto busiest = gate_.limits().Busiest(); busiest.has_value()) {
     facts.busiest = {.uid = busiest->first, .connections = busiest->second};
   }

@@ -23,6 +23,7 @@
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
 #include "peer_gate.h"
+#include "peer_turns.h"
 #include "state_dir.h"
 #include "tag_service.h"
 
@@ -68,8 +69,16 @@ class Server {
   void PauseAccepting();
   // Closes the connection that has been silent for the longest. False: all have said HELLO.
   bool DropSilent(const char* why);
+  // Closes the newest connection of the user that has the most; false: only operators have any.
+  bool DropBusiest();
   void Adopt(ScopedFd socket);
+  // One frame of the connection; false: it is gone.
+  [[nodiscard]] bool ReadOne(std::uint64_t id);
   void OnClosed(std::uint64_t id);
+  // Descriptors to the peer; if there are too many under way, it looks first what has arrived.
+  [[nodiscard]] bool PassDescriptors(const Peer& peer, std::size_t count);
+  // At the connections of one user, or at all.
+  void LookWhatHasArrived(std::optional<uid_t> uid);
   void WithdrawRings();
   [[nodiscard]] PeerFacts LookAtPeers() const;
 
@@ -85,7 +94,7 @@ class Server {
   void StartClaim(ClaimOrder order);
   [[nodiscard]] Status OnRefill(const Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnAdmin(Connection& connection, const wire::FrameView& frame);
-  // Answers that nothing was done; the connection goes on, but for a HELLO.
+  // Answers an ATTACH, OBSERVE or CLAIM that nothing was done; the connection goes on.
   void Refuse(Connection& connection, const wire::FrameView& frame, const Status& status);
   void ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& grant);
   void ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant);
@@ -102,9 +111,12 @@ class Server {
   DescriptorWatch listener_;
   Timer pause_;
   PeerGate gate_;
+  PeerTurns turns_;
   ClaimPacer pacer_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  // Closed ones with descriptors under way; they count as connections.
+  std::vector<std::unique_ptr<Connection>> lingering_;
   ClientLedger ledger_;
   // The claim that is with the tag service: answered before that returns, it did not wait.
   std::uint64_t starting_owner_ = 0;

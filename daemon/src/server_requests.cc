@@ -51,6 +51,7 @@ Status CheckWait(std::uint32_t timeout_ms, std::uint32_t reserved) {
 }  // namespace
 
 void Server::OnMessage(Connection& connection, std::span<const std::byte> message) {
+  gate_.TakeRequest(connection.peer());
   const Result<FrameView> frame = wire::ParseFrame(message);
   if (!frame.ok()) {
     connection.CloseWith(frame.status());
@@ -62,10 +63,6 @@ void Server::OnMessage(Connection& connection, std::span<const std::byte> messag
 
 Status Server::Dispatch(Connection& connection, const FrameView& frame) {
   const auto type = static_cast<FrameType>(frame.header.type);
-  if (Status status = gate_.TakeRequest(connection.peer()); !status.ok()) {
-    Refuse(connection, frame, status);
-    return Status::Ok();
-  }
   if (!connection.greeted && type != FrameType::kHello) {
     return {Code::kInvalid, "the first frame must be HELLO"};
   }
@@ -106,19 +103,9 @@ void Server::Refuse(Connection& connection, const FrameView& frame, const Status
       connection.Send(wire::BuildReply(FrameType::kClaim, request_id, reply, status.message()));
       return;
     }
-    case FrameType::kAdmin:
-      ++connection.unanswered;
-      // UNAVAILABLE would tell idctl that idd is out of reach.
-      ReplyAdmin(connection.id(), request_id, {Code::kSystem, status.message()},
-                 ErrorDocument(status.message()));
-      return;
-    case FrameType::kRefill:
-      return;  // the poll sees to it
-    case FrameType::kHello:
-    case FrameType::kError:
-      break;
+    default:
+      connection.CloseWith(status, request_id);
   }
-  connection.CloseWith(status, request_id);
 }
 
 Status Server::OnHello(Connection& connection, const FrameView& frame) {
@@ -353,12 +340,10 @@ Status Server::OnAdmin(Connection& connection, const FrameView& frame) {
     return {Code::kInvalid, kTooManyRequests};
   }
   ++connection.unanswered;
-  std::string text(frame.payload.size(), '\0');
-  std::transform(frame.payload.begin(), frame.payload.end(), text.begin(),
-                 [](std::byte byte) { return static_cast<char>(byte); });
+  std::string text(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
   const std::uint64_t owner = connection.id();
   const std::uint64_t request_id = frame.header.request_id;
-  admin_.Handle(text, gate_.RightsOf(connection.peer()),
+  admin_.Handle(std::move(text), gate_.RightsOf(connection.peer()),
                 [this, owner, request_id](const Status& status, const std::string& document) {
                   ReplyAdmin(owner, request_id, status, document);
                 });

@@ -34,8 +34,9 @@ TagRing::~TagRing() {
   descriptors_.Drop(CursorsName(ring_id()));
 }
 
-void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark) {
-  writer_.Publish(lease.ids, taken, mark);
+void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark,
+                      std::atomic<std::uint64_t>* witness) {
+  writer_.Publish(lease.ids, taken, mark, witness);
   leases_.push_back(lease);
 }
 

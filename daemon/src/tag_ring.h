@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_TAG_RING_H_
 #define IDD_DAEMON_TAG_RING_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -69,10 +70,11 @@ class TagRing {
   // A lease below it would break the order of ids.
   [[nodiscard]] std::uint64_t floor() const noexcept { return writer_.floor(); }
   // Publishes a lease of which the first `taken` ids went to waiters; the claimer of `mark` wakes
-  // the daemon. Preconditions as in shm::RingWriter::Publish.
-  void Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark);
+  // the daemon. `witness`, preconditions: as in shm::RingWriter::Publish.
+  void Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark,
+               std::atomic<std::uint64_t>* witness = nullptr);
 
-  // Up to `count` ids, in the ring's order; empty when it is dry.
+  // Up to `count` ids, in the ring's order; empty when it is dry or forged().
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
 
   // For observers: what the ring itself does not say. Writes nothing when nothing has changed.

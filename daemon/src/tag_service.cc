@@ -94,7 +94,7 @@ void TagService::Refill(const std::string& tag) {
   if (it == tags_.end()) return;
   Tag& entry = *it->second;
   entry.idle_polls = 0;
-  if (entry.ring != nullptr) entry.policy->Observe(entry.View());
+  if (entry.ring != nullptr) entry.Look();
   CloseExhausted(entry);
   MaybeLease(entry);
 }
@@ -127,13 +127,16 @@ void TagService::Serve(Tag& tag) {
     tag.waiters.FailAll(status);
     return;
   }
+  // A look before the ring serves any request: a forged ring gives neither ids nor its memory.
+  CloseExhausted(tag);
+  if (tag.ring == nullptr) return;  // quarantined, no memory for another: every waiter has failed
   ServeAttaches(tag);
   ServeClaims(tag, [&tag](std::uint64_t count) { return tag.ring->Claim(count); });
+  CloseExhausted(tag);  // what these claims used up; or they found the ring forged
   // The ring is dry and the store has just said no: nobody is kept waiting for the same answer.
   if (!tag.refusal.ok()) tag.waiters.FailAll(tag.refusal);
   ExpireWaiters(tag);
-  if (!tag.waiters.empty()) tag.policy->Observe(tag.View());
-  CloseExhausted(tag);
+  if (!tag.waiters.empty()) tag.Look();
   MaybeLease(tag);
 }
 
@@ -283,6 +286,7 @@ void TagService::Configure(Tag& tag, TagRecord record) {
   } else if (tag.record->refill != record.refill) {
     tag.policy->Configure(record.refill);
   }
+  tag.history.SetWindow(record.refill.outage_tolerance);
   tag.record = std::move(record);
 }
 
@@ -364,7 +368,8 @@ void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) 
                                {"token", lease.token},
                                {"base", lease.ids.first},
                                {"limit", lease.ids.limit}});
-  EnforceAccess(tag);  // another host may have changed it
+  EnforceAccess(tag);   // another host may have changed it
+  CloseExhausted(tag);  // a lease that comes into a forged ring is lost with it
   if (Status status = EnsureRing(tag); !status.ok()) {
     closer_.HandBack({.lease = lease, .claimed = 0});
     tag.waiters.FailAll(status);
@@ -394,12 +399,12 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
         return shm::IdRange{first, next};
       },
       [&] { legacy_.leases.NoteUsed(lease.token, next, 0); });
-  RefillView view = tag.View();
-  view.claimed += next - lease.ids.first;
+  const RefillView view = tag.NoteView(next - lease.ids.first);
   tag.leased_to = lease.ids.limit;
   tag.policy->OnLeased(view, lease.ids.size(), view.now - tag.store_asked_at);
   legacy_.leases.NoteUsed(lease.token, next, tag.ring->ring_id());
-  tag.ring->Publish(lease, next - lease.ids.first, tag.policy->MarkOf(lease.ids, view));
+  tag.ring->Publish(lease, next - lease.ids.first, tag.policy->MarkOf(lease.ids, view),
+                    legacy_.leases.NextOf(lease.token));
   meter_.refills.Increment();
   TellObservers(tag);
   Serve(tag);
@@ -415,9 +420,7 @@ void TagService::OnNotLeased(Tag& tag, const LeaseOutcome& outcome) {
                      "database or create the tag"});
     return;
   }
-  tag.last_error =
-      "the database has just started, or was replaced or set back; nothing is leased from it for a "
-      "while";
+  tag.last_error = "nothing is leased yet: " + outcome.reason;
   RetryLater(tag, outcome.not_before);
 }
 
@@ -502,6 +505,7 @@ void TagService::Poll() {
     const std::uint64_t claimed = tag->closed_claimed + tag->ring->Level().claimed;
     if (is_quiet && tag->usage.IsIdleAt(claimed) && !tag->ring->forged()) {
       tag->usage.SkipTo(now);
+      tag->history.Observe(now, now, claimed);
       if (tag->idle_polls < kIdlePolls) ++tag->idle_polls;
       TellObservers(*tag);
       continue;
@@ -509,9 +513,8 @@ void TagService::Poll() {
     tag->idle_polls = 0;
     CloseExhausted(*tag);
     if (tag->ring == nullptr) continue;  // quarantined, and no memory for another
-    tag->policy->Observe(tag->View());
+    tag->Look();
     MaybeLease(*tag);
-    for (const LeaseUse& use : tag->ring->Look()) legacy_.leases.NoteSeen(use);
     tag->usage.Observe(now, claimed);
     TellObservers(*tag);
     LookAtExhaustion(*tag, now);

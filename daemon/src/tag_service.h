@@ -45,6 +45,7 @@ struct TagSnapshot {
   std::vector<LeaseUse> leases;  // in the ring, oldest first
   double rate_per_s = 0;
   double reckoned_per_s = 0;                // what the refill policy reckons with
+  double promised_ids = 0;                  // that are to be held by now: PromisedIds()
   std::optional<double> exhausted_in_days;  // at rate_per_s; nothing while nobody claims
   std::uint64_t fallbacks = 0;
   std::uint64_t leases_taken = 0;
@@ -135,8 +136,11 @@ class TagService {
   struct DrainProgress {
     std::uint64_t tags = 0;  // that were served and are drained
     DrainCount count;
-    bool is_leasing = false;  // a lease was under way: what comes goes back first
-    [[nodiscard]] bool done() const noexcept { return !is_leasing && count.leases_pending == 0; }
+    bool is_leasing = false;     // a lease was under way: what comes goes back first
+    bool has_open_ends = false;  // of leases that left no tail, not journalled yet
+    [[nodiscard]] bool done() const noexcept {
+      return !is_leasing && !has_open_ends && count.leases_pending == 0;
+    }
   };
   [[nodiscard]] DrainProgress ProgressOf(const std::string& scope) const;
   // The tag is known here, so that the store need not be asked whether there is one.
@@ -144,6 +148,9 @@ class TagService {
 
   // Looks at every ring: what a claimer that died before its wake-up left undone, and the rates.
   void Poll();
+
+  // Rings that are open, of two descriptors each.
+  [[nodiscard]] std::size_t rings() const;
 
   // A tag was made in the store.
   void OnTagCreated() noexcept { ++tags_version_; }
@@ -213,6 +220,8 @@ class TagService {
   [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);
   void CloseExhausted(Tag& tag);
   void TellObservers(Tag& tag);
+  // Precondition: the record is known.
+  [[nodiscard]] static double PromisedIdsOf(const Tag& tag);
   [[nodiscard]] TagSnapshot SnapshotOf(const Tag& tag) const;
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
   void LookAtExhaustion(Tag& tag, MonotonicTime now);

@@ -34,6 +34,7 @@ void TagService::Drain(const std::string& scope) {
   for (auto& [name, tag] : tags_) {
     if (scope == kWholeHost || scope == name) DrainTag(*tag);
   }
+  closer_.Flush();  // ends wait for no others now
 }
 
 void TagService::DrainTag(Tag& tag) {
@@ -101,7 +102,8 @@ void TagService::AfterHandBack(const LeaseUse& use, const Result<ReturnOutcome>&
 }
 
 TagService::DrainProgress TagService::ProgressOf(const std::string& scope) const {
-  DrainProgress progress{.count = drains_.CountOf(scope)};
+  DrainProgress progress{.count = drains_.CountOf(scope),
+                         .has_open_ends = closer_.HasOpenEnds(scope)};
   for (const auto& [name, tag] : tags_) {
     if (scope != kWholeHost && scope != name) continue;
     if (tag->record.has_value() && drains_.IsDrained(name)) ++progress.tags;

@@ -80,7 +80,7 @@ TagSample TagService::SampleOf(Tag& tag) const {
           .claimed_by_socket = tag.socket_claimed,
           .available = level.available,
           .rate_per_s = tag.usage.rate_per_s(),
-          .reckoned_per_s = tag.policy->RatePerSecond(),
+          .promised_ids = PromisedIdsOf(tag),
           .tolerance_s = static_cast<double>(tag.record->refill.outage_tolerance.count()),
           .exhausted_in_days = tag.exhausted_in_days,
           .leases = tag.leases_taken,

@@ -83,7 +83,8 @@ bool TagService::ReplaceRing(Tag& tag, const char* reason) {
 // What is left of a lease whose earlier ring is closed.
 void TagService::PublishRest(Tag& tag, const LeaseUse& use) {
   legacy_.leases.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, tag.ring->ring_id());
-  tag.ring->Publish(use.lease, use.claimed, tag.policy->MarkOf(use.lease.ids, tag.View()));
+  tag.ring->Publish(use.lease, use.claimed, tag.policy->MarkOf(use.lease.ids, tag.View()),
+                    legacy_.leases.NextOf(use.lease.token));
 }
 
 // Closing leases.
@@ -226,6 +227,7 @@ void TagService::OnForged(const std::string& tag, const std::vector<std::string>
 
 void TagService::Shutdown(std::function<void()> done) {
   stopping_ = true;
+  closer_.Hurry();
   turns_.Stop();
   shutdown_done_ = std::move(done);
   for (auto& [name, tag] : tags_) {

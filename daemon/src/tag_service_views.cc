@@ -43,6 +43,11 @@ const char* TagService::StateOf(const Tag& tag, std::uint64_t available) const {
   return tag.ring != nullptr && available == 0 ? "dry" : "ok";
 }
 
+std::size_t TagService::rings() const {
+  return static_cast<std::size_t>(std::count_if(
+      tags_.begin(), tags_.end(), [](const auto& entry) { return entry.second->ring != nullptr; }));
+}
+
 Result<ObserveGrant> TagService::Observe(std::string_view tag) const {
   const auto it = tags_.find(tag);
   if (stopping_ || it == tags_.end() || it->second->ring == nullptr) return ObserveGrant();
@@ -73,6 +78,11 @@ void TagService::TellObservers(Tag& tag) {
                   .condition = ConditionOf(StateOf(tag, kNotDry))});
 }
 
+double TagService::PromisedIdsOf(const Tag& tag) {
+  return PromisedIds(tag.record->refill, tag.history.Most(MonotonicClock::now()),
+                     tag.policy->RatePerSecond());
+}
+
 TagSnapshot TagService::SnapshotOf(const Tag& tag) const {
   TagSnapshot snapshot;
   snapshot.tag = tag.name;
@@ -81,6 +91,7 @@ TagSnapshot TagService::SnapshotOf(const Tag& tag) const {
   snapshot.refill = tag.record->refill;
   snapshot.exhausted_in_days = tag.exhausted_in_days;
   snapshot.reckoned_per_s = tag.policy->RatePerSecond();
+  snapshot.promised_ids = PromisedIdsOf(tag);
   if (tag.ring != nullptr) snapshot.leases = tag.ring->Look();
   snapshot.claimed = tag.closed_claimed;
   std::uint64_t available = 0;

@@ -2,11 +2,15 @@
 #include "take_leases.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
 namespace idd::daemon {
 namespace {
+
+// Other hosts look once a second.
+constexpr std::chrono::milliseconds kFencePause(200);
 
 // The settings may be others by now than those that `wanted` was reckoned with; then they count.
 std::uint64_t IdsOf(const LeaseOrder& order, const RefillSettings& refill) {
@@ -27,6 +31,11 @@ Result<LeaseRequest> RequestFor(const LeaseOrder& order, const TagRecord& record
                       .token = order.token};
 }
 
+void WaitForFence(const StoreSession& session, LeaseOutcome& outcome) {
+  outcome.not_before = MonotonicClock::now() + kFencePause;
+  outcome.reason = session.fence.Reason();
+}
+
 // The outcome as far as the tag's record decides it.
 Result<LeaseOutcome> Begin(const LeaseOrder& order, Result<TagRecord> record,
                            const StoreSession& session) {
@@ -39,13 +48,53 @@ Result<LeaseOutcome> Begin(const LeaseOrder& order, Result<TagRecord> record,
   }
   if (!record.ok()) return record.status();
   outcome.record = std::move(record).value();
-  if (MonotonicClock::now() < session.lease_from) outcome.not_before = session.lease_from;
+  if (MonotonicClock::now() < session.lease_from) {
+    outcome.not_before = session.lease_from;
+    outcome.reason = "the database has just started, or was replaced or set back";
+  } else if (outcome.record.ceiling.has_value() && !session.fence.may_lease()) {
+    WaitForFence(session, outcome);
+  }
   return outcome;
 }
 
 bool MayLease(const Result<LeaseOutcome>& outcome) {
   return outcome.ok() && outcome.value().missing.ok() &&
          outcome.value().not_before == MonotonicTime{};
+}
+
+// Ends each request at its tag's ceiling, which is raised where it comes close. What has no room
+// now waits for it, and its request is dropped.
+Status MindCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
+                    LeaseOutcomes& outcomes, std::vector<LeaseRequest>& requests,
+                    std::vector<std::size_t>& places) {
+  if (store.fence() == nullptr) return Status::Ok();
+  std::vector<Fence::Need> needs;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const TagRecord& record = outcomes[places[i]].value().record;
+    needs.push_back({.tag = requests[i].tag,
+                     .base = std::max({record.next_id, record.used_limit,
+                                       requests[i].high_water_mark, requests[i].floor}),
+                     .count = requests[i].count,
+                     .last = record.max_id,
+                     .ceiling = record.ceiling.value_or(0)});
+  }
+  if (Status status = session.fence.Cover(*store.fence(), marks, needs); !status.ok()) {
+    return status;
+  }
+  std::vector<LeaseRequest> kept;
+  std::vector<std::size_t> kept_places;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Fence::Need& need = needs[i];
+    if (need.ceiling <= need.base && need.base <= need.last) {
+      WaitForFence(session, outcomes[places[i]].value());
+      continue;
+    }
+    kept.push_back(std::move(requests[i]));
+    kept_places.push_back(places[i]);
+  }
+  requests = std::move(kept);
+  places = std::move(kept_places);
+  return Status::Ok();
 }
 
 // A host that forgot its marks would believe a store that was set back: without them the leases go
@@ -92,6 +141,10 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
     }
     requests.push_back(std::move(request).value());
     places.push_back(i);
+  }
+  if (Status status = MindCeilings(store, marks, session, outcomes, requests, places);
+      !status.ok()) {
+    return status;
   }
   if (requests.empty()) return outcomes;
 

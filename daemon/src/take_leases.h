@@ -38,6 +38,7 @@ struct LeaseOutcome {
   Status missing;
   // ... or it is too early to lease from it.
   MonotonicTime not_before{};
+  std::string reason;  // for people
 };
 
 // Reads the tags, so that a changed setting counts within a second, leases in one transaction, and

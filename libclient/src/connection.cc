@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "idd/base/guarded_fd.h"
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"
 #include "process_mark.h"
@@ -81,10 +82,26 @@ Status Connection::EnsureConnected(Deadline deadline) {
 
 void Connection::DropIfClosed() {
   if (!channel_.has_value() || leading_ || !channel_->PeerClosed()) return;
+  Drop({Code::kUnavailable, "the connection to idd broke"});
+}
+
+void Connection::DropIfTaken() {
+  if (!channel_.has_value() || leading_ || channel_->IsOurs()) return;
+  Drop({Code::kUnavailable, "the program has closed the connection to idd"});
+}
+
+void Connection::Drop(const Status& reason) {
   raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
   channel_.reset();
   // The next daemon knows nothing of what this one was asked.
-  FailAll({Code::kUnavailable, "the connection to idd broke"});
+  FailAll(reason);
+}
+
+void Connection::SetChannel(idd::wire::Channel channel) {
+  channel_.emplace(std::move(channel));
+  raw_device_.store(channel_->identity().device, std::memory_order_relaxed);  // F2 orders it
+  raw_inode_.store(channel_->identity().inode, std::memory_order_relaxed);    // F2 orders it
+  raw_fd_.store(channel_->fd(), std::memory_order_release);                   // F2, pairs with F3
 }
 
 Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
@@ -104,10 +121,7 @@ Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
   if (status.code() == Code::kTimeout) status = {Code::kUnavailable, status.message()};
   lock.lock();
   connecting_ = false;
-  if (status.ok()) {
-    channel_.emplace(std::move(channel).value());
-    raw_fd_.store(channel_->fd(), std::memory_order_relaxed);  // F1: this process only
-  }
+  if (status.ok()) SetChannel(std::move(channel).value());
   connected_or_failed_.notify_all();
   return status;
 }
@@ -167,6 +181,7 @@ void Connection::WaitForReply(Lock& lock, PendingCall& call, Deadline deadline) 
     call.Sleep(deadline);
     if (call.finished()) return;
     lock.lock();
+    DropIfTaken();  // it has slept since its request was sent
   }
 }
 
@@ -199,11 +214,7 @@ void Connection::LeadOnce(Lock& lock, Deadline deadline) {
   lock.lock();
   leading_ = false;
   for (Message& reply : replies) Dispatch(std::move(reply));
-  if (!end.ok() && end.code() != Code::kTimeout) {
-    raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
-    channel_.reset();
-    FailAll({Code::kUnavailable, end.message()});
-  }
+  if (!end.ok() && end.code() != Code::kTimeout) Drop({Code::kUnavailable, end.message()});
   connected_or_failed_.notify_all();
 }
 
@@ -245,8 +256,11 @@ void Connection::TryNotify(std::span<const std::byte> frame) noexcept {
 }
 
 void Connection::AbandonInChild() noexcept {
-  const int fd = raw_fd_.exchange(-1, std::memory_order_relaxed);  // F1: the child's only thread
-  if (fd >= 0) ::close(fd);
+  const int fd = raw_fd_.exchange(-1, std::memory_order_acquire);  // F3, pairs with F2
+  if (fd < 0) return;
+  const idd::FileIdentity identity{raw_device_.load(std::memory_order_relaxed),  // F3 orders it
+                                   raw_inode_.load(std::memory_order_relaxed)};  // F3 orders it
+  if (idd::IdentityOf(fd) == identity) ::close(fd);
 }
 
 }  // namespace idd::client

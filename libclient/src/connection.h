@@ -53,7 +53,8 @@ class Connection {
   // Sends a notice if that takes neither a wait nor a lock that is held; it may be lost.
   void TryNotify(std::span<const std::byte> frame) noexcept;
 
-  // For a forked child: gives up the descriptor inherited from the parent, touching no lock.
+  // For a forked child: closes the descriptor inherited from the parent, unless the child has
+  // closed it and has another file under the number. Touches no lock.
   void AbandonInChild() noexcept;
 
   // The ProcessMark() of the process that made it.
@@ -65,6 +66,11 @@ class Connection {
   [[nodiscard]] idd::Status ConnectLocked(Lock& lock, idd::Deadline deadline);
   // Unless another thread is reading: it will notice.
   void DropIfClosed();
+  // The same, if the program has closed the descriptor: replies of a peer that has closed are kept.
+  void DropIfTaken();
+  // Fails the calls that are not finished. Precondition: no thread leads.
+  void Drop(const idd::Status& reason);
+  void SetChannel(idd::wire::Channel channel);
   // kUnavailable: the daemon has not got it and will not.
   [[nodiscard]] idd::Status SendLocked(Lock& lock, std::span<const std::byte> frame,
                                        idd::Deadline deadline);
@@ -87,7 +93,10 @@ class Connection {
   // Begins anywhere, so that a reply to another connection's request is not taken for one of ours.
   std::uint64_t next_request_id_;
   std::map<std::uint64_t, PendingCall*> calls_;  // by request id, so the oldest is the first
-  std::atomic<int> raw_fd_{-1};  // channel_'s, readable without the lock in a forked child
+  // channel_'s descriptor and what it is of, for a forked child, which reads without the lock.
+  std::atomic<int> raw_fd_{-1};
+  std::atomic<std::uint64_t> raw_device_{0};
+  std::atomic<std::uint64_t> raw_inode_{0};
 };
 
 }  // namespace idd::client

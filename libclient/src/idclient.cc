@@ -3,6 +3,8 @@
 // The C face: checks arguments, keeps exceptions in, puts failures into words.
 #include "idclient/idclient.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -54,7 +56,7 @@ idclient_status Fail(const Status& status) noexcept {
 
 // Runs `body` and turns whatever it throws into a status: no exception crosses the C ABI.
 template <typename Body>
-idclient_status Guarded(Body body) noexcept {
+idclient_status Contained(Body body) noexcept {
   try {
     return body();
   } catch (const std::exception& error) {
@@ -62,6 +64,18 @@ idclient_status Guarded(Body body) noexcept {
   } catch (...) {
     return Fail(Code::kSystem, "an unknown exception");
   }
+}
+
+// The same without cancellation points. A thread that is cancelled while it waits would be unwound
+// through functions that are noexcept, which aborts the process, with replies of other threads in
+// its hands. So it ends at its next cancellation point after the call, which has a deadline.
+template <typename Body>
+idclient_status Guarded(Body body) {
+  int before = PTHREAD_CANCEL_ENABLE;
+  static_cast<void>(::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before));
+  const idclient_status status = Contained(body);
+  static_cast<void>(::pthread_setcancelstate(before, nullptr));
+  return status;
 }
 
 // The handles are opaque to users; these are the only places that know what they are.
@@ -145,7 +159,7 @@ idclient_status idclient_tag_open_with(idclient* client, const char* tag,
 
 namespace {
 
-[[gnu::noinline]] idclient_status ClaimSlow(Tag& tag, uint64_t* id) noexcept {
+[[gnu::noinline]] idclient_status ClaimSlow(Tag& tag, uint64_t* id) {
   return Guarded([&] {
     if (tag.block_size() != 0) {
       const Result<std::uint64_t> claimed = tag.ClaimFromBlock();

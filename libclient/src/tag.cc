@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tag.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -242,9 +244,12 @@ void Tag::RestView() noexcept {
 void Tag::WakeDaemon() noexcept {
   const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
   Connection* const connection = client_.own_connection();
-  if (attachment != nullptr && attachment->memory != nullptr && connection != nullptr) {
-    connection->TryNotify(attachment->refill_notice);
-  }
+  if (attachment == nullptr || attachment->memory == nullptr || connection == nullptr) return;
+  // A send is a cancellation point, and claims that the ring serves are noexcept.
+  int before = PTHREAD_CANCEL_ENABLE;
+  static_cast<void>(::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before));
+  connection->TryNotify(attachment->refill_notice);
+  static_cast<void>(::pthread_setcancelstate(before, nullptr));
 }
 
 }  // namespace idd::client

@@ -51,7 +51,7 @@ class Tag {
     return ClaimSlow(count, deadline);
   }
 
-  // The ring alone: empty when it is dry. No system call but the one wake-up per segment.
+  // The ring alone: empty when it is dry. No system call but for the one wake-up per segment.
   [[nodiscard]] idd::shm::IdRange ClaimFromRing(std::uint64_t count) noexcept {
     const std::uint64_t n = count < idd::shm::kMaxClaim ? count : idd::shm::kMaxClaim;
     const idd::shm::IdRange ids = ClaimAtView(n);

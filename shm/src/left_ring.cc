@@ -61,8 +61,6 @@ std::optional<std::uint64_t> LeftRing::NextOf(IdRange segment) const noexcept {
       const std::uint64_t end = descriptor.ended_at.load(std::memory_order_acquire);  // C7, with D3
       return std::clamp(end, segment.first, segment.limit);
     }
-    // Below its base it was forged, and says nothing.
-    if (next_[slot] < segment.first) return segment.limit;
     return std::min(next_[slot], segment.limit);
   }
   return std::nullopt;

@@ -8,8 +8,8 @@
 
 namespace idd::shm {
 
-std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
-                                  std::uint64_t refill_mark) noexcept {
+std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark,
+                                  std::atomic<std::uint64_t>* witness) noexcept {
   IDD_CHECK(CanPublish());
   IDD_CHECK(!ids.empty() && ids.first >= floor_ && ids.limit <= kMaxLimit);
   // A closed cursor must lie above the limit, and an open one below where closing begins.
@@ -19,6 +19,7 @@ std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
   floor_ = ids.limit;
   const std::size_t slot = number % kSlotCount;
   seen_[slot] = ids.first + taken;
+  witnesses_[slot] = witness;
   ForgetEnd(table_.slots[slot]);
   ends_[slot] = End::kNone;
   PublishSegment(table_.live, table_.slots[slot], cursors_.slots[slot],
@@ -27,13 +28,26 @@ std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken,
 }
 
 SlotClaim RingWriter::Claim(std::uint64_t count) noexcept {
-  for (std::uint64_t number = head_; number <= tail_; ++number) {
+  const std::uint64_t added = std::min(count, kMaxClaim);
+  for (std::uint64_t number = head_; number <= tail_ && !forged_; ++number) {
     const std::size_t slot = number % kSlotCount;
     // Look before the add, as every claimer does.
-    if (LookAt(number).available() == 0) continue;
-    const SlotClaim claim =
-        ClaimFromSlot(table_.slots[slot], cursors_.slots[slot], number, std::min(count, kMaxClaim));
-    if (!claim.ids.empty()) return claim;
+    const Segment segment = LookAt(number);
+    if (forged_) break;
+    if (segment.available() == 0) continue;
+    // C2 to C5 ask what only this thread writes: the segment is open.
+    const std::uint64_t first =
+        cursors_.slots[slot].next.fetch_add(added, std::memory_order_acquire);  // C1
+    // The word that the add found is a look too, the only one that this claim may rest on: a client
+    // may have written the cursor back since the one above.
+    static_cast<void>(Believe(slot, first));
+    if (forged_) break;
+    if (first >= segment.ids.limit) continue;
+    const IdRange ids{first, first + std::min(added, segment.ids.limit - first)};
+    RaiseSeen(slot, ids.limit);
+    const std::uint64_t mark =
+        table_.slots[slot].refill_mark.load(std::memory_order_relaxed);  // P2: our own store
+    return {.ids = ids, .wakes_daemon = mark - first < ids.size()};
   }
   return {};
 }
@@ -47,6 +61,7 @@ std::vector<RingWriter::Segment> RingWriter::RetireExhausted() {
     TellEnd(table_.slots[head % kSlotCount], head, segment.ids.limit);
     WithdrawSegment(table_.slots[head % kSlotCount]);
     ends_[head % kSlotCount] = End::kTold;
+    witnesses_[head % kSlotCount] = nullptr;
     retired.push_back(segment);
   }
   MoveHead(head);
@@ -80,6 +95,7 @@ std::vector<RingWriter::Segment> RingWriter::DrainAll() {
     // Of a ring that was forged nothing goes back, and nobody knows where it ends.
     if (!forged_) TellEnd(table_.slots[slot], number, segment.next);
     ends_[slot] = End::kTold;
+    witnesses_[slot] = nullptr;
     drained.push_back(segment);
   }
   std::reverse(drained.begin(), drained.end());
@@ -123,8 +139,16 @@ std::uint64_t RingWriter::Believe(std::size_t slot, std::uint64_t raw_cursor) co
   // Adds to an exhausted cursor are honest; so many of them, 2^30 claims of the largest size, are
   // not. Nor has anybody but us closed it.
   if (raw_cursor < seen_[slot] || raw_cursor >= base + kClosingStep) forged_ = true;
-  seen_[slot] = std::max(seen_[slot], std::min(raw_cursor, limit));
+  RaiseSeen(slot, std::min(raw_cursor, limit));
   return seen_[slot];
+}
+
+void RingWriter::RaiseSeen(std::size_t slot, std::uint64_t next) const noexcept {
+  if (next <= seen_[slot]) return;
+  seen_[slot] = next;
+  if (witnesses_[slot] == nullptr) return;
+  // W1: read when this process is dead; before whatever it does with what it has seen.
+  witnesses_[slot]->store(next, std::memory_order_release);
 }
 
 void RingWriter::MoveHead(std::uint64_t head) noexcept {

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <pwd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -21,6 +22,11 @@ constexpr const char* kServiceUser = "idd";
 // The longest single sleep in a receive: the deadline is looked at in between.
 constexpr std::chrono::milliseconds kReceiveSlice(100);
 
+bool IsOtherFile(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode);
+}
+
 Status ConnectError(int error, const std::string& path) {
   const std::string what = "cannot connect to " + path + ": ";
   switch (error) {
@@ -28,7 +34,8 @@ Status ConnectError(int error, const std::string& path) {
     case ENOTDIR:
     case ELOOP:
       return {Code::kUnavailable, what + "no such socket, so idd does not run here"};
-    case ECONNREFUSED:
+    case ECONNREFUSED:  // of any other kind of file, too
+      if (IsOtherFile(path)) return {Code::kUnavailable, what + "it is not a socket"};
       return {Code::kUnavailable, what + "nobody listens, idd has stopped"};
     case EAGAIN:
     case EINPROGRESS:
@@ -160,6 +167,10 @@ Status Channel::Send(std::span<const std::byte> frame, Deadline deadline) {
 }
 
 bool Channel::TrySend(std::span<const std::byte> frame) noexcept {
+  if (!fd_.IsOurs()) {
+    errno = EBADF;
+    return false;
+  }
   return ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
@@ -178,12 +189,16 @@ Result<Message> Channel::Receive(Deadline deadline) {
     return message;
   }
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 2)> control{};
-  while (true) {
+  // The request before it has checked the descriptor; after a wait it is checked again.
+  for (bool has_waited = false;; has_waited = true) {
     // A receive that sleeps saves the poll before it; it sleeps a slice at most, so that what is
     // left at the end is waited for exactly.
     const bool sleeps = deadline.remaining() > kReceiveSlice;
     if (!sleeps) {
       if (Status status = WaitFor(POLLIN, deadline, "answer"); !status.ok()) return status;
+    }
+    if ((has_waited || !sleeps) && !fd_.IsOurs()) {
+      return Status(Code::kUnavailable, "the program has closed the connection to idd");
     }
     iovec part{.iov_base = buffer_.get(), .iov_len = kMaxFrameBytes};
     msghdr header{};
@@ -245,6 +260,7 @@ Result<Message> Channel::Exchange(std::span<const std::byte> frame, Deadline dea
 }
 
 bool Channel::PeerClosed() const noexcept {
+  if (!fd_.IsOurs()) return true;
   pollfd entry{.fd = fd_.get(), .events = 0, .revents = 0};
   return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR)) != 0;
 }

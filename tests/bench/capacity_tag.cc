@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "claim_history.h"
+
 namespace idd::capacity {
 namespace {
 
@@ -30,6 +32,7 @@ void TagModel::Begin(double now) {
 void TagModel::BeginRunning(double now, double place) {
   constexpr double kSeen = 3;
   begun_at_ = now - kSeen * kPollS;
+  has_run_ = true;
   next_poll_ = now + kPollS;
   const double claimed = Demand(now);
   published_ = std::max(claimed, 1.0) + 1e15;  // more than any policy wants to hold
@@ -38,7 +41,7 @@ void TagModel::BeginRunning(double now, double place) {
   double low = 0;
   double lease = static_cast<double>(refill_.step);
   if (refill_.rule == daemon::RefillRule::kPromise) {
-    low = LowWater();
+    low = LowWater(now);
     published_ = claimed + std::max(low - 1, 0.0);
     lease = static_cast<double>(std::max<std::uint64_t>(Wanted(now), 1));
   }
@@ -80,27 +83,44 @@ daemon::RefillView TagModel::View(double now) {
           .available = static_cast<std::uint64_t>(published_ - claimed),
           .open_segments = open_,
           .newest_size = open_ == 0 ? 0 : static_cast<std::uint64_t>(newest_size_),
-          .waiting = static_cast<std::uint64_t>(std::ceil(Waiting(now)))};
+          .waiting = static_cast<std::uint64_t>(std::ceil(Waiting(now))),
+          .earned = Earned(now)};
 }
 
-double TagModel::LowWater() const {
+bool TagModel::HasEarnedAll(double now) const {
+  const std::chrono::duration<double> window = refill_.outage_tolerance;
+  return has_run_ || now - begun_at_ >= window.count();
+}
+
+// A sixteenth of a full window is not seen.
+std::uint64_t TagModel::Earned(double now) const {
+  const std::chrono::duration<double> window = refill_.outage_tolerance;
+  constexpr double kSeen = 1 - 1.0 / daemon::ClaimHistory::kBuckets;
+  const double full = ids_per_s_ * window.count() * kSeen;
+  return static_cast<std::uint64_t>(has_run_ ? full : std::min(full, Claimed(now)));
+}
+
+double TagModel::LowWater(double now) const {
   constexpr std::uint64_t kHuge = std::uint64_t{1} << 52;
-  return static_cast<double>(kHuge - policy_->MarkOf({0, kHuge}, {}));
+  const std::uint64_t mark = policy_->MarkOf({0, kHuge}, {.earned = Earned(now)});
+  return static_cast<double>(kHuge - mark);
 }
 
 void TagModel::Look(double now) { policy_->Observe(View(now)); }
 
 void TagModel::LookByPoll() {
   Look(next_poll_);
+  const double low_water = LowWater(next_poll_);
   next_poll_ += kPollS;
   ++settled_polls_;
-  low_water_ = settled_polls_ == kSettledPolls ? LowWater() : std::max(low_water_, LowWater());
+  low_water_ = settled_polls_ == kSettledPolls ? low_water : std::max(low_water_, low_water);
 }
 
 // At a steady rate a policy that has settled sees the same every second. So what it is shown goes
 // on where it was before the seconds that are left out, in time and in ids.
 bool TagModel::Skip(double latest) {
   if (looks_ == Looks::kEverySecond || settled_polls_ < kSettledPolls) return false;
+  if (!HasEarnedAll(next_poll_)) return false;  // the low-water mark rises
   const double low = TimeOf(published_ - low_water_ * kLowWaterMargin);
   const double seconds =
       std::floor(std::min({latest, low, TimeOf(published_)}) - next_poll_ - kLastPolls * kPollS);

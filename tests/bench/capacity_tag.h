@@ -67,7 +67,11 @@ class TagModel {
   [[nodiscard]] double Claimed(double now) const;
   [[nodiscard]] double TimeOf(double claims) const;  // when so many have been made
   [[nodiscard]] daemon::RefillView View(double now);
-  [[nodiscard]] double LowWater() const;  // as far as a mark tells it
+  // What ClaimHistory tells of claims at a steady rate: these are its busiest window.
+  [[nodiscard]] std::uint64_t Earned(double now) const;
+  // Nothing more is earned: the load has lasted for a window.
+  [[nodiscard]] bool HasEarnedAll(double now) const;
+  [[nodiscard]] double LowWater(double now) const;  // as far as a mark tells it
   void Look(double now);
   void LookByPoll();
   // Leaves out whole seconds, if the policy has settled, and looks at least as late as `latest`.
@@ -79,6 +83,7 @@ class TagModel {
   Looks looks_;
   std::unique_ptr<daemon::RefillPolicy> policy_;
   double begun_at_ = kNever;
+  bool has_run_ = false;               // for long, before begun_at_
   double published_ = 0;               // ids
   std::array<double, kSlots> ends_{};  // of the open segments, oldest first, as ids ever published
   std::size_t open_ = 0;

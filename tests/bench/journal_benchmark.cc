@@ -16,6 +16,7 @@
 
 #include "nlohmann/json.hpp"
 #include "random.h"
+#include "report.h"
 #include "store/mysql_store.h"
 #include "support/mariadb_server.h"
 #include "support/temp_dir.h"
@@ -39,6 +40,7 @@ class Benchmark {
           ParseMysqlUrl(server_.Url()).value(), {RandomToken(), RandomToken(), RandomToken()}}));
       harness::Require(stores_.back()->Open().ok(), "the store does not open");
     }
+    server_.OpenFence();
     for (int i = 0; i < kTags; ++i) {
       NewTag tag;
       tag.tag = "orders-" + std::to_string(i);
@@ -141,13 +143,4 @@ class Benchmark {
 }  // namespace
 }  // namespace idd::daemon
 
-int main() {
-  try {
-    idd::daemon::Benchmark benchmark;
-    std::puts(benchmark.Run().dump().c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "journal_benchmark: %s\n", error.what());
-    return 1;
-  }
-  return 0;
-}
+int main() { return idd::bench::PrintReport<idd::daemon::Benchmark>("journal_benchmark"); }

@@ -15,6 +15,7 @@
 #include "idclient/idclient.hpp"
 #include "processors.h"
 #include "raw_word.h"
+#include "report.h"
 #include "samples.h"
 #include "support/host.h"
 #include "support/test_environment.h"
@@ -98,12 +99,5 @@ int main(int argc, char** argv) {
     std::fputs("usage: latency_benchmark [--same-processor]\n", stderr);
     return 2;
   }
-  try {
-    idd::harness::Benchmark benchmark(on_one_processor);
-    std::puts(benchmark.Run().dump().c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "latency_benchmark: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return idd::bench::PrintReport<idd::harness::Benchmark>("latency_benchmark", on_one_processor);
 }

@@ -3,21 +3,27 @@
 // lease_benchmark: what a lease costs on a real MariaDB with durable settings, in turn with Leaf's
 // own transaction of four round trips, which journals nothing: of a tag whose row was read a
 // moment ago, of one whose row is read first, and of 50 tags that are due together, whose rows
-// are read first. The high-water mark on this host's disk is not in it.
+// are read first. What a lease takes besides, each by itself: the high-water mark on this host's
+// disk, and the ends of 50 leases, which are journalled together.
 //
 // Over TCP, as hosts reach a server of theirs; with the argument "socket" over a Unix socket.
 //
-// Prints JSON, medians: {"leaf_us", "lease_us", "lease_read_us", "lease_of_50_us"}.
+// Prints JSON, medians: {"leaf_us", "lease_us", "lease_read_us", "lease_of_50_us", "mark_us",
+// "ends_of_50_us"}.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "high_water.h"
 #include "nlohmann/json.hpp"
 #include "random.h"
+#include "report.h"
 #include "store/mysql_store.h"
 #include "support/free_ports.h"
 #include "support/mariadb_server.h"
@@ -29,6 +35,7 @@ namespace {
 
 constexpr int kRounds = 1000;
 constexpr int kTags = 50;
+constexpr std::size_t kEnds = 50;
 
 class Benchmark {
  public:
@@ -38,6 +45,10 @@ class Benchmark {
     store_ = std::make_unique<MysqlStore>(
         MysqlStoreOptions{ParseMysqlUrl(url).value(), {"bench", "boot", "instance"}});
     harness::Require(store_->Open().ok(), "the store does not open");
+    server_.OpenFence();
+    auto marks = HighWaterMarks::Open(dir_.path());
+    harness::Require(marks.ok(), "the marks cannot be kept");
+    marks_ = std::move(marks).value();
     for (int i = 0; i < kTags; ++i) {
       NewTag tag;
       tag.tag = "tag-" + std::to_string(i);
@@ -58,16 +69,19 @@ class Benchmark {
     std::vector<double> of_one;
     std::vector<double> of_read;
     std::vector<double> of_many;
+    std::vector<double> of_mark;
+    std::vector<double> of_ends;
     for (int round = 0; round < kRounds; ++round) {
       of_leaf.push_back(Time([&] { LeafLease(leaf); }));
       of_one.push_back(Time([&] { Lease(1, false); }));
       of_read.push_back(Time([&] { Lease(1, true); }));
+      of_mark.push_back(Time([&] { Keep(static_cast<std::uint64_t>(round) + 1); }));
       if (round % 5 == 0) of_many.push_back(Time([&] { Lease(kTags, true); }));
+      if (round % 5 == 0) of_ends.push_back(Time([&] { JournalEnds(); }));
     }
-    return {{"leaf_us", Median(of_leaf)},
-            {"lease_us", Median(of_one)},
-            {"lease_read_us", Median(of_read)},
-            {"lease_of_50_us", Median(of_many)}};
+    return {{"leaf_us", bench::Median(of_leaf)},       {"lease_us", bench::Median(of_one)},
+            {"lease_read_us", bench::Median(of_read)}, {"lease_of_50_us", bench::Median(of_many)},
+            {"mark_us", bench::Median(of_mark)},       {"ends_of_50_us", bench::Median(of_ends)}};
   }
 
  private:
@@ -78,12 +92,6 @@ class Benchmark {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began)
         .count();
   }
-  [[nodiscard]] static double Median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-  }
-
   static void LeafLease(harness::MariadbSession& leaf) {
     leaf.Execute("BEGIN");
     leaf.Execute("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'tag-0'");
@@ -104,6 +112,24 @@ class Benchmark {
     }
     const auto leases = store_->TakeLeases(requests);
     harness::Require(leases.ok() && leases.value().back().ok(), "no lease");
+    for (const Result<idd::daemon::Lease>& lease : leases.value()) {
+      open_.push_back({.token = lease.value().token,
+                       .tag = lease.value().tag,
+                       .state = LeaseState::kExhausted,
+                       .claimed = lease.value().ids.size()});
+    }
+  }
+
+  void Keep(std::uint64_t mark) {
+    harness::Require(marks_->Raise("tag-0", mark).ok(), "the mark cannot be kept");
+  }
+
+  void JournalEnds() {
+    const std::size_t kept = open_.size() - std::min<std::size_t>(open_.size(), kEnds);
+    const std::vector<LeaseClosure> ends(open_.begin() + static_cast<std::ptrdiff_t>(kept),
+                                         open_.end());
+    open_.resize(kept);
+    harness::Require(store_->CloseLeases(ends).ok(), "the ends cannot be journalled");
   }
 
   const bool by_tcp_;
@@ -111,19 +137,15 @@ class Benchmark {
   harness::TempDir dir_;
   harness::MariadbServer server_{dir_, "db", {.port = port_, .arguments = {}}};
   std::unique_ptr<MysqlStore> store_;
+  std::unique_ptr<HighWaterMarks> marks_;
   std::vector<std::string> tags_;
+  std::vector<LeaseClosure> open_;  // leases that were not ended
 };
 
 }  // namespace
 }  // namespace idd::daemon
 
 int main(int argc, char** argv) {
-  try {
-    idd::daemon::Benchmark benchmark(argc == 1 || std::string(argv[1]) != "socket");
-    std::puts(benchmark.Run().dump().c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lease_benchmark: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return idd::bench::PrintReport<idd::daemon::Benchmark>(
+      "lease_benchmark", argc == 1 || std::string(argv[1]) != "socket");
 }

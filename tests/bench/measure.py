@@ -18,6 +18,7 @@ import signal
 import socket
 import sqlite3
 import statistics
+import struct
 import subprocess
 import tempfile
 import threading
@@ -38,6 +39,7 @@ LOOK_TAGS = 2_000
 TOP_SECONDS = 20
 FLOOD_CONNECTIONS = 100_000
 FLOOD_UID, FLOOD_KEPT = 12345, 8_000
+ATTACK_CONNECTIONS, VICTIM_UID, VICTIM_CLAIMS = 900, 12346, 2_000
 
 
 def build():
@@ -351,6 +353,103 @@ def flooded():
             return {"claim_ms": claims_beside.ms}
 
 
+# Frames of docs/socket-protocol.md.
+HELLO, ATTACH, CLAIM, ADMIN = 1, 2, 3, 5
+
+
+def frame(kind, payload):
+    return struct.pack("=IHHIIQ", 0x31444449, 1, kind, 24 + len(payload), 0, 1) + payload
+
+
+def tag_name(tag):
+    return struct.pack("=H128s6x", len(tag), tag)
+
+
+def greeted(path, uid):
+    """A connection of that user; only the calling process's effective uid changes meanwhile."""
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        peer.connect(path)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    peer.send(frame(HELLO, struct.pack("=II32s", 0x00010002, 0, b"bench")))
+    peer.recv(16384)
+    return peer
+
+
+def attack(peers, message, is_answered):
+    """Sends over all connections as long as they have room; reads the answers of those that need one to go on."""
+    for peer in peers:
+        peer.setblocking(False)
+    while True:
+        has_sent = False
+        for peer in peers:
+            try:
+                if is_answered:
+                    # What comes with it is closed at once.
+                    _, descriptors, _, _ = socket.recv_fds(peer, 16384, 2)
+                    for descriptor in descriptors:
+                        os.close(descriptor)
+            except BlockingIOError:
+                pass
+            try:
+                peer.send(message)
+                has_sent = True
+            except BlockingIOError:
+                pass
+        if not has_sent:
+            time.sleep(0.001)  # a full socket is full until idd reads
+
+
+def claim_p99_us(victim):
+    claim = frame(CLAIM, tag_name(b"bench") + struct.pack("=QQII", 0, 1, 60_000, 0))
+    took = []
+    for _ in range(VICTIM_CLAIMS):
+        began = time.perf_counter_ns()
+        victim.send(claim)
+        victim.recv(16384)
+        took.append(time.perf_counter_ns() - began)
+    return sorted(took)[VICTIM_CLAIMS * 99 // 100] / 1000
+
+
+def attacked(rounds):
+    """p99 of a user's claims by the socket, quiet and while another user attacks. Needs root, to be both."""
+    if os.geteuid() != 0:
+        return None
+    attacks = {"900 connections send ATTACH and do not read": (frame(ATTACH, tag_name(b"bench") + struct.pack("=II", 0, 0)),
+                                                             False),
+               "900 connections send 16,000 brackets as JSON": (frame(ADMIN, b"[" * 16_000), True)}
+    results = {name: [] for name in attacks}
+    with tempfile.NamedTemporaryFile("w", prefix="idd-bench.", suffix=".toml") as config:
+        config.write(f"[[access]]\ntags = ['*']\nusers = [{FLOOD_UID}, {VICTIM_UID}]\naccess = 'shm'\n")
+        config.flush()
+        with daemon("--config", config.name, log_level="error") as idd:
+            os.chmod(idd.directory, 0o755)
+            idd.idctl("tag", "create", "bench", "--step", "100000000")
+            for _ in range(2):
+                idd.idctl("claim", "bench")
+            victim = greeted(idd.socket, VICTIM_UID)
+            for name, (message, is_answered) in attacks.items():
+                for _ in range(rounds):
+                    quiet_us = claim_p99_us(victim)
+                    child = os.fork()
+                    if child == 0:
+                        try:
+                            attack([greeted(idd.socket, FLOOD_UID) for _ in range(ATTACK_CONNECTIONS)], message,
+                                   is_answered)
+                        finally:
+                            os._exit(1)
+                    time.sleep(1)  # all are connected, and the burst of a second is over
+                    attacked_us = claim_p99_us(victim)
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+                    results[name].append({"quiet_us": quiet_us, "attacked_us": attacked_us})
+    return results
+
+
 def everything(rounds, idle_seconds, tell):
     """All of it. `tell` is called with what comes next."""
     tell("building")
@@ -370,12 +469,16 @@ def everything(rounds, idle_seconds, tell):
     tell("leases on MariaDB")
     results["lease"] = {way: [json.loads(output(PROGRAMS / "lease_benchmark", way))
                               for _ in range(max(rounds, 7))] for way in ("tcp", "socket")}
+    results["host_lease"] = [json.loads(output(PROGRAMS / "host_lease_benchmark"))
+                             for _ in range(max(rounds, 3))]
     tell("system calls")
     results["kernel_entries"] = kernel_entries()
     tell("looks at many tags")
     results["looks"] = looks(max(rounds, 5))
     tell("a flood of connections")
     results["flood"] = flooded()
+    tell("users who attack")
+    results["attacked"] = attacked(max(rounds, 5))
     tell("footprint")
     results["footprint"] = footprint(idle_seconds)
     return results

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "idclient/idclient.hpp"
+#include "report.h"
 #include "samples.h"
 #include "support/host.h"
 #include "support/service_manager_stand_in.h"
@@ -187,13 +188,4 @@ class Benchmark {
 }  // namespace
 }  // namespace idd::harness
 
-int main() {
-  try {
-    idd::harness::Benchmark benchmark;
-    std::puts(benchmark.Run().dump().c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "refill_benchmark: %s\n", error.what());
-    return 1;
-  }
-  return 0;
-}
+int main() { return idd::bench::PrintReport<idd::harness::Benchmark>("refill_benchmark"); }

@@ -129,11 +129,31 @@ def lease_figures(by_way):
                      detail=f"{statistics.median(run['lease_of_50_us'] for run in runs) / 1000:.1f} ms")
 
 
+def host_lease_figures(results):
+    runs = results.get("host_lease", [])
+    group = "Leases from end to end on MariaDB over TCP, each for a claim that waits, to bare commits of one row"
+    if not runs:  # measured by an earlier scripts/bench
+        return
+    for hosts, count in (("one host, to one connection", 1), ("eight hosts, to eight connections", 8)):
+        leases, commits = f"leases_{count}", f"commits_{count}"
+        yield Figure(group, hosts, "x", tuple(run[leases] / run[commits] for run in runs), 0.5, is_floor=True,
+                     detail=f"{statistics.median(run[leases] for run in runs):.0f}/s to "
+                            f"{statistics.median(run[commits] for run in runs):.0f}/s")
+    steps = results["lease"]["tcp"]
+    group = "Steps of a lease on MariaDB over TCP"
+    for name, key in (("read the tag, unless it was read in the last 100 ms", None),
+                      ("lease and journal, committed", "lease_us"),
+                      ("keep the high-water mark on this host's disk", "mark_us"),
+                      ("later: journal the ends of 50 leases together", "ends_of_50_us")):
+        yield Figure(group, name, "us", tuple(run[key] if key else run["lease_read_us"] - run["lease_us"]
+                                              for run in steps))
+
+
 def kernel_figures(results):
     calls = results["kernel_entries"]
     detail = ", ".join(f"{name} {count}" for name, count in sorted(calls.items()))
     yield Figure("Kernel", "system calls of 10,000,000 claims in 11 segments of 1,000,000", "",
-                 (sum(calls.values()),), 11, detail=detail)
+                 (sum(calls.values()),), 22, detail=detail)
 
 
 def look_figures(looks):
@@ -152,6 +172,15 @@ def flood_figures(flood):
         return
     yield Figure("One user makes 100,000 connections", "the slowest claim of a new client meanwhile", "ms",
                  (flood["claim_ms"],), 1000)
+
+
+def attack_figures(attacks):
+    for name, runs in (attacks or {}).items():
+        quiet_us = statistics.median(run["quiet_us"] for run in runs)
+        attacked_us = statistics.median(run["attacked_us"] for run in runs)
+        yield Figure("Claim by socket while another user attacks, to the same while it is quiet", f"{name}, p99", "x",
+                     tuple(run["attacked_us"] / run["quiet_us"] for run in runs), 10,
+                     detail=f"{attacked_us:.0f} us to {quiet_us:.0f} us")
 
 
 # By number of tags: most MiB, % of a processor and wake-ups a second.
@@ -176,9 +205,11 @@ def figures(results):
         *socket_figures(results["socket"]),
         *refill_figures(results["refill"]),
         *lease_figures(results["lease"]),
+        *host_lease_figures(results),
         *kernel_figures(results),
         *look_figures(results["looks"]),
         *flood_figures(results["flood"]),
+        *attack_figures(results.get("attacked")),
         *footprint_figures(results["footprint"]),
     ]
 

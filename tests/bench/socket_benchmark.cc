@@ -24,6 +24,7 @@
 #include "idclient/idclient.hpp"
 #include "idd/wire/frames.h"
 #include "processors.h"
+#include "report.h"
 #include "samples.h"
 #include "support/host.h"
 #include "support/test_environment.h"
@@ -159,13 +160,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: socket_benchmark [--same-processor]\n", stderr);
     return 2;
   }
-  try {
-    const bool has_two = std::thread::hardware_concurrency() > 1;
-    idd::harness::Benchmark benchmark(on_one_processor || !has_two ? 0 : 1);
-    std::puts(benchmark.Run().dump().c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "socket_benchmark: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  const bool has_two = std::thread::hardware_concurrency() > 1;
+  return idd::bench::PrintReport<idd::harness::Benchmark>("socket_benchmark",
+                                                          on_one_processor || !has_two ? 0U : 1U);
 }

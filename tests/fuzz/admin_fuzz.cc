@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
                .database_url = "fake:",
                .database = "fake:",
                .started = idd::MonotonicClock::now()},
-              h.worker, tags);
+              h.worker, tags, h.reader());
   h.store.AddTag("orders", 10);
   h.store.AddTag(kHidden, 10);
   h.Start([&tags](const StoreHealth& health) { tags.OnStoreHealth(health); });

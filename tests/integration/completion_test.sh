@@ -48,6 +48,7 @@ offers 'billing' idctl lease list --tag b
 offers 'billing' idctl client list --tag b
 offers $'orders\norder-lines' idctl drain ord
 offers $'--step\n--start' idctl tag create x --st
+offers '--if-absent' idctl tag create x --i
 offers '--state' idctl lease list --st
 offers $'abandoned\nactive' idctl lease list --state a
 offers $'promise' idctl tag set orders --refill p

@@ -22,7 +22,8 @@ libdir=$(dirname "$pkgconfig")
 for file in sbin/idd bin/idctl include/idclient/idclient.h include/idclient/idclient.hpp \
   include/idd/shm/abi.h include/idd/shm/claim_point.h include/idd/shm/ring_protocol.h \
   lib/systemd/system/idd.service lib/systemd/system/idd.socket lib/sysusers.d/idd.conf lib/tmpfiles.d/idd.conf \
-  share/doc/idd/{metrics.md,idd-dashboard.json,idd-alerts.rules.yml}; do
+  share/doc/idd/{operations,mysql,failures,log-events,metrics,containers,capacity,refill}.md \
+  share/doc/idd/{idd-dashboard.json,idd-alerts.rules.yml,containers/compose.yaml}; do
   [[ -s $prefix/$file ]] || fail "$file is not installed"
 done
 [[ -L $libdir/libidclient.so && -f $libdir/libidclient.so ]] || fail "libidclient.so is not a link"
@@ -30,9 +31,22 @@ readelf --dynamic "$libdir/libidclient.so" | grep -q 'SONAME.*\[libidclient\.so\
   fail "the soname is not libidclient.so.0"
 headers=$(find "$prefix/include" -type f | wc -l)
 ((headers == 5)) || fail "$headers headers are installed, not 5"
-if readelf --dynamic "$prefix/sbin/idd" "$prefix/bin/idctl" | grep -Eq 'R(UN)?PATH'; then
-  fail "a program looks for libraries where it was built"
+# Below a prefix that the system's linker does not look into, idctl finds its library all the same, and the unit its program.
+paths=$(readelf --dynamic --wide "$prefix/sbin/idd" "$prefix/bin/idctl" | sed -nE 's/.*R(UN)?PATH.*\[(.*)\]/\2/p')
+[[ $paths == "\$ORIGIN/../${libdir#"$prefix/"}" ]] || fail "a program looks for libraries in '$paths'"
+env -u LD_LIBRARY_PATH "$prefix/bin/idctl" --version >/dev/null || fail "idctl does not find its library"
+grep -qx "ExecStart=$prefix/sbin/idd" "$prefix/lib/systemd/system/idd.service" || fail "the unit starts another idd"
+# In /usr, as in a package, neither is needed.
+DESTDIR=$folder/root cmake --install "$build" --prefix /usr >"$folder/log"
+grep -qx 'ExecStart=/usr/sbin/idd' "$folder/root/usr/lib/systemd/system/idd.service" || fail "the unit of /usr starts another idd"
+if readelf --dynamic "$folder/root/usr/bin/idctl" | grep -Eq 'R(UN)?PATH'; then
+  fail "idctl of /usr has a path for libraries"
 fi
+rm -rf "$folder/root"
+# Every page, and what it links to in the same folder.
+while read -r page link; do
+  [[ -e $(dirname "$page")/${link%%#*} ]] || fail "$page links to $link, which is not installed"
+done < <(grep -oHE '\]\([^)]+' "$prefix"/share/doc/idd/*.md | sed 's/:\](/ /' | grep -Ev ' (https?:|#|\.\./)')
 
 export LD_LIBRARY_PATH=$libdir PKG_CONFIG_PATH=$pkgconfig
 socket=$folder/nobody.sock

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -118,8 +119,13 @@ TEST_F(Metrics, JsonIsTheSameDocument) {
 TEST_F(Metrics, ClaimedIdsAreThoseThatWereClaimed) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);
-  // The first claim finds no ring, and is answered by the daemon.
-  static_cast<void>(host_.idctl.Claim("orders", 1));
+  // The first claim finds no ring, and is answered by the daemon, which waits for its lease.
+  SqliteFile database = host_.Database();
+  database.Execute("BEGIN IMMEDIATE");
+  auto first = std::async(std::launch::async, [this] { return host_.idctl.Claim("orders", 1); });
+  EXPECT_TRUE(WaitUntil(Patience(10s), [this] { return Look().At("idd_dry_claims_total") == 1; }));
+  database.Execute("ROLLBACK");
+  static_cast<void>(first.get());
   EXPECT_EQ(Look().At(kSocket), 1);
   EXPECT_EQ(Look().At("idd_dry_claims_total"), 1);
   const double by_ring = Look().At(kRing);
@@ -361,10 +367,12 @@ TEST_F(Metrics, LimitsThatWereReachedAreTold) {
     static_cast<void>(alice.Run({"status"}));
     return Look().At("idd_limited_requests_total{by=\"rate\"}") >= 1;
   }));
+  // A request beyond the rate is not read yet, and its connection stays until it is.
+  EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return Look().At("idd_connections") == 1; }))
+      << "ours";
   const Scrape page = Look();
   EXPECT_EQ(page.At("idd_limited_requests_total{by=\"under_way\"}"), 0);
-  EXPECT_EQ(page.At("idd_connections"), 1) << "ours";
-  EXPECT_GE(page.At("idd_connections_accepted_total"), 9);
+  EXPECT_GE(page.At("idd_connections_accepted_total"), 4);
 }
 
 }  // namespace

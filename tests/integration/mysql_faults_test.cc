@@ -7,8 +7,11 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <csignal>
+#include <filesystem>
 #include <string>
 
+#include "support/doctor.h"
 #include "support/host.h"
 #include "support/mariadb_server.h"
 #include "support/mount_namespace.h"
@@ -44,7 +47,8 @@ class MysqlFaults : public ::testing::Test {
   void CreateDryTag(const std::string& tag) {
     ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
       return host_.idctl
-                 .Run({"tag", "create", tag, "--step", "1", "--refill", "leaf", "--max-step", "1"})
+                 .Run({"tag", "create", tag, "--if-absent", "--step", "1", "--refill", "leaf",
+                       "--max-step", "1"})
                  .exit_status == 0;
     }));
   }
@@ -88,6 +92,60 @@ TEST_F(MysqlFaults, PasswordComesFromAFile) {
   std::string url = Url();
   url.replace(url.find(":secret"), 7, "");
   Start(url + "&password_file=" + dir_.File("password"));
+  EXPECT_TRUE(WaitUp()) << Database();
+}
+
+// A rotation without a restart: idd reads the file at every connect.
+TEST_F(MysqlFaults, ChangedPasswordFileIsReadAtTheNextConnect) {
+  server_.Start();
+  const std::string file = dir_.File("password");
+  WriteFile(file, "secret\n");
+  std::string url = Url();
+  url.replace(url.find(":secret"), 7, "");
+  Start(url + "&password_file=" + file);
+  ASSERT_TRUE(WaitUp()) << Database();
+  CreateDryTag("orders");
+  const pid_t pid = host_.daemon.pid();
+  // The file first: the connection that is there stays, and the next one has the new password.
+  WriteFile(file, "second\n");
+  server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('second')");
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  server_.Session("").Execute("KILL USER idd@localhost");
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  EXPECT_EQ(host_.daemon.Log().find("check user and password"), std::string::npos);
+  // The server first: an outage until the file follows, and the doctor names it.
+  server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('third')");
+  server_.Session("").Execute("KILL USER idd@localhost");
+  ASSERT_TRUE(WaitForError("check user and password")) << Database();
+  EXPECT_THAT(Examine(host_.idctl).document.dump(),
+              HasSubstr("correct the password in '" + file + "'"));
+  WriteFile(file, "third\n");
+  EXPECT_TRUE(WaitUp()) << Database();
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  EXPECT_EQ(host_.daemon.pid(), pid);
+  EXPECT_TRUE(host_.daemon.process().Running());
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+// What systemd passes is a copy that it makes at a start (tests/packages), so nothing but a restart
+// brings another password, and the doctor says so.
+TEST_F(MysqlFaults, WrongCredentialNeedsARestartAndNotAReload) {
+  server_.Start();
+  const std::string copies = dir_.File("credentials");
+  std::filesystem::create_directory(copies);
+  WriteFile(copies + "/idd-database-password", "outdated\n");
+  host_.daemon.options().environment = {"CREDENTIALS_DIRECTORY=" + copies};
+  std::string url = Url();
+  url.replace(url.find(":secret"), 7, "");
+  Start(url);
+  ASSERT_TRUE(WaitForError("check user and password")) << Database();
+  const std::size_t mark = host_.daemon.LogMark();
+  host_.daemon.Signal(SIGHUP);
+  ASSERT_TRUE(host_.daemon.WaitForLogLine("config.reloaded", mark, Patience(5s)));
+  EXPECT_THAT(Examine(host_.idctl).document.dump(),
+              HasSubstr("/etc/credstore/idd-database-password', then systemctl restart idd"));
+  WriteFile(copies + "/idd-database-password", "secret\n");  // as systemd does at a start
+  host_.daemon.Restart();
   EXPECT_TRUE(WaitUp()) << Database();
 }
 
@@ -144,6 +202,22 @@ TEST_F(MysqlFaults, ServerThatAcceptsAndNeverAnswersIsGivenUpInTime) {
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
+// Each byte comes within the time limit of a read.
+TEST_F(MysqlFaults, ServerThatDripsBytesIsGivenUpInTime) {
+  server_.Start();
+  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
+  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  CreateDryTag("orders");
+  ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  proxy.Drip(true);
+  // In an answer, and then in the greeting.
+  ExpectRefusal("orders", "the store");
+  EXPECT_TRUE(WaitForError("2013")) << Database();
+  EXPECT_TRUE(WaitForError("reading initial communication packet")) << Database();
+  proxy.Drip(false);
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
+}
+
 // A tablespace that must not grow is a disk that is full.
 TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
   const TempDir dir;
@@ -162,8 +236,8 @@ TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
   host.daemon.Start();
   ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
     return host.idctl
-               .Run({"tag", "create", "orders", "--step", "1", "--refill", "leaf", "--max-step",
-                     "1"})
+               .Run({"tag", "create", "orders", "--if-absent", "--step", "1", "--refill", "leaf",
+                     "--max-step", "1"})
                .exit_status == 0;
   }));
   disk.Fill();
@@ -195,6 +269,25 @@ TEST_F(MysqlFaults, ReadOnlyServerIsPassedOverForTheNext) {
   ExpectRefusal("orders", "read-only");
   server_.Session("").Execute("SET GLOBAL read_only = 0");
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+}
+
+// A fresh package has run on SQLite before its database is named.
+TEST_F(MysqlFaults, HostThatWasGrantedNothingMovesToAnEmptyDatabase) {
+  server_.Start();
+  host_.daemon.Start();
+  host_.daemon.Stop();
+  const std::size_t mark = host_.daemon.LogMark();
+  Start(Url());
+  CreateDryTag("orders");
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("info store.changed", mark, 0s)) << host_.daemon.Log();
+  host_.daemon.Stop();
+  // Now it was.
+  MariadbServer empty(dir_, "empty", {.port = 0, .arguments = {}});
+  empty.Start();
+  host_.daemon.options().database = empty.Url();
+  host_.daemon.Start();
+  EXPECT_TRUE(WaitForError("knows of ids that were granted")) << Database();
 }
 
 TEST_F(MysqlFaults, WeakDurabilityIsAStandingWarning) {

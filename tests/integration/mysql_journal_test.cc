@@ -36,7 +36,7 @@ TEST(MysqlJournalTest, NewestOfTheWantedTagsAreFoundHoweverFarBack) {
   fill("users", 4, 25'000);
   fill("orders", 25'001, 25'001);
   LeaseFilter filter;
-  filter.shows = [](const std::string& tag) { return tag == "orders"; };
+  filter.among = {"orders"};
   const auto firsts = [&store, &filter] {
     std::string found;
     const auto leases = store.ListLeases(filter);
@@ -53,7 +53,7 @@ TEST(MysqlJournalTest, NewestOfTheWantedTagsAreFoundHoweverFarBack) {
   EXPECT_EQ(firsts(), "1 2 3 25001 ");
   filter.newest = 0;
   EXPECT_EQ(firsts(), "1 2 3 25001 ");
-  filter.shows = [](const std::string& tag) { return tag == "users"; };
+  filter.among = {"users"};
   filter.newest = 20'000;
   EXPECT_EQ(store.ListLeases(filter).value().size(), 20'000U);
 }

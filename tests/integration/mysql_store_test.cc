@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -66,6 +67,8 @@ class MysqlStoreTest : public StoreCase {
     std::unique_ptr<MysqlStore> store = NewStore(host);
     const Status status = store->Open();
     EXPECT_TRUE(status.ok()) << status.message();
+    // The fence raises ceilings (fence_test.cc); no case here is about them but those that say so.
+    server_->OpenFence();
     return store;
   }
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithOrders(const std::string& host) {
@@ -614,6 +617,59 @@ TEST_F(MysqlStoreTest, LeasesOfAnIdAreFound) {
   EXPECT_EQ(tokens(200), "23");
   EXPECT_EQ(tokens(240), "3");
   EXPECT_EQ(tokens(241), "");
+}
+
+TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
+  const HostIdentity host{.id = "a", .boot_id = "boot", .instance = "another"};
+  EXPECT_FALSE(OpenStoreReader(server_->Url(), host).value()->LedgerTags().ok());
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  const std::string hosts = Ask("SELECT CONCAT(host, run, beat) FROM idd_fence");
+  {
+    const Result<std::unique_ptr<StoreReader>> reader = OpenStoreReader(server_->Url(), host);
+    ASSERT_TRUE(reader.ok()) << reader.status().message();
+    Take(*store, Request(2));
+    EXPECT_EQ(reader.value()->ReadLedger("orders").value().journal.size(), 2U);
+    EXPECT_EQ(reader.value()->LedgerTags().value(), std::set<std::string>{"orders"});
+    EXPECT_EQ(reader.value()->FindTag("orders").value().next_id, 2001U);
+    LeaseFilter filter;
+    filter.among.emplace();
+    EXPECT_EQ(reader.value()->ListLeases(filter).value().size(), 0U);
+  }
+  EXPECT_EQ(Ask("SELECT CONCAT(host, run, beat) FROM idd_fence"), hosts);
+  EXPECT_EQ(Ask("SELECT boot_id FROM idd_host"), "boot");
+  Sql("SET GLOBAL read_only = 1");
+  const Status refused = OpenStoreReader(server_->Url(), host).status();
+  Sql("SET GLOBAL read_only = 0");
+  EXPECT_EQ(refused.code(), Code::kUnavailable) << refused.message();
+}
+
+// The server goes on with what it was sent by an idd that is dead by then. The next one takes the
+// host's row over, and waits for what was asked for under it.
+TEST_F(MysqlStoreTest, LeaseThatCommitsBehindItsDaemonsEndIsKnownToTheNext) {
+  const auto dead = OpenWithOrders("a");
+  MariadbSession other = Root();
+  other.Execute("BEGIN");
+  other.Execute("UPDATE leaf_alloc SET description = 'locked'");
+  // On a busy machine the server may have given up the wait for the row.
+  std::thread asks([&dead] { static_cast<void>(dead->TakeLease(Request(1))); });
+  EXPECT_TRUE(harness::WaitUntil(harness::Patience(10s), [] {
+    return Ask("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE"
+               " 'UPDATE leaf_alloc SET max_id%'") != "0";
+  }));
+  const auto next = NewStore("a");
+  bool is_abandoned = false;
+  std::thread takes_over([&next, &is_abandoned] {
+    EXPECT_TRUE(next->Open().ok());
+    is_abandoned = next->AbandonActive({}).ok();
+  });
+  // Before the lock wait ends, and too late for a store that waits for nothing.
+  std::this_thread::sleep_for(500ms);
+  other.Execute("COMMIT");
+  asks.join();
+  takes_over.join();
+  EXPECT_TRUE(is_abandoned);
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_lease WHERE state = 'active'"), "0");
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "support/child_process.h"
 #include "support/free_ports.h"
 #include "support/mariadb_server.h"
+#include "support/mysql_proxy.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -127,6 +130,30 @@ TEST_F(MysqlTls, ServerMayAskForACertificateOfTheHost) {
                                 "&ssl_key=" + File("client.key"))
                             .status();
   EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// Each byte comes within the time limit of a read, and so does every record's part.
+TEST_F(MysqlTls, ServerThatDripsBytesIsGivenUpInTime) {
+  Start("server");
+  server_->Session().Execute("ALTER USER idd@localhost REQUIRE SSL");
+  harness::MysqlProxy proxy(File("proxy"), server_->socket());
+  const MysqlUrl url =
+      ParseMysqlUrl("mysql://idd:secret@localhost/idd?unix_socket=" + File("proxy") +
+                    "&ssl_ca=" + File("ca.pem"))
+          .value();
+  const auto connect = [&url] { return MysqlDb::Connect(url, url.endpoints.front()); };
+  Result<std::unique_ptr<MysqlDb>> db = connect();
+  ASSERT_TRUE(db.ok()) << db.status().message();
+  const Result<MysqlResult> cipher = db.value()->Query("SHOW SESSION STATUS LIKE 'Ssl_cipher'");
+  ASSERT_TRUE(cipher.ok()) << cipher.status().message();
+  ASSERT_NE(cipher.value().rows.at(0).at(1).value_or(""), "");
+  EXPECT_TRUE(db.value()->Query("SELECT SLEEP(0.3)").ok()) << "an answer that takes a moment";
+  proxy.Drip(true);
+  // Byte by byte the answer would take minutes.
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_FALSE(db.value()->Query("SELECT REPEAT('x', 4000)").ok());
+  EXPECT_FALSE(connect().ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, Patience(60s));
 }
 
 TEST_F(MysqlTls, FilesThatAreNotThereAreNamed) {

@@ -176,6 +176,19 @@ TEST_F(Refill, HoldsNoMoreThanTheCeiling) {
   }
 }
 
+// Once 10,000 ids made idd hold ten million, and a million by one command 269 million: a busy
+// second was extrapolated to ten minutes.
+TEST_F(Refill, HoldsNoMoreThanTwiceWhatWasClaimed) {
+  Start({"--step", "1000"});
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(host_.idctl.Claim("orders", 2500).size(), 2500U);
+  EXPECT_LE(Status().at("available").get<std::uint64_t>(), 2U * 10'000);
+  EXPECT_EQ(host_.idctl.Claim("orders", 1'000'000).size(), 1'000'000U);
+  const nlohmann::json after = Status();
+  EXPECT_LE(after.at("available").get<std::uint64_t>(), 2U * 1'010'000);
+  EXPECT_LE(after.at("leases").get<std::uint64_t>(), 40U) << "and not by a thousand steps";
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
 TEST_F(Refill, ChangesTakeEffectOnARunningDaemon) {
   Start({"--step", "100"});
   EXPECT_EQ(host_.idctl.Claim("orders", 10).size(), 10U);

@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <initializer_list>
 #include <set>
 
 #include "support/host.h"
@@ -47,6 +49,14 @@ class ReplacedDatabase : public ::testing::Test {
       Keep(ParseIds(result.out));
       return result.exit_status == 0;
     });
+  }
+
+  // So often that each leases more than once: the ring of a host that claims little holds two
+  // steps.
+  void ClaimInTurn(std::initializer_list<Host*> hosts) {
+    for (int i = 0; i < 4; ++i) {
+      for (Host* host : hosts) Keep(host->idctl.Claim("orders", 300));
+    }
   }
 
   void MoveAway() const { Move(path(), dir_.File("away.db")); }
@@ -204,6 +214,113 @@ TEST_F(ReplacedDatabase, OlderCopyBetweenTwoHostsGivesNoIdTwice) {
   }
   ExpectAudit();
   low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+// --- set back under hosts that have it open: the file keeps its inode
+
+TEST_F(ReplacedDatabase, RestoreInPlaceBetweenTwoHostsGivesNoIdTwice) {
+  Host low(dir_, "host-b");
+  low.daemon.Start();
+  Keep(low.idctl.Claim("orders", 10));
+  const std::string copy = Copy();
+  Keep(host_.idctl.Claim("orders", 2000));
+  const std::size_t mark = low.daemon.LogMark();
+  const std::size_t other_mark = host_.daemon.LogMark();
+  host_.Database().RestoreFrom(copy);
+  ClaimInTurn({&low, &host_});
+  // By the one that comes first.
+  EXPECT_TRUE(WaitUntil(Patience(5s),
+                        [&] {
+                          const std::string logs =
+                              low.daemon.LogSince(mark) + host_.daemon.LogSince(other_mark);
+                          return logs.find("error store.set_back") != std::string::npos;
+                        }))
+      << low.daemon.Log() << host_.daemon.Log();
+  ExpectAudit();
+  low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+// Neither the host that starts nor the one that it starts beside has leased what the other host,
+// which is not running any more, has handed out.
+TEST_F(ReplacedDatabase, RestoreInPlaceIsSeenByAHostThatStartsWhileTheOtherIsOff) {
+  Host low(dir_, "host-b");
+  low.daemon.Start();
+  Keep(low.idctl.Claim("orders", 10));
+  const std::string copy = Copy();
+  Keep(host_.idctl.Claim("orders", 2000));
+  host_.daemon.Kill();
+  low.daemon.Kill();
+  host_.Database().RestoreFrom(copy);
+  low.daemon.Start();
+  for (int i = 0; i < 3; ++i) Keep(low.idctl.Claim("orders", 300));
+  host_.daemon.Start();
+  ClaimInTurn({&low, &host_});
+  low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+TEST_F(ReplacedDatabase, DeletedSharedMemoryAndARestartGiveNoIdTwice) {
+  Host low(dir_, "host-b");
+  low.daemon.Start();
+  ClaimInTurn({&low, &host_});
+  ::unlink((path() + "-shm").c_str());
+  low.daemon.Kill();
+  low.daemon.Start();
+  ClaimInTurn({&low, &host_});
+  ExpectAudit();
+  EXPECT_EQ(host_.Database().QueryText("PRAGMA integrity_check"), "ok");
+  low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+// The host that starts may be first, and then what was not copied from the log is lost to both.
+TEST_F(ReplacedDatabase, DeletedLogAndSharedMemoryAndARestartGiveNoIdTwice) {
+  Host low(dir_, "host-b");
+  low.daemon.Start();
+  host_.Database().Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  ClaimInTurn({&low, &host_});
+  for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
+  low.daemon.Kill();
+  low.daemon.Start();
+  ClaimInTurn({&low, &host_});
+  ExpectAudit();
+  EXPECT_EQ(host_.Database().QueryText("PRAGMA integrity_check"), "ok");
+  low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+// What was committed and not yet copied into the file goes with the log.
+TEST_F(ReplacedDatabase, LogDeletedWhileEveryHostIsOffGivesNoIdTwice) {
+  Host low(dir_, "host-b");
+  low.daemon.Start();
+  host_.Database().Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  Keep(low.idctl.Claim("orders", 10));
+  Keep(host_.idctl.Claim("orders", 2000));
+  low.daemon.Kill();
+  host_.daemon.Kill();
+  for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
+  low.daemon.Start();
+  for (int i = 0; i < 3; ++i) Keep(low.idctl.Claim("orders", 300));
+  host_.daemon.Start();
+  ClaimInTurn({&low, &host_});
+  low.daemon.Stop();
+  host_.daemon.Stop();
+}
+
+TEST_F(ReplacedDatabase, EmptiedFileIsNotServed) {
+  const std::string copy = Copy();
+  ASSERT_EQ(::truncate(path().c_str(), 0), 0);
+  EXPECT_TRUE(WaitUntil(Patience(5s), [this] {
+    const nlohmann::json database = host_.idctl.Json({"status"}).at("database");
+    return database.at("state") == "down" &&
+           database.at("last_error").get<std::string>().find("is missing; restore it") !=
+               std::string::npos;
+  })) << host_.daemon.Log();
+  EXPECT_EQ(ClaimUntilDry().exit_status, 5);
+  PutInPlace(copy);
+  EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
   host_.daemon.Stop();
 }
 

@@ -164,12 +164,19 @@ class Screens : public ::testing::Test {
             "the prompt stays");
     return tmux;
   }
-  // Shows it and waits until it is there: what is seen then.
+  // Shows it and waits until it is there: what is seen then. The screen before may show the same
+  // text, and the command line is echoed: what is waited for stands in neither.
   void Show(const Tmux& tmux, const ScreenCase& screen) const {
-    tmux.Type("clear; " + Command(screen.command) + (screen.is_full ? "" : "; echo; echo READY"));
+    static int shown = 0;
+    const std::string number = std::to_string(++shown);
+    tmux.Type("clear; " + Command(screen.command) +
+              (screen.is_full ? "" : "; echo; echo 'READY'" + number));
+    if (screen.is_full) {
+      ASSERT_TRUE(WaitUntil(Patience(15s), [&] { return tmux.IsAlternate(); })) << tmux.Seen();
+    } else {
+      ASSERT_TRUE(tmux.WaitFor("READY" + number)) << tmux.Seen();
+    }
     ASSERT_TRUE(tmux.WaitFor(screen.awaited)) << tmux.Seen();
-    if (screen.is_full) return;
-    ASSERT_TRUE(tmux.WaitFor("READY")) << tmux.Seen();
   }
 
   const TempDir dir_;
@@ -352,7 +359,8 @@ TEST_F(Screens, ColoursAndBlocksComeWhereTheTerminalHasThem) {
 TEST_F(Screens, UnknownAndDumbTerminalsGetASnapshot) {
   for (const char* type : {"TERM=no-such-terminal", "TERM=", "TERM=dumb"}) {
     const auto tmux = Open({80, 24});
-    tmux->Type(std::string("clear; env ") + type + " " + Command("top") + "; echo ended with $?");
+    tmux->Type(std::string("clear; env ") + type + " " + Command("top --timeout 60000") +
+               "; echo ended with $?");
     EXPECT_TRUE(tmux->WaitFor("ended with 0")) << type << "\n" << tmux->Seen();
     EXPECT_THAT(tmux->Seen(), HasSubstr("orders"));
     ExpectWhole(*tmux, type);

@@ -135,7 +135,8 @@ TEST_F(StoreOutage, MissingDirectoryAtTheStart) {
   ExpectReasonedFailure(dry, "later/idd.db");
   RequireErrno(::mkdir(later.c_str(), 0700) == 0, "mkdir");
   EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
-    return host_.idctl.Run({"tag", "create", "orders", "--step", "100"}).exit_status == 0;
+    return host_.idctl.Run({"tag", "create", "orders", "--if-absent", "--step", "100"})
+               .exit_status == 0;
   })) << host_.daemon.Log();
   ExpectRecovery();
 }

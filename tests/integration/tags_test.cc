@@ -17,6 +17,7 @@ namespace {
 using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Tags : public ::testing::Test {
  protected:
@@ -100,13 +101,79 @@ TEST_F(Tags, CreateShowListAgree) {
   EXPECT_EQ(host_.idctl.Claim("orders").front(), 1000U);
 }
 
-TEST_F(Tags, CreateOfAnExistingTagExits1AndChangesNothing) {
+TEST_F(Tags, CreateOfAnExistingTagExits7AndChangesNothing) {
   host_.idctl.CreateTag("orders", 50);
   (void)host_.idctl.Claim("orders", 3);
-  const IdctlResult result = host_.idctl.Run({"tag", "create", "orders", "--step", "7"});
-  EXPECT_EQ(result.exit_status, 1) << result.err;
+  for (const char* format : {"--timeout=60000", "--json"}) {
+    const IdctlResult result = host_.idctl.Run({format, "tag", "create", "orders", "--step", "7"});
+    EXPECT_EQ(result.exit_status, 7) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("exists already"));
+    ExpectOneLine(result);
+  }
   EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("step"), 50);
   EXPECT_EQ(host_.idctl.Claim("orders").front(), 4U);
+}
+
+TEST_F(Tags, CreateIfAbsentSucceedsEitherWay) {
+  const std::vector<std::string> create = {"tag", "create", "orders", "--if-absent", "--step"};
+  const auto run = [&](const std::string& step, bool as_json = false) {
+    std::vector<std::string> command = create;
+    command.push_back(step);
+    if (as_json) command.insert(command.begin(), "--json");
+    return host_.idctl.Run(command);
+  };
+  EXPECT_THAT(run("50").out, HasSubstr("created tag 'orders'"));
+  (void)host_.idctl.Claim("orders", 3);
+  const IdctlResult again = run("7");
+  EXPECT_EQ(again.exit_status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("kept existing tag 'orders'"));
+  EXPECT_THAT(again.out, HasSubstr("step 50"));
+  const nlohmann::json document = nlohmann::json::parse(run("7", true).out);
+  EXPECT_FALSE(document.at("created"));
+  EXPECT_EQ(document.at("tag").at("step"), 50);
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 4U);
+  host_.idctl.Do({"tag", "delete", "orders", "--force"});
+  EXPECT_TRUE(nlohmann::json::parse(run("7", true).out).at("created"));
+}
+
+// --json of an option: its name in the document of `tag create`.
+TEST_F(Tags, HelpOfCreateShowsTheDefaultsThatANewTagHas) {
+  const std::string help = host_.idctl.Run({"tag", "create", "--help"}).out;
+  const nlohmann::json tag = host_.idctl.Json({"tag", "create", "orders"}).at("tag");
+  const auto shown = [&](const std::string& option) {
+    const std::size_t begin = help.find("  " + option + " ");
+    const std::size_t value = help.find('=', begin);
+    if (begin == std::string::npos || value > help.find('\n', begin)) return std::string("none");
+    return help.substr(value + 1, help.find_first_of(" \n", value) - value - 1);
+  };
+  const std::vector<std::pair<std::string, std::string>> options = {
+      {"--step", "step"},
+      {"--max-id", "max_id"},
+      {"--access", "access"},
+      {"--refill", "refill"},
+      {"--outage-tolerance", "outage_tolerance_s"},
+      {"--max-prefetch", "max_prefetch"},
+      {"--max-step", "max_step"},
+      {"--start", "next_id"},
+      {"--mode", "mode"}};
+  for (const auto& [option, key] : options) {
+    const nlohmann::json value = tag.at(key);
+    EXPECT_EQ(shown(option), value.is_string() ? value.get<std::string>() : value.dump()) << option;
+  }
+  EXPECT_THAT(host_.idctl.Run({"tag", "set", "--help"}).out, Not(HasSubstr("=1000")))
+      << "what is not given stays";
+}
+
+TEST_F(Tags, PathThatIsNotASocketIsCalledSo) {
+  const std::string file = dir_.File("a-file");
+  WriteFile(file, "");
+  for (const char* command : {"status", "doctor"}) {
+    const IdctlResult result = host_.idctl.Run({"--socket", file, command});
+    EXPECT_EQ(result.exit_status, 4) << command;
+    EXPECT_THAT(result.out + result.err, HasSubstr("not a socket")) << command;
+    EXPECT_THAT(result.out + result.err, Not(HasSubstr("nobody listens"))) << command;
+    EXPECT_THAT(result.out + result.err, Not(HasSubstr("has ended"))) << command;
+  }
 }
 
 TEST_F(Tags, OtherModesAreClearlyNotAvailable) {

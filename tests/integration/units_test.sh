@@ -51,6 +51,20 @@ if grep -Eq '^(PrivateUsers|DynamicUser)=(yes|true|1|on)' "$build/systemd/idd.se
   fail "idd.service hides who its peers are"
 fi
 
+# Quick stops and starts do not leave a unit failed: the limit of starts stands in [Unit], and a client may start idd
+# often enough. systemd's own limits, 5 starts in 10 s and 20 triggers in 2 s, hold where a key is missing or is in
+# another section.
+in_section() { # FILE SECTION: its keys
+  sed -n "/^\[$2\]\$/,/^\[/{/^[A-Za-z]*=/p}" "$1"
+}
+for unit in "$build/systemd/idd.service" "$root/systemd/idd.socket"; do
+  in_section "$unit" Unit | grep -qx 'StartLimitIntervalSec=0' || fail "$(basename "$unit") has a start limit"
+done
+trigger_s=$(in_section "$root/systemd/idd.socket" Socket | sed -n 's/^TriggerLimitIntervalSec=\([0-9]*\)s$/\1/p')
+triggers=$(in_section "$root/systemd/idd.socket" Socket | sed -n 's/^TriggerLimitBurst=//p')
+((${trigger_s:-0} >= 30 && ${triggers:-0} >= 2 * trigger_s)) ||
+  fail "idd.socket fails after ${triggers:-too few} triggers in ${trigger_s:-too few} seconds"
+
 # The names of all descriptors come back in one variable, of which the kernel takes 131072 bytes.
 descriptors=$(sed -n 's/^FileDescriptorStoreMax=//p' "$build/systemd/idd.service")
 open_files=$(sed -n 's/^LimitNOFILE=//p' "$build/systemd/idd.service")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""manifests.py ROOT: in docs/containers programs share /run/idd with idd, read-only, and nothing else."""
+"""manifests.py ROOT: in docs/containers programs share /run/idd with idd, read-only, and nothing else, and no manifest needs an
+image that cannot be had: those of Compose are built, those of Kubernetes are names of example.org to be replaced."""
 
 import pathlib
 import sys
@@ -35,8 +36,23 @@ def check_mounts(name, mounts):
         yield f"{name} shares {list(mounts)}, not {FOLDER} alone and read-only"
 
 
-def check_compose(document):
+def built_images(document, path):
+    """The images that the file builds from a Dockerfile that exists."""
     for name, service in document["services"].items():
+        if "build" not in service:
+            continue
+        build = service["build"]
+        if not (path.parent / build["context"] / build["dockerfile"]).is_file():
+            yield name, None
+        yield name, service["image"]
+
+
+def check_compose(document, path):
+    images = list(built_images(document, path))
+    yield from (f"{name} is built from a Dockerfile that does not exist" for name, image in images if image is None)
+    for name, service in document["services"].items():
+        if service["image"] not in [image for _, image in images]:
+            yield f"{name} has the image {service['image']}, which the file does not build"
         yield from (f"{name} has '{key}'" for key in SHARED_BY_COMPOSE if key in service)
         yield from check_mounts(name, [mount[1:] for mount in compose_mounts(service)])
         if service.get("cap_drop") != ["ALL"]:
@@ -52,7 +68,13 @@ def check_container(container, shared):
     yield from check_mounts(container["name"], mounts)
 
 
-def check_pod(pod):
+def check_pod(pod, text):
+    for container in pod["containers"]:
+        image = container["image"]
+        if not image.startswith("example.org/"):
+            yield f"{container['name']} has the image {image}, which is no name of example.org"
+    if "Dockerfile" not in text:
+        yield "does not say where the image of idd comes from"
     yield from (f"the pod has '{key}'" for key in SHARED_BY_POD if pod.get(key))
     shared = set()
     for volume in pod.get("volumes", ()):
@@ -71,9 +93,9 @@ def check(path):
         yield "is empty"
     for document in documents:
         if "services" in document:
-            yield from check_compose(document)
+            yield from check_compose(document, path)
         else:
-            yield from check_pod(document["spec"]["template"]["spec"])
+            yield from check_pod(document["spec"]["template"]["spec"], path.read_text(encoding="utf-8"))
 
 
 def main():

@@ -4,6 +4,7 @@
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -186,7 +187,10 @@ class Lint(unittest.TestCase):
         for name in ("compose.yaml", "daemonset.yaml", "sidecar.yaml"):
             good = (folder / name).read_text(encoding="utf-8")
             path = f"docs/containers/{name}"
-            self.accepts("manifests.py", {path: good})
+            dockerfile = {"docs/containers/Dockerfile": ""}
+            self.accepts("manifests.py", {path: good, **dockerfile})
+            if "services:" in good:
+                self.finds("does not exist", "manifests.py", {path: good})
             for old, new in (
                 ("/run/idd:ro", "/run/idd"),
                 (", readOnly: true}\n      volumes", "}\n      volumes"),
@@ -196,11 +200,53 @@ class Lint(unittest.TestCase):
                 ("    spec:\n", "    spec:\n      hostIPC: true\n"),
                 ("services:", "services: ["),
                 ("mountPath: /run/idd, readOnly", "mountPath: /dev/shm, readOnly"),
+                ("image: idd:0.1.0\n    command", "image: example.org/idd:0.1.0\n    command"),
+                ("image: example.org/idd", "image: idd"),
+                ("Dockerfile beside this file", "image"),
             ):
                 if old in good:
                     with self.subTest(name=name, old=old):
-                        self.finds(name, "manifests.py", {path: good.replace(old, new)})
+                        self.finds(name, "manifests.py", {path: good.replace(old, new), **dockerfile})
         self.finds("no manifests", "manifests.py", {"docs/containers/a.md": ""})
+
+    def test_man_pages(self):
+        page = "% X(1) x\n\n# NAME\n\nx - does `a *` and *b*\n\n**\\*** *\\*c*\n\n    int *d;\n"
+        self.accepts("man_pages.py", {"daemon/x.1.md": page})
+        for broken in ("**a***B***@***C*\n", "x * y\n"):
+            with self.subTest(broken=broken):
+                self.finds("x.1.md:11: shows an asterisk", "man_pages.py", {"daemon/x.1.md": page + "\n" + broken})
+        self.finds("no man pages", "man_pages.py", {"daemon/x.md": page})
+
+    def test_hardening(self):
+        compiler = shutil.which("cc")
+        if compiler is None:
+            self.skipTest("no compiler")
+        source = ("#include <stdio.h>\n#include <string.h>\n"
+                  "int main(int n, char** v) { char a[9]; strcpy(a, v[n - 1]); return printf(\"%s\", a); }\n")
+        good = ["-O2", "-w", "-fPIE", "-pie", "-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2",
+                "-Wl,-z,relro,-z,now"]
+        with tempfile.TemporaryDirectory(prefix="idd-lint-") as folder:
+            pathlib.Path(folder, "a.c").write_text(source, encoding="utf-8")
+
+            def check(*flags):
+                subprocess.run([compiler, f"{folder}/a.c", "-o", f"{folder}/a", *good, *flags], check=True)
+                done = subprocess.run([str(HERE / "hardening.sh"), "--optimized", f"{folder}/a"],
+                                      stdout=subprocess.PIPE, text=True, check=False)
+                return done.returncode, done.stdout
+
+            self.assertEqual(check(), (0, ""))
+            for flags, what in (
+                (["-fno-PIE", "-no-pie"], "not position-independent"),
+                (["-Wl,-z,lazy"], "binds symbols late"),
+                (["-Wl,-z,norelro"], "no read-only relocations"),
+                (["-Wl,-z,execstack"], "executable stack"),
+                (["-fno-stack-protector"], "no stack protector"),
+                (["-U_FORTIFY_SOURCE"], "no fortified function"),
+            ):
+                with self.subTest(flags=flags):
+                    status, output = check(*flags)
+                    self.assertEqual(status, 1)
+                    self.assertIn(what, output)
 
     def test_scripts(self):
         spdx = SPDX.replace("//", "#")

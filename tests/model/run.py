@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-MODEL = pathlib.Path(__file__).resolve().parent / "ring.pml"
+FOLDER = pathlib.Path(__file__).resolve().parent
 MEMORY_MB = 1500
 DEPTH = 200_000
 SECONDS = 120  # for one search; a search that takes longer counts as cut short
@@ -124,21 +124,21 @@ def command(arguments, folder):
     return run.returncode, run.stdout
 
 
-def explore(defines, optimize, want_trail):
+def explore(model, defines, optimize, want_trail, options=()):
     """(verdict, states, seconds, trail); the verdict is `accepted`, `rejected: ...` or a complaint."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="idd-model.") as folder:
-        status, out = command(["spin", "-a", *defines, str(MODEL)], folder)
+        status, out = command(["spin", "-a", *defines, str(FOLDER / model)], folder)
         if status != 0 or not (pathlib.Path(folder) / "pan.c").exists():
             return "spin failed: " + out, 0, 0, ""
         status, out = command(["gcc", optimize, "-w", "-DSAFETY", f"-DMEMLIM={MEMORY_MB}", "-o", "pan",
                                "pan.c"], folder)
         if status != 0:
             return "gcc failed: " + out, 0, 0, ""
-        status, out = command(["./pan", f"-m{DEPTH}"], folder)
+        status, out = command(["./pan", f"-m{DEPTH}", *options], folder)
         trail = ""
-        if want_trail and (pathlib.Path(folder) / "ring.pml.trail").exists():
-            trail = command(["spin", "-t", "-p", "-g", *defines, str(MODEL)], folder)[1]
+        if want_trail and (pathlib.Path(folder) / f"{model}.trail").exists():
+            trail = command(["spin", "-t", "-p", "-g", *defines, str(FOLDER / model)], folder)[1]
     errors = re.search(r"errors: (\d+)", out)
     states = re.search(r"(\S+) states, stored", out)
     violated = re.search(r"assertion violated (.*) \(at", out)
@@ -156,11 +156,30 @@ def explore(defines, optimize, want_trail):
     return verdict, int(float(states[1])) if states else 0, time.monotonic() - started, trail
 
 
-def main():
+def explore_all(model, runs, want_trails, options=()):
+    """Explores each of `runs`, (name, defines, expected verdict), and prints a table."""
     for tool in ("spin", "gcc"):
         if shutil.which(tool) is None:
             print(f"skipped: {tool} is not installed")
             return 77
+    wrong = 0 if runs else 1
+    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        # An error is found soon; a full search is worth the compiler's time.
+        results = pool.map(
+            lambda run: explore(model, run[1], "-O2" if run[2] == "accepted" else "-O0", want_trails,
+                                options), runs)
+        for (name, _, expected), (verdict, states, seconds, trail) in zip(runs, results):
+            good = verdict.split(":")[0] == expected
+            wrong += not good
+            print(f"{name:38} {verdict:28} {states:>9} {seconds:6.1f} s{'' if good else '  WRONG'}",
+                  flush=True)
+            if trail:
+                print(trail)
+    print(f"{len(runs)} searches, {wrong} with a wrong verdict")
+    return 1 if wrong else 0
+
+
+def main():
     runs = (
         [(name, defines, "accepted") for name, defines in MODEL_RUNS.items()]
         + [(name, defines, "rejected") for name, defines in MUTANTS.items()]
@@ -171,21 +190,7 @@ def main():
         runs = [run for run in runs if run[0] not in REDUNDANT]
     elif names != ["all"]:
         runs = [run for run in runs if run[0] in names]
-    wrong = 0 if runs else 1
-    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
-        # An error is found soon; a full search is worth the compiler's time.
-        results = pool.map(
-            lambda run: explore(run[1], "-O2" if run[2] == "accepted" else "-O0",
-                                names not in ([], ["all"])), runs)
-        for (name, _, expected), (verdict, states, seconds, trail) in zip(runs, results):
-            good = verdict.split(":")[0] == expected
-            wrong += not good
-            print(f"{name:38} {verdict:28} {states:>9} {seconds:6.1f} s{'' if good else '  WRONG'}",
-                  flush=True)
-            if trail:
-                print(trail)
-    print(f"{len(runs)} searches, {wrong} with a wrong verdict")
-    return 1 if wrong else 0
+    return explore_all("ring.pml", runs, names not in ([], ["all"]))
 
 
 if __name__ == "__main__":

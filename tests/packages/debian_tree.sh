@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# Sourced by packages_test.sh: a Debian 12 tree, and systemd running in it. Needs $work, a folder of the test's own, and
+# Sourced by common.sh: a Debian 12 tree, and systemd running in it. Needs $work, a folder of the test's own, and
 # $here. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
 
 tree=$work/tree
@@ -35,11 +35,11 @@ debian_mirror() {
   echo "${mirrors:-http://deb.debian.org/debian}" | sed -n 1p
 }
 
-# make_tree CACHE DEPENDENCIES: a minimal Debian 12 with systemd and what the packages depend on, so that they can be installed
-# without a network. It is kept in CACHE, one archive for each list of dependencies.
+# make_tree CACHE USE DEPENDENCIES: a minimal Debian 12 with systemd and what the packages depend on, so that they can be
+# installed without a network. It is kept in CACHE, one archive for each use, made again for other dependencies.
 make_tree() {
-  local cache=$1 dependencies=$2 archive
-  archive=$cache/bookworm-$(echo "$dependencies" | md5sum | cut -c 1-12).tar
+  local cache=$1 use=$2 dependencies=$3 archive
+  archive=$cache/$use-$(echo "$dependencies" | md5sum | cut -c 1-12).tar
   mkdir -p "$cache" "$tree"
   if [[ ! -s $archive ]]; then
     debootstrap --variant=minbase --include=systemd bookworm "$tree" \
@@ -48,7 +48,7 @@ make_tree() {
       --no-install-recommends "$dependencies" >>"$work/debootstrap.log" 2>&1 || return 1
     chroot "$tree" apt-get clean
     # An archive that is whole has its name.
-    rm -f "$cache"/bookworm-*.tar
+    rm -f "$cache/$use"-*.tar
     tar -C "$tree" --one-file-system -cf "$archive.part" .
     mv "$archive.part" "$archive"
   else

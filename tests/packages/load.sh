@@ -8,8 +8,8 @@ claimers=()
 # start_claimers COUNT: each a program that was compiled against libidclient-dev, of user member.
 start_claimers() {
   local headers=$work/dev library i
-  dpkg-deb --extract "$work"/debs/1/libidclient-dev_*.deb "$headers"
-  dpkg-deb --extract "$work"/debs/1/libidclient0_*.deb "$headers"
+  dpkg-deb --extract "$debs"/1/libidclient-dev_*.deb "$headers"
+  dpkg-deb --extract "$debs"/1/libidclient0_*.deb "$headers"
   library=$(dirname "$(find "$headers" -name 'libidclient.so')")
   "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O1 -I "$headers/usr/include/idclient" "$here/claimer.c" \
     -o "$tree/srv/claimer" -L "$library" -lidclient || fail "a program does not build with libidclient-dev"

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <vector>
+
+#include "claim_history.h"
 
 namespace idd::simulator {
 namespace {
@@ -25,13 +28,59 @@ MonotonicTime At(double seconds) {
              std::chrono::duration<double>(seconds));
 }
 
+// What was claimed in the busiest window, from the claims themselves. These are a line in pieces,
+// of which the steepest window begins or ends where two of them meet.
+class BusiestWindow {
+ public:
+  explicit BusiestWindow(double window_s) : window_s_(window_s) { points_.push_back({0, 0}); }
+
+  // Claims went on evenly since the last point; or were made at once, if no time has passed.
+  void Add(double at, double claimed) {
+    while (next_begin_ < points_.size() && points_[next_begin_].at + window_s_ <= at) {
+      const Point& begin = points_[next_begin_++];
+      const Point& last = points_.back();
+      const double part = at > last.at ? (begin.at + window_s_ - last.at) / (at - last.at) : 1;
+      most_ = std::max(most_, last.claimed + (claimed - last.claimed) * part - begin.claimed);
+    }
+    points_.push_back({at, claimed});
+    most_ = std::max(most_, claimed - ClaimedAt(at - window_s_));
+  }
+  [[nodiscard]] double most() const { return most_; }
+
+ private:
+  struct Point {
+    double at;
+    double claimed;
+  };
+
+  // Before what was claimed at once then. `at` never falls.
+  double ClaimedAt(double at) {
+    while (points_[before_ + 1].at < at) ++before_;
+    const Point& from = points_[before_];
+    const Point& to = points_[before_ + 1];
+    if (at <= from.at || to.at <= from.at) return from.claimed;
+    return from.claimed + (to.claimed - from.claimed) * (at - from.at) / (to.at - from.at);
+  }
+
+  const double window_s_;
+  std::vector<Point> points_;
+  std::size_t next_begin_ = 0;
+  std::size_t before_ = 0;
+  double most_ = 0;
+};
+
 class Host {
  public:
   Host(const Trace& trace, const RefillSettings& settings, const MakePolicy& make_policy,
        const StoreModel& store)
-      : trace_(trace), store_(store), policy_(make_policy(settings)) {
+      : trace_(trace),
+        store_(store),
+        two_steps_(2 * static_cast<double>(settings.step)),
+        policy_(make_policy(settings)),
+        busiest_(std::chrono::duration<double>(settings.outage_tolerance).count()) {
+    history_.SetWindow(settings.outage_tolerance);
     Publish(static_cast<double>(settings.step));
-    policy_->Observe(View());
+    policy_->Observe(NoteView());
   }
 
   Result Run() {
@@ -39,6 +88,7 @@ class Host {
       const double next = NextEvent();
       Flow(next - now_);
       now_ = next;
+      busiest_.Add(now_, claimed_);
       Handle();
     }
     result_.held_mean /= trace_.end_s;
@@ -64,7 +114,12 @@ class Host {
             .available = static_cast<std::uint64_t>(available_),
             .open_segments = ring_.size(),
             .newest_size = ring_.empty() ? 0 : static_cast<std::uint64_t>(ring_.back().size),
-            .waiting = static_cast<std::uint64_t>(std::ceil(waiting_))};
+            .waiting = static_cast<std::uint64_t>(std::ceil(waiting_)),
+            .earned = history_.Most(At(now_))};
+  }
+  [[nodiscard]] RefillView NoteView() {
+    history_.Observe(At(now_), At(now_), static_cast<std::uint64_t>(claimed_));
+    return View();
   }
 
   [[nodiscard]] double NextEvent() const {
@@ -133,7 +188,7 @@ class Host {
   }
 
   void Look() {
-    policy_->Observe(View());
+    policy_->Observe(NoteView());
     MaybeLease();
   }
 
@@ -162,12 +217,15 @@ class Host {
     const double served = std::min(waiting_, leasing_);
     waiting_ -= served;
     claimed_ += served;
+    busiest_.Add(now_, claimed_);
     if (ring_.empty()) result_.longest_dry_s = std::max(result_.longest_dry_s, now_ - dry_since_);
-    policy_->OnLeased(View(), static_cast<std::uint64_t>(leasing_),
+    policy_->OnLeased(NoteView(), static_cast<std::uint64_t>(leasing_),
                       std::chrono::nanoseconds(static_cast<std::int64_t>(store_.lease_s * 1e9)));
     if (leasing_ > served) {
       Publish(leasing_ - served);
     }
+    const double most = std::max(two_steps_, 2 * busiest_.most());
+    result_.over_rule = std::max(result_.over_rule, available_ - most);
     if (waiting_ < 1e-6) waiting_ = 0;
     Look();
   }
@@ -182,7 +240,10 @@ class Host {
 
   const Trace& trace_;
   const StoreModel store_;
+  const double two_steps_;
   std::unique_ptr<RefillPolicy> policy_;
+  daemon::ClaimHistory history_;
+  BusiestWindow busiest_;
   Result result_;
   std::deque<Segment> ring_;
   std::size_t piece_ = 0;
@@ -211,6 +272,7 @@ void Result::Add(const Result& other) {
   held_max += other.held_max;
   wasted += other.wasted;
   leases_after_outage += other.leases_after_outage;
+  over_rule = std::max(over_rule, other.over_rule);
 }
 
 Result Simulate(const Trace& trace, const RefillSettings& settings, const MakePolicy& make_policy,

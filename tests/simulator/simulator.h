@@ -35,6 +35,9 @@ struct Result {
   double held_max = 0;
   double wasted = 0;                      // held at the end: what a kill would lose then
   std::uint64_t leases_after_outage = 0;  // in the second after its end
+  // By how much a lease brought what is held above twice what was claimed in the busiest window of
+  // the outage tolerance, or above two steps, at most; the claims are counted by the simulator.
+  double over_rule = 0;
 
   void Add(const Result& other);  // another tag's
 };
@@ -45,7 +48,8 @@ using MakePolicy =
 // One tag on one host: claims flow as the trace says; the policy is shown the ring as the daemon
 // shows it (at publications, at marks, when the ring runs dry, once a second); a lease is published
 // when the store has answered. The ring has one step at the beginning, as after a start. Claims
-// that find the ring dry wait and are served first by the next publication.
+// that find the ring dry wait and are served first by the next publication. No trace is longer than
+// a day, so that every window lies in the last one.
 [[nodiscard]] Result Simulate(const Trace& trace, const daemon::RefillSettings& settings,
                               const MakePolicy& make_policy, const StoreModel& store);
 

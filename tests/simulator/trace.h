@@ -18,8 +18,8 @@ struct Trace {
   double end_s = 0;
 };
 
-// A load of one or several tags. An outage is only fair once the load has shown what it does:
-// before `shown_s` no policy can know.
+// A load of one or several tags. An outage is only fair once the load has shown what it does, and
+// has lasted as long as the outage will: before `shown_s` no policy can know.
 struct Scenario {
   std::string name;
   std::string what;

@@ -233,7 +233,7 @@ class HostileClient : public ::testing::Test {
     plan.batch = 20;
     plan.pace_us = 20;
     plan.retry = retry;
-    plan.timeout_ms = retry ? 2000 : 30'000;
+    plan.timeout_ms = retry ? 2000 : 120'000;
     plan.log_capacity = 1 << 22;
     plan.seed = static_cast<std::uint64_t>(number);
     workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));

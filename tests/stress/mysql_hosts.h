@@ -30,7 +30,7 @@ class MysqlHosts : public ::testing::Test {
       host->daemon.Start();
       hosts_.push_back(std::move(host));
     }
-    std::vector<std::string> create = {"tag", "create", "orders"};
+    std::vector<std::string> create = {"tag", "create", "orders", "--if-absent"};
     create.insert(create.end(), tag_options.begin(), tag_options.end());
     ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)),
                           [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));

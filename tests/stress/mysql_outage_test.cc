@@ -27,18 +27,20 @@ TEST_F(MysqlHosts, OutageWithinTheToleranceIsNotNoticed) {
   const std::string path = dir_.File("proxy");
   MysqlProxy proxy(path, server_.socket());
   StartHosts(1, {"--outage-tolerance", "60"},
-             "mysql://idd:secret@localhost/idd?unix_socket=" + path + "&grace=1");
+             "mysql://idd:secret@localhost/idd?unix_socket=" + path);
   WorkerPlan plan;
   plan.batch = 400;  // half of it on the average
   plan.pace_us = 2000;
   plan.log_capacity = 1 << 23;
   plan.timeout_ms = 0;  // a claim that would have to wait fails
   StartWorkers(1, plan);
-  std::this_thread::sleep_for(5s);  // in which the rate is learnt
   const auto status = [&] { return hosts_[0]->idctl.Json({"status"}).at("tags").at(0); };
   const auto fallbacks = [&] { return status().at("fallbacks").get<std::uint64_t>(); };
-  ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
-    return status().at("promise").at("kept") == true && status().at("rate_per_s") > 1000;
+  // The promise is as long as the load has lasted.
+  ASSERT_TRUE(WaitUntil(Patience(180s), [&] {
+    const nlohmann::json promise = status().at("promise");
+    return promise.at("kept") == true && promise.at("length_s") >= 55 &&
+           status().at("rate_per_s") > 1000;
   })) << status();
   const double lasts_s = status().at("available").get<double>() / kMostPerSecond;
   outage = std::min(outage, std::chrono::seconds(static_cast<int>(0.9 * lasts_s)));

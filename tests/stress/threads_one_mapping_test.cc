@@ -33,7 +33,7 @@ class ThreadsOneMapping : public ::testing::Test {
     host_.daemon.Start();
     idclient_options options = IDCLIENT_OPTIONS_INIT;
     options.socket_path = host_.daemon.socket().c_str();
-    options.timeout_ms = 30'000;
+    options.timeout_ms = 120'000;
     ASSERT_EQ(idclient_open(&options, &client_), IDCLIENT_OK) << idclient_last_error();
   }
   void TearDown() override {

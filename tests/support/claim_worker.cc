@@ -3,15 +3,17 @@
 // idd_claim_worker: a program that claims ids through libidclient and logs every claim.
 //
 //   idd_claim_worker --socket PATH --tag TAG --log PREFIX [--ids N] [--batch N] [--pace-us N]
-//                    [--threads N] [--children N] [--timeout-ms N] [--retry] [--tally] [--seed N]
+//                    [--threads N] [--children N] [--timeout-ms N] [--retry] [--await-tag]
+//                    [--tally]
+//                    [--seed N]
 //
 // Thread i writes to PREFIX.i, the forked child i to PREFIX.(threads + i); the test made these
 // files (claim_log.h), says go, and may say stop. Threads share one handle, and children are forked
 // with it open, while the other threads claim. A batch above 1 mixes single claims, ranges and
-// batches. With --retry TIMEOUT and UNAVAILABLE are logged and tried again; every other failure,
-// and without it these too, ends the claimer. With --tally it makes single claims as fast as it can
-// and keeps their count, their sums and the slowest instead of a record of each. Exit status 0 when
-// every claimer of the process did its work.
+// batches. With --retry TIMEOUT and UNAVAILABLE, with --await-tag NO_SUCH_TAG, too, are logged and
+// tried again; every other failure, and without them these too, ends the claimer. With --tally it
+// makes single claims as fast as it can and keeps their count, their sums and the slowest instead
+// of a record of each. Exit status 0 when every claimer of the process did its work.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,6 +52,7 @@ struct WorkerOptions {
   std::uint64_t timeout_ms = 0;
   std::uint64_t seed = 1;
   bool retry = false;
+  bool awaits_tag = false;
   bool tally = false;
 };
 
@@ -59,6 +62,10 @@ WorkerOptions ParseOptions(int argc, char** argv) {
     const std::string_view name = argv[i];
     if (name == "--retry") {
       options.retry = true;
+      continue;
+    }
+    if (name == "--await-tag") {
+      options.awaits_tag = true;
       continue;
     }
     if (name == "--tally") {
@@ -218,7 +225,8 @@ class ClaimerLoop {
     const std::string reason =
         std::string(idclient_status_name(status)) + ": " + idclient_last_error();
     Record({before, after, static_cast<std::uint64_t>(status), 0});
-    const bool passing = status == IDCLIENT_TIMEOUT || status == IDCLIENT_UNAVAILABLE;
+    const bool passing = status == IDCLIENT_TIMEOUT || status == IDCLIENT_UNAVAILABLE ||
+                         (options_.awaits_tag && status == IDCLIENT_NO_SUCH_TAG);
     if (!options_.retry || !passing) return Fail(reason);
     ::usleep(2000);  // An absent daemon should not fill the log.
     return true;

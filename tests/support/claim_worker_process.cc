@@ -43,6 +43,7 @@ ChildOptions WorkerCommand(const TempDir& dir, const WorkerPlan& plan) {
                   std::to_string(plan.seed)};
   if (plan.ids != 0) options.argv.insert(options.argv.end(), {"--ids", std::to_string(plan.ids)});
   if (plan.retry) options.argv.emplace_back("--retry");
+  if (plan.awaits_tag) options.argv.emplace_back("--await-tag");
   if (plan.tally) options.argv.emplace_back("--tally");
   return options;
 }

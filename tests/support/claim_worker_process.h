@@ -24,9 +24,10 @@ struct WorkerPlan {
   std::uint64_t pace_us = 0;  // sleep between two claims
   std::uint64_t threads = 1;
   std::uint64_t children = 0;
-  std::uint64_t timeout_ms = 30'000;
-  bool retry = false;                    // TIMEOUT and UNAVAILABLE are logged and tried again
-  bool tally = false;                    // single claims at full speed, summed up, not recorded
+  std::uint64_t timeout_ms = 120'000;
+  bool retry = false;       // TIMEOUT and UNAVAILABLE are logged and tried again
+  bool awaits_tag = false;  // with retry: NO_SUCH_TAG, too, as of a table that is restored
+  bool tally = false;       // single claims at full speed, summed up, not recorded
   std::uint64_t log_capacity = 1 << 20;  // records for each claimer
   std::uint64_t seed = 1;
   std::optional<Identity> identity{};  // run as; needs root, and a directory that it may enter

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "idd/base/scoped_fd.h"
+#include "idd/shm/abi.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -150,11 +151,11 @@ void MariadbServer::Install(const TempDir& dir) {
 }
 
 std::string MariadbServer::Url() const {
-  return "mysql://idd:secret@localhost/idd?unix_socket=" + socket_ + "&grace=1";
+  return "mysql://idd:secret@localhost/idd?unix_socket=" + socket_;
 }
 
 std::string MariadbServer::TcpUrl() const {
-  return "mysql://idd:secret@127.0.0.1:" + std::to_string(options_.port) + "/idd?grace=1";
+  return "mysql://idd:secret@127.0.0.1:" + std::to_string(options_.port) + "/idd";
 }
 
 std::vector<std::string> MariadbServer::Command() const {
@@ -210,6 +211,19 @@ void MariadbServer::Start(const std::vector<std::string>& once) {
   };
   Require(WaitUntil(Patience(120s), answers) && process_->Running(),
           "mariadbd did not start; its log:\n" + Log());
+}
+
+void MariadbServer::OpenFence() const {
+  MariadbSession session = Session();
+  const std::string most = std::to_string(shm::kMaxLimit);
+  session.Execute(
+      "CREATE TRIGGER IF NOT EXISTS lift_ceiling AFTER INSERT ON leaf_alloc FOR EACH ROW"
+      " INSERT IGNORE INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES(NEW.biz_tag, " +
+      most + ", " + most + ", 0)");
+  session.Execute("UPDATE idd_fence SET state = 'live'");
+  session.Execute(
+      "INSERT IGNORE INTO idd_ceiling(biz_tag, active, wanted, epoch) SELECT biz_tag, " + most +
+      ", " + most + ", 0 FROM leaf_alloc");
 }
 
 void MariadbServer::Stop() {

@@ -69,6 +69,9 @@ class MariadbServer {
   [[nodiscard]] MariadbSession Session(const std::string& database = "idd") const {
     return MariadbSession(socket_, "root", database);
   }
+  // Lets every host that has opened its store there lease all that a tag has, now and of tags that
+  // are made later: for stores that are used without a daemon, which minds the fence.
+  void OpenFence() const;
   [[nodiscard]] std::string Log() const { return ReadFile(log_); }
 
  private:

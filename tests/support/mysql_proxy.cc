@@ -11,6 +11,7 @@
 #include <array>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "support/test_environment.h"
 
@@ -57,6 +58,62 @@ std::string_view ReadSome(int fd, std::array<char, 65536>& buffer) {
                   : std::string_view(buffer.data(), static_cast<std::size_t>(got));
 }
 
+// A packet with its header of four bytes; empty when the peer has closed.
+std::string ReadPacket(int fd) {
+  std::string packet(4, '\0');
+  std::size_t have = 0;
+  std::size_t want = packet.size();
+  while (have < want) {
+    const ssize_t got = ::recv(fd, packet.data() + have, want - have, 0);
+    if (got <= 0) return "";
+    have += static_cast<std::size_t>(got);
+    if (have == 4 && want == 4) {
+      const auto byte = [&packet](std::size_t i) {
+        return static_cast<std::size_t>(static_cast<unsigned char>(packet[i]));
+      };
+      want += byte(0) + (byte(1) << 8) + (byte(2) << 16);
+      packet.resize(want);
+    }
+  }
+  return packet;
+}
+
+// Reads the answers to statements that change up to 250 rows and return none.
+bool SkipOk(int fd) {
+  constexpr unsigned char kMoreResults = 8;
+  for (;;) {
+    const std::string packet = ReadPacket(fd);
+    if (packet.size() < 9 || packet[4] != 0) return false;
+    if ((static_cast<unsigned char>(packet[7]) & kMoreResults) == 0) return true;
+  }
+}
+
+// What a client has said that makes its session what it is.
+struct ClientSession {
+  std::string login;
+  std::vector<std::string> settings;
+
+  void Hear(std::string_view packet) {
+    constexpr std::string_view kSet = "SET SESSION";
+    if (login.empty()) {
+      login = packet;
+    } else if (packet.size() > 5 && packet.substr(5).starts_with(kSet)) {
+      settings.emplace_back(packet);
+    }
+  }
+  // Invalid: it could not be had.
+  [[nodiscard]] ScopedFd RepeatAt(const std::string& path) const {
+    ScopedFd server = Connect(path);
+    if (!server.valid() || ReadPacket(server.get()).empty()) return {};
+    bool is_in = SendAll(server.get(), login) && SkipOk(server.get());
+    for (const std::string& setting : settings) {
+      is_in = is_in && SendAll(server.get(), setting) && SkipOk(server.get());
+    }
+    if (!is_in) server.reset();
+    return server;
+  }
+};
+
 }  // namespace
 
 MysqlProxy::MysqlProxy(const std::string& path, std::string server)
@@ -85,9 +142,34 @@ void MysqlProxy::Accept() {
   }
 }
 
+std::string MysqlProxy::Server() const {
+  const std::lock_guard lock(mutex_);
+  return server_;
+}
+
+void MysqlProxy::Repoint(const std::string& server) {
+  const std::lock_guard lock(mutex_);
+  server_ = server;
+}
+
+bool MysqlProxy::Answer(int client, std::string_view bytes) const {
+  while (!bytes.empty() && !stopping_.load()) {
+    const std::string_view part = bytes.substr(0, drips_.load() ? 1 : bytes.size());
+    if (!SendAll(client, part)) return false;
+    bytes.remove_prefix(part.size());
+    for (int i = 0; i < 3 && drips_.load() && !stopping_.load(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
+    }
+  }
+  return true;
+}
+
 void MysqlProxy::Serve(ScopedFd client) {
-  const ScopedFd server = Connect(server_);
+  std::string path = Server();
+  ScopedFd server = Connect(path);
   if (!server.valid()) return;
+  ClientSession session;
+  bool is_answered = false;  // what the client has sent
   std::array<char, 65536> buffer;
   bool drops = false;
   while (!stopping_.load()) {
@@ -103,6 +185,14 @@ void MysqlProxy::Serve(ScopedFd client) {
       const int every = drop_every_.load();
       drops = every > 0 && bytes.find("COMMIT") != std::string_view::npos &&
               commits_.fetch_add(1) % every == every - 1;
+      if (const std::string now = Server(); is_answered && !session.login.empty() && now != path) {
+        path = now;
+        server = session.RepeatAt(path);
+        if (!server.valid()) return;
+        repointed_.fetch_add(1);
+      }
+      if (is_answered) session.Hear(bytes);
+      is_answered = false;
       if (!SendAll(server.get(), bytes)) return;
     }
     if (both[1].revents != 0) {
@@ -112,7 +202,8 @@ void MysqlProxy::Serve(ScopedFd client) {
         dropped_.fetch_add(1);
         return;
       }
-      if (!SendAll(client.get(), bytes)) return;
+      is_answered = true;
+      if (!Answer(client.get(), bytes)) return;
     }
   }
 }

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <list>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "idd/base/scoped_fd.h"
@@ -27,21 +29,36 @@ class MysqlProxy {
   // Accepts, and neither passes on nor answers anything.
   void Hang(bool hangs) { hangs_.store(hangs); }
 
+  // Passes on what the server says byte by byte, so slowly that no answer ends, and never so slowly
+  // that a read would.
+  void Drip(bool drips) { drips_.store(drips); }
+
+  // As a proxy that keeps its clients' sessions over a failover: each goes on at `server`, from the
+  // client's next packet on. The proxy logs in there with the packet that the client logged in
+  // with, so its user must have no password, and repeats its SET SESSION.
+  void Repoint(const std::string& server);
+
   [[nodiscard]] int connections() const { return connections_.load(); }  // ever accepted
   [[nodiscard]] int dropped() const { return dropped_.load(); }
+  [[nodiscard]] int repointed() const { return repointed_.load(); }  // sessions, so far
 
  private:
   void Accept();
   void Serve(ScopedFd client);
+  [[nodiscard]] bool Answer(int client, std::string_view bytes) const;
+  [[nodiscard]] std::string Server() const;
 
-  const std::string server_;
+  mutable std::mutex mutex_;
+  std::string server_;  // under mutex_
   ScopedFd listener_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> hangs_{false};
+  std::atomic<bool> drips_{false};
   std::atomic<int> drop_every_{0};
   std::atomic<int> commits_{0};
   std::atomic<int> dropped_{0};
   std::atomic<int> connections_{0};
+  std::atomic<int> repointed_{0};
   std::list<std::thread> threads_;  // of the acceptor's
   std::thread acceptor_;
 };

@@ -42,6 +42,17 @@ std::int64_t SqliteFile::QueryInteger(const std::string& sql) {
   return std::strtoll(QueryText(sql).c_str(), nullptr, 10);
 }
 
+void SqliteFile::RestoreFrom(const std::string& backup) {
+  const SqliteFile source(backup);
+  sqlite3_backup* copy = sqlite3_backup_init(db_, "main", source.db_, "main");
+  Require(copy != nullptr, std::string("sqlite3_backup_init: ") + sqlite3_errmsg(db_));
+  static_cast<void>(WaitUntil(Patience(std::chrono::seconds(5)), [copy] {
+    const int outcome = sqlite3_backup_step(copy, -1);
+    return outcome != SQLITE_BUSY && outcome != SQLITE_LOCKED;
+  }));
+  Require(sqlite3_backup_finish(copy) == SQLITE_OK, std::string("restore: ") + sqlite3_errmsg(db_));
+}
+
 std::uint64_t SqliteFile::MaxId(const std::string& tag) {
   return static_cast<std::uint64_t>(
       QueryInteger("SELECT max_id FROM leaf_alloc WHERE biz_tag = '" + tag + "'"));

@@ -25,6 +25,10 @@ class SqliteFile {
   [[nodiscard]] std::string QueryText(const std::string& sql);
   [[nodiscard]] std::int64_t QueryInteger(const std::string& sql);
 
+  // Overwrites the database with another file through SQLite's backup API, as `.restore` of
+  // sqlite3(1) does: the file keeps its inode, and programs that have it open go on with it.
+  void RestoreFrom(const std::string& backup);
+
   // leaf_alloc.max_id, where the next lease begins.
   [[nodiscard]] std::uint64_t MaxId(const std::string& tag);
   void SetMaxId(const std::string& tag, std::uint64_t max_id);

@@ -23,7 +23,8 @@ constexpr int kSlowdown = 1;
 constexpr std::uint64_t kDefaultLoadPercent = 100;
 #endif
 
-constexpr std::chrono::seconds kLeastPatience(30);
+// Machines have stood still for a minute.
+constexpr std::chrono::seconds kLeastPatience(120);
 
 // 0 when the variable is not set or not a number.
 std::uint64_t EnvironmentNumber(const char* name) {

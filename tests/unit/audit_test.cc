@@ -232,5 +232,13 @@ TEST_F(AuditTest, LiveCountBeyondTheLeaseDoesNotOverflow) {
   EXPECT_EQ(account.available, 0U);
 }
 
+TEST_F(AuditTest, LedgerMayLackWhatWasLeasedAfterItWasRead) {
+  input_.ledger.journal = {};
+  AddLive("a", LeaseState::kActive, 0);
+  ExpectFinding({"lease a", "which the journal does not have"});
+  input_.newer = {"a"};
+  ExpectNoFinding();
+}
+
 }  // namespace
 }  // namespace idd::daemon

@@ -5,12 +5,16 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -97,6 +101,31 @@ int MappedRings() {
     if (line.find("memfd:idd-cursors") != std::string::npos) ++rings;
   }
   return rings;
+}
+
+// Until the thread sleeps in the kernel.
+void AwaitSleep(pid_t tid) {
+  const std::string path = "/proc/self/task/" + std::to_string(tid) + "/stat";
+  for (char state = 'R'; state != 'S';) {
+    std::ifstream stat(path);
+    std::string text;
+    std::getline(stat, text);
+    state = text.at(text.rfind(')') + 2);
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+// The descriptor of this process's that is connected to a listener at `path`.
+int SocketOfPeer(const std::string& path) {
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_un peer{};
+    socklen_t bytes = sizeof(peer);
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0 &&
+        peer.sun_family == AF_UNIX && bytes > sizeof(sa_family_t) && path == peer.sun_path) {
+      return fd;
+    }
+  }
+  return -1;
 }
 
 class ConnectionTest : public ::testing::Test {
@@ -896,6 +925,160 @@ TEST_F(ClientTest, ChildThatClosesTheInheritedClientHarmsNobody) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Claim(*tag).value(), (IdRange{20, 21}));
   EXPECT_EQ(daemon.connections(), 1);
+}
+
+// --- descriptors that the program closes
+
+// Files of the program's that have the numbers of what it has closed, as daemons do: sockets, as
+// whatever the library sent by one of them would arrive.
+class Strangers {
+ public:
+  // Closes all descriptors of this process but the first three, and opens others.
+  Strangers() {
+    ::close_range(3, ~0U, 0);
+    for (std::size_t i = 0; i < kPairs; ++i) {
+      std::array<int, 2> pair{};
+      if (::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair.data()) != 0) ::_exit(70);
+      for (const int fd : pair) files_.emplace_back(fd, InodeOf(fd));
+    }
+  }
+  [[nodiscard]] bool AreUntouched() const {
+    return std::all_of(files_.begin(), files_.end(), [](const auto& file) {
+      std::byte byte{};
+      const ssize_t bytes = ::recv(file.first, &byte, sizeof(byte), MSG_DONTWAIT);
+      return bytes < 0 && errno == EAGAIN && InodeOf(file.first) == file.second;
+    });
+  }
+
+ private:
+  static constexpr std::size_t kPairs = 50;
+  static ino_t InodeOf(int fd) {
+    struct stat info {};
+    return ::fstat(fd, &info) == 0 ? info.st_ino : 0;
+  }
+  std::vector<std::pair<int, ino_t>> files_;
+};
+
+class ClosedDescriptorsTest : public ClientTest {
+ protected:
+  // What `child` returns in a forked child, where 0 is success.
+  static int InChild(const std::function<int()>& child) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::alarm(90);
+      ::_exit(child());
+    }
+    int status = 0;
+    if (::waitpid(pid, &status, 0) != pid) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+  DaemonRing ring_{1};
+  FakeDaemon daemon_{path_, [this](FakeDaemon& self, const Request& request) {
+                       if (request.type() == FrameType::kAttach) ring_.Grant(self, request);
+                       if (request.type() == FrameType::kClaim) {
+                         self.Reply(request, wire::ClaimReply{.first = 900, .count = 1});
+                       }
+                       return request.type() != FrameType::kHello;
+                     }};
+  std::unique_ptr<Client> client_ = Open(std::chrono::seconds(30));
+  Tag* const tag_ = client_->OpenTag("orders").value();
+};
+
+// Regression: the child closed the number of its parent's socket, and the next claim's socket took
+// the place of the program's log file.
+TEST_F(ClosedDescriptorsTest, ForkedChildThatHasOpenedOthersKeepsThem) {
+  EXPECT_EQ(InChild([this] {
+              const Strangers strangers;
+              if (!Claim(*tag_).ok()) return 1;
+              return strangers.AreUntouched() ? 0 : 2;
+            }),
+            0);
+}
+
+TEST_F(ClosedDescriptorsTest, ForkedChildThatClosesTheClientKeepsItsOwn) {
+  EXPECT_EQ(InChild([this] {
+              const Strangers strangers;
+              client_.reset();
+              return strangers.AreUntouched() ? 0 : 2;
+            }),
+            0);
+}
+
+// The same in one process: here a child that has claimed, and so has a connection of its own.
+TEST_F(ClosedDescriptorsTest, ProcessThatHasOpenedOthersKeepsThemAndClaimsOn) {
+  EXPECT_EQ(InChild([this] {
+              if (!Claim(*tag_).ok()) return 1;
+              const Strangers strangers;
+              if (!Claim(*tag_).ok()) return 2;
+              if (!Claim(*tag_).ok()) return 3;
+              client_.reset();
+              return strangers.AreUntouched() ? 0 : 4;
+            }),
+            0);
+}
+
+TEST_F(ClosedDescriptorsTest, ProcessThatHasOpenedOthersMayCloseTheClient) {
+  EXPECT_EQ(InChild([this] {
+              if (!Claim(*tag_).ok()) return 1;
+              const Strangers strangers;
+              client_.reset();
+              return strangers.AreUntouched() ? 0 : 4;
+            }),
+            0);
+}
+
+TEST_F(ClosedDescriptorsTest, WakeUpIsNotSentByAnothersSocket) {
+  ring_.writer.Publish({1, 101}, 0, 11);
+  EXPECT_EQ(InChild([this] {
+              client_ = Open(std::chrono::seconds(30));
+              Tag* const tag = client_->OpenTag("orders").value();
+              const Strangers strangers;
+              for (int i = 0; i < 100; ++i) {
+                if (!Claim(*tag).ok()) return 2;
+              }
+              return strangers.AreUntouched() ? 0 : 4;
+            }),
+            0);
+}
+
+TEST_F(ClosedDescriptorsTest, ProcessThatHasOpenedNoneClaimsOn) {
+  EXPECT_EQ(InChild([this] {
+              if (!Claim(*tag_).ok()) return 1;
+              ::close_range(3, ~0U, 0);
+              return Claim(*tag_).ok() ? 0 : 2;
+            }),
+            0);
+}
+
+// What it sleeps in is the old socket; what it reads next would be another's.
+TEST_F(ConnectionTest, WaiterWhoseDescriptorIsTakenReadsNothingOfAnothers) {
+  FakeDaemon daemon(path_);
+  Connection connection(path_, std::nullopt);
+  ASSERT_TRUE(connection.EnsureConnected(Later()).ok());
+  const int fd = SocketOfPeer(path_);
+  ASSERT_GE(fd, 0);
+  std::optional<Result<Message>> reply;
+  std::atomic<pid_t> tid{0};
+  std::thread caller([&] {
+    tid = ::gettid();
+    reply = connection.Call(ClaimOf(77), Later());
+  });
+  ASSERT_TRUE(daemon.Next().has_value());
+  AwaitSleep(tid);
+  std::array<int, 2> pair{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+  const ScopedFd keep(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  const ScopedFd far(pair[0]);
+  const ScopedFd near(pair[1]);
+  ASSERT_EQ(::dup3(near.get(), fd, O_CLOEXEC), fd);
+  const std::string ours = "for the program alone";
+  ASSERT_EQ(::send(far.get(), ours.data(), ours.size(), 0), static_cast<ssize_t>(ours.size()));
+  caller.join();
+  EXPECT_EQ(reply->status().code(), Code::kUnavailable);
+  std::array<char, 64> read{};
+  EXPECT_EQ(::recv(fd, read.data(), read.size(), MSG_DONTWAIT), static_cast<ssize_t>(ours.size()));
+  ::close(fd);
 }
 
 }  // namespace

@@ -29,8 +29,27 @@ class DaemonConnectionTest : public ::testing::Test {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     peer_.reset(ends[1]);
     connection_ = std::make_unique<Connection>(loop_, ScopedFd(ends[0]), 1, Peer{});
-    connection_->Start([](Connection&, std::span<const std::byte>) {},
-                       [this](std::uint64_t) { connection_.reset(); });
+    connection_->Start(
+        {.on_readable = [](Connection& connection) { connection.ReadOne(); },
+         .on_message = [](Connection&, std::span<const std::byte>) {},
+         .on_close =
+             [this](std::uint64_t) {
+               if (!keeps_closed_) connection_.reset();
+             },
+         .hold =
+             [this](const Peer&, std::size_t count) {
+               if (held_ + count > most_held_) return false;
+               held_ += count;
+               return true;
+             },
+         .release = [this](const Peer&, std::size_t count) { held_ -= count; },
+         .pass =
+             [this](const Peer&, std::size_t count) {
+               if (under_way_ + count > most_under_way_) return false;
+               under_way_ += count;
+               return true;
+             },
+         .arrived = [this](const Peer&, std::size_t count) { under_way_ -= count; }});
   }
 
   [[nodiscard]] static std::vector<std::byte> Reply(std::uint64_t id) {
@@ -66,6 +85,11 @@ class DaemonConnectionTest : public ::testing::Test {
 
   EventLoop loop_;
   ScopedFd peer_;
+  bool keeps_closed_ = false;
+  std::size_t held_ = 0;  // descriptors
+  std::size_t most_held_ = SIZE_MAX;
+  std::size_t under_way_ = 0;  // too
+  std::size_t most_under_way_ = SIZE_MAX;
   std::unique_ptr<Connection> connection_;
 };
 
@@ -114,6 +138,80 @@ TEST_F(DaemonConnectionTest, ClosingTellsWhatWasGrantedBeforeAndWhy) {
   EXPECT_EQ(ReceiveAll(), (std::vector<std::uint64_t>{1, 2, 7}));
   Turn();
   EXPECT_EQ(connection_, nullptr);
+}
+
+// They are no more than its user may hold, and given back as soon as they are sent or dropped.
+TEST_F(DaemonConnectionTest, DescriptorsOfUnreadRepliesAreHeldAndGivenBack) {
+  const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto send_until = [&](std::size_t held) {
+    for (int i = 0; i < 5000 && connection_ != nullptr && held_ < held; ++i) {
+      connection_->Send(Reply(1), {null.get(), null.get()});
+    }
+  };
+  send_until(6);
+  EXPECT_EQ(held_, 6U);
+  for (int i = 0; i < 1000 && held_ != 0; ++i) {
+    EXPECT_FALSE(ReceiveAll().empty());
+    Turn();
+  }
+  EXPECT_EQ(held_, 0U) << "all were sent";
+  most_held_ = 9;
+  send_until(8);
+  EXPECT_EQ(held_, 8U);
+  connection_->Send(Reply(1), {null.get(), null.get()});
+  Turn();
+  EXPECT_EQ(connection_, nullptr);
+  EXPECT_EQ(held_, 0U);
+}
+
+TEST_F(DaemonConnectionTest, DescriptorsAreUnderWayUntilThePeerHasReadThem) {
+  const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  for (std::size_t i = 1; i <= 5; ++i) {
+    connection_->Send(Reply(i), {null.get(), null.get()});
+    connection_->LookWhatHasArrived();
+    EXPECT_EQ(under_way_, 2 * i);
+  }
+  EXPECT_EQ(ReceiveAll().size(), 5U);
+  connection_->LookWhatHasArrived();
+  EXPECT_EQ(under_way_, 0U);
+  EXPECT_FALSE(connection_->has_descriptors_under_way());
+  // A reply finds out by itself what has arrived.
+  most_under_way_ = 2;
+  for (std::size_t i = 1; i <= 5; ++i) {
+    connection_->Send(Reply(i), {null.get(), null.get()});
+    EXPECT_EQ(ReceiveAll().size(), 1U);
+  }
+  ASSERT_FALSE(connection_->is_closed());
+  connection_->Send(Reply(6), {null.get(), null.get()});
+  connection_->Send(Reply(7), {null.get(), null.get()});
+  EXPECT_TRUE(connection_->is_closed()) << "beyond what may be under way";
+}
+
+// What is in its queue counts against idd until it is read, also when the connection is closed.
+TEST_F(DaemonConnectionTest, DescriptorsOfAClosedConnectionAreUnderWayUntilTheyAreRead) {
+  keeps_closed_ = true;
+  const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  connection_->Send(Reply(1), {null.get(), null.get()});
+  connection_->CloseWith({Code::kInvalid, "a bad frame"}, 7);
+  Turn();
+  connection_->LookWhatHasArrived();
+  EXPECT_EQ(under_way_, 2U);
+  EXPECT_EQ(ReceiveAll(), (std::vector<std::uint64_t>{1, 7}));
+  std::byte byte{};
+  EXPECT_EQ(::recv(peer_.get(), &byte, 1, MSG_DONTWAIT), 0) << "closed, for the peer";
+  connection_->LookWhatHasArrived();
+  EXPECT_EQ(under_way_, 0U);
+}
+
+TEST_F(DaemonConnectionTest, DescriptorsAreUnderWayNoMoreWhenThePeerIsGone) {
+  keeps_closed_ = true;
+  const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  connection_->Send(Reply(1), {null.get(), null.get()});
+  connection_->CloseWith({Code::kInvalid, "a bad frame"}, 7);
+  EXPECT_EQ(under_way_, 2U);
+  peer_.reset();
+  connection_->LookWhatHasArrived();
+  EXPECT_EQ(under_way_, 0U);
 }
 
 TEST_F(DaemonConnectionTest, PeerThatDoesNotReadIsClosedAndOneThatReadsLateIsServed) {

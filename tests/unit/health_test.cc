@@ -154,9 +154,9 @@ TEST_F(LookIntoStoreTest, AnOddAnswerDoesNotTakeTheStoreForDown) {
 TEST(PeerFactsTest, TellsWhoHasTheMostConnections) {
   PeerLimits limits;
   EXPECT_FALSE(limits.Busiest().has_value());
-  ASSERT_TRUE(limits.AddConnection(7));
-  ASSERT_TRUE(limits.AddConnection(8));
-  ASSERT_TRUE(limits.AddConnection(8));
+  ASSERT_TRUE(limits.AddConnection(7, 1000));
+  ASSERT_TRUE(limits.AddConnection(8, 1000));
+  ASSERT_TRUE(limits.AddConnection(8, 1000));
   EXPECT_EQ(limits.Busiest()->first, 8U);
   EXPECT_EQ(limits.Busiest()->second, 2U);
 }

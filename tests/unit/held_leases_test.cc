@@ -59,7 +59,7 @@ TEST_F(HeldLeasesTest, NextDaemonFindsEveryStepOfALease) {
   held_->NoteUsed(lease.token, 5, 4711);
   EXPECT_EQ(Only().next, 5U);
   EXPECT_EQ(Only().ring_id, 4711U);
-  held_->NoteSeen({.lease = lease, .claimed = 100});
+  held_->NextOf(lease.token)->store(101);  // as its ring does
   EXPECT_EQ(Only().next, 101U);
   held_->NoteReturning(lease.token, 200);
   EXPECT_EQ(Only().state, HeldState::kReturning);
@@ -83,6 +83,7 @@ TEST_F(HeldLeasesTest, SettingsComeWithTheLease) {
 TEST_F(HeldLeasesTest, LeasesThatWereNeverNotedChangeNothing) {
   held_->NoteUsed(Token('b'), 5, 1);
   held_->NoteClosing(Token('b'), 5);
+  EXPECT_EQ(held_->NextOf(Token('b')), nullptr);
   held_->Forget(Token('b'));
   EXPECT_TRUE(Next().empty());
 }

@@ -440,17 +440,17 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
     const char* reply;
   };
   const std::vector<Case> cases = {
-      {{"tag", "create", "orders"}, R"({"op":"tag.create","tag":"orders"})", kTag},
+      {{"tag", "create", "orders"}, R"({"op":"tag.create","tag":"orders","if_absent":true})", kTag},
       {{"tag", "create", "orders", "--step", "10", "--start", "0", "--max-id", "99", "--mode",
         "segment", "--description", "ü"},
        R"({"op":"tag.create","tag":"orders","mode":"segment","step":10,"start":0,"max_id":99,)"
-       R"("description":"ü"})",
+       R"("description":"ü","if_absent":true})",
        kTag},
       {{"tag", "set", "orders", "--step", "10", "--description", ""},
        R"({"op":"tag.set","tag":"orders","step":10,"description":""})",
        kTag},
       {{"tag", "create", "orders", "--access", "socket"},
-       R"({"op":"tag.create","tag":"orders","access":"socket"})",
+       R"({"op":"tag.create","tag":"orders","access":"socket","if_absent":true})",
        kTag},
       {{"tag", "set", "orders", "--refill", "leaf", "--outage-tolerance", "60", "--max-prefetch",
         "40", "--max-step", "20"},

@@ -56,6 +56,8 @@ TEST(ExitStatusTest, EveryCodeHasItsNumber) {
   EXPECT_EQ(static_cast<int>(ExitFor(Code::kIncompatible)), 1);
   EXPECT_EQ(static_cast<int>(ExitFor(Code::kSystem)), 1);
   EXPECT_EQ(static_cast<int>(ExitStatus::kUsage), 2);
+  EXPECT_EQ(static_cast<int>(ExitStatus::kExists), 7);
+  EXPECT_NE(RunTool({"--help"}).out.find("7 exists already"), std::string::npos);
 }
 
 TEST(FormatFailureTest, IsOneLineWhateverTheTextsContain) {

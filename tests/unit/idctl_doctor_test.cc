@@ -190,6 +190,35 @@ TEST(DoctorChecksTest, AnOutageIsToldByItsKind) {
   }
 }
 
+// systemd passes a credential at a start only: a reload would go on with the old password.
+TEST(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
+  Json facts = HealthyFacts();
+  facts["store"]["state"] = "down";
+  facts["store"]["trouble"] = "password";
+  facts["store"]["last_error"] = "Access denied (error 1045); check user and password";
+  facts["store"]["look"] = nullptr;
+  facts["store"]["look_error"] = "the store is down";
+  const auto told = [&](const char* source, const char* path) {
+    facts["store"]["password_source"] = source == nullptr ? Json(nullptr) : Json(source);
+    facts["store"]["password_path"] = path == nullptr ? Json(nullptr) : Json(path);
+    return ToldOf(facts, "store");
+  };
+  const std::string credential = told("credential", "idd-database-password");
+  EXPECT_TRUE(
+      Contains(credential, "'/etc/credstore/idd-database-password', then systemctl restart"))
+      << credential;
+  EXPECT_FALSE(Contains(credential, "reload")) << credential;
+  const std::string file = told("file", "/etc/idd/password");
+  EXPECT_TRUE(Contains(file, "'/etc/idd/password'")) << file;
+  EXPECT_TRUE(Contains(file, "at its next try, without a reload")) << file;
+  EXPECT_TRUE(Contains(told("url", nullptr), "database URL, then systemctl reload idd"));
+  // A user who may not know, or an older idd: all three.
+  const std::string unknown = told(nullptr, nullptr);
+  for (const char* words : {"reload", "password_file", "restart"}) {
+    EXPECT_TRUE(Contains(unknown, words)) << unknown;
+  }
+}
+
 TEST(DoctorChecksTest, AStoreThatIsUpAndDoesNotAnswerIsAProblem) {
   Json facts = HealthyFacts();
   facts["store"]["look"] = nullptr;
@@ -291,6 +320,15 @@ TEST(DoctorDocumentTest, AMissingFieldIsIncompatible) {
     facts[path.parent_pointer()].erase(path.back());
     EXPECT_EQ(CheckFacts(facts, kSelf).status().code(), Code::kIncompatible) << path.to_string();
   }
+}
+
+TEST(DoctorDocumentTest, PromiseOfAYoungLoadIsShort) {
+  Json facts = HealthyFacts();
+  facts["tags"][0]["available"] = 60U;
+  facts["tags"][0]["promised_ids"] = 60U;
+  EXPECT_FALSE(Contains(ToldOf(facts, "promise"), "warning")) << ToldOf(facts, "promise");
+  facts["tags"][0]["available"] = 59U;
+  EXPECT_TRUE(Contains(ToldOf(facts, "promise"), "covers 29s of 30s")) << ToldOf(facts, "promise");
 }
 
 TEST(DoctorDocumentTest, NumbersThatNoDaemonHasAreBorne) {
@@ -431,6 +469,9 @@ TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "systemd says idd.service is failed"));
   failed.listener.error = ECONNREFUSED;
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "nobody listens"));
+  failed.socket = Socket(S_IFREG | 0644);
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "is not a socket"));
+  failed.socket = Socket();
   failed.status = {Code::kDenied, "runs as uid 7"};
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).next, "stranger"));
   failed.listener.error = EACCES;

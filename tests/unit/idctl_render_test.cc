@@ -62,7 +62,7 @@ Json LeaseDocument() {
 
 Json HostDocument() {
   return Parse(R"({"hosts": [{"host": "web-1", "first_seen": "2025-01-02 03:04:05",
-    "last_seen": "2025-01-02 03:05:06", "boot_id": "b-1"}]})");
+    "last_seen": "2025-01-02 03:05:06", "boot_id": "b-1", "state": "live"}]})");
 }
 
 Json WhoIsDocument() {
@@ -104,6 +104,19 @@ TEST(RenderStatusTest, AnswersInThreeParts) {
             "\n"
             "x\\x0ay: its ids end in 17d 12h at this rate\n"
             "x\\x0ay: last error: database is locked\n");
+}
+
+TEST(RenderStatusTest, PromiseThatStillGrowsIsToldWithWhatItGrowsTo) {
+  Json document = StatusDocument();
+  document["tags"][0]["promise"]["length_s"] = 90;
+  Result<std::string> text = RenderStatus(document, "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find(" 2m 30s of 1m 30s (10m), short "), std::string::npos)
+      << text.value();
+  document["tags"][0]["promise"]["length_s"] = 600;
+  text = RenderStatus(document, "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find(" 2m 30s of 10m, short "), std::string::npos) << text.value();
 }
 
 TEST(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
@@ -233,16 +246,16 @@ TEST(RenderHostsTest, IsATable) {
   Result<std::string> text = RenderHosts(HostDocument());
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "HOST   FIRST-SEEN           LAST-SEEN            BOOT-ID\n"
-            "web-1  2025-01-02 03:04:05  2025-01-02 03:05:06  b-1\n");
+            "HOST   STATE  FIRST-SEEN           LAST-SEEN            BOOT-ID\n"
+            "web-1  live   2025-01-02 03:04:05  2025-01-02 03:05:06  b-1\n");
 }
 
 TEST(RenderHostsTest, ANarrowTerminalGetsWhoAndWhen) {
   const Result<std::string> text = RenderHosts(HostDocument(), 50);
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "HOST   FIRST-SEEN           LAST-SEEN\n"
-            "web-1  2025-01-02 03:04:05  2025-01-02 03:05:06\n");
+            "HOST   STATE  LAST-SEEN\n"
+            "web-1  live   2025-01-02 03:05:06\n");
 }
 
 TEST(RenderHostsTest, AStoreWithoutBootIdsHasNone) {
@@ -407,7 +420,7 @@ bool MayBeNull(const std::string& path) {
                            "description", "boot_id", "reason"}) {
     if (path.ends_with(name)) return true;
   }
-  return false;
+  return path.find("/hosts/") == 0 && path.ends_with("/state");
 }
 
 // Not read by the one-line form; an id's leases are all of its tag; a created tag was nowhere.

@@ -34,7 +34,7 @@ class InheritanceTest : public ::testing::Test {
   }
   void Publish(const Lease& lease, std::uint64_t taken = 0) {
     held_->NoteUsed(lease.token, lease.ids.first + taken, ring_->ring_id());
-    ring_->Publish(lease, taken, shm::kNoMark);
+    ring_->Publish(lease, taken, shm::kNoMark, held_->NextOf(lease.token));
   }
   std::uint64_t& Cursor(std::uint32_t slot) {
     return *reinterpret_cast<std::uint64_t*>(&Cursors().slots[slot].next);
@@ -191,7 +191,7 @@ TEST_F(InheritanceTest, MoreThanARingTakesGoesBack) {
 TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
   Hold(LeaseOf('a', 1000, 2000));
   Publish(LeaseOf('a', 1000, 2000));
-  held_->NoteSeen({.lease = LeaseOf('a', 1000, 2000), .claimed = 500});
+  ASSERT_EQ(ring_->Claim(500).size(), 500U);
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{1499}, shm::kClosingStep,
                                      ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
     Cursor(1) = forged;
@@ -205,6 +205,24 @@ TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
     held_->Forget(Token('a'));
     Hold(LeaseOf('a', 1000, 2000));
     held_->NoteUsed(Token('a'), 1500, ring_->ring_id());
+  }
+}
+
+// A client that has written into one cursor may have written into any.
+TEST_F(InheritanceTest, RingWithOneForgedCursorIsAbandonedWhole) {
+  for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1100}}) {
+    ring_ = TagRing::Create("orders", 0, descriptors_).value();
+    client_ = nullptr;
+    Hold(LeaseOf('a', 1000, 2000));
+    Hold(LeaseOf('b', 2000, 3000));
+    Publish(LeaseOf('a', 1000, 2000));
+    Publish(LeaseOf('b', 2000, 3000));
+    ASSERT_EQ(ring_->Claim(500).size(), 500U);
+    Cursor(1) = forged;
+    const Inheritance inheritance = Take();
+    EXPECT_TRUE(inheritance.tags.empty()) << forged << ": something of it is published again";
+    EXPECT_EQ(inheritance.closing.size(), 2U);
+    for (const char token : {'a', 'b'}) held_->Forget(Token(token));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,46 @@ TEST_F(LeaseCloserTest, WhatAnOutageHasLeftLetsLeasesThrough) {
   EXPECT_EQ(closed_before_lease, 1);
   EXPECT_EQ(Calls("CloseLeases"), 3);
   EXPECT_TRUE(closer.Open().empty());
+}
+
+TEST_F(LeaseCloserTest, EndsOfABusyHostGoTogether) {
+  LeaseCloser closer(h_.worker, *h_.held, [] {});
+  const auto close = [&closer](int number) {
+    closer.Close({{.token = "token-" + std::to_string(number), .tag = "orders"}});
+  };
+  const MonotonicTime began = MonotonicClock::now();
+  close(0);
+  ASSERT_TRUE(h_.RunUntil([&] { return closer.Open().empty(); })) << "the first waits for nothing";
+  for (int i = 1; i <= 20; ++i) close(i);
+  if (MonotonicClock::now() - began < std::chrono::milliseconds(500)) {
+    EXPECT_TRUE(closer.idle());
+    EXPECT_EQ(closer.Open().size(), 20U);
+    EXPECT_EQ(Calls("CloseLeases"), 1);
+  }
+  closer.Flush();
+  ASSERT_TRUE(h_.RunUntil([&] { return closer.idle(); }));
+  EXPECT_TRUE(closer.Open().empty());
+  EXPECT_LE(Calls("CloseLeases"), 3);
+}
+
+TEST_F(LeaseCloserTest, EndsThatFillATransactionDoNotWait) {
+  LeaseCloser closer(h_.worker, *h_.held, [] {});
+  for (int i = 0; i < 101; ++i) {
+    closer.Close({{.token = "token-" + std::to_string(i), .tag = "orders"}});
+  }
+  ASSERT_TRUE(h_.RunUntil([&] { return closer.Open().empty(); }));
+  EXPECT_LE(Calls("CloseLeases"), 3);
+}
+
+TEST_F(LeaseCloserTest, EndsWaitForNoOthersOnceItIsHurried) {
+  LeaseCloser closer(h_.worker, *h_.held, [] {});
+  closer.Hurry();
+  for (int i = 0; i < 5; ++i) {
+    closer.Close({{.token = "token-" + std::to_string(i), .tag = "orders"}});
+    EXPECT_FALSE(closer.idle());
+    ASSERT_TRUE(h_.RunUntil([&] { return closer.idle(); }));
+    EXPECT_TRUE(closer.Open().empty());
+  }
 }
 
 }  // namespace

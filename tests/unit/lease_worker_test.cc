@@ -205,13 +205,28 @@ TEST_F(LeaseWorkerTest, StopFinishesWhatWasSubmitted) {
   EXPECT_EQ(ran, 20);
 }
 
-TEST_F(LeaseWorkerTest, DatabaseIsNeverCreatedWhereOneIsKnown) {
+TEST_F(LeaseWorkerTest, DatabaseIsNeverCreatedWhereIdsWereGranted) {
   h_.store.AddTag("orders", 10);
   EXPECT_TRUE(RunJob().ok());
   EXPECT_TRUE(h_.store.may_create()) << "the first start of all";
   ASSERT_TRUE(h_.marks.SetIncarnation("0123456789abcdef").ok());
-  FailOnce();
-  std::this_thread::sleep_until(healths_.back().next_try);
+  ASSERT_TRUE(h_.marks.SetDatabase("elsewhere:").ok());
+  const auto open_again = [this] {
+    FailOnce();
+    std::this_thread::sleep_until(healths_.back().next_try);
+    EXPECT_TRUE(RunJob().ok());
+  };
+  open_again();
+  EXPECT_TRUE(h_.store.may_create()) << "none was granted from the one that is known";
+  ASSERT_TRUE(h_.marks.Raise("orders", 11).ok());
+  open_again();
+  EXPECT_FALSE(h_.store.may_create());
+}
+
+TEST_F(LeaseWorkerTest, DatabaseIsNeverCreatedWhereThisHostHasHadOne) {
+  h_.store.AddTag("orders", 10);
+  ASSERT_TRUE(h_.marks.SetIncarnation("0123456789abcdef").ok());
+  ASSERT_TRUE(h_.marks.SetDatabase(h_.store.DisplayUrl()).ok());
   EXPECT_TRUE(RunJob().ok());
   EXPECT_FALSE(h_.store.may_create());
 }
@@ -253,6 +268,7 @@ TEST(LeaseWorkerRecoveryTest, StoreThatIsHandedInIsRecoveredAsAnotherBeforeTheNe
           });
   h.Settle();
   ASSERT_TRUE(h.marks.SetIncarnation("0123456789abcdef").ok());
+  ASSERT_TRUE(h.marks.Raise("orders", 11).ok());
   auto other = std::make_unique<FakeStore>();
   FakeStore& fresh = *other;
   const Store* seen = nullptr;

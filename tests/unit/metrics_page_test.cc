@@ -19,7 +19,7 @@ TagSample OrdersSample() {
           .claimed_by_socket = 3,
           .available = 600,
           .rate_per_s = 2,
-          .reckoned_per_s = 1,
+          .promised_ids = 600,
           .tolerance_s = 600,
           .exhausted_in_days = 2,
           .leases = 4,
@@ -45,6 +45,7 @@ TEST(MetricsPageTest, TagIsToldInBaseUnits) {
         R"(idd_tag_claimed_ids_total{tag="orders",path="socket"} 3)",
         R"(idd_tag_available_ids{tag="orders"} 600)", R"(idd_tag_cover_seconds{tag="orders"} 300)",
         R"(idd_tag_promise_seconds{tag="orders"} 600)", R"(idd_tag_promise_kept{tag="orders"} 1)",
+        R"(idd_tag_promise_length_seconds{tag="orders"} 300)",
         R"(idd_tag_exhaustion_seconds{tag="orders"} 172800)",
         R"(idd_tag_leases_total{tag="orders"} 4)", R"(idd_tag_fallbacks_total{tag="orders"} 5)",
         R"(idd_tag_quarantines_total{tag="orders"} 6)",
@@ -60,12 +61,23 @@ TEST(MetricsPageTest, PromiseIsNotKeptOnceOneIdIsMissing) {
   EXPECT_TRUE(Tells(MetricsText(SampleOf(tag), All), R"(idd_tag_promise_kept{tag="orders"} 0)"));
 }
 
+TEST(MetricsPageTest, YoungLoadHasAShortPromiseToKeep) {
+  TagSample tag = OrdersSample();
+  tag.available = 30;
+  tag.promised_ids = 30;
+  const std::string page = MetricsText(SampleOf(tag), All);
+  EXPECT_TRUE(Tells(page, R"(idd_tag_promise_length_seconds{tag="orders"} 15)"));
+  EXPECT_TRUE(Tells(page, R"(idd_tag_promise_seconds{tag="orders"} 600)"));
+  EXPECT_TRUE(Tells(page, R"(idd_tag_promise_kept{tag="orders"} 1)"));
+}
+
 TEST(MetricsPageTest, DrainedTagHasNoPromiseToKeep) {
   TagSample tag = OrdersSample();
   tag.available = 0;
   tag.state = "drained";
   const std::string page = MetricsText(SampleOf(tag), All);
   EXPECT_EQ(page.find("idd_tag_promise_kept{"), std::string::npos);
+  EXPECT_EQ(page.find("idd_tag_promise_length_seconds{"), std::string::npos);
   EXPECT_TRUE(Tells(page, R"(idd_tag_promise_seconds{tag="orders"} 600)"));
 }
 

@@ -4,15 +4,28 @@
 #include "options.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/temp_dir.h"
+#include "support/test_environment.h"
 
 namespace idd::daemon {
 namespace {
+
+// Another effective user, who may not read what is root's.
+class AsNobody {
+ public:
+  AsNobody() { harness::RequireErrno(::seteuid(65534) == 0, "seteuid"); }
+  ~AsNobody() { static_cast<void>(::seteuid(0)); }
+  AsNobody(const AsNobody&) = delete;
+  AsNobody& operator=(const AsNobody&) = delete;
+};
 
 class OptionsTest : public ::testing::Test {
  protected:
@@ -53,7 +66,7 @@ TEST_F(OptionsTest, PathsThatCannotWorkAreUsageErrors) {
   Write("socket = \"a\\u0000b\"\n");
   ExpectUsageError(Parse(), {"socket", "NUL"});
   Write("state_dir = \"a\\u0000b\"\n");
-  ExpectUsageError(Parse(), {"state-dir", "NUL"});
+  ExpectUsageError(Parse(), {file_ + ":1: state_dir", "NUL"});
   ExpectUsageError(ParseOptions({"--config", dir_.File("")}), {"is a directory"});
 }
 
@@ -127,7 +140,7 @@ TEST_F(OptionsTest, MetricsAddressOrFileOfNoSenseIsAUsageError) {
   }
   ExpectUsageError(Parse({"--metrics-textfile", "/tmp/"}), {"metrics-textfile"});
   Write("metrics_textfile = \"/tmp/a\\u0000b\"\n");
-  ExpectUsageError(Parse(), {"metrics-textfile"});
+  ExpectUsageError(Parse(), {file_ + ":1: metrics_textfile"});
 }
 
 TEST_F(OptionsTest, EveryOptionIsAVariable) {
@@ -178,6 +191,35 @@ TEST_F(OptionsTest, FileThatIsGivenMustBeThere) {
   ExpectUsageError(ParseOptions({"--config", dir_.File("none.toml")}), {"none.toml"});
 }
 
+TEST_F(OptionsTest, OnlyADefaultFileThatIsNotThereIsNoFile) {
+  for (const std::string& absent : {dir_.File("none.toml"), file_ + "/idd.toml"}) {
+    const ParsedOptions parsed = ParseOptions({}, absent);
+    ASSERT_TRUE(parsed.options.has_value()) << parsed.output;
+    EXPECT_EQ(parsed.options->config_file, "");
+  }
+  const std::string link = dir_.File("link.toml");
+  harness::RequireErrno(::symlink(dir_.File("none.toml").c_str(), link.c_str()) == 0, "symlink");
+  ExpectUsageError(ParseOptions({}, link), {link, "symbolic link to nothing"});
+  const std::string loop = dir_.File("loop.toml");
+  harness::RequireErrno(::symlink(loop.c_str(), loop.c_str()) == 0, "symlink");
+  ExpectUsageError(ParseOptions({}, loop), {loop, "cannot read"});
+  ExpectUsageError(ParseOptions({}, dir_.path()), {"is a directory"});
+}
+
+// Once root had made /etc/idd for itself alone, idd ran on the defaults: on a new SQLite file, and
+// without access rules.
+TEST_F(OptionsTest, FileThatThisUserCannotReadIsAnErrorAndNotTheDefaults) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  Write("database = \"mysql://idd@db/idd\"\n");
+  {
+    const AsNobody nobody;
+    ExpectUsageError(ParseOptions({}, file_), {file_, "Permission denied", "uid 65534"});
+    ExpectUsageError(ParseOptions({"--check-config"}, file_), {file_, "Permission denied"});
+    ExpectUsageError(ParseOptions({"--check-config", "--config", file_}), {"Permission denied"});
+  }
+  EXPECT_TRUE(ParseOptions({}, file_).options.has_value());
+}
+
 TEST_F(OptionsTest, SyntaxErrorIsToldWithItsLine) {
   Write("host_id = \"h\"\nsocket = \n");
   ExpectUsageError(Parse(), {file_ + ":2:"});
@@ -206,9 +248,88 @@ TEST_F(OptionsTest, BadValuesAreRefusedWithTheGoodOnes) {
   EXPECT_EQ(parsed.output.find("secret"), std::string::npos) << "a URL may hold a password";
 }
 
-TEST_F(OptionsTest, BadValueInTheFileIsRefused) {
+TEST_F(OptionsTest, WrongValueInTheFileIsToldWithItsLine) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"log_level = \"loud\"", "log_level must be debug, info, warning or error, got 'loud'"},
+      {"log_format = \"xml\"", "log_format must be text or json, got 'xml'"},
+      {"lease_limit = 0", "lease_limit must be a whole number from 1 to 1000000, got '0'"},
+      {"host_id = \"a b\"", "host id"},
+      {"socket = \"\"", "socket must not be empty"},
+      {"socket = \"/" + std::string(108, 's') + "\"", "socket must have at most 107 bytes"},
+      {"metrics_listen = \"9742\"", "metrics-listen must be"},
+      {"metrics_textfile = \"/tmp/\"", "metrics_textfile must be the path of a file"},
+      {"database = \"oracle:x\"", "sqlite:PATH"},
+      {"database = \"mysql://idd@h/x?ssl_c=1\"", "unknown parameter"}};
+  for (const auto& [line, words] : wrong) {
+    Write("# a comment\n\n" + line + "\n");
+    ExpectUsageError(Parse(), {file_ + ":3: ", words});
+  }
+  // What stands in the file and counts for nothing is no mistake of a flag.
   Write("log_level = \"loud\"\n");
-  ExpectUsageError(Parse(), {"loud"});
+  ExpectUsageError(Parse({"--log-format", "xml", "--log-level", "info"}), {"idd: log-format must"});
+}
+
+// The unit's working directory is "/", a shell's is another: the same file would mean two places.
+TEST_F(OptionsTest, RelativePathInTheFileIsRefusedWithWhatToWrite) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"socket = \"idd.sock\"", "socket must be an absolute path, as \"/run/idd/idd.sock\""},
+      {"state_dir = \"./state\"", "state_dir must be an absolute path, as \"/var/lib/idd\""},
+      {"metrics_textfile = \"m.prom\"", "metrics_textfile must be an absolute path"},
+      {"database = \"sqlite:idd.db\"", "database must name an absolute path, as \"sqlite:/var"},
+      {"database = \"mysql://idd@h/x?password_file=./pw\"", "must have in password_file"},
+      {"database = \"mysql://idd@h/x?ssl_ca=ca.pem\"", "must have in ssl_ca"},
+      {"database = \"mysql://idd@h/x?ssl_cert=c&ssl_key=/k\"", "must have in ssl_cert"},
+      {"database = \"mysql://idd@h/x?ssl_cert=/c&ssl_key=k\"", "must have in ssl_key"},
+      {"database = \"mysql://idd@/x?unix_socket=db.sock\"", "must have in unix_socket"}};
+  for (const auto& [line, words] : wrong) {
+    Write("\n" + line + "\n");
+    ExpectUsageError(Parse(), {file_ + ":2: ", words});
+  }
+  Write("database = \"mysql://idd@h/x?password_file=a-credential&ssl_ca=/ca.pem\"\n");
+  EXPECT_TRUE(Parse().options.has_value());
+}
+
+TEST_F(OptionsTest, RelativePathOfAFlagOrAVariableIsOfTheWorkingDirectory) {
+  ::setenv("IDD_STATE_DIR", "state", 1);
+  const Options options = Good({"--database", "sqlite:idd.db", "--socket", "idd.sock"});
+  EXPECT_EQ(options.database, "sqlite:idd.db");
+  EXPECT_EQ(options.socket, "idd.sock");
+  EXPECT_EQ(options.state_dir, "state");
+}
+
+TEST_F(OptionsTest, CheckConfigReadsThePasswordFile) {
+  const std::string password = dir_.File("password");
+  Write("\ndatabase = \"mysql://idd@h/x?password_file=" + password + "\"\n");
+  EXPECT_TRUE(Parse().options.has_value()) << "a start goes on without its database";
+  ExpectUsageError(Parse({"--check-config"}), {file_ + ":2: database", password, "cannot be read"});
+  for (const char* empty : {"", "\nsecond line\n"}) {
+    harness::WriteFile(password, empty);
+    ExpectUsageError(Parse({"--check-config"}), {file_ + ":2: ", password, "first line is empty"});
+  }
+  harness::WriteFile(password, "secret\n");
+  const ParsedOptions good = Parse({"--check-config"});
+  EXPECT_TRUE(good.options.has_value()) << good.output;
+  EXPECT_NE(good.output.find("is valid (" + file_), std::string::npos) << good.output;
+  EXPECT_EQ(good.output.find("secret"), std::string::npos);
+  if (::geteuid() != 0) return;
+  harness::RequireErrno(::chmod(dir_.path().c_str(), 0755) == 0, "chmod");
+  harness::RequireErrno(::chmod(file_.c_str(), 0644) == 0, "chmod");
+  harness::RequireErrno(::chmod(password.c_str(), 0600) == 0, "chmod");
+  const AsNobody nobody;
+  ExpectUsageError(Parse({"--check-config"}), {file_ + ":2: ", password, "uid 65534, cannot use"});
+}
+
+TEST_F(OptionsTest, CheckConfigSaysWhatItCannotLookAt) {
+  ::unsetenv("CREDENTIALS_DIRECTORY");
+  Write("database = \"mysql://idd@h/x?password_file=idd-db\"\n");
+  const ParsedOptions unchecked = Parse({"--check-config"});
+  EXPECT_TRUE(unchecked.options.has_value());
+  EXPECT_NE(unchecked.output.find("not checked: the credential 'idd-db'"), std::string::npos);
+  ::setenv("CREDENTIALS_DIRECTORY", dir_.path().c_str(), 1);
+  ExpectUsageError(Parse({"--check-config"}), {file_ + ":1: ", "cannot be read"});
+  ::unsetenv("CREDENTIALS_DIRECTORY");
+  const ParsedOptions no_file = ParseOptions({"--check-config"}, dir_.File("none.toml"));
+  EXPECT_NE(no_file.output.find("is valid (there is no file"), std::string::npos);
 }
 
 TEST_F(OptionsTest, UnknownFlagsAndStrayArgumentsAreWrongUsage) {

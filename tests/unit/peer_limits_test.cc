@@ -15,6 +15,7 @@ using std::chrono_literals::operator""s;
 
 constexpr uid_t kSpender = 1001;
 constexpr uid_t kOther = 1002;
+constexpr std::size_t kPlenty = 1'000'000;
 
 class PeerLimitsTest : public ::testing::Test {
  protected:
@@ -44,29 +45,59 @@ class PeerLimitsTest : public ::testing::Test {
 
 TEST_F(PeerLimitsTest, ConnectionsAreCountedByUid) {
   limits_.Configure({.connections_per_uid = 2, .requests_per_s_per_uid = 1});
-  EXPECT_TRUE(limits_.AddConnection(kSpender));
-  EXPECT_TRUE(limits_.AddConnection(kSpender));
-  EXPECT_FALSE(limits_.AddConnection(kSpender));
-  EXPECT_TRUE(limits_.AddConnection(kOther));
+  EXPECT_TRUE(limits_.AddConnection(kSpender, kPlenty));
+  EXPECT_TRUE(limits_.AddConnection(kSpender, kPlenty));
+  EXPECT_FALSE(limits_.AddConnection(kSpender, kPlenty));
+  EXPECT_TRUE(limits_.AddConnection(kOther, kPlenty));
   limits_.DropConnection(kSpender);
-  EXPECT_TRUE(limits_.AddConnection(kSpender));
+  EXPECT_TRUE(limits_.AddConnection(kSpender, kPlenty));
+  EXPECT_EQ(limits_.ConnectionsOf(kSpender), 2U);
   limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 1});
-  EXPECT_FALSE(limits_.AddConnection(kOther));
+  EXPECT_FALSE(limits_.AddConnection(kOther, kPlenty));
+}
+
+TEST_F(PeerLimitsTest, UserHoldsNoMoreDescriptorsThanAreFree) {
+  std::size_t free = 20;
+  std::size_t of_spender = 0;
+  for (; limits_.AddConnection(kSpender, free); --free) ++of_spender;
+  EXPECT_EQ(of_spender, 10U);
+  EXPECT_FALSE(limits_.HoldDescriptors(kSpender, 1, free)) << "they count as connections do";
+  std::size_t of_other = 0;
+  for (; limits_.HoldDescriptors(kOther, 1, free); --free) ++of_other;
+  EXPECT_EQ(of_other, 5U);
+  EXPECT_FALSE(limits_.AddConnection(kOther, free));
+  EXPECT_TRUE(limits_.AddConnection(kOther + 1, free)) << "who has none finds room";
+  limits_.ReleaseDescriptors(kOther, 5);
+  EXPECT_TRUE(limits_.AddConnection(kOther, free));
 }
 
 TEST_F(PeerLimitsTest, RequestsComeAtTheirRateBehindOneSecondsWorth) {
   limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 100});
   const auto taken = [this](MonotonicTime now) {
     int count = 0;
-    while (count < 1000 && limits_.TakeRequest(kSpender, now)) ++count;
+    for (; count < 1000 && limits_.NextRequestAt(kSpender, now) <= now; ++count) {
+      limits_.TakeRequest(kSpender, now);
+    }
     return count;
   };
   EXPECT_EQ(taken(start_), 100);
   EXPECT_EQ(taken(start_), 0);
-  EXPECT_TRUE(limits_.TakeRequest(kOther, start_)) << "everybody has his own";
+  EXPECT_EQ(limits_.NextRequestAt(kOther, start_), start_) << "each user has its own";
+  EXPECT_EQ(limits_.NextRequestAt(kSpender, start_), start_ + 10ms);
   EXPECT_EQ(taken(start_ + 10ms), 1);
   EXPECT_EQ(taken(start_ + 60ms), 5);
   EXPECT_EQ(taken(start_ + 3600s), 100) << "no more than a second's worth is saved";
+}
+
+TEST_F(PeerLimitsTest, UserOverItsLimitIsLookedAtTwoHundredTimesASecondAtMost) {
+  limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 20'000});
+  for (int i = 0; i < 20'000; ++i) limits_.TakeRequest(kSpender, start_);
+  const MonotonicTime next = limits_.NextRequestAt(kSpender, start_);
+  EXPECT_EQ(next, start_ + 5ms);
+  int count = 0;
+  for (; limits_.NextRequestAt(kSpender, next) <= next; ++count)
+    limits_.TakeRequest(kSpender, next);
+  EXPECT_EQ(count, 100);
 }
 
 TEST_F(PeerLimitsTest, RefusalsAreToldOnceInTenSeconds) {
@@ -103,8 +134,8 @@ TEST_F(PeerLimitsTest, IdsThatWereNotClaimedAreGivenBack) {
 }
 
 TEST_F(PeerLimitsTest, WhoIsIdleIsForgotten) {
-  EXPECT_TRUE(limits_.AddConnection(kSpender));
-  for (uid_t uid = 0; uid < 1000; ++uid) static_cast<void>(limits_.TakeRequest(uid, start_));
+  EXPECT_TRUE(limits_.AddConnection(kSpender, kPlenty));
+  for (uid_t uid = 0; uid < 1000; ++uid) limits_.TakeRequest(uid, start_);
   limits_.TakeIds(Order(100), start_);
   limits_.ForgetIdle(start_);
   EXPECT_EQ(limits_.entries(), 1002U) << "the thousand, Alice's connection, her tag";

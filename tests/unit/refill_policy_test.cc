@@ -3,13 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <random>
+#include <string>
+#include <vector>
 
+#include "claim_history.h"
 #include "idd/shm/abi.h"
 #include "leaf_policy.h"
 #include "promise_policy.h"
+#include "support/test_environment.h"
 
 namespace idd::daemon {
 namespace {
@@ -23,8 +29,12 @@ using std::chrono_literals::operator""us;
 // A ring of the policy's own segments, claimed from by hand.
 class Ring {
  public:
-  Ring(RefillPolicy& policy, std::uint64_t first_segment) : policy_(policy) {
+  Ring(RefillPolicy& policy, std::uint64_t first_segment,
+       std::chrono::seconds outage_tolerance = kDefaultOutageTolerance)
+      : policy_(policy) {
+    history_.SetWindow(outage_tolerance);
     Publish(first_segment);
+    Note();
     policy_.Observe(View());
   }
 
@@ -37,6 +47,7 @@ class Ring {
     segments_ = available_ == 0 ? 0 : segments_;
   }
   [[nodiscard]] std::uint64_t Look(std::uint64_t waiting = 0) {
+    Note();
     policy_.Observe(View(waiting));
     return policy_.Wanted(View(waiting));
   }
@@ -47,6 +58,7 @@ class Ring {
   }
   void Lease(std::uint64_t ids, std::chrono::nanoseconds took) {
     Wait(took);
+    Note();
     policy_.OnLeased(View(), ids, took);
     Publish(ids);
   }
@@ -57,11 +69,23 @@ class Ring {
             .available = available_,
             .open_segments = segments_,
             .newest_size = newest_,
-            .waiting = waiting};
+            .waiting = waiting,
+            .earned = history_.Most(now_)};
+  }
+  // Claims so many ids a second for so long, and leases what is wanted.
+  void Run(std::chrono::seconds time, std::uint64_t per_s) {
+    for (std::chrono::seconds passed(0); passed < time; passed += 1s) {
+      Wait(1s);
+      Claim(per_s);
+      if (const std::uint64_t wanted = Look(); wanted != 0) Lease(wanted, 5ms);
+    }
   }
 
  private:
+  void Note() { history_.Observe(now_, now_, claimed_); }
+
   RefillPolicy& policy_;
+  ClaimHistory history_;
   MonotonicTime now_ = MonotonicTime{} + 1h;
   std::uint64_t claimed_ = 0;
   std::uint64_t available_ = 0;
@@ -120,30 +144,83 @@ TEST(PromisePolicyTest, DryRingWantsAStep) {
   EXPECT_EQ(policy.Wanted({}), 1000U);
 }
 
-TEST(PromisePolicyTest, HoldsWhatTheToleranceTakesAtTheMeasuredRate) {
+TEST(PromisePolicyTest, HoldsWhatTheToleranceTakesOnceTheLoadHasLasted) {
   PromisePolicy policy(Settings(1000));
-  Ring ring(policy, 100'000);
-  for (int second = 0; second < 5; ++second) {
-    ring.Wait(1s);
-    ring.Claim(500);
-    if (const std::uint64_t wanted = ring.Look(); wanted != 0) ring.Lease(wanted, 5ms);
+  Ring ring(policy, 1000);
+  for (std::uint64_t second = 1; second <= 1200; ++second) {
+    ring.Run(1s, 500);
+    const std::uint64_t lasted = std::min<std::uint64_t>(second, 600);
+    // 500 ids a second for 600 s, a tenth more; filled up to one and a half times.
+    EXPECT_GE(ring.available(), 500 * lasted) << second;
+    EXPECT_LE(ring.available(), 500U * 600 * 17 / 10) << second;
   }
-  // 500 ids a second for 600 s, a tenth more; filled up to one and a half times.
-  EXPECT_GE(ring.available(), 500U * 600);
-  EXPECT_LE(ring.available(), 500U * 600 * 17 / 10);
   EXPECT_NEAR(policy.RatePerSecond(), 500, 10);
 }
 
-TEST(PromisePolicyTest, SecondLeaseIsSizedByWhatWasSeenSinceTheFirst) {
+TEST(PromisePolicyTest, BusySecondIsNotExtrapolated) {
+  PromisePolicy policy(Settings(1000));
+  Ring ring(policy, 10'000);
+  ring.Wait(1s);
+  ring.Claim(9999);
+  EXPECT_EQ(ring.Look(), 2 * 9999U - 1) << "twice what was claimed, with what is there";
+}
+
+TEST(PromisePolicyTest, RuleIsAsSimpleAsItSounds) {
+  RefillSettings settings = Settings(1000);
+  EXPECT_EQ(MostHeld(settings, 0), 2000U);
+  EXPECT_EQ(MostHeld(settings, 1000), 2000U);
+  EXPECT_EQ(MostHeld(settings, 1001), 2002U);
+  EXPECT_EQ(MostHeld(settings, ~std::uint64_t{0}), settings.max_prefetch);
+  settings.max_prefetch = ~std::uint64_t{0};
+  EXPECT_EQ(MostHeld(settings, ~std::uint64_t{0}), ~std::uint64_t{0} - 1);
+}
+
+TEST(PromisePolicyTest, PromiseIsWhatWasEarnedUntilTheToleranceIsCovered) {
+  const RefillSettings settings = Settings(1000);
+  EXPECT_EQ(PromisedIds(settings, 0, 0), 0);
+  EXPECT_EQ(PromisedIds(settings, 0, 10), 0);
+  EXPECT_EQ(PromisedIds(settings, 800, 10), 900);
+  EXPECT_EQ(PromisedIds(settings, 1000, 10), 1000) << "a lease is a step, so no more need be held";
+  EXPECT_EQ(PromisedIds(settings, 4000, 10), 4500);
+  EXPECT_EQ(PromisedIds(settings, 40'000, 10), 6000);
+  EXPECT_EQ(PromiseSeconds(settings, 4500, 10), 450);
+  EXPECT_EQ(PromiseSeconds(settings, 6000, 8), 600);
+}
+
+TEST(PromisePolicyTest, EveryLeaseMakesRoomForAStepAtLeast) {
+  for (std::uint64_t step = 1; step <= 3000; step = step * 3 / 2 + 1) {
+    for (std::uint64_t earned = 0; earned < 50'000; earned = earned * 9 / 8 + 1) {
+      for (const std::uint64_t prefetch : {2 * step, 3 * step, 100 * step}) {
+        const RefillSettings settings{.step = step, .max_prefetch = prefetch};
+        const std::uint64_t before = MostHeldBeforeLease(settings, earned);
+        EXPECT_GE(MostHeld(settings, earned) - before, step);
+        EXPECT_GE(before, std::min(earned, prefetch / 2)) << step << " " << prefetch;
+      }
+    }
+  }
+}
+
+// What was inherited counts as held, and the history begins with idd.
+TEST(PromisePolicyTest, InheritedIdsAreUsedBeforeMoreAreLeased) {
+  PromisePolicy policy(Settings(1000));
+  Ring ring(policy, 1'000'000);
+  for (int second = 0; ring.available() > 560'000; ++second) {
+    ring.Wait(1s);
+    ring.Claim(1000);
+    EXPECT_EQ(ring.Look(), 0U) << second;
+  }
+  ring.Run(600s, 1000);
+  EXPECT_GE(ring.available(), 600'000U);
+}
+
+// What is held lasts for five fourths of what the load has lasted, at the least.
+TEST(PromisePolicyTest, PromiseIsFullSoonerThanTheLoadHasLasted) {
   PromisePolicy policy(Settings(1000));
   Ring ring(policy, 1000);
-  ring.Lease(1000, 50ms);
-  // A claimer at full speed: all is gone when the daemon wakes.
-  ring.Wait(200us);
-  ring.Claim(2000);
-  const std::uint64_t wanted = ring.Look(1);
-  EXPECT_GE(wanted, std::uint64_t{2000} * 5000 * 50 / 1000) << "what the next lease's time takes";
-  EXPECT_LE(wanted, DefaultMaxPrefetch(1000));
+  ring.Run(300s, 1000);
+  EXPECT_GE(ring.available(), 1000U * 300 * 5 / 4 - 1000);
+  ring.Run(180s, 1000);
+  EXPECT_GE(ring.available(), 1000U * 600 - 2000) << "five fourths of 480 s";
 }
 
 TEST(PromisePolicyTest, TagWithoutTrafficWantsNothing) {
@@ -157,12 +234,9 @@ TEST(PromisePolicyTest, TagWithoutTrafficWantsNothing) {
 
 TEST(PromisePolicyTest, FallenLoadUsesUpWhatIsThere) {
   PromisePolicy policy(Settings(1000));
-  Ring ring(policy, 1'000'000);
-  ring.Wait(1s);
-  ring.Claim(100'000);
-  ring.Lease(ring.Look(), 5ms);
-  const std::uint64_t held = ring.available();
-  EXPECT_GT(held, 60'000'000U);
+  Ring ring(policy, 100'000'000);
+  ring.Run(600s, 100'000);
+  EXPECT_GT(ring.available(), 60'000'000U);
   // An hour at a thousandth of it: six tolerances.
   for (int second = 0; second < 3600; ++second) {
     ring.Wait(1s);
@@ -202,10 +276,26 @@ TEST(PromisePolicyTest, LargestStepBoundsALease) {
   EXPECT_EQ(ring.Look(), 5000U);
 }
 
-TEST(PromisePolicyTest, WaitingBatchIsLeasedAtOnce) {
+// A claim that waits for a million ids of a new tag may give up before they come.
+TEST(PromisePolicyTest, WaitingBatchIsServedByLeasesThatTreble) {
   PromisePolicy policy(Settings(1000));
-  Ring ring(policy, 1000);
-  EXPECT_GE(ring.Look(250'000), 250'000U);
+  Ring ring(policy, 0);
+  std::uint64_t waiting = 1'000'000;
+  std::uint64_t leased = 0;
+  int leases = 0;
+  for (; waiting != 0; ++leases) {
+    const std::uint64_t wanted = ring.Look(waiting);
+    ASSERT_GE(wanted, 2000U);
+    ASSERT_LE(wanted, 2 * std::max<std::uint64_t>(leased, 1000)) << "all of which was claimed";
+    leased += wanted;
+    const std::uint64_t served = std::min(waiting, wanted);
+    ring.Publish(wanted);
+    ring.Claim(served);
+    ring.Lease(0, 5ms);
+    waiting -= served;
+  }
+  EXPECT_EQ(leases, 7);
+  EXPECT_LE(ring.available(), 2'000'000U);
 }
 
 TEST(PromisePolicyTest, CountThatFellIsAnotherRings) {
@@ -236,7 +326,7 @@ TEST(PromisePolicyTest, QuietTimeBeforeABurstDoesNotHideIt) {
 
 TEST(LeafPolicyTest, DoublesAndHalvesByHowLongASegmentLasted) {
   LeafPolicy policy({.rule = RefillRule::kLeaf, .step = 1000});
-  RefillView view{.now = MonotonicTime{} + 1h};
+  RefillView view{.now = MonotonicTime{} + 1h, .earned = 1'000'000};
   const auto lease = [&](std::chrono::minutes after) {
     view.now += after;
     const std::uint64_t wanted = policy.Wanted(view);
@@ -277,7 +367,7 @@ TEST(LeafPolicyTest, SecondBufferIsFilledWhenATenthIsUsed) {
 TEST(LeafPolicyTest, LoweredLargestStepBindsAtOnce) {
   RefillSettings settings{.rule = RefillRule::kLeaf, .step = 1000};
   LeafPolicy policy(settings);
-  RefillView view{.now = MonotonicTime{} + 1h};
+  RefillView view{.now = MonotonicTime{} + 1h, .earned = 1'000'000};
   for (int i = 0; i < 8; ++i) policy.OnLeased(view, 1000, 5ms);
   EXPECT_EQ(policy.Wanted(view), 256'000U);
   settings.max_step = 2000;
@@ -287,7 +377,63 @@ TEST(LeafPolicyTest, LoweredLargestStepBindsAtOnce) {
   EXPECT_EQ(policy.Wanted(view), 2000U);
 }
 
+TEST(LeafPolicyTest, StepIsCutToTwiceWhatWasClaimed) {
+  LeafPolicy policy({.rule = RefillRule::kLeaf, .step = 1000});
+  RefillView view{.now = MonotonicTime{} + 1h, .earned = 3000};
+  for (int i = 0; i < 8; ++i) policy.OnLeased(view, 1000, 5ms);
+  EXPECT_EQ(policy.Wanted(view), 6000U);
+  view.open_segments = 1;
+  view.newest_size = 6000;
+  view.available = 3751;
+  EXPECT_EQ(policy.Wanted(view), 0U) << "as small as the claim before it";
+  view.available = 3750;
+  EXPECT_EQ(policy.Wanted(view), 2250U);
+  EXPECT_EQ(policy.MarkOf({0, 6000}, view), 6000U - 3751) << "its claim leaves 3,750";
+}
+
 // Both.
+
+// Loads at random against a ring that loses nothing: what each lease brings it to is compared with
+// the claims themselves.
+class RandomLoads : public ::testing::TestWithParam<RefillRule> {};
+
+TEST_P(RandomLoads, NoLeaseBringsWhatIsHeldAboveTwiceTheBusiestWindow) {
+  std::mt19937_64 random(14);
+  const auto up_to = [&random](std::uint64_t most) { return random() % (most + 1); };
+  const std::uint64_t rounds = harness::ScaledLoad(40);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    RefillSettings settings{.rule = GetParam(), .step = 1 + up_to(up_to(5000))};
+    settings.outage_tolerance = std::chrono::seconds(10 + up_to(2000));
+    settings.max_step = settings.step + up_to(up_to(10'000'000));
+    const std::unique_ptr<RefillPolicy> policy = MakeRefillPolicy(settings);
+    Ring ring(*policy, settings.step, settings.outage_tolerance);
+    std::vector<std::uint64_t> claimed(1, 0);  // by second
+    std::uint64_t per_s = 0;
+    for (std::size_t second = 1; second <= 5000; ++second) {
+      if (second % 50 == 1) per_s = random() % 3 == 0 ? 0 : up_to(up_to(up_to(1'000'000)));
+      ring.Wait(1s);
+      const std::uint64_t ids = std::min(ring.available(), up_to(2 * per_s));
+      ring.Claim(ids);
+      claimed.push_back(claimed.back() + ids);
+      const std::uint64_t wanted = ring.Look(up_to(up_to(up_to(5'000'000))));
+      if (wanted == 0) continue;
+      ring.Lease(wanted, 0s);
+      std::uint64_t busiest = 0;
+      const auto window = static_cast<std::size_t>(settings.outage_tolerance.count());
+      for (std::size_t end = 1; end <= second; ++end) {
+        busiest = std::max(busiest, claimed[end] - claimed[end - std::min(end, window)]);
+      }
+      ASSERT_LE(ring.available(), 2 * std::max(settings.step, busiest))
+          << "round " << round << ", second " << second;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, RandomLoads,
+                         ::testing::Values(RefillRule::kPromise, RefillRule::kLeaf),
+                         [](const ::testing::TestParamInfo<RefillRule>& rule) {
+                           return std::string(RefillRuleName(rule.param));
+                         });
 
 TEST(RefillRuleTest, NamesAreTheirOwnInverse) {
   for (const RefillRule rule : {RefillRule::kPromise, RefillRule::kLeaf}) {

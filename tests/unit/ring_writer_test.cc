@@ -216,6 +216,123 @@ TEST(RingWriterTest, DrainFindsACursorThatWasMovedBack) {
   EXPECT_TRUE(ring.writer.forged());
 }
 
+// Regression: the daemon looked, saw that the cursor had been set back, and claimed from it.
+TEST(RingWriterTest, ClaimTakesNothingFromACursorThatWasSetBack) {
+  for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{50}}) {
+    TestRing ring;
+    ring.Publish(1, 101);
+    ring.cursor(1) = 51;
+    ASSERT_EQ(ring.writer.Available(), 50U);
+    ring.cursor(1) = forged;
+    const IdRange ids = ring.writer.Claim(100).ids;
+    EXPECT_TRUE(ids.empty()) << forged << ": was given " << ids.first;
+    EXPECT_TRUE(ring.writer.forged());
+  }
+}
+
+// Regression: what the daemon itself had claimed was not counted as seen.
+TEST(RingWriterTest, OwnClaimIsAsGoodAsALook) {
+  TestRing ring;
+  ring.Publish(1, 101);
+  ASSERT_EQ(ring.writer.Claim(50).ids, (IdRange{1, 51}));
+  ring.cursor(1) = 50;
+  const IdRange again = ring.writer.Claim(1).ids;
+  EXPECT_TRUE(again.empty()) << "was given " << again.first << " a second time";
+  EXPECT_TRUE(ring.writer.forged());
+}
+
+TEST(RingWriterTest, OwnClaimCountsForTheDrain) {
+  TestRing ring;
+  ring.Publish(1, 101);
+  ASSERT_EQ(ring.writer.Claim(50).ids.size(), 50U);
+  ring.cursor(1) = 10;
+  const auto drained = ring.writer.DrainAll();
+  ASSERT_EQ(drained.size(), 1U);
+  EXPECT_EQ(drained[0].next, 51U);
+  EXPECT_TRUE(ring.writer.forged());
+}
+
+TEST(RingWriterTest, ForgedRingGivesNothingOfItsOtherSegmentsEither) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  ring.Publish(11, 21);
+  ring.cursor(2) = 3;
+  ASSERT_EQ(ring.writer.Look().size(), 2U);
+  ASSERT_TRUE(ring.writer.forged());
+  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+}
+
+TEST(RingWriterTest, ClaimOfACursorThatWasSetForwardStaysInBounds) {
+  TestRing ring;
+  ring.Publish(1, 11);
+  ring.Publish(11, 21);
+  ring.cursor(1) = 8;
+  EXPECT_EQ(ring.writer.Claim(10).ids, (IdRange{8, 11})) << "the others are a gap";
+  ring.cursor(2) = 5000;
+  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+  EXPECT_FALSE(ring.writer.forged()) << "nothing comes twice of it";
+  ring.cursor(2) = 15;
+  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+  EXPECT_TRUE(ring.writer.forged());
+}
+
+TEST(RingWriterTest, ClaimDoesNotRunACursorRound) {
+  TestRing ring;
+  ring.Publish(1, 101);
+  ASSERT_EQ(ring.writer.Claim(50).ids.size(), 50U);
+  ring.cursor(1) = kMaxWord;
+  EXPECT_TRUE(ring.writer.Claim(10).ids.empty());
+  EXPECT_TRUE(ring.writer.forged());
+  EXPECT_EQ(ring.cursor(1), kMaxWord) << "a look has shown it, so nothing is added";
+}
+
+TEST(RingWriterTest, WitnessIsRaisedByLooksAndClaimsUntilTheSegmentIsOver) {
+  TestRing ring;
+  std::atomic<std::uint64_t> first{1};
+  std::atomic<std::uint64_t> second{11};
+  ring.writer.Publish({1, 11}, 0, kNoMark, &first);
+  ring.writer.Publish({11, 21}, 2, kNoMark, &second);
+  ASSERT_EQ(ring.writer.Claim(3).ids.size(), 3U);
+  EXPECT_EQ(first.load(), 4U);
+  ring.cursor(1) = 5000;
+  static_cast<void>(ring.writer.Look());
+  EXPECT_EQ(first.load(), 11U) << "no more than its limit";
+  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  first = 0;  // another's now
+  ring.cursor(2) = 15;
+  ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
+  EXPECT_EQ(second.load(), 15U);
+  second = 0;
+  ring.Publish(21, 31);
+  ASSERT_EQ(ring.writer.Claim(10).ids.size(), 10U);
+  EXPECT_EQ(first.load() + second.load(), 0U);
+}
+
+// A hostile client writes between the daemon's look and its add as well.
+TEST(RingWriterTest, NoClaimRepeatsAnIdWhileTheCursorIsSetBack) {
+  for (int round = 0; round < 100; ++round) {
+    TestRing ring;
+    ring.Publish(1, 1'000'001);
+    std::atomic<bool> stop{false};
+    std::thread client([&] {
+      while (!stop.load(std::memory_order_relaxed)) {        // no data depends on it
+        ring.cursor(1).store(1, std::memory_order_relaxed);  // a client's word
+      }
+    });
+    std::uint64_t last = 0;
+    bool rises = true;
+    while (rises && !ring.writer.forged()) {  // the client runs some time
+      const IdRange ids = ring.writer.Claim(1).ids;
+      if (ids.empty()) continue;
+      rises = ids.first > last;
+      last = ids.first;
+    }
+    stop.store(true, std::memory_order_relaxed);  // set for the loop above alone
+    client.join();
+    ASSERT_TRUE(rises) << "round " << round << ": id " << last << " was given again";
+  }
+}
+
 TEST(RingWriterTest, NoHonestClaimLooksForged) {
   TestRing ring;
   OwnViewClaimer claimers[] = {{ring.table, ring.cursors}, {ring.table, ring.cursors}};

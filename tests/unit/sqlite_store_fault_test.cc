@@ -342,6 +342,24 @@ TEST_F(SqliteStoreFaultTest, LeaseWhoseCommitDidNotSyncIsNeverServed) {
   Take(*store, Request(4, 1001));
 }
 
+// The database has the lease, and the witness beside it could not be told.
+TEST_F(SqliteStoreFaultTest, LeaseThatTheWitnessDoesNotHaveIsNeverServed) {
+  bool fail = false;
+  const auto store = OpenStore("a", [&](const char* point) {
+    if (fail && std::strcmp(point, "change.committed") == 0) g_sync_fails = true;
+  });
+  CreateOrders(*store);
+  Take(*store, Request(1));
+  fail = true;
+  const Status status = store->TakeLease(Request(2, 1001)).status();
+  fail = g_sync_fails = false;
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(Says(status, "its range is lost")) << status.message();
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_EQ(Journal(), "active 0/0/0,abandoned 0/0/1000");
+  EXPECT_EQ(Take(*store, Request(3, 1001)), (IdRange{2001, 3001}));
+}
+
 // The frames of the failed COMMIT are in the log, and the machine stops before anybody writes over
 // them: recovery finds the lease committed.
 TEST_F(SqliteStoreFaultTest, LeaseFoundCommittedAfterAllIsAbandonedNotServed) {
@@ -463,6 +481,7 @@ INSTANTIATE_TEST_SUITE_P(At, LeaseCrashTest,
                          ::testing::Values(CrashPoint{"lease.begun", false},
                                            CrashPoint{"lease.advanced", false},
                                            CrashPoint{"lease.journalled", false},
+                                           CrashPoint{"change.committed", true},
                                            CrashPoint{"lease.committed", true}));
 
 class TakeBackCrashTest : public CrashPointTest {};

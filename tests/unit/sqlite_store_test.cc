@@ -8,6 +8,8 @@
 
 #include <filesystem>
 #include <limits>
+#include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -792,6 +794,30 @@ TEST_F(SqliteStoreTest, OtherUrlsAreInvalidAndTheirPasswordsAreNotRepeated) {
   EXPECT_EQ(MakeStore("mysql://x/y", {"a", "boot", "instance"}).status().code(), Code::kInvalid);
   EXPECT_TRUE(MakeStore("mysql://idd:secret@db/idd", {"a", "boot", "instance"}).ok());
   EXPECT_EQ(MakeStore("sqlite:" + path_, {"", "boot", "instance"}).status().code(), Code::kInvalid);
+}
+
+TEST_F(SqliteStoreTest, ReaderSeesWhatIsThereAndWritesNothing) {
+  const auto open = [this] {
+    return OpenStoreReader("sqlite:" + path_, {.id = "reader", .boot_id = "", .instance = ""});
+  };
+  EXPECT_EQ(open().status().code(), Code::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  const auto store = OpenStore("a");
+  CreateOrders(*store);
+  Take(*store, Request(1));
+  const Result<std::unique_ptr<StoreReader>> reader = open();
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  Take(*store, Request(2));
+  EXPECT_EQ(reader.value()->ReadLedger("orders").value().journal.size(), 2U);
+  EXPECT_EQ(reader.value()->LedgerTags().value(), std::set<std::string>{"orders"});
+  EXPECT_EQ(reader.value()->ListHosts().value().size(), 1U);
+  LeaseFilter filter;
+  filter.among = {"orders", "users"};
+  EXPECT_EQ(reader.value()->ListLeases(filter).value().size(), 2U);
+  filter.among = {"users"};
+  EXPECT_EQ(reader.value()->ListLeases(filter).value().size(), 0U);
+  filter.among.emplace();
+  EXPECT_EQ(reader.value()->ListLeases(filter).value().size(), 0U);
 }
 
 }  // namespace

@@ -97,8 +97,14 @@ class DrainTest : public ::testing::Test {
   [[nodiscard]] DrainCount CountOf(const std::string& scope) const {
     return service_.ProgressOf(scope).count;
   }
+  // Those that wait for others, as the daemon has them journalled once a second.
+  void JournalEnds() {
+    service_.Poll();
+    h_.Settle();
+  }
   // Nothing of the host's is open, and every lease adds up.
-  void ExpectAllClosed() const {
+  void ExpectAllClosed() {
+    JournalEnds();
     for (const LeaseRecord& lease : h_.store.journal()) {
       EXPECT_NE(lease.state, LeaseState::kActive) << lease.ids.first;
       EXPECT_EQ(lease.claimed + lease.returned + lease.abandoned, lease.ids.size());
@@ -427,7 +433,7 @@ TEST_F(DrainTest, StopWhileALeaseOfADrainedTagIsUnderWayHandsAllBack) {
 
 // What could not be noted is not done; and as it may be noted all the same, its end is noted too.
 TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
-  Admin admin(h_.loop, {}, h_.worker, service_);
+  Admin admin(h_.loop, {}, h_.worker, service_, h_.reader());
   const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
   const auto ask = [&](const std::string& request) {
     std::optional<Status> answer;
@@ -454,7 +460,7 @@ TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
 // Requests that are under way at once: whichever is done first, a namesake is not drained, in the
 // next idd neither.
 TEST_F(DrainTest, DeletionBesideADrainLeavesNothingNoted) {
-  Admin admin(h_.loop, {}, h_.worker, service_);
+  Admin admin(h_.loop, {}, h_.worker, service_, h_.reader());
   const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
   const std::string drain = R"({"op":"drain","tag":"orders"})";
   const std::string deletion = R"({"op":"tag.delete","tag":"orders","force":true})";

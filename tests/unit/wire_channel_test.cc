@@ -64,6 +64,11 @@ TEST_F(ChannelTest, ConnectWithoutASocketSaysThatNobodyIsThere) {
   EXPECT_EQ(Channel::Connect(dir_.File("none"), Later(), std::nullopt).status().code(),
             Code::kUnavailable);
   // The listener of the fixture is gone, its file is not.
+  const std::string file = dir_.File("file");
+  harness::WriteFile(file, "");
+  const Status other = Channel::Connect(file, Later(), std::nullopt).status();
+  EXPECT_EQ(other.code(), Code::kUnavailable);
+  EXPECT_NE(other.message().find("it is not a socket"), std::string::npos) << other.message();
   const Status status = Channel::Connect(path_, Later(), std::nullopt).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find(path_), std::string::npos);

@@ -23,7 +23,7 @@ constexpr const char* kDescription =
     "ids.";
 constexpr const char* kFooter =
     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no such tag, 4 daemon not reachable,\n"
-    "5 nothing to claim before the deadline, 6 not permitted.\n"
+    "5 nothing to claim before the deadline, 6 not permitted, 7 exists already.\n"
     "Example: idctl tag create orders --step 10000 && idctl claim orders -n 3";
 
 Failure UsageFailure(std::string why, const std::string& command) {
@@ -146,6 +146,9 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
   if (!document.ok()) return FailureFrom(document.status(), call.what);
   Result<std::string> text = call.render(document.value().json());
   if (!text.ok()) return FailureFrom(text.status(), call.what);
+  if (call.refuse) {
+    if (Outcome refused = call.refuse(document.value().json())) return refused;
+  }
   out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
   if (!call.verdict) return std::nullopt;
   if (Status verdict = call.verdict(document.value().json()); !verdict.ok()) {

@@ -41,6 +41,7 @@ struct TagArguments {
   std::optional<std::uint64_t> outage_tolerance_s;
   std::optional<std::string> description;
   bool is_forced = false;
+  bool is_exist_ok = false;
 };
 
 struct ClaimArguments {
@@ -96,6 +97,11 @@ struct WhoIsArguments {
   std::optional<std::uint64_t> id;
 };
 
+struct HostArguments {
+  std::optional<std::string> host;
+  bool is_forced = false;
+};
+
 struct DoctorArguments {
   bool shows_all = false;
 };
@@ -114,6 +120,7 @@ struct Invocation {
   TopArguments top;
   WhoIsArguments whois;
   ImportArguments import;
+  HostArguments host;
   DoctorArguments doctor;
   DrainArguments drain;
   ClientArguments client;
@@ -139,6 +146,8 @@ struct AdminCall {
   // The human text; an error says that the document is malformed. Also called for --json, so that
   // a script never gets a document that lacks what the documentation promises.
   std::function<Result<std::string>(const Json& document)> render;
+  // Optional: a failure in place of the document (a tag that exists already).
+  std::function<Outcome(const Json& document)> refuse;
   // Optional: an error after the document was printed (an audit that does not add up).
   std::function<Status(const Json& document)> verdict;
   std::uint64_t timeout_ms = kAdminTimeoutMs;  // unless --timeout says otherwise

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl lease list, host list: what the allocator's journal says.
+// idctl lease list, host list, host forget: what the allocator knows of leases and hosts.
 #include "commands.h"
 #include "lease_table.h"
 
@@ -14,6 +14,16 @@ Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, O
   call.request.SetIfGiven("state", filter.state);
   call.request.SetIfGiven("limit", filter.limit);
   call.render = ForScreen(out, RenderLeases);
+  return RunAdminCall(global, call, out);
+}
+
+Outcome ForgetHost(const GlobalOptions& global, const HostArguments& arguments, Output& out) {
+  AdminCall call("host forget", "host.forget");
+  call.request.SetIfGiven("host", arguments.host);
+  if (arguments.is_forced) call.request.Set("force", true);
+  call.render = [&arguments](const Json&) -> Result<std::string> {
+    return "forgot host " + Quote(arguments.host.value_or("")) + ": leasing waits for it no more\n";
+  };
   return RunAdminCall(global, call, out);
 }
 
@@ -52,6 +62,15 @@ void RegisterLeaseCommands(Command root, Invocation& invocation) {
       host.AddCommand("list", "List the hosts known to the allocator", "idctl --json host list");
   SetAction(hosts, invocation,
             [&invocation](Output& out) { return ListHosts(invocation.global, out); });
+  Command forget = host.AddCommand("forget", "Let leasing wait no more for a host that is off",
+                                   "idctl host forget web-3");
+  forget
+      .AddText("HOST", "A name from 'idctl host list'; the host must be off", &invocation.host.host)
+      .Required();
+  forget.AddFlag("--force", "Although it was seen a moment ago", &invocation.host.is_forced);
+  SetAction(forget, invocation, [&invocation](Output& out) {
+    return ForgetHost(invocation.global, invocation.host, out);
+  });
 }
 
 Result<std::string> RenderLeases(const Json& document, std::size_t columns) {
@@ -68,10 +87,14 @@ Result<std::string> RenderLeases(const Json& document, std::size_t columns) {
 
 Result<std::string> RenderHosts(const Json& document, std::size_t columns) {
   Status error;
-  Table table(
-      {{"HOST"}, {"FIRST-SEEN", Align::kLeft, 1}, {"LAST-SEEN"}, {"BOOT-ID", Align::kLeft, 2}});
+  Table table({{"HOST"},
+               {"STATE"},
+               {"FIRST-SEEN", Align::kLeft, 1},
+               {"LAST-SEEN"},
+               {"BOOT-ID", Align::kLeft, 2}});
   for (const Fields& host : Fields(document, "reply", &error).Objects("hosts")) {
-    table.AddRow({host.Text("host"), host.Text("first_seen"), host.Text("last_seen"),
+    table.AddRow({host.Text("host"), host.OptionalText("state").value_or("-"),
+                  host.Text("first_seen"), host.Text("last_seen"),
                   host.OptionalText("boot_id").value_or("")});
   }
   if (!error.ok()) return error;

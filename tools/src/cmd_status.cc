@@ -14,6 +14,7 @@ namespace {
 // What the lines of the head that are too long go on below.
 constexpr std::size_t kHeadIndent = 10;
 constexpr std::size_t kErrorIndent = 2;
+constexpr std::uint64_t kLongestStoreWaitMs = 600'000;
 
 // Older daemons cannot be.
 std::string Drained(const Fields& daemon) {
@@ -37,7 +38,13 @@ std::string DatabaseLines(const Fields& database, std::size_t columns) {
   if (since_s) line += " for " + FormatDuration(*since_s);
   line += ", " + EscapeText(database.Text("url"));
   if (last_error) line += "; last error: " + EscapeText(*last_error);
-  return WrapTo(line, columns, kHeadIndent) + "\n";
+  line = WrapTo(line, columns, kHeadIndent) + "\n";
+  const std::optional<Fields> fence =
+      database.Has("fence") ? database.OptionalObject("fence") : std::optional<Fields>();
+  const std::optional<std::string> waits =
+      fence ? fence->OptionalText("reason") : std::optional<std::string>();
+  if (!waits) return line;
+  return line + WrapTo("leasing   waits: " + EscapeText(*waits), columns, kHeadIndent) + "\n";
 }
 
 constexpr std::size_t kStateColumn = 2;
@@ -69,11 +76,17 @@ std::string PaintCell(std::size_t column, const std::string& cell, const Screen&
   return cell;
 }
 
-// How long what is held lasts, of what was promised.
+// How long what is held lasts, of what is promised now; in brackets, what that grows to.
 std::string Covered(const Fields& tag) {
   const std::optional<double> covered_s = tag.OptionalNumber("covered_s");
   const Fields promise = tag.Object("promise");
-  const std::string of = " of " + FormatDuration(promise.Number("outage_tolerance_s"));
+  const double tolerance_s = promise.Number("outage_tolerance_s");
+  // Older daemons promise all of it from the first second.
+  const double length_s = promise.Has("length_s")
+                              ? promise.OptionalNumber("length_s").value_or(tolerance_s)
+                              : tolerance_s;
+  std::string of = " of " + FormatDuration(length_s);
+  if (length_s < tolerance_s) of += " (" + FormatDuration(tolerance_s) + ")";
   const bool is_kept = promise.Flag("kept");
   if (!covered_s) return "";
   return FormatDuration(*covered_s) + of + (is_kept ? "" : ", short");
@@ -145,6 +158,10 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
 Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& out) {
   AdminCall call(tag.empty() ? "status" : "status " + Quote(tag), "status");
   if (!tag.empty()) call.request.Set("tag", tag);
+  // Of the time that the user gives, half for the store: without its list idd says what it knows.
+  if (global.timeout_ms.has_value()) {
+    call.request.Set("wait_ms", std::min(*global.timeout_ms / 2, kLongestStoreWaitMs));
+  }
   const Screen screen = LookAtScreen(out.fd());
   call.render = [&tag, &screen](const Json& document) {
     return RenderStatus(document, tag, screen);

@@ -79,6 +79,18 @@ Failure TagUsage(const char* command, std::string why, std::string todo) {
   return Failure{ExitStatus::kUsage, command, std::move(why), std::move(todo)};
 }
 
+// An older idd has no such field, and answers with an error if the tag is there.
+bool IsNewTag(const Json& document) {
+  Status error;
+  const Fields fields(document, "reply", &error);
+  return !fields.Has("created") || fields.Flag("created");
+}
+
+Outcome AlreadyExists(const std::string& what) {
+  return Failure{ExitStatus::kExists, what, "the tag exists already",
+                 "see 'idctl tag show', change it with 'idctl tag set', or add --if-absent"};
+}
+
 Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
   if (arguments.start && arguments.max_id && *arguments.start > *arguments.max_id) {
     return TagUsage("tag create", "--start is above --max-id, so that there are no ids",
@@ -86,7 +98,14 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
   }
   AdminCall call("tag create " + Quote(arguments.tag), "tag.create");
   SetTagFields(arguments, call.request);
-  call.render = [](const Json& document) { return RenderTagLine(document, "created"); };
+  // Always: the reply says whether the tag is new, and an exit status follows from that.
+  call.request.Set("if_absent", true);
+  call.render = RenderCreatedTag;
+  if (!arguments.is_exist_ok) {
+    call.refuse = [what = call.what](const Json& document) {
+      return IsNewTag(document) ? Outcome() : AlreadyExists(what);
+    };
+  }
   return RunAdminCall(global, call, out);
 }
 
@@ -139,27 +158,39 @@ void AddTagAction(Command command, Invocation& invocation, TagAction action) {
   });
 }
 
-void AddTagOptions(Command command, TagArguments& arguments) {
-  command.AddNumber("--step", "Ids a lease takes from the allocator at least", kStepRange,
-                    &arguments.step);
-  command.AddNumber("--max-id", "The largest id that may ever be handed out", kIdRange,
-                    &arguments.max_id);
-  command
-      .AddChoice("--access", "How clients claim; socket keeps the tag's memory from them",
-                 {"ring", "socket"}, &arguments.access)
+// Whether the help shows what a new tag has; `tag set` keeps what the tag has.
+enum class Defaults { kShown, kNone };
+
+void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) {
+  const auto show = [defaults](Argument argument, const char* value) {
+    return defaults == Defaults::kShown ? argument.Default(value) : argument;
+  };
+  show(command.AddNumber("--step", "Ids a lease takes from the allocator at least", kStepRange,
+                         &arguments.step),
+       "1000");
+  show(command.AddNumber("--max-id", "The largest id that may ever be handed out", kIdRange,
+                         &arguments.max_id),
+       "9223372036854775806");
+  show(command.AddChoice("--access", "How clients claim; socket keeps the tag's memory from them",
+                         {"ring", "socket"}, &arguments.access),
+       "ring")
       .ValueName("ACCESS");
-  command
-      .AddChoice("--refill", "When ids are leased: by the promise, or by Leaf's rule",
-                 {"promise", "leaf"}, &arguments.refill)
+  show(command.AddChoice("--refill", "When ids are leased: by the promise, or by Leaf's rule",
+                         {"promise", "leaf"}, &arguments.refill),
+       "promise")
       .ValueName("RULE");
-  command
-      .AddNumber("--outage-tolerance",
-                 "Seconds that claims shall go on without the allocator at the measured rate",
-                 kToleranceRange, &arguments.outage_tolerance_s)
+  show(command.AddNumber("--outage-tolerance",
+                         "Seconds that claims must survive a database outage, at the measured rate",
+                         kToleranceRange, &arguments.outage_tolerance_s),
+       "600")
       .ValueName("S");
-  command.AddNumber("--max-prefetch", "Ids that one host may hold unclaimed", kIdRange,
-                    &arguments.max_prefetch);
-  command.AddNumber("--max-step", "Ids a lease takes at most", kStepRange, &arguments.max_step);
+  show(command.AddNumber("--max-prefetch",
+                         "Ids that one host may hold unclaimed, two steps at least", kIdRange,
+                         &arguments.max_prefetch),
+       "1000000000");
+  show(
+      command.AddNumber("--max-step", "Ids a lease takes at most", kStepRange, &arguments.max_step),
+      "1000000000000");
   command.AddText("--description", "What the ids are for", &arguments.description);
 }
 
@@ -172,12 +203,17 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
 
   Command create = tag.AddCommand("create", "Create a tag, an id space of its own",
                                   "idctl tag create orders --step 10000 --description 'order ids'");
-  AddTagOptions(create, invocation.tag);
-  create.AddNumber("--start", "The first id", kIdRange, &invocation.tag.start).ValueName("ID");
+  AddTagOptions(create, invocation.tag, Defaults::kShown);
+  create.AddNumber("--start", "The first id", kIdRange, &invocation.tag.start)
+      .ValueName("ID")
+      .Default("1");
   create
       .AddChoice("--mode", "How ids are made", {"segment", "snowflake", "ticket"},
                  &invocation.tag.mode)
-      .ValueName("MODE");
+      .ValueName("MODE")
+      .Default("segment");
+  create.AddFlag("--if-absent", "Succeed, and change nothing, if the tag exists already",
+                 &invocation.tag.is_exist_ok);
   AddTagAction(create, invocation, CreateTag);
 
   Command list = tag.AddCommand("list", "List all tags", "idctl --json tag list");
@@ -189,7 +225,7 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
   AddTagAction(show, invocation, ShowTag);
 
   Command set = tag.AddCommand("set", "Change a tag", "idctl tag set orders --step 50000");
-  AddTagOptions(set, invocation.tag);
+  AddTagOptions(set, invocation.tag, Defaults::kNone);
   AddTagAction(set, invocation, SetTag);
 
   Command remove = tag.AddCommand("delete", "Delete a tag", "idctl tag delete orders --force");
@@ -232,6 +268,11 @@ Result<std::string> RenderTagLine(const Json& document, std::string_view verb) {
          ", access " + EscapeText(tag.access) + ", step " + std::to_string(tag.step) +
          ", next id " + std::to_string(tag.next_id) + ", max id " + std::to_string(tag.max_id) +
          "\n";
+}
+
+Result<std::string> RenderCreatedTag(const Json& document) {
+  if (IsNewTag(document)) return RenderTagLine(document, "created");
+  return RenderTagLine(document, "kept existing");
 }
 
 Result<std::string> RenderTagList(const Json& document, std::size_t columns) {

@@ -54,6 +54,11 @@ Argument& Argument::ValueName(const char* name) {
   return *this;
 }
 
+Argument& Argument::Default(const char* value) {
+  option_->default_str(value);
+  return *this;
+}
+
 Command Command::AddCommand(const char* name, const char* summary, const char* example) {
   CLI::App* command = app_->add_subcommand(name, summary);
   command->footer(std::string("Global options: --socket PATH, --json, --timeout MS; see 'idctl "

@@ -29,6 +29,8 @@ class Argument {
   Argument& Required();
   // What stands for the value in the help ("MS"); empty: nothing.
   Argument& ValueName(const char* name);
+  // What the help shows as the value without it.
+  Argument& Default(const char* value);
 
  private:
   CLI::Option* option_;

@@ -47,6 +47,7 @@ void RegisterClientCommands(Command root, Invocation& invocation);
 // --- tag
 [[nodiscard]] Result<std::string> RenderTag(const Json& document);
 [[nodiscard]] Result<std::string> RenderTagLine(const Json& document, std::string_view verb);
+[[nodiscard]] Result<std::string> RenderCreatedTag(const Json& document);
 [[nodiscard]] Result<std::string> RenderTagList(const Json& document, std::size_t columns = 0);
 [[nodiscard]] Result<std::string> RenderDeletedTag(const Json& document);
 

@@ -108,8 +108,9 @@ struct Trouble {
 };
 constexpr std::array kTroubles = {
     Trouble{"password", "the store refuses the password",
-            "correct user and password in idd's database URL or the file that password_file names, "
-            "then systemctl reload idd"},
+            "correct user and password where idd has them: in its database URL, then systemctl "
+            "reload idd; in the file that password_file names, which idd reads at its next try; in "
+            "a systemd credential, then systemctl restart idd"},
     Trouble{"rights", "idd's user lacks a right in the store",
             "grant what the error names (for MySQL: GRANT ALL ON its database), or make the file "
             "and its folder writable for idd's user"},
@@ -140,6 +141,26 @@ std::string OwnAdvice(const std::string& error) {
   return error.substr(at + 2);
 }
 
+// For a wrong password, by where idd has it from, if this user may know that.
+std::string PasswordAdvice(const Fields& store, const std::string& otherwise) {
+  const std::string source = store.OptionalText("password_source").value_or("");
+  const std::string path = store.OptionalText("password_path").value_or("");
+  if (source == "url") {
+    return "correct user and password in idd's database URL, then systemctl reload idd";
+  }
+  if (source == "file") {
+    return "correct the password in " + Quote(path) +
+           ", or the user in idd's database URL; idd reads the file at its next try, without a "
+           "reload";
+  }
+  if (source == "credential") {
+    return "correct the password in " + Quote("/etc/credstore/" + path) +
+           ", then systemctl restart idd, as systemd passes credentials at a start only; no id is "
+           "lost";
+  }
+  return otherwise;
+}
+
 void CheckStoreState(const Fields& store, Findings& findings) {
   const std::string state = store.Text("state");
   const std::string url = store.Text("url");
@@ -164,7 +185,9 @@ void CheckStoreState(const Fields& store, Findings& findings) {
     const bool is_short = told.find("(error ") == told.rfind("(error ");  // one endpoint's words
     std::string found = std::string(known.title) + ", for " + since + ": ";
     found += is_short ? told.substr(0, advice) : told;
-    findings.push_back({"store", Health::kProblem, std::move(found), known.next});
+    const bool is_password = trouble == "password";
+    findings.push_back({"store", Health::kProblem, std::move(found),
+                        is_password ? PasswordAdvice(store, known.next) : known.next});
     return;
   }
   const std::string advice = OwnAdvice(told);

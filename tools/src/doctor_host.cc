@@ -72,6 +72,12 @@ void EndAndReap(pid_t pid) {
 
 Finding NobodyListens(const NoAnswer& failed) {
   const bool is_left = failed.listener.error == ECONNREFUSED;
+  if (is_left && !S_ISSOCK(failed.socket.mode)) {
+    return {"daemon", Health::kProblem,
+            Quote(failed.socket.path) + " is not a socket, so idd does not listen there" +
+                ServiceText(failed.service),
+            "name idd's socket with --socket or IDD_SOCKET (/run/idd/idd.sock)"};
+  }
   return {"daemon", Health::kProblem,
           (is_left ? "nobody listens at " + Quote(failed.socket.path) +
                          ": the file is left of an idd that has ended"
@@ -170,7 +176,9 @@ Finding CheckSocket(const FileLook& socket, const FileLook& folder, uid_t uid) {
                        ShellWord(folder.path));
   }
   if (!S_ISSOCK(socket.mode)) {
-    return problem(path + " is no socket", "move it away and start idd, or correct --socket");
+    return problem(path + " is no socket",
+                   "name idd's socket with --socket or IDD_SOCKET; if this is its path, move the "
+                   "file away and start idd");
   }
   constexpr mode_t kOthersWrite = S_IWOTH;
   const bool is_open =

@@ -144,22 +144,26 @@ void CheckExhaustion(const std::vector<Fields>& tags, std::vector<Finding>& find
   AddOkUnlessFound(findings, "exhaustion", "no tag runs out of ids soon");
 }
 
-// What the tag has to hold for its promise at the rate that idd reckons with.
+// What the tag has to hold for its promise at the rate that idd reckons with. The promise grows
+// with the load until it is as long as the tolerance; that max_prefetch stops it is known before.
 void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group limited;
   Group behind;
   std::uint64_t enough = 0;
   for (const Fields& tag : tags) {
-    const double tolerance_s = tag.Number("outage_tolerance_s");
     const double rate = tag.Number("reckoned_per_s");
-    const double needed = rate * tolerance_s;
+    const double needed = rate * tag.Number("outage_tolerance_s");
+    // Older daemons promise all of it from the first second.
+    const double by_now = tag.Has("promised_ids") ? tag.Number("promised_ids") : needed;
     const auto available = static_cast<double>(tag.Count("available"));
     const auto most = static_cast<double>(tag.Count("max_prefetch"));
     if (available >= needed || rate <= 0 || tag.Text("state") == "drained") continue;
+    const bool is_limited = needed > most;
+    if (!is_limited && available >= by_now) continue;
     const std::string covers = "covers " + FormatDuration(available / rate) + " of " +
-                               FormatDuration(tolerance_s) + " at " + FormatRate(rate) +
-                               " ids a second";
-    if (needed <= most) {
+                               FormatDuration((is_limited ? needed : by_now) / rate) + " at " +
+                               FormatRate(rate) + " ids a second";
+    if (!is_limited) {
       behind.Add(tag.Text("tag"), covers);
       continue;
     }

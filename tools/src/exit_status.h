@@ -21,6 +21,7 @@ enum class ExitStatus : int {
   kUnreachable = 4,     // no daemon answers on the socket
   kNothingToClaim = 5,  // no id before the deadline, or none left
   kDenied = 6,          // this user may not
+  kExists = 7,          // what is to be created exists already
 };
 
 // Why a command did not do what it was asked. All three texts are single clauses without a final

@@ -60,7 +60,9 @@ Status TopSource::Start(Deadline deadline) {
   Result<AdminClient> client = AdminClient::Connect(socket_path_, deadline);
   if (!client.ok()) return client.status();
   client_.emplace(std::move(client).value());
-  if (Status status = AskForTags("all", MonotonicClock::now()); !status.ok()) return status;
+  if (Status status = AskForTags("all", deadline, MonotonicClock::now()); !status.ok()) {
+    return status;
+  }
   if (!client_.has_value()) return {Code::kUnavailable, head_.gone_why.value_or("no reply")};
   ObserveWanted(MonotonicClock::now());
   LookAtRings(MonotonicClock::now());
@@ -118,15 +120,19 @@ void TopSource::Lose(const Status& why, MonotonicTime now) {
 Status TopSource::AskDaemon(MonotonicTime now) {
   const bool has_changed = !is_listed_ || tags_version_ != listed_version_;
   const bool is_old = now - listed_at_ > (lacks_rings_ ? kBetweenChangedLists : kBetweenLists);
-  if ((has_changed || is_old) && now >= next_list_) return AskForTags("all", now);
-  if (now - asked_at_ >= kBetweenRequests) return AskForTags("unobserved", now);
+  if ((has_changed || is_old) && now >= next_list_) {
+    return AskForTags("all", Deadline::After(kReplyPatience), now);
+  }
+  if (now - asked_at_ >= kBetweenRequests) {
+    return AskForTags("unobserved", Deadline::After(kReplyPatience), now);
+  }
   return Status::Ok();
 }
 
-Status TopSource::AskForTags(const char* which, MonotonicTime now) {
+Status TopSource::AskForTags(const char* which, Deadline deadline, MonotonicTime now) {
   AdminRequest request("status");
   request.Set("tags", which);
-  const Result<JsonDocument> document = client_->Request(request, Deadline::After(kReplyPatience));
+  const Result<JsonDocument> document = client_->Request(request, deadline);
   if (!document.ok()) {
     if (document.status().code() == Code::kIncompatible) return document.status();
     Lose(document.status(), now);
@@ -201,7 +207,8 @@ void TopSource::ObserveWanted(MonotonicTime now) {
     if (!tag.is_wanted) continue;
     Result<std::optional<shm::RingObserver>> ring =
         client_->Observe(name, Deadline::After(kReplyPatience));
-    if (!ring.ok() && ring.status().code() == Code::kUnavailable) return Lose(ring.status(), now);
+    const Code code = ring.ok() ? Code::kOk : ring.status().code();
+    if (code == Code::kUnavailable || code == Code::kTimeout) return Lose(ring.status(), now);
     tag.is_wanted = false;
     // Without one, or with one that cannot be mapped, the daemon's documents have to do.
     tag.ring.reset();

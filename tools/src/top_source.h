@@ -52,7 +52,7 @@ class TopSource {
   void Lose(const Status& why, MonotonicTime now);
   // The daemon's part of it, by one request or two.
   [[nodiscard]] Status AskDaemon(MonotonicTime now);
-  [[nodiscard]] Status AskForTags(const char* which, MonotonicTime now);
+  [[nodiscard]] Status AskForTags(const char* which, Deadline deadline, MonotonicTime now);
   [[nodiscard]] Status TakeDocument(const Json& document, bool is_whole, MonotonicTime now);
   void TakeTag(const Fields& tag, bool is_whole, MonotonicTime now);
   void ObserveWanted(MonotonicTime now);

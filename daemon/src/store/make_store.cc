@@ -26,6 +26,31 @@ constexpr std::array<StateName, 4> kStateNames = {{{LeaseState::kActive, "active
 constexpr const char* kRing = "ring";
 constexpr const char* kSocket = "socket";
 
+// Of whichever class the URL names; `use` is called with it.
+// Messages never repeat the URL: what follows the scheme may be a password.
+template <typename T, typename Use>
+Result<T> WithStoreOf(const std::string& url, const HostIdentity& host, Use use) {
+  if (Status status = CheckHostId(host.id); !status.ok()) return status;
+  if (url.starts_with("mysql://")) {
+    Result<MysqlUrl> parsed = ParseOwnMysqlUrl(url);
+    if (!parsed.ok()) return parsed.status();
+    return use(std::make_unique<MysqlStore>(
+        MysqlStoreOptions{.url = std::move(parsed).value(), .host = host}));
+  }
+  if (!url.starts_with(kSqliteScheme)) {
+    return Status(Code::kInvalid,
+                  "the database URL has none of the known forms; use sqlite:PATH or "
+                  "mysql://user@host/database");
+  }
+  std::string path = url.substr(kSqliteScheme.size());
+  if (path.empty() || path.starts_with(":memory:") || path.find('\0') != std::string::npos) {
+    return Status(Code::kInvalid,
+                  "the database URL names no file; use sqlite:PATH, as in "
+                  "sqlite:/var/lib/idd/idd.db");
+  }
+  return use(std::make_unique<SqliteStore>(SqliteStoreOptions{std::move(path), host.id, {}}));
+}
+
 }  // namespace
 
 const char* LeaseStateName(LeaseState state) noexcept {
@@ -58,13 +83,13 @@ Result<Lease> Store::TakeLease(const LeaseRequest& request) {
   return std::move(leases.value().front());
 }
 
-Result<TagRecord> Store::FindTag(const std::string& tag) {
+Result<TagRecord> StoreReader::FindTag(const std::string& tag) {
   Result<TagResults> records = FindTags({tag});
   if (!records.ok()) return records.status();
   return std::move(records.value().front());
 }
 
-Result<Ledger> Store::ReadLists(const std::string& tag) {
+Result<Ledger> StoreReader::ReadLists(const std::string& tag) {
   Result<std::vector<LeaseRecord>> journal =
       ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
   if (!journal.ok()) return journal.status();
@@ -79,28 +104,18 @@ Result<Ledger> Store::ReadLists(const std::string& tag) {
                 .returned = std::move(returned).value()};
 }
 
-// Messages never repeat the URL: what follows the scheme may be a password.
 Result<std::unique_ptr<Store>> MakeStore(const std::string& url, const HostIdentity& host) {
-  if (Status status = CheckHostId(host.id); !status.ok()) return status;
-  if (url.starts_with("mysql://")) {
-    Result<MysqlUrl> parsed = ParseOwnMysqlUrl(url);
-    if (!parsed.ok()) return parsed.status();
-    return std::unique_ptr<Store>(std::make_unique<MysqlStore>(
-        MysqlStoreOptions{.url = std::move(parsed).value(), .host = host}));
-  }
-  if (!url.starts_with(kSqliteScheme)) {
-    return Status(Code::kInvalid,
-                  "the database URL has none of the known forms; use sqlite:PATH or "
-                  "mysql://user@host/database");
-  }
-  std::string path = url.substr(kSqliteScheme.size());
-  if (path.empty() || path.starts_with(":memory:") || path.find('\0') != std::string::npos) {
-    return Status(Code::kInvalid,
-                  "the database URL names no file; use sqlite:PATH, as in "
-                  "sqlite:/var/lib/idd/idd.db");
-  }
-  return std::unique_ptr<Store>(
-      std::make_unique<SqliteStore>(SqliteStoreOptions{std::move(path), host.id, {}}));
+  using Made = std::unique_ptr<Store>;
+  return WithStoreOf<Made>(url, host, [](auto store) { return Made(std::move(store)); });
+}
+
+Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& url,
+                                                     const HostIdentity& host) {
+  using Made = std::unique_ptr<StoreReader>;
+  return WithStoreOf<Made>(url, host, [](auto store) -> Result<Made> {
+    if (Status status = store->OpenToRead(); !status.ok()) return status;
+    return Made(std::move(store));
+  });
 }
 
 }  // namespace idd::daemon

@@ -24,6 +24,10 @@ namespace idd::daemon {
 // For connecting, for an answer and for sending. A packet of a lease takes its row lock and
 // finishes within it, or the server gives up the lock wait first.
 inline constexpr std::chrono::seconds kMysqlTimeout(2);
+// For a statement, from the end of the one before it to the last byte of its answer, however
+// steadily the bytes come: a server that drips them must hold neither the leases nor a stop. The
+// same for a login.
+inline constexpr std::chrono::seconds kMysqlStatementTimeout(5);
 
 // What a statement answered: rows, or how many it changed.
 struct MysqlResult {

@@ -14,7 +14,7 @@
 namespace idd::daemon {
 namespace {
 
-// Rows of the journal that are read at once when it is not known how many of them are wanted.
+// Rows of the journal that are read with one statement.
 constexpr std::uint64_t kRowsOfAPage = 10'000;
 constexpr int kSeqColumn = 11;
 
@@ -22,20 +22,6 @@ std::string SelectLease(const std::string& from = "idd_lease") {
   return "SELECT token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned,"
          " leased_at, COALESCE(closed_at, ''), seq FROM " +
          from;
-}
-
-// Appends those of `rows` that the filter wants, as far as there is room.
-Status TakeWanted(const std::vector<std::vector<std::optional<std::string>>>& rows,
-                  const LeaseFilter& filter, std::vector<LeaseRecord>& leases) {
-  for (const auto& cells : rows) {
-    // First of all: there may be very many others', and one that makes no sense is not his to know.
-    if (filter.shows && !filter.shows(cells[kLeaseTagColumn].value_or(""))) continue;
-    Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
-    if (!lease.ok()) return lease.status();
-    leases.push_back(std::move(lease).value());
-    if (leases.size() == filter.newest) break;
-  }
-  return Status::Ok();
 }
 
 // The leases of a tag among which those that have the id are, by the indexes: without them all of
@@ -211,21 +197,29 @@ Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filte
     where += " AND base <= " + id + " AND `limit` > " + id;
     if (filter.tag.has_value()) from = NearId(*filter.tag, id);
   }
-  const std::uint64_t page = filter.shows ? kRowsOfAPage : filter.newest;
-  const std::string limit = page == 0 ? std::string() : " LIMIT " + std::to_string(page);
+  if (filter.among.has_value()) {
+    if (filter.among->empty()) return std::vector<LeaseRecord>();
+    where += " AND biz_tag IN " + sql::Texts(*filter.among);
+  }
   std::vector<LeaseRecord> leases;
   std::string select = SelectLease(from);
   select += where;
   std::string before;  // the rows of the pages that were read
   while (true) {
+    const std::uint64_t page =
+        filter.newest == 0 ? kRowsOfAPage
+                           : std::min<std::uint64_t>(kRowsOfAPage, filter.newest - leases.size());
     std::string query = select;
-    query.append(before).append(" ORDER BY seq DESC").append(limit);
+    query.append(before).append(" ORDER BY seq DESC LIMIT ").append(std::to_string(page));
     const Result<MysqlResult> found = db_->Query(query);
     if (!found.ok()) return Failed(found.status());
     const auto& rows = found.value().rows;
-    if (Status status = TakeWanted(rows, filter, leases); !status.ok()) return status;
-    const bool is_last = page == 0 || rows.size() < page || leases.size() == filter.newest;
-    if (is_last) break;
+    for (const auto& cells : rows) {
+      Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
+      if (!lease.ok()) return lease.status();
+      leases.push_back(std::move(lease).value());
+    }
+    if (rows.size() < page || leases.size() == filter.newest) break;
     const std::optional<std::uint64_t> seq = MysqlRow(rows.back()).UintIf(kSeqColumn);
     if (!seq.has_value()) return Status(Code::kInvalid, "idd_lease.seq is not a number");
     before = " AND seq < " + std::to_string(*seq);
@@ -256,13 +250,14 @@ Result<std::vector<ReturnedRange>> MysqlStore::ListReturned(const std::optional<
 
 Result<std::vector<HostRecord>> MysqlStore::ListHosts() {
   if (db_ == nullptr) return NotOpen();
-  const Result<MysqlResult> found =
-      db_->Query("SELECT host, first_seen, last_seen, boot_id FROM idd_host ORDER BY host");
+  const Result<MysqlResult> found = db_->Query(
+      "SELECT h.host, h.first_seen, h.last_seen, h.boot_id, f.state FROM idd_host h"
+      " LEFT JOIN idd_fence f ON f.host = h.host ORDER BY h.host");
   if (!found.ok()) return Failed(found.status());
   std::vector<HostRecord> hosts;
   for (const auto& cells : found.value().rows) {
     hosts.push_back(
-        {cells[0].value_or(""), cells[1].value_or(""), cells[2].value_or(""), cells[3]});
+        {cells[0].value_or(""), cells[1].value_or(""), cells[2].value_or(""), cells[3], cells[4]});
   }
   return hosts;
 }

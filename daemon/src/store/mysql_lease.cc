@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "store/mysql_schema.h"
 #include "store/mysql_sql.h"
 #include "store/mysql_store.h"
 #include "store/tag_row.h"
@@ -44,18 +45,26 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
   LeaseResults singly;
   for (const LeaseRequest& request : requests) {
     Result<LeaseResults> lease = TakeOnce({request});
+    bool is_always_refused = !lease.ok() && db_ != nullptr && db_->last_error() == kNullRefused;
     for (int tries = 2; tries < kTries && !lease.ok() && db_ != nullptr &&
                         IsInTheWay(db_->last_error()) && db_->last_error() != kLockTimeout;
          ++tries) {
       states_.clear();
       lease = TakeOnce({request});
+      is_always_refused = is_always_refused && db_ != nullptr && db_->last_error() == kNullRefused;
     }
     if (lease.ok()) {
       singly.push_back(std::move(lease.value().front()));
       continue;
     }
     if (db_ == nullptr) return GiveUp(singly, lease.status());
+    if (db_->last_error() == kNullRefused && !is_always_refused) {
+      singly.emplace_back(Status(Code::kUnavailable, "other hosts lease tag '" + request.tag +
+                                                         "' at the same time; it is tried again"));
+      continue;
+    }
     if (db_->last_error() == kNullRefused) {
+      if (Status status = CheckMysqlTables(*db_); !status.ok()) return Failed(std::move(status));
       singly.emplace_back(Status(
           Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " + DisplayUrl() +
                               " did not advance; look for triggers on the table"));
@@ -156,6 +165,15 @@ const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseReque
   return nullptr;
 }
 
+// Of a statement that leases: the same connection, server and tables as at the last look, and the
+// server may be written to (a user with all rights may write to one that may not). This host's row
+// is locked until the COMMIT: who takes it over, or puts this host out, waits until it is known
+// what was leased, however long the statement has waited for the tag's row in between.
+std::string MysqlStore::IsGuarded() const {
+  return " AND CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0 AND (" +
+         SelectIsCurrent() + " AND state = 'live' LOCK IN SHARE MODE) = 1";
+}
+
 Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const TagState& state) {
   const std::uint64_t lowest = std::max({state.used_limit, request.high_water_mark, request.floor});
   const std::uint64_t base = std::max(state.record.next_id, lowest);
@@ -164,11 +182,19 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
                                        std::to_string(base) + ", its largest allowed id is " +
                                        std::to_string(state.record.max_id));
   }
+  const std::uint64_t most =
+      std::min(state.record.max_id + 1, state.record.ceiling.value_or(shm::kMaxLimit));
+  if (base >= most) {
+    return Status(Code::kUnavailable, "tag '" + request.tag + "' may not be leased from " +
+                                          std::to_string(base) +
+                                          " on before every host has noted "
+                                          "the tag's next ceiling");
+  }
   return Advance{.request = &request,
                  .seen = state.record.next_id,
                  .lowest = lowest,
-                 .count = std::min(request.count, state.record.max_id - base + 1),
-                 .most = state.record.max_id + 1};
+                 .count = std::min(request.count, most - base),
+                 .most = most};
 }
 
 // One packet: the advance, relative and guarded, the journal's row from what it made of max_id, and
@@ -179,13 +205,13 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
   const std::string count = std::to_string(advance.count);
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(GREATEST(max_id, " +
-           std::to_string(advance.lowest) + ") + " + count +
-           ") WHERE biz_tag = " + MysqlDb::Text(request.tag) + " AND max_id BETWEEN " +
-           std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count),
-       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1, '" +
-           request.token + "', NULL), " + MysqlDb::Text(request.tag) + ", " +
-           MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +
-           ", LAST_INSERT_ID())"});
+           std::to_string(advance.lowest) + ") + " + count + ") WHERE biz_tag = " +
+           MysqlDb::Text(request.tag) + " AND max_id BETWEEN " + std::to_string(advance.seen) +
+           " AND " + std::to_string(advance.most - advance.count) + IsGuarded(),
+       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
+           std::string(sql::kCanRollBack) + ", '" + request.token + "', NULL), " +
+           MysqlDb::Text(request.tag) + ", " + MysqlDb::Text(options_.host.id) +
+           ", LAST_INSERT_ID() - " + count + ", LAST_INSERT_ID())"});
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
   const std::uint64_t limit = results.value()[0].insert_id;
   return Granted(advance, {limit - std::min(limit, advance.count), limit});
@@ -221,11 +247,13 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
   const std::string ids = count.NumberAt(place);
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"UPDATE leaf_alloc SET max_id = GREATEST(max_id, " + lowest.NumberAt(place) + ") + " + ids +
-           where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place),
+           where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
+           IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
-           std::to_string(advances.size()) + ", ELT(" + place + ", " + sql::Words(tokens) +
-           "), NULL), CONVERT(biz_tag USING utf8mb4), " + MysqlDb::Text(options_.host.id) +
-           ", max_id - " + ids + ", max_id FROM leaf_alloc" + where},
+           std::to_string(advances.size()) + " AND " + sql::kCanRollBack + ", ELT(" + place + ", " +
+           sql::Words(tokens) + "), NULL), CONVERT(biz_tag USING utf8mb4), " +
+           MysqlDb::Text(options_.host.id) + ", max_id - " + ids + ", max_id FROM leaf_alloc" +
+           where},
       {"SELECT token, base, `limit` FROM idd_lease WHERE seq >= LAST_INSERT_ID() AND host = " +
        MysqlDb::Text(options_.host.id)});
   if (!results.ok()) return LeaseFailed(results.status(), tokens, tags.front());
@@ -278,11 +306,10 @@ Result<Lease> MysqlStore::TakeBack(const LeaseRequest& request, const ReturnedTa
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"DELETE FROM idd_returned WHERE token = " + MysqlDb::Text(tail.token) + " AND host = " +
            MysqlDb::Text(options_.host.id) + " AND base = " + std::to_string(tail.ids.first) +
-           " AND `limit` = " + std::to_string(tail.ids.limit) + " AND (" + SelectIsCurrent() +
-           ") = 1",
-       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = 1, '" +
-           request.token + "', NULL), " + MysqlDb::Text(request.tag) + ", " +
-           MysqlDb::Text(options_.host.id) + ", " + range});
+           " AND `limit` = " + std::to_string(tail.ids.limit) + IsGuarded(),
+       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = 1 AND " +
+           std::string(sql::kCanRollBack) + ", '" + request.token + "', NULL), " +
+           MysqlDb::Text(request.tag) + ", " + MysqlDb::Text(options_.host.id) + ", " + range});
   states_.erase(request.tag);
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
   last_token_ = request.token;

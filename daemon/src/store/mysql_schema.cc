@@ -91,15 +91,37 @@ constexpr std::array kMysqlSchema = {
     " name " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
     " value " IDD_WORD_COLUMN("64") " NOT NULL) " IDD_TABLE,
 };
+// What the hosts agree on (fence.h): a row for each host, and for each tag the ceiling of its
+// leases. The tag without a name counts the raises.
+constexpr std::array kFenceTables = {
+    "CREATE TABLE IF NOT EXISTS idd_fence("
+    " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
+    " run " IDD_WORD_COLUMN("32") " NOT NULL,"
+    " beat bigint NOT NULL,"
+    " noted bigint NOT NULL DEFAULT 0,"
+    " state " IDD_WORD_COLUMN("16") " NOT NULL,"
+    " server varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',"
+    " silence_s bigint NOT NULL DEFAULT 0) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_ceiling("
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
+    " active bigint NOT NULL,"
+    " wanted bigint NOT NULL,"
+    " epoch bigint NOT NULL,"
+    " pushed bigint NOT NULL DEFAULT 0,"
+    " KEY idd_ceiling_epoch(epoch)) " IDD_TABLE,
+};
 #undef IDD_TAG_COLUMN
 #undef IDD_WORD_COLUMN
 #undef IDD_TABLE
 
-constexpr std::array kTables = {"leaf_alloc", "idd_tag",  "idd_lease",      "idd_returned",
-                                "idd_host",   "idd_meta", "idd_deleted_tag"};
+constexpr std::array kTables = {"leaf_alloc",   "idd_tag",         "idd_lease",
+                                "idd_returned", "idd_host",        "idd_fence",
+                                "idd_meta",     "idd_deleted_tag", "idd_ceiling"};
 
-// Each is there and can roll back, and leaf_alloc has what Leaf's has.
-Status CheckTables(MysqlDb& db) {
+}  // namespace
+
+Status CheckMysqlTables(MysqlDb& db) {
   const Result<MysqlResult> tables = db.Query(
       "SELECT LOWER(table_name), engine FROM information_schema.tables"
       " WHERE table_schema = DATABASE()");
@@ -123,6 +145,8 @@ Status CheckTables(MysqlDb& db) {
   }
   return Status::Ok();
 }
+
+namespace {
 
 Status WrongType(const MysqlDb& db, const std::string& column, const std::string& type) {
   return {Code::kIncompatible, "leaf_alloc." + column + " at " + db.where() + " is a " + type +
@@ -159,16 +183,38 @@ Status CheckLeafAlloc(MysqlDb& db) {
                                    " has no primary key or unique index on biz_tag alone"};
 }
 
-Status CreateTables(MysqlDb& db) {
-  for (const char* statement : kMysqlSchema) {
+template <typename Statements>
+Status CreateTables(MysqlDb& db, const Statements& statements) {
+  for (const char* statement : statements) {
     const Result<MysqlResult> made = db.Query(statement);
     if (!made.ok()) return made.status();
   }
+  return Status::Ok();
+}
+
+Status CreateDataSet(MysqlDb& db) {
+  if (Status status = CreateTables(db, kMysqlSchema); !status.ok()) return status;
   // Hosts that start at once agree on the first one's.
   const Result<MysqlResult> named =
       db.Query("INSERT IGNORE INTO idd_meta(name, value) VALUES('incarnation', '" + RandomToken() +
                "'), ('schema_version', '" + kVersion + "')");
   return named.status();
+}
+
+// What an earlier idd has not made, and the row that counts the raises. A data set that has had
+// them is not given new ones: its members and ceilings are lost, or an operator is restoring them.
+Status AddFence(MysqlDb& db) {
+  const Result<MysqlResult> had = db.Query("SELECT COUNT(*) FROM idd_meta WHERE name = 'fence'");
+  if (!had.ok()) return had.status();
+  if (had.value().rows.at(0).at(0) != "0") return Status::Ok();
+  if (Status status = CreateTables(db, kFenceTables); !status.ok()) return status;
+  for (const char* statement :
+       {"INSERT IGNORE INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES('', 0, 0, 0)",
+        "INSERT IGNORE INTO idd_meta(name, value) VALUES('fence', '1')"}) {
+    const Result<MysqlResult> made = db.Query(statement);
+    if (!made.ok()) return made.status();
+  }
+  return Status::Ok();
 }
 
 // Whether a host has finished making the tables: idd_meta gets its rows last, in one statement.
@@ -186,21 +232,22 @@ Result<bool> IsMade(MysqlDb& db) {
 
 }  // namespace
 
-Result<std::string> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
+Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
   const Result<bool> is_made = IsMade(db);
   if (!is_made.ok()) return is_made.status();
   if (!is_made.value() && !may_create) {
     return Status(
         Code::kUnavailable,
         "the database at " + db.where() +
-            " has none of idd's tables, or nothing in them, and this host has leased from "
-            "it before; restore it, or remove this host's state dir if it is meant to be "
-            "a new one");
+            " has none of idd's tables, or nothing in them, and this host has had it before or "
+            "knows of ids that were granted, which an empty one would grant again; restore it, "
+            "or, if it is meant to be a new one, see 'another database' in operations.md");
   }
   if (!is_made.value()) {
-    if (Status status = CreateTables(db); !status.ok()) return status;
+    if (Status status = CreateDataSet(db); !status.ok()) return status;
   }
-  if (Status status = CheckTables(db); !status.ok()) return status;
+  if (Status status = AddFence(db); !status.ok()) return status;
+  if (Status status = CheckMysqlTables(db); !status.ok()) return status;
   if (Status status = CheckLeafAlloc(db); !status.ok()) return status;
   const Result<MysqlResult> meta = db.Query(
       "SELECT MAX(IF(name = 'schema_version', value, NULL)),"
@@ -216,7 +263,7 @@ Result<std::string> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
     return Status(Code::kIncompatible, "idd's database at " + db.where() +
                                            " has no incarnation in idd_meta; restore it");
   }
-  return *cells[1];
+  return MysqlDataSet{.incarnation = *cells[1], .is_new = !is_made.value()};
 }
 
 }  // namespace idd::daemon

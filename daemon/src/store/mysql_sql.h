@@ -12,6 +12,18 @@
 
 namespace idd::daemon::sql {
 
+// Of a Galera cluster; empty elsewhere.
+inline constexpr const char* kClusterStatus =
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status',"
+    " 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id')";
+
+// The tables that leases rest on are of an engine that can undo half of a transaction. In a
+// transaction that has touched them no other session can alter them.
+inline constexpr const char* kCanRollBack =
+    "(SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
+    " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_fence', 'idd_ceiling')"
+    " AND engine = 'InnoDB') = 4";
+
 // leaf_alloc.biz_tag as bytes: the column may compare without case and without spaces at the end.
 inline constexpr const char* kTagBytes = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)";
 

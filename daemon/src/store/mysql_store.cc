@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A host without leases shows itself this often ...
+// The row of a host that has not ended is renewed this often ...
 constexpr std::chrono::seconds kBeatEvery(20);
 // ... and after so long without a sign of it another may take its name.
 constexpr int kSilentForS = 60;
@@ -26,6 +26,12 @@ constexpr milliseconds kConnectPause(1000);
 // What became of a lost lease is known after so long: its packet has ended.
 constexpr std::chrono::seconds kLostFor(120);
 
+std::map<std::string, std::string> Pairs(const MysqlResult& result) {
+  std::map<std::string, std::string> pairs;
+  for (const auto& cells : result.rows) pairs[cells[0].value_or("")] = cells[1].value_or("");
+  return pairs;
+}
+
 }  // namespace
 
 MysqlStore::MysqlStore(MysqlStoreOptions options)
@@ -33,7 +39,7 @@ MysqlStore::MysqlStore(MysqlStoreOptions options)
 
 // The name is free at once: a host that was stopped and rebooted need not wait.
 MysqlStore::~MysqlStore() {
-  if (db_ == nullptr || db_->PeerClosed()) return;
+  if (only_reads_ || db_ == nullptr || db_->PeerClosed()) return;
   static_cast<void>(db_->Query("UPDATE idd_host SET boot_id = '' WHERE " + IsThisHost()));
 }
 
@@ -77,65 +83,95 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   if (!db.ok()) return db.status();
   db_ = std::move(db).value();
   if (Status status = Recognise(); !status.ok()) return status;
-  Result<std::string> incarnation = EnsureMysqlSchema(*db_, may_create_);
-  if (!incarnation.ok()) return incarnation.status();
-  incarnation_ = std::move(incarnation).value();
+  Result<MysqlDataSet> data_set = EnsureMysqlSchema(*db_, may_create_);
+  if (!data_set.ok()) return data_set.status();
+  incarnation_ = std::move(data_set.value().incarnation);
+  if (data_set.value().is_new) is_new_ = true;
   if (Status status = ClaimHost(); !status.ok()) return status;
+  if (Status status = ClaimMember(); !status.ok()) return status;
   if (Status status = AbandonLostLeases(); !status.ok()) return status;
   may_create_ = false;
   return Status::Ok();
 }
 
+Status MysqlStore::OpenToRead() {
+  only_reads_ = true;
+  Status refusal;
+  for (const MysqlEndpoint& endpoint : options_.url.endpoints) {
+    Status status = OpenToReadAt(endpoint);
+    if (status.ok()) return status;
+    db_.reset();
+    refusal = std::move(status);
+  }
+  return refusal;
+}
+
+// Where leases are granted: a replica may lag behind.
+Status MysqlStore::OpenToReadAt(const MysqlEndpoint& endpoint) {
+  Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(options_.url, endpoint);
+  if (!db.ok()) return db.status();
+  db_ = std::move(db).value();
+  const Result<std::vector<MysqlResult>> answers =
+      db_->Packet({"SELECT @@global.read_only, @@innodb_read_only", sql::kClusterStatus,
+                   "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'", "SET SESSION TRANSACTION READ ONLY"});
+  if (!answers.ok()) return answers.status();
+  const auto& server = answers.value()[0].rows.at(0);
+  if (!IsOff(server[0]) || !IsOff(server[1])) return ReadOnly();
+  if (Pairs(answers.value()[2])["wsrep_on"] == "ON") {
+    view_.clear();
+    if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
+    // What was committed at another node is to be seen at this one.
+    const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
+    if (!set.ok()) return set.status();
+  }
+  return Status::Ok();
+}
+
 // Whether the server may be written to, and whether it is the one that was open last and has run
-// since: any other may have less than that one had.
+// since: any other may have less than that one had. A cluster may have been put together from less
+// than it had whenever this host was not connected: its nodes tell no more than who they are.
 Status MysqlStore::Recognise() {
   const MonotonicTime asked = MonotonicClock::now();
   const Result<std::vector<MysqlResult>> answers = db_->Packet(
       {"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
        " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
-       "SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'wsrep_ready', 'wsrep_cluster_status',"
-       " 'wsrep_cluster_state_uuid', 'wsrep_last_committed', 'wsrep_cluster_conf_id')",
+       "SHOW GLOBAL STATUS LIKE 'Uptime'", sql::kClusterStatus,
        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid')"});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
-  std::map<std::string, std::string> status;
-  for (const std::size_t answer : {1U, 2U}) {
-    for (const auto& cells : answers.value()[answer].rows) {
-      status[cells[0].value_or("")] = cells[1].value_or("");
-    }
-  }
-  const bool is_cluster = status["wsrep_on"] == "ON";
+  std::map<std::string, std::string> variables = Pairs(answers.value()[3]);
+  is_cluster_ = variables["wsrep_on"] == "ON";
   if (!IsOff(server[3]) || !IsOff(server[4])) return ReadOnly();
-  if (is_cluster &&
-      (status["wsrep_cluster_status"] != "Primary" || status["wsrep_ready"] != "ON")) {
-    return {Code::kUnavailable, "the cluster's node at " + db_->where() + " is not ready (" +
-                                    status["wsrep_cluster_status"] + ")"};
-  }
-  if (is_cluster) {
+  const auto number = [](const std::optional<std::string>& text) {
+    return std::strtoull(text.value_or("").c_str(), nullptr, 10);
+  };
+  view_.clear();
+  std::string name = server[0].value_or("") + ":" + server[1].value_or("") + " " +
+                     server[2].value_or("") + " " + variables["server_uid"] +
+                     variables["server_uuid"];
+  if (is_cluster_) {
+    if (Status status = CheckCluster(answers.value()[2]); !status.ok()) return status;
+    name = view_.substr(0, view_.find(' '));
     // What this host has committed at another node is to be seen at this one.
     const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
     if (!set.ok()) return set.status();
     db_->SendSingly();
   }
-  const std::string name = is_cluster ? "cluster " + status["wsrep_cluster_state_uuid"]
-                                      : server[0].value_or("") + ":" + server[1].value_or("") +
-                                            " " + server[2].value_or("") + " " +
-                                            status["server_uid"] + status["server_uuid"];
-  // A cluster counts its commits and the changes of its members, a server its connections and its
-  // seconds; none may have begun anew meanwhile. Seconds are whole, so that the server may be one
-  // younger than it says.
-  const auto number = [](const std::optional<std::string>& text) {
-    return std::strtoull(text.value_or("").c_str(), nullptr, 10);
-  };
-  const std::uint64_t count = number(is_cluster ? status["wsrep_last_committed"] : server[6]);
-  const std::uint64_t view = is_cluster ? number(status["wsrep_cluster_conf_id"]) : 0;
-  const std::chrono::seconds uptime(number(status["Uptime"]));
-  const bool ran_then = uptime >= MonotonicClock::now() - first_seen_ + std::chrono::seconds(1);
-  const bool is_unbroken = view > last_view_ || (view == last_view_ && ran_then);
-  if (view != last_view_) first_seen_ = asked;
-  is_young_ = uptime < lease_grace() + std::chrono::seconds(1);
-  is_cluster_ = is_cluster;
-  if (name != server_ || count < last_count_ || !is_unbroken) {
+  identity_ = "@@hostname = " + MysqlDb::Text(server[0].value_or("")) +
+              " AND @@port = " + std::to_string(number(server[1])) +
+              " AND @@server_id = " + std::to_string(number(server[2])) +
+              " AND CONNECTION_ID() = " + std::to_string(number(server[6]));
+  for (const char* variable : {"server_uid", "server_uuid"}) {
+    if (variables[variable].empty()) continue;
+    identity_ += std::string(" AND @@") + variable + " = " + MysqlDb::Text(variables[variable]);
+  }
+  const std::uint64_t connection = number(server[6]);
+  uptime_ = std::chrono::seconds(number(Pairs(answers.value()[1])["Uptime"]));
+  opened_at_ = asked;
+  // Seconds are whole, so that the server may be one younger than it says.
+  const bool ran_then = uptime_ >= asked - first_seen_ + std::chrono::seconds(1);
+  const bool is_unbroken = !is_cluster_ && ran_then && connection > last_connection_;
+  if (name != server_ || !is_unbroken) {
     ++generation_;
     server_ = name;
     first_seen_ = asked;
@@ -146,9 +182,31 @@ Status MysqlStore::Recognise() {
                     {"action", "set it to 1: a crash may lose leases that were granted"}});
     }
   }
-  last_count_ = count;
-  last_view_ = view;
+  last_connection_ = connection;
   return Status::Ok();
+}
+
+// Whether the node may be used, and the cluster has the members that it had at the last look.
+Status MysqlStore::CheckCluster(const MysqlResult& status) {
+  std::map<std::string, std::string> cluster = Pairs(status);
+  if (cluster["wsrep_cluster_status"] != "Primary" || cluster["wsrep_ready"] != "ON") {
+    Status refused(Code::kUnavailable, "the cluster's node at " + db_->where() + " is not ready (" +
+                                           cluster["wsrep_cluster_status"] + ")");
+    db_.reset();
+    return refused;
+  }
+  const std::string view =
+      "cluster-" + cluster["wsrep_cluster_state_uuid"] + " " + cluster["wsrep_cluster_conf_id"];
+  if (view_.empty()) view_ = view;
+  if (view_ == view) return Status::Ok();
+  db_.reset();
+  return {Code::kUnavailable, "the cluster at " + DisplayUrl() + " has other members"};
+}
+
+std::optional<std::chrono::seconds> MysqlStore::uptime() const {
+  if (is_cluster_) return std::nullopt;
+  return uptime_ +
+         std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - opened_at_);
 }
 
 bool MysqlStore::IsOff(const std::optional<std::string>& value) {
@@ -202,15 +260,16 @@ Status MysqlStore::ClaimHost() {
   return Status::Ok();
 }
 
-// Answers 1 while the tables are those that were opened, and have what this host was granted last:
-// what was set back to an older state has not.
+// Answers 1 on the connection that was opened, while the tables are those that were opened, and
+// have what this host has left there last: what was set back to an older state has not.
 std::string MysqlStore::SelectIsCurrent() const {
-  if (!last_token_.empty()) {
-    return "SELECT COUNT(*) FROM idd_lease WHERE token = '" + last_token_ + "'";
-  }
-  return "SELECT COUNT(*) FROM idd_host JOIN idd_meta ON name = 'incarnation' AND value = " +
-         MysqlDb::Text(incarnation_) + " WHERE " + IsThisHost() +
-         " AND beat = " + std::to_string(beat_);
+  if (only_reads_) return "SELECT 1";  // it is no host of its own
+  const std::string has_token =
+      last_token_.empty()
+          ? ""
+          : " AND EXISTS(SELECT 1 FROM idd_lease WHERE token = '" + last_token_ + "')";
+  return "SELECT COUNT(*) FROM idd_fence JOIN idd_meta ON name = 'incarnation' AND value = " +
+         MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + " AND " + identity_ + has_token;
 }
 
 Status MysqlStore::SetBack() {
@@ -228,27 +287,14 @@ Status MysqlStore::CheckCurrent() {
   }
   if (Status status = AbandonLostLeases(); !status.ok()) return Failed(std::move(status));
   if (MonotonicClock::now() - beaten_at_ < kBeatEvery) return Status::Ok();
-  const Result<std::vector<MysqlResult>> beaten =
-      db_->Packet({"UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE " +
-                       IsThisHost() + " AND beat = " + std::to_string(beat_),
-                   "SELECT @@global.read_only", "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'"});
+  const Result<MysqlResult> beaten =
+      db_->Query("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE " +
+                 IsThisHost() + " AND beat = " + std::to_string(beat_));
   if (!beaten.ok()) return Failed(beaten.status());
-  if (!IsOff(beaten.value()[1].rows.at(0).at(0))) return ReadOnly();
-  if (beaten.value()[0].changed != 1) return SetBack();
-  if (is_cluster_ && !beaten.value()[2].rows.empty()) {
-    last_count_ = std::strtoull(beaten.value()[2].rows[0][1].value_or("").c_str(), nullptr, 10);
-  }
+  if (beaten.value().changed != 1) return SetBack();
   ++beat_;
   beaten_at_ = MonotonicClock::now();
   return Status::Ok();
-}
-
-// Unless the URL says otherwise: another host may see that its connection is gone 5 s later
-// (keep-alive), look at it after one more, and try every endpoint in vain before the right one.
-milliseconds MysqlStore::lease_grace() const {
-  if (options_.url.grace.has_value()) return *options_.url.grace;
-  const auto endpoints = static_cast<int>(options_.url.endpoints.size());
-  return std::chrono::seconds(6) + (kMysqlTimeout + kConnectPause) * endpoints;
 }
 
 Result<std::string> MysqlStore::Incarnation() {
@@ -285,22 +331,35 @@ void MysqlStore::Lose(const std::vector<std::string>& tokens) {
 Result<Reminded> MysqlStore::Remind(const HostMemory& memory) {
   if (db_ == nullptr) return NotOpen();
   Reminded reminded;
-  constexpr std::size_t kAtOnce = 500;
-  for (std::size_t begin = 0; begin < memory.marks.size(); begin += kAtOnce) {
-    const std::size_t end = std::min(begin + kAtOnce, memory.marks.size());
-    std::vector<std::string> tags;
-    for (std::size_t i = begin; i < end; ++i) tags.push_back(memory.marks[i].tag);
-    const Result<TagStates> states = ReadTags(tags);
-    if (!states.ok()) return Failed(states.status());
-    for (std::size_t i = begin; i < end; ++i) {
-      Status status = RemindOfMark(memory.marks[i], states.value(), reminded);
-      if (!status.ok()) return Failed(std::move(status));
-    }
+  if (Status status = RemindOfMarks(memory.marks, reminded); !status.ok()) {
+    return Failed(std::move(status));
   }
+  Reminded fenced;
+  if (Status status = RemindOfMarks(memory.ceilings, fenced); !status.ok()) {
+    return Failed(std::move(status));
+  }
+  reminded.fenced = fenced.lifted.size();
   if (Status status = RemindOfLeases(memory, reminded); !status.ok()) {
     return Failed(std::move(status));
   }
   return reminded;
+}
+
+Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks, Reminded& reminded) {
+  constexpr std::size_t kAtOnce = 500;
+  for (std::size_t begin = 0; begin < marks.size(); begin += kAtOnce) {
+    const std::size_t end = std::min(begin + kAtOnce, marks.size());
+    std::vector<std::string> tags;
+    for (std::size_t i = begin; i < end; ++i) tags.push_back(marks[i].tag);
+    const Result<TagStates> states = ReadTags(tags);
+    if (!states.ok()) return states.status();
+    for (std::size_t i = begin; i < end; ++i) {
+      Status status = RemindOfMark(marks[i], states.value(), reminded);
+      if (!status.ok()) return status;
+    }
+  }
+  states_.clear();
+  return Status::Ok();
 }
 
 // Each by itself: lifting twice is lifting once.

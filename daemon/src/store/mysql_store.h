@@ -2,7 +2,8 @@
 //
 // The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises,
 // mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases, mysql_tags.cc reads
-// and administers tags, mysql_inspect.cc looks at the server, mysql_schema.cc has the tables.
+// and administers tags, mysql_fence.cc has what the hosts agree on, mysql_inspect.cc looks at the
+// server, mysql_schema.cc has the tables.
 // docs/adr/0009 says why it is sent this way.
 #ifndef IDD_DAEMON_STORE_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_STORE_H_
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "idd/base/clock.h"
+#include "store/fence_store.h"
 #include "store/mysql_db.h"
 #include "store/mysql_url.h"
 #include "store/store.h"
@@ -32,17 +34,18 @@ struct MysqlStoreOptions {
 // Invariants: what several hosts write (leaf_alloc) is only written by packets that need nothing of
 // this host in between, and relatively. A range whose COMMIT did not answer is never used, even if
 // it turns out to be in the journal.
-class MysqlStore final : public Store {
+class MysqlStore final : public Store, public FenceStore {
  public:
   explicit MysqlStore(MysqlStoreOptions options);
   ~MysqlStore() override;
 
   Status Open() override;
+  // As a StoreReader alone: nothing is written.
+  [[nodiscard]] Status OpenToRead();
   void NeverCreate() override { may_create_ = false; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
-  std::chrono::milliseconds lease_grace() const override;
-  bool is_young() const override { return is_young_; }
+  FenceStore* fence() override { return this; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -70,6 +73,20 @@ class MysqlStore final : public Store {
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
 
+  Result<FenceView> Look(std::uint64_t noted) override;
+  std::uint64_t data_set() const override { return generation_; }
+  bool is_new() const override { return is_new_; }
+  std::optional<std::chrono::seconds> uptime() const override;
+  const std::optional<FenceMember>& found() const override { return found_; }
+  std::uint64_t beat() const override { return member_beat_; }
+  Status SetState(MemberState state, std::chrono::seconds silence) override;
+  Status SetNoted(std::uint64_t epoch) override;
+  Status Confirm() override;
+  Status Admit(const std::vector<FenceMember>& members) override;
+  Status Raise(const std::vector<Ceiling>& wanted) override;
+  Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
+  Result<bool> PutOut(const FenceMember& member) override;
+
  private:
   // The rest of a lease that was handed back, under that lease's token.
   struct ReturnedTail {
@@ -95,7 +112,7 @@ class MysqlStore final : public Store {
     std::uint64_t seen = 0;    // max_id as it was read; the statement wants no less
     std::uint64_t lowest = 0;  // that it leases from
     std::uint64_t count = 0;
-    std::uint64_t most = 0;  // that max_id may become
+    std::uint64_t most = 0;  // that max_id may become: the tag ends there, or the ceiling is there
   };
 
   [[nodiscard]] Status NotOpen() const;
@@ -103,10 +120,15 @@ class MysqlStore final : public Store {
   [[nodiscard]] Status Failed(Status status);
 
   [[nodiscard]] Status OpenAt(const MysqlEndpoint& endpoint);
+  [[nodiscard]] Status OpenToReadAt(const MysqlEndpoint& endpoint);
   [[nodiscard]] Status Recognise();
   [[nodiscard]] Status ClaimHost();
+  [[nodiscard]] Status ClaimMember();
+  [[nodiscard]] Status UpdateMember(const std::string& assignments);
+  [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   [[nodiscard]] Status AbandonLostLeases();
-  [[nodiscard]] std::string IsThisHost() const;  // of a row of idd_host
+  [[nodiscard]] std::string IsThisHost() const;    // of a row of idd_host
+  [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
   [[nodiscard]] std::string SelectIsCurrent() const;
   // What it means when that is not 1, and when the server is read-only; the connection ends.
   [[nodiscard]] Status SetBack();
@@ -122,6 +144,7 @@ class MysqlStore final : public Store {
   // From what was read a moment ago, or now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] std::string IsGuarded() const;
   [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);
   [[nodiscard]] Result<LeaseResults> RunAdvances(const std::vector<Advance>& advances);
   [[nodiscard]] Result<Lease> RunAdvance(const Advance& advance);
@@ -137,6 +160,7 @@ class MysqlStore final : public Store {
   [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
   [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows) const;
 
+  [[nodiscard]] Status RemindOfMarks(const std::vector<TagMark>& marks, Reminded& reminded);
   [[nodiscard]] Status RemindOfMark(const TagMark& mark, const TagStates& states,
                                     Reminded& reminded);
   [[nodiscard]] Status RemindOfLeases(const HostMemory& memory, Reminded& reminded);
@@ -148,18 +172,24 @@ class MysqlStore final : public Store {
   const MysqlStoreOptions options_;
   std::unique_ptr<MysqlDb> db_;  // null while not open
   bool may_create_ = true;
+  bool only_reads_ = false;
   std::uint64_t generation_ = 0;
   std::string incarnation_;
   // Of the server that was open last: its name, and a time, on this host's clock, from which on it
   // must have been running.
   std::string server_;
   MonotonicTime first_seen_{};
-  std::uint64_t last_count_ = 0;  // a cluster's commits, or the number of the last connection
-  std::uint64_t last_view_ = 0;   // a cluster's: rises with each change of its members
+  std::uint64_t last_connection_ = 0;  // its number: a server counts them
+  std::string view_;                   // of a cluster: its id and the number of its membership
   bool is_cluster_ = false;
-  bool is_young_ = false;
-  const std::string run_;   // random, of this object: two with one state dir are two
-  std::uint64_t beat_ = 0;  // of this host's row; 0: not known
+  std::string identity_;           // a condition: the connection and the server that were opened
+  std::chrono::seconds uptime_{};  // when it was opened
+  MonotonicTime opened_at_{};
+  const std::string run_;             // random, of this object: two with one state dir are two
+  std::uint64_t beat_ = 0;            // of this host's row; 0: not known
+  std::uint64_t member_beat_ = 0;     // the same in idd_fence
+  std::optional<FenceMember> found_;  // that row, as Open() found it
+  bool is_new_ = false;               // the tables were made by this run
   // Of a lease that is journalled in what is open now; empty: none yet.
   std::string last_token_;
   MonotonicTime beaten_at_{};

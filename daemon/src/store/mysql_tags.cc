@@ -96,8 +96,9 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
                            kComparedName + " ORDER BY used_limit DESC LIMIT 1), 0)";
   const Result<std::vector<MysqlResult>> found = db_->Packet(
       {SelectTags(", (" + SelectIsCurrent() + "), @@global.read_only, COALESCE(d.max_id, 0), " +
-                  used) +
-           " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kComparedName + " WHERE a.biz_tag IN " +
+                  used + ", COALESCE(c.pushed, 0), COALESCE(c.active, 0)") +
+           " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kComparedName +
+           " LEFT JOIN idd_ceiling c ON c.biz_tag = " + kComparedName + " WHERE a.biz_tag IN " +
            texts,
        "SELECT biz_tag, `limit`, base, token, host FROM idd_returned WHERE biz_tag IN " + texts +
            " ORDER BY base"});
@@ -142,6 +143,15 @@ Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) {
   RaiseUsed(row, kTagColumns + 2, result);
   if (result.ok()) result.value().tombstone = result.value().used_limit;
   RaiseUsed(row, kTagColumns + 3, result);
+  RaiseUsed(row, kTagColumns + 4, result);
+  const std::optional<std::uint64_t> ceiling = row.UintIf(kTagColumns + 5);
+  if (!result.ok()) return result;
+  if (!ceiling.has_value()) {
+    return Status(Code::kInvalid, "idd_ceiling.active of tag '" + row.TextIf(0).value_or("") +
+                                      "' is " + row.Describe(kTagColumns + 5) +
+                                      "; it must be from 0 to 2^63-1");
+  }
+  result.value().record.ceiling = *ceiling;
   return result;
 }
 
@@ -199,6 +209,7 @@ Result<Store::TagResults> MysqlStore::PeekTags(const std::vector<std::string>& t
     const Result<TagState>& state = states.value().find(tag)->second;
     records.push_back(state.ok() ? Result<TagRecord>(state.value().record)
                                  : Result<TagRecord>(state.status()));
+    if (state.ok()) records.back().value().used_limit = state.value().used_limit;
   }
   return records;
 }

@@ -16,7 +16,6 @@
 namespace idd::daemon {
 namespace {
 
-constexpr unsigned kMostGraceS = 3600;
 constexpr std::string_view kForm = "mysql://user[:password]@host[:port][,host2[:port]...]/database";
 
 Status Bad(const std::string& what) {
@@ -101,19 +100,9 @@ Status ParseParameter(std::string_view parameter, MysqlUrl& url) {
     url.ssl_verify = *value == "1";
     return Status::Ok();
   }
-  if (name == "grace") {
-    unsigned grace = 0;
-    const char* const end = value->data() + value->size();
-    const auto [stop, error] = std::from_chars(value->data(), end, grace);
-    if (error == std::errc() && stop == end && grace <= kMostGraceS) {
-      url.grace = std::chrono::seconds(grace);
-      return Status::Ok();
-    }
-    return Bad("has a grace that is not a number of seconds up to " + std::to_string(kMostGraceS));
-  }
   return Bad(
-      "has an unknown parameter; known are unix_socket, ssl_ca, ssl_cert, ssl_key, ssl_verify=0|1, "
-      "password_file and grace");
+      "has an unknown parameter; known are unix_socket, ssl_ca, ssl_cert, ssl_key, ssl_verify=0|1 "
+      "and password_file");
 }
 
 Status ParseUser(std::string_view text, MysqlUrl& url) {

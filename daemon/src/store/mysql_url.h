@@ -2,9 +2,7 @@
 #ifndef IDD_DAEMON_STORE_MYSQL_URL_H_
 #define IDD_DAEMON_STORE_MYSQL_URL_H_
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +29,7 @@ struct MysqlUrl {
   std::string ssl_ca;  // with it the server's certificate and name are verified
   std::string ssl_cert;
   std::string ssl_key;
-  bool ssl_verify = false;                    // ssl_ca, or ssl_verify=1
-  std::optional<std::chrono::seconds> grace;  // instead of MysqlStore's own
+  bool ssl_verify = false;  // ssl_ca, or ssl_verify=1
 
   // Without a password.
   [[nodiscard]] std::string Display() const;

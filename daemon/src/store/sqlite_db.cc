@@ -3,9 +3,11 @@
 
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -82,6 +84,25 @@ Status MissingFile(const std::string& path) {
   return {Code::kUnavailable, "the database file '" + path +
                                   "' is missing; restore it (idd does not make a new one in place "
                                   "of it)"};
+}
+
+std::optional<SqliteDb::FileId> FileAt(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  return SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino};
+}
+
+// Whether this process has the file open; true where /proc cannot say. A name that was given to
+// another file between its opening and the look at it must not pass for what was opened.
+bool IsOpenHere(SqliteDb::FileId file) {
+  std::error_code error;
+  std::filesystem::directory_iterator fds("/proc/self/fd", error);
+  if (error) return true;
+  // By name: the descriptors of other threads may be closed under a look at their numbers.
+  for (; fds != std::filesystem::directory_iterator(); fds.increment(error)) {
+    if (FileAt(fds->path()) == file) return true;
+  }
+  return static_cast<bool>(error);
 }
 
 }  // namespace
@@ -192,7 +213,14 @@ void SqliteQuery::Reject(int column, std::string_view expected) {
 
 SqliteDb::SqliteDb(const std::string& path) : path_(AsPlainPath(path)) {}
 
-SqliteDb::~SqliteDb() { sqlite3_close_v2(handle_); }
+// What is not in place any more must not be copied over what is, nor the log of another file be
+// deleted by its name; and a damaged file stays as it is for who repairs it.
+SqliteDb::~SqliteDb() {
+  if (handle_ != nullptr && (is_damaged_ || !CheckNotReplaced().ok())) {
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
+  sqlite3_close_v2(handle_);
+}
 
 Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
                                                  const SqliteFormat& format) {
@@ -207,9 +235,24 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
   if (Status status = db->MakeDurable(); !status.ok()) return status;
   if (is_new.value()) {
     if (Status status = db->CreateSchema(format); !status.ok()) return status;
+    // So that a file that loses its log is a database still.
+    sqlite3_wal_checkpoint_v2(db->handle_, "main", SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  }
+  if (format.is_shared) {
+    if (Status status = db->RememberLog(); !status.ok()) return status;
   }
   // Only now is it known to be ours, and closing may copy the log into it.
   sqlite3_db_config(db->handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  return db;
+}
+
+Result<std::unique_ptr<SqliteDb>> SqliteDb::OpenToRead(const std::string& path,
+                                                       SqliteFormat format) {
+  format.may_create = false;
+  std::unique_ptr<SqliteDb> db(new SqliteDb(path));
+  if (Status status = db->OpenFile(format.may_create); !status.ok()) return status;
+  if (Status status = db->Run("PRAGMA query_only = 1"); !status.ok()) return status;
+  if (Result<bool> is_new = db->Identify(format); !is_new.ok()) return is_new.status();
   return db;
 }
 
@@ -270,8 +313,6 @@ Result<bool> SqliteDb::Identify(const SqliteFormat& format) {
   return false;
 }
 
-// WAL with synchronous=FULL: a commit that was answered is on the disk. NORMAL loses the last ones
-// when the power goes, and a lost lease is leased again.
 Status SqliteDb::CheckPages() {
   SqliteQuery query = Query("PRAGMA quick_check(1)");
   const std::string finding = query.Next() ? query.Text(0) : "";
@@ -280,6 +321,8 @@ Status SqliteDb::CheckPages() {
   return ErrorStatus(SQLITE_CORRUPT).WithContext(finding);
 }
 
+// WAL with synchronous=FULL: a commit that was answered is on the disk. NORMAL loses the last ones
+// when the power goes, and a lost lease is leased again.
 Status SqliteDb::MakeDurable() {
   SqliteQuery mode = Query("PRAGMA journal_mode = WAL");
   const std::string journal_mode = mode.Next() ? mode.Text(0) : "";
@@ -322,13 +365,61 @@ Status SqliteDb::CheckNotReplaced() const {
   int has_moved = 0;
   const int code = sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
   struct stat info {};
-  if (code == SQLITE_OK && has_moved == 0 && ::stat(path_.c_str(), &info) == 0 &&
-      FileId{.device = info.st_dev, .inode = info.st_ino} == file_) {
+  if (code != SQLITE_OK || has_moved != 0 || ::stat(path_.c_str(), &info) != 0 ||
+      FileId{.device = info.st_dev, .inode = info.st_ino} != file_) {
+    return {
+        Code::kUnavailable,
+        "'" + path_ + "': the database file was replaced, moved or deleted while idd had it open"};
+  }
+  if (log_.inode == 0) return Status::Ok();
+  if (info.st_size < size_) {
+    return {Code::kUnavailable,
+            "'" + path_ + "': the database file was emptied or cut while idd had it open"};
+  }
+  size_ = info.st_size;
+  if (FileAt(LogPath()) == log_ && FileAt(SharedMemoryPath()) == shared_memory_) {
     return Status::Ok();
   }
-  return {
-      Code::kUnavailable,
-      "'" + path_ + "': the database file was replaced, moved or deleted while idd had it open"};
+  return {Code::kUnavailable,
+          "'" + path_ + "': its -wal or -shm was replaced or deleted while idd had it open"};
+}
+
+std::string SqliteDb::LogPath() const {
+  return sqlite3_filename_wal(sqlite3_db_filename(handle_, "main"));
+}
+
+std::string SqliteDb::SharedMemoryPath() const {
+  return std::string(sqlite3_db_filename(handle_, "main")) + "-shm";
+}
+
+Status SqliteDb::RememberLog() {
+  // The first read after a change of the journal's mode opens them.
+  if (Status status = Run("SELECT count(*) FROM sqlite_schema"); !status.ok()) return status;
+  const std::optional<FileId> log = FileAt(LogPath());
+  const std::optional<FileId> shared_memory = FileAt(SharedMemoryPath());
+  if (!log || !shared_memory || !IsOpenHere(*log) || !IsOpenHere(*shared_memory)) {
+    return {Code::kUnavailable,
+            "'" + path_ + "': its -wal or -shm was deleted while idd opened the database"};
+  }
+  log_ = *log;
+  shared_memory_ = *shared_memory;
+  return Status::Ok();
+}
+
+void SqliteDb::RescueLog() {
+  struct stat info {};
+  if (FileAt(path_) != file_ || ::stat(path_.c_str(), &info) != 0 || info.st_size < size_) return;
+  if (FileAt(LogPath()) == log_) return;
+  if (::stat(LogPath().c_str(), &info) == 0 && info.st_size != 0) return;
+  sqlite3_wal_checkpoint_v2(handle_, "main", SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+}
+
+void SqliteDb::RemoveStaleSharedMemory(const std::string& path) noexcept {
+  std::error_code error;
+  const std::filesystem::path resolved = std::filesystem::canonical(path, error);
+  if (error) return;
+  if (FileAt(resolved.string() + "-wal").has_value()) return;
+  ::unlink((resolved.string() + "-shm").c_str());
 }
 
 // SQLite's own handler soon looks only every 100 ms, and so starves beside writers that come back
@@ -352,9 +443,11 @@ Status SqliteDb::Begin() {
   if (commit_outcome_unknown_ || sqlite3_get_autocommit(handle_) == 0) {
     return {Code::kUnavailable, "'" + path_ + "' must be opened again after a failed transaction"};
   }
-  if (Status status = Execute("BEGIN IMMEDIATE"); !status.ok()) return status;
-  // Behind BEGIN, so that nothing is written to a file that nobody will ever read.
+  const Status begun = Execute("BEGIN IMMEDIATE");
+  // Behind BEGIN, so that nothing is written to a file that nobody will ever read. A file that was
+  // emptied is damaged to SQLite.
   Status status = CheckNotReplaced();
+  if (status.ok()) status = begun;
   if (!status.ok()) Rollback();
   return status;
 }
@@ -397,6 +490,7 @@ Status SqliteDb::ErrorStatus(int code) const {
   if (error != 0 && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
     message += ": " + std::system_category().message(error);
   }
+  if (CodeOf(code) == Code::kIncompatible) is_damaged_ = true;
   return {CodeOf(code), message + AdviceFor(code)};
 }
 

@@ -44,6 +44,11 @@ struct SqliteFormat {
   Status (*check_complete)(SqliteDb& db);
   // Whether every page is read when the file is opened: damage shows before anything is leased.
   bool check_pages = true;
+  // Whether other processes use the file too: then each transaction looks whether its log and its
+  // shared memory are still those that the paths name, as one that has a deleted one open and one
+  // that has its successor are two writers to SQLite. Who is alone is better off with a deleted
+  // log, from which closing copies what the file lacks.
+  bool is_shared = false;
   // Whether a missing or empty file, or one that could be adopted, gets the schema. If not, it is
   // kUnavailable: what was in its place is missing.
   bool may_create = true;
@@ -106,6 +111,10 @@ class SqliteDb {
   // afterwards.
   [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> Open(const std::string& path,
                                                               const SqliteFormat& format);
+  // To look at alone; no change is possible, and closing it leaves the log as it is. A missing or
+  // empty file is kUnavailable, whatever the format says.
+  [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> OpenToRead(const std::string& path,
+                                                                    SqliteFormat format);
   SqliteDb(const SqliteDb&) = delete;
   SqliteDb& operator=(const SqliteDb&) = delete;
   ~SqliteDb();
@@ -148,9 +157,19 @@ class SqliteDb {
   // can be done with this object; open another.
   [[nodiscard]] bool commit_outcome_unknown() const noexcept { return commit_outcome_unknown_; }
 
-  // kUnavailable unless the file that is open is still the one that the path names. Every
-  // transaction looks at its beginning and behind its COMMIT.
+  // kUnavailable unless the file that is open, and of a shared one its log and its shared memory,
+  // are still those that the paths name, and the file is as long as it was. Every transaction looks
+  // at its beginning and behind its COMMIT.
   [[nodiscard]] Status CheckNotReplaced() const;
+
+  // Copies into the file what is in a log that was deleted while it was open here; nothing else
+  // has it. Only while the path has the file, and nobody has written into another log.
+  // Precondition: what this object sees is the newest that there is.
+  void RescueLog();
+  // Removes a -shm without a log beside it, which SQLite would believe; nothing else leaves one.
+  static void RemoveStaleSharedMemory(const std::string& path) noexcept;
+  // Reads every page and refuses a damaged file. A tenth of a second for 100 MB from the cache.
+  [[nodiscard]] Status CheckPages();
 
   // Tells the file that is open from any other that exists meanwhile.
   struct FileId {
@@ -171,8 +190,10 @@ class SqliteDb {
   [[nodiscard]] Status OpenFile(bool may_create);
   // True: the file is empty of this format and may get it.
   [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
-  // Reads every page and refuses a damaged file. A tenth of a second for 100 MB from the cache.
-  [[nodiscard]] Status CheckPages();
+  // Notes which log and which shared memory are open.
+  [[nodiscard]] Status RememberLog();
+  [[nodiscard]] std::string LogPath() const;
+  [[nodiscard]] std::string SharedMemoryPath() const;
   [[nodiscard]] Status MakeDurable();
   [[nodiscard]] Status CreateSchema(const SqliteFormat& format);
   [[nodiscard]] Status Execute(const char* script);
@@ -184,7 +205,11 @@ class SqliteDb {
 
   std::string path_;
   sqlite3* handle_ = nullptr;
+  mutable bool is_damaged_ = false;  // a call found what no idd writes
   FileId file_;
+  FileId log_;  // no inode: not looked at
+  FileId shared_memory_;
+  mutable off_t size_ = 0;      // the largest seen
   MonotonicTime busy_until_{};  // of the present wait for a lock
   bool commit_outcome_unknown_ = false;
 };

@@ -2,6 +2,7 @@
 //
 // SqliteStore: the lease journal and what is read from it.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -47,7 +48,7 @@ Status SqliteStore::JournalEnd(const LeaseClosure& closure, shm::IdRange ids) {
 
 Status SqliteStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
   if (!db_) return NotOpen();
-  Status status = db_->InTransaction([&]() -> Status {
+  Status status = Change([&]() -> Status {
     for (const LeaseClosure& closure : closures) {
       if (closure.state != LeaseState::kExhausted && closure.state != LeaseState::kAbandoned) {
         return {Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
@@ -71,7 +72,7 @@ Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
     const std::vector<std::string>& except_tokens) {
   if (!db_) return NotOpen();
   using Leases = std::vector<LeaseRecord>;
-  Result<Leases> abandoned = db_->InTransaction([&]() -> Result<Leases> {
+  Result<Leases> abandoned = Change([&]() -> Result<Leases> {
     Leases leases;
     SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
                                        " FROM idd_lease WHERE host = ?1 AND state = 'active'"
@@ -107,19 +108,20 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
     // The plain comparison of the tag is what the index on it serves.
     of_id = " AND biz_tag = ?1 AND base <= " + id + " AND \"limit\" > " + id;
   }
-  // Which rows count is not SQLite's to know: they are read one by one.
-  const bool is_cut_here = filter.newest == 0 || filter.shows;
-  SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
-                                     " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
-                                     " AND (?2 IS NULL OR host = ?2)"
-                                     " AND (?3 IS NULL OR state = ?3)" +
-                                     of_id + " ORDER BY seq DESC LIMIT " +
-                                     (is_cut_here ? "-1" : std::to_string(filter.newest)),
-                                 filter.tag, filter.host, state);
+  std::optional<std::string> among;
+  if (filter.among.has_value()) among = nlohmann::json(*filter.among).dump();
+  SqliteQuery query = db_->Query(
+      std::string("SELECT ") + kLeaseColumns +
+          " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
+          " AND (?2 IS NULL OR host = ?2)"
+          " AND (?3 IS NULL OR state = ?3)" +
+          // The bare term is one that the index on the tag serves.
+          (among ? " AND biz_tag IN (SELECT value FROM json_each(?4))" : " AND ?4 IS NULL") +
+          of_id + " ORDER BY seq DESC LIMIT " +
+          (filter.newest == 0 ? "-1" : std::to_string(filter.newest)),
+      filter.tag, filter.host, state, among);
   std::vector<LeaseRecord> leases;
-  while ((filter.newest == 0 || leases.size() < filter.newest) && query.Next()) {
-    // First of all: there may be very many others', and one that makes no sense is not his to know.
-    if (filter.shows && !filter.shows(query.Text(kLeaseTagColumn))) continue;
+  while (query.Next()) {
     Result<LeaseRecord> lease = ParseLeaseRow(query);
     if (!lease.ok()) return lease.status();
     leases.push_back(std::move(lease).value());

@@ -19,7 +19,9 @@ CREATE TABLE IF NOT EXISTS leaf_alloc(
   update_time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 ) STRICT;
 
--- 'incarnation': the random id of this data set, made with it and never changed.
+-- 'incarnation': the random id of this data set, made with it and never changed. 'stamp': random, of the
+-- last transaction that granted ids, and 'previous_stamp': of the one before it; what the witness beside
+-- the file has must be one of them (sqlite_witness.h).
 CREATE TABLE idd_meta(
   key   TEXT PRIMARY KEY NOT NULL,
   value TEXT NOT NULL
@@ -172,6 +174,7 @@ const SqliteFormat& AllocatorFormat() {
       .schema = kAllocatorSchema,
       .check_adoptable = CheckAdoptable,
       .check_complete = CheckAllocatorTables,
+      .is_shared = true,
   };
   return kFormat;
 }

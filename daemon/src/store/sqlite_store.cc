@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "logging.h"
+#include "random.h"
 #include "store/sqlite_schema.h"
 #include "store/tag_row.h"
 
@@ -25,7 +27,158 @@ void SqliteStore::AtPoint(const char* point) const {
   if (options_.at_point) options_.at_point(point);
 }
 
+// --- the witness
+
+void SqliteStore::BeginChange() {
+  next_.clear();
+  is_granting_ = false;
+  is_untold_ = false;
+}
+
+Result<SqliteStore::Stamps> SqliteStore::ReadStamps() {
+  SqliteQuery query = db_->Query(
+      "SELECT coalesce((SELECT value FROM idd_meta WHERE key = 'stamp'), ''),"
+      "       coalesce((SELECT value FROM idd_meta WHERE key = 'previous_stamp'), '')");
+  Stamps stamps;
+  if (query.Next()) stamps = {.last = query.Text(0), .previous = query.Text(1)};
+  if (!query.Finish().ok()) return query.Finish();
+  return stamps;
+}
+
+// The stamp is random and written by every transaction that grants ids, so the database has it only
+// if it knows all of them. It may be one ahead of the witness: that host died in between, and has
+// answered nobody.
+Status SqliteStore::CheckContinues() {
+  const SqliteWitness::State& known = witness_.state();
+  if (known.line.empty() || known.line != line_) {
+    return {Code::kUnavailable, "'" + db_->path() +
+                                    "' was set back, as another idd or its witness says; it is "
+                                    "opened again"};
+  }
+  Result<Stamps> stamps = ReadStamps();
+  if (!stamps.ok()) return stamps.status();
+  stamp_ = std::move(stamps.value().last);
+  const bool is_known = !stamp_.empty() && !known.stamp.empty();
+  if (is_known && stamp_ == known.stamp) return Status::Ok();
+  if (is_known && stamps.value().previous == known.stamp) return AdoptAll();
+  return {Code::kUnavailable, "'" + db_->path() + "' was set back: it lacks leases that '" +
+                                  witness_.path() + "' knows; it is opened again"};
+}
+
+Status SqliteStore::AdoptAll() {
+  SqliteQuery query = db_->Query("SELECT biz_tag, max_id FROM leaf_alloc");
+  while (query.Next()) {
+    const std::optional<std::string> tag = query.TextIf(0);
+    const std::optional<std::uint64_t> next = query.UintIf(1);
+    if (!tag.has_value() || !next.has_value()) continue;  // nothing is leased from such a row
+    if (*next > witness_.NextOf(*tag)) next_[*tag] = *next;
+  }
+  is_granting_ = true;
+  return query.Finish();
+}
+
+Status SqliteStore::Stamp() {
+  if (!is_granting_) return Status::Ok();
+  std::string stamp = RandomToken();
+  Status status = db_->Run(
+      "INSERT INTO idd_meta(key, value) VALUES('previous_stamp', ?1), ('stamp', ?2)"
+      " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+      stamp_, stamp);
+  if (status.ok()) stamp_ = std::move(stamp);
+  return status;
+}
+
+// What only went back need not be durable: a witness that is too high makes a gap.
+Status SqliteStore::TellWitness() {
+  if (!is_granting_ && next_.empty()) return Status::Ok();
+  Status status = witness_.Append(
+      {.line = line_, .stamp = stamp_, .next = next_},
+      is_granting_ ? SqliteWitness::Durability::kSynced : SqliteWitness::Durability::kWritten);
+  is_untold_ = !status.ok();
+  return status;
+}
+
+Status SqliteStore::LookAtWitness() {
+  if (Status status = witness_.Lock(); !status.ok()) return Status::Ok();  // somebody leases
+  const WitnessHold hold(witness_);
+  BeginChange();
+  return CheckContinues();
+}
+
 // --- opening
+
+std::chrono::milliseconds SqliteStore::lease_grace() const {
+  return is_explained_ ? std::chrono::milliseconds(0) : Store::lease_grace();
+}
+
+// The last word of who has a deleted log open: nothing else has what is in it.
+void SqliteStore::Rescue() {
+  if (!db_ || witness_.state().line != line_) return;
+  BeginChange();
+  if (CheckContinues().ok()) db_->RescueLog();
+}
+
+Status SqliteStore::OpenFile() {
+  Result<bool> is_there = witness_.LockIfThere();
+  const WitnessHold hold(witness_);
+  if (is_there.ok() && is_there.value()) Rescue();
+  db_.reset();
+  SqliteFormat format = AllocatorFormat();
+  // Not under the lock: it takes as long as the file is large.
+  format.check_pages = false;
+  format.may_create = may_create_ && witness_.state().next.empty();
+  if (witness_.is_locked()) SqliteDb::RemoveStaleSharedMemory(options_.path);
+  Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, format);
+  if (!db.ok()) {
+    if (!may_create_ || format.may_create) return db.status();
+    return db.status().WithContext("ids were leased from it, as '" + witness_.path() + "' says");
+  }
+  if (!is_there.ok()) return is_there.status();
+  db_ = std::move(db).value();
+  return Status::Ok();
+}
+
+// The answer: the line of the data set. What is lifted is committed before the witness forgets that
+// it had to be.
+Result<std::string> SqliteStore::JoinLine() {
+  const SqliteWitness::State& known = witness_.state();
+  Result<Stamps> stamps = ReadStamps();
+  if (!stamps.ok()) return stamps.status();
+  stamp_ = stamps.value().last;
+  is_witness_lost_ = known.line.empty() && !stamp_.empty();
+  Status status;
+  const bool is_known = !known.stamp.empty() && !stamp_.empty();
+  if (is_known && stamp_ == known.stamp) return known.line;
+  if (is_known && stamps.value().previous == known.stamp) {
+    status = AdoptAll();
+    if (status.ok()) return known.line;
+  } else if (known.line.empty() || known.next.empty()) {
+    status = AdoptAll();
+  } else {
+    status = LiftToWitness();
+  }
+  if (!status.ok()) return status;
+  return RandomToken();
+}
+
+// What the database lacks: the tags stand where the witness says, and what it lists as returned may
+// have been taken again since.
+Status SqliteStore::LiftToWitness() {
+  set_back_.emplace();
+  for (const auto& [tag, next] : witness_.state().next) {
+    if (Status status = RemindOfMark({.tag = tag, .mark = next}, *set_back_); !status.ok()) {
+      return status;
+    }
+  }
+  set_back_->forgot_leases = true;
+  for (const char* sql :
+       {"UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
+        " WHERE token IN (SELECT token FROM idd_returned)",
+        "DELETE FROM idd_returned"}) {
+    if (Status status = db_->Run(sql); !status.ok()) return status;
+  }
+  return AdoptAll();
+}
 
 Status SqliteStore::Open() {
   // Looked at while the old file is still open: another one cannot have its inode.
@@ -34,31 +187,78 @@ Status SqliteStore::Open() {
   if (!is_there || file_ != SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino}) {
     file_.reset();
   }
-  db_.reset();
-  SqliteFormat format = AllocatorFormat();
-  format.check_pages = !file_.has_value();
-  format.may_create = may_create_;
-  Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, format);
-  if (!db.ok()) return db.status();
-  db_ = std::move(db).value();
-  if (file_ != db_->file_id()) {
-    file_ = db_->file_id();
-    ++generation_;
-  }
-  may_create_ = false;
-  Status status = db_->InTransaction([this]() -> Status {
-    if (Status seen = JournalHost(); !seen.ok()) return seen;
-    return AbandonLostLeases();
-  });
+  witness_.SetDatabase(options_.path);
+  Status status = OpenFile();
+  if (status.ok() && !file_.has_value()) status = db_->CheckPages();
   if (status.ok()) {
-    lost_tokens_.clear();
-  } else {
-    db_.reset();
+    may_create_ = false;
+    status = OpenLine();
   }
+  if (!status.ok()) {
+    db_.reset();
+    return status;
+  }
+  lost_tokens_.clear();
+  looked_ = MonotonicClock::now();
   return status;
 }
 
-Status SqliteStore::CheckCurrent() { return db_ ? db_->CheckNotReplaced() : NotOpen(); }
+Status SqliteStore::OpenToRead() {
+  Result<std::unique_ptr<SqliteDb>> db = SqliteDb::OpenToRead(options_.path, AllocatorFormat());
+  if (!db.ok()) return db.status();
+  db_ = std::move(db).value();
+  return Status::Ok();
+}
+
+Status SqliteStore::OpenLine() {
+  if (Status status = witness_.Lock(); !status.ok()) return status;
+  const WitnessHold hold(witness_);
+  witness_.ShareLike(options_.path);
+  BeginChange();
+  set_back_.reset();
+  Result<std::string> line = db_->InTransaction([this]() -> Result<std::string> {
+    Result<std::string> joined = JoinLine();
+    if (!joined.ok()) return joined;
+    Status done = JournalHost();
+    if (done.ok()) done = AbandonLostLeases();
+    if (done.ok()) done = Stamp();
+    if (!done.ok()) return done;
+    return joined;
+  });
+  if (!line.ok()) return line.status();
+  const std::string before = std::exchange(line_, std::move(line).value());
+  if (Status status = TellWitness(); !status.ok()) {
+    line_ = before;
+    return status;
+  }
+  is_explained_ = !is_witness_lost_ && (set_back_.has_value() || !before.empty());
+  if (file_ != db_->file_id() || (!before.empty() && line_ != before)) ++generation_;
+  file_ = db_->file_id();
+  if (is_witness_lost_) {
+    log::Warning("store.witness_lost", {{"database", options_.path}, {"witness", witness_.path()}});
+  }
+  if (set_back_.has_value()) {
+    log::Error("store.set_back", {{"database", options_.path},
+                                  {"lifted_tags", set_back_->lifted.size()},
+                                  {"action", "every tag stands above what any host was granted"}});
+  }
+  return Status::Ok();
+}
+
+// The files are looked at each time, what is in them once a second: leases look by themselves.
+Status SqliteStore::CheckCurrent() {
+  if (!db_) return NotOpen();
+  Status status = db_->CheckNotReplaced();
+  if (status.ok()) status = witness_.CheckCurrent();
+  constexpr std::chrono::seconds kBetweenLooks(1);
+  const MonotonicTime now = MonotonicClock::now();
+  if (status.ok() && now - looked_ >= kBetweenLooks) {
+    status = LookAtWitness();
+    if (status.ok()) looked_ = now;
+  }
+  if (!status.ok()) log::Warning("store.not_current", {{"reason", status.message()}});
+  return status;
+}
 
 Status SqliteStore::JournalHost() {
   return db_->Run(
@@ -92,12 +292,13 @@ Result<std::string> SqliteStore::Incarnation() {
 
 Result<Store::LeaseResults> SqliteStore::TakeLeases(const std::vector<LeaseRequest>& requests) {
   if (!db_) return NotOpen();
-  Result<LeaseResults> leases = db_->InTransaction([&] { return LeaseInTransaction(requests); });
+  Result<LeaseResults> leases = Change([&] { return LeaseInTransaction(requests); });
   if (leases.ok()) {
     AtPoint("lease.committed");
     return leases;
   }
-  if (!db_->commit_outcome_unknown()) return leases;
+  // Committed, perhaps, and answered to nobody; known to no witness, which the next one makes good.
+  if (!db_->commit_outcome_unknown() && !is_untold_) return leases;
   for (const LeaseRequest& request : requests) lost_tokens_.push_back(request.token);
   return leases.status().WithContext("the outcome of a lease of tag '" + requests.front().tag +
                                      "' is unknown and its range is lost");
@@ -141,6 +342,9 @@ Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
   if (status.ok()) status = JournalHost();
   if (!status.ok()) return status;
   AtPoint("lease.journalled");
+  next_[request.tag] = std::max(lease.value().from_returned ? tag.value().next_id : ids.limit,
+                                witness_.NextOf(request.tag));
+  is_granting_ = true;
   return lease;
 }
 
@@ -178,7 +382,8 @@ Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
 Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord& tag) {
   Result<std::uint64_t> used = UsedLimit(request.tag);
   if (!used.ok()) return used.status();
-  const std::uint64_t lowest = std::max({used.value(), request.high_water_mark, request.floor});
+  const std::uint64_t lowest = std::max(
+      {used.value(), request.high_water_mark, request.floor, witness_.NextOf(request.tag)});
   const std::uint64_t base = std::max(tag.next_id, lowest);
   if (base > tag.max_id) {
     return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up: the next id would be " +
@@ -233,7 +438,7 @@ Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
                                       "' is handed back in state 'returned' only");
   }
   Result<std::optional<ReturnOutcome>> outcome =
-      db_->InTransaction([&] { return ReturnInTransaction(closure); });
+      Change([&] { return ReturnInTransaction(closure); });
   if (!outcome.ok()) {
     return outcome.status().WithContext("cannot hand back lease " + closure.token + " of tag '" +
                                         closure.tag + "'");
@@ -282,12 +487,19 @@ Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const Leas
 }
 
 Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::IdRange tail) {
-  Status status = db_->Run(
-      "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
-      " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id = ?3",
-      closure.tag, tail.first, tail.limit);
-  if (!status.ok()) return status;
-  if (db_->changes() == 1) return ReturnOutcome::kLowered;
+  // Nobody has leased after it only where the witness says so too.
+  Status status;
+  if (witness_.NextOf(closure.tag) == tail.limit) {
+    status = db_->Run(
+        "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
+        " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id = ?3",
+        closure.tag, tail.first, tail.limit);
+    if (!status.ok()) return status;
+    if (db_->changes() == 1) {
+      next_[closure.tag] = tail.first;
+      return ReturnOutcome::kLowered;
+    }
+  }
   status = db_->Run(
       "INSERT INTO idd_returned(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
       closure.token, closure.tag, options_.host_id, tail.first, tail.limit);
@@ -309,8 +521,8 @@ std::string TokensJson(const std::vector<Lease>& leases) {
 
 Result<Reminded> SqliteStore::Remind(const HostMemory& memory) {
   if (!db_) return NotOpen();
-  Result<Reminded> reminded = db_->InTransaction([&]() -> Result<Reminded> {
-    Reminded found;
+  Result<Reminded> reminded = Change([&]() -> Result<Reminded> {
+    Reminded found = set_back_.value_or(Reminded{});
     for (const TagMark& mark : memory.marks) {
       if (Status status = RemindOfMark(mark, found); !status.ok()) return status;
     }
@@ -325,7 +537,9 @@ Result<Reminded> SqliteStore::Remind(const HostMemory& memory) {
     AtPoint("remind.reminded");
     return found;
   });
-  if (reminded.ok()) AtPoint("remind.committed");
+  if (!reminded.ok()) return reminded;
+  AtPoint("remind.committed");
+  set_back_.reset();
   return reminded;
 }
 
@@ -352,7 +566,12 @@ Status SqliteStore::RemindOfMark(const TagMark& mark, Reminded& reminded) {
                             mark.tag, mark.mark);
   if (!status.ok()) return status;
   reminded.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
-  if (std::max(stands_at, used.value()) < mark.mark) reminded.forgot_leases = true;
+  next_[mark.tag] = std::max(mark.mark, witness_.NextOf(mark.tag));
+  is_granting_ = true;  // as durable as a lease
+  if (std::max(stands_at, used.value()) >= mark.mark) return Status::Ok();
+  reminded.forgot_leases = true;
+  // The witness knew less than this host: what it does not know of the others, only they do.
+  if (mark.mark > witness_.NextOf(mark.tag)) is_explained_ = false;
   return Status::Ok();
 }
 

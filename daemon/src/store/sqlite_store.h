@@ -6,6 +6,7 @@
 #ifndef IDD_DAEMON_STORE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_STORE_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "idd/base/clock.h"
 #include "store/sqlite_db.h"
+#include "store/sqlite_witness.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -26,7 +29,8 @@ struct SqliteStoreOptions {
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reminded", "remind.committed";
-  // "delete.entombed", "delete.committed".
+  // "delete.entombed", "delete.committed". "change.committed" comes before each "....committed":
+  // the transaction is in the file, and the witness does not know it yet.
   std::function<void(const char* point)> at_point;
 };
 
@@ -35,15 +39,24 @@ struct SqliteStoreOptions {
 // Invariants: every change is one BEGIN IMMEDIATE transaction, so no other writer comes between its
 // statements. A range whose COMMIT did not succeed is never answered, even if it turns out to be in
 // the file: after a failed sync nobody knows whether it would survive the next power cut.
+// Every such transaction runs under the lock of the witness, and only where the database is what
+// the witness says the last one left; no lease begins below the witness's next id of its tag, and
+// none is answered before the witness has its end.
 class SqliteStore final : public Store {
  public:
   explicit SqliteStore(SqliteStoreOptions options);
   ~SqliteStore() override;
 
   Status Open() override;
+  // As a StoreReader alone: nothing is written, not to the witness either.
+  [[nodiscard]] Status OpenToRead();
   void NeverCreate() override { may_create_ = false; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
+  // No time at all where the witness has said how far all hosts had leased.
+  std::chrono::milliseconds lease_grace() const override;
+  // The witness was missing: hosts that run know it and bring it back, hosts that do not cannot.
+  bool is_young() const override { return is_witness_lost_; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -71,6 +84,48 @@ class SqliteStore final : public Store {
   std::string DisplayUrl() const override;
 
  private:
+  // Where a transaction that changes something runs: locked, compared with the witness, and what it
+  // left in `next_` written into the witness. An error after its COMMIT loses what it granted.
+  template <typename Body>
+  [[nodiscard]] auto Change(Body body) -> decltype(body()) {
+    if (!db_) return NotOpen();
+    if (Status status = witness_.Lock(); !status.ok()) return status;
+    const WitnessHold hold(witness_);
+    BeginChange();
+    auto outcome = db_->InTransaction([&]() -> decltype(body()) {
+      if (Status status = CheckContinues(); !status.ok()) return status;
+      auto done = body();
+      if (!done.ok()) return done;
+      if (Status status = Stamp(); !status.ok()) return status;
+      return done;
+    });
+    if (!outcome.ok()) return outcome;
+    AtPoint("change.committed");
+    if (Status status = TellWitness(); !status.ok()) return status;
+    return outcome;
+  }
+  void BeginChange();
+  // kUnavailable unless the database is what the witness says, on the line that this object is on.
+  [[nodiscard]] Status CheckContinues();
+  [[nodiscard]] Status Stamp();
+  [[nodiscard]] Status TellWitness();
+  // The same look, without a change.
+  [[nodiscard]] Status LookAtWitness();
+
+  // Of Open(), with the witness locked: joins the line of the witness, or begins another one.
+  [[nodiscard]] Status OpenLine();
+  [[nodiscard]] Result<std::string> JoinLine();
+  [[nodiscard]] Status LiftToWitness();
+  void Rescue();
+  [[nodiscard]] Status OpenFile();
+  struct Stamps {
+    std::string last;
+    std::string previous;
+  };
+  [[nodiscard]] Result<Stamps> ReadStamps();
+  // leaf_alloc.max_id of every tag, where it is higher than the witness's.
+  [[nodiscard]] Status AdoptAll();
+
   [[nodiscard]] Status NotOpen() const;
   void AtPoint(const char* point) const;
 
@@ -109,6 +164,19 @@ class SqliteStore final : public Store {
   // nullopt before the first, and when another or none was found in its place.
   std::optional<SqliteDb::FileId> file_;
   std::uint64_t generation_ = 0;
+
+  SqliteWitness witness_;
+  std::string line_;  // of the witness, at the last Open(); "" before the first
+  // What the present transaction leaves: the next id of the tags that it changes.
+  NextIds next_;
+  bool is_granting_ = false;  // it needs a stamp, and a witness that is durable before the answer
+  std::string stamp_;         // of the database, behind it
+  bool is_untold_ = false;    // it was committed, and the witness could not be told
+  // The last Open() found the database set back and lifted it: what Remind() reports of that.
+  std::optional<Reminded> set_back_;
+  bool is_witness_lost_ = false;
+  bool is_explained_ = false;  // the witness covers what every host leased before the last Open()
+  MonotonicTime looked_{};     // at the witness, by CheckCurrent()
   // Leases that Remind() put into the journal: not handed back.
   std::set<std::string, std::less<>> restored_tokens_;
   // The tokens of leases whose COMMIT had no known outcome: never served, and journalled as

@@ -48,13 +48,15 @@ Result<Store::TagResults> SqliteStore::FindTags(const std::vector<std::string>& 
   if (!db_) return NotOpen();
   TagResults records;
   for (const std::string& tag : tags) records.push_back(ReadTag(tag));
+  // A tag that is not found may end its ring: not where the log was exchanged under the reader.
+  if (Status status = db_->CheckNotReplaced(); !status.ok()) return status;
   return records;
 }
 
 Result<TagRecord> SqliteStore::CreateTag(const NewTag& tag) {
   if (!db_) return NotOpen();
   if (Status status = CheckNewTag(tag); !status.ok()) return status;
-  return db_->InTransaction([&] { return CreateInTransaction(tag); });
+  return Change([&] { return CreateInTransaction(tag); });
 }
 
 Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
@@ -62,10 +64,11 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
   const bool exists = existing.Next();
   if (!existing.Finish().ok()) return existing.Finish();
   if (exists) return Status(Code::kInvalid, "tag '" + tag.tag + "' already exists");
-  Result<std::uint64_t> used = UsedLimit(tag.tag);
-  if (!used.ok()) return used.status();
-  const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
-  if (Status status = CheckStart(tag, start, used.value()); !status.ok()) return status;
+  const Result<std::uint64_t> in_tables = UsedLimit(tag.tag);
+  if (!in_tables.ok()) return in_tables.status();
+  const std::uint64_t used = std::max(in_tables.value(), witness_.NextOf(tag.tag));
+  const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used, 1));
+  if (Status status = CheckStart(tag, start, used); !status.ok()) return status;
   Status status = db_->Run(
       "INSERT INTO leaf_alloc(biz_tag, max_id, step, description, update_time)"
       " VALUES(?1, ?2, ?3, ?4, CURRENT_TIMESTAMP)",
@@ -103,7 +106,7 @@ Status SqliteStore::WriteRefill(const std::string& tag, const RefillChange& refi
 Result<TagRecord> SqliteStore::ChangeTag(const TagChange& change) {
   if (!db_) return NotOpen();
   if (Status status = CheckTagChange(change); !status.ok()) return status;
-  return db_->InTransaction([&] { return ChangeInTransaction(change); });
+  return Change([&] { return ChangeInTransaction(change); });
 }
 
 // The row is checked behind the change, not before: setting the step is how a bad one is mended.
@@ -143,9 +146,11 @@ Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
 // ReturnTail() takes nothing back below a tombstone, so one is left there as of a deleted tag.
 Result<TagRecord> SqliteStore::LiftTag(const std::string& tag, std::uint64_t to) {
   if (!db_) return NotOpen();
-  return db_->InTransaction([&]() -> Result<TagRecord> {
+  return Change([&]() -> Result<TagRecord> {
     Result<TagRecord> record = ReadTag(tag);
     if (!record.ok()) return record;
+    next_[tag] = std::max(to, witness_.NextOf(tag));
+    is_granting_ = true;  // as durable as a lease
     for (const char* sql :
          {"UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
           " WHERE biz_tag = ?1 AND max_id < ?2",
@@ -162,7 +167,7 @@ Result<TagRecord> SqliteStore::LiftTag(const std::string& tag, std::uint64_t to)
 
 Status SqliteStore::DeleteTag(const std::string& tag) {
   if (!db_) return NotOpen();
-  Status status = db_->InTransaction([&] { return DeleteInTransaction(tag); });
+  Status status = Change([&] { return DeleteInTransaction(tag); });
   if (status.ok()) AtPoint("delete.committed");
   return status;
 }

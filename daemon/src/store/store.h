@@ -39,6 +39,11 @@ struct TagRecord {
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
   RefillSettings refill;  // refill.step is step
+  // As PeekTags() answers it: what the journal, the returned ranges and a tombstone know to be used
+  // lies below it.
+  std::uint64_t used_limit = 0;
+  // No lease may end above it (fence.h); nothing: the store has no fence.
+  std::optional<std::uint64_t> ceiling{};
 };
 
 // What a tag's refill settings shall become; nothing: as they are, or the default.
@@ -118,9 +123,7 @@ struct LeaseFilter {
   std::optional<LeaseState> state;
   std::optional<std::uint64_t> containing{};  // an id; with `tag`
   std::uint64_t newest = 0;  // that many, the newest, still in the order of the journal; 0: all
-  // Whether leases of a tag are wanted; `newest` counts those alone. The rest is passed over while
-  // it is read, and not kept.
-  std::function<bool(const std::string& tag)> shows{};
+  std::optional<std::vector<std::string>> among{};  // tags: of these alone
 };
 
 // How a lease ended. claimed is counted from ids.first; the rest goes back (kReturned), is given up
@@ -149,8 +152,9 @@ struct TagMark {
 
 // What this host knows of its ids, for a data set that may have forgotten it.
 struct HostMemory {
-  std::vector<TagMark> marks;
-  std::vector<Lease> held;  // leases whose ids are still in use by the running daemon
+  std::vector<TagMark> marks{};
+  std::vector<TagMark> ceilings{};  // what any host may have been granted lies below (fence.h)
+  std::vector<Lease> held{};        // leases whose ids are still in use by the running daemon
   // The data set that granted them is another, not one that may have been set back.
   bool from_other_data_set = false;
 };
@@ -163,6 +167,7 @@ struct Reminded {
     std::uint64_t to = 0;    // the mark
   };
   std::vector<Lift> lifted;
+  std::uint64_t fenced = 0;     // tags that were lifted to their ceilings
   std::vector<Lease> restored;  // held leases that the journal lacked
   // Leases are missing from the journal: the data set is an older copy, or another one. (A max_id
   // alone may have been moved by hand.)
@@ -174,6 +179,7 @@ struct HostRecord {
   std::string first_seen;                // UTC
   std::string last_seen;                 // UTC
   std::optional<std::string> boot_id{};  // of its kernel when last seen; not every store keeps it
+  std::optional<std::string> state{};    // MemberStateName(); with a fence
 };
 
 struct ReturnedRange {
@@ -210,38 +216,67 @@ struct StoreFacts {
   std::optional<Clock> clock;
 };
 
-// Thread safety: none; used on the lease worker's thread alone. Every call may block on I/O.
+class FenceStore;  // fence_store.h
+
+// What the allocator has, for lists and reports: changes nothing.
+//
+// Thread safety: none. Every call may block on I/O.
 // Errors: kUnavailable (cannot be reached, busy, full, read-only: worth trying again),
 // kNoSuchTag, kInvalid (the request or a row is wrong; the message says which column), kOutOfIds,
 // kIncompatible (not idd's database, newer schema, corrupt: an operator must act).
-class Store {
+class StoreReader {
  public:
-  virtual ~Store() = default;
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
+  virtual ~StoreReader() = default;
+  StoreReader(const StoreReader&) = delete;
+  StoreReader& operator=(const StoreReader&) = delete;
 
+  [[nodiscard]] Result<TagRecord> FindTag(const std::string& tag);
+  // Several at once, in the order of `tags`.
+  using TagResults = std::vector<Result<TagRecord>>;
+  [[nodiscard]] virtual Result<TagResults> FindTags(const std::vector<std::string>& tags) = 0;
+  [[nodiscard]] virtual Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) = 0;
+  [[nodiscard]] virtual Result<std::vector<ReturnedRange>> ListReturned(
+      const std::optional<std::string>& tag) = 0;
+  [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
+  // The tags that there are, whatever their rows hold, and those of which the journal has leases.
+  [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
+  // Of one tag; while other hosts lease and hand back the lists are still of one moment.
+  [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
+
+ protected:
+  StoreReader() = default;
+
+  // The lists, one after the other.
+  [[nodiscard]] Result<Ledger> ReadLists(const std::string& tag);
+};
+
+// Used on the lease worker's thread alone.
+class Store : public StoreReader {
+ public:
   // Opens or re-opens; creates the schema in an empty database; journals this host as seen. Called
   // before the first use and after every kUnavailable. Once it has succeeded, or after
   // NeverCreate(), a database that is missing or empty is kUnavailable and none is made: ids that
   // an empty one leased would come twice.
   [[nodiscard]] virtual Status Open() = 0;
-  // This host has leased from this store before.
+  // What Open() finds missing or empty was there, or ids were granted that it would grant again.
   virtual void NeverCreate() = 0;
   // Ok while what is open is what Open() would open; kUnavailable when it was replaced, moved or
   // deleted, or is not open. Cheap.
   [[nodiscard]] virtual Status CheckCurrent() = 0;
   // Rises with every Open() that found another file or server than the last; 0 before the first.
   [[nodiscard]] virtual std::uint64_t generation() const = 0;
-  // How long a host that has found another data set, or an older copy, leaves the other hosts to
-  // find it too and push their marks: each looks once a second, and after at most another second's
-  // pause.
+  // Without a fence: how long a host that has found another data set, or an older copy, leaves the
+  // other hosts to find it too and push their marks: each looks once a second, and after at most
+  // another second's pause.
   [[nodiscard]] virtual std::chrono::milliseconds lease_grace() const {
     return std::chrono::milliseconds(3000);
   }
 
-  // Whether other hosts may not have told what is open what they know: it came up less than a
-  // grace ago.
+  // Without a fence: whether other hosts may know of grants that what is open does not, although
+  // this one has not had it open before.
   [[nodiscard]] virtual bool is_young() const { return false; }
+  // Null: the store knows by itself, in each transaction, whether it was replaced.
+  [[nodiscard]] virtual FenceStore* fence() { return nullptr; }
 
   // The random id of the data set.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
@@ -282,10 +317,6 @@ class Store {
   // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says
   // why.
   [[nodiscard]] virtual Result<std::vector<TagRecord>> ListTags() = 0;
-  [[nodiscard]] Result<TagRecord> FindTag(const std::string& tag);
-  // Several at once, in the order of `tags`.
-  using TagResults = std::vector<Result<TagRecord>>;
-  [[nodiscard]] virtual Result<TagResults> FindTags(const std::vector<std::string>& tags) = 0;
   // The same before a lease: what was read of a tag a moment ago will do.
   [[nodiscard]] virtual Result<TagResults> PeekTags(const std::vector<std::string>& tags) {
     return FindTags(tags);
@@ -305,16 +336,6 @@ class Store {
   // ranges of the tag are given up, their leases count as abandoned from then on.
   [[nodiscard]] virtual Status DeleteTag(const std::string& tag) = 0;
 
-  // --- reading
-  [[nodiscard]] virtual Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) = 0;
-  [[nodiscard]] virtual Result<std::vector<ReturnedRange>> ListReturned(
-      const std::optional<std::string>& tag) = 0;
-  [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
-  // The tags that there are, whatever their rows hold, and those of which the journal has leases.
-  [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
-  // Of one tag; while other hosts lease and hand back the lists are still of one moment.
-  [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
-
   // How it is set up. One look, which changes nothing.
   [[nodiscard]] virtual Result<StoreFacts> Inspect() = 0;
 
@@ -323,9 +344,6 @@ class Store {
 
  protected:
   Store() = default;
-
-  // The lists, one after the other.
-  [[nodiscard]] Result<Ledger> ReadLists(const std::string& tag);
 };
 
 // This host: its name in the journal, and what tells it from another one that was given the same.
@@ -341,6 +359,11 @@ inline constexpr std::string_view kSqliteScheme = "sqlite:";
 // `url` as in --database. Makes no connection. kInvalid: the URL; kUnavailable never.
 [[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
                                                        const HostIdentity& host);
+
+// A connection of its own to what a Store has open somewhere: makes nothing, and is no sign of life
+// of the host. kUnavailable: it is not there, or may not be written to and so may lag behind.
+[[nodiscard]] Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& url,
+                                                                   const HostIdentity& host);
 
 }  // namespace idd::daemon
 

@@ -3,13 +3,24 @@
  * libidclient: cluster-unique 64-bit ids from the host's idd, at the price of one atomic add.
  *
  * A claim takes ids from shared memory without a system call. Only when that ring is dry does it
- * ask the daemon over its Unix socket, and waits for at most timeout_ms. While the daemon is away
- * the ring goes on serving; after a restart of the daemon the library connects and attaches again
- * by itself. Ids of one tag are unique for ever and, on one host, rise: if one claim returned
- * before another began, its ids are smaller.
+ * ask the daemon over its Unix socket, and waits for at most timeout_ms. When the daemon is killed
+ * or crashes the ring goes on serving. A daemon that is stopped closes its rings, so that what is
+ * left goes back to the allocator: then claims wait, for at most timeout_ms, for the next daemon.
+ * After a restart of either kind the library connects and attaches again by itself. Ids of one tag
+ * never repeat and, on one host, rise: if one claim returned before another began, its ids
+ * are smaller.
  *
  * Thread safety: every function may be called from any thread at any time, except that close must
- * not run beside another call on the same object. After fork() parent and child both go on.
+ * not run beside another call on the same object. No function is a cancellation point: a thread
+ * that pthread_cancel() finds in a call, even a waiting one, ends at its next cancellation point
+ * after it. Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) is not supported.
+ *
+ * After fork() parent and child both go on, with one exception: a signal handler that forks. If the
+ * handler has interrupted a claim between its atomic add and its return, parent and child both
+ * return from that claim, with the same id. So a child that was forked in a signal handler must
+ * end with exec or _exit in the handler; or block the signal around claims, or fork outside the
+ * handler. Ids that the program got before a fork are, like all its variables, in both.
+ *
  * Errors: the status says which kind, idclient_last_error() says it in a sentence. Outputs are
  * written on success only, but for `claimed`, which is always written.
  * The library starts no thread and installs no signal handler. In a handler of the program's,

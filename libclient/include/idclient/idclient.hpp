@@ -6,11 +6,12 @@
 //   idclient::Tag orders = client.tag("orders");
 //   std::uint64_t id = orders.claim();
 //
-// Thread safety: as in idclient.h; a Tag is a handle and may be copied freely, but must not outlive
-// its Client. Failures are thrown as idclient::Error, which says what failed and why; try_claim
-// does not throw. A claim that finds ids in the ring is inlined into the caller: one atomic add and
-// a look at memory that is in the cache. `idclient` is the C struct, given nested names here, so
-// that C and C++ headers can be included together.
+// Thread safety, cancellation and fork, also in signal handlers: as in idclient.h. A Tag is a
+// handle and may be copied freely, but must not outlive its Client. Failures are thrown as
+// idclient::Error, which says what failed and why; try_claim does not throw. A claim that finds ids
+// in the ring is inlined into the caller: one atomic add and a look at memory that is in the cache.
+// `idclient` is the C struct, given nested names here, so that C and C++ headers can be included
+// together.
 #ifndef IDCLIENT_HPP_
 #define IDCLIENT_HPP_
 

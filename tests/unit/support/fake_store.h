@@ -89,7 +89,7 @@ inline RefillSettings FixedStep(std::uint64_t step) {
   return {.rule = RefillRule::kLeaf, .step = step, .max_step = step, .max_prefetch = kMaxStep};
 }
 
-// Thread safety: all; the worker's thread calls, the test looks.
+// Thread safety: all; the worker's thread calls, a FakeReader's, and the test looks.
 class FakeStore final : public Store {
  public:
   static constexpr const char* kHost = "this-host";
@@ -137,6 +137,10 @@ class FakeStore final : public Store {
   [[nodiscard]] std::vector<LeaseRecord> journal() const {
     const std::lock_guard lock(mutex_);
     return journal_;
+  }
+  [[nodiscard]] LeaseFilter last_listed() const {
+    const std::lock_guard lock(mutex_);
+    return last_listed_;
   }
   [[nodiscard]] std::vector<LeaseRequest> requests() const {
     const std::lock_guard lock(mutex_);
@@ -407,6 +411,7 @@ class FakeStore final : public Store {
   Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override {
     if (Status status = script.Enter("ListLeases"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
+    last_listed_ = filter;
     std::vector<LeaseRecord> found;
     for (const LeaseRecord& lease : journal_) {
       if (filter.tag.has_value() && lease.tag != *filter.tag) continue;
@@ -416,7 +421,10 @@ class FakeStore final : public Store {
           (*filter.containing < lease.ids.first || *filter.containing >= lease.ids.limit)) {
         continue;
       }
-      if (filter.shows && !filter.shows(lease.tag)) continue;
+      if (filter.among.has_value() &&
+          std::find(filter.among->begin(), filter.among->end(), lease.tag) == filter.among->end()) {
+        continue;
+      }
       found.push_back(lease);
     }
     if (filter.newest != 0 && found.size() > filter.newest) {
@@ -468,12 +476,35 @@ class FakeStore final : public Store {
   std::vector<LeaseRecord> journal_;
   std::vector<ReturnedRange> returned_;
   std::vector<LeaseRequest> requests_;
+  LeaseFilter last_listed_;
   std::vector<LeaseClosure> returned_tails_;
   std::optional<shm::IdRange> lie_;
   std::string incarnation_ = "0123456789abcdef";
   bool current_ = true;
   bool may_create_ = true;
   std::uint64_t generation_ = 0;
+};
+
+// Another connection to a FakeStore, which outlives it.
+class FakeReader final : public StoreReader {
+ public:
+  explicit FakeReader(FakeStore& store) : store_(store) {}
+
+  Result<TagResults> FindTags(const std::vector<std::string>& tags) override {
+    return store_.FindTags(tags);
+  }
+  Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override {
+    return store_.ListLeases(filter);
+  }
+  Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override {
+    return store_.ListReturned(tag);
+  }
+  Result<std::vector<HostRecord>> ListHosts() override { return store_.ListHosts(); }
+  Result<std::set<std::string>> LedgerTags() override { return store_.LedgerTags(); }
+  Result<Ledger> ReadLedger(const std::string& tag) override { return store_.ReadLedger(tag); }
+
+ private:
+  FakeStore& store_;
 };
 
 // Thread safety: all.
@@ -510,6 +541,15 @@ class FakeMarks final : public HighWaterMarks {
     marks_[tag] = std::min(marks_[tag], mark);
     return Status::Ok();
   }
+  Result<std::string> Database() override {
+    const std::lock_guard lock(mutex_);
+    return database_;
+  }
+  Status SetDatabase(const std::string& display_url) override {
+    const std::lock_guard lock(mutex_);
+    database_ = display_url;
+    return Status::Ok();
+  }
   Result<std::string> Incarnation() override {
     if (Status status = script.Enter("Incarnation"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
@@ -541,6 +581,38 @@ class FakeMarks final : public HighWaterMarks {
     incarnation_ = incarnation;
     return Status::Ok();
   }
+  Result<std::vector<TagMark>> Own() override { return All(); }
+  Result<std::vector<TagMark>> Ceilings() override {
+    if (Status status = script.Enter("Ceilings"); !status.ok()) return status;
+    std::vector<TagMark> all;
+    for (const auto& [tag, ceiling] : ceilings_) all.push_back({.tag = tag, .mark = ceiling});
+    return all;
+  }
+  Status NoteCeilings(const std::vector<TagMark>& ceilings) override {
+    if (Status status = script.Enter("NoteCeilings"); !status.ok()) return status;
+    for (const TagMark& ceiling : ceilings) {
+      ceilings_[ceiling.tag] = std::max(ceilings_[ceiling.tag], ceiling.mark);
+    }
+    return Status::Ok();
+  }
+  Status RaiseToCeilings() override {
+    if (Status status = script.Enter("RaiseToCeilings"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [tag, ceiling] : ceilings_) marks_[tag] = std::max(marks_[tag], ceiling);
+    return Status::Ok();
+  }
+  Result<MemberList> Members() override { return members_; }
+  Status SetMembers(const MemberList& members) override {
+    if (Status status = script.Enter("SetMembers"); !status.ok()) return status;
+    members_ = members;
+    return Status::Ok();
+  }
+  Result<Membership> GetMembership() override { return membership_; }
+  Status SetMembership(const Membership& membership) override {
+    if (Status status = script.Enter("SetMembership"); !status.ok()) return status;
+    membership_ = membership;
+    return Status::Ok();
+  }
   Result<std::string> FallbackHostId() override { return std::string("fallback"); }
 
  private:
@@ -548,7 +620,11 @@ class FakeMarks final : public HighWaterMarks {
   std::set<std::string> drained_;
   mutable std::mutex mutex_;
   std::map<std::string, std::uint64_t> marks_;
+  std::string database_;
   std::string incarnation_;
+  std::map<std::string, std::uint64_t> ceilings_;
+  MemberList members_;
+  Membership membership_;
 };
 
 }  // namespace idd::daemon

@@ -44,6 +44,13 @@ class WorkerHarness {
     worker.Start(std::move(recovery), std::move(on_health));
   }
 
+  // For an Admin.
+  [[nodiscard]] std::function<Result<std::unique_ptr<StoreReader>>(const std::string&)> reader() {
+    return [this](const std::string&) {
+      return std::unique_ptr<StoreReader>(std::make_unique<FakeReader>(store));
+    };
+  }
+
   [[nodiscard]] Legacy legacy() { return {.leases = *held, .descriptors = descriptors}; }
 
   // Turns the loop until the condition holds; false when it does not within a minute, which only a

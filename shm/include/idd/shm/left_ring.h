@@ -38,9 +38,10 @@ class LeftRing {
   // Closes every cursor, unless an earlier daemon has done so before it ended: no id of the ring is
   // claimed after it.
   void Close() noexcept;
-  // The first id of `segment` that nobody had claimed when its cursor was closed, in [first,
-  // limit]; above, and up to the limit, they are the caller's. Nothing when the ring does not have
-  // the segment: it was never published whole, or is long used up. After Close().
+  // The first id of `segment` that nobody had claimed when its cursor was closed, at most its
+  // limit; above, and up to the limit, they are the caller's. Below the segment's first id, or
+  // below what the earlier daemon has seen, the cursor was forged. Nothing when the ring does not
+  // have the segment: it was never published whole, or is long used up. After Close().
   [[nodiscard]] std::optional<std::uint64_t> NextOf(IdRange segment) const noexcept;
 
   // False once a cursor that was closed is not: a client forged it.

@@ -3,6 +3,7 @@
 #define IDD_SHM_RING_WRITER_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -45,10 +46,16 @@ class RingWriter {
 
   // Precondition: CanPublish(), ids not empty, ids.first >= floor(), taken <= ids.size(),
   // ids.limit <= kMaxLimit. Returns the segment's number.
-  std::uint64_t Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark) noexcept;
+  //
+  // `witness`, if there is one, holds the highest cursor of the segment that a look or a claim of
+  // this writer has shown, within its bounds, from now until the segment leaves the ring, and is
+  // the caller's memory that outlives the process: it is raised before a look or a claim returns.
+  std::uint64_t Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark,
+                        std::atomic<std::uint64_t>* witness = nullptr) noexcept;
 
-  // Claims from the ring like any client, in the ring's order; empty when it is dry. The wake-up
-  // flag is the caller's own business here: it is the daemon.
+  // Claims from the ring like any client, in the ring's order; empty when it is dry, and for good
+  // once it is forged(): no id comes from it below what was seen of a cursor, or claimed here. The
+  // wake-up flag is the caller's own business here: it is the daemon.
   [[nodiscard]] SlotClaim Claim(std::uint64_t count) noexcept;
 
   // Segments that were seen exhausted since the last call, oldest first; moves head past them.
@@ -62,8 +69,8 @@ class RingWriter {
   [[nodiscard]] std::vector<Segment> Look() const;
   [[nodiscard]] std::uint64_t Available() const noexcept;
 
-  // True once a look has found what no honest claimer writes: a cursor below where it was seen
-  // before, or closed by another. From then on nobody knows which ids were claimed.
+  // True once a look or a claim has found what no honest claimer writes: a cursor below where it
+  // was seen before, or closed by another. From then on nobody knows which ids were claimed.
   [[nodiscard]] bool forged() const noexcept { return forged_; }
 
   // Closes every cursor, the newest first. The returned segments' [next, ids.limit) belong to the
@@ -81,6 +88,8 @@ class RingWriter {
   [[nodiscard]] Segment LookAt(std::uint64_t number) const noexcept;
   // Takes a cursor's word into seen_ and forged_, and returns what may be believed of it.
   std::uint64_t Believe(std::size_t slot, std::uint64_t raw_cursor) const noexcept;
+  // `next`, within the bounds of the slot's segment, was seen of its cursor.
+  void RaiseSeen(std::size_t slot, std::uint64_t next) const noexcept;
   void MoveHead(std::uint64_t head) noexcept;
 
   // Whether a slot's withdrawn segment still tells its end, and since before the last
@@ -92,9 +101,10 @@ class RingWriter {
   std::uint64_t head_ = 1;  // oldest segment not yet retired; tail_ + 1 when there is none
   std::uint64_t tail_ = 0;  // newest published
   std::uint64_t floor_;
-  // The highest cursor of each slot that a look has shown, within its segment's bounds. A cache of
-  // what was seen, so that const looks may fill it.
+  // The highest cursor of each slot that a look or a claim has shown, within its segment's bounds.
+  // A cache of what was seen, so that const looks may fill it.
   mutable std::array<std::uint64_t, kSlotCount> seen_{};
+  std::array<std::atomic<std::uint64_t>*, kSlotCount> witnesses_{};  // of open segments; or null
   mutable bool forged_ = false;
   std::array<End, kSlotCount> ends_{};
   RingState state_ = RingState::kActive;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "idd/base/clock.h"
+#include "idd/base/guarded_fd.h"
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
@@ -28,6 +29,9 @@ struct Message {
 };
 
 // A client's blocking connection to the daemon's socket: every call ends by its deadline.
+//
+// The program may have closed the descriptor and opened another file under its number. Then the
+// connection counts as broken, and that file is neither written, read nor closed.
 //
 // Thread safety: Send may run beside Receive; neither beside itself.
 class Channel {
@@ -52,8 +56,11 @@ class Channel {
   [[nodiscard]] Result<Message> Exchange(std::span<const std::byte> frame, Deadline deadline);
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  [[nodiscard]] const FileIdentity& identity() const noexcept { return fd_.identity(); }
+  // False once the program has closed the descriptor.
+  [[nodiscard]] bool IsOurs() const noexcept { return fd_.IsOurs(); }
 
-  // True when the peer has closed; no wait.
+  // True when the peer has closed, or the program has; no wait.
   [[nodiscard]] bool PeerClosed() const noexcept;
 
  private:
@@ -62,7 +69,7 @@ class Channel {
   [[nodiscard]] Status WaitFor(short events, Deadline deadline, const char* what) const;
   [[nodiscard]] std::vector<std::byte> TakeFrame();
 
-  ScopedFd fd_;
+  GuardedFd fd_;
   std::unique_ptr<std::byte[]> buffer_;  // of Receive: a message as long as any may be
   std::size_t taken_ = 0;                // bytes of it that were returned
   std::size_t received_ = 0;             // bytes in it

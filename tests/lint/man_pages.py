@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""man_pages.py ROOT: a man page shows an asterisk only where its source says \\*: others are emphasis that pandoc does not
+take for it, as in **@***HOST*, and are printed as they are."""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+VERBATIM = {"Code", "CodeBlock"}
+
+
+def shown(node):
+    """The asterisks in the text of a pandoc document, without what is verbatim."""
+    if isinstance(node, dict):
+        if node.get("t") in VERBATIM:
+            return 0
+        if node.get("t") == "Str":
+            return node["c"].count("*")
+        return shown(node.get("c", node.get("blocks", [])))
+    if isinstance(node, list):
+        return sum(shown(child) for child in node)
+    return 0
+
+
+def check(path):
+    text = path.read_text(encoding="utf-8")
+    done = subprocess.run(["pandoc", "--from", "markdown", "--to", "json", str(path)],
+                          stdout=subprocess.PIPE, check=True)
+    expected = text.count("\\*")
+    found = shown(json.loads(done.stdout)["blocks"])
+    if found == expected:
+        return
+    # The line: the first paragraph whose own rendering shows more than it says.
+    for number, paragraph in paragraphs(text):
+        done = subprocess.run(["pandoc", "--from", "markdown", "--to", "json"], input=paragraph.encode(),
+                              stdout=subprocess.PIPE, check=True)
+        if shown(json.loads(done.stdout)["blocks"]) != paragraph.count("\\*"):
+            yield f"{path}:{number}: shows an asterisk that is not written \\*"
+            return
+    yield f"{path}:1: shows {found} asterisks, not {expected}"
+
+
+def paragraphs(text):
+    number = 1
+    for paragraph in re.split(r"(\n\n+)", text):
+        if paragraph.strip():
+            # A definition's text is indented, which would make it verbatim alone.
+            is_definition = re.search(r"^:   ", paragraph, flags=re.MULTILINE)
+            yield number, re.sub(r"^(:   |    )", "", paragraph, flags=re.MULTILINE) if is_definition else paragraph
+        number += paragraph.count("\n")
+
+
+def main():
+    if shutil.which("pandoc") is None:
+        print("pandoc is not installed")
+        return 77
+    root = pathlib.Path(sys.argv[1])
+    pages = sorted(path for folder in ("daemon", "tools", "libclient") for path in (root / folder).glob("*.[1-8].md"))
+    if not pages:
+        print(f"{root}: has no man pages")
+        return 1
+    findings = [finding for path in pages for finding in check(path)]
+    print("\n".join(findings))
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# build_packages.sh ROOT: builds the Debian packages twice, the second time with a higher revision, into
+# ROOT/build/packages-test-debs/1 and 2, for the tests of this folder. Exits 77 where those cannot run.
+set -euo pipefail
+root=$1
+debs=$root/build/packages-test-debs
+log=$root/build/packages-test-debs.log
+work=$debs  # for debian_tree.sh
+# shellcheck source=tests/packages/debian_tree.sh
+source "$root/tests/packages/debian_tree.sh"
+
+if ! reason=$(can_boot); then
+  echo "build_packages: skipped, $reason"
+  exit 77
+fi
+rm -rf "$debs"
+# The lower revision last: it is what a build folder should remember.
+options=(--no-symbols)
+for revision in 2 1; do
+  "$root/scripts/package" --no-install --revision "$revision" "${options[@]}" >"$log" 2>&1 ||
+    { cat "$log" >&2 && exit 1; }
+  mkdir -p "$debs/$revision"
+  xargs -I{} cp "$root/{}" "$debs/$revision" < <(grep '^build/packages/.*\.deb$' "$log")
+  options=()
+  # Only the one that a developer would install stays where he looks.
+  ((revision == 1)) || rm "$root"/build/packages/*-"${revision}_"*.deb
+done
+count=$(find "$debs" -name '*.deb' | wc -l)
+((count == 8)) || { echo "build_packages: $count packages were built, not 8" >&2 && exit 1; }

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154
+# Sourced by the tests of this folder, which set $name before: their folder $work, a Debian tree with systemd in it, and
+# how they look at it. Ends the script with 77, with the reason, where that cannot be.
+
+root=$1
+here=$root/tests/packages
+work=$root/build/$name
+debs=$root/build/packages-test-debs
+started=$SECONDS
+
+exec 9>"$root/build/packages-test.lock"
+flock 9
+rm -rf --one-file-system "$work"
+mkdir -p "$work"
+# shellcheck source=tests/packages/debian_tree.sh
+source "$here/debian_tree.sh"
+
+cleanup() {
+  local status=$?
+  trap - EXIT
+  trap '' INT TERM
+  if ((status != 0 && status != 77)) && [[ -n ${machine-} ]]; then
+    in_tree journalctl --no-pager --lines 40 --unit 'idd*' >&2 || true
+  fi
+  end_tree 9>&- || status=1
+  ((status != 0 && status != 77)) || rm -rf --one-file-system "$work"
+  exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+fail() {
+  echo "$name: $*" >&2
+  exit 1
+}
+
+step() { printf '%4d s  %s\n' $((SECONDS - started)) "$*"; }
+
+# fails STATUS COMMAND...: whether it ends with that exit status; what it says is in $work/said.
+fails() {
+  local expected=$1 status=0
+  shift
+  "$@" >"$work/said" 2>&1 || status=$?
+  ((status == expected)) || {
+    cat "$work/said" >&2
+    fail "'$*' ends with $status, not $expected"
+  }
+}
+
+as() { in_tree runuser -u "$1" -- "${@:2}"; }
+
+# In a minimal Debian there is no ps and no kill, so these two look and act from without.
+pids_of() {
+  local pid
+  for pid in $(cat "$cgroup"/cgroup.procs "$cgroup"/*/cgroup.procs "$cgroup"/*/*/cgroup.procs 2>/dev/null) $(jobs -p); do
+    [[ $(cat "/proc/$pid/comm" 2>/dev/null) != "$1" ]] || echo "$pid"
+  done
+}
+
+is_active() { in_tree systemctl --quiet is-active "$1"; }
+property() { in_tree systemctl show --value --property "$1" idd.service; }
+
+# journal_says EXPRESSION [OPTION...]: whether idd, or systemd about it, has logged such a line; the options are
+# journalctl's.
+journal_says() {
+  local expression=$1
+  shift
+  in_tree journalctl --no-pager --unit idd.service "$@" >"$work/journal"
+  grep -Eiq "$expression" "$work/journal"
+}
+
+wait_until() {
+  local tries
+  for ((tries = 0; tries < 600; ++tries)); do
+    "$@" && return 0
+    sleep 0.1
+  done
+  fail "in vain: waited a minute for '$*'"
+}
+
+# runs_anew PID: whether idd is ready in another process than that.
+runs_anew() {
+  local pid
+  is_active idd.service || return 1
+  pid=$(property MainPID)
+  [[ $pid != 0 && $pid != "$1" ]]
+}
+
+
+# prepare_tree DEPENDENCIES...: beside what idd itself depends on.
+prepare_tree() {
+  step "make a Debian 12 tree"
+  local dependencies extra
+  # libidclient0 is made here, too, so that only what is behind it counts.
+  dependencies=$(dpkg-deb --field "$debs"/1/idd_*.deb Depends | sed 's/libidclient0 ([^)]*), //')
+  for extra; do dependencies+=", $extra"; done
+  make_tree "$root/build/packages-tree" "$name" "$dependencies" 9>&- || {
+    tail -n 5 "$work/debootstrap.log" >&2
+    echo "$name: skipped, there is no Debian mirror to be reached"
+    exit 77
+  }
+}
+
+if ! reason=$(can_boot); then
+  echo "$name: skipped, $reason"
+  exit 77
+fi

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fence over a data set in memory that is replaced by older copies of itself: first the single
+// rules, then thousands of random histories of three hosts, in which no id may be granted twice.
+#include "fence.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/fake_store.h"
+#include "support/test_environment.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kTag = "orders";
+constexpr const char* kIncarnation = "0123456789abcdef";
+constexpr std::chrono::seconds kSilence(20);
+
+// What a server has. A copy of it is what a replica, a dump or a backup has.
+struct DataSet {
+  struct CeilingRow {
+    Ceiling ceiling;
+    std::uint64_t epoch = 0;
+  };
+  std::map<std::string, FenceMember> members;
+  std::map<std::string, CeilingRow> ceilings;
+  std::uint64_t epochs = 0;
+  std::uint64_t max_id = 1;
+};
+
+// The servers' side of the world: which of them is in use, and the time.
+struct World {
+  std::shared_ptr<DataSet> data = std::make_shared<DataSet>();
+  std::string server = "server-1";
+  std::int64_t started_ms = 0;
+  std::int64_t now_ms = 1'000'000;
+
+  // Another server, or the same one set back, takes over with `copy`.
+  void FailOver(const DataSet& copy, const std::string& name) {
+    data = std::make_shared<DataSet>(copy);
+    server = name;
+    started_ms = now_ms;
+  }
+};
+
+// A host's connection. It is lost when what it was opened on is not in use any more.
+class FakeFenceStore final : public FenceStore {
+ public:
+  FakeFenceStore(World& world, std::string host, std::string run)
+      : world_(world), host_(std::move(host)), run_(std::move(run)) {}
+
+  [[nodiscard]] bool IsOpen() const { return is_reachable && opened_on_ == world_.data; }
+  // False: it was not open on this before.
+  bool Open() {
+    const bool is_same = opened_on_ == world_.data;
+    if (!is_same) ++data_sets_;
+    opened_on_ = world_.data;
+    found_.reset();
+    FenceMember& row = Own();
+    if (row.beat != 0) found_ = row;
+    row.host = host_;
+    row.run = run_;
+    row.server.clear();
+    ++row.beat;
+    return is_same;
+  }
+
+  Result<FenceView> Look(std::uint64_t noted) override {
+    if (!IsOpen()) return Lost();
+    ++Own().beat;
+    FenceView view;
+    view.server = world_.server;
+    view.epoch = std::max(noted, data().epochs);
+    for (const auto& [host, member] : data().members) view.members.push_back(member);
+    for (const auto& [tag, row] : data().ceilings) {
+      if (row.epoch > noted) view.ceilings.push_back(row.ceiling);
+    }
+    return view;
+  }
+  [[nodiscard]] std::uint64_t data_set() const override { return data_sets_; }
+  [[nodiscard]] bool is_new() const override { return is_new_data_set; }
+  [[nodiscard]] std::optional<std::chrono::seconds> uptime() const override {
+    return std::chrono::seconds((world_.now_ms - world_.started_ms) / 1000);
+  }
+  [[nodiscard]] const std::optional<FenceMember>& found() const override { return found_; }
+  [[nodiscard]] std::uint64_t beat() const override { return opened_on_->members.at(host_).beat; }
+  Status SetState(MemberState state, std::chrono::seconds silence) override {
+    if (!IsOpen()) return Lost();
+    FenceMember& row = Own();
+    ++row.beat;
+    row.noted = 0;
+    row.server.clear();
+    row.state = state;
+    row.silence = silence;
+    return Status::Ok();
+  }
+  Status SetNoted(std::uint64_t epoch) override {
+    if (!IsOpen()) return Lost();
+    ++Own().beat;
+    Own().noted = epoch;
+    return Status::Ok();
+  }
+  Status Confirm() override {
+    if (!IsOpen()) return Lost();
+    ++Own().beat;
+    Own().server = world_.server;
+    return Status::Ok();
+  }
+  Status Admit(const std::vector<FenceMember>& members) override {
+    if (!IsOpen()) return Lost();
+    for (FenceMember member : members) {
+      member.state = MemberState::kLive;
+      const auto [row, is_new] = data().members.try_emplace(member.host, member);
+      const bool is_in =
+          row->second.state == MemberState::kLive || row->second.state == MemberState::kWaiting;
+      if (is_new || is_in || row->second.beat >= member.beat) continue;
+      row->second.state = MemberState::kLive;
+      row->second.noted = 0;
+    }
+    return Status::Ok();
+  }
+  Status Raise(const std::vector<Ceiling>& wanted) override {
+    if (!IsOpen()) return Lost();
+    std::uint64_t noted = 0;
+    for (const auto& [host, member] : data().members) noted = std::max(noted, member.noted);
+    data().epochs = std::max(data().epochs, noted) + 1;
+    for (const Ceiling& ceiling : wanted) {
+      DataSet::CeilingRow& row = data().ceilings[ceiling.tag];
+      row.ceiling.tag = ceiling.tag;
+      row.ceiling.wanted = std::max(row.ceiling.wanted, ceiling.wanted);
+      row.ceiling.pushed = std::max(row.ceiling.pushed, ceiling.pushed);
+      row.epoch = data().epochs;
+    }
+    return Status::Ok();
+  }
+  Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override {
+    if (!IsOpen()) return Lost();
+    std::optional<std::uint64_t> least;
+    for (const auto& [host, member] : data().members) {
+      if (member.state != MemberState::kLive) continue;
+      least = std::min(least.value_or(member.noted), member.noted);
+    }
+    std::vector<Ceiling> ceilings;
+    for (const std::string& tag : tags) {
+      DataSet::CeilingRow& row = data().ceilings[tag];
+      if (least.has_value() && row.epoch <= *least) row.ceiling.active = row.ceiling.wanted;
+      ceilings.push_back(row.ceiling);
+    }
+    return ceilings;
+  }
+  Result<bool> PutOut(const FenceMember& member) override {
+    if (!IsOpen()) return Lost();
+    FenceMember& row = data().members[member.host];
+    if (row.run != member.run || row.beat != member.beat) return false;
+    row.state = MemberState::kOut;
+    return true;
+  }
+
+  bool is_reachable = true;
+  bool is_new_data_set = false;
+
+ private:
+  [[nodiscard]] DataSet& data() { return *world_.data; }
+  [[nodiscard]] FenceMember& Own() { return data().members[host_]; }
+  [[nodiscard]] static Status Lost() { return {Code::kUnavailable, "the connection is lost"}; }
+
+  World& world_;
+  const std::string host_;
+  const std::string run_;
+  std::shared_ptr<DataSet> opened_on_;
+  std::optional<FenceMember> found_;
+  std::uint64_t data_sets_ = 0;
+};
+
+// What was granted to anyone, ever, in any data set.
+class Grants {
+ public:
+  // Whether none of them was granted before.
+  [[nodiscard]] bool Add(std::uint64_t first, std::uint64_t limit) {
+    const auto after = ranges_.lower_bound(first);
+    if (after != ranges_.end() && after->first < limit) return false;
+    if (after != ranges_.begin() && std::prev(after)->second > first) return false;
+    ranges_[first] = limit;
+    return true;
+  }
+  [[nodiscard]] std::size_t size() const { return ranges_.size(); }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> ranges_;
+};
+
+// A host, over the restarts of its idd: its marks stay.
+class FenceHost {
+ public:
+  FenceHost(World& world, std::string name) : world_(world), name_(std::move(name)) { Start(); }
+
+  void Start() {
+    store = std::make_unique<FakeFenceStore>(world_, name_, std::to_string(++runs_));
+    fence = Fence(
+        {.host = name_, .boot_id = std::to_string(boots_), .silence = kSilence, .now_ms = [this] {
+           return world_.now_ms;
+         }});
+    is_open_ = false;
+    is_running = true;
+  }
+  void Kill() { is_running = false; }
+  void Reboot() {
+    ++boots_;
+    Start();
+  }
+  void Stop() {
+    if (is_open_ && store->IsOpen()) fence.Leave(*store, marks);
+    is_running = false;
+  }
+
+  // As the lease worker does before each job.
+  bool Prepare() {
+    if (!is_running || !store->is_reachable) return false;
+    if (is_open_ && store->IsOpen()) {
+      const Result<bool> looked = fence.Look(*store, marks);
+      if (looked.ok()) return looked.value() || Recover(false);
+    }
+    is_open_ = false;
+    const bool is_first = !was_opened_;
+    const bool is_same = store->Open();
+    is_open_ = Recover(!is_first && !is_same);
+    was_opened_ = is_open_;
+    return is_open_;
+  }
+  // The ids that it was granted; empty when it has to wait.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> Lease(std::uint64_t count) {
+    if (!Prepare() || !fence.may_lease()) return {};
+    DataSet& data = *world_.data;
+    const Ceiling& row = data.ceilings[kTag].ceiling;
+    const std::uint64_t base = std::max({data.max_id, row.pushed, marks.mark(kTag)});
+    std::vector<Fence::Need> needs = {{.tag = kTag,
+                                       .base = base,
+                                       .count = count,
+                                       .last = shm::kMaxLimit - 2,
+                                       .ceiling = row.active}};
+    if (!fence.Cover(*store, marks, needs).ok()) return {};
+    const std::uint64_t limit = std::min(base + count, data.ceilings[kTag].ceiling.active);
+    if (limit <= base) return {};
+    data.max_id = limit;
+    EXPECT_TRUE(marks.Raise(kTag, limit).ok());
+    return {base, limit};
+  }
+
+  std::unique_ptr<FakeFenceStore> store;
+  FakeMarks marks;
+  Fence fence;
+  bool is_running = true;
+
+ private:
+  bool Recover(bool is_replaced) {
+    const Result<Fence::Arrival> arrival = fence.Arrive(*store, marks, kIncarnation, is_replaced);
+    if (!arrival.ok()) return false;
+    world_.data->max_id = std::max(world_.data->max_id, marks.mark(kTag));
+    return fence.Settle(*store, marks, arrival.value()).ok();
+  }
+
+  World& world_;
+  const std::string name_;
+  int runs_ = 0;
+  int boots_ = 1;
+  bool is_open_ = false;
+  bool was_opened_ = false;
+};
+
+class FenceTest : public ::testing::Test {
+ protected:
+  FenceTest() {
+    for (const char* name : {"a", "b", "c"}) {
+      hosts_.push_back(std::make_unique<FenceHost>(world_, name));
+    }
+  }
+
+  // All hosts look once a second, and host `leasing` leases in between.
+  void Run(int seconds) {
+    for (int i = 0; i < seconds * 4; ++i) {
+      world_.now_ms += 250;
+      for (const auto& host : hosts_) static_cast<void>(host->Prepare());
+    }
+  }
+  [[nodiscard]] bool Leases(FenceHost& host) {
+    const auto [first, limit] = host.Lease(10);
+    if (limit == first) return false;
+    EXPECT_TRUE(grants_.Add(first, limit)) << "[" << first << ", " << limit << ") came twice";
+    return true;
+  }
+  // Whether the host leases within so many seconds.
+  [[nodiscard]] bool LeasesWithin(FenceHost& host, int seconds) {
+    for (int i = 0; i < seconds * 4; ++i) {
+      if (Leases(host)) return true;
+      world_.now_ms += 250;
+      for (const auto& other : hosts_) static_cast<void>(other->Prepare());
+    }
+    return Leases(host);
+  }
+  FenceHost& host(std::size_t i) { return *hosts_[i]; }
+
+  World world_;
+  std::vector<std::unique_ptr<FenceHost>> hosts_;
+  Grants grants_;
+};
+
+TEST_F(FenceTest, HostsOfANewDataSetLeaseAfterTheFirstLooks) {
+  for (const auto& each : hosts_) EXPECT_TRUE(LeasesWithin(*each, 6));
+}
+
+TEST_F(FenceTest, LeaseOfAnUnknownHostIsNotRepeatedByThoseThatRemain) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  const DataSet copy = *world_.data;
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(LeasesWithin(host(1), 6));
+  host(1).Kill();  // for good: what it was granted is in its clients' tables
+  world_.FailOver(copy, "server-2");
+  EXPECT_TRUE(LeasesWithin(host(0), 40));
+  EXPECT_TRUE(LeasesWithin(host(2), 40));
+}
+
+TEST_F(FenceTest, LeasingPausesForSecondsWhenAllHostsCome) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  const DataSet copy = *world_.data;
+  ASSERT_TRUE(LeasesWithin(host(1), 6));
+  world_.FailOver(copy, "server-2");
+  EXPECT_TRUE(LeasesWithin(host(0), 4));
+}
+
+TEST_F(FenceTest, HostThatStartsInTheMiddleWaitsForOneThatKnows) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  const DataSet copy = *world_.data;
+  ASSERT_TRUE(LeasesWithin(host(1), 6));
+  for (const auto& each : hosts_) each->store->is_reachable = false;
+  world_.FailOver(copy, "server-2");
+  FenceHost late(world_, "late");
+  for (int i = 0; i < 16; ++i) {
+    world_.now_ms += 250;
+    EXPECT_FALSE(Leases(late));
+  }
+  host(2).store->is_reachable = true;
+  EXPECT_TRUE(LeasesWithin(host(2), 40));
+  EXPECT_TRUE(LeasesWithin(late, 40));
+}
+
+TEST_F(FenceTest, HostsThatWereAllOffWaitForEachOther) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  const DataSet copy = *world_.data;
+  ASSERT_TRUE(LeasesWithin(host(1), 6));
+  for (const auto& each : hosts_) each->Kill();
+  world_.now_ms += 60'000;
+  world_.FailOver(copy, "server-1");
+  host(0).Reboot();
+  for (int i = 0; i < 20; ++i) {
+    world_.now_ms += 250;
+    EXPECT_FALSE(Leases(host(0)));
+  }
+  host(1).Reboot();
+  host(2).Reboot();
+  EXPECT_TRUE(LeasesWithin(host(0), 8));
+}
+
+TEST_F(FenceTest, HostThatStoppedIsNotWaitedFor) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  host(1).Stop();
+  const DataSet copy = *world_.data;
+  world_.FailOver(copy, "server-2");
+  EXPECT_TRUE(LeasesWithin(host(0), 4));
+}
+
+TEST_F(FenceTest, RestartOnTheSameServerMakesNoGap) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  host(0).Stop();
+  host(0).Start();
+  const std::uint64_t before = world_.data->max_id;
+  ASSERT_TRUE(LeasesWithin(host(0), 4));
+  EXPECT_EQ(world_.data->max_id, before + 10);
+}
+
+// Kills, restarts, reboots, clean stops, partitions, and data sets that are replaced by copies of
+// some moment of the last half a minute.
+class FenceHistories : public ::testing::TestWithParam<unsigned> {};
+
+TEST_P(FenceHistories, NoIdIsGrantedTwice) {
+  std::mt19937 random(GetParam());
+  const auto one_in = [&random](unsigned n) { return random() % n == 0; };
+  const std::uint64_t histories = harness::ScaledLoad(60);
+  for (std::uint64_t history = 0; history < histories; ++history) {
+    World world;
+    Grants grants;
+    std::vector<std::unique_ptr<FenceHost>> hosts;
+    for (const char* name : {"a", "b", "c"}) {
+      hosts.push_back(std::make_unique<FenceHost>(world, name));
+    }
+    std::vector<DataSet> copies;
+    int replaced = 0;
+    for (int step = 0; step < 4000; ++step) {
+      world.now_ms += 50 + static_cast<std::int64_t>(random() % 200);
+      FenceHost& host = *hosts[random() % hosts.size()];
+      if (one_in(400)) host.is_running ? host.Kill() : host.Start();
+      if (one_in(900)) host.Reboot();
+      if (one_in(700) && host.is_running) host.Stop();
+      if (!host.is_running && one_in(20)) host.Start();
+      if (one_in(300)) host.store->is_reachable = !host.store->is_reachable;
+      // Copies of the time when all were members: a host that the copy has never heard of, and that
+      // does not come, is named in the ADR as what is left.
+      const bool all_live = std::all_of(hosts.begin(), hosts.end(), [](const auto& each) {
+        return each->is_running && each->fence.may_lease();
+      });
+      if (step % 20 == 0 && all_live) copies.push_back(*world.data);
+      if (copies.size() > 8) copies.erase(copies.begin());
+      if (one_in(500) && !copies.empty()) {
+        const DataSet copy = copies[random() % copies.size()];
+        world.FailOver(copy, one_in(2) ? world.server : "server-" + std::to_string(++replaced));
+        copies.clear();
+      }
+      const auto [first, limit] = host.Lease(1 + random() % 30);
+      if (limit == first) continue;
+      ASSERT_TRUE(grants.Add(first, limit)) << "history " << history << ", step " << step << ": ["
+                                            << first << ", " << limit << ") came twice";
+    }
+    EXPECT_GT(grants.size(), 50U) << history;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, FenceHistories, ::testing::Range(0U, 8U));
+
+}  // namespace
+}  // namespace idd::daemon

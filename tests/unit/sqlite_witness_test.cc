@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A SQLite file that is set back, exchanged or emptied under the hosts that have it open, and the
+// witness beside it (ADR 0019). Real files.
+#include "store/sqlite_witness.h"
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "sqlite_test_support.h"
+#include "store/sqlite_store.h"
+
+namespace idd::daemon {
+namespace {
+
+using shm::IdRange;
+
+// --- the file
+
+class SqliteWitnessTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::unique_ptr<SqliteWitness> NewWitness() const {
+    auto witness = std::make_unique<SqliteWitness>();
+    witness->SetDatabase(dir_.File("idd.db"));
+    return witness;
+  }
+  static void Note(SqliteWitness& witness, const std::string& stamp, NextIds next) {
+    ASSERT_TRUE(witness.Lock().ok());
+    const WitnessHold hold(witness);
+    const Status status = witness.Append({.line = "line", .stamp = stamp, .next = std::move(next)},
+                                         SqliteWitness::Durability::kWritten);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  static SqliteWitness::State Read(SqliteWitness& witness) {
+    const Status status = witness.Lock();
+    EXPECT_TRUE(status.ok()) << status.message();
+    const WitnessHold hold(witness);
+    return witness.state();
+  }
+
+  TempDir dir_;
+  const std::string path_ = dir_.File("idd.db.witness");
+};
+
+TEST_F(SqliteWitnessTest, WhatOneAppendsTheOtherReads) {
+  const auto one = NewWitness();
+  const auto other = NewWitness();
+  EXPECT_EQ(Read(*one).line, "");
+  const std::string odd = "a b%c=\n\xc3\xa4";
+  Note(*one, "s1", {{"orders", 101}, {odd, 7}});
+  Note(*other, "s2", {{"orders", 201}});
+  const auto third = NewWitness();
+  for (SqliteWitness* witness : {one.get(), other.get(), third.get()}) {
+    const SqliteWitness::State state = Read(*witness);
+    EXPECT_EQ(state.line, "line");
+    EXPECT_EQ(state.stamp, "s2");
+    EXPECT_EQ(state.next, (NextIds{{"orders", 201}, {odd, 7}}));
+  }
+}
+
+TEST_F(SqliteWitnessTest, IsNotMadeWhereItIsOnlyLookedFor) {
+  const Result<bool> is_there = NewWitness()->LockIfThere();
+  ASSERT_TRUE(is_there.ok());
+  EXPECT_FALSE(is_there.value());
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(SqliteWitnessTest, LockIsExclusiveAndItsWaitEnds) {
+  const auto one = NewWitness();
+  ASSERT_TRUE(one->Lock().ok());
+  const auto other = NewWitness();
+  EXPECT_EQ(other->Lock().code(), Code::kUnavailable);
+  one->Unlock();
+  EXPECT_TRUE(other->Lock().ok());
+}
+
+TEST_F(SqliteWitnessTest, RecordThatWasTornEndsTheLogAndIsWrittenOver) {
+  Note(*NewWitness(), "s1", {{"orders", 101}});
+  Note(*NewWitness(), "s2", {{"orders", 201}});
+  Note(*NewWitness(), "s3", {{"orders", 301}});
+  std::string bytes = ReadFile(path_);
+  bytes[bytes.find("201=")] = '9';
+  WriteFile(path_, bytes);
+  EXPECT_EQ(Read(*NewWitness()).stamp, "s1");
+  // As long as the torn one: what follows it must not pass for its successor.
+  Note(*NewWitness(), "s4", {{"orders", 401}});
+  EXPECT_EQ(Read(*NewWitness()).stamp, "s4");
+}
+
+TEST_F(SqliteWitnessTest, FullFileHasASuccessorThatEveryoneFollows) {
+  const auto one = NewWitness();
+  const auto other = NewWitness();
+  Note(*one, "s0", {{"orders", 1}});
+  Read(*other);
+  struct stat before {};
+  ASSERT_EQ(::stat(path_.c_str(), &before), 0);
+  const std::string tag(200, 'x');
+  struct stat after = before;
+  std::uint64_t next = 1;
+  while (after.st_ino == before.st_ino) {
+    ++next;
+    Note(*one, "s" + std::to_string(next), {{tag, next}});
+    ASSERT_LT(next, 10'000U);
+    ASSERT_EQ(::stat(path_.c_str(), &after), 0);
+  }
+  const SqliteWitness::State state = Read(*other);
+  EXPECT_EQ(state.line, "line") << "the successor was taken for a stranger";
+  EXPECT_EQ(state.next, (NextIds{{"orders", 1}, {tag, next}}));
+}
+
+TEST_F(SqliteWitnessTest, DeletedFileIsMadeAgainOfWhatIsKnown) {
+  const auto one = NewWitness();
+  Note(*one, "s1", {{"orders", 101}});
+  ::unlink(path_.c_str());
+  EXPECT_EQ(one->CheckCurrent().code(), Code::kUnavailable);
+  EXPECT_EQ(Read(*one).stamp, "s1");
+  EXPECT_EQ(Read(*NewWitness()).next, (NextIds{{"orders", 101}}));
+}
+
+// Whether it was copied over the file or put in its place, and whoever went on from it.
+TEST_F(SqliteWitnessTest, OlderCopyIsMergedWithWhatIsKnownUnderAnotherLine) {
+  for (const bool in_place : {true, false}) {
+    std::filesystem::remove(path_);
+    const auto one = NewWitness();
+    Note(*one, "s1", {{"orders", 101}, {"users", 5}});
+    const std::string copy = ReadFile(path_);
+    Note(*one, "s2", {{"orders", 201}});
+    if (in_place) {
+      WriteFile(path_, copy);
+    } else {
+      WriteFile(path_ + ".copy", copy);
+      std::filesystem::rename(path_ + ".copy", path_);
+    }
+    Note(*NewWitness(), "s3", {{"users", 9}});
+    const SqliteWitness::State state = Read(*one);
+    EXPECT_NE(state.line, "line");
+    EXPECT_EQ(state.stamp, "") << "no database is the continuation of two";
+    EXPECT_EQ(state.next, (NextIds{{"orders", 201}, {"users", 9}}));
+    EXPECT_EQ(Read(*NewWitness()).line, state.line) << "it is kept in the file";
+  }
+}
+
+TEST_F(SqliteWitnessTest, EmptiedFileIsMadeOfWhatIsKnown) {
+  const auto one = NewWitness();
+  Note(*one, "s1", {{"orders", 101}});
+  ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+  EXPECT_EQ(Read(*one).next, (NextIds{{"orders", 101}}));
+  EXPECT_EQ(Read(*NewWitness()).next, (NextIds{{"orders", 101}}));
+}
+
+// --- the store beside it
+
+class SetBackTest : public SqliteStoreTest {
+ protected:
+  void SetUp() override {
+    a_ = OpenWithOrders("a");
+    b_ = OpenStore("b");
+    Take(*a_, Request(1));
+    Sql(path_, "VACUUM INTO '" + dir_.File("backup.db") + "'");
+    // b leases what the backup does not know; a's own mark stays at 1001.
+    EXPECT_EQ(Take(*b_, Request(2)), (IdRange{1001, 2001}));
+  }
+  void RestoreInPlace() const {
+    sqlite3* from = nullptr;
+    sqlite3* to = nullptr;
+    sqlite3_open(dir_.File("backup.db").c_str(), &from);
+    sqlite3_open(path_.c_str(), &to);
+    sqlite3_backup* backup = sqlite3_backup_init(to, "main", from, "main");
+    ASSERT_NE(backup, nullptr);
+    EXPECT_EQ(sqlite3_backup_step(backup, -1), SQLITE_DONE);
+    EXPECT_EQ(sqlite3_backup_finish(backup), SQLITE_OK);
+    sqlite3_close(to);
+    sqlite3_close(from);
+  }
+  // The first lease is refused where something is amiss, and the next Open() sets it right.
+  static IdRange TakeAfterOpen(SqliteStore& store, const LeaseRequest& request) {
+    EXPECT_EQ(store.TakeLease(request).status().code(), Code::kUnavailable);
+    const Status status = store.Open();
+    EXPECT_TRUE(status.ok()) << status.message();
+    return Take(store, request);
+  }
+
+  std::unique_ptr<SqliteStore> a_;
+  std::unique_ptr<SqliteStore> b_;
+};
+
+TEST_F(SetBackTest, RestoreInPlaceIsRefusedAndLiftedAboveEveryHostsLeases) {
+  RestoreInPlace();
+  ASSERT_EQ(MaxId(), "1001");
+  EXPECT_EQ(TakeAfterOpen(*a_, Request(3, 1001)), (IdRange{2001, 3001}));
+  EXPECT_EQ(a_->generation(), 2U);
+  EXPECT_EQ(a_->lease_grace().count(), 0) << "the witness has said it all";
+  EXPECT_EQ(TakeAfterOpen(*b_, Request(4, 2001)), (IdRange{3001, 4001})) << "told by the witness";
+  EXPECT_EQ(b_->generation(), 2U);
+  EXPECT_EQ(Take(*a_, Request(5, 3001)), (IdRange{4001, 5001}));
+  EXPECT_EQ(a_->generation(), 2U) << "once";
+}
+
+TEST_F(SetBackTest, RestoreIsSeenByAHostThatStarts) {
+  a_.reset();
+  b_.reset();
+  RestoreInPlace();
+  const auto a = OpenStore("a");
+  const Result<Reminded> reminded =
+      a->Remind({.marks = {{.tag = "orders", .mark = 1001}}, .held = {}});
+  ASSERT_TRUE(reminded.ok());
+  EXPECT_TRUE(reminded.value().forgot_leases);
+  ASSERT_EQ(reminded.value().lifted.size(), 1U);
+  EXPECT_EQ(reminded.value().lifted[0].from, 1001U);
+  EXPECT_EQ(reminded.value().lifted[0].to, 2001U);
+  EXPECT_EQ(Take(*a, Request(3, 1001)), (IdRange{2001, 3001}));
+}
+
+TEST_F(SetBackTest, RestoreIsSeenWithoutALease) {
+  RestoreInPlace();
+  const Deadline deadline = Deadline::After(std::chrono::seconds(30));
+  while (a_->CheckCurrent().ok() && !deadline.passed()) ::usleep(10'000);
+  EXPECT_EQ(a_->CheckCurrent().code(), Code::kUnavailable);
+}
+
+// What a backup lists as returned may have been taken back since, by a host that is off now.
+TEST_F(SetBackTest, RangesThatABackupListsAreNotLeased) {
+  Return(*a_, 1, 400, ReturnOutcome::kListed);
+  std::filesystem::remove(dir_.File("backup.db"));
+  Sql(path_, "VACUUM INTO '" + dir_.File("backup.db") + "'");
+  EXPECT_EQ(Take(*a_, Request(3, 401)), (IdRange{401, 1001}));
+  RestoreInPlace();
+  // As if its own mark had been lost as well.
+  EXPECT_EQ(TakeAfterOpen(*a_, Request(4)), (IdRange{2001, 3001}));
+}
+
+// Every page as it was, past SQLite, and the log as it is: even where no page that is read is known
+// to be old, nothing is leased below the witness.
+TEST_F(SetBackTest, NoLeaseBeginsBelowTheWitnessWhateverTheTablesSay) {
+  Sql(path_, "DELETE FROM idd_lease; UPDATE leaf_alloc SET max_id = 1");
+  const Result<Lease> lease = a_->TakeLease(Request(3));
+  ASSERT_TRUE(lease.ok());
+  EXPECT_EQ(lease.value().ids, (IdRange{2001, 3001}));
+  EXPECT_EQ(lease.value().lifted_from, 1U);
+}
+
+// One store alone: in a process SQLite shares what is mapped, deleted or not, among connections.
+TEST_F(SetBackTest, DeletedLogIsSavedByAHostThatHasItOpen) {
+  b_.reset();
+  for (const char* suffix : {"-wal", "-shm"}) ::unlink((path_ + suffix).c_str());
+  EXPECT_EQ(a_->CheckCurrent().code(), Code::kUnavailable);
+  EXPECT_EQ(TakeAfterOpen(*a_, Request(3, 1001)), (IdRange{2001, 3001}));
+  EXPECT_EQ(a_->generation(), 1U) << "nothing was lost";
+  EXPECT_EQ(Sql(path_, "PRAGMA integrity_check; SELECT count(*) FROM idd_lease"), "ok,3");
+}
+
+TEST_F(SetBackTest, DeletedSharedMemoryIsNotUsedOn) {
+  b_.reset();
+  ::unlink((path_ + "-shm").c_str());
+  EXPECT_EQ(a_->CheckCurrent().code(), Code::kUnavailable);
+  EXPECT_EQ(TakeAfterOpen(*a_, Request(3, 1001)), (IdRange{2001, 3001}));
+  EXPECT_EQ(a_->generation(), 1U) << "nothing was lost";
+}
+
+TEST_F(SetBackTest, EmptiedFileIsNotServedNorMadeAgain) {
+  ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+  EXPECT_EQ(a_->CheckCurrent().code(), Code::kUnavailable);
+  EXPECT_EQ(a_->TakeLease(Request(3, 1001)).status().code(), Code::kUnavailable);
+  for (SqliteStore* store : {a_.get(), b_.get()}) {
+    EXPECT_EQ(store->Open().code(), Code::kUnavailable);
+  }
+  // Not by a host either that has never leased from it.
+  EXPECT_EQ(NewStore("c")->Open().code(), Code::kUnavailable);
+  EXPECT_EQ(ReadFile(path_), "");
+}
+
+TEST_F(SetBackTest, WitnessThatWasLostIsMadeAgainAndSaid) {
+  a_.reset();
+  b_.reset();
+  ::unlink((path_ + ".witness").c_str());
+  const auto a = OpenStore("a");
+  EXPECT_TRUE(a->is_young()) << "hosts that have it open must come first";
+  EXPECT_GT(a->lease_grace().count(), 0);
+  EXPECT_EQ(Take(*a, Request(3, 1001)), (IdRange{2001, 3001}));
+  EXPECT_FALSE(OpenStore("b")->is_young());
+}
+
+}  // namespace
+}  // namespace idd::daemon

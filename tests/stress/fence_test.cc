@@ -25,6 +25,7 @@
 #include "support/free_ports.h"
 #include "support/mariadb_server.h"
 #include "support/mysql_proxy.h"
+#include "support/sqlite_file.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -177,6 +178,17 @@ class FenceHosts : public MysqlHosts {
     for (std::size_t i = 0; i < count; ++i) {
       EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
         return Number(*hosts_[i], "leases") >= before[i] + 2;
+      })) << hosts_[i]->daemon.Log();
+    }
+  }
+  // Each of the first `count` hosts has noted that all others know of it where it leases now: what
+  // it has noted counts at the next server. It looks once a second, and may have leased before
+  // that.
+  void ExpectKnownToAll(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
+        SqliteFile marks(hosts_[i]->daemon.options().state_dir + "/high-water.db");
+        return marks.QueryInteger("SELECT is_live FROM idd_membership") == 1;
       })) << hosts_[i]->daemon.Log();
     }
   }
@@ -545,6 +557,7 @@ TEST_F(FenceHosts, SwitchoversInARowWhileAHostIsStoppedForLonger) {
   switch_over(pair.primary, pair.replica);
   GoOn();
   ExpectLeasing(3);
+  ExpectKnownToAll(3);
   switch_over(pair.replica, pair.primary);
   ExpectLeasing(3);
   std::this_thread::sleep_for(

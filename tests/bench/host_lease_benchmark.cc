@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// host_lease_benchmark: leases a second from end to end, of one tag whose segments hold 1,000 ids
-// and end at once: a client claims, finds the ring dry, idd leases, keeps its mark and publishes.
-// By one host and by eight, in turn with bare commits (one UPDATE of one row) by one connection and
-// by eight to the same durable MariaDB over TCP.
+// host_lease_benchmark: leases a second from end to end, of tags whose segments hold 1,000 ids and
+// end at once: a client claims, finds the ring dry, idd leases, keeps its mark and publishes. Of
+// one tag, whose next lease is asked for when the last one has come, and of sixteen, whose leases
+// share transactions. By one host and by eight, in turn with bare commits (one UPDATE of one row)
+// by one connection and by eight to the same durable MariaDB over TCP.
 //
-// Prints JSON, medians: {"commits_1": per second, "leases_1", "commits_8", "leases_8"}.
+// Prints JSON, medians: {"commits_1": per second, "leases_1", "leases_1_of_16", "commits_8",
+// "leases_8", "leases_8_of_16"}.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -34,6 +36,7 @@ using std::chrono_literals::operator""ms;
 
 constexpr int kRounds = 7;
 constexpr int kHosts = 8;
+constexpr int kTags = 16;
 constexpr auto kTurn = 1500ms;
 
 class Benchmark {
@@ -50,28 +53,38 @@ class Benchmark {
       host->daemon.Start();
       hosts_.push_back(std::move(host));
     }
-    hosts_[0]->idctl.Do({"tag", "create", "orders", "--step", "1000", "--max-step", "1000"});
-    for (const auto& host : hosts_) static_cast<void>(host->idctl.Claim("orders", 1));
+    for (int i = 0; i < kTags; ++i) {
+      hosts_[0]->idctl.Do({"tag", "create", TagName(i), "--step", "1000", "--max-step", "1000"});
+      for (const auto& host : hosts_) static_cast<void>(host->idctl.Claim(TagName(i), 1));
+    }
   }
 
   [[nodiscard]] nlohmann::json Run() {
     std::vector<double> commits_1;
     std::vector<double> leases_1;
+    std::vector<double> leases_1_of_16;
     std::vector<double> commits_8;
     std::vector<double> leases_8;
+    std::vector<double> leases_8_of_16;
     for (int round = 0; round < kRounds; ++round) {
       commits_1.push_back(Commits(1));
-      leases_1.push_back(Leases(1));
+      leases_1.push_back(Leases(1, 1));
+      leases_1_of_16.push_back(Leases(1, kTags));
       commits_8.push_back(Commits(kHosts));
-      leases_8.push_back(Leases(kHosts));
+      leases_8.push_back(Leases(kHosts, 1));
+      leases_8_of_16.push_back(Leases(kHosts, kTags));
     }
     return {{"commits_1", bench::Median(commits_1)},
             {"leases_1", bench::Median(leases_1)},
+            {"leases_1_of_16", bench::Median(leases_1_of_16)},
             {"commits_8", bench::Median(commits_8)},
-            {"leases_8", bench::Median(leases_8)}};
+            {"leases_8", bench::Median(leases_8)},
+            {"leases_8_of_16", bench::Median(leases_8_of_16)}};
   }
 
  private:
+  [[nodiscard]] static std::string TagName(int number) { return "tag" + std::to_string(number); }
+
   using Turn = std::function<void(int number, const std::atomic<bool>& stop)>;
 
   // What `count` grows by, each second that `threads` run `turn`.
@@ -106,16 +119,17 @@ class Benchmark {
         [this] { return std::stoull(server_.Session().Query("SELECT n FROM bare")); });
   }
 
-  [[nodiscard]] double Leases(int hosts) {
+  // A thread for each tag of each host.
+  [[nodiscard]] double Leases(int hosts, int tags) {
     return Rate(
-        hosts,
-        [this](int number, const std::atomic<bool>& stop) {
+        hosts * tags,
+        [this, tags](int number, const std::atomic<bool>& stop) {
           idclient::Options options;
-          options.socket_path = hosts_[static_cast<std::size_t>(number)]->daemon.socket();
-          options.timeout = 10s;
+          options.socket_path = hosts_[static_cast<std::size_t>(number / tags)]->daemon.socket();
+          options.timeout = 60s;
           idclient::Client client(options);
-          idclient::Tag orders = client.tag("orders");
-          while (!stop) static_cast<void>(orders.claim());
+          idclient::Tag tag = client.tag(TagName(number % tags));
+          while (!stop) static_cast<void>(tag.claim());
         },
         [this] { return std::stoull(server_.Session().Query("SELECT MAX(seq) FROM idd_lease")); });
   }

@@ -135,10 +135,12 @@ def host_lease_figures(results):
     if not runs:  # measured by an earlier scripts/bench
         return
     for hosts, count in (("one host, to one connection", 1), ("eight hosts, to eight connections", 8)):
-        leases, commits = f"leases_{count}", f"commits_{count}"
-        yield Figure(group, hosts, "x", tuple(run[leases] / run[commits] for run in runs), 0.5, is_floor=True,
-                     detail=f"{statistics.median(run[leases] for run in runs):.0f}/s to "
-                            f"{statistics.median(run[commits] for run in runs):.0f}/s")
+        for tags, suffix in (("of one tag", ""), ("of sixteen tags", "_of_16")):
+            leases, commits = f"leases_{count}{suffix}", f"commits_{count}"
+            yield Figure(group, f"{tags}, {hosts}", "x", tuple(run[leases] / run[commits] for run in runs), 0.5,
+                         is_floor=True,
+                         detail=f"{statistics.median(run[leases] for run in runs):.0f}/s to "
+                                f"{statistics.median(run[commits] for run in runs):.0f}/s")
     steps = results["lease"]["tcp"]
     group = "Steps of a lease on MariaDB over TCP"
     for name, key in (("read the tag, unless it was read in the last 100 ms", None),

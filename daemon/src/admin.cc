@@ -166,11 +166,23 @@ void Admin::Handle(std::string request, const PeerRights& rights, Done done) {
     if (--in_flight_of_[uid] == 0) in_flight_of_.erase(uid);
     done(status, document);
   };
-  if (request.size() <= kMostParsedOnTheLoop) return Do(ParseRequest(request), rights, last);
-  parse_thread_.Post([this, text = std::move(request), rights, last = std::move(last)] {
+  if (!is_held_) return Parse(std::move(request), rights, last);
+  held_.push_back([this, text = std::move(request), rights, last = std::move(last)] {
+    Parse(text, rights, last);
+  });
+}
+
+void Admin::GoOn() {
+  is_held_ = false;
+  for (const std::function<void()>& request : std::exchange(held_, {})) request();
+}
+
+void Admin::Parse(std::string request, const PeerRights& rights, const Done& done) {
+  if (request.size() <= kMostParsedOnTheLoop) return Do(ParseRequest(request), rights, done);
+  parse_thread_.Post([this, text = std::move(request), rights, done] {
     // Shared, as a task has to be copyable.
     loop_.Post([this, parsed = std::make_shared<const Result<Request>>(ParseRequest(text)), rights,
-                last] { Do(*parsed, rights, last); });
+                done] { Do(*parsed, rights, done); });
   });
 }
 

@@ -66,6 +66,9 @@ class Admin {
   // may not use is told or changed. `done` is called once, now or later on the loop. A large
   // request is parsed on a thread of its own, so that it may be overtaken by a later one.
   void Handle(std::string request, const PeerRights& rights, Done done);
+  // From now on requests wait until GoOn(): what they would be told is not known yet.
+  void Hold() { is_held_ = true; }
+  void GoOn();
   // Whose connections `client.list` tells of; it outlives this, or is taken away with nullptr.
   void SetClients(const ClientLedger* clients) { clients_ = clients; }
   // Another one is in use from now on.
@@ -90,6 +93,7 @@ class Admin {
     Operation operation;
     Needs needs;
   };
+  void Parse(std::string request, const PeerRights& rights, const Done& done);
   // Does what was parsed; `done` frees its place among those under way.
   void Do(const Result<Request>& request, const PeerRights& rights, const Done& done);
   // Whether the peer may have one more request under way.
@@ -177,6 +181,8 @@ class Admin {
   LeaseWorker& worker_;
   TagService& tags_;
   const ClientLedger* clients_ = nullptr;
+  bool is_held_ = false;
+  std::vector<std::function<void()>> held_;  // at most kMaxInFlight
   int in_flight_ = 0;
   std::map<uid_t, int> in_flight_of_;    // of those, by user
   int drain_changes_ = 0;                // on their way to the marks

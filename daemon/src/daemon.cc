@@ -96,15 +96,17 @@ class Daemon {
  private:
   void OnFirstContact(const Status& status);
   void WarmUp(const Result<std::vector<TagMark>>& marks);
+  void Settle();
   void BecomeReady();
+  [[nodiscard]] bool Listen();
   void OnSignal(int signal);
+  void Leave();
   void Reload();
   [[nodiscard]] Status MoveDatabase(const Options& options);
   void Stop();
   void Fail(const Status& status);
   void SchedulePoll();
   void Inherit();
-  void WatchInheritedRings();
   void ScheduleWatchdog(std::chrono::microseconds period);
 
   Options options_;
@@ -124,6 +126,9 @@ class Daemon {
   Timer patience_;
   Timer watchdog_timer_;
   bool listening_ = false;
+  bool has_taken_over_ = false;  // what an earlier idd left
+  bool has_settled_ = false;     // the store has answered, or had its time to
+  bool is_ready_ = false;
   bool stopping_ = false;
   int exit_status_ = 0;
 };
@@ -152,7 +157,7 @@ Daemon::Daemon(const Options& options, Parts parts)
              [host = host_](const std::string& url) { return OpenStoreReader(url, host); }),
       server_(loop_, tags_, admin_),
       metrics_(loop_, admin_.metrics(), parts.metrics_server),
-      signals_(loop_, {SIGTERM, SIGINT, SIGHUP}, [this](int signal) { OnSignal(signal); }),
+      signals_(loop_, {SIGTERM, SIGINT, SIGHUP, SIGUSR2}, [this](int signal) { OnSignal(signal); }),
       poll_timer_(loop_),
       patience_(loop_),
       watchdog_timer_(loop_) {
@@ -163,47 +168,38 @@ Daemon::Daemon(const Options& options, Parts parts)
 
 int Daemon::Run() {
   if (const auto period = ServiceManager::WatchdogPeriod()) ScheduleWatchdog(*period / 2);
+  admin_.Hold();
   Inherit();
   worker_.Start(Recover, [this](const StoreHealth& health) { tags_.OnStoreHealth(health); });
   worker_.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
                        [this](const Result<bool>& opened) { OnFirstContact(opened.status()); });
-  patience_.After(kStartPatience, [this] { BecomeReady(); });
+  patience_.After(kStartPatience, [this] { Settle(); });
   loop_.Run();
   log::FlushSuppressed(true);
   return exit_status_;
 }
 
-// Before the worker starts: what it holds is known before it opens the store. The descriptors of
-// the earlier idd are dropped when ours are kept.
+// Before the worker starts: what it holds is known before it opens the store.
 void Daemon::Inherit() {
   StoreSession& session = worker_.session();
   session.fence = Fence(
       {.host = host_.id, .boot_id = host_.boot_id, .silence = options_.fence_after, .now_ms = {}});
-  for (const InheritedTag& tag : inheritance_.tags) {
-    for (const LeaseUse& use : tag.leases) session.held[use.lease.token] = use.lease;
+  for (const LeftTag& tag : inheritance_.tags) {
+    for (const HeldLease& held : tag.leases) session.held[held.lease.token] = held.lease;
   }
   for (const auto* ended : {&inheritance_.closing, &inheritance_.returning}) {
     for (const LeaseUse& use : *ended) session.held[use.lease.token] = use.lease;
   }
   for (const auto& [token, tag] : inheritance_.asked) session.unanswered.insert(token);
-  // What the old rings had is noted. Dropped before new ones are made, there is room for them.
   for (const std::string& name : inheritance_.names) manager_.Drop(name);
-  tags_.Inherit(inheritance_);
-  metrics_.NoteInherited(inheritance_);
   if (!inheritance_.held_is_kept) manager_.Keep(kHeldLeasesName, inheritance_.held->fd());
-}
-
-void Daemon::WatchInheritedRings() {
-  for (InheritedRing& inherited : inheritance_.rings) {
-    if (inherited.ring->StaysClosed()) continue;
-    log::Error("ring.reopened",
-               {{"tag", inherited.tag},
-                {"ring", inherited.ring->ring_id()},
-                {"reason", "a client forged a cursor that the earlier idd left"},
-                {"action", "closed again; what the tag's ring still has of it is given up"}});
-    inherited.ring->Close();
-    tags_.OnForged(inherited.tag, inherited.tokens);
-  }
+  // Claimers whose ring is about to be closed come for the next one: they do not wait until the
+  // store has been reached.
+  if (!inheritance_.tags.empty() && !Listen()) return;
+  tags_.Inherit(inheritance_, [this] {
+    has_taken_over_ = true;
+    BecomeReady();
+  });
 }
 
 void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
@@ -214,11 +210,11 @@ void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
 void Daemon::OnFirstContact(const Status& status) {
   // Somebody else's file, a newer schema or a corrupt one: an operator must look, and nothing is
   // touched until then. A store that is away comes back by itself.
-  if (status.code() == Code::kIncompatible && !listening_) {
+  if (status.code() == Code::kIncompatible && !has_settled_) {
     Fail(status);
     return;
   }
-  if (!status.ok()) return BecomeReady();
+  if (!status.ok()) return Settle();
   // The tags that this host has served before have their ids before anybody can ask; if that takes
   // too long, the rest wait until they are asked for.
   worker_.Submit<std::vector<TagMark>>(
@@ -227,22 +223,35 @@ void Daemon::OnFirstContact(const Status& status) {
 }
 
 void Daemon::WarmUp(const Result<std::vector<TagMark>>& marks) {
-  if (!marks.ok() || stopping_ || listening_) return BecomeReady();
+  if (!marks.ok() || stopping_ || has_settled_) return Settle();
   std::vector<std::string> known;
   for (const TagMark& mark : marks.value()) known.push_back(mark.tag);
   if (known.size() > MostTagsToWarm()) known.resize(MostTagsToWarm());
-  tags_.Warm(known, [this] { BecomeReady(); });
+  tags_.Warm(known, [this] { Settle(); });
+}
+
+void Daemon::Settle() {
+  if (has_settled_ || stopping_) return;
+  has_settled_ = true;
+  patience_.Cancel();
+  tags_.StopWarming();
+  BecomeReady();
+}
+
+bool Daemon::Listen() {
+  if (listening_) return true;
+  if (Status status = server_.Listen(options_.socket, std::move(passed_listener_)); !status.ok()) {
+    Fail(status);
+    return false;
+  }
+  listening_ = true;
+  return true;
 }
 
 void Daemon::BecomeReady() {
-  if (listening_ || stopping_) return;
-  patience_.Cancel();
-  tags_.StopWarming();
-  if (Status status = server_.Listen(options_.socket, std::move(passed_listener_)); !status.ok()) {
-    Fail(status);
-    return;
-  }
-  listening_ = true;
+  if (!has_settled_ || !has_taken_over_ || stopping_ || !Listen()) return;
+  is_ready_ = true;
+  admin_.GoOn();
   SchedulePoll();
   metrics_.KeepIn(options_.metrics_textfile);
   log::Info("idd.ready", {{"version", IDD_VERSION},
@@ -257,8 +266,19 @@ void Daemon::OnSignal(int signal) {
     Reload();
     return;
   }
+  if (signal == SIGUSR2 && manager_.keeps()) return Leave();
   log::Info("idd.stopping", {{"signal", signal}});
   Stop();
+}
+
+// Another idd follows at once and inherits the rings: claims go on in them meanwhile.
+void Daemon::Leave() {
+  if (stopping_) return;
+  stopping_ = true;
+  log::Info("idd.leaving", {{"action", "the rings stay open for the next idd"}});
+  manager_.Notify("STOPPING=1");
+  worker_.DropQueued();
+  loop_.Stop();
 }
 
 void Daemon::Reload() {
@@ -279,7 +299,7 @@ void Daemon::Reload() {
   options_ = std::move(plan.options);
   log::SetLevel(options_.log_level);
   tags_.SetLeaseLimit(options_.lease_limit);
-  if (listening_) metrics_.KeepIn(options_.metrics_textfile);
+  if (is_ready_) metrics_.KeepIn(options_.metrics_textfile);
   // Also when nothing of it has changed: names of groups may mean others by now.
   server_.Configure(options_.access, options_.limits);
   if (!plan.not_changed.empty()) {
@@ -329,7 +349,6 @@ void Daemon::SchedulePoll() {
   poll_timer_.After(kPollInterval, [this] {
     metrics_.NoteDelay(MonotonicClock::now() - poll_timer_.expiry());
     tags_.Poll();
-    WatchInheritedRings();
     server_.Poll();
     log::FlushSuppressed(false);
     SchedulePoll();
@@ -356,8 +375,7 @@ Result<ScopedFd> TakeListener(std::vector<PassedDescriptor>& passed, const std::
   return listener;
 }
 
-// After the locks: what is inherited is closed, and no other idd may be at it. Nor may a start that
-// is refused for another reason: clients go on claiming until somebody serves them.
+// After the locks: no other idd may be at it.
 Result<Inheritance> TakeInheritance(std::vector<PassedDescriptor> passed,
                                     const std::string& host_id, HighWaterMarks& marks) {
   const Result<std::string> list = marks.HeldList();

@@ -37,6 +37,7 @@ std::string RingName(char prefix, std::uint64_t ring_id) {
 struct RingDescriptors {
   ScopedFd table;
   ScopedFd cursors;
+  std::vector<std::string> names{};
 };
 
 // The ring's id if `name` is of one of its descriptors, and which.
@@ -57,6 +58,14 @@ std::optional<RingPart> ParseRingName(std::string_view name) {
   return part;
 }
 
+void LogNotInherited(const HeldLease& held, const std::string& error) {
+  log::Error("ring.not_inherited", {{"tag", held.lease.tag},
+                                    {"ring", held.ring_id},
+                                    {"error", error},
+                                    {"action", "its leases are abandoned"}});
+}
+
+// Finds what there is.
 class Heir {
  public:
   Heir(std::vector<PassedDescriptor>& passed, const std::string& host_id,
@@ -67,9 +76,13 @@ class Heir {
     Status status = TakeDescriptors();
     if (!status.ok()) return status;
     const std::vector<HeldLease> leases = result_.held->All();
-    CloseRings(leases);
+    for (const HeldLease& held : leases) OpenRing(held);
     for (const HeldLease& held : leases) Sort(held);
-    for (auto& [tag, inherited] : tags_) Arrange(inherited);
+    // Of which tag a ring is, its leases say: one without any has nothing to close.
+    for (const auto& [ring_id, descriptors] : descriptors_) {
+      for (const std::string& name : descriptors.names) result_.names.push_back(name);
+    }
+    for (auto& [name, tag] : tags_) result_.tags.push_back(std::move(tag));
     return std::move(result_);
   }
 
@@ -80,7 +93,7 @@ class Heir {
       if (const auto part = ParseRingName(descriptor.name)) {
         RingDescriptors& ring = descriptors_[part->ring_id];
         (part->is_table ? ring.table : ring.cursors) = std::move(descriptor.fd);
-        result_.names.push_back(descriptor.name);
+        ring.names.push_back(descriptor.name);
       } else if (descriptor.name == kHeldLeasesName) {
         AdoptLeases(std::move(descriptor.fd));
       } else {
@@ -110,49 +123,21 @@ class Heir {
                                         {"action", "what the earlier idd held is abandoned"}});
   }
 
-  // Of which tag a ring is, its leases say: a ring without any has nothing to close.
-  void CloseRings(const std::vector<HeldLease>& leases) {
-    for (const HeldLease& held : leases) {
-      if (held.state != HeldState::kHeld || held.ring_id == 0) continue;
-      if (!looked_for_.insert(held.ring_id).second) continue;
-      const auto it = descriptors_.find(held.ring_id);
-      if (it == descriptors_.end()) {
-        LogNotInherited(held, "the service manager does not have it");
-        continue;
-      }
-      const RingDescriptors descriptors = std::move(it->second);
-      descriptors_.erase(it);
-      auto ring = shm::LeftRing::Open(descriptors.table, descriptors.cursors, held.lease.tag);
-      if (!ring.ok() || ring.value()->ring_id() != held.ring_id) {
-        LogNotInherited(held, ring.ok() ? "it has another number" : ring.status().message());
-        continue;
-      }
-      ring.value()->Close();
-      rings_[held.ring_id] = ring.value().get();
-      result_.rings.push_back(
-          {.tag = held.lease.tag, .tokens = {}, .ring = std::move(ring).value()});
+  void OpenRing(const HeldLease& held) {
+    if (held.state != HeldState::kHeld || held.ring_id == 0) return;
+    if (!looked_for_.insert(held.ring_id).second) return;
+    const auto it = descriptors_.find(held.ring_id);
+    if (it == descriptors_.end()) {
+      return LogNotInherited(held, "the service manager does not have it");
     }
-    for (InheritedRing& inherited : result_.rings) {
-      for (const HeldLease& held : leases) {
-        if (held.ring_id != inherited.ring->ring_id()) continue;
-        inherited.tokens.push_back(held.lease.token);
-        if (IsForged(*inherited.ring, held)) forged_.insert(held.ring_id);
-      }
+    auto ring = shm::LeftRing::Open(it->second.table, it->second.cursors, held.lease.tag);
+    if (!ring.ok() || ring.value()->ring_id() != held.ring_id) {
+      return LogNotInherited(held, ring.ok() ? "it has another number" : ring.status().message());
     }
-  }
-
-  // The cursor is below what the earlier idd had seen of it or claimed. A client that has written
-  // into one cursor may have written into all: the whole ring is forged.
-  static bool IsForged(const shm::LeftRing& ring, const HeldLease& held) {
-    return held.state == HeldState::kHeld &&
-           ring.NextOf(held.lease.ids).value_or(held.next) < held.next;
-  }
-
-  static void LogNotInherited(const HeldLease& held, const std::string& error) {
-    log::Error("ring.not_inherited", {{"tag", held.lease.tag},
-                                      {"ring", held.ring_id},
-                                      {"error", error},
-                                      {"action", "its leases are abandoned"}});
+    tags_[held.lease.tag].rings.push_back(
+        {.ring = std::move(ring).value(), .names = std::move(it->second.names)});
+    descriptors_.erase(it);
+    opened_[held.ring_id] = held.lease.tag;
   }
 
   void Sort(const HeldLease& held) {
@@ -163,24 +148,79 @@ class Heir {
     LeaseUse use{.lease = held.lease, .claimed = held.next - held.lease.ids.first};
     if (held.state == HeldState::kClosing) return result_.closing.push_back(std::move(use));
     if (held.state == HeldState::kReturning) return result_.returning.push_back(std::move(use));
+    const auto ring = opened_.find(held.ring_id);
+    if (held.ring_id != 0 && (ring == opened_.end() || ring->second != held.lease.tag)) {
+      result_.held->NoteClosing(use.lease.token, use.claimed);
+      return result_.closing.push_back(std::move(use));
+    }
+    LeftTag& tag = tags_[held.lease.tag];
+    tag.tag = held.lease.tag;
+    tag.leases.push_back(held);
+  }
+
+  std::vector<PassedDescriptor>& passed_;
+  const std::string& host_id_;
+  const std::string& list_id_;
+  std::map<std::uint64_t, RingDescriptors> descriptors_;
+  std::set<std::uint64_t> looked_for_;
+  std::map<std::uint64_t, std::string> opened_;  // tags, by ring
+  std::map<std::string, LeftTag> tags_;
+  Inheritance result_;
+};
+
+// Closes what there is of one tag.
+class Successor {
+ public:
+  Successor(LeftTag left, HeldLeases& held) : left_(std::move(left)), held_(held) {}
+
+  InheritedTag Take() {
+    CloseRings();
+    for (const HeldLease& lease : left_.leases) Sort(lease);
+    Arrange();
+    return std::move(result_);
+  }
+
+ private:
+  void CloseRings() {
+    for (LeftTagRing& left : left_.rings) {
+      left.ring->Close();
+      InheritedRing inherited{.tag = left_.tag, .tokens = {}, .ring = std::move(left.ring)};
+      const std::uint64_t ring_id = inherited.ring->ring_id();
+      for (const HeldLease& held : left_.leases) {
+        if (held.ring_id != ring_id) continue;
+        inherited.tokens.push_back(held.lease.token);
+        if (IsForged(*inherited.ring, held)) forged_.insert(ring_id);
+      }
+      rings_[ring_id] = inherited.ring.get();
+      result_.rings.push_back(std::move(inherited));
+      for (std::string& name : left.names) result_.names.push_back(std::move(name));
+    }
+  }
+
+  // The cursor is below what the earlier idd had seen of it or claimed. A client that has written
+  // into one cursor may have written into all: the whole ring is forged.
+  static bool IsForged(const shm::LeftRing& ring, const HeldLease& held) {
+    return ring.NextOf(held.lease.ids).value_or(held.next) < held.next;
+  }
+
+  void Sort(const HeldLease& held) {
+    LeaseUse use{.lease = held.lease, .claimed = held.next - held.lease.ids.first};
     const std::optional<std::uint64_t> next = NextOf(held);
     if (!next.has_value()) return Close(use);
     use.claimed = *next - held.lease.ids.first;
     if (use.available() == 0) return Close(use);
-    result_.held->NoteUsed(held.lease.token, *next, 0);
-    InheritedTag& tag = tags_[held.lease.tag];
+    held_.NoteUsed(held.lease.token, *next, 0);
     // The newest lease's settings.
-    if (held.record.next_id > tag.record.next_id) tag.record = held.record;
-    tag.leases.push_back(std::move(use));
+    if (held.record.next_id > result_.record.next_id) result_.record = held.record;
+    result_.leases.push_back(std::move(use));
   }
 
   // Above it nothing of the lease was or will be claimed. Nothing: that is not known.
   [[nodiscard]] std::optional<std::uint64_t> NextOf(const HeldLease& held) const {
     if (held.ring_id == 0) return held.next;
-    const auto it = rings_.find(held.ring_id);
-    if (it == rings_.end()) return std::nullopt;
-    if (!forged_.contains(held.ring_id) && it->second->StaysClosed()) {
-      return it->second->NextOf(held.lease.ids).value_or(held.next);
+    const shm::LeftRing& ring = *rings_.at(held.ring_id);
+    if (!forged_.contains(held.ring_id) && ring.StaysClosed()) {
+      return ring.NextOf(held.lease.ids).value_or(held.next);
     }
     log::Error("ring.quarantined", {{"tag", held.lease.tag},
                                     {"ring", held.ring_id},
@@ -191,40 +231,35 @@ class Heir {
   }
 
   void Close(const LeaseUse& use) {
-    result_.held->NoteClosing(use.lease.token, use.claimed);
+    held_.NoteClosing(use.lease.token, use.claimed);
     result_.closing.push_back(use);
   }
 
   // Ids must rise in a ring. What a ring has no room for goes back.
-  void Arrange(InheritedTag& tag) {
-    std::sort(tag.leases.begin(), tag.leases.end(), [](const LeaseUse& a, const LeaseUse& b) {
-      return a.lease.ids.first < b.lease.ids.first;
-    });
+  void Arrange() {
+    std::sort(
+        result_.leases.begin(), result_.leases.end(),
+        [](const LeaseUse& a, const LeaseUse& b) { return a.lease.ids.first < b.lease.ids.first; });
     std::vector<LeaseUse> leases;
-    for (LeaseUse& use : tag.leases) {
+    for (LeaseUse& use : result_.leases) {
       const bool rises = leases.empty() || use.lease.ids.first >= leases.back().lease.ids.limit;
       if (!rises) {
         Close(use);
       } else if (leases.size() == kMostLeases) {
-        result_.held->NoteReturning(use.lease.token, use.claimed);
+        held_.NoteReturning(use.lease.token, use.claimed);
         result_.returning.push_back(std::move(use));
       } else {
         leases.push_back(std::move(use));
       }
     }
-    tag.leases = std::move(leases);
-    result_.tags.push_back(std::move(tag));
+    result_.leases = std::move(leases);
   }
 
-  std::vector<PassedDescriptor>& passed_;
-  const std::string& host_id_;
-  const std::string& list_id_;
-  std::map<std::uint64_t, RingDescriptors> descriptors_;
+  LeftTag left_;
+  HeldLeases& held_;
   std::map<std::uint64_t, const shm::LeftRing*> rings_;
-  std::set<std::uint64_t> looked_for_;
   std::set<std::uint64_t> forged_;  // rings
-  std::map<std::string, InheritedTag> tags_;
-  Inheritance result_;
+  InheritedTag result_;
 };
 
 }  // namespace
@@ -235,6 +270,16 @@ std::string CursorsName(std::uint64_t ring_id) { return RingName(kCursorsPrefix,
 Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed, const std::string& host_id,
                             const std::string& list_id) {
   return Heir(passed, host_id, list_id).Take();
+}
+
+InheritedTag TakeOver(LeftTag left, HeldLeases& held) {
+  return Successor(std::move(left), held).Take();
+}
+
+std::uint64_t LeftTag::first_id() const {
+  std::uint64_t first = shm::kMaxLimit;
+  for (const HeldLease& held : leases) first = std::min(first, held.lease.ids.first);
+  return first;
 }
 
 }  // namespace idd::daemon

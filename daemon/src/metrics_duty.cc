@@ -24,14 +24,7 @@ MetricsDuty::~MetricsDuty() {
   if (server_ != nullptr) server_->StopServing();
 }
 
-void MetricsDuty::NoteInherited(const Inheritance& inheritance) {
-  inherited_rings_ = inheritance.rings.size();
-  for (const InheritedTag& tag : inheritance.tags) inherited_leases_ += tag.leases.size();
-}
-
 void MetricsDuty::AddFamilies(FamilyBuilder& families) const {
-  families.Add(metric::kInheritedRings, static_cast<double>(inherited_rings_));
-  families.Add(metric::kInheritedLeases, static_cast<double>(inherited_leases_));
   families.Add(metric::kLoopDelay, loop_delay_);
 }
 

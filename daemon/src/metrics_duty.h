@@ -5,12 +5,10 @@
 #include <prometheus/histogram.h>
 
 #include <chrono>
-#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "event_loop.h"
-#include "inheritance.h"
 #include "metrics_collector.h"
 #include "metrics_server.h"
 #include "metrics_textfile.h"
@@ -29,7 +27,6 @@ class MetricsDuty {
   MetricsDuty(const MetricsDuty&) = delete;
   MetricsDuty& operator=(const MetricsDuty&) = delete;
 
-  void NoteInherited(const Inheritance& inheritance);
   // A timer of every second was that late.
   void NoteDelay(std::chrono::nanoseconds delay) { loop_delay_.Observe(Seconds(delay)); }
   // Where the metrics are kept from now on; empty: nowhere. What was kept elsewhere is removed.
@@ -44,8 +41,6 @@ class MetricsDuty {
   MetricsServer* const server_;
   Timer timer_;
   prometheus::Histogram loop_delay_{LatencyBuckets()};
-  std::size_t inherited_rings_ = 0;
-  std::size_t inherited_leases_ = 0;
   std::string path_;
   std::unique_ptr<MetricsTextfile> textfile_;  // as soon as there was a path
 };

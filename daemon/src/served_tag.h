@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tag as TagService keeps it; for its two source files.
+// A tag as TagService keeps it; for its source files.
 #ifndef IDD_DAEMON_SERVED_TAG_H_
 #define IDD_DAEMON_SERVED_TAG_H_
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <utility>
@@ -22,6 +23,16 @@ void LogFailure(const char* what, int result) {
   if (result >= 0) return;
   log::Warning("service_manager.failed",
                {{"call", what}, {"error", Status::FromErrno(-result, what).message()}});
+}
+
+// A manager that is busy lets the call wait, and a signal ends the wait.
+template <typename Call>
+void Tell(const char* what, const Call& call) {
+  int result = 0;
+  do {
+    result = call();
+  } while (result == -EINTR);
+  LogFailure(what, result);
 }
 #endif
 
@@ -50,7 +61,7 @@ std::vector<PassedDescriptor> ServiceManager::TakePassed() {
 }
 
 void ServiceManager::Notify(const std::string& state) const {
-  if (listens_) LogFailure("sd_notify", ::sd_notify(0, state.c_str()));
+  if (listens_) Tell("sd_notify", [&state] { return ::sd_notify(0, state.c_str()); });
 }
 
 std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() {
@@ -64,12 +75,13 @@ std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() {
 void ServiceManager::Keep(const std::string& name, int fd) {
   if (!listens_) return;
   const std::string state = "FDSTORE=1\nFDNAME=" + name;
-  LogFailure("FDSTORE", ::sd_pid_notify_with_fds(0, 0, state.c_str(), &fd, 1));
+  Tell("FDSTORE", [&state, fd] { return ::sd_pid_notify_with_fds(0, 0, state.c_str(), &fd, 1); });
 }
 
 void ServiceManager::Drop(const std::string& name) {
-  if (listens_)
-    LogFailure("FDSTOREREMOVE", ::sd_notify(0, ("FDSTOREREMOVE=1\nFDNAME=" + name).c_str()));
+  if (!listens_) return;
+  const std::string state = "FDSTOREREMOVE=1\nFDNAME=" + name;
+  Tell("FDSTOREREMOVE", [&state] { return ::sd_notify(0, state.c_str()); });
 }
 
 #else

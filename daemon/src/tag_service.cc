@@ -57,6 +57,7 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Legacy legacy,
           [this](const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
             AfterHandBack(use, outcome);
           }),
+      takeover_timer_(loop),
       overtaken_timer_(loop) {}
 
 // A stop that was given up leaves tails that wait for a lease under way.
@@ -90,6 +91,8 @@ void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint6
 
 void TagService::Refill(const std::string& tag) {
   meter_.refill_notices.Increment();
+  // Of a tag that is not taken over yet: its turn comes, and a claim that finds it dry has it at
+  // once. Many tags may be due, and whoever waits for one ring would wait for all.
   const auto it = tags_.find(tag);
   if (it == tags_.end()) return;
   Tag& entry = *it->second;
@@ -109,6 +112,7 @@ void TagService::DropOwner(std::uint64_t owner) {
 }
 
 TagService::Tag& TagService::GetTag(const std::string& name) {
+  TakeOverIfLeft(name);
   TagPtr& entry = tags_[name];
   if (entry == nullptr) entry = std::make_unique<Tag>(loop_, name);
   return *entry;
@@ -223,8 +227,10 @@ void TagService::Warm(const std::vector<std::string>& tags, std::function<void()
 
 void TagService::StopWarming() { to_warm_.clear(); }
 
-// Few at a time, so that a tag that is asked for now waits behind few.
+// Few at a time, so that a tag that is asked for now waits behind few. Not before every tag is
+// taken over: each that is named here would be at once, all in one turn of the loop.
 void TagService::WarmNext() {
+  if (!left_.empty()) return;
   while (!to_warm_.empty() && warming_.size() < kWarmedAtOnce && !stopping_) {
     const std::string name = std::move(to_warm_.front());
     to_warm_.pop_front();
@@ -519,6 +525,7 @@ void TagService::Poll() {
     TellObservers(*tag);
     LookAtExhaustion(*tag, now);
   }
+  WatchOldRings();
   closer_.Flush();
   // So that a store that comes back, or is replaced, is noticed and told without anybody asking for
   // ids: the other hosts of one that was replaced wait no longer than the grace for our marks.

@@ -95,9 +95,13 @@ class TagService {
   // The connection is gone: nobody waits there any more.
   void DropOwner(std::uint64_t owner);
 
-  // Goes on where an earlier idd ended: publishes what is left of its leases in rings of our own,
-  // and closes those that are over. Needs no store; first of all, before anybody can ask.
-  void Inherit(const Inheritance& inheritance);
+  // Goes on where an earlier idd ended: closes those of its leases that are over, and takes its
+  // tags over, one a millisecond or as soon as somebody asks for it: what is left of
+  // its leases is published in a ring of our own. Until then claims go on in the old ring. Needs no
+  // store; first of all, before anybody can ask. `done` on the loop when nothing is left.
+  void Inherit(Inheritance& inheritance, std::function<void()> done = {});
+  // The rest of it, at once.
+  void TakeOverAll();
   // A client has written into the ring that an earlier idd left of this tag: what is published of
   // the leases that were in it is spoilt.
   void OnForged(const std::string& tag, const std::vector<std::string>& tokens);
@@ -215,7 +219,12 @@ class TagService {
   [[nodiscard]] Status EnsureRing(Tag& tag);
   void EnforceAccess(Tag& tag);
   void HandBackNewestFirst(std::vector<LeaseUse> uses);
-  void InheritTag(const InheritedTag& inherited);
+  void TakeOverNext();
+  void TakeOverIfLeft(const std::string& name);
+  void TakeOverTag(LeftTag left);
+  void PublishInherited(Tag& tag, const std::vector<LeaseUse>& leases);
+  void EndInherited(const std::vector<LeaseUse>& closing, const std::vector<LeaseUse>& returning);
+  void WatchOldRings();
   void PublishRest(Tag& tag, const LeaseUse& use);
   [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);
   void CloseExhausted(Tag& tag);
@@ -249,6 +258,11 @@ class TagService {
   LeaseDesk desk_;
   LeaseCloser closer_;
   DrainBook drains_;
+  std::map<std::string, LeftTag, std::less<>> left_;  // by an earlier idd, not taken over yet
+  std::function<void()> taken_over_;                  // to be called when left_ is empty
+  Timer takeover_timer_;
+  std::vector<InheritedRing> old_rings_;  // of those that were
+  std::size_t inherited_leases_ = 0;
   std::deque<std::string> to_warm_;
   std::set<std::string, std::less<>> warming_;
   std::function<void()> warmed_;

@@ -30,6 +30,7 @@ void TagService::LoadDrained(const std::vector<std::string>& scopes) {
 
 void TagService::Drain(const std::string& scope) {
   if (stopping_) return;  // that hands everything back, and the next idd begins drained
+  TakeOverAll();
   drains_.Begin(scope);
   for (auto& [name, tag] : tags_) {
     if (scope == kWholeHost || scope == name) DrainTag(*tag);
@@ -70,6 +71,7 @@ void TagService::DrainTag(Tag& tag) {
 
 void TagService::Resume(const std::string& scope) {
   if (stopping_) return;
+  TakeOverAll();
   drains_.End(scope);
   for (auto& [name, tag] : tags_) {
     if ((scope == kWholeHost || scope == name) && !drains_.IsDrained(name)) ResumeTag(*tag);

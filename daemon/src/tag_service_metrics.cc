@@ -102,6 +102,8 @@ void TagService::AddFamilies(FamilyBuilder& families) const {
   families.Add(metric::kLeaseFailures, meter_.lease_failures);
   families.Add(metric::kLeaseDuration, store.lease_duration);
   families.Add(metric::kAwaitingTurn, static_cast<double>(turns_.waiting()));
+  families.Add(metric::kInheritedRings, static_cast<double>(old_rings_.size()));
+  families.Add(metric::kInheritedLeases, static_cast<double>(inherited_leases_));
   families.Add(metric::kRefills, meter_.refills);
   families.Add(metric::kRefillNotices, meter_.refill_notices);
   families.Add(metric::kDryClaims, meter_.dry_claims);

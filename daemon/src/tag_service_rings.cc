@@ -128,6 +128,7 @@ void TagService::Quarantine(Tag& tag, std::vector<LeaseUse> drained) {
 }
 
 void TagService::OnTagChanged(const TagRecord& record) {
+  TakeOverIfLeft(record.tag);
   const auto it = tags_.find(record.tag);
   if (it == tags_.end()) return;
   ++tags_version_;
@@ -146,6 +147,7 @@ void TagService::OnTagChanged(const TagRecord& record) {
 }
 
 void TagService::OnTagDeleted(const std::string& tag) {
+  TakeOverIfLeft(tag);
   const auto it = tags_.find(tag);
   if (it == tags_.end()) return;
   ++tags_version_;
@@ -160,72 +162,10 @@ void TagService::OnTagDeleted(const std::string& tag) {
   CloseAll(*gone, drained);
 }
 
-// Inheriting.
-
-void TagService::Inherit(const Inheritance& inheritance) {
-  for (const InheritedTag& tag : inheritance.tags) InheritTag(tag);
-  std::vector<LeaseClosure> closures;
-  closures.reserve(inheritance.closing.size());
-  for (const LeaseUse& use : inheritance.closing) {
-    worker_.meter().AddWaste(use.lease.tag, use.available());
-    closures.push_back(Abandoned(use));
-  }
-  if (!closures.empty()) closer_.Close(std::move(closures));
-  for (const LeaseUse& use : inheritance.returning) {
-    if (drains_.IsDrained(use.lease.tag)) drains_.OnClosed(use);
-  }
-  HandBackNewestFirst(inheritance.returning);
-  closer_.HandBackUnanswered(inheritance.asked);
-}
-
-// Each lowers max_id to where the one before it ends.
-void TagService::HandBackNewestFirst(std::vector<LeaseUse> uses) {
-  std::sort(uses.begin(), uses.end(), [](const LeaseUse& a, const LeaseUse& b) {
-    return a.lease.ids.first > b.lease.ids.first;
-  });
-  for (const LeaseUse& use : uses) closer_.HandBack(use);
-}
-
-void TagService::InheritTag(const InheritedTag& inherited) {
-  Tag& tag = GetTag(inherited.record.tag);
-  Configure(tag, inherited.record);
-  tag.data_set = kInheritedDataSet;
-  if (inherited.leases.empty()) return;
-  if (drains_.IsDrained(tag.name)) {
-    for (const LeaseUse& use : inherited.leases) drains_.OnClosed(use);
-    HandBackNewestFirst(inherited.leases);
-    return;
-  }
-  tag.floor = inherited.leases.front().lease.ids.first;
-  if (Status status = EnsureRing(tag); !status.ok()) {
-    HandBackNewestFirst(inherited.leases);
-    return;
-  }
-  for (const LeaseUse& use : inherited.leases) {
-    PublishRest(tag, use);
-    tag.inherited_claimed += use.claimed;
-    ++tag.leases_taken;
-    log::Info("lease.inherited", {{"tag", tag.name},
-                                  {"token", use.lease.token},
-                                  {"first", use.lease.ids.first + use.claimed},
-                                  {"limit", use.lease.ids.limit}});
-  }
-  tag.leased_to = inherited.leases.back().lease.ids.limit;
-}
-
-void TagService::OnForged(const std::string& tag, const std::vector<std::string>& tokens) {
-  const auto it = tags_.find(tag);
-  if (it == tags_.end() || it->second->ring == nullptr || stopping_) return;
-  const std::vector<LeaseUse> uses = it->second->ring->Look();
-  const bool is_spoilt = std::any_of(uses.begin(), uses.end(), [&tokens](const LeaseUse& use) {
-    return std::find(tokens.begin(), tokens.end(), use.lease.token) != tokens.end();
-  });
-  if (is_spoilt) Quarantine(*it->second);
-}
-
 // Ending.
 
 void TagService::Shutdown(std::function<void()> done) {
+  TakeOverAll();
   stopping_ = true;
   closer_.Hurry();
   turns_.Stop();

@@ -74,14 +74,15 @@ TEST_F(Restart, KilledDaemonsRingGoesOnUnderTheSameLease) {
 }
 
 TEST_F(Restart, EveryKindOfEndInTurnMakesNoGap) {
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 16; ++i) {
     ExpectGoesOn(77);
-    if (i % 3 == 0) host_.daemon.Stop();
-    if (i % 3 != 0) host_.daemon.Kill();
-    if (i % 3 == 1) {
+    if (i % 4 == 0) host_.daemon.Stop();
+    if (i % 4 == 1) host_.daemon.Leave();
+    if (i % 4 >= 2) host_.daemon.Kill();
+    if (i % 4 == 2) {
       // And the next one, at any time of its start.
       host_.daemon.Launch();
-      std::this_thread::sleep_for(std::chrono::milliseconds(i * 4));
+      std::this_thread::sleep_for(std::chrono::milliseconds(i * 3));
       host_.daemon.Kill();
     }
     host_.daemon.Start();
@@ -105,6 +106,115 @@ TEST_F(Restart, ClientThatIsAttachedGoesOnByItself) {
   host_.daemon.Start();
   claim(10);
   ExpectAccounted();
+}
+
+// As systemctl restart has it: nothing is closed, nothing goes back, claims go on.
+TEST_F(Restart, LeavesTheRingsOpenForTheNext) {
+  idclient::Client client = OpenClient(Patience(10s));
+  idclient::Tag tag = client.tag("orders");
+  const auto claim = [&](int count) {
+    for (int i = 0; i < count; ++i) ASSERT_EQ(tag.claim(), ++last_);
+  };
+  claim(10);
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t max_id = host_.Database().MaxId("orders");
+    const std::vector<JournalLease> before = Leases("active");
+    host_.daemon.Leave();
+    EXPECT_THAT(host_.daemon.Log(), HasSubstr("idd.leaving"));
+    EXPECT_EQ(host_.Database().MaxId("orders"), max_id) << "nothing is handed back";
+    claim(10);  // while nobody is there
+    host_.daemon.Start();
+    claim(10);
+    const std::vector<JournalLease> after = Leases("active");
+    ASSERT_FALSE(before.empty() || after.empty());
+    EXPECT_EQ(after[0].token, before[0].token);
+    ExpectAccounted();
+  }
+  EXPECT_THAT(Leases("abandoned"), SizeIs(0));
+  host_.daemon.Stop();
+  EXPECT_EQ(host_.Database().MaxId("orders"), last_ + 1);
+}
+
+// Without somebody who keeps the rings it would be a crash.
+TEST_F(Restart, IsAStopWithoutAManagerThatKeepsRings) {
+  host_.daemon.Stop();
+  host_.daemon.options().manager = nullptr;
+  host_.daemon.Start();
+  ExpectGoesOn(10);
+  host_.daemon.Leave();
+  EXPECT_EQ(host_.Database().MaxId("orders"), last_ + 1);
+  EXPECT_THAT(host_.daemon.Log(), ::testing::Not(HasSubstr("idd.leaving")));
+}
+
+// An idd that leaves, stops or is killed while it takes rings over: some are its own by then,
+// others not yet. A claimer goes on in each.
+TEST_F(Restart, EndedWhileItTakesTagsOverLosesNothing) {
+  constexpr int kTags = 60;
+  idclient::Client client = OpenClient(Patience(30s));
+  std::vector<idclient::Tag> tags;
+  std::vector<std::uint64_t> last(kTags, 0);
+  for (int i = 0; i < kTags; ++i) {
+    const std::string name = "tag" + std::to_string(i);
+    host_.idctl.CreateTag(name, 1000);
+    tags.push_back(client.tag(name));
+  }
+  const auto claim_of_each = [&] {
+    for (std::size_t i = 0; i < tags.size(); ++i) {
+      for (int j = 0; j < 3; ++j) ASSERT_EQ(tags[i].claim(), ++last[i]) << i;
+    }
+  };
+  claim_of_each();
+  for (int round = 0; round < 12; ++round) {
+    host_.daemon.Leave();
+    const std::size_t mark = host_.daemon.LogMark();
+    host_.daemon.Launch();
+    ASSERT_TRUE(host_.daemon.WaitForLogLine("lease.inherited", mark, Patience(20s)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(round));
+    if (round % 3 == 0) host_.daemon.Leave();
+    if (round % 3 == 1) host_.daemon.Kill();
+    if (round % 3 == 2) host_.daemon.Stop();
+    host_.daemon.Start();
+    claim_of_each();
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
+  for (int i = 0; i < kTags; ++i) {
+    const AuditRow audit = host_.idctl.Audit("tag" + std::to_string(i));
+    EXPECT_TRUE(audit.ok) << i;
+    EXPECT_EQ(audit.abandoned, 0U) << i;
+    EXPECT_EQ(audit.claimed, last[static_cast<std::size_t>(i)]) << i;
+  }
+}
+
+// Others' turns take long, as the manager is slow; a claim waits for its own ring only.
+TEST_F(Restart, ClaimDoesNotWaitUntilEveryTagIsTakenOver) {
+  constexpr int kTags = 150;
+  idclient::Client client = OpenClient(Patience(60s));
+  std::vector<idclient::Tag> tags;
+  for (int i = 0; i < kTags; ++i) {
+    const std::string name = "tag" + std::to_string(i);
+    host_.idctl.CreateTag(name, 1000);
+    tags.push_back(client.tag(name));
+    ASSERT_EQ(tags.back().claim(), 1U);
+  }
+  host_.daemon.Leave();
+  manager_.SlowDown(2ms);
+  const std::size_t mark = host_.daemon.LogMark();
+  host_.daemon.Launch();
+  ASSERT_TRUE(host_.daemon.WaitForLogLine("lease.inherited", mark, Patience(20s)));
+  const auto begun = std::chrono::steady_clock::now();
+  std::chrono::nanoseconds longest{0};
+  for (std::size_t i = 0; host_.daemon.LogSince(mark).find("idd.ready") == std::string::npos; ++i) {
+    const auto before = std::chrono::steady_clock::now();
+    (void)tags[i % kTags].claim();
+    longest =
+        std::max(longest, std::chrono::nanoseconds(std::chrono::steady_clock::now() - before));
+  }
+  const std::chrono::nanoseconds whole = std::chrono::steady_clock::now() - begun;
+  manager_.SlowDown(0ms);
+  std::printf("longest claim %lld us, all tags %lld us\n",
+              static_cast<long long>(longest.count() / 1000),
+              static_cast<long long>(whole.count() / 1000));
+  EXPECT_LT(longest, whole / 2);
 }
 
 TEST_F(Restart, RingIsServedWithoutTheStore) {

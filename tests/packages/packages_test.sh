@@ -189,6 +189,7 @@ check_load() {
   survives "upgrade to a rebuilt higher version" install_revision 2
   [[ $(installed_revision) == 2 ]] || fail "the upgrade did not take place"
   survives "systemctl restart" in_tree systemctl restart idd.service
+  journal_says idd.leaving || fail "a restart was a stop: it closed the rings"
   survives "SIGKILL" crash
   # Watched more closely than the 30 s of the unit, for the sake of the test's time.
   mkdir -p "$tree/etc/systemd/system/idd.service.d"

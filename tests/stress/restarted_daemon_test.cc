@@ -167,13 +167,11 @@ class RestartedDaemon : public ::testing::Test {
     return all;
   }
 
-  void RestartOnce(bool kill) {
+  void RestartOnce(int which) {
     const std::uint64_t from_ns = MonotonicNs();
-    if (kill) {
-      host_.daemon.Kill();
-    } else {
-      host_.daemon.Stop();
-    }
+    if (which % 2 == 0) host_.daemon.Kill();
+    if (which % 4 == 1) host_.daemon.Stop();
+    if (which % 4 == 3) host_.daemon.Leave();
     host_.daemon.Start();
     longest_restart_ns_ = std::max(longest_restart_ns_, MonotonicNs() - from_ns);
   }
@@ -206,7 +204,7 @@ TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
     for (int j = i; j < i + kRestartsOfTurn; ++j) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20 + random_() % 100));
       ExpectWorkersLive();
-      RestartOnce(j % 2 == 0);
+      RestartOnce(j);
     }
     const std::uint64_t before = last;
     const Tally claimed = FinishWorkers(last);

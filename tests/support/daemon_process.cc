@@ -113,11 +113,15 @@ std::optional<int> DaemonProcess::LaunchAndWait(std::chrono::milliseconds timeou
   return status;
 }
 
-void DaemonProcess::Stop() {
-  process().Signal(SIGTERM);
+void DaemonProcess::Stop() { EndBy(SIGTERM); }
+
+void DaemonProcess::Leave() { EndBy(SIGUSR2); }
+
+void DaemonProcess::EndBy(int signal) {
+  process().Signal(signal);
   const std::optional<int> status = process().WaitFor(Patience(10s));
   if (!status.has_value()) Kill();
-  EXPECT_EQ(status.value_or(-1), 0) << "idd did not stop cleanly; its log:\n" << Log();
+  EXPECT_EQ(status.value_or(-1), 0) << "idd did not end cleanly; its log:\n" << Log();
 }
 
 void DaemonProcess::Kill() { process().Kill(); }

@@ -56,6 +56,8 @@ class DaemonProcess {
 
   // SIGTERM; fails the running test unless it ends with exit status 0 in time.
   void Stop();
+  // SIGUSR2, as for a restart; fails the running test as Stop() does.
+  void Leave();
   // SIGKILL, reaped on return.
   void Kill();
   void Signal(int signal) { process().Signal(signal); }
@@ -72,6 +74,7 @@ class DaemonProcess {
 
  private:
   void ExpectNoCrash();
+  void EndBy(int signal);
 
   DaemonOptions options_;
   std::optional<ChildProcess> process_;

@@ -84,6 +84,7 @@ void ServiceManagerStandIn::Drain() {
       }
     }
     Handle({text.data(), static_cast<std::size_t>(bytes)}, std::move(fds));
+    if (delay_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us_));
   }
 }
 

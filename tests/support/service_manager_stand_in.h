@@ -37,6 +37,9 @@ class ServiceManagerStandIn {
   // FileDescriptorStoreMax=: what comes beyond it is not kept, and idd is not told.
   void Limit(std::size_t most) { most_ = most; }
 
+  // Takes so long for each message, as systemd does that keeps thousands of descriptors.
+  void SlowDown(std::chrono::microseconds each) { delay_us_ = each.count(); }
+
   // What the next idd is started with: all that the one before has left, which must have ended.
   void Equip(ChildOptions& child);
   // As on a full stop: nothing is kept.
@@ -67,6 +70,7 @@ class ServiceManagerStandIn {
   std::mutex mutex_;
   std::vector<Kept> kept_;
   std::atomic<std::size_t> most_{SIZE_MAX};
+  std::atomic<std::int64_t> delay_us_{0};
   std::atomic<unsigned> watchdog_pings_{0};
   std::atomic<unsigned> readies_{0};
   std::atomic<bool> ending_{false};

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,19 +56,55 @@ class InheritanceTest : public ::testing::Test {
     passed.push_back({CursorsName(ring_->ring_id()), ScopedFd(::dup(ring_->cursors_fd()))});
     return passed;
   }
-  Inheritance Take() { return Take(Left()); }
-  Inheritance Take(std::vector<PassedDescriptor> passed) {
-    const std::string list_id = held_->id();
-    Result<Inheritance> inheritance = Inherit(passed, kHost, list_id);
+  Inheritance Find() {
+    std::vector<PassedDescriptor> passed = Left();
+    Result<Inheritance> inheritance = Inherit(passed, kHost, held_->id());
     EXPECT_TRUE(inheritance.ok()) << inheritance.status().message();
     return std::move(inheritance).value();
   }
+  // All that was left, taken over.
+  struct Taken {
+    std::unique_ptr<HeldLeases> held;
+    std::vector<InheritedTag> tags;  // that have a lease left
+    std::vector<LeaseUse> closing;
+    std::vector<LeaseUse> returning;
+    AskedLeases asked;
+    std::vector<InheritedRing> rings;
+    std::vector<std::string> names;
+  };
+  Taken Take() { return Take(Left()); }
+  Taken Take(std::vector<PassedDescriptor> passed) {
+    const std::string list_id = held_->id();
+    Result<Inheritance> found = Inherit(passed, kHost, list_id);
+    EXPECT_TRUE(found.ok()) << found.status().message();
+    Inheritance& inheritance = found.value();
+    Taken taken{.held = std::move(inheritance.held),
+                .tags = {},
+                .closing = std::move(inheritance.closing),
+                .returning = std::move(inheritance.returning),
+                .asked = std::move(inheritance.asked),
+                .rings = {},
+                .names = std::move(inheritance.names)};
+    for (LeftTag& left : inheritance.tags) {
+      InheritedTag tag = TakeOver(std::move(left), *taken.held);
+      Move(tag.closing, taken.closing);
+      Move(tag.returning, taken.returning);
+      Move(tag.rings, taken.rings);
+      Move(tag.names, taken.names);
+      if (!tag.leases.empty()) taken.tags.push_back(std::move(tag));
+    }
+    return taken;
+  }
+  template <typename T>
+  static void Move(std::vector<T>& from, std::vector<T>& to) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  }
   // The one lease that is to be published again.
-  static LeaseUse Rest(const Inheritance& inheritance) {
-    EXPECT_EQ(inheritance.tags.size(), 1U);
-    if (inheritance.tags.size() != 1) return {};
-    EXPECT_EQ(inheritance.tags[0].leases.size(), 1U);
-    return inheritance.tags[0].leases.empty() ? LeaseUse{} : inheritance.tags[0].leases[0];
+  static LeaseUse Rest(const Taken& taken) {
+    EXPECT_EQ(taken.tags.size(), 1U);
+    if (taken.tags.size() != 1) return {};
+    EXPECT_EQ(taken.tags[0].leases.size(), 1U);
+    return taken.tags[0].leases.empty() ? LeaseUse{} : taken.tags[0].leases[0];
   }
 
   FakeDescriptorStore descriptors_;
@@ -77,7 +114,7 @@ class InheritanceTest : public ::testing::Test {
 };
 
 TEST_F(InheritanceTest, WithoutAnythingLeftBegins) {
-  const Inheritance inheritance = Take({});
+  const Taken inheritance = Take({});
   ASSERT_NE(inheritance.held, nullptr);
   EXPECT_TRUE(inheritance.tags.empty() && inheritance.names.empty() && inheritance.asked.empty());
 }
@@ -109,12 +146,60 @@ TEST_F(InheritanceTest, RingIsClosedAndTheRestGoesOn) {
   Hold(LeaseOf('a', 1, 1001));
   Publish(LeaseOf('a', 1, 1001), 3);
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
-  const Inheritance inheritance = Take();
+  const Taken inheritance = Take();
   EXPECT_EQ(Rest(inheritance).claimed, 13U);
   EXPECT_EQ(inheritance.rings.size(), 1U);
   EXPECT_GE(Cursor(1), shm::kClosingStep) << "nobody claims from the old ring";
   EXPECT_TRUE(ring_->Claim(1).empty());
   EXPECT_EQ(inheritance.names.size(), 2U);
+}
+
+// Found is not closed: claims go on until it is the tag's turn, and each of them counts.
+TEST_F(InheritanceTest, RingStaysOpenUntilItIsTakenOver) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001));
+  ASSERT_EQ(ring_->Claim(10).size(), 10U);
+  Inheritance found = Find();
+  ASSERT_EQ(found.tags.size(), 1U);
+  EXPECT_EQ(found.tags[0].first_id(), 1U);
+  EXPECT_TRUE(found.names.empty()) << "its descriptors are needed";
+  EXPECT_EQ(ring_->Claim(7).size(), 7U) << "nobody has closed it yet";
+  const InheritedTag taken = TakeOver(std::move(found.tags[0]), *found.held);
+  ASSERT_EQ(taken.leases.size(), 1U);
+  EXPECT_EQ(taken.leases[0].claimed, 17U);
+  EXPECT_TRUE(ring_->Claim(1).empty());
+  EXPECT_EQ(taken.names.size(), 2U);
+}
+
+// Killed with one tag taken over and another not: the third idd has both.
+TEST_F(InheritanceTest, OneOfTwoTagsTakenOverIsInheritedLikeBoth) {
+  std::unique_ptr<TagRing> users = TagRing::Create("users", 0, descriptors_).value();
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001));
+  Lease lease = LeaseOf('b', 1, 501);
+  lease.tag = "users";
+  Hold(lease);
+  held_->NoteUsed(lease.token, 1, users->ring_id());
+  users->Publish(lease, 0, shm::kNoMark, held_->NextOf(lease.token));
+  ASSERT_EQ(ring_->Claim(10).size(), 10U);
+  const auto left = [&] {
+    std::vector<PassedDescriptor> passed = Left();
+    passed.push_back({TableName(users->ring_id()), ScopedFd(::dup(users->table_fd()))});
+    passed.push_back({CursorsName(users->ring_id()), ScopedFd(::dup(users->cursors_fd()))});
+    return passed;
+  };
+  {
+    std::vector<PassedDescriptor> passed = left();
+    Inheritance second = Inherit(passed, kHost, held_->id()).value();
+    ASSERT_EQ(second.tags.size(), 2U);
+    ASSERT_EQ(second.tags[0].tag, "orders");
+    ASSERT_EQ(TakeOver(std::move(second.tags[0]), *second.held).leases.size(), 1U);
+  }
+  EXPECT_EQ(users->Claim(5).size(), 5U) << "it was not its turn";
+  const Taken third = Take(left());
+  ASSERT_EQ(third.tags.size(), 2U);
+  EXPECT_EQ(third.tags[0].leases.at(0).claimed, 10U);
+  EXPECT_EQ(third.tags[1].leases.at(0).claimed, 5U);
 }
 
 // Killed in the middle of it, any number of times.
@@ -138,7 +223,7 @@ TEST_F(InheritanceTest, UsedUpLeaseIsClosed) {
   Hold(LeaseOf('a', 1, 11));
   Publish(LeaseOf('a', 1, 11));
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
-  Inheritance inheritance = Take();
+  Taken inheritance = Take();
   EXPECT_TRUE(inheritance.tags.empty());
   ASSERT_EQ(inheritance.closing.size(), 1U);
   EXPECT_EQ(inheritance.closing[0].available(), 0U);
@@ -150,7 +235,7 @@ TEST_F(InheritanceTest, EndsUnderWayGoOn) {
   held_->NoteClosing(Token('a'), 5);
   Hold(LeaseOf('b', 1001, 2001));
   held_->NoteReturning(Token('b'), 7);
-  const Inheritance inheritance = Take();
+  const Taken inheritance = Take();
   EXPECT_TRUE(inheritance.tags.empty()) << "the allocator may have given the rest to others";
   ASSERT_EQ(inheritance.closing.size(), 1U);
   EXPECT_EQ(inheritance.closing[0].claimed, 5U);
@@ -161,7 +246,7 @@ TEST_F(InheritanceTest, EndsUnderWayGoOn) {
 TEST_F(InheritanceTest, LeasesComeInTheOrderOfTheirIds) {
   Hold(LeaseOf('b', 1001, 2001));
   Hold(LeaseOf('a', 1, 1001));
-  const Inheritance inheritance = Take();
+  const Taken inheritance = Take();
   ASSERT_EQ(inheritance.tags.size(), 1U);
   ASSERT_EQ(inheritance.tags[0].leases.size(), 2U);
   EXPECT_EQ(inheritance.tags[0].leases[0].lease.token, Token('a'));
@@ -170,7 +255,7 @@ TEST_F(InheritanceTest, LeasesComeInTheOrderOfTheirIds) {
 TEST_F(InheritanceTest, LeasesThatOverlapAreNotBothPublished) {
   Hold(LeaseOf('a', 1, 1001));
   Hold(LeaseOf('b', 500, 2001));
-  const Inheritance inheritance = Take();
+  const Taken inheritance = Take();
   EXPECT_EQ(Rest(inheritance).lease.token, Token('a'));
   ASSERT_EQ(inheritance.closing.size(), 1U);
   EXPECT_EQ(inheritance.closing[0].lease.token, Token('b'));
@@ -180,7 +265,7 @@ TEST_F(InheritanceTest, MoreThanARingTakesGoesBack) {
   for (std::uint64_t i = 0; i < 16; ++i) {
     Hold(LeaseOf("0123456789abcdef"[i], 1 + i * 10, 11 + i * 10));
   }
-  const Inheritance inheritance = Take();
+  const Taken inheritance = Take();
   ASSERT_EQ(inheritance.tags.size(), 1U);
   EXPECT_EQ(inheritance.tags[0].leases.size(), 15U);
   ASSERT_EQ(inheritance.returning.size(), 1U);
@@ -195,7 +280,7 @@ TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{1499}, shm::kClosingStep,
                                      ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
     Cursor(1) = forged;
-    const Inheritance inheritance = Take();
+    const Taken inheritance = Take();
     std::uint64_t least = 2000;
     for (const InheritedTag& tag : inheritance.tags) {
       for (const LeaseUse& use : tag.leases) least = use.lease.ids.first + use.claimed;
@@ -219,7 +304,7 @@ TEST_F(InheritanceTest, RingWithOneForgedCursorIsAbandonedWhole) {
     Publish(LeaseOf('b', 2000, 3000));
     ASSERT_EQ(ring_->Claim(500).size(), 500U);
     Cursor(1) = forged;
-    const Inheritance inheritance = Take();
+    const Taken inheritance = Take();
     EXPECT_TRUE(inheritance.tags.empty()) << forged << ": something of it is published again";
     EXPECT_EQ(inheritance.closing.size(), 2U);
     for (const char token : {'a', 'b'}) held_->Forget(Token(token));
@@ -232,7 +317,7 @@ TEST_F(InheritanceTest, RingWhoseDescriptorsAreMissingIsAbandoned) {
   for (std::size_t missing : {1U, 2U}) {
     std::vector<PassedDescriptor> passed = Left();
     passed.erase(passed.begin() + static_cast<std::ptrdiff_t>(missing));
-    const Inheritance inheritance = Take(std::move(passed));
+    const Taken inheritance = Take(std::move(passed));
     EXPECT_TRUE(inheritance.tags.empty());
     EXPECT_EQ(inheritance.closing.size(), 1U);
     held_->Forget(Token('a'));
@@ -276,7 +361,7 @@ TEST_F(InheritanceTest, ListThatAnotherRunHasOvertakenIsNotTaken) {
 TEST_F(InheritanceTest, CursorThatIsWrittenBackIsNoticed) {
   Hold(LeaseOf('a', 1, 1001));
   Publish(LeaseOf('a', 1, 1001));
-  const Inheritance inheritance = Take();
+  const Taken inheritance = Take();
   ASSERT_EQ(inheritance.rings.size(), 1U);
   EXPECT_TRUE(inheritance.rings[0].ring->StaysClosed());
   Cursor(1) = 17;

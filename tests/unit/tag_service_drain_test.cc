@@ -405,11 +405,18 @@ TEST_F(DrainTest, WarmUpLeasesNothingForIt) {
 TEST_F(DrainTest, InheritedLeasesOfADrainedTagGoBack) {
   const Lease older = h_.store.TakeLease({.tag = "orders", .count = 100, .token = "a"}).value();
   const Lease newer = h_.store.TakeLease({.tag = "orders", .count = 100, .token = "b"}).value();
+  const TagRecord record = h_.store.FindTag("orders").value();
   Inheritance inheritance;
-  inheritance.tags.push_back({.record = h_.store.FindTag("orders").value(),
-                              .leases = {{.lease = older, .claimed = 37}, {.lease = newer}}});
+  inheritance.tags.push_back({.tag = "orders", .leases = {}, .rings = {}});
+  for (const Lease* lease : {&older, &newer}) {
+    inheritance.tags.back().leases.push_back({.state = HeldState::kHeld,
+                                              .lease = *lease,
+                                              .next = lease->ids.first + (lease == &older ? 37 : 0),
+                                              .record = record});
+  }
   service_.LoadDrained({"orders"});
   service_.Inherit(inheritance);
+  service_.TakeOverAll();
   EXPECT_GT(CountOf("orders").ids_pending, 0U);
   h_.Settle();
   EXPECT_EQ(NextId("orders"), 38U);

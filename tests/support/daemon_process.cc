@@ -82,6 +82,7 @@ void DaemonProcess::Launch() {
   child.environment = options_.environment;
   child.stderr_path = options_.log;
   if (options_.manager != nullptr) options_.manager->Equip(child);
+  if (options_.manager != nullptr) readies_before_ = options_.manager->readies();
   ExpectNoCrash();
   process_.emplace(child);
 }
@@ -96,9 +97,15 @@ void DaemonProcess::ExpectNoCrash() {
 bool DaemonProcess::WaitReady(std::chrono::milliseconds timeout) {
   return WaitUntil(timeout,
                    [this] {
-                     return !process().Running() || RawConnection::AnswersHello(options_.socket);
+                     return !process().Running() ||
+                            (IsNotified() && RawConnection::AnswersHello(options_.socket));
                    }) &&
          process().Running();
+}
+
+// With rings that it has inherited it serves before it is ready.
+bool DaemonProcess::IsNotified() const {
+  return options_.manager == nullptr || options_.manager->readies() != readies_before_;
 }
 
 void DaemonProcess::Start() {

@@ -45,7 +45,8 @@ class DaemonProcess {
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : -1; }
   [[nodiscard]] ChildProcess& process() { return process_.value(); }
 
-  // Starts it and waits until it answers HELLO; throws HarnessError with its log otherwise.
+  // Starts it and waits until it answers HELLO and, with a manager, has said READY=1; throws
+  // HarnessError with its log otherwise.
   void Start();
   // Starts it and returns at once.
   void Launch();
@@ -75,9 +76,11 @@ class DaemonProcess {
  private:
   void ExpectNoCrash();
   void EndBy(int signal);
+  [[nodiscard]] bool IsNotified() const;
 
   DaemonOptions options_;
   std::optional<ChildProcess> process_;
+  unsigned readies_before_ = 0;
 };
 
 // The words before a daemon's command that put it under the restrictions of idd.service; none where

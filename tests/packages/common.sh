@@ -49,6 +49,23 @@ fails() {
   }
 }
 
+# build_client NAME: NAME.c of this folder, compiled against libidclient-dev, is /srv/NAME in the tree.
+build_client() {
+  local headers=$work/dev library
+  dpkg-deb --extract "$debs"/1/libidclient-dev_*.deb "$headers"
+  dpkg-deb --extract "$debs"/1/libidclient0_*.deb "$headers"
+  library=$(dirname "$(find "$headers" -name 'libidclient.so')")
+  "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O1 -I "$headers/usr/include/idclient" "$here/$1.c" \
+    -o "$tree/srv/$1" -L "$library" -lidclient || fail "a program does not build with libidclient-dev"
+}
+
+# signal_client SIGNAL PID: to the last in the row of this shell's child, nsenter and the program.
+signal_client() {
+  local pid=$2 child
+  while child=$(cat "/proc/$pid/task/$pid/children") && [[ -n $child ]]; do pid=${child%% *}; done
+  kill "-$1" "$pid"
+}
+
 as() { in_tree runuser -u "$1" -- "${@:2}"; }
 
 # In a minimal Debian there is no ps and no kill, so these two look and act from without.

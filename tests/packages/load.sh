@@ -7,12 +7,8 @@ claimers=()
 
 # start_claimers COUNT: each a program that was compiled against libidclient-dev, of user member.
 start_claimers() {
-  local headers=$work/dev library i
-  dpkg-deb --extract "$debs"/1/libidclient-dev_*.deb "$headers"
-  dpkg-deb --extract "$debs"/1/libidclient0_*.deb "$headers"
-  library=$(dirname "$(find "$headers" -name 'libidclient.so')")
-  "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O1 -I "$headers/usr/include/idclient" "$here/claimer.c" \
-    -o "$tree/srv/claimer" -L "$library" -lidclient || fail "a program does not build with libidclient-dev"
+  local i
+  build_client claimer
   for ((i = 0; i < $1; ++i)); do
     in_tree setpriv --reuid member --regid member --init-groups /srv/claimer load 500 \
       >"$work/claimed.$i" 2>"$work/claimer.$i.log" 9>&- &
@@ -38,13 +34,8 @@ claimers_live() {
 
 # stop_claimers: each ends at its next claim, with exit status 0 if none has failed.
 stop_claimers() {
-  local i
-  local pid child
-  for pid in "${claimers[@]}"; do
-    # The last in the row: this shell's child, nsenter, the claimer.
-    while child=$(cat "/proc/$pid/task/$pid/children") && [[ -n $child ]]; do pid=${child%% *}; done
-    kill -TERM "$pid"
-  done
+  local i pid
+  for pid in "${claimers[@]}"; do signal_client TERM "$pid"; done
   for i in "${!claimers[@]}"; do
     wait "${claimers[i]}" || { cat "$work/claimer.$i.log" >&2 && fail "claimer $i saw an error"; }
     sed "s/^/        claimer $i: /" "$work/claimer.$i.log"

@@ -20,13 +20,9 @@ start_claimer() {
   claimers+=($!)
 }
 
-# signal_claimers NAME: to the programs themselves, which are the last in the row of shell, nsenter and program.
 signal_claimers() {
-  local pid child
-  for pid in "${claimers[@]}"; do
-    while child=$(cat "/proc/$pid/task/$pid/children") && [[ -n $child ]]; do pid=${child%% *}; done
-    kill "-$1" "$pid"
-  done
+  local pid
+  for pid in "${claimers[@]}"; do signal_client "$1" "$pid"; done
 }
 
 # Whether every claimer has reported that many waits.
@@ -48,15 +44,7 @@ have_all_tags() {
 prepare_tree
 cp -r "$debs" "$tree/srv/debs"
 rm -f "$tree"/srv/debs/1/*-dbgsym_*.deb
-build_claimer() {
-  local headers=$work/dev library
-  dpkg-deb --extract "$debs"/1/libidclient-dev_*.deb "$headers"
-  dpkg-deb --extract "$debs"/1/libidclient0_*.deb "$headers"
-  library=$(dirname "$(find "$headers" -name 'libidclient.so')")
-  "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O1 -I "$headers/usr/include/idclient" "$here/many_tags.c" \
-    -o "$tree/srv/many_tags" -L "$library" -lidclient || fail "a program does not build with libidclient-dev"
-}
-build_claimer
+build_client many_tags
 boot_tree 9>&- || { cat "$work/console.log" >&2 && fail "systemd does not come up"; }
 step "install, and make $tags tags"
 fails 0 in_tree sh -c 'exec dpkg --install /srv/debs/1/libidclient0_*.deb /srv/debs/1/idd_*.deb'

@@ -45,10 +45,10 @@ struct Inheritance {
   std::unique_ptr<HeldLeases> held;  // never null
   bool held_is_kept = false;         // by the service manager already
   std::vector<LeftTag> tags;         // for TakeOver()
-  std::vector<LeaseUse> closing;     // ended; nobody gets what is not claimed
+  std::vector<LeaseUse> closing;     // ended; what is not claimed is given up
   std::vector<LeaseUse> returning;   // what is not claimed goes back to the allocator
   AskedLeases asked;                 // for which the earlier idd had no answer
-  std::vector<std::string> names;    // of descriptors that nobody needs any more
+  std::vector<std::string> names;    // of descriptors that are not needed now
 };
 
 // Takes its part of `passed` and leaves the rest there. No ring is closed by it: claims go on. What

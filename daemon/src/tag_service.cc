@@ -92,7 +92,7 @@ void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint6
 void TagService::Refill(const std::string& tag) {
   meter_.refill_notices.Increment();
   // Of a tag that is not taken over yet: its turn comes, and a claim that finds it dry has it at
-  // once. Many tags may be due, and whoever waits for one ring would wait for all.
+  // once. Many tags may be due, and a claim of one would wait for all.
   const auto it = tags_.find(tag);
   if (it == tags_.end()) return;
   Tag& entry = *it->second;

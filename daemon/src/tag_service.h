@@ -96,7 +96,7 @@ class TagService {
   void DropOwner(std::uint64_t owner);
 
   // Goes on where an earlier idd ended: closes those of its leases that are over, and takes its
-  // tags over, one a millisecond or as soon as somebody asks for it: what is left of
+  // tags over, one a millisecond or as soon as a request needs it: what is left of
   // its leases is published in a ring of our own. Until then claims go on in the old ring. Needs no
   // store; first of all, before anybody can ask. `done` on the loop when nothing is left.
   void Inherit(Inheritance& inheritance, std::function<void()> done = {});

@@ -13,8 +13,8 @@
 namespace idd::daemon {
 namespace {
 
-// Between two tags. Whoever connects and attaches again takes several looks of the loop for it,
-// with a moment of his own before each: they fit in here, and need not wait for a tag each.
+// Between two tags. A client that connects and attaches again takes several looks of the loop,
+// with a moment of its own before each: they fit in here, and need not wait for a tag each.
 constexpr std::chrono::milliseconds kBetweenTags(1);
 
 }  // namespace

@@ -538,7 +538,24 @@ INSTANTIATE_TEST_SUITE_P(At, ReturnCrashTest,
                          ::testing::Values(CrashPoint{"return.begun", false},
                                            CrashPoint{"return.given_back", false},
                                            CrashPoint{"return.journalled", false},
+                                           CrashPoint{"change.committed", true},
                                            CrashPoint{"return.committed", true}));
+
+// It was announced to the witness, and rolled back; then the tables are edited to say otherwise.
+TEST_F(SqliteStoreFaultTest, HandBackThatWasOnlyAnnouncedLowersNothing) {
+  constexpr int kDied = 42;
+  Take(*OpenWithOrders("a"), Request(1));
+  ASSERT_EQ(InChild([&] {
+              const auto store = OpenStore("a", [](const char* point) {
+                if (std::strcmp(point, "return.journalled") == 0) ::_exit(kDied);
+              });
+              Return(*store, 1, 400, ReturnOutcome::kLowered);
+              return 0;
+            }),
+            kDied);
+  Sql(path_, "DELETE FROM idd_lease; UPDATE leaf_alloc SET max_id = 401");
+  EXPECT_EQ(Take(*OpenStore("a"), Request(2)), (IdRange{1001, 2001}));
+}
 
 class CloseCrashTest : public CrashPointTest {};
 

@@ -66,6 +66,48 @@ TEST_F(SqliteWitnessTest, WhatOneAppendsTheOtherReads) {
   }
 }
 
+TEST_F(SqliteWitnessTest, HandBackIsAnnouncedUntilTheNextRecord) {
+  const auto one = NewWitness();
+  const auto other = NewWitness();
+  Note(*one, "s1", {{"orders", 101}});
+  const std::string odd = "a b%c=\n\xc3\xa4";
+  {
+    ASSERT_TRUE(one->Lock().ok());
+    const WitnessHold hold(*one);
+    ASSERT_TRUE(one->Announce({.token = "t1", .tag = "orders", .next = 1}).ok());
+    ASSERT_TRUE(one->Announce({.token = "t2", .tag = odd, .next = 51}).ok());
+  }
+  const auto third = NewWitness();
+  for (SqliteWitness* witness : {one.get(), other.get(), third.get()}) {
+    const SqliteWitness::State state = Read(*witness);
+    ASSERT_TRUE(state.announced.has_value());
+    EXPECT_EQ(state.announced->token, "t2");
+    EXPECT_EQ(state.announced->tag, odd);
+    EXPECT_EQ(state.announced->next, 51U);
+    EXPECT_EQ(state.stamp, "s1");
+    EXPECT_EQ(state.next, (NextIds{{"orders", 101}})) << "it is only announced";
+  }
+  Note(*other, "s2", {});
+  EXPECT_FALSE(Read(*one).announced.has_value());
+}
+
+// The last record of a file says where the next one is.
+TEST_F(SqliteWitnessTest, AnnouncementsFillAFileAsOtherRecordsDo) {
+  const auto one = NewWitness();
+  const auto other = NewWitness();
+  Note(*one, "s1", {{"orders", 101}});
+  EXPECT_EQ(Read(*other).stamp, "s1");
+  const std::string first = ReadFile(path_).substr(0, 64);
+  ASSERT_TRUE(one->Lock().ok());
+  for (int i = 0; i < 20'000; ++i) {
+    ASSERT_TRUE(one->Announce({.token = "t1", .tag = "orders", .next = 1}).ok());
+  }
+  one->Unlock();
+  EXPECT_NE(ReadFile(path_).substr(0, 64), first);
+  EXPECT_EQ(Read(*other).next, (NextIds{{"orders", 101}}));
+  EXPECT_EQ(Read(*other).line, "line") << "the same data set";
+}
+
 TEST_F(SqliteWitnessTest, IsNotMadeWhereItIsOnlyLookedFor) {
   const Result<bool> is_there = NewWitness()->LockIfThere();
   ASSERT_TRUE(is_there.ok());

@@ -59,10 +59,30 @@ Status SqliteStore::CheckContinues() {
   if (!stamps.ok()) return stamps.status();
   stamp_ = std::move(stamps.value().last);
   const bool is_known = !stamp_.empty() && !known.stamp.empty();
-  if (is_known && stamp_ == known.stamp) return Status::Ok();
+  if (is_known && stamp_ == known.stamp) return ConfirmHandBack();
   if (is_known && stamps.value().previous == known.stamp) return AdoptAll();
   return {Code::kUnavailable, "'" + db_->path() + "' was set back: it lacks leases that '" +
                                   witness_.path() + "' knows; it is opened again"};
+}
+
+// Its daemon died before it could say so. Nothing was granted since, and the holder had given the
+// tail up before it was announced: whatever the tables say, nobody has these ids.
+Status SqliteStore::ConfirmHandBack() {
+  const SqliteWitness::State& known = witness_.state();
+  if (!known.announced.has_value()) return Status::Ok();
+  const SqliteWitness::HandBack& last = *known.announced;
+  SqliteQuery query = db_->Query(
+      "SELECT 1 FROM idd_lease AS l JOIN leaf_alloc AS a ON a.biz_tag = l.biz_tag"
+      " WHERE l.token = ?1 AND l.biz_tag = ?2 AND l.state = 'returned'"
+      "  AND l.base + l.claimed = ?3 AND typeof(a.max_id) = 'integer' AND a.max_id = ?3"
+      "  AND NOT EXISTS (SELECT 1 FROM idd_returned AS r WHERE r.token = l.token)",
+      last.token, last.tag, last.next);
+  const bool was_committed = query.Next();
+  if (!query.Finish().ok()) return query.Finish();
+  if (!was_committed) return Status::Ok();
+  return witness_.Append(
+      {.line = known.line, .stamp = known.stamp, .next = {{last.tag, last.next}}},
+      SqliteWitness::Durability::kWritten);
 }
 
 Status SqliteStore::AdoptAll() {
@@ -148,7 +168,10 @@ Result<std::string> SqliteStore::JoinLine() {
   is_witness_lost_ = known.line.empty() && !stamp_.empty();
   Status status;
   const bool is_known = !known.stamp.empty() && !stamp_.empty();
-  if (is_known && stamp_ == known.stamp) return known.line;
+  if (is_known && stamp_ == known.stamp) {
+    if (status = ConfirmHandBack(); !status.ok()) return status;
+    return known.line;
+  }
   if (is_known && stamps.value().previous == known.stamp) {
     status = AdoptAll();
     if (status.ok()) return known.line;
@@ -496,6 +519,8 @@ Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::Id
         closure.tag, tail.first, tail.limit);
     if (!status.ok()) return status;
     if (db_->changes() == 1) {
+      status = witness_.Announce({.token = closure.token, .tag = closure.tag, .next = tail.first});
+      if (!status.ok()) return status;
       next_[closure.tag] = tail.first;
       return ReturnOutcome::kLowered;
     }

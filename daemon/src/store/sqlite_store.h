@@ -107,6 +107,8 @@ class SqliteStore final : public Store {
   void BeginChange();
   // kUnavailable unless the database is what the witness says, on the line that this object is on.
   [[nodiscard]] Status CheckContinues();
+  // Of the hand-back that the witness has announced last: lowers the witness if it was committed.
+  [[nodiscard]] Status ConfirmHandBack();
   [[nodiscard]] Status Stamp();
   [[nodiscard]] Status TellWitness();
   // The same look, without a change.

@@ -102,16 +102,40 @@ std::string_view NextWord(std::string_view& text) {
 std::string OrNone(const std::string& token) { return std::string(token.empty() ? kNone : token); }
 std::string FromNone(std::string_view token) { return std::string(token == kNone ? "" : token); }
 
+// "<next>=<tag>"
+std::string NextText(const std::string& tag, std::uint64_t next) {
+  return std::to_string(next) + '=' + Escape(tag);
+}
+
 // "L <line> <stamp> <next>=<tag> ..."
 std::string Body(const SqliteWitness::State& change) {
   std::string body = "L " + OrNone(change.line) + " " + OrNone(change.stamp);
-  for (const auto& [tag, next] : change.next) {
-    body += ' ';
-    body += std::to_string(next);
-    body += '=';
-    body += Escape(tag);
-  }
+  for (const auto& [tag, next] : change.next) body += ' ' + NextText(tag, next);
   return body;
+}
+
+// "R <token> <next>=<tag>"
+std::string Body(const SqliteWitness::HandBack& hand_back) {
+  return "R " + hand_back.token + ' ' + NextText(hand_back.tag, hand_back.next);
+}
+
+bool ParseNext(std::string_view word, std::string& tag, std::uint64_t& next) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string_view::npos) return false;
+  const char* end = word.data() + equals;
+  if (std::from_chars(word.data(), end, next).ptr != end || next > shm::kMaxLimit) return false;
+  std::optional<std::string> name = Unescape(word.substr(equals + 1));
+  if (!name.has_value()) return false;
+  tag = *std::move(name);
+  return true;
+}
+
+std::optional<SqliteWitness::HandBack> ParseHandBack(std::string_view body) {
+  SqliteWitness::HandBack hand_back;
+  if (NextWord(body) != "R") return std::nullopt;
+  hand_back.token = NextWord(body);
+  if (!ParseNext(NextWord(body), hand_back.tag, hand_back.next)) return std::nullopt;
+  return hand_back;
 }
 
 std::optional<SqliteWitness::State> ParseBody(std::string_view body) {
@@ -120,17 +144,10 @@ std::optional<SqliteWitness::State> ParseBody(std::string_view body) {
   change.line = FromNone(NextWord(body));
   change.stamp = FromNone(NextWord(body));
   while (!body.empty()) {
-    const std::string_view word = NextWord(body);
-    const std::size_t equals = word.find('=');
-    if (equals == std::string_view::npos) return std::nullopt;
+    std::string tag;
     std::uint64_t next = 0;
-    const char* end = word.data() + equals;
-    if (std::from_chars(word.data(), end, next).ptr != end || next > shm::kMaxLimit) {
-      return std::nullopt;
-    }
-    const std::optional<std::string> tag = Unescape(word.substr(equals + 1));
-    if (!tag.has_value()) return std::nullopt;
-    change.next[*tag] = next;
+    if (!ParseNext(NextWord(body), tag, next)) return std::nullopt;
+    change.next[tag] = next;
   }
   return change;
 }
@@ -139,6 +156,7 @@ void Apply(const SqliteWitness::State& change, SqliteWitness::State& state) {
   state.line = change.line;
   state.stamp = change.stamp;
   for (const auto& [tag, next] : change.next) state.next[tag] = next;
+  state.announced.reset();
 }
 
 bool WriteAll(int fd, std::string_view bytes, off_t at) {
@@ -294,6 +312,10 @@ bool SqliteWitness::TakeRecord(std::string_view line) {
   if (Hash(hash_, body) != hash) return false;
   if (body.starts_with("M ")) {
     moved_to_ = body.substr(2);
+  } else if (body.starts_with("R ")) {
+    std::optional<HandBack> hand_back = ParseHandBack(body);
+    if (!hand_back.has_value()) return false;
+    state_.announced = std::move(hand_back);
   } else {
     const std::optional<State> change = ParseBody(body);
     if (!change.has_value()) return false;
@@ -373,6 +395,7 @@ Status SqliteWitness::CatchUp() {
     // Nothing in the database can be compared with what two files know together.
     state_.line = RandomToken();
     state_.stamp.clear();
+    state_.announced.reset();
     for (const auto& [tag, next] : known.next) {
       std::uint64_t& mine = state_.next[tag];
       mine = std::max(mine, next);
@@ -397,8 +420,7 @@ std::uint64_t SqliteWitness::NextOf(std::string_view tag) const {
 Status SqliteWitness::Append(const State& change, Durability durability) {
   IDD_CHECK(is_locked_);
   const std::string body = Body(change);
-  const auto size = static_cast<off_t>(kHashDigits + body.size() + 2);
-  if (must_rewrite_ || end_ + size + kMoveBytes > room_) {
+  if (must_rewrite_ || !HasRoomFor(body)) {
     const State before = state_;
     Apply(change, state_);
     Status status = Replace();
@@ -408,6 +430,21 @@ Status SqliteWitness::Append(const State& change, Durability durability) {
   Status status = WriteRecord(body, durability);
   if (status.ok()) Apply(change, state_);
   return status;
+}
+
+Status SqliteWitness::Announce(const HandBack& hand_back) {
+  IDD_CHECK(is_locked_);
+  const std::string body = Body(hand_back);
+  if (must_rewrite_ || !HasRoomFor(body)) {
+    if (Status status = Replace(); !status.ok()) return status;
+  }
+  Status status = WriteRecord(body, Durability::kWritten);
+  if (status.ok()) state_.announced = hand_back;
+  return status;
+}
+
+bool SqliteWitness::HasRoomFor(const std::string& body) const {
+  return end_ + static_cast<off_t>(kHashDigits + body.size() + 2) + kMoveBytes <= room_;
 }
 
 Status SqliteWitness::WriteRecord(const std::string& body, Durability durability) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,11 +37,18 @@ using NextIds = std::map<std::string, std::uint64_t, std::less<>>;
 // file that is put in the witness's place makes it forget one: what was known is merged into it.
 class SqliteWitness {
  public:
+  // A hand-back that was to be committed: `tag` would then end at `next`.
+  struct HandBack {
+    std::string token;  // of the lease
+    std::string tag;
+    std::uint64_t next = 0;
+  };
   struct State {
     std::string line;  // of the data set: another one after each time that it was set back; or ""
     std::string
         stamp;  // of the last transaction that granted ids; "" when there is none to compare
     NextIds next;
+    std::optional<HandBack> announced{};  // nothing was appended since
   };
   enum class Durability { kSynced, kWritten };
 
@@ -67,6 +75,9 @@ class SqliteWitness {
   [[nodiscard]] std::uint64_t NextOf(std::string_view tag) const;
   // Adds a record: the line, the stamp, and of `next` what is in it; the rest stays.
   [[nodiscard]] Status Append(const State& change, Durability durability);
+  // To be called before the COMMIT of a hand-back that lowers `next`, whose Append() comes after
+  // it. What is announced says only what to ask the database for, should that never come.
+  [[nodiscard]] Status Announce(const HandBack& hand_back);
   // Makes the file as readable and writable as the database, where this process owns it.
   void ShareLike(const std::string& database) const noexcept;
 
@@ -86,6 +97,7 @@ class SqliteWitness {
   [[nodiscard]] Status ReadFromHeader();
   [[nodiscard]] Status CatchUp();
   [[nodiscard]] Status WriteRecord(const std::string& body, Durability durability);
+  [[nodiscard]] bool HasRoomFor(const std::string& body) const;
   // The state in a file of its own, durable, and locked by `fd`.
   [[nodiscard]] Status WriteNewFile(const std::string& name, ScopedFd& fd, std::string& id) const;
   // Puts a new file in place of the open one, which must be locked; or where there is none.

@@ -76,7 +76,7 @@ class FakeFenceStore final : public FenceStore {
   }
 
   Result<FenceView> Look(std::uint64_t noted) override {
-    if (!IsOpen()) return Lost();
+    if (!IsOpen() || std::exchange(loses_look, false)) return Lost();
     ++Own().beat;
     FenceView view;
     view.server = world_.server;
@@ -167,6 +167,7 @@ class FakeFenceStore final : public FenceStore {
   }
 
   bool is_reachable = true;
+  bool loses_look = false;  // the next one
   bool is_new_data_set = false;
 
  private:
@@ -353,6 +354,21 @@ TEST_F(FenceTest, HostThatStartsInTheMiddleWaitsForOneThatKnows) {
   host(2).store->is_reachable = true;
   EXPECT_TRUE(LeasesWithin(host(2), 40));
   EXPECT_TRUE(LeasesWithin(late, 40));
+}
+
+// Each lost connection would begin it again, and the host would look for others without an end.
+TEST_F(FenceTest, WatchGoesOnOverLostConnections) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  for (const auto& each : hosts_) each->Kill();
+  world_.FailOver(DataSet(*world_.data), "server-2");
+  FenceHost late(world_, "late");
+  for (int i = 0; i < 20 && late.fence.Report().state != "waiting"; ++i) {
+    late.store->loses_look = i % 4 == 3;
+    static_cast<void>(late.Prepare());
+    world_.now_ms += 250;
+  }
+  EXPECT_EQ(late.fence.Report().state, "waiting") << late.fence.Report().reason;
 }
 
 TEST_F(FenceTest, HostsThatWereAllOffWaitForEachOther) {

@@ -272,6 +272,10 @@ TEST_F(Drain, KilledAtAnyStepMakesNoDuplicate) {
     host_.daemon.Kill();
     operation.join();
     host_.daemon.Start();
+    // A tag that is not drained and had nothing leased is known from its next claim on.
+    ASSERT_TRUE(WaitUntil(Patience(20s), [this] {
+      return host_.idctl.Run({"status", "orders"}).exit_status == 0;
+    }));
     if (StateOf("orders") == "drained") {
       ++drained;
       // What the killed one had open goes back without being asked.

@@ -65,7 +65,12 @@ class MysqlStoreTest : public StoreCase {
   }
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenStore(const std::string& host) {
     std::unique_ptr<MysqlStore> store = NewStore(host);
-    const Status status = store->Open();
+    // A server that a busy machine lets wait is given up after some seconds.
+    Status status;
+    EXPECT_TRUE(harness::WaitUntil(harness::Patience(120s), [&] {
+      status = store->Open();
+      return status.code() != Code::kUnavailable;
+    }));
     EXPECT_TRUE(status.ok()) << status.message();
     // The fence raises ceilings (fence_test.cc); no case here is about them but those that say so.
     server_->OpenFence();
@@ -642,6 +647,21 @@ TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
   const Status refused = OpenStoreReader(server_->Url(), host).status();
   Sql("SET GLOBAL read_only = 0");
   EXPECT_EQ(refused.code(), Code::kUnavailable) << refused.message();
+}
+
+// As one whose COMMIT the server has refused, of a host that is stopped then.
+TEST_F(MysqlStoreTest, TransactionThatIsLeftOpenLosesItsLocks) {
+  static_cast<void>(OpenWithOrders("a"));
+  const MysqlUrl url = ParseMysqlUrl(server_->Url()).value();
+  const Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(url, url.endpoints.front());
+  ASSERT_TRUE(db.ok()) << db.status().message();
+  ASSERT_TRUE(db.value()->Query("START TRANSACTION").ok());
+  ASSERT_TRUE(db.value()->Query("UPDATE leaf_alloc SET description = 'hung'").ok());
+  MariadbSession other = Root();
+  other.Execute("SET SESSION innodb_lock_wait_timeout = 120");
+  EXPECT_NO_THROW(other.Execute("UPDATE leaf_alloc SET description = 'other'"));
+  EXPECT_FALSE(db.value()->Query("COMMIT").ok());
+  EXPECT_EQ(Ask("SELECT description FROM leaf_alloc"), "other");
 }
 
 // The server goes on with what it was sent by an idd that is dead by then. The next one takes the

@@ -45,9 +45,9 @@ class MysqlHosts : public ::testing::Test {
   // It waits for Go().
   ClaimWorkerProcess& AddWorker(const Host& host, WorkerPlan plan) {
     plan.socket = host.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "worker-" + std::to_string(workers_.size());
-    plan.seed = workers_.size();
+    if (plan.tag.empty()) plan.tag = "orders";
+    plan.name = "worker-" + std::to_string(added_);
+    plan.seed = added_++;
     workers_.push_back(std::make_unique<ClaimWorkerProcess>(dir_, plan));
     return *workers_.back();
   }
@@ -95,6 +95,7 @@ class MysqlHosts : public ::testing::Test {
   MariadbServer server_{dir_};
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
+  std::uint64_t added_ = 0;  // workers, ever
 };
 
 }  // namespace idd::harness

@@ -152,6 +152,12 @@ void MysqlProxy::Repoint(const std::string& server) {
   server_ = server;
 }
 
+void MysqlProxy::Strand(const std::string& server) {
+  const std::lock_guard lock(mutex_);
+  server_ = server;
+  stranded_.fetch_add(1);
+}
+
 bool MysqlProxy::Answer(int client, std::string_view bytes) const {
   while (!bytes.empty() && !stopping_.load()) {
     const std::string_view part = bytes.substr(0, drips_.load() ? 1 : bytes.size());
@@ -165,6 +171,7 @@ bool MysqlProxy::Answer(int client, std::string_view bytes) const {
 }
 
 void MysqlProxy::Serve(ScopedFd client) {
+  const int stranded = stranded_.load();
   std::string path = Server();
   ScopedFd server = Connect(path);
   if (!server.valid()) return;
@@ -175,8 +182,9 @@ void MysqlProxy::Serve(ScopedFd client) {
   while (!stopping_.load()) {
     std::array<pollfd, 2> both = {{{.fd = client.get(), .events = POLLIN, .revents = 0},
                                    {.fd = server.get(), .events = POLLIN, .revents = 0}}};
-    if (hangs_.load() || ::poll(both.data(), both.size(), kLookMs) <= 0) {
-      if (hangs_.load()) std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
+    const bool hangs = hangs_.load() || stranded_.load() != stranded;
+    if (hangs || ::poll(both.data(), both.size(), kLookMs) <= 0) {
+      if (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
       continue;
     }
     if (both[0].revents != 0) {

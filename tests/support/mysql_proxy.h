@@ -38,6 +38,10 @@ class MysqlProxy {
   // with, so its user must have no password, and repeats its SET SESSION.
   void Repoint(const std::string& server);
 
+  // As a balancer that leads new connections to another server and drops what the old ones say:
+  // they hang from here on, for good.
+  void Strand(const std::string& server);
+
   [[nodiscard]] int connections() const { return connections_.load(); }  // ever accepted
   [[nodiscard]] int dropped() const { return dropped_.load(); }
   [[nodiscard]] int repointed() const { return repointed_.load(); }  // sessions, so far
@@ -59,6 +63,7 @@ class MysqlProxy {
   std::atomic<int> dropped_{0};
   std::atomic<int> connections_{0};
   std::atomic<int> repointed_{0};
+  std::atomic<int> stranded_{0};    // how often
   std::list<std::thread> threads_;  // of the acceptor's
   std::thread acceptor_;
 };

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_STRESS_FENCE_HOSTS_H_
+#define IDD_TESTS_STRESS_FENCE_HOSTS_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mysql_hosts.h"
+#include "support/child_process.h"
+#include "support/free_ports.h"
+#include "support/mariadb_server.h"
+#include "support/sqlite_file.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+
+// A primary and its replica, both reached by TCP; the replica may be written to all the time.
+class ServerPair {
+ public:
+  explicit ServerPair(const TempDir& dir)
+      : ports_(FreePorts(2)),
+        primary(dir, "primary", {.port = ports_[0], .arguments = ArgumentsOf(1)}),
+        replica(dir, "replica", {.port = ports_[1], .arguments = ArgumentsOf(2)}) {
+    primary.Start();
+    replica.Start();
+    primary.Session().Execute("GRANT REPLICATION SLAVE ON *.* TO idd@'127.0.0.1'");
+    MariadbSession standby = replica.Session();
+    standby.Execute("RESET MASTER");
+    standby.Execute(
+        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=" + std::to_string(ports_[0]) +
+        ", MASTER_USER='idd', MASTER_PASSWORD='secret',"
+        " MASTER_LOG_FILE='binlog.000001', MASTER_LOG_POS=4");
+    standby.Execute("START SLAVE");
+  }
+
+  [[nodiscard]] std::string Url() const {
+    return "mysql://idd:secret@127.0.0.1:" + std::to_string(ports_[0]) +
+           ",127.0.0.1:" + std::to_string(ports_[1]) + "/idd";
+  }
+  // From now on the replica misses what is leased.
+  void StopReplication() {
+    EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)), [this] {
+      return std::stoi(replica.Session().Query("SELECT COUNT(*) FROM idd_lease")) > 0;
+    }));
+    replica.Session().Execute("STOP SLAVE");
+  }
+
+ private:
+  static std::vector<std::string> ArgumentsOf(int id) {
+    return {"--server-id=" + std::to_string(id), "--log-bin=binlog"};
+  }
+  const std::vector<std::uint16_t> ports_;
+
+ public:
+  MariadbServer primary;
+  MariadbServer replica;
+};
+
+class FenceHosts : public MysqlHosts {
+ protected:
+  Host& AddHost(const std::string& name, const std::string& url, int fence_after = 600) {
+    auto host = std::make_unique<Host>(dir_, name);
+    host->daemon.options().database = url;
+    host->daemon.options().environment = {"IDD_FENCE_AFTER=" + std::to_string(fence_after)};
+    hosts_.push_back(std::move(host));
+    return *hosts_.back();
+  }
+  [[nodiscard]] static bool Claims(const Host& host) {
+    return WaitUntil(Patience(std::chrono::seconds(60)), [&] {
+      return host.idctl.Run({"claim", "orders"}).exit_status == 0;
+    });
+  }
+  // So many hosts that have had an id of the new tag "orders".
+  void StartLeasing(int count, const std::string& url, int fence_after = 600) {
+    for (int i = 0; i < count; ++i) {
+      AddHost("host-" + std::to_string(i), url, fence_after).daemon.Start();
+    }
+    ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)), [&] {
+      return hosts_[0]
+                 ->idctl
+                 .Run({"tag", "create", "orders", "--if-absent", "--step", "1000", "--max-step",
+                       "1000", "--max-prefetch", "2000"})
+                 .exit_status == 0;
+    }));
+    for (const auto& host : hosts_) ASSERT_TRUE(Claims(*host)) << host->daemon.Log();
+  }
+  [[nodiscard]] static WorkerPlan FullSpeed() {
+    WorkerPlan plan;
+    plan.batch = 16;
+    plan.pace_us = 200;
+    plan.retry = true;
+    plan.awaits_tag = true;  // a dump that is being restored has no rows for a moment
+    plan.log_capacity = 1 << 21;
+    return plan;
+  }
+  // With what is in its ring for many seconds.
+  [[nodiscard]] static WorkerPlan Slowly() {
+    WorkerPlan plan = FullSpeed();
+    plan.batch = 1;
+    plan.pace_us = 50'000;
+    return plan;
+  }
+  ClaimWorkerProcess& Load(const Host& host, const WorkerPlan& plan) {
+    ClaimWorkerProcess& worker = AddWorker(host, plan);
+    owners_[worker.name()] = host.daemon.options().host_id;
+    worker.WaitReady(Patience(std::chrono::seconds(60)));
+    worker.Go();
+    return worker;
+  }
+  // Four hosts, three of them at full speed.
+  void StartLoad(const std::string& url, int fence_after = 600) {
+    ASSERT_NO_FATAL_FAILURE(StartLeasing(4, url, fence_after));
+    for (std::size_t i = 0; i < 3; ++i) {
+      for (int n = 0; n < 2; ++n) Load(*hosts_[i], FullSpeed());
+    }
+    ExpectLeasing(3);
+  }
+  // Leases of every host that the other server, or the dump, does not have. The last ones, which no
+  // other host's mark is above, are the last host's: it hands out a few thousand ids, has what it
+  // needs for a while, and does not ask the server for anything by itself. Until GoOn() the other
+  // hosts' clients are stopped.
+  void LeaseWhatGetsLost() {
+    ExpectLeasing(3);
+    Signal(SIGSTOP);
+    WorkerPlan some = FullSpeed();
+    some.ids = 2500;
+    ClaimWorkerProcess& worker = Load(*hosts_[3], some);
+    EXPECT_TRUE(
+        WaitUntil(Patience(std::chrono::seconds(30)), [&] { return worker.ids() >= some.ids; }));
+    Load(*hosts_[3], Slowly());
+  }
+  // The last host has just given the sign of life that it gives every twenty seconds.
+  void WaitForSignOfLife(const MariadbServer& server) {
+    MariadbSession session = server.Session();
+    const auto beat = [&session] {
+      return session.Query("SELECT beat FROM idd_host WHERE host = 'host-3'");
+    };
+    const std::string before = beat();
+    EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(40)), [&] { return beat() != before; }));
+  }
+  void GoOn() { Signal(SIGCONT); }
+  void Signal(int signal) {
+    for (const auto& worker : workers_) {
+      if (owners_[worker->name()] != "host-3") worker->process().Signal(signal);
+    }
+  }
+  [[nodiscard]] static bool Runs(Host& host) {
+    return host.daemon.pid() > 0 && host.daemon.process().Running();
+  }
+  [[nodiscard]] static std::uint64_t Number(const Host& host, const char* what) {
+    return host.idctl.Json({"status"}).at("tags").at(0).at(what).get<std::uint64_t>();
+  }
+  // Each of the first `count` hosts has taken two leases since: the second was asked for since.
+  void ExpectLeasing(std::size_t count) {
+    std::vector<std::uint64_t> before;
+    for (std::size_t i = 0; i < count; ++i) before.push_back(Number(*hosts_[i], "leases"));
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(60)), [&] {
+        return Number(*hosts_[i], "leases") >= before[i] + 2;
+      })) << hosts_[i]->daemon.Log();
+    }
+  }
+  // Each of the first `count` hosts has noted that all others know of it where it leases now: what
+  // it has noted counts at the next server. It looks once a second, and may have leased before
+  // that.
+  void ExpectKnownToAll(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(60)), [&] {
+        SqliteFile marks(hosts_[i]->daemon.options().state_dir + "/high-water.db");
+        return marks.QueryInteger("SELECT is_live FROM idd_membership") == 1;
+      })) << hosts_[i]->daemon.Log();
+    }
+  }
+  // What happens from now on is measured.
+  void Change() {
+    changed_ns_ = MonotonicNs();
+    for (const auto& host : hosts_) {
+      if (!Runs(*host)) continue;
+      dry_[host->daemon.options().host_id] = Number(*host, "fallbacks");
+    }
+  }
+  // Ends all claimers, of whom none got an id that any other got.
+  [[nodiscard]] std::vector<Claimer> FinishUnique() {
+    for (const auto& worker : workers_) worker->Stop();
+    std::vector<Claimer> claimers = Finish(Patience(std::chrono::seconds(60)));
+    EXPECT_EQ(Join(CheckRising(claimers)), "");
+    EXPECT_EQ(Join(CheckUnique(claimers)), "");
+    return claimers;
+  }
+  void PrintLogsIfFailed() const {
+    if (!::testing::Test::HasFailure()) return;
+    for (const auto& host : hosts_) std::printf("%s\n", host->daemon.Log().c_str());
+  }
+  void ExpectUnique(const char* what) {
+    std::string dry;
+    for (const auto& host : hosts_) {
+      const std::string& name = host->daemon.options().host_id;
+      if (!Runs(*host)) continue;
+      const std::uint64_t now = Number(*host, "fallbacks");
+      const std::uint64_t before = dry_[name];
+      dry += " " + std::to_string(now - (now < before ? 0 : before));  // else: it was restarted
+    }
+    const std::vector<Claimer> claimers = FinishUnique();
+    std::printf("%s: %llu ids; longest pause%s; dry claims%s\n", what,
+                static_cast<unsigned long long>(CountIds(claimers)), Pauses(claimers).c_str(),
+                dry.c_str());
+    PrintLogsIfFailed();
+  }
+  // Of each host, when claims were answered, in order.
+  using AnswerTimes = std::map<std::string, std::vector<std::uint64_t>>;
+  [[nodiscard]] AnswerTimes AnswersOf(const std::vector<Claimer>& claimers) const {
+    AnswerTimes answered;
+    for (const Claimer& claimer : claimers) {
+      const std::string worker = claimer.name.substr(0, claimer.name.find_first_of("./ "));
+      const auto owner = owners_.find(worker);
+      std::vector<std::uint64_t>& times =
+          answered[owner == owners_.end() ? claimer.name : owner->second];
+      for (const ClaimRecord& record : claimer.records) {
+        if (record.count > 0) times.push_back(record.after_ns);
+      }
+    }
+    for (auto& [host, times] : answered) std::sort(times.begin(), times.end());
+    return answered;
+  }
+  // The longest time from `begin_ns` to the last answer before `end_ns` without one.
+  [[nodiscard]] static std::uint64_t LongestPause(const std::vector<std::uint64_t>& times,
+                                                  std::uint64_t begin_ns, std::uint64_t end_ns) {
+    std::uint64_t last = begin_ns;
+    std::uint64_t longest = 0;
+    for (auto it = std::upper_bound(times.begin(), times.end(), begin_ns);
+         it != times.end() && *it < end_ns; last = *it++) {
+      longest = std::max(longest, *it - last);
+    }
+    return longest;
+  }
+  // The longest time since Change() for which no claim of a host was answered.
+  [[nodiscard]] std::string Pauses(const std::vector<Claimer>& claimers) const {
+    std::string text;
+    for (const auto& [host, times] : AnswersOf(claimers)) {
+      const std::uint64_t pause = LongestPause(times, changed_ns_, UINT64_MAX);
+      text += " " + host + " " + std::to_string(pause / 1'000'000) + " ms";
+    }
+    return text;
+  }
+
+  // As an operator does; `when` names the file.
+  [[nodiscard]] std::string Dump(const std::string& when) { return Dump(server_, when); }
+  [[nodiscard]] std::string Dump(const MariadbServer& server, const std::string& when) const {
+    const std::string path = dir_.File(when + ".sql");
+    Shell("/usr/bin/mariadb-dump --no-defaults -u root -S " + server.socket() +
+          " --single-transaction idd > " + path);
+    return path;
+  }
+  void Restore(const std::string& path) const { Restore(server_, path); }
+  static void Restore(const MariadbServer& server, const std::string& path) {
+    Shell("/usr/bin/mariadb --no-defaults -u root -S " + server.socket() + " idd < " + path);
+  }
+  static void Shell(const std::string& command) {
+    ChildOptions child;
+    child.argv = {"/bin/sh", "-c", command};
+    ChildProcess process(child);
+    EXPECT_EQ(process.WaitFor(Patience(std::chrono::seconds(60))).value_or(-1), 0)
+        << command << "\n"
+        << process.stderr_text();
+  }
+  // Through the socket, with a password.
+  [[nodiscard]] std::string Url() const {
+    return "mysql://idd:secret@localhost/idd?unix_socket=" + server_.socket();
+  }
+
+  std::uint64_t changed_ns_ = 0;
+  std::map<std::string, std::string> owners_;  // of workers
+  std::map<std::string, std::uint64_t> dry_;   // hosts: claims without an id, before the change
+};
+
+}  // namespace idd::harness
+
+#endif  // IDD_TESTS_STRESS_FENCE_HOSTS_H_

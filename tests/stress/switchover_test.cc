@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every way in which hosts get from one server to another that knows less, several times in a row:
+// IDD_TEST_SWITCHOVERS says how often, ten for the table in docs/mysql.md.
+//
+// In each of them: three hosts whose programs claim at full speed, one whose program claims little,
+// one that is stopped or killed before and starts in the middle, and one that is cut off before the
+// first change, with its programs claiming on, until after the last. The oracle looks for ids that
+// came twice anywhere. Each case prints for how long a host at full speed got no id after a change,
+// and how many claims of a host found none ready.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fence_hosts.h"
+#include "support/mariadb_server.h"
+#include "support/mysql_proxy.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+
+int Switchovers() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
+  const char* const set = std::getenv("IDD_TEST_SWITCHOVERS");
+  return set != nullptr ? std::max(1, std::atoi(set)) : static_cast<int>(ScaledLoad(4));
+}
+
+template <typename T>
+T MedianOf(std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? T{} : values[values.size() / 2];
+}
+
+class Switchover : public FenceHosts {
+ protected:
+  static constexpr int kFenceAfter = 20;
+  static constexpr std::size_t kAtFullSpeed = 3;
+
+  // All hosts of `url` lease; the one that has a way of its own to `server` is cut off then.
+  void StartAll(const std::string& url, const MariadbServer& server) {
+    ASSERT_NO_FATAL_FAILURE(StartLoad(url, kFenceAfter));
+    Load(*hosts_[3], Slowly());
+    way_ = std::make_unique<MysqlProxy>(dir_.File("way"), server.socket());
+    cut_off_ = &AddHost("cut-off", "mysql://root@localhost/idd?unix_socket=" + dir_.File("way"),
+                        kFenceAfter);
+    comes_ = &AddHost("comes", url, kFenceAfter);
+    for (Host* host : {cut_off_, comes_}) {
+      host->daemon.Start();
+      ASSERT_TRUE(Claims(*host)) << host->daemon.Log();
+      Load(*host, Slowly());
+    }
+    ExpectKnownToAll(hosts_.size());
+    way_->Hang(true);
+  }
+
+  // Once: `change`, and every host but the one that is cut off leases again.
+  void SwitchOver(const std::function<void()>& change) {
+    if (comes_ != nullptr) windows_.size() % 2 == 0 ? comes_->daemon.Stop() : comes_->daemon.Kill();
+    ExpectLeasing(kAtFullSpeed);  // what the next server lacks
+    std::vector<std::uint64_t> dry;
+    for (std::size_t i = 0; i < kAtFullSpeed; ++i) dry.push_back(Number(*hosts_[i], "fallbacks"));
+    Window& window = windows_.emplace_back();
+    window.begin_ns = MonotonicNs();
+    change();
+    if (comes_ != nullptr) comes_->daemon.Start();
+    ExpectLeasing(kAtFullSpeed);
+    EXPECT_TRUE(comes_ == nullptr || Claims(*comes_)) << comes_->daemon.Log();
+    std::this_thread::sleep_for(1s);
+    window.end_ns = MonotonicNs();
+    for (std::size_t i = 0; i < kAtFullSpeed; ++i) {
+      const std::uint64_t now = Number(*hosts_[i], "fallbacks");
+      window.dry = std::max(window.dry, now - (now < dry[i] ? 0 : dry[i]));  // else: restarted
+    }
+  }
+
+  // The last server is `server`: the host that was cut off comes back and leases again.
+  void Finish(const char* what, const MariadbServer& server) {
+    ComeBack(server);
+    Report(what);
+  }
+  void ComeBack(const MariadbServer& server) {
+    way_->Repoint(server.socket());
+    way_->Hang(false);
+    WorkerPlan some = FullSpeed();
+    some.ids = 5000;  // more than it may have had
+    ClaimWorkerProcess& worker = Load(*cut_off_, some);
+    EXPECT_TRUE(WaitUntil(Patience(120s), [&] { return worker.ids() >= some.ids; }))
+        << cut_off_->daemon.Log();
+  }
+  void Report(const char* what) {
+    const std::vector<Claimer> claimers = FinishUnique();
+    std::vector<std::uint64_t> pauses;
+    std::vector<std::uint64_t> dry;
+    const AnswerTimes answers = AnswersOf(claimers);
+    for (const Window& window : windows_) {
+      std::uint64_t longest = 0;
+      for (std::size_t i = 0; i < kAtFullSpeed; ++i) {
+        const std::vector<std::uint64_t>& times = answers.at("host-" + std::to_string(i));
+        longest = std::max(longest, LongestPause(times, window.begin_ns, window.end_ns));
+      }
+      pauses.push_back(longest / 1'000'000);
+      dry.push_back(window.dry);
+    }
+    std::printf(
+        "%s: %zu switchovers, %llu ids; pause of a host, ms: median %llu, longest %llu;"
+        " dry claims of a host: median %llu, most %llu\n",
+        what, windows_.size(), static_cast<unsigned long long>(CountIds(claimers)),
+        static_cast<unsigned long long>(MedianOf(pauses)),
+        static_cast<unsigned long long>(*std::max_element(pauses.begin(), pauses.end())),
+        static_cast<unsigned long long>(MedianOf(dry)),
+        static_cast<unsigned long long>(*std::max_element(dry.begin(), dry.end())));
+    PrintLogsIfFailed();
+  }
+
+  // From one server of the pair to the other and back. `leave` takes a server out of use, `revive`
+  // makes it ready to be the next one, read-only.
+  void RunBetween(const char* what, const std::function<void(MariadbServer&)>& leave,
+                  const std::function<void(MariadbServer&)>& revive) {
+    ServerPair pair(dir_);
+    MariadbServer* from = &pair.primary;
+    MariadbServer* to = &pair.replica;
+    to->Session().Execute("SET GLOBAL read_only = 1");
+    ASSERT_NO_FATAL_FAILURE(StartAll(pair.Url(), *from));
+    pair.StopReplication();
+    for (int i = 0; i < Switchovers(); ++i) {
+      SwitchOver([&] {
+        leave(*from);
+        to->Session().Execute("SET GLOBAL read_only = 0");
+      });
+      revive(*from);
+      std::swap(from, to);
+    }
+    Finish(what, *from);
+  }
+
+  struct Window {
+    std::uint64_t begin_ns = 0;
+    std::uint64_t end_ns = 0;
+    std::uint64_t dry = 0;  // of the host that had most
+  };
+  std::unique_ptr<MysqlProxy> way_;
+  Host* cut_off_ = nullptr;
+  Host* comes_ = nullptr;
+  std::vector<Window> windows_;
+};
+
+TEST_F(Switchover, PrimaryBecomesReadOnly) {
+  RunBetween(
+      "read-only",
+      [](MariadbServer& server) { server.Session().Execute("SET GLOBAL read_only = 1"); },
+      [](MariadbServer&) {});
+}
+
+TEST_F(Switchover, PrimaryHangs) {
+  RunBetween(
+      "hangs", [](MariadbServer& server) { server.Signal(SIGSTOP); },
+      [](MariadbServer& server) {
+        server.Signal(SIGCONT);
+        server.Session().Execute("SET GLOBAL read_only = 1");
+      });
+}
+
+TEST_F(Switchover, PrimaryIsKilled) {
+  RunBetween(
+      "killed", [](MariadbServer& server) { server.Kill(); },
+      [](MariadbServer& server) { server.Start({"--read-only=ON"}); });
+}
+
+// The copy is consistent, of the moment that the replica had reached.
+TEST_F(Switchover, ReplicaThatIsBehindIsPromoted) {
+  constexpr std::array kBehind = {1s, 2s, 5s, 10s, 3s, 20s, 30s, 15s, 45s, 60s};
+  ServerPair pair(dir_);
+  MariadbServer* from = &pair.primary;
+  MariadbServer* to = &pair.replica;
+  to->Session().Execute("SET GLOBAL read_only = 1");
+  ASSERT_NO_FATAL_FAILURE(StartAll(pair.Url(), *from));
+  pair.StopReplication();
+  for (int i = 0; i < Switchovers(); ++i) {
+    Restore(*to, Dump(*from, "copy"));
+    std::this_thread::sleep_for(kBehind[static_cast<std::size_t>(i) % kBehind.size()]);
+    SwitchOver([&] {
+      from->Kill();
+      to->Session().Execute("SET GLOBAL read_only = 0");
+    });
+    from->Start({"--read-only=ON"});
+    std::swap(from, to);
+  }
+  Finish("replica behind", *from);
+}
+
+TEST_F(Switchover, BalancerWhoseOldConnectionsHang) {
+  ServerPair pair(dir_);
+  MysqlProxy balancer(dir_.File("balancer"), pair.primary.socket());
+  ASSERT_NO_FATAL_FAILURE(
+      StartAll("mysql://root@localhost/idd?unix_socket=" + dir_.File("balancer"), pair.primary));
+  pair.StopReplication();
+  MariadbServer* from = &pair.primary;
+  MariadbServer* to = &pair.replica;
+  for (int i = 0; i < Switchovers(); ++i) {
+    SwitchOver([&] { balancer.Strand(to->socket()); });
+    std::swap(from, to);
+  }
+  Finish("balancer", *from);
+}
+
+TEST_F(Switchover, ProxyLeadsSessionsToAnotherServer) {
+  ServerPair pair(dir_);
+  MysqlProxy proxy(dir_.File("proxy"), pair.primary.socket());
+  ASSERT_NO_FATAL_FAILURE(
+      StartAll("mysql://root@localhost/idd?unix_socket=" + dir_.File("proxy"), pair.primary));
+  pair.StopReplication();
+  MariadbServer* from = &pair.primary;
+  MariadbServer* to = &pair.replica;
+  for (int i = 0; i < Switchovers(); ++i) {
+    SwitchOver([&] { proxy.Repoint(to->socket()); });
+    std::swap(from, to);
+  }
+  EXPECT_GE(proxy.repointed(), 4);
+  for (std::size_t i = 0; i < kAtFullSpeed; ++i) {
+    EXPECT_THAT(hosts_[i]->daemon.Log(), HasSubstr("store.replaced"));
+  }
+  Finish("proxy", *from);
+}
+
+TEST_F(Switchover, DumpIsRestoredUnderLoad) {
+  server_.Start();
+  ASSERT_NO_FATAL_FAILURE(StartAll(Url(), server_));
+  for (int i = 0; i < Switchovers(); ++i) {
+    const std::string dump = Dump("dump");
+    SwitchOver([&] { Restore(dump); });
+  }
+  Finish("dump, under load", server_);
+}
+
+// They start one after the other, and nobody is there who knows what the one that is cut off was
+// granted meanwhile: an operator has to say that it need not be waited for. From then on it counts.
+TEST_F(Switchover, DumpIsRestoredWhileHostsAreStopped) {
+  server_.Start();
+  ASSERT_NO_FATAL_FAILURE(StartAll(Url(), server_));
+  for (int i = 0; i < Switchovers(); ++i) {
+    const std::string dump = Dump("dump");
+    SwitchOver([&] {
+      for (std::size_t n = 0; n <= kAtFullSpeed; ++n) {
+        i % 2 == 0 ? hosts_[n]->daemon.Stop() : hosts_[n]->daemon.Kill();
+      }
+      Restore(dump);
+      for (std::size_t n = 0; n <= kAtFullSpeed; ++n) {
+        hosts_[n]->daemon.Start();
+        std::this_thread::sleep_for(1s);
+      }
+      EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
+        return hosts_[0]->idctl.Run({"host", "forget", "cut-off"}).exit_status == 0;
+      })) << hosts_[0]->daemon.Log();
+      windows_.back().begin_ns = MonotonicNs();
+    });
+  }
+  Finish("dump, hosts stopped", server_);
+}
+
+// --- every host comes back at once
+
+// Beside the tag at full speed there is one with a steady load, whose leases last.
+class QuickFailover : public Switchover {
+ protected:
+  void StartBoth(const std::string& url) {
+    ASSERT_NO_FATAL_FAILURE(StartLoad(url, 600));
+    hosts_[0]->idctl.Do({"tag", "create", "steady"});
+    WorkerPlan plan = FullSpeed();
+    plan.tag = "steady";
+    plan.batch = 1;
+    plan.pace_us = 1000;
+    for (std::size_t i = 0; i < kAtFullSpeed; ++i) {
+      Load(*hosts_[i], plan);
+      steady_.push_back(std::move(workers_.back()));
+      workers_.pop_back();
+    }
+    // What is held lasts as long as the load has lasted.
+    std::this_thread::sleep_for(10s);
+    ExpectKnownToAll(hosts_.size());
+  }
+
+  void FinishBoth(const char* what) {
+    for (const auto& worker : steady_) worker->Stop();
+    std::vector<Claimer> claimers;
+    for (const auto& worker : steady_) {
+      EXPECT_EQ(worker->Finish(Patience(60s)), 0) << worker->Failure();
+      worker->AddClaimers(claimers);
+    }
+    EXPECT_EQ(Join(CheckRising(claimers)), "");
+    EXPECT_EQ(Join(CheckUnique(claimers)), "");
+    std::uint64_t longest = 0;
+    for (const auto& [host, times] : AnswersOf(claimers)) {
+      for (const Window& window : windows_) {
+        longest = std::max(longest, LongestPause(times, window.begin_ns, window.end_ns));
+      }
+    }
+    std::printf("%s: a program with a steady load waited %llu ms at most\n", what,
+                static_cast<unsigned long long>(longest / 1'000'000));
+    Report(what);
+  }
+
+ private:
+  std::vector<std::unique_ptr<ClaimWorkerProcess>> steady_;
+};
+
+TEST_F(QuickFailover, PrimaryBecomesReadOnly) {
+  ServerPair pair(dir_);
+  ASSERT_NO_FATAL_FAILURE(StartBoth(pair.Url()));
+  pair.StopReplication();
+  MariadbServer* from = &pair.primary;
+  MariadbServer* to = &pair.replica;
+  for (int i = 0; i < Switchovers(); ++i) {
+    SwitchOver([&] {
+      from->Session().Execute("SET GLOBAL read_only = 1");
+      to->Session().Execute("SET GLOBAL read_only = 0");
+    });
+    std::swap(from, to);
+  }
+  FinishBoth("all come, read-only");
+}
+
+TEST_F(QuickFailover, PrimaryIsKilled) {
+  ServerPair pair(dir_);
+  ASSERT_NO_FATAL_FAILURE(StartBoth(pair.Url()));
+  pair.StopReplication();
+  MariadbServer* from = &pair.primary;
+  MariadbServer* to = &pair.replica;
+  for (int i = 0; i < Switchovers(); ++i) {
+    SwitchOver([&] {
+      from->Kill();
+      to->Session().Execute("SET GLOBAL read_only = 0");
+    });
+    from->Start({"--read-only=ON"});
+    std::swap(from, to);
+  }
+  FinishBoth("all come, killed");
+}
+
+TEST_F(QuickFailover, ServerIsRestarted) {
+  server_.Start();
+  ASSERT_NO_FATAL_FAILURE(StartBoth(Url()));
+  for (int i = 0; i < Switchovers(); ++i) {
+    SwitchOver([&] {
+      server_.Stop();
+      server_.Start();
+    });
+  }
+  FinishBoth("all come, restart");
+}
+
+}  // namespace
+}  // namespace idd::harness

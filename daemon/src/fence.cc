@@ -112,6 +112,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   const bool was_watching =
       (state_ == State::kWatching || state_ == State::kWaiting) && store.data_set() == data_set_;
   data_set_ = store.data_set();
+  if (is_replaced && state_ == State::kLive) state_ = State::kNone;  // nor is a second try
   if (!was_watching && !is_continued) {
     others_.clear();
     contact_ms_ = settings_.now_ms();
@@ -131,7 +132,9 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   // others were granted since; one that had left asks the others anyhow.
   const bool is_recent =
       settings_.now_ms() - membership.value().confirmed_ms < kContinuedMs || !is_complete;
-  const bool is_unchanged = is_continued || (is_recent && IsUnchanged(store, membership.value()));
+  // A row that is as this host left it shows nothing of what others were granted since.
+  const bool is_unchanged =
+      !is_replaced && (is_continued || (is_recent && IsUnchanged(store, membership.value())));
   const bool is_alone = std::none_of(others_.begin(), others_.end(),
                                      [](const auto& other) { return IsIn(other.second.member); });
   Arrival arrival{.pushes_ceilings = !is_unchanged,

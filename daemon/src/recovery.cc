@@ -164,10 +164,10 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
     session.lease_from = MonotonicClock::now() + store.lease_grace();
   if (is_start) session.data_set = kInheritedDataSet;
   if (is_new) ++session.data_set;
-  session.generation = store.generation();
   if (FenceStore* const fence = store.fence(); fence != nullptr) {
     if (Status status = session.fence.Settle(*fence, marks, arrival); !status.ok()) return status;
   }
+  session.generation = store.generation();  // last: a try that fails in between begins again
   return NoteDataSet(known.value(), incarnation.value(), store, marks);
 }
 

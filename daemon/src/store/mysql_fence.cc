@@ -107,7 +107,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   if (db_ == nullptr) return NotOpen();
   std::vector<std::string> statements = {
       "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember(),
-      "SELECT " + identity_ + ", @@global.read_only, @@innodb_read_only, " + sql::kCanRollBack,
+      "SELECT " + identity_ + ", @@global.read_only, @@innodb_read_only, " + AreTablesSame(),
       // First the counter: what commits in between has a higher epoch, and comes with the next
       // look.
       "SELECT epoch FROM idd_ceiling WHERE biz_tag = ''",
@@ -124,7 +124,8 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   const auto& server = answers.value()[1].rows.at(0);
   if (!IsOff(server[1]) || !IsOff(server[2])) return ReadOnly();
   if (server[3] != "1") {
-    Status status = CheckMysqlTables(*db_);
+    Status status = CheckTables();
+    // They have come back as they were: whether the beat was raised is known at the next Open().
     db_.reset();
     return status.ok() ? NotOpen() : status;
   }
@@ -134,7 +135,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   }
   ++member_beat_;
   FenceView view;
-  view.server = server_;
+  view.server = data_set_name_;
   if (answers.value()[2].rows.empty()) {
     return Status(Code::kUnavailable, "idd_ceiling at " + db_->where() + " has lost its counter");
   }
@@ -187,7 +188,7 @@ Status MysqlStore::SetNoted(std::uint64_t epoch) {
   return UpdateMember("noted = " + std::to_string(epoch));
 }
 
-Status MysqlStore::Confirm() { return UpdateMember("server = " + MysqlDb::Text(server_)); }
+Status MysqlStore::Confirm() { return UpdateMember("server = " + MysqlDb::Text(data_set_name_)); }
 
 Status MysqlStore::Admit(const std::vector<FenceMember>& members) {
   if (db_ == nullptr) return NotOpen();
@@ -212,7 +213,7 @@ Status MysqlStore::Raise(const std::vector<Ceiling>& wanted) {
   std::string rows;
   for (const Ceiling& ceiling : wanted) {
     rows += (rows.empty() ? "(" : ", (") + MysqlDb::Text(ceiling.tag) + ", 0, " +
-            std::to_string(ceiling.wanted) + ", IF(ROW_COUNT() = 1 AND " + sql::kCanRollBack +
+            std::to_string(ceiling.wanted) + ", IF(ROW_COUNT() = 1 AND " + AreTablesSame() +
             ", LAST_INSERT_ID(), NULL), " + std::to_string(ceiling.pushed) + ")";
   }
   // A row of a data set that was set back may say that more is noted than its counter has given
@@ -226,7 +227,10 @@ Status MysqlStore::Raise(const std::vector<Ceiling>& wanted) {
                          " ON DUPLICATE KEY UPDATE wanted = GREATEST(wanted, VALUES(wanted)),"
                          " epoch = VALUES(epoch), pushed = GREATEST(pushed, VALUES(pushed))");
   }
-  return Failed(db_->Transaction(statements).status());
+  const Result<std::vector<MysqlResult>> raised = db_->Transaction(statements);
+  if (raised.ok() || db_->last_error() != sql::kNullRefused) return Failed(raised.status());
+  if (Status status = CheckTables(); !status.ok()) return status;
+  return {Code::kUnavailable, "idd_ceiling at " + db_->where() + " has lost its counter"};
 }
 
 Result<std::vector<Ceiling>> MysqlStore::Activate(const std::vector<std::string>& tags) {

@@ -23,13 +23,13 @@ constexpr milliseconds kStateLife(100);
 // A lease that another transaction was in the way of is asked for again so many times.
 constexpr int kTries = 4;
 
-constexpr unsigned kNullRefused = 1048;  // what the packets raise when a guard did not hold
 constexpr unsigned kLockTimeout = 1205;
 constexpr unsigned kDeadlock = 1213;
 constexpr unsigned kChanged = 1020;
 
 bool IsInTheWay(unsigned error) {
-  return error == kNullRefused || error == kLockTimeout || error == kDeadlock || error == kChanged;
+  return error == sql::kNullRefused || error == kLockTimeout || error == kDeadlock ||
+         error == kChanged;
 }
 
 }  // namespace
@@ -45,26 +45,28 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
   LeaseResults singly;
   for (const LeaseRequest& request : requests) {
     Result<LeaseResults> lease = TakeOnce({request});
-    bool is_always_refused = !lease.ok() && db_ != nullptr && db_->last_error() == kNullRefused;
+    bool is_always_refused =
+        !lease.ok() && db_ != nullptr && db_->last_error() == sql::kNullRefused;
     for (int tries = 2; tries < kTries && !lease.ok() && db_ != nullptr &&
                         IsInTheWay(db_->last_error()) && db_->last_error() != kLockTimeout;
          ++tries) {
       states_.clear();
       lease = TakeOnce({request});
-      is_always_refused = is_always_refused && db_ != nullptr && db_->last_error() == kNullRefused;
+      is_always_refused =
+          is_always_refused && db_ != nullptr && db_->last_error() == sql::kNullRefused;
     }
     if (lease.ok()) {
       singly.push_back(std::move(lease.value().front()));
       continue;
     }
     if (db_ == nullptr) return GiveUp(singly, lease.status());
-    if (db_->last_error() == kNullRefused && !is_always_refused) {
+    if (db_->last_error() == sql::kNullRefused && !is_always_refused) {
       singly.emplace_back(Status(Code::kUnavailable, "other hosts lease tag '" + request.tag +
                                                          "' at the same time; it is tried again"));
       continue;
     }
-    if (db_->last_error() == kNullRefused) {
-      if (Status status = CheckMysqlTables(*db_); !status.ok()) return Failed(std::move(status));
+    if (db_->last_error() == sql::kNullRefused) {
+      if (Status status = CheckTables(); !status.ok()) return GiveUp(singly, std::move(status));
       singly.emplace_back(Status(
           Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " + DisplayUrl() +
                               " did not advance; look for triggers on the table"));
@@ -209,9 +211,9 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
            MysqlDb::Text(request.tag) + " AND max_id BETWEEN " + std::to_string(advance.seen) +
            " AND " + std::to_string(advance.most - advance.count) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
-           std::string(sql::kCanRollBack) + ", '" + request.token + "', NULL), " +
-           MysqlDb::Text(request.tag) + ", " + MysqlDb::Text(options_.host.id) +
-           ", LAST_INSERT_ID() - " + count + ", LAST_INSERT_ID())"});
+           AreTablesSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
+           ", " + MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +
+           ", LAST_INSERT_ID())"});
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
   const std::uint64_t limit = results.value()[0].insert_id;
   return Granted(advance, {limit - std::min(limit, advance.count), limit});
@@ -250,7 +252,7 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
            where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
            IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
-           std::to_string(advances.size()) + " AND " + sql::kCanRollBack + ", ELT(" + place + ", " +
+           std::to_string(advances.size()) + " AND " + AreTablesSame() + ", ELT(" + place + ", " +
            sql::Words(tokens) + "), NULL), CONVERT(biz_tag USING utf8mb4), " +
            MysqlDb::Text(options_.host.id) + ", max_id - " + ids + ", max_id FROM leaf_alloc" +
            where},
@@ -308,9 +310,14 @@ Result<Lease> MysqlStore::TakeBack(const LeaseRequest& request, const ReturnedTa
            MysqlDb::Text(options_.host.id) + " AND base = " + std::to_string(tail.ids.first) +
            " AND `limit` = " + std::to_string(tail.ids.limit) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = 1 AND " +
-           std::string(sql::kCanRollBack) + ", '" + request.token + "', NULL), " +
-           MysqlDb::Text(request.tag) + ", " + MysqlDb::Text(options_.host.id) + ", " + range});
+           AreTablesSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
+           ", " + MysqlDb::Text(options_.host.id) + ", " + range});
   states_.erase(request.tag);
+  if (!results.ok() && db_->last_error() == sql::kNullRefused && !db_->outcome_unknown()) {
+    if (Status status = CheckTables(); !status.ok()) return status;
+    return Status(Code::kUnavailable, "a returned range of tag '" + request.tag +
+                                          "' was taken by another lease; it is tried again");
+  }
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
   last_token_ = request.token;
   return Lease{.token = request.token, .tag = request.tag, .ids = tail.ids, .from_returned = true};

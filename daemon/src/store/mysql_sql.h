@@ -17,12 +17,17 @@ inline constexpr const char* kClusterStatus =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status',"
     " 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id')";
 
-// The tables that leases rest on are of an engine that can undo half of a transaction. In a
-// transaction that has touched them no other session can alter them.
-inline constexpr const char* kCanRollBack =
-    "(SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
-    " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_fence', 'idd_ceiling')"
-    " AND engine = 'InnoDB') = 4";
+// What a packet raises when a guard did not hold: each gives a column NULL then.
+inline constexpr unsigned kNullRefused = 1048;
+
+// The tables that leases rest on. A table's name and the time when it was made: one that is dropped
+// and made again, as a restored dump does, is another one, whatever is in it.
+inline constexpr const char* kLeaseTables =
+    "table_schema = DATABASE() AND engine = 'InnoDB'"
+    " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_fence', 'idd_ceiling')";
+inline constexpr std::size_t kLeaseTableCount = 4;
+inline constexpr const char* kTableMade =
+    "CONCAT(LOWER(table_name), ' ', COALESCE(UNIX_TIMESTAMP(create_time), 0))";
 
 // leaf_alloc.biz_tag as bytes: the column may compare without case and without spaces at the end.
 inline constexpr const char* kTagBytes = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)";

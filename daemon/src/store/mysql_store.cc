@@ -87,6 +87,8 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   if (!data_set.ok()) return data_set.status();
   incarnation_ = std::move(data_set.value().incarnation);
   if (data_set.value().is_new) is_new_ = true;
+  // Before anything is read of them: what is replaced from here on is seen by each lease.
+  if (Status status = RecogniseTables(); !status.ok()) return status;
   if (Status status = ClaimHost(); !status.ok()) return status;
   if (Status status = ClaimMember(); !status.ok()) return status;
   if (Status status = AbandonLostLeases(); !status.ok()) return status;
@@ -184,6 +186,49 @@ Status MysqlStore::Recognise() {
   }
   last_connection_ = connection;
   return Status::Ok();
+}
+
+// A dump that is restored table by table sets one back after what idd wrote into another: only that
+// each was made again shows it, as the row of this host may be in it as this host left it.
+Status MysqlStore::RecogniseTables() {
+  const Result<MysqlResult> made = db_->Query(
+      std::string("SELECT ") + sql::kTableMade + ", COALESCE(UNIX_TIMESTAMP(create_time), 0)" +
+      " FROM information_schema.tables WHERE " + sql::kLeaseTables + " ORDER BY table_name");
+  if (!made.ok()) return made.status();
+  std::vector<std::string> tables;
+  std::string name = server_;
+  for (const auto& cells : made.value().rows) {
+    tables.push_back(cells[0].value_or(""));
+    // Each node of a cluster has made them by itself.
+    if (!is_cluster_) name += " " + cells[1].value_or("");
+  }
+  if (tables.size() != sql::kLeaseTableCount) {
+    Status status = CheckMysqlTables(*db_);
+    return status.ok() ? Status(Code::kUnavailable,
+                                "the tables at " + db_->where() + " are being made or restored")
+                       : status;
+  }
+  if (!is_cluster_ && !tables_.empty() && tables != tables_) ++generation_;
+  tables_ = std::move(tables);
+  data_set_name_ = std::move(name);
+  return Status::Ok();
+}
+
+std::string MysqlStore::AreTablesSame() const {
+  return std::string("(SELECT COUNT(*) FROM information_schema.tables WHERE ") + sql::kLeaseTables +
+         " AND " + sql::kTableMade + " IN " + sql::Texts(tables_) +
+         ") = " + std::to_string(sql::kLeaseTableCount);
+}
+
+Status MysqlStore::CheckTables() {
+  const Result<MysqlResult> same = db_->Query("SELECT " + AreTablesSame());
+  if (!same.ok()) return Failed(same.status());
+  if (same.value().rows.at(0).at(0) == "1") return Status::Ok();
+  if (Status status = CheckMysqlTables(*db_); !status.ok()) {
+    db_.reset();
+    return status;
+  }
+  return SetBack();
 }
 
 // Whether the node may be used, and the cluster has the members that it had at the last look.

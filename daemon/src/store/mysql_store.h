@@ -130,6 +130,13 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] std::string IsThisHost() const;    // of a row of idd_host
   [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
   [[nodiscard]] std::string SelectIsCurrent() const;
+  // Which tables are there, and whether it is others than were open last.
+  [[nodiscard]] Status RecogniseTables();
+  // A condition: they are there still, and can undo half of a transaction. In a transaction that
+  // has touched a table no other session can alter or replace it.
+  [[nodiscard]] std::string AreTablesSame() const;
+  // A guard did not hold. kUnavailable, and the connection ends, where that is because of them.
+  [[nodiscard]] Status CheckTables();
   // What it means when that is not 1, and when the server is read-only; the connection ends.
   [[nodiscard]] Status SetBack();
   [[nodiscard]] Status ReadOnly();
@@ -182,8 +189,10 @@ class MysqlStore final : public Store, public FenceStore {
   std::uint64_t last_connection_ = 0;  // its number: a server counts them
   std::string view_;                   // of a cluster: its id and the number of its membership
   bool is_cluster_ = false;
-  std::string identity_;           // a condition: the connection and the server that were opened
-  std::chrono::seconds uptime_{};  // when it was opened
+  std::vector<std::string> tables_;  // kTableMade of those that were opened
+  std::string data_set_name_;        // of server and tables: other hosts see the same
+  std::string identity_;             // a condition: the connection and the server that were opened
+  std::chrono::seconds uptime_{};    // when it was opened
   MonotonicTime opened_at_{};
   const std::string run_;             // random, of this object: two with one state dir are two
   std::uint64_t beat_ = 0;            // of this host's row; 0: not known

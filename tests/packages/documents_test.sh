@@ -16,6 +16,7 @@ mysql=$root/docs/mysql.md
 left_out=(
   'apt install' 'idctl import' 'idctl lease list' 'idctl tag create' 'idctl tag create --start' 'idctl tag show' 'idctl whois'
   'idctl host forget' 'systemctl restart' 'systemctl stop' # names of commands
+  'idd --check-config' 'systemctl start idd.socket idd.service' # likewise
   'idctl tag set TAG --max-id'                             # with a number of the reader's
   'idctl top'                                              # needs a terminal
   'systemctl edit idd'                                     # an editor: the test writes what it would

@@ -100,19 +100,19 @@ bool Fence::IsUnchanged(const FenceStore& store, const Membership& membership) c
 }
 
 // A connection was lost for a moment, and what was open is open again.
-bool Fence::IsContinued(bool is_replaced) const {
-  return state_ == State::kLive && !is_replaced && !was_put_out_ &&
+bool Fence::IsContinued() const {
+  return state_ == State::kLive && !was_replaced_ && !was_put_out_ &&
          settings_.now_ms() - confirmed_ms_ < kContinuedMs;
 }
 
 Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
                                      const std::string& incarnation, bool is_replaced) {
-  const bool is_continued = IsContinued(is_replaced);
+  was_replaced_ = was_replaced_ || is_replaced;  // also for a second try, and after the watch
+  const bool is_continued = IsContinued();
   // A try that failed after this does not begin the watch again.
   const bool was_watching =
       (state_ == State::kWatching || state_ == State::kWaiting) && store.data_set() == data_set_;
   data_set_ = store.data_set();
-  if (is_replaced && state_ == State::kLive) state_ = State::kNone;  // nor is a second try
   if (!was_watching && !is_continued) {
     others_.clear();
     contact_ms_ = settings_.now_ms();
@@ -134,7 +134,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
       settings_.now_ms() - membership.value().confirmed_ms < kContinuedMs || !is_complete;
   // A row that is as this host left it shows nothing of what others were granted since.
   const bool is_unchanged =
-      !is_replaced && (is_continued || (is_recent && IsUnchanged(store, membership.value())));
+      !was_replaced_ && (is_continued || (is_recent && IsUnchanged(store, membership.value())));
   const bool is_alone = std::none_of(others_.begin(), others_.end(),
                                      [](const auto& other) { return IsIn(other.second.member); });
   Arrival arrival{.pushes_ceilings = !is_unchanged,
@@ -245,6 +245,7 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
   }
   state_ = State::kLive;
   looks_soon_ = false;
+  was_replaced_ = false;
   return Status::Ok();
 }
 

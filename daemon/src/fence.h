@@ -128,7 +128,7 @@ class Fence {
   [[nodiscard]] Status PutOutSilent(FenceStore& store);
   [[nodiscard]] Status ActivatePending(FenceStore& store);
   [[nodiscard]] bool IsComplete(const Membership& membership) const;
-  [[nodiscard]] bool IsContinued(bool is_replaced) const;
+  [[nodiscard]] bool IsContinued() const;
   [[nodiscard]] bool IsKnownToAll() const;
   [[nodiscard]] bool HasWatched() const;
   [[nodiscard]] std::int64_t SilenceMs() const;
@@ -156,7 +156,8 @@ class Fence {
   std::int64_t confirmed_ms_ = 0;   // last look of a live member was sent; 0: none in this run
   std::int64_t remembered_ms_ = 0;  // confirmed_ms_ in the marks
   bool was_put_out_ = false;
-  bool looks_soon_ = false;  // something waits for other hosts' notes
+  bool was_replaced_ = false;  // the data set, since the last join
+  bool looks_soon_ = false;    // something waits for other hosts' notes
   std::optional<HighWaterMarks::MemberList> noted_members_;
   std::map<std::string, Seen, std::less<>> others_;
   std::map<std::string, Growth, std::less<>> growth_;

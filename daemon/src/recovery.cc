@@ -162,7 +162,10 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
                       arrival.pushes_ceilings || (is_start && store.is_young());
   if (is_new && store.fence() == nullptr)
     session.lease_from = MonotonicClock::now() + store.lease_grace();
-  if (is_start) session.data_set = kInheritedDataSet;
+  if (is_start) {
+    session.data_set = kInheritedDataSet;
+    session.generation = store.generation();
+  }
   if (is_new) ++session.data_set;
   if (FenceStore* const fence = store.fence(); fence != nullptr) {
     if (Status status = session.fence.Settle(*fence, marks, arrival); !status.ok()) return status;

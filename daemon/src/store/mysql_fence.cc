@@ -106,7 +106,8 @@ Status MysqlStore::ClaimMember() {
 Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   if (db_ == nullptr) return NotOpen();
   std::vector<std::string> statements = {
-      "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember(),
+      // Whoever sees the row move believes that this host has pushed into these tables.
+      "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember() + " AND " + AreTablesSame(),
       "SELECT " + identity_ + ", @@global.read_only, @@innodb_read_only, " + AreTablesSame(),
       // First the counter: what commits in between has a higher epoch, and comes with the next
       // look.
@@ -167,8 +168,9 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
 
 Status MysqlStore::UpdateMember(const std::string& assignments) {
   if (db_ == nullptr) return NotOpen();
-  const Result<MysqlResult> set = db_->Query("UPDATE idd_fence SET beat = beat + 1, " +
-                                             assignments + " WHERE " + IsThisMember());
+  const Result<MysqlResult> set =
+      db_->Query("UPDATE idd_fence SET beat = beat + 1, " + assignments + " WHERE " +
+                 IsThisMember() + " AND " + AreTablesSame());
   if (!set.ok()) {
     // Whether the beat was raised is not known: the row is taken over again at the next Open().
     db_.reset();

@@ -128,25 +128,34 @@ class Switchover : public FenceHosts {
     PrintLogsIfFailed();
   }
 
-  // From one server of the pair to the other and back. `leave` takes a server out of use, `revive`
-  // makes it ready to be the next one, read-only.
+  using Step = std::function<void(MariadbServer& from, MariadbServer& to)>;
+  // From one server of the pair to the other and back. The answer: the last one.
+  MariadbServer& GoBetween(ServerPair& pair, const Step& change, const Step& after = {}) {
+    pair.StopReplication();
+    MariadbServer* from = &pair.primary;
+    MariadbServer* to = &pair.replica;
+    for (int i = 0; i < Switchovers(); ++i) {
+      SwitchOver([&] { change(*from, *to); });
+      if (after) after(*from, *to);
+      std::swap(from, to);
+    }
+    return *from;
+  }
+
+  // `leave` takes a server out of use, `revive` makes it ready to be the next one, read-only.
   void RunBetween(const char* what, const std::function<void(MariadbServer&)>& leave,
                   const std::function<void(MariadbServer&)>& revive) {
     ServerPair pair(dir_);
-    MariadbServer* from = &pair.primary;
-    MariadbServer* to = &pair.replica;
-    to->Session().Execute("SET GLOBAL read_only = 1");
-    ASSERT_NO_FATAL_FAILURE(StartAll(pair.Url(), *from));
-    pair.StopReplication();
-    for (int i = 0; i < Switchovers(); ++i) {
-      SwitchOver([&] {
-        leave(*from);
-        to->Session().Execute("SET GLOBAL read_only = 0");
-      });
-      revive(*from);
-      std::swap(from, to);
-    }
-    Finish(what, *from);
+    pair.replica.Session().Execute("SET GLOBAL read_only = 1");
+    ASSERT_NO_FATAL_FAILURE(StartAll(pair.Url(), pair.primary));
+    const MariadbServer& last = GoBetween(
+        pair,
+        [&leave](MariadbServer& from, MariadbServer& to) {
+          leave(from);
+          to.Session().Execute("SET GLOBAL read_only = 0");
+        },
+        [&revive](MariadbServer& from, MariadbServer&) { revive(from); });
+    Finish(what, last);
   }
 
   struct Window {
@@ -209,14 +218,9 @@ TEST_F(Switchover, BalancerWhoseOldConnectionsHang) {
   MysqlProxy balancer(dir_.File("balancer"), pair.primary.socket());
   ASSERT_NO_FATAL_FAILURE(
       StartAll("mysql://root@localhost/idd?unix_socket=" + dir_.File("balancer"), pair.primary));
-  pair.StopReplication();
-  MariadbServer* from = &pair.primary;
-  MariadbServer* to = &pair.replica;
-  for (int i = 0; i < Switchovers(); ++i) {
-    SwitchOver([&] { balancer.Strand(to->socket()); });
-    std::swap(from, to);
-  }
-  Finish("balancer", *from);
+  Finish("balancer", GoBetween(pair, [&balancer](MariadbServer&, MariadbServer& to) {
+           balancer.Strand(to.socket());
+         }));
 }
 
 TEST_F(Switchover, ProxyLeadsSessionsToAnotherServer) {
@@ -224,18 +228,13 @@ TEST_F(Switchover, ProxyLeadsSessionsToAnotherServer) {
   MysqlProxy proxy(dir_.File("proxy"), pair.primary.socket());
   ASSERT_NO_FATAL_FAILURE(
       StartAll("mysql://root@localhost/idd?unix_socket=" + dir_.File("proxy"), pair.primary));
-  pair.StopReplication();
-  MariadbServer* from = &pair.primary;
-  MariadbServer* to = &pair.replica;
-  for (int i = 0; i < Switchovers(); ++i) {
-    SwitchOver([&] { proxy.Repoint(to->socket()); });
-    std::swap(from, to);
-  }
+  const MariadbServer& last =
+      GoBetween(pair, [&proxy](MariadbServer&, MariadbServer& to) { proxy.Repoint(to.socket()); });
   EXPECT_GE(proxy.repointed(), 4);
   for (std::size_t i = 0; i < kAtFullSpeed; ++i) {
     EXPECT_THAT(hosts_[i]->daemon.Log(), HasSubstr("store.replaced"));
   }
-  Finish("proxy", *from);
+  Finish("proxy", last);
 }
 
 TEST_F(Switchover, DumpIsRestoredUnderLoad) {
@@ -248,7 +247,7 @@ TEST_F(Switchover, DumpIsRestoredUnderLoad) {
   Finish("dump, under load", server_);
 }
 
-// They start one after the other, and nobody is there who knows what the one that is cut off was
+// They start one after the other, and no host is there that knows what the one that is cut off was
 // granted meanwhile: an operator has to say that it need not be waited for. From then on it counts.
 TEST_F(Switchover, DumpIsRestoredWhileHostsAreStopped) {
   server_.Start();
@@ -324,33 +323,23 @@ class QuickFailover : public Switchover {
 TEST_F(QuickFailover, PrimaryBecomesReadOnly) {
   ServerPair pair(dir_);
   ASSERT_NO_FATAL_FAILURE(StartBoth(pair.Url()));
-  pair.StopReplication();
-  MariadbServer* from = &pair.primary;
-  MariadbServer* to = &pair.replica;
-  for (int i = 0; i < Switchovers(); ++i) {
-    SwitchOver([&] {
-      from->Session().Execute("SET GLOBAL read_only = 1");
-      to->Session().Execute("SET GLOBAL read_only = 0");
-    });
-    std::swap(from, to);
-  }
+  GoBetween(pair, [](MariadbServer& from, MariadbServer& to) {
+    from.Session().Execute("SET GLOBAL read_only = 1");
+    to.Session().Execute("SET GLOBAL read_only = 0");
+  });
   FinishBoth("all come, read-only");
 }
 
 TEST_F(QuickFailover, PrimaryIsKilled) {
   ServerPair pair(dir_);
   ASSERT_NO_FATAL_FAILURE(StartBoth(pair.Url()));
-  pair.StopReplication();
-  MariadbServer* from = &pair.primary;
-  MariadbServer* to = &pair.replica;
-  for (int i = 0; i < Switchovers(); ++i) {
-    SwitchOver([&] {
-      from->Kill();
-      to->Session().Execute("SET GLOBAL read_only = 0");
-    });
-    from->Start({"--read-only=ON"});
-    std::swap(from, to);
-  }
+  GoBetween(
+      pair,
+      [](MariadbServer& from, MariadbServer& to) {
+        from.Kill();
+        to.Session().Execute("SET GLOBAL read_only = 0");
+      },
+      [](MariadbServer& from, MariadbServer&) { from.Start({"--read-only=ON"}); });
   FinishBoth("all come, killed");
 }
 

@@ -66,7 +66,7 @@ Status SqliteStore::CheckContinues() {
 }
 
 // Its daemon died before it could say so. Nothing was granted since, and the holder had given the
-// tail up before it was announced: whatever the tables say, nobody has these ids.
+// tail up before it was announced: whatever the tables say, no host has these ids.
 Status SqliteStore::ConfirmHandBack() {
   const SqliteWitness::State& known = witness_.state();
   if (!known.announced.has_value()) return Status::Ok();

@@ -507,7 +507,6 @@ TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMar
   EXPECT_GT(store->generation(), generation);
 }
 
-// What was read of the tag a moment ago still lists the range.
 // As a dump leaves it that is restored within a second: each row that a host looks at is as it was,
 // and the tables are others.
 TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksAreTold) {
@@ -531,6 +530,7 @@ TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksAreTold) 
   }
 }
 
+// What was read of the tag a moment ago still lists the range.
 TEST_F(MysqlStoreTest, ListedRangeThatIsGoneMeanwhileIsNotTakenBack) {
   const auto store = OpenWithAListedRangeAndThen("DELETE FROM idd_returned");
   const Result<Lease> lease = store->TakeLease(Request(3));

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -298,11 +299,13 @@ TEST_F(MysqlStoreTest, LockedRowFailsItsOwnTagAlone) {
 }
 
 TEST_F(MysqlStoreTest, ColumnThatCannotTakeANumberFailsItsOwnTagAlone) {
-  const auto store = OpenWithOrders("a");
+  auto store = OpenWithOrders("a");
   CreateTag(*store, "full");
   CreateTag(*store, "third");
+  store.reset();
   Sql("ALTER TABLE leaf_alloc MODIFY max_id int NOT NULL");
   Sql("UPDATE leaf_alloc SET max_id = 2147483600 WHERE biz_tag = 'full'");
+  store = OpenStore("a");
   const auto leases =
       store->TakeLeases({Request(1), Request(2, 0, 1000, "full"), Request(3, 0, 1000, "third")});
   ASSERT_TRUE(leases.ok()) << leases.status().message();
@@ -528,6 +531,62 @@ TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksAreTold) 
     ASSERT_TRUE(a->Open().ok()) << table;
     EXPECT_GT(a->generation(), generation) << table;
   }
+}
+
+// leaf_alloc is there again, its rows are not yet.
+TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRing) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  std::this_thread::sleep_for(1100ms);
+  Sql("CREATE TABLE copy LIKE leaf_alloc");
+  Sql("DROP TABLE leaf_alloc");
+  Sql("RENAME TABLE copy TO leaf_alloc");
+  const auto records = store->FindTags({"orders"});
+  EXPECT_EQ(records.status().code(), Code::kUnavailable) << "the tag is gone, or there";
+  ASSERT_TRUE(store->Open().ok());
+  Sql("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('orders', 1, 1000)");
+  server_->OpenFence();
+  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 2001})) << "above its journal";
+}
+
+// A stopped process that goes on: it leases before it has looked.
+TEST_F(MysqlStoreTest, HostThatWasPutOutIsToldNothingOfTriggers) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "users");
+  Sql("UPDATE idd_fence SET state = 'out'");
+  const auto leases = store->TakeLeases({Request(1), Request(2, 0, 10, "users")});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  for (const Result<Lease>& lease : leases.value()) {
+    EXPECT_EQ(lease.status().code(), Code::kUnavailable);
+    EXPECT_THAT(lease.status().message(), HasSubstr("is not a live member"));
+  }
+  Sql("UPDATE idd_fence SET state = 'live'");
+  EXPECT_EQ(Take(*store, Request(3)), (IdRange{1, 1001}));
+}
+
+// MariaDB keeps the time with each open instance of a table: sessions see one of the two.
+TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
+  const auto a = OpenWithOrders("a");
+  Take(*a, Request(1));
+  const auto b = OpenStore("b");
+  const std::string file = dir_->File("db.data/idd/leaf_alloc.frm");
+  std::this_thread::sleep_for(1100ms);
+  ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+  ASSERT_EQ(::chmod(file.c_str(), 0660), 0);
+  Sql("FLUSH TABLES leaf_alloc");
+  EXPECT_EQ(a->TakeLease(Request(2)).status().code(), Code::kUnavailable);
+  ASSERT_TRUE(a->Open().ok());
+  ASSERT_TRUE(a->Confirm().ok());
+  // b takes the word of a for it, and says the same from then on.
+  EXPECT_EQ(b->Look(0).status().code(), Code::kUnavailable);
+  const std::uint64_t generation = b->generation();
+  ASSERT_TRUE(b->Open().ok());
+  ASSERT_TRUE(b->Confirm().ok());
+  EXPECT_EQ(Ask("SELECT COUNT(DISTINCT server) FROM idd_fence"), "1");
+  EXPECT_EQ(b->generation(), generation);
+  server_->OpenFence();
+  EXPECT_EQ(Take(*b, Request(3)), (IdRange{1001, 2001}));
+  EXPECT_EQ(Take(*a, Request(4)), (IdRange{2001, 3001}));
 }
 
 // What was read of the tag a moment ago still lists the range.

@@ -103,12 +103,20 @@ Status MysqlStore::ClaimMember() {
   return Status::Ok();
 }
 
+// They were made again, or their files were touched: hosts that differ in what they call these
+// tables would wait for each other.
+bool MysqlStore::HasSeenLaterTables(const FenceMember& member) {
+  const std::string_view name = member.server;
+  return !is_cluster_ && name.starts_with(server_) &&
+         tables_.AddSeenElsewhere(name.substr(server_.size()));
+}
+
 Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   if (db_ == nullptr) return NotOpen();
   std::vector<std::string> statements = {
       // Whoever sees the row move believes that this host has pushed into these tables.
-      "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember() + " AND " + AreTablesSame(),
-      "SELECT " + identity_ + ", @@global.read_only, @@innodb_read_only, " + AreTablesSame(),
+      "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember() + " AND " + tables_.AreSame(),
+      "SELECT " + identity_ + ", @@global.read_only, @@innodb_read_only, " + tables_.AreSame(),
       // First the counter: what commits in between has a higher epoch, and comes with the next
       // look.
       "SELECT epoch FROM idd_ceiling WHERE biz_tag = ''",
@@ -130,7 +138,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
     db_.reset();
     return status.ok() ? NotOpen() : status;
   }
-  if (answers.value()[0].changed != 1 || server[0] != "1") return SetBack();
+  if (answers.value()[0].changed != 1 || server[0] != "1") return RowIsNotAsLeft();
   if (is_cluster_) {
     if (Status status = CheckCluster(answers.value()[5]); !status.ok()) return status;
   }
@@ -147,6 +155,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   for (const auto& cells : answers.value()[3].rows) {
     Result<FenceMember> member = ParseMember(MysqlRow(cells));
     if (!member.ok()) return member.status();
+    if (HasSeenLaterTables(member.value())) return SetBack();
     view.members.push_back(std::move(member).value());
   }
   for (const auto& cells : answers.value()[4].rows) {
@@ -166,17 +175,23 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   return view;
 }
 
+// So that the next Open() knows which tables it was, if they are why.
+Status MysqlStore::RowIsNotAsLeft() {
+  Status status = CheckTables();
+  return status.ok() ? SetBack() : status;
+}
+
 Status MysqlStore::UpdateMember(const std::string& assignments) {
   if (db_ == nullptr) return NotOpen();
   const Result<MysqlResult> set =
       db_->Query("UPDATE idd_fence SET beat = beat + 1, " + assignments + " WHERE " +
-                 IsThisMember() + " AND " + AreTablesSame());
+                 IsThisMember() + " AND " + tables_.AreSame());
   if (!set.ok()) {
     // Whether the beat was raised is not known: the row is taken over again at the next Open().
     db_.reset();
     return set.status();
   }
-  if (set.value().changed != 1) return SetBack();
+  if (set.value().changed != 1) return RowIsNotAsLeft();
   ++member_beat_;
   return Status::Ok();
 }
@@ -215,7 +230,7 @@ Status MysqlStore::Raise(const std::vector<Ceiling>& wanted) {
   std::string rows;
   for (const Ceiling& ceiling : wanted) {
     rows += (rows.empty() ? "(" : ", (") + MysqlDb::Text(ceiling.tag) + ", 0, " +
-            std::to_string(ceiling.wanted) + ", IF(ROW_COUNT() = 1 AND " + AreTablesSame() +
+            std::to_string(ceiling.wanted) + ", IF(ROW_COUNT() = 1 AND " + tables_.AreSame() +
             ", LAST_INSERT_ID(), NULL), " + std::to_string(ceiling.pushed) + ")";
   }
   // A row of a data set that was set back may say that more is noted than its counter has given
@@ -241,7 +256,8 @@ Result<std::vector<Ceiling>> MysqlStore::Activate(const std::vector<std::string>
   const Result<std::vector<MysqlResult>> answers =
       db_->Packet({"UPDATE idd_ceiling SET active = wanted" + where +
                        " AND active < wanted AND epoch <="
-                       " (SELECT MIN(noted) FROM idd_fence WHERE state = 'live')",
+                       " (SELECT MIN(noted) FROM idd_fence WHERE state = 'live') AND " +
+                       tables_.AreSame(),
                    "SELECT biz_tag, active, wanted FROM idd_ceiling" + where});
   if (!answers.ok()) return Failed(answers.status());
   std::vector<Ceiling> ceilings;
@@ -264,7 +280,7 @@ Result<bool> MysqlStore::PutOut(const FenceMember& member) {
   const Result<MysqlResult> put = db_->Query(
       "UPDATE idd_fence SET state = 'out' WHERE host = " + MysqlDb::Text(member.host) +
       " AND run = " + MysqlDb::Text(member.run) + " AND beat = " + std::to_string(member.beat) +
-      " AND state IN ('live', 'waiting') AND " + identity_);
+      " AND state IN ('live', 'waiting') AND " + identity_ + " AND " + tables_.AreSame());
   if (!put.ok()) return Failed(put.status());
   return put.value().changed == 1;
 }

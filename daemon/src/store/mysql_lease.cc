@@ -66,7 +66,12 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
       continue;
     }
     if (db_->last_error() == sql::kNullRefused) {
-      if (Status status = CheckTables(); !status.ok()) return GiveUp(singly, std::move(status));
+      Status guard = CheckGuard();
+      if (db_ == nullptr) return GiveUp(singly, std::move(guard));
+      if (!guard.ok()) {
+        singly.emplace_back(std::move(guard));
+        continue;
+      }
       singly.emplace_back(Status(
           Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " + DisplayUrl() +
                               " did not advance; look for triggers on the table"));
@@ -211,7 +216,7 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
            MysqlDb::Text(request.tag) + " AND max_id BETWEEN " + std::to_string(advance.seen) +
            " AND " + std::to_string(advance.most - advance.count) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
-           AreTablesSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
+           tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
            ", " + MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +
            ", LAST_INSERT_ID())"});
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
@@ -252,7 +257,7 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
            where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
            IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
-           std::to_string(advances.size()) + " AND " + AreTablesSame() + ", ELT(" + place + ", " +
+           std::to_string(advances.size()) + " AND " + tables_.AreSame() + ", ELT(" + place + ", " +
            sql::Words(tokens) + "), NULL), CONVERT(biz_tag USING utf8mb4), " +
            MysqlDb::Text(options_.host.id) + ", max_id - " + ids + ", max_id FROM leaf_alloc" +
            where},
@@ -310,7 +315,7 @@ Result<Lease> MysqlStore::TakeBack(const LeaseRequest& request, const ReturnedTa
            MysqlDb::Text(options_.host.id) + " AND base = " + std::to_string(tail.ids.first) +
            " AND `limit` = " + std::to_string(tail.ids.limit) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = 1 AND " +
-           AreTablesSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
+           tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
            ", " + MysqlDb::Text(options_.host.id) + ", " + range});
   states_.erase(request.tag);
   if (!results.ok() && db_->last_error() == sql::kNullRefused && !db_->outcome_unknown()) {

@@ -130,11 +130,14 @@ Status CheckMysqlTables(MysqlDb& db) {
   for (const auto& cells : tables.value().rows) {
     const std::string name = cells[0].value_or("");
     there.insert(name);
-    const bool is_idds = std::find(kTables.begin(), kTables.end(), name) != kTables.end();
-    if (is_idds && cells[1].value_or("") != "InnoDB") {
+    if (std::find(kTables.begin(), kTables.end(), name) == kTables.end()) continue;
+    if (!cells[1].has_value()) {
+      return {Code::kUnavailable, "table " + name + " at " + db.where() +
+                                      " cannot be opened now: it is being altered, or is damaged"};
+    }
+    if (cells[1] != "InnoDB") {
       return {Code::kIncompatible, "table " + name + " at " + db.where() + " has the engine " +
-                                       cells[1].value_or("none") +
-                                       "; idd needs InnoDB, which can roll back"};
+                                       *cells[1] + "; idd needs InnoDB, which can roll back"};
     }
   }
   for (const char* name : kTables) {

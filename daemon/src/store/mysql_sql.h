@@ -20,14 +20,12 @@ inline constexpr const char* kClusterStatus =
 // What a packet raises when a guard did not hold: each gives a column NULL then.
 inline constexpr unsigned kNullRefused = 1048;
 
-// The tables that leases rest on. A table's name and the time when it was made: one that is dropped
-// and made again, as a restored dump does, is another one, whatever is in it.
+// The tables that leases rest on, and the time when one was made.
 inline constexpr const char* kLeaseTables =
     "table_schema = DATABASE() AND engine = 'InnoDB'"
     " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_fence', 'idd_ceiling')";
 inline constexpr std::size_t kLeaseTableCount = 4;
-inline constexpr const char* kTableMade =
-    "CONCAT(LOWER(table_name), ' ', COALESCE(UNIX_TIMESTAMP(create_time), 0))";
+inline constexpr const char* kTableMade = "COALESCE(UNIX_TIMESTAMP(create_time), 0)";
 
 // leaf_alloc.biz_tag as bytes: the column may compare without case and without spaces at the end.
 inline constexpr const char* kTagBytes = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)";

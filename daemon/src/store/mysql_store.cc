@@ -175,6 +175,7 @@ Status MysqlStore::Recognise() {
   const bool is_unbroken = !is_cluster_ && ran_then && connection > last_connection_;
   if (name != server_ || !is_unbroken) {
     ++generation_;
+    if (name != server_) tables_ = {};
     server_ = name;
     first_seen_ = asked;
     if (server[5] != "1") {
@@ -191,44 +192,59 @@ Status MysqlStore::Recognise() {
 // A dump that is restored table by table sets one back after what idd wrote into another: only that
 // each was made again shows it, as the row of this host may be in it as this host left it.
 Status MysqlStore::RecogniseTables() {
-  const Result<MysqlResult> made = db_->Query(
-      std::string("SELECT ") + sql::kTableMade + ", COALESCE(UNIX_TIMESTAMP(create_time), 0)" +
-      " FROM information_schema.tables WHERE " + sql::kLeaseTables + " ORDER BY table_name");
+  const bool was_open = !tables_.empty();
+  const Result<bool> has_new = ReadTables();
+  if (!has_new.ok()) return has_new.status();
+  // Each node of a cluster has made them by itself.
+  if (was_open && has_new.value() && !is_cluster_) ++generation_;
+  data_set_name_ = is_cluster_ ? server_ : server_ + tables_.Times();
+  return Status::Ok();
+}
+
+// True: one has a time that was not known, and has it now.
+Result<bool> MysqlStore::ReadTables() {
+  const Result<MysqlResult> made =
+      db_->Query(std::string("SELECT LOWER(table_name), ") + sql::kTableMade +
+                 " FROM information_schema.tables WHERE " + sql::kLeaseTables);
   if (!made.ok()) return made.status();
-  std::vector<std::string> tables;
-  std::string name = server_;
-  for (const auto& cells : made.value().rows) {
-    tables.push_back(cells[0].value_or(""));
-    // Each node of a cluster has made them by itself.
-    if (!is_cluster_) name += " " + cells[1].value_or("");
-  }
-  if (tables.size() != sql::kLeaseTableCount) {
+  if (made.value().rows.size() != sql::kLeaseTableCount) {
     Status status = CheckMysqlTables(*db_);
     return status.ok() ? Status(Code::kUnavailable,
                                 "the tables at " + db_->where() + " are being made or restored")
                        : status;
   }
-  if (!is_cluster_ && !tables_.empty() && tables != tables_) ++generation_;
-  tables_ = std::move(tables);
-  data_set_name_ = std::move(name);
-  return Status::Ok();
-}
-
-std::string MysqlStore::AreTablesSame() const {
-  return std::string("(SELECT COUNT(*) FROM information_schema.tables WHERE ") + sql::kLeaseTables +
-         " AND " + sql::kTableMade + " IN " + sql::Texts(tables_) +
-         ") = " + std::to_string(sql::kLeaseTableCount);
+  bool has_new = false;
+  for (const auto& cells : made.value().rows) {
+    const MysqlRow row(cells);
+    has_new |= tables_.Add(row.TextIf(0).value_or(""), row.UintIf(1).value_or(0));
+  }
+  return has_new;
 }
 
 Status MysqlStore::CheckTables() {
-  const Result<MysqlResult> same = db_->Query("SELECT " + AreTablesSame());
-  if (!same.ok()) return Failed(same.status());
-  if (same.value().rows.at(0).at(0) == "1") return Status::Ok();
-  if (Status status = CheckMysqlTables(*db_); !status.ok()) {
-    db_.reset();
-    return status;
-  }
-  return SetBack();
+  const Result<bool> has_new = ReadTables();
+  if (has_new.ok()) return has_new.value() ? SetBack() : Status::Ok();
+  db_.reset();
+  return has_new.status();
+}
+
+Status MysqlStore::CheckIdentity() {
+  if (Status status = CheckTables(); !status.ok()) return status;
+  const Result<MysqlResult> guard =
+      db_->Query("SELECT (" + SelectIsCurrent() + "), @@global.read_only, @@innodb_read_only");
+  if (!guard.ok()) return Failed(guard.status());
+  const auto& cells = guard.value().rows.at(0);
+  if (cells[0] != "1") return SetBack();
+  return IsOff(cells[1]) && IsOff(cells[2]) ? Status::Ok() : ReadOnly();
+}
+
+Status MysqlStore::CheckGuard() {
+  if (Status status = CheckIdentity(); !status.ok()) return status;
+  const Result<MysqlResult> live = db_->Query(SelectIsCurrent() + " AND state = 'live'");
+  if (!live.ok()) return Failed(live.status());
+  if (live.value().rows.at(0).at(0) == "1") return Status::Ok();
+  return {Code::kUnavailable, "host '" + options_.host.id + "' is not a live member at " +
+                                  db_->where() + "; it joins again at its next look"};
 }
 
 // Whether the node may be used, and the cluster has the members that it had at the last look.

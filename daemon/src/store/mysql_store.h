@@ -19,6 +19,7 @@
 #include "idd/base/clock.h"
 #include "store/fence_store.h"
 #include "store/mysql_db.h"
+#include "store/mysql_tables.h"
 #include "store/mysql_url.h"
 #include "store/store.h"
 
@@ -125,6 +126,8 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Status ClaimHost();
   [[nodiscard]] Status ClaimMember();
   [[nodiscard]] Status UpdateMember(const std::string& assignments);
+  [[nodiscard]] Status RowIsNotAsLeft();
+  [[nodiscard]] bool HasSeenLaterTables(const FenceMember& member);
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] std::string IsThisHost() const;    // of a row of idd_host
@@ -132,11 +135,14 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] std::string SelectIsCurrent() const;
   // Which tables are there, and whether it is others than were open last.
   [[nodiscard]] Status RecogniseTables();
-  // A condition: they are there still, and can undo half of a transaction. In a transaction that
-  // has touched a table no other session can alter or replace it.
-  [[nodiscard]] std::string AreTablesSame() const;
-  // A guard did not hold. kUnavailable, and the connection ends, where that is because of them.
+  [[nodiscard]] Result<bool> ReadTables();
+  // Asked where a guard did not hold. Not Ok: because of the tables; the connection ends.
   [[nodiscard]] Status CheckTables();
+  // The same for connection, server, tables and what this host has left in them.
+  [[nodiscard]] Status CheckIdentity();
+  // The same for all that guards a lease, but the row of its tag. If this host was only put out,
+  // the connection stays.
+  [[nodiscard]] Status CheckGuard();
   // What it means when that is not 1, and when the server is read-only; the connection ends.
   [[nodiscard]] Status SetBack();
   [[nodiscard]] Status ReadOnly();
@@ -189,10 +195,12 @@ class MysqlStore final : public Store, public FenceStore {
   std::uint64_t last_connection_ = 0;  // its number: a server counts them
   std::string view_;                   // of a cluster: its id and the number of its membership
   bool is_cluster_ = false;
-  std::vector<std::string> tables_;  // kTableMade of those that were opened
-  std::string data_set_name_;        // of server and tables: other hosts see the same
-  std::string identity_;             // a condition: the connection and the server that were opened
-  std::chrono::seconds uptime_{};    // when it was opened
+  // Those that were open at this server. In a transaction that has touched a table no other session
+  // can alter or replace it.
+  MysqlTables tables_;
+  std::string data_set_name_;      // of server and tables: other hosts see the same
+  std::string identity_;           // a condition: the connection and the server that were opened
+  std::chrono::seconds uptime_{};  // when it was opened
   MonotonicTime opened_at_{};
   const std::string run_;             // random, of this object: two with one state dir are two
   std::uint64_t beat_ = 0;            // of this host's row; 0: not known

@@ -44,42 +44,37 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
   // cannot be advanced: each alone.
   LeaseResults singly;
   for (const LeaseRequest& request : requests) {
-    Result<LeaseResults> lease = TakeOnce({request});
-    bool is_always_refused =
-        !lease.ok() && db_ != nullptr && db_->last_error() == sql::kNullRefused;
-    for (int tries = 2; tries < kTries && !lease.ok() && db_ != nullptr &&
-                        IsInTheWay(db_->last_error()) && db_->last_error() != kLockTimeout;
-         ++tries) {
-      states_.clear();
-      lease = TakeOnce({request});
-      is_always_refused =
-          is_always_refused && db_ != nullptr && db_->last_error() == sql::kNullRefused;
-    }
-    if (lease.ok()) {
-      singly.push_back(std::move(lease.value().front()));
-      continue;
-    }
-    if (db_ == nullptr) return GiveUp(singly, lease.status());
-    if (db_->last_error() == sql::kNullRefused && !is_always_refused) {
-      singly.emplace_back(Status(Code::kUnavailable, "other hosts lease tag '" + request.tag +
-                                                         "' at the same time; it is tried again"));
-      continue;
-    }
-    if (db_->last_error() == sql::kNullRefused) {
-      Status guard = CheckGuard();
-      if (db_ == nullptr) return GiveUp(singly, std::move(guard));
-      if (!guard.ok()) {
-        singly.emplace_back(std::move(guard));
-        continue;
-      }
-      singly.emplace_back(Status(
-          Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " + DisplayUrl() +
-                              " did not advance; look for triggers on the table"));
-      continue;
-    }
-    singly.emplace_back(lease.status().WithContext("tag '" + request.tag + "'"));
+    Result<Lease> lease = TakeSingly(request);
+    if (!lease.ok() && db_ == nullptr) return GiveUp(singly, lease.status());
+    singly.push_back(std::move(lease));
   }
   return singly;
+}
+
+Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
+  bool is_always_refused = true;
+  Result<LeaseResults> lease = TakeOnce({request});
+  for (int tries = 1; !lease.ok(); ++tries) {
+    if (db_ == nullptr) return lease.status();
+    const unsigned error = db_->last_error();
+    is_always_refused &= error == sql::kNullRefused;
+    if (!IsInTheWay(error)) return lease.status().WithContext("tag '" + request.tag + "'");
+    if (tries == kTries - 1 || error == kLockTimeout) break;
+    states_.clear();
+    lease = TakeOnce({request});
+  }
+  if (lease.ok()) return std::move(lease.value().front());
+  if (db_->last_error() != sql::kNullRefused) {
+    return lease.status().WithContext("tag '" + request.tag + "'");
+  }
+  if (!is_always_refused) {
+    return Status(Code::kUnavailable, "other hosts lease tag '" + request.tag +
+                                          "' at the same time; it is tried again");
+  }
+  if (Status status = CheckGuard(); !status.ok()) return status;
+  return Status(Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " +
+                                    DisplayUrl() +
+                                    " did not advance; look for triggers on the table");
 }
 
 // The batch fails as a whole: what was leased of it before is nobody's, and is abandoned.

@@ -156,6 +156,7 @@ class MysqlStore final : public Store, public FenceStore {
   static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
   // From what was read a moment ago, or now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
+  [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] std::string IsGuarded() const;
   [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);

@@ -68,6 +68,8 @@ quietly() {
   local log=$root/build/last-command.log
   mkdir -p "$root/build"
   in_background "$@" >"$log" 2>&1 && return 0
+  # What goes on after an error may print more than that.
+  head -n -80 "$log" | grep -E -A 3 -m 20 'error: ' >&2 || true
   tail -n 80 "$log" >&2
   echo "failed: $*" >&2
   return 1

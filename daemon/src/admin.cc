@@ -167,7 +167,7 @@ void Admin::Handle(std::string request, const PeerRights& rights, Done done) {
     done(status, document);
   };
   if (!is_held_) return Parse(std::move(request), rights, last);
-  held_.push_back([this, text = std::move(request), rights, last = std::move(last)] {
+  held_.emplace_back([this, text = std::move(request), rights, last = std::move(last)] {
     Parse(text, rights, last);
   });
 }

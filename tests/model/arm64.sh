@@ -30,8 +30,7 @@ compile() { "$compiler" "${flags[@]}" -c "$1" -o "$work/$(basename "$1" .cc).o";
 # GoogleTest takes as long as all the rest.
 compile "$gtest/src/gtest-all.cc" &
 library=$!
-for source in "$gtest/src/gtest_main.cc" "$root"/shm/src/{check,memfd,ring_claimer,ring_memory,ring_observer,ring_stats,ring_writer,status}.cc \
-  "$root"/tests/unit/ring_{claimer,observer,writer}_test.cc; do
+for source in "$gtest/src/gtest_main.cc" "$root"/shm/src/*.cc "$root"/tests/unit/ring_{claimer,observer,writer}_test.cc; do
   compile "$source"
 done
 wait "$library"

@@ -550,7 +550,7 @@ TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRin
 }
 
 // A stopped process that goes on: it leases before it has looked.
-TEST_F(MysqlStoreTest, HostThatWasPutOutIsToldNothingOfTriggers) {
+TEST_F(MysqlStoreTest, HostThatWasPutOutIsNotSentToLookForTriggers) {
   const auto store = OpenWithOrders("a");
   CreateTag(*store, "users");
   Sql("UPDATE idd_fence SET state = 'out'");

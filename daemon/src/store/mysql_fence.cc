@@ -105,7 +105,7 @@ Status MysqlStore::ClaimMember() {
 
 // They were made again, or their files were touched: hosts that differ in what they call these
 // tables would wait for each other.
-bool MysqlStore::HasSeenLaterTables(const FenceMember& member) {
+bool MysqlStore::LearnTablesFrom(const FenceMember& member) {
   const std::string_view name = member.server;
   return !is_cluster_ && name.starts_with(server_) &&
          tables_.AddSeenElsewhere(name.substr(server_.size()));
@@ -155,7 +155,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   for (const auto& cells : answers.value()[3].rows) {
     Result<FenceMember> member = ParseMember(MysqlRow(cells));
     if (!member.ok()) return member.status();
-    if (HasSeenLaterTables(member.value())) return SetBack();
+    if (LearnTablesFrom(member.value())) return SetBack();
     view.members.push_back(std::move(member).value());
   }
   for (const auto& cells : answers.value()[4].rows) {

@@ -127,7 +127,8 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Status ClaimMember();
   [[nodiscard]] Status UpdateMember(const std::string& assignments);
   [[nodiscard]] Status RowIsNotAsLeft();
-  [[nodiscard]] bool HasSeenLaterTables(const FenceMember& member);
+  // True: it has seen one of the tables with a later time, which is known now.
+  [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] std::string IsThisHost() const;    // of a row of idd_host

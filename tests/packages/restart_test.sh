@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # restart_test.sh ROOT: restarts of the packaged service by systemd itself, beside programs that claim from many tags: no
-# id twice or out of order, none lost, no claim that fails; prints how long claims waited. 10 restarts and 200 tags, or
-# IDD_TEST_RESTARTS and IDD_TEST_TAGS; a measurement has 100 and 2000, on a machine that does nothing else.
+# id twice or out of order, none lost, no claim that fails; prints how long claims waited. 10 restarts of 200 tags with a
+# step of 1000, or IDD_TEST_RESTARTS, IDD_TEST_TAGS and IDD_TEST_STEP; a measurement has 100 and 2000, on a machine that
+# does nothing else.
 # Exits 77, with the reason, where that cannot be. What it needs again is kept in ROOT/build.
 set -euo pipefail
 name="restart-test"
@@ -11,6 +12,7 @@ source "${1:?}/tests/packages/common.sh"
 
 tags=${IDD_TEST_TAGS:-200}
 restarts=${IDD_TEST_RESTARTS:-10}
+segment=${IDD_TEST_STEP:-1000}
 claimers=()
 
 # start_claimer NUMBER: as user member.
@@ -50,7 +52,7 @@ step "install, and make $tags tags"
 fails 0 in_tree sh -c 'exec dpkg --install /srv/debs/1/libidclient0_*.deb /srv/debs/1/idd_*.deb'
 in_tree useradd --groups idd member
 wait_until is_active idd.service
-in_tree sh -c "for i in \$(seq $tags); do idctl tag create many-\$i --step 1000 --if-absent >/dev/null || exit 1; done" ||
+in_tree sh -c "for i in \$(seq $tags); do idctl tag create many-\$i --step $segment --if-absent >/dev/null || exit 1; done" ||
   fail "the tags cannot be made"
 start_claimer 0
 start_claimer 1
@@ -66,6 +68,10 @@ for ((restart = 1; restart <= restarts; ++restart)); do
   wait_until eval "((\$(wc -l <'$work/claimed.0') > $lines + $tags))"
   signal_claimers USR1
   wait_until have_reported $((restart + 1))
+  if ((restart % 10 == 0)); then
+    step "$restart restarts, $(wc -l <"$work/claimed.0") claims of one program, longest ones of the last ten, ms:" \
+      "$(tail -q -n 10 "$work"/waits.* | sed -n 's/^wait \([0-9]*\)[0-9][0-9][0-9] us$/\1/p' | sort -n | tr '\n' ' ')"
+  fi
 done
 signal_claimers TERM
 for i in "${!claimers[@]}"; do

@@ -261,16 +261,29 @@ class FenceHosts : public MysqlHosts {
     return path;
   }
   void Restore(const std::string& path) const { Restore(server_, path); }
+  // Again, as docs/mysql.md has it, while a host's own row is there before the dump's.
   static void Restore(const MariadbServer& server, const std::string& path) {
-    Shell("/usr/bin/mariadb --no-defaults -u root -S " + server.socket() + " idd < " + path);
+    const std::string command =
+        "/usr/bin/mariadb --no-defaults -u root -S " + server.socket() + " idd < " + path;
+    std::string error;
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      if (Run(command, error) == 0) return;
+      if (error.find("Duplicate entry") == std::string::npos) break;
+    }
+    ADD_FAILURE() << command << "\n" << error;
   }
   static void Shell(const std::string& command) {
+    std::string error;
+    EXPECT_EQ(Run(command, error), 0) << command << "\n" << error;
+  }
+  // The exit status of a shell command, -1 if it does not end; `error`: what it says on stderr.
+  static int Run(const std::string& command, std::string& error) {
     ChildOptions child;
     child.argv = {"/bin/sh", "-c", command};
     ChildProcess process(child);
-    EXPECT_EQ(process.WaitFor(Patience(std::chrono::seconds(60))).value_or(-1), 0)
-        << command << "\n"
-        << process.stderr_text();
+    const int status = process.WaitFor(Patience(std::chrono::seconds(60))).value_or(-1);
+    error = process.stderr_text();
+    return status;
   }
   // Through the socket, with a password.
   [[nodiscard]] std::string Url() const {

@@ -15,21 +15,23 @@
 #include <utility>
 #include <vector>
 
-#include "admin.h"
-#include "event_loop.h"
-#include "high_water.h"
-#include "host_id.h"
-#include "inheritance.h"
-#include "lease_worker.h"
-#include "logging.h"
-#include "metrics_duty.h"
-#include "recovery.h"
-#include "reload.h"
-#include "server.h"
-#include "service_manager.h"
-#include "state_dir.h"
+#include "admin/admin.h"
+#include "config/make_store.h"
+#include "config/reload.h"
+#include "exporter/metrics_duty.h"
+#include "leasing/high_water.h"
+#include "leasing/lease_worker.h"
+#include "leasing/recovery.h"
+#include "platform/event_loop.h"
+#include "platform/host_id.h"
+#include "platform/logging.h"
+#include "platform/service_manager.h"
+#include "platform/state_dir.h"
+#include "restart/descriptor_names.h"
+#include "restart/inheritance.h"
+#include "server/server.h"
 #include "store/store.h"
-#include "tag_service.h"
+#include "tags/tag_service.h"
 
 namespace idd::daemon {
 namespace {

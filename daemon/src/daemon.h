@@ -2,7 +2,7 @@
 #ifndef IDD_DAEMON_DAEMON_H_
 #define IDD_DAEMON_DAEMON_H_
 
-#include "options.h"
+#include "config/options.h"
 
 namespace idd::daemon {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "config/options.h"
 #include "daemon.h"
 #include "idd/base/url_password.h"
-#include "options.h"
 
 int main(int argc, char** argv) {
   // A client that goes away while it is answered is a failed send, not a signal.

@@ -8,8 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "lease_budget.h"
-#include "refill_settings.h"
+#include "config/options.h"
+#include "leasing/lease_budget.h"
+#include "refill/refill_settings.h"
 
 namespace idd::capacity {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "claim_history.h"
+#include "refill/claim_history.h"
 
 namespace idd::capacity {
 namespace {

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "capacity_simulation.h"
-#include "refill_policy.h"
+#include "refill/refill_policy.h"
 
 namespace idd::capacity {
 

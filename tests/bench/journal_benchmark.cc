@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
-#include "random.h"
+#include "platform/random.h"
 #include "report.h"
-#include "store/mysql_store.h"
+#include "store/mysql/mysql_store.h"
 #include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"

@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
-#include "high_water.h"
+#include "leasing/high_water.h"
 #include "nlohmann/json.hpp"
-#include "random.h"
+#include "platform/random.h"
 #include "report.h"
-#include "store/mysql_store.h"
+#include "store/mysql/mysql_store.h"
 #include "support/free_ports.h"
 #include "support/mariadb_server.h"
 #include "support/temp_dir.h"

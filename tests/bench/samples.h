@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "latency_histogram.h"
+#include "bench/latency_histogram.h"
 
 namespace idd::harness {
 

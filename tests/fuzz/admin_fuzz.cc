@@ -7,12 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "admin.h"
+#include "admin/admin.h"
+#include "config/options.h"
 #include "fuzz_target.h"
 #include "idd/base/check.h"
-#include "logging.h"
+#include "platform/logging.h"
 #include "support/service_harness.h"
-#include "tag_service.h"
+#include "tags/tag_service.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "store/mysql_store.h"
+#include "store/mysql/mysql_store.h"
 #include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 

@@ -2,7 +2,7 @@
 //
 // The allocator over the MySQL protocol, on a real mariadbd: what it leases, takes back, journals
 // and refuses.
-#include "store/mysql_store.h"
+#include "store/mysql/mysql_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "audit.h"
+#include "admin/ledger_audit.h"
+#include "config/make_store.h"
 #include "support/mariadb_server.h"
 #include "support/store_contract.h"
 #include "support/temp_dir.h"

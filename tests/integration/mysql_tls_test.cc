@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "store/mysql_db.h"
-#include "store/mysql_url.h"
+#include "sql/mysql_db.h"
+#include "sql/mysql_url.h"
 #include "support/child_process.h"
 #include "support/free_ports.h"
 #include "support/mariadb_server.h"

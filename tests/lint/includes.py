@@ -3,7 +3,8 @@
 """includes.py ROOT: the direction of dependencies, read from the #include lines.
 
 shm uses nothing of ours; libclient uses shm; tools use both; daemon uses shm; nothing uses daemon.
-A package of the outside is used in the folders that own it and nowhere else.
+A package of the outside is used in the folders that own it and nowhere else. Inside daemon/src and
+tools/src each folder is a room: ROOMS says what it is and which rooms below it it may include.
 """
 
 import pathlib
@@ -20,17 +21,63 @@ OURS = {
     "daemon": ("idd/",),
 }
 
+# Room: what it is, and the rooms that its files may include beside their own. From the top down: a
+# room includes only rooms that stand below it here. docs/architecture.md has the same table.
+ROOMS = {
+    "daemon/src": {
+        "": ("the program: makes the parts, connects them, handles signals",
+             "config server admin exporter tags leasing restart store platform"),
+        "config": ("options, configuration file and reload; opens the store that a URL names",
+                   "store/mysql store/sqlite store sql access platform"),
+        "server": ("the Unix socket: accepts clients, reads frames, sends replies",
+                   "admin tags access platform"),
+        "admin": ("the operations of idctl and their reports",
+                  "admin/import exporter tags leasing store sql refill access metrics platform"),
+        "admin/import": ("reads the tables of another id generator",
+                         "leasing store sql refill platform"),
+        "exporter": ("samples the metrics, serves them over HTTP and writes them to a file",
+                     "tags metrics platform"),
+        "tags": ("one state machine per tag: waiters, ring, refill, drain",
+                 "leasing restart store refill metrics platform"),
+        "leasing": ("the lease worker and its jobs: leases, marks, the fence, recovery",
+                    "restart store sql metrics platform"),
+        "restart": ("what the next idd inherits from this one", "store platform"),
+        "store/mysql": ("the store over MySQL and MariaDB", "store sql platform"),
+        "store/sqlite": ("the store over a SQLite file", "store sql platform"),
+        "store": ("the interface of a store, its records and the checks of its rows",
+                  "sql refill platform"),
+        "sql": ("connections, statements and rows; knows no table of idd", ""),
+        "access": ("who a peer is, what it may do and what it has used", "platform"),
+        "refill": ("pure: when to lease, and how much", ""),
+        "metrics": ("pure: the list of metrics, samples of them and the page made of a sample", ""),
+        "platform": ("event loop, log, random numbers, host id, service manager, state directory",
+                     ""),
+    },
+    "tools/src": {
+        "": ("the program", "commands terminal"),
+        "commands": ("the command line of idctl, one file per group of commands",
+                     "bench doctor top client terminal"),
+        "bench": ("the load of idctl bench, and what it measures", ""),
+        "doctor": ("the checks of idctl doctor: host, store, tags", "client terminal"),
+        "top": ("the screen of idctl top: source, model, lines", "client terminal"),
+        "client": ("requests to idd and its JSON answers", "terminal"),
+        "terminal": ("arguments, text, tables, colours, exit status", ""),
+    },
+}
+
 # Package, by its include: the only files outside tests/ that may use it (regex on the path). What is
 # slow to compile stands in no header.
 PACKAGES = {
-    r"spdlog/|fmt/": r"daemon/src/.*\.cc$",
-    r"sqlite3|mysql|mariadb": r"daemon/src/",
-    r"toml\+\+/|systemd/": r"daemon/src/.*\.cc$",
+    r"spdlog/|fmt/": r"daemon/src/platform/logging\.cc$",
+    r"(sqlite3|mysql|mariadb)(\.h|/)": r"daemon/src/sql/",
+    r"toml\+\+/": r"daemon/src/config/.*\.cc$",
+    r"systemd/": r"daemon/src/platform/.*\.cc$",
+    r"civetweb": r"daemon/src/exporter/.*\.cc$",
     r"nlohmann/json_fwd\.hpp": r"(daemon|tools)/src/",
     r"nlohmann/(?!json_fwd\.hpp)": r"(daemon|tools)/src/.*\.cc$",
-    r"CLI/": r"(tools/src/command_line\.cc$|daemon/src/(main|options)\.cc$)",
+    r"CLI/": r"(tools/src/terminal/command_line\.cc$|daemon/src/config/options\.cc$)",
     r"boost/interprocess/": r"shm/src/memfd\.cc$",
-    r"boost/": r"(shm/src/memfd\.cc$|daemon/src/(.*/)?event_loop\.cc$)",
+    r"boost/": r"(shm/src/memfd\.cc$|daemon/src/platform/event_loop\.cc$)",
 }
 
 # Files that others compile, or translate, on their own: the whole list of what they may include.
@@ -56,6 +103,37 @@ def own_file(root, folder, path, name):
     return (path.parent / name).is_file() or (root / folder / "src" / name).is_file()
 
 
+def room_findings(source, path, where, name):
+    """An include of `path`, below the folder of rooms `source`, that its room may not use."""
+    rooms = ROOMS[source.parent.name + "/src"]
+    room = path.parent.relative_to(source).as_posix().removeprefix(".")
+    if room not in rooms:
+        yield where + f"{room} is no room: ROOMS in tests/lint/includes.py has none of that name"
+        return
+    if not (source / name).is_file():
+        return
+    other = pathlib.PurePosixPath(name).parent.as_posix().removeprefix(".")
+    if other not in (room, *rooms[room][1].split()):
+        yield where + f"{name}: {room or 'the program'} may include {rooms[room][1] or 'no room'}"
+
+
+def table_findings(root):
+    """Every room stands above those that it may include, exists, and is in docs/architecture.md."""
+    map_of_rooms = root / "docs/architecture.md"
+    text = map_of_rooms.read_text(encoding="utf-8") if map_of_rooms.is_file() else ""
+    for source, rooms in ROOMS.items():
+        names = list(rooms)
+        if not (root / source).is_dir():
+            continue
+        for place, (room, (sentence, below)) in enumerate(rooms.items()):
+            for other in below.split():
+                if other not in names[place + 1:]:
+                    yield f"tests/lint/includes.py: {other} does not stand below {room} in ROOMS"
+            row = f"| `{source}/{room}` | {sentence} | {below} |".replace("/`", "`").replace("|  |", "| |")
+            if row not in text:
+                yield f"docs/architecture.md: no row {row}"
+
+
 def findings_in(root, path):
     relative = path.relative_to(root).as_posix()
     folder = relative.split("/")[0]
@@ -69,6 +147,9 @@ def findings_in(root, path):
                 break
         if quoted and not name.startswith(OURS[folder]) and not own_file(root, folder, path, name):
             yield where + f"{name}: {folder} may include its own files and {', '.join(OURS[folder])}"
+        source = root / folder / "src"
+        if quoted and folder + "/src" in ROOMS and source in path.parents:
+            yield from room_findings(source, path, where, name)
         if not quoted and name.startswith(("idd/", "idclient/")):
             yield where + f"{name}: ours are included with quotes"
         installed = relative.startswith("libclient/include/") or relative[12:] in INSTALLED
@@ -78,7 +159,7 @@ def findings_in(root, path):
 
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
-    findings = []
+    findings = list(table_findings(root))
     for folder in OURS:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".h", ".hpp", ".c", ".cc"):

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "refill_policy.h"
+#include "refill/refill_policy.h"
 
 namespace idd::simulator {
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "comparison_policies.h"
-#include "leaf_policy.h"
-#include "promise_policy.h"
+#include "refill/leaf_policy.h"
+#include "refill/promise_policy.h"
 
 namespace idd::simulator {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "claim_history.h"
+#include "refill/claim_history.h"
 
 namespace idd::simulator {
 namespace {

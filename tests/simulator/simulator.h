@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "refill_policy.h"
+#include "refill/refill_policy.h"
 #include "trace.h"
 
 namespace idd::simulator {

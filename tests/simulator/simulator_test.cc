@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "contest.h"
-#include "promise_policy.h"
+#include "refill/promise_policy.h"
 #include "support/test_environment.h"
 
 namespace idd::simulator {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who may do what with which tag.
-#include "access_rules.h"
+#include "access/access_rules.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "ring_holders.h"
+#include "access/ring_holders.h"
 
 namespace idd::daemon {
 namespace {

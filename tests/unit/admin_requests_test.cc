@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "admin.h"
+#include "admin/admin.h"
 #include "support/service_harness.h"
-#include "tag_service.h"
+#include "tags/tag_service.h"
 
 namespace idd::daemon {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One case for each kind of finding, and one for each thing that is none.
-#include "audit.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
+
+#include "admin/ledger_audit.h"
 
 namespace idd::daemon {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "claim_history.h"
+#include "refill/claim_history.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client_ledger.h"
+#include "access/client_ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // [limits] and [[access]] of the file, and what a reload makes of two configurations.
-#include "config_tables.h"
+#include "config/config_tables.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "reload.h"
+#include "config/reload.h"
 
 namespace idd::daemon {
 namespace {

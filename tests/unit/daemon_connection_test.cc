@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "connection.h"
-#include "event_loop.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
+#include "platform/event_loop.h"
+#include "server/connection.h"
 
 namespace idd::daemon {
 namespace {

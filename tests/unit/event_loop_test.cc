@@ -2,7 +2,7 @@
 //
 // What the event loop promises: each callback at most once, on the loop, and none that is not
 // wanted any more.
-#include "event_loop.h"
+#include "platform/event_loop.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

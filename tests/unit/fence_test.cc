@@ -2,7 +2,7 @@
 //
 // The fence over a data set in memory that is replaced by older copies of itself: first the single
 // rules, then thousands of random histories of three hosts, in which no id may be granted twice.
-#include "fence.h"
+#include "leasing/fence.h"
 
 #include <gtest/gtest.h>
 

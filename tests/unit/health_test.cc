@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The facts that idd gathers for the doctor.
-#include "health.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
 
-#include "peer_limits.h"
+#include "access/peer_limits.h"
+#include "admin/doctor_facts.h"
 #include "support/fake_store.h"
 #include "support/temp_dir.h"
 

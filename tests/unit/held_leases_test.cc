@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "held_leases.h"
+#include "restart/held_leases.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "high_water.h"
+#include "leasing/high_water.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "admin_client.h"
-#include "cli.h"
+#include "client/admin_client.h"
+#include "commands/cli.h"
 #include "idd/base/scoped_fd.h"
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"

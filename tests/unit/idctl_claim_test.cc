@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "commands.h"
+#include "commands/commands.h"
 #include "idd/base/scoped_fd.h"
 
 namespace idd::tools {

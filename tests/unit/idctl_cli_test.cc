@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli.h"
+#include "commands/cli.h"
 #include "idd/base/scoped_fd.h"
 
 namespace idd::tools {

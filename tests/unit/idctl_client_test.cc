@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "commands.h"
-#include "process_facts.h"
+#include "client/process_facts.h"
+#include "commands/commands.h"
 #include "support/temp_dir.h"
 
 namespace idd::tools {

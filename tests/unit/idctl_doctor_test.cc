@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "doctor_checks.h"
-#include "doctor_host.h"
-#include "output.h"
+#include "doctor/doctor_checks.h"
+#include "doctor/doctor_host.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
+#include "terminal/output.h"
 
 namespace idd::tools {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "idd/base/scoped_fd.h"
-#include "output.h"
+#include "terminal/output.h"
 
 namespace idd::tools {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "idd/base/scoped_fd.h"
-#include "terminal.h"
+#include "terminal/terminal.h"
 
 namespace idd::tools {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "idd/shm/ring_observer.h"
-#include "top_model.h"
-#include "top_source.h"
-#include "top_view.h"
+#include "top/top_model.h"
+#include "top/top_source.h"
+#include "top/top_view.h"
 
 namespace idd::tools {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the next idd makes of a run that ended between any two of its steps.
-#include "inheritance.h"
+#include "restart/inheritance.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "idd/shm/ring_memory.h"
+#include "restart/descriptor_names.h"
 #include "support/leases.h"
 #include "support/service_harness.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "latency_histogram.h"
+#include "bench/latency_histogram.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lease_closer.h"
+#include "leasing/lease_closer.h"
 
 #include <gtest/gtest.h>
 

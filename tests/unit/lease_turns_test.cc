@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lease budget, and whose turn it is.
-#include "lease_turns.h"
+#include "leasing/lease_turns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "event_loop.h"
+#include "platform/event_loop.h"
 
 namespace idd::daemon {
 namespace {

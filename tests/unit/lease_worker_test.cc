@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lease_worker.h"
+#include "leasing/lease_worker.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The logger is one for each process, so that every case runs in a process of its own.
-#include "logging.h"
+#include "platform/logging.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //
 // A sample has every tag once, in turns that others come between, and never begins before it was
 // asked for.
-#include "metrics_collector.h"
+#include "exporter/metrics_collector.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "lease_budget.h"
+#include "leasing/lease_budget.h"
 #include "support/service_harness.h"
 
 namespace idd::daemon {

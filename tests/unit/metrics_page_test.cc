@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metrics_page.h"
+#include "metrics/metrics_page.h"
 
 #include <gtest/gtest.h>
 

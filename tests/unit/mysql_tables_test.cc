@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which tables are the same as before, by the times when they were made.
-#include "store/mysql_tables.h"
+#include "store/mysql/mysql_tables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "store/mysql_db.h"
+#include "sql/mysql_db.h"
 
 namespace idd::daemon {
 namespace {

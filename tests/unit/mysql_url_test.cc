@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/mysql_url.h"
+#include "sql/mysql_url.h"
 
 #include <gtest/gtest.h>
 

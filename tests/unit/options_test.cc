@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Flag beats variable beats file, and what is wrong is told with where it stands.
-#include "options.h"
+#include "config/options.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

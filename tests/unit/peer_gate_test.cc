@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How the descriptors that idd has are divided among its peers.
-#include "peer_gate.h"
+#include "access/peer_gate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What one uid may have and ask.
-#include "peer_limits.h"
+#include "access/peer_limits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "peer_turns.h"
+#include "server/peer_turns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "event_loop.h"
+#include "platform/event_loop.h"
 
 namespace idd::daemon {
 namespace {

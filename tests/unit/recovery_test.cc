@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "recovery.h"
+#include "leasing/recovery.h"
 
 #include <gtest/gtest.h>
 

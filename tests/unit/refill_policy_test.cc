@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "refill_policy.h"
+#include "refill/refill_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "claim_history.h"
 #include "idd/shm/abi.h"
-#include "leaf_policy.h"
-#include "promise_policy.h"
+#include "refill/claim_history.h"
+#include "refill/leaf_policy.h"
+#include "refill/promise_policy.h"
 #include "support/test_environment.h"
 
 namespace idd::daemon {

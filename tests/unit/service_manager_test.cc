@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ServiceManager with a manager that is slow to read.
-#include "service_manager.h"
+#include "platform/service_manager.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "sqlite_test_support.h"
-#include "store/sqlite_store.h"
+#include "store/sqlite/sqlite_store.h"
 
 namespace {
 std::atomic<bool> g_sync_fails{false};

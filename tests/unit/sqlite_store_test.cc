@@ -2,7 +2,7 @@
 //
 // What the SQLite allocator leases, takes back, journals and refuses. Broken files, disks, locks
 // and processes are in sqlite_store_fault_test.cc.
-#include "store/sqlite_store.h"
+#include "store/sqlite/sqlite_store.h"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/make_store.h"
 #include "sqlite_test_support.h"
 #include "store/store.h"
 #include "support/store_contract.h"

@@ -25,7 +25,7 @@
 
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
-#include "store/sqlite_store.h"
+#include "store/sqlite/sqlite_store.h"
 #include "support/store_case.h"
 #include "support/temp_dir.h"
 

@@ -2,7 +2,7 @@
 //
 // A SQLite file that is set back, exchanged or emptied under the hosts that have it open, and the
 // witness beside it (ADR 0019). Real files.
-#include "store/sqlite_witness.h"
+#include "store/sqlite/sqlite_witness.h"
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "sqlite_test_support.h"
-#include "store/sqlite_store.h"
+#include "store/sqlite/sqlite_store.h"
 
 namespace idd::daemon {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "state_dir.h"
+#include "platform/state_dir.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -14,12 +14,13 @@
 #include <thread>
 #include <vector>
 
-#include "access_rules.h"
-#include "admin.h"
+#include "access/access_rules.h"
+#include "admin/admin.h"
+#include "config/options.h"
 #include "idd/shm/ring_memory.h"
 #include "support/ring_client.h"
 #include "support/service_harness.h"
-#include "tag_service.h"
+#include "tags/tag_service.h"
 
 namespace idd::daemon {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Rings, waiters and refills over a store in memory. Claimers reach the rings as clients do:
 // through the descriptors of an attach.
-#include "tag_service.h"
+#include "tags/tag_service.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "config/options.h"
 #include "idd/shm/ring_memory.h"
 #include "support/ring_client.h"
 #include "support/service_harness.h"

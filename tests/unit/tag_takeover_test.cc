@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "idd/shm/abi.h"
-#include "inheritance.h"
+#include "restart/descriptor_names.h"
+#include "restart/inheritance.h"
 #include "support/leases.h"
 #include "support/service_harness.h"
 

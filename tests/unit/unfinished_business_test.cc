@@ -14,8 +14,9 @@
 
 #include "idd/shm/left_ring.h"
 #include "idd/shm/ring_memory.h"
-#include "inheritance.h"
-#include "lease_closer.h"
+#include "leasing/lease_closer.h"
+#include "restart/descriptor_names.h"
+#include "restart/inheritance.h"
 #include "sqlite_test_support.h"
 #include "support/leases.h"
 #include "support/service_harness.h"

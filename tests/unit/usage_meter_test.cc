@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "usage_meter.h"
+#include "refill/usage_meter.h"
 
 #include <gtest/gtest.h>
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cli.h"
+#include "commands/cli.h"
 #include "idd/base/url_password.h"
-#include "terminal.h"
+#include "terminal/terminal.h"
 
 namespace {
 

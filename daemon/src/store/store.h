@@ -17,123 +17,10 @@
 
 #include "idd/base/status.h"
 #include "idd/shm/ring_protocol.h"
-#include "refill_settings.h"
+#include "store/lease.h"
+#include "store/tag_record.h"
 
 namespace idd::daemon {
-
-// How clients claim from a tag: from its ring in shared memory, or only by requests on the socket,
-// so that they can write into nothing that others claim from.
-enum class TagAccess { kRing, kSocket };
-[[nodiscard]] const char* TagAccessName(TagAccess access) noexcept;  // "ring", "socket"
-[[nodiscard]] std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept;
-
-// One row of leaf_alloc with idd's own policy row beside it. Already validated: step in
-// [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode, access and refill known and within their bounds.
-struct TagRecord {
-  std::string tag;
-  std::string mode = "segment";  // "segment" | "snowflake" | "ticket"
-  std::uint64_t next_id = 1;     // leaf_alloc.max_id: where the next lease begins
-  std::uint64_t step = 0;        // ids per lease
-  std::uint64_t max_id = 0;      // ids stay at or below it; kMaxLimit - 1 unless set
-  std::string description;
-  std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
-  TagAccess access = TagAccess::kRing;
-  RefillSettings refill;  // refill.step is step
-  // As PeekTags() answers it: what the journal, the returned ranges and a tombstone know to be used
-  // lies below it.
-  std::uint64_t used_limit = 0;
-  // No lease may end above it (fence.h); nothing: the store has no fence.
-  std::optional<std::uint64_t> ceiling{};
-};
-
-// What a tag's refill settings shall become; nothing: as they are, or the default.
-struct RefillChange {
-  std::optional<RefillRule> rule{};
-  std::optional<std::uint64_t> max_step{};
-  std::optional<std::uint64_t> max_prefetch{};
-  std::optional<std::chrono::seconds> outage_tolerance{};
-};
-
-struct NewTag {
-  std::string tag;
-  std::string mode = "segment";
-  std::uint64_t step = kDefaultStep;
-  std::optional<std::uint64_t>
-      start;  // first id; default 1, or above the ids of a deleted namesake
-  std::optional<std::uint64_t> max_id;
-  std::string description;
-  TagAccess access = TagAccess::kRing;
-  RefillChange refill{};
-};
-
-struct TagChange {
-  std::string tag;
-  std::optional<std::uint64_t> step{};
-  std::optional<std::uint64_t> max_id{};
-  std::optional<std::string> description{};
-  std::optional<TagAccess> access{};
-  RefillChange refill{};
-};
-
-// A leased segment, durably committed.
-struct Lease {
-  std::string token;  // random, 32 hex digits; the journal's key
-  std::string tag;
-  shm::IdRange ids;
-  // This host's high-water mark before the lease; kept by the caller of TakeLease.
-  std::uint64_t previous_mark = 0;
-  bool from_returned = false;  // an own tail taken back, not a new advance of max_id
-  // Set when max_id stood below this host's high-water mark, the request's floor or what the
-  // journal or a tombstone knows to be used, and was lifted: the value it had.
-  std::optional<std::uint64_t> lifted_from{};
-};
-
-struct LeaseRequest {
-  std::string tag;
-  std::uint64_t count = 0;  // ids wanted, 1 or more; a returned range is taken whole instead
-  // Every id that this host ever handed out lies below it (high_water.h); 0: none. Nothing below it
-  // is leased, no returned range either: a restored backup would list it a second time.
-  std::uint64_t high_water_mark = 0;
-  // Ids below it were handed out by the running daemon already; nothing below it is leased.
-  std::uint64_t floor = 0;
-  std::string token;  // made by the caller, so that an unknown outcome can be looked up
-};
-
-enum class LeaseState { kActive, kExhausted, kReturned, kAbandoned };
-[[nodiscard]] const char* LeaseStateName(LeaseState state) noexcept;  // "active", ...
-[[nodiscard]] std::optional<LeaseState> ParseLeaseState(std::string_view name) noexcept;
-
-// A row of the journal. Once it is not active: claimed + returned + abandoned == ids.size().
-struct LeaseRecord {
-  std::string token;
-  std::string tag;
-  std::string host;
-  shm::IdRange ids;
-  LeaseState state = LeaseState::kActive;
-  std::uint64_t claimed = 0;
-  std::uint64_t returned = 0;
-  std::uint64_t abandoned = 0;
-  std::string leased_at;  // UTC
-  std::string closed_at;  // UTC, empty while active
-};
-
-struct LeaseFilter {
-  std::optional<std::string> tag;
-  std::optional<std::string> host;
-  std::optional<LeaseState> state;
-  std::optional<std::uint64_t> containing{};  // an id; with `tag`
-  std::uint64_t newest = 0;  // that many, the newest, still in the order of the journal; 0: all
-  std::optional<std::vector<std::string>> among{};  // tags: of these alone
-};
-
-// How a lease ended. claimed is counted from ids.first; the rest goes back (kReturned), is given up
-// (kAbandoned) or is nothing (kExhausted).
-struct LeaseClosure {
-  std::string token;
-  std::string tag;
-  LeaseState state = LeaseState::kExhausted;
-  std::uint64_t claimed = 0;
-};
 
 enum class ReturnOutcome {
   kLowered,  // max_id is now the first unclaimed id
@@ -142,12 +29,6 @@ enum class ReturnOutcome {
   // The lease was put into the journal by Remind(): what this data set has leased meanwhile is not
   // known to be elsewhere, so the tail is journalled as abandoned.
   kAbandoned,
-};
-
-// Every id of the tag that this host ever handed out, or may be handing out, lies below it.
-struct TagMark {
-  std::string tag;
-  std::uint64_t mark = 0;
 };
 
 // What this host knows of its ids, for a data set that may have forgotten it.
@@ -346,24 +227,8 @@ class Store : public StoreReader {
   Store() = default;
 };
 
-// This host: its name in the journal, and what tells it from another one that was given the same.
-struct HostIdentity {
-  std::string id;
-  std::string boot_id;   // of the running kernel
-  std::string instance;  // random, of the state dir
-};
-
 // What the URL of a SQLite file begins with.
 inline constexpr std::string_view kSqliteScheme = "sqlite:";
-
-// `url` as in --database. Makes no connection. kInvalid: the URL; kUnavailable never.
-[[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
-                                                       const HostIdentity& host);
-
-// A connection of its own to what a Store has open somewhere: makes nothing, and is no sign of life
-// of the host. kUnavailable: it is not there, or may not be written to and so may lag behind.
-[[nodiscard]] Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& url,
-                                                                   const HostIdentity& host);
 
 }  // namespace idd::daemon
 

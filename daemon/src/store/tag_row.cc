@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "idd/wire/frames.h"
-#include "random.h"
+#include "platform/random.h"
 
 namespace idd::daemon {
 namespace {

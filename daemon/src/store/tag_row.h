@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "idd/base/status.h"
+#include "sql/stored_row.h"
 #include "store/store.h"
-#include "store/stored_row.h"
 
 namespace idd::daemon {
 

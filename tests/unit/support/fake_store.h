@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "high_water.h"
 #include "idd/base/status.h"
 #include "idd/shm/abi.h"
+#include "leasing/high_water.h"
 #include "store/store.h"
 
 namespace idd::daemon {

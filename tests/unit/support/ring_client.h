@@ -13,7 +13,7 @@
 #include "idd/base/status.h"
 #include "idd/shm/ring_memory.h"
 #include "own_view_claimer.h"
-#include "tag_service.h"
+#include "tags/tag_service.h"
 
 namespace idd::daemon {
 

@@ -11,13 +11,13 @@
 #include <string>
 #include <utility>
 
-#include "event_loop.h"
 #include "fake_store.h"
-#include "held_leases.h"
 #include "idd/base/clock.h"
-#include "lease_worker.h"
-#include "service_manager.h"
-#include "tag_service.h"
+#include "leasing/lease_worker.h"
+#include "platform/event_loop.h"
+#include "platform/service_manager.h"
+#include "restart/held_leases.h"
+#include "tags/tag_service.h"
 
 namespace idd::daemon {
 

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "access/access_rules.h"
+
+#include <grp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kServiceGroup = "idd";
+// Who is denied has chosen the name, which need not be one of a tag.
+constexpr std::size_t kMostTagBytesTold = 128;
+
+struct NamedAccess {
+  Access access;
+  const char* name;
+};
+constexpr std::array<NamedAccess, 4> kAccessNames = {{{Access::kNone, "none"},
+                                                      {Access::kSocket, "socket"},
+                                                      {Access::kShm, "shm"},
+                                                      {Access::kAdmin, "admin"}}};
+
+template <typename T>
+bool Contains(const std::vector<T>& values, T value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool IsIn(const Peer& peer, const std::vector<gid_t>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [&peer](gid_t group) {
+    return peer.gid == group || Contains(peer.groups, group);
+  });
+}
+
+bool Matches(const AccessRule& rule, const Peer& peer) {
+  return Contains(rule.users, peer.uid) || IsIn(peer, rule.groups);
+}
+
+bool Names(const AccessRule& rule, std::string_view tag) {
+  return std::any_of(rule.tags.begin(), rule.tags.end(),
+                     [tag](const std::string& pattern) { return MatchesPattern(pattern, tag); });
+}
+
+// Only stars: then no tag is left that the rule does not name.
+bool NamesEveryTag(const AccessRule& rule) {
+  return std::any_of(rule.tags.begin(), rule.tags.end(), [](const std::string& pattern) {
+    return !pattern.empty() && pattern.find_first_not_of('*') == std::string::npos;
+  });
+}
+
+TagRight Higher(const TagRight& a, const TagRight& b) {
+  if (a.access != b.access) return a.access > b.access ? a : b;
+  if (!a.ids_per_s.has_value() || !b.ids_per_s.has_value()) return {a.access, std::nullopt};
+  return {a.access, std::max(a.ids_per_s, b.ids_per_s)};
+}
+
+// One character, which in UTF-8 may be several bytes.
+std::size_t CharacterBytes(std::string_view text) {
+  std::size_t bytes = 1;
+  while (bytes < text.size() && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) ++bytes;
+  return bytes;
+}
+
+std::optional<gid_t> GidOf(const char* group) {
+  std::vector<char> buffer(1024);
+  struct group entry {};
+  struct group* found = nullptr;
+  int error = 0;
+  while ((error = ::getgrnam_r(group, &entry, buffer.data(), buffer.size(), &found)) == ERANGE) {
+    buffer.resize(buffer.size() * 2);
+  }
+  if (error != 0 || found == nullptr) return std::nullopt;
+  return found->gr_gid;
+}
+
+}  // namespace
+
+const char* AccessName(Access access) noexcept {
+  for (const NamedAccess& known : kAccessNames) {
+    if (known.access == access) return known.name;
+  }
+  return "unknown";
+}
+
+std::optional<Access> ParseAccess(std::string_view name) noexcept {
+  for (const NamedAccess& known : kAccessNames) {
+    if (known.access != Access::kNone && known.name == name) return known.access;
+  }
+  return std::nullopt;
+}
+
+// Where it does not match, only the last star has to take one more: what an earlier one could do,
+// it can do, too.
+bool MatchesPattern(std::string_view pattern, std::string_view name) noexcept {
+  std::size_t at = 0;
+  std::size_t in = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t star_end = 0;  // of what the last star has taken
+  while (in < name.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      star_end = in;
+    } else if (at < pattern.size() && pattern[at] == '?') {
+      ++at;
+      in += CharacterBytes(name.substr(in));
+    } else if (at < pattern.size() && pattern[at] == name[in]) {
+      ++at;
+      ++in;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      star_end += CharacterBytes(name.substr(star_end));
+      in = star_end;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
+}
+
+AccessDefaults AccessDefaults::OfThisProcess() {
+  AccessDefaults defaults{.daemon_uid = ::geteuid(), .shm_groups = {::getegid()}};
+  if (const std::optional<gid_t> group = GidOf(kServiceGroup); group.has_value()) {
+    defaults.shm_groups.push_back(*group);
+  }
+  return defaults;
+}
+
+bool AccessRules::IsOperator(uid_t uid) const noexcept {
+  return uid == 0 || uid == defaults_.daemon_uid;
+}
+
+bool AccessRules::IsDefaultMember(const Peer& peer) const {
+  return IsIn(peer, defaults_.shm_groups);
+}
+
+TagRight AccessRules::Of(const Peer& peer, std::string_view tag) const {
+  if (IsOperator(peer)) return {Access::kAdmin, std::nullopt};
+  bool is_named = false;
+  TagRight right;
+  for (const AccessRule& rule : rules_) {
+    if (!Names(rule, tag)) continue;
+    is_named = true;
+    if (Matches(rule, peer)) right = Higher(right, {rule.access, rule.ids_per_s});
+  }
+  if (is_named) return right;
+  return {IsDefaultMember(peer) ? Access::kShm : Access::kNone, std::nullopt};
+}
+
+bool AccessRules::AdministersAll(const Peer& peer) const {
+  if (IsOperator(peer)) return true;
+  return std::any_of(rules_.begin(), rules_.end(), [&peer](const AccessRule& rule) {
+    return rule.access == Access::kAdmin && NamesEveryTag(rule) && Matches(rule, peer);
+  });
+}
+
+bool AccessRules::HasAnyRight(const Peer& peer) const {
+  if (IsOperator(peer)) return true;
+  const auto matches = [&peer](const AccessRule& rule) { return Matches(rule, peer); };
+  if (std::any_of(rules_.begin(), rules_.end(), matches)) return true;
+  return IsDefaultMember(peer) && std::none_of(rules_.begin(), rules_.end(), NamesEveryTag);
+}
+
+bool PeerRights::MaySee(std::string_view tag) const {
+  return rules_->Of(peer_, tag).access != Access::kNone;
+}
+
+Status PeerRights::Require(Access needed, std::string_view tag) const {
+  const Access has = rules_->Of(peer_, tag).access;
+  return has >= needed ? Status::Ok() : DenyTag(peer_, tag, needed, has);
+}
+
+Status PeerRights::RequireAll() const {
+  return AdministersAll() ? Status::Ok() : DenyTag(peer_, "*", Access::kAdmin, Access::kNone);
+}
+
+Status DenyTag(const Peer& peer, std::string_view tag, Access needed, Access has) {
+  return {Code::kDenied, peer.Describe() + ": tag '" +
+                             std::string(tag.substr(0, kMostTagBytesTold)) + "' needs access " +
+                             AccessName(needed) + ", this user has " + AccessName(has) +
+                             "; an [[access]] rule of idd.toml that names both would allow it"};
+}
+
+Status DenyPeer(const Peer& peer) {
+  return {Code::kDenied, peer.Describe() + ": this user may use no tag of this idd" +
+                             "; membership of the group idd (from the next login on), or an "
+                             "[[access]] rule of idd.toml, would allow it"};
+}
+
+}  // namespace idd::daemon

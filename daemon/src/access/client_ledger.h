@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_ACCESS_CLIENT_LEDGER_H_
+#define IDD_DAEMON_ACCESS_CLIENT_LEDGER_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "access/peer.h"
+#include "idd/base/clock.h"
+
+namespace idd::daemon {
+
+// What somebody used of one tag. Claims from a ring are not seen by the daemon: of those only that
+// the ring was mapped.
+struct ClientUse {
+  std::uint64_t attachments = 0;  // times that the tag's memory was passed
+  std::uint64_t requests = 0;     // claims by the socket that were given ids
+  std::uint64_t ids = 0;          // that they were given
+  std::uint64_t dry_waits = 0;    // of the requests: those that waited for a segment
+  std::optional<MonotonicTime> attached_since{};  // the newest attachment; of a connection only
+
+  ClientUse& operator+=(const ClientUse& other) noexcept;
+};
+
+// Who is connected and what he uses; of those who are gone what they used, by uid and tag.
+//
+// Pure. Thread safety: none; event loop. Memory: of a connection at most kMostTags tags, of those
+// who are gone at most kMostPast pairs of uid and tag. What comes beyond is summed up under the tag
+// kOtherTags, of connections that are gone also under kOtherUsers.
+class ClientLedger {
+ public:
+  static constexpr std::size_t kMostTags = 256;
+  static constexpr std::size_t kMostPast = 4096;
+  // No tag has the empty name.
+  static constexpr const char* kOtherTags = "";
+  static constexpr uid_t kOtherUsers = static_cast<uid_t>(-1);  // which no process can have
+
+  using Uses = std::map<std::string, ClientUse, std::less<>>;  // by tag
+  struct Client {
+    Peer peer;
+    MonotonicTime since{};
+    std::string version;  // as HELLO told it: untrusted
+    std::uint32_t abi_version = 0;
+    Uses uses;
+  };
+  struct Past {
+    std::uint64_t connections = 0;  // that used the tag
+    ClientUse use;
+  };
+  using PastUses = std::map<std::pair<uid_t, std::string>, Past>;
+
+  // `id`: of the connection.
+  void Connected(std::uint64_t id, const Peer& peer, MonotonicTime now);
+  void Greeted(std::uint64_t id, std::string_view version, std::uint32_t abi_version);
+  // The tag's memory was passed to it.
+  void Attached(std::uint64_t id, const std::string& tag, MonotonicTime now);
+  void Claimed(std::uint64_t id, const std::string& tag, std::uint64_t ids,
+               std::uint64_t dry_waits);
+  void Gone(std::uint64_t id);
+
+  [[nodiscard]] const std::unordered_map<std::uint64_t, Client>& clients() const noexcept {
+    return clients_;
+  }
+  [[nodiscard]] const PastUses& past() const noexcept { return past_; }
+
+ private:
+  [[nodiscard]] ClientUse* UseOf(std::uint64_t id, const std::string& tag);
+  [[nodiscard]] Past& PastOf(uid_t uid, const std::string& tag);
+
+  std::unordered_map<std::uint64_t, Client> clients_;
+  PastUses past_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_ACCESS_CLIENT_LEDGER_H_

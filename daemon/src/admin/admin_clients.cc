@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Admin: who uses what.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "access/client_ledger.h"
+#include "admin/admin.h"
+#include "admin/admin_fields.h"
+
+namespace idd::daemon {
+namespace {
+
+// What is asked for, and may be seen.
+struct ClientFilter {
+  std::optional<std::string> tag;
+  std::optional<std::uint64_t> uid;
+  PeerRights rights;
+
+  // Somebody who does not administer all sees his own processes alone: what others do on this host
+  // is not his to know, not even of tags that he shares with them.
+  [[nodiscard]] bool ShowsUser(uid_t of) const {
+    if (uid.has_value() && *uid != of) return false;
+    return rights.AdministersAll() || rights.peer().uid == of;
+  }
+  [[nodiscard]] bool ShowsTag(const std::string& of) const {
+    if (tag.has_value() && *tag != of) return false;
+    return of == ClientLedger::kOtherTags || rights.MaySee(of);
+  }
+};
+
+// Of the process, so that idctl knows whether the numbers mean the same to it; 0: not known.
+std::uint64_t PidNamespace() {
+  struct stat info {};
+  return ::stat("/proc/self/ns/pid", &info) == 0 ? static_cast<std::uint64_t>(info.st_ino) : 0;
+}
+
+Json SecondsSince(std::optional<MonotonicTime> since, MonotonicTime now) {
+  if (!since.has_value()) return nullptr;
+  return std::chrono::duration_cast<std::chrono::seconds>(now - *since).count();
+}
+
+Json TagName(const std::string& tag) {
+  return tag == ClientLedger::kOtherTags ? Json(nullptr) : Json(tag);
+}
+
+Json UsesJson(const ClientLedger::Uses& uses, const ClientFilter& filter, MonotonicTime now) {
+  Json tags = Json::array();
+  for (const auto& [tag, use] : uses) {
+    if (!filter.ShowsTag(tag)) continue;
+    tags.push_back({{"tag", TagName(tag)},
+                    {"attached_s", SecondsSince(use.attached_since, now)},
+                    {"attachments", use.attachments},
+                    {"requests", use.requests},
+                    {"ids", use.ids},
+                    {"dry_waits", use.dry_waits}});
+  }
+  return tags;
+}
+
+using ClientRow = std::pair<std::uint64_t, ClientLedger::Client>;
+
+Json ClientJson(const ClientRow& row, const ClientFilter& filter, MonotonicTime now) {
+  const ClientLedger::Client& client = row.second;
+  const std::string abi =
+      std::to_string(client.abi_version >> 16) + "." + std::to_string(client.abi_version & 0xffff);
+  return {{"connection", row.first},
+          {"pid", client.peer.pid},
+          {"uid", client.peer.uid},
+          {"gid", client.peer.gid},
+          {"connected_s", SecondsSince(client.since, now)},
+          {"client_version", client.version.empty() ? Json(nullptr) : Json(client.version)},
+          {"abi_version", client.abi_version == 0 ? Json(nullptr) : Json(abi)},
+          {"tags", UsesJson(client.uses, filter, now)}};
+}
+
+std::string ClientsText(std::vector<ClientRow> rows, const ClientLedger::PastUses& past,
+                        const ClientFilter& filter) {
+  const MonotonicTime now = MonotonicClock::now();
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  Json clients = Json::array();
+  for (const ClientRow& row : rows) {
+    Json client = ClientJson(row, filter, now);
+    if (filter.tag.has_value() && client.at("tags").empty()) continue;
+    clients.push_back(std::move(client));
+  }
+  Json gone = Json::array();
+  for (const auto& [key, use] : past) {
+    const auto& [uid, tag] = key;
+    if (!filter.ShowsTag(tag)) continue;
+    gone.push_back({{"uid", uid == ClientLedger::kOtherUsers ? Json(nullptr) : Json(uid)},
+                    {"tag", TagName(tag)},
+                    {"connections", use.connections},
+                    {"attachments", use.use.attachments},
+                    {"requests", use.use.requests},
+                    {"ids", use.use.ids},
+                    {"dry_waits", use.use.dry_waits}});
+  }
+  return Dump({{"pid_namespace", PidNamespace()},
+               {"clients", std::move(clients)},
+               {"gone", std::move(gone)}});
+}
+
+}  // namespace
+
+// Copied here, written on the report thread: there may be thousands.
+void Admin::ListClients(const Request& request, const PeerRights& rights, Done done) {
+  const auto tag = TextField(request, "tag");
+  const auto uid = NumberField(request, "uid");
+  if (!tag.ok()) return Fail(done, tag.status());
+  if (!uid.ok()) return Fail(done, uid.status());
+  const ClientFilter filter{.tag = tag.value(), .uid = uid.value(), .rights = rights};
+  QueueReport([this, filter, done = std::move(done)] {
+    std::vector<ClientRow> rows;
+    ClientLedger::PastUses past;
+    if (clients_ != nullptr) {
+      for (const auto& [id, client] : clients_->clients()) {
+        if (filter.ShowsUser(client.peer.uid)) rows.emplace_back(id, client);
+      }
+      for (const auto& [key, use] : clients_->past()) {
+        if (filter.ShowsUser(key.first)) past.emplace(key, use);
+      }
+    }
+    MakeReport([rows = std::move(rows), past = std::move(past),
+                filter] { return ClientsText(rows, past, filter); },
+               done);
+  });
+}
+
+}  // namespace idd::daemon

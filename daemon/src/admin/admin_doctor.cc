@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Admin: the facts behind `idctl doctor`. What may wait for a disk, a network or the database is
+// asked on other threads, and the answer comes without what has not answered.
+#include <chrono>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "admin/admin.h"
+#include "admin/admin_fields.h"
+#include "admin/doctor_facts.h"
+#include "idd/base/url_password.h"
+#include "idd/shm/abi.h"
+#include "platform/event_loop.h"
+#include "sql/mysql_url.h"
+
+namespace idd::daemon {
+namespace {
+
+// idctl's own patience is 5 s; a store that is slower than this is slow enough to say so.
+constexpr std::chrono::seconds kStorePatience(2);
+
+Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json AbiJson(std::uint32_t version) {
+  return {{"major", version >> 16}, {"minor", version & 0xffff}};
+}
+
+Json ClockJson(const std::optional<StoreFacts::Clock>& clock) {
+  if (!clock.has_value()) return nullptr;
+  const bool is_ahead = clock->ahead_ms >= 0;
+  const auto ahead = static_cast<std::uint64_t>(clock->ahead_ms);
+  return {{"off_ms", is_ahead ? ahead : std::uint64_t{0} - ahead},
+          {"is_ahead", is_ahead},
+          {"uncertain_ms", clock->uncertain_ms}};
+}
+
+Json SettingsJson(const std::vector<StoreSetting>& settings) {
+  Json array = Json::array();
+  for (const StoreSetting& setting : settings) {
+    array.push_back({{"name", setting.name},
+                     {"value", setting.value},
+                     {"wanted", setting.wanted},
+                     {"risk", setting.risk}});
+  }
+  return array;
+}
+
+// What a look into the store has shown, of the tags that the peer may see. Leases of another idd
+// under this host's name are an operator's business.
+Json LookJson(const StoreReport& report, const PeerRights& rights) {
+  Json behind = Json::array();
+  for (const TagBehind& tag : report.behind) {
+    if (!rights.MaySee(tag.tag)) continue;
+    behind.push_back({{"tag", tag.tag}, {"mark", tag.mark}, {"next_id", tag.next_id}});
+  }
+  Json waste = Json::array();
+  for (const TagWaste& tag : report.waste) {
+    if (!rights.MaySee(tag.tag)) continue;
+    waste.push_back({{"tag", tag.tag}, {"ids", tag.ids}, {"abandoned", tag.abandoned}});
+  }
+  return {{"version", report.facts.version},
+          {"read_only", report.facts.is_read_only},
+          {"settings", SettingsJson(report.facts.settings)},
+          {"clock", ClockJson(report.facts.clock)},
+          {"lost_leases", report.lost_leases},
+          {"strange_leases", report.strange_leases},
+          {"behind", std::move(behind)},
+          {"waste", std::move(waste)}};
+}
+
+Json TagJson(const TagSnapshot& tag, const TagRecord* record) {
+  std::uint64_t available = 0;
+  for (const LeaseUse& use : tag.leases) available += use.available();
+  return {{"tag", tag.tag},
+          {"state", tag.state},
+          {"step", tag.step},
+          {"available", available},
+          {"rate_per_s", tag.rate_per_s},
+          {"reckoned_per_s", tag.reckoned_per_s},
+          {"promised_ids", tag.promised_ids},
+          {"outage_tolerance_s", tag.refill.outage_tolerance.count()},
+          {"max_prefetch", tag.refill.max_prefetch},
+          {"next_id", record == nullptr ? Json(nullptr) : Json(record->next_id)},
+          {"max_id", record == nullptr ? Json(nullptr) : Json(record->max_id)},
+          {"exhausted_in_days",
+           tag.exhausted_in_days.has_value() ? Json(*tag.exhausted_in_days) : Json(nullptr)},
+          {"last_error", OrNull(tag.last_error)}};
+}
+
+// Those that are served, and those that only the store knows: of these an operator may have taken
+// `drained`, or all with the host, out of use.
+Json TagsJson(const std::vector<TagSnapshot>& served, const std::vector<TagRecord>& records,
+              const DrainBook::Scopes& drained, const PeerRights& rights) {
+  std::map<std::string, TagSnapshot> tags;
+  std::map<std::string, const TagRecord*> of_store;
+  for (const TagRecord& record : records) {
+    of_store[record.tag] = &record;
+    TagSnapshot& tag = tags[record.tag];
+    tag.tag = record.tag;
+    tag.step = record.step;
+    tag.refill = record.refill;
+    const bool is_drained = drained.contains(kWholeHost) || drained.contains(record.tag);
+    tag.state = is_drained ? "drained" : "ok";
+  }
+  for (const TagSnapshot& tag : served) tags[tag.tag] = tag;
+  Json array = Json::array();
+  for (const auto& [name, tag] : tags) {
+    if (!rights.MaySee(name)) continue;
+    const auto record = of_store.find(name);
+    array.push_back(TagJson(tag, record == of_store.end() ? nullptr : record->second));
+  }
+  return array;
+}
+
+Json PeersJson(const PeerFacts& peers) {
+  Json clients = Json::array();
+  for (const ClientGroup& group : peers.clients) {
+    clients.push_back({{"version", group.version},
+                       {"abi", AbiJson(group.abi_version)},
+                       {"connections", group.connections},
+                       {"pid", group.pid},
+                       {"uid", group.uid}});
+  }
+  Json busiest = nullptr;
+  if (peers.busiest.has_value()) {
+    busiest = {{"uid", peers.busiest->uid}, {"connections", peers.busiest->connections}};
+  }
+  return {{"connections", peers.connections},
+          {"most_connections", peers.most_connections},
+          {"connections_per_uid", peers.connections_per_uid},
+          {"busiest", std::move(busiest)},
+          {"clients", std::move(clients)},
+          {"not_listed", peers.not_listed}};
+}
+
+Json ProcessJson(const ProcessFacts& process) {
+  return {{"uid", process.uid},
+          {"seccomp_mode", process.seccomp_mode},
+          {"no_new_privileges", process.no_new_privileges},
+          {"capabilities", process.capabilities},
+          {"descriptors", process.descriptors},
+          {"most_descriptors", process.most_descriptors}};
+}
+
+Json PlaceJson(const PlaceFacts& place) {
+  return {{"what", place.what},
+          {"path", place.path},
+          {"error", OrNull(place.error)},
+          {"owner", place.owner},
+          {"mode", place.mode},
+          {"file_system", place.file_system},
+          {"read_only", place.is_read_only},
+          {"free_bytes", place.free_bytes},
+          {"total_bytes", place.total_bytes},
+          {"free_files", place.free_files.has_value() ? Json(*place.free_files) : Json(nullptr)}};
+}
+
+// The folders that idd writes to.
+Json PlacesJson(const DaemonInfo& info) {
+  Json places = Json::array();
+  places.push_back(PlaceJson(LookAtPlace("state dir", info.state_dir)));
+  if (info.database_url.starts_with(kSqliteScheme)) {
+    const std::string file = info.database_url.substr(kSqliteScheme.size());
+    places.push_back(PlaceJson(LookAtPlace("database", FolderOf(file))));
+  }
+  places.push_back(PlaceJson(LookAtPlace("socket", FolderOf(info.socket))));
+  return places;
+}
+
+Json ServiceJson(const DaemonInfo& info) {
+  Json watchdog = nullptr;
+  if (info.watchdog.has_value()) {
+    watchdog = std::chrono::duration<double>(*info.watchdog).count();
+  }
+  return {{"manager", info.has_manager}, {"watchdog_s", std::move(watchdog)}};
+}
+
+// Where the password of idd's own database comes from, as what has to be done about a wrong one
+// depends on it: systemd passes a credential at a start only, a file is read at every connect.
+void AddPasswordSource(const std::string& database, Json& store) {
+  store["password_source"] = nullptr;
+  store["password_path"] = nullptr;
+  if (!database.starts_with(kMysqlScheme)) return;
+  const Result<MysqlUrl> url = ParseOwnMysqlUrl(database);
+  if (!url.ok()) return;
+  const std::string& file = url.value().password_file;
+  const bool is_credential = file.find('/') == std::string::npos;
+  store["password_source"] = file.empty() ? "url" : is_credential ? "credential" : "file";
+  if (!file.empty()) store["password_path"] = file;
+}
+
+// What is gathered on the event loop, for the thread that adds the rest.
+struct Gathered {
+  DaemonInfo info;
+  PeerRights rights;
+  Json daemon;
+  Json store;
+  Result<StoreReport> look;
+  std::vector<TagSnapshot> served;
+  DrainBook::Scopes drained;
+  PeerFacts peers;
+};
+
+// A row that makes no sense is named, and may be of a tag that the peer may not see.
+std::string LookError(const Status& status, const PeerRights& rights) {
+  const bool may_be_told = status.code() != Code::kInvalid || rights.AdministersAll();
+  return may_be_told ? status.message() : "the store answers what makes no sense";
+}
+
+std::string FactsText(Gathered gathered) {
+  const bool is_looked = gathered.look.ok();
+  Json& store = gathered.store;
+  store["look"] = is_looked ? LookJson(gathered.look.value(), gathered.rights) : Json(nullptr);
+  store["look_error"] =
+      is_looked ? Json(nullptr) : Json(LookError(gathered.look.status(), gathered.rights));
+  const std::vector<TagRecord> none;
+  Json document = {{"daemon", std::move(gathered.daemon)},
+                   {"store", std::move(store)},
+                   {"tags", TagsJson(gathered.served, is_looked ? gathered.look.value().tags : none,
+                                     gathered.drained, gathered.rights)}};
+  const bool may_see_all = gathered.rights.AdministersAll();
+  document["peers"] = may_see_all ? PeersJson(gathered.peers) : Json(nullptr);
+  document["process"] = may_see_all ? ProcessJson(LookAtProcess()) : Json(nullptr);
+  document["service"] = may_see_all ? ServiceJson(gathered.info) : Json(nullptr);
+  document["places"] = may_see_all ? PlacesJson(gathered.info) : Json(nullptr);
+  return Dump(document);
+}
+
+}  // namespace
+
+// One request: whichever comes first, the store's answer or the end of the patience with it.
+struct Admin::Diagnosis {
+  Diagnosis(EventLoop& loop, PeerRights peer_rights, Done when_done)
+      : rights(std::move(peer_rights)), done(std::move(when_done)), patience(loop) {}
+
+  const PeerRights rights;
+  const Done done;
+  Timer patience;
+  bool is_concluded = false;
+};
+
+void Admin::Diagnose(const Request& /*request*/, const PeerRights& rights, Done done) {
+  const auto diagnosis = std::make_shared<Diagnosis>(loop_, rights, std::move(done));
+  // While it is away its jobs are slow to fail.
+  if (!tags_.store_health().up) {
+    return Conclude(*diagnosis, Status(Code::kUnavailable, "the store is down"));
+  }
+  diagnosis->patience.After(kStorePatience, [this, diagnosis] {
+    Conclude(*diagnosis, Status(Code::kTimeout, "the store has not answered within " +
+                                                    std::to_string(kStorePatience.count()) + " s"));
+  });
+  worker_.Submit<StoreReport>(
+      [&worker = worker_, host = info_.host_id](Store& store, HighWaterMarks& marks) {
+        return LookIntoStore(store, marks, worker.session(), host);
+      },
+      [this, diagnosis](Result<StoreReport> report) { Conclude(*diagnosis, std::move(report)); });
+}
+
+void Admin::Conclude(Diagnosis& diagnosis, Result<StoreReport> look) {
+  if (diagnosis.is_concluded) return;
+  diagnosis.is_concluded = true;
+  diagnosis.patience.Cancel();
+  Json daemon = DaemonJson();
+  daemon["abi"] = AbiJson(shm::kAbiVersion);
+  Json store = DatabaseJson();
+  store["trouble"] =
+      tags_.store_health().up ? Json(nullptr) : Json(TroubleOf(tags_.store_health().last_error));
+  if (diagnosis.rights.AdministersAll()) AddPasswordSource(info_.database, store);
+  Gathered gathered{.info = info_,
+                    .rights = diagnosis.rights,
+                    .daemon = std::move(daemon),
+                    .store = std::move(store),
+                    .look = std::move(look),
+                    .served = tags_.Snapshot(),
+                    .drained = tags_.drains().scopes(),
+                    .peers = look_at_peers_ ? look_at_peers_() : PeerFacts{}};
+  if (doctor_thread_ == nullptr) {
+    doctor_thread_ = std::make_unique<WorkThread>();
+  }
+  doctor_thread_->Post([this, gathered = std::move(gathered), done = diagnosis.done]() mutable {
+    loop_.Post([text = FactsText(std::move(gathered)), done] { done(Status::Ok(), text); });
+  });
+}
+
+}  // namespace idd::daemon

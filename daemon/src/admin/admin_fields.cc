@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "admin/admin_fields.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "idd/wire/frames.h"
+
+namespace idd::daemon {
+namespace {
+
+// Whether arrays and objects lie deeper in each other than that, as far as brackets outside of
+// strings say so: what is no JSON the parser refuses.
+bool IsDeeper(std::string_view text, std::size_t most) {
+  std::size_t depth = 0;
+  bool is_in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (is_in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') is_in_string = false;
+    } else if (c == '"') {
+      is_in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > most) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Request> ParseRequest(std::string_view text) {
+  if (IsDeeper(text, kMaxRequestDepth)) {
+    return Status(Code::kInvalid, "the request is nested more than " +
+                                      std::to_string(kMaxRequestDepth) + " levels deep");
+  }
+  Request request = Request::parse(text, nullptr, false);
+  if (!request.is_object() || !request.contains("op") || !request["op"].is_string()) {
+    return Status(Code::kInvalid, "the request is not a JSON object with an 'op'");
+  }
+  if (request.size() > kMaxRequestFields) {
+    return Status(Code::kInvalid,
+                  "the request has more than " + std::to_string(kMaxRequestFields) + " fields");
+  }
+  return request;
+}
+
+std::string Dump(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string ErrorDocument(const std::string& message) { return Dump({{"error", message}}); }
+
+void Fail(const Admin::Done& done, const Status& status) {
+  // UNAVAILABLE tells a client that idd is out of reach; here it is the store that is.
+  const Status told = status.code() == Code::kUnavailable
+                          ? Status(Code::kSystem, "the store is not available: " + status.message())
+                          : status;
+  done(told, ErrorDocument(told.message()));
+}
+
+Result<std::optional<std::string>> TextField(const Request& request, const char* key) {
+  const auto it = request.find(key);
+  if (it == request.end() || it->is_null()) return std::optional<std::string>();
+  if (!it->is_string())
+    return Status(Code::kInvalid, std::string("'") + key + "' must be a string");
+  return std::optional<std::string>(it->get<std::string>());
+}
+
+Result<std::optional<std::uint64_t>> NumberField(const Request& request, const char* key) {
+  const auto it = request.find(key);
+  if (it == request.end() || it->is_null()) return std::optional<std::uint64_t>();
+  if (!it->is_number_unsigned()) {
+    return Status(Code::kInvalid, std::string("'") + key + "' must be a whole number, 0 or more");
+  }
+  return std::optional<std::uint64_t>(it->get<std::uint64_t>());
+}
+
+Result<bool> FlagField(const Request& request, const char* key) {
+  const auto it = request.find(key);
+  if (it == request.end() || it->is_null()) return false;
+  if (!it->is_boolean()) {
+    return Status(Code::kInvalid, std::string("'") + key + "' must be true or false");
+  }
+  return it->get<bool>();
+}
+
+Result<std::string> TagField(const Request& request) {
+  Result<std::optional<std::string>> tag = TextField(request, "tag");
+  if (!tag.ok()) return tag.status();
+  if (!tag.value().has_value()) return Status(Code::kInvalid, "'tag' is missing");
+  if (Status status = wire::CheckTagName(*tag.value()); !status.ok()) return status;
+  return *std::move(tag.value());
+}
+
+Result<std::optional<TagAccess>> AccessField(const Request& request) {
+  const Result<std::optional<std::string>> name = TextField(request, "access");
+  if (!name.ok()) return name.status();
+  if (!name.value().has_value()) return std::optional<TagAccess>();
+  const std::optional<TagAccess> access = ParseTagAccess(*name.value());
+  if (access.has_value()) return access;
+  return Status(Code::kInvalid,
+                "unknown access '" + *name.value() + "'; ring and socket are available");
+}
+
+Result<RefillChange> RefillFields(const Request& request) {
+  const auto rule = TextField(request, "refill");
+  const auto max_step = NumberField(request, "max_step");
+  const auto max_prefetch = NumberField(request, "max_prefetch");
+  const auto tolerance = NumberField(request, "outage_tolerance_s");
+  for (const Status& status :
+       {rule.status(), max_step.status(), max_prefetch.status(), tolerance.status()}) {
+    if (!status.ok()) return status;
+  }
+  RefillChange refill{.max_step = max_step.value(), .max_prefetch = max_prefetch.value()};
+  if (rule.value().has_value()) {
+    refill.rule = ParseRefillRule(*rule.value());
+    if (!refill.rule.has_value()) {
+      return Status(Code::kInvalid,
+                    "unknown refill '" + *rule.value() + "'; promise and leaf are available");
+    }
+  }
+  if (tolerance.value().has_value()) {
+    // Beyond what a signed number of seconds can hold it is as wrong as one second too long.
+    const auto longest = static_cast<std::uint64_t>(kMaxOutageTolerance.count()) + 1;
+    refill.outage_tolerance = std::chrono::seconds(std::min(*tolerance.value(), longest));
+  }
+  return refill;
+}
+
+Json TagJson(const TagRecord& record) {
+  return {{"tag", record.tag},
+          {"mode", record.mode},
+          {"access", TagAccessName(record.access)},
+          {"step", record.step},
+          {"refill", RefillRuleName(record.refill.rule)},
+          {"max_step", record.refill.max_step},
+          {"max_prefetch", record.refill.max_prefetch},
+          {"outage_tolerance_s", record.refill.outage_tolerance.count()},
+          {"next_id", record.next_id},
+          {"max_id", record.max_id},
+          {"description", record.description},
+          {"update_time", record.update_time}};
+}
+
+Json LeaseJson(const LeaseRecord& lease) {
+  return {{"token", lease.token},
+          {"tag", lease.tag},
+          {"host", lease.host},
+          {"base", lease.ids.first},
+          {"limit", lease.ids.limit},
+          {"state", LeaseStateName(lease.state)},
+          {"claimed", lease.claimed},
+          {"returned", lease.returned},
+          {"abandoned", lease.abandoned},
+          {"leased_at", lease.leased_at},
+          {"closed_at", lease.closed_at.empty() ? Json(nullptr) : Json(lease.closed_at)}};
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Admin: taking tags over from other generators.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "admin/admin.h"
+#include "admin/admin_fields.h"
+#include "admin/import/import_source.h"
+#include "admin/import/tag_import.h"
+#include "platform/logging.h"
+#include "refill/refill_settings.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::size_t kMaxTableBytes = 256;  // 64 characters
+
+// `own`: idd's own database, which is the source unless another is given.
+Result<MysqlUrl> ReadFrom(const Request& request, const std::string& own) {
+  const auto from = TextField(request, "from");
+  if (!from.ok()) return from.status();
+  if (from.value().has_value()) {
+    return ParseMysqlUrl(*from.value());
+  }
+  if (own.starts_with("mysql://")) return ParseOwnMysqlUrl(own);
+  return Status(Code::kInvalid,
+                "idd's own database is not MySQL or MariaDB; give the source's URL with --from");
+}
+
+Result<ImportQuery> ReadImportQuery(const Request& request, const std::string& own) {
+  const auto source = TextField(request, "source");
+  const auto table = TextField(request, "table");
+  const auto prefix = TextField(request, "prefix");
+  const auto step = NumberField(request, "step");
+  for (const Status& status : {source.status(), table.status(), prefix.status(), step.status()}) {
+    if (!status.ok()) return status;
+  }
+  const auto known = ParseImportSource(source.value().value_or(""));
+  if (!known.has_value()) {
+    return Status(Code::kInvalid, "unknown source '" + source.value().value_or("") +
+                                      "'; tinyid, cosid and common-sequence are known");
+  }
+  if (step.value().has_value() && (*step.value() < 1 || *step.value() > kMaxStep)) {
+    return Status(Code::kInvalid, "'step' must be from 1 to " + std::to_string(kMaxStep));
+  }
+  ImportQuery query;
+  query.source = *known;
+  query.table = table.value().value_or("");
+  query.prefix = prefix.value().value_or("");
+  query.step = step.value();
+  if (query.table.size() > kMaxTableBytes || query.table.find('\0') != std::string::npos) {
+    return Status(Code::kInvalid, "'table' is not the name of a table");
+  }
+  Result<MysqlUrl> from = ReadFrom(request, own);
+  if (!from.ok()) return from.status();
+  query.from = std::move(from).value();
+  return query;
+}
+
+const char* ActionName(ImportAction action, ImportMode mode) {
+  const bool is_dry = mode == ImportMode::kDryRun;
+  switch (action) {
+    case ImportAction::kCreated:
+      return is_dry ? "would create" : "created";
+    case ImportAction::kLifted:
+      return is_dry ? "would lift" : "lifted";
+    case ImportAction::kKept:
+      return "kept";
+    case ImportAction::kRefused:
+      break;
+  }
+  return "refused";
+}
+
+Json ImportJson(const ImportReport& report, ImportSource source, ImportMode mode) {
+  Json tags = Json::array();
+  for (const ImportedTag& tag : report.tags) {
+    const bool is_refused = tag.action == ImportAction::kRefused;
+    tags.push_back({{"tag", tag.tag},
+                    {"action", ActionName(tag.action, mode)},
+                    {"from", tag.from.has_value() ? Json(*tag.from) : Json(nullptr)},
+                    {"next_id", is_refused ? Json(nullptr) : Json(tag.next_id)},
+                    {"step", is_refused ? Json(nullptr) : Json(tag.step)},
+                    {"reason", tag.reason.empty() ? Json(nullptr) : Json(tag.reason)}});
+  }
+  return {{"source", ImportSourceName(source)},
+          {"dry_run", mode == ImportMode::kDryRun},
+          {"tags", std::move(tags)},
+          {"warnings", report.warnings}};
+}
+
+void LogImport(const ImportReport& report, const ImportQuery& query) {
+  std::size_t refused = 0;
+  for (const ImportedTag& tag : report.tags) {
+    if (tag.action == ImportAction::kRefused) ++refused;
+  }
+  log::Info("tags.imported", {{"source", ImportSourceName(query.source)},
+                              {"from", query.from.Display()},
+                              {"tags", report.tags.size() - refused},
+                              {"refused", refused},
+                              {"warnings", report.warnings.size()}});
+}
+
+}  // namespace
+
+void Admin::Import(const Request& request, const PeerRights& /*rights*/, Done done) {
+  Result<ImportQuery> query = ReadImportQuery(request, info_.database);
+  if (!query.ok()) return Fail(done, query.status());
+  const Result<bool> is_dry = FlagField(request, "dry_run");
+  if (!is_dry.ok()) return Fail(done, is_dry.status());
+  const ImportMode mode = is_dry.value() ? ImportMode::kDryRun : ImportMode::kWrite;
+  QueueReport([this, mode, query = std::move(query).value(), done = std::move(done)] {
+    // It outlives this call, and no other object can own it: its steps run where they are sent.
+    const auto import = std::make_shared<TagImport>(
+        TagImport::Means{loop_, report_thread_, worker_}, query, mode,
+        [this, mode, query, done](const Result<ImportReport>& report) {
+          FinishReport();
+          if (!report.ok()) return Fail(done, report.status());
+          if (mode == ImportMode::kWrite) {
+            tags_.OnTagCreated();
+            LogImport(report.value(), query);
+          }
+          done(Status::Ok(), Dump(ImportJson(report.value(), query.source, mode)));
+        });
+    import_ = import;
+    import->Start();
+  });
+}
+
+// NOLINTBEGIN(performance-unnecessary-value-param): as every operation.
+void Admin::ShowImportProgress(const Request& /*request*/, const PeerRights& /*rights*/,
+                               Done done) {
+  // NOLINTEND(performance-unnecessary-value-param)
+  const std::shared_ptr<TagImport> import = import_.lock();
+  const TagImport::Progress progress = import ? import->progress() : TagImport::Progress();
+  done(Status::Ok(),
+       Dump({{"under_way", import != nullptr}, {"done", progress.done}, {"rows", progress.rows}}));
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "admin/ledger_audit.h"
+
+#include <algorithm>
+#include <set>
+
+namespace idd::daemon {
+namespace {
+
+std::string Describe(const LeaseRecord& lease) {
+  return "lease " + lease.token + " of tag '" + lease.tag + "' [" +
+         std::to_string(lease.ids.first) + ", " + std::to_string(lease.ids.limit) + ") of host " +
+         lease.host;
+}
+
+// The ids that stay with a lease: what it gave back may rightly be leased again.
+shm::IdRange Kept(const LeaseRecord& lease) {
+  return {lease.ids.first, lease.ids.limit - std::min(lease.returned, lease.ids.size())};
+}
+
+// One lease's part of its tag's account.
+void Account(const LeaseRecord& lease, const AuditInput& input, AuditReport& report) {
+  TagAccount& account = report.tags[lease.tag];
+  account.leased += lease.ids.size();
+  const auto live = input.live.find(lease.token);
+  if (lease.state != LeaseState::kActive) {
+    account.claimed += lease.claimed;
+    account.returned += lease.returned;
+    account.abandoned += lease.abandoned;
+    if (lease.claimed + lease.returned + lease.abandoned != lease.ids.size()) {
+      report.findings.push_back(Describe(lease) + " is closed but its parts are not its size");
+    }
+    return;
+  }
+  if (lease.host != input.host) {
+    account.available += lease.ids.size();
+    return;
+  }
+  if (live == input.live.end()) {
+    report.findings.push_back(Describe(lease) + " is active in the journal but in no ring");
+    return;
+  }
+  const std::uint64_t claimed = std::min(live->second.claimed, lease.ids.size());
+  const std::uint64_t rest = lease.ids.size() - claimed;
+  account.claimed += claimed;
+  // A lease on its way to being closed has nothing left to claim.
+  (live->second.state == LeaseState::kActive ? account.available : account.abandoned) += rest;
+}
+
+void FindOverlaps(const AuditInput& input, AuditReport& report) {
+  std::vector<const LeaseRecord*> leases;
+  for (const LeaseRecord& lease : input.ledger.journal) {
+    if (!Kept(lease).empty()) leases.push_back(&lease);
+  }
+  // What is listed as returned will be leased again, so nobody may have kept any of it.
+  std::vector<LeaseRecord> listed(input.ledger.returned.size());
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    listed[i].token = "(listed as returned)";
+    listed[i].tag = input.ledger.returned[i].tag;
+    listed[i].host = input.ledger.returned[i].host;
+    listed[i].ids = input.ledger.returned[i].ids;
+    leases.push_back(&listed[i]);
+  }
+  std::sort(leases.begin(), leases.end(), [](const LeaseRecord* a, const LeaseRecord* b) {
+    return a->tag != b->tag ? a->tag < b->tag : a->ids.first < b->ids.first;
+  });
+  const LeaseRecord* widest = nullptr;  // of this tag, the one that reaches furthest so far
+  for (const LeaseRecord* lease : leases) {
+    const bool same_tag = widest != nullptr && widest->tag == lease->tag;
+    if (same_tag && Kept(*lease).first < Kept(*widest).limit) {
+      report.findings.push_back(Describe(*lease) + " shares ids with " + Describe(*widest));
+    }
+    if (!same_tag || Kept(*lease).limit > Kept(*widest).limit) widest = lease;
+  }
+}
+
+void FindUnjournalled(const AuditInput& input, AuditReport& report) {
+  std::set<std::string_view> tokens;
+  for (const LeaseRecord& lease : input.ledger.journal) tokens.insert(lease.token);
+  for (const auto& [token, live] : input.live) {
+    if (tokens.contains(token) || input.newer.contains(token)) continue;
+    report.findings.push_back("a segment of tag '" + live.tag + "' is published under lease " +
+                              token + ", which the journal does not have");
+  }
+}
+
+void FindAboveMaxId(const AuditInput& input, AuditReport& report) {
+  std::map<std::string_view, std::uint64_t> next_ids;
+  for (const TagRecord& tag : input.ledger.tags) next_ids[tag.tag] = tag.next_id;
+  for (const LeaseRecord& lease : input.ledger.journal) {
+    const auto next = next_ids.find(lease.tag);
+    if (next == next_ids.end() || Kept(lease).empty()) continue;
+    if (Kept(lease).limit > next->second) {
+      report.findings.push_back(Describe(lease) + " reaches above max_id " +
+                                std::to_string(next->second) +
+                                ": the store went backwards; the next lease will lift it");
+    }
+  }
+}
+
+}  // namespace
+
+AuditReport RunAudit(const AuditInput& input) {
+  AuditReport report;
+  for (const TagRecord& tag : input.ledger.tags) report.tags[tag.tag];
+  for (const LeaseRecord& lease : input.ledger.journal) {
+    const bool is_asked_for = input.scope == AuditScope::kAllHosts || lease.host == input.host;
+    if (is_asked_for) Account(lease, input, report);
+  }
+  FindOverlaps(input, report);
+  FindUnjournalled(input, report);
+  FindAboveMaxId(input, report);
+  for (const auto& [tag, account] : report.tags) {
+    if (!account.AddsUp()) {
+      report.findings.push_back("tag '" + tag + "': leased is not the sum of its parts");
+    }
+  }
+  return report;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/config_tables.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "idd/base/scoped_fd.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::string_view kLimits = "limits";
+constexpr std::string_view kAccess = "access";
+constexpr std::int64_t kMostPerSecond = 1'000'000'000;
+constexpr std::int64_t kMostConnections = 1'000'000;
+constexpr std::size_t kMaxPatternBytes = 128;  // as a tag's name
+// The largest is what the kernel means by "none".
+constexpr std::int64_t kMaxUserId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
+
+// What is wrong, with where it stands.
+class ConfigPlace {
+ public:
+  ConfigPlace(const std::string& path, const toml::node& node)
+      : where_(path + ":" + std::to_string(node.source().begin.line) + ": ") {}
+  // "path:line: "
+  [[nodiscard]] const std::string& where() const noexcept { return where_; }
+  [[nodiscard]] Status Wrong(const std::string& what) const {
+    return {Code::kInvalid, where_ + what};
+  }
+
+ private:
+  std::string where_;
+};
+
+Status CheckKeys(const toml::table& table, const std::vector<std::string_view>& known,
+                 const std::string& path) {
+  for (const auto& [key, node] : table) {
+    if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
+    return ConfigPlace(path, node).Wrong("unknown key '" + std::string(key.str()) + "'");
+  }
+  return Status::Ok();
+}
+
+Result<std::uint64_t> ReadNumber(const toml::node& node, const char* key, std::int64_t most,
+                                 const std::string& path) {
+  const auto number = node.value_exact<std::int64_t>();
+  if (number.has_value() && *number >= 1 && *number <= most) {
+    return static_cast<std::uint64_t>(*number);
+  }
+  return ConfigPlace(path, node)
+      .Wrong(std::string("'") + key + "' must be a whole number from 1 to " + std::to_string(most));
+}
+
+Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path) {
+  LimitSettings limits;
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return ConfigPlace(path, node).Wrong("'limits' must be a table, [limits]");
+  constexpr const char* kConnections = "connections_per_uid";
+  constexpr const char* kRequests = "requests_per_second_per_uid";
+  if (Status status = CheckKeys(*table, {kConnections, kRequests}, path); !status.ok()) {
+    return status;
+  }
+  if (const toml::node* found = table->get(kConnections)) {
+    const auto number = ReadNumber(*found, kConnections, kMostConnections, path);
+    if (!number.ok()) return number.status();
+    limits.connections_per_uid = number.value();
+  }
+  if (const toml::node* found = table->get(kRequests)) {
+    const auto number = ReadNumber(*found, kRequests, kMostPerSecond, path);
+    if (!number.ok()) return number.status();
+    limits.requests_per_s_per_uid = number.value();
+  }
+  return limits;
+}
+
+// getpwnam_r(3) and getgrnam_r(3) want a buffer of a size that they do not tell.
+template <typename Entry, typename Find>
+std::optional<Entry> LookUp(const std::string& name, Find find) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 24;
+  for (std::vector<char> buffer(4096); buffer.size() <= kMostBytes;) {
+    Entry entry{};
+    Entry* found = nullptr;
+    const int error = find(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+    if (error == ERANGE) {
+      buffer.resize(buffer.size() * 4);
+      continue;
+    }
+    if (error != 0 || found == nullptr) return std::nullopt;
+    return entry;  // its ids; the strings it points to are gone
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint32_t> UserId(const std::string& name) {
+  const auto entry = LookUp<passwd>(name, ::getpwnam_r);
+  return entry.has_value() ? std::optional<std::uint32_t>(entry->pw_uid) : std::nullopt;
+}
+
+std::optional<std::uint32_t> GroupId(const std::string& name) {
+  const auto entry = LookUp<group>(name, ::getgrnam_r);
+  return entry.has_value() ? std::optional<std::uint32_t>(entry->gr_gid) : std::nullopt;
+}
+
+using FindId = std::optional<std::uint32_t> (*)(const std::string& name);
+
+// Names or numbers. An absent list is empty; one that is there and empty is a mistake.
+Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* key, FindId find,
+                                           const std::string& path) {
+  std::vector<std::uint32_t> ids;
+  const toml::node* node = rule.get(key);
+  if (node == nullptr) return ids;
+  const toml::array* array = node->as_array();
+  const std::string what = std::string("'") + key + "'";
+  if (array == nullptr || array->empty()) {
+    return ConfigPlace(path, *node)
+        .Wrong(what + " must be a list of names or numbers, and not empty");
+  }
+  for (const toml::node& element : *array) {
+    const auto number = element.value_exact<std::int64_t>();
+    const auto name = element.value_exact<std::string>();
+    if (number.has_value() && *number >= 0 && *number <= kMaxUserId) {
+      ids.push_back(static_cast<std::uint32_t>(*number));
+    } else if (name.has_value()) {
+      const std::optional<std::uint32_t> id = find(*name);
+      if (!id.has_value()) {
+        return ConfigPlace(path, element)
+            .Wrong("'" + *name + "' in " + what + " is not known here");
+      }
+      ids.push_back(*id);
+    } else {
+      return ConfigPlace(path, element).Wrong(what + " has something else than names and numbers");
+    }
+  }
+  return ids;
+}
+
+Result<std::vector<std::string>> ReadPatterns(const toml::table& rule, const std::string& path) {
+  const toml::node* node = rule.get("tags");
+  if (node == nullptr) return ConfigPlace(path, rule).Wrong("a rule needs 'tags'");
+  const toml::array* array = node->as_array();
+  if (array == nullptr || array->empty()) {
+    return ConfigPlace(path, *node).Wrong("'tags' must be a list of names, and not empty");
+  }
+  std::vector<std::string> patterns;
+  for (const toml::node& element : *array) {
+    const auto pattern = element.value_exact<std::string>();
+    if (!pattern.has_value() || pattern->empty() || pattern->size() > kMaxPatternBytes) {
+      return ConfigPlace(path, element)
+          .Wrong("'tags' must have names of 1 to " + std::to_string(kMaxPatternBytes) + " bytes");
+    }
+    patterns.push_back(*pattern);
+  }
+  return patterns;
+}
+
+Status ReadGrant(const toml::table& table, const std::string& path, AccessRule& rule) {
+  const toml::node* access = table.get("access");
+  const toml::node* limit = table.get("ids_per_second");
+  if (access == nullptr && limit == nullptr) {
+    return ConfigPlace(path, table).Wrong("a rule needs 'access': socket, shm or admin");
+  }
+  rule.access = Access::kSocket;
+  if (access != nullptr) {
+    const auto known = ParseAccess(access->value_exact<std::string>().value_or(""));
+    if (!known.has_value()) {
+      return ConfigPlace(path, *access).Wrong("'access' must be 'socket', 'shm' or 'admin'");
+    }
+    rule.access = *known;
+  }
+  if (limit == nullptr) return Status::Ok();
+  if (rule.access == Access::kAdmin) {
+    return ConfigPlace(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
+  }
+  const auto number = ReadNumber(*limit, "ids_per_second", kMostPerSecond, path);
+  if (!number.ok()) return number.status();
+  rule.access = Access::kSocket;  // nobody counts what is claimed from memory
+  rule.ids_per_s = number.value();
+  return Status::Ok();
+}
+
+Result<AccessRule> ReadRule(const toml::table& table, const std::string& path) {
+  Status status = CheckKeys(table, {"tags", "users", "groups", "access", "ids_per_second"}, path);
+  if (!status.ok()) return status;
+  AccessRule rule;
+  auto patterns = ReadPatterns(table, path);
+  if (!patterns.ok()) return patterns.status();
+  rule.tags = std::move(patterns).value();
+  auto users = ReadIds(table, "users", UserId, path);
+  if (!users.ok()) return users.status();
+  rule.users = std::move(users).value();
+  auto groups = ReadIds(table, "groups", GroupId, path);
+  if (!groups.ok()) return groups.status();
+  rule.groups = std::move(groups).value();
+  if (rule.users.empty() && rule.groups.empty()) {
+    return ConfigPlace(path, table).Wrong("a rule needs 'users' or 'groups'");
+  }
+  status = ReadGrant(table, path, rule);
+  if (!status.ok()) return status;
+  return rule;
+}
+
+Result<std::vector<AccessRule>> ReadAccess(const toml::node& node, const std::string& path) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return ConfigPlace(path, node).Wrong("'access' must be tables, [[access]]");
+  std::vector<AccessRule> rules;
+  for (const toml::node& element : *array) {
+    const toml::table* table = element.as_table();
+    if (table == nullptr)
+      return ConfigPlace(path, element).Wrong("'access' must be tables, [[access]]");
+    Result<AccessRule> rule = ReadRule(*table, path);
+    if (!rule.ok()) return rule.status();
+    rules.push_back(std::move(rule).value());
+  }
+  return rules;
+}
+
+Status Unreadable(const std::string& path, const std::string& why) {
+  return {Code::kInvalid, "cannot read the configuration " + path + ": " + why +
+                              "; let the user of idd, here uid " + std::to_string(::geteuid()) +
+                              ", read the file and its directory, or name another with --config"};
+}
+
+Result<std::optional<std::string>> ReadWhole(int fd, const std::string& path) {
+  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
+    return Unreadable(path, "it is a directory");
+  std::string text;
+  std::array<char, 4096> piece{};
+  while (text.size() <= kMostBytes) {
+    const ssize_t got = ::read(fd, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Unreadable(path, std::generic_category().message(errno));
+    if (got == 0) return std::optional<std::string>(std::move(text));
+    text.append(piece.data(), static_cast<std::size_t>(got));
+  }
+  return Unreadable(path, "it has more than 16 MiB");
+}
+
+Status ParseFailure(const toml::parse_error& error, const std::string& path) {
+  return {Code::kInvalid, path + ":" + std::to_string(error.source().begin.line) + ": " +
+                              std::string(error.description())};
+}
+
+}  // namespace
+
+struct ConfigFile::Content {
+  toml::table table;
+  std::string path;
+};
+
+ConfigFile::ConfigFile(std::unique_ptr<Content> content) : content_(std::move(content)) {}
+ConfigFile::ConfigFile(ConfigFile&& other) noexcept = default;
+ConfigFile& ConfigFile::operator=(ConfigFile&& other) noexcept = default;
+ConfigFile::~ConfigFile() = default;
+
+Result<std::optional<std::string>> ConfigFile::Text(const std::string& path) {
+  const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (fd.valid()) return ReadWhole(fd.get(), path);
+  const int error = errno;
+  struct stat link {};
+  const bool is_absent = error == ENOENT || error == ENOTDIR;
+  if (is_absent && ::lstat(path.c_str(), &link) != 0) return std::optional<std::string>();
+  return Unreadable(
+      path, is_absent ? "a symbolic link to nothing" : std::generic_category().message(error));
+}
+
+Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& path) {
+  try {
+    return ConfigFile(std::make_unique<Content>(Content{toml::parse(text, path), path}));
+  } catch (const toml::parse_error& error) {
+    return ParseFailure(error, path);
+  }
+}
+
+std::vector<ConfigKey> ConfigFile::Keys() const {
+  std::vector<ConfigKey> keys;
+  for (const auto& [key, node] : content_->table) {
+    if (key == kLimits || key == kAccess) continue;
+    keys.push_back({.name = std::string(key.str()),
+                    .where = ConfigPlace(content_->path, node).where(),
+                    .text = node.value_exact<std::string>(),
+                    .number = node.value_exact<std::int64_t>()});
+  }
+  return keys;
+}
+
+Result<ConfigTables> ConfigFile::ReadTables() const {
+  ConfigTables tables;
+  if (const toml::node* node = content_->table.get(kLimits)) {
+    const Result<LimitSettings> limits = ReadLimits(*node, content_->path);
+    if (!limits.ok()) return limits.status();
+    tables.limits = limits.value();
+  }
+  if (const toml::node* node = content_->table.get(kAccess)) {
+    Result<std::vector<AccessRule>> access = ReadAccess(*node, content_->path);
+    if (!access.ok()) return access.status();
+    tables.access = std::move(access).value();
+  }
+  return tables;
+}
+
+}  // namespace idd::daemon

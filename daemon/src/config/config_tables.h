@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration file: its keys, which options.cc gives to their flags, and its tables, [limits]
+// and [[access]].
+#ifndef IDD_DAEMON_CONFIG_CONFIG_TABLES_H_
+#define IDD_DAEMON_CONFIG_CONFIG_TABLES_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "access/access_rules.h"
+#include "access/peer_limits.h"
+#include "idd/base/status.h"
+
+namespace idd::daemon {
+
+struct ConfigTables {
+  LimitSettings limits;
+  std::vector<AccessRule> access;
+};
+
+// A key of the file outside its tables.
+struct ConfigKey {
+  std::string name;
+  std::string where;                   // "path:line: ", for what is wrong with it
+  std::optional<std::string> text;     // if that is its value's type
+  std::optional<std::int64_t> number;  // the same
+};
+
+// A file that is TOML. What its keys mean is not known here.
+//
+// Thread safety: none.
+class ConfigFile {
+ public:
+  // What the file at `path` has, or nothing if there is no such file. kInvalid with the reason if
+  // there is one that cannot be read: access rules and a database may be in it.
+  [[nodiscard]] static Result<std::optional<std::string>> Text(const std::string& path);
+  // kInvalid with file and line; `path` is what messages call it.
+  [[nodiscard]] static Result<ConfigFile> Parse(std::string_view text, const std::string& path);
+
+  ConfigFile(ConfigFile&& other) noexcept;
+  ConfigFile& operator=(ConfigFile&& other) noexcept;
+  ~ConfigFile();
+
+  // All but those of the tables.
+  [[nodiscard]] std::vector<ConfigKey> Keys() const;
+  // Names of users and groups are looked up, and have to be known. kInvalid with file and line.
+  [[nodiscard]] Result<ConfigTables> ReadTables() const;
+
+ private:
+  struct Content;
+  explicit ConfigFile(std::unique_ptr<Content> content);
+
+  std::unique_ptr<Content> content_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_CONFIG_CONFIG_TABLES_H_

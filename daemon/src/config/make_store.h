@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_CONFIG_MAKE_STORE_H_
+#define IDD_DAEMON_CONFIG_MAKE_STORE_H_
+
+#include <memory>
+#include <string>
+
+#include "idd/base/status.h"
+#include "platform/host_id.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+// `url` as in --database. Makes no connection. kInvalid: the URL; kUnavailable never.
+[[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
+                                                       const HostIdentity& host);
+
+// A connection of its own to what a Store has open somewhere: makes nothing, and is no sign of life
+// of the host. kUnavailable: it is not there, or may not be written to and so may lag behind.
+[[nodiscard]] Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& url,
+                                                                   const HostIdentity& host);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_CONFIG_MAKE_STORE_H_

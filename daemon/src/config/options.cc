@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/options.h"
+
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "config/config_tables.h"
+#include "config/make_store.h"
+#include "platform/host_id.h"
+#include "platform/listen_address.h"
+#include "sql/mysql_url.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr std::size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;
+
+// One setting: its flag; the file's key is the same with '_', the variable IDD_ and upper case.
+struct Setting {
+  const char* name;
+  const char* help;
+  std::string value;       // as given; the default until then
+  bool is_number = false;  // in the file
+  std::string where = {};  // "path:line: " if the value comes from the file
+};
+
+using Settings = std::vector<Setting>;
+
+Settings DefaultSettings() {
+  const Options defaults;
+  return {
+      {"database",
+       "URL of the allocator: sqlite:PATH, or mysql://USER@HOST/DATABASE for many hosts",
+       defaults.database},
+      {"socket", "path of the listening Unix socket", defaults.socket},
+      {"state-dir", "directory for what this host must remember", defaults.state_dir},
+      {"host-id", "this host's name in the lease journal (default: from the machine id)", ""},
+      {"lease-limit", "leases per second that this host takes at most, of all tags together",
+       std::to_string(defaults.lease_limit), true},
+      {"fence-after",
+       "seconds for which a silent host keeps others from leasing further; with a MySQL database",
+       std::to_string(defaults.fence_after.count()), true},
+      {"metrics-listen", "serve Prometheus metrics by HTTP at this address and port", ""},
+      {"metrics-textfile", "keep Prometheus metrics in this file, for node_exporter", ""},
+      {"log-level", "debug, info, warning or error", "info"},
+      {"log-format", "text or json", "text"},
+  };
+}
+
+std::string FileKey(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::string Variable(const std::string& name) {
+  std::string upper = FileKey(name);
+  std::transform(upper.begin(), upper.end(), upper.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return "IDD_" + upper;
+}
+
+Setting* FindSetting(Settings& settings, std::string_view file_key) {
+  const auto it = std::find_if(settings.begin(), settings.end(), [&](const Setting& setting) {
+    return FileKey(setting.name) == file_key;
+  });
+  return it == settings.end() ? nullptr : &*it;
+}
+
+// Takes from the file what neither a flag nor a variable has set.
+Status TakeSettings(const ConfigFile& file, const CLI::App& app, Settings& settings) {
+  for (const ConfigKey& key : file.Keys()) {
+    Setting* setting = FindSetting(settings, key.name);
+    if (setting == nullptr) {
+      return {Code::kInvalid, key.where + "unknown key '" + key.name + "'"};
+    }
+    std::optional<std::string> text = key.text;
+    if (setting->is_number) {
+      text = key.number ? std::optional(std::to_string(*key.number)) : std::nullopt;
+    }
+    if (!text) {
+      return {Code::kInvalid, key.where + "'" + key.name + "' must be a " +
+                                  (setting->is_number ? "whole number" : "string")};
+    }
+    if (app.get_option(std::string("--") + setting->name)->count() != 0) continue;
+    setting->value = *text;
+    setting->where = key.where;
+  }
+  return Status::Ok();
+}
+
+// "path:line: log_level <what>" of a value from the file, else "log-level <what>".
+Status Wrong(const Setting& setting, const std::string& what) {
+  const std::string name = setting.where.empty() ? setting.name : FileKey(setting.name);
+  return {Code::kInvalid, setting.where + name + " " + what};
+}
+
+// A sentence that names the setting itself, with where it stands.
+Status Locate(const Setting& setting, const Status& status) {
+  return {status.code(), setting.where + status.message()};
+}
+
+Result<log::Level> ParseLevel(const Setting& setting) {
+  static const std::map<std::string, log::Level> levels = {{"debug", log::Level::kDebug},
+                                                           {"info", log::Level::kInfo},
+                                                           {"warning", log::Level::kWarning},
+                                                           {"error", log::Level::kError}};
+  const auto it = levels.find(setting.value);
+  if (it != levels.end()) return it->second;
+  return Wrong(setting, "must be debug, info, warning or error, got '" + setting.value + "'");
+}
+
+Result<log::Format> ParseFormat(const Setting& setting) {
+  if (setting.value == "text") return log::Format::kText;
+  if (setting.value == "json") return log::Format::kJson;
+  return Wrong(setting, "must be text or json, got '" + setting.value + "'");
+}
+
+Result<std::uint32_t> ParseLeaseLimit(const Setting& setting) {
+  constexpr std::uint32_t kMost = 1'000'000;
+  const std::string& text = setting.value;
+  std::uint32_t limit = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, limit);
+  if (parsed.ec == std::errc{} && parsed.ptr == end && limit >= 1 && limit <= kMost) return limit;
+  return Wrong(setting, "must be a whole number from 1 to " + std::to_string(kMost) + ", got '" +
+                            text + "'");
+}
+
+// A path of the file must not depend on where idd was started: the unit does so in "/", a shell
+// elsewhere. Flags and variables may, as they are given there.
+Status CheckIsAbsolute(const Setting& setting, const std::string& path, const std::string& verb,
+                       const std::string& example) {
+  if (setting.where.empty() || path.starts_with('/')) return Status::Ok();
+  return Wrong(setting, verb + " an absolute path, as \"" + example + "\", got '" + path +
+                            "'; a relative one depends on where idd is started");
+}
+
+Status CheckUrlPaths(const Setting& setting, const MysqlUrl& url) {
+  const std::array<std::pair<const char*, const std::string*>, 4> paths = {
+      {{"unix_socket", &url.unix_socket},
+       {"ssl_ca", &url.ssl_ca},
+       {"ssl_cert", &url.ssl_cert},
+       {"ssl_key", &url.ssl_key}}};
+  for (const auto& [name, path] : paths) {
+    if (path->empty()) continue;
+    Status status = CheckIsAbsolute(setting, *path, std::string("must have in ") + name,
+                                    name + std::string("=/etc/idd/FILE"));
+    if (!status.ok()) return status;
+  }
+  // A name without '/' is one of a credential.
+  if (url.password_file.find('/') == std::string::npos) return Status::Ok();
+  return CheckIsAbsolute(setting, url.password_file, "must have in password_file",
+                         "password_file=/etc/idd/password");
+}
+
+Status CheckDatabase(const Setting& setting) {
+  const auto store = MakeStore(setting.value, {.id = "check", .boot_id = "", .instance = ""});
+  if (!store.ok()) return Locate(setting, store.status());
+  if (setting.value.starts_with(kSqliteScheme)) {
+    return CheckIsAbsolute(setting, setting.value.substr(kSqliteScheme.size()), "must name",
+                           "sqlite:/var/lib/idd/idd.db");
+  }
+  const Result<MysqlUrl> url = ParseOwnMysqlUrl(setting.value);
+  return url.ok() ? CheckUrlPaths(setting, url.value()) : Locate(setting, url.status());
+}
+
+Result<std::chrono::seconds> ParseFenceAfter(const Setting& setting) {
+  std::int64_t seconds = 0;
+  const std::string& text = setting.value;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, seconds);
+  if (parsed.ec == std::errc{} && parsed.ptr == end && seconds >= kMinFenceAfter.count() &&
+      seconds <= kMaxFenceAfter.count()) {
+    return std::chrono::seconds(seconds);
+  }
+  return Wrong(setting, "must be a whole number of seconds from " +
+                            std::to_string(kMinFenceAfter.count()) + " to " +
+                            std::to_string(kMaxFenceAfter.count()) + ", got '" + text + "'");
+}
+
+// Both off unless they are set.
+Status CheckMetrics(const Setting& listen, const Setting& textfile) {
+  const std::string& file = textfile.value;
+  if (file.find('\0') != std::string::npos || file.ends_with('/')) {
+    return Wrong(textfile, "must be the path of a file, got '" + file + "'");
+  }
+  if (!file.empty()) {
+    Status status = CheckIsAbsolute(textfile, file, "must be", "/run/idd/idd.prom");
+    if (!status.ok()) return status;
+  }
+  if (listen.value.empty()) return Status::Ok();
+  Status status = CheckListenAddress(listen.value);
+  return status.ok() ? status : Locate(listen, status);
+}
+
+Status CheckFolders(const Setting& socket, const Setting& state_dir) {
+  for (const Setting* setting : {&socket, &state_dir}) {
+    if (setting->value.empty()) return Wrong(*setting, "must not be empty");
+    if (setting->value.find('\0') != std::string::npos) {
+      return Wrong(*setting, "must not contain a NUL");
+    }
+  }
+  if (socket.value.size() > kMaxSocketPathBytes) {
+    return Wrong(socket, "must have at most " + std::to_string(kMaxSocketPathBytes) + " bytes");
+  }
+  Status status = CheckIsAbsolute(socket, socket.value, "must be", "/run/idd/idd.sock");
+  if (!status.ok()) return status;
+  return CheckIsAbsolute(state_dir, state_dir.value, "must be", "/var/lib/idd");
+}
+
+// Checks what can be checked without touching anything.
+Result<Options> Validate(Settings& settings) {
+  Options options;
+  const auto setting = [&](const char* key) -> const Setting& {
+    return *FindSetting(settings, key);
+  };
+  options.database = setting("database").value;
+  options.socket = setting("socket").value;
+  options.state_dir = setting("state_dir").value;
+  options.host_id = setting("host_id").value;
+  const Result<std::uint32_t> limit = ParseLeaseLimit(setting("lease_limit"));
+  if (!limit.ok()) return limit.status();
+  options.lease_limit = limit.value();
+  const Result<std::chrono::seconds> fence_after = ParseFenceAfter(setting("fence_after"));
+  if (!fence_after.ok()) return fence_after.status();
+  options.fence_after = fence_after.value();
+  options.metrics_listen = setting("metrics_listen").value;
+  options.metrics_textfile = setting("metrics_textfile").value;
+  const Result<log::Level> level = ParseLevel(setting("log_level"));
+  if (!level.ok()) return level.status();
+  options.log_level = level.value();
+  const Result<log::Format> format = ParseFormat(setting("log_format"));
+  if (!format.ok()) return format.status();
+  options.log_format = format.value();
+  for (const Status& status : {CheckMetrics(setting("metrics_listen"), setting("metrics_textfile")),
+                               CheckFolders(setting("socket"), setting("state_dir")),
+                               CheckDatabase(setting("database"))}) {
+    if (!status.ok()) return status;
+  }
+  if (!options.host_id.empty()) {
+    const Status status = CheckHostId(options.host_id);
+    if (!status.ok()) return Locate(setting("host_id"), status);
+  }
+  return options;
+}
+
+// What --check-config looks at beyond a start, which goes on without its database: the password can
+// be read now, by this user. What cannot be looked at from here is added to `unchecked`.
+Status CheckPassword(const Setting& database, std::string& unchecked) {
+  if (database.value.starts_with(kSqliteScheme)) return Status::Ok();
+  const Result<MysqlUrl> url = ParseOwnMysqlUrl(database.value);
+  if (!url.ok()) return Locate(database, url.status());
+  const std::string& file = url.value().password_file;
+  if (file.empty()) return Status::Ok();
+  const bool is_credential = file.find('/') == std::string::npos;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
+  if (is_credential && std::getenv("CREDENTIALS_DIRECTORY") == nullptr) {
+    unchecked = "; not checked: the credential '" + file + "', which only the service is passed";
+    return Status::Ok();
+  }
+  const Result<std::string> password = PasswordOf(url.value());
+  if (!password.ok()) {
+    return Wrong(database, "has a password_file that this user, uid " +
+                               std::to_string(::geteuid()) +
+                               ", cannot use: " + password.status().message());
+  }
+  if (!password.value().empty()) return Status::Ok();
+  return Wrong(database, "has a password_file, '" + file +
+                             "', whose first line is empty; it must be the password");
+}
+
+// What --check-config says when nothing is wrong.
+std::string ValidText(const std::string& file, const std::string& unchecked) {
+  const std::string uid = "uid " + std::to_string(::geteuid());
+  const std::string what = file.empty() ? "there is no file, so flags, variables and defaults alone"
+                                        : file + ", as " + uid + " reads it";
+  return "idd: the configuration is valid (" + what + ")" + unchecked + "\n";
+}
+
+ParsedOptions Usage(const std::string& message) {
+  return {.options = std::nullopt, .output = "idd: " + message + "\n", .exit_status = kExitUsage};
+}
+
+}  // namespace
+
+ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
+                           const std::string& default_config) {
+  CLI::App app(
+      "Leases segments of cluster-unique ids and serves them to every process of this host.",
+      "idd");
+  Settings settings = DefaultSettings();
+  std::string config = default_config;
+  ConfigTables tables;
+  bool check_config = false;
+  app.set_version_flag("--version", std::string("idd ") + IDD_VERSION);
+  app.add_option("--config", config, "TOML configuration")
+      ->envname("IDD_CONFIG")
+      ->capture_default_str();
+  for (Setting& setting : settings) {
+    app.add_option(std::string("--") + setting.name, setting.value, setting.help)
+        ->envname(Variable(setting.name))
+        ->capture_default_str();
+  }
+  app.add_flag("--check-config", check_config, "check the configuration and exit");
+  app.footer(
+      "Every option is also a key of the file (state_dir = \"...\") and a variable (IDD_STATE_DIR);"
+      "\na flag beats a variable, a variable beats the file. Who may use which tag is said in the "
+      "file alone.\n\n"
+      "Example: idd --database sqlite:/var/lib/idd/idd.db --socket /run/idd/idd.sock");
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return {.options = std::nullopt, .output = app.help(), .exit_status = 0};
+  } catch (const CLI::CallForVersion& version) {
+    return {
+        .options = std::nullopt, .output = std::string(version.what()) + "\n", .exit_status = 0};
+  } catch (const CLI::ParseError& error) {
+    return Usage(std::string(error.what()) + "; see idd --help");
+  }
+  const bool is_config_given = app.get_option("--config")->count() != 0;
+  const Result<std::optional<std::string>> text = ConfigFile::Text(config);
+  if (!text.ok()) return Usage(text.status().message());
+  const bool has_file = text.value().has_value();
+  if (!has_file && is_config_given) {
+    return Usage("cannot read the configuration " + config + ": there is no such file");
+  }
+  if (has_file) {
+    const Result<ConfigFile> file = ConfigFile::Parse(*text.value(), config);
+    if (!file.ok()) return Usage(file.status().message());
+    if (Status status = TakeSettings(file.value(), app, settings); !status.ok())
+      return Usage(status.message());
+    Result<ConfigTables> read = file.value().ReadTables();
+    if (!read.ok()) return Usage(read.status().message());
+    tables = std::move(read).value();
+  }
+  Result<Options> options = Validate(settings);
+  if (!options.ok()) return Usage(options.status().message());
+  options.value().limits = tables.limits;
+  options.value().access = std::move(tables.access);
+  options.value().config_file = has_file ? config : "";
+  options.value().check_config = check_config;
+  options.value().arguments = arguments;
+  std::string output;
+  if (check_config) {
+    std::string unchecked;
+    const Status status = CheckPassword(*FindSetting(settings, "database"), unchecked);
+    if (!status.ok()) return Usage(status.message());
+    output = ValidText(options.value().config_file, unchecked);
+  }
+  return {.options = std::move(options).value(), .output = std::move(output), .exit_status = 0};
+}
+
+}  // namespace idd::daemon

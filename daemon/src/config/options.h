@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_CONFIG_OPTIONS_H_
+#define IDD_DAEMON_CONFIG_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "access/access_rules.h"
+#include "access/peer_limits.h"
+#include "idd/base/status.h"
+#include "platform/logging.h"
+#include "store/fence_store.h"
+
+namespace idd::daemon {
+
+inline constexpr std::uint32_t kDefaultLeasesPerSecond = 1000;
+
+// What idd was told, from flags, environment (IDD_<OPTION>) and file, in this order of precedence.
+struct Options {
+  std::string config_file;  // empty: none was read
+  std::string database = "sqlite:/var/lib/idd/idd.db";
+  std::string socket = "/run/idd/idd.sock";
+  std::string state_dir = "/var/lib/idd";
+  std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, of all tags
+  std::chrono::seconds fence_after = kDefaultFenceAfter;
+  std::string host_id;           // empty: derived from the machine id
+  std::string metrics_listen;    // HOST:PORT; empty: nobody listens
+  std::string metrics_textfile;  // empty: none is written
+  log::Level log_level = log::Level::kInfo;
+  log::Format log_format = log::Format::kText;
+  LimitSettings limits;
+  std::vector<AccessRule> access;
+  bool check_config = false;
+  std::vector<std::string> arguments;  // as given, for a reload
+};
+
+inline constexpr const char* kDefaultConfig = "/etc/idd/idd.toml";
+
+// Either options to run with, or what to print and the exit status to end with (--help, --version,
+// wrong usage). With --check-config, options and what to print.
+struct ParsedOptions {
+  std::optional<Options> options;
+  std::string output;
+  int exit_status = 0;
+};
+
+// A configuration that is there and cannot be read, or has a mistake, is wrong usage: idd never
+// runs on the defaults in its place. Only `default_config` may be absent.
+[[nodiscard]] ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
+                                         const std::string& default_config = kDefaultConfig);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_CONFIG_OPTIONS_H_

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_CONFIG_RELOAD_H_
+#define IDD_DAEMON_CONFIG_RELOAD_H_
+
+#include <string>
+#include <vector>
+
+#include "config/options.h"
+
+namespace idd::daemon {
+
+// What a SIGHUP changes.
+struct ReloadPlan {
+  Options options;                       // to run with from now on
+  std::vector<std::string> changed;      // keys of the file, of what takes effect
+  std::vector<std::string> not_changed;  // of what differs and needs a restart
+
+  [[nodiscard]] bool Changes(const std::string& key) const;
+};
+
+// `now`: what idd runs with; `asked`: what the configuration says. Pure.
+[[nodiscard]] ReloadPlan PlanReload(const Options& now, const Options& asked);
+
+// "database, access"; "nothing".
+[[nodiscard]] std::string KeyList(const std::vector<std::string>& keys);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_CONFIG_RELOAD_H_

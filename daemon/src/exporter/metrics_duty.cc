@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exporter/metrics_duty.h"
+
+#include <utility>
+
+namespace idd::daemon {
+namespace {
+
+// What Prometheus scrapes by is mostly as long, or longer.
+constexpr std::chrono::seconds kTextfileInterval(15);
+
+}  // namespace
+
+MetricsDuty::MetricsDuty(EventLoop& loop, MetricsCollector& collector, MetricsServer* server)
+    : loop_(loop), collector_(collector), server_(server), timer_(loop) {
+  collector_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
+  if (server_ == nullptr) return;
+  server_->Serve([this](MetricsCollector::Done done) {
+    loop_.Post([this, done = std::move(done)]() mutable { collector_.Collect(std::move(done)); });
+  });
+}
+
+MetricsDuty::~MetricsDuty() {
+  if (server_ != nullptr) server_->StopServing();
+}
+
+void MetricsDuty::AddFamilies(FamilyBuilder& families) const {
+  families.Add(metric::kLoopDelay, loop_delay_);
+}
+
+void MetricsDuty::KeepIn(const std::string& textfile) {
+  if (textfile == path_) return;
+  path_ = textfile;
+  if (textfile_ == nullptr) textfile_ = std::make_unique<MetricsTextfile>();
+  textfile_->MoveTo(path_);
+  timer_.Cancel();
+  if (!path_.empty()) WriteTextfile();
+}
+
+void MetricsDuty::WriteTextfile() {
+  collector_.Collect([this](const MetricsCollector::Sample& sample) { textfile_->Write(sample); });
+  timer_.After(kTextfileInterval, [this] { WriteTextfile(); });
+}
+
+}  // namespace idd::daemon

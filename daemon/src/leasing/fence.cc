@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leasing/fence.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "idd/shm/abi.h"
+#include "platform/logging.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr std::int64_t kLookEveryMs = 1000;
+// While something waits for other hosts, which look once a second.
+constexpr std::int64_t kLookSoonMs = 200;
+// So long a host that does not know all ceilings waits for a sign of one that does before it pushes
+// its own: three looks of the other, and it need not make a gap.
+constexpr std::int64_t kWatchMs = 3000;
+// After a gap of so much between two looks, the data set may have been set back to the first one.
+constexpr std::int64_t kContinuedMs = 3000;
+// A host that was seen so short a time ago may be alive.
+constexpr std::int64_t kAliveMs = 5000;
+// The marks have the time of a look that is at most one part in so many of fence_after old.
+constexpr std::int64_t kRememberedIn = 20;
+// Tags in one statement.
+constexpr std::size_t kAtOnce = 500;
+
+// A ceiling is raised by so many leases of the size asked for, and for each live member more: after
+// a host has gone silent, the leases of fence_after come from what is there.
+constexpr std::uint64_t kLeasesAhead = 8;
+constexpr std::uint64_t kLeasesAheadForEach = 4;
+// It takes no more than one part in so many of what the tag has left.
+constexpr std::uint64_t kMostOfTheRest = 64;
+// The time for which a ceiling lasts at the rate at which it was used up.
+constexpr double kAheadOfSilence = 1.5;
+
+std::vector<TagMark> MarksOf(const std::vector<Ceiling>& ceilings) {
+  std::vector<TagMark> marks;
+  marks.reserve(ceilings.size());
+  for (const Ceiling& ceiling : ceilings) {
+    marks.push_back({.tag = ceiling.tag, .mark = ceiling.wanted});
+  }
+  return marks;
+}
+
+bool IsIn(const FenceMember& member) {
+  return member.state == MemberState::kLive || member.state == MemberState::kWaiting;
+}
+
+const FenceMember* FindMember(const FenceView& view, const std::string& host) {
+  const auto it = std::find_if(view.members.begin(), view.members.end(),
+                               [&host](const FenceMember& member) { return member.host == host; });
+  return it == view.members.end() ? nullptr : &*it;
+}
+
+std::uint64_t SaturatingAdd(std::uint64_t a, std::uint64_t b) {
+  return std::min(a, shm::kMaxLimit) + std::min(b, shm::kMaxLimit - std::min(a, shm::kMaxLimit));
+}
+
+}  // namespace
+
+std::int64_t BootTimeMs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+Fence::Fence(FenceSettings settings) : settings_(std::move(settings)) {
+  if (!settings_.now_ms) settings_.now_ms = BootTimeMs;
+}
+
+void Fence::Reset() { *this = Fence(std::move(settings_)); }
+
+// --- arriving
+
+// What is noted has every ceiling that was ever active: none is activated without this host before
+// another has watched it being silent for `silence`. Half of that is left for two data sets that
+// are in use at the same time, as one of them hangs for some hosts only.
+bool Fence::IsComplete(const Membership& membership) const {
+  if (was_put_out_ || !membership.is_live || membership.boot_id != settings_.boot_id ||
+      membership.incarnation != incarnation_) {
+    return false;
+  }
+  const std::int64_t elapsed_ms =
+      settings_.now_ms() - std::max(membership.confirmed_ms, confirmed_ms_);
+  return elapsed_ms >= 0 && 2 * elapsed_ms < SilenceMs();
+}
+
+// The process that this host has left has run ever since, and has this host's row exactly as it was
+// left there.
+bool Fence::IsUnchanged(const FenceStore& store, const Membership& membership) const {
+  const std::optional<std::chrono::seconds> uptime = store.uptime();
+  if (!uptime.has_value() || !store.found().has_value()) return false;
+  const std::int64_t elapsed_ms = settings_.now_ms() - membership.confirmed_ms;
+  return membership.server == server_ && membership.boot_id == settings_.boot_id &&
+         elapsed_ms >= 0 &&
+         std::chrono::milliseconds(*uptime).count() > elapsed_ms + 2 * kLookEveryMs &&
+         store.found()->beat == membership.beat;
+}
+
+// A connection was lost for a moment, and what was open is open again.
+bool Fence::IsContinued() const {
+  return state_ == State::kLive && !was_replaced_ && !was_put_out_ &&
+         settings_.now_ms() - confirmed_ms_ < kContinuedMs;
+}
+
+Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
+                                     const std::string& incarnation, bool is_replaced) {
+  was_replaced_ = was_replaced_ || is_replaced;  // also for a second try, and after the watch
+  const bool is_continued = IsContinued();
+  // A try that failed after this does not begin the watch again.
+  const bool was_watching =
+      (state_ == State::kWatching || state_ == State::kWaiting) && store.data_set() == data_set_;
+  data_set_ = store.data_set();
+  if (!was_watching && !is_continued) {
+    others_.clear();
+    contact_ms_ = settings_.now_ms();
+  }
+  noted_ = 0;
+  pending_.clear();
+  active_.clear();
+  const Result<FenceView> view = LookNow(store);
+  if (!view.ok()) return view.status();
+  server_ = view.value().server;
+  incarnation_ = incarnation;
+  if (store.found().has_value() && store.found()->state == MemberState::kOut) was_put_out_ = true;
+  const Result<Membership> membership = marks.GetMembership();
+  if (!membership.ok()) return membership.status();
+  const bool is_complete = is_continued || IsComplete(membership.value());
+  // A live member that was gone for longer may find the state of its last look again, without what
+  // others were granted since; one that had left asks the others anyhow.
+  const bool is_recent =
+      settings_.now_ms() - membership.value().confirmed_ms < kContinuedMs || !is_complete;
+  // A row that is as this host left it shows nothing of what others were granted since.
+  const bool is_unchanged =
+      !was_replaced_ && (is_continued || (is_recent && IsUnchanged(store, membership.value())));
+  const bool is_alone = std::none_of(others_.begin(), others_.end(),
+                                     [](const auto& other) { return IsIn(other.second.member); });
+  Arrival arrival{.pushes_ceilings = !is_unchanged,
+                  .joins = is_complete || (is_alone && (is_unchanged || store.is_new())),
+                  .is_complete = is_complete};
+  if (!arrival.joins && !was_watching) {
+    // First a look whether another host is here that knows all ceilings, or one at all.
+    arrival.pushes_ceilings = false;
+    state_ = State::kWatching;
+    looks_soon_ = true;
+    log::Info("fence.watching", {{"server", server_}, {"hosts", others_.size()}});
+  }
+  if (arrival.pushes_ceilings) {
+    if (Status status = marks.RaiseToCeilings(); !status.ok()) return status;
+  }
+  return arrival;
+}
+
+Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
+  if (arrival.joins) return Join(store, marks, arrival);
+  if (!HasWatched()) return Status::Ok();
+  if (arrival.pushes_ceilings) {
+    if (Status status = Push(store, marks); !status.ok()) return status;
+  }
+  // What this host has noted is not to be believed from now on: nothing waits for its notes.
+  if (Status status = Remember(store, marks, false); !status.ok()) return status;
+  Status status = store.SetState(MemberState::kWaiting, settings_.silence);
+  if (status.ok()) status = store.Confirm();
+  if (!status.ok()) return status;
+  state_ = State::kWaiting;
+  log::Warning("fence.waiting", {{"server", server_}, {"reason", Reason()}});
+  return Status::Ok();
+}
+
+// What this host has noted becomes known to all that come to this data set after it, as do the
+// hosts that it may lack.
+Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
+  const Result<std::vector<TagMark>> noted = marks.Ceilings();
+  if (!noted.ok()) return noted.status();
+  const Result<HighWaterMarks::MemberList> members = marks.Members();
+  if (!members.ok()) return members.status();
+  noted_ = 0;
+  const Result<FenceView> view = LookNow(store);
+  if (!view.ok()) return view.status();
+  std::map<std::string, std::uint64_t> pushed;
+  for (const Ceiling& ceiling : view.value().ceilings) pushed[ceiling.tag] = ceiling.pushed;
+  std::vector<Ceiling> missing;
+  for (const TagMark& ceiling : noted.value()) {
+    if (pushed[ceiling.tag] >= ceiling.mark) continue;
+    missing.push_back({.tag = ceiling.tag, .wanted = ceiling.mark, .pushed = ceiling.mark});
+    if (missing.size() < kAtOnce) continue;
+    if (Status status = store.Raise(missing); !status.ok()) return status;
+    missing.clear();
+  }
+  if (!missing.empty()) {
+    if (Status status = store.Raise(missing); !status.ok()) return status;
+  }
+  std::vector<FenceMember> unknown;
+  for (const auto& [host, noted_member] : members.value()) {
+    const FenceMember* const row = FindMember(view.value(), host);
+    // Of a time before this host knew it as a live member; a later row says what came of it.
+    const bool is_older = row == nullptr || (!IsIn(*row) && row->beat < noted_member.beat);
+    if (!is_older) continue;
+    FenceMember& member = unknown.emplace_back();
+    member.host = host;
+    member.beat = noted_member.beat;
+    member.silence = std::chrono::seconds(noted_member.silence_s);
+  }
+  return store.Admit(unknown);
+}
+
+// What is raised after the row says `live` waits for this host; what was raised before is noted
+// before anything is leased. Others believe it once it has confirmed.
+Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
+  if (arrival.pushes_ceilings) {
+    if (Status status = Push(store, marks); !status.ok()) return status;
+  }
+  if (Status status = store.SetState(MemberState::kLive, settings_.silence); !status.ok()) {
+    return status;
+  }
+  if (arrival.is_complete && arrival.pushes_ceilings) {
+    // It was complete when it came; was it when others began to wait for it?
+    const Result<Membership> membership = marks.GetMembership();
+    if (!membership.ok()) return membership.status();
+    if (!IsComplete(membership.value())) {
+      state_ = State::kWatching;
+      contact_ms_ = settings_.now_ms();
+      others_.clear();
+      return Status::Ok();
+    }
+  }
+  // An epoch of its own: who has noted it knows of this member.
+  if (Status status = store.Raise({}); !status.ok()) return status;
+  noted_ = 0;
+  was_put_out_ = false;
+  const Result<FenceView> view = LookNow(store);
+  if (!view.ok()) return view.status();
+  if (was_put_out_) return {Code::kUnavailable, "this host was put out while it joined"};
+  joined_epoch_ = view.value().epoch;
+  if (Status status = Note(marks, view.value()); !status.ok()) return status;
+  confirmed_ms_ = looked_ms_;
+  is_known_ = IsKnownToAll();
+  if (Status status = Remember(store, marks, is_known_); !status.ok()) return status;
+  if (Status status = store.SetNoted(noted_); !status.ok()) return status;
+  if (Status status = store.Confirm(); !status.ok()) return status;
+  if (state_ == State::kWatching || state_ == State::kWaiting) {
+    log::Info("fence.joined", {{"server", server_}});
+  }
+  state_ = State::kLive;
+  looks_soon_ = false;
+  was_replaced_ = false;
+  return Status::Ok();
+}
+
+// Until then this host's leases are below ceilings that all have noted, but another data set may
+// go on without it.
+bool Fence::IsKnownToAll() const {
+  return std::all_of(others_.begin(), others_.end(), [this](const auto& other) {
+    const FenceMember& member = other.second.member;
+    return member.state != MemberState::kLive || member.noted >= joined_epoch_;
+  });
+}
+
+void Fence::Leave(FenceStore& store, HighWaterMarks& marks) {
+  if (state_ != State::kLive) return;
+  // In this order: a row that nothing waits for must not be that of a host that believes its notes.
+  if (!Remember(store, marks, false).ok()) return;
+  static_cast<void>(store.SetState(MemberState::kLeft, settings_.silence));
+  state_ = State::kNone;
+}
+
+// --- looking
+
+Result<FenceView> Fence::LookNow(FenceStore& store) {
+  const std::int64_t sent_ms = settings_.now_ms();
+  Result<FenceView> view = store.Look(noted_);
+  if (!view.ok()) return view;
+  looked_ms_ = sent_ms;
+  const FenceMember* const own = FindMember(view.value(), settings_.host);
+  if (own == nullptr) {
+    return Status(Code::kUnavailable,
+                  "the row of host '" + settings_.host + "' is gone from the fence's members");
+  }
+  if (own->state == MemberState::kOut) was_put_out_ = true;
+  Track(view.value());
+  return view;
+}
+
+// On the disk first: what a row says to be noted is noted.
+Status Fence::Note(HighWaterMarks& marks, const FenceView& view) {
+  HighWaterMarks::MemberList members;
+  for (const FenceMember& member : view.members) {
+    if (member.state != MemberState::kLive || member.host == settings_.host) continue;
+    HighWaterMarks::NotedMember& noted = members[member.host];
+    noted = {.silence_s = member.silence.count(), .beat = member.beat};
+    if (!noted_members_.has_value()) continue;
+    const auto known = noted_members_->find(member.host);
+    if (known != noted_members_->end() && known->second.beat <= member.beat) {
+      noted.beat = known->second.beat;
+    }
+  }
+  if (!noted_members_.has_value() || *noted_members_ != members) {
+    if (Status status = marks.SetMembers(members); !status.ok()) {
+      return status.WithContext("the members of the fence cannot be noted");
+    }
+    noted_members_ = std::move(members);
+  }
+  if (!view.ceilings.empty()) {
+    Status status = marks.NoteCeilings(MarksOf(view.ceilings));
+    if (!status.ok()) return status.WithContext("ceilings cannot be noted");
+  }
+  noted_ = view.epoch;
+  return Status::Ok();
+}
+
+// One that is not live any more has its row as the next statement leaves it.
+Status Fence::Remember(const FenceStore& store, HighWaterMarks& marks, bool is_live) {
+  Status status = marks.SetMembership({.is_live = is_live,
+                                       .incarnation = incarnation_,
+                                       .server = server_,
+                                       .boot_id = settings_.boot_id,
+                                       .confirmed_ms = looked_ms_,
+                                       .beat = store.beat() + (is_live ? 0 : 1)});
+  if (status.ok()) remembered_ms_ = looked_ms_;
+  return status;
+}
+
+Result<bool> Fence::Look(FenceStore& store, HighWaterMarks& marks) {
+  const std::int64_t now = settings_.now_ms();
+  if (now - looked_ms_ < (looks_soon_ ? kLookSoonMs : kLookEveryMs)) return true;
+  const Result<FenceView> view = LookNow(store);
+  if (!view.ok()) return view.status();
+  if (state_ == State::kLive) return LookLive(store, marks, view.value());
+  if (IsConfirmedByOther() || (state_ == State::kWaiting && HaveAllCome())) {
+    if (Status status = Join(store, marks, {}); !status.ok()) return status;
+    return true;
+  }
+  return state_ == State::kWaiting || !HasWatched();
+}
+
+Result<bool> Fence::LookLive(FenceStore& store, HighWaterMarks& marks, const FenceView& view) {
+  if (was_put_out_) {
+    log::Error("fence.put_out", {{"server", server_}, {"action", "joins again"}});
+    if (Status status = Remember(store, marks, false); !status.ok()) return status;
+    return false;
+  }
+  const std::uint64_t noted = noted_;
+  if (Status status = Note(marks, view); !status.ok()) return status;
+  if (noted_ != noted) {
+    if (Status status = store.SetNoted(noted_); !status.ok()) return status;
+  }
+  confirmed_ms_ = looked_ms_;
+  const bool becomes_known = !is_known_ && IsKnownToAll();
+  if (becomes_known) is_known_ = true;
+  if (becomes_known || confirmed_ms_ - remembered_ms_ > SilenceMs() / kRememberedIn) {
+    if (Status status = Remember(store, marks, is_known_); !status.ok()) return status;
+  }
+  if (Status status = PutOutSilent(store); !status.ok()) return status;
+  if (Status status = ActivatePending(store); !status.ok()) return status;
+  return true;
+}
+
+bool Fence::HasWatched() const { return settings_.now_ms() - contact_ms_ >= kWatchMs; }
+
+std::int64_t Fence::SilenceMs() const {
+  return std::chrono::milliseconds(settings_.silence).count();
+}
+
+void Fence::Track(const FenceView& view) {
+  for (const FenceMember& member : view.members) {
+    if (member.host == settings_.host) continue;
+    const auto [it, is_first] = others_.try_emplace(member.host);
+    Seen& seen = it->second;
+    const bool moved = seen.member.run != member.run || seen.member.beat != member.beat;
+    if (is_first || moved) seen.since_ms = settings_.now_ms();
+    if (!is_first && moved) seen.has_moved = true;
+    seen.member = member;
+  }
+  std::erase_if(others_,
+                [&view](const auto& other) { return FindMember(view, other.first) == nullptr; });
+}
+
+// A live member of this very server that looks at it now: it has pushed what it knew.
+bool Fence::IsConfirmedByOther() const {
+  return std::any_of(others_.begin(), others_.end(), [this](const auto& other) {
+    const Seen& seen = other.second;
+    return seen.has_moved && seen.member.state == MemberState::kLive &&
+           seen.member.server == server_;
+  });
+}
+
+bool Fence::HaveAllCome() const {
+  return std::all_of(others_.begin(), others_.end(), [this](const auto& other) {
+    const Seen& seen = other.second;
+    return !IsIn(seen.member) || (seen.has_moved && seen.member.server == server_);
+  });
+}
+
+std::size_t Fence::LiveMembers() const {
+  return 1 + static_cast<std::size_t>(
+                 std::count_if(others_.begin(), others_.end(), [](const auto& other) {
+                   return other.second.member.state == MemberState::kLive;
+                 }));
+}
+
+Status Fence::PutOutSilent(FenceStore& store) {
+  const std::int64_t now = settings_.now_ms();
+  for (auto& [host, seen] : others_) {
+    // The time that the other one goes by, should they differ.
+    const std::int64_t silence_ms =
+        std::chrono::milliseconds(std::max(seen.member.silence, settings_.silence)).count();
+    if (!IsIn(seen.member) || now - seen.since_ms < silence_ms) continue;
+    const Result<bool> put = store.PutOut(seen.member);
+    if (!put.ok()) return put.status();
+    if (!put.value()) continue;
+    seen.member.state = MemberState::kOut;
+    log::Warning("fence.host_out", {{"host", host},
+                                    {"silent_s", (now - seen.since_ms) / 1000},
+                                    {"action", "ceilings are raised without it"}});
+  }
+  return Status::Ok();
+}
+
+// --- ceilings
+
+Status Fence::ActivatePending(FenceStore& store) {
+  if (pending_.empty()) return Status::Ok();
+  std::vector<std::string> tags;
+  for (const auto& [tag, wanted] : pending_) tags.push_back(tag);
+  const Result<std::vector<Ceiling>> ceilings = store.Activate(tags);
+  if (!ceilings.ok()) return ceilings.status();
+  active_.clear();
+  for (const Ceiling& ceiling : ceilings.value()) {
+    const auto it = pending_.find(ceiling.tag);
+    if (it == pending_.end()) continue;
+    active_[ceiling.tag] = ceiling.active;
+    if (ceiling.active >= it->second) pending_.erase(it);
+  }
+  if (pending_.empty()) looks_soon_ = false;
+  return Status::Ok();
+}
+
+std::uint64_t Fence::AheadOf(const Need& need, Growth& growth) const {
+  const std::int64_t now = settings_.now_ms();
+  std::uint64_t ahead = need.count * (kLeasesAhead + kLeasesAheadForEach * LiveMembers());
+  if (growth.at_ms != 0 && need.base > growth.base) {
+    const double seconds = std::max(static_cast<double>(now - growth.at_ms) / 1000, 0.1);
+    const double rate = static_cast<double>(need.base - growth.base) / seconds;
+    const double horizon = kAheadOfSilence * static_cast<double>(settings_.silence.count());
+    ahead = std::max(ahead, static_cast<std::uint64_t>(std::min(rate * horizon, 1e15)));
+  }
+  growth.base = need.base;
+  growth.at_ms = now;
+  const std::uint64_t rest = need.last - std::min(need.last, need.base) + 1;
+  return std::max(std::min(ahead, rest / kMostOfTheRest), need.count);
+}
+
+// The ceiling to ask for, or nothing.
+std::optional<std::uint64_t> Fence::WantedFor(const Need& need) {
+  const std::uint64_t end = SaturatingAdd(need.last, 1);
+  if (need.ceiling >= end) return std::nullopt;
+  const auto pending = pending_.find(need.tag);
+  const std::uint64_t after = SaturatingAdd(need.base, need.count);
+  Growth& growth = growth_[need.tag];
+  const std::uint64_t there =
+      std::max(need.ceiling, pending == pending_.end() ? 0 : pending->second);
+  if (there >= SaturatingAdd(after, growth.low) && there > need.base) return std::nullopt;
+  const std::uint64_t ahead = AheadOf(need, growth);
+  growth.low = ahead / 3;
+  const std::uint64_t wanted = std::min(SaturatingAdd(after, ahead), end);
+  if (wanted <= there) return std::nullopt;
+  return wanted;
+}
+
+Status Fence::RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
+                           const std::vector<Ceiling>& raised) {
+  if (Status status = store.Raise(raised); !status.ok()) return status;
+  for (const Ceiling& ceiling : raised) pending_[ceiling.tag] = ceiling.wanted;
+  // With those of other hosts that came before them: what is said to be noted is all up to there.
+  const Result<FenceView> view = LookNow(store);
+  if (!view.ok()) return view.status();
+  if (was_put_out_) return {Code::kUnavailable, "this host was put out of the fence's members"};
+  if (Status status = Note(marks, view.value()); !status.ok()) return status;
+  if (Status status = store.SetNoted(noted_); !status.ok()) return status;
+  confirmed_ms_ = looked_ms_;
+  return ActivatePending(store);
+}
+
+Status Fence::Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Need>& needs) {
+  std::vector<Ceiling> raised;
+  for (const Need& need : needs) {
+    const std::optional<std::uint64_t> wanted = WantedFor(need);
+    if (wanted.has_value()) raised.push_back({.tag = need.tag, .wanted = *wanted});
+  }
+  if (!raised.empty()) {
+    if (Status status = RaiseAndNote(store, marks, raised); !status.ok()) return status;
+  }
+  for (Need& need : needs) {
+    const auto active = active_.find(need.tag);
+    if (active != active_.end()) need.ceiling = std::max(need.ceiling, active->second);
+    if (need.ceiling <= need.base && need.base <= need.last) looks_soon_ = true;
+  }
+  return Status::Ok();
+}
+
+// --- for people
+
+std::string Fence::Reason() const {
+  std::string hosts;
+  for (const FenceWait& wait : Waits()) {
+    hosts += (hosts.empty() ? "" : ", ") + wait.host + " (silent for " +
+             std::to_string(wait.silent_ms / 1000) + " s)";
+  }
+  switch (state_) {
+    case State::kWatching:
+      return "the database was replaced, or this host has just come; it looks for hosts that lease";
+    case State::kWaiting:
+      return "the database may lack leases of other hosts; leasing waits until they have come: " +
+             hosts + "; 'idctl host forget HOST' for one that is off for good";
+    case State::kNone:
+      return "the fence has not been looked at yet";
+    default:
+      return "every host notes how far ids may be leased before they are; not noted yet by " +
+             (hosts.empty() ? std::string("one that has just come") : hosts) +
+             "; 'idctl host forget HOST' for one that is off for good";
+  }
+}
+
+FenceReport Fence::Report() const {
+  FenceReport report;
+  report.server = server_;
+  report.state = state_ == State::kLive      ? "live"
+                 : state_ == State::kWaiting ? "waiting"
+                 : state_ == State::kNone    ? "none"
+                                             : "watching";
+  report.waits = Waits();
+  const bool waits = state_ == State::kWatching || state_ == State::kWaiting;
+  if (waits || !report.waits.empty()) report.reason = Reason();
+  return report;
+}
+
+std::vector<FenceWait> Fence::Waits() const {
+  std::vector<FenceWait> waits;
+  const std::int64_t now = settings_.now_ms();
+  for (const auto& [host, seen] : others_) {
+    const bool is_awaited =
+        state_ == State::kLive
+            ? !pending_.empty() && seen.member.state == MemberState::kLive &&
+                  seen.member.noted < noted_
+            : IsIn(seen.member) && !(seen.has_moved && seen.member.server == server_);
+    if (!is_awaited) continue;
+    FenceWait& wait = waits.emplace_back();
+    wait.host = host;
+    wait.silent_ms = now - seen.since_ms;
+    if (state_ == State::kLive) {
+      wait.left_ms = std::max<std::int64_t>(SilenceMs() - wait.silent_ms, 0);
+    }
+  }
+  return waits;
+}
+
+Status Fence::Forget(FenceStore& store, const std::string& host, bool is_forced) {
+  if (host == settings_.host) {
+    return {Code::kInvalid, "host '" + host + "' is this one; stop its idd instead"};
+  }
+  const auto it = others_.find(host);
+  if (it == others_.end()) {
+    return {Code::kInvalid, "host '" + host + "' is not known; 'idctl host list' shows the names"};
+  }
+  Seen& seen = it->second;
+  if (!IsIn(seen.member)) {
+    return {Code::kInvalid,
+            "host '" + host + "' is not waited for: it " +
+                (seen.member.state == MemberState::kLeft ? "has stopped" : "was put out before")};
+  }
+  const std::int64_t silent_ms = settings_.now_ms() - seen.since_ms;
+  if (silent_ms < kAliveMs && !is_forced) {
+    return {Code::kInvalid, "host '" + host + "' may be alive, it was seen " +
+                                std::to_string(silent_ms / 1000) +
+                                " s ago; stop it, or wait some seconds, or add --force"};
+  }
+  const Result<bool> put = store.PutOut(seen.member);
+  if (!put.ok()) return put.status();
+  if (!put.value()) return {Code::kInvalid, "host '" + host + "' is alive: it has just been seen"};
+  seen.member.state = MemberState::kOut;
+  log::Warning("fence.host_forgotten", {{"host", host}, {"silent_s", silent_ms / 1000}});
+  return Status::Ok();
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What keeps hosts from leasing ids again that a lost data set had granted to another host.
+//
+// A store can be replaced by one that lacks the last commits: a replica that lags is promoted, a
+// dump is restored, an older node is bootstrapped. Each host's marks cover what it was granted
+// itself. The fence covers what others were granted, also those that never come back: every tag has
+// a ceiling in the data set, no lease ends above it, and it is raised only after every live member
+// has the new one on its disk. So a live member knows a bound for all leases of all hosts, and a
+// data set that was replaced is lifted to it by the first one that comes. docs/adr/0016 has the
+// argument, tests/model/fence.pml the model.
+#ifndef IDD_DAEMON_LEASING_FENCE_H_
+#define IDD_DAEMON_LEASING_FENCE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "leasing/high_water.h"
+#include "store/fence_store.h"
+
+namespace idd::daemon {
+
+struct FenceSettings {
+  std::string host;
+  std::string boot_id;
+  // For so long a silent host keeps others from raising ceilings, and a host that was cut off knows
+  // them all.
+  std::chrono::seconds silence = kDefaultFenceAfter;
+  // Milliseconds of CLOCK_BOOTTIME, which goes on while the machine is suspended.
+  std::function<std::int64_t()> now_ms;
+};
+[[nodiscard]] std::int64_t BootTimeMs();
+
+// A host that leasing waits for.
+struct FenceWait {
+  std::string host;
+  std::int64_t silent_ms = 0;  // as far as this host has seen
+  // Until it is not waited for any more; nothing: until it comes or is forgotten.
+  std::optional<std::int64_t> left_ms{};
+  friend bool operator==(const FenceWait&, const FenceWait&) = default;
+};
+
+struct FenceReport {
+  std::string state = "none";  // "live", "watching", "waiting"; "none": the store has no fence
+  std::string server;
+  std::vector<FenceWait> waits;
+  std::string reason;  // why leasing waits, for people; empty: it does not
+  friend bool operator==(const FenceReport&, const FenceReport&) = default;
+};
+
+// Invariants: while the state is live, every ceiling of the data set that is or was active is noted
+// in the marks. Nothing is leased in another state.
+//
+// Thread safety: none; the lease worker's thread.
+class Fence {
+ public:
+  Fence() : Fence(FenceSettings{}) {}
+  explicit Fence(FenceSettings settings);
+
+  // The first step with a store that was opened: whether the marks have to be pushed with the
+  // ceilings, which are then in them, and whether this host may lease afterwards. `is_replaced`: it
+  // is not shown to be what was open before; at the first Open() of a run this is found out here.
+  struct Arrival {
+    bool pushes_ceilings = false;
+    bool joins = false;
+    bool is_complete = false;  // what is noted has all ceilings
+  };
+  [[nodiscard]] Result<Arrival> Arrive(FenceStore& store, HighWaterMarks& marks,
+                                       const std::string& incarnation, bool is_replaced);
+  // The second, once the marks are pushed.
+  [[nodiscard]] Status Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
+
+  // Looks if a second has passed, or if something waits for it. False: Arrive() has to come again.
+  [[nodiscard]] Result<bool> Look(FenceStore& store, HighWaterMarks& marks);
+
+  // Room for leases: raises the ceilings of tags that will need it soon. `tags`: where the next
+  // lease begins, how many ids it takes, what the ceiling is; Cover() fills in the ceiling.
+  struct Need {
+    std::string tag;
+    std::uint64_t base = 0;
+    std::uint64_t count = 0;
+    std::uint64_t last = 0;  // the tag ends with this id
+    std::uint64_t ceiling = 0;
+  };
+  [[nodiscard]] Status Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Need>& needs);
+
+  [[nodiscard]] bool may_lease() const noexcept { return state_ == State::kLive; }
+  // For people: why not, or why a ceiling is not raised.
+  [[nodiscard]] std::string Reason() const;
+  // Waits no more for a host that an operator knows to be off. kInvalid: it is not known, not
+  // waited for, or has been seen a moment ago and is not `forced`.
+  [[nodiscard]] Status Forget(FenceStore& store, const std::string& host, bool is_forced);
+  [[nodiscard]] FenceReport Report() const;
+
+  // This host stops and leases no more: nothing waits for it from now on.
+  void Leave(FenceStore& store, HighWaterMarks& marks);
+  // The store was exchanged for another.
+  void Reset();
+
+ private:
+  enum class State { kNone, kWatching, kWaiting, kLive };
+  // Another host's row, as it was when it last changed.
+  struct Seen {
+    FenceMember member;
+    std::int64_t since_ms = 0;
+    bool has_moved = false;  // since the first look
+  };
+  struct Growth {
+    std::uint64_t base = 0;
+    std::int64_t at_ms = 0;
+    std::uint64_t wanted = 0;
+    std::uint64_t low = 0;  // raised again when less than this is left
+  };
+
+  [[nodiscard]] Status Push(FenceStore& store, HighWaterMarks& marks);
+  [[nodiscard]] Status Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
+  [[nodiscard]] Result<bool> LookLive(FenceStore& store, HighWaterMarks& marks,
+                                      const FenceView& view);
+  [[nodiscard]] Result<FenceView> LookNow(FenceStore& store);
+  [[nodiscard]] Status Note(HighWaterMarks& marks, const FenceView& view);
+  [[nodiscard]] Status Remember(const FenceStore& store, HighWaterMarks& marks, bool is_live);
+  [[nodiscard]] Status PutOutSilent(FenceStore& store);
+  [[nodiscard]] Status ActivatePending(FenceStore& store);
+  [[nodiscard]] bool IsComplete(const Membership& membership) const;
+  [[nodiscard]] bool IsContinued() const;
+  [[nodiscard]] bool IsKnownToAll() const;
+  [[nodiscard]] bool HasWatched() const;
+  [[nodiscard]] std::int64_t SilenceMs() const;
+  [[nodiscard]] bool IsUnchanged(const FenceStore& store, const Membership& membership) const;
+  [[nodiscard]] bool IsConfirmedByOther() const;
+  [[nodiscard]] bool HaveAllCome() const;
+  [[nodiscard]] std::optional<std::uint64_t> WantedFor(const Need& need);
+  [[nodiscard]] Status RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
+                                    const std::vector<Ceiling>& raised);
+  [[nodiscard]] std::uint64_t AheadOf(const Need& need, Growth& growth) const;
+  void Track(const FenceView& view);
+  [[nodiscard]] std::size_t LiveMembers() const;
+  [[nodiscard]] std::vector<FenceWait> Waits() const;
+
+  FenceSettings settings_;
+  State state_ = State::kNone;
+  std::string server_;
+  std::string incarnation_;
+  std::uint64_t noted_ = 0;         // epochs up to it are noted
+  std::uint64_t joined_epoch_ = 0;  // hosts that have noted it know of this one
+  bool is_known_ = false;           // all do
+  std::uint64_t data_set_ = 0;      // FenceStore::data_set() at the last Arrive()
+  std::int64_t contact_ms_ = 0;     // first look at this data set
+  std::int64_t looked_ms_ = 0;      // last look was sent
+  std::int64_t confirmed_ms_ = 0;   // last look of a live member was sent; 0: none in this run
+  std::int64_t remembered_ms_ = 0;  // confirmed_ms_ in the marks
+  bool was_put_out_ = false;
+  bool was_replaced_ = false;  // the data set, since the last join
+  bool looks_soon_ = false;    // something waits for other hosts' notes
+  std::optional<HighWaterMarks::MemberList> noted_members_;
+  std::map<std::string, Seen, std::less<>> others_;
+  std::map<std::string, Growth, std::less<>> growth_;
+  std::map<std::string, std::uint64_t, std::less<>> pending_;  // tags: wanted, not active yet
+  std::map<std::string, std::uint64_t, std::less<>> active_;   // of tags that were pending
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_LEASING_FENCE_H_

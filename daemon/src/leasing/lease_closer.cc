@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leasing/lease_closer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "platform/logging.h"
+
+namespace idd::daemon {
+namespace {
+
+// Ends that are journalled in one transaction: leases that are due must not wait for all that an
+// outage has left.
+constexpr std::size_t kMostAtOnce = 100;
+// How long ends wait for others.
+constexpr std::chrono::seconds kGathering(1);
+
+const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
+  if (!outcome.ok())
+    return "failed; tried again while the store is away, at the next start too if it inherits";
+  switch (outcome.value()) {
+    case ReturnOutcome::kLowered:
+      return "max_id lowered";
+    case ReturnOutcome::kListed:
+      return "listed as returned";
+    case ReturnOutcome::kAbandoned:
+      return "journalled as abandoned: the database was replaced under it";
+    case ReturnOutcome::kStale:
+      break;
+  }
+  return "stale; nothing changed";
+}
+
+// Whether the journal has the lease, which ends at `limit`, as active: one that ended earlier may
+// have been leased again, whose mark this is then.
+Result<bool> IsActive(const LeaseClosure& closure, std::uint64_t limit, Store& store) {
+  LeaseFilter filter;
+  filter.tag = closure.tag;
+  filter.state = LeaseState::kActive;
+  filter.containing = limit - 1;
+  const Result<std::vector<LeaseRecord>> records = store.ListLeases(filter);
+  if (!records.ok()) return records.status();
+  return std::any_of(
+      records.value().begin(), records.value().end(),
+      [&closure](const LeaseRecord& record) { return record.token == closure.token; });
+}
+
+// Those that the journal has as active. From here on `session` holds them.
+Result<std::vector<Lease>> FindUnanswered(const AskedLeases& asked, Store& store,
+                                          const std::string& host, StoreSession& session) {
+  std::set<std::string> tags;
+  for (const auto& [token, tag] : asked) tags.insert(tag);
+  std::vector<Lease> found;
+  for (const std::string& tag : tags) {
+    LeaseFilter active{.tag = tag, .host = host, .state = LeaseState::kActive};
+    const Result<std::vector<LeaseRecord>> records = store.ListLeases(active);
+    if (!records.ok()) return records.status();
+    for (const LeaseRecord& record : records.value()) {
+      if (!asked.contains(record.token)) continue;
+      // The mark before it is not known: where it begins is never too low.
+      found.push_back({.token = record.token,
+                       .tag = record.tag,
+                       .ids = record.ids,
+                       .previous_mark = record.ids.first});
+    }
+  }
+  for (const Lease& lease : found) session.held[lease.token] = lease;
+  for (const auto& [token, tag] : asked) session.unanswered.erase(token);
+  return found;
+}
+
+void LogHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+  log::Info("lease.handed_back", {{"tag", use.lease.tag},
+                                  {"first", use.lease.ids.first + use.claimed},
+                                  {"limit", use.lease.ids.limit},
+                                  {"outcome", HandedBackHow(outcome)},
+                                  {"error", outcome.status().message()}});
+}
+
+}  // namespace
+
+bool IsAway(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
+         status.code() == Code::kIncompatible;
+}
+
+LeaseClosure Abandoned(const LeaseUse& use) {
+  return {.token = use.lease.token,
+          .tag = use.lease.tag,
+          .state = use.available() == 0 ? LeaseState::kExhausted : LeaseState::kAbandoned,
+          .claimed = use.claimed};
+}
+
+void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
+  for (LeaseClosure& closure : closures) {
+    held_.NoteClosing(closure.token, closure.claimed);
+    closing_.emplace(closure.token, std::move(closure));
+  }
+  const bool is_due = is_hurried_ || closing_.size() >= kMostAtOnce ||
+                      MonotonicClock::now() - journalled_at_ >= kGathering;
+  if (is_due) JournalAll();
+}
+
+void LeaseCloser::Flush() {
+  LookUpUnanswered();
+  ReturnAgain();
+  JournalAll();
+}
+
+void LeaseCloser::JournalAll() {
+  due_ = closing_.size();
+  JournalSome();
+}
+
+void LeaseCloser::JournalSome() {
+  if (closing_.empty() || flushing_) return;
+  flushing_ = true;
+  journalled_at_ = MonotonicClock::now();
+  std::vector<LeaseClosure> batch;
+  for (const auto& [token, closure] : closing_) {
+    if (batch.size() == kMostAtOnce) break;
+    batch.push_back(closure);
+  }
+  worker_.Submit<bool>(
+      [batch, &session = worker_.session()](Store& store, HighWaterMarks&) -> Result<bool> {
+        if (Status status = store.CloseLeases(batch); !status.ok()) return status;
+        for (const LeaseClosure& closure : batch) session.held.erase(closure.token);
+        return true;
+      },
+      [this, batch](const Result<bool>& done) {
+        flushing_ = false;
+        due_ -= std::min(due_, batch.size());
+        // What could not be journalled stays, and goes with the next batch.
+        if (done.ok()) {
+          for (const LeaseClosure& closure : batch) {
+            closing_.erase(closure.token);
+            held_.Forget(closure.token);
+          }
+          if (due_ > 0) JournalSome();
+        }
+        if (idle()) on_idle_();
+      });
+}
+
+void LeaseCloser::HandBack(const LeaseUse& use) {
+  if (use.available() == 0) {
+    Close({Abandoned(use)});
+    return;
+  }
+  const LeaseClosure closure{.token = use.lease.token,
+                             .tag = use.lease.tag,
+                             .state = LeaseState::kReturned,
+                             .claimed = use.claimed};
+  // Where this host's knowledge ends without the tail. Of an unused lease that is not its base:
+  // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
+  const std::uint64_t mark =
+      use.claimed == 0 ? use.lease.previous_mark : use.lease.ids.first + use.claimed;
+  // From here on the allocator may have the tail: nobody else publishes it.
+  held_.NoteReturning(closure.token, closure.claimed);
+  returning_[closure.token] = closure;
+  worker_.Submit<ReturnOutcome>(
+      [closure, mark, limit = use.lease.ids.limit, &session = worker_.session()](
+          Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
+        // First the mark: the tail is drained, so that nobody was given an id of it, and a range
+        // below the mark could not be taken back. A mark that has moved on is a later lease's and
+        // stays.
+        const Result<std::uint64_t> now = marks.Get(closure.tag);
+        if (!now.ok()) return now.status();
+        if (now.value() == limit) {
+          const Result<bool> active = IsActive(closure, limit, store);
+          if (!active.ok()) return active.status();
+          Status status = active.value() ? marks.Lower(closure.tag, mark) : Status::Ok();
+          if (!status.ok()) return status;
+        }
+        Result<ReturnOutcome> outcome = store.ReturnTail(closure);
+        if (!IsAway(outcome.status())) session.held.erase(closure.token);
+        return outcome;
+      },
+      [this, use](const Result<ReturnOutcome>& outcome) { OnHandedBack(use, outcome); });
+}
+
+void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+  returning_.erase(use.lease.token);
+  if (IsAway(outcome.status())) {
+    unreturned_.push_back(use);
+  } else {
+    held_.Forget(use.lease.token);
+  }
+  const bool is_deleted = outcome.status().code() == Code::kNoSuchTag;
+  if (is_deleted || (outcome.ok() && outcome.value() == ReturnOutcome::kAbandoned)) {
+    worker_.meter().AddWaste(use.lease.tag, use.available());
+  }
+  if (on_answer_) on_answer_(use, outcome);
+  if (IsNews(use, outcome)) LogHandedBack(use, outcome);
+  if (idle()) on_idle_();
+}
+// That the store is away is told once of each tail, which is tried again each second.
+bool LeaseCloser::IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+  if (IsAway(outcome.status())) return told_away_.insert(use.lease.token).second;
+  told_away_.erase(use.lease.token);
+  return true;
+}
+
+bool LeaseCloser::HasUnreturned(const std::string& tag) const {
+  return std::any_of(unreturned_.begin(), unreturned_.end(),
+                     [&tag](const LeaseUse& use) { return use.lease.tag == tag; });
+}
+
+bool LeaseCloser::HasOpenEnds(const std::string& scope) const {
+  if (scope == kWholeHost) return !closing_.empty();
+  return std::any_of(closing_.begin(), closing_.end(),
+                     [&scope](const auto& end) { return end.second.tag == scope; });
+}
+
+void LeaseCloser::ReturnAgain() {
+  if (!returning_.empty()) return;
+  for (const LeaseUse& use : std::exchange(unreturned_, {})) HandBack(use);
+}
+
+void LeaseCloser::HandBackUnanswered(AskedLeases asked) {
+  unanswered_ = std::move(asked);
+  LookUpUnanswered();
+}
+
+void LeaseCloser::LookUpUnanswered() {
+  if (unanswered_.empty() || looking_up_) return;
+  looking_up_ = true;
+  worker_.Submit<std::vector<Lease>>(
+      [asked = unanswered_, host = held_.host_id(), &session = worker_.session()](
+          Store& store, HighWaterMarks&) { return FindUnanswered(asked, store, host, session); },
+      [this](const Result<std::vector<Lease>>& found) {
+        looking_up_ = false;
+        if (!found.ok()) return;  // the next Flush() tries again
+        AskedLeases unknown = std::exchange(unanswered_, {});
+        for (const Lease& lease : found.value()) {
+          unknown.erase(lease.token);
+          HandBack({.lease = lease, .claimed = 0});
+        }
+        for (const auto& [token, tag] : unknown) held_.Forget(token);
+        if (idle()) on_idle_();
+      });
+}
+
+std::map<std::string, LeaseClosure, std::less<>> LeaseCloser::Open() const {
+  std::map<std::string, LeaseClosure, std::less<>> open = closing_;
+  for (const auto& [token, closure] : returning_) {
+    LeaseClosure& active = open[token] = closure;
+    active.state = LeaseState::kActive;
+  }
+  for (const LeaseUse& use : unreturned_) {
+    open[use.lease.token] = {.token = use.lease.token,
+                             .tag = use.lease.tag,
+                             .state = LeaseState::kActive,
+                             .claimed = use.claimed};
+  }
+  return open;
+}
+
+}  // namespace idd::daemon

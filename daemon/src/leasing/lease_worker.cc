@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leasing/lease_worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <vector>
+
+namespace idd::daemon {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause(50);
+constexpr milliseconds kLongestPause(1000);
+// Which no store has.
+constexpr std::uint64_t kNoGeneration = std::numeric_limits<std::uint64_t>::max();
+
+// Whether a database that is missing or empty may be made. Not by a host that knows of ids that
+// were granted: the new one would grant them again. Nor where this host has had one, which may be
+// missing for a moment only.
+Result<bool> MayCreate(HighWaterMarks& marks, const std::string& url) {
+  const Result<std::string> known = marks.Incarnation();
+  if (!known.ok()) return known.status();
+  if (known.value().empty()) return true;
+  const Result<std::string> database = marks.Database();
+  if (!database.ok()) return database.status();
+  if (database.value() == url) return false;
+  for (const Result<std::vector<TagMark>>& granted : {marks.All(), marks.Ceilings()}) {
+    if (!granted.ok()) return granted.status();
+    if (!granted.value().empty()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+LeaseWorker::LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWaterMarks> marks,
+                         Post post)
+    : post_(std::move(post)), store_(std::move(store)), marks_(std::move(marks)) {
+  session_.meter = &meter_;
+}
+
+LeaseWorker::~LeaseWorker() { Stop(); }
+
+void LeaseWorker::Start(Recovery recovery, HealthChange on_health) {
+  recovery_ = std::move(recovery);
+  on_health_ = std::move(on_health);
+  health_.since = MonotonicClock::now();
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void LeaseWorker::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LeaseWorker::DropQueued() {
+  const std::lock_guard lock(mutex_);
+  jobs_.clear();
+}
+
+void LeaseWorker::LookAtStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!jobs_.empty()) return;
+    jobs_.emplace_back([this] { Observe(Prepare()); });
+  }
+  wake_.notify_one();
+}
+
+void LeaseWorker::Replace(std::unique_ptr<Store> store) {
+  // A std::function has to be copyable, what it moves from is not.
+  Enqueue([this, handed = std::make_shared<std::unique_ptr<Store>>(std::move(store))] {
+    LeaveFence();
+    session_.fence.Reset();
+    store_ = std::move(*handed);
+    opened_ = false;
+    failures_ = 0;  // what the other's failures taught does not hold for this one
+    session_.generation = kNoGeneration;
+    Observe(Prepare());
+  });
+}
+
+void LeaseWorker::Enqueue(std::function<void()> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  wake_.notify_one();
+}
+
+void LeaseWorker::Loop() {
+  while (true) {
+    std::function<void()> job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      if (jobs_.empty()) break;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    job();
+  }
+  LeaveFence();
+}
+
+// What was leased is handed back, or others may lease on whatever becomes of it.
+void LeaseWorker::LeaveFence() {
+  FenceStore* const fence = store_->fence();
+  if (opened_ && fence != nullptr) session_.fence.Leave(*fence, *marks_);
+}
+
+Status LeaseWorker::Prepare() {
+  if (!health_.up && failures_ > 0 && MonotonicClock::now() < health_.next_try) {
+    // Another job's error, about its own tag perhaps.
+    return {Code::kUnavailable, "the store is down; last error: " + health_.last_error};
+  }
+  if (opened_ && store_->CheckCurrent().ok()) {
+    const Result<bool> looked = LookAtFence();
+    if (looked.ok() && looked.value()) return Status::Ok();
+    if (looked.ok()) return recovery_(*store_, *marks_, session_);
+  }
+  opened_ = false;
+  const Result<bool> may_create = MayCreate(*marks_, store_->DisplayUrl());
+  if (!may_create.ok()) return may_create.status();
+  if (!may_create.value()) store_->NeverCreate();
+  if (Status status = store_->Open(); !status.ok()) return status;
+  if (Status status = recovery_(*store_, *marks_, session_); !status.ok()) return status;
+  opened_ = true;
+  return Status::Ok();
+}
+
+// Whether the store may be used as it is.
+Result<bool> LeaseWorker::LookAtFence() {
+  FenceStore* const fence = store_->fence();
+  if (fence == nullptr) return true;
+  Result<bool> looked = session_.fence.Look(*fence, *marks_);
+  FenceReport report = session_.fence.Report();
+  if (report != health_.fence) {
+    health_.fence = std::move(report);
+    if (health_.up) Publish();
+  }
+  return looked;
+}
+
+void LeaseWorker::Observe(const Status& status) {
+  const bool failed = status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
+                      status.code() == Code::kIncompatible;
+  const MonotonicTime now = MonotonicClock::now();
+  if (!failed) {
+    failures_ = 0;
+    if (health_.up) return;
+    health_ = {.up = true,
+               .since = now,
+               .last_error = "",
+               .next_try = now,
+               .fence = session_.fence.Report()};
+    Publish();
+    return;
+  }
+  if (!health_.up && failures_ > 0 && now < health_.next_try) return;  // not tried
+  if (health_.up || failures_ == 0) health_.since = now;
+  ++failures_;
+  meter_.failures.Increment();
+  opened_ = false;
+  health_.up = false;
+  health_.last_error = status.message();
+  health_.next_try = now + NextPause();
+  Publish();  // each failure: whoever waits for the store plans its next try by next_try
+}
+
+void LeaseWorker::Publish() {
+  post_([this, health = health_] { on_health_(health); });
+}
+
+milliseconds LeaseWorker::NextPause() {
+  const int doublings = std::min(failures_ - 1, 10);
+  const milliseconds pause = std::min(kFirstPause * (1 << doublings), kLongestPause);
+  // Half to the whole of it, so that the hosts of a store that comes back do not come in step.
+  std::uniform_int_distribution<std::int64_t> spread(pause.count() / 2, pause.count());
+  return milliseconds(spread(jitter_));
+}
+
+}  // namespace idd::daemon

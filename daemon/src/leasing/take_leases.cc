@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leasing/take_leases.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+namespace idd::daemon {
+namespace {
+
+// Other hosts look once a second.
+constexpr std::chrono::milliseconds kFencePause(200);
+
+// The settings may be others by now than those that `wanted` was reckoned with; then they count.
+std::uint64_t IdsOf(const LeaseOrder& order, const RefillSettings& refill) {
+  const std::uint64_t room = refill.max_prefetch - std::min(refill.max_prefetch, order.available);
+  const std::uint64_t wanted = order.wanted == order.step ? refill.step : order.wanted;
+  return std::max<std::uint64_t>(std::min({wanted, refill.max_step, room}), 1);
+}
+
+// What is to be asked of the store for `order`, or why nothing is.
+Result<LeaseRequest> RequestFor(const LeaseOrder& order, const TagRecord& record,
+                                HighWaterMarks& marks) {
+  const Result<std::uint64_t> mark = marks.Get(order.tag);
+  if (!mark.ok()) return mark.status();
+  return LeaseRequest{.tag = order.tag,
+                      .count = IdsOf(order, record.refill),
+                      .high_water_mark = mark.value(),
+                      .floor = order.floor,
+                      .token = order.token};
+}
+
+void WaitForFence(const StoreSession& session, LeaseOutcome& outcome) {
+  outcome.not_before = MonotonicClock::now() + kFencePause;
+  outcome.reason = session.fence.Reason();
+}
+
+// The outcome as far as the tag's record decides it.
+Result<LeaseOutcome> Begin(const LeaseOrder& order, Result<TagRecord> record,
+                           const StoreSession& session) {
+  LeaseOutcome outcome;
+  outcome.data_set = session.data_set;
+  if (record.status().code() == Code::kNoSuchTag && order.has_leased &&
+      order.data_set != session.data_set) {
+    outcome.missing = record.status();
+    return outcome;
+  }
+  if (!record.ok()) return record.status();
+  outcome.record = std::move(record).value();
+  if (MonotonicClock::now() < session.lease_from) {
+    outcome.not_before = session.lease_from;
+    outcome.reason = "the database has just started, or was replaced or set back";
+  } else if (outcome.record.ceiling.has_value() && !session.fence.may_lease()) {
+    WaitForFence(session, outcome);
+  }
+  return outcome;
+}
+
+bool MayLease(const Result<LeaseOutcome>& outcome) {
+  return outcome.ok() && outcome.value().missing.ok() &&
+         outcome.value().not_before == MonotonicTime{};
+}
+
+// Ends each request at its tag's ceiling, which is raised where it comes close. What has no room
+// now waits for it, and its request is dropped.
+Status MindCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
+                    LeaseOutcomes& outcomes, std::vector<LeaseRequest>& requests,
+                    std::vector<std::size_t>& places) {
+  if (store.fence() == nullptr) return Status::Ok();
+  std::vector<Fence::Need> needs;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const TagRecord& record = outcomes[places[i]].value().record;
+    needs.push_back({.tag = requests[i].tag,
+                     .base = std::max({record.next_id, record.used_limit,
+                                       requests[i].high_water_mark, requests[i].floor}),
+                     .count = requests[i].count,
+                     .last = record.max_id,
+                     .ceiling = record.ceiling.value_or(0)});
+  }
+  if (Status status = session.fence.Cover(*store.fence(), marks, needs); !status.ok()) {
+    return status;
+  }
+  std::vector<LeaseRequest> kept;
+  std::vector<std::size_t> kept_places;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Fence::Need& need = needs[i];
+    if (need.ceiling <= need.base && need.base <= need.last) {
+      WaitForFence(session, outcomes[places[i]].value());
+      continue;
+    }
+    kept.push_back(std::move(requests[i]));
+    kept_places.push_back(places[i]);
+  }
+  requests = std::move(kept);
+  places = std::move(kept_places);
+  return Status::Ok();
+}
+
+// A host that forgot its marks would believe a store that was set back: without them the leases go
+// back.
+Status KeepMarks(const std::vector<LeaseRequest>& requests, const Store::LeaseResults& leases,
+                 Store& store, HighWaterMarks& marks) {
+  std::vector<TagMark> raised;
+  for (const Result<Lease>& lease : leases) {
+    if (lease.ok()) raised.push_back({.tag = lease.value().tag, .mark = lease.value().ids.limit});
+  }
+  if (raised.empty()) return Status::Ok();
+  Status status = marks.RaiseAll(raised);
+  if (status.ok()) return status;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (!leases[i].ok()) continue;
+    static_cast<void>(store.ReturnTail({.token = requests[i].token,
+                                        .tag = requests[i].tag,
+                                        .state = LeaseState::kReturned,
+                                        .claimed = 0}));
+  }
+  return status.WithContext("the high-water mark cannot be kept");
+}
+
+}  // namespace
+
+Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& store,
+                                 HighWaterMarks& marks, StoreSession& session) {
+  std::vector<std::string> tags;
+  tags.reserve(orders.size());
+  for (const LeaseOrder& order : orders) tags.push_back(order.tag);
+  Result<Store::TagResults> records = store.PeekTags(tags);
+  if (!records.ok()) return records.status();
+
+  LeaseOutcomes outcomes;
+  std::vector<LeaseRequest> requests;
+  std::vector<std::size_t> places;  // in `outcomes`, of each request
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    outcomes.push_back(Begin(orders[i], std::move(records.value()[i]), session));
+    if (!MayLease(outcomes.back())) continue;
+    Result<LeaseRequest> request = RequestFor(orders[i], outcomes.back().value().record, marks);
+    if (!request.ok()) {
+      outcomes.back() = request.status();
+      continue;
+    }
+    requests.push_back(std::move(request).value());
+    places.push_back(i);
+  }
+  if (Status status = MindCeilings(store, marks, session, outcomes, requests, places);
+      !status.ok()) {
+    return status;
+  }
+  if (requests.empty()) return outcomes;
+
+  const MonotonicTime began = MonotonicClock::now();
+  Result<Store::LeaseResults> leases = store.TakeLeases(requests);
+  if (session.meter != nullptr) {
+    session.meter->lease_duration.Observe(Seconds(MonotonicClock::now() - began));
+  }
+  if (!leases.ok()) return leases.status();
+  if (Status status = KeepMarks(requests, leases.value(), store, marks); !status.ok()) {
+    return status;
+  }
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Result<Lease>& lease = leases.value()[i];
+    Result<LeaseOutcome>& outcome = outcomes[places[i]];
+    if (!lease.ok()) {
+      outcome = lease.status();
+      continue;
+    }
+    lease.value().previous_mark = requests[i].high_water_mark;
+    session.held[requests[i].token] = lease.value();
+    outcome.value().lease = std::move(lease).value();
+  }
+  return outcomes;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every metric of idd, once: name, type, unit and one line of help. Whoever measures something
+// names it from here; docs/metrics.md says what to do about each, and a test holds the two
+// together.
+//
+// Names follow Prometheus: base units, counters end in _total. What has a label `tag` is about that
+// tag alone, and is shown to those who may use it. Histograms are the host's: with one for each
+// tag, thousands of tags would be hundreds of thousands of series. Counters begin at 0 with each
+// start of idd.
+#ifndef IDD_DAEMON_METRICS_METRIC_DEFINITIONS_H_
+#define IDD_DAEMON_METRICS_METRIC_DEFINITIONS_H_
+
+namespace idd::daemon {
+
+enum class MetricKind { kCounter, kGauge, kHistogram };
+
+struct Metric {
+  const char* name;
+  MetricKind kind;
+  const char* unit;  // "1": a state, 0 or 1
+  const char* help;
+};
+
+namespace metric {
+
+// --- idd itself
+inline constexpr Metric kBuildInfo{"idd_build_info", MetricKind::kGauge, "1",
+                                   "Always 1; the labels say which idd this is."};
+inline constexpr Metric kStartTime{"idd_start_time_seconds", MetricKind::kGauge, "seconds",
+                                   "When idd started, in Unix time."};
+inline constexpr Metric kInheritedRings{"idd_inherited_rings", MetricKind::kGauge, "rings",
+                                        "Rings that an earlier idd had left at the start."};
+inline constexpr Metric kInheritedLeases{"idd_inherited_leases", MetricKind::kGauge, "leases",
+                                         "Leases that were taken over from an earlier idd."};
+inline constexpr Metric kLoopDelay{"idd_event_loop_delay_seconds", MetricKind::kHistogram,
+                                   "seconds",
+                                   "How late the event loop was for a timer of every second."};
+inline constexpr Metric kMetricsTurn{"idd_metrics_turn_seconds", MetricKind::kHistogram, "seconds",
+                                     "How long each turn of collecting metrics held the loop."};
+inline constexpr Metric kLogEvents{"idd_log_events_total", MetricKind::kCounter, "events",
+                                   "Warnings and errors, with those that were not written."};
+inline constexpr Metric kLogSuppressed{"idd_log_lines_suppressed_total", MetricKind::kCounter,
+                                       "lines",
+                                       "Lines left out of the log because too many were alike."};
+
+// --- the store
+inline constexpr Metric kStoreUp{"idd_store_up", MetricKind::kGauge, "1",
+                                 "Whether the store answers."};
+inline constexpr Metric kStoreChangeTime{"idd_store_state_change_time_seconds", MetricKind::kGauge,
+                                         "seconds",
+                                         "Since when it does or does not, in Unix time."};
+inline constexpr Metric kStoreFailures{"idd_store_failures_total", MetricKind::kCounter, "calls",
+                                       "Calls to the store that failed because of the store."};
+inline constexpr Metric kStoreAlarms{"idd_store_alarms_total", MetricKind::kCounter, "alarms",
+                                     "How often the store was found set back, replaced, another "
+                                     "one, or not durable."};
+
+// --- leases
+inline constexpr Metric kLeasesTaken{"idd_leases_taken_total", MetricKind::kCounter, "leases",
+                                     "Leases that the store granted."};
+inline constexpr Metric kLeasesRefused{"idd_leases_refused_total", MetricKind::kCounter, "leases",
+                                       "Leases that the store refused because of their tag."};
+inline constexpr Metric kLeaseFailures{"idd_lease_failures_total", MetricKind::kCounter, "leases",
+                                       "Leases that failed because of the store."};
+inline constexpr Metric kLeaseDuration{"idd_lease_duration_seconds", MetricKind::kHistogram,
+                                       "seconds",
+                                       "How long the store took for a transaction of leases."};
+inline constexpr Metric kAwaitingTurn{"idd_tags_awaiting_lease", MetricKind::kGauge, "tags",
+                                      "Tags whose lease waits for lease_limit."};
+inline constexpr Metric kRefills{"idd_refills_total", MetricKind::kCounter, "segments",
+                                 "Segments that were leased and published."};
+inline constexpr Metric kRefillNotices{"idd_refill_notices_total", MetricKind::kCounter, "notices",
+                                       "Wake-ups from claimers that passed a refill mark."};
+
+// --- claims by the socket
+inline constexpr Metric kDryClaims{"idd_dry_claims_total", MetricKind::kCounter, "claims",
+                                   "Claims that found the ring dry and had to wait."};
+inline constexpr Metric kClaimWait{"idd_claim_wait_seconds", MetricKind::kHistogram, "seconds",
+                                   "How long dry claims waited for ids or for a reasoned error."};
+inline constexpr Metric kFailedClaims{"idd_failed_claims_total", MetricKind::kCounter, "claims",
+                                      "Dry claims that ended without ids, by reason."};
+inline constexpr Metric kWaiting{"idd_waiting_requests", MetricKind::kGauge, "requests",
+                                 "Claims and attaches that wait now."};
+
+// --- peers
+inline constexpr Metric kConnections{"idd_connections", MetricKind::kGauge, "connections",
+                                     "Connections that are open."};
+inline constexpr Metric kConnectionsAccepted{"idd_connections_accepted_total", MetricKind::kCounter,
+                                             "connections", "Connections that were let in."};
+inline constexpr Metric kConnectionsRefused{"idd_connections_refused_total", MetricKind::kCounter,
+                                            "connections",
+                                            "Connections beyond a limit, refused at once."};
+inline constexpr Metric kDenials{"idd_denials_total", MetricKind::kCounter, "requests",
+                                 "What was denied for want of rights, by what was asked."};
+inline constexpr Metric kLimited{"idd_limited_requests_total", MetricKind::kCounter, "requests",
+                                 "How often a limit of requests took effect, by which."};
+inline constexpr Metric kAdminRequests{"idd_admin_requests_total", MetricKind::kCounter, "requests",
+                                       "Administration requests, by operation."};
+
+// --- tags
+inline constexpr Metric kTags{"idd_tags", MetricKind::kGauge, "tags", "Tags that idd serves."};
+inline constexpr Metric kTagClaimed{"idd_tag_claimed_ids_total", MetricKind::kCounter, "ids",
+                                    "Ids claimed from the ring, and by requests on the socket."};
+inline constexpr Metric kTagAvailable{"idd_tag_available_ids", MetricKind::kGauge, "ids",
+                                      "Ids that are published and not claimed."};
+inline constexpr Metric kTagCover{"idd_tag_cover_seconds", MetricKind::kGauge, "seconds",
+                                  "How long they last at the present rate; absent while idle or "
+                                  "drained."};
+inline constexpr Metric kTagPromise{"idd_tag_promise_seconds", MetricKind::kGauge, "seconds",
+                                    "outage_tolerance: how long they shall last."};
+inline constexpr Metric kTagPromiseLength{
+    "idd_tag_promise_length_seconds", MetricKind::kGauge, "seconds",
+    "How long the promise is now, which grows with the load to outage_tolerance; absent while idle "
+    "or drained."};
+inline constexpr Metric kTagPromiseKept{
+    "idd_tag_promise_kept", MetricKind::kGauge, "1",
+    "Whether what the promise takes by now is held; absent while drained."};
+inline constexpr Metric kTagExhaustion{"idd_tag_exhaustion_seconds", MetricKind::kGauge, "seconds",
+                                       "When the tag's last id is claimed at the present rate; "
+                                       "absent while idle."};
+inline constexpr Metric kTagWasted{"idd_tag_wasted_ids_total", MetricKind::kCounter, "ids",
+                                   "Ids that were leased and given up: nobody gets them."};
+inline constexpr Metric kTagLeases{"idd_tag_leases_total", MetricKind::kCounter, "leases",
+                                   "Leases of the tag, inherited ones included."};
+inline constexpr Metric kTagDryClaims{"idd_tag_fallbacks_total", MetricKind::kCounter, "claims",
+                                      "Claims that came to the socket because the ring was dry."};
+inline constexpr Metric kTagQuarantines{"idd_tag_quarantines_total", MetricKind::kCounter, "rings",
+                                        "Rings that a client had spoilt."};
+inline constexpr Metric kTagState{"idd_tag_state", MetricKind::kGauge, "1",
+                                  "Always 1; the label says the state."};
+inline constexpr Metric kTagRefused{"idd_tag_lease_refused", MetricKind::kGauge, "1",
+                                    "Whether the store refuses the tag's leases."};
+
+}  // namespace metric
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_METRICS_METRIC_DEFINITIONS_H_

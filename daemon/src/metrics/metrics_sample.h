@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_METRICS_METRICS_SAMPLE_H_
+#define IDD_DAEMON_METRICS_METRICS_SAMPLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/metric_families.h"
+
+namespace idd::daemon {
+
+// One tag's numbers, small enough to be taken of thousands on the event loop; what the metrics say
+// of them is worked out elsewhere.
+struct TagSample {
+  std::string tag;
+  const char* state = "";  // of status; a literal
+  std::uint64_t claimed_by_ring = 0;
+  std::uint64_t claimed_by_socket = 0;
+  std::uint64_t available = 0;
+  double rate_per_s = 0;
+  double promised_ids = 0;  // that are to be held by now
+  double tolerance_s = 0;
+  std::optional<double> exhausted_in_days;
+  std::uint64_t leases = 0;
+  std::uint64_t fallbacks = 0;
+  std::uint64_t quarantines = 0;
+  bool is_refused = false;
+};
+
+// All that is told at one moment. Immutable once it is made, and read on any thread.
+struct MetricsSample {
+  std::vector<MeasuredFamily> host;
+  std::vector<TagSample> tags;                               // in the order of their names
+  std::map<std::string, std::uint64_t, std::less<>> wasted;  // ids by tag
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_METRICS_METRICS_SAMPLE_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "platform/host_id.h"
+
+#ifdef IDD_WITH_SYSTEMD
+#include <systemd/sd-id128.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace idd::daemon {
+
+std::optional<std::string> HostIdFromMachineId() {
+#ifdef IDD_WITH_SYSTEMD
+  // idd's application id: machine-id(5) asks that the id itself is not published.
+  constexpr sd_id128_t kApplication =
+      SD_ID128_MAKE(6e, 1d, 5f, 0b, 93, 7c, 4a, 28, b0, 41, 8f, 2d, 55, c3, 7e, 19);
+  sd_id128_t id{};
+  if (sd_id128_get_machine_app_specific(kApplication, &id) < 0) return std::nullopt;
+  std::array<char, SD_ID128_STRING_MAX> text{};
+  return std::string(sd_id128_to_string(id, text.data()));
+#else
+  return std::nullopt;
+#endif
+}
+
+Status CheckHostId(const std::string& host_id) {
+  constexpr std::size_t kMaxBytes = 64;
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+  if (host_id.empty() || host_id.size() > kMaxBytes ||
+      host_id.find_first_not_of(kAllowed) != std::string::npos) {
+    return {Code::kInvalid,
+            "a host id has 1 to 64 letters, digits, '.', '-' and '_': '" + host_id + "'"};
+  }
+  return Status::Ok();
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_PLATFORM_HOST_ID_H_
+#define IDD_DAEMON_PLATFORM_HOST_ID_H_
+
+#include <optional>
+#include <string>
+
+#include "idd/base/status.h"
+
+namespace idd::daemon {
+
+// This host: its name in the journal, and what tells it from another one that was given the same.
+struct HostIdentity {
+  std::string id;
+  std::string boot_id;   // of the running kernel
+  std::string instance;  // random, of the state dir
+};
+
+// A stable name of this host, derived from /etc/machine-id without disclosing it; nothing when the
+// machine has none (or this build is without libsystemd).
+[[nodiscard]] std::optional<std::string> HostIdFromMachineId();
+
+// 1 to 64 letters, digits, '.', '-' and '_'. kInvalid says what is wrong.
+[[nodiscard]] Status CheckHostId(const std::string& host_id);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_PLATFORM_HOST_ID_H_

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "platform/logging.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+namespace idd::daemon::log {
+namespace {
+
+constexpr int kLinesPerSecond = 20;
+constexpr std::size_t kMaxEvents = 256;
+
+struct Budget {
+  std::chrono::steady_clock::time_point window{};
+  int written = 0;
+  std::uint64_t suppressed = 0;
+};
+
+struct State {
+  std::mutex mutex;
+  Format format = Format::kText;
+  std::shared_ptr<spdlog::logger> logger;  // spdlog's own type for a logger
+  std::map<std::string, Budget, std::less<>> budgets;
+  std::map<std::string, EventCount, std::less<>> counts;
+  std::uint64_t suppressed = 0;
+};
+
+State& GetState() {
+  // Never destroyed: threads may log until the very end.
+  static State& state = *new State;
+  return state;
+}
+
+spdlog::level::level_enum ToSpdlog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+// sd-daemon(3): the level of a line, for the journal.
+class PriorityPrefix : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& out) override {
+    const std::string_view prefix = PrefixOf(message.level);
+    out.append(prefix.data(), prefix.data() + prefix.size());
+  }
+  [[nodiscard]] std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<PriorityPrefix>();
+  }
+
+ private:
+  static std::string_view PrefixOf(spdlog::level::level_enum level) {
+    if (level <= spdlog::level::debug) return "<7>";
+    if (level == spdlog::level::info) return "<6>";
+    return level == spdlog::level::warn ? "<4>" : "<3>";
+  }
+};
+
+// Whether standard error is the stream that the service manager made to the journal, and not one
+// that somebody put in its place.
+bool IsJournal() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  struct stat info {};
+  if (stream == nullptr || ::fstat(STDERR_FILENO, &info) != 0) return false;
+  return std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) == stream;
+}
+
+// The journal keeps a time and a level of its own for each line.
+std::string PatternOf(Format format, bool is_journal) {
+  const std::string prefix = is_journal ? "%*" : "";
+  if (format == Format::kJson) {
+    return prefix + R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
+  }
+  return prefix + (is_journal ? "%l %v" : "%Y-%m-%dT%H:%M:%S.%eZ %l %v");
+}
+
+void SetPattern(spdlog::logger& logger, Format format) {
+  auto formatter =
+      std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc, "\n");
+  formatter->add_flag<PriorityPrefix>('*').set_pattern(PatternOf(format, IsJournal()));
+  logger.set_formatter(std::move(formatter));
+}
+
+spdlog::logger& LoggerLocked(State& state) {
+  if (state.logger == nullptr) {
+    auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    state.logger = std::make_shared<spdlog::logger>("idd", std::move(sink));
+    SetPattern(*state.logger, Format::kText);
+    state.logger->flush_on(spdlog::level::debug);
+  }
+  return *state.logger;
+}
+
+// True when the line may be written; `suppressed` gets what was left out before it.
+bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed) {
+  auto it = state.budgets.find(event);
+  if (it == state.budgets.end()) {
+    if (state.budgets.size() >= kMaxEvents) return true;
+    it = state.budgets.emplace(std::string(event), Budget{}).first;
+  }
+  Budget& budget = it->second;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - budget.window >= std::chrono::seconds(1)) {
+    budget.window = now;
+    budget.written = 0;
+  }
+  if (budget.written >= kLinesPerSecond) {
+    ++budget.suppressed;
+    ++state.suppressed;
+    return false;
+  }
+  ++budget.written;
+  suppressed = std::exchange(budget.suppressed, 0);
+  return true;
+}
+
+// Of what wants somebody to look; the rest is many, and of no use as a number.
+void Count(State& state, Level level, std::string_view event) {
+  if (level < Level::kWarning) return;
+  auto it = state.counts.find(event);
+  if (it == state.counts.end()) {
+    if (state.counts.size() >= kMaxEvents) return;
+    const std::string name(event);
+    it = state.counts.emplace(name, EventCount{.level = level, .event = name, .count = 0}).first;
+  }
+  ++it->second.count;
+}
+
+// Blanks and quotes, and whatever a terminal might obey: control characters, DEL, and any byte
+// above ASCII, among which the C1 controls hide.
+bool NeedsQuotes(std::string_view value) {
+  return value.empty() || std::any_of(value.begin(), value.end(), [](unsigned char c) {
+           return c <= 0x20 || c >= 0x7f || c == '"' || c == '=' || c == '\\';
+         });
+}
+
+// JSON's escapes, also in the text form: a value can neither begin a line of its own nor reach the
+// terminal. DEL is the one control character that JSON leaves as it is.
+std::string Quote(std::string_view value) {
+  std::string quoted =
+      nlohmann::json(value).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  for (std::size_t at = quoted.find('\x7f'); at != std::string::npos; at = quoted.find('\x7f')) {
+    quoted.replace(at, 1, "\\u007f");
+  }
+  return quoted;
+}
+
+std::string TextLine(std::string_view event, const std::initializer_list<Field>& fields,
+                     std::uint64_t suppressed) {
+  std::string line(event);
+  for (const Field& field : fields) {
+    line += ' ';
+    line += field.key;
+    line += '=';
+    line += field.is_number || !NeedsQuotes(field.value) ? field.value : Quote(field.value);
+  }
+  if (suppressed != 0) line += " suppressed=" + std::to_string(suppressed);
+  return line;
+}
+
+std::string JsonFields(std::string_view event, const std::initializer_list<Field>& fields,
+                       std::uint64_t suppressed) {
+  std::string line = "\"event\":" + Quote(event);
+  for (const Field& field : fields) {
+    line += ',' + Quote(field.key) + ':';
+    line += field.is_number ? field.value : Quote(field.value);
+  }
+  if (suppressed != 0) line += ",\"suppressed\":" + std::to_string(suppressed);
+  return line;
+}
+
+}  // namespace
+
+void Configure(Level level, Format format) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  state.format = format;
+  spdlog::logger& logger = LoggerLocked(state);
+  logger.set_level(ToSpdlog(level));
+  SetPattern(logger, format);
+}
+
+void SetLevel(Level level) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  LoggerLocked(state).set_level(ToSpdlog(level));
+}
+
+void FlushSuppressed(bool at_end) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  spdlog::logger& logger = LoggerLocked(state);
+  const auto now = std::chrono::steady_clock::now();
+  for (auto& [event, budget] : state.budgets) {
+    if (budget.suppressed == 0) continue;
+    if (!at_end && now - budget.window < std::chrono::seconds(1)) continue;
+    const std::uint64_t suppressed = std::exchange(budget.suppressed, 0);
+    const std::initializer_list<Field> fields = {{"of", event}};
+    logger.warn("{}", state.format == Format::kText
+                          ? TextLine("log.suppressed", fields, suppressed)
+                          : JsonFields("log.suppressed", fields, suppressed));
+  }
+}
+
+void Write(Level level, std::string_view event, std::initializer_list<Field> fields) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  Count(state, level, event);
+  spdlog::logger& logger = LoggerLocked(state);
+  if (!logger.should_log(ToSpdlog(level))) return;
+  std::uint64_t suppressed = 0;
+  if (!TakeBudget(state, event, suppressed)) return;
+  const std::string line = state.format == Format::kText ? TextLine(event, fields, suppressed)
+                                                         : JsonFields(event, fields, suppressed);
+  logger.log(ToSpdlog(level), "{}", line);
+}
+
+std::vector<EventCount> Counts() {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  std::vector<EventCount> counts;
+  counts.reserve(state.counts.size());
+  for (const auto& [event, count] : state.counts) counts.push_back(count);
+  return counts;
+}
+
+std::uint64_t CountOf(std::string_view event) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  const auto it = state.counts.find(event);
+  return it == state.counts.end() ? 0 : it->second.count;
+}
+
+std::uint64_t SuppressedLines() {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  return state.suppressed;
+}
+
+}  // namespace idd::daemon::log

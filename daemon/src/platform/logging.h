@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_PLATFORM_LOGGING_H_
+#define IDD_DAEMON_PLATFORM_LOGGING_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace idd::daemon::log {
+
+enum class Level { kDebug, kInfo, kWarning, kError };
+enum class Format { kText, kJson };
+
+// One key=value pair of a line.
+struct Field {
+  Field(std::string_view k, std::string_view v) : key(k), value(v) {}
+  Field(std::string_view k, const char* v) : Field(k, std::string_view(v)) {}
+  Field(std::string_view k, const std::string& v) : Field(k, std::string_view(v)) {}
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  Field(std::string_view k, T v) : key(k), value(std::to_string(v)), is_number(true) {}
+
+  std::string_view key;
+  std::string value;
+  bool is_number = false;
+};
+
+// Thread safety: all. Before Configure() lines go to stderr as text.
+void Configure(Level level, Format format);
+void SetLevel(Level level);
+
+// One line: the time (UTC), the level, the event (`lease.granted`, the stable name that
+// docs/operations.md lists) and the fields. Of one event at most 20 lines a second are written; the
+// next line, or a line `log.suppressed` when none comes, then says how many were left out
+// (`suppressed=`).
+void Write(Level level, std::string_view event, std::initializer_list<Field> fields);
+
+// Writes what is due of `log.suppressed`; once a second, and at the end all of it.
+void FlushSuppressed(bool at_end);
+
+// How often each warning and error came about since the start, whether or not it was written.
+struct EventCount {
+  Level level = Level::kWarning;
+  std::string event;
+  std::uint64_t count = 0;
+};
+[[nodiscard]] std::vector<EventCount> Counts();
+[[nodiscard]] std::uint64_t CountOf(std::string_view event);
+// Lines that were left out since the start.
+[[nodiscard]] std::uint64_t SuppressedLines();
+
+inline void Debug(std::string_view event, std::initializer_list<Field> fields) {
+  Write(Level::kDebug, event, fields);
+}
+inline void Info(std::string_view event, std::initializer_list<Field> fields) {
+  Write(Level::kInfo, event, fields);
+}
+inline void Warning(std::string_view event, std::initializer_list<Field> fields) {
+  Write(Level::kWarning, event, fields);
+}
+inline void Error(std::string_view event, std::initializer_list<Field> fields) {
+  Write(Level::kError, event, fields);
+}
+
+}  // namespace idd::daemon::log
+
+#endif  // IDD_DAEMON_PLATFORM_LOGGING_H_

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "platform/service_manager.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+#ifdef IDD_WITH_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+#include "idd/base/status.h"
+#include "platform/logging.h"
+
+namespace idd::daemon {
+namespace {
+
+#ifdef IDD_WITH_SYSTEMD
+void LogFailure(const char* what, int result) {
+  if (result >= 0) return;
+  log::Warning("service_manager.failed",
+               {{"call", what}, {"error", Status::FromErrno(-result, what).message()}});
+}
+
+// A manager that is busy lets the call wait, and a signal ends the wait.
+template <typename Call>
+void Tell(const char* what, const Call& call) {
+  int result = 0;
+  do {
+    result = call();
+  } while (result == -EINTR);
+  LogFailure(what, result);
+}
+#endif
+
+}  // namespace
+
+#ifdef IDD_WITH_SYSTEMD
+
+// NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
+ServiceManager::ServiceManager() : listens_(std::getenv("NOTIFY_SOCKET") != nullptr) {}
+
+std::vector<PassedDescriptor> ServiceManager::TakePassed() {
+  std::vector<PassedDescriptor> passed;
+  char** names = nullptr;
+  const int count = ::sd_listen_fds_with_names(1, &names);
+  LogFailure("sd_listen_fds_with_names", count);
+  for (int i = 0; i < count; ++i) {
+    PassedDescriptor& descriptor = passed.emplace_back();
+    descriptor.fd.reset(SD_LISTEN_FDS_START + i);
+    static_cast<void>(::fcntl(descriptor.fd.get(), F_SETFD, FD_CLOEXEC));
+    if (names == nullptr || names[i] == nullptr) continue;
+    descriptor.name = names[i];
+    std::free(names[i]);  // NOLINT(cppcoreguidelines-no-malloc): libsystemd's, made with malloc
+  }
+  std::free(names);  // NOLINT(cppcoreguidelines-no-malloc): the same
+  return passed;
+}
+
+void ServiceManager::Notify(const std::string& state) const {
+  if (listens_) Tell("sd_notify", [&state] { return ::sd_notify(0, state.c_str()); });
+}
+
+std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() {
+  std::uint64_t microseconds = 0;
+  const int result = ::sd_watchdog_enabled(0, &microseconds);
+  LogFailure("sd_watchdog_enabled", result);
+  if (result <= 0) return std::nullopt;
+  return std::chrono::microseconds(microseconds);
+}
+
+void ServiceManager::Keep(const std::string& name, int fd) {
+  if (!listens_) return;
+  const std::string state = "FDSTORE=1\nFDNAME=" + name;
+  Tell("FDSTORE", [&state, fd] { return ::sd_pid_notify_with_fds(0, 0, state.c_str(), &fd, 1); });
+}
+
+void ServiceManager::Drop(const std::string& name) {
+  if (!listens_) return;
+  const std::string state = "FDSTOREREMOVE=1\nFDNAME=" + name;
+  Tell("FDSTOREREMOVE", [&state] { return ::sd_notify(0, state.c_str()); });
+}
+
+#else
+
+ServiceManager::ServiceManager() : listens_(false) {}
+std::vector<PassedDescriptor> ServiceManager::TakePassed() { return {}; }
+void ServiceManager::Notify(const std::string&) const {}
+std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() { return std::nullopt; }
+void ServiceManager::Keep(const std::string&, int) {}
+void ServiceManager::Drop(const std::string&) {}
+
+#endif
+
+}  // namespace idd::daemon

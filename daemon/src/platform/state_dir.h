@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_PLATFORM_STATE_DIR_H_
+#define IDD_DAEMON_PLATFORM_STATE_DIR_H_
+
+#include <string>
+
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+
+namespace idd::daemon {
+
+// An exclusive lock on a file, held as long as the object lives and released by the kernel when the
+// process dies, whatever way. An open-file-description lock: unlike a POSIX record lock it is not
+// lost when some library closes another descriptor of the same file.
+class FileLock {
+ public:
+  // Creates `path` (0600) if need be and writes this process's id into it. kUnavailable when
+  // another process holds it, naming that process; kSystem.
+  [[nodiscard]] static Result<FileLock> Take(const std::string& path);
+
+ private:
+  explicit FileLock(ScopedFd fd) : fd_(std::move(fd)) {}
+  ScopedFd fd_;
+};
+
+// Makes the state dir (0750) if it is missing, its parent being there, and locks it.
+[[nodiscard]] Result<FileLock> LockStateDir(const std::string& state_dir);
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_PLATFORM_STATE_DIR_H_

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_REFILL_PROMISE_POLICY_H_
+#define IDD_DAEMON_REFILL_PROMISE_POLICY_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "refill/refill_policy.h"
+
+namespace idd::daemon {
+
+// idd's own rule. Two rates are measured:
+//
+//   sustained  ids of the busiest second, fading over the outage tolerance: what the ring must hold
+//              the tolerance long;
+//   burst      ids a second between two looks, fading over ten seconds: what the ring must hold
+//              while the next lease is on its way.
+//
+// When less is left than both need, and in any case when a tenth of one step is used, one lease
+// fills up to half as much again, with a step at least; never above MostHeld(). So what is held of
+// a load that has begun, or has risen a thousandfold, grows with what it claims, three times as
+// fast, until the tolerance is covered. What a load that fell left in the ring is used up before
+// anything is leased again; a tag without traffic leases nothing.
+class PromisePolicy : public RefillPolicy {
+ public:
+  explicit PromisePolicy(const RefillSettings& settings) : settings_(settings) {}
+
+  void Configure(const RefillSettings& settings) override { settings_ = settings; }
+  void Observe(const RefillView& view) override;
+  void OnLeased(const RefillView& view, std::uint64_t ids, std::chrono::nanoseconds took) override;
+  [[nodiscard]] std::uint64_t Wanted(const RefillView& view) const override;
+  [[nodiscard]] std::uint64_t MarkOf(shm::IdRange ids, const RefillView& view) const override;
+  [[nodiscard]] double RatePerSecond() const override { return sustained_; }
+
+ private:
+  [[nodiscard]] double Reserve() const;
+  [[nodiscard]] std::uint64_t LowWater(std::uint64_t earned) const;
+  [[nodiscard]] std::uint64_t Step() const;
+
+  RefillSettings settings_;
+  bool has_looked_ = false;
+  MonotonicTime looked_at_{};
+  std::uint64_t looked_claimed_ = 0;
+  MonotonicTime second_began_{};
+  std::uint64_t second_claimed_ = 0;  // when it began
+  double sustained_ = 0;              // ids a second
+  double burst_ = 0;                  // ids a second
+  std::chrono::duration<double> lease_takes_{0.01};
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_REFILL_PROMISE_POLICY_H_

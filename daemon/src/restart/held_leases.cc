@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "restart/held_leases.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "idd/base/check.h"
+#include "idd/shm/abi.h"
+#include "platform/logging.h"
+#include "platform/random.h"
+
+namespace idd::daemon {
+namespace {
+
+// "IDDHELD1" in memory order on a little-endian host. Another layout is another number: what is in
+// the memory of an idd that laid it out differently is abandoned, as after a crash.
+constexpr std::uint64_t kMagic = 0x31444c4548444449ULL;
+constexpr std::size_t kTokenBytes = 32;
+constexpr std::size_t kHostBytes = 128;
+// Twice as many tags as a host has descriptors for, at two leases each. Pages that no entry is in
+// take no memory.
+constexpr std::uint32_t kEntryCount = 131072;
+
+template <std::size_t kBytes>
+void Put(std::array<char, kBytes>& field, std::string_view text) {
+  field.fill('\0');
+  std::copy_n(text.begin(), std::min(text.size(), kBytes), field.begin());
+}
+
+template <std::size_t kBytes>
+std::string Get(const std::array<char, kBytes>& field) {
+  return {field.begin(), std::find(field.begin(), field.end(), '\0')};
+}
+
+}  // namespace
+
+// Words that are stored while the entry is in use are atomics: the process may be killed between
+// any two, and the compiler must keep their order.
+struct HeldLeases::Entry {
+  std::atomic<std::uint64_t> state;  // HeldState; stored last (release)
+  std::atomic<std::uint64_t> next;
+  std::atomic<std::uint64_t> ring_id;
+  std::uint64_t first;
+  std::uint64_t limit;
+  std::uint64_t previous_mark;
+  std::uint64_t step;
+  std::uint64_t max_step;
+  std::uint64_t max_prefetch;
+  std::uint64_t max_id;
+  std::uint64_t outage_tolerance_s;
+  std::uint32_t rule;    // RefillRule
+  std::uint32_t access;  // TagAccess
+  std::array<char, kTokenBytes> token;
+  std::array<char, shm::kMaxTagBytes> tag;  // the rest is zero
+
+  void Store(HeldState to) {
+    state.store(static_cast<std::uint64_t>(to), std::memory_order_release);
+  }
+  [[nodiscard]] HeldState Load() const {
+    return static_cast<HeldState>(state.load(std::memory_order_acquire));
+  }
+};
+
+struct HeldLeases::Header {
+  std::uint64_t magic;
+  std::atomic<std::uint64_t> used;  // entries at and above it were never used
+  std::array<char, kHostBytes> host;
+  std::array<char, kTokenBytes> id;
+};
+
+struct HeldLeases::Layout {
+  Header header;
+  std::array<Entry, kEntryCount> entries;
+};
+
+HeldLeases::HeldLeases(ScopedFd fd, shm::MappedMemory memory)
+    : fd_(std::move(fd)), memory_(std::move(memory)) {}
+HeldLeases::~HeldLeases() = default;
+
+HeldLeases::Layout& HeldLeases::layout() const noexcept {
+  return *static_cast<Layout*>(memory_.address());
+}
+
+Result<std::unique_ptr<HeldLeases>> HeldLeases::Create(const std::string& host_id) {
+  static_assert(sizeof(Entry) == 256);
+  static_assert(std::is_trivially_destructible_v<Layout>);
+  Result<ScopedFd> fd = shm::MakeMemfd("idd-held", sizeof(Layout));
+  if (!fd.ok()) return fd.status();
+  Result<shm::MappedMemory> memory =
+      shm::MappedMemory::Map(fd.value().get(), shm::MapAccess::kReadWrite, sizeof(Layout));
+  if (!memory.ok()) return memory.status();
+  Status sealed = shm::SealMemfd(fd.value().get(), shm::MemfdSeals::kFixed);
+  if (!sealed.ok()) return sealed;
+  std::unique_ptr<HeldLeases> held(
+      new HeldLeases(std::move(fd).value(), std::move(memory).value()));
+  // The pages are zero, which is each entry's "free".
+  Header& header = held->layout().header;
+  Put(header.host, host_id);
+  Put(header.id, RandomToken());
+  header.magic = kMagic;
+  return held;
+}
+
+Result<std::unique_ptr<HeldLeases>> HeldLeases::Adopt(ScopedFd fd, const std::string& host_id) {
+  if (shm::CheckMemfd(fd.get(), shm::MemfdSeals::kFixed, sizeof(Layout)) !=
+      shm::MemfdOutcome::kOk) {
+    return Status(Code::kIncompatible, "it is not a list of held leases that this idd knows");
+  }
+  Result<shm::MappedMemory> memory =
+      shm::MappedMemory::Map(fd.get(), shm::MapAccess::kReadWrite, sizeof(Layout));
+  if (!memory.ok()) return memory.status();
+  std::unique_ptr<HeldLeases> held(new HeldLeases(std::move(fd), std::move(memory).value()));
+  Header& header = held->layout().header;
+  if (header.magic != kMagic) {
+    return Status(Code::kIncompatible, "its layout is another idd version's");
+  }
+  if (Get(header.host) != host_id.substr(0, kHostBytes)) {
+    return Status(Code::kIncompatible, "it is of host '" + Get(header.host) + "'");
+  }
+  if (header.used.load(std::memory_order_relaxed) > kEntryCount) {
+    return Status(Code::kIncompatible, "its count of entries makes no sense");
+  }
+  return held;
+}
+
+std::string HeldLeases::id() const { return Get(layout().header.id); }
+
+std::string HeldLeases::host_id() const { return Get(layout().header.host); }
+
+bool HeldLeases::MakesSense(const Entry& entry) {
+  const HeldState state = entry.Load();
+  if (state > HeldState::kReturning || !IsToken({entry.token.data(), entry.token.size()}) ||
+      entry.tag[0] == '\0')
+    return false;
+  if (state == HeldState::kAsked) return true;
+  const std::uint64_t next = entry.next.load(std::memory_order_relaxed);
+  return entry.first < entry.limit && entry.limit <= shm::kMaxLimit &&
+         entry.limit - entry.first <= shm::kClosingStep / 2 && entry.first <= next &&
+         next <= entry.limit && entry.step >= 1 && entry.step <= kMaxStep &&
+         entry.max_step >= entry.step && entry.max_step <= kMaxStep &&
+         entry.max_prefetch >= 2 * entry.step && entry.max_id < shm::kMaxLimit &&
+         entry.outage_tolerance_s <= static_cast<std::uint64_t>(kMaxOutageTolerance.count()) &&
+         entry.rule <= static_cast<std::uint32_t>(RefillRule::kLeaf) &&
+         entry.access <= static_cast<std::uint32_t>(TagAccess::kSocket);
+}
+
+HeldLease HeldLeases::Read(const Entry& entry) {
+  HeldLease held;
+  held.state = entry.Load();
+  held.lease.token = {entry.token.begin(), entry.token.end()};
+  held.lease.tag = Get(entry.tag);
+  if (held.state == HeldState::kAsked) return held;
+  held.lease.ids = {entry.first, entry.limit};
+  held.lease.previous_mark = entry.previous_mark;
+  held.next = entry.next.load(std::memory_order_relaxed);
+  held.ring_id = entry.ring_id.load(std::memory_order_relaxed);
+  held.record.tag = held.lease.tag;
+  held.record.next_id = entry.limit;
+  held.record.step = entry.step;
+  held.record.max_id = entry.max_id;
+  held.record.access = static_cast<TagAccess>(entry.access);
+  held.record.refill = {.rule = static_cast<RefillRule>(entry.rule),
+                        .step = entry.step,
+                        .max_step = entry.max_step,
+                        .max_prefetch = entry.max_prefetch,
+                        .outage_tolerance = std::chrono::seconds(entry.outage_tolerance_s)};
+  return held;
+}
+
+std::vector<HeldLease> HeldLeases::All() {
+  std::vector<HeldLease> all;
+  by_token_.clear();
+  free_.clear();
+  const auto used =
+      static_cast<std::uint32_t>(layout().header.used.load(std::memory_order_relaxed));
+  for (std::uint32_t i = 0; i < used; ++i) {
+    Entry& entry = layout().entries[i];
+    const bool in_use = entry.Load() != HeldState::kFree && MakesSense(entry);
+    if (!in_use) {
+      entry.Store(HeldState::kFree);
+      free_.insert(i);
+      continue;
+    }
+    HeldLease held = Read(entry);
+    by_token_[held.lease.token] = i;
+    all.push_back(std::move(held));
+  }
+  return all;
+}
+
+HeldLeases::Entry* HeldLeases::Find(const std::string& token) const {
+  const auto it = by_token_.find(token);
+  return it == by_token_.end() ? nullptr : &layout().entries[it->second];
+}
+
+void HeldLeases::NoteAsked(const std::string& token, const std::string& tag) {
+  IDD_CHECK(token.size() == kTokenBytes && tag.size() <= shm::kMaxTagBytes);
+  Header& header = layout().header;
+  std::uint64_t index = header.used.load(std::memory_order_relaxed);
+  if (!free_.empty()) {
+    index = free_.extract(free_.begin()).value();
+  } else if (index == kEntryCount) {
+    if (unnoted_++ == 0) {
+      log::Warning("held.full", {{"leases", std::uint64_t{kEntryCount}},
+                                 {"action", "further leases are not kept over a restart"}});
+    }
+    return;
+  }
+  Entry& entry = layout().entries[index];
+  if (index == header.used.load(std::memory_order_relaxed)) {
+    header.used.store(index + 1, std::memory_order_release);
+  }
+  Put(entry.token, token);
+  Put(entry.tag, tag);
+  entry.Store(HeldState::kAsked);
+  by_token_[token] = static_cast<std::uint32_t>(index);
+}
+
+void HeldLeases::NoteGranted(const Lease& lease, const TagRecord& record) {
+  Entry* const entry = Find(lease.token);
+  if (entry == nullptr) return;
+  entry->first = lease.ids.first;
+  entry->limit = lease.ids.limit;
+  entry->previous_mark = lease.previous_mark;
+  entry->step = record.refill.step;
+  entry->max_step = record.refill.max_step;
+  entry->max_prefetch = record.refill.max_prefetch;
+  entry->max_id = record.max_id;
+  entry->outage_tolerance_s = static_cast<std::uint64_t>(record.refill.outage_tolerance.count());
+  entry->rule = static_cast<std::uint32_t>(record.refill.rule);
+  entry->access = static_cast<std::uint32_t>(record.access);
+  entry->next.store(lease.ids.first, std::memory_order_relaxed);
+  entry->ring_id.store(0, std::memory_order_relaxed);
+  entry->Store(HeldState::kHeld);
+}
+
+// `next` first: of what is below it nothing is handed out again, whatever the ring says.
+void HeldLeases::NoteUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id) {
+  Entry* const entry = Find(token);
+  if (entry == nullptr) return;
+  entry->next.store(next, std::memory_order_release);
+  entry->ring_id.store(ring_id, std::memory_order_release);
+}
+
+std::atomic<std::uint64_t>* HeldLeases::NextOf(const std::string& token) const {
+  Entry* const entry = Find(token);
+  return entry == nullptr ? nullptr : &entry->next;
+}
+
+void HeldLeases::NoteEnd(const std::string& token, std::uint64_t claimed, HeldState state) {
+  Entry* const entry = Find(token);
+  if (entry == nullptr || entry->Load() == HeldState::kAsked) return;
+  entry->next.store(entry->first + claimed, std::memory_order_release);
+  entry->Store(state);
+}
+
+void HeldLeases::NoteClosing(const std::string& token, std::uint64_t claimed) {
+  NoteEnd(token, claimed, HeldState::kClosing);
+}
+
+void HeldLeases::NoteReturning(const std::string& token, std::uint64_t claimed) {
+  NoteEnd(token, claimed, HeldState::kReturning);
+}
+
+void HeldLeases::Forget(const std::string& token) {
+  const auto it = by_token_.find(token);
+  if (it == by_token_.end()) return;
+  layout().entries[it->second].Store(HeldState::kFree);
+  free_.insert(it->second);
+  by_token_.erase(it);
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "restart/inheritance.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "idd/shm/abi.h"
+#include "platform/logging.h"
+#include "restart/descriptor_names.h"
+
+namespace idd::daemon {
+namespace {
+
+// A ring holds one fewer than it has slots.
+constexpr std::size_t kMostLeases = shm::kSlotCount - 1;
+
+// Both descriptors of one ring.
+struct RingDescriptors {
+  ScopedFd table;
+  ScopedFd cursors;
+  std::vector<std::string> names{};
+};
+
+void LogNotInherited(const HeldLease& held, const std::string& error) {
+  log::Error("ring.not_inherited", {{"tag", held.lease.tag},
+                                    {"ring", held.ring_id},
+                                    {"error", error},
+                                    {"action", "its leases are abandoned"}});
+}
+
+// Finds what there is.
+class Heir {
+ public:
+  Heir(std::vector<PassedDescriptor>& passed, const std::string& host_id,
+       const std::string& list_id)
+      : passed_(passed), host_id_(host_id), list_id_(list_id) {}
+
+  Result<Inheritance> Take() {
+    Status status = TakeDescriptors();
+    if (!status.ok()) return status;
+    const std::vector<HeldLease> leases = result_.held->All();
+    for (const HeldLease& held : leases) OpenRing(held);
+    for (const HeldLease& held : leases) Sort(held);
+    // Of which tag a ring is, its leases say: one without any has nothing to close.
+    for (const auto& [ring_id, descriptors] : descriptors_) {
+      for (const std::string& name : descriptors.names) result_.names.push_back(name);
+    }
+    for (auto& [name, tag] : tags_) result_.tags.push_back(std::move(tag));
+    return std::move(result_);
+  }
+
+ private:
+  Status TakeDescriptors() {
+    std::vector<PassedDescriptor> others;
+    for (PassedDescriptor& descriptor : passed_) {
+      if (const auto part = ParseRingName(descriptor.name)) {
+        RingDescriptors& ring = descriptors_[part->ring_id];
+        (part->is_table ? ring.table : ring.cursors) = std::move(descriptor.fd);
+        ring.names.push_back(descriptor.name);
+      } else if (descriptor.name == kHeldLeasesName) {
+        AdoptLeases(std::move(descriptor.fd));
+      } else {
+        others.push_back(std::move(descriptor));
+      }
+    }
+    passed_ = std::move(others);
+    if (result_.held != nullptr) return Status::Ok();
+    Result<std::unique_ptr<HeldLeases>> held = HeldLeases::Create(host_id_);
+    if (!held.ok()) return held.status();
+    result_.held = std::move(held).value();
+    return Status::Ok();
+  }
+
+  void AdoptLeases(ScopedFd fd) {
+    Result<std::unique_ptr<HeldLeases>> held = HeldLeases::Adopt(std::move(fd), host_id_);
+    if (held.ok() && held.value()->id() != list_id_) {
+      held = Status(Code::kIncompatible, "another idd has run on this host since");
+    }
+    if (held.ok()) {
+      result_.held = std::move(held).value();
+      result_.held_is_kept = true;
+      return;
+    }
+    result_.names.emplace_back(kHeldLeasesName);
+    log::Warning("held.not_inherited", {{"error", held.status().message()},
+                                        {"action", "what the earlier idd held is abandoned"}});
+  }
+
+  void OpenRing(const HeldLease& held) {
+    if (held.state != HeldState::kHeld || held.ring_id == 0) return;
+    if (!looked_for_.insert(held.ring_id).second) return;
+    const auto it = descriptors_.find(held.ring_id);
+    if (it == descriptors_.end()) {
+      return LogNotInherited(held, "the service manager does not have it");
+    }
+    auto ring = shm::LeftRing::Open(it->second.table, it->second.cursors, held.lease.tag);
+    if (!ring.ok() || ring.value()->ring_id() != held.ring_id) {
+      return LogNotInherited(held, ring.ok() ? "it has another number" : ring.status().message());
+    }
+    tags_[held.lease.tag].rings.push_back(
+        {.ring = std::move(ring).value(), .names = std::move(it->second.names)});
+    descriptors_.erase(it);
+    opened_[held.ring_id] = held.lease.tag;
+  }
+
+  void Sort(const HeldLease& held) {
+    if (held.state == HeldState::kAsked) {
+      result_.asked[held.lease.token] = held.lease.tag;
+      return;
+    }
+    LeaseUse use{.lease = held.lease, .claimed = held.next - held.lease.ids.first};
+    if (held.state == HeldState::kClosing) return result_.closing.push_back(std::move(use));
+    if (held.state == HeldState::kReturning) return result_.returning.push_back(std::move(use));
+    const auto ring = opened_.find(held.ring_id);
+    if (held.ring_id != 0 && (ring == opened_.end() || ring->second != held.lease.tag)) {
+      result_.held->NoteClosing(use.lease.token, use.claimed);
+      return result_.closing.push_back(std::move(use));
+    }
+    LeftTag& tag = tags_[held.lease.tag];
+    tag.tag = held.lease.tag;
+    tag.leases.push_back(held);
+  }
+
+  std::vector<PassedDescriptor>& passed_;
+  const std::string& host_id_;
+  const std::string& list_id_;
+  std::map<std::uint64_t, RingDescriptors> descriptors_;
+  std::set<std::uint64_t> looked_for_;
+  std::map<std::uint64_t, std::string> opened_;  // tags, by ring
+  std::map<std::string, LeftTag> tags_;
+  Inheritance result_;
+};
+
+// Closes what there is of one tag.
+class Successor {
+ public:
+  Successor(LeftTag left, HeldLeases& held) : left_(std::move(left)), held_(held) {}
+
+  InheritedTag Take() {
+    CloseRings();
+    for (const HeldLease& lease : left_.leases) Sort(lease);
+    Arrange();
+    return std::move(result_);
+  }
+
+ private:
+  void CloseRings() {
+    for (LeftTagRing& left : left_.rings) {
+      left.ring->Close();
+      InheritedRing inherited{.tag = left_.tag, .tokens = {}, .ring = std::move(left.ring)};
+      const std::uint64_t ring_id = inherited.ring->ring_id();
+      for (const HeldLease& held : left_.leases) {
+        if (held.ring_id != ring_id) continue;
+        inherited.tokens.push_back(held.lease.token);
+        if (IsForged(*inherited.ring, held)) forged_.insert(ring_id);
+      }
+      rings_[ring_id] = inherited.ring.get();
+      result_.rings.push_back(std::move(inherited));
+      for (std::string& name : left.names) result_.names.push_back(std::move(name));
+    }
+  }
+
+  // The cursor is below what the earlier idd had seen of it or claimed. A client that has written
+  // into one cursor may have written into all: the whole ring is forged.
+  static bool IsForged(const shm::LeftRing& ring, const HeldLease& held) {
+    return ring.NextOf(held.lease.ids).value_or(held.next) < held.next;
+  }
+
+  void Sort(const HeldLease& held) {
+    LeaseUse use{.lease = held.lease, .claimed = held.next - held.lease.ids.first};
+    const std::optional<std::uint64_t> next = NextOf(held);
+    if (!next.has_value()) return Close(use);
+    use.claimed = *next - held.lease.ids.first;
+    if (use.available() == 0) return Close(use);
+    held_.NoteUsed(held.lease.token, *next, 0);
+    // The newest lease's settings.
+    if (held.record.next_id > result_.record.next_id) result_.record = held.record;
+    result_.leases.push_back(std::move(use));
+  }
+
+  // Above it nothing of the lease was or will be claimed. Nothing: that is not known.
+  [[nodiscard]] std::optional<std::uint64_t> NextOf(const HeldLease& held) const {
+    if (held.ring_id == 0) return held.next;
+    const shm::LeftRing& ring = *rings_.at(held.ring_id);
+    if (!forged_.contains(held.ring_id) && ring.StaysClosed()) {
+      return ring.NextOf(held.lease.ids).value_or(held.next);
+    }
+    log::Error("ring.quarantined", {{"tag", held.lease.tag},
+                                    {"ring", held.ring_id},
+                                    {"leases", 1},
+                                    {"reason", "a client forged a cursor"},
+                                    {"action", "what is left of the lease is abandoned"}});
+    return std::nullopt;
+  }
+
+  void Close(const LeaseUse& use) {
+    held_.NoteClosing(use.lease.token, use.claimed);
+    result_.closing.push_back(use);
+  }
+
+  // Ids must rise in a ring. What a ring has no room for goes back.
+  void Arrange() {
+    std::sort(
+        result_.leases.begin(), result_.leases.end(),
+        [](const LeaseUse& a, const LeaseUse& b) { return a.lease.ids.first < b.lease.ids.first; });
+    std::vector<LeaseUse> leases;
+    for (LeaseUse& use : result_.leases) {
+      const bool rises = leases.empty() || use.lease.ids.first >= leases.back().lease.ids.limit;
+      if (!rises) {
+        Close(use);
+      } else if (leases.size() == kMostLeases) {
+        held_.NoteReturning(use.lease.token, use.claimed);
+        result_.returning.push_back(std::move(use));
+      } else {
+        leases.push_back(std::move(use));
+      }
+    }
+    result_.leases = std::move(leases);
+  }
+
+  LeftTag left_;
+  HeldLeases& held_;
+  std::map<std::uint64_t, const shm::LeftRing*> rings_;
+  std::set<std::uint64_t> forged_;  // rings
+  InheritedTag result_;
+};
+
+}  // namespace
+
+Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed, const std::string& host_id,
+                            const std::string& list_id) {
+  return Heir(passed, host_id, list_id).Take();
+}
+
+InheritedTag TakeOver(LeftTag left, HeldLeases& held) {
+  return Successor(std::move(left), held).Take();
+}
+
+std::uint64_t LeftTag::first_id() const {
+  std::uint64_t first = shm::kMaxLimit;
+  for (const HeldLease& held : leases) first = std::min(first, held.lease.ids.first);
+  return first;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_SERVER_PEER_TURNS_H_
+#define IDD_DAEMON_SERVER_PEER_TURNS_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+
+#include "idd/base/clock.h"
+#include "platform/event_loop.h"
+
+namespace idd::daemon {
+
+// Whose frame is read next. The turns go round the users: each has one frame read in its turn, from
+// the one of its connections that has waited longest, so that a user with a thousand connections
+// delays the others no more than a user with one. A user that is over its limit has no turn before
+// it is below it again; what its clients send stays in the sockets.
+//
+// Between two looks of the event loop for what else is due at most kFramesAtOnce frames are read.
+//
+// Thread safety: none; event loop. Memory: an entry for each connection that waits.
+class PeerTurns {
+ public:
+  // Reads one frame of the connection. False: there is no such connection any more.
+  using Read = std::function<bool(std::uint64_t connection)>;
+  // When the user may have a frame read: now, or in the past, is at once.
+  using MayRead = std::function<MonotonicTime(uid_t uid, MonotonicTime now)>;
+
+  static constexpr int kFramesAtOnce = 8;
+
+  PeerTurns(EventLoop& loop, Read read, MayRead may_read)
+      : loop_(loop), timer_(loop), read_(std::move(read)), may_read_(std::move(may_read)) {}
+  PeerTurns(const PeerTurns&) = delete;
+  PeerTurns& operator=(const PeerTurns&) = delete;
+
+  // The connection has something to be read: it is read once, now or in its user's turn.
+  void Add(uid_t uid, std::uint64_t connection);
+  // The limits have changed: whoever waits for them is looked at again.
+  void Reconsider();
+
+  // Connections that wait.
+  [[nodiscard]] std::size_t waiting() const noexcept { return waiting_; }
+
+ private:
+  void Schedule();
+  void TakeTurns();
+  // Reads one frame of whoever is next; false: nobody is.
+  [[nodiscard]] bool ReadNext();
+  void Limit(uid_t uid, MonotonicTime until);
+  void Release(MonotonicTime now);
+
+  EventLoop& loop_;
+  Timer timer_;  // for the first of limited_
+  const Read read_;
+  const MayRead may_read_;
+  // The connections that wait, of each user that has one; it is either in order_ or in limited_.
+  std::map<uid_t, std::deque<std::uint64_t>> users_;
+  std::deque<uid_t> order_;
+  std::multimap<MonotonicTime, uid_t> limited_;
+  std::size_t waiting_ = 0;
+  int read_at_once_ = 0;  // frames since the loop has last looked for what is due
+  bool is_scheduled_ = false;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_SERVER_PEER_TURNS_H_

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Server: the socket and the connections.
+#include "server/server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "idd/wire/channel.h"
+#include "platform/logging.h"
+#include "platform/random.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr int kBacklog = 1024;
+// Few: those who are connected are not kept waiting by those who connect.
+constexpr int kAcceptsPerTurn = 8;
+// A connection says HELLO within this time, or is closed.
+constexpr std::chrono::seconds kHelloPatience(5);
+constexpr std::chrono::milliseconds kAcceptPause(100);
+// Everybody may connect whom the folder lets in: who may do what, idd says by the peer's
+// credentials, so that it can say why not.
+constexpr mode_t kSocketMode = 0666;
+
+const sockaddr* AsSockaddr(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+// Somebody listens there: accepted, or the backlog is full (a stopped daemon is alive, too).
+bool IsLive(const sockaddr_un& address) {
+  const ScopedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (::connect(probe.get(), AsSockaddr(address), sizeof(address)) == 0) return true;
+  // EPROTOTYPE: a listener of another socket type. Only a refusal proves that nobody is there.
+  return errno != ECONNREFUSED && errno != ENOENT;
+}
+
+Status RemoveStale(const std::string& path, const sockaddr_un& address) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? Status::Ok() : Status::FromErrno(errno, "looking at " + path);
+  }
+  if (Status status = Server::CheckPath(path); !status.ok()) return status;
+  if (IsLive(address)) {
+    return {Code::kUnavailable, "another process listens at " + path + "; it is left alone"};
+  }
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return Status::FromErrno(errno, "removing the stale socket " + path);
+  }
+  log::Info("socket.stale_removed", {{"path", path}});
+  return Status::Ok();
+}
+
+}  // namespace
+
+Server::Server(EventLoop& loop, TagService& tags, Admin& admin)
+    : loop_(loop),
+      tags_(tags),
+      admin_(admin),
+      daemon_id_(RandomId()),
+      listener_(loop),
+      pause_(loop),
+      turns_(
+          loop, [this](std::uint64_t connection) { return ReadOne(connection); },
+          [this](uid_t uid, MonotonicTime now) { return gate_.MayReadAt(uid, now); }),
+      pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {
+  admin_.SetPeers([this] { return LookAtPeers(); });
+  admin_.SetClients(&ledger_);
+}
+
+Server::~Server() { admin_.SetClients(nullptr); }
+
+Status Server::CheckPath(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode)) return Status::Ok();
+  return {Code::kUnavailable, path + " exists and is not a socket; it is left alone"};
+}
+
+Result<FileLock> Server::LockPath(const std::string& path) {
+  const Result<sockaddr_un> address = wire::SocketAddress(path);
+  if (!address.ok()) return address.status();
+  // Between the look at a stale file and its removal another idd could bind: the lock excludes it.
+  Result<FileLock> lock = FileLock::Take(path + ".lock");
+  if (lock.ok() || lock.status().code() != Code::kUnavailable) return lock;
+  return lock.status().WithContext("another idd uses this socket");
+}
+
+bool Server::IsListener(int fd) {
+  int type = 0;
+  int listens = 0;
+  socklen_t type_bytes = sizeof(type);
+  socklen_t listens_bytes = sizeof(listens);
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) == 0 &&
+         ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_bytes) == 0 &&
+         type == SOCK_SEQPACKET && listens != 0;
+}
+
+bool Server::ListensAt(int fd, const std::string& path) {
+  sockaddr_un address{};
+  socklen_t bytes = sizeof(address);
+  const bool is_named = ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
+                        address.sun_family == AF_UNIX && bytes > offsetof(sockaddr_un, sun_path);
+  if (!is_named) return false;
+  return path == std::string(address.sun_path,
+                             ::strnlen(address.sun_path, bytes - offsetof(sockaddr_un, sun_path)));
+}
+
+Status Server::Listen(const std::string& path, ScopedFd listener) {
+  if (!listener.valid()) {
+    Result<ScopedFd> bound = Bind(path);
+    if (!bound.ok()) return bound.status();
+    listener = std::move(bound).value();
+  } else if (::fcntl(listener.get(), F_SETFL, O_NONBLOCK) != 0) {
+    return Status::FromErrno(errno, "fcntl");
+  }
+  if (Status status = listener_.Open(std::move(listener)); !status.ok()) return status;
+  WaitAcceptable();
+  return Status::Ok();
+}
+
+Result<ScopedFd> Server::Bind(const std::string& path) {
+  const Result<sockaddr_un> address = wire::SocketAddress(path);
+  if (!address.ok()) return address.status();
+  if (Status status = RemoveStale(path, address.value()); !status.ok()) return status;
+  ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Status::FromErrno(errno, "socket");
+  if (::bind(fd.get(), AsSockaddr(address.value()), sizeof(sockaddr_un)) != 0) {
+    return Status::FromErrno(errno, "cannot bind " + path);
+  }
+  // Before listen(2): nobody can connect while the mode is still the umask's.
+  if (::chmod(path.c_str(), kSocketMode) != 0) return Status::FromErrno(errno, "chmod of " + path);
+  if (::lstat(path.c_str(), &bound_) != 0) return Status::FromErrno(errno, "lstat of " + path);
+  if (::listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen");
+  path_ = path;
+  return fd;
+}
+
+void Server::StopAccepting() {
+  pause_.Cancel();
+  listener_.Close();
+  struct stat info {};
+  if (path_.empty() || ::lstat(path_.c_str(), &info) != 0) return;
+  if (info.st_dev == bound_.st_dev && info.st_ino == bound_.st_ino) ::unlink(path_.c_str());
+  path_.clear();
+}
+
+void Server::WaitAcceptable() {
+  listener_.WhenReadable([this] { OnAcceptable(); });
+}
+
+void Server::OnAcceptable() {
+  for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
+    ScopedFd socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket.valid()) {
+      Adopt(std::move(socket));
+      continue;
+    }
+    if (errno == EAGAIN) break;
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    const int error = errno;
+    // Out of descriptors is also who accepts nothing.
+    pollfd pending{.fd = listener_.fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&pending, 1, 0) == 0) break;
+    log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}});
+    const bool is_out = error == EMFILE || error == ENFILE;
+    if (is_out &&
+        (DropSilent("idd is out of descriptors, and this connection has not said HELLO") ||
+         DropBusiest())) {
+      continue;
+    }
+    PauseAccepting();  // out of descriptors: without a pause the loop would spin on the backlog
+    return;
+  }
+  WaitAcceptable();
+}
+
+void Server::PauseAccepting() {
+  pause_.After(kAcceptPause, [this] { WaitAcceptable(); });
+}
+
+bool Server::DropSilent(const char* why) {
+  while (!silent_.empty()) {
+    Connection* const connection = Find(silent_.front().id);
+    silent_.pop_front();
+    if (connection == nullptr || connection->greeted) continue;
+    connection->CloseWith({Code::kUnavailable, why});
+    return true;
+  }
+  return false;
+}
+
+// Only when the limits by user have not prevented it: as the limit of descriptors was lowered, or
+// as more rings are open than were reckoned with.
+bool Server::DropBusiest() {
+  const auto busiest = gate_.limits().Busiest();
+  if (!busiest.has_value()) return false;
+  // NOLINTNEXTLINE(modernize-loop-convert): the newest first; a reversed view reads no better
+  for (auto it = connections_.rbegin(); it != connections_.rend(); ++it) {
+    Connection& connection = *it->second;
+    if (connection.peer().uid != busiest->first || connection.is_closed()) continue;
+    connection.CloseWith(
+        {Code::kUnavailable, "idd is out of descriptors, and this user has the most connections"});
+    return true;
+  }
+  return false;
+}
+
+void Server::Poll() {
+  const MonotonicTime now = MonotonicClock::now();
+  gate_.Poll(now, tags_.rings());
+  LookWhatHasArrived(std::nullopt);
+  for (std::size_t i = gate_.surplus(); i > 0 && DropBusiest(); --i) {
+  }
+  WithdrawRings();  // what could not be done at the reload
+  const MonotonicTime latest = now - kHelloPatience;
+  while (!silent_.empty()) {
+    const Connection* const connection = Find(silent_.front().id);
+    const bool counts = connection != nullptr && !connection->greeted;
+    if (!counts) {
+      silent_.pop_front();
+      continue;
+    }
+    if (silent_.front().since > latest) return;
+    if (connection->awaits_turn) {  // it has said something: its user is over a limit
+      silent_.push_back({.id = silent_.front().id, .since = now});
+      silent_.pop_front();
+      continue;
+    }
+    DropSilent("no HELLO within 5 seconds");
+  }
+}
+
+void Server::Configure(std::vector<AccessRule> rules, const LimitSettings& limits) {
+  gate_.Configure(std::move(rules), limits);
+  turns_.Reconsider();
+  for (const auto& [id, connection] : connections_) {
+    const Status status = gate_.StillAdmit(connection->peer());
+    if (!status.ok()) connection->CloseWith(status);
+  }
+  unlawful_ = gate_.UnlawfulRings();
+  WithdrawRings();
+}
+
+void Server::AddFamilies(FamilyBuilder& families) const {
+  const PeerMeter& meter = gate_.meter();
+  families.Add(metric::kConnections, static_cast<double>(connections_.size()));
+  families.Add(metric::kConnectionsAccepted, meter.accepted);
+  families.Add(metric::kConnectionsRefused, meter.refused);
+  families.Add(metric::kDenials, meter.denied_connections, {{"of", "connection"}});
+  families.Add(metric::kDenials, meter.denied_tags, {{"of", "tag"}});
+  families.Add(metric::kDenials, meter.denied_admin, {{"of", "admin"}});
+  families.Add(metric::kLimited, meter.limited_by_rate, {{"by", "rate"}});
+  families.Add(metric::kLimited, meter.limited_under_way, {{"by", "under_way"}});
+}
+
+void Server::WithdrawRings() {
+  std::erase_if(unlawful_, [this](const RingHolders::Ring& ring) {
+    if (!tags_.Withdraw(ring.tag, ring.ring_id)) return false;
+    gate_.holders().Forget(ring);
+    return true;
+  });
+}
+
+void Server::Adopt(ScopedFd socket) {
+  Result<Peer> peer = PeerOf(socket.get());
+  if (!peer.ok()) return;
+  const std::uint64_t id = next_id_++;
+  const Status admitted = gate_.Admit(peer.value());
+  auto connection =
+      std::make_unique<Connection>(loop_, std::move(socket), id, std::move(peer).value());
+  Connection& started = *connection;
+  connections_.emplace(id, std::move(connection));
+  started.Start(
+      {.on_readable =
+           [this](Connection& from) {
+             from.awaits_turn = true;
+             turns_.Add(from.peer().uid, from.id());
+           },
+       .on_message = [this](Connection& from,
+                            std::span<const std::byte> message) { OnMessage(from, message); },
+       .on_close = [this](std::uint64_t closed) { OnClosed(closed); },
+       .hold = [this](const Peer& of,
+                      std::size_t count) { return gate_.HoldDescriptors(of, count); },
+       .release = [this](const Peer& of,
+                         std::size_t count) { gate_.ReleaseDescriptors(of, count); },
+       .pass = [this](const Peer& of, std::size_t count) { return PassDescriptors(of, count); },
+       .arrived = [this](const Peer& of,
+                         std::size_t count) { gate_.DescriptorsArrived(of, count); }});
+  if (!admitted.ok()) return started.CloseWith(admitted);
+  started.admitted = true;
+  ledger_.Connected(id, started.peer(), MonotonicClock::now());
+  silent_.push_back({.id = id, .since = MonotonicClock::now()});
+}
+
+bool Server::ReadOne(std::uint64_t id) {
+  Connection* const connection = Find(id);
+  if (connection == nullptr) return false;
+  connection->awaits_turn = false;
+  connection->ReadOne();
+  return true;
+}
+
+void Server::OnClosed(std::uint64_t id) {
+  const Connection* const connection = Find(id);
+  if (connection == nullptr) return;
+  if (connection->unanswered > 0) {
+    tags_.DropOwner(id);
+    for (const ClaimOrder& order : pacer_.Drop(id)) gate_.limits().GiveIdsBack(order);
+  }
+  ledger_.Gone(id);
+  if (connection->has_descriptors_under_way()) {
+    lingering_.push_back(std::move(connections_.extract(id).mapped()));
+    return;
+  }
+  if (connection->admitted) gate_.Release(connection->peer());
+  connections_.erase(id);
+}
+
+bool Server::PassDescriptors(const Peer& peer, std::size_t count) {
+  if (gate_.PassDescriptors(peer, count)) return true;
+  if (!gate_.limits().ShouldLook(peer.uid, MonotonicClock::now())) return false;
+  LookWhatHasArrived(peer.uid);
+  return gate_.PassDescriptors(peer, count);
+}
+
+void Server::LookWhatHasArrived(std::optional<uid_t> uid) {
+  const auto is_meant = [uid](const Connection& connection) {
+    return connection.has_descriptors_under_way() &&
+           uid.value_or(connection.peer().uid) == connection.peer().uid;
+  };
+  for (const auto& [id, connection] : connections_) {
+    if (is_meant(*connection)) connection->LookWhatHasArrived();
+  }
+  std::erase_if(lingering_, [this, &is_meant](const std::unique_ptr<Connection>& connection) {
+    if (is_meant(*connection)) connection->LookWhatHasArrived();
+    if (connection->has_descriptors_under_way()) return false;
+    if (connection->admitted) gate_.Release(connection->peer());
+    return true;
+  });
+}
+
+// What clients say of themselves may be anything: so many groups, however many versions they name.
+PeerFacts Server::LookAtPeers() const {
+  PeerFacts facts;
+  facts.connections = connections_.size();
+  facts.most_connections = gate_.most_connections();
+  facts.connections_per_uid = gate_.connections_per_uid();
+  if (const auto busiest = gate_.limits().Busiest(); busiest.has_value()) {
+    facts.busiest = {.uid = busiest->first, .connections = busiest->second};
+  }
+  std::map<std::pair<std::string, std::uint32_t>, ClientGroup> groups;
+  for (const auto& [id, connection] : connections_) {
+    if (!connection->greeted) continue;
+    const std::pair key(connection->client_version, connection->abi_version);
+    if (!groups.contains(key) && groups.size() == kMaxClientGroups) {
+      ++facts.not_listed;
+      continue;
+    }
+    ClientGroup& group = groups[key];
+    group.version = key.first;
+    group.abi_version = key.second;
+    group.pid = connection->peer().pid;
+    group.uid = connection->peer().uid;
+    ++group.connections;
+  }
+  for (auto& [key, group] : groups) facts.clients.push_back(std::move(group));
+  return facts;
+}
+
+Connection* Server::Find(std::uint64_t id) {
+  const auto it = connections_.find(id);
+  return it == connections_.end() ? nullptr : it->second.get();
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server of the MySQL protocol as idd uses it: statements in packets, buffered rows, every wait
+// bounded. Nothing else in idd calls libmariadb.
+#ifndef IDD_DAEMON_SQL_MYSQL_DB_H_
+#define IDD_DAEMON_SQL_MYSQL_DB_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "sql/mysql_url.h"
+#include "sql/stored_row.h"
+
+struct st_mysql;
+
+namespace idd::daemon {
+
+// For connecting, for an answer and for sending. A packet of a lease takes its row lock and
+// finishes within it, or the server gives up the lock wait first.
+inline constexpr std::chrono::seconds kMysqlTimeout(2);
+// For a statement, from the end of the one before it to the last byte of its answer, however
+// steadily the bytes come: a server that drips them must hold neither the leases nor a stop. The
+// same for a login.
+inline constexpr std::chrono::seconds kMysqlStatementTimeout(5);
+
+// What a statement answered: rows, or how many it changed.
+struct MysqlResult {
+  std::vector<std::vector<std::optional<std::string>>> rows;
+  std::uint64_t changed = 0;
+  std::uint64_t insert_id = 0;  // what LAST_INSERT_ID(expression) was given
+};
+
+// A row of a MysqlResult, which has to outlive it.
+class MysqlRow final : public StoredRow {
+ public:
+  explicit MysqlRow(const std::vector<std::optional<std::string>>& cells) : cells_(cells) {}
+
+  [[nodiscard]] bool IsNull(int column) const override;
+  [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const override;
+  [[nodiscard]] std::optional<std::string> TextIf(int column) const override;
+  [[nodiscard]] std::string Describe(int column) const override;
+
+ private:
+  [[nodiscard]] const std::optional<std::string>& Cell(int column) const;
+
+  const std::vector<std::optional<std::string>>& cells_;
+};
+
+// One connection. Thread safety: none.
+//
+// Errors of all members: kUnavailable (away, restarting, read-only, full, locked, no privilege or
+// password: worth trying again later), kIncompatible (not what idd needs: an operator must act),
+// kInvalid (the statement or its numbers; only then the connection is still good), kSystem.
+class MysqlDb {
+ public:
+  // Connects to `endpoint`, within kMysqlTimeout, and sets the session up.
+  [[nodiscard]] static Result<std::unique_ptr<MysqlDb>> Connect(const MysqlUrl& url,
+                                                                const MysqlEndpoint& endpoint);
+  MysqlDb(const MysqlDb&) = delete;
+  MysqlDb& operator=(const MysqlDb&) = delete;
+  ~MysqlDb();
+
+  // A statement.
+  [[nodiscard]] Result<MysqlResult> Query(const std::string& sql);
+  // The statements in one packet, so that the server never waits for this host between them, or one
+  // after the other if SendSingly() was called. The first error ends it; what came before stays,
+  // inside a transaction that was begun and is then rolled back.
+  [[nodiscard]] Result<std::vector<MysqlResult>> Packet(const std::vector<std::string>& statements);
+  // START TRANSACTION, the statements, COMMIT, and `behind` after it, in one packet. The results of
+  // the statements and of `behind`.
+  [[nodiscard]] Result<std::vector<MysqlResult>> Transaction(
+      const std::vector<std::string>& statements, const std::vector<std::string>& behind = {});
+  // From now on. A node of a Galera cluster that has to roll a transaction back for another node's
+  // says so to the next packet. The rest of a packet that is being done runs on, outside any
+  // transaction: a journal row without its advance of max_id was seen that way.
+  void SendSingly() noexcept { sends_singly_ = true; }
+
+  // After an error of Packet() or Transaction(): whether a commit may have happened nevertheless.
+  [[nodiscard]] bool outcome_unknown() const noexcept { return outcome_unknown_; }
+  // The server's error number of the last failure; 0: none, or it was this side's.
+  [[nodiscard]] unsigned last_error() const noexcept { return last_error_; }
+  // The connection cannot be used any more.
+  [[nodiscard]] bool broken() const noexcept { return broken_; }
+
+  // Whether the server has closed the connection, or sent what nobody asked for: no round trip.
+  [[nodiscard]] bool PeerClosed() const;
+
+  // "host:port" or the socket, for messages.
+  [[nodiscard]] const std::string& where() const noexcept { return where_; }
+
+  // Literals, whatever the session's modes are.
+  [[nodiscard]] static std::string Text(std::string_view value);    // of utf8mb4
+  [[nodiscard]] static std::string Binary(std::string_view value);  // to compare byte by byte
+
+ private:
+  explicit MysqlDb(std::string where);
+  [[nodiscard]] Status Failure(const char* doing);
+  [[nodiscard]] Result<std::vector<MysqlResult>> Send(const std::vector<std::string>& statements);
+
+  st_mysql* mysql_ = nullptr;
+  const std::string where_;
+  bool sends_singly_ = false;
+  bool outcome_unknown_ = false;
+  bool broken_ = false;
+  unsigned last_error_ = 0;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_SQL_MYSQL_DB_H_

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sql/sqlite_db.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "idd/base/check.h"
+#include "idd/shm/abi.h"
+
+namespace idd::daemon {
+namespace {
+
+static_assert(SQLITE_VERSION_NUMBER >= 3037000, "STRICT tables need SQLite 3.37");
+
+constexpr int kSynchronousFull = 2;
+
+Code CodeOf(int sqlite_code) {
+  switch (sqlite_code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:  // lost the race for the WAL locks too often
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+      return Code::kUnavailable;
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+    case SQLITE_SCHEMA:
+      return Code::kIncompatible;
+    default:
+      return Code::kSystem;
+  }
+}
+
+const char* AdviceFor(int sqlite_code) {
+  switch (sqlite_code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return "; another process holds its lock";
+    case SQLITE_FULL:
+      return "; free space on its file system";
+    case SQLITE_IOERR:
+      return "; check the disk, its quota and the kernel log";
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+      return "; make the file and its directory writable for idd's user";
+    case SQLITE_CANTOPEN:
+      return "; its directory must exist and be writable for idd's user";
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+      return "; restore it from a backup; idd does not overwrite it";
+    default:
+      return "";
+  }
+}
+
+// SQLite gives names like ":memory:" and "file:..." a meaning of their own; a path has none.
+std::string AsPlainPath(const std::string& path) {
+  return path.starts_with('/') ? path : "./" + path;
+}
+
+// "directory '...' does not exist" where that is why a file could not be opened; else "".
+std::string MissingDirectory(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string directory = path.substr(0, slash == 0 ? 1 : slash);
+  struct stat info {};
+  if (::stat(directory.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return "";
+  return "directory '" + directory + "' does not exist or cannot be searched; create it";
+}
+
+Status MissingFile(const std::string& path) {
+  return {Code::kUnavailable, "the database file '" + path +
+                                  "' is missing; restore it (idd does not make a new one in place "
+                                  "of it)"};
+}
+
+std::optional<SqliteDb::FileId> FileAt(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  return SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino};
+}
+
+// Whether this process has the file open; true where /proc cannot say. A name that was given to
+// another file between its opening and the look at it must not pass for what was opened.
+bool IsOpenHere(SqliteDb::FileId file) {
+  std::error_code error;
+  std::filesystem::directory_iterator fds("/proc/self/fd", error);
+  if (error) return true;
+  // By name: the descriptors of other threads may be closed under a look at their numbers.
+  for (; fds != std::filesystem::directory_iterator(); fds.increment(error)) {
+    if (FileAt(fds->path()) == file) return true;
+  }
+  return static_cast<bool>(error);
+}
+
+}  // namespace
+
+// --- SqliteQuery
+
+SqliteQuery::SqliteQuery(SqliteDb& db, std::string_view sql) : db_(&db) {
+  const int code = sqlite3_prepare_v2(db.handle_, sql.data(), static_cast<int>(sql.size()),
+                                      &statement_, nullptr);
+  CheckBound(code);
+}
+
+SqliteQuery::SqliteQuery(SqliteQuery&& other) noexcept
+    : db_(other.db_),
+      statement_(std::exchange(other.statement_, nullptr)),
+      status_(std::move(other.status_)),
+      done_(other.done_) {}
+
+SqliteQuery::~SqliteQuery() { sqlite3_finalize(statement_); }
+
+void SqliteQuery::CheckBound(int code) {
+  if (code != SQLITE_OK && status_.ok()) status_ = db_->ErrorStatus(code);
+}
+
+void SqliteQuery::Bind(int index, std::uint64_t value) {
+  IDD_CHECK(value <= shm::kMaxLimit);
+  if (!status_.ok()) return;
+  CheckBound(sqlite3_bind_int64(statement_, index, static_cast<sqlite3_int64>(value)));
+}
+
+void SqliteQuery::Bind(int index, std::string_view value) {
+  if (!status_.ok()) return;
+  // An empty view may have no address, which SQLite would take for NULL.
+  const char* data = value.empty() ? "" : value.data();
+  const auto copy_it = SQLITE_TRANSIENT;
+  CheckBound(sqlite3_bind_text64(statement_, index, data, value.size(), copy_it, SQLITE_UTF8));
+}
+
+void SqliteQuery::Bind(int index, const std::optional<std::string>& value) {
+  if (value.has_value()) return Bind(index, std::string_view{*value});
+  if (status_.ok()) CheckBound(sqlite3_bind_null(statement_, index));
+}
+
+bool SqliteQuery::Next() {
+  if (!status_.ok() || done_) return false;
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  done_ = true;
+  if (code != SQLITE_DONE) status_ = db_->ErrorStatus(code);
+  return false;
+}
+
+bool SqliteQuery::IsNull(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
+
+std::optional<std::uint64_t> SqliteQuery::UintIf(int column) const {
+  if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) return std::nullopt;
+  const sqlite3_int64 value = sqlite3_column_int64(statement_, column);
+  if (value < 0) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
+}
+
+std::optional<std::string> SqliteQuery::TextIf(int column) const {
+  if (sqlite3_column_type(statement_, column) != SQLITE_TEXT) return std::nullopt;
+  const void* text = sqlite3_column_text(statement_, column);
+  if (text == nullptr) return std::nullopt;  // out of memory
+  const int bytes = sqlite3_column_bytes(statement_, column);
+  return std::string(static_cast<const char*>(text), static_cast<std::size_t>(bytes));
+}
+
+std::uint64_t SqliteQuery::Uint(int column) {
+  const std::optional<std::uint64_t> value = UintIf(column);
+  if (!value.has_value()) Reject(column, "an integer that is not negative");
+  return value.value_or(0);
+}
+
+std::string SqliteQuery::Text(int column) {
+  std::optional<std::string> value = TextIf(column);
+  if (!value.has_value()) Reject(column, "a text");
+  return std::move(value).value_or(std::string());
+}
+
+std::string SqliteQuery::Describe(int column) const {
+  switch (sqlite3_column_type(statement_, column)) {
+    case SQLITE_INTEGER:
+      return std::to_string(sqlite3_column_int64(statement_, column));
+    case SQLITE_FLOAT:
+      return "the real number " + std::to_string(sqlite3_column_double(statement_, column));
+    case SQLITE_TEXT:
+      return "a text";
+    case SQLITE_BLOB:
+      return "a blob";
+    default:
+      return "NULL";
+  }
+}
+
+void SqliteQuery::Reject(int column, std::string_view expected) {
+  if (!status_.ok()) return;
+  status_ =
+      Status(Code::kInvalid, "column " + std::string(sqlite3_column_name(statement_, column)) +
+                                 " in '" + db_->path() + "' holds " + Describe(column) +
+                                 " instead of " + std::string(expected));
+}
+
+// --- SqliteDb
+
+SqliteDb::SqliteDb(const std::string& path) : path_(AsPlainPath(path)) {}
+
+// What is not in place any more must not be copied over what is, nor the log of another file be
+// deleted by its name; and a damaged file stays as it is for who repairs it.
+SqliteDb::~SqliteDb() {
+  if (handle_ != nullptr && (is_damaged_ || !CheckNotReplaced().ok())) {
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
+  sqlite3_close_v2(handle_);
+}
+
+Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
+                                                 const SqliteFormat& format) {
+  std::unique_ptr<SqliteDb> db(new SqliteDb(path));
+  if (Status status = db->OpenFile(format.may_create); !status.ok()) return status;
+  // Before anything is written, so that a file of somebody else stays as it is.
+  Result<bool> is_new = db->Identify(format);
+  if (!is_new.ok()) return is_new.status();
+  if (format.check_pages) {
+    if (Status status = db->CheckPages(); !status.ok()) return status;
+  }
+  if (Status status = db->MakeDurable(); !status.ok()) return status;
+  if (is_new.value()) {
+    if (Status status = db->CreateSchema(format); !status.ok()) return status;
+    // So that a file that loses its log is a database still.
+    sqlite3_wal_checkpoint_v2(db->handle_, "main", SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  }
+  if (format.is_shared) {
+    if (Status status = db->RememberLog(); !status.ok()) return status;
+  }
+  // Only now is it known to be ours, and closing may copy the log into it.
+  sqlite3_db_config(db->handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  return db;
+}
+
+Result<std::unique_ptr<SqliteDb>> SqliteDb::OpenToRead(const std::string& path,
+                                                       SqliteFormat format) {
+  format.may_create = false;
+  std::unique_ptr<SqliteDb> db(new SqliteDb(path));
+  if (Status status = db->OpenFile(format.may_create); !status.ok()) return status;
+  if (Status status = db->Run("PRAGMA query_only = 1"); !status.ok()) return status;
+  if (Result<bool> is_new = db->Identify(format); !is_new.ok()) return is_new.status();
+  return db;
+}
+
+Status SqliteDb::OpenFile(bool may_create) {
+  // SQLite would delete the log that belongs to the missing file if it found an empty one.
+  struct stat before {};
+  const bool is_there = ::stat(path_.c_str(), &before) == 0;
+  if (!may_create && (is_there ? before.st_size == 0 : errno == ENOENT)) return MissingFile(path_);
+  const int create = may_create ? SQLITE_OPEN_CREATE : 0;
+  const int flags = SQLITE_OPEN_READWRITE | create | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  const int code = sqlite3_open_v2(path_.c_str(), &handle_, flags, nullptr);
+  if (code != SQLITE_OK) {
+    const std::string missing = MissingDirectory(path_);
+    if (missing.empty()) return ErrorStatus(code);
+    return {Code::kUnavailable, "cannot open '" + path_ + "': " + missing};
+  }
+  sqlite3_busy_handler(handle_, WaitWhileBusy, this);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  // What is in the file may be anybody's: its views and triggers may not call functions that write.
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  if (sqlite3_db_readonly(handle_, "main") != 0) return ErrorStatus(SQLITE_READONLY);
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) != 0) return ErrorStatus(SQLITE_CANTOPEN);
+  file_ = {.device = info.st_dev, .inode = info.st_ino};
+  return CheckNotReplaced();
+}
+
+Result<bool> SqliteDb::Identify(const SqliteFormat& format) {
+  SqliteQuery query = Query(
+      "SELECT (SELECT application_id FROM pragma_application_id),"
+      "       (SELECT user_version FROM pragma_user_version),"
+      "       (SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1)",
+      std::string_view(format.own_tables));
+  if (!query.Next()) return query.Finish();
+  const std::string application_id = query.Describe(0);
+  const std::string version = query.Describe(1);
+  const bool has_own_tables = query.Uint(2) != 0;
+  if (!query.Finish().ok()) return query.Finish();
+  const std::string name = "'" + path_ + "'";
+  if (application_id == "0" && version == "0" && !has_own_tables) {
+    if (Status status = format.check_adoptable(*this); !status.ok()) return status;
+    if (format.may_create) return true;
+    return MissingFile(path_).WithContext(name + " is empty or without idd's tables");
+  }
+  if (application_id != std::to_string(format.application_id)) {
+    return Status(Code::kIncompatible, name + " is not " + format.what +
+                                           " but belongs to another program (application_id " +
+                                           application_id + ", user_version " + version +
+                                           "); idd leaves it alone; name another file");
+  }
+  if (version != std::to_string(format.version)) {
+    return Status(Code::kIncompatible,
+                  name + " has schema version " + version + ", this idd knows version " +
+                      std::to_string(format.version) + "; use the idd that made it");
+  }
+  if (Status status = format.check_complete(*this); !status.ok()) return status;
+  return false;
+}
+
+Status SqliteDb::CheckPages() {
+  SqliteQuery query = Query("PRAGMA quick_check(1)");
+  const std::string finding = query.Next() ? query.Text(0) : "";
+  if (!query.Finish().ok()) return query.Finish();
+  if (finding == "ok") return Status::Ok();
+  return ErrorStatus(SQLITE_CORRUPT).WithContext(finding);
+}
+
+// WAL with synchronous=FULL: a commit that was answered is on the disk. NORMAL loses the last ones
+// when the power goes, and a lost lease is leased again.
+Status SqliteDb::MakeDurable() {
+  SqliteQuery mode = Query("PRAGMA journal_mode = WAL");
+  const std::string journal_mode = mode.Next() ? mode.Text(0) : "";
+  if (!mode.Finish().ok()) return mode.Finish();
+  if (Status status = Execute(
+          "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
+          "PRAGMA cell_size_check = ON;");
+      !status.ok()) {
+    return status;
+  }
+  SqliteQuery level = Query("PRAGMA synchronous");
+  const std::uint64_t synchronous = level.Next() ? level.Uint(0) : 0;
+  if (!level.Finish().ok()) return level.Finish();
+  if (journal_mode == "wal" && synchronous == kSynchronousFull) return Status::Ok();
+  return {Code::kUnavailable, "'" + path_ + "' cannot be used durably: journal_mode is '" +
+                                  journal_mode + "' instead of 'wal' and synchronous " +
+                                  std::to_string(synchronous) +
+                                  " instead of 2; put it on a local file system"};
+}
+
+Status SqliteDb::CreateSchema(const SqliteFormat& format) {
+  return InTransaction([&]() -> Status {
+    // Another process may have been first.
+    Result<bool> is_new = Identify(format);
+    if (!is_new.ok()) return is_new.status();
+    if (!is_new.value()) return Status::Ok();
+    const std::string identity =
+        "PRAGMA application_id = " + std::to_string(format.application_id) +
+        "; PRAGMA user_version = " + std::to_string(format.version) + ";";
+    if (Status status = Execute(identity.c_str()); !status.ok()) return status;
+    if (Status status = Execute(format.schema); !status.ok()) return status;
+    return format.check_complete(*this);
+  });
+}
+
+// SQLite compares the inode of its descriptor with that of the resolved path; the second look is at
+// the path as we were given it, which may be a link or lie below a mount point. A file that was
+// overwritten in place cannot be told this way: that is what the high-water marks are for.
+Status SqliteDb::CheckNotReplaced() const {
+  int has_moved = 0;
+  const int code = sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
+  struct stat info {};
+  if (code != SQLITE_OK || has_moved != 0 || ::stat(path_.c_str(), &info) != 0 ||
+      FileId{.device = info.st_dev, .inode = info.st_ino} != file_) {
+    return {
+        Code::kUnavailable,
+        "'" + path_ + "': the database file was replaced, moved or deleted while idd had it open"};
+  }
+  if (log_.inode == 0) return Status::Ok();
+  if (info.st_size < size_) {
+    return {Code::kUnavailable,
+            "'" + path_ + "': the database file was emptied or cut while idd had it open"};
+  }
+  size_ = info.st_size;
+  if (FileAt(LogPath()) == log_ && FileAt(SharedMemoryPath()) == shared_memory_) {
+    return Status::Ok();
+  }
+  return {Code::kUnavailable,
+          "'" + path_ + "': its -wal or -shm was replaced or deleted while idd had it open"};
+}
+
+std::string SqliteDb::LogPath() const {
+  return sqlite3_filename_wal(sqlite3_db_filename(handle_, "main"));
+}
+
+std::string SqliteDb::SharedMemoryPath() const {
+  return std::string(sqlite3_db_filename(handle_, "main")) + "-shm";
+}
+
+Status SqliteDb::RememberLog() {
+  // The first read after a change of the journal's mode opens them.
+  if (Status status = Run("SELECT count(*) FROM sqlite_schema"); !status.ok()) return status;
+  const std::optional<FileId> log = FileAt(LogPath());
+  const std::optional<FileId> shared_memory = FileAt(SharedMemoryPath());
+  if (!log || !shared_memory || !IsOpenHere(*log) || !IsOpenHere(*shared_memory)) {
+    return {Code::kUnavailable,
+            "'" + path_ + "': its -wal or -shm was deleted while idd opened the database"};
+  }
+  log_ = *log;
+  shared_memory_ = *shared_memory;
+  return Status::Ok();
+}
+
+void SqliteDb::RescueLog() {
+  struct stat info {};
+  if (FileAt(path_) != file_ || ::stat(path_.c_str(), &info) != 0 || info.st_size < size_) return;
+  if (FileAt(LogPath()) == log_) return;
+  if (::stat(LogPath().c_str(), &info) == 0 && info.st_size != 0) return;
+  sqlite3_wal_checkpoint_v2(handle_, "main", SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+}
+
+void SqliteDb::RemoveStaleSharedMemory(const std::string& path) noexcept {
+  std::error_code error;
+  const std::filesystem::path resolved = std::filesystem::canonical(path, error);
+  if (error) return;
+  if (FileAt(resolved.string() + "-wal").has_value()) return;
+  ::unlink((resolved.string() + "-shm").c_str());
+}
+
+// SQLite's own handler soon looks only every 100 ms, and so starves beside writers that come back
+// at once.
+int SqliteDb::WaitWhileBusy(void* db, int calls) noexcept {
+  SqliteDb& self = *static_cast<SqliteDb*>(db);
+  const MonotonicTime now = MonotonicClock::now();
+  if (calls == 0) self.busy_until_ = now + kSqliteBusyTimeout;
+  if (now >= self.busy_until_) return 0;
+  constexpr int kMaxPauseMs = 5;
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::min(1 + calls / 8, kMaxPauseMs)));
+  return 1;
+}
+
+Status SqliteDb::Execute(const char* script) {
+  const int code = sqlite3_exec(handle_, script, nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? Status::Ok() : ErrorStatus(code);
+}
+
+Status SqliteDb::Begin() {
+  if (commit_outcome_unknown_ || sqlite3_get_autocommit(handle_) == 0) {
+    return {Code::kUnavailable, "'" + path_ + "' must be opened again after a failed transaction"};
+  }
+  const Status begun = Execute("BEGIN IMMEDIATE");
+  // Behind BEGIN, so that nothing is written to a file that nobody will ever read. A file that was
+  // emptied is damaged to SQLite.
+  Status status = CheckNotReplaced();
+  if (status.ok()) status = begun;
+  if (!status.ok()) Rollback();
+  return status;
+}
+
+Status SqliteDb::Commit() {
+  const int code = sqlite3_exec(handle_, "COMMIT", nullptr, nullptr, nullptr);
+  if (code == SQLITE_OK) {
+    // Replaced between BEGIN and here: the commit is in a file that is gone.
+    Status status = CheckNotReplaced();
+    commit_outcome_unknown_ = !status.ok();
+    return status;
+  }
+  Status status = ErrorStatus(code);
+  if (sqlite3_get_autocommit(handle_) == 0) {
+    Rollback();  // still open, hence certainly not committed
+    return status;
+  }
+  // SQLite gave the transaction up, but its frames may already be in the log, to be found valid by
+  // the next one who recovers it.
+  commit_outcome_unknown_ = true;
+  return status;
+}
+
+// A failure leaves the transaction open, which Begin() notices.
+void SqliteDb::Rollback() noexcept {
+  if (sqlite3_get_autocommit(handle_) != 0) return;
+  sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+std::int64_t SqliteDb::changes() const noexcept { return sqlite3_changes64(handle_); }
+
+Status SqliteDb::ErrorStatus(int code) const {
+  // Without a handle (out of memory), or for a code that was not sqlite's own, errmsg says nothing.
+  const bool is_last = handle_ != nullptr && sqlite3_extended_errcode(handle_) == code;
+  std::string message = "'" + path_ + "': ";
+  message += is_last ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
+  message += " (SQLite code " + std::to_string(code) + ")";
+  const int error = is_last ? sqlite3_system_errno(handle_) : 0;
+  const int primary = code & 0xff;
+  if (error != 0 && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
+    message += ": " + std::system_category().message(error);
+  }
+  if (CodeOf(code) == Code::kIncompatible) is_damaged_ = true;
+  return {CodeOf(code), message + AdviceFor(code)};
+}
+
+}  // namespace idd::daemon

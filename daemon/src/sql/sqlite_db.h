@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SQLite as idd uses it: one durable file, short write transactions, values checked on reading. The
+// allocator (sqlite_store.h) and this host's high-water marks (high_water.h) share it; nothing else
+// in idd calls sqlite3.
+#ifndef IDD_DAEMON_SQL_SQLITE_DB_H_
+#define IDD_DAEMON_SQL_SQLITE_DB_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+#include "sql/stored_row.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace idd::daemon {
+
+class SqliteDb;
+
+// How long a transaction waits for another process's write lock.
+inline constexpr std::chrono::milliseconds kSqliteBusyTimeout(2000);
+
+// What a file must be before it is used, and how an empty one becomes that.
+struct SqliteFormat {
+  const char* what;             // for messages: "idd's allocator database"
+  std::int32_t application_id;  // not 0
+  std::int32_t version;         // of the schema, in user_version
+  // GLOB over the names of tables. A file without an application id that has such a table is not
+  // adopted; one that has other tables is: "idd_*" lives beside them, "*" demands an empty file.
+  const char* own_tables;
+  const char* schema;  // SQL; run once, in one transaction with the identity
+  // Both only read. The first looks at a file without identity before it is touched, the second at
+  // one of this format, on every opening.
+  Status (*check_adoptable)(SqliteDb& db);
+  Status (*check_complete)(SqliteDb& db);
+  // Whether every page is read when the file is opened: damage shows before anything is leased.
+  bool check_pages = true;
+  // Whether other processes use the file too: then each transaction looks whether its log and its
+  // shared memory are still those that the paths name, as one that has a deleted one open and one
+  // that has its successor are two writers to SQLite. Who is alone is better off with a deleted
+  // log, from which closing copies what the file lacks.
+  bool is_shared = false;
+  // Whether a missing or empty file, or one that could be adopted, gets the schema. If not, it is
+  // kUnavailable: what was in its place is missing.
+  bool may_create = true;
+};
+
+// One statement with its arguments, read row by row. The first error sticks: Next() answers false
+// from then on and Finish() says what it was, so a loop needs one check behind it.
+//
+//   SqliteQuery query = db.Query("SELECT host, base FROM ... WHERE tag = ?1", tag);
+//   while (query.Next()) use(query.Text(0), query.Uint(1));
+//   if (Status status = query.Finish(); !status.ok()) return status;
+//
+// Lives no longer than its SqliteDb. Thread safety: none.
+class SqliteQuery final : public StoredRow {
+ public:
+  SqliteQuery(SqliteDb& db, std::string_view sql);
+  SqliteQuery(SqliteQuery&& other) noexcept;
+  SqliteQuery& operator=(SqliteQuery&&) = delete;
+  SqliteQuery(const SqliteQuery&) = delete;
+  SqliteQuery& operator=(const SqliteQuery&) = delete;
+  ~SqliteQuery() override;
+
+  // Arguments are numbered from 1 and copied. Precondition for numbers: at most 2^63-1.
+  void Bind(int index, std::uint64_t value);
+  void Bind(int index, std::string_view value);
+  void Bind(int index, const std::string& value) { Bind(index, std::string_view(value)); }
+  void Bind(int index, const std::optional<std::string>& value);  // nullopt: NULL
+
+  // Steps to the next row; false at the end or on an error.
+  [[nodiscard]] bool Next();
+  [[nodiscard]] const Status& Finish() const noexcept { return status_; }
+
+  // The column (from 0) of the present row. A value of another type, or a negative number, is the
+  // query's error (kInvalid, naming the column) and answers 0 or "".
+  [[nodiscard]] std::uint64_t Uint(int column);
+  [[nodiscard]] std::string Text(int column);
+  [[nodiscard]] bool IsNull(int column) const override;
+  [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const override;
+  [[nodiscard]] std::optional<std::string> TextIf(int column) const override;
+  [[nodiscard]] std::string Describe(int column) const override;
+  // Makes the row's column the query's error.
+  void Reject(int column, std::string_view expected);
+
+ private:
+  void CheckBound(int code);
+
+  SqliteDb* db_;
+  sqlite3_stmt* statement_ = nullptr;
+  Status status_;
+  bool done_ = false;
+};
+
+// An open database file. Thread safety: none. Errors of all members: kUnavailable (locked, full,
+// read-only, unreadable, replaced: worth opening again later), kIncompatible (not the format,
+// newer, corrupt: an operator must act, and the file is as it was), kSystem.
+class SqliteDb {
+ public:
+  // Opens the file; a missing or zero-length one gets the schema (if it may), any other is checked
+  // first and not touched unless it has the format. It is in WAL mode with synchronous=FULL
+  // afterwards.
+  [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> Open(const std::string& path,
+                                                              const SqliteFormat& format);
+  // To look at alone; no change is possible, and closing it leaves the log as it is. A missing or
+  // empty file is kUnavailable, whatever the format says.
+  [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> OpenToRead(const std::string& path,
+                                                                    SqliteFormat format);
+  SqliteDb(const SqliteDb&) = delete;
+  SqliteDb& operator=(const SqliteDb&) = delete;
+  ~SqliteDb();
+
+  template <typename... Args>
+  [[nodiscard]] SqliteQuery Query(std::string_view sql, const Args&... args) {
+    SqliteQuery query(*this, sql);
+    int index = 0;
+    (query.Bind(++index, args), ...);
+    return query;
+  }
+
+  // One statement whose rows do not matter.
+  template <typename... Args>
+  [[nodiscard]] Status Run(std::string_view sql, const Args&... args) {
+    SqliteQuery query = Query(sql, args...);
+    while (query.Next()) {
+    }
+    return query.Finish();
+  }
+
+  // Rows changed by the last INSERT, UPDATE or DELETE.
+  [[nodiscard]] std::int64_t changes() const noexcept;
+
+  // BEGIN IMMEDIATE, body(), COMMIT. `body` returns a Status or a Result; its error rolls back and
+  // is returned. A failed COMMIT is an error like any other unless commit_outcome_unknown().
+  template <typename Body>
+  [[nodiscard]] auto InTransaction(Body body) -> decltype(body()) {
+    if (Status status = Begin(); !status.ok()) return status;
+    auto outcome = body();
+    if (!outcome.ok()) {
+      Rollback();
+      return outcome;
+    }
+    if (Status status = Commit(); !status.ok()) return status;
+    return outcome;
+  }
+
+  // The last COMMIT failed and the transaction was gone: it may be in the file or not. Nothing more
+  // can be done with this object; open another.
+  [[nodiscard]] bool commit_outcome_unknown() const noexcept { return commit_outcome_unknown_; }
+
+  // kUnavailable unless the file that is open, and of a shared one its log and its shared memory,
+  // are still those that the paths name, and the file is as long as it was. Every transaction looks
+  // at its beginning and behind its COMMIT.
+  [[nodiscard]] Status CheckNotReplaced() const;
+
+  // Copies into the file what is in a log that was deleted while it was open here; nothing else
+  // has it. Only while the path has the file, and nobody has written into another log.
+  // Precondition: what this object sees is the newest that there is.
+  void RescueLog();
+  // Removes a -shm without a log beside it, which SQLite would believe; nothing else leaves one.
+  static void RemoveStaleSharedMemory(const std::string& path) noexcept;
+  // Reads every page and refuses a damaged file. A tenth of a second for 100 MB from the cache.
+  [[nodiscard]] Status CheckPages();
+
+  // Tells the file that is open from any other that exists meanwhile.
+  struct FileId {
+    dev_t device = 0;
+    ino_t inode = 0;
+    friend bool operator==(const FileId&, const FileId&) = default;
+  };
+  [[nodiscard]] FileId file_id() const noexcept { return file_; }
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  // The Status for sqlite's result `code` (extended), with sqlite's words, the file and what to do.
+  [[nodiscard]] Status ErrorStatus(int code) const;
+
+ private:
+  friend class SqliteQuery;
+
+  explicit SqliteDb(const std::string& path);
+  [[nodiscard]] Status OpenFile(bool may_create);
+  // True: the file is empty of this format and may get it.
+  [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
+  // Notes which log and which shared memory are open.
+  [[nodiscard]] Status RememberLog();
+  [[nodiscard]] std::string LogPath() const;
+  [[nodiscard]] std::string SharedMemoryPath() const;
+  [[nodiscard]] Status MakeDurable();
+  [[nodiscard]] Status CreateSchema(const SqliteFormat& format);
+  [[nodiscard]] Status Execute(const char* script);
+  // SQLite's busy handler; `db` is this. 0: give up.
+  [[nodiscard]] static int WaitWhileBusy(void* db, int calls) noexcept;
+  [[nodiscard]] Status Begin();
+  [[nodiscard]] Status Commit();
+  void Rollback() noexcept;
+
+  std::string path_;
+  sqlite3* handle_ = nullptr;
+  mutable bool is_damaged_ = false;  // a call found what no idd writes
+  FileId file_;
+  FileId log_;  // no inode: not looked at
+  FileId shared_memory_;
+  mutable off_t size_ = 0;      // the largest seen
+  MonotonicTime busy_until_{};  // of the present wait for a lock
+  bool commit_outcome_unknown_ = false;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_SQL_SQLITE_DB_H_

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/lease.h"
+
+#include <array>
+
+namespace idd::daemon {
+namespace {
+
+struct StateName {
+  LeaseState state;
+  const char* name;
+};
+constexpr std::array<StateName, 4> kStateNames = {{{LeaseState::kActive, "active"},
+                                                   {LeaseState::kExhausted, "exhausted"},
+                                                   {LeaseState::kReturned, "returned"},
+                                                   {LeaseState::kAbandoned, "abandoned"}}};
+
+}  // namespace
+
+const char* LeaseStateName(LeaseState state) noexcept {
+  for (const StateName& known : kStateNames) {
+    if (known.state == state) return known.name;
+  }
+  return "unknown";
+}
+
+std::optional<LeaseState> ParseLeaseState(std::string_view name) noexcept {
+  for (const StateName& known : kStateNames) {
+    if (known.name == name) return known.state;
+  }
+  return std::nullopt;
+}
+
+}  // namespace idd::daemon

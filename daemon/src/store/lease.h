@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A lease: how it is requested, what the journal keeps of it, and how it ends.
+#ifndef IDD_DAEMON_STORE_LEASE_H_
+#define IDD_DAEMON_STORE_LEASE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idd/shm/ring_protocol.h"
+
+namespace idd::daemon {
+
+// A leased segment, durably committed.
+struct Lease {
+  std::string token;  // random, 32 hex digits; the journal's key
+  std::string tag;
+  shm::IdRange ids;
+  // This host's high-water mark before the lease; kept by the caller of TakeLease.
+  std::uint64_t previous_mark = 0;
+  bool from_returned = false;  // an own tail taken back, not a new advance of max_id
+  // Set when max_id stood below this host's high-water mark, the request's floor or what the
+  // journal or a tombstone knows to be used, and was lifted: the value it had.
+  std::optional<std::uint64_t> lifted_from{};
+};
+
+// A lease, and how far it was claimed.
+struct LeaseUse {
+  Lease lease;
+  std::uint64_t claimed = 0;  // ids from lease.ids.first on
+
+  [[nodiscard]] std::uint64_t available() const noexcept { return lease.ids.size() - claimed; }
+};
+
+struct LeaseRequest {
+  std::string tag;
+  std::uint64_t count = 0;  // ids wanted, 1 or more; a returned range is taken whole instead
+  // Every id that this host ever handed out lies below it (high_water.h); 0: none. Nothing below it
+  // is leased, no returned range either: a restored backup would list it a second time.
+  std::uint64_t high_water_mark = 0;
+  // Ids below it were handed out by the running daemon already; nothing below it is leased.
+  std::uint64_t floor = 0;
+  std::string token;  // made by the caller, so that an unknown outcome can be looked up
+};
+
+enum class LeaseState { kActive, kExhausted, kReturned, kAbandoned };
+[[nodiscard]] const char* LeaseStateName(LeaseState state) noexcept;  // "active", ...
+[[nodiscard]] std::optional<LeaseState> ParseLeaseState(std::string_view name) noexcept;
+
+// A row of the journal. Once it is not active: claimed + returned + abandoned == ids.size().
+struct LeaseRecord {
+  std::string token;
+  std::string tag;
+  std::string host;
+  shm::IdRange ids;
+  LeaseState state = LeaseState::kActive;
+  std::uint64_t claimed = 0;
+  std::uint64_t returned = 0;
+  std::uint64_t abandoned = 0;
+  std::string leased_at;  // UTC
+  std::string closed_at;  // UTC, empty while active
+};
+
+struct LeaseFilter {
+  std::optional<std::string> tag;
+  std::optional<std::string> host;
+  std::optional<LeaseState> state;
+  std::optional<std::uint64_t> containing{};  // an id; with `tag`
+  std::uint64_t newest = 0;  // that many, the newest, still in the order of the journal; 0: all
+  std::optional<std::vector<std::string>> among{};  // tags: of these alone
+};
+
+// How a lease ended. claimed is counted from ids.first; the rest goes back (kReturned), is given up
+// (kAbandoned) or is nothing (kExhausted).
+struct LeaseClosure {
+  std::string token;
+  std::string tag;
+  LeaseState state = LeaseState::kExhausted;
+  std::uint64_t claimed = 0;
+};
+
+// Every id of the tag that this host ever handed out, or may be handing out, lies below it.
+struct TagMark {
+  std::string tag;
+  std::uint64_t mark = 0;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_LEASE_H_

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MysqlStore: the fence's tables. idd_fence has a row for each host, idd_ceiling one for each tag,
+// and one without a name whose epoch is the counter of all raises: its lock puts them in order, so
+// that no raise of a lower epoch commits after one of a higher epoch was seen.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "store/mysql/mysql_schema.h"
+#include "store/mysql/mysql_sql.h"
+#include "store/mysql/mysql_store.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kMemberColumns = "host, run, beat, noted, state, server, silence_s";
+
+Result<FenceMember> ParseMember(const MysqlRow& row) {
+  FenceMember member;
+  member.host = row.TextIf(0).value_or("");
+  member.run = row.TextIf(1).value_or("");
+  member.server = row.TextIf(5).value_or("");
+  const std::optional<std::uint64_t> beat = row.UintIf(2);
+  const std::optional<std::uint64_t> noted = row.UintIf(3);
+  const std::optional<MemberState> state = ParseMemberState(row.TextIf(4).value_or(""));
+  const std::optional<std::uint64_t> silence = row.UintIf(6);
+  if (!beat || !noted || !state || !silence || *silence > kMaxFenceAfter.count()) {
+    return Status(Code::kUnavailable,
+                  "the row of host '" + member.host +
+                      "' in idd_fence is invalid; delete it if that host is off, or restart its "
+                      "idd after deleting it");
+  }
+  member.beat = *beat;
+  member.noted = *noted;
+  member.state = *state;
+  member.silence = std::chrono::seconds(*silence);
+  return member;
+}
+
+}  // namespace
+
+// With the identity: a proxy may have led the session to another server since, whose row is alike.
+std::string MysqlStore::IsThisMember() const {
+  return identity_ + " AND host = " + MysqlDb::Text(options_.host.id) + " AND run = '" + run_ +
+         "' AND beat = " + std::to_string(member_beat_);
+}
+
+// Takes the row over for this run. `server` is emptied: until this host has pushed its marks here,
+// its beats confirm nothing to others.
+Status MysqlStore::ClaimMember() {
+  const std::string host = MysqlDb::Text(options_.host.id);
+  const std::string select =
+      std::string("SELECT ") + kMemberColumns + " FROM idd_fence WHERE host = " + host;
+  const Result<std::vector<MysqlResult>> claimed = db_->Packet(
+      {select,
+       "INSERT INTO idd_fence(host, run, beat, state) VALUES(" + host + ", '" + run_ +
+           "', 1, 'left') ON DUPLICATE KEY UPDATE run = VALUES(run), beat = beat + 1, server = ''",
+       select});
+  if (!claimed.ok()) return claimed.status();
+  found_.reset();
+  if (!claimed.value()[0].rows.empty()) {
+    Result<FenceMember> found = ParseMember(MysqlRow(claimed.value()[0].rows[0]));
+    if (!found.ok()) return found.status();
+    found_ = std::move(found).value();
+  }
+  if (claimed.value()[2].rows.empty()) {
+    return {Code::kUnavailable,
+            "the row of host '" + options_.host.id + "' is gone from idd_fence"};
+  }
+  const Result<FenceMember> row = ParseMember(MysqlRow(claimed.value()[2].rows[0]));
+  if (!row.ok()) return row.status();
+  if (row.value().run != run_) {
+    return {Code::kUnavailable, "another idd has taken the row of host '" + options_.host.id +
+                                    "' in idd_fence; give each host its own --host-id"};
+  }
+  if (member_beat_ != 0 && row.value().beat <= member_beat_) ++generation_;  // set back
+  member_beat_ = row.value().beat;
+  return Status::Ok();
+}
+
+// They were made again, or their files were touched: hosts that differ in what they call these
+// tables would wait for each other.
+bool MysqlStore::LearnTablesFrom(const FenceMember& member) {
+  const std::string_view name = member.server;
+  return !is_cluster_ && name.starts_with(server_) &&
+         tables_.AddSeenElsewhere(name.substr(server_.size()));
+}
+
+Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
+  if (db_ == nullptr) return NotOpen();
+  std::vector<std::string> statements = {
+      // Whoever sees the row move believes that this host has pushed into these tables.
+      "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember() + " AND " + tables_.AreSame(),
+      "SELECT " + identity_ + ", @@global.read_only, @@innodb_read_only, " + tables_.AreSame(),
+      // First the counter: what commits in between has a higher epoch, and comes with the next
+      // look.
+      "SELECT epoch FROM idd_ceiling WHERE biz_tag = ''",
+      std::string("SELECT ") + kMemberColumns + " FROM idd_fence ORDER BY host",
+      "SELECT biz_tag, active, wanted, pushed FROM idd_ceiling WHERE biz_tag <> '' AND epoch > " +
+          std::to_string(noted)};
+  if (is_cluster_) statements.emplace_back(sql::kClusterStatus);
+  const Result<std::vector<MysqlResult>> answers = db_->Packet(statements);
+  if (!answers.ok()) {
+    // Whether the beat was raised is not known: the row is taken over again at the next Open().
+    db_.reset();
+    return answers.status();
+  }
+  const auto& server = answers.value()[1].rows.at(0);
+  if (!IsOff(server[1]) || !IsOff(server[2])) return ReadOnly();
+  if (server[3] != "1") {
+    Status status = CheckTables();
+    // They have come back as they were: whether the beat was raised is known at the next Open().
+    db_.reset();
+    return status.ok() ? NotOpen() : status;
+  }
+  if (answers.value()[0].changed != 1 || server[0] != "1") return RowIsNotAsLeft();
+  if (is_cluster_) {
+    if (Status status = CheckCluster(answers.value()[5]); !status.ok()) return status;
+  }
+  ++member_beat_;
+  FenceView view;
+  view.server = data_set_name_;
+  if (answers.value()[2].rows.empty()) {
+    return Status(Code::kUnavailable, "idd_ceiling at " + db_->where() + " has lost its counter");
+  }
+  const std::optional<std::uint64_t> epoch = MysqlRow(answers.value()[2].rows[0]).UintIf(0);
+  if (!epoch.has_value())
+    return Status(Code::kUnavailable, "the counter of idd_ceiling is invalid");
+  view.epoch = std::max(*epoch, noted);
+  for (const auto& cells : answers.value()[3].rows) {
+    Result<FenceMember> member = ParseMember(MysqlRow(cells));
+    if (!member.ok()) return member.status();
+    if (LearnTablesFrom(member.value())) return SetBack();
+    view.members.push_back(std::move(member).value());
+  }
+  for (const auto& cells : answers.value()[4].rows) {
+    const MysqlRow row(cells);
+    const auto active = row.UintIf(1);
+    const auto wanted = row.UintIf(2);
+    const auto pushed = row.UintIf(3);
+    if (!active || !wanted || !pushed) {
+      return Status(Code::kUnavailable, "the row of tag '" + row.TextIf(0).value_or("") +
+                                            "' in idd_ceiling is invalid");
+    }
+    view.ceilings.push_back({.tag = row.TextIf(0).value_or(""),
+                             .active = *active,
+                             .wanted = std::max(*active, *wanted),
+                             .pushed = *pushed});
+  }
+  return view;
+}
+
+// So that the next Open() knows which tables it was, if they are why.
+Status MysqlStore::RowIsNotAsLeft() {
+  Status status = CheckTables();
+  return status.ok() ? SetBack() : status;
+}
+
+Status MysqlStore::UpdateMember(const std::string& assignments) {
+  if (db_ == nullptr) return NotOpen();
+  const Result<MysqlResult> set =
+      db_->Query("UPDATE idd_fence SET beat = beat + 1, " + assignments + " WHERE " +
+                 IsThisMember() + " AND " + tables_.AreSame());
+  if (!set.ok()) {
+    // Whether the beat was raised is not known: the row is taken over again at the next Open().
+    db_.reset();
+    return set.status();
+  }
+  if (set.value().changed != 1) return RowIsNotAsLeft();
+  ++member_beat_;
+  return Status::Ok();
+}
+
+Status MysqlStore::SetState(MemberState state, std::chrono::seconds silence) {
+  return UpdateMember(std::string("noted = 0, server = '', state = '") + MemberStateName(state) +
+                      "', silence_s = " + std::to_string(silence.count()));
+}
+
+Status MysqlStore::SetNoted(std::uint64_t epoch) {
+  return UpdateMember("noted = " + std::to_string(epoch));
+}
+
+Status MysqlStore::Confirm() { return UpdateMember("server = " + MysqlDb::Text(data_set_name_)); }
+
+Status MysqlStore::Admit(const std::vector<FenceMember>& members) {
+  if (db_ == nullptr) return NotOpen();
+  if (members.empty()) return Status::Ok();
+  std::string rows;
+  for (const FenceMember& member : members) {
+    rows += (rows.empty() ? "(" : ", (") + MysqlDb::Text(member.host) + ", '', " +
+            std::to_string(member.beat) + ", 0, 'live', " + std::to_string(member.silence.count()) +
+            ")";
+  }
+  // From left to right: `state` is the old one until it is assigned.
+  const std::string is_older = "IF(beat < VALUES(beat) AND state IN ('out', 'left'), ";
+  return Failed(
+      db_->Query("INSERT INTO idd_fence(host, run, beat, noted, state, silence_s) VALUES " + rows +
+                 " ON DUPLICATE KEY UPDATE noted = " + is_older + "0, noted), state = " + is_older +
+                 "'live', state)")
+          .status());
+}
+
+Status MysqlStore::Raise(const std::vector<Ceiling>& wanted) {
+  if (db_ == nullptr) return NotOpen();
+  std::string rows;
+  for (const Ceiling& ceiling : wanted) {
+    rows += (rows.empty() ? "(" : ", (") + MysqlDb::Text(ceiling.tag) + ", 0, " +
+            std::to_string(ceiling.wanted) + ", IF(ROW_COUNT() = 1 AND " + tables_.AreSame() +
+            ", LAST_INSERT_ID(), NULL), " + std::to_string(ceiling.pushed) + ")";
+  }
+  // A row of a data set that was set back may say that more is noted than its counter has given
+  // out.
+  std::vector<std::string> statements = {
+      "UPDATE idd_ceiling SET epoch = LAST_INSERT_ID(GREATEST(epoch,"
+      " (SELECT COALESCE(MAX(noted), 0) FROM idd_fence)) + 1) WHERE biz_tag = ''"};
+  if (!rows.empty()) {
+    statements.push_back("INSERT INTO idd_ceiling(biz_tag, active, wanted, epoch, pushed) VALUES " +
+                         rows +
+                         " ON DUPLICATE KEY UPDATE wanted = GREATEST(wanted, VALUES(wanted)),"
+                         " epoch = VALUES(epoch), pushed = GREATEST(pushed, VALUES(pushed))");
+  }
+  const Result<std::vector<MysqlResult>> raised = db_->Transaction(statements);
+  if (raised.ok() || db_->last_error() != sql::kNullRefused) return Failed(raised.status());
+  if (Status status = CheckTables(); !status.ok()) return status;
+  return {Code::kUnavailable, "idd_ceiling at " + db_->where() + " has lost its counter"};
+}
+
+Result<std::vector<Ceiling>> MysqlStore::Activate(const std::vector<std::string>& tags) {
+  if (db_ == nullptr) return NotOpen();
+  const std::string where = " WHERE biz_tag IN " + sql::Texts(tags);
+  const Result<std::vector<MysqlResult>> answers =
+      db_->Packet({"UPDATE idd_ceiling SET active = wanted" + where +
+                       " AND active < wanted AND epoch <="
+                       " (SELECT MIN(noted) FROM idd_fence WHERE state = 'live') AND " +
+                       tables_.AreSame(),
+                   "SELECT biz_tag, active, wanted FROM idd_ceiling" + where});
+  if (!answers.ok()) return Failed(answers.status());
+  std::vector<Ceiling> ceilings;
+  for (const auto& cells : answers.value()[1].rows) {
+    const MysqlRow row(cells);
+    const Ceiling ceiling{.tag = row.TextIf(0).value_or(""),
+                          .active = row.UintIf(1).value_or(0),
+                          .wanted = row.UintIf(2).value_or(0)};
+    const auto state = states_.find(ceiling.tag);
+    if (state != states_.end() && state->second.ok()) {
+      state->second.value().record.ceiling = ceiling.active;
+    }
+    ceilings.push_back(ceiling);
+  }
+  return ceilings;
+}
+
+Result<bool> MysqlStore::PutOut(const FenceMember& member) {
+  if (db_ == nullptr) return NotOpen();
+  const Result<MysqlResult> put = db_->Query(
+      "UPDATE idd_fence SET state = 'out' WHERE host = " + MysqlDb::Text(member.host) +
+      " AND run = " + MysqlDb::Text(member.run) + " AND beat = " + std::to_string(member.beat) +
+      " AND state IN ('live', 'waiting') AND " + identity_ + " AND " + tables_.AreSame());
+  if (!put.ok()) return Failed(put.status());
+  return put.value().changed == 1;
+}
+
+}  // namespace idd::daemon

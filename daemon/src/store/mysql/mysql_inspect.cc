@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MysqlStore: what the server says of itself.
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "store/mysql/mysql_store.h"
+
+namespace idd::daemon {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
+constexpr const char* kFlush = "innodb_flush_log_at_trx_commit";
+constexpr const char* kSyncBinlog = "sync_binlog";
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Variables ReadVariables(const MysqlResult& rows) {
+  Variables variables;
+  for (const auto& cells : rows.rows) variables[cells[0].value_or("")] = cells[1].value_or("");
+  return variables;
+}
+
+// One that the server does not have is none that matters there.
+void AddSetting(const Variables& variables, StoreSetting setting, StoreFacts& facts) {
+  const auto found = variables.find(setting.name);
+  if (found == variables.end()) return;
+  setting.value = found->second;
+  facts.settings.push_back(std::move(setting));
+}
+
+bool IsOn(const Variables& variables, std::string_view name) {
+  const auto found = variables.find(name);
+  return found != variables.end() && found->second != "OFF" && found->second != "0";
+}
+
+// Its answer lies between `asked` and `answered` of this host's clock.
+std::optional<StoreFacts::Clock> Compare(const std::optional<std::string>& server_s,
+                                         system_clock::time_point asked,
+                                         system_clock::time_point answered) {
+  if (!server_s.has_value()) return std::nullopt;
+  char* end = nullptr;
+  const double told_s = std::strtod(server_s->c_str(), &end);
+  const bool is_time = end != server_s->c_str() && std::isfinite(told_s) && std::abs(told_s) < 1e11;
+  if (!is_time) return std::nullopt;
+  const milliseconds half = duration_cast<milliseconds>(answered - asked) / 2;
+  const auto ours = duration_cast<milliseconds>(asked.time_since_epoch()) + half;
+  return StoreFacts::Clock{.ahead_ms = std::llround(told_s * 1000) - ours.count(),
+                           .uncertain_ms = static_cast<std::uint64_t>(std::abs(half.count())) + 1};
+}
+
+}  // namespace
+
+// The variables are listed, not selected: a server that lacks one is no failure.
+Result<StoreFacts> MysqlStore::Inspect() {
+  if (db_ == nullptr) return NotOpen();
+  const auto asked = system_clock::now();
+  const Result<MysqlResult> now = db_->Query("SELECT UNIX_TIMESTAMP(NOW(6)), VERSION()");
+  const auto answered = system_clock::now();
+  if (!now.ok()) return Failed(now.status());
+  const Result<MysqlResult> rows =
+      db_->Query(std::string("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('") + kFlush + "', '" +
+                 kSyncBinlog + "', 'log_bin', 'read_only', 'super_read_only', 'innodb_read_only')");
+  if (!rows.ok()) return Failed(rows.status());
+  const Variables variables = ReadVariables(rows.value());
+  StoreFacts facts;
+  facts.version = now.value().rows.at(0).at(1).value_or("");
+  if (facts.version.find("MariaDB") == std::string::npos) facts.version.insert(0, "MySQL ");
+  facts.is_read_only = IsOn(variables, "read_only") || IsOn(variables, "super_read_only") ||
+                       IsOn(variables, "innodb_read_only");
+  AddSetting(variables, {kFlush, "", "1", "a crash of the server forgets leases that it granted"},
+             facts);
+  if (IsOn(variables, "log_bin")) {
+    AddSetting(
+        variables,
+        {kSyncBinlog, "", "1", "a crash of the server leaves its replicas with other leases"},
+        facts);
+  }
+  facts.clock = Compare(now.value().rows.at(0).at(0), asked, answered);
+  return facts;
+}
+
+}  // namespace idd::daemon

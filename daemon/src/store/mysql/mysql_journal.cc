@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MysqlStore: the lease journal and what is read from it.
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "platform/random.h"
+#include "store/mysql/mysql_sql.h"
+#include "store/mysql/mysql_store.h"
+#include "store/tag_row.h"
+
+namespace idd::daemon {
+namespace {
+
+// Rows of the journal that are read with one statement.
+constexpr std::uint64_t kRowsOfAPage = 10'000;
+constexpr int kSeqColumn = 11;
+
+std::string SelectLease(const std::string& from = "idd_lease") {
+  return "SELECT token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned,"
+         " leased_at, COALESCE(closed_at, ''), seq FROM " +
+         from;
+}
+
+// The leases of a tag among which those that have the id are, by the indexes: without them all of
+// the journal would be read. What leases have kept does not overlap, so the nearest that end above
+// the id are enough, even if a journal was damaged; ids that were handed back may be in any.
+std::string NearId(const std::string& tag, const std::string& id) {
+  const std::string is_tag = "biz_tag = " + MysqlDb::Text(tag);
+  return "((SELECT * FROM idd_lease WHERE " + is_tag + " AND used_limit > " + id +
+         " ORDER BY used_limit LIMIT 1000) UNION (SELECT lease.* FROM idd_host STRAIGHT_JOIN"
+         " idd_lease lease ON lease.host = idd_host.host WHERE " +
+         is_tag + " AND state = 'returned' AND base <= " + id + " AND `limit` > " + id +
+         ")) AS idd_lease";
+}
+
+std::string EndOf(const LeaseClosure& closure, shm::IdRange ids, const std::string& host) {
+  const std::string rest = std::to_string(ids.size() - closure.claimed);
+  return std::string("UPDATE idd_lease SET state = '") + LeaseStateName(closure.state) +
+         "', claimed = " + std::to_string(closure.claimed) + ", returned = 0, abandoned = " + rest +
+         ", closed_at = CURRENT_TIMESTAMP WHERE token = '" + closure.token +
+         "' AND state = 'active' AND host = " + MysqlDb::Text(host);
+}
+
+}  // namespace
+
+Result<std::optional<shm::IdRange>> MysqlStore::FindActive(const LeaseClosure& closure) {
+  Result<ActiveRanges> active = FindAllActive({closure});
+  if (!active.ok()) return active.status();
+  const auto it = active.value().find(closure.token);
+  if (it == active.value().end()) return std::optional<shm::IdRange>();
+  return std::optional(it->second);
+}
+
+Result<MysqlStore::ActiveRanges> MysqlStore::FindAllActive(
+    const std::vector<LeaseClosure>& closures) {
+  std::vector<std::string> tokens;
+  tokens.reserve(closures.size());
+  for (const LeaseClosure& closure : closures) tokens.push_back(closure.token);
+  const Result<MysqlResult> found = db_->Query(
+      SelectLease() + " WHERE state = 'active' AND host = " + MysqlDb::Text(options_.host.id) +
+      " AND token IN " + sql::Texts(tokens));
+  if (!found.ok()) return found.status();
+  ActiveRanges ranges;
+  for (const auto& cells : found.value().rows) {
+    const Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
+    if (!lease.ok()) return lease.status();
+    ranges[lease.value().token] = lease.value().ids;
+  }
+  return ranges;
+}
+
+Status MysqlStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
+  if (db_ == nullptr) return NotOpen();
+  if (closures.empty()) return Status::Ok();
+  for (const LeaseClosure& closure : closures) {
+    const bool is_end =
+        closure.state == LeaseState::kExhausted || closure.state == LeaseState::kAbandoned;
+    if (!is_end || !IsToken(closure.token)) {
+      return {Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
+                                  "' is closed as exhausted or abandoned only"};
+    }
+  }
+  const Result<ActiveRanges> active = FindAllActive(closures);
+  if (!active.ok()) return Failed(active.status());
+  std::vector<std::string> statements;
+  for (const LeaseClosure& closure : closures) {
+    const auto it = active.value().find(closure.token);
+    // Closed already, or never ours: the journal's word stands.
+    if (it == active.value().end()) continue;
+    if (Status status = CheckClosure(closure, it->second); !status.ok()) return status;
+    statements.push_back(EndOf(closure, it->second, options_.host.id));
+  }
+  if (statements.empty()) return Status::Ok();
+  return Failed(db_->Transaction(statements).status());
+}
+
+Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
+  if (db_ == nullptr) return NotOpen();
+  if (closure.state != LeaseState::kReturned || !IsToken(closure.token)) {
+    return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
+                                      "' is handed back in state 'returned' only");
+  }
+  const Result<std::optional<shm::IdRange>> found = FindActive(closure);
+  if (!found.ok()) return Failed(found.status());
+  if (!found.value().has_value()) return ReturnOutcome::kStale;
+  const shm::IdRange ids = *found.value();
+  if (closure.claimed >= ids.size()) {
+    return Status(Code::kInvalid, "nothing is left of " + RangeText(ids) + " after " +
+                                      std::to_string(closure.claimed) + " claimed ids");
+  }
+  const bool is_restored = restored_tokens_.contains(closure.token);
+  const std::string first = std::to_string(ids.first + closure.claimed);
+  const std::string limit = std::to_string(ids.limit);
+  const std::string rest = std::to_string(ids.size() - closure.claimed);
+  const std::string lease = "token = '" + closure.token +
+                            "' AND host = " + MysqlDb::Text(options_.host.id) +
+                            " AND state = 'active'";
+  // Nothing below the tombstone goes back: it was a deleted tag's, whose successor must not be
+  // lowered under the place where it began, or another generator's, above which the tag was lifted.
+  const std::string alive = " WHERE " + sql::IsTag(closure.tag) +
+                            " AND EXISTS(SELECT 1 FROM idd_lease WHERE " + lease +
+                            ") AND NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = " +
+                            MysqlDb::Text(closure.tag) + " AND max_id > " + first + ")";
+  const std::string goes_back = is_restored ? " AND FALSE" : "";
+  const Result<std::vector<MysqlResult>> results = db_->Transaction(
+      {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(closure.tag) + " FOR UPDATE",
+       "UPDATE leaf_alloc SET max_id = " + first + alive + " AND max_id = " + limit + goes_back,
+       "SET @idd_lowered = ROW_COUNT()",
+       "INSERT INTO idd_returned(token, biz_tag, host, base, `limit`) SELECT '" + closure.token +
+           "', " + MysqlDb::Text(closure.tag) + ", " + MysqlDb::Text(options_.host.id) + ", " +
+           first + ", " + limit + " FROM leaf_alloc" + alive + " AND @idd_lowered = 0" + goes_back,
+       "SET @idd_listed = ROW_COUNT()", "SELECT COUNT(*) FROM leaf_alloc" + alive,
+       "UPDATE idd_lease SET state = IF(@idd_lowered + @idd_listed > 0, 'returned', 'abandoned'),"
+       " claimed = " +
+           std::to_string(closure.claimed) + ", returned = IF(@idd_lowered + @idd_listed > 0, " +
+           rest +
+           ", 0), abandoned ="
+           " IF(@idd_lowered + @idd_listed > 0, 0, " +
+           rest + "), closed_at = CURRENT_TIMESTAMP WHERE " + lease},
+      {"SELECT @idd_lowered, @idd_listed"});
+  if (!results.ok()) {
+    return Failed(results.status())
+        .WithContext("cannot hand back lease " + closure.token + " of tag '" + closure.tag + "'");
+  }
+  states_.erase(closure.tag);
+  const auto& outcome = results.value().back().rows.at(0);
+  if (outcome[0] == "1") return ReturnOutcome::kLowered;
+  if (outcome[1] == "1") return ReturnOutcome::kListed;
+  if (is_restored && results.value()[5].rows.at(0)[0] != "0") return ReturnOutcome::kAbandoned;
+  return Status(Code::kNoSuchTag, "tag '" + closure.tag +
+                                      "' was deleted or lifted; what is left of lease " +
+                                      closure.token + " is journalled as abandoned");
+}
+
+Result<std::vector<LeaseRecord>> MysqlStore::AbandonActive(
+    const std::vector<std::string>& except_tokens) {
+  if (db_ == nullptr) return NotOpen();
+  const Result<MysqlResult> found = db_->Query(
+      SelectLease() + " WHERE state = 'active' AND host = " + MysqlDb::Text(options_.host.id) +
+      " ORDER BY seq");
+  if (!found.ok()) return Failed(found.status());
+  std::vector<LeaseRecord> abandoned;
+  std::vector<std::string> statements;
+  for (const auto& cells : found.value().rows) {
+    Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
+    if (!lease.ok()) return lease.status();
+    LeaseRecord& record = lease.value();
+    const auto kept = std::find(except_tokens.begin(), except_tokens.end(), record.token);
+    if (kept != except_tokens.end()) continue;
+    record.state = LeaseState::kAbandoned;
+    record.abandoned = record.ids.size();
+    statements.push_back(EndOf(
+        {.token = record.token, .tag = record.tag, .state = LeaseState::kAbandoned, .claimed = 0},
+        record.ids, options_.host.id));
+    abandoned.push_back(std::move(record));
+  }
+  if (statements.empty()) return abandoned;
+  Status status = db_->Transaction(statements).status();
+  if (!status.ok()) return Failed(std::move(status));
+  return abandoned;
+}
+
+Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filter) {
+  if (db_ == nullptr) return NotOpen();
+  std::string from = "idd_lease";
+  std::string where = " WHERE TRUE";
+  if (filter.tag.has_value()) where += " AND biz_tag = " + MysqlDb::Text(*filter.tag);
+  if (filter.host.has_value()) where += " AND host = " + MysqlDb::Text(*filter.host);
+  if (filter.state.has_value()) {
+    where += std::string(" AND state = '") + LeaseStateName(*filter.state) + "'";
+  }
+  if (filter.containing.has_value()) {
+    const std::string id = std::to_string(*filter.containing);
+    where += " AND base <= " + id + " AND `limit` > " + id;
+    if (filter.tag.has_value()) from = NearId(*filter.tag, id);
+  }
+  if (filter.among.has_value()) {
+    if (filter.among->empty()) return std::vector<LeaseRecord>();
+    where += " AND biz_tag IN " + sql::Texts(*filter.among);
+  }
+  std::vector<LeaseRecord> leases;
+  std::string select = SelectLease(from);
+  select += where;
+  std::string before;  // the rows of the pages that were read
+  while (true) {
+    const std::uint64_t page =
+        filter.newest == 0 ? kRowsOfAPage
+                           : std::min<std::uint64_t>(kRowsOfAPage, filter.newest - leases.size());
+    std::string query = select;
+    query.append(before).append(" ORDER BY seq DESC LIMIT ").append(std::to_string(page));
+    const Result<MysqlResult> found = db_->Query(query);
+    if (!found.ok()) return Failed(found.status());
+    const auto& rows = found.value().rows;
+    for (const auto& cells : rows) {
+      Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
+      if (!lease.ok()) return lease.status();
+      leases.push_back(std::move(lease).value());
+    }
+    if (rows.size() < page || leases.size() == filter.newest) break;
+    const std::optional<std::uint64_t> seq = MysqlRow(rows.back()).UintIf(kSeqColumn);
+    if (!seq.has_value()) return Status(Code::kInvalid, "idd_lease.seq is not a number");
+    before = " AND seq < " + std::to_string(*seq);
+  }
+  std::reverse(leases.begin(), leases.end());
+  return leases;
+}
+
+Result<std::vector<ReturnedRange>> MysqlStore::ListReturned(const std::optional<std::string>& tag) {
+  if (db_ == nullptr) return NotOpen();
+  const Result<MysqlResult> found =
+      db_->Query("SELECT biz_tag, host, base, `limit` FROM idd_returned" +
+                 (tag.has_value() ? " WHERE biz_tag = " + MysqlDb::Text(*tag) : std::string()) +
+                 " ORDER BY biz_tag, base");
+  if (!found.ok()) return Failed(found.status());
+  std::vector<ReturnedRange> ranges;
+  for (const auto& cells : found.value().rows) {
+    const MysqlRow row(cells);
+    const shm::IdRange ids{row.UintIf(2).value_or(0), row.UintIf(3).value_or(0)};
+    ranges.push_back({row.TextIf(0).value_or(""), row.TextIf(1).value_or(""), ids});
+    if (!row.UintIf(2).has_value() || ids.empty()) {
+      return Status(Code::kInvalid, "idd_returned.limit of tag '" + ranges.back().tag + "' is " +
+                                        row.Describe(3) + "; it must be a number above base");
+    }
+  }
+  return ranges;
+}
+
+Result<std::vector<HostRecord>> MysqlStore::ListHosts() {
+  if (db_ == nullptr) return NotOpen();
+  const Result<MysqlResult> found = db_->Query(
+      "SELECT h.host, h.first_seen, h.last_seen, h.boot_id, f.state FROM idd_host h"
+      " LEFT JOIN idd_fence f ON f.host = h.host ORDER BY h.host");
+  if (!found.ok()) return Failed(found.status());
+  std::vector<HostRecord> hosts;
+  for (const auto& cells : found.value().rows) {
+    hosts.push_back(
+        {cells[0].value_or(""), cells[1].value_or(""), cells[2].value_or(""), cells[3], cells[4]});
+  }
+  return hosts;
+}
+
+Result<std::set<std::string>> MysqlStore::LedgerTags() {
+  if (db_ == nullptr) return NotOpen();
+  std::set<std::string> tags;
+  // Not a UNION: the columns' character sets may differ.
+  for (const char* sql :
+       {"SELECT biz_tag FROM leaf_alloc", "SELECT DISTINCT biz_tag FROM idd_lease"}) {
+    const Result<MysqlResult> found = db_->Query(sql);
+    if (!found.ok()) return Failed(found.status());
+    for (const auto& cells : found.value().rows) tags.insert(cells[0].value_or(""));
+  }
+  return tags;
+}
+
+Result<Ledger> MysqlStore::ReadLedger(const std::string& tag) {
+  if (db_ == nullptr) return NotOpen();
+  const Result<std::vector<MysqlResult>> begun =
+      db_->Packet({"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+                   "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"});
+  if (!begun.ok()) return Failed(begun.status());
+  Result<Ledger> ledger = ReadLists(tag);
+  if (db_ == nullptr) return ledger;
+  const Result<MysqlResult> ended = db_->Query("COMMIT");
+  if (!ended.ok()) db_.reset();  // nothing else may happen inside it
+  return ledger;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MysqlStore: leasing.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "store/mysql/mysql_schema.h"
+#include "store/mysql/mysql_sql.h"
+#include "store/mysql/mysql_store.h"
+#include "store/tag_row.h"
+
+namespace idd::daemon {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What was read of a tag is used so long. The guards of a lease see a row that was set back behind
+// it, not a journal that has ids above it.
+constexpr milliseconds kStateLife(100);
+// A lease that another transaction was in the way of is asked for again so many times.
+constexpr int kTries = 4;
+
+constexpr unsigned kLockTimeout = 1205;
+constexpr unsigned kDeadlock = 1213;
+constexpr unsigned kChanged = 1020;
+
+bool IsInTheWay(unsigned error) {
+  return error == sql::kNullRefused || error == kLockTimeout || error == kDeadlock ||
+         error == kChanged;
+}
+
+}  // namespace
+
+Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseRequest>& requests) {
+  if (db_ == nullptr) return NotOpen();
+  Result<LeaseResults> leases = TakeOnce(requests);
+  if (leases.ok() || db_ == nullptr) return leases;
+  if (requests.size() == 1 && !IsInTheWay(db_->last_error())) return leases;
+  states_.clear();
+  // Another transaction was in the way of one of them, or what was read has changed, or one row
+  // cannot be advanced: each alone.
+  LeaseResults singly;
+  for (const LeaseRequest& request : requests) {
+    Result<Lease> lease = TakeSingly(request);
+    if (!lease.ok() && db_ == nullptr) return GiveUp(singly, lease.status());
+    singly.push_back(std::move(lease));
+  }
+  return singly;
+}
+
+Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
+  bool is_always_refused = true;
+  Result<LeaseResults> lease = TakeOnce({request});
+  for (int tries = 1; !lease.ok(); ++tries) {
+    if (db_ == nullptr) return lease.status();
+    const unsigned error = db_->last_error();
+    is_always_refused &= error == sql::kNullRefused;
+    if (!IsInTheWay(error)) return lease.status().WithContext("tag '" + request.tag + "'");
+    if (tries == kTries - 1 || error == kLockTimeout) break;
+    states_.clear();
+    lease = TakeOnce({request});
+  }
+  if (lease.ok()) return std::move(lease.value().front());
+  if (db_->last_error() != sql::kNullRefused) {
+    return lease.status().WithContext("tag '" + request.tag + "'");
+  }
+  if (!is_always_refused) {
+    return Status(Code::kUnavailable, "other hosts lease tag '" + request.tag +
+                                          "' at the same time; it is tried again");
+  }
+  if (Status status = CheckGuard(); !status.ok()) return status;
+  return Status(Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " +
+                                    DisplayUrl() +
+                                    " did not advance; look for triggers on the table");
+}
+
+// The batch fails as a whole: what was leased of it before is nobody's, and is abandoned.
+Status MysqlStore::GiveUp(const std::vector<Result<Lease>>& taken, Status status) {
+  std::vector<std::string> tokens;
+  for (const Result<Lease>& lease : taken) {
+    if (lease.ok()) tokens.push_back(lease.value().token);
+  }
+  Lose(tokens);
+  return status;
+}
+
+Result<MysqlStore::TagStates> MysqlStore::StatesOf(const std::vector<std::string>& tags) {
+  const MonotonicTime oldest = MonotonicClock::now() - kStateLife;
+  std::vector<std::string> stale;
+  for (const std::string& tag : tags) {
+    const auto it = states_.find(tag);
+    const bool is_fresh =
+        it != states_.end() && it->second.ok() && it->second.value().read_at > oldest;
+    if (!is_fresh) stale.push_back(tag);
+  }
+  if (!stale.empty()) {
+    Result<TagStates> read = ReadTags(stale);
+    if (!read.ok()) return read;
+    for (auto& [tag, state] : read.value()) states_.insert_or_assign(tag, std::move(state));
+  }
+  TagStates found;
+  for (const std::string& tag : tags) {
+    const auto it = states_.find(tag);
+    found.insert_or_assign(tag, it->second);
+    if (!it->second.ok()) states_.erase(it);  // names are the clients' choice
+  }
+  return found;
+}
+
+Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>& requests) {
+  std::vector<std::string> tags;
+  tags.reserve(requests.size());
+  for (const LeaseRequest& request : requests) tags.push_back(request.tag);
+  const Result<TagStates> states = StatesOf(tags);
+  if (!states.ok()) return Failed(states.status());
+  LeaseResults leases;
+  std::vector<Advance> advances;
+  std::vector<std::size_t> places;  // of the advances
+  std::vector<std::pair<std::size_t, const ReturnedTail*>> tails;
+  for (const LeaseRequest& request : requests) {
+    const Result<TagState>& state = states.value().find(request.tag)->second;
+    Status status = CheckLeaseRequest(request);
+    if (status.ok()) status = state.status();
+    if (!status.ok()) {
+      leases.emplace_back(std::move(status));
+      continue;
+    }
+    if (const ReturnedTail* const tail = state.value().LowestFor(request)) {
+      tails.emplace_back(leases.size(), tail);
+      leases.emplace_back(Status(Code::kSystem, "not leased yet"));
+      continue;
+    }
+    Result<Advance> advance = Plan(request, state.value());
+    if (advance.ok()) {
+      places.push_back(leases.size());
+      advances.push_back(advance.value());
+    }
+    leases.emplace_back(advance.ok() ? Status(Code::kSystem, "not leased yet") : advance.status());
+  }
+  if (!advances.empty()) {
+    Result<LeaseResults> advanced = RunAdvances(advances);
+    if (!advanced.ok()) return advanced.status();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      leases[places[i]] = std::move(advanced.value()[i]);
+    }
+  }
+  for (const auto& [place, tail] : tails) {
+    leases[place] = TakeBack(requests[place], *tail);
+    if (db_ == nullptr) return GiveUp(leases, leases[place].status());
+  }
+  return leases;
+}
+
+// A returned range counts only at or above the mark: whatever this host took back and handed out
+// lies below it, so a list from a restored backup can not be served twice. One above max_id says
+// that max_id was moved by hand; an advance lifts it first.
+const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseRequest& request) const {
+  const std::uint64_t lowest = std::max({request.floor, request.high_water_mark, tombstone});
+  for (const ReturnedTail& tail : returned) {
+    const bool fits = tail.ids.first >= lowest && tail.ids.limit <= record.max_id + 1 &&
+                      tail.ids.limit <= record.next_id;
+    if (fits) return &tail;
+  }
+  return nullptr;
+}
+
+// Of a statement that leases: the same connection, server and tables as at the last look, and the
+// server may be written to (a user with all rights may write to one that may not). This host's row
+// is locked until the COMMIT: who takes it over, or puts this host out, waits until it is known
+// what was leased, however long the statement has waited for the tag's row in between.
+std::string MysqlStore::IsGuarded() const {
+  return " AND CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0 AND (" +
+         SelectIsCurrent() + " AND state = 'live' LOCK IN SHARE MODE) = 1";
+}
+
+Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const TagState& state) {
+  const std::uint64_t lowest = std::max({state.used_limit, request.high_water_mark, request.floor});
+  const std::uint64_t base = std::max(state.record.next_id, lowest);
+  if (base > state.record.max_id) {
+    return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up: the next id would be " +
+                                       std::to_string(base) + ", its largest allowed id is " +
+                                       std::to_string(state.record.max_id));
+  }
+  const std::uint64_t most =
+      std::min(state.record.max_id + 1, state.record.ceiling.value_or(shm::kMaxLimit));
+  if (base >= most) {
+    return Status(Code::kUnavailable, "tag '" + request.tag + "' may not be leased from " +
+                                          std::to_string(base) +
+                                          " on before every host has noted "
+                                          "the tag's next ceiling");
+  }
+  return Advance{.request = &request,
+                 .seen = state.record.next_id,
+                 .lowest = lowest,
+                 .count = std::min(request.count, most - base),
+                 .most = most};
+}
+
+// One packet: the advance, relative and guarded, the journal's row from what it made of max_id, and
+// COMMIT. If the row was not advanced, the journal refuses its token and nothing was done. That the
+// row's name is the tag's, byte by byte, was seen when it was read.
+Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
+  const LeaseRequest& request = *advance.request;
+  const std::string count = std::to_string(advance.count);
+  const Result<std::vector<MysqlResult>> results = db_->Transaction(
+      {"UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(GREATEST(max_id, " +
+           std::to_string(advance.lowest) + ") + " + count + ") WHERE biz_tag = " +
+           MysqlDb::Text(request.tag) + " AND max_id BETWEEN " + std::to_string(advance.seen) +
+           " AND " + std::to_string(advance.most - advance.count) + IsGuarded(),
+       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
+           tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
+           ", " + MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +
+           ", LAST_INSERT_ID())"});
+  if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
+  const std::uint64_t limit = results.value()[0].insert_id;
+  return Granted(advance, {limit - std::min(limit, advance.count), limit});
+}
+
+// The same for several tags, and back comes what was journalled. A row finds its numbers in lists,
+// by the place of its tag: a CASE would compare its name with all of them, for each number.
+Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& advances) {
+  if (advances.size() == 1) {
+    Result<Lease> lease = RunAdvance(advances.front());
+    if (!lease.ok() && lease.status().code() != Code::kInvalid) return lease.status();
+    if (!lease.ok() && db_ != nullptr && IsInTheWay(db_->last_error())) return lease.status();
+    LeaseResults leases;
+    leases.push_back(std::move(lease));
+    return leases;
+  }
+  std::vector<std::string> tags;
+  std::vector<std::string> tokens;
+  sql::List lowest;
+  sql::List count;
+  sql::List seen;
+  sql::List most;
+  for (const Advance& advance : advances) {
+    tags.push_back(advance.request->tag);
+    tokens.push_back(advance.request->token);
+    lowest.Add(advance.lowest);
+    count.Add(advance.count);
+    seen.Add(advance.seen);
+    most.Add(advance.most - advance.count);
+  }
+  const std::string place = sql::PlaceOfTag(tags);
+  const std::string where = " WHERE biz_tag IN " + sql::Texts(tags);
+  const std::string ids = count.NumberAt(place);
+  const Result<std::vector<MysqlResult>> results = db_->Transaction(
+      {"UPDATE leaf_alloc SET max_id = GREATEST(max_id, " + lowest.NumberAt(place) + ") + " + ids +
+           where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
+           IsGuarded(),
+       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
+           std::to_string(advances.size()) + " AND " + tables_.AreSame() + ", ELT(" + place + ", " +
+           sql::Words(tokens) + "), NULL), CONVERT(biz_tag USING utf8mb4), " +
+           MysqlDb::Text(options_.host.id) + ", max_id - " + ids + ", max_id FROM leaf_alloc" +
+           where},
+      {"SELECT token, base, `limit` FROM idd_lease WHERE seq >= LAST_INSERT_ID() AND host = " +
+       MysqlDb::Text(options_.host.id)});
+  if (!results.ok()) return LeaseFailed(results.status(), tokens, tags.front());
+  std::map<std::string, shm::IdRange, std::less<>> journalled;
+  for (const auto& cells : results.value().back().rows) {
+    const MysqlRow row(cells);
+    journalled[row.TextIf(0).value_or("")] = {row.UintIf(1).value_or(0), row.UintIf(2).value_or(0)};
+  }
+  LeaseResults leases;
+  for (const Advance& advance : advances) {
+    leases.push_back(Granted(advance, journalled[advance.request->token]));
+  }
+  return leases;
+}
+
+Status MysqlStore::LeaseFailed(const Status& status, const std::vector<std::string>& tokens,
+                               const std::string& tag) {
+  if (!db_->outcome_unknown()) return Failed(status);
+  Lose(tokens);
+  db_.reset();
+  return status.WithContext("the outcome of a lease of tag '" + tag +
+                            "' is unknown and its range is lost");
+}
+
+// The lease, if it is what was asked for. A trigger may have made something else of it.
+Result<Lease> MysqlStore::Granted(const Advance& advance, shm::IdRange ids) {
+  const LeaseRequest& request = *advance.request;
+  const bool is_sound = ids.first < ids.limit && ids.size() == advance.count &&
+                        ids.first >= std::max(advance.lowest, advance.seen) &&
+                        ids.limit <= advance.most;
+  if (!is_sound) {
+    Lose({request.token});
+    return Status(Code::kInvalid, "the journal of tag '" + request.tag + "' in " + DisplayUrl() +
+                                      " does not have what was leased; look for triggers");
+  }
+  last_token_ = request.token;
+  const auto state = states_.find(request.tag);
+  if (state != states_.end() && state->second.ok()) {
+    state->second.value().record.next_id = ids.limit;
+  }
+  Lease lease{.token = request.token, .tag = request.tag, .ids = ids};
+  if (advance.lowest > advance.seen && ids.first == advance.lowest) {
+    lease.lifted_from = advance.seen;
+  }
+  return lease;
+}
+
+Result<Lease> MysqlStore::TakeBack(const LeaseRequest& request, const ReturnedTail& tail) {
+  const std::string range = std::to_string(tail.ids.first) + ", " + std::to_string(tail.ids.limit);
+  const Result<std::vector<MysqlResult>> results = db_->Transaction(
+      {"DELETE FROM idd_returned WHERE token = " + MysqlDb::Text(tail.token) + " AND host = " +
+           MysqlDb::Text(options_.host.id) + " AND base = " + std::to_string(tail.ids.first) +
+           " AND `limit` = " + std::to_string(tail.ids.limit) + IsGuarded(),
+       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = 1 AND " +
+           tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
+           ", " + MysqlDb::Text(options_.host.id) + ", " + range});
+  states_.erase(request.tag);
+  if (!results.ok() && db_->last_error() == sql::kNullRefused && !db_->outcome_unknown()) {
+    if (Status status = CheckTables(); !status.ok()) return status;
+    return Status(Code::kUnavailable, "a returned range of tag '" + request.tag +
+                                          "' was taken by another lease; it is tried again");
+  }
+  if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
+  last_token_ = request.token;
+  return Lease{.token = request.token, .tag = request.tag, .ids = tail.ids, .from_returned = true};
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/mysql/mysql_schema.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <vector>
+
+#include "platform/random.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kVersion = "1";
+
+#define IDD_TAG_COLUMN "varchar(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+#define IDD_WORD_COLUMN(length) "varchar(" length ") CHARACTER SET ascii COLLATE ascii_bin"
+#define IDD_TABLE "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+
+// The same tables as in SQLite (sqlite_schema.cc says what they are for), names compared byte by
+// byte. idd_meta is the last, so that where it is all the others are; times are UTC.
+constexpr std::array kMysqlSchema = {
+    // Leaf's table, name for name. One that is there is kept, whatever its character set is.
+    "CREATE TABLE IF NOT EXISTS leaf_alloc("
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL DEFAULT '',"
+    " max_id bigint NOT NULL DEFAULT 1,"
+    " step bigint NOT NULL,"
+    " description varchar(256) DEFAULT NULL,"
+    " update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,"
+    " PRIMARY KEY(biz_tag)) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_tag("
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
+    " mode " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT 'segment',"
+    " max_id_allowed bigint NOT NULL DEFAULT 9223372036854775806,"
+    " access " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT 'ring',"
+    " refill " IDD_WORD_COLUMN("16") " DEFAULT NULL,"
+    " max_step bigint DEFAULT NULL,"
+    " max_prefetch bigint DEFAULT NULL,"
+    " outage_tolerance_s bigint DEFAULT NULL) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_lease("
+    " seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,"
+    " token " IDD_WORD_COLUMN("32") " NOT NULL UNIQUE,"
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL,"
+    " host " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " base bigint NOT NULL CHECK(base >= 0),"
+    " `limit` bigint NOT NULL,"
+    " state " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT 'active',"
+    " claimed bigint NOT NULL DEFAULT 0,"
+    " returned bigint NOT NULL DEFAULT 0,"
+    " abandoned bigint NOT NULL DEFAULT 0,"
+    " leased_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    " closed_at timestamp NULL DEFAULT NULL,"
+    " used_limit bigint AS (CASE WHEN state <> 'returned' THEN `limit`"
+    "   WHEN claimed = 0 THEN 0 ELSE base + claimed END) STORED,"
+    " KEY idd_lease_used(biz_tag, used_limit),"
+    " KEY idd_lease_host(host, state, biz_tag),"
+    " CONSTRAINT idd_lease_range CHECK(`limit` > base),"
+    " CONSTRAINT idd_lease_sum CHECK(claimed >= 0 AND returned >= 0 AND abandoned >= 0 AND"
+    "   claimed + returned + abandoned = IF(state = 'active', 0, `limit` - base))) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_returned("
+    " token " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL,"
+    " host " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " base bigint NOT NULL,"
+    " `limit` bigint NOT NULL,"
+    " returned_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    " KEY idd_returned_next(biz_tag, host, base),"
+    " CONSTRAINT idd_returned_range CHECK(`limit` > base)) " IDD_TABLE,
+
+    // boot_id and instance tell a host from another under the same name, run one idd from another
+    // with the same state dir; an empty boot_id: stopped. beat counts its signs of life, so that it
+    // notices when the tables were set back.
+    "CREATE TABLE IF NOT EXISTS idd_host("
+    " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
+    " first_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    " last_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    " boot_id " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " instance " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " run " IDD_WORD_COLUMN("32") " NOT NULL,"
+    " beat bigint NOT NULL) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_deleted_tag("
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
+    " max_id bigint NOT NULL,"
+    " deleted_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_meta("
+    " name " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
+    " value " IDD_WORD_COLUMN("64") " NOT NULL) " IDD_TABLE,
+};
+// What the hosts agree on (fence.h): a row for each host, and for each tag the ceiling of its
+// leases. The tag without a name counts the raises.
+constexpr std::array kFenceTables = {
+    "CREATE TABLE IF NOT EXISTS idd_fence("
+    " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
+    " run " IDD_WORD_COLUMN("32") " NOT NULL,"
+    " beat bigint NOT NULL,"
+    " noted bigint NOT NULL DEFAULT 0,"
+    " state " IDD_WORD_COLUMN("16") " NOT NULL,"
+    " server varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',"
+    " silence_s bigint NOT NULL DEFAULT 0) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_ceiling("
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
+    " active bigint NOT NULL,"
+    " wanted bigint NOT NULL,"
+    " epoch bigint NOT NULL,"
+    " pushed bigint NOT NULL DEFAULT 0,"
+    " KEY idd_ceiling_epoch(epoch)) " IDD_TABLE,
+};
+#undef IDD_TAG_COLUMN
+#undef IDD_WORD_COLUMN
+#undef IDD_TABLE
+
+constexpr std::array kTables = {"leaf_alloc",   "idd_tag",         "idd_lease",
+                                "idd_returned", "idd_host",        "idd_fence",
+                                "idd_meta",     "idd_deleted_tag", "idd_ceiling"};
+
+}  // namespace
+
+Status CheckMysqlTables(MysqlDb& db) {
+  const Result<MysqlResult> tables = db.Query(
+      "SELECT LOWER(table_name), engine FROM information_schema.tables"
+      " WHERE table_schema = DATABASE()");
+  if (!tables.ok()) return tables.status();
+  std::set<std::string> there;
+  for (const auto& cells : tables.value().rows) {
+    const std::string name = cells[0].value_or("");
+    there.insert(name);
+    if (std::find(kTables.begin(), kTables.end(), name) == kTables.end()) continue;
+    if (!cells[1].has_value()) {
+      return {Code::kUnavailable, "table " + name + " at " + db.where() +
+                                      " cannot be opened now: it is being altered, or is damaged"};
+    }
+    if (cells[1] != "InnoDB") {
+      return {Code::kIncompatible, "table " + name + " at " + db.where() + " has the engine " +
+                                       *cells[1] + "; idd needs InnoDB, which can roll back"};
+    }
+  }
+  for (const char* name : kTables) {
+    if (there.contains(name)) continue;
+    return {Code::kIncompatible, std::string("table ") + name +
+                                     " is missing in idd's database at " + db.where() +
+                                     "; restore it from a backup; idd does not repair it"};
+  }
+  return Status::Ok();
+}
+
+namespace {
+
+Status WrongType(const MysqlDb& db, const std::string& column, const std::string& type) {
+  return {Code::kIncompatible, "leaf_alloc." + column + " at " + db.where() + " is a " + type +
+                                   "; it must be a bigint or int, or ids would be rounded"};
+}
+
+// With two rows a tag an UPDATE would move both and the tag would have two next ids.
+Status CheckLeafAlloc(MysqlDb& db) {
+  const Result<MysqlResult> columns = db.Query(
+      "SELECT LOWER(column_name), LOWER(data_type) FROM information_schema.columns"
+      " WHERE table_schema = DATABASE() AND LOWER(table_name) = 'leaf_alloc'");
+  if (!columns.ok()) return columns.status();
+  std::set<std::string> there;
+  for (const auto& cells : columns.value().rows) {
+    const std::string name = cells[0].value_or("");
+    const std::string type = cells[1].value_or("");
+    there.insert(name);
+    const bool is_number = name == "max_id" || name == "step";
+    if (is_number && type != "bigint" && type != "int") return WrongType(db, name, type);
+  }
+  for (const char* name : {"biz_tag", "max_id", "step", "description", "update_time"}) {
+    if (there.contains(name)) continue;
+    return {Code::kIncompatible,
+            std::string("table leaf_alloc at ") + db.where() + " lacks Leaf's column " + name};
+  }
+  const Result<MysqlResult> keys = db.Query(
+      "SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()"
+      " AND LOWER(table_name) = 'leaf_alloc' GROUP BY index_name"
+      " HAVING MAX(non_unique) = 0 AND COUNT(*) = 1 AND LOWER(MAX(column_name)) = 'biz_tag'"
+      " AND MAX(sub_part) IS NULL");
+  if (!keys.ok()) return keys.status();
+  if (!keys.value().rows.empty()) return Status::Ok();
+  return {Code::kIncompatible, "table leaf_alloc at " + db.where() +
+                                   " has no primary key or unique index on biz_tag alone"};
+}
+
+template <typename Statements>
+Status CreateTables(MysqlDb& db, const Statements& statements) {
+  for (const char* statement : statements) {
+    const Result<MysqlResult> made = db.Query(statement);
+    if (!made.ok()) return made.status();
+  }
+  return Status::Ok();
+}
+
+Status CreateDataSet(MysqlDb& db) {
+  if (Status status = CreateTables(db, kMysqlSchema); !status.ok()) return status;
+  // Hosts that start at once agree on the first one's.
+  const Result<MysqlResult> named =
+      db.Query("INSERT IGNORE INTO idd_meta(name, value) VALUES('incarnation', '" + RandomToken() +
+               "'), ('schema_version', '" + kVersion + "')");
+  return named.status();
+}
+
+// What an earlier idd has not made, and the row that counts the raises. A data set that has had
+// them is not given new ones: its members and ceilings are lost, or an operator is restoring them.
+Status AddFence(MysqlDb& db) {
+  const Result<MysqlResult> had = db.Query("SELECT COUNT(*) FROM idd_meta WHERE name = 'fence'");
+  if (!had.ok()) return had.status();
+  if (had.value().rows.at(0).at(0) != "0") return Status::Ok();
+  if (Status status = CreateTables(db, kFenceTables); !status.ok()) return status;
+  for (const char* statement :
+       {"INSERT IGNORE INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES('', 0, 0, 0)",
+        "INSERT IGNORE INTO idd_meta(name, value) VALUES('fence', '1')"}) {
+    const Result<MysqlResult> made = db.Query(statement);
+    if (!made.ok()) return made.status();
+  }
+  return Status::Ok();
+}
+
+// Whether a host has finished making the tables: idd_meta gets its rows last, in one statement.
+// (One that died between the two left it empty.)
+Result<bool> IsMade(MysqlDb& db) {
+  const Result<MysqlResult> table = db.Query(
+      "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
+      " AND LOWER(table_name) = 'idd_meta'");
+  if (!table.ok()) return table.status();
+  if (table.value().rows.at(0).at(0) == "0") return false;
+  const Result<MysqlResult> rows = db.Query("SELECT COUNT(*) FROM idd_meta");
+  if (!rows.ok()) return rows.status();
+  return rows.value().rows.at(0).at(0) != "0";
+}
+
+}  // namespace
+
+Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
+  const Result<bool> is_made = IsMade(db);
+  if (!is_made.ok()) return is_made.status();
+  if (!is_made.value() && !may_create) {
+    return Status(
+        Code::kUnavailable,
+        "the database at " + db.where() +
+            " has none of idd's tables, or nothing in them, and this host has had it before or "
+            "knows of ids that were granted, which an empty one would grant again; restore it, "
+            "or, if it is meant to be a new one, see 'another database' in operations.md");
+  }
+  if (!is_made.value()) {
+    if (Status status = CreateDataSet(db); !status.ok()) return status;
+  }
+  if (Status status = AddFence(db); !status.ok()) return status;
+  if (Status status = CheckMysqlTables(db); !status.ok()) return status;
+  if (Status status = CheckLeafAlloc(db); !status.ok()) return status;
+  const Result<MysqlResult> meta = db.Query(
+      "SELECT MAX(IF(name = 'schema_version', value, NULL)),"
+      " MAX(IF(name = 'incarnation', value, NULL)) FROM idd_meta");
+  if (!meta.ok()) return meta.status();
+  const auto& cells = meta.value().rows.at(0);
+  if (cells[0] != kVersion) {
+    return Status(Code::kIncompatible, "idd's database at " + db.where() + " has schema version " +
+                                           cells[0].value_or("(none)") + ", this idd knows " +
+                                           kVersion);
+  }
+  if (cells[1].value_or("").empty()) {
+    return Status(Code::kIncompatible, "idd's database at " + db.where() +
+                                           " has no incarnation in idd_meta; restore it");
+  }
+  return MysqlDataSet{.incarnation = *cells[1], .is_new = !is_made.value()};
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pieces of SQL that several files of MysqlStore put into their statements.
+#ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_SQL_H_
+#define IDD_DAEMON_STORE_MYSQL_MYSQL_SQL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sql/mysql_db.h"
+
+namespace idd::daemon::sql {
+
+// Of a Galera cluster; empty elsewhere.
+inline constexpr const char* kClusterStatus =
+    "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status',"
+    " 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id')";
+
+// What a packet raises when a guard did not hold: each gives a column NULL then.
+inline constexpr unsigned kNullRefused = 1048;
+
+// The tables that leases rest on, and the time when one was made.
+inline constexpr const char* kLeaseTables =
+    "table_schema = DATABASE() AND engine = 'InnoDB'"
+    " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_fence', 'idd_ceiling')";
+inline constexpr std::size_t kLeaseTableCount = 4;
+inline constexpr const char* kTableMade = "COALESCE(UNIX_TIMESTAMP(create_time), 0)";
+
+// leaf_alloc.biz_tag as bytes: the column may compare without case and without spaces at the end.
+inline constexpr const char* kTagBytes = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)";
+
+// The row of a tag in leaf_alloc: by its index, and exactly.
+inline std::string IsTag(const std::string& tag) {
+  return "biz_tag = " + MysqlDb::Text(tag) + " AND " + kTagBytes + " = " + MysqlDb::Binary(tag);
+}
+
+// "(literal, ...)". Precondition: not empty.
+inline std::string Texts(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "(" : ", ") + MysqlDb::Text(text);
+  return list + ")";
+}
+
+// "'word', ...", of letters and digits.
+inline std::string Words(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "'" : ", '") + word + "'";
+  return list;
+}
+
+// A row's place among `tags`, from 1; 0: none of them. Rows that were read: no two of their names
+// are the same to the column.
+inline std::string PlaceOfTag(const std::vector<std::string>& tags) {
+  std::string place = "FIELD(biz_tag";
+  for (const std::string& tag : tags) place += ", " + MysqlDb::Text(tag);
+  return place + ")";
+}
+
+// Numbers below 2^63, one for each of several tags.
+class List {
+ public:
+  void Add(std::uint64_t number) { text_ += ", " + std::to_string(number); }
+  // NULL at place 0.
+  [[nodiscard]] std::string NumberAt(const std::string& place) const {
+    return "CAST(ELT(" + place + text_ + ") AS SIGNED)";
+  }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace idd::daemon::sql
+
+#endif  // IDD_DAEMON_STORE_MYSQL_MYSQL_SQL_H_

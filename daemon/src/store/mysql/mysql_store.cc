@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/mysql/mysql_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "platform/logging.h"
+#include "platform/random.h"
+#include "store/mysql/mysql_schema.h"
+#include "store/mysql/mysql_sql.h"
+#include "store/tag_row.h"
+
+namespace idd::daemon {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The row of a host that has not ended is renewed this often ...
+constexpr std::chrono::seconds kBeatEvery(20);
+// ... and after so long without a sign of it another may take its name.
+constexpr int kSilentForS = 60;
+// Between two tries at all endpoints, for each of them.
+constexpr milliseconds kConnectPause(1000);
+// What became of a lost lease is known after so long: its packet has ended.
+constexpr std::chrono::seconds kLostFor(120);
+
+std::map<std::string, std::string> Pairs(const MysqlResult& result) {
+  std::map<std::string, std::string> pairs;
+  for (const auto& cells : result.rows) pairs[cells[0].value_or("")] = cells[1].value_or("");
+  return pairs;
+}
+
+}  // namespace
+
+MysqlStore::MysqlStore(MysqlStoreOptions options)
+    : options_(std::move(options)), run_(RandomToken()) {}
+
+// The name is free at once: a host that was stopped and rebooted need not wait.
+MysqlStore::~MysqlStore() {
+  if (only_reads_ || db_ == nullptr || db_->PeerClosed()) return;
+  static_cast<void>(db_->Query("UPDATE idd_host SET boot_id = '' WHERE " + IsThisHost()));
+}
+
+std::string MysqlStore::IsThisHost() const {
+  return "host = " + MysqlDb::Text(options_.host.id) + " AND run = '" + run_ + "'";
+}
+
+Status MysqlStore::NotOpen() const {
+  return {Code::kUnavailable, "the allocator " + DisplayUrl() + " is not open"};
+}
+
+Status MysqlStore::Failed(Status status) {
+  if (db_ != nullptr && db_->broken()) db_.reset();
+  return status;
+}
+
+// --- opening
+
+Status MysqlStore::Open() {
+  const MonotonicTime now = MonotonicClock::now();
+  if (now < next_connect_) return last_refusal_;
+  db_.reset();
+  states_.clear();
+  last_token_.clear();
+  Status refusal;
+  for (const MysqlEndpoint& endpoint : options_.url.endpoints) {
+    Status status = OpenAt(endpoint);
+    if (status.ok()) return status;
+    db_.reset();
+    refusal = refusal.ok() ? std::move(status)
+                           : Status(status.code(), refusal.message() + "; " + status.message());
+  }
+  const auto endpoints = static_cast<int>(options_.url.endpoints.size());
+  next_connect_ = MonotonicClock::now() + kConnectPause * endpoints;
+  last_refusal_ = refusal;
+  return refusal;
+}
+
+Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
+  Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(options_.url, endpoint);
+  if (!db.ok()) return db.status();
+  db_ = std::move(db).value();
+  if (Status status = Recognise(); !status.ok()) return status;
+  Result<MysqlDataSet> data_set = EnsureMysqlSchema(*db_, may_create_);
+  if (!data_set.ok()) return data_set.status();
+  incarnation_ = std::move(data_set.value().incarnation);
+  if (data_set.value().is_new) is_new_ = true;
+  // Before anything is read of them: what is replaced from here on is seen by each lease.
+  if (Status status = RecogniseTables(); !status.ok()) return status;
+  if (Status status = ClaimHost(); !status.ok()) return status;
+  if (Status status = ClaimMember(); !status.ok()) return status;
+  if (Status status = AbandonLostLeases(); !status.ok()) return status;
+  may_create_ = false;
+  return Status::Ok();
+}
+
+Status MysqlStore::OpenToRead() {
+  only_reads_ = true;
+  Status refusal;
+  for (const MysqlEndpoint& endpoint : options_.url.endpoints) {
+    Status status = OpenToReadAt(endpoint);
+    if (status.ok()) return status;
+    db_.reset();
+    refusal = std::move(status);
+  }
+  return refusal;
+}
+
+// Where leases are granted: a replica may lag behind.
+Status MysqlStore::OpenToReadAt(const MysqlEndpoint& endpoint) {
+  Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(options_.url, endpoint);
+  if (!db.ok()) return db.status();
+  db_ = std::move(db).value();
+  const Result<std::vector<MysqlResult>> answers =
+      db_->Packet({"SELECT @@global.read_only, @@innodb_read_only", sql::kClusterStatus,
+                   "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'", "SET SESSION TRANSACTION READ ONLY"});
+  if (!answers.ok()) return answers.status();
+  const auto& server = answers.value()[0].rows.at(0);
+  if (!IsOff(server[0]) || !IsOff(server[1])) return ReadOnly();
+  if (Pairs(answers.value()[2])["wsrep_on"] == "ON") {
+    view_.clear();
+    if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
+    // What was committed at another node is to be seen at this one.
+    const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
+    if (!set.ok()) return set.status();
+  }
+  return Status::Ok();
+}
+
+// Whether the server may be written to, and whether it is the one that was open last and has run
+// since: any other may have less than that one had. A cluster may have been put together from less
+// than it had whenever this host was not connected: its nodes tell no more than who they are.
+Status MysqlStore::Recognise() {
+  const MonotonicTime asked = MonotonicClock::now();
+  const Result<std::vector<MysqlResult>> answers = db_->Packet(
+      {"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
+       " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
+       "SHOW GLOBAL STATUS LIKE 'Uptime'", sql::kClusterStatus,
+       "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid')"});
+  if (!answers.ok()) return answers.status();
+  const auto& server = answers.value()[0].rows.at(0);
+  std::map<std::string, std::string> variables = Pairs(answers.value()[3]);
+  is_cluster_ = variables["wsrep_on"] == "ON";
+  if (!IsOff(server[3]) || !IsOff(server[4])) return ReadOnly();
+  const auto number = [](const std::optional<std::string>& text) {
+    return std::strtoull(text.value_or("").c_str(), nullptr, 10);
+  };
+  view_.clear();
+  std::string name = server[0].value_or("") + ":" + server[1].value_or("") + " " +
+                     server[2].value_or("") + " " + variables["server_uid"] +
+                     variables["server_uuid"];
+  if (is_cluster_) {
+    if (Status status = CheckCluster(answers.value()[2]); !status.ok()) return status;
+    name = view_.substr(0, view_.find(' '));
+    // What this host has committed at another node is to be seen at this one.
+    const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
+    if (!set.ok()) return set.status();
+    db_->SendSingly();
+  }
+  identity_ = "@@hostname = " + MysqlDb::Text(server[0].value_or("")) +
+              " AND @@port = " + std::to_string(number(server[1])) +
+              " AND @@server_id = " + std::to_string(number(server[2])) +
+              " AND CONNECTION_ID() = " + std::to_string(number(server[6]));
+  for (const char* variable : {"server_uid", "server_uuid"}) {
+    if (variables[variable].empty()) continue;
+    identity_ += std::string(" AND @@") + variable + " = " + MysqlDb::Text(variables[variable]);
+  }
+  const std::uint64_t connection = number(server[6]);
+  uptime_ = std::chrono::seconds(number(Pairs(answers.value()[1])["Uptime"]));
+  opened_at_ = asked;
+  // Seconds are whole, so that the server may be one younger than it says.
+  const bool ran_then = uptime_ >= asked - first_seen_ + std::chrono::seconds(1);
+  const bool is_unbroken = !is_cluster_ && ran_then && connection > last_connection_;
+  if (name != server_ || !is_unbroken) {
+    ++generation_;
+    if (name != server_) tables_ = {};
+    server_ = name;
+    first_seen_ = asked;
+    if (server[5] != "1") {
+      log::Warning("store.not_durable",
+                   {{"server", db_->where()},
+                    {"innodb_flush_log_at_trx_commit", server[5].value_or("")},
+                    {"action", "set it to 1: a crash may lose leases that were granted"}});
+    }
+  }
+  last_connection_ = connection;
+  return Status::Ok();
+}
+
+// A dump that is restored table by table sets one back after what idd wrote into another: only that
+// each was made again shows it, as the row of this host may be in it as this host left it.
+Status MysqlStore::RecogniseTables() {
+  const bool was_open = !tables_.empty();
+  const Result<bool> has_new = ReadTables();
+  if (!has_new.ok()) return has_new.status();
+  // Each node of a cluster has made them by itself.
+  if (was_open && has_new.value() && !is_cluster_) ++generation_;
+  data_set_name_ = is_cluster_ ? server_ : server_ + tables_.Times();
+  return Status::Ok();
+}
+
+// True: one has a time that was not known, and has it now.
+Result<bool> MysqlStore::ReadTables() {
+  const Result<MysqlResult> made =
+      db_->Query(std::string("SELECT LOWER(table_name), ") + sql::kTableMade +
+                 " FROM information_schema.tables WHERE " + sql::kLeaseTables);
+  if (!made.ok()) return made.status();
+  if (made.value().rows.size() != sql::kLeaseTableCount) {
+    Status status = CheckMysqlTables(*db_);
+    return status.ok() ? Status(Code::kUnavailable,
+                                "the tables at " + db_->where() + " are being made or restored")
+                       : status;
+  }
+  bool has_new = false;
+  for (const auto& cells : made.value().rows) {
+    const MysqlRow row(cells);
+    has_new |= tables_.Add(row.TextIf(0).value_or(""), row.UintIf(1).value_or(0));
+  }
+  return has_new;
+}
+
+Status MysqlStore::CheckTables() {
+  const Result<bool> has_new = ReadTables();
+  if (has_new.ok()) return has_new.value() ? SetBack() : Status::Ok();
+  db_.reset();
+  return has_new.status();
+}
+
+Status MysqlStore::CheckIdentity() {
+  if (Status status = CheckTables(); !status.ok()) return status;
+  const Result<MysqlResult> guard =
+      db_->Query("SELECT (" + SelectIsCurrent() + "), @@global.read_only, @@innodb_read_only");
+  if (!guard.ok()) return Failed(guard.status());
+  const auto& cells = guard.value().rows.at(0);
+  if (cells[0] != "1") return SetBack();
+  return IsOff(cells[1]) && IsOff(cells[2]) ? Status::Ok() : ReadOnly();
+}
+
+Status MysqlStore::CheckGuard() {
+  if (Status status = CheckIdentity(); !status.ok()) return status;
+  const Result<MysqlResult> live = db_->Query(SelectIsCurrent() + " AND state = 'live'");
+  if (!live.ok()) return Failed(live.status());
+  if (live.value().rows.at(0).at(0) == "1") return Status::Ok();
+  return {Code::kUnavailable, "host '" + options_.host.id + "' is not a live member at " +
+                                  db_->where() + "; it joins again at its next look"};
+}
+
+// Whether the node may be used, and the cluster has the members that it had at the last look.
+Status MysqlStore::CheckCluster(const MysqlResult& status) {
+  std::map<std::string, std::string> cluster = Pairs(status);
+  if (cluster["wsrep_cluster_status"] != "Primary" || cluster["wsrep_ready"] != "ON") {
+    Status refused(Code::kUnavailable, "the cluster's node at " + db_->where() + " is not ready (" +
+                                           cluster["wsrep_cluster_status"] + ")");
+    db_.reset();
+    return refused;
+  }
+  const std::string view =
+      "cluster-" + cluster["wsrep_cluster_state_uuid"] + " " + cluster["wsrep_cluster_conf_id"];
+  if (view_.empty()) view_ = view;
+  if (view_ == view) return Status::Ok();
+  db_.reset();
+  return {Code::kUnavailable, "the cluster at " + DisplayUrl() + " has other members"};
+}
+
+std::optional<std::chrono::seconds> MysqlStore::uptime() const {
+  if (is_cluster_) return std::nullopt;
+  return uptime_ +
+         std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - opened_at_);
+}
+
+bool MysqlStore::IsOff(const std::optional<std::string>& value) {
+  return value == "0" || value == "OFF";
+}
+
+Status MysqlStore::ReadOnly() {
+  Status status(Code::kUnavailable, "the database server at " + db_->where() + " is read-only");
+  db_.reset();
+  return status;
+}
+
+// The row of this host. Another live host under its name would take its returned ranges and give up
+// its leases.
+Status MysqlStore::ClaimHost() {
+  const std::string host = MysqlDb::Text(options_.host.id);
+  const std::string boot = MysqlDb::Text(options_.host.boot_id);
+  const std::string instance = MysqlDb::Text(options_.host.instance);
+  // The next run on the same state dir takes over from one that ended. One that did not, as two
+  // share the state dir, does not take it back.
+  const std::string is_next = "boot_id = " + boot + " AND instance = " + instance +
+                              (beat_ == 0 ? "" : " AND run = '" + run_ + "'");
+  const Result<std::vector<MysqlResult>> claimed = db_->Packet(
+      {"INSERT IGNORE INTO idd_host(host, boot_id, instance, run, beat) VALUES(" + host + ", '', " +
+           instance + ", '', 0)",
+       "UPDATE idd_host SET boot_id = " + boot + ", instance = " + instance + ", run = '" + run_ +
+           "', beat = beat + 1, last_seen = CURRENT_TIMESTAMP WHERE host = " + host +
+           " AND (boot_id = '' OR (" + is_next + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " +
+           std::to_string(kSilentForS) + " SECOND)",
+       "SELECT boot_id, run, beat, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP)"
+       " FROM idd_host WHERE host = " +
+           host});
+  if (!claimed.ok()) return claimed.status();
+  if (claimed.value()[2].rows.empty()) {
+    return {Code::kUnavailable, "the row of host '" + options_.host.id + "' is gone from idd_host"};
+  }
+  const MysqlRow row(claimed.value()[2].rows[0]);
+  if (row.TextIf(1) != run_) {
+    return {Code::kUnavailable,
+            "another host uses the name '" + options_.host.id + "' (boot id " +
+                row.TextIf(0).value_or("") + ", seen " + row.TextIf(3).value_or("?") +
+                " s ago); give one of them another --host-id, or wait until the other has been "
+                "silent for " +
+                std::to_string(kSilentForS) + " s"};
+  }
+  const std::optional<std::uint64_t> beat = row.UintIf(2);
+  if (!beat.has_value()) return {Code::kInvalid, "idd_host.beat is not a number above 0"};
+  if (beat_ != 0 && *beat <= beat_) ++generation_;  // the tables were set back
+  beat_ = *beat;
+  beaten_at_ = MonotonicClock::now();
+  return Status::Ok();
+}
+
+// Answers 1 on the connection that was opened, while the tables are those that were opened, and
+// have what this host has left there last: what was set back to an older state has not.
+std::string MysqlStore::SelectIsCurrent() const {
+  if (only_reads_) return "SELECT 1";  // it is no host of its own
+  const std::string has_token =
+      last_token_.empty()
+          ? ""
+          : " AND EXISTS(SELECT 1 FROM idd_lease WHERE token = '" + last_token_ + "')";
+  return "SELECT COUNT(*) FROM idd_fence JOIN idd_meta ON name = 'incarnation' AND value = " +
+         MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + " AND " + identity_ + has_token;
+}
+
+Status MysqlStore::SetBack() {
+  db_.reset();
+  ++generation_;
+  return {Code::kUnavailable, "the tables at " + DisplayUrl() +
+                                  " were set back or replaced, or another host took this one's "
+                                  "name"};
+}
+
+Status MysqlStore::CheckCurrent() {
+  if (db_ == nullptr || db_->PeerClosed()) {
+    db_.reset();
+    return NotOpen();
+  }
+  if (Status status = AbandonLostLeases(); !status.ok()) return Failed(std::move(status));
+  if (MonotonicClock::now() - beaten_at_ < kBeatEvery) return Status::Ok();
+  const Result<MysqlResult> beaten =
+      db_->Query("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE " +
+                 IsThisHost() + " AND beat = " + std::to_string(beat_));
+  if (!beaten.ok()) return Failed(beaten.status());
+  if (beaten.value().changed != 1) return SetBack();
+  ++beat_;
+  beaten_at_ = MonotonicClock::now();
+  return Status::Ok();
+}
+
+Result<std::string> MysqlStore::Incarnation() {
+  if (db_ == nullptr) return NotOpen();
+  return incarnation_;
+}
+
+// One that is not there yet may still come: the packet on the old connection may not have ended.
+Status MysqlStore::AbandonLostLeases() {
+  if (lost_tokens_.empty()) return Status::Ok();
+  std::vector<std::string> tokens;
+  tokens.reserve(lost_tokens_.size());
+  for (const auto& [token, since] : lost_tokens_) tokens.push_back(token);
+  const std::string is_lost =
+      " WHERE host = " + MysqlDb::Text(options_.host.id) + " AND token IN " + sql::Texts(tokens);
+  const Result<std::vector<MysqlResult>> results =
+      db_->Packet({"UPDATE idd_lease SET state = 'abandoned', abandoned = `limit` - base,"
+                   " closed_at = CURRENT_TIMESTAMP" +
+                       is_lost + " AND state = 'active'",
+                   "SELECT token FROM idd_lease" + is_lost + " AND state <> 'active'"});
+  if (!results.ok()) return results.status();
+  for (const auto& cells : results.value()[1].rows) lost_tokens_.erase(cells[0].value_or(""));
+  const MonotonicTime oldest = MonotonicClock::now() - kLostFor;
+  std::erase_if(lost_tokens_, [oldest](const auto& lost) { return lost.second < oldest; });
+  return Status::Ok();
+}
+
+void MysqlStore::Lose(const std::vector<std::string>& tokens) {
+  for (const std::string& token : tokens) lost_tokens_[token] = MonotonicClock::now();
+}
+
+// --- what this host knows and the data set may not
+
+Result<Reminded> MysqlStore::Remind(const HostMemory& memory) {
+  if (db_ == nullptr) return NotOpen();
+  Reminded reminded;
+  if (Status status = RemindOfMarks(memory.marks, reminded); !status.ok()) {
+    return Failed(std::move(status));
+  }
+  Reminded fenced;
+  if (Status status = RemindOfMarks(memory.ceilings, fenced); !status.ok()) {
+    return Failed(std::move(status));
+  }
+  reminded.fenced = fenced.lifted.size();
+  if (Status status = RemindOfLeases(memory, reminded); !status.ok()) {
+    return Failed(std::move(status));
+  }
+  return reminded;
+}
+
+Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks, Reminded& reminded) {
+  constexpr std::size_t kAtOnce = 500;
+  for (std::size_t begin = 0; begin < marks.size(); begin += kAtOnce) {
+    const std::size_t end = std::min(begin + kAtOnce, marks.size());
+    std::vector<std::string> tags;
+    for (std::size_t i = begin; i < end; ++i) tags.push_back(marks[i].tag);
+    const Result<TagStates> states = ReadTags(tags);
+    if (!states.ok()) return states.status();
+    for (std::size_t i = begin; i < end; ++i) {
+      Status status = RemindOfMark(marks[i], states.value(), reminded);
+      if (!status.ok()) return status;
+    }
+  }
+  states_.clear();
+  return Status::Ok();
+}
+
+// Each by itself: lifting twice is lifting once.
+Status MysqlStore::RemindOfMark(const TagMark& mark, const TagStates& states, Reminded& reminded) {
+  const Result<TagState>& state = states.find(mark.tag)->second;
+  // A row that makes no sense is mended by hand, perhaps to less than the mark: as if not there.
+  const bool has_row = state.ok();
+  std::uint64_t used = has_row ? state.value().used_limit : 0;
+  if (!has_row) {
+    const Result<std::uint64_t> known = UsedLimit(mark.tag);
+    if (!known.ok()) return known.status();
+    used = known.value();
+  }
+  const std::uint64_t stands_at = has_row ? state.value().record.next_id : used;
+  if (stands_at >= mark.mark) return Status::Ok();
+  const std::string to = std::to_string(mark.mark);
+  const Result<MysqlResult> lifted = db_->Query(
+      has_row ? "UPDATE leaf_alloc SET max_id = " + to + " WHERE " + sql::IsTag(mark.tag) +
+                    " AND max_id < " + to
+              : "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(" + MysqlDb::Text(mark.tag) +
+                    ", " + to + ") ON DUPLICATE KEY UPDATE max_id = GREATEST(max_id, " + to + ")");
+  if (!lifted.ok()) return lifted.status();
+  reminded.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
+  if (std::max(stands_at, used) < mark.mark) reminded.forgot_leases = true;
+  return Status::Ok();
+}
+
+std::string MysqlStore::Restore(const Lease& lease) const {
+  return "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES('" + lease.token +
+         "', " + MysqlDb::Text(lease.tag) + ", " + MysqlDb::Text(options_.host.id) + ", " +
+         std::to_string(lease.ids.first) + ", " + std::to_string(lease.ids.limit) + ")";
+}
+
+std::string MysqlStore::SharesIdsWith(const Lease& lease) const {
+  return " WHERE biz_tag = " + MysqlDb::Text(lease.tag) +
+         " AND host = " + MysqlDb::Text(options_.host.id) + " AND base < " +
+         std::to_string(lease.ids.limit) + " AND `limit` > " + std::to_string(lease.ids.first);
+}
+
+std::string MysqlStore::EndSharing(const Lease& lease, const std::string& shared,
+                                   const std::vector<std::string>& but) {
+  const std::string first = std::to_string(lease.ids.first);
+  return "UPDATE idd_lease SET state = 'returned', abandoned = GREATEST(base, " + first +
+         ") - base, returned = `limit` - GREATEST(base, " + first +
+         "), closed_at = CURRENT_TIMESTAMP" + shared + " AND state = 'active' AND token NOT IN " +
+         sql::Texts(but);
+}
+
+Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reminded& reminded) {
+  if (memory.held.empty()) return Status::Ok();
+  std::vector<std::string> tokens;
+  for (const Lease& lease : memory.held) tokens.push_back(lease.token);
+  const Result<MysqlResult> known =
+      db_->Query("SELECT token FROM idd_lease WHERE token IN " + sql::Texts(tokens));
+  if (!known.ok()) return known.status();
+  std::set<std::string> there;
+  for (const auto& cells : known.value().rows) there.insert(cells[0].value_or(""));
+  std::map<std::string, std::vector<std::string>> of_tag;
+  for (const Lease& lease : memory.held) of_tag[lease.tag].push_back(lease.token);
+  // Each by itself, too: what was journalled again is there the next time.
+  constexpr std::size_t kAtOnce = 500;
+  std::vector<std::string> statements;
+  for (const Lease& lease : memory.held) {
+    if (there.contains(lease.token)) continue;
+    reminded.forgot_leases = true;
+    reminded.restored.push_back(lease);
+    restored_tokens_.insert(lease.token);  // whether this commits or not
+    statements.push_back(Restore(lease));
+    if (!memory.from_other_data_set) {  // else: what its own leases share with these came twice
+      // An older copy may still list ids of the lease as returned, or have leases of ours as active
+      // whose ids these are: what they had from here on was given back, or it would not have been
+      // leased again. What became of the rest of them nobody knows.
+      const std::string shared = SharesIdsWith(lease);
+      statements.push_back("DELETE FROM idd_returned" + shared);
+      statements.push_back(EndSharing(lease, shared, of_tag[lease.tag]));
+    }
+    if (statements.size() < kAtOnce) continue;
+    Status status = db_->Transaction(statements).status();
+    if (!status.ok()) return status;
+    statements.clear();
+  }
+  if (statements.empty()) return Status::Ok();
+  return db_->Transaction(statements).status();
+}
+
+}  // namespace idd::daemon

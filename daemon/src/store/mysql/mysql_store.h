@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises,
+// mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases, mysql_tags.cc reads
+// and administers tags, mysql_fence.cc has what the hosts agree on, mysql_inspect.cc looks at the
+// server, mysql_schema.cc has the tables.
+// docs/adr/0009 says why it is sent this way.
+#ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
+#define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "idd/base/clock.h"
+#include "platform/host_id.h"
+#include "sql/mysql_db.h"
+#include "sql/mysql_url.h"
+#include "store/fence_store.h"
+#include "store/mysql/mysql_tables.h"
+#include "store/store.h"
+
+namespace idd::daemon {
+
+struct MysqlStoreOptions {
+  MysqlUrl url;
+  HostIdentity host;
+};
+
+// Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
+//
+// Invariants: what several hosts write (leaf_alloc) is only written by packets that need nothing of
+// this host in between, and relatively. A range whose COMMIT did not answer is never used, even if
+// it turns out to be in the journal.
+class MysqlStore final : public Store, public FenceStore {
+ public:
+  explicit MysqlStore(MysqlStoreOptions options);
+  ~MysqlStore() override;
+
+  Status Open() override;
+  // As a StoreReader alone: nothing is written.
+  [[nodiscard]] Status OpenToRead();
+  void NeverCreate() override { may_create_ = false; }
+  Status CheckCurrent() override;
+  std::uint64_t generation() const override { return generation_; }
+  FenceStore* fence() override { return this; }
+  Result<std::string> Incarnation() override;
+
+  Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
+  Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
+  Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
+  Result<std::vector<LeaseRecord>> AbandonActive(
+      const std::vector<std::string>& except_tokens) override;
+  Result<Reminded> Remind(const HostMemory& memory) override;
+
+  Result<std::vector<TagRecord>> ListTags() override;
+  Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
+  Result<TagResults> PeekTags(const std::vector<std::string>& tags) override;
+  Result<TagRecord> CreateTag(const NewTag& tag) override;
+  Result<TagRecord> ChangeTag(const TagChange& change) override;
+  Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override;
+  Result<std::uint64_t> UsedLimit(const std::string& tag) override;
+  Status DeleteTag(const std::string& tag) override;
+
+  Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
+  Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
+  Result<std::vector<HostRecord>> ListHosts() override;
+  Result<std::set<std::string>> LedgerTags() override;
+  Result<Ledger> ReadLedger(const std::string& tag) override;
+  Result<StoreFacts> Inspect() override;
+
+  std::string DisplayUrl() const override { return options_.url.Display(); }
+
+  Result<FenceView> Look(std::uint64_t noted) override;
+  std::uint64_t data_set() const override { return generation_; }
+  bool is_new() const override { return is_new_; }
+  std::optional<std::chrono::seconds> uptime() const override;
+  const std::optional<FenceMember>& found() const override { return found_; }
+  std::uint64_t beat() const override { return member_beat_; }
+  Status SetState(MemberState state, std::chrono::seconds silence) override;
+  Status SetNoted(std::uint64_t epoch) override;
+  Status Confirm() override;
+  Status Admit(const std::vector<FenceMember>& members) override;
+  Status Raise(const std::vector<Ceiling>& wanted) override;
+  Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
+  Result<bool> PutOut(const FenceMember& member) override;
+
+ private:
+  // The rest of a lease that was handed back, under that lease's token.
+  struct ReturnedTail {
+    std::string token;
+    shm::IdRange ids;
+  };
+  // What is known of a tag before a lease: the statements look at all of it again.
+  struct TagState {
+    TagRecord record;
+    std::uint64_t used_limit = 0;        // of the journal, the returned ranges and a tombstone
+    std::uint64_t tombstone = 0;         // nothing below it was this tag's, or may be again
+    std::vector<ReturnedTail> returned;  // this host's, lowest first
+
+    MonotonicTime read_at{};
+
+    [[nodiscard]] const ReturnedTail* LowestFor(const LeaseRequest& request) const;
+  };
+  using TagStates = std::map<std::string, Result<TagState>, std::less<>>;
+  using ActiveRanges = std::map<std::string, shm::IdRange, std::less<>>;  // by token
+  // An advance of max_id as it will be asked for.
+  struct Advance {
+    const LeaseRequest* request = nullptr;
+    std::uint64_t seen = 0;    // max_id as it was read; the statement wants no less
+    std::uint64_t lowest = 0;  // that it leases from
+    std::uint64_t count = 0;
+    std::uint64_t most = 0;  // that max_id may become: the tag ends there, or the ceiling is there
+  };
+
+  [[nodiscard]] Status NotOpen() const;
+  // Notes a connection that is of no use any more.
+  [[nodiscard]] Status Failed(Status status);
+
+  [[nodiscard]] Status OpenAt(const MysqlEndpoint& endpoint);
+  [[nodiscard]] Status OpenToReadAt(const MysqlEndpoint& endpoint);
+  [[nodiscard]] Status Recognise();
+  [[nodiscard]] Status ClaimHost();
+  [[nodiscard]] Status ClaimMember();
+  [[nodiscard]] Status UpdateMember(const std::string& assignments);
+  [[nodiscard]] Status RowIsNotAsLeft();
+  // True: it has seen one of the tables with a later time, which is known now.
+  [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
+  [[nodiscard]] Status CheckCluster(const MysqlResult& status);
+  [[nodiscard]] Status AbandonLostLeases();
+  [[nodiscard]] std::string IsThisHost() const;    // of a row of idd_host
+  [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
+  [[nodiscard]] std::string SelectIsCurrent() const;
+  // Which tables are there, and whether it is others than were open last.
+  [[nodiscard]] Status RecogniseTables();
+  [[nodiscard]] Result<bool> ReadTables();
+  // Asked where a guard did not hold. Not Ok: because of the tables; the connection ends.
+  [[nodiscard]] Status CheckTables();
+  // The same for connection, server, tables and what this host has left in them.
+  [[nodiscard]] Status CheckIdentity();
+  // The same for all that guards a lease, but the row of its tag. If this host was only put out,
+  // the connection stays.
+  [[nodiscard]] Status CheckGuard();
+  // What it means when that is not 1, and when the server is read-only; the connection ends.
+  [[nodiscard]] Status SetBack();
+  [[nodiscard]] Status ReadOnly();
+  [[nodiscard]] static bool IsOff(const std::optional<std::string>& value);
+  [[nodiscard]] Status NoSuchTag(const std::string& tag) const;
+
+  // Has every one of `tags`.
+  [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
+  [[nodiscard]] Result<TagStates> ReadTogether(const std::vector<std::string>& tags);
+  [[nodiscard]] static Result<TagState> ReadState(const MysqlRow& row);
+  static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
+  // From what was read a moment ago, or now.
+  [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
+  [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
+  [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] std::string IsGuarded() const;
+  [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);
+  [[nodiscard]] Result<LeaseResults> RunAdvances(const std::vector<Advance>& advances);
+  [[nodiscard]] Result<Lease> RunAdvance(const Advance& advance);
+  [[nodiscard]] Result<Lease> Granted(const Advance& advance, shm::IdRange ids);
+  [[nodiscard]] Status LeaseFailed(const Status& status, const std::vector<std::string>& tokens,
+                                   const std::string& tag);
+  [[nodiscard]] Result<Lease> TakeBack(const LeaseRequest& request, const ReturnedTail& tail);
+  [[nodiscard]] Status GiveUp(const std::vector<Result<Lease>>& taken, Status status);
+  void Lose(const std::vector<std::string>& tokens);
+
+  // Of those leases that are active and this host's.
+  [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
+  [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
+  [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows) const;
+
+  [[nodiscard]] Status RemindOfMarks(const std::vector<TagMark>& marks, Reminded& reminded);
+  [[nodiscard]] Status RemindOfMark(const TagMark& mark, const TagStates& states,
+                                    Reminded& reminded);
+  [[nodiscard]] Status RemindOfLeases(const HostMemory& memory, Reminded& reminded);
+  [[nodiscard]] std::string Restore(const Lease& lease) const;
+  [[nodiscard]] std::string SharesIdsWith(const Lease& lease) const;
+  [[nodiscard]] static std::string EndSharing(const Lease& lease, const std::string& shared,
+                                              const std::vector<std::string>& but);
+
+  const MysqlStoreOptions options_;
+  std::unique_ptr<MysqlDb> db_;  // null while not open
+  bool may_create_ = true;
+  bool only_reads_ = false;
+  std::uint64_t generation_ = 0;
+  std::string incarnation_;
+  // Of the server that was open last: its name, and a time, on this host's clock, from which on it
+  // must have been running.
+  std::string server_;
+  MonotonicTime first_seen_{};
+  std::uint64_t last_connection_ = 0;  // its number: a server counts them
+  std::string view_;                   // of a cluster: its id and the number of its membership
+  bool is_cluster_ = false;
+  // Those that were open at this server. In a transaction that has touched a table no other session
+  // can alter or replace it.
+  MysqlTables tables_;
+  std::string data_set_name_;      // of server and tables: other hosts see the same
+  std::string identity_;           // a condition: the connection and the server that were opened
+  std::chrono::seconds uptime_{};  // when it was opened
+  MonotonicTime opened_at_{};
+  const std::string run_;             // random, of this object: two with one state dir are two
+  std::uint64_t beat_ = 0;            // of this host's row; 0: not known
+  std::uint64_t member_beat_ = 0;     // the same in idd_fence
+  std::optional<FenceMember> found_;  // that row, as Open() found it
+  bool is_new_ = false;               // the tables were made by this run
+  // Of a lease that is journalled in what is open now; empty: none yet.
+  std::string last_token_;
+  MonotonicTime beaten_at_{};
+  MonotonicTime next_connect_{};  // not tried before
+  Status last_refusal_;
+  std::set<std::string, std::less<>> restored_tokens_;  // Remind() put them into the journal
+  std::map<std::string, MonotonicTime> lost_tokens_;    // their COMMIT has not answered, since when
+  TagStates states_;  // as they were read, or left by a lease; most of them long ago
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SqliteStore: the lease journal and what is read from it.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "store/sqlite/sqlite_store.h"
+#include "store/tag_row.h"
+
+namespace idd::daemon {
+namespace {
+
+constexpr const char* kLeaseColumns =
+    "token, biz_tag, host, base, \"limit\", state, claimed, returned, abandoned, leased_at,"
+    " coalesce(closed_at, '')";
+
+}  // namespace
+
+Result<std::optional<shm::IdRange>> SqliteStore::FindActive(const LeaseClosure& closure) {
+  SqliteQuery query = db_->Query(
+      "SELECT base, \"limit\" FROM idd_lease"
+      " WHERE token = ?1 AND biz_tag = ?2 AND host = ?3 AND state = 'active'",
+      closure.token, closure.tag, options_.host_id);
+  std::optional<shm::IdRange> ids;
+  if (query.Next()) {
+    ids = shm::IdRange{query.Uint(0), query.Uint(1)};
+    if (ids->empty()) query.Reject(1, "a number above base");
+  }
+  if (!query.Finish().ok()) {
+    return query.Finish().WithContext("idd_lease of tag '" + closure.tag + "', token '" +
+                                      closure.token + "'");
+  }
+  return ids;
+}
+
+Status SqliteStore::JournalEnd(const LeaseClosure& closure, shm::IdRange ids) {
+  const std::uint64_t rest = ids.size() - closure.claimed;
+  const std::uint64_t returned = closure.state == LeaseState::kReturned ? rest : 0;
+  const std::uint64_t abandoned = closure.state == LeaseState::kAbandoned ? rest : 0;
+  return db_->Run(
+      "UPDATE idd_lease SET state = ?2, claimed = ?3, returned = ?4, abandoned = ?5,"
+      " closed_at = CURRENT_TIMESTAMP WHERE token = ?1 AND state = 'active'",
+      closure.token, std::string_view(LeaseStateName(closure.state)), closure.claimed, returned,
+      abandoned);
+}
+
+Status SqliteStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
+  if (!db_) return NotOpen();
+  Status status = Change([&]() -> Status {
+    for (const LeaseClosure& closure : closures) {
+      if (closure.state != LeaseState::kExhausted && closure.state != LeaseState::kAbandoned) {
+        return {Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
+                                    "' is closed as exhausted or abandoned only"};
+      }
+      Result<std::optional<shm::IdRange>> ids = FindActive(closure);
+      if (!ids.ok()) return ids.status();
+      // Closed already, or never ours: the journal's word stands.
+      if (!ids.value().has_value()) continue;
+      if (Status sound = CheckClosure(closure, *ids.value()); !sound.ok()) return sound;
+      if (Status ended = JournalEnd(closure, *ids.value()); !ended.ok()) return ended;
+    }
+    AtPoint("close.journalled");
+    return Status::Ok();
+  });
+  if (status.ok()) AtPoint("close.committed");
+  return status;
+}
+
+Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
+    const std::vector<std::string>& except_tokens) {
+  if (!db_) return NotOpen();
+  using Leases = std::vector<LeaseRecord>;
+  Result<Leases> abandoned = Change([&]() -> Result<Leases> {
+    Leases leases;
+    SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
+                                       " FROM idd_lease WHERE host = ?1 AND state = 'active'"
+                                       " ORDER BY seq",
+                                   options_.host_id);
+    while (query.Next()) {
+      Result<LeaseRecord> lease = ParseLeaseRow(query);
+      if (!lease.ok()) return lease.status();
+      const auto kept = std::find(except_tokens.begin(), except_tokens.end(), lease.value().token);
+      if (kept == except_tokens.end()) leases.push_back(std::move(lease).value());
+    }
+    if (!query.Finish().ok()) return query.Finish();
+    for (LeaseRecord& lease : leases) {
+      lease.state = LeaseState::kAbandoned;
+      lease.abandoned = lease.ids.size();
+      const Status ended = JournalEnd({lease.token, lease.tag, lease.state, 0}, lease.ids);
+      if (!ended.ok()) return ended;
+    }
+    AtPoint("abandon.journalled");
+    return leases;
+  });
+  if (abandoned.ok()) AtPoint("abandon.committed");
+  return abandoned;
+}
+
+Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filter) {
+  if (!db_) return NotOpen();
+  std::optional<std::string> state;
+  if (filter.state.has_value()) state = LeaseStateName(*filter.state);
+  std::string of_id;
+  if (filter.containing.has_value()) {
+    const std::string id = std::to_string(*filter.containing);
+    // The plain comparison of the tag is what the index on it serves.
+    of_id = " AND biz_tag = ?1 AND base <= " + id + " AND \"limit\" > " + id;
+  }
+  std::optional<std::string> among;
+  if (filter.among.has_value()) among = nlohmann::json(*filter.among).dump();
+  SqliteQuery query = db_->Query(
+      std::string("SELECT ") + kLeaseColumns +
+          " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
+          " AND (?2 IS NULL OR host = ?2)"
+          " AND (?3 IS NULL OR state = ?3)" +
+          // The bare term is one that the index on the tag serves.
+          (among ? " AND biz_tag IN (SELECT value FROM json_each(?4))" : " AND ?4 IS NULL") +
+          of_id + " ORDER BY seq DESC LIMIT " +
+          (filter.newest == 0 ? "-1" : std::to_string(filter.newest)),
+      filter.tag, filter.host, state, among);
+  std::vector<LeaseRecord> leases;
+  while (query.Next()) {
+    Result<LeaseRecord> lease = ParseLeaseRow(query);
+    if (!lease.ok()) return lease.status();
+    leases.push_back(std::move(lease).value());
+  }
+  if (!query.Finish().ok()) return query.Finish();
+  std::reverse(leases.begin(), leases.end());
+  return leases;
+}
+
+Result<std::vector<ReturnedRange>> SqliteStore::ListReturned(
+    const std::optional<std::string>& tag) {
+  if (!db_) return NotOpen();
+  SqliteQuery query = db_->Query(
+      "SELECT biz_tag, host, base, \"limit\" FROM idd_returned"
+      " WHERE ?1 IS NULL OR biz_tag = ?1 ORDER BY biz_tag, base",
+      tag);
+  std::vector<ReturnedRange> ranges;
+  while (query.Next()) {
+    ranges.push_back({query.Text(0), query.Text(1), {query.Uint(2), query.Uint(3)}});
+    if (ranges.back().ids.empty()) query.Reject(3, "a number above base");
+    if (!query.Finish().ok()) {
+      return query.Finish().WithContext("idd_returned of tag '" + ranges.back().tag + "'");
+    }
+  }
+  if (!query.Finish().ok()) return query.Finish();
+  return ranges;
+}
+
+Result<std::vector<HostRecord>> SqliteStore::ListHosts() {
+  if (!db_) return NotOpen();
+  SqliteQuery query = db_->Query("SELECT host, first_seen, last_seen FROM idd_host ORDER BY host");
+  std::vector<HostRecord> hosts;
+  while (query.Next()) hosts.push_back({query.Text(0), query.Text(1), query.Text(2)});
+  if (!query.Finish().ok()) return query.Finish();
+  return hosts;
+}
+
+Result<std::set<std::string>> SqliteStore::LedgerTags() {
+  if (!db_) return NotOpen();
+  SqliteQuery query =
+      db_->Query("SELECT biz_tag FROM leaf_alloc UNION SELECT DISTINCT biz_tag FROM idd_lease");
+  std::set<std::string> tags;
+  while (query.Next()) tags.insert(query.Text(0));
+  if (!query.Finish().ok()) return query.Finish();
+  return tags;
+}
+
+Result<Ledger> SqliteStore::ReadLedger(const std::string& tag) {
+  if (!db_) return NotOpen();
+  // A transaction that only reads: it waits for nobody, and nobody waits for it.
+  if (Status status = db_->Run("BEGIN"); !status.ok()) return status;
+  Result<Ledger> ledger = ReadLists(tag);
+  const Status ended = db_->Run("ROLLBACK");
+  if (ledger.ok() && !ended.ok()) return ended;
+  return ledger;
+}
+
+}  // namespace idd::daemon

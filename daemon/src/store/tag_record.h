@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tag as the allocator knows it, and the changes that can be made to it.
+#ifndef IDD_DAEMON_STORE_TAG_RECORD_H_
+#define IDD_DAEMON_STORE_TAG_RECORD_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "idd/base/status.h"
+#include "refill/refill_settings.h"
+
+namespace idd::daemon {
+
+// How clients claim from a tag: from its ring in shared memory, or only by requests on the socket,
+// so that they can write into nothing that others claim from.
+enum class TagAccess { kRing, kSocket };
+[[nodiscard]] const char* TagAccessName(TagAccess access) noexcept;  // "ring", "socket"
+[[nodiscard]] std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept;
+
+// One row of leaf_alloc with idd's own policy row beside it. Already validated: step in
+// [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode, access and refill known and within their bounds.
+struct TagRecord {
+  std::string tag;
+  std::string mode = "segment";  // "segment" | "snowflake" | "ticket"
+  std::uint64_t next_id = 1;     // leaf_alloc.max_id: where the next lease begins
+  std::uint64_t step = 0;        // ids per lease
+  std::uint64_t max_id = 0;      // ids stay at or below it; kMaxLimit - 1 unless set
+  std::string description;
+  std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
+  TagAccess access = TagAccess::kRing;
+  RefillSettings refill;  // refill.step is step
+  // As PeekTags() answers it: what the journal, the returned ranges and a tombstone know to be used
+  // lies below it.
+  std::uint64_t used_limit = 0;
+  // No lease may end above it (fence.h); nothing: the store has no fence.
+  std::optional<std::uint64_t> ceiling{};
+};
+
+// What a tag's refill settings shall become; nothing: as they are, or the default.
+struct RefillChange {
+  std::optional<RefillRule> rule{};
+  std::optional<std::uint64_t> max_step{};
+  std::optional<std::uint64_t> max_prefetch{};
+  std::optional<std::chrono::seconds> outage_tolerance{};
+};
+
+struct NewTag {
+  std::string tag;
+  std::string mode = "segment";
+  std::uint64_t step = kDefaultStep;
+  std::optional<std::uint64_t>
+      start;  // first id; default 1, or above the ids of a deleted namesake
+  std::optional<std::uint64_t> max_id;
+  std::string description;
+  TagAccess access = TagAccess::kRing;
+  RefillChange refill{};
+};
+
+struct TagChange {
+  std::string tag;
+  std::optional<std::uint64_t> step{};
+  std::optional<std::uint64_t> max_id{};
+  std::optional<std::string> description{};
+  std::optional<TagAccess> access{};
+  RefillChange refill{};
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_TAG_RECORD_H_

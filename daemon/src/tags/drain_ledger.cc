@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tags/drain_ledger.h"
+
+#include "leasing/lease_closer.h"
+
+namespace idd::daemon {
+
+DrainCount& DrainCount::operator+=(const DrainCount& other) noexcept {
+  ids_returned += other.ids_returned;
+  ids_abandoned += other.ids_abandoned;
+  ids_pending += other.ids_pending;
+  leases_pending += other.leases_pending;
+  return *this;
+}
+
+void DrainBook::End(const std::string& scope) {
+  scopes_.erase(scope);
+  Tidy();
+}
+
+// What a drain has counted is told until it ends; what is still on its way back is known until it
+// is there.
+void DrainBook::Tidy() {
+  std::erase_if(accounts_, [this](const auto& entry) {
+    return !IsDrained(entry.first) && entry.second.pending.empty();
+  });
+}
+
+Status DrainBook::Refusal(const std::string& tag) const {
+  const std::string what = "tag '" + tag + "' is drained on this host";
+  if (Has(kWholeHost)) {
+    return {Code::kUnavailable, what + ", as every tag is; 'idctl resume' ends it"};
+  }
+  return {Code::kUnavailable, what + "; 'idctl resume " + tag + "' ends it"};
+}
+
+std::vector<std::string> DrainBook::Tags() const {
+  std::vector<std::string> tags(scopes_.begin(), scopes_.end());
+  std::erase(tags, kWholeHost);
+  return tags;
+}
+
+void DrainBook::OnClosed(const LeaseUse& use) {
+  if (use.available() == 0) return;
+  Account& account = accounts_[use.lease.tag];
+  if (!account.pending.insert(use.lease.token).second) return;
+  account.count.ids_pending += use.available();
+  ++account.count.leases_pending;
+}
+
+void DrainBook::OnSpoilt(const LeaseUse& use) {
+  accounts_[use.lease.tag].count.ids_abandoned += use.available();
+}
+
+void DrainBook::OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+  if (IsAway(outcome.status())) return;
+  const auto account = accounts_.find(use.lease.tag);
+  if (account == accounts_.end() || account->second.pending.erase(use.lease.token) == 0) return;
+  DrainCount& count = account->second.count;
+  count.ids_pending -= use.available();
+  --count.leases_pending;
+  // Stale: an earlier try was taken, and its answer lost.
+  const bool is_back = outcome.ok() && outcome.value() != ReturnOutcome::kAbandoned;
+  (is_back ? count.ids_returned : count.ids_abandoned) += use.available();
+  if (account->second.pending.empty() && !IsDrained(account->first)) accounts_.erase(account);
+}
+
+bool DrainBook::IsReturning(std::string_view tag) const {
+  const auto account = accounts_.find(tag);
+  return account != accounts_.end() && !account->second.pending.empty();
+}
+
+void DrainBook::Forget(const std::string& tag) {
+  scopes_.erase(tag);
+  accounts_.erase(tag);
+}
+
+DrainCount DrainBook::CountOf(const std::string& scope) const {
+  DrainCount count;
+  for (const auto& [tag, account] : accounts_) {
+    if (scope == kWholeHost || scope == tag) count += account.count;
+  }
+  return count;
+}
+
+}  // namespace idd::daemon

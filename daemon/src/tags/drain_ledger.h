@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_TAGS_DRAIN_LEDGER_H_
+#define IDD_DAEMON_TAGS_DRAIN_LEDGER_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "leasing/high_water.h"
+#include "store/store.h"
+#include "tags/tag_ring.h"
+
+namespace idd::daemon {
+
+// What became of the ids that nobody had claimed when their tags were drained.
+struct DrainCount {
+  std::uint64_t ids_returned = 0;   // the store has them back
+  std::uint64_t ids_abandoned = 0;  // of a ring that a client had forged, or the store would not
+  std::uint64_t ids_pending = 0;    // the store has not taken them yet
+  std::uint64_t leases_pending = 0;
+
+  DrainCount& operator+=(const DrainCount& other) noexcept;
+};
+
+// What is drained on this host, and how far each drain has come. A scope is a tag's name or
+// kWholeHost.
+//
+// Pure. Thread safety: none; event loop. Memory: a count for each tag that had ids when it was
+// drained, a token for each lease on its way back.
+class DrainBook {
+ public:
+  using Scopes = std::set<std::string, std::less<>>;
+
+  void Begin(const std::string& scope) { scopes_.insert(scope); }
+  void End(const std::string& scope);
+
+  [[nodiscard]] bool Has(std::string_view scope) const { return scopes_.contains(scope); }
+  // By its name or with the whole host.
+  [[nodiscard]] bool IsDrained(std::string_view tag) const {
+    return !scopes_.empty() && (Has(kWholeHost) || Has(tag));
+  }
+  // What a claim of it is answered. Precondition: IsDrained(tag).
+  [[nodiscard]] Status Refusal(const std::string& tag) const;
+  // Every scope that is drained.
+  [[nodiscard]] const Scopes& scopes() const noexcept { return scopes_; }
+  // Drained by their names, in order.
+  [[nodiscard]] std::vector<std::string> Tags() const;
+
+  // What is not claimed of a drained lease goes back ...
+  void OnClosed(const LeaseUse& use);
+  // ... or to nobody.
+  void OnSpoilt(const LeaseUse& use);
+  // The store's answer, to leases of drains and to others.
+  void OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
+  // Nothing of the tag is to be leased before its drained tails are back: they lie below.
+  [[nodiscard]] bool IsReturning(std::string_view tag) const;
+  // The tag is gone, and nobody waits for what is under way.
+  void Forget(const std::string& tag);
+
+  [[nodiscard]] DrainCount CountOf(const std::string& scope) const;
+
+ private:
+  struct Account {
+    DrainCount count;
+    std::set<std::string, std::less<>> pending;  // tokens
+  };
+  void Tidy();
+
+  Scopes scopes_;
+  std::map<std::string, Account, std::less<>> accounts_;  // by tag
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_TAGS_DRAIN_LEDGER_H_

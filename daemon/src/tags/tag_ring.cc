@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tags/tag_ring.h"
+
+#include <chrono>
+
+#include "idd/base/check.h"
+#include "idd/base/clock.h"
+#include "platform/random.h"
+#include "restart/descriptor_names.h"
+
+namespace idd::daemon {
+
+Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::uint64_t floor,
+                                                 DescriptorStore& descriptors) {
+  Result<std::unique_ptr<shm::RingMemory>> memory =
+      shm::RingMemory::Create({.tag = tag, .ring_id = RandomId()});
+  if (!memory.ok()) return memory.status();
+  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor, descriptors));
+}
+
+TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
+                 DescriptorStore& descriptors)
+    : descriptors_(descriptors),
+      memory_(std::move(memory)),
+      writer_(memory_->writable_table(), memory_->cursors(), floor) {
+  descriptors_.Keep(TableName(ring_id()), table_fd());
+  descriptors_.Keep(CursorsName(ring_id()), cursors_fd());
+}
+
+TagRing::~TagRing() {
+  for (int call = 0; call < 2; ++call) writer_.ForgetOldEnds();
+  if (writer_.state() == shm::RingState::kActive) return;  // the next idd goes on with it
+  descriptors_.Drop(TableName(ring_id()));
+  descriptors_.Drop(CursorsName(ring_id()));
+}
+
+void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark,
+                      std::atomic<std::uint64_t>* witness) {
+  writer_.Publish(lease.ids, taken, mark, witness);
+  leases_.push_back(lease);
+}
+
+void TagRing::Tell(const shm::TagNumbers& numbers) noexcept {
+  if (numbers == told_) return;
+  told_ = numbers;
+  shm::TagNumbers stamped = numbers;
+  const std::chrono::nanoseconds since_boot = MonotonicClock::now().time_since_epoch();
+  stamped.written_at_ns = static_cast<std::uint64_t>(since_boot.count());
+  writer_.Tell(stamped);
+}
+
+std::vector<LeaseUse> TagRing::TakeExhausted() {
+  std::vector<LeaseUse> exhausted;
+  for (const shm::RingWriter::Segment& segment : writer_.RetireExhausted()) {
+    IDD_CHECK(!leases_.empty() && leases_.front().ids == segment.ids);
+    exhausted.push_back({.lease = std::move(leases_.front()), .claimed = segment.claimed()});
+    leases_.pop_front();
+  }
+  return exhausted;
+}
+
+std::vector<LeaseUse> TagRing::Retire(shm::RingState state) {
+  // First the state: a claimer that finds its segment closed shall not wait for another here.
+  writer_.SetState(state);
+  std::vector<LeaseUse> uses;
+  for (const shm::RingWriter::Segment& segment : writer_.DrainAll()) {
+    IDD_CHECK(!leases_.empty() && leases_.front().ids == segment.ids);
+    uses.push_back({.lease = std::move(leases_.front()), .claimed = segment.claimed()});
+    leases_.pop_front();
+  }
+  return uses;
+}
+
+std::vector<LeaseUse> TagRing::Look() const {
+  std::vector<LeaseUse> uses;
+  auto lease = leases_.begin();
+  for (const shm::RingWriter::Segment& segment : writer_.Look()) {
+    uses.push_back({.lease = *lease++, .claimed = segment.claimed()});
+  }
+  return uses;
+}
+
+RingLevel TagRing::Level() const {
+  RingLevel level;
+  for (const shm::RingWriter::Segment& segment : writer_.Look()) {
+    level.claimed += segment.claimed();
+    if (segment.available() == 0) continue;
+    level.available += segment.available();
+    ++level.open_segments;
+    level.newest_size = segment.ids.size();
+  }
+  return level;
+}
+
+}  // namespace idd::daemon

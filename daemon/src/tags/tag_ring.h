@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_TAGS_TAG_RING_H_
+#define IDD_DAEMON_TAGS_TAG_RING_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "idd/base/scoped_fd.h"
+#include "idd/base/status.h"
+#include "idd/shm/memfd.h"
+#include "idd/shm/ring_memory.h"
+#include "idd/shm/ring_stats.h"
+#include "idd/shm/ring_writer.h"
+#include "platform/service_manager.h"
+#include "store/lease.h"
+
+namespace idd::daemon {
+
+// The leases of a ring in sum.
+struct RingLevel {
+  std::uint64_t claimed = 0;
+  std::uint64_t available = 0;
+  std::uint64_t open_segments = 0;  // not exhausted
+  std::uint64_t newest_size = 0;    // ids of the newest of them
+};
+
+// One tag's ring together with the leases behind its segments.
+//
+// Thread safety: none; owned by the event loop.
+//
+// Invariant: leases_ and the writer's open segments correspond one to one, in order.
+class TagRing {
+ public:
+  // A fresh, empty ring with a random ring id; nothing below `floor` will be published in it. Its
+  // descriptors are in `descriptors`, which outlives it, until it is destroyed after a Retire().
+  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
+                                                               std::uint64_t floor,
+                                                               DescriptorStore& descriptors);
+  // Claimers that its end overtook keep no ids from here on.
+  ~TagRing();
+  TagRing(const TagRing&) = delete;
+  TagRing& operator=(const TagRing&) = delete;
+
+  [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
+  [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
+  [[nodiscard]] int cursors_fd() const noexcept { return memory_->cursors_fd(); }
+  // The cursors for those who only look: nobody can write through it. kSystem.
+  [[nodiscard]] Result<ScopedFd> ReadOnlyCursors() const {
+    return shm::OpenForReading(cursors_fd());
+  }
+
+  // Its descriptors were passed to a client, who may write the cursors from then on.
+  [[nodiscard]] bool shared() const noexcept { return shared_; }
+  void MarkShared() noexcept { shared_ = true; }
+
+  [[nodiscard]] bool CanPublish() const noexcept { return writer_.CanPublish(); }
+  // A lease below it would break the order of ids.
+  [[nodiscard]] std::uint64_t floor() const noexcept { return writer_.floor(); }
+  // Publishes a lease of which the first `taken` ids went to waiters; the claimer of `mark` wakes
+  // the daemon. `witness`, preconditions: as in shm::RingWriter::Publish.
+  void Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark,
+               std::atomic<std::uint64_t>* witness = nullptr);
+
+  // Up to `count` ids, in the ring's order; empty when it is dry or forged().
+  [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
+
+  // For observers: what the ring itself does not say. Writes nothing when nothing has changed.
+  // `numbers.claimed_before`: of the leases that have left the ring.
+  void Tell(const shm::TagNumbers& numbers) noexcept;
+
+  // Once a second: shm::RingWriter::ForgetOldEnds().
+  void ForgetOldEnds() noexcept { writer_.ForgetOldEnds(); }
+
+  // Leases whose last id was claimed since the last call.
+  [[nodiscard]] std::vector<LeaseUse> TakeExhausted();
+  // A client wrote into a cursor what no claim writes: which ids were claimed is not known any
+  // more.
+  [[nodiscard]] bool forged() const noexcept { return writer_.forged(); }
+  // Drained for an operator: it has no lease and gets none any more.
+  [[nodiscard]] bool IsDrained() const noexcept {
+    return writer_.state() == shm::RingState::kDrained;
+  }
+  // Closes the ring to all claimers for good, and tells what was used of each open lease. The rest
+  // is the caller's alone, unless forged() is true afterwards. `state`: not kActive.
+  [[nodiscard]] std::vector<LeaseUse> Retire(shm::RingState state = shm::RingState::kRetired);
+
+  [[nodiscard]] std::vector<LeaseUse> Look() const;
+  [[nodiscard]] RingLevel Level() const;
+  // No published id is left.
+  [[nodiscard]] bool IsDry() const { return Level().open_segments == 0; }
+
+ private:
+  TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
+          DescriptorStore& descriptors);
+
+  DescriptorStore& descriptors_;
+  std::unique_ptr<shm::RingMemory> memory_;
+  shm::RingWriter writer_;
+  std::deque<Lease> leases_;
+  bool shared_ = false;
+  shm::TagNumbers told_;  // without the time
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_TAGS_TAG_RING_H_

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/cli.h"
+
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "client/admin_client.h"
+#include "commands/commands.h"
+#include "idd/base/clock.h"
+#include "idd/base/url_password.h"
+#include "idd/wire/channel.h"
+#include "idd/wire/frames.h"
+#include "terminal/progress_ticker.h"
+
+namespace idd::tools {
+namespace {
+
+constexpr const char* kDescription =
+    "idctl inspects and administers idd, which gives every process on this host cluster-unique "
+    "ids.";
+constexpr const char* kFooter =
+    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no such tag, 4 daemon not reachable,\n"
+    "5 nothing to claim before the deadline, 6 not permitted, 7 exists already.\n"
+    "Example: idctl tag create orders --step 10000 && idctl claim orders -n 3";
+
+Failure UsageFailure(std::string why, const std::string& command) {
+  return Failure{ExitStatus::kUsage, "wrong usage", WithoutPassword(std::move(why)),
+                 "see '" + command + " --help'"};
+}
+
+void AddGlobalOptions(Command root, GlobalOptions& global) {
+  const auto read_socket = [&global](const std::string& text) {
+    std::string why = CheckSocketArgument(text);
+    if (why.empty()) global.socket_path = text;
+    return why;
+  };
+  root.AddArgument("--socket", "The daemon's socket [$IDD_SOCKET, else /run/idd/idd.sock]",
+                   read_socket)
+      .ValueName("PATH");
+  root.AddFlag("--json", "Print one JSON document", &global.as_json);
+  root.AddNumber(
+          "--timeout",
+          "The longest wait for the daemon [5000; claim: 500; audit: 60000; import, drain: 600000]",
+          {1, wire::kMaxTimeoutMs}, &global.timeout_ms)
+      .ValueName("MS");
+}
+
+void AddCommands(Command root, Invocation& invocation) {
+  AddGlobalOptions(root, invocation.global);
+  RegisterTagCommands(root, invocation);
+  RegisterClaimCommand(root, invocation);
+  RegisterBenchCommand(root, invocation);
+  RegisterStatusCommand(root, invocation);
+  RegisterTopCommand(root, invocation);
+  RegisterLeaseCommands(root, invocation);
+  RegisterAuditCommand(root, invocation);
+  RegisterWhoIsCommand(root, invocation);
+  RegisterDoctorCommand(root, invocation);
+  RegisterImportCommand(root, invocation);
+  RegisterMetricsCommand(root, invocation);
+  RegisterDrainCommands(root, invocation);
+  RegisterClientCommands(root, invocation);
+}
+
+Outcome Execute(const CommandLine& line, Invocation& invocation, Output& out) {
+  GlobalOptions& global = invocation.global;
+  if (global.socket_path.empty()) global.socket_path = wire::DefaultSocketPath();
+  if (const std::string why = CheckSocketArgument(global.socket_path); !why.empty()) {
+    return UsageFailure("IDD_SOCKET: " + why, line.CommandPath());
+  }
+  return invocation.action(out);
+}
+
+Outcome ParseAndExecute(int argc, const char* const* argv, Output& out, int err_fd) {
+  CommandLine line({.name = "idctl",
+                    .description = kDescription,
+                    .footer = kFooter,
+                    .version = "idctl " IDD_VERSION});
+  Invocation invocation;
+  invocation.global.progress_fd = err_fd;
+  AddCommands(line.root(), invocation);
+  CommandLine::Parsed parsed = line.Parse(argc, argv);
+  switch (parsed.kind) {
+    case CommandLine::Kind::kWrongUsage:
+      return UsageFailure(std::move(parsed.text), line.CommandPath());
+    case CommandLine::Kind::kHelp:
+      out.Write(parsed.text);
+      return std::nullopt;
+    case CommandLine::Kind::kCommand:
+      break;
+  }
+  return Execute(line, invocation, out);
+}
+
+// The command's own failure goes before one of the output. A reader that has seen enough (a broken
+// pipe) needs no message.
+Outcome FlushOutcome(Outcome outcome, Output& out) {
+  const bool is_written = out.Flush();
+  if (outcome.has_value() || is_written) return outcome;
+  Failure failure{ExitStatus::kFailed, "write to standard output",
+                  std::generic_category().message(out.error()), "check where the output goes"};
+  if (out.error() == EPIPE) failure.what.clear();
+  return failure;
+}
+
+}  // namespace
+
+ExitStatus RunIdctl(int argc, const char* const* argv, int out_fd, int err_fd) noexcept {
+  Output err(err_fd);
+  try {
+    Output out(out_fd);
+    const Outcome outcome = FlushOutcome(ParseAndExecute(argc, argv, out, err_fd), out);
+    if (!outcome.has_value()) return ExitStatus::kDone;
+    if (!outcome->what.empty()) err.Write(FormatFailure(*outcome));
+    err.Flush();
+    return outcome->exit;
+  } catch (const std::exception& error) {
+    err.Write("idctl: internal error: ");
+    err.Write(EscapeText(error.what()));
+    err.Write("; please report it with the command line\n");
+    err.Flush();
+    return ExitStatus::kFailed;
+  }
+}
+
+void SetAction(Command command, Invocation& invocation, Action action) {
+  command.OnChosen([&invocation, action = std::move(action)] { invocation.action = action; });
+}
+
+Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out) {
+  const auto timeout_ms = global.timeout_ms.value_or(call.timeout_ms);
+  const Deadline deadline = Deadline::After(std::chrono::milliseconds(timeout_ms));
+  Result<AdminClient> client = AdminClient::Connect(global.socket_path, deadline);
+  if (!client.ok()) return FailureFrom(client.status(), call.what);
+  Result<JsonDocument> document = [&] {
+    const ProgressTicker ticker(global.progress_fd, [&call](std::chrono::seconds passed) {
+      const std::string how_far = call.progress ? call.progress() : std::string();
+      return "idctl " + call.what + ": " + (how_far.empty() ? "" : how_far + ", ") +
+             FormatDuration(static_cast<double>(passed.count()));
+    });
+    return client.value().Request(call.request, deadline);
+  }();
+  if (!document.ok()) return FailureFrom(document.status(), call.what);
+  Result<std::string> text = call.render(document.value().json());
+  if (!text.ok()) return FailureFrom(text.status(), call.what);
+  if (call.refuse) {
+    if (Outcome refused = call.refuse(document.value().json())) return refused;
+  }
+  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
+  if (!call.verdict) return std::nullopt;
+  if (Status verdict = call.verdict(document.value().json()); !verdict.ok()) {
+    return FailureFrom(verdict, call.what);
+  }
+  return std::nullopt;
+}
+
+}  // namespace idd::tools

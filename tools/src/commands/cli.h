@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line: what every command shares.
+#ifndef IDD_TOOLS_COMMANDS_CLI_H_
+#define IDD_TOOLS_COMMANDS_CLI_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "client/admin_request.h"
+#include "client/json_fields.h"
+#include "idd/base/status.h"
+#include "terminal/command_line.h"
+#include "terminal/exit_status.h"
+#include "terminal/output.h"
+
+namespace idd::tools {
+
+// Options that every command takes, in front of it or behind it.
+struct GlobalOptions {
+  std::string socket_path;
+  bool as_json = false;
+  std::optional<std::uint64_t> timeout_ms;  // nothing: each command's own default
+  int progress_fd = -1;                     // where long work says how far it is
+};
+
+struct TagArguments {
+  std::string tag;
+  std::optional<std::uint64_t> step;
+  std::optional<std::uint64_t> start;
+  std::optional<std::uint64_t> max_id;
+  std::optional<std::string> mode;
+  std::optional<std::string> access;
+  std::optional<std::string> refill;
+  std::optional<std::uint64_t> max_step;
+  std::optional<std::uint64_t> max_prefetch;
+  std::optional<std::uint64_t> outage_tolerance_s;
+  std::optional<std::string> description;
+  bool is_forced = false;
+  bool is_exist_ok = false;
+};
+
+struct ClaimArguments {
+  std::string tag;
+  std::optional<std::uint64_t> count;
+};
+
+struct BenchArguments {
+  std::string tag;
+  std::optional<std::uint64_t> processes;
+  std::optional<std::uint64_t> threads;
+  std::optional<std::uint64_t> seconds;
+  std::optional<std::uint64_t> batch;
+  std::optional<std::uint64_t> block;
+};
+
+struct ImportArguments {
+  std::optional<std::string> source;
+  std::optional<std::string> from;
+  std::optional<std::string> table;
+  std::optional<std::string> prefix;
+  std::optional<std::uint64_t> step;
+  bool is_dry_run = false;
+};
+
+struct FilterArguments {
+  std::optional<std::string> tag;
+  std::optional<std::string> host;
+  std::optional<std::string> state;
+  std::optional<std::uint64_t> limit;
+  bool is_all_hosts = false;
+};
+
+struct TopArguments {
+  double interval_s = 1;
+  std::optional<std::string> sort;
+  std::optional<std::string> filter;
+  std::optional<std::uint64_t> count;
+  bool is_once = false;
+};
+
+struct DrainArguments {
+  std::optional<std::string> tag;  // nothing: the whole host
+};
+
+struct ClientArguments {
+  std::optional<std::string> tag;
+  std::optional<std::uint64_t> uid;
+};
+
+struct WhoIsArguments {
+  std::string tag;
+  std::optional<std::uint64_t> id;
+};
+
+struct HostArguments {
+  std::optional<std::string> host;
+  bool is_forced = false;
+};
+
+struct DoctorArguments {
+  bool shows_all = false;
+};
+
+// What a command does when it was chosen.
+using Action = std::function<Outcome(Output& out)>;
+
+// One parsed command line. Commands register themselves with the parser, which writes here; the one
+// that was chosen leaves its action. Nothing runs while arguments are parsed.
+struct Invocation {
+  GlobalOptions global;
+  TagArguments tag;
+  ClaimArguments claim;
+  BenchArguments bench;
+  FilterArguments filter;
+  TopArguments top;
+  WhoIsArguments whois;
+  ImportArguments import;
+  HostArguments host;
+  DoctorArguments doctor;
+  DrainArguments drain;
+  ClientArguments client;
+  Action action;
+};
+
+// Runs idctl with its output on two descriptors, and returns its exit status. Throws nothing.
+[[nodiscard]] ExitStatus RunIdctl(int argc, const char* const* argv, int out_fd,
+                                  int err_fd) noexcept;
+
+// --- For the commands.
+
+void SetAction(Command command, Invocation& invocation, Action action);
+
+inline constexpr std::uint64_t kAdminTimeoutMs = 5000;
+
+// One admin request and what becomes of its reply.
+struct AdminCall {
+  AdminCall(std::string what_for, std::string_view op) : what(std::move(what_for)), request(op) {}
+
+  std::string what;  // the command, in messages: "tag show 'orders'"
+  AdminRequest request;
+  // The human text; an error says that the document is malformed. Also called for --json, so that
+  // a script never gets a document that lacks what the documentation promises.
+  std::function<Result<std::string>(const Json& document)> render;
+  // Optional: a failure in place of the document (a tag that exists already).
+  std::function<Outcome(const Json& document)> refuse;
+  // Optional: an error after the document was printed (an audit that does not add up).
+  std::function<Status(const Json& document)> verdict;
+  std::uint64_t timeout_ms = kAdminTimeoutMs;  // unless --timeout says otherwise
+  // Optional: how far it is, for a terminal; quick, from any thread. Without it the time is told.
+  std::function<std::string()> progress;
+};
+[[nodiscard]] Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out);
+
+}  // namespace idd::tools
+
+#endif  // IDD_TOOLS_COMMANDS_CLI_H_

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl lease list, host list, host forget: what the allocator knows of leases and hosts.
+#include "commands/commands.h"
+#include "commands/lease_table.h"
+
+namespace idd::tools {
+namespace {
+
+Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
+  AdminCall call("lease list", "lease.list");
+  call.request.SetIfGiven("tag", filter.tag);
+  call.request.SetIfGiven("host", filter.host);
+  call.request.SetIfGiven("state", filter.state);
+  call.request.SetIfGiven("limit", filter.limit);
+  call.render = ForScreen(out, RenderLeases);
+  return RunAdminCall(global, call, out);
+}
+
+Outcome ForgetHost(const GlobalOptions& global, const HostArguments& arguments, Output& out) {
+  AdminCall call("host forget", "host.forget");
+  call.request.SetIfGiven("host", arguments.host);
+  if (arguments.is_forced) call.request.Set("force", true);
+  call.render = [&arguments](const Json&) -> Result<std::string> {
+    return "forgot host " + Quote(arguments.host.value_or("")) + ": leasing waits for it no more\n";
+  };
+  return RunAdminCall(global, call, out);
+}
+
+Outcome ListHosts(const GlobalOptions& global, Output& out) {
+  AdminCall call("host list", "host.list");
+  call.render = ForScreen(out, RenderHosts);
+  return RunAdminCall(global, call, out);
+}
+
+void AddLeaseFilters(Command command, FilterArguments& filter) {
+  command.AddTagName("--tag", "Only leases of this tag", &filter.tag);
+  command.AddText("--host", "Only leases of this host", &filter.host).ValueName("NAME");
+  command
+      .AddChoice("--state", "Only leases in this state",
+                 {"active", "exhausted", "returned", "abandoned"}, &filter.state)
+      .ValueName("STATE");
+  command.AddNumber("--limit", "Only that many, the newest [10000]", {1, 1'000'000}, &filter.limit);
+}
+
+}  // namespace
+
+void RegisterLeaseCommands(Command root, Invocation& invocation) {
+  Command lease =
+      root.AddCommand("lease", "Look at the journal of leases", "idctl lease list --tag orders");
+  lease.RequireSubcommand();
+  Command leases = lease.AddCommand("list", "List leases of all hosts",
+                                    "idctl lease list --tag orders --state active");
+  AddLeaseFilters(leases, invocation.filter);
+  SetAction(leases, invocation, [&invocation](Output& out) {
+    return ListLeases(invocation.global, invocation.filter, out);
+  });
+
+  Command host = root.AddCommand("host", "Look at the hosts that lease", "idctl host list");
+  host.RequireSubcommand();
+  Command hosts =
+      host.AddCommand("list", "List the hosts known to the allocator", "idctl --json host list");
+  SetAction(hosts, invocation,
+            [&invocation](Output& out) { return ListHosts(invocation.global, out); });
+  Command forget = host.AddCommand("forget", "Let leasing wait no more for a host that is off",
+                                   "idctl host forget web-3");
+  forget
+      .AddText("HOST", "A name from 'idctl host list'; the host must be off", &invocation.host.host)
+      .Required();
+  forget.AddFlag("--force", "Although it was seen a moment ago", &invocation.host.is_forced);
+  SetAction(forget, invocation, [&invocation](Output& out) {
+    return ForgetHost(invocation.global, invocation.host, out);
+  });
+}
+
+Result<std::string> RenderLeases(const Json& document, std::size_t columns) {
+  Status error;
+  LeaseTable table("TAG", "STATE");
+  const Fields reply(document, "reply", &error);
+  for (const Fields& lease : reply.Objects("leases")) {
+    table.Add(lease.Text("tag"), lease);
+  }
+  const bool is_cut = reply.Flag("truncated");
+  if (!error.ok()) return error;
+  return table.Format(columns) + (is_cut ? "Only the newest; --limit shows more.\n" : "");
+}
+
+Result<std::string> RenderHosts(const Json& document, std::size_t columns) {
+  Status error;
+  Table table({{"HOST"},
+               {"STATE"},
+               {"FIRST-SEEN", Align::kLeft, 1},
+               {"LAST-SEEN"},
+               {"BOOT-ID", Align::kLeft, 2}});
+  for (const Fields& host : Fields(document, "reply", &error).Objects("hosts")) {
+    table.AddRow({host.Text("host"), host.OptionalText("state").value_or("-"),
+                  host.Text("first_seen"), host.Text("last_seen"),
+                  host.OptionalText("boot_id").value_or("")});
+  }
+  if (!error.ok()) return error;
+  return table.Format(columns);
+}
+
+}  // namespace idd::tools

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl status: the daemon, its database, and what every tag has.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "commands/commands.h"
+#include "terminal/terminal.h"
+
+namespace idd::tools {
+namespace {
+
+// What the lines of the head that are too long go on below.
+constexpr std::size_t kHeadIndent = 10;
+constexpr std::size_t kErrorIndent = 2;
+constexpr std::uint64_t kLongestStoreWaitMs = 600'000;
+
+// Older daemons cannot be.
+std::string Drained(const Fields& daemon) {
+  const bool is_drained = daemon.Has("drained") && daemon.Flag("drained");
+  return is_drained ? "; the whole host is drained, 'idctl resume' ends it" : "";
+}
+
+std::string DaemonLines(const Fields& daemon, std::size_t columns) {
+  return WrapTo("daemon    idd " + EscapeText(daemon.Text("version")) + ", up " +
+                    FormatDuration(daemon.Number("uptime_s")) + ", pid " + daemon.CountText("pid") +
+                    ", host " + EscapeText(daemon.Text("host_id")) + ", socket " +
+                    EscapeText(daemon.Text("socket")) + Drained(daemon),
+                columns, kHeadIndent) +
+         "\n";
+}
+
+std::string DatabaseLines(const Fields& database, std::size_t columns) {
+  const std::optional<double> since_s = database.OptionalNumber("since_s");
+  const std::optional<std::string> last_error = database.OptionalText("last_error");
+  std::string line = "database  " + EscapeText(database.Text("state"));
+  if (since_s) line += " for " + FormatDuration(*since_s);
+  line += ", " + EscapeText(database.Text("url"));
+  if (last_error) line += "; last error: " + EscapeText(*last_error);
+  line = WrapTo(line, columns, kHeadIndent) + "\n";
+  const std::optional<Fields> fence =
+      database.Has("fence") ? database.OptionalObject("fence") : std::optional<Fields>();
+  const std::optional<std::string> waits =
+      fence ? fence->OptionalText("reason") : std::optional<std::string>();
+  if (!waits) return line;
+  return line + WrapTo("leasing   waits: " + EscapeText(*waits), columns, kHeadIndent) + "\n";
+}
+
+constexpr std::size_t kStateColumn = 2;
+constexpr std::size_t kCoveredColumn = 7;
+
+Table TagTable() {
+  return Table({{"TAG"},
+                {"MODE", Align::kLeft, 5},
+                {"STATE"},
+                {"STEP", Align::kRight, 4},
+                {"CLAIMED", Align::kRight, 1},
+                {"AVAILABLE", Align::kRight},
+                {"RATE/S", Align::kRight},
+                {"COVERED", Align::kRight},
+                {"FALLBACKS", Align::kRight, 3},
+                {"LEASES", Align::kRight, 2}});
+}
+
+// What an operator should look at stands out.
+std::string PaintCell(std::size_t column, const std::string& cell, const Screen& screen) {
+  if (column == kStateColumn) {
+    const bool is_bad = cell == "dry" || cell == "quarantined";
+    if (cell == "drained") return Toned(Tone::kFaint, cell, screen);
+    return Toned(is_bad ? Tone::kBad : Tone::kGood, cell, screen);
+  }
+  if (column == kCoveredColumn && cell.ends_with(", short")) {
+    return Toned(Tone::kWarning, cell, screen);
+  }
+  return cell;
+}
+
+// How long what is held lasts, of what is promised now; in brackets, what that grows to.
+std::string Covered(const Fields& tag) {
+  const std::optional<double> covered_s = tag.OptionalNumber("covered_s");
+  const Fields promise = tag.Object("promise");
+  const double tolerance_s = promise.Number("outage_tolerance_s");
+  // Older daemons promise all of it from the first second.
+  const double length_s = promise.Has("length_s")
+                              ? promise.OptionalNumber("length_s").value_or(tolerance_s)
+                              : tolerance_s;
+  std::string of = " of " + FormatDuration(length_s);
+  if (length_s < tolerance_s) of += " (" + FormatDuration(tolerance_s) + ")";
+  const bool is_kept = promise.Flag("kept");
+  if (!covered_s) return "";
+  return FormatDuration(*covered_s) + of + (is_kept ? "" : ", short");
+}
+
+void AddTagRow(const Fields& tag, Table& table) {
+  table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), tag.CountText("step"),
+                tag.CountText("claimed"), tag.CountText("available"),
+                FormatRate(tag.Number("rate_per_s")), Covered(tag), tag.CountText("fallbacks"),
+                tag.CountText("leases")});
+}
+
+// The segments of the ring. `next` is read from memory that clients write, so it may lie anywhere.
+Table SegmentTable(const Fields& tag) {
+  Table table({{"SEGMENT"},
+               {"BASE", Align::kRight},
+               {"LIMIT", Align::kRight},
+               {"NEXT", Align::kRight},
+               {"LEFT", Align::kRight}});
+  std::size_t number = 0;
+  for (const Fields& segment : tag.Objects("segments")) {
+    const std::uint64_t base = segment.Count("base");
+    const std::uint64_t limit = segment.Count("limit");
+    const std::uint64_t next = segment.Count("next");
+    const std::uint64_t first = std::max(base, next);
+    table.AddRow({std::to_string(++number), std::to_string(base), std::to_string(limit),
+                  std::to_string(next), std::to_string(limit > first ? limit - first : 0)});
+  }
+  return table;
+}
+
+// From three months before the end on.
+std::string ForecastLine(const Fields& tag) {
+  constexpr double kForecastDays = 90;
+  const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
+  if (!days || *days >= kForecastDays) return {};
+  return EscapeText(tag.Text("tag")) + ": its ids end in " + FormatDuration(*days * 86'400) +
+         " at this rate";
+}
+
+std::string ErrorLine(const Fields& tag) {
+  const std::optional<std::string> last_error = tag.OptionalText("last_error");
+  if (!last_error) return {};
+  return EscapeText(tag.Text("tag")) + ": last error: " + EscapeText(*last_error);
+}
+
+// The tables and lines below the head.
+std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_tag,
+                     const Screen& screen) {
+  if (tags.empty()) return "\nno tags; create one with 'idctl tag create TAG'\n";
+  Table table = TagTable();
+  std::string segments;
+  std::string errors;
+  for (const Fields& tag : tags) {
+    AddTagRow(tag, table);
+    for (const std::string& line : {ForecastLine(tag), ErrorLine(tag)}) {
+      if (!line.empty()) errors += WrapTo(line, screen.columns, kErrorIndent) + "\n";
+    }
+    const Table of_tag = SegmentTable(tag);  // read in any case: it checks the fields
+    if (!asked_tag.empty()) segments += "\n" + of_tag.Format(screen.columns);
+  }
+  const auto paint = [&screen](std::size_t column, const std::string& cell) {
+    return PaintCell(column, cell, screen);
+  };
+  return "\n" + table.Format(screen.columns, paint) + segments +
+         (errors.empty() ? "" : "\n" + errors);
+}
+
+Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& out) {
+  AdminCall call(tag.empty() ? "status" : "status " + Quote(tag), "status");
+  if (!tag.empty()) call.request.Set("tag", tag);
+  // Of the time that the user gives, half for the store: without its list idd says what it knows.
+  if (global.timeout_ms.has_value()) {
+    call.request.Set("wait_ms", std::min(*global.timeout_ms / 2, kLongestStoreWaitMs));
+  }
+  const Screen screen = LookAtScreen(out.fd());
+  call.render = [&tag, &screen](const Json& document) {
+    return RenderStatus(document, tag, screen);
+  };
+  return RunAdminCall(global, call, out);
+}
+
+}  // namespace
+
+Result<std::string> RenderStatus(const Json& document, const std::string& tag,
+                                 const Screen& screen) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  const std::vector<Fields> tags = reply.Objects("tags");
+  std::string text = DaemonLines(reply.Object("daemon"), screen.columns) +
+                     DatabaseLines(reply.Object("database"), screen.columns) +
+                     TagsText(tags, tag, screen);
+  if (!error.ok()) return error;
+  if (!tag.empty() && tags.empty()) {
+    return Status(Code::kNoSuchTag, "the daemon knows no tag of that name");
+  }
+  return text;
+}
+
+void RegisterStatusCommand(Command root, Invocation& invocation) {
+  Command status = root.AddCommand("status", "Show the daemon, its database and the tags",
+                                   "idctl status orders");
+  status.AddTagName("TAG", "Only this tag, with its segments", &invocation.filter.tag);
+  SetAction(status, invocation, [&invocation](Output& out) {
+    return ShowStatus(invocation.global, invocation.filter.tag.value_or(""), out);
+  });
+}
+
+}  // namespace idd::tools

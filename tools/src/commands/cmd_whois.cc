@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl whois: which host and lease an id is from.
+#include "commands/commands.h"
+#include "commands/lease_table.h"
+#include "idd/shm/abi.h"
+
+namespace idd::tools {
+namespace {
+
+Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Output& out) {
+  const std::uint64_t id = arguments.id.value_or(0);  // the parser requires it
+  AdminCall call("whois " + Quote(arguments.tag) + " " + std::to_string(id), "whois");
+  call.request.Set("tag", arguments.tag).Set("id", id);
+  call.render = ForScreen(out, RenderWhoIs);
+  call.verdict = WhoIsVerdict;
+  return RunAdminCall(global, call, out);
+}
+
+}  // namespace
+
+Result<std::string> RenderWhoIs(const Json& document, std::size_t columns) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  LeaseTable table("ID-STATE", "LEASE");
+  bool is_found = false;
+  for (const Fields& lease : reply.Objects("leases")) {
+    is_found = true;
+    table.Add(lease.Text("id_state"), lease);
+  }
+  const std::string what =
+      "id " + reply.CountText("id") + " of tag " + Quote(reply.Text("tag")) + "\n";
+  if (!error.ok()) return error;
+  return is_found ? what + "\n" + table.Format(columns) : std::string();
+}
+
+Status WhoIsVerdict(const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  const bool is_found = !reply.Objects("leases").empty();
+  if (!error.ok() || is_found) return error;
+  return {Code::kSystem, reply.OptionalText("reason").value_or("no lease has it") +
+                             "; see 'idctl lease list --tag'"};
+}
+
+void RegisterWhoIsCommand(Command root, Invocation& invocation) {
+  Command whois = root.AddCommand("whois", "Say which host and lease an id came from",
+                                  "idctl whois orders 4711");
+  whois.AddTagName("TAG", "The id's tag", &invocation.whois.tag).Required();
+  whois.AddNumber("ID", "The id", {0, shm::kMaxLimit - 1}, &invocation.whois.id)
+      .ValueName("")
+      .Required();
+  SetAction(whois, invocation,
+            [&invocation](Output& out) { return WhoIs(invocation.global, invocation.whois, out); });
+}
+
+}  // namespace idd::tools

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// idctl doctor: what is wrong with tags. One finding for all tags of a kind of trouble, so that two
+// thousand of them make one line.
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "doctor/doctor_checks.h"
+#include "terminal/output.h"
+
+namespace idd::tools {
+namespace {
+
+constexpr double kWarnedDays = 90;
+constexpr double kLastDays = 14;
+constexpr std::uint64_t kWarnedLeases = 20;
+constexpr std::uint64_t kLastLeases = 2;
+// Of the newest leases' ids: beyond it more is given up than restarts explain.
+constexpr double kMuchWaste = 0.2;
+
+// Those of one kind, and the tag that the advice names.
+struct Group {
+  std::vector<std::string> items;
+  std::string first;
+
+  void Add(const std::string& tag, const std::string& what) {
+    if (items.empty()) first = ShellWord(tag);
+    items.push_back(what.empty() ? Quote(tag) : Quote(tag) + " (" + what + ")");
+  }
+};
+
+void AddGroup(const Group& group, Finding finding, std::vector<Finding>& findings) {
+  if (group.items.empty()) return;
+  finding.found = ListSome(group.items, "tag") + finding.found;
+  findings.push_back(std::move(finding));
+}
+
+std::string Percent(double part) {
+  return std::to_string(static_cast<int>(std::lround(part * 100))) + " %";
+}
+
+void CheckQuarantine(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+  Group group;
+  for (const Fields& tag : tags) {
+    if (tag.Text("state") == "quarantined") group.Add(tag.Text("tag"), "");
+  }
+  AddGroup(group,
+           {"quarantine", Health::kProblem,
+            " quarantined: a client wrote into the ring what no claim writes; idd has made a new "
+            "one and the old ids are a gap",
+            "find the client in the log (ring.quarantined, access), and keep it out of the memory: "
+            "idctl tag set " +
+                group.first + " --access socket"},
+           findings);
+  AddOkUnlessFound(findings, "quarantine", "no ring was written into");
+}
+
+// An operator did it and may have forgotten it: claims fail all the same. While the whole host is
+// drained, no tag can be resumed alone, and there may be none yet.
+void CheckDrained(const Fields& daemon, const std::vector<Fields>& tags,
+                  std::vector<Finding>& findings) {
+  if (daemon.Has("drained") && daemon.Flag("drained")) {
+    findings.push_back({"drained", Health::kWarning, "the whole host is drained: every claim fails",
+                        "if the maintenance is over: idctl resume"});
+    return;
+  }
+  Group group;
+  for (const Fields& tag : tags) {
+    if (tag.Text("state") == "drained") group.Add(tag.Text("tag"), "");
+  }
+  AddGroup(group,
+           {"drained", Health::kWarning, " drained: claims on this host fail",
+            "if the maintenance is over: idctl resume " + group.first},
+           findings);
+  AddOkUnlessFound(findings, "drained", "no tag is out of use");
+}
+
+// Whether a tag that has no ids at hand is one that nobody can claim from.
+void CheckDry(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+  Group failing;
+  Group waiting;
+  for (const Fields& tag : tags) {
+    const std::string name = tag.Text("tag");
+    const std::optional<std::string> error = tag.OptionalText("last_error");
+    if (tag.Text("state") == "dry") (error ? failing : waiting).Add(name, error.value_or(""));
+  }
+  AddGroup(failing,
+           {"dry", Health::kProblem, " without ids, and the last lease failed",
+            "what the error says; then idctl status " + failing.first},
+           findings);
+  AddGroup(
+      waiting,
+      {"dry", Health::kWarning, " without ids at this moment",
+       "look again; if it stays, raise its step: idctl tag set " + waiting.first + " --step N"},
+      findings);
+  AddOkUnlessFound(findings, "dry", "every tag in use has ids");
+}
+
+struct Remaining {
+  std::uint64_t ids = 0;  // neither leased nor claimed
+  std::uint64_t leases = 0;
+};
+
+// Nothing while the store has not said where the tag stands.
+std::optional<Remaining> RemainingOf(const Fields& tag) {
+  const std::optional<std::uint64_t> next_id = tag.OptionalCount("next_id");
+  const std::optional<std::uint64_t> max_id = tag.OptionalCount("max_id");
+  const std::uint64_t available = tag.Count("available");
+  const std::uint64_t step = std::max<std::uint64_t>(tag.Count("step"), 1);
+  if (!next_id || !max_id) return std::nullopt;
+  // The last one counts; of numbers that no store has the sum stays the largest there is.
+  std::uint64_t ids = *max_id < *next_id ? 0 : *max_id - *next_id;
+  if (*max_id >= *next_id && __builtin_add_overflow(ids, 1, &ids)) --ids;
+  if (__builtin_add_overflow(ids, available, &ids)) ids = std::numeric_limits<std::uint64_t>::max();
+  return Remaining{.ids = ids, .leases = ids / step};
+}
+
+void CheckExhaustion(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+  Group last;
+  Group warned;
+  for (const Fields& tag : tags) {
+    const std::optional<Remaining> left = RemainingOf(tag);
+    const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
+    std::string what = left ? std::to_string(left->ids) + " ids left" : "";
+    if (days && *days < kWarnedDays) {
+      what += (what.empty() ? "" : ", ") + FormatDuration(*days * 86'400) + " at this rate";
+    }
+    const bool is_last = (days && *days < kLastDays) || (left && left->leases < kLastLeases);
+    const bool is_warned = (days && *days < kWarnedDays) || (left && left->leases < kWarnedLeases);
+    if (is_last) {
+      last.Add(tag.Text("tag"), what);
+    } else if (is_warned) {
+      warned.Add(tag.Text("tag"), what);
+    }
+  }
+  const auto next = [](const Group& group) {
+    return "raise the largest id that may be handed out, after the column that keeps the ids: "
+           "idctl tag set " +
+           group.first + " --max-id N";
+  };
+  AddGroup(last, {"exhaustion", Health::kProblem, " nearly used up", next(last)}, findings);
+  AddGroup(warned, {"exhaustion", Health::kWarning, " running out", next(warned)}, findings);
+  AddOkUnlessFound(findings, "exhaustion", "no tag runs out of ids soon");
+}
+
+// What the tag has to hold for its promise at the rate that idd reckons with. The promise grows
+// with the load until it is as long as the tolerance; that max_prefetch stops it is known before.
+void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+  Group limited;
+  Group behind;
+  std::uint64_t enough = 0;
+  for (const Fields& tag : tags) {
+    const double rate = tag.Number("reckoned_per_s");
+    const double needed = rate * tag.Number("outage_tolerance_s");
+    // Older daemons promise all of it from the first second.
+    const double by_now = tag.Has("promised_ids") ? tag.Number("promised_ids") : needed;
+    const auto available = static_cast<double>(tag.Count("available"));
+    const auto most = static_cast<double>(tag.Count("max_prefetch"));
+    if (available >= needed || rate <= 0 || tag.Text("state") == "drained") continue;
+    const bool is_limited = needed > most;
+    if (!is_limited && available >= by_now) continue;
+    const std::string covers = "covers " + FormatDuration(available / rate) + " of " +
+                               FormatDuration((is_limited ? needed : by_now) / rate) + " at " +
+                               FormatRate(rate) + " ids a second";
+    if (!is_limited) {
+      behind.Add(tag.Text("tag"), covers);
+      continue;
+    }
+    if (limited.items.empty()) enough = static_cast<std::uint64_t>(std::min(needed * 2, 9e18));
+    limited.Add(tag.Text("tag"),
+                covers + ", may hold " + std::to_string(tag.Count("max_prefetch")));
+  }
+  AddGroup(limited,
+           {"promise", Health::kProblem, " cannot outlast the store for as long as promised",
+            "idctl tag set " + limited.first + " --max-prefetch " + std::to_string(enough) +
+                ", or a shorter --outage-tolerance"},
+           findings);
+  AddGroup(behind,
+           {"promise", Health::kWarning, " not as far ahead as promised",
+            "look again in some seconds, leases may be under way; if it stays, look at the store: "
+            "idctl status " +
+                behind.first},
+           findings);
+  AddOkUnlessFound(findings, "promise", "every tag in use outlasts the store as long as promised");
+}
+
+}  // namespace
+
+void CheckTags(const Fields& facts, std::vector<Finding>& findings) {
+  const std::vector<Fields> tags = facts.Objects("tags");
+  CheckQuarantine(tags, findings);
+  CheckDrained(facts.Object("daemon"), tags, findings);
+  CheckDry(tags, findings);
+  CheckExhaustion(tags, findings);
+  CheckPromise(tags, findings);
+}
+
+void CheckStoredTags(const Fields& look, std::vector<Finding>& findings) {
+  Group behind;
+  for (const Fields& tag : look.Objects("behind")) {
+    behind.Add(tag.Text("tag"), "the store is at " + tag.CountText("next_id") +
+                                    ", this host was granted all below " + tag.CountText("mark"));
+  }
+  AddGroup(behind,
+           {"marks", Health::kProblem, ": the store went backwards",
+            "was a backup restored, max_id edited, a replica promoted? idd lifts the store before "
+            "it leases, so no id comes twice; restart idd to have it lifted now"},
+           findings);
+  AddOkUnlessFound(findings, "marks", "the store is not behind what this host was granted");
+  Group waste;
+  for (const Fields& tag : look.Objects("waste")) {
+    const std::string name = tag.Text("tag");
+    const auto ids = static_cast<double>(tag.Count("ids"));
+    const auto abandoned = static_cast<double>(tag.Count("abandoned"));
+    if (ids > 0 && abandoned / ids > kMuchWaste) {
+      waste.Add(name, Percent(abandoned / ids) + " of " + tag.CountText("ids"));
+    }
+  }
+  AddGroup(waste,
+           {"waste", Health::kWarning, " whose newest leases were given up in good part",
+            "which hosts are killed, or run without a service manager? idctl lease list --state "
+            "abandoned --tag " +
+                waste.first},
+           findings);
+  AddOkUnlessFound(findings, "waste", "few ids of the newest leases were given up");
+}
+
+}  // namespace idd::tools

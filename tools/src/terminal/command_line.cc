@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only file of idctl that includes CLI11.
+#include "terminal/command_line.h"
+
+#include <sys/un.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "idd/wire/frames.h"
+#include "terminal/output.h"
+
+namespace idd::tools {
+namespace {
+
+// The parser's sentence, or a clearer one for the two most frequent mistakes.
+std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
+  const int code = error.get_exit_code();
+  const bool is_missing = code == static_cast<int>(CLI::ExitCodes::RequiredError);
+  if (!is_missing && code != static_cast<int>(CLI::ExitCodes::ExtrasError)) return error.what();
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (!unknown.empty()) return "unknown argument " + Quote(unknown.front());
+  const std::string text = error.what();
+  return text == "A subcommand is required" ? "no command given" : text;
+}
+
+// Stores the text if it is fine. `T`: std::string, or an optional one.
+template <typename T>
+ReadArgument Checked(std::string (*check)(const std::string&), T* value) {
+  return [check, value](const std::string& text) {
+    std::string why = check(text);
+    if (why.empty()) *value = text;
+    return why;
+  };
+}
+
+// A positional argument is shown by its name alone.
+const char* TagValueName(const char* name) { return *name == '-' ? "TAG" : ""; }
+
+}  // namespace
+
+Argument& Argument::Required() {
+  option_->required();
+  return *this;
+}
+
+Argument& Argument::ValueName(const char* name) {
+  option_->type_name(name);
+  return *this;
+}
+
+Argument& Argument::Default(const char* value) {
+  option_->default_str(value);
+  return *this;
+}
+
+Command Command::AddCommand(const char* name, const char* summary, const char* example) {
+  CLI::App* command = app_->add_subcommand(name, summary);
+  command->footer(std::string("Global options: --socket PATH, --json, --timeout MS; see 'idctl "
+                              "--help'.\nExample: ") +
+                  example);
+  return Command(command);
+}
+
+void Command::RequireSubcommand() { app_->require_subcommand(1); }
+
+void Command::OnChosen(std::function<void()> chosen) { app_->callback(std::move(chosen)); }
+
+Argument Command::AddTagName(const char* name, const char* help, std::string* tag) {
+  return AddArgument(name, help, Checked(CheckTagArgument, tag)).ValueName(TagValueName(name));
+}
+
+Argument Command::AddTagName(const char* name, const char* help, std::optional<std::string>* tag) {
+  return AddArgument(name, help, Checked(CheckTagArgument, tag)).ValueName(TagValueName(name));
+}
+
+Argument Command::AddNumber(const char* name, const char* help, NumberRange range,
+                            std::optional<std::uint64_t>* number) {
+  const auto read = [range, number](const std::string& text) {
+    std::uint64_t value = 0;
+    std::string why = ParseNumber(text, range, &value);
+    if (why.empty()) *number = value;
+    return why;
+  };
+  return AddArgument(name, help, read).ValueName("N");
+}
+
+Argument Command::AddText(const char* name, const char* help, std::optional<std::string>* text) {
+  return AddArgument(name, help, Checked(CheckTextArgument, text)).ValueName("TEXT");
+}
+
+Argument Command::AddChoice(const char* name, const char* help, std::vector<std::string> choices,
+                            std::optional<std::string>* choice) {
+  std::string list;
+  for (const std::string& item : choices) list += (list.empty() ? "" : ", ") + item;
+  const std::string full_help = std::string(help) + ": " + list;
+  const auto read = [choices = std::move(choices), list, choice](const std::string& text) {
+    const bool is_known = std::find(choices.begin(), choices.end(), text) != choices.end();
+    if (!is_known) return Quote(text) + " is not one of " + list;
+    *choice = text;
+    return std::string();
+  };
+  return AddArgument(name, full_help.c_str(), read);
+}
+
+void Command::AddFlag(const char* name, const char* help, bool* flag) {
+  app_->add_flag(name, *flag, help);
+}
+
+Argument Command::AddArgument(const char* name, const char* help, const ReadArgument& read) {
+  const auto store = [read](const std::string& text) { static_cast<void>(read(text)); };
+  return Argument(
+      app_->add_option_function<std::string>(name, store, help)->take_last()->check(read, ""));
+}
+
+CommandLine::CommandLine(const Texts& texts) : app_(std::make_unique<CLI::App>(texts.description)) {
+  app_->name(texts.name);
+  app_->footer(texts.footer);
+  app_->fallthrough();  // inherited: the global options may stand behind the command, too
+  app_->require_subcommand(1);
+  app_->set_version_flag("--version", texts.version);
+}
+
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::root() { return Command(app_.get()); }
+
+CommandLine::Parsed CommandLine::Parse(int argc, const char* const* argv) {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
+      return {Kind::kWrongUsage, UsageText(error, *app_)};
+    }
+    std::ostringstream text;  // --help and --version are "errors" to CLI11
+    app_->exit(error, text, text);
+    return {Kind::kHelp, text.str()};
+  }
+  return {};
+}
+
+std::string CommandLine::CommandPath() const {
+  std::string path = app_->get_name();
+  const CLI::App* command = app_.get();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    path += " " + command->get_name();
+  }
+  return path;
+}
+
+std::string CheckTagArgument(const std::string& tag) { return wire::CheckTagName(tag).message(); }
+
+std::string CheckTextArgument(const std::string& text) {
+  if (!IsUtf8(text)) return "the text is not UTF-8";
+  if (text.size() > kMaxTextBytes) {
+    return "the text is longer than " + std::to_string(kMaxTextBytes) + " bytes";
+  }
+  return {};
+}
+
+std::string CheckSocketArgument(const std::string& path) {
+  constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.empty()) return "the socket's path is empty";
+  if (path.size() > kMaxPathBytes) {
+    return "the socket's path is longer than " + std::to_string(kMaxPathBytes) + " bytes";
+  }
+  return {};
+}
+
+std::string ParseNumber(const std::string& text, NumberRange range, std::uint64_t* number) {
+  const char* const end = text.data() + text.size();
+  std::uint64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, value, 10);
+  const bool is_number = stop == end && error == std::errc();
+  if (!is_number || value < range.min || value > range.max) {
+    return Quote(text) + " is not a whole number from " + std::to_string(range.min) + " to " +
+           std::to_string(range.max);
+  }
+  *number = value;
+  return {};
+}
+
+}  // namespace idd::tools

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "top/top_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "idd/base/check.h"
+
+namespace idd::tools {
+namespace {
+
+// What is held is divided by the rate of about so many seconds: less jumps, more is late.
+constexpr double kSmoothedSeconds = 3;
+// Below this many ids a second nobody is said to claim, as in `status`.
+constexpr double kLeastRate = 0.01;
+
+// Of a tag without ids nobody claims, and it is the first that has to be seen.
+double CoverOrForEver(const TopTag& tag) {
+  if (tag.now.state == "dry") return 0;
+  return tag.covered_s.value_or(std::numeric_limits<double>::infinity());
+}
+
+// Whether `a` stands before `b`, and whether `b` before `a`.
+std::pair<bool, bool> Compare(const TopTag& a, const TopTag& b, TopOrder order) {
+  switch (order) {
+    case TopOrder::kRate:
+      return {a.rate_per_s > b.rate_per_s, b.rate_per_s > a.rate_per_s};
+    case TopOrder::kCover:
+      return {CoverOrForEver(a) < CoverOrForEver(b), CoverOrForEver(b) < CoverOrForEver(a)};
+    case TopOrder::kAvailable:
+      return {a.now.available < b.now.available, b.now.available < a.now.available};
+    case TopOrder::kName:
+      break;
+  }
+  return {a.name < b.name, b.name < a.name};
+}
+
+}  // namespace
+
+void History::Add(double value) noexcept {
+  values_[next_] = static_cast<float>(value);
+  next_ = (next_ + 1) % kMost;
+  count_ = std::min(count_ + 1, kMost);
+}
+
+double History::Back(std::size_t age) const noexcept {
+  IDD_CHECK(age < count_);
+  return values_[(next_ + kMost - 1 - age) % kMost];
+}
+
+void Advance(TopTag& tag, TagReading reading, double seconds) {
+  const bool has_rate = tag.is_known && seconds > 0;
+  if (has_rate) {
+    // Fewer than before: another daemon counts from its own beginning.
+    const std::uint64_t more = reading.claimed - std::min(reading.claimed, tag.now.claimed);
+    tag.rate_per_s = static_cast<double>(more) / seconds;
+    const double weight = 1 - std::exp(-seconds / kSmoothedSeconds);
+    const bool is_first = tag.rates.size() == 0;
+    tag.smooth_per_s += (is_first ? 1 : weight) * (tag.rate_per_s - tag.smooth_per_s);
+  }
+  tag.is_known = true;
+  tag.now = std::move(reading);
+  const auto available = static_cast<double>(tag.now.available);
+  tag.is_kept = available >= tag.now.reckoned_per_s * tag.now.outage_tolerance_s;
+  tag.covered_s.reset();
+  if (tag.smooth_per_s >= kLeastRate) tag.covered_s = available / tag.smooth_per_s;
+  if (!has_rate) return;
+  tag.rates.Add(tag.rate_per_s);
+  // Nobody claims: what is held lasts, unless there is nothing.
+  const double most = tag.now.outage_tolerance_s;
+  tag.covers.Add(std::min(tag.covered_s.value_or(tag.now.available > 0 ? most : 0), most));
+}
+
+TopSums SumUp(const std::vector<const TopTag*>& tags) {
+  TopSums sums;
+  for (const TopTag* tag : tags) {
+    ++sums.tags;
+    sums.kept += tag->is_kept && tag->now.state != "drained" ? 1U : 0U;
+    sums.dry += tag->now.state == "dry" ? 1U : 0U;
+    sums.quarantined += tag->now.state == "quarantined" ? 1U : 0U;
+    sums.drained += tag->now.state == "drained" ? 1U : 0U;
+    sums.available += tag->now.available;
+    sums.rate_per_s += tag->rate_per_s;
+  }
+  return sums;
+}
+
+const char* TopOrderName(TopOrder order) noexcept {
+  switch (order) {
+    case TopOrder::kRate:
+      return "rate";
+    case TopOrder::kCover:
+      return "cover";
+    case TopOrder::kAvailable:
+      return "available";
+    case TopOrder::kName:
+      break;
+  }
+  return "name";
+}
+
+std::optional<TopOrder> ParseTopOrder(std::string_view name) noexcept {
+  for (const TopOrder order :
+       {TopOrder::kRate, TopOrder::kCover, TopOrder::kAvailable, TopOrder::kName}) {
+    if (name == TopOrderName(order)) return order;
+  }
+  return std::nullopt;
+}
+
+TopOrder NextOrder(TopOrder order) noexcept {
+  switch (order) {
+    case TopOrder::kRate:
+      return TopOrder::kCover;
+    case TopOrder::kCover:
+      return TopOrder::kAvailable;
+    case TopOrder::kAvailable:
+      return TopOrder::kName;
+    case TopOrder::kName:
+      break;
+  }
+  return TopOrder::kRate;
+}
+
+std::vector<const TopTag*> Arrange(const std::vector<const TopTag*>& tags,
+                                   const TopArrangement& arrangement) {
+  std::vector<const TopTag*> arranged;
+  arranged.reserve(tags.size());
+  for (const TopTag* tag : tags) {
+    if (tag->name.find(arrangement.filter) != std::string::npos) arranged.push_back(tag);
+  }
+  std::sort(arranged.begin(), arranged.end(), [&arrangement](const TopTag* a, const TopTag* b) {
+    const auto [is_before, is_behind] = Compare(*a, *b, arrangement.order);
+    if (is_before != is_behind) return arrangement.is_reversed ? is_behind : is_before;
+    return a->name < b->name;
+  });
+  return arranged;
+}
+
+}  // namespace idd::tools

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""metrics.py ROOT: daemon/src/metric_list.h declares each metric once and by Prometheus' rules; the source
+"""metrics.py ROOT: daemon/src/metrics/metric_definitions.h declares each metric once and by Prometheus' rules; the source
 uses each; docs/metrics.md has a row for each, with its type and unit, and no other; the alerts and the
 dashboard ask for no metric that is not declared; and each alert has a summary, a description, a section in
 docs/metrics.md, and a case in which it fires and one in which it does not.
@@ -19,7 +19,7 @@ except ImportError:
     print("metrics.py: skipped, python3-yaml is not installed")
     sys.exit(77)
 
-LIST = pathlib.PurePath("daemon", "src", "metric_list.h")
+LIST = pathlib.PurePath("daemon", "src", "metrics", "metric_definitions.h")
 TABLE = pathlib.PurePath("docs", "metrics.md")
 RULES = pathlib.PurePath("docs", "prometheus", "idd-alerts.rules.yml")
 CASES = pathlib.PurePath("tests", "integration", "idd-alerts.test.yml")

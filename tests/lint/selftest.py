@@ -11,6 +11,9 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+import includes  # noqa: E402
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 
 
@@ -69,14 +72,22 @@ class Lint(unittest.TestCase):
             "shm/src/a.cc": '#include "idd/shm/abi.h"\n',
             "libclient/src/b.h": "",
             "libclient/src/b.cc": '#include "b.h"\n#include "idd/shm/abi.h"\n',
-            "daemon/src/c.h": "#include <nlohmann/json_fwd.hpp>\n",
-            "daemon/src/c.cc": "#include <nlohmann/json.hpp>\n#include <spdlog/spdlog.h>\n#include <toml++/toml.h>\n",
-            "daemon/src/event_loop.cc": "#include <boost/asio/post.hpp>\n",
-            "daemon/src/room/event_loop.cc": "#include <boost/asio/post.hpp>\n",
-            "daemon/src/store/c.cc": '#include <sqlite3.h>\n#include "c.h"\n',
-            "tools/src/e.h": "#include <nlohmann/json_fwd.hpp>\n",
-            "tools/src/e.cc": "#include <nlohmann/json.hpp>\n",
-            "tools/src/command_line.cc": "#include <CLI/CLI.hpp>\n",
+            "daemon/src/tags/c.h": "#include <nlohmann/json_fwd.hpp>\n",
+            "daemon/src/tags/c.cc": "#include <nlohmann/json.hpp>\n",
+            "daemon/src/config/c.cc": "#include <toml++/toml.h>\n",
+            "daemon/src/config/options.cc": "#include <CLI/App.hpp>\n",
+            "daemon/src/platform/event_loop.cc": "#include <boost/asio/post.hpp>\n",
+            "daemon/src/platform/logging.cc": "#include <spdlog/spdlog.h>\n",
+            "daemon/src/platform/p.h": "",
+            "daemon/src/sql/c.cc": '#include <sqlite3.h>\n#include "sql/c.h"\n',
+            "daemon/src/sql/c.h": "",
+            "daemon/src/daemon.cc": '#include "tags/c.h"\n#include "platform/p.h"\n',
+            "tools/src/terminal/e.h": "#include <nlohmann/json_fwd.hpp>\n",
+            "tools/src/terminal/e.cc": "#include <nlohmann/json.hpp>\n",
+            "tools/src/terminal/command_line.cc": "#include <CLI/CLI.hpp>\n",
+            "docs/architecture.md": "".join(
+                includes.row_of(source, room, *facts) + "\n"
+                for source, rooms in includes.ROOMS.items() for room, facts in rooms.items()),
         }
         self.accepts("includes.py", good)
         for bad, line in (
@@ -86,21 +97,29 @@ class Lint(unittest.TestCase):
             ("libclient/src/b.cc", "#include <spdlog/spdlog.h>"),
             ("libclient/include/idclient/idclient.hpp", '#include "idd/shm/ring_claimer.h"'),
             ("shm/include/idd/shm/claim_point.h", '#include "idd/base/check.h"'),
-            ("tools/src/d.cc", '#include "store/c.h"'),
-            ("tools/src/d.cc", "#include <sqlite3.h>"),
-            ("daemon/src/c.h", '#include "idclient/idclient.h"'),
-            ("daemon/src/c.h", "#include <CLI/CLI.hpp>"),
-            ("tools/src/e.cc", "#include <CLI/CLI.hpp>"),
-            ("tools/src/e.h", "#include <nlohmann/json.hpp>"),
-            ("daemon/src/c.h", "#include <nlohmann/json.hpp>"),
-            ("daemon/src/c.h", "#include <spdlog/spdlog.h>"),
-            ("daemon/src/c.h", "#include <toml++/toml.h>"),
-            ("daemon/src/c.cc", "#include <boost/asio/post.hpp>"),
-            ("daemon/src/event_loop.h", "#include <boost/asio/post.hpp>"),
-            ("daemon/src/no_event_loop.cc", "#include <boost/asio/post.hpp>"),
+            ("tools/src/main.cc", '#include "store/c.h"'),
+            ("tools/src/main.cc", "#include <sqlite3.h>"),
+            ("daemon/src/tags/c.h", '#include "idclient/idclient.h"'),
+            ("daemon/src/tags/c.h", "#include <CLI/CLI.hpp>"),
+            ("tools/src/terminal/e.cc", "#include <CLI/CLI.hpp>"),
+            ("tools/src/terminal/e.h", "#include <nlohmann/json.hpp>"),
+            ("daemon/src/tags/c.h", "#include <nlohmann/json.hpp>"),
+            ("daemon/src/tags/c.h", "#include <spdlog/spdlog.h>"),
+            ("daemon/src/tags/c.h", "#include <toml++/toml.h>"),
+            ("daemon/src/tags/c.cc", "#include <boost/asio/post.hpp>"),
+            ("daemon/src/platform/event_loop.h", "#include <boost/asio/post.hpp>"),
+            ("daemon/src/platform/no_event_loop.cc", "#include <boost/asio/post.hpp>"),
+            ("daemon/src/tags/c.cc", "#include <sqlite3.h>"),
+            ("daemon/src/tags/c.cc", "#include <spdlog/spdlog.h>"),
+            ("daemon/src/sql/c.h", '#include "tags/c.h"'),  # runs up
+            ("daemon/src/refill/c.cc", '#include "platform/p.h"'),  # not in its row
+            ("daemon/src/daemon.cc", '#include "sql/c.h"'),  # of a room that it does not use
+            ("daemon/src/shed/c.cc", '#include "platform/p.h"'),  # no room
         ):
             with self.subTest(file=bad, line=line):
                 self.finds(f"{bad}:1", "includes.py", {**good, bad: line + "\n"})
+        page = {"docs/architecture.md": good["docs/architecture.md"].replace("platform", "base", 1)}
+        self.finds("no row | `daemon/src`", "includes.py", {**good, **page})
 
     def test_memory_orders(self):
         order = "std::memory_order_release"
@@ -150,11 +169,11 @@ class Lint(unittest.TestCase):
             with self.subTest(what=what):
                 self.finds(what, "log_events.py", {"daemon/src/a.cc": source, table: text})
         self.finds("idd.ready has no row", "log_events.py", {"daemon/src/a.cc": call})
-        own = {"daemon/src/logging.cc": 'TextLine("log.suppressed", fields);\n' + call}
+        own = {"daemon/src/platform/logging.cc": 'TextLine("log.suppressed", fields);\n' + call}
         self.finds("log.suppressed has no row", "log_events.py", {**own, table: row})
 
     def test_metrics(self):
-        names = ("daemon/src/metric_list.h", "docs/metrics.md", "docs/prometheus/idd-alerts.rules.yml",
+        names = ("daemon/src/metrics/metric_definitions.h", "docs/metrics.md", "docs/prometheus/idd-alerts.rules.yml",
                  "tests/integration/idd-alerts.test.yml", "docs/grafana/idd-dashboard.json")
         good = {name: (HERE / "../.." / name).read_text(encoding="utf-8") for name in names}
         used = sorted(set(re.findall(r"Metric (k\w+)\{", good[names[0]])))

@@ -17,7 +17,7 @@ namespace idd::daemon {
 
 // What is told of one metric at one moment.
 struct MeasuredFamily {
-  const Metric* metric;  // of metric_list.h: lives as long as the program
+  const Metric* metric;  // of metric_definitions.h: lives as long as the program
   prometheus::MetricFamily family;
 };
 

@@ -27,7 +27,7 @@ namespace {
 // How long a sender with a full socket waits before it tries again.
 constexpr std::chrono::milliseconds kSendRetry(10);
 // Replies that a leader reads before it hands them out.
-constexpr std::size_t kMostRepliesAtOnce = 256;
+constexpr std::size_t kMaxRepliesAtOnce = 256;
 
 // Agrees on versions; the first exchange of every connection.
 Status Hello(idd::wire::Channel& channel, Deadline deadline) {
@@ -207,7 +207,7 @@ void Connection::LeadOnce(Lock& lock, Deadline deadline) {
         end = message.status();
       }
       patience = Deadline::After(std::chrono::milliseconds(0));
-    } while (end.ok() && leads_others && replies.size() < kMostRepliesAtOnce);
+    } while (end.ok() && leads_others && replies.size() < kMaxRepliesAtOnce);
   } catch (const std::bad_alloc&) {
     end = {Code::kSystem, "out of memory"};  // short enough to need none
   }

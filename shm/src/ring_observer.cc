@@ -106,7 +106,7 @@ bool TryLook(const Table& table, const Cursors& cursors, RingView& view) noexcep
 
 }  // namespace
 
-bool LookAtRing(const Table& table, const Cursors& cursors, RingView& view) noexcept {
+bool ReadRing(const Table& table, const Cursors& cursors, RingView& view) noexcept {
   for (int tries = 0; tries < kTries; ++tries) {
     if (TryLook(table, cursors, view)) return true;
   }
@@ -133,7 +133,7 @@ Result<RingObserver> RingObserver::Attach(const ScopedFd& table_fd, const Scoped
 
 const RingView& RingObserver::Look() noexcept {
   // A look that fails leaves the last one's view, which is what is shown then.
-  static_cast<void>(LookAtRing(memory_->table(), memory_->read_cursors(), view_));
+  static_cast<void>(ReadRing(memory_->table(), memory_->read_cursors(), view_));
   return view_;
 }
 

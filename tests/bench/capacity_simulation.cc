@@ -17,7 +17,7 @@ namespace {
 // As in the daemon: MysqlStore's signs of life, LeaseDesk's batches, TagService's warming and
 // Daemon's patience with it, LeaseWorker's pauses while the store is away.
 constexpr double kBeatS = 20;
-constexpr std::size_t kMostAtOnce = 64;
+constexpr std::size_t kMaxAtOnce = 64;
 constexpr std::uint32_t kWarmedAtOnce = 4;
 constexpr double kPatienceS = 2.5;
 constexpr double kFirstPauseS = 0.05;
@@ -72,7 +72,7 @@ struct Host {
   std::deque<std::uint32_t> turns;  // tags that want a lease, in the order of asking
   bool waits_for_budget = false;
   std::deque<Order> orders;  // at the desk
-  std::size_t most = kMostAtOnce;
+  std::size_t most = kMaxAtOnce;
   bool leasing = false;
   std::deque<Job> jobs;  // the first is at the store while busy
   bool busy = false;
@@ -412,7 +412,7 @@ void Simulation::SendLeases(std::uint32_t host) {
 
 void Simulation::FinishLeases(std::uint32_t host, const std::vector<Order>& orders) {
   hosts_[host].leasing = false;
-  hosts_[host].most = std::min(hosts_[host].most * 2, kMostAtOnce);
+  hosts_[host].most = std::min(hosts_[host].most * 2, kMaxAtOnce);
   SendLeases(host);
   if (!hosts_[host].ready) outcome_.leases_before_ready += static_cast<double>(orders.size());
   for (const Order& order : orders) {

@@ -107,7 +107,7 @@ class Benchmark {
   // As the daemon does it (take_leases.cc).
   [[nodiscard]] static std::vector<Lease> Take(MysqlStore& store,
                                                const std::vector<std::string>& tags) {
-    harness::Require(store.PeekTags(tags).ok(), "the tags cannot be read");
+    harness::Require(store.FindTagsCached(tags).ok(), "the tags cannot be read");
     std::vector<LeaseRequest> requests;
     for (const std::string& tag : tags) {
       requests.push_back(

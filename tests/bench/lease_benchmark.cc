@@ -103,7 +103,7 @@ class Benchmark {
   // As the daemon does it (take_leases.cc).
   void Lease(int count, bool reads) {
     const std::vector<std::string> tags(tags_.begin(), tags_.begin() + count);
-    const auto records = reads ? store_->FindTags(tags) : store_->PeekTags(tags);
+    const auto records = reads ? store_->FindTags(tags) : store_->FindTagsCached(tags);
     harness::Require(records.ok(), "the tags cannot be read");
     std::vector<LeaseRequest> requests;
     for (const std::string& tag : tags) {

@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string request(reinterpret_cast<const char*>(data) + 1, size - 1);
 
   WorkerHarness h;
-  TagService tags(h.loop, h.worker, h.legacy(), kDefaultLeasesPerSecond);
+  TagService tags(h.loop, h.worker, h.handover(), kDefaultLeasesPerSecond);
   Admin admin(h.loop,
               {.version = "0",
                .host_id = FakeStore::kHost,

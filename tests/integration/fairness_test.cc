@@ -69,7 +69,7 @@ TEST_F(Fairness, TurnsGoRoundUsersNotConnections) {
   constexpr int kClaims = 5;
   // Frames that are read between two looks for what is due, and while as many as one look finds are
   // noted: far from the number of connections.
-  constexpr std::uint64_t kMostBetween = 24;
+  constexpr std::uint64_t kMaxBetween = 24;
   std::vector<RawConnection> many = Connect(kAlice, kConnections);
   std::vector<RawConnection> one = Connect(kBob, 1);
   host_.daemon.Signal(SIGSTOP);
@@ -102,7 +102,7 @@ TEST_F(Fairness, TurnsGoRoundUsersNotConnections) {
   }
   std::printf("requests of %d connections served before each of the other's:%s\n", kConnections,
               served.c_str());
-  EXPECT_LE(most, kMostBetween);
+  EXPECT_LE(most, kMaxBetween);
   EXPECT_GE(last - first, static_cast<std::uint64_t>(kConnections * kClaims - 1)) << "all of them";
 }
 

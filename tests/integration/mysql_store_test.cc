@@ -99,7 +99,7 @@ class MysqlStoreTest : public StoreCase {
     Take(*OpenStore("b"), Request(2));
     Return(*store, 1, 100, ReturnOutcome::kListed);
     MariadbSession root = Root();
-    EXPECT_TRUE(store->PeekTags({"orders"}).ok());
+    EXPECT_TRUE(store->FindTagsCached({"orders"}).ok());
     root.Execute(sql);
     return store;
   }
@@ -371,11 +371,11 @@ TEST_F(MysqlStoreTest, TablesThatForgotAreReminded) {
   HostMemory memory;
   memory.marks = {{"orders", 5000}, {"gone", 700}, {"users", 1}};
   memory.held = {{.token = TestToken(7), .tag = "orders", .ids = {4000, 5000}}};
-  const Result<Reminded> reminded = store->Remind(memory);
-  ASSERT_TRUE(reminded.ok()) << reminded.status().message();
-  EXPECT_TRUE(reminded.value().forgot_leases);
-  EXPECT_EQ(reminded.value().lifted.size(), 2U);
-  EXPECT_EQ(reminded.value().restored.size(), 1U);
+  const Result<Reconciliation> reconciliation = store->Reconcile(memory);
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_TRUE(reconciliation.value().forgot_leases);
+  EXPECT_EQ(reconciliation.value().lifted.size(), 2U);
+  EXPECT_EQ(reconciliation.value().restored.size(), 1U);
   EXPECT_EQ(MaxId(), "5000");
   EXPECT_EQ(MaxId("users"), "1");
   EXPECT_EQ(Journal(), "active 0/0/0");
@@ -384,7 +384,7 @@ TEST_F(MysqlStoreTest, TablesThatForgotAreReminded) {
   // What was restored does not go back: others may have leased it meanwhile.
   Return(*store, 7, 100, ReturnOutcome::kAbandoned);
   EXPECT_EQ(Journal(), "abandoned 100/0/900");
-  const Result<Reminded> again = store->Remind({.marks = {{"orders", 5000}}, .held = {}});
+  const Result<Reconciliation> again = store->Reconcile({.marks = {{"orders", 5000}}, .held = {}});
   EXPECT_FALSE(again.value().forgot_leases);
   EXPECT_TRUE(again.value().lifted.empty());
 }
@@ -461,7 +461,7 @@ TEST_F(MysqlStoreTest, ServerThatWasRestartedIsAnotherOneHoweverSoon) {
 
 TEST_F(MysqlStoreTest, NothingIsMadeWhereTheTablesAreKnown) {
   const auto store = NewStore("a");
-  store->NeverCreate();
+  store->RequireExisting();
   const Status status = store->Open();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("none of idd's tables"));
@@ -474,7 +474,7 @@ TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
   Sql("DELETE FROM idd_meta");
   Sql("DROP TABLE idd_deleted_tag");
   const auto known = NewStore("a");
-  known->NeverCreate();
+  known->RequireExisting();
   EXPECT_EQ(known->Open().code(), Code::kUnavailable);
   const auto store = NewStore("b");
   const Status status = store->Open();
@@ -488,9 +488,9 @@ TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
   for (std::uint64_t i = 0; i < 2000; ++i) {
     memory.held.push_back({.token = TestToken(1 + i), .tag = "orders", .ids = {1 + i, 2 + i}});
   }
-  const auto reminded = store->Remind(memory);
-  ASSERT_TRUE(reminded.ok()) << reminded.status().message();
-  EXPECT_EQ(reminded.value().restored.size(), 2000U);
+  const auto reconciliation = store->Reconcile(memory);
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_EQ(reconciliation.value().restored.size(), 2000U);
   EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_lease WHERE state = 'active'"), "2000");
 }
 

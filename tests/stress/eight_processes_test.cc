@@ -27,7 +27,7 @@ using std::chrono_literals::operator""s;
 
 constexpr std::uint64_t kProcesses = 8;
 constexpr std::uint64_t kStep = 10'000;
-constexpr std::uint64_t kMostBurntIds = 1000;
+constexpr std::uint64_t kMaxBurntIds = 1000;
 
 class EightProcesses : public ::testing::Test {
  protected:
@@ -67,7 +67,7 @@ class EightProcesses : public ::testing::Test {
     EXPECT_EQ(Join(CheckOrder(claimers_)), "");
     EXPECT_EQ(Join(CheckLeased(claimers_, host_.idctl.Leases("orders"))), "");
     EXPECT_EQ(CountIds(claimers_), kProcesses * ids);
-    EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), kProcesses * ids, kMostBurntIds)), "");
+    EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), kProcesses * ids, kMaxBurntIds)), "");
   }
 
   // The oracle over these very logs with one record changed: if it does not see that, its silence

@@ -21,7 +21,7 @@ using std::chrono_literals::operator""s;
 // 60 s. The promise is of the rate that idd has seen, which a busy machine makes lower than what it
 // may have later: no longer than the ids last at the highest rate that the worker may reach.
 TEST_F(MysqlHosts, OutageWithinTheToleranceIsNotNoticed) {
-  constexpr double kMostPerSecond = 110'000;
+  constexpr double kMaxPerSecond = 110'000;
   std::chrono::seconds outage(std::max<std::uint64_t>(5, ScaledLoad(60)));
   server_.Start();
   const std::string path = dir_.File("proxy");
@@ -42,7 +42,7 @@ TEST_F(MysqlHosts, OutageWithinTheToleranceIsNotNoticed) {
     return promise.at("kept") == true && promise.at("length_s") >= 55 &&
            status().at("rate_per_s") > 1000;
   })) << status();
-  const double lasts_s = status().at("available").get<double>() / kMostPerSecond;
+  const double lasts_s = status().at("available").get<double>() / kMaxPerSecond;
   outage = std::min(outage, std::chrono::seconds(static_cast<int>(0.9 * lasts_s)));
   const std::uint64_t dry_before = fallbacks();
   const std::uint64_t claimed_before = status().at("claimed").get<std::uint64_t>();

@@ -74,7 +74,8 @@ Tally TallyOf(std::uint64_t id) {
 
 // The different ids above `from` and up to `to`, below 2^31, which that is the tally of, in order;
 // none when there are none so. Those of more than two are looked for near one another.
-std::vector<std::uint64_t> IdsOf(const Tally& tally, std::uint64_t from, std::uint64_t to) {
+std::vector<std::uint64_t> ClampToSettings(const Tally& tally, std::uint64_t from,
+                                           std::uint64_t to) {
   constexpr std::uint64_t kNear = 300;
   if (tally.count == 1) {
     const bool is_one = tally == TallyOf(tally.sum) && from < tally.sum && tally.sum <= to;
@@ -95,7 +96,7 @@ std::vector<std::uint64_t> IdsOf(const Tally& tally, std::uint64_t from, std::ui
     end = std::min(end, mean + 1);  // the least of them
   }
   for (std::uint64_t id = first; id < end; ++id) {
-    std::vector<std::uint64_t> ids = IdsOf(Difference(tally, TallyOf(id)), id, to);
+    std::vector<std::uint64_t> ids = ClampToSettings(Difference(tally, TallyOf(id)), id, to);
     if (ids.empty()) continue;
     ids.insert(ids.begin(), id);
     return ids;
@@ -117,7 +118,7 @@ std::uint64_t ExpectComplete(const Tally& claimed, std::uint64_t from, std::uint
   EXPECT_GT(count, 0) << "ids came twice";
   EXPECT_LE(count, kClaimers);
   if (count <= 0 || count > kClaimers) return missing.count;
-  const std::vector<std::uint64_t> ids = IdsOf(missing, from, to);
+  const std::vector<std::uint64_t> ids = ClampToSettings(missing, from, to);
   EXPECT_FALSE(ids.empty()) << count << " ids are missing, and others came twice";
   for (const std::uint64_t id : ids) {
     std::printf("id %llu is missing\n", static_cast<unsigned long long>(id));

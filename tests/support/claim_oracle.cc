@@ -13,17 +13,17 @@
 namespace idd::harness {
 namespace {
 
-constexpr std::size_t kMostSentences = 10;
+constexpr std::size_t kMaxSentences = 10;
 
 // Collects sentences, and only counts once there are enough.
 class Report {
  public:
   explicit Report(std::string kind) : kind_(std::move(kind)) {}
   void Add(const std::string& sentence) {
-    if (++count_ <= kMostSentences) sentences_.push_back(kind_ + ": " + sentence);
+    if (++count_ <= kMaxSentences) sentences_.push_back(kind_ + ": " + sentence);
   }
   [[nodiscard]] Violations Take() {
-    if (count_ > kMostSentences) {
+    if (count_ > kMaxSentences) {
       sentences_.push_back(kind_ + ": " + std::to_string(count_) + " in all");
     }
     return std::move(sentences_);
@@ -214,7 +214,7 @@ Violations CheckUnique(std::span<const Claimer> claimers) {
         const std::uint64_t id = record.first + i;
         if (seen.Insert(id)) continue;
         // Looking for the other one reads every log again: a few times, not a million times.
-        const bool describe = ++described <= kMostSentences;
+        const bool describe = ++described <= kMaxSentences;
         report.Add("id " + std::to_string(id) + (describe ? ": " + Holders(claimers, id) : ""));
       }
     }

@@ -19,7 +19,7 @@
 namespace idd::harness {
 namespace {
 
-constexpr std::size_t kMostDescriptors = 253;  // of one message, SCM_MAX_FD
+constexpr std::size_t kMaxDescriptors = 253;  // of one message, SCM_MAX_FD
 
 ScopedFd Bind(const std::string& path, int type) {
   ScopedFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -62,7 +62,7 @@ void ServiceManagerStandIn::Read() {
 
 void ServiceManagerStandIn::Drain() {
   std::array<char, 4096> text{};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostDescriptors)> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxDescriptors)> control{};
   while (true) {
     iovec part{.iov_base = text.data(), .iov_len = text.size()};
     msghdr message{};

@@ -56,7 +56,7 @@ class AdminRequestsTest : public ::testing::Test {
   }
 
   WorkerHarness h_;
-  TagService tags_{h_.loop, h_.worker, h_.legacy(), 1000};
+  TagService tags_{h_.loop, h_.worker, h_.handover(), 1000};
   const std::shared_ptr<const AccessRules> rules_ =
       std::make_shared<const AccessRules>(std::vector<AccessRule>{{.tags = {"*"},
                                                                    .users = {1001, 1002, 1003},

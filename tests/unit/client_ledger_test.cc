@@ -81,10 +81,10 @@ TEST(ClientLedgerTest, StrangersAreIgnored) {
 TEST(ClientLedgerTest, ConnectionOfVeryManyTagsIsBoundedAndLosesNoCount) {
   ClientLedger ledger;
   ledger.Connected(1, Somebody(100, 5), kNow);
-  constexpr std::size_t kTags = ClientLedger::kMostTags + 50;
+  constexpr std::size_t kTags = ClientLedger::kMaxTags + 50;
   for (std::size_t i = 0; i < kTags; ++i) ledger.Claimed(1, "tag" + std::to_string(i), 2, 0);
   const ClientLedger::Uses& uses = ledger.clients().at(1).uses;
-  EXPECT_EQ(uses.size(), ClientLedger::kMostTags + 1);
+  EXPECT_EQ(uses.size(), ClientLedger::kMaxTags + 1);
   EXPECT_EQ(uses.at(ClientLedger::kOtherTags).ids, 100U);
   ledger.Claimed(1, "tag0", 2, 0);
   EXPECT_EQ(uses.at("tag0").ids, 4U) << "a known one is still told apart";
@@ -92,13 +92,13 @@ TEST(ClientLedgerTest, ConnectionOfVeryManyTagsIsBoundedAndLosesNoCount) {
 
 TEST(ClientLedgerTest, PastIsBoundedAndLosesNoCount) {
   ClientLedger ledger;
-  constexpr std::uint64_t kUsers = ClientLedger::kMostPast + 70;
+  constexpr std::uint64_t kUsers = ClientLedger::kMaxPastEnd + 70;
   for (std::uint64_t id = 1; id <= kUsers; ++id) {
     ledger.Connected(id, Somebody(100, static_cast<uid_t>(id)), kNow);
     ledger.Claimed(id, "orders", 1, 0);
     ledger.Gone(id);
   }
-  EXPECT_EQ(ledger.past().size(), ClientLedger::kMostPast + 1);
+  EXPECT_EQ(ledger.past().size(), ClientLedger::kMaxPastEnd + 1);
   std::uint64_t ids = 0;
   for (const auto& [key, past] : ledger.past()) ids += past.use.ids;
   EXPECT_EQ(ids, kUsers);

@@ -168,11 +168,11 @@ TEST_F(DaemonConnectionTest, DescriptorsAreUnderWayUntilThePeerHasReadThem) {
   const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   for (std::size_t i = 1; i <= 5; ++i) {
     connection_->Send(Reply(i), {null.get(), null.get()});
-    connection_->LookWhatHasArrived();
+    connection_->CheckArrived();
     EXPECT_EQ(under_way_, 2 * i);
   }
   EXPECT_EQ(ReceiveAll().size(), 5U);
-  connection_->LookWhatHasArrived();
+  connection_->CheckArrived();
   EXPECT_EQ(under_way_, 0U);
   EXPECT_FALSE(connection_->has_descriptors_under_way());
   // A reply finds out by itself what has arrived.
@@ -194,12 +194,12 @@ TEST_F(DaemonConnectionTest, DescriptorsOfAClosedConnectionAreUnderWayUntilTheyA
   connection_->Send(Reply(1), {null.get(), null.get()});
   connection_->CloseWith({Code::kInvalid, "a bad frame"}, 7);
   Turn();
-  connection_->LookWhatHasArrived();
+  connection_->CheckArrived();
   EXPECT_EQ(under_way_, 2U);
   EXPECT_EQ(ReceiveAll(), (std::vector<std::uint64_t>{1, 7}));
   std::byte byte{};
   EXPECT_EQ(::recv(peer_.get(), &byte, 1, MSG_DONTWAIT), 0) << "closed, for the peer";
-  connection_->LookWhatHasArrived();
+  connection_->CheckArrived();
   EXPECT_EQ(under_way_, 0U);
 }
 
@@ -210,7 +210,7 @@ TEST_F(DaemonConnectionTest, DescriptorsAreUnderWayNoMoreWhenThePeerIsGone) {
   connection_->CloseWith({Code::kInvalid, "a bad frame"}, 7);
   EXPECT_EQ(under_way_, 2U);
   peer_.reset();
-  connection_->LookWhatHasArrived();
+  connection_->CheckArrived();
   EXPECT_EQ(under_way_, 0U);
 }
 

@@ -48,7 +48,7 @@ TEST(LookAtPlaceTest, TellsModeOwnerAndRoom) {
   const harness::TempDir dir;
   const std::string& folder = dir.path();
   ASSERT_EQ(::chmod(folder.c_str(), 0751), 0);
-  const PlaceFacts place = LookAtPlace("state dir", folder);
+  const PlaceFacts place = ProbePlace("state dir", folder);
   EXPECT_EQ(place.error, "");
   EXPECT_EQ(place.mode, 0751U);
   EXPECT_EQ(place.owner, ::geteuid());
@@ -56,26 +56,26 @@ TEST(LookAtPlaceTest, TellsModeOwnerAndRoom) {
   EXPECT_FALSE(place.is_read_only);
   EXPECT_FALSE(place.file_system.empty());
   ::rmdir(folder.c_str());
-  EXPECT_NE(LookAtPlace("state dir", folder).error.find("No such file"), std::string::npos);
+  EXPECT_NE(ProbePlace("state dir", folder).error.find("No such file"), std::string::npos);
 }
 
 TEST(LookAtPlaceTest, NamesFileSystemsAndFolders) {
   EXPECT_EQ(FileSystemName(0x01021994), "tmpfs");
   EXPECT_EQ(FileSystemName(0x6969), "nfs");
   EXPECT_EQ(FileSystemName(0xabc), "0xabc");
-  EXPECT_EQ(LookAtPlace("x", "/proc").file_system, "proc");
+  EXPECT_EQ(ProbePlace("x", "/proc").file_system, "proc");
   EXPECT_EQ(FolderOf("/a/b"), "/a");
   EXPECT_EQ(FolderOf("/b"), "/");
   EXPECT_EQ(FolderOf("b"), ".");
 }
 
 TEST(LookAtProcessTest, TellsWhatTheKernelTells) {
-  const ProcessFacts before = LookAtProcess();
+  const ProcessFacts before = ProbeProcess();
   EXPECT_EQ(before.uid, ::geteuid());
   EXPECT_EQ(before.capabilities.size(), 16U);
   EXPECT_GT(before.most_descriptors, before.descriptors);
   const int fd = ::dup(0);
-  EXPECT_EQ(LookAtProcess().descriptors, before.descriptors + 1);
+  EXPECT_EQ(ProbeProcess().descriptors, before.descriptors + 1);
   ::close(fd);
 }
 
@@ -92,7 +92,7 @@ class LookIntoStoreTest : public ::testing::Test {
     return lease.value();
   }
   [[nodiscard]] StoreReport Look() {
-    Result<StoreReport> report = LookIntoStore(store_, marks_, session_, FakeStore::kHost);
+    Result<StoreReport> report = InspectStore(store_, marks_, session_, FakeStore::kHost);
     EXPECT_TRUE(report.ok()) << report.status().message();
     return report.ok() ? report.value() : StoreReport{};
   }
@@ -144,10 +144,10 @@ TEST_F(LookIntoStoreTest, FindsTagsBehindTheirMarkAndWaste) {
 TEST_F(LookIntoStoreTest, AnOddAnswerDoesNotTakeTheStoreForDown) {
   for (const Code code : {Code::kIncompatible, Code::kSystem, Code::kInvalid}) {
     store_.script.Fail("Inspect", {code, "odd"});
-    EXPECT_EQ(LookIntoStore(store_, marks_, session_, "h").status().code(), Code::kInvalid);
+    EXPECT_EQ(InspectStore(store_, marks_, session_, "h").status().code(), Code::kInvalid);
   }
   store_.script.Fail("ListTags", {Code::kUnavailable, "away"});
-  EXPECT_EQ(LookIntoStore(store_, marks_, session_, "h").status().code(), Code::kUnavailable);
+  EXPECT_EQ(InspectStore(store_, marks_, session_, "h").status().code(), Code::kUnavailable);
 }
 
 TEST(PeerFactsTest, TellsWhoHasTheMostConnections) {

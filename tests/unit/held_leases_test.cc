@@ -39,8 +39,8 @@ class HeldLeasesTest : public ::testing::Test {
     return all.empty() ? HeldLease{} : all.front();
   }
   void Hold(const Lease& lease) {
-    held_->NoteAsked(lease.token, lease.tag);
-    held_->NoteGranted(lease, OrdersWithAccess());
+    held_->RecordAsked(lease.token, lease.tag);
+    held_->RecordGranted(lease, OrdersWithAccess());
   }
 
   std::unique_ptr<HeldLeases> held_ = HeldLeases::Create("host-a").value();
@@ -49,19 +49,19 @@ class HeldLeasesTest : public ::testing::Test {
 TEST_F(HeldLeasesTest, NextDaemonFindsEveryStepOfALease) {
   const Lease lease = LeaseOf('a', 1, 1001);
   EXPECT_TRUE(Next().empty());
-  held_->NoteAsked(lease.token, lease.tag);
+  held_->RecordAsked(lease.token, lease.tag);
   EXPECT_EQ(Only().state, HeldState::kAsked);
   EXPECT_EQ(Only().lease.token, lease.token);
-  held_->NoteGranted(lease, OrdersWithAccess());
+  held_->RecordGranted(lease, OrdersWithAccess());
   EXPECT_EQ(Only().state, HeldState::kHeld);
   EXPECT_EQ(Only().next, 1U);
   EXPECT_EQ(Only().ring_id, 0U);
-  held_->NoteUsed(lease.token, 5, 4711);
+  held_->RecordUsed(lease.token, 5, 4711);
   EXPECT_EQ(Only().next, 5U);
   EXPECT_EQ(Only().ring_id, 4711U);
   held_->NextOf(lease.token)->store(101);  // as its ring does
   EXPECT_EQ(Only().next, 101U);
-  held_->NoteReturning(lease.token, 200);
+  held_->RecordReturning(lease.token, 200);
   EXPECT_EQ(Only().state, HeldState::kReturning);
   EXPECT_EQ(Only().next, 201U);
   held_->Forget(lease.token);
@@ -81,8 +81,8 @@ TEST_F(HeldLeasesTest, SettingsComeWithTheLease) {
 }
 
 TEST_F(HeldLeasesTest, LeasesThatWereNeverNotedChangeNothing) {
-  held_->NoteUsed(Token('b'), 5, 1);
-  held_->NoteClosing(Token('b'), 5);
+  held_->RecordUsed(Token('b'), 5, 1);
+  held_->RecordClosing(Token('b'), 5);
   EXPECT_EQ(held_->NextOf(Token('b')), nullptr);
   held_->Forget(Token('b'));
   EXPECT_TRUE(Next().empty());
@@ -97,7 +97,7 @@ TEST_F(HeldLeasesTest, PlacesAreUsedAgain) {
   // Through the adopted list as well.
   auto next = Adopted().value();
   ASSERT_EQ(next->All().size(), 1U);
-  next->NoteAsked(Token('c'), "users");
+  next->RecordAsked(Token('c'), "users");
   EXPECT_EQ(Next().size(), 2U);
   next->Forget(Token('b'));
   EXPECT_EQ(Only().lease.tag, "users");

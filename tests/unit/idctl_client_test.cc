@@ -42,7 +42,7 @@ class ProcessFactsTest : public ::testing::Test {
     harness::WriteFile(dir_.File(name), text);
   }
   [[nodiscard]] ProcessFacts Look(double connected_s = 10, std::uint64_t uid = 1001) const {
-    return LookAtProcess(proc_, {.pid = kPid, .uid = uid, .connected_s = connected_s});
+    return ProbeProcess(proc_, {.pid = kPid, .uid = uid, .connected_s = connected_s});
   }
   [[nodiscard]] Json Document() const {
     struct stat info {};
@@ -78,8 +78,8 @@ TEST_F(ProcessFactsTest, NumberThatWasGivenAgainTellsNothing) {
   EXPECT_EQ(Look(890).command, "worker");
   EXPECT_EQ(Look(950).command, "") << "it is younger than the connection";
   EXPECT_EQ(Look(10, 77).command, "") << "somebody else's";
-  EXPECT_EQ(LookAtProcess(proc_, {.pid = 0, .uid = 0}).command, "");
-  EXPECT_EQ(LookAtProcess(proc_, {.pid = 99, .uid = 1001}).command, "") << "gone";
+  EXPECT_EQ(ProbeProcess(proc_, {.pid = 0, .uid = 0}).command, "");
+  EXPECT_EQ(ProbeProcess(proc_, {.pid = 99, .uid = 1001}).command, "") << "gone";
 }
 
 TEST_F(ProcessFactsTest, FilesThatMakeNoSenseTellNothing) {

@@ -437,22 +437,22 @@ TEST(DoctorTextTest, AdviceCanBePastedIntoAShell) {
 
 // --- without the daemon
 
-FileLook Socket(mode_t mode = S_IFSOCK | 0666) {
+FileProbe Socket(mode_t mode = S_IFSOCK | 0666) {
   return {.path = "/run/idd/idd.sock", .error = 0, .owner = 999, .mode = mode, .may_write = true};
 }
-FileLook Folder(mode_t mode = S_IFDIR | 0755) {
+FileProbe Folder(mode_t mode = S_IFDIR | 0755) {
   return {.path = "/run/idd", .error = 0, .owner = 999, .mode = mode, .may_write = false};
 }
 
 TEST(DoctorSocketTest, IsToldByWhatItsFileIs) {
   EXPECT_EQ(CheckSocket(Socket(), Folder(), 1000).state, Health::kOk);
-  FileLook missing = Socket();
+  FileProbe missing = Socket();
   missing.error = ENOENT;
   EXPECT_TRUE(Contains(CheckSocket(missing, Folder(), 1000).found, "there is no"));
   missing.error = EACCES;
   EXPECT_TRUE(Contains(CheckSocket(missing, Folder(), 1000).next, "usermod -aG idd"));
   EXPECT_TRUE(Contains(CheckSocket(Socket(S_IFREG | 0666), Folder(), 1000).found, "is no socket"));
-  FileLook shut = Socket(S_IFSOCK | 0600);
+  FileProbe shut = Socket(S_IFSOCK | 0600);
   shut.may_write = false;
   EXPECT_TRUE(Contains(CheckSocket(shut, Folder(), 1000).found, "uid 1000) may not connect"));
   EXPECT_EQ(CheckSocket(Socket(), Folder(S_IFDIR | 0777), 1000).state, Health::kProblem);

@@ -61,7 +61,7 @@ class TerminalTest : public ::testing::Test {
 
 TEST_F(TerminalTest, TellsItsSize) {
   Open(200, 60);
-  const Screen screen = LookAtScreen(slave_.get());
+  const Screen screen = ProbeScreen(slave_.get());
   EXPECT_TRUE(screen.is_terminal);
   EXPECT_EQ(screen.columns, 200U);
   EXPECT_EQ(screen.rows, 60U);
@@ -70,13 +70,13 @@ TEST_F(TerminalTest, TellsItsSize) {
 
 TEST_F(TerminalTest, WithoutASizeIs80x24) {
   Open(0, 0);
-  EXPECT_EQ(LookAtScreen(slave_.get()).columns, 80U);
-  EXPECT_EQ(LookAtScreen(slave_.get()).rows, 24U);
+  EXPECT_EQ(ProbeScreen(slave_.get()).columns, 80U);
+  EXPECT_EQ(ProbeScreen(slave_.get()).rows, 24U);
 }
 
 TEST_F(TerminalTest, FileHasNeitherSizeNorColor) {
   const ScopedFd file(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  const Screen screen = LookAtScreen(file.get());
+  const Screen screen = ProbeScreen(file.get());
   EXPECT_FALSE(screen.is_terminal);
   EXPECT_EQ(screen.columns, 0U);
   EXPECT_FALSE(screen.has_color);
@@ -84,13 +84,13 @@ TEST_F(TerminalTest, FileHasNeitherSizeNorColor) {
 
 TEST_F(TerminalTest, NoColorWhereItIsNotWanted) {
   ::setenv("NO_COLOR", "1", 1);
-  EXPECT_FALSE(LookAtScreen(slave_.get()).has_color);
+  EXPECT_FALSE(ProbeScreen(slave_.get()).has_color);
   ::setenv("NO_COLOR", "", 1);  // empty is not set
-  EXPECT_TRUE(LookAtScreen(slave_.get()).has_color);
+  EXPECT_TRUE(ProbeScreen(slave_.get()).has_color);
   ::setenv("TERM", "dumb", 1);
-  EXPECT_FALSE(LookAtScreen(slave_.get()).has_color);
+  EXPECT_FALSE(ProbeScreen(slave_.get()).has_color);
   ::unsetenv("TERM");
-  EXPECT_FALSE(LookAtScreen(slave_.get()).has_color);
+  EXPECT_FALSE(ProbeScreen(slave_.get()).has_color);
 }
 
 TEST_F(TerminalTest, TonesAreWrittenWhereThereIsColor) {

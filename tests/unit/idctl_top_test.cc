@@ -275,7 +275,7 @@ TEST_F(Top, CurvesEndWithTheNewestValue) {
   EXPECT_EQ(Sparkline(history, 2, 1, true), "\u2585\u2588");
   EXPECT_EQ(Sparkline(history, 4, 0, false), "____") << "no height to measure by";
   for (int i = 0; i < 500; ++i) history.Add(1);
-  EXPECT_EQ(history.size(), History::kMost);
+  EXPECT_EQ(history.size(), History::kMaxValues);
   EXPECT_EQ(Sparkline(history, 3, 1, false), "###");
 }
 

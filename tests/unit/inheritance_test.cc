@@ -31,11 +31,11 @@ class InheritanceTest : public ::testing::Test {
     record.tag = lease.tag;
     record.step = 1000;
     record.max_id = shm::kMaxLimit - 1;
-    held_->NoteAsked(lease.token, lease.tag);
-    held_->NoteGranted(lease, record);
+    held_->RecordAsked(lease.token, lease.tag);
+    held_->RecordGranted(lease, record);
   }
   void Publish(const Lease& lease, std::uint64_t taken = 0) {
-    held_->NoteUsed(lease.token, lease.ids.first + taken, ring_->ring_id());
+    held_->RecordUsed(lease.token, lease.ids.first + taken, ring_->ring_id());
     ring_->Publish(lease, taken, shm::kNoMark, held_->NextOf(lease.token));
   }
   std::uint64_t& Cursor(std::uint32_t slot) {
@@ -121,7 +121,7 @@ TEST_F(InheritanceTest, WithoutAnythingLeftBegins) {
 }
 
 TEST_F(InheritanceTest, LeaseThatWasAskedForIsAskedAbout) {
-  held_->NoteAsked(Token('a'), "orders");
+  held_->RecordAsked(Token('a'), "orders");
   EXPECT_EQ(Take().asked, (AskedLeases{{Token('a'), "orders"}}));
 }
 
@@ -132,14 +132,14 @@ TEST_F(InheritanceTest, GrantedLeaseIsPublishedWhole) {
 
 TEST_F(InheritanceTest, WhatWaitersWereGivenIsNotGivenAgain) {
   Hold(LeaseOf('a', 1, 1001));
-  held_->NoteUsed(Token('a'), 8, 0);
+  held_->RecordUsed(Token('a'), 8, 0);
   EXPECT_EQ(Rest(Take()).claimed, 7U);
 }
 
 // Killed between the note and the publication.
 TEST_F(InheritanceTest, LeaseOfARingThatDoesNotHaveItIsPublished) {
   Hold(LeaseOf('a', 1, 1001));
-  held_->NoteUsed(Token('a'), 8, ring_->ring_id());
+  held_->RecordUsed(Token('a'), 8, ring_->ring_id());
   EXPECT_EQ(Rest(Take()).claimed, 7U);
 }
 
@@ -180,7 +180,7 @@ TEST_F(InheritanceTest, OneOfTwoTagsTakenOverIsInheritedLikeBoth) {
   Lease lease = LeaseOf('b', 1, 501);
   lease.tag = "users";
   Hold(lease);
-  held_->NoteUsed(lease.token, 1, users->ring_id());
+  held_->RecordUsed(lease.token, 1, users->ring_id());
   users->Publish(lease, 0, shm::kNoMark, held_->NextOf(lease.token));
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
   const auto left = [&] {
@@ -233,9 +233,9 @@ TEST_F(InheritanceTest, UsedUpLeaseIsClosed) {
 
 TEST_F(InheritanceTest, EndsUnderWayGoOn) {
   Hold(LeaseOf('a', 1, 1001));
-  held_->NoteClosing(Token('a'), 5);
+  held_->RecordClosing(Token('a'), 5);
   Hold(LeaseOf('b', 1001, 2001));
-  held_->NoteReturning(Token('b'), 7);
+  held_->RecordReturning(Token('b'), 7);
   const Taken inheritance = Take();
   EXPECT_TRUE(inheritance.tags.empty()) << "the allocator may have given the rest to others";
   ASSERT_EQ(inheritance.closing.size(), 1U);
@@ -290,7 +290,7 @@ TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
     EXPECT_TRUE(ring_->Claim(1).empty());
     held_->Forget(Token('a'));
     Hold(LeaseOf('a', 1000, 2000));
-    held_->NoteUsed(Token('a'), 1500, ring_->ring_id());
+    held_->RecordUsed(Token('a'), 1500, ring_->ring_id());
   }
 }
 
@@ -323,7 +323,7 @@ TEST_F(InheritanceTest, RingWhoseDescriptorsAreMissingIsAbandoned) {
     EXPECT_EQ(inheritance.closing.size(), 1U);
     held_->Forget(Token('a'));
     Hold(LeaseOf('a', 1, 1001));
-    held_->NoteUsed(Token('a'), 1, ring_->ring_id());
+    held_->RecordUsed(Token('a'), 1, ring_->ring_id());
   }
 }
 

@@ -40,7 +40,7 @@ class MetricsCollectorTest : public ::testing::Test {
   }
 
   WorkerHarness h_;
-  TagService tags_{h_.loop, h_.worker, h_.legacy(), 1'000'000};
+  TagService tags_{h_.loop, h_.worker, h_.handover(), 1'000'000};
   MetricsCollector collector_{h_.loop, tags_};
   int attached_ = 0;
 };

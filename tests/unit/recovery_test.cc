@@ -53,7 +53,7 @@ TEST_F(RecoveryTest, OtherDataSetGetsTheMarksBeforeItIsRemembered) {
   store_.AddTag("orders", 10);
   ASSERT_TRUE(marks_.SetIncarnation(kOther).ok());
   ASSERT_TRUE(marks_.Raise("orders", 501).ok());
-  store_.script.Fail("Remind", {Code::kUnavailable, "gone"});
+  store_.script.Fail("Reconcile", {Code::kUnavailable, "gone"});
   EXPECT_EQ(RunRecovery().code(), Code::kUnavailable);
   EXPECT_EQ(marks_.Incarnation().value(), kOther);
   RecoverFirst();

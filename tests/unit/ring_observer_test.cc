@@ -30,7 +30,7 @@ namespace {
 
 RingView Look(const TestRing& ring) {
   RingView view;
-  EXPECT_TRUE(LookAtRing(ring.table, ring.cursors, view));
+  EXPECT_TRUE(ReadRing(ring.table, ring.cursors, view));
   return view;
 }
 
@@ -122,7 +122,7 @@ TEST(RingObserverTest, QuarantinedRingKeepsItsLastClaims) {
   ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
   ASSERT_TRUE(ring.writer.forged());
   ring.table.live.head_segment = 1;  // as an observer finds it that looks before the head moves
-  EXPECT_TRUE(LookAtRing(ring.table, ring.cursors, view));
+  EXPECT_TRUE(ReadRing(ring.table, ring.cursors, view));
   EXPECT_EQ(view.state, RingState::kQuarantined);
   EXPECT_TRUE(view.is_over);
   EXPECT_EQ(view.claimed, 30U);
@@ -145,7 +145,7 @@ TEST(RingObserverTest, HalfWrittenNumbersAreNotShown) {
   RingView view = Look(ring);
   ring.table.stats.version += 1;  // T1 of a daemon that was killed there
   ring.table.stats.leases = 99;
-  EXPECT_FALSE(LookAtRing(ring.table, ring.cursors, view));
+  EXPECT_FALSE(ReadRing(ring.table, ring.cursors, view));
   EXPECT_EQ(view.numbers.leases, 3U) << "the last good ones";
 }
 
@@ -164,7 +164,7 @@ TEST(RingObserverTest, GarbageIsBoundedAndEnds) {
     fill(table.get(), sizeof(Table));
     fill(cursors.get(), sizeof(Cursors));
     RingView view;
-    if (!LookAtRing(*table, *cursors, view)) continue;
+    if (!ReadRing(*table, *cursors, view)) continue;
     EXPECT_LE(view.open_segments, kSlotCount);
   }
 }
@@ -197,7 +197,7 @@ TEST(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
   RingView view;
   std::uint64_t last_claimed = 0;
   while (!is_done) {
-    looks += LookAtRing(ring.table, ring.cursors, view) ? 1U : 0U;
+    looks += ReadRing(ring.table, ring.cursors, view) ? 1U : 0U;
     EXPECT_EQ(view.numbers.leases, view.numbers.fallbacks);
     EXPECT_GE(view.claimed, last_claimed);
     EXPECT_LE(view.claimed, kRounds * 10);

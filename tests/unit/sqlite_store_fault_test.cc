@@ -221,7 +221,7 @@ TEST_F(SqliteStoreFaultTest, FileThatWentAwayIsNotMadeAnew) {
 
 TEST_F(SqliteStoreFaultTest, NothingIsCreatedWhereADatabaseIsKnown) {
   const auto store = NewStore("a");
-  store->NeverCreate();
+  store->RequireExisting();
   EXPECT_EQ(store->Open().code(), Code::kUnavailable);
   EXPECT_FALSE(std::filesystem::exists(path_));
   // Neither are idd's tables added to Leaf's: which ids were leased from them is not known.

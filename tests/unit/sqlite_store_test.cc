@@ -267,16 +267,16 @@ Lease Held(std::uint64_t token, IdRange ids) {
 TEST_F(SqliteStoreTest, DataSetThatKnowsItAllIsNotChangedByAReminder) {
   const auto store = OpenWithOrders("a");
   const IdRange ids = Take(*store, Request(1));
-  const auto reminded =
-      store->Remind({.marks = {{"orders", 1001}, {"orders", 7}}, .held = {Held(1, ids)}});
-  ASSERT_TRUE(reminded.ok()) << reminded.status().message();
-  EXPECT_TRUE(reminded.value().lifted.empty());
-  EXPECT_TRUE(reminded.value().restored.empty());
-  EXPECT_FALSE(reminded.value().forgot_leases);
+  const auto reconciliation =
+      store->Reconcile({.marks = {{"orders", 1001}, {"orders", 7}}, .held = {Held(1, ids)}});
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_TRUE(reconciliation.value().lifted.empty());
+  EXPECT_TRUE(reconciliation.value().restored.empty());
+  EXPECT_FALSE(reconciliation.value().forgot_leases);
   EXPECT_EQ(MaxId(), "1001");
   EXPECT_EQ(Journal(), "active 0/0/0");
   Sql(path_, "UPDATE leaf_alloc SET max_id = 7");
-  const auto lifted = store->Remind({.marks = {{"orders", 1001}}, .held = {}});
+  const auto lifted = store->Reconcile({.marks = {{"orders", 1001}}, .held = {}});
   ASSERT_EQ(lifted.value().lifted.size(), 1U);
   EXPECT_EQ(lifted.value().lifted[0].from, 7U);
   EXPECT_EQ(lifted.value().lifted[0].to, 1001U);
@@ -287,10 +287,11 @@ TEST_F(SqliteStoreTest, DataSetThatKnowsItAllIsNotChangedByAReminder) {
 TEST_F(SqliteStoreTest, OneHostsMarksKeepTheOthersFromItsIds) {
   const auto a = OpenWithOrders("a");
   const auto b = OpenStore("b");
-  const auto reminded = a->Remind({.marks = {{"orders", 5001}, {"users", 9001}}, .held = {}});
-  ASSERT_TRUE(reminded.ok()) << reminded.status().message();
-  EXPECT_TRUE(reminded.value().forgot_leases);
-  EXPECT_EQ(reminded.value().lifted.size(), 2U);
+  const auto reconciliation =
+      a->Reconcile({.marks = {{"orders", 5001}, {"users", 9001}}, .held = {}});
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_TRUE(reconciliation.value().forgot_leases);
+  EXPECT_EQ(reconciliation.value().lifted.size(), 2U);
   EXPECT_EQ(Take(*b, Request(1, 11)), (IdRange{5001, 6001}));
   // Also of a tag that is made only later, and with less.
   NewTag tag;
@@ -301,18 +302,19 @@ TEST_F(SqliteStoreTest, OneHostsMarksKeepTheOthersFromItsIds) {
   LeaseRequest request = Request(2, 0, 10);
   request.tag = "users";
   EXPECT_EQ(Take(*b, request), (IdRange{9001, 9011}));
-  EXPECT_TRUE(
-      a->Remind({.marks = {{"orders", 5001}, {"users", 9001}}, .held = {}}).value().lifted.empty())
+  EXPECT_TRUE(a->Reconcile({.marks = {{"orders", 5001}, {"users", 9001}}, .held = {}})
+                  .value()
+                  .lifted.empty())
       << "a second time changes nothing";
 }
 
 TEST_F(SqliteStoreTest, HeldLeaseIsJournalledAnewAndNeverHandedBack) {
   const auto store = OpenWithOrders("a");
-  const auto reminded =
-      store->Remind({.marks = {{"orders", 3001}}, .held = {Held(7, {2001, 3001})}});
-  ASSERT_TRUE(reminded.ok()) << reminded.status().message();
-  ASSERT_EQ(reminded.value().restored.size(), 1U);
-  EXPECT_TRUE(reminded.value().forgot_leases);
+  const auto reconciliation =
+      store->Reconcile({.marks = {{"orders", 3001}}, .held = {Held(7, {2001, 3001})}});
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  ASSERT_EQ(reconciliation.value().restored.size(), 1U);
+  EXPECT_TRUE(reconciliation.value().forgot_leases);
   EXPECT_EQ(Journal(), "active 0/0/0");
   EXPECT_TRUE(store->AbandonActive({TestToken(7)}).value().empty());
   // Some other host may have leased these ids from this data set.
@@ -325,7 +327,7 @@ TEST_F(SqliteStoreTest, HeldLeaseIsJournalledAnewAndNeverHandedBack) {
 TEST_F(SqliteStoreTest, ActiveLeaseOfAnOlderCopySharesNoIdsWithTheLeaseThatFollowedIt) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
-  ASSERT_TRUE(store->Remind({.marks = {{"orders", 1401}}, .held = {Held(7, {401, 1401})}}).ok());
+  ASSERT_TRUE(store->Reconcile({.marks = {{"orders", 1401}}, .held = {Held(7, {401, 1401})}}).ok());
   EXPECT_TRUE(store->AbandonActive({TestToken(7)}).value().empty());
   EXPECT_EQ(Journal(), "returned 0/600/400,active 0/0/0");
   EXPECT_EQ(Take(*store, Request(8, 1401)), (IdRange{1401, 2401}));
@@ -336,7 +338,7 @@ TEST_F(SqliteStoreTest, OwnLeaseOfAnotherDataSetIsNotTakenForAPredecessor) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
   HostMemory memory{.marks = {}, .held = {Held(7, {401, 1401})}, .from_other_data_set = true};
-  ASSERT_TRUE(store->Remind(memory).ok());
+  ASSERT_TRUE(store->Reconcile(memory).ok());
   EXPECT_EQ(Journal(), "active 0/0/0,active 0/0/0");
 }
 
@@ -345,7 +347,7 @@ TEST_F(SqliteStoreTest, RangeThatAnOlderCopyListsIsNotListedBesideItsLease) {
   Take(*store, Request(1));
   Take(*store, Request(2));
   Return(*store, 1, 400, ReturnOutcome::kListed);
-  ASSERT_TRUE(store->Remind({.marks = {}, .held = {Held(7, {401, 1001})}}).ok());
+  ASSERT_TRUE(store->Reconcile({.marks = {}, .held = {Held(7, {401, 1001})}}).ok());
   EXPECT_TRUE(store->ListReturned(std::nullopt).value().empty());
 }
 

@@ -239,7 +239,7 @@ TEST_F(SetBackTest, RestoreInPlaceIsRefusedAndLiftedAboveEveryHostsLeases) {
   ASSERT_EQ(MaxId(), "1001");
   EXPECT_EQ(TakeAfterOpen(*a_, Request(3, 1001)), (IdRange{2001, 3001}));
   EXPECT_EQ(a_->generation(), 2U);
-  EXPECT_EQ(a_->lease_grace().count(), 0) << "the witness has said it all";
+  EXPECT_EQ(a_->reconcile_window().count(), 0) << "the witness has said it all";
   EXPECT_EQ(TakeAfterOpen(*b_, Request(4, 2001)), (IdRange{3001, 4001})) << "told by the witness";
   EXPECT_EQ(b_->generation(), 2U);
   EXPECT_EQ(Take(*a_, Request(5, 3001)), (IdRange{4001, 5001}));
@@ -251,13 +251,13 @@ TEST_F(SetBackTest, RestoreIsSeenByAHostThatStarts) {
   b_.reset();
   RestoreInPlace();
   const auto a = OpenStore("a");
-  const Result<Reminded> reminded =
-      a->Remind({.marks = {{.tag = "orders", .mark = 1001}}, .held = {}});
-  ASSERT_TRUE(reminded.ok());
-  EXPECT_TRUE(reminded.value().forgot_leases);
-  ASSERT_EQ(reminded.value().lifted.size(), 1U);
-  EXPECT_EQ(reminded.value().lifted[0].from, 1001U);
-  EXPECT_EQ(reminded.value().lifted[0].to, 2001U);
+  const Result<Reconciliation> reconciliation =
+      a->Reconcile({.marks = {{.tag = "orders", .mark = 1001}}, .held = {}});
+  ASSERT_TRUE(reconciliation.ok());
+  EXPECT_TRUE(reconciliation.value().forgot_leases);
+  ASSERT_EQ(reconciliation.value().lifted.size(), 1U);
+  EXPECT_EQ(reconciliation.value().lifted[0].from, 1001U);
+  EXPECT_EQ(reconciliation.value().lifted[0].to, 2001U);
   EXPECT_EQ(Take(*a, Request(3, 1001)), (IdRange{2001, 3001}));
 }
 
@@ -324,10 +324,10 @@ TEST_F(SetBackTest, WitnessThatWasLostIsMadeAgainAndSaid) {
   b_.reset();
   ::unlink((path_ + ".witness").c_str());
   const auto a = OpenStore("a");
-  EXPECT_TRUE(a->is_young()) << "hosts that have it open must come first";
-  EXPECT_GT(a->lease_grace().count(), 0);
+  EXPECT_TRUE(a->started_recently()) << "hosts that have it open must come first";
+  EXPECT_GT(a->reconcile_window().count(), 0);
   EXPECT_EQ(Take(*a, Request(3, 1001)), (IdRange{2001, 3001}));
-  EXPECT_FALSE(OpenStore("b")->is_young());
+  EXPECT_FALSE(OpenStore("b")->started_recently());
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ class DrainTest : public ::testing::Test {
   }
 
   WorkerHarness h_;
-  TagService service_{h_.loop, h_.worker, h_.legacy(), kDefaultLeasesPerSecond};
+  TagService service_{h_.loop, h_.worker, h_.handover(), kDefaultLeasesPerSecond};
   std::deque<Answer> answers_;
   std::vector<std::unique_ptr<Client>> clients_;
 

@@ -103,7 +103,7 @@ class TagServiceTest : public ::testing::Test {
   }
 
   WorkerHarness h_;
-  TagService service_{h_.loop, h_.worker, h_.legacy(), kDefaultLeasesPerSecond};
+  TagService service_{h_.loop, h_.worker, h_.handover(), kDefaultLeasesPerSecond};
   std::deque<Answer> answers_;
   std::vector<std::unique_ptr<Client>> clients_;
   int answered_ = 0;
@@ -1297,7 +1297,7 @@ TEST_F(ReplacedStoreTest, NothingIsLeasedBeforeTheOtherHostsHavePushedTheirMarks
   ASSERT_TRUE(Await(patient));
   EXPECT_TRUE(patient.status.ok()) << patient.status.message();
   EXPECT_EQ(patient.grant.ids, (IdRange{5011, 5012}));
-  EXPECT_GE(MonotonicClock::now() - began, h_.store.lease_grace());
+  EXPECT_GE(MonotonicClock::now() - began, h_.store.reconcile_window());
 }
 
 TEST_F(ReplacedStoreTest, LeasesInUseAreJournalledInAnOlderCopy) {
@@ -1417,7 +1417,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesDuringShutdownGoesBackWhole) {
 TEST_F(TagServiceTest, ShutdownEndsWhenALookUpUnderWayDoes) {
   for (const bool known : {true, false}) {
     WorkerHarness h;
-    TagService service(h.loop, h.worker, h.legacy(), kDefaultLeasesPerSecond);
+    TagService service(h.loop, h.worker, h.handover(), kDefaultLeasesPerSecond);
     h.Start();
     if (known) h.store.AddTag("orders", 10);
     h.store.script.Hold("FindTag");

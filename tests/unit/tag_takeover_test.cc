@@ -33,7 +33,7 @@ class TakeOverTest : public ::testing::Test {
     for (const char* tag : kTags) Leave(tag, Token(digit++));
     inheritance_ = Find();
     old_held_ = std::exchange(h_.held, std::move(inheritance_.held));
-    service_ = std::make_unique<TagService>(h_.loop, h_.worker, h_.legacy(), 1000);
+    service_ = std::make_unique<TagService>(h_.loop, h_.worker, h_.handover(), 1000);
     h_.Start([this](const StoreHealth& health) { service_->OnStoreHealth(health); });
     h_.Settle();
   }
@@ -42,11 +42,11 @@ class TakeOverTest : public ::testing::Test {
   void Leave(const std::string& tag, const std::string& token) {
     h_.store.AddTag(tag, 1000);
     const Lease lease = h_.store.TakeLease({.tag = tag, .count = kLeased, .token = token}).value();
-    h_.held->NoteAsked(token, tag);
-    h_.held->NoteGranted(lease, h_.store.FindTag(tag).value());
+    h_.held->RecordAsked(token, tag);
+    h_.held->RecordGranted(lease, h_.store.FindTag(tag).value());
     std::unique_ptr<TagRing>& ring = old_[tag];
     ring = TagRing::Create(tag, 0, h_.descriptors).value();
-    h_.held->NoteUsed(token, lease.ids.first, ring->ring_id());
+    h_.held->RecordUsed(token, lease.ids.first, ring->ring_id());
     ring->Publish(lease, 0, shm::kNoMark, h_.held->NextOf(token));
     EXPECT_EQ(ring->Claim(kClaimedBefore).size(), kClaimedBefore);
   }

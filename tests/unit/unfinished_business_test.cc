@@ -123,7 +123,7 @@ TEST_F(UnfinishedBusiness, LiveLeaseIsNotJournalledAsReturnedForOneThatIsOnItsWa
   memory.marks = {{.tag = "orders", .mark = 1001}};
   memory.held = {{.token = Token('a'), .tag = "orders", .ids = {1, 1001}, .previous_mark = 1},
                  {.token = Token('b'), .tag = "orders", .ids = {1, 1001}, .previous_mark = 1}};
-  ASSERT_TRUE(store.Remind(memory).ok());
+  ASSERT_TRUE(store.Reconcile(memory).ok());
   const auto leases = store.ListLeases({});
   ASSERT_TRUE(leases.ok());
   for (const LeaseRecord& lease : leases.value()) {
@@ -171,8 +171,8 @@ TEST_F(UnfinishedBusiness, LeaseThatIsTooLongToPublishMakesNoSense) {
   auto held = HeldLeases::Create("host-a").value();
   const Lease lease{
       .token = Token('a'), .tag = "orders", .ids = {1, shm::kMaxLimit - 1}, .previous_mark = 1};
-  held->NoteAsked(lease.token, lease.tag);
-  held->NoteGranted(lease, Orders());
+  held->RecordAsked(lease.token, lease.tag);
+  held->RecordGranted(lease, Orders());
   for (const HeldLease& left :
        HeldLeases::Adopt(ScopedFd(::dup(held->fd())), "host-a").value()->All()) {
     EXPECT_LE(left.lease.ids.size(), shm::kClosingStep / 2) << "RingWriter::Publish() would abort";
@@ -184,7 +184,7 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
   WorkerHarness h;
   h.descriptors.is_there = true;
   h.store.AddTag("orders", 1000);
-  auto service = std::make_unique<TagService>(h.loop, h.worker, h.legacy(), 1000);
+  auto service = std::make_unique<TagService>(h.loop, h.worker, h.handover(), 1000);
   h.Start([&](const StoreHealth& health) {
     if (service) service->OnStoreHealth(health);
   });
@@ -228,8 +228,8 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
 TEST_F(UnfinishedBusiness, WhoWaitsWhileUnansweredLeasesAreLookedUpIsServedAfterwards) {
   WorkerHarness h;
   h.store.AddTag("orders", 1000);
-  h.held->NoteAsked(Token('a'), "orders");
-  TagService service(h.loop, h.worker, h.legacy(), 1000);
+  h.held->RecordAsked(Token('a'), "orders");
+  TagService service(h.loop, h.worker, h.handover(), 1000);
   Inheritance inheritance;
   inheritance.asked[Token('a')] = "orders";
   h.store.script.FailAll({Code::kUnavailable, "down"});

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kServiceGroup = "idd";
 // Who is denied has chosen the name, which need not be one of a tag.
-constexpr std::size_t kMostTagBytesTold = 128;
+constexpr std::size_t kMaxTagBytesShown = 128;
 
 struct NamedAccess {
   Access access;
@@ -178,7 +178,7 @@ Status PeerRights::RequireAll() const {
 
 Status DenyTag(const Peer& peer, std::string_view tag, Access needed, Access has) {
   return {Code::kDenied, peer.Describe() + ": tag '" +
-                             std::string(tag.substr(0, kMostTagBytesTold)) + "' needs access " +
+                             std::string(tag.substr(0, kMaxTagBytesShown)) + "' needs access " +
                              AccessName(needed) + ", this user has " + AccessName(has) +
                              "; an [[access]] rule of idd.toml that names both would allow it"};
 }

@@ -58,13 +58,13 @@ ClientUse* ClientLedger::UseOf(std::uint64_t id, const std::string& tag) {
   Uses& uses = client->second.uses;
   const auto known = uses.find(tag);
   if (known != uses.end()) return &known->second;
-  return &uses[uses.size() < kMostTags ? tag : std::string(kOtherTags)];
+  return &uses[uses.size() < kMaxTags ? tag : std::string(kOtherTags)];
 }
 
 ClientLedger::Past& ClientLedger::PastOf(uid_t uid, const std::string& tag) {
   const auto known = past_.find({uid, tag});
   if (known != past_.end()) return known->second;
-  if (past_.size() < kMostPast) return past_[{uid, tag}];
+  if (past_.size() < kMaxPastEnd) return past_[{uid, tag}];
   return past_[{kOtherUsers, kOtherTags}];
 }
 

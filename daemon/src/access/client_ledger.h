@@ -33,13 +33,13 @@ struct ClientUse {
 
 // Who is connected and what he uses; of those who are gone what they used, by uid and tag.
 //
-// Pure. Thread safety: none; event loop. Memory: of a connection at most kMostTags tags, of those
-// who are gone at most kMostPast pairs of uid and tag. What comes beyond is summed up under the tag
-// kOtherTags, of connections that are gone also under kOtherUsers.
+// Pure. Thread safety: none; event loop. Memory: of a connection at most kMaxTags tags, of those
+// who are gone at most kMaxPastEnd pairs of uid and tag. What comes beyond is summed up under the
+// tag kOtherTags, of connections that are gone also under kOtherUsers.
 class ClientLedger {
  public:
-  static constexpr std::size_t kMostTags = 256;
-  static constexpr std::size_t kMostPast = 4096;
+  static constexpr std::size_t kMaxTags = 256;
+  static constexpr std::size_t kMaxPastEnd = 4096;
   // No tag has the empty name.
   static constexpr const char* kOtherTags = "";
   static constexpr uid_t kOtherUsers = static_cast<uid_t>(-1);  // which no process can have

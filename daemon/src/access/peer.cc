@@ -10,9 +10,9 @@ namespace idd::daemon {
 namespace {
 
 // Of a peer's groups; the rest is counted.
-constexpr std::size_t kMostGroupsTold = 16;
+constexpr std::size_t kMaxGroupsShown = 16;
 // The kernel's own limit (NGROUPS_MAX).
-constexpr std::size_t kMostGroups = 65536;
+constexpr std::size_t kMaxGroups = 65536;
 
 Result<std::vector<gid_t>> GroupsOf(int socket) {
   std::vector<gid_t> groups(32);
@@ -26,7 +26,7 @@ Result<std::vector<gid_t>> GroupsOf(int socket) {
       return groups;
     }
     // With ERANGE the kernel says how many there are.
-    if (error != ERANGE || count <= groups.size() || count > kMostGroups) {
+    if (error != ERANGE || count <= groups.size() || count > kMaxGroups) {
       return Status::FromErrno(error, "getsockopt(SO_PEERGROUPS)");
     }
     groups.resize(count);
@@ -39,11 +39,11 @@ std::string Peer::Describe() const {
   std::string text = "uid " + std::to_string(uid) + ", gid " + std::to_string(gid);
   if (groups.empty()) return text;
   text += ", groups";
-  for (std::size_t i = 0; i < std::min(groups.size(), kMostGroupsTold); ++i) {
+  for (std::size_t i = 0; i < std::min(groups.size(), kMaxGroupsShown); ++i) {
     text += " " + std::to_string(groups[i]);
   }
-  if (groups.size() > kMostGroupsTold) {
-    text += " and " + std::to_string(groups.size() - kMostGroupsTold) + " more";
+  if (groups.size() > kMaxGroupsShown) {
+    text += " and " + std::to_string(groups.size() - kMaxGroupsShown) + " more";
   }
   return text;
 }

@@ -6,7 +6,7 @@
 namespace idd::daemon {
 namespace {
 
-constexpr std::size_t kMostHolders = 64;
+constexpr std::size_t kMaxHolders = 64;
 
 bool IsSameIdentity(const Peer& a, const Peer& b) {
   return a.uid == b.uid && a.gid == b.gid && a.groups == b.groups;
@@ -22,7 +22,7 @@ void RingHolders::Add(const Ring& ring, const Peer& peer) {
       std::any_of(holders.peers.begin(), holders.peers.end(),
                   [&peer](const Peer& holder) { return IsSameIdentity(holder, peer); });
   if (is_known) return;
-  if (holders.peers.size() == kMostHolders) {
+  if (holders.peers.size() == kMaxHolders) {
     holders.too_many = true;
     holders.peers.clear();
     return;

@@ -20,7 +20,7 @@ constexpr int kMaxOfUsers = 32;
 // Of those, for one of them: the others find room.
 constexpr int kMaxOfOneUser = 16;
 // Parsing what is longer may take as long as a hundred claims by the socket.
-constexpr std::size_t kMostParsedOnTheLoop = 1024;
+constexpr std::size_t kMaxParsedOnTheLoop = 1024;
 
 // How long `status` waits for the store, unless the request says otherwise.
 constexpr std::uint64_t kStatusPatienceMs = 500;
@@ -178,7 +178,7 @@ void Admin::GoOn() {
 }
 
 void Admin::Parse(std::string request, const PeerRights& rights, const Done& done) {
-  if (request.size() <= kMostParsedOnTheLoop) return Do(ParseRequest(request), rights, done);
+  if (request.size() <= kMaxParsedOnTheLoop) return Do(ParseRequest(request), rights, done);
   parse_thread_.Post([this, text = std::move(request), rights, done] {
     // Shared, as a task has to be copyable.
     loop_.Post([this, parsed = std::make_shared<const Result<Request>>(ParseRequest(text)), rights,

@@ -94,7 +94,7 @@ Json TagJson(const TagSnapshot& tag, const TagRecord* record) {
 // Those that are served, and those that only the store knows: of these an operator may have taken
 // `drained`, or all with the host, out of use.
 Json TagsJson(const std::vector<TagSnapshot>& served, const std::vector<TagRecord>& records,
-              const DrainBook::Scopes& drained, const PeerRights& rights) {
+              const DrainLedger::Scopes& drained, const PeerRights& rights) {
   std::map<std::string, TagSnapshot> tags;
   std::map<std::string, const TagRecord*> of_store;
   for (const TagRecord& record : records) {
@@ -162,12 +162,12 @@ Json PlaceJson(const PlaceFacts& place) {
 // The folders that idd writes to.
 Json PlacesJson(const DaemonInfo& info) {
   Json places = Json::array();
-  places.push_back(PlaceJson(LookAtPlace("state dir", info.state_dir)));
+  places.push_back(PlaceJson(ProbePlace("state dir", info.state_dir)));
   if (info.database_url.starts_with(kSqliteScheme)) {
     const std::string file = info.database_url.substr(kSqliteScheme.size());
-    places.push_back(PlaceJson(LookAtPlace("database", FolderOf(file))));
+    places.push_back(PlaceJson(ProbePlace("database", FolderOf(file))));
   }
-  places.push_back(PlaceJson(LookAtPlace("socket", FolderOf(info.socket))));
+  places.push_back(PlaceJson(ProbePlace("socket", FolderOf(info.socket))));
   return places;
 }
 
@@ -201,7 +201,7 @@ struct Gathered {
   Json store;
   Result<StoreReport> look;
   std::vector<TagSnapshot> served;
-  DrainBook::Scopes drained;
+  DrainLedger::Scopes drained;
   PeerFacts peers;
 };
 
@@ -224,7 +224,7 @@ std::string FactsText(Gathered gathered) {
                                      gathered.drained, gathered.rights)}};
   const bool may_see_all = gathered.rights.AdministersAll();
   document["peers"] = may_see_all ? PeersJson(gathered.peers) : Json(nullptr);
-  document["process"] = may_see_all ? ProcessJson(LookAtProcess()) : Json(nullptr);
+  document["process"] = may_see_all ? ProcessJson(ProbeProcess()) : Json(nullptr);
   document["service"] = may_see_all ? ServiceJson(gathered.info) : Json(nullptr);
   document["places"] = may_see_all ? PlacesJson(gathered.info) : Json(nullptr);
   return Dump(document);
@@ -255,7 +255,7 @@ void Admin::Diagnose(const Request& /*request*/, const PeerRights& rights, Done 
   });
   worker_.Submit<StoreReport>(
       [&worker = worker_, host = info_.host_id](Store& store, HighWaterMarks& marks) {
-        return LookIntoStore(store, marks, worker.session(), host);
+        return InspectStore(store, marks, worker.session(), host);
       },
       [this, diagnosis](Result<StoreReport> report) { Conclude(*diagnosis, std::move(report)); });
 }

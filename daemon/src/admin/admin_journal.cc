@@ -82,7 +82,7 @@ struct Origin {
 };
 
 // Hosts that hand a tail back and take it again, with no claim in between, leave a row each time.
-constexpr std::uint64_t kMostOrigins = 1000;
+constexpr std::uint64_t kMaxOrigins = 1000;
 
 Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint64_t id) {
   Origin origin;
@@ -90,7 +90,7 @@ Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint6
                                                               .host = std::nullopt,
                                                               .state = std::nullopt,
                                                               .containing = id,
-                                                              .newest = kMostOrigins});
+                                                              .newest = kMaxOrigins});
   if (!leases.ok()) return leases.status();
   origin.leases = std::move(leases).value();
   std::reverse(origin.leases.begin(), origin.leases.end());

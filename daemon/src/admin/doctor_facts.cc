@@ -171,7 +171,7 @@ const char* NameOf(const std::array<Trouble, kCount>& troubles, int number) {
 
 }  // namespace
 
-ProcessFacts LookAtProcess() {
+ProcessFacts ProbeProcess() {
   ProcessFacts facts;
   facts.uid = ::geteuid();
   std::ifstream status("/proc/self/status");
@@ -205,7 +205,7 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-PlaceFacts LookAtPlace(std::string what, std::string path) {
+PlaceFacts ProbePlace(std::string what, std::string path) {
   PlaceFacts place;
   place.what = std::move(what);
   place.path = std::move(path);
@@ -227,8 +227,8 @@ PlaceFacts LookAtPlace(std::string what, std::string path) {
   return place;
 }
 
-Result<StoreReport> LookIntoStore(Store& store, HighWaterMarks& marks, const StoreSession& session,
-                                  const std::string& host) {
+Result<StoreReport> InspectStore(Store& store, HighWaterMarks& marks, const StoreSession& session,
+                                 const std::string& host) {
   StoreReport report;
   const Status status = ReadStore(store, marks, session, host, report);
   if (status.ok()) return report;

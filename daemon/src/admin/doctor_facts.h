@@ -27,7 +27,7 @@ struct ProcessFacts {
   std::uint64_t descriptors = 0;
   std::uint64_t most_descriptors = 0;
 };
-[[nodiscard]] ProcessFacts LookAtProcess();
+[[nodiscard]] ProcessFacts ProbeProcess();
 
 // A folder that idd lives in, and the file system below it.
 struct PlaceFacts {
@@ -43,7 +43,7 @@ struct PlaceFacts {
   std::optional<std::uint64_t> free_files{};  // where they are counted
 };
 // May wait for a disk or a network.
-[[nodiscard]] PlaceFacts LookAtPlace(std::string what, std::string path);
+[[nodiscard]] PlaceFacts ProbePlace(std::string what, std::string path);
 // "ext4", "tmpfs", "nfs"; a hexadecimal number for what is not known.
 [[nodiscard]] std::string FileSystemName(std::uint64_t magic);
 // The folder of a file; "." for a bare name.
@@ -99,9 +99,9 @@ struct StoreReport {
 };
 // On the lease worker's thread. An odd answer of the store is kInvalid: it is no reason to take the
 // store for one that is down.
-[[nodiscard]] Result<StoreReport> LookIntoStore(Store& store, HighWaterMarks& marks,
-                                                const StoreSession& session,
-                                                const std::string& host);
+[[nodiscard]] Result<StoreReport> InspectStore(Store& store, HighWaterMarks& marks,
+                                               const StoreSession& session,
+                                               const std::string& host);
 
 // What kind of trouble an error of the store is: "password", "rights", "database", "read_only",
 // "host_name", "full", "state_dir", "lock", "away", or "other".

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::string_view kLimits = "limits";
 constexpr std::string_view kAccess = "access";
-constexpr std::int64_t kMostPerSecond = 1'000'000'000;
-constexpr std::int64_t kMostConnections = 1'000'000;
+constexpr std::int64_t kMaxPerSecond = 1'000'000'000;
+constexpr std::int64_t kMaxConnectionLimit = 1'000'000;
 constexpr std::size_t kMaxPatternBytes = 128;  // as a tag's name
 // The largest is what the kernel means by "none".
 constexpr std::int64_t kMaxUserId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
@@ -73,12 +73,12 @@ Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path
     return status;
   }
   if (const toml::node* found = table->get(kConnections)) {
-    const auto number = ReadNumber(*found, kConnections, kMostConnections, path);
+    const auto number = ReadNumber(*found, kConnections, kMaxConnectionLimit, path);
     if (!number.ok()) return number.status();
     limits.connections_per_uid = number.value();
   }
   if (const toml::node* found = table->get(kRequests)) {
-    const auto number = ReadNumber(*found, kRequests, kMostPerSecond, path);
+    const auto number = ReadNumber(*found, kRequests, kMaxPerSecond, path);
     if (!number.ok()) return number.status();
     limits.requests_per_s_per_uid = number.value();
   }
@@ -88,8 +88,8 @@ Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path
 // getpwnam_r(3) and getgrnam_r(3) want a buffer of a size that they do not tell.
 template <typename Entry, typename Find>
 std::optional<Entry> LookUp(const std::string& name, Find find) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 24;
-  for (std::vector<char> buffer(4096); buffer.size() <= kMostBytes;) {
+  constexpr std::size_t kMaxGroupBytes = std::size_t{1} << 24;
+  for (std::vector<char> buffer(4096); buffer.size() <= kMaxGroupBytes;) {
     Entry entry{};
     Entry* found = nullptr;
     const int error = find(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
@@ -183,7 +183,7 @@ Status ReadGrant(const toml::table& table, const std::string& path, AccessRule& 
   if (rule.access == Access::kAdmin) {
     return ConfigPlace(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
   }
-  const auto number = ReadNumber(*limit, "ids_per_second", kMostPerSecond, path);
+  const auto number = ReadNumber(*limit, "ids_per_second", kMaxPerSecond, path);
   if (!number.ok()) return number.status();
   rule.access = Access::kSocket;  // nobody counts what is claimed from memory
   rule.ids_per_s = number.value();
@@ -233,13 +233,13 @@ Status Unreadable(const std::string& path, const std::string& why) {
 }
 
 Result<std::optional<std::string>> ReadWhole(int fd, const std::string& path) {
-  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
   struct stat info {};
   if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
     return Unreadable(path, "it is a directory");
   std::string text;
   std::array<char, 4096> piece{};
-  while (text.size() <= kMostBytes) {
+  while (text.size() <= kMaxFileBytes) {
     const ssize_t got = ::read(fd, piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Unreadable(path, std::generic_category().message(errno));

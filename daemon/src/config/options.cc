@@ -129,14 +129,14 @@ Result<log::Format> ParseFormat(const Setting& setting) {
 }
 
 Result<std::uint32_t> ParseLeaseLimit(const Setting& setting) {
-  constexpr std::uint32_t kMost = 1'000'000;
+  constexpr std::uint32_t kMax = 1'000'000;
   const std::string& text = setting.value;
   std::uint32_t limit = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, limit);
-  if (parsed.ec == std::errc{} && parsed.ptr == end && limit >= 1 && limit <= kMost) return limit;
-  return Wrong(setting, "must be a whole number from 1 to " + std::to_string(kMost) + ", got '" +
-                            text + "'");
+  if (parsed.ec == std::errc{} && parsed.ptr == end && limit >= 1 && limit <= kMax) return limit;
+  return Wrong(setting,
+               "must be a whole number from 1 to " + std::to_string(kMax) + ", got '" + text + "'");
 }
 
 // A path of the file must not depend on where idd was started: the unit does so in "/", a shell

@@ -31,7 +31,7 @@ constexpr std::size_t kAtOnce = 500;
 constexpr std::uint64_t kLeasesAhead = 8;
 constexpr std::uint64_t kLeasesAheadForEach = 4;
 // It takes no more than one part in so many of what the tag has left.
-constexpr std::uint64_t kMostOfTheRest = 64;
+constexpr std::uint64_t kMaxShareOfTheRest = 64;
 // The time for which a ceiling lasts at the rate at which it was used up.
 constexpr double kAheadOfSilence = 1.5;
 
@@ -449,7 +449,7 @@ std::uint64_t Fence::AheadOf(const Need& need, Growth& growth) const {
   growth.base = need.base;
   growth.at_ms = now;
   const std::uint64_t rest = need.last - std::min(need.last, need.base) + 1;
-  return std::max(std::min(ahead, rest / kMostOfTheRest), need.count);
+  return std::max(std::min(ahead, rest / kMaxShareOfTheRest), need.count);
 }
 
 // The ceiling to ask for, or nothing.

@@ -16,7 +16,7 @@ namespace {
 
 // Ends that are journalled in one transaction: leases that are due must not wait for all that an
 // outage has left.
-constexpr std::size_t kMostAtOnce = 100;
+constexpr std::size_t kMaxAtOnce = 100;
 // How long ends wait for others.
 constexpr std::chrono::seconds kGathering(1);
 
@@ -98,10 +98,10 @@ LeaseClosure Abandoned(const LeaseUse& use) {
 
 void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
   for (LeaseClosure& closure : closures) {
-    held_.NoteClosing(closure.token, closure.claimed);
+    held_.RecordClosing(closure.token, closure.claimed);
     closing_.emplace(closure.token, std::move(closure));
   }
-  const bool is_due = is_hurried_ || closing_.size() >= kMostAtOnce ||
+  const bool is_due = is_hurried_ || closing_.size() >= kMaxAtOnce ||
                       MonotonicClock::now() - journalled_at_ >= kGathering;
   if (is_due) JournalAll();
 }
@@ -123,7 +123,7 @@ void LeaseCloser::JournalSome() {
   journalled_at_ = MonotonicClock::now();
   std::vector<LeaseClosure> batch;
   for (const auto& [token, closure] : closing_) {
-    if (batch.size() == kMostAtOnce) break;
+    if (batch.size() == kMaxAtOnce) break;
     batch.push_back(closure);
   }
   worker_.Submit<bool>(
@@ -161,7 +161,7 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
   const std::uint64_t mark =
       use.claimed == 0 ? use.lease.previous_mark : use.lease.ids.first + use.claimed;
   // From here on the allocator may have the tail: nobody else publishes it.
-  held_.NoteReturning(closure.token, closure.claimed);
+  held_.RecordReturning(closure.token, closure.claimed);
   returning_[closure.token] = closure;
   worker_.Submit<ReturnOutcome>(
       [closure, mark, limit = use.lease.ids.limit, &session = worker_.session()](
@@ -201,8 +201,8 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
 }
 // That the store is away is told once of each tail, which is tried again each second.
 bool LeaseCloser::IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
-  if (IsAway(outcome.status())) return told_away_.insert(use.lease.token).second;
-  told_away_.erase(use.lease.token);
+  if (IsAway(outcome.status())) return reported_unavailable_.insert(use.lease.token).second;
+  reported_unavailable_.erase(use.lease.token);
   return true;
 }
 

@@ -90,9 +90,9 @@ class LeaseCloser {
   std::map<std::string, LeaseClosure, std::less<>> returning_;
   // Whose tails the store did not take.
   std::vector<LeaseUse> unreturned_;
-  std::set<std::string, std::less<>> told_away_;  // of unreturned_, by token
-  MonotonicTime journalled_at_{};                 // when ends were last on their way
-  std::size_t due_ = 0;                           // of closing_: how many wait for no others
+  std::set<std::string, std::less<>> reported_unavailable_;  // of unreturned_, by token
+  MonotonicTime journalled_at_{};                            // when ends were last on their way
+  std::size_t due_ = 0;  // of closing_: how many wait for no others
   bool is_hurried_ = false;
   bool flushing_ = false;
   AskedLeases unanswered_;

@@ -32,7 +32,7 @@ void LeaseDesk::SendNext() {
           Store& store, HighWaterMarks& marks) { return TakeLeases(batch, store, marks, session); },
       [this, dones = std::move(dones)](Result<LeaseOutcomes> outcomes) {
         is_under_way_ = false;
-        most_ = outcomes.ok() ? std::min(most_ * 2, kMostAtOnce) : 1;
+        most_ = outcomes.ok() ? std::min(most_ * 2, kMaxAtOnce) : 1;
         SendNext();  // before what the outcomes bring, so that the store is not idle meanwhile
         for (std::size_t i = 0; i < dones.size(); ++i) {
           dones[i](outcomes.ok() ? std::move(outcomes.value()[i])

@@ -35,9 +35,9 @@ class LeaseDesk {
   bool is_under_way_ = false;
   // Orders that go together: one after a failure, so that what is wrong with one tag's row (a lock
   // that somebody holds) fails no other's; twice as many after each success.
-  std::size_t most_ = kMostAtOnce;
+  std::size_t most_ = kMaxAtOnce;
 
-  static constexpr std::size_t kMostAtOnce = 64;
+  static constexpr std::size_t kMaxAtOnce = 64;
 };
 
 }  // namespace idd::daemon

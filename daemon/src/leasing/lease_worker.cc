@@ -64,7 +64,7 @@ void LeaseWorker::DropQueued() {
   jobs_.clear();
 }
 
-void LeaseWorker::LookAtStore() {
+void LeaseWorker::CheckStore() {
   {
     const std::lock_guard lock(mutex_);
     if (!jobs_.empty()) return;
@@ -121,14 +121,14 @@ Status LeaseWorker::Prepare() {
     return {Code::kUnavailable, "the store is down; last error: " + health_.last_error};
   }
   if (opened_ && store_->CheckCurrent().ok()) {
-    const Result<bool> looked = LookAtFence();
+    const Result<bool> looked = CheckFence();
     if (looked.ok() && looked.value()) return Status::Ok();
     if (looked.ok()) return recovery_(*store_, *marks_, session_);
   }
   opened_ = false;
   const Result<bool> may_create = MayCreate(*marks_, store_->DisplayUrl());
   if (!may_create.ok()) return may_create.status();
-  if (!may_create.value()) store_->NeverCreate();
+  if (!may_create.value()) store_->RequireExisting();
   if (Status status = store_->Open(); !status.ok()) return status;
   if (Status status = recovery_(*store_, *marks_, session_); !status.ok()) return status;
   opened_ = true;
@@ -136,7 +136,7 @@ Status LeaseWorker::Prepare() {
 }
 
 // Whether the store may be used as it is.
-Result<bool> LeaseWorker::LookAtFence() {
+Result<bool> LeaseWorker::CheckFence() {
   FenceStore* const fence = store_->fence();
   if (fence == nullptr) return true;
   Result<bool> looked = session_.fence.Look(*fence, *marks_);

@@ -67,7 +67,7 @@ class LeaseWorker {
 
   // Looks whether the store is in place and opens it if not, unless jobs are waiting: they do it.
   // Only a change is told, to the HealthChange, so that an idle daemon is not woken.
-  void LookAtStore();
+  void CheckStore();
 
   // Works with another store from the next job on. What it has open is closed and forgotten; the
   // new one is opened and recovered as one that took the other's place, whatever it says it is.
@@ -109,7 +109,7 @@ class LeaseWorker {
   void Enqueue(std::function<void()> job);
   void Loop();
   [[nodiscard]] Status Prepare();
-  [[nodiscard]] Result<bool> LookAtFence();
+  [[nodiscard]] Result<bool> CheckFence();
   void LeaveFence();
   void Observe(const Status& status);
   void Publish();

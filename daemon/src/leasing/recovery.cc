@@ -40,10 +40,11 @@ void LogBackwards(const std::string& tag, std::uint64_t store_max_id, std::uint6
 
 // The store has forgotten leases of this host, but another one, whose mark is higher, has lifted
 // it.
-Status LogLiftedByOthers(Store& store, const HostMemory& memory, const Reminded& reminded) {
+Status LogLiftedByOthers(Store& store, const HostMemory& memory,
+                         const Reconciliation& reconciliation) {
   std::map<std::string, std::uint64_t> forgotten;  // with its mark
-  for (const Lease& lease : reminded.restored) forgotten[lease.tag] = lease.ids.limit;
-  for (const Reminded::Lift& lift : reminded.lifted) forgotten.erase(lift.tag);
+  for (const Lease& lease : reconciliation.restored) forgotten[lease.tag] = lease.ids.limit;
+  for (const Reconciliation::Lift& lift : reconciliation.lifted) forgotten.erase(lift.tag);
   if (forgotten.empty()) return Status::Ok();
   for (const TagMark& mark : memory.marks) {
     const auto it = forgotten.find(mark.tag);
@@ -62,18 +63,18 @@ Status LogLiftedByOthers(Store& store, const HostMemory& memory, const Reminded&
   return Status::Ok();
 }
 
-void LogReminded(const Reminded& reminded) {
-  for (const Reminded::Lift& lift : reminded.lifted) {
+void LogReminded(const Reconciliation& reconciliation) {
+  for (const Reconciliation::Lift& lift : reconciliation.lifted) {
     LogBackwards(lift.tag, lift.from, lift.to, "lifted the store; the ids between are a gap");
   }
-  if (reminded.fenced != 0) {
-    log::Warning("fence.lifted", {{"tags", reminded.fenced},
+  if (reconciliation.fenced != 0) {
+    log::Warning("fence.lifted", {{"tags", reconciliation.fenced},
                                   {"reason",
                                    "other hosts may have been granted ids that the "
                                    "database does not know"},
                                   {"action", "lifted the store; the ids between are a gap"}});
   }
-  for (const Lease& lease : reminded.restored) {
+  for (const Lease& lease : reconciliation.restored) {
     log::Warning("lease.restored", {{"tag", lease.tag},
                                     {"token", lease.token},
                                     {"base", lease.ids.first},
@@ -151,17 +152,17 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   Result<HostMemory> memory = Remember(marks, session);
   if (!memory.ok()) return memory.status();
   memory.value().from_other_data_set = is_other;
-  const Result<Reminded> reminded = store.Remind(memory.value());
-  if (!reminded.ok()) return reminded.status();
-  LogReminded(reminded.value());
+  const Result<Reconciliation> reconciliation = store.Reconcile(memory.value());
+  if (!reconciliation.ok()) return reconciliation.status();
+  LogReminded(reconciliation.value());
   if (!is_other) {
-    Status logged = LogLiftedByOthers(store, memory.value(), reminded.value());
+    Status logged = LogLiftedByOthers(store, memory.value(), reconciliation.value());
     if (!logged.ok()) return logged;
   }
-  const bool is_new = is_other || is_replaced || reminded.value().forgot_leases ||
-                      arrival.pushes_ceilings || (is_start && store.is_young());
+  const bool is_new = is_other || is_replaced || reconciliation.value().forgot_leases ||
+                      arrival.pushes_ceilings || (is_start && store.started_recently());
   if (is_new && store.fence() == nullptr)
-    session.lease_from = MonotonicClock::now() + store.lease_grace();
+    session.lease_from = MonotonicClock::now() + store.reconcile_window();
   if (is_start) {
     session.data_set = kInheritedDataSet;
     session.generation = store.generation();

@@ -40,11 +40,11 @@ struct StoreSession {
 };
 
 // For every store that was opened, before any job: pushes this host's marks and the leases it holds
-// into the data set (Store::Remind), journals what it does not hold as abandoned, and compares the
-// incarnation with the one remembered. Another data set, another file in place of the one that was
-// open, or one that has forgotten leases, is alarmed, and begins the grace where the store has no
-// fence. Where it has one, the fence says whether its ceilings are pushed as marks. Idempotent; a
-// failure leaves what was found out in `session`, and the next try goes on from there.
+// into the data set (Store::Reconcile), journals what it does not hold as abandoned, and compares
+// the incarnation with the one remembered. Another data set, another file in place of the one that
+// was open, or one that has forgotten leases, is alarmed, and begins the grace where the store has
+// no fence. Where it has one, the fence says whether its ceilings are pushed as marks. Idempotent;
+// a failure leaves what was found out in `session`, and the next try goes on from there.
 [[nodiscard]] Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session);
 
 }  // namespace idd::daemon

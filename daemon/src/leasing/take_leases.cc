@@ -13,7 +13,7 @@ namespace {
 constexpr std::chrono::milliseconds kFencePause(200);
 
 // The settings may be others by now than those that `wanted` was reckoned with; then they count.
-std::uint64_t IdsOf(const LeaseOrder& order, const RefillSettings& refill) {
+std::uint64_t ClampToSettings(const LeaseOrder& order, const RefillSettings& refill) {
   const std::uint64_t room = refill.max_prefetch - std::min(refill.max_prefetch, order.available);
   const std::uint64_t wanted = order.wanted == order.step ? refill.step : order.wanted;
   return std::max<std::uint64_t>(std::min({wanted, refill.max_step, room}), 1);
@@ -25,7 +25,7 @@ Result<LeaseRequest> RequestFor(const LeaseOrder& order, const TagRecord& record
   const Result<std::uint64_t> mark = marks.Get(order.tag);
   if (!mark.ok()) return mark.status();
   return LeaseRequest{.tag = order.tag,
-                      .count = IdsOf(order, record.refill),
+                      .count = ClampToSettings(order, record.refill),
                       .high_water_mark = mark.value(),
                       .floor = order.floor,
                       .token = order.token};
@@ -125,7 +125,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
   std::vector<std::string> tags;
   tags.reserve(orders.size());
   for (const LeaseOrder& order : orders) tags.push_back(order.tag);
-  Result<Store::TagResults> records = store.PeekTags(tags);
+  Result<Store::TagResults> records = store.FindTagsCached(tags);
   if (!records.ok()) return records.status();
 
   LeaseOutcomes outcomes;

@@ -13,8 +13,8 @@ namespace {
 
 // As MostHeld(), without max_prefetch.
 std::uint64_t TwiceEarned(const RefillSettings& settings, std::uint64_t earned) noexcept {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() / 2;
-  return 2 * std::min(std::max(settings.step, earned), kMost);
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max() / 2;
+  return 2 * std::min(std::max(settings.step, earned), kMax);
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ HeldLeases::Entry* HeldLeases::Find(const std::string& token) const {
   return it == by_token_.end() ? nullptr : &layout().entries[it->second];
 }
 
-void HeldLeases::NoteAsked(const std::string& token, const std::string& tag) {
+void HeldLeases::RecordAsked(const std::string& token, const std::string& tag) {
   IDD_CHECK(token.size() == kTokenBytes && tag.size() <= shm::kMaxTagBytes);
   Header& header = layout().header;
   std::uint64_t index = header.used.load(std::memory_order_relaxed);
@@ -222,7 +222,7 @@ void HeldLeases::NoteAsked(const std::string& token, const std::string& tag) {
   by_token_[token] = static_cast<std::uint32_t>(index);
 }
 
-void HeldLeases::NoteGranted(const Lease& lease, const TagRecord& record) {
+void HeldLeases::RecordGranted(const Lease& lease, const TagRecord& record) {
   Entry* const entry = Find(lease.token);
   if (entry == nullptr) return;
   entry->first = lease.ids.first;
@@ -241,7 +241,7 @@ void HeldLeases::NoteGranted(const Lease& lease, const TagRecord& record) {
 }
 
 // `next` first: of what is below it nothing is handed out again, whatever the ring says.
-void HeldLeases::NoteUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id) {
+void HeldLeases::RecordUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id) {
   Entry* const entry = Find(token);
   if (entry == nullptr) return;
   entry->next.store(next, std::memory_order_release);
@@ -253,19 +253,19 @@ std::atomic<std::uint64_t>* HeldLeases::NextOf(const std::string& token) const {
   return entry == nullptr ? nullptr : &entry->next;
 }
 
-void HeldLeases::NoteEnd(const std::string& token, std::uint64_t claimed, HeldState state) {
+void HeldLeases::RecordEnd(const std::string& token, std::uint64_t claimed, HeldState state) {
   Entry* const entry = Find(token);
   if (entry == nullptr || entry->Load() == HeldState::kAsked) return;
   entry->next.store(entry->first + claimed, std::memory_order_release);
   entry->Store(state);
 }
 
-void HeldLeases::NoteClosing(const std::string& token, std::uint64_t claimed) {
-  NoteEnd(token, claimed, HeldState::kClosing);
+void HeldLeases::RecordClosing(const std::string& token, std::uint64_t claimed) {
+  RecordEnd(token, claimed, HeldState::kClosing);
 }
 
-void HeldLeases::NoteReturning(const std::string& token, std::uint64_t claimed) {
-  NoteEnd(token, claimed, HeldState::kReturning);
+void HeldLeases::RecordReturning(const std::string& token, std::uint64_t claimed) {
+  RecordEnd(token, claimed, HeldState::kReturning);
 }
 
 void HeldLeases::Forget(const std::string& token) {

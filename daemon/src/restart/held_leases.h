@@ -73,18 +73,18 @@ class HeldLeases {
   [[nodiscard]] std::vector<HeldLease> All();
 
   // Before the allocator is asked.
-  void NoteAsked(const std::string& token, const std::string& tag);
+  void RecordAsked(const std::string& token, const std::string& tag);
   // As soon as it is known that the allocator has granted it.
-  void NoteGranted(const Lease& lease, const TagRecord& record);
+  void RecordGranted(const Lease& lease, const TagRecord& record);
   // Before anybody is told of an id below `next`, and before a ring has the rest.
-  void NoteUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id);
+  void RecordUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id);
   // The word that keeps `next` of a lease: the witness of the segment it is published as, which the
   // ring raises with every look and claim (shm::RingWriter::Publish). A ring that shows less later
   // was forged. Null if the lease is not noted; valid until Forget().
   [[nodiscard]] std::atomic<std::uint64_t>* NextOf(const std::string& token) const;
   // Before its end is on its way to the allocator.
-  void NoteClosing(const std::string& token, std::uint64_t claimed);
-  void NoteReturning(const std::string& token, std::uint64_t claimed);
+  void RecordClosing(const std::string& token, std::uint64_t claimed);
+  void RecordReturning(const std::string& token, std::uint64_t claimed);
   // The journal has its end, or never had it.
   void Forget(const std::string& token);
 
@@ -99,7 +99,7 @@ class HeldLeases {
 
   [[nodiscard]] Layout& layout() const noexcept;
   [[nodiscard]] Entry* Find(const std::string& token) const;
-  void NoteEnd(const std::string& token, std::uint64_t claimed, HeldState state);
+  void RecordEnd(const std::string& token, std::uint64_t claimed, HeldState state);
   [[nodiscard]] static bool MakesSense(const Entry& entry);
   [[nodiscard]] static HeldLease Read(const Entry& entry);
 

@@ -17,7 +17,7 @@ namespace idd::daemon {
 namespace {
 
 // A ring holds one fewer than it has slots.
-constexpr std::size_t kMostLeases = shm::kSlotCount - 1;
+constexpr std::size_t kMaxLeases = shm::kSlotCount - 1;
 
 // Both descriptors of one ring.
 struct RingDescriptors {
@@ -118,7 +118,7 @@ class Heir {
     if (held.state == HeldState::kReturning) return result_.returning.push_back(std::move(use));
     const auto ring = opened_.find(held.ring_id);
     if (held.ring_id != 0 && (ring == opened_.end() || ring->second != held.lease.tag)) {
-      result_.held->NoteClosing(use.lease.token, use.claimed);
+      result_.held->RecordClosing(use.lease.token, use.claimed);
       return result_.closing.push_back(std::move(use));
     }
     LeftTag& tag = tags_[held.lease.tag];
@@ -177,7 +177,7 @@ class Successor {
     if (!next.has_value()) return Close(use);
     use.claimed = *next - held.lease.ids.first;
     if (use.available() == 0) return Close(use);
-    held_.NoteUsed(held.lease.token, *next, 0);
+    held_.RecordUsed(held.lease.token, *next, 0);
     // The newest lease's settings.
     if (held.record.next_id > result_.record.next_id) result_.record = held.record;
     result_.leases.push_back(std::move(use));
@@ -199,7 +199,7 @@ class Successor {
   }
 
   void Close(const LeaseUse& use) {
-    held_.NoteClosing(use.lease.token, use.claimed);
+    held_.RecordClosing(use.lease.token, use.claimed);
     result_.closing.push_back(use);
   }
 
@@ -213,8 +213,8 @@ class Successor {
       const bool rises = leases.empty() || use.lease.ids.first >= leases.back().lease.ids.limit;
       if (!rises) {
         Close(use);
-      } else if (leases.size() == kMostLeases) {
-        held_.NoteReturning(use.lease.token, use.claimed);
+      } else if (leases.size() == kMaxLeases) {
+        held_.RecordReturning(use.lease.token, use.claimed);
         result_.returning.push_back(std::move(use));
       } else {
         leases.push_back(std::move(use));

@@ -50,10 +50,9 @@ int SendNow(int socket, std::span<const std::byte> frame, const std::array<int, 
 // To close a socket with unread messages resets the peer's, and it would get that error in place of
 // the reason. After the shutdown no more can come; what a peer's buffer holds is bounded.
 void DropUnread(int socket) {
-  constexpr int kMost = 4096;
   if (::shutdown(socket, SHUT_RD) != 0) return;
   std::byte byte{};
-  for (int i = 0; i<kMost&& ::recv(socket, &byte, 1, MSG_DONTWAIT)> 0; ++i) {
+  for (int left = 4096; left > 0 && ::recv(socket, &byte, 1, MSG_DONTWAIT) > 0; --left) {
   }
 }
 
@@ -96,7 +95,7 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
   const auto descriptors = static_cast<std::size_t>(
       std::count_if(fds.begin(), fds.end(), [](int fd) { return fd >= 0; }));
   if (descriptors > 0) {
-    LookWhatHasArrived();
+    CheckArrived();
     if (!handlers_.pass(peer_, descriptors)) {
       return CloseWith({Code::kUnavailable, "too many descriptors are under way to this user"});
     }
@@ -119,7 +118,7 @@ void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) 
   Flush();
 }
 
-void Connection::LookWhatHasArrived() {
+void Connection::CheckArrived() {
   if (under_way_ == 0 || queued_descriptors_ > 0) return;
   int unread_bytes = 0;
   if (::ioctl(socket_.fd(), SIOCOUTQ, &unread_bytes) != 0 || unread_bytes > 0) return;
@@ -232,7 +231,7 @@ void Connection::Close() {
   if (closed_) return;
   closed_ = true;
   DropQueue();
-  LookWhatHasArrived();
+  CheckArrived();
   if (under_way_ > 0) {
     socket_.Cancel();
     static_cast<void>(::shutdown(socket_.fd(), SHUT_RDWR));

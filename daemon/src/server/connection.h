@@ -30,7 +30,7 @@ inline constexpr std::size_t kMaxUnanswered = 1024;
 //
 // What it has sent stays in the peer's queue when it is closed, and the descriptors in there count
 // against a limit of the kernel for all that idd sends (RLIMIT_NOFILE). So a closed connection
-// keeps its socket, shut down, until LookWhatHasArrived() has found them read or dropped.
+// keeps its socket, shut down, until CheckArrived() has found them read or dropped.
 //
 // Thread safety: none; event loop. It never deletes itself: `on_close` is posted to the loop once,
 // and nothing of it runs re-entrantly from Send().
@@ -70,7 +70,7 @@ class Connection {
   void Send(std::span<const std::byte> frame, std::array<int, 2> fds = {-1, -1});
 
   // Looks whether the peer has read everything, so that no descriptor is under way to it any more.
-  void LookWhatHasArrived();
+  void CheckArrived();
   [[nodiscard]] bool has_descriptors_under_way() const noexcept { return under_way_ > 0; }
 
   // Sends together with what follows: right behind it comes another of these, or a Send(). As many

@@ -72,7 +72,7 @@ Server::Server(EventLoop& loop, TagService& tags, Admin& admin)
           loop, [this](std::uint64_t connection) { return ReadOne(connection); },
           [this](uid_t uid, MonotonicTime now) { return gate_.MayReadAt(uid, now); }),
       pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {
-  admin_.SetPeers([this] { return LookAtPeers(); });
+  admin_.SetPeers([this] { return CountPeers(); });
   admin_.SetClients(&ledger_);
 }
 
@@ -216,7 +216,7 @@ bool Server::DropBusiest() {
 void Server::Poll() {
   const MonotonicTime now = MonotonicClock::now();
   gate_.Poll(now, tags_.rings());
-  LookWhatHasArrived(std::nullopt);
+  CheckArrived(std::nullopt);
   for (std::size_t i = gate_.surplus(); i > 0 && DropBusiest(); --i) {
   }
   WithdrawRings();  // what could not be done at the reload
@@ -327,20 +327,20 @@ void Server::OnClosed(std::uint64_t id) {
 bool Server::PassDescriptors(const Peer& peer, std::size_t count) {
   if (gate_.PassDescriptors(peer, count)) return true;
   if (!gate_.limits().ShouldLook(peer.uid, MonotonicClock::now())) return false;
-  LookWhatHasArrived(peer.uid);
+  CheckArrived(peer.uid);
   return gate_.PassDescriptors(peer, count);
 }
 
-void Server::LookWhatHasArrived(std::optional<uid_t> uid) {
+void Server::CheckArrived(std::optional<uid_t> uid) {
   const auto is_meant = [uid](const Connection& connection) {
     return connection.has_descriptors_under_way() &&
            uid.value_or(connection.peer().uid) == connection.peer().uid;
   };
   for (const auto& [id, connection] : connections_) {
-    if (is_meant(*connection)) connection->LookWhatHasArrived();
+    if (is_meant(*connection)) connection->CheckArrived();
   }
   std::erase_if(lingering_, [this, &is_meant](const std::unique_ptr<Connection>& connection) {
-    if (is_meant(*connection)) connection->LookWhatHasArrived();
+    if (is_meant(*connection)) connection->CheckArrived();
     if (connection->has_descriptors_under_way()) return false;
     if (connection->admitted) gate_.Release(connection->peer());
     return true;
@@ -348,7 +348,7 @@ void Server::LookWhatHasArrived(std::optional<uid_t> uid) {
 }
 
 // What clients say of themselves may be anything: so many groups, however many versions they name.
-PeerFacts Server::LookAtPeers() const {
+PeerFacts Server::CountPeers() const {
   PeerFacts facts;
   facts.connections = connections_.size();
   facts.most_connections = gate_.most_connections();

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "access/admission_control.h"
 #include "access/client_ledger.h"
-#include "access/peer_gate.h"
 #include "admin/admin.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
@@ -78,9 +78,9 @@ class Server {
   // Descriptors to the peer; if there are too many under way, it looks first what has arrived.
   [[nodiscard]] bool PassDescriptors(const Peer& peer, std::size_t count);
   // At the connections of one user, or at all.
-  void LookWhatHasArrived(std::optional<uid_t> uid);
+  void CheckArrived(std::optional<uid_t> uid);
   void WithdrawRings();
-  [[nodiscard]] PeerFacts LookAtPeers() const;
+  [[nodiscard]] PeerFacts CountPeers() const;
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
@@ -110,7 +110,7 @@ class Server {
   struct stat bound_ {};  // identity of the socket file that we made
   DescriptorWatch listener_;
   Timer pause_;
-  PeerGate gate_;
+  AdmissionControl gate_;
   PeerTurns turns_;
   ClaimPacer pacer_;
   std::uint64_t next_id_ = 1;

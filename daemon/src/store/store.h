@@ -26,8 +26,8 @@ enum class ReturnOutcome {
   kLowered,  // max_id is now the first unclaimed id
   kListed,   // somebody leased after us: the tail is in the list of returned ranges
   kStale,    // the journal does not have the lease as active and ours: nothing was changed
-  // The lease was put into the journal by Remind(): what this data set has leased meanwhile is not
-  // known to be elsewhere, so the tail is journalled as abandoned.
+  // The lease was put into the journal by Reconcile(): what this data set has leased meanwhile is
+  // not known to be elsewhere, so the tail is journalled as abandoned.
   kAbandoned,
 };
 
@@ -40,8 +40,8 @@ struct HostMemory {
   bool from_other_data_set = false;
 };
 
-// What Remind() found the data set to have forgotten.
-struct Reminded {
+// What Reconcile() found the data set to have forgotten.
+struct Reconciliation {
   struct Lift {
     std::string tag;
     std::uint64_t from = 0;  // max_id; of a tag that is not there: where its tombstone stood, or 0
@@ -136,11 +136,11 @@ class Store : public StoreReader {
  public:
   // Opens or re-opens; creates the schema in an empty database; journals this host as seen. Called
   // before the first use and after every kUnavailable. Once it has succeeded, or after
-  // NeverCreate(), a database that is missing or empty is kUnavailable and none is made: ids that
-  // an empty one leased would come twice.
+  // RequireExisting(), a database that is missing or empty is kUnavailable and none is made: ids
+  // that an empty one leased would come twice.
   [[nodiscard]] virtual Status Open() = 0;
   // What Open() finds missing or empty was there, or ids were granted that it would grant again.
-  virtual void NeverCreate() = 0;
+  virtual void RequireExisting() = 0;
   // Ok while what is open is what Open() would open; kUnavailable when it was replaced, moved or
   // deleted, or is not open. Cheap.
   [[nodiscard]] virtual Status CheckCurrent() = 0;
@@ -149,13 +149,13 @@ class Store : public StoreReader {
   // Without a fence: how long a host that has found another data set, or an older copy, leaves the
   // other hosts to find it too and push their marks: each looks once a second, and after at most
   // another second's pause.
-  [[nodiscard]] virtual std::chrono::milliseconds lease_grace() const {
+  [[nodiscard]] virtual std::chrono::milliseconds reconcile_window() const {
     return std::chrono::milliseconds(3000);
   }
 
   // Without a fence: whether other hosts may know of grants that what is open does not, although
   // this one has not had it open before.
-  [[nodiscard]] virtual bool is_young() const { return false; }
+  [[nodiscard]] virtual bool started_recently() const { return false; }
   // Null: the store knows by itself, in each transaction, whether it was replaced.
   [[nodiscard]] virtual FenceStore* fence() { return nullptr; }
 
@@ -192,14 +192,14 @@ class Store : public StoreReader {
   // gets a tombstone there, so that a namesake starts above, whichever host leases from it first.
   // Held leases that the journal lacks are journalled as active under their tokens; what an older
   // lease of this host shares with them counts as returned, unless they are from another data set.
-  [[nodiscard]] virtual Result<Reminded> Remind(const HostMemory& memory) = 0;
+  [[nodiscard]] virtual Result<Reconciliation> Reconcile(const HostMemory& memory) = 0;
 
   // --- tags
   // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says
   // why.
   [[nodiscard]] virtual Result<std::vector<TagRecord>> ListTags() = 0;
   // The same before a lease: what was read of a tag a moment ago will do.
-  [[nodiscard]] virtual Result<TagResults> PeekTags(const std::vector<std::string>& tags) {
+  [[nodiscard]] virtual Result<TagResults> FindTagsCached(const std::vector<std::string>& tags) {
     return FindTags(tags);
   }
   // kInvalid when it exists, or start lies below ids of a deleted namesake.

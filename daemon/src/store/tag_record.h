@@ -33,8 +33,8 @@ struct TagRecord {
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
   RefillSettings refill;  // refill.step is step
-  // As PeekTags() answers it: what the journal, the returned ranges and a tombstone know to be used
-  // lies below it.
+  // As FindTagsCached() answers it: what the journal, the returned ranges and a tombstone know to
+  // be used lies below it.
   std::uint64_t used_limit = 0;
   // No lease may end above it (fence.h); nothing: the store has no fence.
   std::optional<std::uint64_t> ceiling{};

@@ -13,20 +13,20 @@ DrainCount& DrainCount::operator+=(const DrainCount& other) noexcept {
   return *this;
 }
 
-void DrainBook::End(const std::string& scope) {
+void DrainLedger::End(const std::string& scope) {
   scopes_.erase(scope);
   Tidy();
 }
 
 // What a drain has counted is told until it ends; what is still on its way back is known until it
 // is there.
-void DrainBook::Tidy() {
+void DrainLedger::Tidy() {
   std::erase_if(accounts_, [this](const auto& entry) {
     return !IsDrained(entry.first) && entry.second.pending.empty();
   });
 }
 
-Status DrainBook::Refusal(const std::string& tag) const {
+Status DrainLedger::Refusal(const std::string& tag) const {
   const std::string what = "tag '" + tag + "' is drained on this host";
   if (Has(kWholeHost)) {
     return {Code::kUnavailable, what + ", as every tag is; 'idctl resume' ends it"};
@@ -34,13 +34,13 @@ Status DrainBook::Refusal(const std::string& tag) const {
   return {Code::kUnavailable, what + "; 'idctl resume " + tag + "' ends it"};
 }
 
-std::vector<std::string> DrainBook::Tags() const {
+std::vector<std::string> DrainLedger::Tags() const {
   std::vector<std::string> tags(scopes_.begin(), scopes_.end());
   std::erase(tags, kWholeHost);
   return tags;
 }
 
-void DrainBook::OnClosed(const LeaseUse& use) {
+void DrainLedger::OnClosed(const LeaseUse& use) {
   if (use.available() == 0) return;
   Account& account = accounts_[use.lease.tag];
   if (!account.pending.insert(use.lease.token).second) return;
@@ -48,11 +48,11 @@ void DrainBook::OnClosed(const LeaseUse& use) {
   ++account.count.leases_pending;
 }
 
-void DrainBook::OnSpoilt(const LeaseUse& use) {
+void DrainLedger::OnSpoilt(const LeaseUse& use) {
   accounts_[use.lease.tag].count.ids_abandoned += use.available();
 }
 
-void DrainBook::OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
+void DrainLedger::OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
   if (IsAway(outcome.status())) return;
   const auto account = accounts_.find(use.lease.tag);
   if (account == accounts_.end() || account->second.pending.erase(use.lease.token) == 0) return;
@@ -65,17 +65,17 @@ void DrainBook::OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& out
   if (account->second.pending.empty() && !IsDrained(account->first)) accounts_.erase(account);
 }
 
-bool DrainBook::IsReturning(std::string_view tag) const {
+bool DrainLedger::IsReturning(std::string_view tag) const {
   const auto account = accounts_.find(tag);
   return account != accounts_.end() && !account->second.pending.empty();
 }
 
-void DrainBook::Forget(const std::string& tag) {
+void DrainLedger::Forget(const std::string& tag) {
   scopes_.erase(tag);
   accounts_.erase(tag);
 }
 
-DrainCount DrainBook::CountOf(const std::string& scope) const {
+DrainCount DrainLedger::CountOf(const std::string& scope) const {
   DrainCount count;
   for (const auto& [tag, account] : accounts_) {
     if (scope == kWholeHost || scope == tag) count += account.count;

@@ -31,7 +31,7 @@ struct DrainCount {
 //
 // Pure. Thread safety: none; event loop. Memory: a count for each tag that had ids when it was
 // drained, a token for each lease on its way back.
-class DrainBook {
+class DrainLedger {
  public:
   using Scopes = std::set<std::string, std::less<>>;
 

@@ -37,23 +37,23 @@ std::string SecondsSince(MonotonicTime since) {
 
 }  // namespace
 
-TagService::TagService(EventLoop& loop, LeaseWorker& worker, Legacy legacy,
+TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
                        std::uint32_t leases_per_s)
     : loop_(loop),
       worker_(worker),
-      legacy_(legacy),
+      handover_(handover),
       turns_(
           loop, leases_per_s,
           [this](const std::string& name) {
             const auto it = tags_.find(name);
-            return it == tags_.end() ? std::uint64_t{0} : WantedNow(*it->second);
+            return it == tags_.end() ? std::uint64_t{0} : IdsToLease(*it->second);
           },
           [this](const std::string& name, std::uint64_t wanted) {
             StartLease(*tags_.find(name)->second, wanted);
           }),
       desk_(worker),
       closer_(
-          worker, legacy.leases, [this] { FinishShutdownIfIdle(); },
+          worker, handover.leases, [this] { FinishShutdownIfIdle(); },
           [this](const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
             AfterHandBack(use, outcome);
           }),
@@ -62,7 +62,7 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Legacy legacy,
 
 // A stop that was given up leaves tails that wait for a lease under way.
 TagService::~TagService() {
-  for (const auto& [name, tag] : tags_) KeepForNext(*tag, legacy_.leases);
+  for (const auto& [name, tag] : tags_) KeepForNext(*tag, handover_.leases);
 }
 
 // Requests.
@@ -296,7 +296,7 @@ void TagService::Configure(Tag& tag, TagRecord record) {
   tag.record = std::move(record);
 }
 
-std::uint64_t TagService::WantedNow(const Tag& tag) const {
+std::uint64_t TagService::IdsToLease(const Tag& tag) const {
   if (stopping_ || tag.store_busy || tag.retry_armed || !closer_.knows_all()) return 0;
   if (drains_.IsDrained(tag.name) || drains_.IsReturning(tag.name)) return 0;
   if (closer_.HasUnreturned(tag.name)) return 0;
@@ -305,7 +305,7 @@ std::uint64_t TagService::WantedNow(const Tag& tag) const {
 }
 
 void TagService::MaybeLease(Tag& tag) {
-  if (WantedNow(tag) != 0) turns_.Ask(tag.name);
+  if (IdsToLease(tag) != 0) turns_.Ask(tag.name);
 }
 
 void TagService::StartLease(Tag& tag, std::uint64_t wanted) {
@@ -319,13 +319,13 @@ void TagService::StartLease(Tag& tag, std::uint64_t wanted) {
                          .floor = tag.ring->floor(),
                          .has_leased = tag.leases_taken != 0,
                          .data_set = tag.data_set};
-  legacy_.leases.NoteAsked(order.token, order.tag);
+  handover_.leases.RecordAsked(order.token, order.tag);
   desk_.Place(order, [this, name = tag.name, instance = tag.instance,
                       token = order.token](Result<LeaseOutcome> outcome) {
     if (outcome.ok() && outcome.value().lease.has_value()) {
-      legacy_.leases.NoteGranted(*outcome.value().lease, outcome.value().record);
+      handover_.leases.RecordGranted(*outcome.value().lease, outcome.value().record);
     } else {
-      legacy_.leases.Forget(token);
+      handover_.leases.Forget(token);
     }
     const auto it = tags_.find(name);
     if (it == tags_.end() || it->second->instance != instance) {
@@ -401,18 +401,18 @@ void TagService::PublishLease(Tag& tag, const Lease& lease) {
       tag,
       [&next, &lease](std::uint64_t count) {
         const std::uint64_t first = next;
-        next += std::min({count, kMostForOneWaiter, lease.ids.limit - next});
+        next += std::min({count, kMaxForOneWaiter, lease.ids.limit - next});
         return shm::IdRange{first, next};
       },
-      [&] { legacy_.leases.NoteUsed(lease.token, next, 0); });
+      [&] { handover_.leases.RecordUsed(lease.token, next, 0); });
   const RefillView view = tag.NoteView(next - lease.ids.first);
   tag.leased_to = lease.ids.limit;
   tag.policy->OnLeased(view, lease.ids.size(), view.now - tag.store_asked_at);
-  legacy_.leases.NoteUsed(lease.token, next, tag.ring->ring_id());
+  handover_.leases.RecordUsed(lease.token, next, tag.ring->ring_id());
   tag.ring->Publish(lease, next - lease.ids.first, tag.policy->MarkOf(lease.ids, view),
-                    legacy_.leases.NextOf(lease.token));
+                    handover_.leases.NextOf(lease.token));
   meter_.refills.Increment();
-  TellObservers(tag);
+  PublishStats(tag);
   Serve(tag);
   Warmed(tag.name);
 }
@@ -513,7 +513,7 @@ void TagService::Poll() {
       tag->usage.SkipTo(now);
       tag->history.Observe(now, now, claimed);
       if (tag->idle_polls < kIdlePolls) ++tag->idle_polls;
-      TellObservers(*tag);
+      PublishStats(*tag);
       continue;
     }
     tag->idle_polls = 0;
@@ -522,19 +522,19 @@ void TagService::Poll() {
     tag->Look();
     MaybeLease(*tag);
     tag->usage.Observe(now, claimed);
-    TellObservers(*tag);
-    LookAtExhaustion(*tag, now);
+    PublishStats(*tag);
+    CheckExhaustion(*tag, now);
   }
   WatchOldRings();
   closer_.Flush();
   // So that a store that comes back, or is replaced, is noticed and told without anybody asking for
   // ids: the other hosts of one that was replaced wait no longer than the grace for our marks.
-  if (!stopping_) worker_.LookAtStore();
+  if (!stopping_) worker_.CheckStore();
 }
 
 // Of what is neither claimed nor leased yet; this host's rate, other hosts' leases count when they
 // are seen.
-void TagService::LookAtExhaustion(Tag& tag, MonotonicTime now) {
+void TagService::CheckExhaustion(Tag& tag, MonotonicTime now) {
   const double left =
       static_cast<double>(tag.record->max_id - std::min(tag.record->max_id, tag.leased_to)) +
       static_cast<double>(tag.View().available);

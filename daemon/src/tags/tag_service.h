@@ -60,7 +60,7 @@ struct ObserveGrant {
 };
 
 // What the next idd will find of this one; both outlive the service.
-struct Legacy {
+struct Handover {
   HeldLeases& leases;
   DescriptorStore& descriptors;
 };
@@ -75,7 +75,7 @@ struct Legacy {
 class TagService {
  public:
   // `leases_per_s`: of all tags together, at most.
-  TagService(EventLoop& loop, LeaseWorker& worker, Legacy legacy, std::uint32_t leases_per_s);
+  TagService(EventLoop& loop, LeaseWorker& worker, Handover handover, std::uint32_t leases_per_s);
   ~TagService();
   TagService(const TagService&) = delete;
   TagService& operator=(const TagService&) = delete;
@@ -135,7 +135,7 @@ class TagService {
   // Its end, which is noted durably: tags that are drained in no other way have a new ring, and
   // lease again as soon as their tails are back.
   void Resume(const std::string& scope);
-  [[nodiscard]] const DrainBook& drains() const noexcept { return drains_; }
+  [[nodiscard]] const DrainLedger& drains() const noexcept { return drains_; }
   // How far a drain has come.
   struct DrainProgress {
     std::uint64_t tags = 0;  // that were served and are drained
@@ -207,7 +207,7 @@ class TagService {
   void WarmNext();
   void Warmed(const std::string& name);
   void Configure(Tag& tag, TagRecord record);
-  [[nodiscard]] std::uint64_t WantedNow(const Tag& tag) const;
+  [[nodiscard]] std::uint64_t IdsToLease(const Tag& tag) const;
   void MaybeLease(Tag& tag);
   void StartLease(Tag& tag, std::uint64_t wanted);
   void OnLease(const std::string& name, Result<LeaseOutcome> outcome);
@@ -228,12 +228,12 @@ class TagService {
   void PublishRest(Tag& tag, const LeaseUse& use);
   [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);
   void CloseExhausted(Tag& tag);
-  void TellObservers(Tag& tag);
+  void PublishStats(Tag& tag);
   // Precondition: the record is known.
   [[nodiscard]] static double PromisedIdsOf(const Tag& tag);
   [[nodiscard]] TagSnapshot SnapshotOf(const Tag& tag) const;
   void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
-  void LookAtExhaustion(Tag& tag, MonotonicTime now);
+  void CheckExhaustion(Tag& tag, MonotonicTime now);
   [[nodiscard]] static bool IsFreshlyQuarantined(const Tag& tag);
   [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
   void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
@@ -248,7 +248,7 @@ class TagService {
 
   EventLoop& loop_;
   LeaseWorker& worker_;
-  Legacy legacy_;
+  Handover handover_;
   StoreHealth health_;
   double health_since_ = 0;  // Unix time of health_.since, worked out once
   ServiceMeter meter_;
@@ -257,7 +257,7 @@ class TagService {
   LeaseTurns turns_;
   LeaseDesk desk_;
   LeaseCloser closer_;
-  DrainBook drains_;
+  DrainLedger drains_;
   std::map<std::string, LeftTag, std::less<>> left_;  // by an earlier idd, not taken over yet
   std::function<void()> taken_over_;                  // to be called when left_ is empty
   Timer takeover_timer_;

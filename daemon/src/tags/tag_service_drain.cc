@@ -56,7 +56,7 @@ void TagService::DrainTag(Tag& tag) {
                                     {"action", "nothing of it is handed back"}});
     for (const LeaseUse& use : drained) drains_.OnSpoilt(use);
     CloseAll(tag, drained);
-    TellObservers(tag);
+    PublishStats(tag);
     return;
   }
   tag.floor = EndOfClaims(drained, tag.ring->floor());
@@ -65,7 +65,7 @@ void TagService::DrainTag(Tag& tag) {
     drains_.OnClosed(use);
   }
   tag.tails.insert(tag.tails.end(), drained.begin(), drained.end());
-  TellObservers(tag);
+  PublishStats(tag);
   HandBackTails(tag);
 }
 

@@ -53,12 +53,12 @@ void TagService::TakeOverTag(LeftTag left) {
   const std::string name = left.tag;
   Result<std::unique_ptr<TagRing>> ring(Status(Code::kUnavailable, "the tag is drained"));
   if (!drains_.IsDrained(name)) {
-    ring = TagRing::Create(name, left.first_id(), legacy_.descriptors);
+    ring = TagRing::Create(name, left.first_id(), handover_.descriptors);
     if (!ring.ok()) {
       log::Error("ring.create_failed", {{"tag", name}, {"error", ring.status().message()}});
     }
   }
-  InheritedTag inherited = TakeOver(std::move(left), legacy_.leases);
+  InheritedTag inherited = TakeOver(std::move(left), handover_.leases);
   if (inherited.leases.empty()) {
     if (ring.ok()) static_cast<void>(ring.value()->Retire());  // unused: its descriptors go
   } else {
@@ -79,7 +79,7 @@ void TagService::TakeOverTag(LeftTag left) {
   }
   EndInherited(inherited.closing, inherited.returning);
   // What the old rings had is noted as the new one's.
-  for (const std::string& descriptor : inherited.names) legacy_.descriptors.Drop(descriptor);
+  for (const std::string& descriptor : inherited.names) handover_.descriptors.Drop(descriptor);
   for (InheritedRing& old : inherited.rings) old_rings_.push_back(std::move(old));
 }
 
@@ -96,7 +96,7 @@ void TagService::PublishInherited(Tag& tag, const std::vector<LeaseUse>& leases)
                                   {"limit", use.lease.ids.limit}});
   }
   tag.leased_to = leases.back().lease.ids.limit;
-  TellObservers(tag);
+  PublishStats(tag);
 }
 
 void TagService::EndInherited(const std::vector<LeaseUse>& closing,

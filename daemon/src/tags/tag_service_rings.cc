@@ -23,14 +23,15 @@ constexpr std::chrono::milliseconds kOvertakenPatience(50);
 
 Status TagService::EnsureRing(Tag& tag) {
   if (tag.ring != nullptr) return Status::Ok();
-  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, tag.floor, legacy_.descriptors);
+  Result<std::unique_ptr<TagRing>> ring =
+      TagRing::Create(tag.name, tag.floor, handover_.descriptors);
   if (!ring.ok()) {
     log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
     return ring.status();
   }
   tag.ring = std::move(ring).value();
   ++tags_version_;
-  TellObservers(tag);
+  PublishStats(tag);
   log::Info("ring.created", {{"tag", tag.name}, {"ring", tag.ring->ring_id()}});
   return Status::Ok();
 }
@@ -57,7 +58,7 @@ bool TagService::Withdraw(const std::string& tag, std::uint64_t ring_id) {
 bool TagService::ReplaceRing(Tag& tag, const char* reason) {
   const std::vector<LeaseUse> before = tag.ring->Look();
   const std::uint64_t floor = before.empty() ? tag.ring->floor() : before.front().lease.ids.first;
-  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, floor, legacy_.descriptors);
+  Result<std::unique_ptr<TagRing>> ring = TagRing::Create(tag.name, floor, handover_.descriptors);
   if (!ring.ok()) {
     log::Error("ring.create_failed", {{"tag", tag.name}, {"error", ring.status().message()}});
     return false;
@@ -76,15 +77,16 @@ bool TagService::ReplaceRing(Tag& tag, const char* reason) {
   for (const LeaseUse& use : drained) PublishRest(tag, use);
   ++tags_version_;
   CloseExhausted(tag);
-  TellObservers(tag);
+  PublishStats(tag);
   return true;
 }
 
 // What is left of a lease whose earlier ring is closed.
 void TagService::PublishRest(Tag& tag, const LeaseUse& use) {
-  legacy_.leases.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, tag.ring->ring_id());
+  handover_.leases.RecordUsed(use.lease.token, use.lease.ids.first + use.claimed,
+                              tag.ring->ring_id());
   tag.ring->Publish(use.lease, use.claimed, tag.policy->MarkOf(use.lease.ids, tag.View()),
-                    legacy_.leases.NextOf(use.lease.token));
+                    handover_.leases.NextOf(use.lease.token));
 }
 
 // Closing leases.
@@ -94,7 +96,7 @@ void TagService::CloseExhausted(Tag& tag) {
   const std::vector<LeaseUse> exhausted = tag.ring->TakeExhausted();
   CloseAll(tag, exhausted);
   if (tag.ring->forged()) return Quarantine(tag);
-  if (!exhausted.empty()) TellObservers(tag);
+  if (!exhausted.empty()) PublishStats(tag);
 }
 
 void TagService::CloseAll(Tag& tag, const std::vector<LeaseUse>& uses) {
@@ -189,10 +191,10 @@ void TagService::Shutdown(std::function<void()> done) {
       CloseAll(*tag, spoilt);
     }
     if (tag->ring->shared()) overtaken_are_through_ = false;
-    if (health_.up || !legacy_.descriptors.keeps()) {
+    if (health_.up || !handover_.descriptors.keeps()) {
       HandBackTails(*tag);
     } else {
-      KeepForNext(*tag, legacy_.leases);
+      KeepForNext(*tag, handover_.leases);
     }
   }
   closer_.Flush();  // also what an earlier try could not journal
@@ -208,7 +210,7 @@ void TagService::Shutdown(std::function<void()> done) {
 // The store is down and could not take the tails, but what we note of them goes to the next idd.
 void TagService::KeepForNext(Tag& tag, HeldLeases& held) {
   for (const LeaseUse& use : std::exchange(tag.tails, {})) {
-    held.NoteUsed(use.lease.token, use.lease.ids.first + use.claimed, 0);
+    held.RecordUsed(use.lease.token, use.lease.ids.first + use.claimed, 0);
     log::Info("lease.kept", {{"tag", use.lease.tag},
                              {"first", use.lease.ids.first + use.claimed},
                              {"limit", use.lease.ids.limit},

@@ -26,9 +26,9 @@ shm::TagCondition ConditionOf(std::string_view state) {
 
 // Whole ids in a thousand seconds: slower than that is nobody.
 std::uint64_t PerThousandSeconds(double per_s) {
-  constexpr double kMost = 1e18;
+  constexpr double kMax = 1e18;
   if (!(per_s > 0)) return 0;
-  return static_cast<std::uint64_t>(std::llround(std::min(per_s * 1000, kMost)));
+  return static_cast<std::uint64_t>(std::llround(std::min(per_s * 1000, kMax)));
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ Result<ObserveGrant> TagService::Observe(std::string_view tag) const {
 }
 
 // Called whenever a lease has come or gone, and by every poll that looks at the tag.
-void TagService::TellObservers(Tag& tag) {
+void TagService::PublishStats(Tag& tag) {
   if (tag.ring == nullptr || !tag.record.has_value()) return;
   constexpr std::uint64_t kNotDry = 1;  // whether it is, the ring tells
   const RefillSettings& refill = tag.record->refill;

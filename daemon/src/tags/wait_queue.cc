@@ -33,7 +33,7 @@ void WaitQueue::PushClaim(RequestContext context, std::uint64_t ring_id, std::ui
 std::uint64_t WaitQueue::IdsWanted() const {
   std::uint64_t ids = 0;
   for (const Waiter& waiter : waiters_) {
-    if (waiter.claim_done) ids += std::min(waiter.count, kMostForOneWaiter);
+    if (waiter.claim_done) ids += std::min(waiter.count, kMaxForOneWaiter);
   }
   return ids;
 }

@@ -39,7 +39,7 @@ using AttachDone = std::function<void(Result<AttachGrant>)>;
 using ClaimDone = std::function<void(Result<ClaimGrant>)>;
 
 // What one request may ask a lease for: a client that wants more asks again.
-inline constexpr std::uint64_t kMostForOneWaiter = 1'000'000;
+inline constexpr std::uint64_t kMaxForOneWaiter = 1'000'000;
 
 // The requests that wait for one tag, first come, first served. Each is answered once: it is taken
 // out before its callback runs, so that a callback may use the queue.
@@ -53,7 +53,7 @@ class WaitQueue {
 
   [[nodiscard]] bool empty() const noexcept { return waiters_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return waiters_.size(); }
-  // That the claims in it wait for, of each kMostForOneWaiter at most.
+  // That the claims in it wait for, of each kMaxForOneWaiter at most.
   [[nodiscard]] std::uint64_t IdsWanted() const;
   // Of the one that ends first. Precondition: not empty.
   [[nodiscard]] MonotonicTime FirstDeadline() const;

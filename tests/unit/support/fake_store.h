@@ -190,7 +190,7 @@ class FakeStore final : public Store {
     current_ = true;
     return Status::Ok();
   }
-  void NeverCreate() override {
+  void RequireExisting() override {
     const std::lock_guard lock(mutex_);
     may_create_ = false;
   }
@@ -313,14 +313,15 @@ class FakeStore final : public Store {
     return marked;
   }
 
-  Result<Reminded> Remind(const HostMemory& memory) override {
-    if (Status status = script.Enter("Remind"); !status.ok()) return status;
+  Result<Reconciliation> Reconcile(const HostMemory& memory) override {
+    if (Status status = script.Enter("Reconcile"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
-    Reminded reminded;
+    Reconciliation reconciliation;
     for (const TagMark& mark : memory.marks) {
       const auto it = tags_.find(mark.tag);
       if (it == tags_.end() || it->second.next_id >= mark.mark) continue;
-      reminded.lifted.push_back({.tag = mark.tag, .from = it->second.next_id, .to = mark.mark});
+      reconciliation.lifted.push_back(
+          {.tag = mark.tag, .from = it->second.next_id, .to = mark.mark});
       it->second.next_id = mark.mark;
     }
     for (const Lease& lease : memory.held) {
@@ -332,10 +333,10 @@ class FakeStore final : public Store {
       row.tag = lease.tag;
       row.host = kHost;
       row.ids = lease.ids;
-      reminded.restored.push_back(lease);
-      reminded.forgot_leases = true;
+      reconciliation.restored.push_back(lease);
+      reconciliation.forgot_leases = true;
     }
-    return reminded;
+    return reconciliation;
   }
 
   Result<std::vector<TagRecord>> ListTags() override {

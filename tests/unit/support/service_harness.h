@@ -51,7 +51,7 @@ class WorkerHarness {
     };
   }
 
-  [[nodiscard]] Legacy legacy() { return {.leases = *held, .descriptors = descriptors}; }
+  [[nodiscard]] Handover handover() { return {.leases = *held, .descriptors = descriptors}; }
 
   // Turns the loop until the condition holds; false when it does not within a minute, which only a
   // defect takes.

@@ -18,14 +18,14 @@ namespace idd::tools {
 namespace {
 
 // More than any of these files has: a line that never ends is not read to its end.
-constexpr std::size_t kMostBytes = 16384;
+constexpr std::size_t kMaxProcBytes = 16384;
 // Between the process's start and its connection to be seen lie roundings of both.
 constexpr double kSlackSeconds = 2;
 
 std::optional<std::string> ReadSmallFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  std::string text(kMostBytes, '\0');
+  std::string text(kMaxProcBytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   return text;
@@ -99,7 +99,7 @@ std::string UnitOfControlGroup(const std::string& cgroup) {
   return {};
 }
 
-ProcessFacts LookAtProcess(const std::string& proc, const KnownProcess& process) {
+ProcessFacts ProbeProcess(const std::string& proc, const KnownProcess& process) {
   if (process.pid == 0) return {};  // of a pid namespace that the daemon cannot see into
   const std::string folder = proc + "/" + std::to_string(process.pid);
   const auto status = ReadSmallFile(folder + "/status");
@@ -124,7 +124,7 @@ void AddProcessFacts(Json& document, const std::string& proc) {
                                .uid = fields.Count("uid"),
                                .connected_s = fields.Number("connected_s")};
     const ProcessFacts facts =
-        is_known && error.ok() ? LookAtProcess(proc, process) : ProcessFacts{};
+        is_known && error.ok() ? ProbeProcess(proc, process) : ProcessFacts{};
     SetText(client, "unit", KnownText(facts.unit));
     SetText(client, "command", KnownText(facts.command));
   });

@@ -26,7 +26,7 @@ struct KnownProcess {
 
 // Of the process if it is still the one that connected: a number is given again, to a younger
 // process or to another user's. `proc`: where /proc is.
-[[nodiscard]] ProcessFacts LookAtProcess(const std::string& proc, const KnownProcess& process);
+[[nodiscard]] ProcessFacts ProbeProcess(const std::string& proc, const KnownProcess& process);
 
 // The unit in the text of a process's `cgroup`; empty if it is in none.
 [[nodiscard]] std::string UnitOfControlGroup(const std::string& cgroup);

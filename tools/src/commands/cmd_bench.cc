@@ -13,7 +13,7 @@
 namespace idd::tools {
 namespace {
 
-constexpr std::uint64_t kMostClaimers = 1024;
+constexpr std::uint64_t kMaxClaimers = 1024;
 constexpr std::uint64_t kDefaultBenchTimeoutMs = 500;
 
 struct Percentile {
@@ -94,9 +94,9 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
   plan.batch = static_cast<std::uint32_t>(arguments.batch.value_or(1));
   plan.block = static_cast<std::uint32_t>(arguments.block.value_or(0));
   plan.seconds = static_cast<double>(arguments.seconds.value_or(3));
-  if (std::uint64_t{plan.processes} * plan.threads > kMostClaimers) {
+  if (std::uint64_t{plan.processes} * plan.threads > kMaxClaimers) {
     return Failure{ExitStatus::kUsage, "bench",
-                   "more than " + std::to_string(kMostClaimers) + " claimers in all", ""};
+                   "more than " + std::to_string(kMaxClaimers) + " claimers in all", ""};
   }
   ProgressLine progress(global.progress_fd);
   const Result<BenchReport> report = RunBench(plan, [&](double part) {
@@ -106,7 +106,7 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
   progress.Clear();
   if (!report.ok()) return FailureFrom(report.status(), "bench " + Quote(plan.tag));
   out.Write(global.as_json ? ReportJson(plan, report.value()).Indented() + "\n"
-                           : ReportText(report.value(), LookAtScreen(out.fd())));
+                           : ReportText(report.value(), ProbeScreen(out.fd())));
   return std::nullopt;
 }
 

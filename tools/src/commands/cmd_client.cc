@@ -12,7 +12,7 @@
 namespace idd::tools {
 namespace {
 
-constexpr std::uint64_t kMostUid = 0xfffffffe;
+constexpr std::uint64_t kMaxUid = 0xfffffffe;
 
 Outcome ListClients(const GlobalOptions& global, const ClientArguments& arguments, Output& out) {
   AdminRequest request("client.list");
@@ -26,7 +26,7 @@ Outcome ListClients(const GlobalOptions& global, const ClientArguments& argument
   if (!document.ok()) return FailureFrom(document.status(), "client list");
   AddProcessFacts(document.value().json(), "/proc");
   const Result<std::string> text =
-      RenderClients(document.value().json(), LookAtScreen(out.fd()).columns);
+      RenderClients(document.value().json(), ProbeScreen(out.fd()).columns);
   if (!text.ok()) return FailureFrom(text.status(), "client list");
   out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
   return std::nullopt;
@@ -112,7 +112,7 @@ void RegisterClientCommands(Command root, Invocation& invocation) {
   Command list = client.AddCommand("list", "List connections, and what each uses of which tag",
                                    "idctl client list --tag orders");
   list.AddTagName("--tag", "Only those that use this tag", &arguments.tag);
-  list.AddNumber("--uid", "Only those of this user id", {0, kMostUid}, &arguments.uid);
+  list.AddNumber("--uid", "Only those of this user id", {0, kMaxUid}, &arguments.uid);
   SetAction(list, invocation, [&invocation](Output& out) {
     return ListClients(invocation.global, invocation.client, out);
   });

@@ -34,8 +34,8 @@ DoctorSelf ThisIdctl() {
 // user, was told already: the daemon's silence is the same trouble.
 void CheckWithoutDaemon(const std::string& path, const Status& status, Diagnosis& diagnosis) {
   NoAnswer failed{.status = status,
-                  .listener = LookAtListener(path),
-                  .socket = LookAtFile(path),
+                  .listener = ProbeListener(path),
+                  .socket = ProbeFile(path),
                   .service = AskServiceManager()};
   if (failed.socket.IsUsableSocket()) {
     diagnosis.findings.push_back(ExplainNoAnswer(failed));
@@ -88,13 +88,13 @@ Outcome RunDoctor(const GlobalOptions& global, bool shows_all, Output& out) {
   const std::string& path = global.socket_path;
   Diagnosis diagnosis;
   diagnosis.findings.push_back(
-      CheckSocket(LookAtFile(path), LookAtFile(FolderOf(path)), ::geteuid()));
+      CheckSocket(ProbeFile(path), ProbeFile(FolderOf(path)), ::geteuid()));
   Result<AdminClient> client = AdminClient::Connect(path, deadline);
   const Status status =
       client.ok() ? CheckDaemon(client.value(), deadline, diagnosis) : client.status();
   if (!status.ok()) CheckWithoutDaemon(path, status, diagnosis);
   out.Write(global.as_json ? DiagnosisJson(diagnosis).Indented() + "\n"
-                           : RenderDiagnosis(diagnosis, shows_all, LookAtScreen(out.fd())));
+                           : RenderDiagnosis(diagnosis, shows_all, ProbeScreen(out.fd())));
   return Verdict(diagnosis, status);
 }
 

@@ -162,7 +162,7 @@ Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& 
   if (global.timeout_ms.has_value()) {
     call.request.Set("wait_ms", std::min(*global.timeout_ms / 2, kLongestStoreWaitMs));
   }
-  const Screen screen = LookAtScreen(out.fd());
+  const Screen screen = ProbeScreen(out.fd());
   call.render = [&tag, &screen](const Json& document) {
     return RenderStatus(document, tag, screen);
   };

@@ -20,8 +20,8 @@ namespace idd::tools {
 namespace {
 
 constexpr double kLeastIntervalSeconds = 0.1;
-constexpr double kMostIntervalSeconds = 3600;
-constexpr std::size_t kMostFilterBytes = 128;
+constexpr double kMaxIntervalSeconds = 3600;
+constexpr std::size_t kMaxFilterBytes = 128;
 
 // "0.5", not "1e3", "nan" or "-1".
 std::string ParseInterval(const std::string& text, double* seconds) {
@@ -29,7 +29,7 @@ std::string ParseInterval(const std::string& text, double* seconds) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
   const bool is_number = stop == end && error == std::errc();
-  if (!is_number || !(value >= kLeastIntervalSeconds && value <= kMostIntervalSeconds)) {
+  if (!is_number || !(value >= kLeastIntervalSeconds && value <= kMaxIntervalSeconds)) {
     return Quote(text) + " is not a number of seconds from 0.1 to 3600";
   }
   *seconds = value;
@@ -164,7 +164,7 @@ class TopState {
       const std::size_t characters = WidthInCharacters(filter);
       filter = FirstCharacters(filter, characters - std::min<std::size_t>(characters, 1));
     }
-    if (key.kind == KeyKind::kText && filter.size() + key.text.size() <= kMostFilterBytes) {
+    if (key.kind == KeyKind::kText && filter.size() + key.text.size() <= kMaxFilterBytes) {
       filter += key.text;
     }
     page_.first = 0;
@@ -196,7 +196,7 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& s
                        Output& out) {
   TopState state(arguments, source);
   const std::uint64_t count = arguments.is_once ? 1 : arguments.count.value_or(1);
-  const Screen screen = LookAtScreen(out.fd());
+  const Screen screen = ProbeScreen(out.fd());
   MonotonicTime next = MonotonicClock::now();
   for (std::uint64_t i = 0; i < count && out.ok(); ++i) {
     next += IntervalOf(arguments);
@@ -268,7 +268,7 @@ Outcome Top(const GlobalOptions& global, const TopArguments& arguments, Output& 
     return FailureFrom(status, "top");
   }
   const bool is_full_screen = !global.as_json && !arguments.is_once && !arguments.count &&
-                              LookAtScreen(out.fd()).is_terminal && ::isatty(STDIN_FILENO) == 1;
+                              ProbeScreen(out.fd()).is_terminal && ::isatty(STDIN_FILENO) == 1;
   if (is_full_screen) {
     if (const std::optional<Outcome> done = ShowOnScreen(arguments, source, out.fd())) return *done;
   }

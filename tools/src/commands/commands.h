@@ -25,7 +25,7 @@ namespace idd::tools {
 // Of a table: as wide as the screen that `out` is seen on.
 using RenderTable = Result<std::string> (*)(const Json& document, std::size_t columns);
 [[nodiscard]] inline auto ForScreen(const Output& out, RenderTable render) {
-  return [render, columns = LookAtScreen(out.fd()).columns](const Json& document) {
+  return [render, columns = ProbeScreen(out.fd()).columns](const Json& document) {
     return render(document, columns);
   };
 }

@@ -104,8 +104,8 @@ std::string ServiceText(const std::optional<std::string>& service) {
   return service ? "; systemd says idd.service is " + *service : "";
 }
 
-FileLook LookAtFile(const std::string& path) {
-  FileLook look;
+FileProbe ProbeFile(const std::string& path) {
+  FileProbe look;
   look.path = path;
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
@@ -118,8 +118,8 @@ FileLook LookAtFile(const std::string& path) {
   return look;
 }
 
-ListenerLook LookAtListener(const std::string& path) {
-  ListenerLook look;
+ListenerProbe ProbeListener(const std::string& path) {
+  ListenerProbe look;
   look.error = ENAMETOOLONG;
   const Result<sockaddr_un> address = wire::SocketAddress(path);
   if (!address.ok()) return look;
@@ -159,7 +159,7 @@ std::optional<std::string> AskServiceManager(const std::string& runtime_dir,
   return state;
 }
 
-Finding CheckSocket(const FileLook& socket, const FileLook& folder, uid_t uid) {
+Finding CheckSocket(const FileProbe& socket, const FileProbe& folder, uid_t uid) {
   const std::string path = Quote(socket.path);
   const auto problem = [](std::string found, std::string next) {
     return Finding{"socket", Health::kProblem, std::move(found), std::move(next)};

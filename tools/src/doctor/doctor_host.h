@@ -17,7 +17,7 @@
 namespace idd::tools {
 
 // A path as stat(2) and access(2) have it.
-struct FileLook {
+struct FileProbe {
   std::string path;
   int error = 0;  // errno; what is below is empty then
   uid_t owner = 0;
@@ -29,15 +29,15 @@ struct FileLook {
     return error == 0 && S_ISSOCK(mode) && may_write;
   }
 };
-[[nodiscard]] FileLook LookAtFile(const std::string& path);
+[[nodiscard]] FileProbe ProbeFile(const std::string& path);
 
 // Who listens at a socket: 0, or the errno of connect(2), which does not wait; and who it is.
-struct ListenerLook {
+struct ListenerProbe {
   int error = 0;
   pid_t pid = 0;
   uid_t uid = 0;
 };
-[[nodiscard]] ListenerLook LookAtListener(const std::string& path);
+[[nodiscard]] ListenerProbe ProbeListener(const std::string& path);
 
 // "active", "failed", "inactive": what the service manager says of idd.service; nothing where there
 // is no systemd, or none that answers within a second. `runtime_dir`: of systemd; `systemctl`: an
@@ -49,12 +49,12 @@ struct ListenerLook {
 // --- Pure.
 
 // The socket file and its folder; `uid`: who asks.
-[[nodiscard]] Finding CheckSocket(const FileLook& socket, const FileLook& folder, uid_t uid);
+[[nodiscard]] Finding CheckSocket(const FileProbe& socket, const FileProbe& folder, uid_t uid);
 // Why the daemon cannot be talked to.
 struct NoAnswer {
   Status status;  // of the attempt
-  ListenerLook listener;
-  FileLook socket;
+  ListenerProbe listener;
+  FileProbe socket;
   std::optional<std::string> service;  // AskServiceManager()
 };
 [[nodiscard]] Finding ExplainNoAnswer(const NoAnswer& failed);

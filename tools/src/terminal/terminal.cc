@@ -47,7 +47,7 @@ std::string_view ToneCode(Tone tone) {
 
 }  // namespace
 
-Screen LookAtScreen(int fd) {
+Screen ProbeScreen(int fd) {
   Screen screen;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the locale after the start.
   screen.has_utf8 = std::string_view(::nl_langinfo(CODESET)) == "UTF-8";
@@ -104,7 +104,7 @@ std::string WrapTo(std::string_view text, std::size_t columns, std::size_t inden
   return wrapped;
 }
 
-ProgressLine::ProgressLine(int fd) : screen_(LookAtScreen(fd)), out_(fd) {}
+ProgressLine::ProgressLine(int fd) : screen_(ProbeScreen(fd)), out_(fd) {}
 
 ProgressLine::~ProgressLine() { Clear(); }
 

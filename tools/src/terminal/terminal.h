@@ -25,7 +25,7 @@ struct Screen {
 };
 
 // Of this descriptor. A terminal that does not tell its size has 80x24.
-[[nodiscard]] Screen LookAtScreen(int fd);
+[[nodiscard]] Screen ProbeScreen(int fd);
 
 // Once, before anything is written: takes the character set of the locale and nothing else of it. A
 // locale that does not exist is as good as C.

@@ -41,13 +41,13 @@ std::pair<bool, bool> Compare(const TopTag& a, const TopTag& b, TopOrder order) 
 
 void History::Add(double value) noexcept {
   values_[next_] = static_cast<float>(value);
-  next_ = (next_ + 1) % kMost;
-  count_ = std::min(count_ + 1, kMost);
+  next_ = (next_ + 1) % kMaxValues;
+  count_ = std::min(count_ + 1, kMaxValues);
 }
 
 double History::Back(std::size_t age) const noexcept {
   IDD_CHECK(age < count_);
-  return values_[(next_ + kMost - 1 - age) % kMost];
+  return values_[(next_ + kMaxValues - 1 - age) % kMaxValues];
 }
 
 void Advance(TopTag& tag, TagReading reading, double seconds) {

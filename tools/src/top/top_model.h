@@ -17,7 +17,7 @@ namespace idd::tools {
 // The newest values of something, for a sparkline.
 class History {
  public:
-  static constexpr std::size_t kMost = 128;
+  static constexpr std::size_t kMaxValues = 128;
 
   void Add(double value) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
@@ -25,7 +25,7 @@ class History {
   [[nodiscard]] double Back(std::size_t age) const noexcept;
 
  private:
-  std::array<float, kMost> values_{};
+  std::array<float, kMaxValues> values_{};
   std::size_t next_ = 0;
   std::size_t count_ = 0;
 };

@@ -121,7 +121,7 @@ std::unique_ptr<TopScreen> TopScreen::Open(int out_fd) {
     ::pthread_sigmask(SIG_SETMASK, &terminal->mask_before, nullptr);
     return nullptr;
   }
-  terminal->has_color = LookAtScreen(out_fd).has_color && ::has_colors();
+  terminal->has_color = ProbeScreen(out_fd).has_color && ::has_colors();
   return std::unique_ptr<TopScreen>(new TopScreen(std::move(terminal)));
 }
 
@@ -147,7 +147,7 @@ TopScreen::~TopScreen() {
   ::pthread_sigmask(SIG_SETMASK, &terminal_->mask_before, nullptr);
 }
 
-Screen TopScreen::Look() const { return LookAtScreen(terminal_->out_fd); }
+Screen TopScreen::Look() const { return ProbeScreen(terminal_->out_fd); }
 
 void TopScreen::Draw(const std::vector<StyledLine>& lines) {
   ::werase(stdscr);
@@ -213,9 +213,9 @@ void TopScreen::StopUntilContinued() const {
 }
 
 std::vector<Key> TopScreen::TakeKeys() {
-  constexpr std::size_t kMostAtOnce = 256;
+  constexpr std::size_t kMaxAtOnce = 256;
   std::vector<Key> keys;
-  for (std::size_t i = 0; i < kMostAtOnce; ++i) {
+  for (std::size_t i = 0; i < kMaxAtOnce; ++i) {
     wint_t code = 0;
     const int kind = ::wget_wch(stdscr, &code);
     if (kind == ERR) break;

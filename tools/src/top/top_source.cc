@@ -65,7 +65,7 @@ Status TopSource::Start(Deadline deadline) {
   }
   if (!client_.has_value()) return {Code::kUnavailable, head_.gone_why.value_or("no reply")};
   ObserveWanted(MonotonicClock::now());
-  LookAtRings(MonotonicClock::now());
+  ReadRings(MonotonicClock::now());
   return Status::Ok();
 }
 
@@ -76,7 +76,7 @@ Status TopSource::Refresh() {
     if (Status status = AskDaemon(now); !status.ok()) return status;
   }
   if (client_.has_value()) ObserveWanted(now);
-  LookAtRings(MonotonicClock::now());
+  ReadRings(MonotonicClock::now());
   if (client_.has_value()) {
     head_.uptime_s = uptime_s_ + Seconds(asked_at_, now);
   } else {
@@ -217,7 +217,7 @@ void TopSource::ObserveWanted(MonotonicTime now) {
   }
 }
 
-void TopSource::LookAtRings(MonotonicTime now) {
+void TopSource::ReadRings(MonotonicTime now) {
   for (auto& [name, tag] : tags_) {
     if (!tag.ring.has_value()) continue;
     const shm::RingView& view = tag.ring->Look();

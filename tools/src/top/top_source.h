@@ -56,7 +56,7 @@ class TopSource {
   [[nodiscard]] Status TakeDocument(const Json& document, bool is_whole, MonotonicTime now);
   void TakeTag(const Fields& tag, bool is_whole, MonotonicTime now);
   void ObserveWanted(MonotonicTime now);
-  void LookAtRings(MonotonicTime now);
+  void ReadRings(MonotonicTime now);
   static void Advance(Watched& tag, TagReading reading, MonotonicTime now);
 
   const std::string socket_path_;

@@ -389,24 +389,25 @@ void MysqlStore::Lose(const std::vector<std::string>& tokens) {
 
 // --- what this host knows and the data set may not
 
-Result<Reminded> MysqlStore::Remind(const HostMemory& memory) {
+Result<Reconciliation> MysqlStore::Reconcile(const HostMemory& memory) {
   if (db_ == nullptr) return NotOpen();
-  Reminded reminded;
-  if (Status status = RemindOfMarks(memory.marks, reminded); !status.ok()) {
+  Reconciliation reconciliation;
+  if (Status status = RemindOfMarks(memory.marks, reconciliation); !status.ok()) {
     return Failed(std::move(status));
   }
-  Reminded fenced;
+  Reconciliation fenced;
   if (Status status = RemindOfMarks(memory.ceilings, fenced); !status.ok()) {
     return Failed(std::move(status));
   }
-  reminded.fenced = fenced.lifted.size();
-  if (Status status = RemindOfLeases(memory, reminded); !status.ok()) {
+  reconciliation.fenced = fenced.lifted.size();
+  if (Status status = RemindOfLeases(memory, reconciliation); !status.ok()) {
     return Failed(std::move(status));
   }
-  return reminded;
+  return reconciliation;
 }
 
-Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks, Reminded& reminded) {
+Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks,
+                                 Reconciliation& reconciliation) {
   constexpr std::size_t kAtOnce = 500;
   for (std::size_t begin = 0; begin < marks.size(); begin += kAtOnce) {
     const std::size_t end = std::min(begin + kAtOnce, marks.size());
@@ -415,7 +416,7 @@ Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks, Reminded& re
     const Result<TagStates> states = ReadTags(tags);
     if (!states.ok()) return states.status();
     for (std::size_t i = begin; i < end; ++i) {
-      Status status = RemindOfMark(marks[i], states.value(), reminded);
+      Status status = RemindOfMark(marks[i], states.value(), reconciliation);
       if (!status.ok()) return status;
     }
   }
@@ -424,7 +425,8 @@ Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks, Reminded& re
 }
 
 // Each by itself: lifting twice is lifting once.
-Status MysqlStore::RemindOfMark(const TagMark& mark, const TagStates& states, Reminded& reminded) {
+Status MysqlStore::RemindOfMark(const TagMark& mark, const TagStates& states,
+                                Reconciliation& reconciliation) {
   const Result<TagState>& state = states.find(mark.tag)->second;
   // A row that makes no sense is mended by hand, perhaps to less than the mark: as if not there.
   const bool has_row = state.ok();
@@ -443,8 +445,8 @@ Status MysqlStore::RemindOfMark(const TagMark& mark, const TagStates& states, Re
               : "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(" + MysqlDb::Text(mark.tag) +
                     ", " + to + ") ON DUPLICATE KEY UPDATE max_id = GREATEST(max_id, " + to + ")");
   if (!lifted.ok()) return lifted.status();
-  reminded.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
-  if (std::max(stands_at, used) < mark.mark) reminded.forgot_leases = true;
+  reconciliation.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
+  if (std::max(stands_at, used) < mark.mark) reconciliation.forgot_leases = true;
   return Status::Ok();
 }
 
@@ -469,7 +471,7 @@ std::string MysqlStore::EndSharing(const Lease& lease, const std::string& shared
          sql::Texts(but);
 }
 
-Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reminded& reminded) {
+Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reconciliation& reconciliation) {
   if (memory.held.empty()) return Status::Ok();
   std::vector<std::string> tokens;
   for (const Lease& lease : memory.held) tokens.push_back(lease.token);
@@ -485,8 +487,8 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reminded& reminded) 
   std::vector<std::string> statements;
   for (const Lease& lease : memory.held) {
     if (there.contains(lease.token)) continue;
-    reminded.forgot_leases = true;
-    reminded.restored.push_back(lease);
+    reconciliation.forgot_leases = true;
+    reconciliation.restored.push_back(lease);
     restored_tokens_.insert(lease.token);  // whether this commits or not
     statements.push_back(Restore(lease));
     if (!memory.from_other_data_set) {  // else: what its own leases share with these came twice

@@ -44,7 +44,7 @@ class MysqlStore final : public Store, public FenceStore {
   Status Open() override;
   // As a StoreReader alone: nothing is written.
   [[nodiscard]] Status OpenToRead();
-  void NeverCreate() override { may_create_ = false; }
+  void RequireExisting() override { may_create_ = false; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   FenceStore* fence() override { return this; }
@@ -55,11 +55,11 @@ class MysqlStore final : public Store, public FenceStore {
   Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
   Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) override;
-  Result<Reminded> Remind(const HostMemory& memory) override;
+  Result<Reconciliation> Reconcile(const HostMemory& memory) override;
 
   Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
-  Result<TagResults> PeekTags(const std::vector<std::string>& tags) override;
+  Result<TagResults> FindTagsCached(const std::vector<std::string>& tags) override;
   Result<TagRecord> CreateTag(const NewTag& tag) override;
   Result<TagRecord> ChangeTag(const TagChange& change) override;
   Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override;
@@ -176,10 +176,11 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
   [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows) const;
 
-  [[nodiscard]] Status RemindOfMarks(const std::vector<TagMark>& marks, Reminded& reminded);
+  [[nodiscard]] Status RemindOfMarks(const std::vector<TagMark>& marks,
+                                     Reconciliation& reconciliation);
   [[nodiscard]] Status RemindOfMark(const TagMark& mark, const TagStates& states,
-                                    Reminded& reminded);
-  [[nodiscard]] Status RemindOfLeases(const HostMemory& memory, Reminded& reminded);
+                                    Reconciliation& reconciliation);
+  [[nodiscard]] Status RemindOfLeases(const HostMemory& memory, Reconciliation& reconciliation);
   [[nodiscard]] std::string Restore(const Lease& lease) const;
   [[nodiscard]] std::string SharesIdsWith(const Lease& lease) const;
   [[nodiscard]] static std::string EndSharing(const Lease& lease, const std::string& shared,
@@ -215,7 +216,7 @@ class MysqlStore final : public Store, public FenceStore {
   MonotonicTime beaten_at_{};
   MonotonicTime next_connect_{};  // not tried before
   Status last_refusal_;
-  std::set<std::string, std::less<>> restored_tokens_;  // Remind() put them into the journal
+  std::set<std::string, std::less<>> restored_tokens_;  // Reconcile() put them into the journal
   std::map<std::string, MonotonicTime> lost_tokens_;    // their COMMIT has not answered, since when
   TagStates states_;  // as they were read, or left by a lease; most of them long ago
 };

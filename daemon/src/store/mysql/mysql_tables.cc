@@ -29,7 +29,7 @@ std::vector<std::uint64_t> ParseTimes(std::string_view text) {
 bool MysqlTables::Add(const std::string& table, std::uint64_t made) {
   std::set<std::uint64_t>& known = made_[table];
   const bool is_new = known.insert(made).second;
-  if (known.size() > kMost) known.erase(known.begin());
+  if (known.size() > kMaxKnownTimes) known.erase(known.begin());
   return is_new;
 }
 

@@ -32,7 +32,7 @@ class MysqlTables {
 
  private:
   // So many of one table, the latest ones. Each new time costs a recovery, so there are few.
-  static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kMaxKnownTimes = 8;
 
   std::map<std::string, std::set<std::uint64_t>> made_;
 };

@@ -200,10 +200,10 @@ Result<std::vector<TagRecord>> MysqlStore::ListTags() {
 
 Result<Store::TagResults> MysqlStore::FindTags(const std::vector<std::string>& tags) {
   for (const std::string& tag : tags) states_.erase(tag);
-  return PeekTags(tags);
+  return FindTagsCached(tags);
 }
 
-Result<Store::TagResults> MysqlStore::PeekTags(const std::vector<std::string>& tags) {
+Result<Store::TagResults> MysqlStore::FindTagsCached(const std::vector<std::string>& tags) {
   if (db_ == nullptr) return NotOpen();
   if (tags.empty()) return TagResults();
   const Result<TagStates> states = StatesOf(tags);

@@ -118,7 +118,7 @@ Status SqliteStore::TellWitness() {
   return status;
 }
 
-Status SqliteStore::LookAtWitness() {
+Status SqliteStore::CheckWitness() {
   if (Status status = witness_.Lock(); !status.ok()) return Status::Ok();  // somebody leases
   const WitnessHold hold(witness_);
   BeginChange();
@@ -127,8 +127,8 @@ Status SqliteStore::LookAtWitness() {
 
 // --- opening
 
-std::chrono::milliseconds SqliteStore::lease_grace() const {
-  return is_explained_ ? std::chrono::milliseconds(0) : Store::lease_grace();
+std::chrono::milliseconds SqliteStore::reconcile_window() const {
+  return is_explained_ ? std::chrono::milliseconds(0) : Store::reconcile_window();
 }
 
 // The last word of who has a deleted log open: nothing else has what is in it.
@@ -276,7 +276,7 @@ Status SqliteStore::CheckCurrent() {
   constexpr std::chrono::seconds kBetweenLooks(1);
   const MonotonicTime now = MonotonicClock::now();
   if (status.ok() && now - looked_ >= kBetweenLooks) {
-    status = LookAtWitness();
+    status = CheckWitness();
     if (status.ok()) looked_ = now;
   }
   if (!status.ok()) log::Warning("store.not_current", {{"reason", status.message()}});
@@ -544,10 +544,10 @@ std::string TokensJson(const std::vector<Lease>& leases) {
 
 }  // namespace
 
-Result<Reminded> SqliteStore::Remind(const HostMemory& memory) {
+Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
   if (!db_) return NotOpen();
-  Result<Reminded> reminded = Change([&]() -> Result<Reminded> {
-    Reminded found = set_back_.value_or(Reminded{});
+  Result<Reconciliation> reconciliation = Change([&]() -> Result<Reconciliation> {
+    Reconciliation found = set_back_.value_or(Reconciliation{});
     for (const TagMark& mark : memory.marks) {
       if (Status status = RemindOfMark(mark, found); !status.ok()) return status;
     }
@@ -559,16 +559,16 @@ Result<Reminded> SqliteStore::Remind(const HostMemory& memory) {
       if (memory.from_other_data_set) break;  // what its own leases share with these came twice
       if (Status status = CloseWhatPreceded(lease, held); !status.ok()) return status;
     }
-    AtPoint("remind.reminded");
+    AtPoint("remind.reconciliation");
     return found;
   });
-  if (!reminded.ok()) return reminded;
+  if (!reconciliation.ok()) return reconciliation;
   AtPoint("remind.committed");
   set_back_.reset();
-  return reminded;
+  return reconciliation;
 }
 
-Status SqliteStore::RemindOfMark(const TagMark& mark, Reminded& reminded) {
+Status SqliteStore::RemindOfMark(const TagMark& mark, Reconciliation& reconciliation) {
   const Result<TagRecord> tag = ReadTag(mark.tag);
   // A row that makes no sense is mended by hand, perhaps to less than the mark: as if not there.
   const bool has_row = tag.ok();
@@ -590,22 +590,22 @@ Status SqliteStore::RemindOfMark(const TagMark& mark, Reminded& reminded) {
                             " ON CONFLICT(biz_tag) DO UPDATE SET max_id = excluded.max_id",
                             mark.tag, mark.mark);
   if (!status.ok()) return status;
-  reminded.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
+  reconciliation.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
   next_[mark.tag] = std::max(mark.mark, witness_.NextOf(mark.tag));
   is_granting_ = true;  // as durable as a lease
   if (std::max(stands_at, used.value()) >= mark.mark) return Status::Ok();
-  reminded.forgot_leases = true;
+  reconciliation.forgot_leases = true;
   // The witness knew less than this host: what it does not know of the others, only they do.
   if (mark.mark > witness_.NextOf(mark.tag)) is_explained_ = false;
   return Status::Ok();
 }
 
-Status SqliteStore::RemindOfLease(const Lease& lease, Reminded& reminded) {
+Status SqliteStore::RemindOfLease(const Lease& lease, Reconciliation& reconciliation) {
   SqliteQuery known = db_->Query("SELECT 1 FROM idd_lease WHERE token = ?1", lease.token);
   const bool is_known = known.Next();
   if (!known.Finish().ok() || is_known) return known.Finish();
-  reminded.forgot_leases = true;
-  reminded.restored.push_back(lease);
+  reconciliation.forgot_leases = true;
+  reconciliation.restored.push_back(lease);
   restored_tokens_.insert(lease.token);  // whether this commits or not
   return db_->Run(
       "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",

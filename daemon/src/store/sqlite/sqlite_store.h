@@ -28,7 +28,7 @@ struct SqliteStoreOptions {
   // between two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
-  // "abandon.journalled", "abandon.committed"; "remind.reminded", "remind.committed";
+  // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
   // "delete.entombed", "delete.committed". "change.committed" comes before each "....committed":
   // the transaction is in the file, and the witness does not know it yet.
   std::function<void(const char* point)> at_point;
@@ -50,13 +50,13 @@ class SqliteStore final : public Store {
   Status Open() override;
   // As a StoreReader alone: nothing is written, not to the witness either.
   [[nodiscard]] Status OpenToRead();
-  void NeverCreate() override { may_create_ = false; }
+  void RequireExisting() override { may_create_ = false; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   // No time at all where the witness has said how far all hosts had leased.
-  std::chrono::milliseconds lease_grace() const override;
+  std::chrono::milliseconds reconcile_window() const override;
   // The witness was missing: hosts that run know it and bring it back, hosts that do not cannot.
-  bool is_young() const override { return is_witness_lost_; }
+  bool started_recently() const override { return is_witness_lost_; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -64,7 +64,7 @@ class SqliteStore final : public Store {
   Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
   Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) override;
-  Result<Reminded> Remind(const HostMemory& memory) override;
+  Result<Reconciliation> Reconcile(const HostMemory& memory) override;
 
   Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
@@ -112,7 +112,7 @@ class SqliteStore final : public Store {
   [[nodiscard]] Status Stamp();
   [[nodiscard]] Status TellWitness();
   // The same look, without a change.
-  [[nodiscard]] Status LookAtWitness();
+  [[nodiscard]] Status CheckWitness();
 
   // Of Open(), with the witness locked: joins the line of the witness, or begins another one.
   [[nodiscard]] Status OpenLine();
@@ -143,8 +143,8 @@ class SqliteStore final : public Store {
   [[nodiscard]] Result<std::optional<ReturnOutcome>> ReturnInTransaction(
       const LeaseClosure& closure);
   [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail);
-  [[nodiscard]] Status RemindOfMark(const TagMark& mark, Reminded& reminded);
-  [[nodiscard]] Status RemindOfLease(const Lease& lease, Reminded& reminded);
+  [[nodiscard]] Status RemindOfMark(const TagMark& mark, Reconciliation& reconciliation);
+  [[nodiscard]] Status RemindOfLease(const Lease& lease, Reconciliation& reconciliation);
   // `held`: the tokens that this host holds now, as JSON; theirs stay.
   [[nodiscard]] Status CloseWhatPreceded(const Lease& lease, const std::string& held);
   [[nodiscard]] Result<TagRecord> CreateInTransaction(const NewTag& tag);
@@ -174,12 +174,12 @@ class SqliteStore final : public Store {
   bool is_granting_ = false;  // it needs a stamp, and a witness that is durable before the answer
   std::string stamp_;         // of the database, behind it
   bool is_untold_ = false;    // it was committed, and the witness could not be told
-  // The last Open() found the database set back and lifted it: what Remind() reports of that.
-  std::optional<Reminded> set_back_;
+  // The last Open() found the database set back and lifted it: what Reconcile() reports of that.
+  std::optional<Reconciliation> set_back_;
   bool is_witness_lost_ = false;
   bool is_explained_ = false;  // the witness covers what every host leased before the last Open()
   MonotonicTime looked_{};     // at the witness, by CheckCurrent()
-  // Leases that Remind() put into the journal: not handed back.
+  // Leases that Reconcile() put into the journal: not handed back.
   std::set<std::string, std::less<>> restored_tokens_;
   // The tokens of leases whose COMMIT had no known outcome: never served, and journalled as
   // abandoned by the next Open() if they are in the file after all.

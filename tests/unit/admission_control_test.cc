@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How the descriptors that idd has are divided among its peers.
-#include "access/peer_gate.h"
+#include "access/admission_control.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ constexpr uid_t kDaemonOperator = 0;
 constexpr uid_t kAdministrator = 900;
 constexpr uid_t kFirstUser = 1001;
 
-class PeerGateTest : public ::testing::Test {
+class AdmissionControlTest : public ::testing::Test {
  protected:
-  PeerGateTest() {
+  AdmissionControlTest() {
     EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     rules_ = {{.tags = {"*"}, .users = {}, .groups = {5}, .access = Access::kShm, .ids_per_s = {}},
               {.tags = {"*"},
@@ -30,7 +30,7 @@ class PeerGateTest : public ::testing::Test {
                .access = Access::kAdmin,
                .ids_per_s = {}}};
   }
-  ~PeerGateTest() override { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  ~AdmissionControlTest() override { ::setrlimit(RLIMIT_NOFILE, &before_); }
 
   void SetLimit(rlim_t descriptors) {
     const rlimit limit{descriptors, before_.rlim_max};
@@ -46,10 +46,10 @@ class PeerGateTest : public ::testing::Test {
 
   rlimit before_{};
   std::vector<AccessRule> rules_;
-  PeerGate gate_;
+  AdmissionControl gate_;
 };
 
-TEST_F(PeerGateTest, EachUserGetsHalfOfWhatIsLeftAndOperatorsTheRest) {
+TEST_F(AdmissionControlTest, EachUserGetsHalfOfWhatIsLeftAndOperatorsTheRest) {
   SetLimit(64);
   ASSERT_EQ(gate_.most_connections(), 24U) << "of 32 beside idd's own, a quarter is for rings";
   EXPECT_EQ(gate_.connections_per_uid(), 11U);
@@ -68,7 +68,7 @@ TEST_F(PeerGateTest, EachUserGetsHalfOfWhatIsLeftAndOperatorsTheRest) {
   EXPECT_TRUE(gate_.Admit(User(kDaemonOperator)).ok());
 }
 
-TEST_F(PeerGateTest, RingsAndHeldDescriptorsCount) {
+TEST_F(AdmissionControlTest, RingsAndHeldDescriptorsCount) {
   SetLimit(64);
   gate_.Poll(MonotonicTime{}, 8);
   EXPECT_EQ(gate_.most_connections(), 16U);
@@ -81,7 +81,7 @@ TEST_F(PeerGateTest, RingsAndHeldDescriptorsCount) {
   EXPECT_TRUE(gate_.Admit(User(kFirstUser + 1)).ok());
 }
 
-TEST_F(PeerGateTest, DescriptorsUnderWayAreDividedLikeThoseThatAreHeld) {
+TEST_F(AdmissionControlTest, DescriptorsUnderWayAreDividedLikeThoseThatAreHeld) {
   SetLimit(64);
   const auto pass_all = [this](uid_t uid) {
     std::size_t passed = 0;
@@ -97,7 +97,7 @@ TEST_F(PeerGateTest, DescriptorsUnderWayAreDividedLikeThoseThatAreHeld) {
   EXPECT_TRUE(gate_.PassDescriptors(User(kFirstUser), 2));
 }
 
-TEST_F(PeerGateTest, LimitOfTheProcessIsReadAgainEachSecond) {
+TEST_F(AdmissionControlTest, LimitOfTheProcessIsReadAgainEachSecond) {
   SetLimit(1024);
   EXPECT_EQ(gate_.most_connections(), 744U);
   const rlimit lower{64, before_.rlim_max};
@@ -106,7 +106,7 @@ TEST_F(PeerGateTest, LimitOfTheProcessIsReadAgainEachSecond) {
   EXPECT_EQ(gate_.most_connections(), 24U);
 }
 
-TEST_F(PeerGateTest, ManyDescriptorsLeaveTheConfiguredLimits) {
+TEST_F(AdmissionControlTest, ManyDescriptorsLeaveTheConfiguredLimits) {
   if (before_.rlim_max < 65536) GTEST_SKIP() << "this process may not have that many";
   SetLimit(65536);
   EXPECT_EQ(gate_.most_connections(), 20'000U);

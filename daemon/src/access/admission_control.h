@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef IDD_DAEMON_ACCESS_PEER_GATE_H_
-#define IDD_DAEMON_ACCESS_PEER_GATE_H_
+#ifndef IDD_DAEMON_ACCESS_ADMISSION_CONTROL_H_
+#define IDD_DAEMON_ACCESS_ADMISSION_CONTROL_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -28,10 +28,10 @@ namespace idd::daemon {
 // kernel lets it have as many of them under way, and are divided the same way.
 //
 // Thread safety: none; event loop.
-class PeerGate {
+class AdmissionControl {
  public:
   // Without rules, and with the limits' defaults.
-  PeerGate();
+  AdmissionControl();
 
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
 
@@ -82,7 +82,7 @@ class PeerGate {
 
  private:
   [[nodiscard]] std::size_t Free(const Peer& peer) const;
-  void LookAtLimit();
+  void CheckDescriptorLimit();
 
   std::shared_ptr<const AccessRules> rules_;  // see PeerRights
   std::size_t rings_ = 0;
@@ -97,4 +97,4 @@ class PeerGate {
 
 }  // namespace idd::daemon
 
-#endif  // IDD_DAEMON_ACCESS_PEER_GATE_H_
+#endif  // IDD_DAEMON_ACCESS_ADMISSION_CONTROL_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "access/peer_gate.h"
+#include "access/admission_control.h"
 
 #include <sys/resource.h>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxConnections = 20000;
 constexpr std::size_t kFewestConnections = 8;
 // Of those, for peers who administer all tags: an operator gets in when the others have taken all.
-constexpr std::size_t kMostReserved = 64;
+constexpr std::size_t kMaxReserved = 64;
 constexpr std::size_t kFewestReserved = 2;
 // Log, locks, store, marks, event loop, listeners, documents that are being written.
 constexpr std::size_t kOwnDescriptors = 32;
@@ -29,7 +29,7 @@ std::size_t MostDescriptorsOfPeers(std::size_t all, std::size_t rings) {
 }
 
 std::size_t Reserved(std::size_t most) {
-  return std::clamp(most / 8, kFewestReserved, kMostReserved);
+  return std::clamp(most / 8, kFewestReserved, kMaxReserved);
 }
 
 void LogDenied(const Peer& peer, const Status& status) {
@@ -39,15 +39,15 @@ void LogDenied(const Peer& peer, const Status& status) {
 
 }  // namespace
 
-PeerGate::PeerGate() { Configure({}, {}); }
+AdmissionControl::AdmissionControl() { Configure({}, {}); }
 
-void PeerGate::Configure(std::vector<AccessRule> rules, const LimitSettings& limits) {
+void AdmissionControl::Configure(std::vector<AccessRule> rules, const LimitSettings& limits) {
   rules_ = std::make_shared<const AccessRules>(std::move(rules), AccessDefaults::OfThisProcess());
   limits_.Configure(limits);
-  LookAtLimit();
+  CheckDescriptorLimit();
 }
 
-void PeerGate::LookAtLimit() {
+void AdmissionControl::CheckDescriptorLimit() {
   rlimit limit{};
   const bool is_known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0;
   const std::size_t all = is_known ? static_cast<std::size_t>(limit.rlim_cur) : 2 * kMaxConnections;
@@ -55,24 +55,24 @@ void PeerGate::LookAtLimit() {
   most_under_way_ = all - all / 8;  // some are on their way to the service manager
 }
 
-void PeerGate::Poll(MonotonicTime now, std::size_t rings) {
+void AdmissionControl::Poll(MonotonicTime now, std::size_t rings) {
   limits_.ForgetIdle(now);
   rings_ = rings;
-  LookAtLimit();
+  CheckDescriptorLimit();
 }
 
-std::uint64_t PeerGate::connections_per_uid() const noexcept {
+std::uint64_t AdmissionControl::connections_per_uid() const noexcept {
   return std::min<std::uint64_t>(limits_.settings().connections_per_uid,
                                  (most_ - Reserved(most_) + 1) / 2);
 }
 
 // Descriptors that the peer could have if it held none.
-std::size_t PeerGate::Free(const Peer& peer) const {
+std::size_t AdmissionControl::Free(const Peer& peer) const {
   const std::size_t taken = held_ + (rules_->AdministersAll(peer) ? 0 : Reserved(most_));
   return most_ - std::min(most_, taken);
 }
 
-Status PeerGate::Admit(const Peer& peer) {
+Status AdmissionControl::Admit(const Peer& peer) {
   if (Status status = StillAdmit(peer); !status.ok()) return status;
   const std::size_t free = Free(peer);
   // Those who administer all are not kept from the last ones.
@@ -95,12 +95,12 @@ Status PeerGate::Admit(const Peer& peer) {
               " connections that a user may have; close some, or raise connections_per_uid"};
 }
 
-void PeerGate::Release(const Peer& peer) {
+void AdmissionControl::Release(const Peer& peer) {
   --held_;
   if (!rules_->IsOperator(peer)) limits_.DropConnection(peer.uid);
 }
 
-bool PeerGate::HoldDescriptors(const Peer& peer, std::size_t count) {
+bool AdmissionControl::HoldDescriptors(const Peer& peer, std::size_t count) {
   const std::size_t free = Free(peer);
   if (count > free) return false;
   if (!rules_->IsOperator(peer) && !limits_.HoldDescriptors(peer.uid, count, free)) return false;
@@ -109,7 +109,7 @@ bool PeerGate::HoldDescriptors(const Peer& peer, std::size_t count) {
 }
 
 // Operators have what the users leave, at least a quarter.
-bool PeerGate::PassDescriptors(const Peer& peer, std::size_t count) {
+bool AdmissionControl::PassDescriptors(const Peer& peer, std::size_t count) {
   const bool is_operator = rules_->IsOperator(peer);
   const std::size_t most = is_operator ? most_under_way_ : most_under_way_ / 4 * 3;
   const std::size_t free = most - std::min(most, under_way_);
@@ -119,23 +119,23 @@ bool PeerGate::PassDescriptors(const Peer& peer, std::size_t count) {
   return true;
 }
 
-void PeerGate::DescriptorsArrived(const Peer& peer, std::size_t count) {
+void AdmissionControl::DescriptorsArrived(const Peer& peer, std::size_t count) {
   under_way_ -= count;
   if (!rules_->IsOperator(peer)) limits_.DescriptorsArrived(peer.uid, count);
 }
 
-void PeerGate::ReleaseDescriptors(const Peer& peer, std::size_t count) {
+void AdmissionControl::ReleaseDescriptors(const Peer& peer, std::size_t count) {
   held_ -= count;
   if (!rules_->IsOperator(peer)) limits_.ReleaseDescriptors(peer.uid, count);
 }
 
-Status PeerGate::StillAdmit(const Peer& peer) {
+Status AdmissionControl::StillAdmit(const Peer& peer) {
   if (rules_->HasAnyRight(peer)) return Status::Ok();
   meter_.denied_connections.Increment();
   return DenyPeer(peer);
 }
 
-MonotonicTime PeerGate::MayReadAt(uid_t uid, MonotonicTime now) {
+MonotonicTime AdmissionControl::MayReadAt(uid_t uid, MonotonicTime now) {
   if (rules_->IsOperator(uid)) return now;
   const MonotonicTime at = limits_.NextRequestAt(uid, now);
   if (at <= now) return now;
@@ -148,11 +148,11 @@ MonotonicTime PeerGate::MayReadAt(uid_t uid, MonotonicTime now) {
   return at;
 }
 
-void PeerGate::TakeRequest(const Peer& peer) {
+void AdmissionControl::TakeRequest(const Peer& peer) {
   if (!rules_->IsOperator(peer)) limits_.TakeRequest(peer.uid, MonotonicClock::now());
 }
 
-Result<TagRight> PeerGate::RightTo(const Peer& peer, std::string_view tag) {
+Result<TagRight> AdmissionControl::RightTo(const Peer& peer, std::string_view tag) {
   const TagRight right = rules_->Of(peer, tag);
   if (right.access >= Access::kSocket) return right;
   Status denied = DenyTag(peer, tag, Access::kSocket, right.access);
@@ -161,12 +161,12 @@ Result<TagRight> PeerGate::RightTo(const Peer& peer, std::string_view tag) {
   return denied;
 }
 
-void PeerGate::NoteDeniedAdmin(const Peer& peer, const Status& status) {
+void AdmissionControl::NoteDeniedAdmin(const Peer& peer, const Status& status) {
   meter_.denied_admin.Increment();
   LogDenied(peer, status);
 }
 
-Access PeerGate::AccessTo(const Peer& peer, std::string_view tag) const {
+Access AdmissionControl::AccessTo(const Peer& peer, std::string_view tag) const {
   return rules_->Of(peer, tag).access;
 }
 

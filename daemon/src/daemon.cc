@@ -139,6 +139,7 @@ Daemon::Daemon(const Options& options, Parts parts)
     : options_(options),
       host_(std::move(parts.host)),
       database_url_(parts.store->DisplayUrl()),
+      manager_(loop_),
       inheritance_(std::move(parts.inheritance)),
       passed_listener_(std::move(parts.listener)),
       worker_(std::move(parts.store), std::move(parts.marks),

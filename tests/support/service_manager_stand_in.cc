@@ -83,8 +83,8 @@ void ServiceManagerStandIn::Drain() {
         fds.emplace_back(fd);
       }
     }
-    Handle({text.data(), static_cast<std::size_t>(bytes)}, std::move(fds));
     if (delay_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_us_));
+    Handle({text.data(), static_cast<std::size_t>(bytes)}, std::move(fds));
   }
 }
 

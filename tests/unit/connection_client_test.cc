@@ -27,9 +27,9 @@
 #include <vector>
 
 #include "client.h"
+#include "connection.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_writer.h"
-#include "server/connection.h"
 #include "support/fake_daemon.h"
 #include "support/temp_dir.h"
 #include "tag.h"

@@ -16,8 +16,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/temp_dir.h"
 
@@ -51,7 +53,7 @@ class ServiceManagerTest : public ::testing::Test {
     }
     return sent;
   }
-  // The next message; how many descriptors came with it goes to `fds`.
+  // The next message; how many descriptors came with it goes to `fds`, they to received_.
   std::string Read(std::size_t& fds) {
     std::array<char, 4096> text{};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 4)> control{};
@@ -65,7 +67,12 @@ class ServiceManagerTest : public ::testing::Test {
     fds = 0;
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
          header = CMSG_NXTHDR(&message, header)) {
-      if (header->cmsg_type == SCM_RIGHTS) fds += (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      if (header->cmsg_type != SCM_RIGHTS) continue;
+      for (; CMSG_LEN((fds + 1) * sizeof(int)) <= header->cmsg_len; ++fds) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(header) + fds * sizeof fd, sizeof fd);
+        received_.emplace_back(fd);
+      }
     }
     return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
   }
@@ -73,6 +80,8 @@ class ServiceManagerTest : public ::testing::Test {
   const harness::TempDir dir_;
   const std::string path_ = dir_.File("notify.sock");
   const ScopedFd socket_{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  std::vector<ScopedFd> received_;
+  EventLoop loop_;
 };
 
 // A ring whose descriptor is not kept is lost at the next restart.
@@ -81,7 +90,7 @@ TEST_F(ServiceManagerTest, SignalThatInterruptsACallLosesNoDescriptor) {
   action.sa_handler = [](int) {};
   struct sigaction before {};
   ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);  // without SA_RESTART
-  ServiceManager manager;
+  ServiceManager manager(loop_);
   ASSERT_TRUE(manager.keeps());
   const std::size_t others = FillQueue();
   ASSERT_GT(others, 0U);
@@ -107,6 +116,37 @@ TEST_F(ServiceManagerTest, SignalThatInterruptsACallLosesNoDescriptor) {
   EXPECT_EQ(Read(fds), "READY=1");
   caller.join();
   ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+// What is sent before that may wait for room in its queue.
+TEST_F(ServiceManagerTest, CallsBackOnceTheManagerHasHandledWhatWasSent) {
+  ServiceManager manager(loop_);
+  const ScopedFd kept(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  for (int round = 0; round < 2; ++round) {
+    manager.Keep("ring", kept.get());
+    bool is_handled = false;
+    manager.WhenHandled([&is_handled] { is_handled = true; });
+    std::size_t fds = 0;
+    EXPECT_EQ(Read(fds), "FDSTORE=1\nFDNAME=ring");
+    loop_.RunOne(std::chrono::milliseconds(20));
+    EXPECT_FALSE(is_handled) << "the second message is not read";
+    EXPECT_EQ(Read(fds), "BARRIER=1");
+    EXPECT_EQ(fds, 1U);
+    loop_.RunOne(std::chrono::milliseconds(20));
+    EXPECT_FALSE(is_handled) << "it may be at it yet";
+    received_.clear();
+    while (!is_handled) loop_.RunOne(std::chrono::seconds(60));
+  }
+}
+
+TEST_F(ServiceManagerTest, WithoutAManagerEverythingIsHandled) {
+  ::unsetenv("NOTIFY_SOCKET");  // NOLINT(concurrency-mt-unsafe): one thread
+  ServiceManager manager(loop_);
+  bool is_handled = false;
+  manager.WhenHandled([&is_handled] { is_handled = true; });
+  EXPECT_FALSE(is_handled) << "on the loop";
+  loop_.RunUntilIdle();
+  EXPECT_TRUE(is_handled);
 }
 
 }  // namespace

@@ -108,6 +108,19 @@ TEST_F(TakeOverTest, RestOfEachLeaseGoesOnInOneNewRing) {
   EXPECT_EQ(service_->Snapshot().size(), std::size(kTags));
 }
 
+// Else its queue fills up, and the loop waits for it.
+TEST_F(TakeOverTest, NextTagWaitsUntilTheManagerHasHandledTheOneBefore) {
+  h_.descriptors.is_busy = true;
+  service_->Inherit(inheritance_);
+  for (std::size_t taken = 0; taken < std::size(kTags); ++taken) {
+    ASSERT_TRUE(h_.descriptors.waiting) << taken;
+    h_.Settle();
+    EXPECT_TRUE(OldRingServes(kTags[taken])) << taken;
+    std::exchange(h_.descriptors.waiting, nullptr)();
+    EXPECT_TRUE(h_.RunUntil([&] { return !OldRingServes(kTags[taken]); }));
+  }
+}
+
 // One tag in a turn: in between others are served.
 TEST_F(TakeOverTest, TakesOneTagInATurnOfTheLoop) {
   service_->Inherit(inheritance_);

@@ -2,7 +2,9 @@
 #include "platform/service_manager.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -41,7 +43,8 @@ void Tell(const char* what, const Call& call) {
 #ifdef IDD_WITH_SYSTEMD
 
 // NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
-ServiceManager::ServiceManager() : listens_(std::getenv("NOTIFY_SOCKET") != nullptr) {}
+ServiceManager::ServiceManager(EventLoop& loop)
+    : loop_(loop), listens_(std::getenv("NOTIFY_SOCKET") != nullptr), barrier_(loop) {}
 
 std::vector<PassedDescriptor> ServiceManager::TakePassed() {
   std::vector<PassedDescriptor> passed;
@@ -84,14 +87,34 @@ void ServiceManager::Drop(const std::string& name) {
   Tell("FDSTOREREMOVE", [&state] { return ::sd_notify(0, state.c_str()); });
 }
 
+// The manager closes the descriptors of a message when it has handled it, and those before it. What
+// cannot be sent is closed at once.
+void ServiceManager::WhenHandled(std::function<void()> done) {
+  std::array<int, 2> ends{-1, -1};
+  if (!listens_ || ::pipe2(ends.data(), O_CLOEXEC) != 0) return loop_.Post(std::move(done));
+  barrier_.Close();
+  Status status = barrier_.Open(ScopedFd(ends[0]));
+  const ScopedFd held_by_manager(ends[1]);
+  if (!status.ok()) return loop_.Post(std::move(done));
+  Tell("BARRIER", [fd = held_by_manager.get()] {
+    return ::sd_pid_notify_with_fds(0, 0, "BARRIER=1", &fd, 1);
+  });
+  barrier_.WhenReadable([this, done = std::move(done)] {
+    const std::function<void()> call = done;  // what follows may ask again
+    barrier_.Close();
+    call();
+  });
+}
+
 #else
 
-ServiceManager::ServiceManager() : listens_(false) {}
+ServiceManager::ServiceManager(EventLoop& loop) : loop_(loop), listens_(false), barrier_(loop) {}
 std::vector<PassedDescriptor> ServiceManager::TakePassed() { return {}; }
 void ServiceManager::Notify(const std::string&) const {}
 std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() { return std::nullopt; }
 void ServiceManager::Keep(const std::string&, int) {}
 void ServiceManager::Drop(const std::string&) {}
+void ServiceManager::WhenHandled(std::function<void()> done) { loop_.Post(std::move(done)); }
 
 #endif
 

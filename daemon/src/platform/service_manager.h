@@ -5,11 +5,13 @@
 #define IDD_DAEMON_PLATFORM_SERVICE_MANAGER_H_
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "idd/base/scoped_fd.h"
+#include "platform/event_loop.h"
 
 namespace idd::daemon {
 
@@ -23,6 +25,10 @@ class DescriptorStore {
   // From here on the next idd gets it under this name; the descriptor stays the caller's as well.
   virtual void Keep(const std::string& name, int fd) = 0;
   virtual void Drop(const std::string& name) = 0;
+  // Calls `done` on the loop as soon as everything asked for so far has been done. One call at a
+  // time. While nothing else is asked for, the next few calls of Keep() and Drop() then return at
+  // once.
+  virtual void WhenHandled(std::function<void()> done) = 0;
   // Whether anything is kept at all, as far as can be known.
   [[nodiscard]] virtual bool keeps() const noexcept = 0;
 
@@ -35,10 +41,11 @@ struct PassedDescriptor {
   ScopedFd fd;
 };
 
-// Thread safety: none. A manager that does not listen delays the caller; it is trusted.
+// Thread safety: none; event loop. A manager that does not read delays the caller once its queue
+// (ten messages by the kernel's default) is full; it is trusted.
 class ServiceManager : public DescriptorStore {
  public:
-  ServiceManager();
+  explicit ServiceManager(EventLoop& loop);
 
   // What the manager has passed at the start: listening sockets, and what an earlier idd has left
   // with it. The second call finds nothing. Child processes inherit none of it.
@@ -51,10 +58,13 @@ class ServiceManager : public DescriptorStore {
 
   void Keep(const std::string& name, int fd) override;
   void Drop(const std::string& name) override;
+  void WhenHandled(std::function<void()> done) override;
   [[nodiscard]] bool keeps() const noexcept override { return listens_; }
 
  private:
+  EventLoop& loop_;
   const bool listens_;  // there is a manager that takes notifications
+  DescriptorWatch barrier_;
 };
 
 }  // namespace idd::daemon

@@ -30,12 +30,16 @@ void TagService::Inherit(Inheritance& inheritance, std::function<void()> done) {
   TakeOverNext();
 }
 
+// Not before the service manager has handled the messages of the tag before: it takes milliseconds
+// for each while it keeps thousands of descriptors, and once its queue is full the loop would wait.
 void TagService::TakeOverNext() {
-  takeover_timer_.After(left_.empty() ? std::chrono::milliseconds(0) : kBetweenTags, [this] {
-    if (!left_.empty()) TakeOverTag(std::move(left_.extract(left_.begin()).mapped()));
-    if (!left_.empty()) return TakeOverNext();
-    WarmNext();
-    if (taken_over_) std::exchange(taken_over_, nullptr)();
+  handover_.descriptors.WhenHandled([this] {
+    takeover_timer_.After(left_.empty() ? std::chrono::milliseconds(0) : kBetweenTags, [this] {
+      if (!left_.empty()) TakeOverTag(std::move(left_.extract(left_.begin()).mapped()));
+      if (!left_.empty()) return TakeOverNext();
+      WarmNext();
+      if (taken_over_) std::exchange(taken_over_, nullptr)();
+    });
   });
 }
 

@@ -26,10 +26,19 @@ class FakeDescriptorStore : public DescriptorStore {
  public:
   void Keep(const std::string& name, int /*fd*/) override { names.insert(name); }
   void Drop(const std::string& name) override { names.erase(name); }
+  void WhenHandled(std::function<void()> done) override {
+    if (is_busy) {
+      waiting = std::move(done);
+    } else {
+      done();
+    }
+  }
   [[nodiscard]] bool keeps() const noexcept override { return is_there; }
 
   std::set<std::string> names;
   bool is_there = false;
+  bool is_busy = false;           // it handles nothing for now
+  std::function<void()> waiting;  // for it
 };
 
 // Thread safety: none; completions run in the thread that turns the loop.

@@ -184,7 +184,7 @@ int Daemon::Run() {
 
 // Before the worker starts: what it holds is known before it opens the store.
 void Daemon::Inherit() {
-  StoreSession& session = worker_.session();
+  StoreSession session;
   session.fence = Fence(
       {.host = host_.id, .boot_id = host_.boot_id, .silence = options_.fence_after, .now_ms = {}});
   for (const LeftTag& tag : inheritance_.tags) {
@@ -194,6 +194,7 @@ void Daemon::Inherit() {
     for (const LeaseUse& use : *ended) session.held[use.lease.token] = use.lease;
   }
   for (const auto& [token, tag] : inheritance_.asked) session.unanswered.insert(token);
+  worker_.Assume(std::move(session));
   for (const std::string& name : inheritance_.names) manager_.Drop(name);
   if (!inheritance_.held_is_kept) manager_.Keep(kHeldLeasesName, inheritance_.held->fd());
   // Claimers whose ring is about to be closed come for the next one: they do not wait until the

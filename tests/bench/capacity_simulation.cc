@@ -14,7 +14,7 @@
 namespace idd::capacity {
 namespace {
 
-// As in the daemon: MysqlStore's signs of life, LeaseDesk's batches, TagService's warming and
+// As in the daemon: MysqlStore's signs of life, LeaseScheduler's batches, TagService's warming and
 // Daemon's patience with it, LeaseWorker's pauses while the store is away.
 constexpr double kBeatS = 20;
 constexpr std::size_t kMaxAtOnce = 64;
@@ -66,9 +66,10 @@ struct Job {
 };
 
 struct Host {
-  explicit Host(std::uint32_t leases_per_s) : budget(leases_per_s) {}
+  explicit Host(std::uint32_t leases_per_s) : rate(daemon::LeaseRate(leases_per_s)) {}
 
-  daemon::LeaseBudget budget;
+  daemon::RateBucket::Rate rate;
+  daemon::RateBucket budget;
   std::deque<std::uint32_t> turns;  // tags that want a lease, in the order of asking
   bool waits_for_budget = false;
   std::deque<Order> orders;  // at the desk
@@ -373,15 +374,16 @@ void Simulation::Ask(std::uint32_t tag) {
   Serve(HostOf(tag));
 }
 
-// As LeaseTurns: the first ones, as many as the budget has.
+// As LeaseScheduler: the first ones, as many as the budget has.
 void Simulation::Serve(std::uint32_t host) {
   Host& own = hosts_[host];
   while (!own.turns.empty() && own.up && now_ >= own.lease_from) {
     const std::uint32_t tag = own.turns.front();
     tags_[tag].CatchUp(now_);
     const std::uint64_t wanted = tags_[tag].Wanted(now_);
-    if (wanted != 0 && !own.budget.Take(At(now_))) {
-      const std::chrono::duration<double> wait = own.budget.NextAt(At(now_)) - At(now_);
+    const MonotonicTime ready = own.budget.ReadyAt(1, own.rate, At(now_));
+    if (wanted != 0 && ready > At(now_)) {
+      const std::chrono::duration<double> wait = ready - At(now_);
       if (!std::exchange(own.waits_for_budget, true))
         Push(now_ + wait.count(), What::kBudget, host);
       return;
@@ -391,12 +393,13 @@ void Simulation::Serve(std::uint32_t host) {
       Plan(tag);
       continue;
     }
+    own.budget.Take(1, own.rate, At(now_));
     own.orders.push_back({.tag = tag, .ids = wanted, .asked_at = now_});
     SendLeases(host);
   }
 }
 
-// As LeaseDesk: what comes while the worker is busy goes together.
+// As LeaseScheduler: what comes while the worker is busy goes together.
 void Simulation::SendLeases(std::uint32_t host) {
   Host& own = hosts_[host];
   if (own.leasing || own.orders.empty()) return;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/options.h"
-#include "leasing/lease_budget.h"
+#include "leasing/lease_scheduler.h"
 #include "refill/refill_settings.h"
 
 namespace idd::capacity {

@@ -68,7 +68,7 @@ def declared(root, findings):
         findings += check_name(where, name, kind.lower(), unit)
     if len(metrics) != text.count("inline constexpr Metric "):
         findings.append(f"{root / LIST}:1: a declaration is not of the form that this test reads")
-    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "daemon" / "src").glob("*.cc")))
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "daemon" / "src").rglob("*.cc")))
     for identifier, where in identifiers.items():
         if f"metric::{identifier}" not in sources:
             findings.append(f"{where}: nothing measures it")

@@ -11,7 +11,6 @@
 #include <set>
 #include <string>
 
-#include "leasing/lease_budget.h"
 #include "support/service_harness.h"
 
 namespace idd::daemon {

@@ -137,7 +137,9 @@ TEST_F(UnfinishedBusiness, HandBackThatFoundTheStoreDownIsTriedAgainOrAbandoned)
   WorkerHarness h;
   h.store.AddTag("orders", 1000);
   const Lease lease = Take(h, 'a');
-  h.worker.session().held[lease.token] = lease;  // as Daemon::Inherit() does
+  StoreSession session;  // as Daemon::Inherit() does
+  session.held[lease.token] = lease;
+  h.worker.Assume(std::move(session));
   h.store.script.Fail("Open", {Code::kUnavailable, "down"});
   LeaseCloser closer(h.worker, *h.held, [] {});
   closer.HandBack({.lease = lease, .claimed = 10});
@@ -148,8 +150,14 @@ TEST_F(UnfinishedBusiness, HandBackThatFoundTheStoreDownIsTriedAgainOrAbandoned)
   h.Settle();
   closer.Flush();
   h.Settle();
-  EXPECT_TRUE(StateOf(h, lease.token) != LeaseState::kActive ||
-              !h.worker.session().held.contains(lease.token))
+  bool is_held = true;
+  h.worker.SubmitWithSession<bool>(
+      [token = lease.token](Store&, HighWaterMarks&, StoreSession& held_session) {
+        return Result<bool>(held_session.held.contains(token));
+      },
+      [&is_held](const Result<bool>& held) { is_held = !held.ok() || held.value(); });
+  h.Settle();
+  EXPECT_TRUE(StateOf(h, lease.token) != LeaseState::kActive || !is_held)
       << "active in the journal, in no ring, and nobody will end it in this run";
 }
 

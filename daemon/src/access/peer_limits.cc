@@ -13,13 +13,6 @@ constexpr std::chrono::milliseconds kLookPause(20);
 // How often at most a user that is over its limit is looked at again.
 constexpr std::uint64_t kPausesPerSecond = 200;
 
-// How long `count` take at that rate.
-MonotonicClock::duration Span(std::uint64_t count, std::uint64_t per_s) {
-  const std::chrono::duration<double> seconds(static_cast<double>(count) /
-                                              static_cast<double>(per_s));
-  return std::chrono::duration_cast<MonotonicClock::duration>(seconds);
-}
-
 // A tenth of a second's worth at once: a batch is served in one go, and the rate holds over any
 // second or two.
 RateBucket::Rate IdRate(std::uint64_t per_s) {
@@ -32,18 +25,6 @@ RateBucket::Rate RequestRate(const LimitSettings& settings) {
 }
 
 }  // namespace
-
-MonotonicTime RateBucket::ReadyAt(std::uint64_t count, Rate rate, MonotonicTime now) const {
-  const MonotonicTime paid = std::max(paid_at_, now);
-  const std::uint64_t taken = std::min(count, rate.burst);
-  return std::max(now, paid - Span(rate.burst - taken, rate.per_s));
-}
-
-void RateBucket::Take(std::uint64_t count, Rate rate, MonotonicTime now) {
-  paid_at_ = std::max(paid_at_, now) + Span(count, rate.per_s);
-}
-
-void RateBucket::GiveBack(std::uint64_t count, Rate rate) { paid_at_ -= Span(count, rate.per_s); }
 
 bool PeerLimits::AddConnection(uid_t uid, std::size_t free) {
   User& user = users_[uid];

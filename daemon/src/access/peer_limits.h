@@ -13,6 +13,7 @@
 
 #include "access/claim_order.h"
 #include "idd/base/clock.h"
+#include "platform/rate_bucket.h"
 
 namespace idd::daemon {
 
@@ -22,26 +23,6 @@ struct LimitSettings {
   std::uint64_t requests_per_s_per_uid = 20000;
 
   friend bool operator==(const LimitSettings&, const LimitSettings&) = default;
-};
-
-// So many a second, and a burst at once, as the time at which all that was taken is paid off: it
-// needs no filling, and a whole one is the same as none.
-class RateBucket {
- public:
-  struct Rate {
-    std::uint64_t per_s;  // at least 1
-    std::uint64_t burst;  // at least 1
-  };
-
-  // When `count` of at most a burst may be had.
-  [[nodiscard]] MonotonicTime ReadyAt(std::uint64_t count, Rate rate, MonotonicTime now) const;
-  // Takes them, from then on.
-  void Take(std::uint64_t count, Rate rate, MonotonicTime now);
-  void GiveBack(std::uint64_t count, Rate rate);
-  [[nodiscard]] bool IsFull(MonotonicTime now) const noexcept { return paid_at_ <= now; }
-
- private:
-  MonotonicTime paid_at_{};
 };
 
 // What each uid has open and asked of late. Operators are not entered.

@@ -253,9 +253,9 @@ void Admin::Diagnose(const Request& /*request*/, const PeerRights& rights, Done 
     Conclude(*diagnosis, Status(Code::kTimeout, "the store has not answered within " +
                                                     std::to_string(kStorePatience.count()) + " s"));
   });
-  worker_.Submit<StoreReport>(
-      [&worker = worker_, host = info_.host_id](Store& store, HighWaterMarks& marks) {
-        return InspectStore(store, marks, worker.session(), host);
+  worker_.SubmitWithSession<StoreReport>(
+      [host = info_.host_id](Store& store, HighWaterMarks& marks, StoreSession& session) {
+        return InspectStore(store, marks, session, host);
       },
       [this, diagnosis](Result<StoreReport> report) { Conclude(*diagnosis, std::move(report)); });
 }

@@ -166,9 +166,9 @@ void Admin::ForgetHost(const Request& request, const PeerRights& /*rights*/, Don
   if (!host.value().has_value()) return Fail(done, {Code::kInvalid, "'host' is missing"});
   const auto is_forced = FlagField(request, "force");
   if (!is_forced.ok()) return Fail(done, is_forced.status());
-  worker_.Submit<bool>(
-      [&session = worker_.session(), host = *host.value(), is_forced = is_forced.value()](
-          Store& store, HighWaterMarks&) -> Result<bool> {
+  worker_.SubmitWithSession<bool>(
+      [host = *host.value(), is_forced = is_forced.value()](Store& store, HighWaterMarks&,
+                                                            StoreSession& session) -> Result<bool> {
         if (store.fence() == nullptr) {
           return Status(Code::kInvalid,
                         "leasing waits for no host with this database; only MySQL has a fence");

@@ -126,8 +126,8 @@ void LeaseCloser::JournalSome() {
     if (batch.size() == kMaxAtOnce) break;
     batch.push_back(closure);
   }
-  worker_.Submit<bool>(
-      [batch, &session = worker_.session()](Store& store, HighWaterMarks&) -> Result<bool> {
+  worker_.SubmitWithSession<bool>(
+      [batch](Store& store, HighWaterMarks&, StoreSession& session) -> Result<bool> {
         if (Status status = store.CloseLeases(batch); !status.ok()) return status;
         for (const LeaseClosure& closure : batch) session.held.erase(closure.token);
         return true;
@@ -163,9 +163,9 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
   // From here on the allocator may have the tail: nobody else publishes it.
   held_.RecordReturning(closure.token, closure.claimed);
   returning_[closure.token] = closure;
-  worker_.Submit<ReturnOutcome>(
-      [closure, mark, limit = use.lease.ids.limit, &session = worker_.session()](
-          Store& store, HighWaterMarks& marks) -> Result<ReturnOutcome> {
+  worker_.SubmitWithSession<ReturnOutcome>(
+      [closure, mark, limit = use.lease.ids.limit](Store& store, HighWaterMarks& marks,
+                                                   StoreSession& session) -> Result<ReturnOutcome> {
         // First the mark: the tail is drained, so that nobody was given an id of it, and a range
         // below the mark could not be taken back. A mark that has moved on is a later lease's and
         // stays.
@@ -230,9 +230,11 @@ void LeaseCloser::HandBackUnanswered(AskedLeases asked) {
 void LeaseCloser::LookUpUnanswered() {
   if (unanswered_.empty() || looking_up_) return;
   looking_up_ = true;
-  worker_.Submit<std::vector<Lease>>(
-      [asked = unanswered_, host = held_.host_id(), &session = worker_.session()](
-          Store& store, HighWaterMarks&) { return FindUnanswered(asked, store, host, session); },
+  worker_.SubmitWithSession<std::vector<Lease>>(
+      [asked = unanswered_, host = held_.host_id()](Store& store, HighWaterMarks&,
+                                                    StoreSession& session) {
+        return FindUnanswered(asked, store, host, session);
+      },
       [this](const Result<std::vector<Lease>>& found) {
         looking_up_ = false;
         if (!found.ok()) return;  // the next Flush() tries again

@@ -43,6 +43,11 @@ LeaseWorker::LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWater
 
 LeaseWorker::~LeaseWorker() { Stop(); }
 
+void LeaseWorker::Assume(StoreSession session) {
+  session_ = std::move(session);
+  session_.meter = &meter_;
+}
+
 void LeaseWorker::Start(Recovery recovery, HealthChange on_health) {
   recovery_ = std::move(recovery);
   on_health_ = std::move(on_health);

@@ -73,8 +73,8 @@ class LeaseWorker {
   // new one is opened and recovered as one that took the other's place, whatever it says it is.
   void Replace(std::unique_ptr<Store> store);
 
-  // For jobs alone, as it belongs to the worker's thread.
-  [[nodiscard]] StoreSession& session() noexcept { return session_; }
+  // Before Start: what this host holds and knows before the store is opened.
+  void Assume(StoreSession session);
 
   // From any thread.
   [[nodiscard]] StoreMeter& meter() noexcept { return meter_; }
@@ -84,9 +84,18 @@ class LeaseWorker {
   template <typename T>
   void Submit(std::function<Result<T>(Store&, HighWaterMarks&)> work,
               std::function<void(Result<T>)> done) {
+    SubmitWithSession<T>([work = std::move(work)](Store& store, HighWaterMarks& marks,
+                                                  StoreSession&) { return work(store, marks); },
+                         std::move(done));
+  }
+  // The same for work that needs to know what is held and leased.
+  template <typename T>
+  void SubmitWithSession(std::function<Result<T>(Store&, HighWaterMarks&, StoreSession&)> work,
+                         std::function<void(Result<T>)> done) {
     Enqueue([this, work = std::move(work), done = std::move(done)] {
       Status ready = Prepare();
-      Result<T> result = ready.ok() ? work(*store_, *marks_) : Result<T>(std::move(ready));
+      Result<T> result =
+          ready.ok() ? work(*store_, *marks_, session_) : Result<T>(std::move(ready));
       Observe(result.status());
       post_([done = std::move(done), result = std::move(result)]() mutable {
         done(std::move(result));

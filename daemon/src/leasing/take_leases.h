@@ -20,6 +20,7 @@ namespace idd::daemon {
 
 struct LeaseOrder {
   std::string tag;
+  std::uint64_t instance = 0;   // tells a tag that was made again from its namesake
   std::string token;            // of the lease
   std::uint64_t wanted = 0;     // ids, by the settings that the daemon knows
   std::uint64_t step = 0;       // of those settings

@@ -38,7 +38,7 @@ Result<FileLock> FileLock::Take(const std::string& path) {
   const std::string pid = std::to_string(::getpid()) + "\n";
   // The pid is for people; the lock holds without it, also on a full disk.
   if (::ftruncate(fd.get(), 0) == 0) {
-    static_cast<void>(::pwrite(fd.get(), pid.data(), pid.size(), 0));
+    [[maybe_unused]] const ssize_t written = ::pwrite(fd.get(), pid.data(), pid.size(), 0);
   }
   return FileLock(std::move(fd));
 }

@@ -42,16 +42,11 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
     : loop_(loop),
       worker_(worker),
       handover_(handover),
-      turns_(
-          loop, leases_per_s,
-          [this](const std::string& name) {
-            const auto it = tags_.find(name);
-            return it == tags_.end() ? std::uint64_t{0} : IdsToLease(*it->second);
-          },
-          [this](const std::string& name, std::uint64_t wanted) {
-            StartLease(*tags_.find(name)->second, wanted);
+      scheduler_(
+          loop, worker, leases_per_s, [this](const std::string& name) { return OrderOf(name); },
+          [this](const LeaseOrder& order, Result<LeaseOutcome> outcome) {
+            OnOutcome(order, std::move(outcome));
           }),
-      desk_(worker),
       closer_(
           worker, handover.leases, [this] { FinishShutdownIfIdle(); },
           [this](const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
@@ -240,7 +235,7 @@ void TagService::WarmNext() {
     } else if (tag.ring != nullptr && tag.ring->IsDry()) {  // else somebody has asked for it
       MaybeLease(tag);
     }
-    if (tag.store_busy || turns_.Awaits(name)) warming_.insert(name);
+    if (tag.store_busy || scheduler_.Awaits(name)) warming_.insert(name);
   }
   if (warming_.empty() && warmed_) std::exchange(warmed_, nullptr)();
 }
@@ -276,7 +271,7 @@ void TagService::OnLookUp(Tag& tag, Result<TagRecord> record) {
     Configure(tag, std::move(record).value());
     tag.last_error.clear();
     Serve(tag);
-    if (!tag.store_busy && !turns_.Awaits(name)) Warmed(name);  // no ring could be made for it
+    if (!tag.store_busy && !scheduler_.Awaits(name)) Warmed(name);  // no ring could be made for it
     return;
   }
   OnStoreFailure(tag, record.status());
@@ -305,47 +300,56 @@ std::uint64_t TagService::IdsToLease(const Tag& tag) const {
 }
 
 void TagService::MaybeLease(Tag& tag) {
-  if (IdsToLease(tag) != 0) turns_.Ask(tag.name);
+  if (IdsToLease(tag) != 0) scheduler_.Ask(tag.name);
 }
 
-void TagService::StartLease(Tag& tag, std::uint64_t wanted) {
+// What the tag leases now that it is its turn. From here on the next idd looks for the lease under
+// its token.
+std::optional<LeaseOrder> TagService::OrderOf(const std::string& name) {
+  const auto it = tags_.find(name);
+  if (it == tags_.end()) return std::nullopt;
+  Tag& tag = *it->second;
+  const std::uint64_t wanted = IdsToLease(tag);
+  if (wanted == 0) return std::nullopt;
   tag.store_busy = true;
   tag.store_asked_at = MonotonicClock::now();
-  const LeaseOrder order{.tag = tag.name,
-                         .token = RandomToken(),
-                         .wanted = wanted,
-                         .step = tag.record->refill.step,
-                         .available = tag.View().available,
-                         .floor = tag.ring->floor(),
-                         .has_leased = tag.leases_taken != 0,
-                         .data_set = tag.data_set};
+  LeaseOrder order{.tag = tag.name,
+                   .instance = tag.instance,
+                   .token = RandomToken(),
+                   .wanted = wanted,
+                   .step = tag.record->refill.step,
+                   .available = tag.View().available,
+                   .floor = tag.ring->floor(),
+                   .has_leased = tag.leases_taken != 0,
+                   .data_set = tag.data_set};
   handover_.leases.RecordAsked(order.token, order.tag);
-  desk_.Place(order, [this, name = tag.name, instance = tag.instance,
-                      token = order.token](Result<LeaseOutcome> outcome) {
-    if (outcome.ok() && outcome.value().lease.has_value()) {
-      handover_.leases.RecordGranted(*outcome.value().lease, outcome.value().record);
-    } else {
-      handover_.leases.Forget(token);
-    }
-    const auto it = tags_.find(name);
-    if (it == tags_.end() || it->second->instance != instance) {
-      // Nobody is there to publish it: it goes back whole.
-      if (outcome.ok() && outcome.value().lease.has_value()) {
-        closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
-      }
-      return Warmed(name);
-    }
-    it->second->store_busy = false;
-    const bool is_drained = std::exchange(it->second->hands_back, false);
-    if (!stopping_ && !is_drained) return OnLease(name, std::move(outcome));
-    if (outcome.ok() && outcome.value().lease.has_value()) {
-      it->second->tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
-      if (is_drained) drains_.OnClosed(it->second->tails.back());
-    }
-    HandBackTails(*it->second);
-    Warmed(name);
-    FinishShutdownIfIdle();
-  });
+  return order;
+}
+
+void TagService::OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome) {
+  const bool is_leased = outcome.ok() && outcome.value().lease.has_value();
+  if (is_leased) {
+    handover_.leases.RecordGranted(*outcome.value().lease, outcome.value().record);
+  } else {
+    handover_.leases.Forget(order.token);
+  }
+  const auto it = tags_.find(order.tag);
+  if (it == tags_.end() || it->second->instance != order.instance) {
+    // Nobody is there to publish it: it goes back whole.
+    if (is_leased) closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
+    return Warmed(order.tag);
+  }
+  Tag& tag = *it->second;
+  tag.store_busy = false;
+  const bool is_drained = std::exchange(tag.hands_back, false);
+  if (!stopping_ && !is_drained) return OnLease(order.tag, std::move(outcome));
+  if (is_leased) {
+    tag.tails.push_back({.lease = *outcome.value().lease, .claimed = 0});
+    if (is_drained) drains_.OnClosed(tag.tails.back());
+  }
+  HandBackTails(tag);
+  Warmed(order.tag);
+  FinishShutdownIfIdle();
 }
 
 void TagService::OnLease(const std::string& name, Result<LeaseOutcome> outcome) {

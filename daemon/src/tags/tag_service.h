@@ -17,8 +17,7 @@
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "leasing/lease_closer.h"
-#include "leasing/lease_desk.h"
-#include "leasing/lease_turns.h"
+#include "leasing/lease_scheduler.h"
 #include "leasing/lease_worker.h"
 #include "metrics/metrics_sample.h"
 #include "platform/event_loop.h"
@@ -124,7 +123,7 @@ class TagService {
   // of it goes on in a new one. False: there is no memory for that now.
   [[nodiscard]] bool Withdraw(const std::string& tag, std::uint64_t ring_id);
   // Leases a second, of all tags together, from now on.
-  void SetLeaseLimit(std::uint32_t leases_per_s) { turns_.SetLimit(leases_per_s); }
+  void SetLeaseLimit(std::uint32_t leases_per_s) { scheduler_.SetLimit(leases_per_s); }
 
   // What is drained from the start on, as HighWaterMarks::Drained() has it; before Inherit().
   void LoadDrained(const std::vector<std::string>& scopes);
@@ -209,7 +208,8 @@ class TagService {
   void Configure(Tag& tag, TagRecord record);
   [[nodiscard]] std::uint64_t IdsToLease(const Tag& tag) const;
   void MaybeLease(Tag& tag);
-  void StartLease(Tag& tag, std::uint64_t wanted);
+  [[nodiscard]] std::optional<LeaseOrder> OrderOf(const std::string& name);
+  void OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome);
   void OnLease(const std::string& name, Result<LeaseOutcome> outcome);
   void PublishLease(Tag& tag, const Lease& lease);
   void OnNotLeased(Tag& tag, const LeaseOutcome& outcome);
@@ -254,8 +254,7 @@ class TagService {
   ServiceMeter meter_;
   std::map<std::string, TagPtr, std::less<>> tags_;
   std::uint64_t tags_version_ = 1;
-  LeaseTurns turns_;
-  LeaseDesk desk_;
+  LeaseScheduler scheduler_;
   LeaseCloser closer_;
   DrainLedger drains_;
   std::map<std::string, LeftTag, std::less<>> left_;  // by an earlier idd, not taken over yet

@@ -79,7 +79,7 @@ void TagService::Resume(const std::string& scope) {
   // What waited for its turn when it was drained has none any more, and nobody says so.
   std::erase_if(warming_, [this](const std::string& name) {
     const auto it = tags_.find(name);
-    return it == tags_.end() || (!it->second->store_busy && !turns_.Awaits(name));
+    return it == tags_.end() || (!it->second->store_busy && !scheduler_.Awaits(name));
   });
   WarmNext();
 }

@@ -101,7 +101,7 @@ void TagService::AddFamilies(FamilyBuilder& families) const {
   families.Add(metric::kLeasesRefused, meter_.leases_refused);
   families.Add(metric::kLeaseFailures, meter_.lease_failures);
   families.Add(metric::kLeaseDuration, store.lease_duration);
-  families.Add(metric::kAwaitingTurn, static_cast<double>(turns_.waiting()));
+  families.Add(metric::kAwaitingTurn, static_cast<double>(scheduler_.waiting()));
   families.Add(metric::kInheritedRings, static_cast<double>(old_rings_.size()));
   families.Add(metric::kInheritedLeases, static_cast<double>(inherited_leases_));
   families.Add(metric::kRefills, meter_.refills);

@@ -170,7 +170,7 @@ void TagService::Shutdown(std::function<void()> done) {
   TakeOverAll();
   stopping_ = true;
   closer_.Hurry();
-  turns_.Stop();
+  scheduler_.Stop();
   shutdown_done_ = std::move(done);
   for (auto& [name, tag] : tags_) {
     tag->deadline_timer.Cancel();

@@ -210,6 +210,7 @@ class FakeStore final : public Store {
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override {
     LeaseResults leases;
+    if (Status status = script.Enter("TakeLeases"); !status.ok()) return status;
     for (const LeaseRequest& request : requests) {
       Status status = script.Enter("TakeLease");
       const bool is_store = status.code() == Code::kUnavailable || status.code() == Code::kSystem ||

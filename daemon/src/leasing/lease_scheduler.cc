@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leasing/lease_scheduler.h"
+
+#include <utility>
+
+namespace idd::daemon {
+
+LeaseScheduler::LeaseScheduler(EventLoop& loop, LeaseWorker& worker, std::uint32_t leases_per_s,
+                               MakeOrder make_order, Done done)
+    : worker_(worker),
+      make_order_(std::move(make_order)),
+      done_(std::move(done)),
+      rate_(LeaseRate(leases_per_s)),
+      timer_(loop) {}
+
+void LeaseScheduler::SetLimit(std::uint32_t leases_per_s) {
+  rate_ = LeaseRate(leases_per_s);
+  budget_ = RateBucket();
+}
+
+void LeaseScheduler::Ask(const std::string& tag) {
+  if (!waiting_.insert(tag).second) return;
+  turns_.push_back(tag);
+  if (turns_.size() == 1) ServeTurns();
+}
+
+// As many as the budget has; the timer sees to the rest. A tag that needs no lease any more costs
+// nothing.
+void LeaseScheduler::ServeTurns() {
+  while (!turns_.empty()) {
+    const MonotonicTime now = MonotonicClock::now();
+    const MonotonicTime ready = budget_.ReadyAt(1, rate_, now);
+    if (ready > now) {
+      timer_.At(ready, [this] { ServeTurns(); });
+      return;
+    }
+    const std::string tag = std::move(turns_.front());
+    turns_.pop_front();
+    waiting_.erase(tag);
+    std::optional<LeaseOrder> order = make_order_(tag);
+    if (!order.has_value()) continue;
+    budget_.Take(1, rate_, now);
+    orders_.push_back(*std::move(order));
+    if (!is_under_way_) SendBatch();
+  }
+}
+
+// The first orders, up to one of a tag that is among them: it was made again meanwhile.
+void LeaseScheduler::SendBatch() {
+  if (orders_.empty()) return;
+  is_under_way_ = true;
+  std::vector<LeaseOrder> batch;
+  std::set<std::string, std::less<>> tags;
+  while (!orders_.empty() && batch.size() < batch_size_ &&
+         tags.insert(orders_.front().tag).second) {
+    batch.push_back(std::move(orders_.front()));
+    orders_.pop_front();
+  }
+  worker_.SubmitWithSession<LeaseOutcomes>(
+      [batch](Store& store, HighWaterMarks& marks, StoreSession& session) {
+        return TakeLeases(batch, store, marks, session);
+      },
+      [this, batch](Result<LeaseOutcomes> outcomes) {
+        is_under_way_ = false;
+        batch_size_ = outcomes.ok() ? std::min(batch_size_ * 2, kMaxAtOnce) : 1;
+        SendBatch();  // before what the outcomes bring, so that the store is not idle meanwhile
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+          done_(batch[i], outcomes.ok() ? std::move(outcomes.value()[i])
+                                        : Result<LeaseOutcome>(outcomes.status()));
+        }
+      });
+}
+
+void LeaseScheduler::Stop() {
+  turns_.clear();
+  waiting_.clear();
+  timer_.Cancel();
+}
+
+}  // namespace idd::daemon

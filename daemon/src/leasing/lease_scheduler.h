@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_LEASING_LEASE_SCHEDULER_H_
+#define IDD_DAEMON_LEASING_LEASE_SCHEDULER_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "leasing/lease_worker.h"
+#include "leasing/take_leases.h"
+#include "platform/event_loop.h"
+#include "platform/rate_bucket.h"
+
+namespace idd::daemon {
+
+// Which tag leases next: in turn, within the host's budget, however often a tag asks, so that one
+// that leases all the time delays another by one lease at most. Orders that are made while the
+// worker is busy go together, in one transaction of the store.
+//
+// Thread safety: none; event loop.
+class LeaseScheduler {
+ public:
+  // What the tag whose turn it is leases; nothing: it needs no lease now.
+  using MakeOrder = std::function<std::optional<LeaseOrder>(const std::string& tag)>;
+  // Called once for each order.
+  using Done = std::function<void(const LeaseOrder& order, Result<LeaseOutcome> outcome)>;
+
+  // `leases_per_s`: of all tags together, at most; a tenth of them at once.
+  LeaseScheduler(EventLoop& loop, LeaseWorker& worker, std::uint32_t leases_per_s,
+                 MakeOrder make_order, Done done);
+  LeaseScheduler(const LeaseScheduler&) = delete;
+  LeaseScheduler& operator=(const LeaseScheduler&) = delete;
+
+  // Its turn comes now, or when the budget allows a lease and those that asked before had theirs.
+  void Ask(const std::string& tag);
+  [[nodiscard]] bool Awaits(const std::string& tag) const { return waiting_.contains(tag); }
+  [[nodiscard]] std::size_t waiting() const noexcept { return turns_.size(); }
+  // From now on.
+  void SetLimit(std::uint32_t leases_per_s);
+  // No turn comes any more; orders that were made are carried out.
+  void Stop();
+
+  static constexpr std::size_t kMaxAtOnce = 64;
+
+ private:
+  void ServeTurns();
+  void SendBatch();
+
+  LeaseWorker& worker_;
+  const MakeOrder make_order_;
+  const Done done_;
+  RateBucket::Rate rate_;
+  RateBucket budget_;
+  Timer timer_;
+  std::deque<std::string> turns_;
+  std::set<std::string, std::less<>> waiting_;  // what is in turns_, each once
+  std::deque<LeaseOrder> orders_;
+  bool is_under_way_ = false;
+  // Orders that go together: one after a failure, so that what is wrong with one tag's row (a lock
+  // that is held on it) fails no other's; twice as many after each success.
+  std::size_t batch_size_ = kMaxAtOnce;
+};
+
+// The budget of `leases_per_s`.
+[[nodiscard]] inline RateBucket::Rate LeaseRate(std::uint32_t leases_per_s) {
+  return {.per_s = std::max<std::uint32_t>(leases_per_s, 1),
+          .burst = std::max<std::uint32_t>(leases_per_s / 10, 1)};
+}
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_LEASING_LEASE_SCHEDULER_H_

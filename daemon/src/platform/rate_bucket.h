@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_PLATFORM_RATE_BUCKET_H_
+#define IDD_DAEMON_PLATFORM_RATE_BUCKET_H_
+
+#include <cstdint>
+
+#include "idd/base/clock.h"
+
+namespace idd::daemon {
+
+// A token bucket: so many a second, and a burst at once. It is kept as the time at which all that
+// was taken is paid off (GCRA), so it needs no filling, and a full one is the same as none.
+//
+// Pure; time is handed in. Thread safety: none.
+class RateBucket {
+ public:
+  struct Rate {
+    std::uint64_t per_s;  // at least 1
+    std::uint64_t burst;  // at least 1
+  };
+
+  // When `count` of at most a burst may be had.
+  [[nodiscard]] MonotonicTime ReadyAt(std::uint64_t count, Rate rate, MonotonicTime now) const;
+  // Takes them, from then on.
+  void Take(std::uint64_t count, Rate rate, MonotonicTime now);
+  void GiveBack(std::uint64_t count, Rate rate);
+  [[nodiscard]] bool IsFull(MonotonicTime now) const noexcept { return paid_at_ <= now; }
+
+ private:
+  MonotonicTime paid_at_{};
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_PLATFORM_RATE_BUCKET_H_

@@ -14,6 +14,7 @@ if ! reason=$(can_boot); then
   echo "build_packages: skipped, $reason"
   exit 77
 fi
+mkdir -p "$root/build"
 rm -rf "$debs"
 # The lower revision last: it is what a build folder should remember.
 options=(--no-symbols)

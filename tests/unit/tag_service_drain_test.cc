@@ -86,7 +86,7 @@ class DrainTest : public ::testing::Test {
   }
   [[nodiscard]] std::string StateOf(const std::string& tag) const {
     for (const TagSnapshot& snapshot : service_.Snapshot()) {
-      if (snapshot.tag == tag) return snapshot.state;
+      if (snapshot.tag == tag) return TagStateName(snapshot.state);
     }
     return "";
   }

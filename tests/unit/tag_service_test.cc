@@ -720,7 +720,7 @@ TEST_F(TagServiceTest, SnapshotCountsClaimsOfAllPathsAndLeases) {
   EXPECT_EQ(snapshot.claimed, 14U);
   EXPECT_EQ(snapshot.fallbacks, 1U);
   EXPECT_EQ(snapshot.leases_taken, static_cast<std::uint64_t>(Leases()));
-  EXPECT_EQ(snapshot.state, "ok");
+  EXPECT_EQ(snapshot.state, TagState::kOk);
   EXPECT_EQ(snapshot.mode, "segment");
 }
 
@@ -729,7 +729,7 @@ TEST_F(TagServiceTest, SnapshotShowsADryRing) {
   Client& client = AttachedClient("orders");
   h_.store.script.Hold("TakeLease");
   ASSERT_EQ(client.Claim(10).size(), 10U);
-  EXPECT_EQ(SnapshotOf("orders").state, "dry");
+  EXPECT_EQ(SnapshotOf("orders").state, TagState::kDry);
 }
 
 // --- hostile clients
@@ -790,7 +790,7 @@ TEST_F(TagServiceTest, ForgedRingIsReplacedAndNothingOfItIsHandedBack) {
   service_.Poll();
   EXPECT_EQ(client.claimer.state(), shm::RingState::kQuarantined);
   EXPECT_TRUE(client.Claim(1).empty());
-  EXPECT_EQ(SnapshotOf("orders").state, "quarantined");
+  EXPECT_EQ(SnapshotOf("orders").state, TagState::kQuarantined);
   h_.Settle();
   EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kAbandoned);
   EXPECT_EQ(h_.store.journal()[0].returned, 0U);
@@ -836,7 +836,7 @@ TEST_F(TagServiceTest, RequestThatFindsACursorSetBackIsServedFromAFreshSegment) 
   EXPECT_GE(answer.grant.ids.first, 101U) << "ids of the forged ring";
   EXPECT_TRUE(answer.grant.attach_again);
   EXPECT_EQ(client.claimer.state(), shm::RingState::kQuarantined);
-  EXPECT_EQ(SnapshotOf("orders").state, "quarantined");
+  EXPECT_EQ(SnapshotOf("orders").state, TagState::kQuarantined);
 }
 
 TEST_F(TagServiceTest, RequestThatFindsOneOfTwoCursorsSetBackIsServedFromNeither) {
@@ -1075,7 +1075,8 @@ TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndToldToAttach) {
   h_.Settle();
   // The other way.
   h_.store.script.Hold("FindTag");
-  while (SnapshotOf("orders").state != "dry") ASSERT_FALSE(Granted("orders", 100).ids.empty());
+  while (SnapshotOf("orders").state != TagState::kDry)
+    ASSERT_FALSE(Granted("orders", 100).ids.empty());
   const std::uint64_t next = SnapshotOf("orders").claimed + 1;
   const Answer& waits = Claim("orders", 2);
   ChangeAccess("orders", TagAccess::kRing);
@@ -1113,7 +1114,7 @@ TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
   ChangeAccess("orders", TagAccess::kSocket);
   EXPECT_EQ(client.claimer.state(), shm::RingState::kQuarantined);
   EXPECT_TRUE(client.Claim(1).empty());
-  EXPECT_EQ(SnapshotOf("orders").state, "quarantined");
+  EXPECT_EQ(SnapshotOf("orders").state, TagState::kQuarantined);
   EXPECT_EQ(Attach("orders").attached.ring_id, 0U);
   h_.Settle();
   for (std::size_t i = 0; i < leases; ++i) {

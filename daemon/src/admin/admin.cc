@@ -57,7 +57,7 @@ Json SnapshotJson(const TagSnapshot& tag) {
       {"tag", tag.tag},
       {"mode", tag.mode},
       {"step", tag.step},
-      {"state", tag.state},
+      {"state", TagStateName(tag.state)},
       {"claimed", tag.claimed},
       {"available", available},
       {"segments", std::move(segments)},
@@ -244,7 +244,7 @@ Json Admin::TagsJson(const std::vector<TagRecord>& records, const Shows& shows) 
     tag.mode = record.mode;
     tag.step = record.step;
     tag.refill = record.refill;
-    tag.state = tags_.drains().IsDrained(record.tag) ? "drained" : "ok";
+    tag.state = tags_.drains().IsDrained(record.tag) ? TagState::kDrained : TagState::kOk;
   }
   for (TagSnapshot& snapshot : tags_.Snapshot()) tags[snapshot.tag] = std::move(snapshot);
   Json array = Json::array();

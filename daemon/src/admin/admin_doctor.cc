@@ -76,7 +76,7 @@ Json TagJson(const TagSnapshot& tag, const TagRecord* record) {
   std::uint64_t available = 0;
   for (const LeaseUse& use : tag.leases) available += use.available();
   return {{"tag", tag.tag},
-          {"state", tag.state},
+          {"state", TagStateName(tag.state)},
           {"step", tag.step},
           {"available", available},
           {"rate_per_s", tag.rate_per_s},
@@ -104,7 +104,7 @@ Json TagsJson(const std::vector<TagSnapshot>& served, const std::vector<TagRecor
     tag.step = record.step;
     tag.refill = record.refill;
     const bool is_drained = drained.contains(kWholeHost) || drained.contains(record.tag);
-    tag.state = is_drained ? "drained" : "ok";
+    tag.state = is_drained ? TagState::kDrained : TagState::kOk;
   }
   for (const TagSnapshot& tag : served) tags[tag.tag] = tag;
   Json array = Json::array();

@@ -1,103 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A tag as TagService keeps it; for its source files.
 #ifndef IDD_DAEMON_TAGS_SERVED_TAG_H_
 #define IDD_DAEMON_TAGS_SERVED_TAG_H_
 
-#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "idd/base/clock.h"
+#include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
+#include "leasing/take_leases.h"
 #include "platform/event_loop.h"
-#include "platform/random.h"
 #include "refill/claim_history.h"
 #include "refill/refill_policy.h"
 #include "refill/usage_meter.h"
-#include "store/store.h"
-#include "tags/tag_ring.h"
-#include "tags/tag_service.h"
+#include "store/lease.h"
+#include "store/tag_record.h"
+#include "tags/leased_ids.h"
+#include "tags/tag_context.h"
+#include "tags/tag_views.h"
 #include "tags/wait_queue.h"
 
 namespace idd::daemon {
 
-// How long a replaced ring is told in `status`; the log has it for ever.
-inline constexpr std::chrono::seconds kQuarantineShown(60);
+// What an observer of a ring needs to map it; nothing if ring_id is 0.
+struct ObserveGrant {
+  std::uint64_t ring_id = 0;
+  int table_fd = -1;  // the service's, as in AttachGrant
+  ScopedFd cursors_fd;
+};
 
-// What requests are answered once Shutdown() was called.
-[[nodiscard]] inline Status Stopping() { return {Code::kUnavailable, "idd is stopping"}; }
+// One tag as this host serves it: its requests, its refills, its ring (LeasedIds).
+//
+// A claim that finds the ring dry waits in the queue; what the next lease brings goes to the queue
+// first, in order, before the rest is published.
+//
+// It has more methods than a class should: each is one event in the life of a tag (a request, an
+// answer of the store, an order of an operator, the poll), and all work on the same few states.
+//
+// Thread safety: none; event loop.
+class ServedTag {
+ public:
+  ServedTag(std::string name, TagContext& context);
+  ServedTag(const ServedTag&) = delete;
+  ServedTag& operator=(const ServedTag&) = delete;
 
-struct TagService::Tag {
-  Tag(EventLoop& loop, std::string tag_name)
-      : name(std::move(tag_name)), instance(RandomId()), deadline_timer(loop), retry_timer(loop) {}
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  // Differs from that of a namesake that was deleted.
+  [[nodiscard]] std::uint64_t instance() const noexcept { return instance_; }
+  // Whether the store has answered that there is such a tag. What its settings decide (leases,
+  // views) needs that.
+  [[nodiscard]] bool is_known() const noexcept { return record_.has_value(); }
+  [[nodiscard]] const LeasedIds& ids() const noexcept { return ids_; }
+  [[nodiscard]] std::size_t waiting() const noexcept { return waiters_.size(); }
+  // A look-up or a lease is under way, or it awaits its turn to lease.
+  [[nodiscard]] bool AwaitsStore() const;
+  [[nodiscard]] bool is_at_store() const noexcept { return store_.is_busy; }
+  // The lease under way goes back: the tag was drained meanwhile.
+  [[nodiscard]] bool hands_back() const noexcept { return store_.hands_back; }
+  // Nothing is known of it, and no one waits for that.
+  [[nodiscard]] bool IsUnused() const;
 
-  const std::string name;
-  const std::uint64_t instance;  // tells a re-created tag's callbacks from its namesake's
-  std::optional<TagRecord> record;
-  std::unique_ptr<RefillPolicy> policy;  // as soon as the record is known
-  ClaimHistory history;
-  std::unique_ptr<TagRing> ring;
-  WaitQueue waiters;
-  std::vector<LeaseUse> tails;  // stopping or drained: what goes back, oldest first
-  Timer deadline_timer;
-  Timer retry_timer;
-  bool store_busy = false;         // a look-up or a lease is under way
-  MonotonicTime store_asked_at{};  // since then
-  bool hands_back = false;         // the lease under way does: the tag was drained meanwhile
-  bool retry_armed = false;        // the next try waits for retry_timer
-  Status refusal;  // until then: what the store said to the last try, not ok if it refused
-  std::string last_error;
-  std::uint64_t floor = 0;  // where a ring that replaces a quarantined one begins
-  std::uint64_t quarantines = 0;
-  MonotonicTime quarantined_at{};
-  std::uint64_t closed_claimed = 0;     // of leases that left the ring
-  std::uint64_t inherited_claimed = 0;  // of what is claimed, before this idd
-  std::uint64_t socket_claimed = 0;     // answered to requests
-  std::uint64_t ring_claimed = 0;       // by everybody else, as the metrics last told it
-  std::uint64_t leases_taken = 0;
-  std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
-  std::uint64_t fallbacks = 0;
-  UsageMeter usage;
-  unsigned idle_polls = 0;      // in a row that saw nothing new
-  std::uint64_t leased_to = 0;  // the limit of the newest lease
-  std::optional<double> exhausted_in_days;
-  MonotonicTime warned_at{};
+  // Requests.
+  void Attach(RequestContext request, AttachDone done);
+  void Claim(RequestContext request, std::uint64_t ring_id, std::uint64_t count, ClaimDone done);
+  void OnRefillMark();
+  void DropOwner(std::uint64_t owner) { waiters_.Drop(owner); }
+  [[nodiscard]] Result<ObserveGrant> Observe() const;
 
-  // Precondition: the record is known.
-  [[nodiscard]] bool ClaimsBySocket() const { return record->access == TagAccess::kSocket; }
+  // The store.
+  void LookUp();
+  void OnLookedUp(Result<TagRecord> record);
+  void MaybeLease();
+  // Its turn to lease has come. From here on the next idd looks for the lease under its token.
+  [[nodiscard]] std::optional<LeaseOrder> TakeTurn();
+  // The outcome of that order. False: the store has no such tag any more.
+  [[nodiscard]] bool OnOutcome(Result<LeaseOutcome> outcome);
+  // For a tag that is warmed up: asks for what it needs to have ids.
+  void Warm();
+
+  // Operators.
+  void OnChanged(const TagRecord& record);
+  void OnDeleted();
+  // Closes the ring of that id to those who have it, and goes on in a new one. False: there is no
+  // memory for that now.
+  [[nodiscard]] bool Withdraw(std::uint64_t ring_id);
+  void Drain();
+  // False: it was not drained, or has no ring now.
+  [[nodiscard]] bool Resume() { return ids_.Resume(); }
+
+  // What an earlier idd left of its leases, in a new ring.
+  void Inherit(const TagRecord& record, std::unique_ptr<TagRing> ring,
+               const std::vector<LeaseUse>& leases);
+  // The same for a tag that has no ring: it is drained, or there is no memory.
+  void Inherit(const TagRecord& record);
+  // A client has written into the earlier idd's ring of these leases.
+  void OnForged(const std::vector<std::string>& tokens);
+  // Refuses the waiters, closes the ring, and hands back or keeps what is left of it. Whether
+  // clients had the ring.
+  [[nodiscard]] bool Shutdown();
+  void KeepTails() { ids_.KeepTails(); }
+
+  // Once a second.
+  void Poll(MonotonicTime now);
+
+  // Views. Precondition of all: it is known.
+  [[nodiscard]] TagSnapshot Snapshot() const;
+  [[nodiscard]] TagSample Sample();
+  // An observer of its ring does not know all of it: it has none, or there is an error to read.
+  [[nodiscard]] bool IsUnobservable() const;
+
+ private:
+  // What is under way at the store, and what it answered last.
+  struct StoreState {
+    bool is_busy = false;      // a look-up or a lease is under way
+    MonotonicTime asked_at{};  // since then
+    bool hands_back = false;   // the lease under way does
+    bool is_pausing = false;   // the next try waits for retry_timer_
+    Status refusal;            // until then: what the store said to the last try, if it refused
+    std::string last_error;
+    std::uint64_t data_set = 0;   // StoreSession::data_set of the newest lease
+    std::uint64_t leased_to = 0;  // the limit of the newest lease
+  };
+  struct Counts {
+    std::uint64_t inherited = 0;  // ids claimed before this idd
+    std::uint64_t by_socket = 0;  // ids that answered requests
+    std::uint64_t by_ring = 0;    // ids claimed otherwise, as the metrics showed it last
+    std::uint64_t leases = 0;
+    std::uint64_t fallbacks = 0;
+  };
+  struct Exhaustion {
+    std::optional<double> in_days;
+    MonotonicTime warned_at{};
+  };
+
+  // Serves what can be served now, then sees to the rest.
+  void Serve();
+  void ServeAttaches();
+  // Answers the waiting claims from `take`, as far as that has ids.
+  void ServeClaims(const WaitQueue::Take& take, const std::function<void()>& before_send = {});
+  // Counts a claim that has to wait, and what becomes of it.
+  [[nodiscard]] ClaimDone MeterDryClaim(ClaimDone done) const;
+  void ExpireWaiters();
+  void ArmDeadline();
+  [[nodiscard]] std::string WaitReason() const;
+
+  void Configure(TagRecord record);
+  // A tag whose ids are claimed over the socket must not have a ring that clients can write.
+  void EnforceAccess();
+  // Precondition: it is known.
+  [[nodiscard]] bool IsClaimedBySocket() const { return record_->access == TagAccess::kSocket; }
   // What an ATTACH is answered. Precondition: there is a ring.
-  [[nodiscard]] std::uint64_t AttachedRing() const {
-    return ClaimsBySocket() ? 0 : ring->ring_id();
-  }
-  [[nodiscard]] bool IsDry() const { return ring == nullptr || ring->IsDry(); }
+  [[nodiscard]] std::uint64_t AttachedRing() const;
 
-  // Precondition: there is a ring.
-  [[nodiscard]] RefillView View() const {
-    const RingLevel level = ring->Level();
-    const MonotonicTime now = MonotonicClock::now();
-    return {.now = now,
-            .claimed = closed_claimed + level.claimed,
-            .available = level.available,
-            .open_segments = level.open_segments,
-            .newest_size = level.newest_size,
-            .waiting = waiters.IdsWanted(),
-            .earned = history.Most(now)};
-  }
-  // View(), with `served` more ids claimed of what is not published yet; the history sees it.
-  [[nodiscard]] RefillView NoteView(std::uint64_t served = 0) {
-    const MonotonicTime before = MonotonicClock::now();
-    RefillView view = View();
-    view.claimed += served;
-    history.Observe(before, view.now, view.claimed);
-    view.earned = history.Most(view.now);
-    return view;
-  }
-  // Has the policy look at the ring. Preconditions: there is a ring, and the record is known.
-  void Look() { policy->Observe(NoteView()); }
+  // What the policy is shown. Precondition: there is a ring.
+  [[nodiscard]] RefillView View() const;
+  // The same, with `served` more ids claimed of what is not published yet; the history sees it.
+  [[nodiscard]] RefillView NoteView(std::uint64_t served = 0);
+  void ObserveRing() { policy_->Observe(NoteView()); }
+  [[nodiscard]] std::uint64_t IdsToLease() const;
+  [[nodiscard]] LeasedIds::MarkOf MarkOf() const;
+  void OnLeased(LeaseOutcome outcome);
+  void PublishLease(const Lease& lease);
+  void OnNotLeased(const LeaseOutcome& outcome);
+  // False: there is no such tag.
+  [[nodiscard]] bool OnStoreFailure(const Status& status);
+  void Refuse(const Status& status);
+  void RetryAt(MonotonicTime when);
+  void HandBackTails();
+
+  [[nodiscard]] TagFacts Facts() const;
+  // Writes what observers read into the ring.
+  void PublishStats();
+  void CheckExhaustion(MonotonicTime now);
+
+  const std::string name_;
+  const std::uint64_t instance_;
+  TagContext& context_;
+  std::optional<TagRecord> record_;
+  std::unique_ptr<RefillPolicy> policy_;  // as soon as the record is known
+  ClaimHistory history_;
+  UsageMeter usage_;
+  LeasedIds ids_;
+  WaitQueue waiters_;
+  Timer deadline_timer_;
+  Timer retry_timer_;
+  StoreState store_;
+  Counts counts_;
+  Exhaustion exhaustion_;
+  unsigned idle_polls_ = 0;  // in a row that saw nothing new
 };
 
 }  // namespace idd::daemon

@@ -40,9 +40,9 @@ void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mar
   leases_.push_back(lease);
 }
 
-void TagRing::Tell(const shm::TagNumbers& numbers) noexcept {
-  if (numbers == told_) return;
-  told_ = numbers;
+void TagRing::PublishStats(const shm::TagNumbers& numbers) noexcept {
+  if (numbers == published_) return;
+  published_ = numbers;
   shm::TagNumbers stamped = numbers;
   const std::chrono::nanoseconds since_boot = MonotonicClock::now().time_since_epoch();
   stamped.written_at_ns = static_cast<std::uint64_t>(since_boot.count());

@@ -71,7 +71,7 @@ class TagRing {
 
   // For observers: what the ring itself does not say. Writes nothing when nothing has changed.
   // `numbers.claimed_before`: of the leases that have left the ring.
-  void Tell(const shm::TagNumbers& numbers) noexcept;
+  void PublishStats(const shm::TagNumbers& numbers) noexcept;
 
   // Once a second: shm::RingWriter::ForgetOldEnds().
   void ForgetOldEnds() noexcept { writer_.ForgetOldEnds(); }
@@ -103,7 +103,7 @@ class TagRing {
   shm::RingWriter writer_;
   std::deque<Lease> leases_;
   bool shared_ = false;
-  shm::TagNumbers told_;  // without the time
+  shm::TagNumbers published_;  // without the time
 };
 
 }  // namespace idd::daemon

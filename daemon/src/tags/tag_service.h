@@ -3,75 +3,42 @@
 #define IDD_DAEMON_TAGS_TAG_SERVICE_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "idd/base/clock.h"
-#include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "leasing/lease_closer.h"
 #include "leasing/lease_scheduler.h"
 #include "leasing/lease_worker.h"
 #include "metrics/metrics_sample.h"
 #include "platform/event_loop.h"
-#include "platform/service_manager.h"
-#include "refill/refill_policy.h"
-#include "restart/held_leases.h"
 #include "restart/inheritance.h"
 #include "store/store.h"
 #include "tags/drain_ledger.h"
+#include "tags/served_tag.h"
 #include "tags/service_meter.h"
-#include "tags/tag_ring.h"
+#include "tags/tag_context.h"
+#include "tags/tag_views.h"
+#include "tags/takeover.h"
 #include "tags/wait_queue.h"
+#include "tags/warm_up.h"
 
 namespace idd::daemon {
 
-// What `status` and `audit` show of a tag that this daemon has served.
-struct TagSnapshot {
-  std::string tag;
-  std::string mode;
-  std::uint64_t step = 0;
-  RefillSettings refill;
-  std::string state;  // "ok", "dry", "quarantined", "drained"
-  std::uint64_t claimed = 0;
-  std::vector<LeaseUse> leases;  // in the ring, oldest first
-  double rate_per_s = 0;
-  double reckoned_per_s = 0;                // what the refill policy reckons with
-  double promised_ids = 0;                  // that are to be held by now: PromisedIds()
-  std::optional<double> exhausted_in_days;  // at rate_per_s; nothing while nobody claims
-  std::uint64_t fallbacks = 0;
-  std::uint64_t leases_taken = 0;
-  std::string last_error;
-};
-
-// What an observer of a ring needs to map it; nothing if ring_id is 0.
-struct ObserveGrant {
-  std::uint64_t ring_id = 0;
-  int table_fd = -1;  // the service's, as in AttachGrant
-  ScopedFd cursors_fd;
-};
-
-// What the next idd will find of this one; both outlive the service.
-struct Handover {
-  HeldLeases& leases;
-  DescriptorStore& descriptors;
-};
-
-// All tags of this host: their rings, waiters and refills.
+// All tags of this host: finds the one that a request, an answer of the store or an order of an
+// operator is about, or passes it on to all. What a tag does is in ServedTag.
 //
-// A claim that finds the ring dry waits in its tag's queue; what the next lease brings goes to the
-// queue first, in order, before the rest is published. A waiter leaves with ids, with a reason, or
-// with its deadline.
+// It has more methods than a class should: it is what the rooms above see of all tags, and each of
+// them needs a few of its calls.
 //
 // Thread safety: none; everything runs on the event loop. Store work goes through the LeaseWorker.
-class TagService {
+class TagService : private TagOwner {
  public:
   // `leases_per_s`: of all tags together, at most.
   TagService(EventLoop& loop, LeaseWorker& worker, Handover handover, std::uint32_t leases_per_s);
@@ -90,7 +57,7 @@ class TagService {
   // no ring is made, no store is asked. kSystem.
   [[nodiscard]] Result<ObserveGrant> Observe(std::string_view tag) const;
   // Grows whenever what Observe() would answer for some tag has changed, or which tags there are.
-  [[nodiscard]] std::uint64_t tags_version() const noexcept { return tags_version_; }
+  [[nodiscard]] std::uint64_t tags_version() const noexcept { return context_.tags_version; }
   // The connection is gone: nobody waits there any more.
   void DropOwner(std::uint64_t owner);
 
@@ -100,7 +67,7 @@ class TagService {
   // store; first of all, before anybody can ask. `done` on the loop when nothing is left.
   void Inherit(Inheritance& inheritance, std::function<void()> done = {});
   // The rest of it, at once.
-  void TakeOverAll();
+  void TakeOverAll() { takeover_.TakeAll(); }
   // A client has written into the ring that an earlier idd left of this tag: what is published of
   // the leases that were in it is spoilt.
   void OnForged(const std::string& tag, const std::vector<std::string>& tokens);
@@ -109,10 +76,10 @@ class TagService {
   // `done` when each has ids or cannot have them now.
   void Warm(const std::vector<std::string>& tags, std::function<void()> done);
   // Begins with no more of them.
-  void StopWarming();
+  void StopWarming() { warm_up_.Stop(); }
 
   void OnStoreHealth(const StoreHealth& health);
-  [[nodiscard]] const StoreHealth& store_health() const noexcept { return health_; }
+  [[nodiscard]] const StoreHealth& store_health() const noexcept { return context_.health; }
 
   // An administrator changed or deleted the tag in the store. After a deletion the ring is drained
   // and its leases are closed as abandoned.
@@ -156,7 +123,7 @@ class TagService {
   [[nodiscard]] std::size_t rings() const;
 
   // A tag was made in the store.
-  void OnTagCreated() noexcept { ++tags_version_; }
+  void OnTagCreated() noexcept { ++context_.tags_version; }
 
   [[nodiscard]] std::vector<TagSnapshot> Snapshot() const;
   // Of the tags of which an observer that Observe() gives a ring of `may_observe` tags does not
@@ -177,7 +144,7 @@ class TagService {
   void AddFamilies(FamilyBuilder& families) const;
   // Ids that nobody gets any more, by tag.
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> Waste() const {
-    return worker_.meter().Waste();
+    return context_.worker.meter().Waste();
   }
 
   // Refuses new requests, fails the waiters, drains every ring and hands the tails back; `done`
@@ -185,87 +152,31 @@ class TagService {
   void Shutdown(std::function<void()> done);
 
  private:
-  struct Tag;
-  using TagPtr = std::unique_ptr<Tag>;
+  using TagPtr = std::unique_ptr<ServedTag>;
 
-  [[nodiscard]] Tag& GetTag(const std::string& name);
-  void Serve(Tag& tag);
-  void ServeAttaches(Tag& tag);
-  // Answers the waiting claims from `take`, as far as that has ids.
-  void ServeClaims(Tag& tag, const WaitQueue::Take& take,
-                   const std::function<void()>& before_send = {});
-  // Counts a claim that has to wait, and what becomes of it.
-  [[nodiscard]] ClaimDone MeterDryClaim(ClaimDone done);
-  [[nodiscard]] TagSample SampleOf(Tag& tag) const;
-  void ExpireWaiters(Tag& tag);
-  void ArmDeadline(Tag& tag);
+  void OnLookedUp(const std::string& tag, std::uint64_t instance,
+                  Result<TagRecord> record) override;
+  void OnMayBeUnused(std::string tag) override { ForgetIfUnused(tag); }
+
+  [[nodiscard]] ServedTag* Find(std::string_view tag) const;
+  // Takes it over, or makes it, if it is not there.
+  [[nodiscard]] ServedTag& GetTag(const std::string& name);
   void ForgetIfUnused(const std::string& name);
-
-  void LookUp(Tag& tag);
-  void OnLookUp(Tag& tag, Result<TagRecord> record);
-  void WarmNext();
-  void Warmed(const std::string& name);
-  void Configure(Tag& tag, TagRecord record);
-  [[nodiscard]] std::uint64_t IdsToLease(const Tag& tag) const;
-  void MaybeLease(Tag& tag);
-  [[nodiscard]] std::optional<LeaseOrder> OrderOf(const std::string& name);
+  [[nodiscard]] bool StartWarming(const std::string& tag);
+  void OnTaken(const InheritedTag& inherited, std::unique_ptr<TagRing> ring);
   void OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome);
-  void OnLease(const std::string& name, Result<LeaseOutcome> outcome);
-  void PublishLease(Tag& tag, const Lease& lease);
-  void OnNotLeased(Tag& tag, const LeaseOutcome& outcome);
-  void OnStoreFailure(Tag& tag, const Status& status);
-  void Refuse(Tag& tag, const Status& status);
-  void RetryLater(Tag& tag, MonotonicTime when);
-  [[nodiscard]] Status EnsureRing(Tag& tag);
-  void EnforceAccess(Tag& tag);
-  void HandBackNewestFirst(std::vector<LeaseUse> uses);
-  void TakeOverNext();
-  void TakeOverIfLeft(const std::string& name);
-  void TakeOverTag(LeftTag left);
-  void PublishInherited(Tag& tag, const std::vector<LeaseUse>& leases);
-  void EndInherited(const std::vector<LeaseUse>& closing, const std::vector<LeaseUse>& returning);
-  void WatchOldRings();
-  void PublishRest(Tag& tag, const LeaseUse& use);
-  [[nodiscard]] bool ReplaceRing(Tag& tag, const char* reason);
-  void CloseExhausted(Tag& tag);
-  void PublishStats(Tag& tag);
-  // Precondition: the record is known.
-  [[nodiscard]] static double PromisedIdsOf(const Tag& tag);
-  [[nodiscard]] TagSnapshot SnapshotOf(const Tag& tag) const;
-  void Quarantine(Tag& tag, std::vector<LeaseUse> drained = {});
-  void CheckExhaustion(Tag& tag, MonotonicTime now);
-  [[nodiscard]] static bool IsFreshlyQuarantined(const Tag& tag);
-  [[nodiscard]] const char* StateOf(const Tag& tag, std::uint64_t available) const;
-  void CloseAll(Tag& tag, const std::vector<LeaseUse>& uses);
-  void HandBackTails(Tag& tag);
-  void DrainTag(Tag& tag);
-  void ResumeTag(Tag& tag);
-  void AfterHandBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
-  [[nodiscard]] std::string WaitReason(const Tag& tag) const;
-  static void AddLive(const Tag& tag, std::map<std::string, LeaseClosure, std::less<>>& live);
-  static void KeepForNext(Tag& tag, HeldLeases& held);
+  void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   void FinishShutdownIfIdle();
 
-  EventLoop& loop_;
-  LeaseWorker& worker_;
-  Handover handover_;
-  StoreHealth health_;
-  double health_since_ = 0;  // Unix time of health_.since, worked out once
   ServiceMeter meter_;
-  std::map<std::string, TagPtr, std::less<>> tags_;
-  std::uint64_t tags_version_ = 1;
   LeaseScheduler scheduler_;
   LeaseCloser closer_;
   DrainLedger drains_;
-  std::map<std::string, LeftTag, std::less<>> left_;  // by an earlier idd, not taken over yet
-  std::function<void()> taken_over_;                  // to be called when left_ is empty
-  Timer takeover_timer_;
-  std::vector<InheritedRing> old_rings_;  // of those that were
-  std::size_t inherited_leases_ = 0;
-  std::deque<std::string> to_warm_;
-  std::set<std::string, std::less<>> warming_;
-  std::function<void()> warmed_;
-  bool stopping_ = false;
+  TagContext context_;
+  std::map<std::string, TagPtr, std::less<>> tags_;
+  Takeover takeover_;
+  WarmUp warm_up_;
+  double health_since_ = 0;  // Unix time of the store's last change, worked out once
   std::function<void()> shutdown_done_;
   Timer overtaken_timer_;  // while stopping: overtaken claimers keep their ids
   bool overtaken_are_through_ = true;

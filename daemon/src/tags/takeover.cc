@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tags/takeover.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "platform/logging.h"
+
+namespace idd::daemon {
+namespace {
+
+// Between two tags. A client that connects and attaches again takes several looks of the loop,
+// with a moment of its own before each: they fit in here, and need not wait for a tag each.
+constexpr std::chrono::milliseconds kBetweenTags(1);
+
+}  // namespace
+
+Takeover::Takeover(TagContext& context, OnTaken on_taken, OnForged on_forged)
+    : context_(context),
+      on_taken_(std::move(on_taken)),
+      on_forged_(std::move(on_forged)),
+      timer_(context.loop) {}
+
+void Takeover::Begin(Inheritance& inheritance, std::function<void()> done) {
+  CloseEnded(inheritance.closing, inheritance.returning);
+  context_.closer.HandBackUnanswered(inheritance.asked);
+  done_ = std::move(done);
+  for (LeftTag& tag : std::exchange(inheritance.tags, {})) {
+    const std::string name = tag.tag;
+    left_.emplace(name, std::move(tag));
+  }
+  TakeNext();
+}
+
+// Not before the service manager has handled the messages of the tag before: it takes milliseconds
+// for each while it keeps thousands of descriptors, and once its queue is full the loop would wait.
+void Takeover::TakeNext() {
+  context_.handover.descriptors.WhenHandled([this] {
+    timer_.After(left_.empty() ? std::chrono::milliseconds(0) : kBetweenTags, [this] {
+      if (!left_.empty()) Take(std::move(left_.extract(left_.begin()).mapped()));
+      if (!left_.empty()) return TakeNext();
+      if (done_) std::exchange(done_, nullptr)();
+    });
+  });
+}
+
+void Takeover::TakeIfLeft(const std::string& tag) {
+  const auto it = left_.find(tag);
+  if (it != left_.end()) Take(std::move(left_.extract(it).mapped()));
+}
+
+void Takeover::TakeAll() {
+  while (!left_.empty()) Take(std::move(left_.extract(left_.begin()).mapped()));
+}
+
+// The new ring is made and kept before the old one is closed: that takes much longer than the rest.
+void Takeover::Take(LeftTag left) {
+  const std::string name = left.tag;
+  const bool is_drained = context_.drains.IsDrained(name);
+  std::unique_ptr<TagRing> ring;
+  if (!is_drained) {
+    Result<std::unique_ptr<TagRing>> made =
+        TagRing::Create(name, left.first_id(), context_.handover.descriptors);
+    if (made.ok()) {
+      ring = std::move(made).value();
+    } else {
+      log::Error("ring.create_failed", {{"tag", name}, {"error", made.status().message()}});
+    }
+  }
+  InheritedTag inherited = TakeOver(std::move(left), context_.handover.leases);
+  if (inherited.leases.empty()) {
+    if (ring != nullptr) static_cast<void>(ring->Retire());  // unused: its descriptors go
+  } else {
+    const bool has_ring = ring != nullptr;
+    on_taken_(inherited, std::move(ring));
+    if (has_ring) {
+      leases_ += inherited.leases.size();
+    } else {
+      if (is_drained) {
+        for (const LeaseUse& use : inherited.leases) context_.drains.OnClosed(use);
+      }
+      HandBackNewestFirst(inherited.leases);
+    }
+  }
+  CloseEnded(inherited.closing, inherited.returning);
+  // What the old rings had is recorded as the new one's.
+  for (const std::string& descriptor : inherited.names) {
+    context_.handover.descriptors.Drop(descriptor);
+  }
+  for (InheritedRing& old : inherited.rings) old_rings_.push_back(std::move(old));
+}
+
+void Takeover::CloseEnded(const std::vector<LeaseUse>& closing,
+                          const std::vector<LeaseUse>& returning) {
+  std::vector<LeaseClosure> closures;
+  closures.reserve(closing.size());
+  for (const LeaseUse& use : closing) {
+    context_.worker.meter().AddWaste(use.lease.tag, use.available());
+    closures.push_back(Abandoned(use));
+  }
+  if (!closures.empty()) context_.closer.Close(std::move(closures));
+  for (const LeaseUse& use : returning) {
+    if (context_.drains.IsDrained(use.lease.tag)) context_.drains.OnClosed(use);
+  }
+  HandBackNewestFirst(returning);
+}
+
+// Each lowers max_id to where the one before it ends.
+void Takeover::HandBackNewestFirst(std::vector<LeaseUse> uses) {
+  std::sort(uses.begin(), uses.end(), [](const LeaseUse& a, const LeaseUse& b) {
+    return a.lease.ids.first > b.lease.ids.first;
+  });
+  for (const LeaseUse& use : uses) context_.closer.HandBack(use);
+}
+
+void Takeover::WatchOldRings() {
+  for (const InheritedRing& old : old_rings_) {
+    if (old.ring->StaysClosed()) continue;
+    log::Error("ring.reopened",
+               {{"tag", old.tag},
+                {"ring", old.ring->ring_id()},
+                {"reason", "a client forged a cursor that the earlier idd left"},
+                {"action", "closed again; what the tag's ring still has of it is given up"}});
+    old.ring->Close();
+    on_forged_(old.tag, old.tokens);
+  }
+}
+
+}  // namespace idd::daemon

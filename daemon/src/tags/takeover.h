@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_TAGS_TAKEOVER_H_
+#define IDD_DAEMON_TAGS_TAKEOVER_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/event_loop.h"
+#include "restart/inheritance.h"
+#include "store/lease.h"
+#include "tags/tag_context.h"
+#include "tags/tag_ring.h"
+
+namespace idd::daemon {
+
+// Takes over, tag by tag, what an earlier idd has left (restart/inheritance.h). Claimers go on in
+// the old ring until it is their tag's turn: a restart pauses one tag at a time, not all.
+//
+// Thread safety: none; event loop.
+class Takeover {
+ public:
+  // What is left of a tag's leases, and a new ring for them; no ring: the tag is drained, or there
+  // is no memory for one, and the leases go back.
+  using OnTaken = std::function<void(const InheritedTag& tag, std::unique_ptr<TagRing> ring)>;
+  // A client has written into an old ring: what is published of these leases is spoilt.
+  using OnForged =
+      std::function<void(const std::string& tag, const std::vector<std::string>& tokens)>;
+
+  Takeover(TagContext& context, OnTaken on_taken, OnForged on_forged);
+  Takeover(const Takeover&) = delete;
+  Takeover& operator=(const Takeover&) = delete;
+
+  // Closes what is over, and takes the tags over one by one, each as soon as a request needs it.
+  // `done` on the loop when none is left.
+  void Begin(Inheritance& inheritance, std::function<void()> done);
+  // At once, if it is not taken over yet.
+  void TakeIfLeft(const std::string& tag);
+  void TakeAll();
+  // Once a second: whether a client has opened an old ring again.
+  void WatchOldRings();
+
+  [[nodiscard]] std::size_t old_rings() const noexcept { return old_rings_.size(); }
+  // Leases that were published again.
+  [[nodiscard]] std::size_t leases() const noexcept { return leases_; }
+
+ private:
+  void TakeNext();
+  void Take(LeftTag left);
+  void CloseEnded(const std::vector<LeaseUse>& closing, const std::vector<LeaseUse>& returning);
+  void HandBackNewestFirst(std::vector<LeaseUse> uses);
+
+  TagContext& context_;
+  const OnTaken on_taken_;
+  const OnForged on_forged_;
+  std::map<std::string, LeftTag, std::less<>> left_;
+  std::function<void()> done_;
+  Timer timer_;
+  std::vector<InheritedRing> old_rings_;
+  std::size_t leases_ = 0;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_TAGS_TAKEOVER_H_

@@ -40,6 +40,8 @@ namespace {
 constexpr std::chrono::seconds kPollInterval(1);
 // READY does not wait longer for a store that does not answer.
 constexpr std::chrono::milliseconds kStartPatience(2500);
+// A start that reports nothing for so many periods of the watchdog has failed.
+constexpr int kPeriodsUntilFailed = 4;
 // A stop does not wait longer for the store to take the tails back.
 constexpr std::chrono::seconds kStopPatience(10);
 
@@ -206,8 +208,12 @@ void Daemon::Inherit() {
   });
 }
 
+// The takeover of thousands of tags may last longer than the manager gives a start.
 void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
   manager_.Notify("WATCHDOG=1");
+  if (!is_ready_) {
+    manager_.Notify("EXTEND_TIMEOUT_USEC=" + std::to_string(kPeriodsUntilFailed * period.count()));
+  }
   watchdog_timer_.After(period, [this, period] { ScheduleWatchdog(period); });
 }
 

@@ -79,6 +79,7 @@ class Switchover : public FenceHosts {
     window.begin_ns = MonotonicNs();
     change();
     if (comes_ != nullptr) comes_->daemon.Start();
+    ForgetIfAllWait();
     ExpectLeasing(kAtFullSpeed);
     EXPECT_TRUE(comes_ == nullptr || Claims(*comes_)) << comes_->daemon.Log();
     std::this_thread::sleep_for(1s);
@@ -87,6 +88,19 @@ class Switchover : public FenceHosts {
       const std::uint64_t now = Number(*hosts_[i], "fallbacks");
       window.dry = std::max(window.dry, now - (now < dry[i] ? 0 : dry[i]));  // else: restarted
     }
+  }
+
+  // A live host puts out the one that is cut off. None is live any more once all were silent for
+  // half of fence_after, as when the machine stands still: then leasing waits for an operator.
+  void ForgetIfAllWait() {
+    const auto is_live = [this] {
+      const nlohmann::json status = hosts_[0]->idctl.Json({"status"});
+      const nlohmann::json& fence = status.at("database").at("fence");
+      return fence.is_object() && fence.at("state") == "live";
+    };
+    if (WaitUntil(Patience(std::chrono::seconds(2 * kFenceAfter)), is_live)) return;
+    const IdctlResult forget = hosts_[0]->idctl.Run({"host", "forget", "cut-off"});
+    EXPECT_EQ(forget.exit_status, 0) << forget.err << hosts_[0]->daemon.Log();
   }
 
   // The last server is `server`: the host that was cut off comes back and leases again.

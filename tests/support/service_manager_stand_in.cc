@@ -96,6 +96,7 @@ void ServiceManagerStandIn::Handle(const std::string& message, std::vector<Scope
   for (std::string line; std::getline(lines, line);) {
     if (line == "READY=1") ++readies_;
     if (line == "WATCHDOG=1") ++watchdog_pings_;
+    if (line.starts_with("EXTEND_TIMEOUT_USEC=")) ++extensions_;
     if (line == "FDSTORE=1") store = true;
     if (line == "FDSTOREREMOVE=1") remove = true;
     if (line.starts_with("FDNAME=")) name = line.substr(std::strlen("FDNAME="));

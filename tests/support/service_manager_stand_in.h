@@ -52,6 +52,8 @@ class ServiceManagerStandIn {
 
   [[nodiscard]] unsigned watchdog_pings() const noexcept { return watchdog_pings_; }
   [[nodiscard]] unsigned readies() const noexcept { return readies_; }
+  // Requests for more time to start.
+  [[nodiscard]] unsigned extensions() const noexcept { return extensions_; }
 
  private:
   struct Kept {
@@ -73,6 +75,7 @@ class ServiceManagerStandIn {
   std::atomic<std::int64_t> delay_us_{0};
   std::atomic<unsigned> watchdog_pings_{0};
   std::atomic<unsigned> readies_{0};
+  std::atomic<unsigned> extensions_{0};
   std::atomic<bool> ending_{false};
   std::thread reader_;  // last
 };

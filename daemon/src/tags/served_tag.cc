@@ -18,8 +18,6 @@ constexpr std::chrono::milliseconds kShortPause(20);
 // A tag of which nothing was claimed in so many polls is looked at in every fourth one only.
 constexpr unsigned kIdlePolls = 10;
 constexpr unsigned kIdlePollEvery = 4;
-constexpr double kExhaustionWarning = 90;  // days
-constexpr std::chrono::hours kWarningPause(24);
 // A store that takes longer than this is reported to a waiter.
 constexpr std::chrono::milliseconds kSlowStore(100);
 
@@ -62,7 +60,7 @@ void ServedTag::Claim(RequestContext request, std::uint64_t ring_id, std::uint64
   const bool by_socket = request.by_socket || (is_known() && IsClaimedBySocket());
   const bool is_dry = ids_.IsDry();
   if (!by_socket || is_dry) ++counts_.fallbacks;
-  if (is_dry) done = MeterDryClaim(std::move(done));
+  if (is_dry) done = MeterDryClaim(context_.meter, std::move(done));
   waiters_.PushClaim(request, ring_id, count, std::move(done));
   Serve();
 }
@@ -131,17 +129,6 @@ void ServedTag::ServeAttaches() {
         .ring_id = ring.ring_id(), .table_fd = ring.table_fd(), .cursors_fd = ring.cursors_fd()};
   }
   if (waiters_.AnswerAttaches(grant) && grant.ring_id != 0) ring.MarkShared();
-}
-
-ClaimDone ServedTag::MeterDryClaim(ClaimDone done) const {
-  context_.meter.dry_claims.Increment();
-  return [&meter = context_.meter, done = std::move(done),
-          since = MonotonicClock::now()](Result<ClaimGrant> grant) {
-    meter.claim_wait.Observe(Seconds(MonotonicClock::now() - since));
-    const auto code = static_cast<std::size_t>(grant.status().code());
-    if (code != 0 && code < meter.failed_claims.size()) meter.failed_claims[code].Increment();
-    done(std::move(grant));
-  };
 }
 
 void ServedTag::ExpireWaiters() {
@@ -548,27 +535,17 @@ void ServedTag::Poll(MonotonicTime now) {
   MaybeLease();
   usage_.Observe(now, claimed);
   PublishStats();
-  CheckExhaustion(now);
+  ForecastExhaustion(now);
 }
 
-// Of what is neither claimed nor leased yet; this host's rate, other hosts' leases count when they
-// are seen.
-void ServedTag::CheckExhaustion(MonotonicTime now) {
-  const double left =
-      static_cast<double>(record_->max_id - std::min(record_->max_id, store_.leased_to)) +
-      static_cast<double>(ids_.Level().available);
-  exhaustion_.in_days.reset();
-  if (store_.leased_to != 0) exhaustion_.in_days = usage_.DaysFor(left);
-  if (exhaustion_.in_days.value_or(kExhaustionWarning) >= kExhaustionWarning) return;
-  if (exhaustion_.warned_at != MonotonicTime{} && now - exhaustion_.warned_at < kWarningPause) {
-    return;
+// Of what is neither claimed nor leased yet.
+void ServedTag::ForecastExhaustion(MonotonicTime now) {
+  std::optional<double> left;
+  if (store_.leased_to != 0) {
+    left = static_cast<double>(record_->max_id - std::min(record_->max_id, store_.leased_to)) +
+           static_cast<double>(ids_.Level().available);
   }
-  exhaustion_.warned_at = now;
-  log::Warning("tag.exhaustion", {{"tag", name_},
-                                  {"days", static_cast<std::uint64_t>(*exhaustion_.in_days)},
-                                  {"ids_left", static_cast<std::uint64_t>(left)},
-                                  {"rate_per_s", static_cast<std::uint64_t>(usage_.rate_per_s())},
-                                  {"action", "raise max_id, or move the column to 64 bits"}});
+  exhaustion_.Update(name_, left, usage_, now);
 }
 
 // Views.
@@ -591,7 +568,7 @@ TagFacts ServedTag::Facts() const {
           .earned = history_.Most(MonotonicClock::now()),
           .rate_per_s = usage_.rate_per_s(),
           .reckoned_per_s = policy_->RatePerSecond(),
-          .exhausted_in_days = exhaustion_.in_days};
+          .exhausted_in_days = exhaustion_.in_days()};
 }
 
 void ServedTag::PublishStats() {

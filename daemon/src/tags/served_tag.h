@@ -20,6 +20,7 @@
 #include "refill/usage_meter.h"
 #include "store/lease.h"
 #include "store/tag_record.h"
+#include "tags/exhaustion_forecast.h"
 #include "tags/leased_ids.h"
 #include "tags/tag_context.h"
 #include "tags/tag_views.h"
@@ -133,18 +134,12 @@ class ServedTag {
     std::uint64_t leases = 0;
     std::uint64_t fallbacks = 0;
   };
-  struct Exhaustion {
-    std::optional<double> in_days;
-    MonotonicTime warned_at{};
-  };
 
   // Serves what can be served now, then sees to the rest.
   void Serve();
   void ServeAttaches();
   // Answers the waiting claims from `take`, as far as that has ids.
   void ServeClaims(const WaitQueue::Take& take, const std::function<void()>& before_send = {});
-  // Counts a claim that has to wait, and what becomes of it.
-  [[nodiscard]] ClaimDone MeterDryClaim(ClaimDone done) const;
   void ExpireWaiters();
   void ArmDeadline();
   [[nodiscard]] std::string WaitReason() const;
@@ -176,7 +171,7 @@ class ServedTag {
   [[nodiscard]] TagFacts Facts() const;
   // Writes what observers read into the ring.
   void PublishStats();
-  void CheckExhaustion(MonotonicTime now);
+  void ForecastExhaustion(MonotonicTime now);
 
   const std::string name_;
   const std::uint64_t instance_;
@@ -191,7 +186,7 @@ class ServedTag {
   Timer retry_timer_;
   StoreState store_;
   Counts counts_;
-  Exhaustion exhaustion_;
+  ExhaustionForecast exhaustion_;
   unsigned idle_polls_ = 0;  // in a row that saw nothing new
 };
 

@@ -13,6 +13,7 @@
 
 #include "idd/base/status.h"
 #include "metrics/metric_families.h"
+#include "tags/wait_queue.h"
 
 namespace idd::daemon {
 
@@ -27,6 +28,9 @@ struct ServiceMeter {
   // By Code, of dry claims that were answered with it.
   std::array<prometheus::Counter, static_cast<std::size_t>(Code::kSystem) + 1> failed_claims;
 };
+
+// Counts a claim that has to wait, and what becomes of it.
+[[nodiscard]] ClaimDone MeterDryClaim(ServiceMeter& meter, ClaimDone done);
 
 }  // namespace idd::daemon
 

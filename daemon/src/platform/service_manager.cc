@@ -42,9 +42,11 @@ void Tell(const char* what, const Call& call) {
 
 #ifdef IDD_WITH_SYSTEMD
 
-// NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
 ServiceManager::ServiceManager(EventLoop& loop)
-    : loop_(loop), listens_(std::getenv("NOTIFY_SOCKET") != nullptr), barrier_(loop) {}
+    : loop_(loop),
+      // NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
+      listens_(std::getenv("NOTIFY_SOCKET") != nullptr),
+      barrier_(loop) {}
 
 std::vector<PassedDescriptor> ServiceManager::TakePassed() {
   std::vector<PassedDescriptor> passed;

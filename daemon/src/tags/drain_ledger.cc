@@ -18,8 +18,7 @@ void DrainLedger::End(const std::string& scope) {
   Tidy();
 }
 
-// What a drain has counted is told until it ends; what is still on its way back is known until it
-// is there.
+// A drain's counts are reported until it ends; a lease on its way back is known until it is there.
 void DrainLedger::Tidy() {
   std::erase_if(accounts_, [this](const auto& entry) {
     return !IsDrained(entry.first) && entry.second.pending.empty();

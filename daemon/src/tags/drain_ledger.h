@@ -16,7 +16,7 @@
 
 namespace idd::daemon {
 
-// What became of the ids that nobody had claimed when their tags were drained.
+// What became of the ids that were not claimed when their tags were drained.
 struct DrainCount {
   std::uint64_t ids_returned = 0;   // the store has them back
   std::uint64_t ids_abandoned = 0;  // of a ring that a client had forged, or the store would not
@@ -52,13 +52,13 @@ class DrainLedger {
 
   // What is not claimed of a drained lease goes back ...
   void OnClosed(const LeaseUse& use);
-  // ... or to nobody.
+  // ... or is given up.
   void OnSpoilt(const LeaseUse& use);
   // The store's answer, to leases of drains and to others.
   void OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   // Nothing of the tag is to be leased before its drained tails are back: they lie below.
   [[nodiscard]] bool IsReturning(std::string_view tag) const;
-  // The tag is gone, and nobody waits for what is under way.
+  // The tag is gone, and nothing waits for what is under way.
   void Forget(const std::string& tag);
 
   [[nodiscard]] DrainCount CountOf(const std::string& scope) const;

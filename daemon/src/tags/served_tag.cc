@@ -201,7 +201,7 @@ void ServedTag::OnLookedUp(Result<TagRecord> record) {
 void ServedTag::Warm() {
   if (!is_known()) {
     LookUp();
-  } else if (ids_.ring() != nullptr && ids_.IsDry()) {  // else somebody has asked for it
+  } else if (ids_.ring() != nullptr && ids_.IsDry()) {  // else a request has asked for it
     MaybeLease();
   }
 }

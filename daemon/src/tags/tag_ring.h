@@ -49,7 +49,7 @@ class TagRing {
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
   [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
   [[nodiscard]] int cursors_fd() const noexcept { return memory_->cursors_fd(); }
-  // The cursors for those who only look: nobody can write through it. kSystem.
+  // The cursors for observers: nothing can be written through it. kSystem.
   [[nodiscard]] Result<ScopedFd> ReadOnlyCursors() const {
     return shm::OpenForReading(cursors_fd());
   }

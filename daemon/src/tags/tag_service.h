@@ -52,13 +52,13 @@ class TagService : private TagOwner {
              RequestContext context, ClaimDone done);
   // A claimer passed the refill mark.
   void Refill(const std::string& tag);
-  // The memory of the tag's ring for one who only looks: its table, and its cursors opened for
-  // reading. No ring (ring_id 0) for a tag that has none now, or whose memory is given to nobody;
-  // no ring is made, no store is asked. kSystem.
+  // The memory of the tag's ring for an observer: its table, and its cursors opened for reading. No
+  // ring (ring_id 0) for a tag that has none now, or whose memory is given to no client. Makes no
+  // ring and asks no store. kSystem.
   [[nodiscard]] Result<ObserveGrant> Observe(std::string_view tag) const;
   // Grows whenever what Observe() would answer for some tag has changed, or which tags there are.
   [[nodiscard]] std::uint64_t tags_version() const noexcept { return context_.tags_version; }
-  // The connection is gone: nobody waits there any more.
+  // The connection is gone: its requests are dropped without an answer.
   void DropOwner(std::uint64_t owner);
 
   // Goes on where an earlier idd ended: closes those of its leases that are over, and takes its
@@ -72,7 +72,7 @@ class TagService : private TagOwner {
   // the leases that were in it is spoilt.
   void OnForged(const std::string& tag, const std::vector<std::string>& tokens);
 
-  // Leases for tags that are expected to be asked for, so that nobody need wait for them then;
+  // Leases for tags that are expected to be asked for, so that no request waits for them then;
   // `done` when each has ids or cannot have them now.
   void Warm(const std::vector<std::string>& tags, std::function<void()> done);
   // Begins with no more of them.
@@ -142,7 +142,7 @@ class TagService : private TagOwner {
                                                       std::vector<TagSample>& samples);
   // What the metrics tell of the store, the leases and the claims of this host.
   void AddFamilies(FamilyBuilder& families) const;
-  // Ids that nobody gets any more, by tag.
+  // Ids that were leased and will not be handed out, by tag.
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> Waste() const {
     return context_.worker.meter().Waste();
   }

@@ -61,8 +61,7 @@ class WaitQueue {
   // Answers every ATTACH; whether there was one.
   bool AnswerAttaches(const AttachGrant& grant);
 
-  // Ids for claims of one connection, not yet told to them: whoever asks the ring next must not
-  // overtake them.
+  // Ids for claims of one connection, not yet sent: what asks the ring next must not overtake them.
   class Answers {
    public:
     [[nodiscard]] bool empty() const noexcept { return claims_.empty(); }

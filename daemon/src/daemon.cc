@@ -15,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "access/client_ledger.h"
 #include "admin/admin.h"
 #include "config/make_store.h"
 #include "config/reload.h"
+#include "exporter/metrics_collector.h"
 #include "exporter/metrics_duty.h"
 #include "leasing/high_water.h"
 #include "leasing/lease_worker.h"
@@ -29,6 +31,7 @@
 #include "platform/state_dir.h"
 #include "restart/descriptor_names.h"
 #include "restart/inheritance.h"
+#include "server/listener.h"
 #include "server/server.h"
 #include "store/store.h"
 #include "tags/tag_service.h"
@@ -122,6 +125,8 @@ class Daemon {
   ScopedFd passed_listener_;
   LeaseWorker worker_;
   TagService tags_;
+  MetricsCollector collector_;
+  ClientLedger clients_;
   Admin admin_;
   Server server_;
   MetricsDuty metrics_;
@@ -148,6 +153,7 @@ Daemon::Daemon(const Options& options, Parts parts)
               [this](std::function<void()> done) { loop_.Post(std::move(done)); }),
       tags_(loop_, worker_, {.leases = *inheritance_.held, .descriptors = manager_},
             options.lease_limit),
+      collector_(loop_, tags_),
       admin_(loop_,
              {.version = IDD_VERSION,
               .host_id = host_.id,
@@ -158,16 +164,21 @@ Daemon::Daemon(const Options& options, Parts parts)
               .state_dir = options.state_dir,
               .has_manager = manager_.keeps(),
               .watchdog = ServiceManager::WatchdogPeriod()},
-             worker_, tags_,
-             [host = host_](const std::string& url) { return OpenStoreReader(url, host); }),
-      server_(loop_, tags_, admin_),
-      metrics_(loop_, admin_.metrics(), parts.metrics_server),
+             {.worker = worker_,
+              .tags = tags_,
+              .metrics = collector_,
+              .clients = clients_,
+              .open_reader =
+                  [host = host_](const std::string& url) { return OpenStoreReader(url, host); },
+              .count_peers = [this] { return server_.CountPeers(); }}),
+      server_(loop_, tags_, admin_, clients_),
+      metrics_(loop_, collector_, parts.metrics_server),
       signals_(loop_, {SIGTERM, SIGINT, SIGHUP, SIGUSR2}, [this](int signal) { OnSignal(signal); }),
       poll_timer_(loop_),
       patience_(loop_),
       watchdog_timer_(loop_) {
   server_.Configure(options.access, options.limits);
-  admin_.metrics().AddSource([this](FamilyBuilder& families) { server_.AddFamilies(families); });
+  collector_.AddSource([this](FamilyBuilder& families) { server_.AddFamilies(families); });
   tags_.LoadDrained(parts.drained);
 }
 
@@ -370,11 +381,11 @@ Result<ScopedFd> TakeListener(std::vector<PassedDescriptor>& passed, const std::
   ScopedFd listener;
   std::vector<PassedDescriptor> others;
   for (PassedDescriptor& descriptor : passed) {
-    if (!Server::IsListener(descriptor.fd.get())) {
+    if (!Listener::IsListener(descriptor.fd.get())) {
       others.push_back(std::move(descriptor));
       continue;
     }
-    if (!Server::ListensAt(descriptor.fd.get(), path)) {
+    if (!Listener::ListensAt(descriptor.fd.get(), path)) {
       return Status(Code::kUnavailable,
                     "the service manager listens elsewhere than at " + path +
                         "; make the socket option and ListenSequentialPacket= the same");
@@ -424,9 +435,9 @@ int RunDaemon(const Options& options) {
   RaiseDescriptorLimit();
   const Result<FileLock> lock = LockStateDir(options.state_dir);
   if (!lock.ok()) return FailStart(lock.status());
-  const Result<FileLock> socket_lock = Server::LockPath(options.socket);
+  const Result<FileLock> socket_lock = Listener::LockPath(options.socket);
   if (!socket_lock.ok()) return FailStart(socket_lock.status());
-  if (Status status = Server::CheckPath(options.socket); !status.ok()) return FailStart(status);
+  if (Status status = Listener::CheckPath(options.socket); !status.ok()) return FailStart(status);
   Result<std::unique_ptr<HighWaterMarks>> marks = HighWaterMarks::Open(options.state_dir);
   if (!marks.ok()) return FailStart(marks.status());
   const Result<HostIdentity> host = Identify(options, *marks.value());

@@ -57,6 +57,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
 
   WorkerHarness h;
   TagService tags(h.loop, h.worker, h.handover(), kDefaultLeasesPerSecond);
+  MetricsCollector metrics(h.loop, tags);
+  const ClientLedger clients;
   Admin admin(h.loop,
               {.version = "0",
                .host_id = FakeStore::kHost,
@@ -64,7 +66,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
                .database_url = "fake:",
                .database = "fake:",
                .started = idd::MonotonicClock::now()},
-              h.worker, tags, h.reader());
+              {.worker = h.worker,
+               .tags = tags,
+               .metrics = metrics,
+               .clients = clients,
+               .open_reader = h.reader()});
   h.store.AddTag("orders", 10);
   h.store.AddTag(kHidden, 10);
   h.Start([&tags](const StoreHealth& health) { tags.OnStoreHealth(health); });

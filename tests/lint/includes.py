@@ -26,7 +26,7 @@ OURS = {
 ROOMS = {
     "daemon/src": {
         "": ("the program: makes the parts, connects them, handles signals",
-             "config server admin exporter tags leasing restart store platform"),
+             "config server admin exporter tags leasing restart store access platform"),
         "config": ("options, configuration file and reload; opens the store that a URL names",
                    "store/mysql store/sqlite store sql access platform"),
         "server": ("the Unix socket: accepts clients, reads frames, sends replies",

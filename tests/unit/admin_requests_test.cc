@@ -64,6 +64,8 @@ class AdminRequestsTest : public ::testing::Test {
                                                                    .access = Access::kSocket,
                                                                    .ids_per_s = std::nullopt}},
                                           AccessDefaults{});
+  MetricsCollector metrics_{h_.loop, tags_};
+  const ClientLedger clients_;
   Admin admin_{h_.loop,
                {.version = "0",
                 .host_id = FakeStore::kHost,
@@ -71,9 +73,11 @@ class AdminRequestsTest : public ::testing::Test {
                 .database_url = "fake:",
                 .database = "fake:",
                 .started = MonotonicClock::now()},
-               h_.worker,
-               tags_,
-               h_.reader()};
+               {.worker = h_.worker,
+                .tags = tags_,
+                .metrics = metrics_,
+                .clients = clients_,
+                .open_reader = h_.reader()}};
 };
 
 TEST_F(AdminRequestsTest, DeepRequestsAreRefusedForTheirDepth) {

@@ -441,7 +441,14 @@ TEST_F(DrainTest, StopWhileALeaseOfADrainedTagIsUnderWayHandsAllBack) {
 
 // What could not be noted is not done; and as it may be noted all the same, its end is noted too.
 TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
-  Admin admin(h_.loop, {}, h_.worker, service_, h_.reader());
+  MetricsCollector metrics(h_.loop, service_);
+  const ClientLedger clients;
+  Admin admin(h_.loop, {},
+              {.worker = h_.worker,
+               .tags = service_,
+               .metrics = metrics,
+               .clients = clients,
+               .open_reader = h_.reader()});
   const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
   const auto ask = [&](const std::string& request) {
     std::optional<Status> answer;
@@ -468,7 +475,14 @@ TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
 // Requests that are under way at once: whichever is done first, a namesake is not drained, in the
 // next idd neither.
 TEST_F(DrainTest, DeletionBesideADrainLeavesNothingNoted) {
-  Admin admin(h_.loop, {}, h_.worker, service_, h_.reader());
+  MetricsCollector metrics(h_.loop, service_);
+  const ClientLedger clients;
+  Admin admin(h_.loop, {},
+              {.worker = h_.worker,
+               .tags = service_,
+               .metrics = metrics,
+               .clients = clients,
+               .open_reader = h_.reader()});
   const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
   const std::string drain = R"({"op":"drain","tag":"orders"})";
   const std::string deletion = R"({"op":"tag.delete","tag":"orders","force":true})";

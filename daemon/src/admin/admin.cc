@@ -89,16 +89,17 @@ struct Admin::StatusCall {
   bool is_answered = false;
 };
 
-Admin::Admin(EventLoop& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags,
-             OpenReader open_reader)
+Admin::Admin(EventLoop& loop, DaemonInfo info, Parts parts)
     : info_(std::move(info)),
       started_at_(UnixTimeOf(info_.started)),
-      worker_(worker),
-      tags_(tags),
+      worker_(parts.worker),
+      tags_(parts.tags),
+      clients_(parts.clients),
       loop_(loop),
-      metrics_(loop, tags),
+      count_peers_(std::move(parts.count_peers)),
+      metrics_(parts.metrics),
       audit_pause_(loop),
-      open_reader_(std::move(open_reader)) {
+      open_reader_(std::move(parts.open_reader)) {
   metrics_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
 }
 

@@ -28,7 +28,7 @@
 
 namespace idd::daemon {
 
-struct AuditReport;  // audit.h
+struct AuditReport;  // ledger_audit.h
 
 // What `status` says of the daemon itself.
 struct DaemonInfo {
@@ -56,8 +56,16 @@ class Admin {
   // A connection to the database of this URL, on the report thread.
   using OpenReader = std::function<Result<std::unique_ptr<StoreReader>>(const std::string& url)>;
 
-  Admin(EventLoop& loop, DaemonInfo info, LeaseWorker& worker, TagService& tags,
-        OpenReader open_reader);
+  // What it works with; they outlive it.
+  struct Parts {
+    LeaseWorker& worker;
+    TagService& tags;
+    MetricsCollector& metrics;
+    const ClientLedger& clients;
+    OpenReader open_reader;
+    std::function<PeerFacts()> count_peers{};  // none: the doctor knows of no peers
+  };
+  Admin(EventLoop& loop, DaemonInfo info, Parts parts);
   ~Admin();
   Admin(const Admin&) = delete;
   Admin& operator=(const Admin&) = delete;
@@ -69,14 +77,8 @@ class Admin {
   // From now on requests wait until GoOn(): what they would be told is not known yet.
   void Hold() { is_held_ = true; }
   void GoOn();
-  // Whose connections `client.list` tells of; it outlives this, or is taken away with nullptr.
-  void SetClients(const ClientLedger* clients) { clients_ = clients; }
   // Another one is in use from now on.
   void SetDatabase(std::string display_url, std::string url);
-  // Who is connected, for the doctor.
-  void SetPeers(std::function<PeerFacts()> look) { look_at_peers_ = std::move(look); }
-  // What `metrics` tells; whoever has something to tell adds himself.
-  [[nodiscard]] MetricsCollector& metrics() noexcept { return metrics_; }
 
  private:
   using Request = nlohmann::json;
@@ -180,7 +182,7 @@ class Admin {
   const double started_at_;  // Unix time, worked out once: a restart is seen by its change
   LeaseWorker& worker_;
   TagService& tags_;
-  const ClientLedger* clients_ = nullptr;
+  const ClientLedger& clients_;
   bool is_held_ = false;
   std::vector<std::function<void()>> held_;  // at most kMaxInFlight
   int in_flight_ = 0;
@@ -192,10 +194,10 @@ class Admin {
   std::weak_ptr<TagImport> import_;  // that is under way
   bool reporting_ = false;
   std::deque<std::function<void()>> waiting_reports_;  // at most kMaxInFlight
-  std::function<PeerFacts()> look_at_peers_;
+  const std::function<PeerFacts()> count_peers_;
   // Made when it is first asked for: an import keeps the other one for minutes, and a disk may.
   std::unique_ptr<WorkThread> doctor_thread_;
-  MetricsCollector metrics_;
+  MetricsCollector& metrics_;
   std::map<std::string, std::uint64_t, std::less<>> requests_;  // by operation, those unknown as ""
   Timer audit_pause_;
   const OpenReader open_reader_;

@@ -120,13 +120,11 @@ void Admin::ListClients(const Request& request, const PeerRights& rights, Done d
   QueueReport([this, filter, done = std::move(done)] {
     std::vector<ClientRow> rows;
     ClientLedger::PastUses past;
-    if (clients_ != nullptr) {
-      for (const auto& [id, client] : clients_->clients()) {
-        if (filter.ShowsUser(client.peer.uid)) rows.emplace_back(id, client);
-      }
-      for (const auto& [key, use] : clients_->past()) {
-        if (filter.ShowsUser(key.first)) past.emplace(key, use);
-      }
+    for (const auto& [id, client] : clients_.clients()) {
+      if (filter.ShowsUser(client.peer.uid)) rows.emplace_back(id, client);
+    }
+    for (const auto& [key, use] : clients_.past()) {
+      if (filter.ShowsUser(key.first)) past.emplace(key, use);
     }
     MakeReport([rows = std::move(rows), past = std::move(past),
                 filter] { return ClientsText(rows, past, filter); },

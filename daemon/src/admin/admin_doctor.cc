@@ -277,7 +277,7 @@ void Admin::Conclude(Diagnosis& diagnosis, Result<StoreReport> look) {
                     .look = std::move(look),
                     .served = tags_.Snapshot(),
                     .drained = tags_.drains().scopes(),
-                    .peers = look_at_peers_ ? look_at_peers_() : PeerFacts{}};
+                    .peers = count_peers_ ? count_peers_() : PeerFacts{}};
   if (doctor_thread_ == nullptr) {
     doctor_thread_ = std::make_unique<WorkThread>();
   }

@@ -1,190 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Server: the socket and the connections.
+// Server: the connections.
 #include "server/server.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
-#include "idd/wire/channel.h"
 #include "platform/logging.h"
 #include "platform/random.h"
 
 namespace idd::daemon {
 namespace {
 
-constexpr int kBacklog = 1024;
-// Few: those who are connected are not kept waiting by those who connect.
-constexpr int kAcceptsPerTurn = 8;
 // A connection says HELLO within this time, or is closed.
 constexpr std::chrono::seconds kHelloPatience(5);
-constexpr std::chrono::milliseconds kAcceptPause(100);
-// Everybody may connect whom the folder lets in: who may do what, idd says by the peer's
-// credentials, so that it can say why not.
-constexpr mode_t kSocketMode = 0666;
-
-const sockaddr* AsSockaddr(const sockaddr_un& address) {
-  return reinterpret_cast<const sockaddr*>(&address);
-}
-
-// Somebody listens there: accepted, or the backlog is full (a stopped daemon is alive, too).
-bool IsLive(const sockaddr_un& address) {
-  const ScopedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (::connect(probe.get(), AsSockaddr(address), sizeof(address)) == 0) return true;
-  // EPROTOTYPE: a listener of another socket type. Only a refusal proves that nobody is there.
-  return errno != ECONNREFUSED && errno != ENOENT;
-}
-
-Status RemoveStale(const std::string& path, const sockaddr_un& address) {
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) {
-    return errno == ENOENT ? Status::Ok() : Status::FromErrno(errno, "looking at " + path);
-  }
-  if (Status status = Server::CheckPath(path); !status.ok()) return status;
-  if (IsLive(address)) {
-    return {Code::kUnavailable, "another process listens at " + path + "; it is left alone"};
-  }
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
-    return Status::FromErrno(errno, "removing the stale socket " + path);
-  }
-  log::Info("socket.stale_removed", {{"path", path}});
-  return Status::Ok();
-}
 
 }  // namespace
 
-Server::Server(EventLoop& loop, TagService& tags, Admin& admin)
+Server::Server(EventLoop& loop, TagService& tags, Admin& admin, ClientLedger& ledger)
     : loop_(loop),
       tags_(tags),
       admin_(admin),
       daemon_id_(RandomId()),
-      listener_(loop),
-      pause_(loop),
+      listener_(
+          loop, [this](ScopedFd socket) { Adopt(std::move(socket)); },
+          [this] {
+            return DropSilent(
+                       "idd is out of descriptors, and this connection has not said HELLO") ||
+                   DropBusiest();
+          }),
       turns_(
           loop, [this](std::uint64_t connection) { return ReadOne(connection); },
           [this](uid_t uid, MonotonicTime now) { return gate_.MayReadAt(uid, now); }),
-      pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }) {
-  admin_.SetPeers([this] { return CountPeers(); });
-  admin_.SetClients(&ledger_);
-}
-
-Server::~Server() { admin_.SetClients(nullptr); }
-
-Status Server::CheckPath(const std::string& path) {
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode)) return Status::Ok();
-  return {Code::kUnavailable, path + " exists and is not a socket; it is left alone"};
-}
-
-Result<FileLock> Server::LockPath(const std::string& path) {
-  const Result<sockaddr_un> address = wire::SocketAddress(path);
-  if (!address.ok()) return address.status();
-  // Between the look at a stale file and its removal another idd could bind: the lock excludes it.
-  Result<FileLock> lock = FileLock::Take(path + ".lock");
-  if (lock.ok() || lock.status().code() != Code::kUnavailable) return lock;
-  return lock.status().WithContext("another idd uses this socket");
-}
-
-bool Server::IsListener(int fd) {
-  int type = 0;
-  int listens = 0;
-  socklen_t type_bytes = sizeof(type);
-  socklen_t listens_bytes = sizeof(listens);
-  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) == 0 &&
-         ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_bytes) == 0 &&
-         type == SOCK_SEQPACKET && listens != 0;
-}
-
-bool Server::ListensAt(int fd, const std::string& path) {
-  sockaddr_un address{};
-  socklen_t bytes = sizeof(address);
-  const bool is_named = ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
-                        address.sun_family == AF_UNIX && bytes > offsetof(sockaddr_un, sun_path);
-  if (!is_named) return false;
-  return path == std::string(address.sun_path,
-                             ::strnlen(address.sun_path, bytes - offsetof(sockaddr_un, sun_path)));
-}
-
-Status Server::Listen(const std::string& path, ScopedFd listener) {
-  if (!listener.valid()) {
-    Result<ScopedFd> bound = Bind(path);
-    if (!bound.ok()) return bound.status();
-    listener = std::move(bound).value();
-  } else if (::fcntl(listener.get(), F_SETFL, O_NONBLOCK) != 0) {
-    return Status::FromErrno(errno, "fcntl");
-  }
-  if (Status status = listener_.Open(std::move(listener)); !status.ok()) return status;
-  WaitAcceptable();
-  return Status::Ok();
-}
-
-Result<ScopedFd> Server::Bind(const std::string& path) {
-  const Result<sockaddr_un> address = wire::SocketAddress(path);
-  if (!address.ok()) return address.status();
-  if (Status status = RemoveStale(path, address.value()); !status.ok()) return status;
-  ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return Status::FromErrno(errno, "socket");
-  if (::bind(fd.get(), AsSockaddr(address.value()), sizeof(sockaddr_un)) != 0) {
-    return Status::FromErrno(errno, "cannot bind " + path);
-  }
-  // Before listen(2): nobody can connect while the mode is still the umask's.
-  if (::chmod(path.c_str(), kSocketMode) != 0) return Status::FromErrno(errno, "chmod of " + path);
-  if (::lstat(path.c_str(), &bound_) != 0) return Status::FromErrno(errno, "lstat of " + path);
-  if (::listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen");
-  path_ = path;
-  return fd;
-}
-
-void Server::StopAccepting() {
-  pause_.Cancel();
-  listener_.Close();
-  struct stat info {};
-  if (path_.empty() || ::lstat(path_.c_str(), &info) != 0) return;
-  if (info.st_dev == bound_.st_dev && info.st_ino == bound_.st_ino) ::unlink(path_.c_str());
-  path_.clear();
-}
-
-void Server::WaitAcceptable() {
-  listener_.WhenReadable([this] { OnAcceptable(); });
-}
-
-void Server::OnAcceptable() {
-  for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
-    ScopedFd socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket.valid()) {
-      Adopt(std::move(socket));
-      continue;
-    }
-    if (errno == EAGAIN) break;
-    if (errno == EINTR || errno == ECONNABORTED) continue;
-    const int error = errno;
-    // Out of descriptors is also who accepts nothing.
-    pollfd pending{.fd = listener_.fd(), .events = POLLIN, .revents = 0};
-    if (::poll(&pending, 1, 0) == 0) break;
-    log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}});
-    const bool is_out = error == EMFILE || error == ENFILE;
-    if (is_out &&
-        (DropSilent("idd is out of descriptors, and this connection has not said HELLO") ||
-         DropBusiest())) {
-      continue;
-    }
-    PauseAccepting();  // out of descriptors: without a pause the loop would spin on the backlog
-    return;
-  }
-  WaitAcceptable();
-}
-
-void Server::PauseAccepting() {
-  pause_.After(kAcceptPause, [this] { WaitAcceptable(); });
-}
+      pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }),
+      ledger_(ledger) {}
 
 bool Server::DropSilent(const char* why) {
   while (!silent_.empty()) {

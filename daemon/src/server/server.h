@@ -2,8 +2,6 @@
 #ifndef IDD_DAEMON_SERVER_SERVER_H_
 #define IDD_DAEMON_SERVER_SERVER_H_
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -21,52 +19,41 @@
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
 #include "platform/event_loop.h"
-#include "platform/state_dir.h"
 #include "server/claim_pacer.h"
 #include "server/connection.h"
+#include "server/listener.h"
 #include "server/peer_turns.h"
 #include "tags/tag_service.h"
 
 namespace idd::daemon {
 
-// The listening socket and what the frames of docs/socket-protocol.md do.
+// The connections of clients, and what the frames of docs/socket-protocol.md do.
 //
 // Thread safety: none; event loop. One connection's faults end that connection alone.
 class Server {
  public:
-  Server(EventLoop& loop, TagService& tags, Admin& admin);
-  ~Server();
+  // `ledger` is told of every client.
+  Server(EventLoop& loop, TagService& tags, Admin& admin, ClientLedger& ledger);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The lock that keeps a second idd from `path`; taken before the store is touched, so that an idd
-  // that has to give way has changed nothing. kUnavailable names the holder.
-  [[nodiscard]] static Result<FileLock> LockPath(const std::string& path);
-  // kUnavailable when something else than a socket is there, as Listen() has it; touches nothing.
-  [[nodiscard]] static Status CheckPath(const std::string& path);
-  // Binds and listens; LockPath(path) is held. A socket file that nobody listens at is replaced; a
-  // live one, or any other kind of file, never: kUnavailable. kInvalid (path), kSystem.
-  // With a `listener`, which listens at `path` already and is somebody else's to remove, none of
-  // that.
-  [[nodiscard]] Status Listen(const std::string& path, ScopedFd listener = ScopedFd());
-  // Whether a descriptor is a listening socket of the kind that clients connect to, and where.
-  [[nodiscard]] static bool IsListener(int fd);
-  [[nodiscard]] static bool ListensAt(int fd, const std::string& path);
+  // As Listener::Listen().
+  [[nodiscard]] Status Listen(const std::string& path, ScopedFd passed) {
+    return listener_.Listen(path, std::move(passed));
+  }
   // Accepts no more and removes the socket file if it is still ours; connections stay.
-  void StopAccepting();
+  void StopAccepting() { listener_.Stop(); }
   // Once a second: closes connections that have not said HELLO in time.
   void Poll();
   // What the metrics tell of the peers.
   void AddFamilies(FamilyBuilder& families) const;
+  // For the doctor.
+  [[nodiscard]] PeerFacts CountPeers() const;
   // Who may do what, and how much, from now on. Peers that have no right to anything any more are
   // closed; rings that somebody has who may not use them any more are replaced.
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
 
  private:
-  [[nodiscard]] Result<ScopedFd> Bind(const std::string& path);
-  void WaitAcceptable();
-  void OnAcceptable();
-  void PauseAccepting();
   // Closes the connection that has been silent for the longest. False: all have said HELLO.
   bool DropSilent(const char* why);
   // Closes the newest connection of the user that has the most; false: only operators have any.
@@ -80,7 +67,6 @@ class Server {
   // At the connections of one user, or at all.
   void CheckArrived(std::optional<uid_t> uid);
   void WithdrawRings();
-  [[nodiscard]] PeerFacts CountPeers() const;
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
@@ -106,10 +92,7 @@ class Server {
   TagService& tags_;
   Admin& admin_;
   const std::uint64_t daemon_id_;
-  std::string path_;
-  struct stat bound_ {};  // identity of the socket file that we made
-  DescriptorWatch listener_;
-  Timer pause_;
+  Listener listener_;
   AdmissionControl gate_;
   PeerTurns turns_;
   ClaimPacer pacer_;
@@ -117,7 +100,7 @@ class Server {
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   // Closed ones with descriptors under way; they count as connections.
   std::vector<std::unique_ptr<Connection>> lingering_;
-  ClientLedger ledger_;
+  ClientLedger& ledger_;
   // The claim that is with the tag service: answered before that returns, it did not wait.
   std::uint64_t starting_owner_ = 0;
   std::uint64_t starting_request_ = 0;

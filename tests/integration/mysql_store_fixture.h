@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_INTEGRATION_MYSQL_STORE_FIXTURE_H_
+#define IDD_TESTS_INTEGRATION_MYSQL_STORE_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "store/mysql/mysql_store.h"
+#include "support/mariadb_server.h"
+#include "support/store_case.h"
+#include "support/temp_dir.h"
+#include "support/test_environment.h"
+
+namespace idd::daemon {
+
+// One server for all cases, each with an empty database.
+class MysqlStoreTest : public StoreCase {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = new harness::TempDir;
+    server_ = new harness::MariadbServer(*dir_);
+    server_->Start();
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    delete dir_;
+  }
+  void SetUp() override {
+    Root("").Execute("DROP DATABASE IF EXISTS idd");
+    Root("").Execute("CREATE DATABASE idd");
+  }
+
+  [[nodiscard]] static harness::MariadbSession Root(const std::string& database = "idd") {
+    return server_->Session(database);
+  }
+  static void Sql(const std::string& sql) { Root().Execute(sql); }
+  [[nodiscard]] static std::string Ask(const std::string& sql) { return Root().Query(sql); }
+
+  // Those that are written, with commas.
+  [[nodiscard]] static std::string Columns(const std::string& table) {
+    return Ask(
+        "SELECT GROUP_CONCAT('`', column_name, '`') FROM information_schema.columns"
+        " WHERE table_schema = 'idd' AND is_generated = 'NEVER' AND table_name = '" +
+        table + "'");
+  }
+
+  [[nodiscard]] static std::unique_ptr<MysqlStore> NewStore(const std::string& host,
+                                                            const std::string& boot = "boot") {
+    Result<MysqlUrl> url = ParseMysqlUrl(server_->Url());
+    return std::make_unique<MysqlStore>(
+        MysqlStoreOptions{std::move(url).value(), {host, boot, "state-of-" + host}});
+  }
+  [[nodiscard]] static std::unique_ptr<MysqlStore> OpenStore(const std::string& host) {
+    std::unique_ptr<MysqlStore> store = NewStore(host);
+    // A server that a busy machine lets wait is given up after some seconds.
+    Status status;
+    EXPECT_TRUE(harness::WaitUntil(harness::Patience(std::chrono::seconds(120)), [&] {
+      status = store->Open();
+      return status.code() != Code::kUnavailable;
+    }));
+    EXPECT_TRUE(status.ok()) << status.message();
+    // The fence raises ceilings (fence_test.cc); no case here is about them but those that say so.
+    server_->OpenFence();
+    return store;
+  }
+  [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithOrders(const std::string& host) {
+    std::unique_ptr<MysqlStore> store = OpenStore(host);
+    CreateOrders(*store);
+    return store;
+  }
+  // A store that has just read that a range of its own is listed, before `sql` is executed.
+  [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithAListedRangeAndThen(
+      const std::string& sql) {
+    std::unique_ptr<MysqlStore> store = OpenWithOrders("a");
+    Take(*store, Request(1));
+    Take(*OpenStore("b"), Request(2));
+    Return(*store, 1, 100, ReturnOutcome::kListed);
+    harness::MariadbSession root = Root();
+    EXPECT_TRUE(store->FindTagsCached({"orders"}).ok());
+    root.Execute(sql);
+    return store;
+  }
+  [[nodiscard]] static std::string MaxId(const std::string& tag = "orders") {
+    return Ask("SELECT max_id FROM leaf_alloc WHERE biz_tag = '" + tag + "'");
+  }
+  [[nodiscard]] static std::string Journal() {
+    return Ask(
+        "SELECT CONCAT(state, ' ', claimed, '/', returned, '/', abandoned) FROM idd_lease"
+        " ORDER BY seq");
+  }
+
+  inline static harness::TempDir* dir_ = nullptr;
+  inline static harness::MariadbServer* server_ = nullptr;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_TESTS_INTEGRATION_MYSQL_STORE_FIXTURE_H_

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocator over the MySQL protocol, on a real mariadbd: hosts, servers and tables that are not
+// what they were.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "mysql_store_fixture.h"
+#include "support/mariadb_server.h"
+#include "support/test_environment.h"
+
+namespace idd::daemon {
+namespace {
+
+using shm::IdRange;
+using std::chrono_literals::operator""ms;
+using ::testing::HasSubstr;
+
+TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
+  const auto first = OpenWithOrders("web-1");
+  const auto second = NewStore("web-1", "another boot");
+  const Status status = second->Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("another host uses the name 'web-1'"));
+  EXPECT_TRUE(OpenStore("web-1") != nullptr) << "its own next start";
+  Sql("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP - INTERVAL 61 SECOND");
+  std::this_thread::sleep_for(1100ms);  // it asks no more than once a second
+  EXPECT_TRUE(second->Open().ok()) << "the first has been silent for a minute";
+  const Status refused = first->TakeLease(Request(1)).status();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("another host took this one's name"));
+  EXPECT_EQ(second->ListHosts().value().size(), 1U);
+}
+
+TEST_F(MysqlStoreTest, NameIsFreeAtOnceBehindACleanStop) {
+  OpenStore("web-1").reset();
+  const auto rebooted = NewStore("web-1", "another boot");
+  const Status status = rebooted->Open();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// Two on copies of one state dir, on one kernel: nothing but their run tells them apart.
+TEST_F(MysqlStoreTest, CloneThatStartsLaterHasTheNameAndTheOtherIsRefused) {
+  const auto first = OpenWithOrders("web-1");
+  const auto clone = OpenStore("web-1");
+  std::this_thread::sleep_for(150ms);  // what was read is used so long
+  EXPECT_EQ(first->TakeLease(Request(1)).status().code(), Code::kUnavailable);
+  const Status refused = first->Open();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("another host uses the name 'web-1'"));
+  EXPECT_EQ(Take(*clone, Request(2)), (IdRange{1, 1001}));
+}
+
+// A user with all rights may write to a server that is read-only.
+TEST_F(MysqlStoreTest, ServerThatBecameReadOnlyIsLeftWhateverTheUserMay) {
+  Root("").Execute("GRANT ALL ON *.* TO idd@localhost");
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  Root("").Execute("SET GLOBAL read_only = 1");
+  std::this_thread::sleep_for(150ms);  // what was read is used so long
+  const Status status = store->TakeLease(Request(2)).status();
+  const Status again = store->Open();
+  Root("").Execute("SET GLOBAL read_only = 0");
+  Root("").Execute("REVOKE ALL ON *.* FROM idd@localhost");
+  Root("").Execute("GRANT ALL ON idd.* TO idd@localhost");
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("is read-only"));
+  EXPECT_THAT(again.message(), HasSubstr("is read-only"));
+}
+
+TEST_F(MysqlStoreTest, ServerThatWasRestartedIsAnotherOneHoweverSoon) {
+  const auto store = OpenStore("a");
+  const std::uint64_t generation = store->generation();
+  server_->Kill();
+  server_->Start();
+  std::this_thread::sleep_for(1100ms);
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_GT(store->generation(), generation);
+  const std::uint64_t then = store->generation();
+  std::this_thread::sleep_for(2100ms);
+  ASSERT_TRUE(store->Open().ok());
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_LE(store->generation(), then + 1) << "at most once while nobody can know";
+  EXPECT_TRUE(NewStore("b")->Open().ok());
+}
+
+TEST_F(MysqlStoreTest, NothingIsMadeWhereTheTablesAreKnown) {
+  const auto store = NewStore("a");
+  store->RequireExisting();
+  const Status status = store->Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("none of idd's tables"));
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'idd'"), "0");
+}
+
+// idd, or the server, died while the tables were made.
+TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
+  OpenStore("a").reset();
+  Sql("DELETE FROM idd_meta");
+  Sql("DROP TABLE idd_deleted_tag");
+  const auto known = NewStore("a");
+  known->RequireExisting();
+  EXPECT_EQ(known->Open().code(), Code::kUnavailable);
+  const auto store = NewStore("b");
+  const Status status = store->Open();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_NE(store->Incarnation().value(), "");
+}
+
+TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
+  const auto store = OpenWithOrders("a");
+  HostMemory memory;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    memory.held.push_back({.token = TestToken(1 + i), .tag = "orders", .ids = {1 + i, 2 + i}});
+  }
+  const auto reconciliation = store->Reconcile(memory);
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_EQ(reconciliation.value().restored.size(), 2000U);
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_lease WHERE state = 'active'"), "2000");
+}
+
+// Restored from a dump under a connection that stays: the server is the same, the rows are not.
+TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMarksAreTold) {
+  const auto store = OpenWithOrders("a");
+  Sql("CREATE TABLE kept_alloc AS SELECT * FROM leaf_alloc");
+  Sql("CREATE TABLE kept_host AS SELECT * FROM idd_host");
+  Take(*store, Request(1));
+  const std::uint64_t generation = store->generation();
+  Sql("DELETE FROM idd_lease");
+  Sql("REPLACE INTO leaf_alloc SELECT * FROM kept_alloc");
+  Sql("REPLACE INTO idd_host SELECT * FROM kept_host");
+  const Status status = store->TakeLease(Request(2, 1001)).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("set back"));
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_GT(store->generation(), generation);
+}
+
+// As a dump leaves it that is restored within a second: each row that a host looks at is as it was,
+// and the tables are others.
+TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksAreTold) {
+  for (const std::string table : {"leaf_alloc", "idd_lease", "idd_fence", "idd_ceiling"}) {
+    SetUp();
+    const auto a = OpenWithOrders("a");
+    const auto b = OpenStore("b");
+    Take(*a, Request(1));
+    std::this_thread::sleep_for(1100ms);  // of which second it is, a server knows
+    Sql("CREATE TABLE copy LIKE " + table);
+    Sql("INSERT INTO copy(" + Columns(table) + ") SELECT " + Columns(table) + " FROM " + table);
+    Take(*b, Request(2));
+    Sql("DROP TABLE " + table);
+    Sql("RENAME TABLE copy TO " + table);
+    const std::uint64_t generation = a->generation();
+    const Status status = a->TakeLease(Request(3)).status();
+    EXPECT_EQ(status.code(), Code::kUnavailable) << table;
+    EXPECT_THAT(status.message(), HasSubstr("were set back or replaced")) << table;
+    ASSERT_TRUE(a->Open().ok()) << table;
+    EXPECT_GT(a->generation(), generation) << table;
+  }
+}
+
+// leaf_alloc is there again, its rows are not yet.
+TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRing) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  std::this_thread::sleep_for(1100ms);
+  Sql("CREATE TABLE copy LIKE leaf_alloc");
+  Sql("DROP TABLE leaf_alloc");
+  Sql("RENAME TABLE copy TO leaf_alloc");
+  const auto records = store->FindTags({"orders"});
+  EXPECT_EQ(records.status().code(), Code::kUnavailable) << "the tag is gone, or there";
+  ASSERT_TRUE(store->Open().ok());
+  Sql("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('orders', 1, 1000)");
+  server_->OpenFence();
+  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 2001})) << "above its journal";
+}
+
+// A stopped process that goes on: it leases before it has looked.
+TEST_F(MysqlStoreTest, HostThatWasPutOutIsNotSentToLookForTriggers) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "users");
+  Sql("UPDATE idd_fence SET state = 'out'");
+  const auto leases = store->TakeLeases({Request(1), Request(2, 0, 10, "users")});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  for (const Result<Lease>& lease : leases.value()) {
+    EXPECT_EQ(lease.status().code(), Code::kUnavailable);
+    EXPECT_THAT(lease.status().message(), HasSubstr("is not a live member"));
+  }
+  Sql("UPDATE idd_fence SET state = 'live'");
+  EXPECT_EQ(Take(*store, Request(3)), (IdRange{1, 1001}));
+}
+
+// MariaDB keeps the time with each open instance of a table: sessions see one of the two.
+TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
+  const auto a = OpenWithOrders("a");
+  Take(*a, Request(1));
+  const auto b = OpenStore("b");
+  const std::string file = dir_->File("db.data/idd/leaf_alloc.frm");
+  std::this_thread::sleep_for(1100ms);
+  ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+  ASSERT_EQ(::chmod(file.c_str(), 0660), 0);
+  Sql("FLUSH TABLES leaf_alloc");
+  EXPECT_EQ(a->TakeLease(Request(2)).status().code(), Code::kUnavailable);
+  ASSERT_TRUE(a->Open().ok());
+  ASSERT_TRUE(a->Confirm().ok());
+  // b takes the word of a for it, and says the same from then on.
+  EXPECT_EQ(b->Look(0).status().code(), Code::kUnavailable);
+  const std::uint64_t generation = b->generation();
+  ASSERT_TRUE(b->Open().ok());
+  ASSERT_TRUE(b->Confirm().ok());
+  EXPECT_EQ(Ask("SELECT COUNT(DISTINCT server) FROM idd_fence"), "1");
+  EXPECT_EQ(b->generation(), generation);
+  server_->OpenFence();
+  EXPECT_EQ(Take(*b, Request(3)), (IdRange{1001, 2001}));
+  EXPECT_EQ(Take(*a, Request(4)), (IdRange{2001, 3001}));
+}
+
+// What was read of the tag a moment ago still lists the range.
+TEST_F(MysqlStoreTest, ListedRangeThatIsGoneMeanwhileIsNotTakenBack) {
+  const auto store = OpenWithAListedRangeAndThen("DELETE FROM idd_returned");
+  const Result<Lease> lease = store->TakeLease(Request(3));
+  EXPECT_FALSE(lease.ok() && lease.value().from_returned);
+}
+
+TEST_F(MysqlStoreTest, RangeIsNotTakenBackFromTablesThatWereSetBackMeanwhile) {
+  const auto store = OpenWithAListedRangeAndThen("DELETE FROM idd_lease");
+  EXPECT_FALSE(store->TakeLease(Request(3)).ok());
+}
+
+TEST_F(MysqlStoreTest, TriggerThatMovesTheJournalledRangeLeasesNothing) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "invoices");
+  Take(*store, Request(1));
+  Take(*store, Request(2, 0, 1000, "invoices"));
+  Sql("CREATE TRIGGER move_base BEFORE INSERT ON idd_lease FOR EACH ROW"
+      " SET NEW.base = NEW.base - 500");
+  const auto leases = store->TakeLeases({Request(3), Request(4, 0, 1000, "invoices")});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  for (const Result<Lease>& lease : leases.value()) {
+    EXPECT_EQ(lease.status().code(), Code::kInvalid);
+    EXPECT_THAT(lease.status().message(), HasSubstr("look for triggers"));
+  }
+}
+
+TEST_F(MysqlStoreTest, TablesThatCannotRollBackAreRefused) {
+  OpenStore("a").reset();
+  Sql("ALTER TABLE leaf_alloc ENGINE=MyISAM");
+  Status status = NewStore("a")->Open();
+  EXPECT_EQ(status.code(), Code::kIncompatible);
+  EXPECT_THAT(status.message(), HasSubstr("MyISAM"));
+  Sql("ALTER TABLE leaf_alloc ENGINE=InnoDB, MODIFY max_id varchar(20)");
+  status = NewStore("a")->Open();
+  EXPECT_EQ(status.code(), Code::kIncompatible);
+  EXPECT_THAT(status.message(), HasSubstr("leaf_alloc.max_id"));
+  Sql("DROP TABLE leaf_alloc");
+  EXPECT_THAT(NewStore("a")->Open().message(), HasSubstr("leaf_alloc is missing"));
+}
+
+}  // namespace
+}  // namespace idd::daemon

@@ -36,7 +36,7 @@ Status ConnectError(int error, const std::string& path) {
       return {Code::kUnavailable, what + "no such socket, so idd does not run here"};
     case ECONNREFUSED:  // of any other kind of file, too
       if (IsOtherFile(path)) return {Code::kUnavailable, what + "it is not a socket"};
-      return {Code::kUnavailable, what + "nobody listens, idd has stopped"};
+      return {Code::kUnavailable, what + "no process listens, idd has stopped"};
     case EAGAIN:
     case EINPROGRESS:
       return {Code::kUnavailable, what + "idd did not accept before the deadline"};

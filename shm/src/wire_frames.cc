@@ -77,7 +77,7 @@ Status CheckTagName(std::string_view tag) {
     }
     if (IsDeceptive(tag.substr(i, bytes))) {
       return {Code::kInvalid,
-              "the tag's name contains a character that cannot be told from another, or not seen"};
+              "the tag's name contains a character that looks like another one or is invisible"};
     }
     i += bytes;
   }

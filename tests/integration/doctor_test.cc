@@ -302,7 +302,7 @@ TEST_F(DoctorForUsers, WhoAdministersNothingIsToldWhatIsLeftOut) {
   EXPECT_TRUE(alice.Has("ok", "exhaustion")) << "the other tag is none of her business";
   EXPECT_TRUE(alice.Has("ok", "durability"));
   EXPECT_FALSE(alice.Has("ok", "permissions"));
-  EXPECT_THAT(alice.document.at("left_out").dump(), HasSubstr("who administers idd"));
+  EXPECT_THAT(alice.document.at("left_out").dump(), HasSubstr("who administer idd"));
   EXPECT_EQ(alice.document.dump().find("secret"), std::string::npos);
   EXPECT_EQ(alice.document.dump().find(host_.daemon.options().state_dir), std::string::npos);
 }

@@ -171,7 +171,7 @@ TEST_F(Tags, PathThatIsNotASocketIsCalledSo) {
     const IdctlResult result = host_.idctl.Run({"--socket", file, command});
     EXPECT_EQ(result.exit_status, 4) << command;
     EXPECT_THAT(result.out + result.err, HasSubstr("not a socket")) << command;
-    EXPECT_THAT(result.out + result.err, Not(HasSubstr("nobody listens"))) << command;
+    EXPECT_THAT(result.out + result.err, Not(HasSubstr("no process listens"))) << command;
     EXPECT_THAT(result.out + result.err, Not(HasSubstr("has ended"))) << command;
   }
 }

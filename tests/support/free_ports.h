@@ -7,7 +7,7 @@
 
 namespace idd::harness {
 
-// Ports of loopback that nobody listens at now; all different. None that the kernel gives to a
+// Ports of loopback that no process listens at now; all different. None that the kernel gives to a
 // connection, or to another program that asks for any, before it is listened at.
 [[nodiscard]] std::vector<std::uint16_t> FreePorts(int count);
 

@@ -409,7 +409,7 @@ TEST(IdctlDoctorTest, ADaemonOfBeforeItIsToBeRestarted) {
   EXPECT_EQ(ran.exit, ExitStatus::kFailed);
   EXPECT_NE(ran.out.find("problem  versions     this idd is older than idctl"), std::string::npos)
       << ran.out;
-  EXPECT_EQ(ran.err, "idctl: doctor: 1 problem; do what stands behind 'next' of each\n");
+  EXPECT_EQ(ran.err, "idctl: doctor: 1 problem; do what each says after 'next'\n");
 }
 
 TEST(IdctlDoctorTest, ADaemonThatSendsNonsenseIsAProblemOfVersions) {

@@ -142,13 +142,13 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/process/no_new_privileges", "false", "hardening", "warning", "may gain privileges"},
       {"/process/capabilities", R"("0000000000000001")", "hardening", "warning", "capabilities"},
       {"/service/manager", "false", "restarts", "warning", "no service manager"},
-      {"/service/watchdog_s", "null", "restarts", "warning", "nobody watches"},
+      {"/service/watchdog_s", "null", "restarts", "warning", "no watchdog notices"},
       {"/places/0/free_bytes", "100", "disk", "problem", "has 0 KiB of 83 GiB left"},
       {"/places/0/free_bytes", "100000000", "disk", "warning", "has 95 MiB of 83 GiB left"},
       {"/places/0/free_files", "0", "disk", "problem", "no room for files"},
       {"/places/0/read_only", "true", "disk", "problem", "mounted read-only"},
       {"/places/0/mode", "511", "permissions", "problem", "has mode 0777: anybody can"},
-      {"/places/0/mode", "1023", "permissions", "problem", "is everybody's (mode 01777)"},
+      {"/places/0/mode", "1023", "permissions", "problem", "is open to all users (mode 01777)"},
       {"/places/0/mode", "504", "permissions", "warning", "has mode 0770: its group"},
       {"/places/0/owner", "1000", "permissions", "problem", "belongs to uid 1000"},
       {"/places/0/error", R"("gone")", "permissions", "problem",
@@ -468,7 +468,7 @@ TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "idd (pid 12) does not answer"));
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "systemd says idd.service is failed"));
   failed.listener.error = ECONNREFUSED;
-  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "nobody listens"));
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "no process listens"));
   failed.socket = Socket(S_IFREG | 0644);
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "is not a socket"));
   failed.socket = Socket();

@@ -102,7 +102,7 @@ Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint6
       id >= record.value().next_id
           ? "it is not leased yet: the next lease begins at " + next
           : "it lies below " + next +
-                ", where the next lease begins, and no lease of idd has it: somebody else leased "
+                ", where the next lease begins, and no lease of idd has it: another program leased "
                 "it (a Leaf server, or a generator that the tag was taken over from), or the tag "
                 "began above it";
   return origin;

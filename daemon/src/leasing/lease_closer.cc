@@ -22,7 +22,8 @@ constexpr std::chrono::seconds kGathering(1);
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   if (!outcome.ok())
-    return "failed; tried again while the store is away, at the next start too if it inherits";
+    return "failed; tried again while the store is unavailable, and at the next start if it "
+           "inherits";
   switch (outcome.value()) {
     case ReturnOutcome::kLowered:
       return "max_id lowered";

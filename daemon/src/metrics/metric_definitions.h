@@ -120,7 +120,7 @@ inline constexpr Metric kTagExhaustion{"idd_tag_exhaustion_seconds", MetricKind:
                                        "When the tag's last id is claimed at the present rate; "
                                        "absent while idle."};
 inline constexpr Metric kTagWasted{"idd_tag_wasted_ids_total", MetricKind::kCounter, "ids",
-                                   "Ids that were leased and given up: nobody gets them."};
+                                   "Ids that were leased and given up; they are never handed out."};
 inline constexpr Metric kTagLeases{"idd_tag_leases_total", MetricKind::kCounter, "leases",
                                    "Leases of the tag, inherited ones included."};
 inline constexpr Metric kTagDryClaims{"idd_tag_fallbacks_total", MetricKind::kCounter, "claims",

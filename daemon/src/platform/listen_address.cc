@@ -38,7 +38,7 @@ Status CheckListenAddress(const std::string& address) {
   if (IsHost(parts.host) && IsPort(parts.port)) return Status::Ok();
   return {Code::kInvalid,
           "metrics-listen must be an address and a port, as 127.0.0.1:9742, "
-          "[::1]:9742 or, for everybody, 0.0.0.0:9742; not '" +
+          "[::1]:9742 or, for all interfaces, 0.0.0.0:9742; not '" +
               address + "'"};
 }
 

@@ -52,7 +52,7 @@ constexpr std::array kKnown = {
     KnownError{1142, kOther, false, "grant idd's user the right that is missing"},
     KnownError{1143, kOther, false, "grant idd's user the right that is missing"},
     KnownError{1227, kOther, false, "grant idd's user the right that is missing"},
-    KnownError{1205, kOther, false, "somebody holds a lock on the row or the table"},
+    KnownError{1205, kOther, false, "a lock is held on the row or the table"},
     KnownError{1213, kOther, false, "another transaction was in the way; it is tried again"},
     KnownError{1020, kOther, false, "another transaction was in the way; it is tried again"},
     KnownError{1047, kOther, true, "the cluster's node is not ready"},

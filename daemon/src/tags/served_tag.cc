@@ -219,7 +219,7 @@ void ServedTag::Configure(TagRecord record) {
 void ServedTag::EnforceAccess() {
   if (!ids_.HasOpenRing() || !ids_.ring()->shared() || !IsClaimedBySocket()) return;
   // If there is no memory for it, clients keep the old one until a later try.
-  static_cast<void>(ids_.ReplaceRing("the tag's ids are claimed by the socket now", MarkOf()));
+  static_cast<void>(ids_.ReplaceRing("the tag's ids are claimed over the socket now", MarkOf()));
 }
 
 // Leasing.

@@ -79,7 +79,7 @@ Outcome Verdict(const Diagnosis& diagnosis, const Status& status) {
   const std::size_t problems = CountOf(diagnosis, Health::kProblem);
   if (problems == 0) return std::nullopt;
   return Failure{ExitStatus::kFailed, "doctor", Counted(problems, "problem"),
-                 "do what stands behind 'next' of each"};
+                 "do what each says after 'next'"};
 }
 
 Outcome RunDoctor(const GlobalOptions& global, bool shows_all, Output& out) {

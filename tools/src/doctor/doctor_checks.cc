@@ -127,7 +127,7 @@ constexpr std::array kTroubles = {
     Trouble{"state_dir", "idd cannot write its marks",
             "look at disk and permissions of the state dir; nothing is leased until the marks can "
             "be kept"},
-    Trouble{"lock", "somebody holds a lock in the store",
+    Trouble{"lock", "a lock is held in the store",
             "find who does (SHOW PROCESSLIST, fuser) and end it"},
     Trouble{"away", "the store cannot be reached",
             "start the database server, or correct its address in idd's database URL; idd connects "
@@ -386,12 +386,12 @@ void CheckPlace(const Place& place, std::uint64_t idd_uid, Findings& findings) {
   }
   // The mode of the socket's folder was looked at from this side.
   if (place.what == "socket") return;
-  // Such as /tmp: it is everybody's, and must stay so.
+  // Such as /tmp: it is open to all users, and must stay so.
   if ((place.mode & kOthersWrite) != 0 && (place.mode & kSticky) != 0) {
-    return add(
-        Health::kProblem,
-        "is everybody's (mode " + OctalText(place.mode) + "): anybody can be there before idd",
-        "keep it in a folder of idd's own: --database, --state-dir");
+    return add(Health::kProblem,
+               "is open to all users (mode " + OctalText(place.mode) +
+                   "): any of them can be there before idd",
+               "keep it in a folder of idd's own: --database, --state-dir");
   }
   if ((place.mode & kOthersWrite) != 0) {
     return add(Health::kProblem,
@@ -467,7 +467,7 @@ void CheckRestarts(const Fields& service, Findings& findings) {
                         "idd is killed",
                         "run it as the unit idd.service (systemctl enable --now idd)"});
   } else if (!watchdog_s) {
-    findings.push_back({"restarts", Health::kWarning, "nobody watches whether idd hangs",
+    findings.push_back({"restarts", Health::kWarning, "no watchdog notices if idd hangs",
                         "set WatchdogSec=30s in the unit (systemctl edit idd)"});
   }
   AddOkUnlessFound(findings, "restarts",
@@ -513,8 +513,8 @@ Result<Diagnosis> CheckFacts(const Json& facts, const DoctorSelf& self) {
     CheckRestarts(reply.Object("service"), diagnosis.findings);
   } else {
     diagnosis.left_out.emplace_back(
-        "clients, limits, disk, permissions, hardening, restarts, and tags of others: only who "
-        "administers idd is told");
+        "clients, limits, disk, permissions, hardening, restarts, and tags of others: only users "
+        "who administer idd can read them");
   }
   if (!store.empty()) {
     AddOkUnlessFound(diagnosis.findings, "durability", store + " keeps what it has committed");

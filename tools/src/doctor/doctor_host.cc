@@ -79,7 +79,7 @@ Finding NobodyListens(const NoAnswer& failed) {
             "name idd's socket with --socket or IDD_SOCKET (/run/idd/idd.sock)"};
   }
   return {"daemon", Health::kProblem,
-          (is_left ? "nobody listens at " + Quote(failed.socket.path) +
+          (is_left ? "no process listens at " + Quote(failed.socket.path) +
                          ": the file is left of an idd that has ended"
                    : "no idd runs with this socket") +
               ServiceText(failed.service),
@@ -178,7 +178,7 @@ Finding CheckSocket(const FileProbe& socket, const FileProbe& folder, uid_t uid)
   if (!S_ISSOCK(socket.mode)) {
     return problem(path + " is no socket",
                    "name idd's socket with --socket or IDD_SOCKET; if this is its path, move the "
-                   "file away and start idd");
+                   "file elsewhere and start idd");
   }
   constexpr mode_t kOthersWrite = S_IWOTH;
   const bool is_open =

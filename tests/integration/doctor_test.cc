@@ -160,7 +160,7 @@ TEST_F(Doctor, NamesAStateDirThatOthersMayWrite) {
   const std::string state_dir = host_.daemon.options().state_dir;
   ASSERT_EQ(::chmod(state_dir.c_str(), 0777), 0);
   ExpectFinding(host_.idctl,
-                {"problem", "permissions", "has mode 0777: anybody can", "chmod 0700 /"});
+                {"problem", "permissions", "has mode 0777: any user can", "chmod 0700 /"});
   ASSERT_EQ(::chmod(state_dir.c_str(), 0700), 0);
   EXPECT_EQ(Examine(host_.idctl).exit_status, 0);
 }

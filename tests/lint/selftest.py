@@ -121,6 +121,24 @@ class Lint(unittest.TestCase):
         page = {"docs/architecture.md": good["docs/architecture.md"].replace("platform", "base", 1)}
         self.finds("no row | `daemon/src`", "includes.py", {**good, **page})
 
+    def test_words(self):
+        long = "word " * 21
+        good = {
+            "docs/a.md": f"# A page\n\n| {long} | {long} |\n\n```sh\n# somebody {long}\n```\n`nobody` reads.\n"
+                         f"<!-- measured: begin -->\n{long}\n<!-- measured: end -->\n",
+            "daemon/src/a.cc": '// somebody\nlog::Info("told.by_nobody", {{"error", "the store is down"}});\n',
+        }
+        self.accepts("words.py", good)
+        for name, text, what in (
+            ("docs/a.md", "Somebody reads.\n", "a.md:1: 'Somebody' is not used here"),
+            ("docs/a.md", f"{long}\n", "a.md:1: 105 columns; prose wraps at 100"),
+            ("README.md", "Claims go by the socket.\n", "over the socket"),
+            ("tools/src/b.cc", 'Print("nobody is there");\n', "b.cc:1: 'nobody' is not used here"),
+            ("shm/src/b.h", '  "it is mended anew"\n', "'mended' is not used here; fix"),
+        ):
+            with self.subTest(text=text):
+                self.finds(what, "words.py", {**good, name: text})
+
     def test_memory_orders(self):
         order = "std::memory_order_release"
         for good in (

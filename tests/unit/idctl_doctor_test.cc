@@ -147,7 +147,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/places/0/free_bytes", "100000000", "disk", "warning", "has 95 MiB of 83 GiB left"},
       {"/places/0/free_files", "0", "disk", "problem", "no room for files"},
       {"/places/0/read_only", "true", "disk", "problem", "mounted read-only"},
-      {"/places/0/mode", "511", "permissions", "problem", "has mode 0777: anybody can"},
+      {"/places/0/mode", "511", "permissions", "problem", "has mode 0777: any user can"},
       {"/places/0/mode", "1023", "permissions", "problem", "is open to all users (mode 01777)"},
       {"/places/0/mode", "504", "permissions", "warning", "has mode 0770: its group"},
       {"/places/0/owner", "1000", "permissions", "problem", "belongs to uid 1000"},

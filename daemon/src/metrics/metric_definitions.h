@@ -108,7 +108,7 @@ inline constexpr Metric kTagCover{"idd_tag_cover_seconds", MetricKind::kGauge, "
                                   "How long they last at the present rate; absent while idle or "
                                   "drained."};
 inline constexpr Metric kTagPromise{"idd_tag_promise_seconds", MetricKind::kGauge, "seconds",
-                                    "outage_tolerance: how long they shall last."};
+                                    "Outage tolerance: how long the ids held must last."};
 inline constexpr Metric kTagPromiseLength{
     "idd_tag_promise_length_seconds", MetricKind::kGauge, "seconds",
     "How long the promise is now, which grows with the load to outage_tolerance; absent while idle "

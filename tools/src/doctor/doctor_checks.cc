@@ -395,7 +395,7 @@ void CheckPlace(const Place& place, std::uint64_t idd_uid, Findings& findings) {
   }
   if ((place.mode & kOthersWrite) != 0) {
     return add(Health::kProblem,
-               "has mode " + OctalText(place.mode) + ": anybody can replace what is in it",
+               "has mode " + OctalText(place.mode) + ": any user can replace what is in it",
                "chmod 0700 " + path);
   }
   if ((place.mode & kGroupWrites) != 0) {

@@ -184,7 +184,7 @@ Finding CheckSocket(const FileProbe& socket, const FileProbe& folder, uid_t uid)
   const bool is_open =
       folder.error == 0 && (folder.mode & kOthersWrite) != 0 && (folder.mode & S_ISVTX) == 0;
   if (is_open) {
-    return problem("anybody can put another socket in the place of " + path,
+    return problem("any user can put another socket in the place of " + path,
                    "chmod 0755 " + ShellWord(folder.path));
   }
   if (!socket.may_write) {

@@ -14,7 +14,7 @@
 // -------
 //   table memfd, 4096 bytes                        cursors memfd, 4096 bytes
 //   sealed SHRINK|GROW|FUTURE_WRITE|SEAL           sealed SHRINK|GROW|SEAL
-//   daemon writes, clients read                    everybody writes
+//   daemon writes, clients read                    clients and daemon write
 //   +--------------------------------+ 0           +---------------------------+ 0
 //   | TableHeader                    |             | Cursor of slot 0          |
 //   |   identity (fixed at creation) |             +---------------------------+ 128

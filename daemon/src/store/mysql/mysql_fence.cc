@@ -43,8 +43,8 @@ Result<FenceMember> ParseMember(const MysqlRow& row) {
 
 // With the identity: a proxy may have led the session to another server since, whose row is alike.
 std::string MysqlStore::IsThisMember() const {
-  return identity_ + " AND host = " + MysqlDb::Text(options_.host.id) + " AND run = '" + run_ +
-         "' AND beat = " + std::to_string(member_beat_);
+  return server_.condition() + " AND host = " + MysqlDb::Text(options_.host.id) + " AND run = '" +
+         run_ + "' AND beat = " + std::to_string(member_beat_);
 }
 
 // Takes the row over for this run. `server` is emptied: until this host has pushed its marks here,
@@ -84,8 +84,8 @@ Status MysqlStore::ClaimMember() {
 // tables would wait for each other.
 bool MysqlStore::LearnTablesFrom(const FenceMember& member) {
   const std::string_view name = member.server;
-  return !is_cluster_ && name.starts_with(server_) &&
-         tables_.AddSeenElsewhere(name.substr(server_.size()));
+  return !server_.is_cluster() && name.starts_with(server_.name()) &&
+         tables_.AddSeenElsewhere(name.substr(server_.name().size()));
 }
 
 Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
@@ -93,14 +93,15 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   std::vector<std::string> statements = {
       // Whoever sees the row move believes that this host has pushed into these tables.
       "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember() + " AND " + tables_.AreSame(),
-      "SELECT " + identity_ + ", @@global.read_only, @@innodb_read_only, " + tables_.AreSame(),
+      "SELECT " + server_.condition() + ", @@global.read_only, @@innodb_read_only, " +
+          tables_.AreSame(),
       // First the counter: what commits in between has a higher epoch, and comes with the next
       // look.
       "SELECT epoch FROM idd_ceiling WHERE biz_tag = ''",
       std::string("SELECT ") + kMemberColumns + " FROM idd_fence ORDER BY host",
       "SELECT biz_tag, active, wanted, pushed FROM idd_ceiling WHERE biz_tag <> '' AND epoch > " +
           std::to_string(noted)};
-  if (is_cluster_) statements.emplace_back(sql::kClusterStatus);
+  if (server_.is_cluster()) statements.emplace_back(sql::kClusterStatus);
   const Result<std::vector<MysqlResult>> answers = db_->Packet(statements);
   if (!answers.ok()) {
     // Whether the beat was raised is not known: the row is taken over again at the next Open().
@@ -116,7 +117,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
     return status.ok() ? NotOpen() : status;
   }
   if (answers.value()[0].changed != 1 || server[0] != "1") return RowIsNotAsLeft();
-  if (is_cluster_) {
+  if (server_.is_cluster()) {
     if (Status status = CheckCluster(answers.value()[5]); !status.ok()) return status;
   }
   ++member_beat_;
@@ -257,7 +258,7 @@ Result<bool> MysqlStore::PutOut(const FenceMember& member) {
   const Result<MysqlResult> put = db_->Query(
       "UPDATE idd_fence SET state = 'out' WHERE host = " + MysqlDb::Text(member.host) +
       " AND run = " + MysqlDb::Text(member.run) + " AND beat = " + std::to_string(member.beat) +
-      " AND state IN ('live', 'waiting') AND " + identity_ + " AND " + tables_.AreSame());
+      " AND state IN ('live', 'waiting') AND " + server_.condition() + " AND " + tables_.AreSame());
   if (!put.ok()) return Failed(put.status());
   return put.value().changed == 1;
 }

@@ -83,7 +83,7 @@ Status MysqlStore::GiveUp(const std::vector<Result<Lease>>& taken, Status status
   for (const Result<Lease>& lease : taken) {
     if (lease.ok()) tokens.push_back(lease.value().token);
   }
-  Lose(tokens);
+  lost_.Add(tokens, MonotonicClock::now());
   return status;
 }
 
@@ -274,7 +274,7 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
 Status MysqlStore::LeaseFailed(const Status& status, const std::vector<std::string>& tokens,
                                const std::string& tag) {
   if (!db_->outcome_unknown()) return Failed(status);
-  Lose(tokens);
+  lost_.Add(tokens, MonotonicClock::now());
   db_.reset();
   return status.WithContext("the outcome of a lease of tag '" + tag +
                             "' is unknown and its range is lost");
@@ -287,7 +287,7 @@ Result<Lease> MysqlStore::Granted(const Advance& advance, shm::IdRange ids) {
                         ids.first >= std::max(advance.lowest, advance.seen) &&
                         ids.limit <= advance.most;
   if (!is_sound) {
-    Lose({request.token});
+    lost_.Add({request.token}, MonotonicClock::now());
     return Status(Code::kInvalid, "the journal of tag '" + request.tag + "' in " + DisplayUrl() +
                                       " does not have what was leased; look for triggers");
   }

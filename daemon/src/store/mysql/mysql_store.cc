@@ -17,14 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The row of a host that has not ended is renewed this often ...
-constexpr std::chrono::seconds kBeatEvery(20);
-// ... and after so long without a sign of it another may take its name.
-constexpr int kSilentForS = 60;
 // Between two tries at all endpoints, for each of them.
 constexpr milliseconds kConnectPause(1000);
-// What became of a lost lease is known after so long: its packet has ended.
-constexpr std::chrono::seconds kLostFor(120);
 
 std::map<std::string, std::string> Pairs(const MysqlResult& result) {
   std::map<std::string, std::string> pairs;
@@ -35,16 +29,10 @@ std::map<std::string, std::string> Pairs(const MysqlResult& result) {
 }  // namespace
 
 MysqlStore::MysqlStore(MysqlStoreOptions options)
-    : options_(std::move(options)), run_(RandomToken()) {}
+    : options_(std::move(options)), run_(RandomToken()), host_row_(options_.host, run_) {}
 
-// The name is free at once: a host that was stopped and rebooted need not wait.
 MysqlStore::~MysqlStore() {
-  if (only_reads_ || db_ == nullptr || db_->PeerClosed()) return;
-  static_cast<void>(db_->Query("UPDATE idd_host SET boot_id = '' WHERE " + IsThisHost()));
-}
-
-std::string MysqlStore::IsThisHost() const {
-  return "host = " + MysqlDb::Text(options_.host.id) + " AND run = '" + run_ + "'";
+  if (!only_reads_ && db_ != nullptr && !db_->PeerClosed()) host_row_.Release(*db_);
 }
 
 Status MysqlStore::NotOpen() const {
@@ -89,7 +77,9 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   if (data_set.value().is_new) is_new_ = true;
   // Before anything is read of them: what is replaced from here on is seen by each lease.
   if (Status status = RecogniseTables(); !status.ok()) return status;
-  if (Status status = ClaimHost(); !status.ok()) return status;
+  const Result<bool> is_set_back = host_row_.Claim(*db_);
+  if (!is_set_back.ok()) return is_set_back.status();
+  if (is_set_back.value()) ++generation_;
   if (Status status = ClaimMember(); !status.ok()) return status;
   if (Status status = AbandonLostLeases(); !status.ok()) return status;
   may_create_ = false;
@@ -129,11 +119,9 @@ Status MysqlStore::OpenToReadAt(const MysqlEndpoint& endpoint) {
   return Status::Ok();
 }
 
-// Whether the server may be written to, and whether it is the one that was open last and has run
-// since: any other may have less than that one had. A cluster may have been put together from less
-// than it had whenever this host was not connected: its nodes tell no more than who they are.
+// Whether the server may be written to, and which it is.
 Status MysqlStore::Recognise() {
-  const MonotonicTime asked = MonotonicClock::now();
+  ServerFacts facts{.asked = MonotonicClock::now()};
   const Result<std::vector<MysqlResult>> answers = db_->Packet(
       {"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
        " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
@@ -141,51 +129,37 @@ Status MysqlStore::Recognise() {
        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid')"});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
-  std::map<std::string, std::string> variables = Pairs(answers.value()[3]);
-  is_cluster_ = variables["wsrep_on"] == "ON";
   if (!IsOff(server[3]) || !IsOff(server[4])) return ReadOnly();
   const auto number = [](const std::optional<std::string>& text) {
     return std::strtoull(text.value_or("").c_str(), nullptr, 10);
   };
+  std::map<std::string, std::string> variables = Pairs(answers.value()[3]);
+  facts.hostname = server[0].value_or("");
+  facts.port = number(server[1]);
+  facts.server_id = number(server[2]);
+  facts.uid = variables["server_uid"];
+  facts.uuid = variables["server_uuid"];
+  facts.connection = number(server[6]);
+  facts.uptime = std::chrono::seconds(number(Pairs(answers.value()[1])["Uptime"]));
   view_.clear();
-  std::string name = server[0].value_or("") + ":" + server[1].value_or("") + " " +
-                     server[2].value_or("") + " " + variables["server_uid"] +
-                     variables["server_uuid"];
-  if (is_cluster_) {
+  if (variables["wsrep_on"] == "ON") {
     if (Status status = CheckCluster(answers.value()[2]); !status.ok()) return status;
-    name = view_.substr(0, view_.find(' '));
+    facts.cluster = view_.substr(0, view_.find(' '));
     // What this host has committed at another node is to be seen at this one.
     const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
     if (!set.ok()) return set.status();
     db_->SendSingly();
   }
-  identity_ = "@@hostname = " + MysqlDb::Text(server[0].value_or("")) +
-              " AND @@port = " + std::to_string(number(server[1])) +
-              " AND @@server_id = " + std::to_string(number(server[2])) +
-              " AND CONNECTION_ID() = " + std::to_string(number(server[6]));
-  for (const char* variable : {"server_uid", "server_uuid"}) {
-    if (variables[variable].empty()) continue;
-    identity_ += std::string(" AND @@") + variable + " = " + MysqlDb::Text(variables[variable]);
+  const ServerIdentity::Change change = server_.Recognise(facts);
+  if (change == ServerIdentity::Change::kNone) return Status::Ok();
+  ++generation_;
+  if (change == ServerIdentity::Change::kOther) tables_ = {};
+  if (server[5] != "1") {
+    log::Warning("store.not_durable",
+                 {{"server", db_->where()},
+                  {"innodb_flush_log_at_trx_commit", server[5].value_or("")},
+                  {"action", "set it to 1: a crash may lose leases that were granted"}});
   }
-  const std::uint64_t connection = number(server[6]);
-  uptime_ = std::chrono::seconds(number(Pairs(answers.value()[1])["Uptime"]));
-  opened_at_ = asked;
-  // Seconds are whole, so that the server may be one younger than it says.
-  const bool ran_then = uptime_ >= asked - first_seen_ + std::chrono::seconds(1);
-  const bool is_unbroken = !is_cluster_ && ran_then && connection > last_connection_;
-  if (name != server_ || !is_unbroken) {
-    ++generation_;
-    if (name != server_) tables_ = {};
-    server_ = name;
-    first_seen_ = asked;
-    if (server[5] != "1") {
-      log::Warning("store.not_durable",
-                   {{"server", db_->where()},
-                    {"innodb_flush_log_at_trx_commit", server[5].value_or("")},
-                    {"action", "set it to 1: a crash may lose leases that were granted"}});
-    }
-  }
-  last_connection_ = connection;
   return Status::Ok();
 }
 
@@ -196,8 +170,8 @@ Status MysqlStore::RecogniseTables() {
   const Result<bool> has_new = ReadTables();
   if (!has_new.ok()) return has_new.status();
   // Each node of a cluster has made them by itself.
-  if (was_open && has_new.value() && !is_cluster_) ++generation_;
-  data_set_name_ = is_cluster_ ? server_ : server_ + tables_.Times();
+  if (was_open && has_new.value() && !server_.is_cluster()) ++generation_;
+  data_set_name_ = server_.name() + (server_.is_cluster() ? "" : tables_.Times());
   return Status::Ok();
 }
 
@@ -265,9 +239,7 @@ Status MysqlStore::CheckCluster(const MysqlResult& status) {
 }
 
 std::optional<std::chrono::seconds> MysqlStore::uptime() const {
-  if (is_cluster_) return std::nullopt;
-  return uptime_ +
-         std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - opened_at_);
+  return server_.Uptime(MonotonicClock::now());
 }
 
 bool MysqlStore::IsOff(const std::optional<std::string>& value) {
@@ -280,47 +252,6 @@ Status MysqlStore::ReadOnly() {
   return status;
 }
 
-// The row of this host. Another live host under its name would take its returned ranges and give up
-// its leases.
-Status MysqlStore::ClaimHost() {
-  const std::string host = MysqlDb::Text(options_.host.id);
-  const std::string boot = MysqlDb::Text(options_.host.boot_id);
-  const std::string instance = MysqlDb::Text(options_.host.instance);
-  // The next run on the same state dir takes over from one that ended. One that did not, as two
-  // share the state dir, does not take it back.
-  const std::string is_next = "boot_id = " + boot + " AND instance = " + instance +
-                              (beat_ == 0 ? "" : " AND run = '" + run_ + "'");
-  const Result<std::vector<MysqlResult>> claimed = db_->Packet(
-      {"INSERT IGNORE INTO idd_host(host, boot_id, instance, run, beat) VALUES(" + host + ", '', " +
-           instance + ", '', 0)",
-       "UPDATE idd_host SET boot_id = " + boot + ", instance = " + instance + ", run = '" + run_ +
-           "', beat = beat + 1, last_seen = CURRENT_TIMESTAMP WHERE host = " + host +
-           " AND (boot_id = '' OR (" + is_next + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " +
-           std::to_string(kSilentForS) + " SECOND)",
-       "SELECT boot_id, run, beat, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP)"
-       " FROM idd_host WHERE host = " +
-           host});
-  if (!claimed.ok()) return claimed.status();
-  if (claimed.value()[2].rows.empty()) {
-    return {Code::kUnavailable, "the row of host '" + options_.host.id + "' is gone from idd_host"};
-  }
-  const MysqlRow row(claimed.value()[2].rows[0]);
-  if (row.TextIf(1) != run_) {
-    return {Code::kUnavailable,
-            "another host uses the name '" + options_.host.id + "' (boot id " +
-                row.TextIf(0).value_or("") + ", seen " + row.TextIf(3).value_or("?") +
-                " s ago); give one of them another --host-id, or wait until the other has been "
-                "silent for " +
-                std::to_string(kSilentForS) + " s"};
-  }
-  const std::optional<std::uint64_t> beat = row.UintIf(2);
-  if (!beat.has_value()) return {Code::kInvalid, "idd_host.beat is not a number above 0"};
-  if (beat_ != 0 && *beat <= beat_) ++generation_;  // the tables were set back
-  beat_ = *beat;
-  beaten_at_ = MonotonicClock::now();
-  return Status::Ok();
-}
-
 // Answers 1 on the connection that was opened, while the tables are those that were opened, and
 // have what this host has left there last: what was set back to an older state has not.
 std::string MysqlStore::SelectIsCurrent() const {
@@ -330,7 +261,8 @@ std::string MysqlStore::SelectIsCurrent() const {
           ? ""
           : " AND EXISTS(SELECT 1 FROM idd_lease WHERE token = '" + last_token_ + "')";
   return "SELECT COUNT(*) FROM idd_fence JOIN idd_meta ON name = 'incarnation' AND value = " +
-         MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + " AND " + identity_ + has_token;
+         MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + " AND " + server_.condition() +
+         has_token;
 }
 
 Status MysqlStore::SetBack() {
@@ -347,15 +279,9 @@ Status MysqlStore::CheckCurrent() {
     return NotOpen();
   }
   if (Status status = AbandonLostLeases(); !status.ok()) return Failed(std::move(status));
-  if (MonotonicClock::now() - beaten_at_ < kBeatEvery) return Status::Ok();
-  const Result<MysqlResult> beaten =
-      db_->Query("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE " +
-                 IsThisHost() + " AND beat = " + std::to_string(beat_));
+  const Result<bool> beaten = host_row_.Beat(*db_);
   if (!beaten.ok()) return Failed(beaten.status());
-  if (beaten.value().changed != 1) return SetBack();
-  ++beat_;
-  beaten_at_ = MonotonicClock::now();
-  return Status::Ok();
+  return beaten.value() ? Status::Ok() : SetBack();
 }
 
 Result<std::string> MysqlStore::Incarnation() {
@@ -363,28 +289,14 @@ Result<std::string> MysqlStore::Incarnation() {
   return incarnation_;
 }
 
-// One that is not there yet may still come: the packet on the old connection may not have ended.
 Status MysqlStore::AbandonLostLeases() {
-  if (lost_tokens_.empty()) return Status::Ok();
-  std::vector<std::string> tokens;
-  tokens.reserve(lost_tokens_.size());
-  for (const auto& [token, since] : lost_tokens_) tokens.push_back(token);
-  const std::string is_lost =
-      " WHERE host = " + MysqlDb::Text(options_.host.id) + " AND token IN " + sql::Texts(tokens);
-  const Result<std::vector<MysqlResult>> results =
-      db_->Packet({"UPDATE idd_lease SET state = 'abandoned', abandoned = `limit` - base,"
-                   " closed_at = CURRENT_TIMESTAMP" +
-                       is_lost + " AND state = 'active'",
-                   "SELECT token FROM idd_lease" + is_lost + " AND state <> 'active'"});
+  if (lost_.empty()) return Status::Ok();
+  const Result<std::vector<MysqlResult>> results = db_->Packet(lost_.Statements(options_.host.id));
   if (!results.ok()) return results.status();
-  for (const auto& cells : results.value()[1].rows) lost_tokens_.erase(cells[0].value_or(""));
-  const MonotonicTime oldest = MonotonicClock::now() - kLostFor;
-  std::erase_if(lost_tokens_, [oldest](const auto& lost) { return lost.second < oldest; });
+  std::vector<std::string> ended;
+  for (const auto& cells : results.value()[1].rows) ended.push_back(cells[0].value_or(""));
+  lost_.Forget(ended, MonotonicClock::now());
   return Status::Ok();
-}
-
-void MysqlStore::Lose(const std::vector<std::string>& tokens) {
-  for (const std::string& token : tokens) lost_tokens_[token] = MonotonicClock::now();
 }
 
 // --- what this host knows and the data set may not

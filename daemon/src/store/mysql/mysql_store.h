@@ -21,7 +21,10 @@
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
 #include "store/fence_store.h"
+#include "store/mysql/host_row.h"
+#include "store/mysql/lost_commits.h"
 #include "store/mysql/mysql_tables.h"
+#include "store/mysql/server_identity.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -124,7 +127,6 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Status OpenAt(const MysqlEndpoint& endpoint);
   [[nodiscard]] Status OpenToReadAt(const MysqlEndpoint& endpoint);
   [[nodiscard]] Status Recognise();
-  [[nodiscard]] Status ClaimHost();
   [[nodiscard]] Status ClaimMember();
   [[nodiscard]] Status UpdateMember(const std::string& assignments);
   [[nodiscard]] Status RowIsNotAsLeft();
@@ -132,7 +134,6 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   [[nodiscard]] Status AbandonLostLeases();
-  [[nodiscard]] std::string IsThisHost() const;    // of a row of idd_host
   [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
   [[nodiscard]] std::string SelectIsCurrent() const;
   // Which tables are there, and whether it is others than were open last.
@@ -169,7 +170,6 @@ class MysqlStore final : public Store, public FenceStore {
                                    const std::string& tag);
   [[nodiscard]] Result<Lease> TakeBack(const LeaseRequest& request, const ReturnedTail& tail);
   [[nodiscard]] Status GiveUp(const std::vector<Result<Lease>>& taken, Status status);
-  void Lose(const std::vector<std::string>& tokens);
 
   // Of those leases that are active and this host's.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
@@ -192,32 +192,23 @@ class MysqlStore final : public Store, public FenceStore {
   bool only_reads_ = false;
   std::uint64_t generation_ = 0;
   std::string incarnation_;
-  // Of the server that was open last: its name, and a time, on this host's clock, from which on it
-  // must have been running.
-  std::string server_;
-  MonotonicTime first_seen_{};
-  std::uint64_t last_connection_ = 0;  // its number: a server counts them
-  std::string view_;                   // of a cluster: its id and the number of its membership
-  bool is_cluster_ = false;
+  ServerIdentity server_;
+  std::string view_;  // of a cluster: its id and the number of its membership
   // Those that were open at this server. In a transaction that has touched a table no other session
   // can alter or replace it.
   MysqlTables tables_;
-  std::string data_set_name_;      // of server and tables: other hosts see the same
-  std::string identity_;           // a condition: the connection and the server that were opened
-  std::chrono::seconds uptime_{};  // when it was opened
-  MonotonicTime opened_at_{};
-  const std::string run_;             // random, of this object: two with one state dir are two
-  std::uint64_t beat_ = 0;            // of this host's row; 0: not known
-  std::uint64_t member_beat_ = 0;     // the same in idd_fence
+  std::string data_set_name_;  // of server and tables: other hosts see the same
+  const std::string run_;      // random, of this object: two with one state dir are two
+  HostRow host_row_;
+  std::uint64_t member_beat_ = 0;     // of this host's row in idd_fence; 0: not known
   std::optional<FenceMember> found_;  // that row, as Open() found it
   bool is_new_ = false;               // the tables were made by this run
   // Of a lease that is journalled in what is open now; empty: none yet.
   std::string last_token_;
-  MonotonicTime beaten_at_{};
   MonotonicTime next_connect_{};  // not tried before
   Status last_refusal_;
   std::set<std::string, std::less<>> restored_tokens_;  // Reconcile() put them into the journal
-  std::map<std::string, MonotonicTime> lost_tokens_;    // their COMMIT has not answered, since when
+  LostCommits lost_;
   TagStates states_;  // as they were read, or left by a lease; most of them long ago
 };
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_STORE_MYSQL_HOST_ROW_H_
+#define IDD_DAEMON_STORE_MYSQL_HOST_ROW_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "idd/base/clock.h"
+#include "idd/base/status.h"
+#include "platform/host_id.h"
+#include "sql/mysql_db.h"
+
+namespace idd::daemon {
+
+// The row of this host in idd_host. Another live host under its name would take its returned ranges
+// and give up its leases, so the row has the run that holds the name, and a beat that only rises.
+//
+// Thread safety: none.
+class HostRow {
+ public:
+  // `run`: random, of this object's owner: two with one state directory are two.
+  HostRow(HostIdentity host, std::string run) : host_(std::move(host)), run_(std::move(run)) {}
+
+  // Takes the name. True: the row is older than this run left it, so the tables were set back.
+  // kUnavailable while another live host has the name.
+  [[nodiscard]] Result<bool> Claim(MysqlDb& db);
+  // Renews the row if that is due. False: it is not as this run left it.
+  [[nodiscard]] Result<bool> Beat(MysqlDb& db);
+  // Frees the name at once: a host that was stopped and rebooted need not wait.
+  void Release(MysqlDb& db) const;
+
+ private:
+  [[nodiscard]] std::string IsThisHost() const;
+
+  const HostIdentity host_;
+  const std::string run_;
+  std::uint64_t beat_ = 0;  // of the row; 0: not known
+  MonotonicTime beaten_at_{};
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_MYSQL_HOST_ROW_H_

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_DAEMON_STORE_MYSQL_SERVER_IDENTITY_H_
+#define IDD_DAEMON_STORE_MYSQL_SERVER_IDENTITY_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "idd/base/clock.h"
+
+namespace idd::daemon {
+
+// What a server says of itself on a new connection.
+struct ServerFacts {
+  std::string hostname{};
+  std::uint64_t port = 0;
+  std::uint64_t server_id = 0;
+  std::string uid{};             // MariaDB's server_uid, or empty
+  std::string uuid{};            // MySQL's server_uuid, or empty
+  std::uint64_t connection = 0;  // its number: a server counts them
+  std::chrono::seconds uptime{0};
+  std::string cluster{};  // that it is a node of; empty: of none
+  MonotonicTime asked{};  // before it answered
+};
+
+// Which server is open, and whether it is the one that was open before and has been running ever
+// since: any other may have less than that one had. A cluster may have been bootstrapped from less
+// than it had whenever this host was not connected: its nodes show no more than who they are.
+//
+// Pure. Thread safety: none.
+class ServerIdentity {
+ public:
+  enum class Change {
+    kNone,
+    kInterrupted,  // the same name, but it may have stopped, or be a cluster's node
+    kOther,
+  };
+  Change Recognise(const ServerFacts& facts);
+
+  // Of the server, or of the cluster: other hosts see the same. Empty: none was open.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] bool is_cluster() const noexcept { return is_cluster_; }
+  // A condition of SQL: what answers is the connection and the server that were recognised.
+  [[nodiscard]] const std::string& condition() const noexcept { return condition_; }
+  // How long it has been running, at least. Nothing for a cluster, where that shows nothing.
+  [[nodiscard]] std::optional<std::chrono::seconds> Uptime(MonotonicTime now) const;
+
+ private:
+  std::string name_;
+  bool is_cluster_ = false;
+  std::string condition_;
+  // On this host's clock: from then on it must have been running.
+  MonotonicTime first_seen_{};
+  std::uint64_t last_connection_ = 0;
+  std::chrono::seconds uptime_{0};  // when it was asked last
+  MonotonicTime asked_{};
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_DAEMON_STORE_MYSQL_SERVER_IDENTITY_H_

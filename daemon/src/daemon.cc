@@ -229,14 +229,14 @@ void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
 }
 
 void Daemon::OnFirstContact(const Status& status) {
-  // Somebody else's file, a newer schema or a corrupt one: an operator must look, and nothing is
+  // Another program's file, a newer schema or a corrupt one: an operator must look, and nothing is
   // touched until then. A store that is away comes back by itself.
   if (status.code() == Code::kIncompatible && !has_settled_) {
     Fail(status);
     return;
   }
   if (!status.ok()) return Settle();
-  // The tags that this host has served before have their ids before anybody can ask; if that takes
+  // The tags that this host has served before have their ids before a client can ask; if that takes
   // too long, the rest wait until they are asked for.
   worker_.Submit<std::vector<TagMark>>(
       [](Store&, HighWaterMarks& marks) { return marks.Own(); },
@@ -414,8 +414,8 @@ Result<Inheritance> TakeInheritance(std::vector<PassedDescriptor> passed,
   return inheritance;
 }
 
-// Before anything of an earlier idd is touched: a port that is taken ends the start. Null: nobody
-// asked for it.
+// Before anything of an earlier idd is touched: a port that is taken ends the start. Null: it was
+// not asked for.
 Result<std::unique_ptr<MetricsServer>> ListenForScrapers(const Options& options) {
   if (options.metrics_listen.empty()) return std::unique_ptr<MetricsServer>();
   Result<std::unique_ptr<MetricsServer>> server = MetricsServer::Listen(options.metrics_listen);

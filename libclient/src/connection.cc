@@ -59,7 +59,7 @@ struct Registration {
   }
 };
 
-// Never 0, which HELLO and notices use, even after more requests than anybody makes.
+// Never 0, which HELLO and notices use, even after more requests than a process makes.
 std::uint64_t RandomRequestId() noexcept {
   std::uint32_t id = 0;
   if (::getrandom(&id, sizeof(id), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(id))) id = 0;

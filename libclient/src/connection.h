@@ -32,8 +32,8 @@ namespace idd::client {
 // Thread safety: all methods. A forked child must not use its parent's object (its locks may be
 // held by threads that do not exist there): see Client::connection().
 //
-// Invariants: channel_ is replaced or dropped only under mutex_ and while nobody leads. calls_ has
-// the calls that are not finished: who finishes one takes it out.
+// Invariants: channel_ is replaced or dropped only under mutex_ and while no thread leads. calls_
+// has the calls that are not finished: who finishes one takes it out.
 class Connection {
  public:
   Connection(std::string socket_path, std::optional<uid_t> trusted_uid);
@@ -79,7 +79,7 @@ class Connection {
   void LeadOnce(Lock& lock, idd::Deadline deadline);
   void Dispatch(idd::wire::Message message);
   void FailAll(const idd::Status& status);
-  void WakeNextLeader();  // if nobody leads
+  void WakeNextLeader();  // if no thread leads
 
   const std::string socket_path_;
   const std::optional<uid_t> trusted_uid_;

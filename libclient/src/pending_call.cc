@@ -11,8 +11,8 @@
 namespace idd::client {
 namespace {
 
-// One waiter at most sleeps on a word. A wake that comes after the word is gone wakes nobody, or
-// somebody who looks at his own word again.
+// One waiter at most sleeps on a word. A wake that comes after the word is gone wakes no thread, or
+// a thread that looks at its own word again.
 void Wake(const std::atomic<std::uint32_t>* word) noexcept {
   ::syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }

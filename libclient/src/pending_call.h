@@ -29,7 +29,7 @@ class PendingCall {
   [[nodiscard]] std::uint64_t request_id() const noexcept { return request_id_; }
 
   void Finish(idd::Result<idd::wire::Message> reply) noexcept;
-  // Wakes the thread without a reply: nobody reads.
+  // Wakes the thread without a reply: no thread reads.
   void AskToLead() noexcept;
 
   [[nodiscard]] bool finished() const noexcept {

@@ -10,7 +10,7 @@
 namespace idd::client {
 namespace {
 
-// Handles' places: a lock-free bitmap, as a fork may copy a lock that somebody holds.
+// Handles' places: a lock-free bitmap, as a fork may copy a lock that is held.
 std::array<std::atomic<bool>, ThreadBlocks::kPlaces> taken{};
 std::atomic<std::uint64_t> last_serial{0};
 

@@ -28,7 +28,7 @@ Result<std::unique_ptr<LeftRing>> LeftRing::Open(const ScopedFd& table_fd,
 // one segment and the limit of another, which is a range that no lease has.
 IdRange LeftRing::SegmentIn(std::uint32_t slot) const noexcept {
   const SlotDescriptor& descriptor = memory_->table().slots[slot];
-  return {descriptor.base.load(std::memory_order_relaxed),    // C3: nobody writes it any more
+  return {descriptor.base.load(std::memory_order_relaxed),    // C3: it is not written any more
           descriptor.limit.load(std::memory_order_acquire)};  // C2, pairs with P4
 }
 

@@ -43,7 +43,7 @@ class MappableFd {
 Result<ScopedFd> MakeMemfd(const char* name, std::size_t bytes) {
   ScopedFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
-  // A memfd is born 0777: whoever holds a read-only descriptor could reopen it through /proc.
+  // A memfd is born 0777: a holder of a read-only descriptor could reopen it through /proc.
   if (::fchmod(fd.get(), kOwnerOnly) != 0) return Status::FromErrno(errno, "fchmod of a memfd");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return Status::FromErrno(errno, "ftruncate of a memfd");
@@ -69,7 +69,7 @@ MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept {
   return MemfdOutcome::kOk;
 }
 
-// A duplicate would share the way in which the file is open: only the link in /proc opens it anew.
+// A duplicate would share the way in which the file is open: only the link in /proc opens it again.
 Result<ScopedFd> OpenForReading(int fd) {
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   ScopedFd opened(::open(link.c_str(), O_RDONLY | O_CLOEXEC));

@@ -6,7 +6,7 @@
 namespace idd::shm {
 namespace {
 
-// T2: whoever sees the new word sees T1 before it, so that O3 tells that the rest may be mixed.
+// T2: an observer that sees the new word sees T1 before it, so O3 shows that the rest may be mixed.
 void Tell(std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
   word.store(value, std::memory_order_release);  // T2, pairs with O2
 }

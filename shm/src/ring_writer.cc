@@ -92,7 +92,7 @@ std::vector<RingWriter::Segment> RingWriter::DrainAll() {
     std::uint64_t raw_cursor = 0;
     static_cast<void>(DrainSlot(table_.slots[slot], cursors_.slots[slot], raw_cursor));
     segment.next = Believe(slot, raw_cursor);
-    // Of a ring that was forged nothing goes back, and nobody knows where it ends.
+    // Nothing of a forged ring goes back, and where it ends is not known.
     if (!forged_) TellEnd(table_.slots[slot], number, segment.next);
     ends_[slot] = End::kTold;
     witnesses_[slot] = nullptr;
@@ -137,7 +137,7 @@ std::uint64_t RingWriter::Believe(std::size_t slot, std::uint64_t raw_cursor) co
   const std::uint64_t base = table_.slots[slot].base.load(std::memory_order_relaxed);    // P2: ours
   const std::uint64_t limit = table_.slots[slot].limit.load(std::memory_order_relaxed);  // P4: ours
   // Adds to an exhausted cursor are honest; so many of them, 2^30 claims of the largest size, are
-  // not. Nor has anybody but us closed it.
+  // not. Nor has anything but us closed it.
   if (raw_cursor < seen_[slot] || raw_cursor >= base + kClosingStep) forged_ = true;
   RaiseSeen(slot, std::min(raw_cursor, limit));
   return seen_[slot];

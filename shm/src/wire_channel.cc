@@ -78,7 +78,7 @@ std::optional<uid_t> UidOf(const char* user) {
   return found->pw_uid;
 }
 
-// Whoever listens could hand us any memory as a ring, so it must be somebody we would trust anyway.
+// A listener could hand us any memory as a ring, so it must run as a user that we trust anyway.
 Status CheckPeer(int fd, const std::string& path, std::optional<uid_t> trusted_uid) {
   ucred peer{};
   socklen_t bytes = sizeof(peer);
@@ -174,7 +174,7 @@ bool Channel::TrySend(std::span<const std::byte> frame) noexcept {
   return ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
-// The rest of what was received, if that does not begin with a frame: whoever parses it says why.
+// The rest of what was received, if that does not begin with a frame: its parser says why.
 std::vector<std::byte> Channel::TakeFrame() {
   const std::span<const std::byte> rest(buffer_.get() + taken_, received_ - taken_);
   const std::size_t bytes = LeadingFrameBytes(rest);

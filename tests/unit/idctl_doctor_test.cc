@@ -171,7 +171,7 @@ TEST(DoctorChecksTest, AnOutageIsToldByItsKind) {
       {"password", "refuses the password"},   {"rights", "lacks a right"},
       {"database", "database is not there"},  {"read_only", "is read-only"},
       {"host_name", "has this host's name"},  {"full", "disk is full"},
-      {"state_dir", "write its marks"},       {"lock", "holds a lock"},
+      {"state_dir", "write its marks"},       {"lock", "a lock is held"},
       {"away", "cannot be reached"},          {"other", "has been down for"},
       {"never heard of", "has been down for"}};
   for (const auto& [trouble, words] : kinds) {

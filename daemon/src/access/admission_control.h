@@ -23,7 +23,7 @@ namespace idd::daemon {
 //
 // Descriptors: what RLIMIT_NOFILE leaves beside idd's own files and rings is for peers, and a user
 // may hold as many of them as are free for the others. So one user alone gets a half at most, a
-// second one half of the rest, and whoever comes next finds room. Some are kept for those who
+// second one half of the rest, and the next one finds room. Some are kept for those who
 // administer all tags. Descriptors that were sent and not read are no descriptors of idd, but the
 // kernel lets it have as many of them under way, and are divided the same way.
 //

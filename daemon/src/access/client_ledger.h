@@ -19,7 +19,7 @@
 
 namespace idd::daemon {
 
-// What somebody used of one tag. Claims from a ring are not seen by the daemon: of those only that
+// What a client used of one tag. Claims from a ring are not seen by the daemon: of those only that
 // the ring was mapped.
 struct ClientUse {
   std::uint64_t attachments = 0;  // times that the tag's memory was passed
@@ -31,7 +31,7 @@ struct ClientUse {
   ClientUse& operator+=(const ClientUse& other) noexcept;
 };
 
-// Who is connected and what he uses; of those who are gone what they used, by uid and tag.
+// The clients that are connected and what they use; what earlier ones used, by uid and tag.
 //
 // Pure. Thread safety: none; event loop. Memory: of a connection at most kMaxTags tags, of those
 // who are gone at most kMaxPastEnd pairs of uid and tag. What comes beyond is summed up under the

@@ -34,8 +34,8 @@ class PeerLimits {
   void Configure(const LimitSettings& settings) { settings_ = settings; }
   [[nodiscard]] const LimitSettings& settings() const noexcept { return settings_; }
 
-  // `free`: descriptors for peers that nobody holds. False: the uid has all connections that it may
-  // have, or holds as many descriptors as are free.
+  // `free`: descriptors for peers that are not in use. False: the uid has all connections that it
+  // may have, or holds as many descriptors as are free.
   [[nodiscard]] bool AddConnection(uid_t uid, std::size_t free);
   void DropConnection(uid_t uid);
   [[nodiscard]] std::uint64_t ConnectionsOf(uid_t uid) const;
@@ -66,9 +66,9 @@ class PeerLimits {
   // What was taken and is not used, of any order.
   void GiveIdsBack(const ClaimOrder& order, std::uint64_t used = 0);
 
-  // Forgets whoever has no connection and has used nothing of late.
+  // Forgets users without a connection that have used nothing of late.
   void ForgetIdle(MonotonicTime now);
-  // Who has the most connections, and how many; nothing: nobody who is entered has one.
+  // Who has the most connections, and how many; nothing: no user that is entered has one.
   [[nodiscard]] std::optional<std::pair<uid_t, std::uint64_t>> Busiest() const;
   [[nodiscard]] std::size_t entries() const noexcept { return users_.size() + ids_.size(); }
 

@@ -15,7 +15,7 @@
 namespace idd::daemon {
 
 // Who was given the memory of which tag's present ring. A mapping outlives the connection that it
-// came by, so nobody is taken out before the ring is.
+// came by, so no user is taken out before the ring is.
 //
 // Pure. Thread safety: none; event loop. Memory: a bounded number of identities a ring.
 class RingHolders {
@@ -25,9 +25,9 @@ class RingHolders {
     std::uint64_t ring_id = 0;
   };
 
-  // A ring of another id is the tag's next one: whoever held the last is of no interest any more.
+  // A ring of another id is the tag's next one: the holders of the last do not matter any more.
   void Add(const Ring& ring, const Peer& peer);
-  // The rings of which somebody has memory who would not get it under these rules, and those whose
+  // The rings that a user has mapped who would not get them under these rules, and those whose
   // holders are too many to know.
   [[nodiscard]] std::vector<Ring> Unlawful(const AccessRules& rules) const;
   void Forget(const Ring& ring);

@@ -13,7 +13,8 @@
 namespace idd::daemon {
 namespace {
 
-// Each may read the whole journal; peers that ask without end must not delay the leases for ever.
+// Each may read the whole journal; peers that ask without end must not delay the leases
+// indefinitely.
 constexpr int kMaxInFlight = 64;
 // Of those, for all who do not administer all tags: operators find room.
 constexpr int kMaxOfUsers = 32;

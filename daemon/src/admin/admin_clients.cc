@@ -23,8 +23,8 @@ struct ClientFilter {
   std::optional<std::uint64_t> uid;
   PeerRights rights;
 
-  // Somebody who does not administer all sees his own processes alone: what others do on this host
-  // is not his to know, not even of tags that he shares with them.
+  // A user who does not administer all tags sees only processes of that user: what others do on
+  // this host is not shown, not even for tags that they share.
   [[nodiscard]] bool ShowsUser(uid_t of) const {
     if (uid.has_value() && *uid != of) return false;
     return rights.AdministersAll() || rights.peer().uid == of;

@@ -28,7 +28,7 @@ std::uint64_t CountDescriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   if (folder == nullptr) return 0;
   std::uint64_t count = 0;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody else has this stream
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread has this stream
   while (const dirent* entry = ::readdir(folder.get())) {
     if (entry->d_name[0] != '.') ++count;
   }

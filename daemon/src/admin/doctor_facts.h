@@ -63,7 +63,7 @@ struct PeerFacts {
   std::uint64_t connections = 0;
   std::uint64_t most_connections = 0;
   std::uint64_t connections_per_uid = 0;  // the limit
-  // Of the uid that has the most, and is limited; nothing: nobody is connected that is.
+  // Of the uid that has the most, and is limited; nothing: no such uid is connected.
   struct Busiest {
     uid_t uid = 0;
     std::uint64_t connections = 0;

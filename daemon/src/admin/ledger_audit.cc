@@ -52,7 +52,7 @@ void FindOverlaps(const AuditInput& input, AuditReport& report) {
   for (const LeaseRecord& lease : input.ledger.journal) {
     if (!Kept(lease).empty()) leases.push_back(&lease);
   }
-  // What is listed as returned will be leased again, so nobody may have kept any of it.
+  // What is listed as returned will be leased again, so no client may have kept any of it.
   std::vector<LeaseRecord> listed(input.ledger.returned.size());
   for (std::size_t i = 0; i < listed.size(); ++i) {
     listed[i].token = "(listed as returned)";

@@ -185,7 +185,7 @@ Status ReadGrant(const toml::table& table, const std::string& path, AccessRule& 
   }
   const auto number = ReadNumber(*limit, "ids_per_second", kMaxPerSecond, path);
   if (!number.ok()) return number.status();
-  rule.access = Access::kSocket;  // nobody counts what is claimed from memory
+  rule.access = Access::kSocket;  // claims from memory are not counted
   rule.ids_per_s = number.value();
   return Status::Ok();
 }

@@ -27,7 +27,7 @@ struct Options {
   std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, of all tags
   std::chrono::seconds fence_after = kDefaultFenceAfter;
   std::string host_id;           // empty: derived from the machine id
-  std::string metrics_listen;    // HOST:PORT; empty: nobody listens
+  std::string metrics_listen;    // HOST:PORT; empty: idd does not listen
   std::string metrics_textfile;  // empty: none is written
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;

@@ -23,7 +23,7 @@ namespace idd::daemon {
 // Thread safety: none; event loop. A sample may be read on any thread.
 class MetricsCollector {
  public:
-  // shared_ptr: whoever asked reads it on a thread of his own, for as long as he takes.
+  // shared_ptr: each reader has a thread of its own and takes as long as it takes.
   using Sample = std::shared_ptr<const MetricsSample>;
   using Done = std::function<void(Sample sample)>;
   // Adds what it knows of the host; called on the loop.

@@ -161,7 +161,7 @@ MetricsServer::Page MetricsServer::MakePage() {
       MetricsText(*sample, [](const std::string&) { return true; }));
 }
 
-// `ask_` is called under the lock: once StopServing() has returned, nobody is in it.
+// `ask_` is called under the lock: once StopServing() has returned, no thread is in it.
 MetricsCollector::Sample MetricsServer::TakeSample(std::unique_lock<std::mutex>& lock) {
   if (!ask_) return nullptr;
   const std::uint64_t ticket = ++ticket_;

@@ -18,7 +18,8 @@ struct mg_context;
 
 namespace idd::daemon {
 
-// GET /metrics over HTTP, for Prometheus: of all tags, to whoever can connect. It only tells.
+// GET /metrics over HTTP, for Prometheus: of all tags, to anyone who can connect. It changes
+// nothing.
 //
 // Scrapers are served by threads of civetweb. Of all that come within a second one has a sample
 // taken and written out, and the others get the same page: however many they are, and however
@@ -37,7 +38,7 @@ class MetricsServer {
   MetricsServer& operator=(const MetricsServer&) = delete;
 
   void Serve(Ask ask);
-  // Asks nobody any more; behind it the loop may go.
+  // Asks no more; after it the loop may end.
   void StopServing() { Serve(nullptr); }
 
  private:

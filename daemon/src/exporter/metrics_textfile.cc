@@ -16,7 +16,7 @@
 namespace idd::daemon {
 namespace {
 
-// node_exporter reads as somebody else, whatever the umask of idd's unit is.
+// node_exporter reads as another user, whatever the umask of idd's unit is.
 constexpr mode_t kReadableForAll = 0644;
 
 Status WriteAll(int fd, const std::string& text, const std::string& path) {
@@ -33,7 +33,7 @@ Status WriteBeside(const std::string& beside, const std::string& text) {
   if (::unlink(beside.c_str()) != 0 && errno != ENOENT) {
     return Status::FromErrno(errno, "cannot remove " + beside);
   }
-  // O_EXCL: in a folder where others may write nobody has us write elsewhere by a link.
+  // O_EXCL: in a folder where others may write, a link cannot have us write elsewhere.
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const ScopedFd fd(::open(beside.c_str(), flags, kReadableForAll));
   if (!fd.valid()) return Status::FromErrno(errno, "cannot make " + beside);

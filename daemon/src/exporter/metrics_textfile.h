@@ -13,7 +13,7 @@ namespace idd::daemon {
 
 // Keeps a file with the metrics of all tags for the textfile collector of Prometheus'
 // node_exporter. A reader sees a whole page or none: each is written beside the file and takes its
-// name. At the end the file goes, so that nobody takes the numbers of an idd that is gone for
+// name. At the end the file goes, so that no one takes the numbers of an idd that has ended for
 // present ones.
 //
 // Thread safety: none; event loop. A disk that hangs keeps its own thread waiting alone.
@@ -43,7 +43,7 @@ class MetricsTextfile {
   WorkThread thread_;  // last: it ends before the rest goes
 };
 
-// Writes `text` to `path`, whole or not at all; readable for everybody. kSystem.
+// Writes `text` to `path`, whole or not at all; readable for all users. kSystem.
 [[nodiscard]] Status ReplaceFile(const std::string& path, const std::string& text);
 
 }  // namespace idd::daemon

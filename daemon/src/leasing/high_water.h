@@ -100,7 +100,7 @@ class HighWaterMarks {
   [[nodiscard]] virtual Result<std::string> HeldList() = 0;
   [[nodiscard]] virtual Status SetHeldList(const std::string& id) = 0;
 
-  // What an operator has drained on this host, until he resumes it: names of tags, and kWholeHost.
+  // What operators have drained on this host, until it is resumed: names of tags, and kWholeHost.
   // In no order.
   [[nodiscard]] virtual Result<std::vector<std::string>> Drained() = 0;
   // Durable on return. What is so already stays so.

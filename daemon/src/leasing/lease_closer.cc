@@ -161,13 +161,13 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
   // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
   const std::uint64_t mark =
       use.claimed == 0 ? use.lease.previous_mark : use.lease.ids.first + use.claimed;
-  // From here on the allocator may have the tail: nobody else publishes it.
+  // From here on the allocator may have the tail: it is not published again.
   held_.RecordReturning(closure.token, closure.claimed);
   returning_[closure.token] = closure;
   worker_.SubmitWithSession<ReturnOutcome>(
       [closure, mark, limit = use.lease.ids.limit](Store& store, HighWaterMarks& marks,
                                                    StoreSession& session) -> Result<ReturnOutcome> {
-        // First the mark: the tail is drained, so that nobody was given an id of it, and a range
+        // First the mark: the tail is drained, so no id of it was handed out, and a range
         // below the mark could not be taken back. A mark that has moved on is a later lease's and
         // stays.
         const Result<std::uint64_t> now = marks.Get(closure.tag);

@@ -16,7 +16,7 @@
 
 namespace idd::daemon {
 
-// What is journalled of a lease that left its ring and goes to nobody: exhausted, or abandoned.
+// What is journalled of a lease that left its ring for good: exhausted, or abandoned.
 [[nodiscard]] LeaseClosure Abandoned(const LeaseUse& use);
 
 // Whether the store may take a tail yet that it did not take with this answer, or may have taken it
@@ -46,8 +46,8 @@ class LeaseCloser {
   LeaseCloser& operator=(const LeaseCloser&) = delete;
 
   void Close(std::vector<LeaseClosure> closures);
-  // Gives the tail of a lease back, which nobody can claim from any more. While the store is away
-  // it is tried again.
+  // Gives back the tail of a lease, from which no client can claim any more. While the store is
+  // down it is tried again.
   void HandBack(const LeaseUse& use);
   // Gives those leases back whole that the allocator has under these tokens: an earlier idd asked
   // for them and ended before it knew the answer. Tries until the store has answered.

@@ -176,7 +176,7 @@ void LeaseWorker::Observe(const Status& status) {
   health_.up = false;
   health_.last_error = status.message();
   health_.next_try = now + NextPause();
-  Publish();  // each failure: whoever waits for the store plans its next try by next_try
+  Publish();  // each failure: what waits for the store plans its next try by next_try
 }
 
 void LeaseWorker::Publish() {

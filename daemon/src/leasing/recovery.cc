@@ -181,7 +181,7 @@ Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const bool is_start = session.data_set == 0;
   Status status = Recognise(store, marks, session);
   if (status.ok()) status = AbandonTheRest(store, session, is_start);
-  // A row that makes no sense: nothing can be leased until somebody has mended it, as of a store
+  // A row that makes no sense: nothing can be leased until an operator has fixed it, as of a store
   // that is away.
   if (status.code() == Code::kInvalid) return {Code::kUnavailable, status.message()};
   return status;

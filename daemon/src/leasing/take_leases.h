@@ -43,7 +43,7 @@ struct LeaseOutcome {
 };
 
 // Reads the tags, so that a changed setting counts within a second, leases in one transaction, and
-// keeps the marks before anybody learns of the leases. In the order of `orders`, each of another
+// keeps the marks before the leases are answered. In the order of `orders`, each of another
 // tag; an outcome's error is its tag's. Errors: the store's or the marks'; then nothing is leased.
 using LeaseOutcomes = std::vector<Result<LeaseOutcome>>;
 [[nodiscard]] Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& store,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every metric of idd, once: name, type, unit and one line of help. Whoever measures something
+// Every metric of idd, once: name, type, unit and one line of help. Code that measures something
 // names it from here; docs/metrics.md says what to do about each, and a test holds the two
 // together.
 //

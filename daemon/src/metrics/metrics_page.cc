@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using Labels = FamilyBuilder::Labels;
 using TagSamples = std::vector<const TagSample*>;
 
-// Below this nobody claims, and a forecast would be of no sense.
+// Below this the tag is idle, and a forecast would make no sense.
 constexpr double kIdleRate = 0.01;
 
 Labels OfTag(const std::string& tag) { return {{"tag", tag}}; }
@@ -36,7 +36,7 @@ void AddForEach(const Metric& metric, const TagSamples& tags, FamilyBuilder& fam
 
 double Number(std::uint64_t value) { return static_cast<double>(value); }
 
-// An operator has taken it out of use: no alert is to call for what he wants.
+// An operator has taken it out of use: no alert is to call for what was intended.
 bool IsDrained(const TagSample& tag) { return std::string_view(tag.state) == "drained"; }
 
 std::optional<double> CoverOf(const TagSample& tag) {
@@ -97,7 +97,7 @@ void AddEvents(const TagSamples& tags, FamilyBuilder& families) {
 
 // Also of tags that are not served now: a crash leaves what the next idd gives up. Of those that
 // are, from 0 on, so that the first loss is seen as one. Their names are from the journal, where
-// anybody may have written: one that is no text would have Prometheus drop the whole page.
+// any program may have written: one that is no text would have Prometheus drop the whole page.
 void AddWaste(const MetricsSample& sample, const ShowsTag& shows, FamilyBuilder& families) {
   families.Declare(metric::kTagWasted);
   std::map<std::string, std::uint64_t, std::less<>> wasted = sample.wasted;

@@ -24,7 +24,7 @@ class StoreMeter {
   // Of the store, not of a tag.
   prometheus::Counter failures;
 
-  // Leased ids that nobody gets any more.
+  // Leased ids that will not be handed out.
   void AddWaste(const std::string& tag, std::uint64_t ids) {
     if (ids == 0) return;
     const std::lock_guard lock(mutex_);

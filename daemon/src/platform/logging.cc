@@ -77,7 +77,7 @@ class PriorityPrefix : public spdlog::custom_flag_formatter {
 };
 
 // Whether standard error is the stream that the service manager made to the journal, and not one
-// that somebody put in its place.
+// that was put in its place.
 bool IsJournal() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
   const char* const stream = std::getenv("JOURNAL_STREAM");
@@ -135,7 +135,7 @@ bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed)
   return true;
 }
 
-// Of what wants somebody to look; the rest is many, and of no use as a number.
+// Of events that an operator must look at; the rest are many, and of no use as a number.
 void Count(State& state, Level level, std::string_view event) {
   if (level < Level::kWarning) return;
   auto it = state.counts.find(event);

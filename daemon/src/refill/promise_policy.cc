@@ -38,7 +38,7 @@ void PromisePolicy::Observe(const RefillView& view) {
     looked_claimed_ = second_claimed_ = view.claimed;
     return;
   }
-  // Nobody looks at a tag that nobody claims from: what is new came within the last second.
+  // A tag from which nothing is claimed is not looked at: what is new came within the last second.
   const DoubleSeconds since = view.now - looked_at_;
   if (since > kSecond * 2) {
     second_began_ = view.now - std::chrono::seconds(1);

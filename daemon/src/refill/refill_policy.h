@@ -36,7 +36,7 @@ class RefillPolicy {
   // An operator changed them.
   virtual void Configure(const RefillSettings& settings) = 0;
   // To be called whenever the ring is looked at: at each publication, at each refill mark, when a
-  // claim finds the ring dry, and once a second while anybody claims.
+  // claim finds the ring dry, and once a second while ids are claimed.
   virtual void Observe(const RefillView& view) = 0;
   // A lease of `ids` was published at view.now; the store took `took` for it.
   virtual void OnLeased(const RefillView& view, std::uint64_t ids,

@@ -8,7 +8,7 @@ namespace idd::daemon {
 namespace {
 
 constexpr double kRateWeight = 0.3;
-// Below this many ids a second nobody is said to claim.
+// Below this many ids a second a tag is idle.
 constexpr double kLeastRate = 0.01;
 
 }  // namespace

@@ -23,7 +23,7 @@ class UsageMeter {
 
   // Ids a second, the newest second with a weight of 0.3.
   [[nodiscard]] double rate_per_s() const noexcept { return rate_per_s_; }
-  // How long `ids` last at that rate; nothing while (nearly) nobody claims.
+  // How long `ids` last at that rate; nothing while (nearly) no ids are claimed.
   [[nodiscard]] std::optional<double> DaysFor(double ids) const noexcept;
 
  private:

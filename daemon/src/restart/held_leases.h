@@ -23,7 +23,7 @@ enum class HeldState : std::uint64_t {
   kFree = 0,
   kAsked = 1,      // the allocator may have it under this token or not; none of its ids was used
   kHeld = 2,       // ids below `next` were claimed or given away; what a ring has of it, it says
-  kClosing = 3,    // its end, claimed below `next`, is being journalled; nobody gets the rest
+  kClosing = 3,    // its end, claimed below `next`, is being journalled; the rest is given up
   kReturning = 4,  // the rest from `next` on is on its way back to the allocator, or is there
 };
 
@@ -76,7 +76,7 @@ class HeldLeases {
   void RecordAsked(const std::string& token, const std::string& tag);
   // As soon as it is known that the allocator has granted it.
   void RecordGranted(const Lease& lease, const TagRecord& record);
-  // Before anybody is told of an id below `next`, and before a ring has the rest.
+  // Before any id below `next` is answered, and before a ring has the rest.
   void RecordUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id);
   // The word that keeps `next` of a lease: the witness of the segment it is published as, which the
   // ring raises with every look and claim (shm::RingWriter::Publish). A ring that shows less later

@@ -5,7 +5,7 @@
 
 namespace idd::daemon {
 
-// While nobody waits a frame is read at once, which spares a quiet daemon a look of the loop for
+// While no user waits, a frame is read at once, which spares a quiet daemon a look of the loop for
 // each; but not more of them than in a turn, as the loop may have found many connections at a time.
 void PeerTurns::Add(uid_t uid, std::uint64_t connection) {
   if (order_.empty() && read_at_once_ < kFramesAtOnce && !users_.contains(uid)) {

@@ -39,7 +39,7 @@ class PeerTurns {
 
   // The connection has something to be read: it is read once, now or in its user's turn.
   void Add(uid_t uid, std::uint64_t connection);
-  // The limits have changed: whoever waits for them is looked at again.
+  // The limits have changed: users that wait for them are looked at again.
   void Reconsider();
 
   // Connections that wait.
@@ -48,7 +48,7 @@ class PeerTurns {
  private:
   void Schedule();
   void TakeTurns();
-  // Reads one frame of whoever is next; false: nobody is.
+  // Reads one frame of the next user; false: there is none.
   [[nodiscard]] bool ReadNext();
   void Limit(uid_t uid, MonotonicTime until);
   void Release(MonotonicTime now);

@@ -50,7 +50,7 @@ class Server {
   // For the doctor.
   [[nodiscard]] PeerFacts CountPeers() const;
   // Who may do what, and how much, from now on. Peers that have no right to anything any more are
-  // closed; rings that somebody has who may not use them any more are replaced.
+  // closed; rings of users that may not use them any more are replaced.
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
 
  private:

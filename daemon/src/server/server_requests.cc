@@ -197,7 +197,7 @@ void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& gra
                    {grant.value().table_fd, grant.value().cursors_fd});
 }
 
-// The observer is nobody's holder: it cannot write, so a ring need not be replaced when it may not
+// The observer is no holder: it cannot write, so a ring need not be replaced when it may not
 // look any more. What it has mapped it may read for as long as the ring is in use.
 Status Server::OnObserve(Connection& connection, const FrameView& frame) {
   const Result<wire::ObserveRequest> request = wire::ParsePayload<wire::ObserveRequest>(frame);

@@ -88,7 +88,7 @@ class MysqlDb {
   // The connection cannot be used any more.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
 
-  // Whether the server has closed the connection, or sent what nobody asked for: no round trip.
+  // Whether the server has closed the connection, or sent what was not asked for: no round trip.
   [[nodiscard]] bool PeerClosed() const;
 
   // "host:port" or the socket, for messages.

@@ -226,7 +226,7 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
                                                  const SqliteFormat& format) {
   std::unique_ptr<SqliteDb> db(new SqliteDb(path));
   if (Status status = db->OpenFile(format.may_create); !status.ok()) return status;
-  // Before anything is written, so that a file of somebody else stays as it is.
+  // Before anything is written, so that another program's file stays as it is.
   Result<bool> is_new = db->Identify(format);
   if (!is_new.ok()) return is_new.status();
   if (format.check_pages) {
@@ -272,7 +272,7 @@ Status SqliteDb::OpenFile(bool may_create) {
   sqlite3_busy_handler(handle_, WaitWhileBusy, this);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  // What is in the file may be anybody's: its views and triggers may not call functions that write.
+  // Anyone may have written the file: its views and triggers may not call functions that write.
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   if (sqlite3_db_readonly(handle_, "main") != 0) return ErrorStatus(SQLITE_READONLY);
   struct stat info {};
@@ -444,7 +444,7 @@ Status SqliteDb::Begin() {
     return {Code::kUnavailable, "'" + path_ + "' must be opened again after a failed transaction"};
   }
   const Status begun = Execute("BEGIN IMMEDIATE");
-  // Behind BEGIN, so that nothing is written to a file that nobody will ever read. A file that was
+  // After BEGIN, so that nothing is written to a file that will never be read. A file that was
   // emptied is damaged to SQLite.
   Status status = CheckNotReplaced();
   if (status.ok()) status = begun;

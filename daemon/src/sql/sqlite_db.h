@@ -163,7 +163,7 @@ class SqliteDb {
   [[nodiscard]] Status CheckNotReplaced() const;
 
   // Copies into the file what is in a log that was deleted while it was open here; nothing else
-  // has it. Only while the path has the file, and nobody has written into another log.
+  // has it. Only while the path has the file, and no one has written into another log.
   // Precondition: what this object sees is the newest that there is.
   void RescueLog();
   // Removes a -shm without a log beside it, which SQLite would believe; nothing else leaves one.

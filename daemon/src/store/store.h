@@ -24,7 +24,7 @@ namespace idd::daemon {
 
 enum class ReturnOutcome {
   kLowered,  // max_id is now the first unclaimed id
-  kListed,   // somebody leased after us: the tail is in the list of returned ranges
+  kListed,   // another host leased after us: the tail is in the list of returned ranges
   kStale,    // the journal does not have the lease as active and ours: nothing was changed
   // The lease was put into the journal by Reconcile(): what this data set has leased meanwhile is
   // not known to be elsewhere, so the tail is journalled as abandoned.
@@ -205,7 +205,7 @@ class Store : public StoreReader {
   // kInvalid when it exists, or start lies below ids of a deleted namesake.
   [[nodiscard]] virtual Result<TagRecord> CreateTag(const NewTag& tag) = 0;
   [[nodiscard]] virtual Result<TagRecord> ChangeTag(const TagChange& change) = 0;
-  // Ids of an existing tag below `to` are somebody else's, and none of them is leased from now on:
+  // Ids of an existing tag below `to` are another generator's; none of them is leased from now on:
   // max_id is lifted if it stands lower, returned ranges that begin below it are given up, and what
   // is left of present leases below it will be abandoned, not handed back. One transaction that
   // lowers nothing.

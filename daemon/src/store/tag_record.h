@@ -40,7 +40,7 @@ struct TagRecord {
   std::optional<std::uint64_t> ceiling{};
 };
 
-// What a tag's refill settings shall become; nothing: as they are, or the default.
+// What a tag's refill settings become; nothing: as they are, or the default.
 struct RefillChange {
   std::optional<RefillRule> rule{};
   std::optional<std::uint64_t> max_step{};

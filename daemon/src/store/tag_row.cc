@@ -24,8 +24,8 @@ Status BadColumn(const StoredRow& row, int column, const std::string& expected) 
                               "; idd leases nothing from it until it is"};
 }
 
-// Columns 8 to 11; NULL is the default. A max_step below the step, which anybody may have raised in
-// leaf_alloc, is the step.
+// Columns 8 to 11; NULL is the default. A max_step below the step, which any program may have
+// raised in leaf_alloc, is the step.
 Status ParseRefill(const StoredRow& row, RefillSettings& refill) {
   const std::optional<RefillRule> rule = ParseRefillRule(row.TextIf(8).value_or(std::string()));
   if (!rule.has_value()) return BadColumn(row, 8, "'promise' or 'leaf' and nothing else");

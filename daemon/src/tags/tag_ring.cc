@@ -60,7 +60,7 @@ std::vector<LeaseUse> TagRing::TakeExhausted() {
 }
 
 std::vector<LeaseUse> TagRing::Retire(shm::RingState state) {
-  // First the state: a claimer that finds its segment closed shall not wait for another here.
+  // First the state: a claimer that finds its segment closed must not wait for another here.
   writer_.SetState(state);
   std::vector<LeaseUse> uses;
   for (const shm::RingWriter::Segment& segment : writer_.DrainAll()) {

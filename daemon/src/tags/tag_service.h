@@ -64,7 +64,7 @@ class TagService : private TagOwner {
   // Goes on where an earlier idd ended: closes those of its leases that are over, and takes its
   // tags over, one a millisecond or as soon as a request needs it: what is left of
   // its leases is published in a ring of our own. Until then claims go on in the old ring. Needs no
-  // store; first of all, before anybody can ask. `done` on the loop when nothing is left.
+  // store; first of all, before a client can ask. `done` on the loop when nothing is left.
   void Inherit(Inheritance& inheritance, std::function<void()> done = {});
   // The rest of it, at once.
   void TakeOverAll() { takeover_.TakeAll(); }
@@ -94,7 +94,7 @@ class TagService : private TagOwner {
 
   // What is drained from the start on, as HighWaterMarks::Drained() has it; before Inherit().
   void LoadDrained(const std::vector<std::string>& scopes);
-  // Closes the rings of a tag, or of kWholeHost, refuses whoever asks for their ids from now on,
+  // Closes the rings of a tag, or of kWholeHost, refuses requests for their ids from now on,
   // and hands back what was not claimed, each tag's newest first. It is noted durably already: a
   // daemon that dies here does it at its next start. Again: nothing happens.
   void Drain(const std::string& scope);

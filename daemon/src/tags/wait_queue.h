@@ -79,7 +79,7 @@ class WaitQueue {
   };
   // For the claims of the connection whose claim has waited longest. `take` gives up to so many
   // ids, or none: then the claim and those behind it go on waiting. One connection at a time, so
-  // that its answers go in one message, and before anybody else's ids are taken: what was taken and
+  // that its answers go in one message, and before another's ids are taken: what was taken and
   // not sent is lost if idd is killed. Precondition: no ATTACH waits.
   using Take = std::function<shm::IdRange(std::uint64_t count)>;
   [[nodiscard]] Answers ServeOldest(const Take& take);
@@ -87,7 +87,7 @@ class WaitQueue {
   void FailAll(const Status& status);
   // Those whose deadline has passed.
   void FailExpired(const std::function<Status()>& reason);
-  // Nobody waits there any more; no callback.
+  // Its requests do not wait any more; no callback.
   void Drop(std::uint64_t owner);
 
  private:

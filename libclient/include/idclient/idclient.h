@@ -25,8 +25,8 @@
  * Errors: the status says which kind, idclient_last_error() says it in a sentence. Outputs are
  * written on success only, but for `claimed`, which is always written.
  * The library starts no thread and installs no signal handler. In a handler of the program's,
- * claims are safe while the ring has ids; one that finds it dry may wait for ever for the code that
- * the handler interrupted.
+ * claims are safe while the ring has ids; one that finds it dry may wait indefinitely for the code
+ * that the handler interrupted.
  */
 #ifndef IDCLIENT_H_
 #define IDCLIENT_H_

@@ -20,9 +20,9 @@
 
 #include "client.h"
 #include "connection.h"
+#include "fake_daemon.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_writer.h"
-#include "support/fake_daemon.h"
 #include "support/temp_dir.h"
 #include "tag.h"
 

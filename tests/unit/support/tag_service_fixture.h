@@ -15,8 +15,8 @@
 
 #include "config/options.h"
 #include "idd/shm/ring_memory.h"
-#include "support/ring_client.h"
-#include "support/service_harness.h"
+#include "ring_client.h"
+#include "service_harness.h"
 #include "tags/tag_service.h"
 
 namespace idd::daemon {

@@ -61,7 +61,8 @@ struct alignas(shm::kWriterBlockBytes) ClaimerResult {
   std::array<LatencyHistogram, 2> latency;  // by Operation
 };
 
-// Shared by all processes of a run. Nobody writes here while a phase runs, but for the raw word.
+// Shared by all processes of a run. Nothing is written here while a phase runs, but for the raw
+// word.
 struct alignas(shm::kWriterBlockBytes) Control {
   std::atomic<std::uint32_t> started;  // phases
   std::atomic<std::uint32_t> ended;

@@ -20,8 +20,8 @@ namespace idd::tools {
 // A connection that has said hello. Not thread-safe. After a kUnavailable it is of no more use.
 class AdminClient {
  public:
-  // Connects and agrees on versions. kUnavailable (nobody listens, or nobody answers before the
-  // deadline), kDenied, kIncompatible, kSystem.
+  // Connects and agrees on versions. kUnavailable (no process listens, or it does not answer before
+  // the deadline), kDenied, kIncompatible, kSystem.
   [[nodiscard]] static Result<AdminClient> Connect(const std::string& socket_path,
                                                    Deadline deadline);
 

@@ -87,7 +87,7 @@ std::string UnitOfControlGroup(const std::string& cgroup) {
     const bool is_systemd =
         line.starts_with("0::") || line.find(":name=systemd:") != std::string::npos;
     if (!is_systemd) continue;
-    // The innermost: a user's unit lies within that of his manager.
+    // The innermost: a user's unit lies within that of the user's manager.
     std::string_view rest(line);
     while (true) {
       const std::size_t slash = rest.rfind('/');

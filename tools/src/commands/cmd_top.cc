@@ -215,7 +215,7 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& s
   return std::nullopt;
 }
 
-// Until somebody ends it; what ended it, or 0.
+// Until the user ends it; what ended it, or 0.
 Result<int> RunOnScreen(const TopArguments& arguments, TopSource& source, TopScreen& terminal) {
   TopState state(arguments, source);
   MonotonicTime next = MonotonicClock::now();
@@ -253,7 +253,7 @@ std::optional<Outcome> ShowOnScreen(const TopArguments& arguments, TopSource& so
     ended = RunOnScreen(arguments, source, *terminal);
   }
   if (!ended.ok()) return FailureFrom(ended.status(), "top");
-  // Whoever sent it shall see that it has worked; the terminal is as it was by now.
+  // The sender must see that it has worked; the terminal is as it was by now.
   if (ended.value() != 0) {
     std::signal(ended.value(), SIG_DFL);
     ::raise(ended.value());

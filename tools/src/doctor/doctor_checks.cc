@@ -21,7 +21,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1024} * 1024;
 constexpr std::uint64_t kNoRoomBytes = 8 * kMiB;
 constexpr std::uint64_t kLittleRoomBytes = 256 * kMiB;
 constexpr std::uint64_t kFewFiles = 16;
-// Of clocks: what a machine without NTP soon has, and what misleads everybody who reads a time.
+// Of clocks: what a machine without NTP soon has, and what misleads everyone who reads a time.
 constexpr std::uint64_t kClockWarningMs = 1000;
 constexpr std::uint64_t kClockProblemMs = 30'000;
 
@@ -128,7 +128,7 @@ constexpr std::array kTroubles = {
             "look at disk and permissions of the state dir; nothing is leased until the marks can "
             "be kept"},
     Trouble{"lock", "a lock is held in the store",
-            "find who does (SHOW PROCESSLIST, fuser) and end it"},
+            "find who holds it (SHOW PROCESSLIST, fuser), and end that"},
     Trouble{"away", "the store cannot be reached",
             "start the database server, or correct its address in idd's database URL; idd connects "
             "by itself"},

@@ -19,8 +19,8 @@ namespace idd::tools {
 enum class Health { kOk, kWarning, kProblem };
 [[nodiscard]] const char* HealthName(Health health) noexcept;  // "ok", "warning", "problem"
 
-// One line. The texts are clauses without a final full stop and may be anybody's: they are escaped
-// when they are shown.
+// One line. The texts are clauses without a final full stop and may come from anywhere: they are
+// escaped when they are shown.
 struct Finding {
   std::string check;
   Health state = Health::kOk;

@@ -76,7 +76,7 @@ void CheckDrained(const Fields& daemon, const std::vector<Fields>& tags,
   AddOkUnlessFound(findings, "drained", "no tag is out of use");
 }
 
-// Whether a tag that has no ids at hand is one that nobody can claim from.
+// Whether a tag that has no ids at hand is one from which no client can claim.
 void CheckDry(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group failing;
   Group waiting;

@@ -98,7 +98,7 @@ int WriteAll(int fd, std::string_view text) {
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN) return errno;
-    // Somebody made the terminal or pipe that we share non-blocking.
+    // Another program made the terminal or pipe that we share non-blocking.
     pollfd writable{.fd = fd, .events = POLLOUT, .revents = 0};
     if (::poll(&writable, 1, -1) < 0 && errno != EINTR) return errno;
   }

@@ -49,7 +49,7 @@ std::string_view ToneCode(Tone tone) {
 
 Screen ProbeScreen(int fd) {
   Screen screen;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the locale after the start.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the locale does not change after the start.
   screen.has_utf8 = std::string_view(::nl_langinfo(CODESET)) == "UTF-8";
   screen.is_terminal = ::isatty(fd) == 1;
   if (!screen.is_terminal) return screen;

@@ -13,10 +13,10 @@ namespace {
 
 // What is held is divided by the rate of about so many seconds: less jumps, more is late.
 constexpr double kSmoothedSeconds = 3;
-// Below this many ids a second nobody is said to claim, as in `status`.
+// Below this many ids a second a tag is idle, as in `status`.
 constexpr double kLeastRate = 0.01;
 
-// Of a tag without ids nobody claims, and it is the first that has to be seen.
+// A tag without ids has no rate, and it is the first that has to be seen.
 double CoverOrForEver(const TopTag& tag) {
   if (tag.now.state == "dry") return 0;
   return tag.covered_s.value_or(std::numeric_limits<double>::infinity());
@@ -68,7 +68,7 @@ void Advance(TopTag& tag, TagReading reading, double seconds) {
   if (tag.smooth_per_s >= kLeastRate) tag.covered_s = available / tag.smooth_per_s;
   if (!has_rate) return;
   tag.rates.Add(tag.rate_per_s);
-  // Nobody claims: what is held lasts, unless there is nothing.
+  // Idle: what is held lasts, unless there is nothing.
   const double most = tag.now.outage_tolerance_s;
   tag.covers.Add(std::min(tag.covered_s.value_or(tag.now.available > 0 ? most : 0), most));
 }

@@ -48,7 +48,7 @@ struct TopTag {
   TagReading now;
   std::optional<std::string> last_error;
   double rate_per_s = 0;            // between the last two readings
-  std::optional<double> covered_s;  // at the rate of the last seconds; nothing while nobody claims
+  std::optional<double> covered_s;  // at the rate of the last seconds; nothing while idle
   bool is_kept = true;              // the promise, at the rate that the daemon reckons with
   History rates;
   History covers;

@@ -103,7 +103,7 @@ Status TopSource::Reconnect(MonotonicTime now) {
   }
   client_.emplace(std::move(client).value());
   head_.gone_why.reset();
-  // It may be another daemon: its rings are others, and the ones before are nobody's any more.
+  // It may be another daemon: its rings are others, and the earlier ones are not in use any more.
   is_listed_ = false;
   next_list_ = now;
   for (auto& [name, tag] : tags_) tag.is_wanted = true;

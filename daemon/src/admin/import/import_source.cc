@@ -142,7 +142,7 @@ ImportRow ReadRow(const Layout& layout, const ImportQuery& query, const MysqlRow
   return read;
 }
 
-// Two sequences must not become one tag: nobody could tell whose ids are whose.
+// Two sequences must not become one tag: it would not be known whose ids are whose.
 void RefuseNamesakes(std::vector<ImportRow>& rows) {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const ImportRow& a, const ImportRow& b) { return a.tag < b.tag; });

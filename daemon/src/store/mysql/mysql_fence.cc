@@ -26,7 +26,8 @@ Result<FenceMember> ParseMember(const MysqlRow& row) {
   const std::optional<std::uint64_t> noted = row.UintIf(3);
   const std::optional<MemberState> state = ParseMemberState(row.TextIf(4).value_or(""));
   const std::optional<std::uint64_t> silence = row.UintIf(6);
-  if (!beat || !noted || !state || !silence || *silence > kMaxFenceAfter.count()) {
+  constexpr auto kMaxSilence = static_cast<std::uint64_t>(kMaxFenceAfter.count());
+  if (!beat || !noted || !state || !silence || *silence > kMaxSilence) {
     return Status(Code::kUnavailable,
                   "the row of host '" + member.host +
                       "' in idd_fence is invalid; delete it if that host is off, or restart its "
@@ -91,7 +92,7 @@ bool MysqlStore::LearnTablesFrom(const FenceMember& member) {
 Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   if (db_ == nullptr) return NotOpen();
   std::vector<std::string> statements = {
-      // Whoever sees the row move believes that this host has pushed into these tables.
+      // A host that sees the row move believes that this host has pushed into these tables.
       "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember() + " AND " + tables_.AreSame(),
       "SELECT " + server_.condition() + ", @@global.read_only, @@innodb_read_only, " +
           tables_.AreSame(),

@@ -77,7 +77,7 @@ Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
                                     " did not advance; look for triggers on the table");
 }
 
-// The batch fails as a whole: what was leased of it before is nobody's, and is abandoned.
+// The batch fails as a whole: what was leased of it before is used by no one, and is abandoned.
 Status MysqlStore::GiveUp(const std::vector<Result<Lease>>& taken, Status status) {
   std::vector<std::string> tokens;
   for (const Result<Lease>& lease : taken) {

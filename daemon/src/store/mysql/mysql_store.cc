@@ -340,7 +340,7 @@ Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks,
 Status MysqlStore::RemindOfMark(const TagMark& mark, const TagStates& states,
                                 Reconciliation& reconciliation) {
   const Result<TagState>& state = states.find(mark.tag)->second;
-  // A row that makes no sense is mended by hand, perhaps to less than the mark: as if not there.
+  // An invalid row will be fixed by hand, perhaps to less than the mark: as if not there.
   const bool has_row = state.ok();
   std::uint64_t used = has_row ? state.value().used_limit : 0;
   if (!has_row) {
@@ -406,7 +406,7 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reconciliation& reco
     if (!memory.from_other_data_set) {  // else: what its own leases share with these came twice
       // An older copy may still list ids of the lease as returned, or have leases of ours as active
       // whose ids these are: what they had from here on was given back, or it would not have been
-      // leased again. What became of the rest of them nobody knows.
+      // leased again. What became of the rest of them is not known.
       const std::string shared = SharesIdsWith(lease);
       statements.push_back("DELETE FROM idd_returned" + shared);
       statements.push_back(EndSharing(lease, shared, of_tag[lease.tag]));

@@ -243,7 +243,7 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
   return FindTag(tag.tag);
 }
 
-// The row is checked behind the change, not before: setting the step is how a bad one is mended.
+// The row is checked after the change, not before: setting the step is how a bad one is fixed.
 // What turns out to be wrong then is set back.
 Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
   if (db_ == nullptr) return NotOpen();
@@ -324,7 +324,7 @@ Status MysqlStore::DeleteTag(const std::string& tag) {
   states_.clear();
   const std::string name = MysqlDb::Text(tag);
   const std::string is_tag = " WHERE biz_tag = " + name;
-  // Nobody will take the listed tails again, so they are given up. The tombstone is made of what
+  // The listed tails will not be taken again, so they are given up. The tombstone is made of what
   // max_id is then, behind the row's lock.
   const Result<std::vector<MysqlResult>> deleted = db_->Transaction(
       {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(tag) + " FOR UPDATE",

@@ -171,7 +171,7 @@ Result<std::set<std::string>> SqliteStore::LedgerTags() {
 
 Result<Ledger> SqliteStore::ReadLedger(const std::string& tag) {
   if (!db_) return NotOpen();
-  // A transaction that only reads: it waits for nobody, and nobody waits for it.
+  // A transaction that only reads: it waits for no other, and no other waits for it.
   if (Status status = db_->Run("BEGIN"); !status.ok()) return status;
   Result<Ledger> ledger = ReadLists(tag);
   const Status ended = db_->Run("ROLLBACK");

@@ -130,7 +130,7 @@ Status CheckLeafAlloc(SqliteDb& db) {
   return Status::Ok();
 }
 
-// idd adds its tables to an empty file, or beside the leaf_alloc of somebody who moves over from
+// idd adds its tables to an empty file, or beside the leaf_alloc of a user who moves over from
 // Leaf. A database of something else is a mistyped path, and left as it is.
 Status CheckAdoptable(SqliteDb& db) {
   SqliteQuery query = db.Query(

@@ -119,7 +119,7 @@ Status SqliteStore::TellWitness() {
 }
 
 Status SqliteStore::CheckWitness() {
-  if (Status status = witness_.Lock(); !status.ok()) return Status::Ok();  // somebody leases
+  if (Status status = witness_.Lock(); !status.ok()) return Status::Ok();  // another idd leases
   const WitnessHold hold(witness_);
   BeginChange();
   return CheckContinues();
@@ -320,7 +320,7 @@ Result<Store::LeaseResults> SqliteStore::TakeLeases(const std::vector<LeaseReque
     AtPoint("lease.committed");
     return leases;
   }
-  // Committed, perhaps, and answered to nobody; known to no witness, which the next one makes good.
+  // Committed, perhaps, and never answered; not in the witness, which the next grant corrects.
   if (!db_->commit_outcome_unknown() && !is_untold_) return leases;
   for (const LeaseRequest& request : requests) lost_tokens_.push_back(request.token);
   return leases.status().WithContext("the outcome of a lease of tag '" + requests.front().tag +
@@ -510,7 +510,7 @@ Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const Leas
 }
 
 Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::IdRange tail) {
-  // Nobody has leased after it only where the witness says so too.
+  // No host has leased after it only where the witness says so too.
   Status status;
   if (witness_.NextOf(closure.tag) == tail.limit) {
     status = db_->Run(
@@ -570,7 +570,7 @@ Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
 
 Status SqliteStore::RemindOfMark(const TagMark& mark, Reconciliation& reconciliation) {
   const Result<TagRecord> tag = ReadTag(mark.tag);
-  // A row that makes no sense is mended by hand, perhaps to less than the mark: as if not there.
+  // An invalid row will be fixed by hand, perhaps to less than the mark: as if not there.
   const bool has_row = tag.ok();
   if (!has_row && tag.status().code() != Code::kNoSuchTag &&
       tag.status().code() != Code::kInvalid) {
@@ -614,7 +614,7 @@ Status SqliteStore::RemindOfLease(const Lease& lease, Reconciliation& reconcilia
 
 // An older copy may still list ids of the lease as returned, or have leases of ours as active whose
 // ids these are: what they had from here on was given back, or it would not have been leased again.
-// What became of the rest of them nobody knows.
+// What became of the rest of them is not known.
 Status SqliteStore::CloseWhatPreceded(const Lease& lease, const std::string& held) {
   Status status = db_->Run(
       "DELETE FROM idd_returned WHERE biz_tag = ?1 AND host = ?2 AND base < ?4 AND \"limit\" > ?3",

@@ -38,7 +38,7 @@ struct SqliteStoreOptions {
 //
 // Invariants: every change is one BEGIN IMMEDIATE transaction, so no other writer comes between its
 // statements. A range whose COMMIT did not succeed is never answered, even if it turns out to be in
-// the file: after a failed sync nobody knows whether it would survive the next power cut.
+// the file: after a failed sync it is not known whether it would survive the next power cut.
 // Every such transaction runs under the lock of the witness, and only where the database is what
 // the witness says the last one left; no lease begins below the witness's next id of its tag, and
 // none is answered before the witness has its end.

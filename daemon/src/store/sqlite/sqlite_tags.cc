@@ -109,7 +109,7 @@ Result<TagRecord> SqliteStore::ChangeTag(const TagChange& change) {
   return Change([&] { return ChangeInTransaction(change); });
 }
 
-// The row is checked behind the change, not before: setting the step is how a bad one is mended.
+// The row is checked after the change, not before: setting the step is how a bad one is fixed.
 Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
   Status status;
   if (change.step.has_value()) {
@@ -176,7 +176,7 @@ Status SqliteStore::DeleteInTransaction(const std::string& tag) {
   // A row that makes no sense is not deleted: its tombstone would not know where the ids ended.
   Result<TagRecord> record = ReadTag(tag);
   if (!record.ok()) return record.status();
-  // Nobody will take the listed tails again, so they are given up.
+  // The listed tails will not be taken again, so they are given up.
   Status status = db_->Run(
       "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
       " WHERE token IN (SELECT token FROM idd_returned WHERE biz_tag = ?1)",

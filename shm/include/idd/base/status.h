@@ -29,7 +29,7 @@ enum class Code : std::uint32_t {
   kTimeout = 5,       // the caller's deadline passed first
   kOutOfIds = 6,      // the tag's id space is used up
   kIncompatible = 7,  // versions, seals, sizes or schema do not match
-  kSystem = 8,        // a system call failed in a way the caller cannot mend
+  kSystem = 8,        // a system call failed in a way the caller cannot fix
 };
 
 // The constant's name in the C API without its prefix ("TIMEOUT"); never null.

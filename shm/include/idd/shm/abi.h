@@ -46,7 +46,7 @@
 //   SlotDescriptor.ended_at   daemon    D3 store release                     where the claims of segment
 //                                                                            ended_segment end
 //   SlotDescriptor.ended_     daemon    D4 store s release,                  the segment that was here
-//     segment                           D5 store 0 relaxed                   last; 0: nobody keeps ids of it
+//     segment                           D5 store 0 relaxed                   last; 0: no claimer keeps ids of it
 //   SlotDescriptor.base       daemon    P2 store relaxed                     >= every earlier limit in
 //                                                                            the life of the ring
 //   SlotDescriptor.refill_    daemon    P2 store relaxed                     base <= mark < limit, or
@@ -84,7 +84,7 @@
 //     accept [first, min(first + n, end)) iff first < end
 //   What is not accepted is a gap. A batch looks at C0 once more before it adds, to keep gaps small.
 //   Drain:    D1 D2 D3 D4, the newest segment first; [min(old, limit), limit) belongs to the daemon
-//             alone, for ever.
+//             alone, indefinitely.
 //   Retire:   D3 D4 D1, once the cursor was seen at or above limit.
 //   D5 follows when no claimer can be on its way any more, and before the slot is used again.
 //   Tell (the daemon's numbers of the tag, for observers alone):  T1 T2... T3
@@ -135,8 +135,8 @@ inline constexpr std::uint64_t kMaxClaim = 0x100000000ULL;
 enum class RingState : std::uint32_t {
   kActive = 1,       // claim
   kDrained = 2,      // nothing to claim until an operator resumes; then kRetired
-  kRetired = 3,      // never used again: attach anew
-  kQuarantined = 4,  // spoiled by a client: attach anew
+  kRetired = 3,      // never used again: attach again
+  kQuarantined = 4,  // spoiled by a client: attach again
 };
 
 // How a claimed number becomes an id. Values outside the list: refuse to attach.

@@ -27,7 +27,7 @@ struct ClaimPoint {
 };
 
 // The point that claims of a tag start from. Never null: while the ring is dry it is a point whose
-// cursor is nobody's and whose slot refuses every claim.
+// cursor belongs to no ring and whose slot refuses every claim.
 using ClaimView = std::atomic<ClaimPoint*>;
 
 static_assert(offsetof(ClaimPoint, cursor) == 0);

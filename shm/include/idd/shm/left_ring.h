@@ -22,7 +22,7 @@ namespace idd::shm {
 // any client, and the table no more than a client can.
 //
 // So it cannot withdraw a slot (D1). Honest claimers stop at a closed cursor; a hostile client that
-// writes it back makes those who have not attached anew claim ids of this ring again, and
+// writes it back makes clients that have not attached again claim ids of this ring again, and
 // StaysClosed() shows that.
 //
 // Thread safety: none. Claimers in any process run beside it.
@@ -38,7 +38,7 @@ class LeftRing {
   // Closes every cursor, unless an earlier daemon has done so before it ended: no id of the ring is
   // claimed after it.
   void Close() noexcept;
-  // The first id of `segment` that nobody had claimed when its cursor was closed, at most its
+  // The first id of `segment` that was not claimed when its cursor was closed, at most its
   // limit; above, and up to the limit, they are the caller's. Below the segment's first id, or
   // below what the earlier daemon has seen, the cursor was forged. Nothing when the ring does not
   // have the segment: it was never published whole, or is long used up. After Close().

@@ -12,8 +12,8 @@
 
 namespace idd::shm {
 
-// Which seals a memfd carries. kFixed: nobody can change its size. kWrittenByMapper: the same, and
-// nobody but who has mapped it writable before the sealing can ever write it.
+// Which seals a memfd carries. kFixed: its size cannot be changed. kWrittenByMapper: the same, and
+// only a process that mapped it writable before the sealing can ever write it.
 enum class MemfdSeals { kFixed, kWrittenByMapper };
 
 // What CheckMemfd() found.
@@ -31,7 +31,7 @@ enum class MemfdOutcome {
 [[nodiscard]] MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept;
 
 // Another descriptor of the same memory, which neither write(2) nor mmap(2) nor ftruncate(2) can
-// change it through, whoever gets it. Needs /proc. kSystem.
+// change it through, whichever process gets it. Needs /proc. kSystem.
 [[nodiscard]] Result<ScopedFd> OpenForReading(int fd);
 
 enum class MapAccess { kRead, kReadWrite };

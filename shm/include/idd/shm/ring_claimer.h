@@ -27,7 +27,7 @@ namespace idd::shm {
 //  - a point's segment never falls, and was seen published before it was written there (C0).
 //
 // The claim is lock-free, makes no system call and allocates nothing: a thread stopped anywhere in
-// it delays nobody.
+// it delays no other.
 class RingClaimer {
  public:
   // The ring was validated by AttachRing(). The view may outlive rings: the claimers of successive

@@ -29,7 +29,7 @@ struct RingView {
 
 // Looks at `table` and `cursors` while others write them, and at whatever garbage is in them.
 // False, and `view` stays what it was, when in a bounded number of tries nothing that fits together
-// was seen. Writes nothing, waits for nobody.
+// was seen. Writes nothing, waits for nothing.
 [[nodiscard]] bool ReadRing(const Table& table, const Cursors& cursors, RingView& view) noexcept;
 
 // One tag's ring, seen from outside: works as long as it is mapped, whether or not its daemon

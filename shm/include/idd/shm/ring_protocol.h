@@ -47,7 +47,8 @@ void PublishSegment(Live& live, Slot& slot, Cursor& cursor, const Publication& w
   slot.segment.store(0, std::memory_order_relaxed);
   slot.base.store(what.ids.first, std::memory_order_relaxed);           // P2
   slot.refill_mark.store(what.refill_mark, std::memory_order_relaxed);  // P2
-  // P3 before P5: whoever knows the new number adds to the new cursor, not to the exhausted one.
+  // P3 before P5: a claimer that knows the new number adds to the new cursor, not the exhausted
+  // one.
   cursor.next.store(what.ids.first + what.taken, std::memory_order_relaxed);
   slot.limit.store(what.ids.limit, std::memory_order_release);       // P4, pairs with C2
   slot.segment.store(what.segment, std::memory_order_release);       // P5, pairs with C0
@@ -77,8 +78,9 @@ inline void PauseBetweenLooks() noexcept {
 
 // The rest of a claim that was overtaken by the withdrawal (D1) of its segment between C1 and C5:
 // it added [added.first, ...) to the segment before that, or a hostile client has written the
-// cursor back. What lies below the end that the daemon tells (D4) is claimed and goes to nobody
-// else. It returns a range, in registers: for a SlotClaim every claim would keep room on its stack.
+// cursor back. What lies below the end that the daemon tells (D4) is claimed and is handed out to
+// no one else. It returns a range, in registers: for a SlotClaim every claim would keep room on its
+// stack.
 template <typename Slot>
 [[nodiscard, gnu::cold, gnu::noinline]] IdRange KeepOvertaken(const Slot& slot,
                                                               std::uint64_t segment,
@@ -124,7 +126,7 @@ template <typename Slot, typename Cursor>
   return {ids, wakes_daemon};
 }
 
-// The first id of the slot that nobody has claimed, within [base, limit]; a drained or exhausted
+// The first id of the slot that is not claimed, within [base, limit]; a drained or exhausted
 // slot answers limit. A cursor below base was forged and answers base.
 template <typename Slot, typename Cursor>
 [[nodiscard]] std::uint64_t NextUnclaimed(const Slot& slot, const Cursor& cursor) noexcept {
@@ -136,7 +138,7 @@ template <typename Slot, typename Cursor>
 }
 
 // Daemon only. Takes the slot out of use: whatever a hostile client writes into its cursor from now
-// on, C5 fails before anybody believes it.
+// on, C5 fails before a claimer believes it.
 template <typename Slot>
 void WithdrawSegment(Slot& slot) noexcept {
   slot.segment.store(0, std::memory_order_release);  // D1, before D2 or after a look
@@ -150,13 +152,13 @@ void TellEnd(Slot& slot, std::uint64_t segment, std::uint64_t end) noexcept {
   slot.ended_segment.store(segment, std::memory_order_release);  // D4, pairs with C6
 }
 
-// Daemon only. From here on nobody keeps ids of the slot's withdrawn segment.
+// Daemon only. From here on no claimer keeps ids of the slot's withdrawn segment.
 template <typename Slot>
 void ForgetEnd(Slot& slot) noexcept {
   slot.ended_segment.store(0, std::memory_order_relaxed);  // D5: D3 of a later end orders it
 }
 
-// Daemon only. Closes the cursor and returns what nobody had claimed: it belongs to the caller
+// Daemon only. Closes the cursor and returns what was not claimed: it belongs to the caller
 // alone, because every later add starts at or above the limit. `raw_cursor` gets the word as it
 // was.
 template <typename Slot, typename Cursor>

@@ -62,7 +62,7 @@ class RingWriter {
   [[nodiscard]] std::vector<Segment> RetireExhausted();
 
   // Claimers that were overtaken by the end of their segment may keep their ids until the second
-  // call after it: call this about once a second, and before the memory goes to nobody.
+  // call after it: call this about once a second, and before the memory is unmapped.
   void ForgetOldEnds() noexcept;
 
   // The segments now published, oldest first.
@@ -70,7 +70,7 @@ class RingWriter {
   [[nodiscard]] std::uint64_t Available() const noexcept;
 
   // True once a look or a claim has found what no honest claimer writes: a cursor below where it
-  // was seen before, or closed by another. From then on nobody knows which ids were claimed.
+  // was seen before, or closed by another. From then on it is not known which ids were claimed.
   [[nodiscard]] bool forged() const noexcept { return forged_; }
 
   // Closes every cursor, the newest first. The returned segments' [next, ids.limit) belong to the

@@ -38,8 +38,8 @@ class Channel {
  public:
   // Connects, even to a daemon that is stopped with a full backlog, within the deadline, and checks
   // that the listener's process runs as root, as this process's user, as `trusted_uid` if given, or
-  // as the user `idd`. kUnavailable (nobody listens, deadline), kDenied (permission, wrong owner),
-  // kInvalid (path too long), kSystem.
+  // as the user `idd`. kUnavailable (no process listens, deadline), kDenied (permission, wrong
+  // owner), kInvalid (path too long), kSystem.
   [[nodiscard]] static Result<Channel> Connect(const std::string& path, Deadline deadline,
                                                std::optional<uid_t> trusted_uid);
 

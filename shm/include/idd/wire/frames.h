@@ -42,7 +42,7 @@ enum class FrameType : std::uint16_t {
   kRefill = 4,  // -> RefillNotice; no reply
   kAdmin = 5,   // -> JSON text; <- AdminReply with one descriptor (the JSON document)
   kError = 6,   // <- StatusReply, then the daemon closes the connection
-  // -> ObserveRequest; <- AttachReply, mostly with two descriptors that nobody can write through
+  // -> ObserveRequest; <- AttachReply, mostly with two descriptors that cannot be written through
   kObserve = 7,
 };
 // A reply has the type of its request with this bit, and its request_id.

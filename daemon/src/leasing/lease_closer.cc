@@ -21,9 +21,10 @@ constexpr std::size_t kMaxAtOnce = 100;
 constexpr std::chrono::seconds kGathering(1);
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
-  if (!outcome.ok())
+  if (!outcome.ok()) {
     return "failed; tried again while the store is unavailable, and at the next start if it "
            "inherits";
+  }
   switch (outcome.value()) {
     case ReturnOutcome::kLowered:
       return "max_id lowered";

@@ -50,12 +50,7 @@ void LeasedIds::AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) 
 // Rings.
 
 Result<std::unique_ptr<TagRing>> LeasedIds::MakeRing(std::uint64_t floor) const {
-  Result<std::unique_ptr<TagRing>> ring =
-      TagRing::Create(tag_, floor, context_.handover.descriptors);
-  if (!ring.ok()) {
-    log::Error("ring.create_failed", {{"tag", tag_}, {"error", ring.status().message()}});
-  }
-  return ring;
+  return TagRing::Create(tag_, floor, context_.handover.descriptors);
 }
 
 Status LeasedIds::EnsureRing() {

@@ -553,6 +553,7 @@ void ServedTag::ForecastExhaustion(MonotonicTime now) {
 TagFacts ServedTag::Facts() const {
   return {.tag = name_,
           .record = *record_,
+          .history = history_,
           .last_error = store_.last_error,
           .is_drained = context_.drains.IsDrained(name_),
           .is_refused = !store_.refusal.ok(),
@@ -565,7 +566,6 @@ TagFacts ServedTag::Facts() const {
           .claimed_by_socket = counts_.by_socket,
           .leases_taken = counts_.leases,
           .fallbacks = counts_.fallbacks,
-          .earned = history_.Most(MonotonicClock::now()),
           .rate_per_s = usage_.rate_per_s(),
           .reckoned_per_s = policy_->RatePerSecond(),
           .exhausted_in_days = exhaustion_.in_days()};

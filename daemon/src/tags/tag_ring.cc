@@ -5,6 +5,7 @@
 
 #include "idd/base/check.h"
 #include "idd/base/clock.h"
+#include "platform/logging.h"
 #include "platform/random.h"
 #include "restart/descriptor_names.h"
 
@@ -14,7 +15,10 @@ Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::ui
                                                  DescriptorStore& descriptors) {
   Result<std::unique_ptr<shm::RingMemory>> memory =
       shm::RingMemory::Create({.tag = tag, .ring_id = RandomId()});
-  if (!memory.ok()) return memory.status();
+  if (!memory.ok()) {
+    log::Error("ring.create_failed", {{"tag", tag}, {"error", memory.status().message()}});
+    return memory.status();
+  }
   return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor, descriptors));
 }
 

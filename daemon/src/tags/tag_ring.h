@@ -38,6 +38,7 @@ class TagRing {
  public:
   // A fresh, empty ring with a random ring id; nothing below `floor` will be published in it. Its
   // descriptors are in `descriptors`, which outlives it, until it is destroyed after a Retire().
+  // kSystem, which is logged: no memory.
   [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
                                                                std::uint64_t floor,
                                                                DescriptorStore& descriptors);

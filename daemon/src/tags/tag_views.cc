@@ -38,7 +38,8 @@ std::uint64_t PerThousandSeconds(double per_s) {
 }
 
 double PromisedIdsOf(const TagFacts& facts) {
-  return PromisedIds(facts.record.refill, facts.earned, facts.reckoned_per_s);
+  return PromisedIds(facts.record.refill, facts.history.Most(MonotonicClock::now()),
+                     facts.reckoned_per_s);
 }
 
 }  // namespace

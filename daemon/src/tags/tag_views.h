@@ -13,6 +13,7 @@
 #include "idd/base/clock.h"
 #include "idd/shm/ring_stats.h"
 #include "metrics/metrics_sample.h"
+#include "refill/claim_history.h"
 #include "refill/refill_settings.h"
 #include "store/lease.h"
 #include "store/tag_record.h"
@@ -45,6 +46,7 @@ struct TagSnapshot {
 struct TagFacts {
   const std::string& tag;
   const TagRecord& record;
+  const ClaimHistory& history;
   const std::string& last_error;
   bool is_drained = false;
   bool is_refused = false;  // by the store, at the last try
@@ -57,7 +59,6 @@ struct TagFacts {
   std::uint64_t claimed_by_socket = 0;
   std::uint64_t leases_taken = 0;
   std::uint64_t fallbacks = 0;
-  std::uint64_t earned = 0;  // ClaimHistory::Most()
   double rate_per_s = 0;
   double reckoned_per_s = 0;
   std::optional<double> exhausted_in_days{};

@@ -62,11 +62,7 @@ void Takeover::Take(LeftTag left) {
   if (!is_drained) {
     Result<std::unique_ptr<TagRing>> made =
         TagRing::Create(name, left.first_id(), context_.handover.descriptors);
-    if (made.ok()) {
-      ring = std::move(made).value();
-    } else {
-      log::Error("ring.create_failed", {{"tag", name}, {"error", made.status().message()}});
-    }
+    if (made.ok()) ring = std::move(made).value();
   }
   InheritedTag inherited = TakeOver(std::move(left), context_.handover.leases);
   if (inherited.leases.empty()) {

@@ -113,7 +113,11 @@ TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
   EXPECT_NE(store->Incarnation().value(), "");
 }
 
+// Each packet is small, whatever the number of leases: a server refuses one above its limit, and a
+// slow one does not carry it out before the deadline.
 TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
+  const std::string usual = Ask("SELECT @@GLOBAL.max_allowed_packet");
+  Root("").Execute("SET GLOBAL max_allowed_packet = 524288");
   const auto store = OpenWithOrders("a");
   HostMemory memory;
   for (std::uint64_t i = 0; i < 2000; ++i) {
@@ -123,6 +127,7 @@ TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
   ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
   EXPECT_EQ(reconciliation.value().restored.size(), 2000U);
   EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_lease WHERE state = 'active'"), "2000");
+  Root("").Execute("SET GLOBAL max_allowed_packet = " + usual);
 }
 
 // Restored from a dump under a connection that stays: the server is the same, the rows are not.

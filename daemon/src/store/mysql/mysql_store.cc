@@ -26,6 +26,17 @@ std::map<std::string, std::string> Pairs(const MysqlResult& result) {
   return pairs;
 }
 
+// A lease shares ids with itself.
+std::vector<std::string> TokensThatShareIdsWith(const Lease& lease,
+                                                const std::vector<const Lease*>& held) {
+  std::vector<std::string> tokens;
+  for (const Lease* other : held) {
+    const bool shares = other->ids.first < lease.ids.limit && lease.ids.first < other->ids.limit;
+    if (shares) tokens.push_back(other->token);
+  }
+  return tokens;
+}
+
 }  // namespace
 
 MysqlStore::MysqlStore(MysqlStoreOptions options)
@@ -392,8 +403,8 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reconciliation& reco
   if (!known.ok()) return known.status();
   std::set<std::string> there;
   for (const auto& cells : known.value().rows) there.insert(cells[0].value_or(""));
-  std::map<std::string, std::vector<std::string>> of_tag;
-  for (const Lease& lease : memory.held) of_tag[lease.tag].push_back(lease.token);
+  std::map<std::string, std::vector<const Lease*>> of_tag;
+  for (const Lease& lease : memory.held) of_tag[lease.tag].push_back(&lease);
   // Each by itself, too: what was journalled again is there the next time.
   constexpr std::size_t kAtOnce = 500;
   std::vector<std::string> statements;
@@ -409,7 +420,8 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reconciliation& reco
       // leased again. What became of the rest of them is not known.
       const std::string shared = SharesIdsWith(lease);
       statements.push_back("DELETE FROM idd_returned" + shared);
-      statements.push_back(EndSharing(lease, shared, of_tag[lease.tag]));
+      statements.push_back(
+          EndSharing(lease, shared, TokensThatShareIdsWith(lease, of_tag[lease.tag])));
     }
     if (statements.size() < kAtOnce) continue;
     Status status = db_->Transaction(statements).status();

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by the scripts beside it, from any folder. Goes to the root of the tree, whose path is $root.
+# Sourced by the scripts in this folder, from any folder. Changes to the root of the tree, $root.
 
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -8,16 +8,16 @@ cd "$root"
 
 export LC_ALL=C.UTF-8
 
-# ccache fails, and with it the build, where it may not write.
+# Where ccache may not write it fails, and the build with it.
 if [[ -z ${CCACHE_DIR-} && ! -w ${HOME:-/nonexistent} ]]; then
   export CCACHE_DIR=$root/build/ccache
 fi
 
-# Every process that the script starts inherits this variable and can be found by it. (Not IDD_*: the
-# tests keep those from the daemons they start.)
+# Every process that the script starts inherits this variable, which identifies it. (Not IDD_*: the
+# tests remove those from the environment of their daemons.)
 export SCRIPT_RUN_OF_IDD=$$.$RANDOM$RANDOM
 
-# The pids of the processes started by this script that still live, one a line, without itself.
+# Prints the pids of the live processes that this script started, one a line, without its own.
 own_processes() {
   local file pid
   for file in $(env -u SCRIPT_RUN_OF_IDD grep --files-with-matches --null-data --fixed-strings \
@@ -28,8 +28,8 @@ own_processes() {
   done
 }
 
-# Waits up to two seconds for our own processes to end, and kills what is left. False, with a line for
-# each, when there were any.
+# Waits up to two seconds for the processes of this script to end, then kills the rest. Returns
+# false, after a line for each, if it had to kill any.
 end_own_processes() {
   local pids='' pid
   for _ in {1..20}; do
@@ -44,8 +44,8 @@ end_own_processes() {
   return 1
 }
 
-# For a trap on EXIT: whatever is still running ends, by itself or by SIGTERM after a signal to us.
-# Returns the exit status that the script should have.
+# For a trap on EXIT: every process that is still running ends, by itself or by SIGTERM after a
+# signal to the script. Returns the exit status that the script should have.
 clean_up_processes() {
   local status=$1
   if ((status > 128)); then
@@ -53,22 +53,22 @@ clean_up_processes() {
     kill -TERM $(own_processes) 2>/dev/null || true
   fi
   end_own_processes || status=1
-  wait  # for the dead, so that not even their entries in the process table stay
+  wait  # reaps them, so that not even zombies remain
   return "$status"
 }
 
-# in_background COMMAND...: the same as COMMAND, but a signal to the script does not wait for its end.
+# in_background COMMAND...: runs COMMAND, but a signal to the script does not wait for its end.
 in_background() {
   "$@" &
   wait $!
 }
 
-# quietly COMMAND...: the output goes to a file that is shown only when the command fails.
+# quietly COMMAND...: writes the output to a file, which is shown only if the command fails.
 quietly() {
   local log=$root/build/last-command.log
   mkdir -p "$root/build"
   in_background "$@" >"$log" 2>&1 && return 0
-  # What goes on after an error may print more than that.
+  # A command that continues after an error may print more than that.
   head -n -80 "$log" | grep -E -A 3 -m 20 'error: ' >&2 || true
   tail -n 80 "$log" >&2
   echo "failed: $*" >&2

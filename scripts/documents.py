@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts that write measured figures into the documents share."""
+"""Shared by the scripts that write measured figures into the documents."""
 
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 
 def build(*targets):
-    """Builds programs as scripts/bench does, with optimisation, in build/bench."""
+    """Builds programs like scripts/bench, with optimisation, in build/bench."""
     subprocess.run([ROOT / "scripts" / "install-deps", "bench"], check=True)
     for command in (["cmake", "--preset", "bench"],
                     ["cmake", "--build", "build/bench", "--target", *targets]):
@@ -17,7 +17,7 @@ def build(*targets):
 
 
 def replace_measured(document, measured):
-    """Puts `measured` where the document has its measured part."""
+    """Replaces the measured part of the document by `measured`."""
     text = document.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN, 1)
     _, after = rest.split(END, 1)
@@ -25,7 +25,7 @@ def replace_measured(document, measured):
 
 
 def pyplot():
-    """matplotlib.pyplot, for SVG that is the same for the same figures."""
+    """matplotlib.pyplot, set up so that the same figures give the same SVG."""
     import matplotlib  # pylint: disable=import-outside-toplevel
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "idd"

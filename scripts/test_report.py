@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/test shows of a build and of a run of tests.
+"""The reports of scripts/test on a build and on a test run.
 
-test_report.py follow NAME         the output of ninja or ctest on stdin, as one line that is kept up to date
-                                   (on a terminal) or a line every now and then; failures in full
+test_report.py follow NAME         the output of ninja or ctest on stdin, as one updated line (on a
+                                   terminal) or a line now and then; failures in full
 test_report.py counts REPORT       "passed failed skipped" of a report in JUnit form
 test_report.py failed REPORT...    the names of the tests that failed, a line each
 test_report.py slowest N REPORT... the N slowest tests, a line each
@@ -19,7 +19,7 @@ import xml.etree.ElementTree
 BUILT = re.compile(r"^\[(\d+)/(\d+)\] ")
 STARTED = re.compile(r"^\s*Start\s+\d+: (.*)$")
 ENDED = re.compile(r"^\s*(\d+)/(\d+) Test\s+#\d+: (.*?) \.*\s*(\*\*\*\S.*?|Passed|Skipped)\s+[\d.]+ sec")
-QUIET_S = 20  # between two lines where there is no terminal
+QUIET_S = 20  # the longest silence where there is no terminal
 TOLD = {"***Skipped": "skipped", "***Not Run": "not run"}
 
 
@@ -28,16 +28,16 @@ def clock(seconds):
 
 
 class Follower:
-    """Thread safety: none. Reads lines, writes a status that is replaced by the next one."""
+    """Reads lines and writes a status line, which the next one replaces. Thread safety: none."""
 
     def __init__(self, name):
         self.name = name
         self.began = time.monotonic()
-        self.running = {}  # test: when it started
+        self.running = {}  # start time of each test
         self.failed = 0
         self.shown_at = self.began
         self.on_terminal = sys.stdout.isatty()
-        self.is_summary = False  # ctest's own, which the caller's replaces
+        self.is_summary = False  # True in ctest's own summary, which the caller's summary replaces
 
     def read(self, line):
         line = line.rstrip("\n")
@@ -81,7 +81,7 @@ class Follower:
 
 
 def cases(reports):
-    """(name, seconds, status) of every test, the name with the folder of its report's build."""
+    """(name, seconds, status) of every test; the name includes the build folder of its report."""
     for report in map(pathlib.Path, reports):
         if not report.is_file():
             continue

@@ -10,7 +10,7 @@
 #include "idd/base/url_password.h"
 
 int main(int argc, char** argv) {
-  // A client that goes away while it is answered is a failed send, not a signal.
+  // A client that disconnects during a reply must cause a failed send, not a signal.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -24,8 +24,8 @@ Client::~Client() {
     tag = owned->next;
   }
   Connection* connection = connection_.load(std::memory_order_acquire);  // K1, pairs with K2
-  // A child that never used the client has the parent's object, whose locks may be held by threads
-  // that the fork left behind: its descriptor is closed, the object is not touched.
+  // A child that never used the client still has the parent's object. Threads that do not exist in
+  // the child may hold its locks, so only its descriptor is closed and the object is not touched.
   if (connection->owner() == ProcessMark()) {
     delete connection;
   } else {

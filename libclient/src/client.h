@@ -26,10 +26,11 @@ struct ClientOptions {
 
 // A connection to one daemon and the tags opened through it.
 //
-// Thread safety: all methods, and in a forked child; there is no lock that a fork could copy held.
+// Thread safety: all methods, also in a forked child: there is no lock that a fork could copy while
+// it is held.
 class Client {
  public:
-  // Connects once, so that a wrong path or a missing daemon is told at once.
+  // Connects once, so that a wrong path or a missing daemon is reported at once.
   [[nodiscard]] static idd::Result<std::unique_ptr<Client>> Open(ClientOptions options);
   ~Client();
   Client(const Client&) = delete;
@@ -41,7 +42,7 @@ class Client {
 
   // This process's connection: a forked child gets one of its own on first use.
   [[nodiscard]] Connection& connection();
-  // The same, but null in a forked child that has none yet: nothing is made.
+  // The same, but makes none: null in a forked child that has none yet.
   [[nodiscard]] Connection* own_connection() noexcept;
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return options_.timeout; }
 

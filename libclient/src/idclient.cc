@@ -34,14 +34,14 @@ using idd::shm::IdRange;
 
 constexpr std::uint32_t kDefaultTimeoutMs = 500;
 constexpr std::uint32_t kMaxBlockSize = 65'536;
-// Up to and including trusted_uid: what the first release had.
+// The options of the first release: up to and including trusted_uid.
 constexpr std::size_t kFirstOptionsBytes =
     offsetof(idclient_options, trusted_uid) + sizeof(std::uint32_t);
 
 static_assert(static_cast<int>(Code::kTimeout) == IDCLIENT_TIMEOUT);
 static_assert(static_cast<int>(Code::kSystem) == IDCLIENT_SYSTEM);
 
-// A fixed buffer: telling an error must not need memory.
+// A fixed buffer: reporting an error must not need memory.
 thread_local std::array<char, 1024> last_error{};
 
 idclient_status Fail(Code code, std::string_view message) noexcept {
@@ -66,9 +66,9 @@ idclient_status Contained(Body body) noexcept {
   }
 }
 
-// The same without cancellation points. A thread that is cancelled while it waits would be unwound
-// through functions that are noexcept, which aborts the process, with replies of other threads in
-// its hands. So it ends at its next cancellation point after the call, which has a deadline.
+// The same without cancellation points. Cancellation would unwind a waiting thread through noexcept
+// functions, which aborts the process, and the thread may hold replies of others. So it ends at its
+// next cancellation point after the call, which has a deadline.
 template <typename Body>
 idclient_status Guarded(Body body) {
   int before = PTHREAD_CANCEL_ENABLE;

@@ -11,8 +11,8 @@
 namespace idd::client {
 namespace {
 
-// One waiter at most sleeps on a word. A wake that comes after the word is gone wakes no thread, or
-// a thread that looks at its own word again.
+// At most one thread sleeps on a word. If the word is already gone, the wake reaches no thread, or
+// a thread that then checks its own word again.
 void Wake(const std::atomic<std::uint32_t>* word) noexcept {
   ::syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
@@ -29,17 +29,17 @@ timespec ToTimespec(idd::MonotonicTime at) noexcept {
 void PendingCall::Finish(idd::Result<idd::wire::Message> reply) noexcept {
   reply_ = std::move(reply);
   const std::atomic<std::uint32_t>* const word = &state_;
-  state_.store(kFinished, std::memory_order_release);  // P2, pairs with P1 in finished()
+  state_.store(kFinished, std::memory_order_release);  // Q2, pairs with Q1 in finished()
   Wake(word);
 }
 
 void PendingCall::AskToLead() noexcept {
-  state_.store(kLead, std::memory_order_relaxed);  // P3: what it is about is under the mutex
+  state_.store(kLead, std::memory_order_relaxed);  // Q3: the mutex orders the rest
   Wake(&state_);
 }
 
 void PendingCall::DeclineToLead() noexcept {
-  state_.store(kWaiting, std::memory_order_relaxed);  // P3: under the mutex
+  state_.store(kWaiting, std::memory_order_relaxed);  // Q3: under the mutex
 }
 
 void PendingCall::Sleep(idd::Deadline deadline) const noexcept {

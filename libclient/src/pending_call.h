@@ -14,8 +14,8 @@
 namespace idd::client {
 
 // A request under way. It lives on its thread's stack, and that thread sleeps in it until another
-// brings the reply: a futex of its own, so that of many that are served at once none wakes only to
-// wait for a mutex that the next one holds.
+// thread brings the reply. Each call has its own futex, so that when many are served at once, no
+// thread wakes only to wait for a mutex that another one holds.
 //
 // Thread safety: Finish and AskToLead by one thread at a time (under the connection's mutex), the
 // rest by the thread that made it. Finish ends the other threads' use of it: the object may be gone
@@ -29,16 +29,16 @@ class PendingCall {
   [[nodiscard]] std::uint64_t request_id() const noexcept { return request_id_; }
 
   void Finish(idd::Result<idd::wire::Message> reply) noexcept;
-  // Wakes the thread without a reply: no thread reads.
+  // Wakes the thread without a reply, to become the leader.
   void AskToLead() noexcept;
 
   [[nodiscard]] bool finished() const noexcept {
-    return state_.load(std::memory_order_acquire) == kFinished;  // P1, pairs with P2 in Finish()
+    return state_.load(std::memory_order_acquire) == kFinished;  // Q1, pairs with Q2 in Finish()
   }
-  // Until the call is finished, or its thread was asked to lead since the last DeclineToLead(), or
-  // the deadline has passed. May return earlier.
+  // Sleeps until the call is finished, or its thread was asked to lead since the last
+  // DeclineToLead(), or the deadline has passed. May return earlier.
   void Sleep(idd::Deadline deadline) const noexcept;
-  // Under the connection's mutex, while another leads.
+  // Called under the connection's mutex, while another thread leads.
   void DeclineToLead() noexcept;
 
   // Precondition: finished(); once.

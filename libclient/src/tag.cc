@@ -27,8 +27,8 @@ namespace {
 constexpr milliseconds kFirstReconnectPause(2);
 constexpr milliseconds kLongestReconnectPause(20);
 
-// What the daemon is told to wait: a little less than the caller does, so that its reason arrives
-// before the caller's own deadline.
+// How long the daemon may wait: a little less than the caller, so that its reason arrives before
+// the caller's own deadline.
 std::uint32_t DaemonTimeoutMs(Deadline deadline) {
   const std::int64_t left = deadline.remaining().count();
   const std::int64_t margin = std::clamp<std::int64_t>(left / 5, 1, 50);
@@ -37,7 +37,7 @@ std::uint32_t DaemonTimeoutMs(Deadline deadline) {
 }
 
 struct ReplyReader {
-  // The fixed part of the reply, or the failure that its status and reason tell.
+  // The fixed part of the reply, or the failure that its status and reason describe.
   template <typename T>
   static Result<T> Read(const Message& message) {
     const auto frame = idd::wire::ParseFrame(message.bytes);
@@ -50,12 +50,12 @@ struct ReplyReader {
   }
 };
 
-// Also when what happens inside throws.
+// Leaves the blocks, also when an exception is thrown in between.
 struct LeaveBlocks {
   void operator()(ThreadBlocks* blocks) const noexcept { blocks->Leave(); }
 };
 
-// A ring comes with its descriptors, no ring with nothing.
+// A reply with a ring must have its descriptors, a reply without a ring must have none.
 Status CheckAttachReply(const idd::wire::AttachReply& reply, const Message& message) {
   const bool has_ring = reply.ring_id != 0;
   const bool has_sizes = reply.table_bytes != 0 || reply.cursors_bytes != 0;
@@ -85,7 +85,7 @@ Tag::Tag(Client& client, std::string name, std::uint64_t block_size,
 
 Tag::~Tag() {
   if (block_size_ != 0) ThreadBlocks::FreePlace(block_owner_);
-  Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   while (attachment != nullptr) {
     std::unique_ptr<Attachment> owned(attachment);
     attachment = owned->older;
@@ -93,7 +93,7 @@ Tag::~Tag() {
 }
 
 Status Tag::Attach(Deadline deadline) {
-  Attachment* const seen = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  Attachment* const seen = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   idd::wire::AttachRequest request;
   request.tag = idd::wire::PackTag(name_);
   request.timeout_ms = DaemonTimeoutMs(deadline);
@@ -111,10 +111,10 @@ Status Tag::Attach(Deadline deadline) {
   if (seen != nullptr && seen->ring_id() == attachment->ring_id()) return Status::Ok();
   attachment->older = seen;
   Attachment* expected = seen;
-  // T2: if another thread has attached meanwhile, its ring is at least as new as ours, or the next
+  // A2: if another thread has attached meanwhile, its ring is at least as new as ours, or the next
   // claim learns that it is not.
-  if (current_.compare_exchange_strong(expected, attachment.get(), std::memory_order_acq_rel,  // T2
-                                       std::memory_order_relaxed)) {  // T3: the value is not used
+  if (current_.compare_exchange_strong(expected, attachment.get(), std::memory_order_acq_rel,  // A2
+                                       std::memory_order_relaxed)) {  // A3: the value is not used
     static_cast<void>(attachment.release());
   }
   return Status::Ok();
@@ -137,7 +137,7 @@ Result<std::unique_ptr<Tag::Attachment>> Tag::MakeAttachment(const idd::wire::At
 }
 
 bool Tag::NeedsAttach() const noexcept {
-  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   if (attachment == nullptr) return true;
   if (!attachment->claimer.has_value()) return false;
   const idd::shm::RingState state = attachment->claimer->state();
@@ -145,7 +145,7 @@ bool Tag::NeedsAttach() const noexcept {
 }
 
 bool Tag::IsDrained() const noexcept {
-  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   return attachment != nullptr && attachment->claimer.has_value() &&
          attachment->claimer->state() == idd::shm::RingState::kDrained;
 }
@@ -171,7 +171,7 @@ Result<std::uint64_t> Tag::ClaimFromBlock() {
 }
 
 IdRange Tag::ClaimFromNextSegment(std::uint64_t count) noexcept {
-  Attachment* const attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  Attachment* const attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   if (attachment == nullptr) return {};
   if (!attachment->claimer.has_value()) {
     RestView();
@@ -198,8 +198,8 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
     const IdRange from_ring = ClaimFromRing(count);
     if (!from_ring.empty()) return from_ring;
     if (ids.ok() && !NeedsAttach()) continue;
-    // The daemon is being restarted, is gone, or hands out a ring that it has retired: it is worth
-    // the caller's time to look again, but not all of the daemon's.
+    // The daemon is being restarted, is gone, or hands out a ring that it has retired. The caller
+    // looks again until its deadline, and the pause spares the daemon.
     std::this_thread::sleep_for(std::min(pause, deadline->remaining()));
     pause = std::min(pause * 2, kLongestReconnectPause);
   }
@@ -210,7 +210,7 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
     if (Status status = Attach(deadline); !status.ok()) return status;
     return ClaimFromRing(count);
   }
-  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   idd::wire::ClaimRequest request;
   request.tag = idd::wire::PackTag(name_);
   request.ring_id = attachment->ring_id();
@@ -231,8 +231,9 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
   return IdRange{reply.value().first, reply.value().first + reply.value().count};
 }
 
-// Without a ring the view need not stay on the last one's closed cursor, where every claim would
-// add in vain. If it fails, or another thread's ring loses the view, the next claim moves it again.
+// Without a ring, the view leaves the last ring's closed cursor, where every claim would add in
+// vain. If this fails, or takes the view from another thread's new ring, the next claim moves it
+// again.
 void Tag::RestView() noexcept {
   idd::shm::ClaimPoint* seen = view_.load(std::memory_order_acquire);  // N1, pairs with N2
   if (seen == idd::shm::DryPoint()) return;
@@ -242,7 +243,7 @@ void Tag::RestView() noexcept {
 }
 
 void Tag::WakeDaemon() noexcept {
-  const Attachment* attachment = current_.load(std::memory_order_acquire);  // T1, pairs with T2
+  const Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   Connection* const connection = client_.own_connection();
   if (attachment == nullptr || attachment->memory == nullptr || connection == nullptr) return;
   // A send is a cancellation point, and claims that the ring serves are noexcept.

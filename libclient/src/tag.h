@@ -26,15 +26,16 @@ class Client;
 
 // One tag of one client.
 //
-// Thread safety: all methods, and in a forked child. There is no lock: a thread that is stopped
-// anywhere in here delays no other.
+// Thread safety: all methods, also in a forked child. There is no lock: a thread that is stopped in
+// any of them delays no other.
 //
 // Invariants: attachments form a list from the newest to the oldest and are freed with the tag
-// only, because a thread may be stopped inside any of them. A new one comes with a restart of the
-// daemon, a replaced ring, two pages each, or a changed policy of the tag.
+// only, because a thread may be stopped inside any of them. Each takes two pages. A new one comes
+// with a restart of the daemon, a replaced ring, or a changed policy of the tag.
 class Tag {
  public:
-  // `blocks` and a size of 2 or more: each thread claims that many ids at once and hands them out.
+  // With `blocks` and a size of 2 or more, each thread claims that many ids at once and hands them
+  // out.
   Tag(Client& client, std::string name, std::uint64_t block_size = 0,
       std::optional<BlockOwner> blocks = std::nullopt);
   ~Tag();
@@ -51,13 +52,14 @@ class Tag {
     return ClaimSlow(count, deadline);
   }
 
-  // The ring alone: empty when it is dry. No system call but for the one wake-up per segment.
+  // Claims from the ring only; empty when it is dry. Makes no system call except one wake-up per
+  // segment.
   [[nodiscard]] idd::shm::IdRange ClaimFromRing(std::uint64_t count) noexcept {
     const std::uint64_t n = count < idd::shm::kMaxClaim ? count : idd::shm::kMaxClaim;
     const idd::shm::IdRange ids = ClaimAtView(n);
     return ids.empty() ? ClaimFromNextSegment(n) : ids;
   }
-  // The ring's current segment alone; `count` is 1 to kMaxClaim.
+  // Claims from the ring's current segment only; `count` is 1 to kMaxClaim.
   [[nodiscard]] idd::shm::IdRange ClaimAtView(std::uint64_t count) noexcept {
     const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(view_, count);
     if (claim.wakes_daemon) [[unlikely]]
@@ -67,7 +69,7 @@ class Tag {
 
   // One id of this thread's block, which is claimed when there is none. For tags with blocks.
   [[nodiscard]] idd::Result<std::uint64_t> ClaimFromBlock();
-  // The same without words: nothing when there is no block yet.
+  // The same without an error message: false when there is no block yet.
   [[nodiscard]] bool TakeFromBlock(std::uint64_t& id) noexcept {
     ThreadBlocks* const mine = ThreadBlocks::Mine();
     if (mine == nullptr || !mine->Enter()) [[unlikely]]
@@ -119,12 +121,13 @@ class Tag {
                                                          idd::Deadline deadline);
   [[nodiscard]] bool NeedsAttach() const noexcept;
   [[nodiscard]] bool IsDrained() const noexcept;
-  // What an answered attach brings: the ring of `message`, or none if `reply` says so.
+  // Makes the attachment of an answered ATTACH, with the ring of `message`, or without one if
+  // `reply` has none.
   [[nodiscard]] idd::Result<std::unique_ptr<Attachment>> MakeAttachment(
       const idd::wire::AttachReply& reply, const idd::wire::Message& message);
   void RestView() noexcept;
 
-  // The first line: what a claim reads.
+  // The first cache line holds what a claim reads.
   idd::shm::ClaimView view_{idd::shm::DryPoint()};
   const std::uint64_t block_size_;  // 0: no blocks
   const BlockOwner block_owner_;

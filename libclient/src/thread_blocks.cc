@@ -10,7 +10,7 @@
 namespace idd::client {
 namespace {
 
-// Handles' places: a lock-free bitmap, as a fork may copy a lock that is held.
+// Which places have a handle. Lock-free, because a fork may copy a lock while it is held.
 std::array<std::atomic<bool>, ThreadBlocks::kPlaces> taken{};
 std::atomic<std::uint64_t> last_serial{0};
 

@@ -19,11 +19,11 @@ struct BlockOwner {
   std::uint64_t serial = 0;
 };
 
-// The blocks of ids that one thread has claimed and hands out by itself, one for each handle.
+// The blocks of ids that one thread has claimed for itself, one for each handle.
 //
 // The memory is private to the thread and wiped by the kernel in a forked child (MADV_WIPEONFORK):
 // the child finds no block, whichever system call forked it, and never hands out its parent's ids.
-// It is given back when the thread exits; what was left in the blocks is a gap.
+// The memory is freed when the thread exits; ids left in the blocks are a gap.
 //
 // A signal handler may claim while the code it interrupted is inside here: Enter() refuses it, and
 // it claims from the ring instead.
@@ -67,7 +67,8 @@ class ThreadBlocks {
   [[nodiscard]] static ThreadBlocks* Make() noexcept;
   friend struct ThreadExit;
 
-  // The library is linked into programs or loaded early; eight bytes of static TLS are there.
+  // The library is linked into programs or loaded early; eight bytes of static TLS are available
+  // then.
   [[gnu::tls_model("initial-exec")]] static thread_local ThreadBlocks* mine_;
 
   std::atomic<bool> busy_{false};

@@ -10,7 +10,7 @@
 namespace idd::shm {
 namespace {
 
-// An honest cursor stays below: the overshoot of an exhausted segment is nothing against the step.
+// An open cursor stays below that: honest claimers overshoot a limit by far less than kClosingStep.
 bool IsClosed(std::uint64_t cursor, std::uint64_t base) noexcept {
   return cursor >= base + kClosingStep;
 }
@@ -32,7 +32,8 @@ IdRange LeftRing::SegmentIn(std::uint32_t slot) const noexcept {
           descriptor.limit.load(std::memory_order_acquire)};  // C2, pairs with P4
 }
 
-// The newest first, as RingWriter::DrainAll() does: claimers must not pass a closed segment by.
+// Closes the newest first, as RingWriter::DrainAll() does: a claimer that passes a closed segment
+// must not find ids in a newer one.
 void LeftRing::Close() noexcept {
   std::array<std::uint32_t, kSlotCount> slots{};
   std::iota(slots.begin(), slots.end(), 0U);
@@ -43,7 +44,8 @@ void LeftRing::Close() noexcept {
     std::atomic<std::uint64_t>& cursor = memory_->cursors().slots[slot].next;
     const std::uint64_t base = SegmentIn(slot).first;
     const std::uint64_t seen = cursor.load(std::memory_order_relaxed);  // L1: a look
-    // What an earlier daemon closed is read with what claimers have added in vain since: a gap.
+    // If an earlier daemon closed the cursor, its value includes what claimers have added in vain
+    // since; those ids are a gap.
     next_[slot] = IsClosed(seen, base)
                       ? seen - kClosingStep
                       : cursor.fetch_add(kClosingStep,
@@ -55,7 +57,7 @@ void LeftRing::Close() noexcept {
 std::optional<std::uint64_t> LeftRing::NextOf(IdRange segment) const noexcept {
   for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
     if (SegmentIn(slot) != segment) continue;
-    // Where a daemon has told claimers that it ends, they stop, whatever was added since.
+    // Claimers keep nothing above the end that a daemon has recorded, whatever was added since.
     const SlotDescriptor& descriptor = memory_->table().slots[slot];
     if (descriptor.ended_segment.load(std::memory_order_acquire) != 0) {  // C6, pairs with D4
       const std::uint64_t end = descriptor.ended_at.load(std::memory_order_acquire);  // C7, with D3
@@ -66,8 +68,8 @@ std::optional<std::uint64_t> LeftRing::NextOf(IdRange segment) const noexcept {
   return std::nullopt;
 }
 
-// Not by the slot's base: a daemon that was killed between P2 and P3 leaves a base that is not the
-// cursor's. Claimers only add.
+// Compares with closed_, not with the slot's base: a daemon that was killed between P2 and P3
+// leaves a base that does not belong to the cursor. Honest claimers only add.
 bool LeftRing::StaysClosed() const noexcept {
   for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
     const std::uint64_t cursor =

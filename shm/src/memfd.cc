@@ -20,7 +20,7 @@ namespace ipc = boost::interprocess;
 
 constexpr int kFixedSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr int kWrittenByMapperSeals = kFixedSeals | F_SEAL_FUTURE_WRITE;
-// Linux 6.3 and later may add it by system-wide policy; it takes nothing away.
+// Linux 6.3 and later may add this seal by system-wide policy; it is harmless.
 constexpr int kSealExec = 0x20;
 constexpr mode_t kOwnerOnly = 0600;
 
@@ -28,7 +28,7 @@ int Bits(MemfdSeals seals) noexcept {
   return seals == MemfdSeals::kFixed ? kFixedSeals : kWrittenByMapperSeals;
 }
 
-// What mapped_region wants of a memory source: a handle.
+// The interface that mapped_region needs of a memory source.
 class MappableFd {
  public:
   explicit MappableFd(int fd) noexcept : fd_(fd) {}
@@ -43,7 +43,7 @@ class MappableFd {
 Result<ScopedFd> MakeMemfd(const char* name, std::size_t bytes) {
   ScopedFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
-  // A memfd is born 0777: a holder of a read-only descriptor could reopen it through /proc.
+  // A new memfd has mode 0777: a holder of a read-only descriptor could reopen it through /proc.
   if (::fchmod(fd.get(), kOwnerOnly) != 0) return Status::FromErrno(errno, "fchmod of a memfd");
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return Status::FromErrno(errno, "ftruncate of a memfd");
@@ -58,7 +58,8 @@ Status SealMemfd(int fd, MemfdSeals seals) {
   return Status::Ok();
 }
 
-// Seals before size: a file that cannot shrink keeps the size that is read after.
+// Checks the seals before the size: a file that cannot shrink keeps the size that is read
+// afterwards.
 MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept {
   const int found = ::fcntl(fd, F_GET_SEALS);
   if (found < 0) return MemfdOutcome::kNotMemfd;
@@ -69,7 +70,7 @@ MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept {
   return MemfdOutcome::kOk;
 }
 
-// A duplicate would share the way in which the file is open: only the link in /proc opens it again.
+// A duplicate would share the access mode. Only the link in /proc opens the file again.
 Result<ScopedFd> OpenForReading(int fd) {
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   ScopedFd opened(::open(link.c_str(), O_RDONLY | O_CLOEXEC));

@@ -6,7 +6,7 @@
 namespace idd::shm {
 
 ClaimPoint* DryPoint() noexcept {
-  // Its own block, so that threads that find their rings dry disturb nothing else.
+  // The cursor has its own block, so that threads that find their rings dry disturb nothing else.
   static Cursor cursor{};
   static const SlotDescriptor slot{};  // base = limit = 0: accepts nothing
   static ClaimPoint point{.cursor = &cursor, .slot = &slot, .segment = 0};
@@ -47,10 +47,10 @@ ClaimPoint* RingClaimer::Advance() noexcept {
   const std::uint64_t head = live_.head_segment.load(std::memory_order_acquire);  // H2, with H1
   if (tail >= kDryBit) return DryPoint();  // no daemon comes that far: a spoilt table
   std::uint64_t segment = position & ~kDryBit;
-  // A dry position is the number of the exhausted segment itself: its successor is next.
+  // A dry position is the number of the exhausted segment itself, so its successor is next.
   if ((position & kDryBit) != 0) ++segment;
   segment = std::max({segment, head, std::uint64_t{1}});
-  // At most one ring's length: what is older than that was recycled, hence exhausted.
+  // Look back at most one ring's length: older segments were recycled, hence exhausted.
   if (tail >= kSlotCount) segment = std::max(segment, tail - kSlotCount + 1);
   for (; segment <= tail; ++segment) {
     const std::size_t slot = segment % kSlotCount;

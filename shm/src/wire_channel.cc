@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kDefaultSocketPath = "/run/idd/idd.sock";
 constexpr const char* kServiceUser = "idd";
-// The longest single sleep in a receive: the deadline is looked at in between.
+// The longest single sleep in a receive; the deadline is checked in between.
 constexpr std::chrono::milliseconds kReceiveSlice(100);
 
 bool IsOtherFile(const std::string& path) {
@@ -34,7 +34,7 @@ Status ConnectError(int error, const std::string& path) {
     case ENOTDIR:
     case ELOOP:
       return {Code::kUnavailable, what + "no such socket, so idd does not run here"};
-    case ECONNREFUSED:  // of any other kind of file, too
+    case ECONNREFUSED:  // also for any other kind of file
       if (IsOtherFile(path)) return {Code::kUnavailable, what + "it is not a socket"};
       return {Code::kUnavailable, what + "no process listens, idd has stopped"};
     case EAGAIN:
@@ -174,7 +174,8 @@ bool Channel::TrySend(std::span<const std::byte> frame) noexcept {
   return ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
-// The rest of what was received, if that does not begin with a frame: its parser says why.
+// Takes the next frame of what was received, or all of the rest if it does not begin with a frame;
+// its parser reports why.
 std::vector<std::byte> Channel::TakeFrame() {
   const std::span<const std::byte> rest(buffer_.get() + taken_, received_ - taken_);
   const std::size_t bytes = LeadingFrameBytes(rest);
@@ -189,10 +190,10 @@ Result<Message> Channel::Receive(Deadline deadline) {
     return message;
   }
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 2)> control{};
-  // The request before it has checked the descriptor; after a wait it is checked again.
+  // Sending the request has checked the descriptor; it is checked again after a wait.
   for (bool has_waited = false;; has_waited = true) {
-    // A receive that sleeps saves the poll before it; it sleeps a slice at most, so that what is
-    // left at the end is waited for exactly.
+    // A receive that sleeps saves a poll. It sleeps at most one slice, so that the last wait ends
+    // exactly at the deadline.
     const bool sleeps = deadline.remaining() > kReceiveSlice;
     if (!sleeps) {
       if (Status status = WaitFor(POLLIN, deadline, "answer"); !status.ok()) return status;
@@ -210,7 +211,7 @@ Result<Message> Channel::Receive(Deadline deadline) {
         ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | (sleeps ? 0 : MSG_DONTWAIT));
     if (bytes > 0) {
       CollectFds(header, message.fds);
-      // With both there, what was cut off were descriptors that idd never passes.
+      // If both are there, the kernel cut off only descriptors that idd never passes.
       if ((header.msg_flags & MSG_CTRUNC) != 0 && !message.fds[1].valid()) {
         return Status(Code::kSystem,
                       "no free descriptor for what idd passed; raise this process's RLIMIT_NOFILE");
@@ -234,8 +235,8 @@ Result<Message> Channel::Receive(Deadline deadline) {
 Result<Message> Channel::Exchange(std::span<const std::byte> frame, Deadline deadline) {
   const Result<FrameView> request = ParseFrame(frame);
   if (!request.ok()) return request.status();
-  // A daemon that closed the connection may have said why before: what it sent is read all the
-  // same.
+  // A daemon that closed the connection may have sent its reason first, so what it sent is still
+  // read.
   const Status sent = Send(frame, deadline);
   if (!sent.ok() && sent.code() != Code::kUnavailable) return sent;
   while (true) {

@@ -38,8 +38,8 @@ bool IsControl(std::string_view sequence) noexcept {
   return lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
 }
 
-// Other spaces than U+0020, and what joins, hides or turns text around: with them two names look
-// alike. `sequence` is well-formed.
+// Spaces other than U+0020, and characters that join, hide or reverse text: with them two names can
+// look alike. `sequence` is well-formed.
 bool IsDeceptive(std::string_view sequence) noexcept {
   const auto byte = [&sequence](std::size_t i) {
     return static_cast<std::uint32_t>(static_cast<unsigned char>(sequence[i]));

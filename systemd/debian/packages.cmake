@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages by CPack: idd, libidclient0, libidclient-dev and their debug symbols. Included by the top level, behind
-# everything that installs. scripts/package calls it; the install components are those of the packages.
-set(IDD_PACKAGE_REVISION 1 CACHE STRING "Debian revision: what a rebuild of the same version counts up")
+# Debian packages by CPack: idd, libidclient0, libidclient-dev and their debug symbols. The top
+# level includes this file after everything that installs. scripts/package runs it; the install
+# components are the packages.
+set(IDD_PACKAGE_REVISION 1 CACHE STRING "Debian revision; a rebuild of the same version increments it")
 set(IDD_PACKAGE_MAINTAINER "idd maintainers <idd@packages.debian.org>" CACHE STRING
-    "Who answers for the packages that are built here")
-set(IDD_PACKAGE_HOMEPAGE "https://idd.dev/" CACHE STRING "Where the project lives")
+    "Maintainer of the packages")
+set(IDD_PACKAGE_HOMEPAGE "https://idd.dev/" CACHE STRING "Home page of the project")
 set(IDD_PACKAGE_VERSION ${PROJECT_VERSION}-${IDD_PACKAGE_REVISION})
-string(TIMESTAMP IDD_PACKAGE_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)  # of SOURCE_DATE_EPOCH, if it is set
+string(TIMESTAMP IDD_PACKAGE_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH, if set
 
 set(debian ${PROJECT_SOURCE_DIR}/systemd/debian)
 set(made ${CMAKE_BINARY_DIR}/debian)
 set(IDD_PACKAGES idd libidclient0 libidclient-dev)
 
-# Only packages have what follows: `cmake --install` of everything leaves it out.
+# These files are for packages only: `cmake --install` without a component omits them.
 function(idd_install_compressed source folder name package)
   add_custom_command(OUTPUT ${made}/${folder}/${name}.gz
     COMMAND ${CMAKE_COMMAND} -E make_directory ${made}/${folder}
@@ -36,7 +37,7 @@ foreach(package IN LISTS IDD_PACKAGES)
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/daemon/idd.toml DESTINATION /etc/idd COMPONENT idd EXCLUDE_FROM_ALL)
 
-# Control files come with the names that dpkg expects, so each package has a folder for its own.
+# dpkg expects fixed names for control files, so each package has its own folder for them.
 foreach(file IN ITEMS preinst postinst prerm postrm conffiles)
   if(EXISTS ${debian}/idd.${file})
     configure_file(${debian}/idd.${file} ${made}/idd/${file} COPYONLY)
@@ -54,10 +55,10 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
 set(CPACK_PACKAGE_CONTACT ${IDD_PACKAGE_MAINTAINER})
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_SOURCE_DIR}/build/packages)
-# With DESTDIR, so that /etc stays /etc.
+# Use DESTDIR, so that /etc stays /etc.
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
-# CPack would strip before the debug symbols are taken; taking them strips as well.
+# CPack would strip before the debug symbols are extracted; the extraction strips as well.
 set(CPACK_STRIP_FILES OFF)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
@@ -70,7 +71,7 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
-# idctl finds the library that was built beside it; the dependency on its package is written out below.
+# idctl uses the library of the same build. The dependency on that library's package is written out below.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
 
 set(CPACK_DEBIAN_IDD_PACKAGE_NAME idd)
@@ -78,7 +79,7 @@ set(CPACK_DEBIAN_IDD_PACKAGE_SECTION database)
 set(CPACK_DEBIAN_IDD_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_IDD_DEBUGINFO_PACKAGE ON)
 set(CPACK_DEBIAN_IDD_PACKAGE_CONTROL_EXTRA ${idd_control})
-# idctl claims by the library of its own build. The other two are for the maintainer scripts.
+# idctl needs the library of its own build. The maintainer scripts need the other two.
 string(CONCAT CPACK_DEBIAN_IDD_PACKAGE_DEPENDS
   "libidclient0 (= ${IDD_PACKAGE_VERSION}), "
   "systemd | systemd-standalone-sysusers, systemd | systemd-standalone-tmpfiles")
@@ -86,30 +87,31 @@ set(CPACK_DEBIAN_IDD_PACKAGE_SUGGESTS "mariadb-server | default-mysql-server, ba
 set(CPACK_COMPONENT_IDD_DESCRIPTION
 "idd leases segments of ids from a database, SQLite on one host, MySQL or
 MariaDB for many, and publishes them in shared memory. Programs linked
-with libidclient claim ids from there at the price of one atomic add.
+with libidclient claim ids there at the price of one atomic add.
 .
-This package has the daemon, its systemd units, and idctl, which inspects
-and administers it.")
+This package contains the daemon, its systemd units, and idctl, which
+inspects and administers it.")
 
 set(CPACK_DEBIAN_LIBIDCLIENT0_PACKAGE_NAME libidclient0)
 set(CPACK_DEBIAN_LIBIDCLIENT0_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBIDCLIENT0_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_LIBIDCLIENT0_DEBUGINFO_PACKAGE ON)
-# Not Recommends: apt would install the daemon into every image of a program that claims from the host's.
+# Not Recommends: apt would install the daemon into every image of a program that claims from the
+# host's daemon.
 set(CPACK_DEBIAN_LIBIDCLIENT0_PACKAGE_SUGGESTS idd)
 set(CPACK_DEBIAN_LIBIDCLIENT0_PACKAGE_CONTROL_EXTRA
   ${made}/libidclient0/triggers ${made}/libidclient0/symbols)
 set(CPACK_COMPONENT_LIBIDCLIENT0_DESCRIPTION
-"This is the library by which programs claim ids from idd. A claim takes an
-id from memory that idd shares with every process of the host, without a
-system call. Only when that is dry does it ask the daemon.")
+"Programs claim ids from idd with this library. A claim takes an id from
+memory that idd shares with every process of the host, without a system
+call. It asks the daemon only if that memory has no ids left.")
 
 set(CPACK_DEBIAN_LIBIDCLIENT-DEV_PACKAGE_NAME libidclient-dev)
 set(CPACK_DEBIAN_LIBIDCLIENT-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBIDCLIENT-DEV_PACKAGE_DEPENDS "libidclient0 (= ${IDD_PACKAGE_VERSION})")
 set(CPACK_COMPONENT_LIBIDCLIENT-DEV_DESCRIPTION
-"These are the development files of libidclient: the C header idclient.h,
-the C++20 header idclient.hpp, the pkg-config file, the CMake package and
-the manual page libidclient(3).")
+"This package contains the development files of libidclient: the C header
+idclient.h, the C++20 header idclient.hpp, the pkg-config file, the CMake
+package and the manual page libidclient(3).")
 
 include(CPack)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prints the ABI. `abi_dump > tests/abi/abi.golden` after a change that was meant, with the version
+// Prints the ABI. After an intended change run `abi_dump > tests/abi/abi.golden`, with the version
 // raised as abi.h says.
 #include <iostream>
 

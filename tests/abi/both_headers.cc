@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both headers in one file, with the C names still those of C: compiles or does not.
+// Includes both headers in one file, with C names still those of C. It must compile.
 #include <type_traits>
 
 #include "idclient/idclient.h"
@@ -15,7 +15,7 @@ static_assert(std::is_nothrow_copy_constructible_v<idclient::Tag>);
 static_assert(std::is_base_of_v<std::runtime_error, idclient::Error>);
 static_assert(!std::is_default_constructible_v<idclient>);
 
-// A C user's declarations beside a C++ user's.
+// Declarations for C users beside those for C++ users.
 idclient_status OpenBoth(struct idclient* raw, idclient_tag** out) {
   return idclient_tag_open(raw, "tag", out);
 }

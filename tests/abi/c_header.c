@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idclient.h as a C11 program sees it: this file must compile without a warning, and what it finds
- * is compared with C++ in abi_test.cc. */
+ * idclient.h as a C11 program sees it: this file must compile without a warning, and abi_test.cc
+ * compares its values with those of C++. */
 #include "c_header.h"
 
 #include "idclient/idclient.h"
@@ -35,7 +35,7 @@ int c_initializer_is_complete(void) {
          options.reserved == 0;
 }
 
-/* Every function with exactly the types that the header promises. */
+/* Every function, with exactly the types that the header declares. */
 int c_calls_fail_politely(void) {
   idclient* client = NULL;
   idclient_tag* tag = NULL;

@@ -9,10 +9,10 @@ extern "C" {
 #endif
 
 size_t c_options_size(void);
-/* Of the field-th member. */
+/* The offset of the field-th member. */
 size_t c_options_offset(int field);
 int c_initializer_is_complete(void);
-/* 0, or the number of the call that did not. */
+/* 0, or the number of the call that failed. */
 int c_calls_fail_politely(void);
 
 #ifdef __cplusplus

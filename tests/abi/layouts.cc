@@ -8,7 +8,7 @@
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"
 
-// A field's line and a struct's head. sizeof of a member needs no object.
+// The line of a field and the head of a struct. sizeof of a member needs no object.
 #define IDD_FIELD(type, field) \
   FieldLayout { #field, offsetof(type, field), sizeof(type::field) }
 #define IDD_STRUCT(type, ...)                           \

@@ -24,7 +24,7 @@ struct StructLayout {
 
 // The structs of shm/abi.h, in its order.
 [[nodiscard]] std::vector<StructLayout> SharedMemoryLayouts();
-// Those of wire/frames.h, and what idclient.h passes by pointer.
+// The structs of wire/frames.h, and those that idclient.h passes by pointer.
 [[nodiscard]] std::vector<StructLayout> FrameLayouts();
 [[nodiscard]] StructLayout OptionsLayout();
 

@@ -14,25 +14,25 @@
 namespace idd::capacity {
 namespace {
 
-// As in the daemon: MysqlStore's signs of life, LeaseScheduler's batches, TagService's warming and
-// Daemon's patience with it, LeaseWorker's pauses while the store is away.
+// As in the daemon: MysqlStore's heartbeats, LeaseScheduler's batches, TagService's warm-up and
+// Daemon's patience with it, LeaseWorker's pauses while the store is unavailable.
 constexpr double kBeatS = 20;
 constexpr std::size_t kMaxAtOnce = 64;
 constexpr std::uint32_t kWarmedAtOnce = 4;
 constexpr double kPatienceS = 2.5;
 constexpr double kFirstPauseS = 0.05;
 constexpr double kLongestPauseS = 1;
-// Round trips of a new connection that read: which server, the schema, what is known of the host.
+// Read round trips of a new connection: the server's identity, the schema, the host's record.
 constexpr std::uint32_t kOpenReads = 10;
 enum class What : std::uint8_t {
   kStart,      // a host's daemon starts
-  kPatience,   // it will not wait for warmed tags any longer
-  kLost,       // a host notices that the store is away
+  kPatience,   // it stops waiting for the warm-up
+  kLost,       // a host notices that the store is unavailable
   kRetry,      // a host tries to connect
   kAnswer,     // a host's job was answered
   kBudget,     // a host may lease again
-  kBeat,       // a host shows itself
-  kExhausted,  // a host finds a segment used up; its tag
+  kBeat,       // a host sends its heartbeat
+  kExhausted,  // a host finds a segment of a tag used up
   kDue,        // a tag wants a lease
 };
 
@@ -41,7 +41,7 @@ struct Event {
   std::uint32_t who;  // a host, or a tag
   What what;
 
-  // The earliest first; no two runs differ in the order of those at one time.
+  // Orders by time; the tie-break makes every run the same.
   friend bool operator<(const Event& a, const Event& b) {
     if (a.at != b.at) return a.at > b.at;
     if (a.what != b.what) return a.what > b.what;
@@ -57,10 +57,10 @@ struct Order {
 
 enum class JobKind : std::uint8_t { kOpen, kLookUp, kLeases, kCloses, kBeat };
 
-// What a host's lease worker does at the store; one at a time.
+// A job of a host's lease worker at the store; one at a time.
 struct Job {
   JobKind kind;
-  std::uint32_t rows = 1;     // of the journal
+  std::uint32_t rows = 1;     // journal rows
   std::uint32_t tag = 0;      // kLookUp
   std::vector<Order> orders;  // kLeases
 };
@@ -70,17 +70,17 @@ struct Host {
 
   daemon::RateBucket::Rate rate;
   daemon::RateBucket budget;
-  std::deque<std::uint32_t> turns;  // tags that want a lease, in the order of asking
+  std::deque<std::uint32_t> turns;  // tags that want a lease, in request order
   bool waits_for_budget = false;
-  std::deque<Order> orders;  // at the desk
+  std::deque<Order> orders;  // waiting in the lease scheduler
   std::size_t most = kMaxAtOnce;
   bool leasing = false;
-  std::deque<Job> jobs;  // the first is at the store while busy
+  std::deque<Job> jobs;  // while busy, the first is at the store
   bool busy = false;
   double service_ends = 0;
   std::uint32_t to_close = 0;
   bool closing = false;
-  std::uint32_t to_warm = 0;  // the next tag of the host
+  std::uint32_t to_warm = 0;  // the host's next tag to warm up
   std::uint32_t warming = 0;
   bool ready = true;
   double started_at = 0;
@@ -148,7 +148,7 @@ class Simulation {
 
   const Cluster cluster_;
   std::mt19937_64 random_;
-  std::vector<double> lanes_;  // when each is free
+  std::vector<double> lanes_;  // when each becomes free
   std::vector<Host> hosts_;
   std::vector<TagModel> tags_;
   std::vector<TagState> states_;
@@ -225,7 +225,7 @@ void Simulation::Handle(const Event& event) {
     case What::kPatience:
       return BecomeReady(event.who);
     case What::kLost:
-      // A job that is at the store finds out by itself, if not this second then the next.
+      // A job that is at the store finds out by itself, within a second or two.
       if (!IsDown(now_)) return;
       if (hosts_[event.who].busy) return Push(now_ + 1, What::kLost, event.who);
       return hosts_[event.who].up ? GoDown(event.who) : void();
@@ -374,7 +374,7 @@ void Simulation::Ask(std::uint32_t tag) {
   Serve(HostOf(tag));
 }
 
-// As LeaseScheduler: the first ones, as many as the budget has.
+// As LeaseScheduler: the first tags, as many as the budget allows.
 void Simulation::Serve(std::uint32_t host) {
   Host& own = hosts_[host];
   while (!own.turns.empty() && own.up && now_ >= own.lease_from) {
@@ -399,7 +399,7 @@ void Simulation::Serve(std::uint32_t host) {
   }
 }
 
-// As LeaseScheduler: what comes while the worker is busy goes together.
+// As LeaseScheduler: requests that come while the worker is busy go together.
 void Simulation::SendLeases(std::uint32_t host) {
   Host& own = hosts_[host];
   if (own.leasing || own.orders.empty()) return;
@@ -430,14 +430,14 @@ void Simulation::FinishLeases(std::uint32_t host, const std::vector<Order>& orde
   }
 }
 
-// The tag has what it wanted: when it wants something next.
+// The tag has the lease it wanted: plans when it wants the next one.
 void Simulation::Plan(std::uint32_t tag) {
   if (tags_[tag].Wanted(now_) != 0) return Ask(tag);
   SetDue(tag, false);
   Push(tags_[tag].NextDue(cluster_.duration_s), What::kDue, tag);
 }
 
-// As LeaseCloser: the first at once, what comes meanwhile together, up to so many.
+// As LeaseCloser: the first close at once; closes that come meanwhile go together, up to this many.
 constexpr std::uint32_t kClosesAtOnce = 100;
 void Simulation::Close(std::uint32_t host) {
   Host& own = hosts_[host];
@@ -461,7 +461,7 @@ void Simulation::WarmNext(std::uint32_t host) {
   if (own.warming == 0) BecomeReady(host);
 }
 
-// Programs attach, and claim from every tag from then on.
+// Programs attach, and from then on claim from every tag.
 void Simulation::BecomeReady(std::uint32_t host) {
   Host& own = hosts_[host];
   if (std::exchange(own.ready, true)) return;
@@ -483,7 +483,7 @@ void Simulation::BecomeReady(std::uint32_t host) {
 
 // Outages.
 
-// What was on its way is asked for again when the store is back.
+// Requests in flight are repeated when the store is back.
 void Simulation::GoDown(std::uint32_t host) {
   Host& own = hosts_[host];
   own.up = own.leasing = own.closing = false;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// capacity_simulator [group...]: what clusters of 10,000 hosts with 100 tags each ask of their
-// store, at rates from 10^5 to 10^10 ids/s ("rates"), at a start and in outages ("transients");
-// with leases of one size ("fixed_step"); and clusters of other sizes ("sizes"). The latter two are
-// a sample of their hosts. Prints JSON; scripts/capacity-report makes docs/capacity.md of it.
+// capacity_simulator [group...]: the load that clusters of 10,000 hosts with 100 tags each put on
+// their store: at rates from 10^5 to 10^10 ids/s ("rates"), at a start and in outages
+// ("transients"), with leases of one size ("fixed_step"), and for clusters of other sizes
+// ("sizes"). The latter two simulate a sample of the hosts. Prints JSON, from which
+// scripts/capacity-report writes docs/capacity.md.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -21,10 +22,11 @@ namespace {
 
 using nlohmann::json;
 
-// Tags that begin in the middle of something need some looks until they are as they would be.
+// Tags that begin between two leases need some looks to settle.
 constexpr double kSettleS = 60;
 
-// Runs it, and gives what it asked for a second as if there were `scale` times as many hosts.
+// Runs the cluster and returns its requests a second, scaled as if it had `scale` times as many
+// hosts.
 json Play(const std::string& name, const Cluster& cluster, double scale = 1) {
   const auto began = std::chrono::steady_clock::now();
   const Outcome outcome = Simulate(cluster);
@@ -65,7 +67,7 @@ json Play(const std::string& name, const Cluster& cluster, double scale = 1) {
           {"by_second", {{"leases", outcome.leases}, {"commits", outcome.commits}}}};
 }
 
-// The most memory that this program has had, in MiB.
+// The peak memory of this program, in MiB.
 double PeakMemory() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -80,7 +82,7 @@ json PlayRates() {
   return runs;
 }
 
-// Leases of one size, whatever the load: what the policy is there to avoid.
+// Leases of one size, whatever the load: the case that the policy is there to avoid.
 json PlayFixedStep() {
   constexpr std::uint32_t kHosts = 20;
   constexpr double kScale = 10'000.0 / kHosts;
@@ -120,7 +122,7 @@ json PlayTransients() {
 }
 
 json PlaySizes() {
-  constexpr std::uint32_t kTags = 10'000;  // simulated of each
+  constexpr std::uint32_t kTags = 10'000;  // tags simulated in each run
   json runs = json::array();
   for (const std::uint32_t hosts : {100U, 1'000U, 10'000U}) {
     for (const std::uint32_t tags : {10U, 100U, 1'000U}) {

@@ -10,12 +10,12 @@ namespace idd::capacity {
 namespace {
 
 constexpr double kPollS = 1;
-// From the claim of a mark to the daemon's look at the ring.
+// The delay from the claim of a mark to the daemon's look at the ring.
 constexpr double kNoticeS = 100e-6;
-// After so many polls the burst that a publication's short looks may have shown is forgotten.
+// After this many polls, a burst seen in a publication's short looks is forgotten.
 constexpr unsigned kSettledPolls = 45;
-// Polls that are simulated before one that may want a lease, and how far the low-water mark may
-// lie above the highest one seen.
+// The polls simulated before one that may want a lease, and the margin of the low-water mark over
+// the highest one seen.
 constexpr double kLastPolls = 4;
 constexpr double kLowWaterMargin = 1.02;
 constexpr double kRounding = 1e-6;  // ids
@@ -53,7 +53,7 @@ void TagModel::BeginRunning(double now, double place) {
   }
   newest_size_ = lease;
   dry_look_at_ = TimeOf(published_) + kNoticeS;
-  // Of a segment that is further used, the next poll tells.
+  // If the segment is used beyond its mark, the next poll notices it.
   const double mark_at = TimeOf(published_ - 0.9 * lease) + kNoticeS;
   if (mark_at > now) mark_at_ = mark_at;
 }
@@ -92,7 +92,7 @@ bool TagModel::HasEarnedAll(double now) const {
   return has_run_ || now - begun_at_ >= window.count();
 }
 
-// A sixteenth of a full window is not seen.
+// The history misses a sixteenth of a full window.
 std::uint64_t TagModel::Earned(double now) const {
   const std::chrono::duration<double> window = refill_.outage_tolerance;
   constexpr double kSeen = 1 - 1.0 / daemon::ClaimHistory::kBuckets;
@@ -116,8 +116,8 @@ void TagModel::LookByPoll() {
   low_water_ = settled_polls_ == kSettledPolls ? low_water : std::max(low_water_, low_water);
 }
 
-// At a steady rate a policy that has settled sees the same every second. So what it is shown goes
-// on where it was before the seconds that are left out, in time and in ids.
+// At a steady rate a settled policy sees the same every second. So after the skipped seconds its
+// view continues where it was before them, in time and in ids.
 bool TagModel::Skip(double latest) {
   if (looks_ == Looks::kEverySecond || settled_polls_ < kSettledPolls) return false;
   if (!HasEarnedAll(next_poll_)) return false;  // the low-water mark rises

@@ -16,19 +16,20 @@ namespace idd::capacity {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Simulated seconds as the daemon's classes take them. Not from the clock's beginning, which means
-// "never" to some.
+// Simulated seconds as a time for the daemon's classes. Offset from the clock's origin, which means
+// "never" to some of them.
 [[nodiscard]] inline MonotonicTime At(double seconds) {
   return MonotonicTime{} + std::chrono::hours(1) +
          std::chrono::duration_cast<MonotonicClock::duration>(
              std::chrono::duration<double>(seconds));
 }
 
-// One tag of one host: claims at a steady rate, and the refill policy that is shown the ring as the
-// daemon shows it: once a second, at a segment's mark, when the ring runs dry, at publications.
+// One tag of one host, with claims at a steady rate. Its refill policy sees the ring when the
+// daemon would show it: once a second, at a segment's mark, when the ring runs dry, at
+// publications.
 //
-// As nothing but its own claims happens to a tag between two leases, it can tell beforehand when
-// the next one falls due (NextDue).
+// Between two leases only its own claims change a tag, so it can compute when the next lease falls
+// due (NextDue).
 class TagModel {
  public:
   TagModel(const daemon::RefillSettings& refill, double ids_per_s, Looks looks)
@@ -37,27 +38,29 @@ class TagModel {
         looks_(looks),
         policy_(daemon::MakeRefillPolicy(refill)) {}
 
-  // Claims flow from `now` on, and the daemon looks every second from then.
+  // Starts the claims at `now`; the daemon looks every second from then.
   void Begin(double now);
-  // As if it had run for long; `place`, 0 to 1: where between two leases it is at `now`.
+  // As if it had run for a long time; `place`, 0 to 1: its position between two leases at `now`.
   void BeginRunning(double now, double place);
 
-  // Has the policy see what it would have seen until `now`, before it is asked or told anything.
+  // Shows the policy everything that it would have seen until `now`. Precedes every call of the
+  // policy.
   void CatchUp(double now);
   // Ids to lease now.
   [[nodiscard]] std::uint64_t Wanted(double now);
-  // When the daemon will look at it and lease; kNever if that is after `until`. Precondition: it
-  // wants nothing now. The policy has seen everything until then afterwards.
+  // The time at which the daemon will look at the tag and lease; kNever if that is after `until`.
+  // Precondition: the tag wants nothing now. Afterwards the policy has seen everything until then.
   [[nodiscard]] double NextDue(double until);
-  // A lease that was asked for at `asked_at`. Returns how many of its ids claims had waited for.
+  // Publishes a lease that was requested at `asked_at`. Returns the number of its ids for which
+  // claims had waited.
   double Publish(double now, std::uint64_t ids, double asked_at);
 
-  // When the daemon finds the n-th of the open segments, or the newest, used up.
+  // The time at which the daemon finds the n-th open segment, or the newest, used up.
   [[nodiscard]] double FoundExhausted(std::size_t n) const;
   [[nodiscard]] double FoundNewestExhausted() const { return FoundExhausted(open_ - 1); }
   [[nodiscard]] std::size_t open_segments() const { return open_; }
   [[nodiscard]] double ids_per_s() const { return ids_per_s_; }
-  // Claims that wait at `now`.
+  // The claims that wait at `now`.
   [[nodiscard]] double Waiting(double now) const;
 
  private:
@@ -65,16 +68,16 @@ class TagModel {
 
   [[nodiscard]] double Demand(double now) const;
   [[nodiscard]] double Claimed(double now) const;
-  [[nodiscard]] double TimeOf(double claims) const;  // when so many have been made
+  [[nodiscard]] double TimeOf(double claims) const;  // when that many have been made
   [[nodiscard]] daemon::RefillView View(double now);
-  // What ClaimHistory tells of claims at a steady rate: these are its busiest window.
+  // The value of ClaimHistory at a steady rate: the claims of the busiest window.
   [[nodiscard]] std::uint64_t Earned(double now) const;
-  // Nothing more is earned: the load has lasted for a window.
+  // Earned() has reached its maximum: the load has lasted for a window.
   [[nodiscard]] bool HasEarnedAll(double now) const;
-  [[nodiscard]] double LowWater(double now) const;  // as far as a mark tells it
+  [[nodiscard]] double LowWater(double now) const;  // as far as a mark shows it
   void Look(double now);
   void LookByPoll();
-  // Leaves out whole seconds, if the policy has settled, and looks at least as late as `latest`.
+  // Skips whole seconds if the policy has settled; the next poll stays before `latest`.
   [[nodiscard]] bool Skip(double latest);
   void Open(double ids);
 
@@ -83,17 +86,17 @@ class TagModel {
   Looks looks_;
   std::unique_ptr<daemon::RefillPolicy> policy_;
   double begun_at_ = kNever;
-  bool has_run_ = false;               // for long, before begun_at_
+  bool has_run_ = false;               // long before begun_at_
   double published_ = 0;               // ids
-  std::array<double, kSlots> ends_{};  // of the open segments, oldest first, as ids ever published
+  std::array<double, kSlots> ends_{};  // ends of the open segments, oldest first, in published ids
   std::size_t open_ = 0;
   double newest_size_ = 0;
   double next_poll_ = kNever;
   double mark_at_ = kNever;
   double dry_look_at_ = kNever;
-  unsigned settled_polls_ = 0;  // since anything else happened
+  unsigned settled_polls_ = 0;  // since the last other event
   double low_water_ = 0;        // the highest since then
-  double skipped_s_ = 0;        // of time, and of ids, that the policy was not shown
+  double skipped_s_ = 0;        // time and ids that the policy was not shown
   double skipped_ids_ = 0;
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One claim beside one raw fetch_add on the same kind of mapping, in one run: inlined, by a call
-// into a shared library, in batches and from blocks. A real idd leases the ids, in segments so long
-// that none ends.
+// Compares one claim with one raw fetch_add on the same kind of mapping, in one run: inlined, by a
+// call into a shared library, in batches and from blocks. A real idd leases the ids, in segments so
+// long that none ends.
 //
-// Where code happens to lie moves such figures by a fifth: the build makes several programs of this
-// file, which differ in the alignment of their code, and scripts/bench takes the median over all.
+// The alignment of the code alone moves such figures by a fifth. So the build makes several
+// programs of this file with different alignment, and scripts/bench takes the median over all.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -25,11 +25,11 @@
 namespace idd::harness {
 namespace {
 
-// Everything that the benchmarks share; made once, before any of them runs.
+// The state that the benchmarks share; made once, before any of them runs.
 struct World {
   World() : host(dir) {
     host.daemon.Start();
-    // The longest segments there are: neither their ends nor the refill marks come near.
+    // The longest segments there are: the run reaches neither their ends nor their refill marks.
     host.idctl.CreateTag("bench", 1'000'000'000'000);
     idclient::Options options;
     options.socket_path = host.daemon.socket();
@@ -71,7 +71,7 @@ void ClaimCall(benchmark::State& state) {
   }
 }
 
-// items: ids, so that the time for one item is that for one id.
+// One item is one id, so the time for an item is the time for an id.
 void ClaimBatch(benchmark::State& state) {
   idclient_tag* const tag = world->client->tag("bench").get();
   std::vector<std::uint64_t> ids(static_cast<std::size_t>(state.range(0)));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// host_lease_benchmark: leases a second from end to end, of tags whose segments hold 1,000 ids and
-// end at once: a client claims, finds the ring dry, idd leases, keeps its mark and publishes. Of
-// one tag, whose next lease is asked for when the last one has come, and of sixteen, whose leases
-// share transactions. By one host and by eight, in turn with bare commits (one UPDATE of one row)
-// by one connection and by eight to the same durable MariaDB over TCP.
+// host_lease_benchmark: leases a second from end to end, with tags whose segments hold 1,000 ids
+// and end at once: a client claims, finds the ring dry, idd leases, writes its mark and publishes.
+// Measured with one tag, which requests its next lease when the last one has come, and with
+// sixteen, whose leases share transactions; with one host and with eight; in turn with bare commits
+// (one UPDATE of one row) over one connection and over eight to the same durable MariaDB over TCP.
 //
 // Prints JSON, medians: {"commits_1": per second, "leases_1", "leases_1_of_16", "commits_8",
 // "leases_8", "leases_8_of_16"}.
@@ -87,7 +87,7 @@ class Benchmark {
 
   using Turn = std::function<void(int number, const std::atomic<bool>& stop)>;
 
-  // What `count` grows by, each second that `threads` run `turn`.
+  // The growth of `count` in each second while `threads` threads run `turn`.
   [[nodiscard]] static double Rate(int threads, const Turn& turn,
                                    const std::function<std::uint64_t()>& count) {
     std::atomic<bool> stop{false};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// journal_benchmark: how large the lease journal becomes on a real MariaDB, and what a lease and
-// its end send and write. Several hosts lease from and close leases of the same tags in turn.
+// journal_benchmark: how large the lease journal becomes on a real MariaDB, and how much the start
+// and the end of a lease send and write. Several hosts take and close leases of the same tags in
+// turn.
 //
-// Prints JSON, all in bytes: the tablespace of idd_lease, for each row; what the server receives,
-// sends and writes into its redo log for a lease or for a close of one tag, with their reads, and
-// for each tag of a transaction of many.
+// Prints JSON, all in bytes: the size of the tablespace of idd_lease for each row; the bytes that
+// the server receives, sends and writes into its redo log for one lease or one close of one tag,
+// including reads; and the same for each tag in a transaction of many.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +27,7 @@ namespace idd::daemon {
 namespace {
 
 constexpr int kHosts = 20;
-constexpr int kTags = 1000;  // each is leased once by itself
+constexpr int kTags = 1000;  // each is leased once in a transaction of its own
 constexpr int kAtOnce = 50;
 constexpr int kRounds = 100;
 
@@ -54,7 +55,7 @@ class Benchmark {
     nlohmann::json result;
     std::vector<Lease> held;
     MysqlStore& one = *stores_.front();
-    // What was read of a tag at its creation is not used any more.
+    // The record that was read when the tag was created is too old to be used.
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     const Counters begin = Count(session);
     for (const std::string& tag : tags_) held.push_back(Take(one, {tag}).front());
@@ -104,7 +105,7 @@ class Benchmark {
             {"redo_log", (end.redo - begin.redo) / count}};
   }
 
-  // As the daemon does it (take_leases.cc).
+  // As in the daemon (take_leases.cc).
   [[nodiscard]] static std::vector<Lease> Take(MysqlStore& store,
                                                const std::vector<std::string>& tags) {
     harness::Require(store.FindTagsCached(tags).ok(), "the tags cannot be read");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// latency_benchmark [--same-processor]: what one claim takes while segments of 10,000 ids come and
-// go, beside a raw fetch_add, each timed for itself; the claims that are the first of a segment are
-// counted once more for themselves. Raw adds and claims take turns, four to a segment, and the raw
-// adds' are long enough for a lease, so that the ring is ahead. With --same-processor the daemon
-// must run where the claimer runs.
+// latency_benchmark [--same-processor]: the time of one claim while segments of 10,000 ids come and
+// go, beside a raw fetch_add, each timed individually. Claims that are the first of a segment are
+// also counted separately. Raw adds and claims take turns, four to a segment; the turns of raw adds
+// are long enough for a lease, so the ring stays ahead. With --same-processor the daemon runs on
+// the claimer's processor.
 //
 // Prints JSON: {"raw": percentiles, "claim": ..., "crossing": ..., "dry_claims": n}, in ns.
 #include <cstdint>
@@ -72,10 +72,10 @@ class Benchmark {
   }
 
  private:
-  // The only host of its database leases [1 + k step, 1 + (k + 1) step).
+  // The database has only this host, so the leases are [1 + k step, 1 + (k + 1) step).
   [[nodiscard]] static std::uint64_t SegmentOf(std::uint64_t id) { return (id - 1) / kStep; }
 
-  // Claims that found the ring dry and were answered by the daemon.
+  // Claims that found the ring dry and that the daemon answered.
   [[nodiscard]] std::uint64_t DryClaims() const {
     const nlohmann::json status = host_.idctl.Json({"status"});
     return status.at("tags").at(0).at("fallbacks").get<std::uint64_t>();

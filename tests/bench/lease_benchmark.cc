@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lease_benchmark: what a lease costs on a real MariaDB with durable settings, in turn with Leaf's
-// own transaction of four round trips, which journals nothing: of a tag whose row was read a
-// moment ago, of one whose row is read first, and of 50 tags that are due together, whose rows
-// are read first. What a lease takes besides, each by itself: the high-water mark on this host's
-// disk, and the ends of 50 leases, which are journalled together.
+// lease_benchmark: the cost of a lease on a real MariaDB with durable settings, in turn with Leaf's
+// transaction of four round trips, which writes no journal. It leases a tag whose row was just
+// read, a tag whose row is read first, and 50 tags that are due together, whose rows are read
+// first. It also measures the other steps of a lease on their own: the high-water mark on this
+// host's disk, and the ends of 50 leases, which are journalled together.
 //
-// Over TCP, as hosts reach a server of theirs; with the argument "socket" over a Unix socket.
+// Over TCP, as hosts usually reach their server; with the argument "socket" over a Unix socket.
 //
 // Prints JSON, medians: {"leaf_us", "lease_us", "lease_read_us", "lease_of_50_us", "mark_us",
 // "ends_of_50_us"}.
@@ -100,7 +100,7 @@ class Benchmark {
     leaf.Execute("COMMIT");
   }
 
-  // As the daemon does it (take_leases.cc).
+  // As in the daemon (take_leases.cc).
   void Lease(int count, bool reads) {
     const std::vector<std::string> tags(tags_.begin(), tags_.begin() + count);
     const auto records = reads ? store_->FindTags(tags) : store_->FindTagsCached(tags);
@@ -139,7 +139,7 @@ class Benchmark {
   std::unique_ptr<MysqlStore> store_;
   std::unique_ptr<HighWaterMarks> marks_;
   std::vector<std::string> tags_;
-  std::vector<LeaseClosure> open_;  // leases that were not ended
+  std::vector<LeaseClosure> open_;  // leases that are still open
 };
 
 }  // namespace

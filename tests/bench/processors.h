@@ -12,7 +12,7 @@
 
 namespace idd::harness {
 
-// Lets a thread (0: the calling one) run on one processor only.
+// Restricts a thread (0: the calling one) to one processor.
 inline void PinThread(pid_t thread, unsigned processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -20,7 +20,7 @@ inline void PinThread(pid_t thread, unsigned processor) {
   RequireErrno(::sched_setaffinity(thread, sizeof set, &set) == 0, "sched_setaffinity");
 }
 
-// All threads that the process has now.
+// All current threads of the process.
 inline void PinProcess(pid_t pid, unsigned processor) {
   const std::filesystem::path threads = "/proc/" + std::to_string(pid) + "/task";
   for (const auto& entry : std::filesystem::directory_iterator(threads)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The least that a claim by a call can be: a function in a shared library, of idclient_claim's
+ * The lower bound for a claim by a call: a function in a shared library, with idclient_claim's
  * signature, that follows one pointer from its handle and does a raw fetch_add. */
 #ifndef IDD_TESTS_BENCH_RAW_CALL_H_
 #define IDD_TESTS_BENCH_RAW_CALL_H_

@@ -14,8 +14,7 @@
 
 namespace idd::harness {
 
-// A word in a memfd, mapped as a ring's cursors are: what a claim is measured against. Stays
-// mapped.
+// A word in a memfd, mapped as a ring's cursors are: the baseline for a claim. It stays mapped.
 class RawWord {
  public:
   RawWord() {

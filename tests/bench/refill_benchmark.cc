@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// refill_benchmark: what a claim takes at the highest rate that one claimer reaches, of a tag whose
-// segment never ends and of one whose policy sizes its segments within a ceiling of 200,000 ids, so
-// that it changes in every turn of 100,000 claims; and how soon 500 threads that wait on a dry ring
-// have their ids once the first of them has; and how long a restart of idd, which its service
+// refill_benchmark measures three things. First, the time of a claim at the highest rate of one
+// claimer, on a tag whose segment never ends and on one whose policy sizes its segments up to a
+// ceiling of 200,000 ids, so that the segment changes in every turn of 100,000 claims. Second, how
+// soon 500 threads that wait on a dry ring have their ids once the first has. Third, how long a
+// claimer is stopped by a restart of idd with a service manager that returns the rings.
 // manager gives its rings back, stops a claimer.
 //
 // Prints JSON: {"steady": percentiles, "changing": percentiles, "segments": n, "dry_claims": n,
@@ -54,7 +55,7 @@ class Benchmark {
     idclient::Tag steady = client.tag("steady");
     idclient::Tag changing = client.tag("changing");
     static_cast<void>(steady.claim());
-    // The first second teaches the policy what is claimed.
+    // In the first second the policy learns the rate of claims.
     const auto taught = std::chrono::steady_clock::now() + 1s;
     while (std::chrono::steady_clock::now() < taught) static_cast<void>(changing.claim());
     const std::uint64_t leases = Of("changing", "leases");
@@ -88,8 +89,8 @@ class Benchmark {
     return ticks;
   }
 
-  // Of each percentile the median over the turns: what else the machine does for a moment spoils
-  // some of them, a changing segment is in all.
+  // The median of each percentile over the turns: brief disturbances by the machine spoil some
+  // turns, but a changing segment is in all.
   [[nodiscard]] static nlohmann::json Medians(const Turns& turns, double ns_per_tick) {
     nlohmann::json medians;
     std::vector<nlohmann::json> all;
@@ -110,7 +111,7 @@ class Benchmark {
     return status.at("tags").at(0).at(field).get<std::uint64_t>();
   }
 
-  // From the first thread that was served to the last, of a tag whose lease waits for a lock.
+  // From the first served thread to the last, on a tag whose lease waits for a lock.
   [[nodiscard]] double TimeWaiters(idclient::Client& client, int number) {
     const std::string name = "waiters-" + std::to_string(number);
     host_.idctl.CreateTag(name, 10'000);
@@ -119,7 +120,7 @@ class Benchmark {
     idclient::Tag tag = client.tag(name);
     std::vector<std::uint64_t> served_ns(kWaiters);
     std::vector<std::thread> threads;
-    // A thread that ends takes longer than one that is served: they stay until all are.
+    // Ending a thread takes longer than serving one, so all threads stay until all are served.
     std::shared_mutex stay;
     std::unique_lock hold(stay);
     for (std::uint64_t& served : served_ns) {
@@ -140,7 +141,7 @@ class Benchmark {
     return static_cast<double>(*last - *first) / 1e6;
   }
 
-  // Killed and stopped in turn, beside a thread that claims all the time.
+  // idd is killed and stopped in turn, beside a thread that claims all the time.
   [[nodiscard]] static nlohmann::json TimeRestarts() {
     const TempDir dir;
     ServiceManagerStandIn manager(dir);

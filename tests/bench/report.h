@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What benchmarks that print JSON share.
+// Shared by the benchmarks that print JSON.
 #ifndef IDD_TESTS_BENCH_REPORT_H_
 #define IDD_TESTS_BENCH_REPORT_H_
 
@@ -18,7 +18,7 @@ namespace idd::bench {
   return *middle;
 }
 
-// Runs a Benchmark made of `arguments` and prints its report; the program's exit status.
+// Runs a Benchmark made from `arguments` and prints its report; returns the program's exit status.
 template <typename Benchmark, typename... Arguments>
 [[nodiscard]] int PrintReport(const char* program, Arguments... arguments) {
   try {

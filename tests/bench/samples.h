@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the benchmarks that time single operations take the time and what they print.
+// Clock and output of the benchmarks that time single operations.
 #ifndef IDD_TESTS_BENCH_SAMPLES_H_
 #define IDD_TESTS_BENCH_SAMPLES_H_
 
@@ -12,12 +12,12 @@
 
 namespace idd::harness {
 
-// The cheapest clock there is; ticks are converted when the run is over.
+// The cheapest clock there is; ticks are converted after the run.
 class TickClock {
  public:
   TickClock() : ticks_(Now()), time_(std::chrono::steady_clock::now()) {}
 
-  // Everything before it is done when the clock is read, and nothing behind it has begun.
+  // All earlier work is done when the clock is read, and no later work has begun.
   [[nodiscard]] static std::uint64_t Now() noexcept {
 #if defined(__x86_64__)
     unsigned processor = 0;
@@ -29,7 +29,7 @@ class TickClock {
 #endif
   }
 
-  // Nanoseconds of a tick, measured since the object was made: the longer ago, the better.
+  // Nanoseconds in a tick, measured since the object was made: the longer ago, the better.
   [[nodiscard]] double NsPerTick() const {
     const std::chrono::duration<double, std::nano> passed =
         std::chrono::steady_clock::now() - time_;

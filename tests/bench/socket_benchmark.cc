@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// socket_benchmark [--same-processor]: what the slow ways take. A claim over the socket (of a tag
-// with access=socket, so that each one goes there) beside a bare blocking ping-pong of frames of
-// the same sizes between two processes; and idclient_open with idclient_tag_open of a published
-// tag. The three take turns. The peers, idd and the ping-pong's, run on one other processor than
-// the caller, or with --same-processor on the caller's own.
+// socket_benchmark [--same-processor]: the time of the slow operations. A claim over the socket
+// (from a tag with access=socket, so that every claim goes there) beside a bare blocking ping-pong
+// of frames of the same sizes between two processes; and idclient_open with idclient_tag_open of a
+// published tag. The three take turns. The peers, idd and the ping-pong process, run on one other
+// processor than the caller, or with --same-processor on the caller's own.
 //
 // Prints JSON: {"ping_pong": percentiles, "fallback": ..., "open": ...}, in ns.
 #include <signal.h>

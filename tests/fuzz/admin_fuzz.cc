@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An administration request: whatever the text, there is one answer, it is a JSON document, and a
-// peer that may not change anything does not.
+// An administration request: any text gets exactly one answer, a JSON document, and a peer without
+// the right to change something changes nothing.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   log::SetLevel(log::Level::kError);
   const bool may_change = (data[0] & 1) != 0;
-  // Somebody who may claim from one tag, and not see the other.
+  // A user who may claim from one tag, and may not see the other.
   const auto rules =
       std::make_shared<const AccessRules>(std::vector<AccessRule>{{.tags = {"orders"},
                                                                    .users = {kSomebody},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message from the socket: the frame, its payload as every type, the tag in it.
+// A message from the socket: parses the frame, its payload as every type, and the tag in it.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -42,7 +42,7 @@ void ReadPayload(const FrameView& frame) {
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // A copy of exactly this size: a read beyond it is seen.
+  // A copy of exactly this size, so that a sanitizer sees a read beyond it.
   const auto bytes = std::as_bytes(std::span(data, size));
   const std::vector<std::byte> message(bytes.begin(), bytes.end());
   const idd::Result<FrameView> frame = ParseFrame(message);

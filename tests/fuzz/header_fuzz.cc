@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A claimer on memory that anybody may have written: what CheckHeader lets pass is claimed from. No
-// id outside base..limit of a published slot is ever accepted, and every call ends.
+// A claimer on untrusted memory: it claims from any memory that passes CheckHeader. It never
+// accepts an id outside base..limit of a published slot, and every call ends.
 //
-// The input is a list of steps on a good ring: words that are overwritten, in the table before the
-// attach and in both memories between claims, and claims.
+// The input is a list of steps on a good ring: overwrites of words, in the table before the attach
+// and in both memories between claims, and claims.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ using namespace idd::shm;  // NOLINT(google-build-using-namespace): all of it is
 constexpr std::string_view kTag = "orders";
 constexpr int kMaxSteps = 512;
 
-// Takes numbers off the input; zero when it has ended.
+// Takes numbers off the input; returns zero at its end.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
@@ -75,7 +75,7 @@ void MakeGoodRing(Memory& memory) {
     writer.Publish({i * 1000, i * 1000 + 100}, 0, i * 1000 + 10);
 }
 
-// Overwrites eight bytes somewhere.
+// Overwrites eight bytes at a chosen place.
 template <typename T>
 void Patch(T& memory, Input& input) {
   const std::size_t offset = input.Take<std::uint16_t>() % (sizeof(T) / 8) * 8;

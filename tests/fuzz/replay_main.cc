@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a fuzz target on every file of the given folders, without a fuzzer. No file at all is a
-// failure: a corpus that was lost must not pass for ever.
+// Runs a fuzz target on every file of the given folders, without a fuzzer. Finding no file is a
+// failure: a lost corpus must not pass indefinitely.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// No input may take longer.
+// The longest time that an input may take.
 constexpr unsigned kSecondsPerFile = 20;
 
 std::vector<std::filesystem::path> FilesOf(const char* folder) {
@@ -31,7 +31,7 @@ std::vector<std::filesystem::path> FilesOf(const char* folder) {
 void Replay(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
-  // Told before it runs: a crash names its input.
+  // Printed before the run, so that a crash names its input.
   std::printf("%s\n", path.c_str());
   std::fflush(stdout);
   ::alarm(kSecondsPerFile);

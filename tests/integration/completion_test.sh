@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# completion_test.sh ROOT IDD IDCTL: what bash offers behind words of an idctl command, with a real idd that has tags,
-# and without one.
+# completion_test.sh ROOT IDD IDCTL: bash's completions after the words of an idctl command, with a
+# real idd that has tags, and without idd.
 set -euo pipefail
 root=$1 idd=$2 idctl=$3
 
@@ -12,20 +12,20 @@ PATH=$(dirname "$idctl"):$PATH
 # shellcheck source=tools/idctl.bash-completion
 source "$root/tools/idctl.bash-completion"
 
-# offers EXPECTED WORD...: the words on the command line, of which the last is being typed, are completed to EXPECTED, a line
-# each, in any order.
+# offers EXPECTED WORD...: the words are those on the command line, the last of them incomplete.
+# Expects EXPECTED as completions, a line each, in any order.
 offers() {
   local expected=$1 offered
   shift
   COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
-  _idctl || true # bash does not look at it
+  _idctl || true # bash ignores the exit status
   offered=$( ((${#COMPREPLY[@]} == 0)) || printf '%s\n' "${COMPREPLY[@]}" | sort)
   [[ $offered == "$(sort <<<"$expected")" ]] || fail "behind '$*' come '$offered', not '$expected'"
 }
 
 complete -p idctl >/dev/null || fail "nothing is registered for idctl"
 
-# Without a daemon: words, and no tags, and nothing is said.
+# Without a daemon: words but no tags, and no message.
 {
   offers '' idctl claim ''
   offers '' idctl tag show ''
@@ -59,7 +59,7 @@ offers '' idctl --socket "$folder/nobody" status b
 touch "$folder/a-file"
 offers "$folder/a-file" idctl --socket "$folder/a-"
 
-# Every command and option that idctl's own help names is known here.
+# The completion knows every command and option that idctl's own help names.
 commands=$("$idctl" --help | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z]*\) .*/\1/p')
 [[ $(wc -l <<<"$commands") -ge 8 ]] || fail "idctl --help names no commands"
 for command in $commands; do offers "$command" idctl "$command"; done

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client that may claim and writes into the cursors what no claim writes: its ring is replaced,
-// nothing of it is leased again, and nobody else notices.
+// A client that may claim writes values into the cursors that no claim writes: idd replaces its
+// ring, leases nothing of it again, and no other client notices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ namespace {
 using shm::IdRange;
 using std::chrono_literals::operator""s;
 
-// What CLAIM is answered.
+// The reply to CLAIM.
 IdRange ClaimBySocket(RawConnection& connection, std::uint64_t id, std::uint64_t count) {
   Require(connection.Send(MakeClaim("orders", id, count, 30'000)), "CLAIM cannot be sent");
   const auto reply = connection.Receive(Patience(30s));
@@ -53,7 +53,7 @@ class ForgedCursor : public ::testing::Test {
     host_.idctl.CreateTag("users", 1000);
   }
 
-  // The ring as any authorised client maps it: every cursor writable.
+  // The ring as any authorised client maps it: every cursor is writable.
   [[nodiscard]] std::unique_ptr<shm::RingMemory> Attach(const std::string& tag) const {
     const Deadline deadline = Deadline::After(Patience(5s));
     auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
@@ -65,7 +65,7 @@ class ForgedCursor : public ::testing::Test {
     return std::move(ring).value();
   }
 
-  // Writes `value` over every cursor that is in use.
+  // Writes `value` over every cursor in use.
   static void Forge(shm::RingMemory& ring, std::uint64_t value) {
     for (shm::Cursor& cursor : ring.cursors().slots) {
       if (cursor.next.load(std::memory_order_relaxed) != 0) {
@@ -74,7 +74,7 @@ class ForgedCursor : public ::testing::Test {
     }
   }
 
-  // Writes the first id of its segment over every cursor that is in use.
+  // Resets every cursor in use to the first id of its segment.
   static void SetBack(shm::RingMemory& ring) {
     for (std::size_t slot = 0; slot < shm::kSlotCount; ++slot) {
       const shm::SlotDescriptor& descriptor = ring.table().slots[slot];
@@ -83,7 +83,7 @@ class ForgedCursor : public ::testing::Test {
                                             std::memory_order_relaxed);
     }
   }
-  // Where the newest segment of it ends.
+  // The end of its newest segment.
   static std::uint64_t EndOf(const shm::RingMemory& ring) {
     std::uint64_t end = 0;
     for (const shm::SlotDescriptor& slot : ring.table().slots) {
@@ -125,7 +125,7 @@ TEST_F(ForgedCursor, QuarantinesTheRingAndGoesOnAboveIt) {
 TEST_F(ForgedCursor, RightBeforeTheStopHandsNothingBack) {
   static_cast<void>(host_.idctl.Claim("orders", 300));
   const std::unique_ptr<shm::RingMemory> ring = Attach("orders");
-  // A look has shown the daemon how far the cursor is.
+  // A look has shown the cursor's position to the daemon.
   static_cast<void>(host_.idctl.Json({"status"}));
   const std::uint64_t reached = host_.Database().MaxId("orders");
   Forge(*ring, 3);
@@ -137,14 +137,15 @@ TEST_F(ForgedCursor, RightBeforeTheStopHandsNothingBack) {
   host_.daemon.Stop();
 }
 
-// Regression: the daemon looked, saw the cursor that was set back, and answered (1, 100) again.
+// Regression: the daemon looked, saw the cursor that the client had set back, and answered (1, 100)
+// again.
 TEST_F(ForgedCursor, ClaimOverTheSocketThatFindsItIsServedFromAFreshSegment) {
   RawConnection connection(host_.daemon.socket());
   connection.Hello();
   IdRange first = ClaimBySocket(connection, 1, 100);
   EXPECT_EQ(first, (IdRange{1, 101}));
   for (std::uint64_t round = 0; round < 9; ++round) {
-    // The first claim was of what the lease had brought, this one is of the ring.
+    // The first claim was served from the new lease, this one is served from the ring.
     const IdRange second = ClaimBySocket(connection, 2, 100);
     const std::unique_ptr<shm::RingMemory> ring = Attach("orders");
     const std::uint64_t end = EndOf(*ring);
@@ -159,7 +160,7 @@ TEST_F(ForgedCursor, ClaimOverTheSocketThatFindsItIsServedFromAFreshSegment) {
   host_.daemon.Stop();
 }
 
-// The claims of the socket beside a client that sets the cursors back all the time.
+// Claims over the socket, beside a client that sets the cursors back all the time.
 TEST_F(ForgedCursor, NoClaimOverTheSocketComesTwiceWhileCursorsAreSetBack) {
   std::atomic<bool> stop{false};
   std::thread client([&] {
@@ -186,7 +187,8 @@ TEST_F(ForgedCursor, NoClaimOverTheSocketComesTwiceWhileCursorsAreSetBack) {
 
 class ForgedCursorOverARestart : public ManagedHostTest {};
 
-// Regression: the next daemon knew of socket claims what the poll of every second had noted.
+// Regression: of the socket claims, the next daemon knew only those that the poll of every second
+// had recorded.
 TEST_F(ForgedCursorOverARestart, ClaimOverTheSocketIsNotRepeatedByTheNextDaemon) {
   for (int round = 0; round < 3; ++round) {
     IdRange ids;

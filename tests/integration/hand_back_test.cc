@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a clean stop gives back, and what the next start makes of it.
+// A clean stop hands ids back, and the next start leases them again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class HandBack : public ::testing::Test {
     host_.idctl.CreateTag("orders", 1000);
   }
 
-  // "returned" of `tag show`, as `asked` sees it, for one host.
+  // "returned" of `tag show`, as the host `asked` sees it, for one host.
   [[nodiscard]] static std::vector<Range> Returned(const Host& asked, const std::string& host) {
     std::vector<Range> ranges;
     const nlohmann::json shown = asked.idctl.Json({"tag", "show", "orders"});
@@ -55,7 +55,7 @@ TEST_F(HandBack, LowersMaxIdToTheFirstUnclaimedIdAndGoesOnWithoutAGap) {
 
 TEST_F(HandBack, LowersMaxIdOverThePrefetchedSegmentToo) {
   (void)host_.idctl.Claim("orders", 900);
-  // The segment after this one is there by now.
+  // By now there is a segment after this one.
   ASSERT_TRUE(WaitUntil(Patience(5s), [this] { return host_.idctl.Leases("orders").size() == 2; }));
   host_.daemon.Stop();
   EXPECT_EQ(host_.Database().MaxId("orders"), 901U);
@@ -69,7 +69,7 @@ TEST_F(HandBack, LeavesMaxIdWhenNothingIsLeft) {
 
 TEST_F(HandBack, OfAnUnusedTagLeavesNoTrace) {
   const std::uint64_t before = 1;
-  // An idd that leased ahead for nobody gives all of it back.
+  // idd leased ahead, but no client claimed: it gives all of it back.
   host_.daemon.Restart();
   host_.daemon.Stop();
   EXPECT_EQ(host_.Database().MaxId("orders"), before);
@@ -94,7 +94,7 @@ TEST_F(HandBack, ListsTheTailWhenAnotherHostHasLeasedAndTakesItFirstLater) {
   ASSERT_FALSE(returned.empty());
   EXPECT_EQ(returned.front().base, 51U);
 
-  // The other host must not take it.
+  // The other host must not take the returned range.
   const std::vector<std::uint64_t> others = other_.idctl.Claim("orders", 2500);
   EXPECT_GE(others.front(), 1001U);
 
@@ -106,7 +106,7 @@ TEST_F(HandBack, ListsTheTailWhenAnotherHostHasLeasedAndTakesItFirstLater) {
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(host_.idctl.Claim("orders", expected.size()), expected);
   EXPECT_TRUE(WaitUntil(Patience(5s), [this] { return Returned(other_, "host-a").empty(); }));
-  // And then from the allocator, above everybody.
+  // After that it leases from the allocator, above the ids of both hosts.
   const std::uint64_t next = host_.idctl.Claim("orders").front();
   EXPECT_GT(next, others.back());
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
@@ -129,10 +129,10 @@ TEST_F(HandBack, OfTwoHostsOneAfterTheOtherIsTakenAgainByEach) {
   host_.daemon.Stop();
 }
 
-// What the journal says must be what was given out, for every state a lease can end in.
+// The journal must match what was handed out, for every state in which a lease can end.
 TEST_F(HandBack, JournalOfAllStatesAddsUp) {
   (void)host_.idctl.Claim("orders", 2100);  // exhausts two
-  host_.daemon.Kill();                      // abandons what is open
+  host_.daemon.Kill();                      // abandons the open lease
   host_.daemon.Start();
   (void)host_.idctl.Claim("orders", 10);
   host_.daemon.Restart();  // returns a tail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A store that went backwards (a backup restored, max_id edited) is lifted, not believed.
+// idd lifts a store that went backwards (a restored backup, an edited max_id) instead of believing
+// it.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -20,7 +21,8 @@ class HighWater : public ::testing::Test {
     host_.idctl.CreateTag("orders", 100);
   }
 
-  // A line of warning or error with both numbers: where the store stood and where it was lifted to.
+  // Expects a warning or error line with both numbers: the store's value and the one it was lifted
+  // to.
   void ExpectAlarm(std::uint64_t store, std::uint64_t mark, std::size_t since) {
     const std::string low = "[= ]" + std::to_string(store) + "\\b.*[= ]" + std::to_string(mark);
     const std::string high = "[= ]" + std::to_string(mark) + "\\b.*[= ]" + std::to_string(store);
@@ -50,7 +52,7 @@ TEST_F(HighWater, LiftsAStoreThatWasSetBackWhileTheDaemonWasStopped) {
 
 TEST_F(HighWater, LiftsAStoreThatWasSetBackWhileTheDaemonRuns) {
   std::vector<std::uint64_t> ids = host_.idctl.Claim("orders", 150);
-  // All that will be leased for now is leased: one segment in use, one ahead.
+  // All leases for now are taken: one segment in use, one ahead.
   ASSERT_TRUE(WaitUntil(Patience(5s), [this] { return host_.Database().MaxId("orders") == 301; }));
   const std::size_t since = host_.daemon.LogMark();
   host_.Database().SetMaxId("orders", 3);
@@ -71,7 +73,7 @@ TEST_F(HighWater, SurvivesSigkill) {
   host_.daemon.Stop();
 }
 
-// Restoring a backup sets everything back, not only max_id.
+// A restored backup sets everything back, not only max_id.
 TEST_F(HighWater, LiftsARestoredBackupOfTheWholeDatabase) {
   (void)host_.idctl.Claim("orders", 10);
   host_.daemon.Stop();

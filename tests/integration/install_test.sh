@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# install_test.sh BUILD_DIR: installs the build into a temporary folder, looks for what belongs there,
-# and builds and runs programs against it, once through pkg-config and once through find_package.
+# install_test.sh BUILD_DIR: installs the build into a temporary folder, checks the installed files,
+# and builds and runs programs against them, once with pkg-config and once with find_package.
 set -euo pipefail
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,7 +31,8 @@ readelf --dynamic "$libdir/libidclient.so" | grep -q 'SONAME.*\[libidclient\.so\
   fail "the soname is not libidclient.so.0"
 headers=$(find "$prefix/include" -type f | wc -l)
 ((headers == 5)) || fail "$headers headers are installed, not 5"
-# Below a prefix that the system's linker does not look into, idctl finds its library all the same, and the unit its program.
+# Under a prefix that the system's linker does not search, idctl still finds its library, and the
+# unit its program.
 paths=$(readelf --dynamic --wide "$prefix/sbin/idd" "$prefix/bin/idctl" | sed -nE 's/.*R(UN)?PATH.*\[(.*)\]/\2/p')
 [[ $paths == "\$ORIGIN/../${libdir#"$prefix/"}" ]] || fail "a program looks for libraries in '$paths'"
 env -u LD_LIBRARY_PATH "$prefix/bin/idctl" --version >/dev/null || fail "idctl does not find its library"
@@ -43,7 +44,7 @@ if readelf --dynamic "$folder/root/usr/bin/idctl" | grep -Eq 'R(UN)?PATH'; then
   fail "idctl of /usr has a path for libraries"
 fi
 rm -rf "$folder/root"
-# Every page, and what it links to in the same folder.
+# Checks every page, and its links into the same folder.
 while read -r page link; do
   [[ -e $(dirname "$page")/${link%%#*} ]] || fail "$page links to $link, which is not installed"
 done < <(grep -oHE '\]\([^)]+' "$prefix"/share/doc/idd/*.md | sed 's/:\](/ /' | grep -Ev ' (https?:|#|\.\./)')

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Claims from a ring that is ahead enter the kernel for one wake-up a segment: a check that the
-// descriptor is still the connection to the daemon, and the message. Counted by strace.
+// Claims from a ring that is ahead enter the kernel only for one wake-up a segment: a check that
+// the descriptor is still the connection to the daemon, and the message. strace counts the calls.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -22,8 +22,8 @@ using std::chrono_literals::operator""s;
 constexpr std::uint64_t kIdsAtATime = 1'000'000;
 constexpr std::uint64_t kSegments = 4;
 constexpr std::uint64_t kCallsOfAWakeUp = 2;
-// Of one claim that finds the ring dry: a check of the descriptor, a request, a reply, waiting in
-// between and a check after it, twice over.
+// The calls of one claim that finds the ring dry: a check of the descriptor, a request, a reply, a
+// wait in between and a final check, all twice.
 constexpr std::uint64_t kCallsOfAFallback = 12;
 
 class KernelEntries : public ::testing::Test {
@@ -33,7 +33,7 @@ class KernelEntries : public ::testing::Test {
     host_.idctl.CreateTag("orders", kIdsAtATime);
   }
 
-  // Calls of a program that claims `count` ids, by name; empty when there is no strace that works.
+  // Calls by name of a program that claims `count` ids; empty if there is no working strace.
   [[nodiscard]] std::map<std::string, std::uint64_t> Calls(std::uint64_t count) const {
     const std::string report = dir_.File("strace");
     ChildOptions options;
@@ -100,7 +100,7 @@ TEST_F(KernelEntries, ClaimsAreOneWakeUpASegment) {
   }
   EXPECT_LE(extra, kCallsOfAWakeUp * (kSegments + 1) + kCallsOfAFallback * fallbacks)
       << told << fallbacks << " fallbacks";
-  // Were the wake-ups not seen, nothing was counted.
+  // If strace had not seen the wake-ups, the counts would prove nothing.
   EXPECT_GE(extra, kSegments - 1) << told;
 }
 

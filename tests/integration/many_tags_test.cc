@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// 2,000 tags with a ring each, looked at. What that costs is measured by scripts/bench.
+// Looks at 2,000 tags with a ring each. scripts/bench measures the cost.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -77,7 +77,7 @@ TEST_F(ManyTags, TopCountsThemAllAndEnds) {
   if (top == 0) {
     ::setenv("TERM", "xterm-256color", 1);
     const std::string idctl = IdctlBinary();
-    // The default of the timeout is for people, and not for a sanitizer's build on a busy machine.
+    // The default timeout suits people, not a sanitizer build on a busy machine.
     ::execl(idctl.c_str(), "idctl", "--socket", host_.daemon.socket().c_str(), "--timeout", "60000",
             "top", nullptr);
     ::_exit(127);
@@ -85,7 +85,7 @@ TEST_F(ManyTags, TopCountsThemAllAndEnds) {
   const ScopedFd terminal(master);
   std::string drawn;
   bool is_open = true;
-  // Reads what is drawn, as a terminal does; false until the condition holds.
+  // Reads the output as a terminal does, until the condition holds; false if it never does.
   const auto watch = [&](const auto& condition) {
     const Deadline deadline = Deadline::After(Patience(60s));
     while (is_open && !deadline.passed() && !condition()) {

@@ -17,7 +17,7 @@ namespace {
 using harness::MariadbServer;
 using harness::TempDir;
 
-// More rows than are read at once, most of them of a tag that is not wanted.
+// More rows than one read returns, most of them of another tag.
 TEST(MysqlJournalTest, NewestOfTheWantedTagsAreFoundHoweverFarBack) {
   const TempDir dir;
   MariadbServer server(dir);

@@ -40,7 +40,7 @@ class MysqlStoreTest : public StoreCase {
   static void Sql(const std::string& sql) { Root().Execute(sql); }
   [[nodiscard]] static std::string Ask(const std::string& sql) { return Root().Query(sql); }
 
-  // Those that are written, with commas.
+  // The writable columns, separated by commas.
   [[nodiscard]] static std::string Columns(const std::string& table) {
     return Ask(
         "SELECT GROUP_CONCAT('`', column_name, '`') FROM information_schema.columns"
@@ -56,14 +56,14 @@ class MysqlStoreTest : public StoreCase {
   }
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenStore(const std::string& host) {
     std::unique_ptr<MysqlStore> store = NewStore(host);
-    // A server that a busy machine lets wait is given up after some seconds.
+    // The store gives up after some seconds on a server that a busy machine delays.
     Status status;
     EXPECT_TRUE(harness::WaitUntil(harness::Patience(std::chrono::seconds(120)), [&] {
       status = store->Open();
       return status.code() != Code::kUnavailable;
     }));
     EXPECT_TRUE(status.ok()) << status.message();
-    // The fence raises ceilings (fence_test.cc); no case here is about them but those that say so.
+    // Opens the fence; only fence_test.cc and the cases that say so are about ceilings.
     server_->OpenFence();
     return store;
   }
@@ -72,7 +72,7 @@ class MysqlStoreTest : public StoreCase {
     CreateOrders(*store);
     return store;
   }
-  // A store that has just read that a range of its own is listed, before `sql` is executed.
+  // A store that has just read that one of its ranges is listed; then `sql` is executed.
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithAListedRangeAndThen(
       const std::string& sql) {
     std::unique_ptr<MysqlStore> store = OpenWithOrders("a");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TLS to a real MariaDB that refuses connections without it: certificates are made for the test.
+// TLS to a real MariaDB that refuses connections without it. The test makes the certificates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -132,7 +132,7 @@ TEST_F(MysqlTls, ServerMayAskForACertificateOfTheHost) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-// Each byte comes within the time limit of a read, and so does every record's part.
+// Each byte arrives within the time limit of a read, and so does each part of a TLS record.
 TEST_F(MysqlTls, ServerThatDripsBytesIsGivenUpInTime) {
   Start("server");
   server_->Session().Execute("ALTER USER idd@localhost REQUIRE SSL");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idd's command line, environment and file, from the outside.
+// idd's command line, environment and file, seen from outside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

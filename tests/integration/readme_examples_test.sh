@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# readme_examples_test.sh ROOT IDD IDCTL LIBIDCLIENT [COMPILER_FLAG...]: the C++ and the C example of
-# README.md and the one of libidclient(3) compile without a warning and claim from a real idd; no id comes twice,
-# and they rise.
+# readme_examples_test.sh ROOT IDD IDCTL LIBIDCLIENT [COMPILER_FLAG...]: the C++ and C examples of
+# README.md and the example of libidclient(3) compile without a warning and claim from a real idd;
+# no id comes twice, and the ids rise.
 set -euo pipefail
 root=$1 idd=$2 idctl=$3 library=$4
 shift 4
@@ -11,7 +11,8 @@ libdir=$(dirname "$library")
 # shellcheck source=tests/support/run_idd.sh
 source "$root/tests/support/run_idd.sh"
 
-# extract DOCUMENT LANGUAGE FILE: the fenced block of that language; the document must have exactly one.
+# extract DOCUMENT LANGUAGE FILE: extracts the fenced block in that language; the document must have
+# exactly one.
 extract() {
   local blocks
   blocks=$(grep -c "^\`\`\`$2\$" "$root/$1" || true)
@@ -29,7 +30,7 @@ link=(-L "$libdir" "-Wl,-rpath,$libdir" -lidclient)
 "${CC:-cc}" -std=c11 "${flags[@]}" "$folder/example.c" -o "$folder/example_c" "${link[@]}"
 "${CC:-cc}" -std=c11 "${flags[@]}" "$folder/manual.c" -o "$folder/manual_c" "${link[@]}"
 
-# All say why when there is no daemon.
+# All report why when there is no daemon.
 for example in example_cc example_c manual_c; do
   if "$folder/$example" >"$folder/out" 2>"$folder/err"; then
     fail "$example succeeds without a daemon"
@@ -39,10 +40,10 @@ for example in example_cc example_c manual_c; do
 done
 
 start_idd
-"$idctl" tag create orders --step 3 >/dev/null # less than one run claims: segments change, too
+"$idctl" tag create orders --step 3 >/dev/null # less than one run claims, so segments change
 
-# run EXAMPLE: adds its ids. On a busy disk a lease may take longer than the half second that a claim waits unless a program
-# says otherwise: then it is run again.
+# run EXAMPLE: adds its ids. On a busy disk a lease may take longer than the half second that a
+# claim waits by default; then the example runs again.
 run() {
   local tries
   for ((tries = 0; tries < 100; ++tries)); do

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemons of all tests run under what idd.service imposes; here it is looked at.
+// The daemons of all tests run under the restrictions of idd.service; this test checks them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ TEST_F(Restrictions, DaemonOfATestHasAFilterAndNoPrivileges) {
 TEST_F(Restrictions, CallsOutsideTheFilterFailAndOthersDoNot) {
   EXPECT_EQ(Try({"/bin/true"}), 0);
   EXPECT_EQ(Try({"/bin/sh", "-c", "test $(umask) = 0077"}), 0);
-  // Any user may set its own affinity; @resources is what forbids it.
+  // Any user may set its own affinity; only the filter of @resources forbids it.
   EXPECT_EQ(Try({"/usr/bin/taskset", "--cpu-list", "0", "/bin/true"}), 1);
 }
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# units_test.sh ROOT BUILD_DIR: systemd has nothing to say against the units, and finds the service as closed as it was
-# made to be. tests/packages runs them. Exits 77 without systemd-analyze.
+# units_test.sh ROOT BUILD_DIR: systemd accepts the units without complaints, and rates the
+# service's restrictions as intended. tests/packages runs this. Exits 77 without systemd-analyze.
 set -euo pipefail
 root=$1 build=$2
 
@@ -18,12 +18,13 @@ fail() {
   exit 1
 }
 
-# The program need not be installed for this, but systemd-analyze looks whether it is there.
+# The program need not be installed, but systemd-analyze checks that it exists.
 sed "s|^ExecStart=.*|ExecStart=$build/bin/idd|" "$build/systemd/idd.service" >"$folder/idd.service"
 cp "$root/systemd/idd.socket" "$folder"
 export SYSTEMD_UNIT_PATH=$folder: SYSTEMD_LOG_LEVEL=info
 
-# complaints: all that systemd-analyze says about the two units; an unknown key is no error to it, only a line.
+# complaints: everything that systemd-analyze reports about the two units. It reports an unknown key
+# with a message, not with its exit status.
 complaints() {
   { systemd-analyze verify --man=no --recursive-errors=no "$folder"/idd.{socket,service} 2>&1 || true; } |
     grep 'idd\.'
@@ -34,7 +35,7 @@ systemd-analyze security --offline=true --threshold=12 --no-pager "$folder/idd.s
   { cat "$folder/score" && fail "the service is more open than 1.2"; }
 tail -n 1 "$folder/score"
 
-# The two checks see what they are for.
+# Both checks must find what they are for.
 sed -i 's/^\[Socket\]$/&\nNonsense=1/' "$folder/idd.socket"
 complaints >/dev/null || fail "a key that systemd does not know is not noticed"
 sed -i '/^SystemCallFilter=/d' "$folder/idd.service"
@@ -42,7 +43,7 @@ if systemd-analyze security --offline=true --threshold=12 "$folder/idd.service" 
   fail "a unit without its system-call filter scores as well"
 fi
 
-# What the why-lines in the unit promise beyond the score.
+# Restrictions that the unit's comments promise and the score does not cover.
 has() { grep -qx "$1" "$build/systemd/idd.service" || fail "idd.service lacks '$1'"; }
 has 'RuntimeDirectoryPreserve=yes'
 has 'StateDirectoryMode=0700'
@@ -51,10 +52,10 @@ if grep -Eq '^(PrivateUsers|DynamicUser)=(yes|true|1|on)' "$build/systemd/idd.se
   fail "idd.service hides who its peers are"
 fi
 
-# Quick stops and starts do not leave a unit failed: the limit of starts stands in [Unit], and a client may start idd
-# often enough. systemd's own limits, 5 starts in 10 s and 20 triggers in 2 s, hold where a key is missing or is in
-# another section.
-in_section() { # FILE SECTION: its keys
+# Quick stops and starts must not leave a unit failed: the start limit is in [Unit], and clients may
+# start idd often enough. systemd's defaults, 5 starts in 10 s and 20 triggers in 2 s, apply if a
+# key is missing or in another section.
+in_section() { # FILE SECTION: prints its keys
   sed -n "/^\[$2\]\$/,/^\[/{/^[A-Za-z]*=/p}" "$1"
 }
 for unit in "$build/systemd/idd.service" "$root/systemd/idd.socket"; do
@@ -65,7 +66,7 @@ triggers=$(in_section "$root/systemd/idd.socket" Socket | sed -n 's/^TriggerLimi
 ((${trigger_s:-0} >= 30 && ${triggers:-0} >= 2 * trigger_s)) ||
   fail "idd.socket fails after ${triggers:-too few} triggers in ${trigger_s:-too few} seconds"
 
-# The names of all descriptors come back in one variable, of which the kernel takes 131072 bytes.
+# The names of all descriptors come back in one variable, which the kernel limits to 131072 bytes.
 descriptors=$(sed -n 's/^FileDescriptorStoreMax=//p' "$build/systemd/idd.service")
 open_files=$(sed -n 's/^LimitNOFILE=//p' "$build/systemd/idd.service")
 ((descriptors > 0 && descriptors * 16 <= 131072)) || fail "$descriptors names may not fit into LISTEN_FDNAMES"

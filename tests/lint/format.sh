@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# format.sh ROOT: every C and C++ file is as clang-format leaves it. To mend: clang-format -i FILE.
+# format.sh ROOT: every C and C++ file is formatted as by clang-format. To fix a file: clang-format
+# -i FILE.
 set -euo pipefail
 root=$(realpath "$1")
 # shellcheck source=tests/lint/source_files.sh

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hardening.sh [--optimized] BINARY...: each program and library is position-independent, binds all symbols at its start and
-# makes its tables read-only then, and has no executable stack. --optimized, for what ships: also a stack protector and,
-# in programs, fortified functions.
+# hardening.sh [--optimized] BINARY...: each program and library is position-independent, binds all
+# symbols at its start, then makes its tables read-only, and has no executable stack. --optimized,
+# for shipped binaries: also a stack protector and, in programs, fortified functions.
 set -uo pipefail
 is_optimized=0
 if [[ ${1-} == --optimized ]]; then
@@ -34,7 +34,7 @@ for binary; do
   if grep -Eq 'GNU_STACK .*RWE' <<<"$segments"; then finding "$binary" "has an executable stack"; fi
   ((is_optimized)) || continue
   grep -q __stack_chk_fail <<<"$symbols" || finding "$binary" "has no stack protector"
-  # A library may have nothing that could be fortified.
+  # A library may contain nothing to fortify.
   if grep -q INTERP <<<"$segments" && ! grep -Eq '__[a-z]+_chk@' <<<"${symbols//__stack_chk_fail/}"; then
     finding "$binary" "has no fortified function (_FORTIFY_SOURCE)"
   fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# library.sh LIBIDCLIENT: it exports idclient_* with a symbol version and nothing else, and needs libc
-# and the C++ runtime only: every program on a host may have to load it.
+# library.sh LIBIDCLIENT: the library exports only idclient_*, each with a symbol version, and needs
+# only libc and the C++ runtime, because every program on a host may have to load it.
 set -euo pipefail
 library=$1
 failed=0
@@ -11,7 +11,7 @@ if ! command -v nm >/dev/null || ! command -v readelf >/dev/null; then
   exit 77
 fi
 
-# Lines: `address type name@@version`; type A is the name of the version itself.
+# Lines: `address type name@@version`; type A marks the name of the version itself.
 while read -r _ type symbol; do
   [[ $type == A ]] && continue
   if [[ $type != T || ! $symbol =~ ^idclient_[a-z_]+@@IDCLIENT_[0-9]+$ ]]; then

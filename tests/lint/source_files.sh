@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by the checks beside it.
+# Sourced by the checks in this folder.
 
-# source_files ROOT PATTERN... : the files under ROOT whose name matches a pattern, NUL-terminated,
-# without what is generated. Not `git ls-files`: an unpacked archive has no git, and a new file should
-# be checked before it is added.
+# source_files ROOT PATTERN... : the files under ROOT whose names match a pattern, NUL-terminated,
+# without generated ones. Does not use `git ls-files`: an unpacked archive has no git, and new files
+# should be checked before they are added.
 source_files() {
   local root=$1 names=()
   shift

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# test_registration.sh ROOT: every *_test.cc is named in the CMakeLists.txt of its folder. A test that
-# nobody builds passes for ever.
+# test_registration.sh ROOT: every *_test.cc is listed in the CMakeLists.txt of its folder. A test
+# that is not built passes indefinitely.
 set -euo pipefail
 root=$(realpath "$1")
 # shellcheck source=tests/lint/source_files.sh
@@ -11,7 +11,7 @@ failed=0
 while IFS= read -r -d '' file; do
   list=$(dirname "$file")/CMakeLists.txt
   name=$(basename "$file")
-  # Not grep -q: it ends at the first match, and under pipefail those before it would fail for that.
+  # Not grep -q: it exits at the first match, and under pipefail its input commands would then fail.
   if ! sed 's/#.*//' "$list" 2>/dev/null | tr -s '[:space:]()' '\n' | grep -Fx -- "$name" >/dev/null; then
     echo "$file:1: not named in $list"
     failed=1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# text.sh ROOT: what holds for every source file as text: the licence line, no postponed work, no path
-# of somebody's machine, clean line ends.
+# text.sh ROOT: rules for the text of every source file: the licence line, no postponed work, no
+# path of a developer's machine, clean line ends.
 set -uo pipefail
 root=$(realpath "$1")
 # shellcheck source=tests/lint/source_files.sh
@@ -28,7 +28,7 @@ report 'no SPDX-License-Identifier in the first three lines' < <(
     [[ $file == *.map ]] && continue
     head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file:1"
   done)
-# Written so that this file does not find itself.
+# Written so that this file does not match itself.
 report 'work left for later: do it or open an issue' < <(
   grep -nHE '\b(TO''DO|FIX''ME|XX''X)\b' "${files[@]}" | cut -d: -f1,2)
 report "a path of somebody's machine" < <(

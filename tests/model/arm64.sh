@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# arm64.sh ROOT: the ring and its tests, compiled for AArch64 and run under qemu. It shows that the code
-# compiles there, that the layout of abi.h is the same and that the tests pass with AArch64's
-# instructions. The host's memory orders remain: README.md.
+# arm64.sh ROOT: compiles the ring and its tests for AArch64 and runs them under qemu. It shows that
+# the code compiles there, that the layout of abi.h is the same and that the tests pass with
+# AArch64's instructions. The memory ordering is still the host's: README.md.
 set -euo pipefail
 root=$(realpath "$1")
 gtest=/usr/src/googletest/googletest
@@ -27,14 +27,14 @@ flags=(-std=c++20 -O1 -Wall -Wextra -Werror -pthread
   -isystem "$gtest/include" -isystem "$gtest")
 compile() { "$compiler" "${flags[@]}" -c "$1" -o "$work/$(basename "$1" .cc).o"; }
 
-# GoogleTest takes as long as all the rest.
+# Compiling GoogleTest takes as long as all the rest.
 compile "$gtest/src/gtest-all.cc" &
 library=$!
 for source in "$gtest/src/gtest_main.cc" "$root"/shm/src/*.cc "$root"/tests/unit/ring_{claimer,observer,writer}_test.cc; do
   compile "$source"
 done
 wait "$library"
-# The linker warns of getaddrinfo in a static program, GoogleTest of fork() under qemu.
+# The linker warns about getaddrinfo in a static program, GoogleTest about fork() under qemu.
 quietly() {
   "$@" >"$work/log" 2>&1 && return
   cat "$work/log"

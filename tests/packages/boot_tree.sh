@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# boot_tree.sh TREE: becomes systemd with TREE as its root. To be run as pid 1 of new pid, mount, ipc, uts, network and
-# cgroup namespaces, with which all that it mounts goes.
+# boot_tree.sh TREE: becomes systemd with TREE as its root. Run it as pid 1 of new pid, mount, ipc,
+# uts, network and cgroup namespaces; all its mounts end with them.
 set -euo pipefail
 tree=$1
 
@@ -10,7 +10,7 @@ mount --bind "$tree" "$tree"
 cd "$tree"
 mount -t proc proc proc
 mount -t sysfs -o ro sysfs sys
-# The namespace shows its own part of the hierarchy only, whatever else the host has mounted.
+# The namespace shows only its own part of the hierarchy, whatever else the host has mounted.
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 mount -t tmpfs -o mode=755 tmpfs dev
 for node in null zero full random urandom tty; do
@@ -26,6 +26,7 @@ mount -t tmpfs -o mode=1777 tmpfs tmp
 pivot_root . .
 umount -l .
 cd /
-# systemd does so itself unless it runs in a container; the credentials of units come by propagation.
+# systemd does this itself unless it runs in a container; units get their credentials by mount
+# propagation.
 mount --make-rshared /
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=idd-test /lib/systemd/systemd --show-status=no

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build_packages.sh ROOT: builds the Debian packages twice, the second time with a higher revision, into
-# ROOT/build/packages-test-debs/1 and 2, for the tests of this folder. Exits 77 where those cannot run.
+# build_packages.sh ROOT: builds the Debian packages twice, the second time with a higher revision,
+# into ROOT/build/packages-test-debs/1 and 2, for the tests in this folder. Exits 77 where those
+# cannot run.
 set -euo pipefail
 root=$1
 debs=$root/build/packages-test-debs
@@ -16,7 +17,7 @@ if ! reason=$(can_boot); then
 fi
 mkdir -p "$root/build"
 rm -rf "$debs"
-# The lower revision last: it is what a build folder should remember.
+# The lower revision last, because the build folder should keep that one.
 options=(--no-symbols)
 for revision in 2 1; do
   "$root/scripts/package" --no-install --revision "$revision" "${options[@]}" >"$log" 2>&1 ||
@@ -24,7 +25,7 @@ for revision in 2 1; do
   mkdir -p "$debs/$revision"
   xargs -I{} cp "$root/{}" "$debs/$revision" < <(grep '^build/packages/.*\.deb$' "$log")
   options=()
-  # Only the one that a developer would install stays where he looks.
+  # Only the packages that a developer would install stay in the build folder.
   ((revision == 1)) || rm "$root"/build/packages/*-"${revision}_"*.deb
 done
 count=$(find "$debs" -name '*.deb' | wc -l)

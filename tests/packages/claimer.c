@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * claimer TAG PACE_US: claims ids one by one with a pause of PACE_US between them, and prints them,
- * until SIGTERM. Then "longest wait N ms" on stderr. The first claim that fails ends it, with exit
- * status 1 and the reason.
+ * until SIGTERM. Then prints "longest wait N ms" on stderr. The first failing claim ends it with
+ * exit status 1 and the reason.
  */
 #include <idclient.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   struct sigaction action = {.sa_handler = on_term};
   sigaction(SIGTERM, &action, NULL);
 
-  /* Longer than any pause that the test makes: it looks at the wait, not at the default deadline.
+  /* Longer than any pause that the test causes: it measures the wait, not the default deadline.
    */
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   options.timeout_ms = 30000;

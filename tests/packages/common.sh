@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
-# Sourced by the tests of this folder, which set $name before: their folder $work, a Debian tree with systemd in it, and
-# how they look at it. Ends the script with 77, with the reason, where that cannot be.
+# Sourced by the tests in this folder, which set $name before. Provides their folder $work, a Debian
+# tree with systemd, and functions to inspect it. Ends the script with 77 and the reason where that
+# is impossible.
 
 root=$1
 here=$root/tests/packages
@@ -38,7 +39,7 @@ fail() {
 
 step() { printf '%4d s  %s\n' $((SECONDS - started)) "$*"; }
 
-# fails STATUS COMMAND...: whether it ends with that exit status; what it says is in $work/said.
+# fails STATUS COMMAND...: whether it ends with that exit status; its output is in $work/said.
 fails() {
   local expected=$1 status=0
   shift
@@ -49,7 +50,8 @@ fails() {
   }
 }
 
-# build_client NAME: NAME.c of this folder, compiled against libidclient-dev, is /srv/NAME in the tree.
+# build_client NAME: compiles NAME.c of this folder against libidclient-dev, as /srv/NAME in the
+# tree.
 build_client() {
   local headers=$work/dev library
   dpkg-deb --extract "$debs"/1/libidclient-dev_*.deb "$headers"
@@ -59,7 +61,8 @@ build_client() {
     -o "$tree/srv/$1" -L "$library" -lidclient || fail "a program does not build with libidclient-dev"
 }
 
-# signal_client SIGNAL PID: to the last in the row of this shell's child, nsenter and the program.
+# signal_client SIGNAL PID: signals the last process of the chain: this shell's child, nsenter and
+# the program.
 signal_client() {
   local pid=$2 child
   while child=$(cat "/proc/$pid/task/$pid/children") && [[ -n $child ]]; do pid=${child%% *}; done
@@ -68,7 +71,7 @@ signal_client() {
 
 as() { in_tree runuser -u "$1" -- "${@:2}"; }
 
-# In a minimal Debian there is no ps and no kill, so these two look and act from without.
+# A minimal Debian has no ps and no kill, so these two look and act from outside.
 pids_of() {
   local pid
   for pid in $(cat "$cgroup"/cgroup.procs "$cgroup"/*/cgroup.procs "$cgroup"/*/*/cgroup.procs 2>/dev/null) $(jobs -p); do
@@ -79,8 +82,8 @@ pids_of() {
 is_active() { in_tree systemctl --quiet is-active "$1"; }
 property() { in_tree systemctl show --value --property "$1" idd.service; }
 
-# journal_says EXPRESSION [OPTION...]: whether idd, or systemd about it, has logged such a line; the options are
-# journalctl's.
+# journal_says EXPRESSION [OPTION...]: whether idd, or systemd about it, has logged such a line. The
+# options are journalctl's.
 journal_says() {
   local expression=$1
   shift
@@ -97,7 +100,7 @@ wait_until() {
   fail "in vain: waited a minute for '$*'"
 }
 
-# runs_anew PID: whether idd is ready in another process than that.
+# runs_anew PID: whether idd is ready in another process than PID.
 runs_anew() {
   local pid
   is_active idd.service || return 1
@@ -106,11 +109,11 @@ runs_anew() {
 }
 
 
-# prepare_tree DEPENDENCIES...: beside what idd itself depends on.
+# prepare_tree DEPENDENCIES...: the dependencies beside those of idd itself.
 prepare_tree() {
   step "make a Debian 12 tree"
   local dependencies extra
-  # libidclient0 is made here, too, so that only what is behind it counts.
+  # libidclient0 is created here, too, so only its later changes count.
   dependencies=$(dpkg-deb --field "$debs"/1/idd_*.deb Depends | sed 's/libidclient0 ([^)]*), //')
   for extra; do dependencies+=", $extra"; done
   make_tree "$root/build/packages-tree" "$name" "$dependencies" 9>&- || {

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# Sourced by common.sh: a Debian 12 tree, and systemd running in it. Needs $work, a folder of the test's own, and
-# $here. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
+# Sourced by common.sh: a Debian 12 tree with a running systemd. Needs $work, the test's own folder,
+# and $here. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
 
 tree=$work/tree
 cgroup=
 booter=
 
-# can_boot: whether this is a place for it; else a line that says why not.
+# can_boot: whether this machine can boot a tree; otherwise prints why not.
 can_boot() {
   local tool
   ((EUID == 0)) || { echo "not root" && return 1; }
@@ -19,7 +19,7 @@ can_boot() {
     { echo "no namespaces may be made here" && return 1; }
 }
 
-# Where the host has its cgroup v2 hierarchy: alone, or beside those of version 1.
+# The host's cgroup v2 hierarchy: alone, or beside those of version 1.
 cgroup_root() {
   local mount
   while read -r mount; do
@@ -27,7 +27,7 @@ cgroup_root() {
   done < <(awk '$3 == "cgroup2" { print $2 }' /proc/mounts)
 }
 
-# The mirror that this machine takes Debian from, else Debian's own.
+# The Debian mirror that this machine uses, or Debian's own.
 debian_mirror() {
   local mirrors
   mirrors=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null |
@@ -35,8 +35,9 @@ debian_mirror() {
   echo "${mirrors:-http://deb.debian.org/debian}" | sed -n 1p
 }
 
-# make_tree CACHE USE DEPENDENCIES: a minimal Debian 12 with systemd and what the packages depend on, so that they can be
-# installed without a network. It is kept in CACHE, one archive for each use, made again for other dependencies.
+# make_tree CACHE USE DEPENDENCIES: a minimal Debian 12 with systemd and the packages' dependencies,
+# so that the packages can be installed without a network. CACHE keeps one archive for each use;
+# other dependencies rebuild it.
 make_tree() {
   local cache=$1 use=$2 dependencies=$3 archive
   archive=$cache/$use-$(echo "$dependencies" | md5sum | cut -c 1-12).tar
@@ -47,7 +48,7 @@ make_tree() {
     chroot "$tree" env -i PATH="$PATH" LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get --quiet --quiet satisfy --yes \
       --no-install-recommends "$dependencies" >>"$work/debootstrap.log" 2>&1 || return 1
     chroot "$tree" apt-get clean
-    # An archive that is whole has its name.
+    # Only a complete archive gets this name.
     rm -f "$cache/$use"-*.tar
     tar -C "$tree" --one-file-system -cf "$archive.part" .
     mv "$archive.part" "$archive"
@@ -56,16 +57,16 @@ make_tree() {
   fi
 }
 
-# boot_tree: starts systemd in the tree, and waits until it has started what it starts.
+# boot_tree: starts systemd in the tree, and waits until it has finished starting.
 boot_tree() {
   cgroup=$(cgroup_root)/idd-packages-$$
-  # A run that was killed leaves an empty one.
+  # A killed run leaves an empty one.
   local old
   for old in "${cgroup%-*}"-*; do
     [[ ! -d $old || -d /proc/${old##*-} ]] || find "$old" -depth -type d -exec rmdir {} + 2>/dev/null || true
   done
   mkdir "$cgroup"
-  # When this script is killed, so are unshare and then, with pid 1, all that runs in there.
+  # When this script is killed, unshare ends too, and then, with pid 1, everything inside.
   (
     echo "$BASHPID" >"$cgroup/cgroup.procs"
     exec setpriv --pdeathsig KILL unshare --pid --mount --ipc --uts --net --cgroup --fork --kill-child \
@@ -85,13 +86,13 @@ boot_tree() {
   return 1
 }
 
-# in_tree COMMAND...: in the running tree, as root.
+# in_tree COMMAND...: runs it in the running tree, as root.
 in_tree() {
   nsenter --target "$machine" --all env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
     DEBIAN_FRONTEND=noninteractive "$@"
 }
 
-# end_tree: ends all that runs in it; its mounts go with it.
+# end_tree: ends everything that runs in the tree; its mounts end with it.
 end_tree() {
   [[ -z $booter ]] || kill -KILL "$booter" 2>/dev/null || true
   [[ -z $booter ]] || wait "$booter" 2>/dev/null || true

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# documents_test.sh ROOT: the commands of docs/operations.md and docs/mysql.md, taken out of the pages word by word and
-# run as a reader would, on a fresh Debian 12 with systemd and the packages that build_packages.sh has made: once with
-# SQLite, once with a MariaDB server over TLS. A command of these pages that is neither run nor named in left_out fails it.
-# Exits 77, with the reason, where that cannot be. What it needs again is kept in ROOT/build.
+# documents_test.sh ROOT: extracts the commands of docs/operations.md and docs/mysql.md verbatim,
+# and runs them as a reader would, on a fresh Debian 12 with systemd and the packages of
+# build_packages.sh: once with SQLite, once with a MariaDB server over TLS. A command of these pages
+# that is neither run nor listed in left_out fails the test. Exits 77, with the reason, where that
+# is impossible. Keeps reusable files in ROOT/build.
 set -euo pipefail
 name=documents-test
 # shellcheck source=tests/packages/common.sh
@@ -12,25 +13,27 @@ source "${1:?}/tests/packages/common.sh"
 operations=$root/docs/operations.md
 mysql=$root/docs/mysql.md
 
-# What a page names and does not tell to run as it stands, and what cannot be run here.
+# Code that a page mentions but does not ask the reader to run as it stands, and code that cannot
+# run here.
 left_out=(
   'apt install' 'idctl import' 'idctl lease list' 'idctl tag create' 'idctl tag create --start' 'idctl tag show' 'idctl whois'
   'idctl host forget' 'systemctl restart' 'systemctl stop' # names of commands
   'idd --check-config' 'systemctl start idd.socket idd.service' # likewise
-  'idctl tag set TAG --max-id'                             # with a number of the reader's
+  'idctl tag set TAG --max-id'                             # the reader chooses the number
   'idctl top'                                              # needs a terminal
-  'systemctl edit idd'                                     # an editor: the test writes what it would
-  # Behind cmake --install: tests/packages has packages, tests/integration/install_test.sh the rest.
+  'systemctl edit idd'                                     # opens an editor; the test writes a file
+  # With cmake --install: tests/packages uses packages; tests/integration/install_test.sh covers it.
   'systemd-sysusers && systemd-tmpfiles --create && systemctl enable --now idd.socket idd'
 )
 
-# shell TEXT: runs it in the tree as root, in the folder with the packages of revision $revision. If it asks, the answer is yes.
+# shell TEXT: runs it in the tree as root, in the folder with the packages of revision $revision,
+# and answers yes to questions.
 revision=1
 shell() { in_tree bash -euo pipefail -c "cd /srv/debs/$revision && $1" >"$work/said" 2>&1 <<<y; }
 
 ran() { printf '%s\n' "$1" >>"$work/ran"; }
 
-# run PAGE BEGINNING [SED]: the command that the page has as a code span; SED puts names in place of its placeholders.
+# run PAGE BEGINNING [SED]: runs the page's code span that begins so; SED replaces its placeholders.
 run() {
   local command
   command=$("$here/document.py" span "$1" "$2")
@@ -131,7 +134,7 @@ check_sqlite() {
     systemctl daemon-reload && systemctl restart idd" || { cat "$work/said" >&2 && fail "idd does not start with a file of metrics"; }
   wait_until test -s "$tree/var/lib/prometheus/node-exporter/idd/idd.prom"
   step "operations.md: backup and restore"
-  # A backup is taken where there is room, and restored where the store is.
+  # The backup is taken to a place with room, and restored to the store's place.
   run "$operations" 'sqlite3 /var/lib/idd/idd.db'
   claim 5000
   run "$operations" 'systemctl stop idd.socket idd.service'
@@ -153,7 +156,8 @@ check_sqlite() {
   run "$operations" 'idctl audit'
 }
 
-# What mysql.md takes for granted: a server db1.example.org with a certificate of a CA of the reader's own.
+# The prerequisites of mysql.md: a server db1.example.org with a certificate from the reader's own
+# CA.
 start_server() {
   in_tree ip address add 10.0.0.1/16 dev lo
   echo '10.0.0.1 db1.example.org db1 db2.example.org' >>"$tree/etc/hosts"
@@ -215,7 +219,7 @@ check_mysql() {
   local forget
   forget=$("$here/document.py" span "$mysql" 'idctl host forget HOST')
   ran "$forget"
-  wait_until shell "${forget/HOST/off-for-good}" # idd looks for other hosts once a second
+  wait_until shell "${forget/HOST/off-for-good}" # idd checks the other hosts once a second
   claim 10
   step "operations.md: from tinyid"
   in_tree mariadb -e "CREATE DATABASE tinyid; CREATE TABLE tinyid.tiny_id_info(id bigint PRIMARY KEY, biz_type varchar(63),
@@ -232,7 +236,7 @@ check_mysql() {
   [[ $(in_tree idctl claim invoices) == 70001 ]] || fail "the import begins elsewhere"
 }
 
-# Whatever the pages tell to run was run, or is named above.
+# Every command that the pages ask to run was run, or is listed above.
 check_all_ran() {
   step "no command of the pages is left"
   printf '%s\n' "${left_out[@]}" >>"$work/ran"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# Sourced by packages_test.sh: programs that claim in the running tree while things happen to idd, and what must hold for
-# what they got.
+# Sourced by packages_test.sh: programs that claim in the running tree during events of idd, and the
+# checks of their ids.
 
 claimers=()
 
-# start_claimers COUNT: each a program that was compiled against libidclient-dev, of user member.
+# start_claimers COUNT: starts programs compiled against libidclient-dev, as user member.
 start_claimers() {
   local i
   build_client claimer
@@ -32,7 +32,7 @@ claimers_live() {
   done
 }
 
-# stop_claimers: each ends at its next claim, with exit status 0 if none has failed.
+# stop_claimers: each ends at its next claim, with exit status 0 if no claim has failed.
 stop_claimers() {
   local i pid
   for pid in "${claimers[@]}"; do signal_client TERM "$pid"; done
@@ -42,7 +42,8 @@ stop_claimers() {
   done
 }
 
-# check_claims MINIMUM: no id twice, none missing between the first and the last, and rising for each claimer.
+# check_claims MINIMUM: no id comes twice, none is missing between the first and the last, and each
+# claimer's ids rise.
 check_claims() {
   local i count distinct first last longest
   for i in "${!claimers[@]}"; do

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * many_tags COUNT PACE_US: claims from tags many-1 to many-COUNT in turn, one id with a pause of
- * PACE_US between two, and prints "TAG ID" of each, until SIGTERM. On SIGUSR1 "wait N us" on
- * stderr: the longest claim since the last one. The first claim that fails, or whose id does not
- * rise, ends it, with exit status 1 and the reason.
+ * many_tags COUNT PACE_US: claims from tags many-1 to many-COUNT in turn, one id at a time with a
+ * pause of PACE_US in between, and prints "TAG ID" for each, until SIGTERM. On SIGUSR1 it prints
+ * "wait N us" on stderr: the longest claim since the last SIGUSR1. The first claim that fails, or
+ * whose id does not rise, ends it with exit status 1 and the reason.
  */
 #include <idclient.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# packages_test.sh ROOT: the packages that build_packages.sh has made, and all that happens to them on a host of its own:
-# a fresh Debian 12 with systemd as pid 1, in namespaces. Install, start, claim, start by the first client, upgrade,
-# restart, crash and hang under load, roll back, remove, purge.
-# Exits 77, with the reason, where that cannot be. What it needs again is kept in ROOT/build.
+# packages_test.sh ROOT: tests the packages of build_packages.sh through their life on one host: a
+# fresh Debian 12 with systemd as pid 1, in namespaces. Install, start, claim, start by the first
+# client, upgrade, restart, crash and hang under load, rollback, removal, purge. Exits 77, with the
+# reason, where that is impossible. Keeps reusable files in ROOT/build.
 set -euo pipefail
 name=packages-test
 # shellcheck source=tests/packages/common.sh
@@ -11,12 +11,13 @@ source "${1:?}/tests/packages/common.sh"
 # shellcheck source=tests/packages/load.sh
 source "$here/load.sh"
 
-# All files that a package, a daemon or an administrator could have made.
+# All files that a package, a daemon or an administrator could have created.
 files_of_tree() {
   find "$tree" -xdev \( -path "$tree/tmp" -o -path "$tree/srv" -o -path "$tree/var/log" \) -prune -o -printf '%P\n' | sort
 }
 
-# What is in the packages: hardened programs without debug symbols, all pages, and no daemon for a program that claims.
+# The contents of the packages: hardened programs without debug symbols, all pages, and no daemon
+# for a program that only claims.
 check_packages() {
   step "what is in the packages"
   local content=$work/content field page
@@ -56,7 +57,7 @@ check_first_start() {
   boot_tree 9>&- || { cat "$work/console.log" >&2 && fail "systemd does not come up"; }
   is_active idd.socket || fail "idd.socket is not active"
   wait_until is_active idd.service
-  # Where /proc was not mounted, as in the chroot, the folders are left to the boot.
+  # Where /proc is not mounted, as in the chroot, the folders are created at boot.
   [[ $(stat -c %a "$tree/var/lib/idd") == 700 && $(stat -c %a "$tree/etc/idd") == 750 ]] ||
     fail "the folders do not have the modes of tmpfiles.d"
   fails 0 in_tree systemd-analyze verify --man=no idd.service idd.socket
@@ -74,7 +75,8 @@ check_sandbox() {
   for line in 'Seccomp: 2' 'NoNewPrivs: 1' 'CapEff: 0000000000000000' 'CapBnd: 0000000000000000'; do
     grep -qx "$line" <(tr '\t' ' ' <"$work/status") || fail "idd's process lacks '$line'"
   done
-  # The same unit around a program that changes its scheduling, which any user may, but not under this filter.
+  # The same unit with a program that changes its scheduling: any user may do that, but not under
+  # this filter.
   local unit
   for unit in closed open; do
     sed -e 's|^ExecStart=.*|ExecStart=/usr/bin/taskset --cpu-list 0 /bin/true|;s|^Type=.*|Type=oneshot|' \
@@ -150,7 +152,7 @@ check_credential() {
   as member test ! -r "$file" || fail "a member of group idd can read the credential"
   in_tree grep -q --null-data '^CREDENTIALS_DIRECTORY=' "/proc/$(property MainPID)/environ" ||
     fail "idd is not told where its credentials are"
-  # What operations.md says of a rotation: a reload leaves the copy, a restart makes another.
+  # As operations.md says about a rotation: a reload keeps the copy, a restart makes another.
   echo 'rotated-password' >"$tree/etc/credstore/idd-database-password"
   in_tree systemctl reload idd.service
   passed_password tree-password || fail "a reload has changed the credential: operations.md says it does not"
@@ -158,12 +160,13 @@ check_credential() {
   passed_password rotated-password || fail "a restart has not brought the changed credential"
 }
 
-# passed_password TEXT: whether that is what systemd has passed to the idd that runs.
+# passed_password TEXT: whether systemd has passed TEXT to the running idd.
 passed_password() {
   in_tree nsenter --target "$(property MainPID)" --mount grep -qx "$1" /run/credentials/idd.service/idd-database-password
 }
 
-# survives WHAT COMMAND...: idd goes on in a new process after COMMAND, under the same socket, and the claimers notice nothing.
+# survives WHAT COMMAND...: after COMMAND idd continues in a new process, with the same socket, and
+# the claimers notice nothing.
 survives() {
   local what=$1 pid inode
   shift
@@ -191,7 +194,7 @@ check_load() {
   survives "systemctl restart" in_tree systemctl restart idd.service
   journal_says idd.leaving || fail "a restart was a stop: it closed the rings"
   survives "SIGKILL" crash
-  # Watched more closely than the 30 s of the unit, for the sake of the test's time.
+  # A shorter watchdog interval than the unit's 30 s, to save time.
   mkdir -p "$tree/etc/systemd/system/idd.service.d"
   printf '[Service]\nWatchdogSec=2s\nTimeoutAbortSec=1s\n' >"$tree/etc/systemd/system/idd.service.d/test.conf"
   in_tree systemctl daemon-reload
@@ -232,7 +235,8 @@ check_purge() {
   end_tree 9>&-
   machine=
   files_of_tree | comm -13 "$work/before" - >"$work/left"
-  # Ours: the user idd. The administrator's: a password, a credential, two users. The rest is systemd's and dpkg's own.
+  # idd leaves only the user idd. The administrator's files: a password, a credential, two users.
+  # The rest belongs to systemd and dpkg.
   grep -Evx \
     -e 'etc/idd(/password)?' -e 'etc/credstore(/idd-database-password)?' \
     -e 'etc/(passwd|group|shadow|gshadow|subuid|subgid)-' -e 'etc/\.pwd\.lock' -e 'etc/(machine-id|\.updated|resolv\.conf)' \

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# restart_test.sh ROOT: restarts of the packaged service by systemd itself, beside programs that claim from many tags: no
-# id twice or out of order, none lost, no claim that fails; prints how long claims waited. 10 restarts of 200 tags with a
-# step of 1000, or IDD_TEST_RESTARTS, IDD_TEST_TAGS and IDD_TEST_STEP; a measurement has 100 and 2000, on a machine that
-# does nothing else.
-# Exits 77, with the reason, where that cannot be. What it needs again is kept in ROOT/build.
+# restart_test.sh ROOT: systemd restarts the packaged service beside programs that claim from many
+# tags: no id comes twice or out of order, none is lost, and no claim fails. Prints how long claims
+# waited. 10 restarts of 200 tags with a step of 1000, or IDD_TEST_RESTARTS, IDD_TEST_TAGS and
+# IDD_TEST_STEP; a measurement uses 100 restarts and 2000 tags, on an otherwise idle machine. Exits
+# 77, with the reason, where that is impossible. Keeps reusable files in ROOT/build.
 set -euo pipefail
 name="restart-test"
 # shellcheck source=tests/packages/common.sh
@@ -62,7 +62,7 @@ wait_until have_reported 1
 step "$restarts restarts"
 for ((restart = 1; restart <= restarts; ++restart)); do
   fails 0 in_tree systemctl restart idd.service
-  # Once round all tags: each claimer meets every ring that was replaced.
+  # One round over all tags, so that each claimer uses every ring that was replaced.
   lines=$(wc -l <"$work/claimed.0")
   sleep 0.5
   wait_until eval "((\$(wc -l <'$work/claimed.0') > $lines + $tags))"
@@ -82,7 +82,7 @@ if journal_says 'lease.abandoned|ring.not_inherited|held.not_inherited|idd.stopp
   grep -Ei 'abandoned|not_inherited|stopping' "$work/journal" | head -n 5 >&2
   fail "a restart lost something, see above"
 fi
-# Of each tag every id from the first to the last, once.
+# For each tag every id from the first to the last, once.
 sort --numeric-sort --key=1,1 --key=2,2 --stable --merge <(sort -n -k1,1 -k2,2 "$work/claimed.0") \
   <(sort -n -k1,1 -k2,2 "$work/claimed.1") | awk '
   $1 == tag && $2 == id { ++twice }
@@ -94,7 +94,7 @@ step "$count ids, $twice twice, $missing missing"
 ((twice == 0)) || fail "$twice ids came twice"
 ((missing == 0)) || fail "$missing ids are missing"
 in_tree idctl --timeout 120000 audit >"$work/said" || { tail -n 5 "$work/said" >&2 && fail "the audit does not add up"; }
-# The first report of each claimer is of the time before the first restart.
+# The first report of each claimer covers the time before the first restart.
 tail -q -n +2 "$work"/waits.* | sed -n 's/^wait \([0-9]*\) us$/\1/p' | sort -n >"$work/sorted"
 awk '{ wait[NR] = $1 / 1000 }
   END { printf "        longest claim beside each restart, ms: median %.1f, p99 %.1f, longest %.1f, of %d\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The refill rules of other systems, as policies, for comparison. Leaf's is the daemon's own
+// The refill rules of other systems as policies, for comparison. Leaf's rule is the daemon's own
 // leaf_policy.h.
 #ifndef IDD_TESTS_SIMULATOR_COMPARISON_POLICIES_H_
 #define IDD_TESTS_SIMULATOR_COMPARISON_POLICIES_H_
@@ -37,10 +37,10 @@ class TinyidPolicy : public daemon::RefillPolicy {
   std::uint64_t step_;
 };
 
-// CosId's SegmentChainId: the chain is kept `safe distance` (2) steps long by a job that runs once
-// a second. A claim that finds the chain empty leases that much itself and makes the job hungry: a
+// CosId's SegmentChainId: a job runs once a second and keeps the chain `safe distance` (2) steps
+// long. A claim that finds the chain empty leases that much itself and makes the job hungry. A
 // hungry job runs at once, doubles its distance and appends that many steps; five seconds without
-// hunger halve it.
+// hunger halve the distance.
 class CosidPolicy : public daemon::RefillPolicy {
  public:
   explicit CosidPolicy(const daemon::RefillSettings& settings) : step_(settings.step) {}
@@ -62,7 +62,7 @@ class CosidPolicy : public daemon::RefillPolicy {
   }
   void OnLeased(const daemon::RefillView& view, std::uint64_t /*ids*/,
                 std::chrono::nanoseconds /*took*/) override {
-    // What the claim leased itself; the job that it woke comes next.
+    // The claim leased these itself; the lease of the job that it woke comes next.
     if (hungry_at_ != MonotonicTime{} && view.now - hungry_at_ < kPeriod && !appended_) {
       appended_ = true;
       Observe(view);
@@ -80,7 +80,7 @@ class CosidPolicy : public daemon::RefillPolicy {
   }
   [[nodiscard]] std::uint64_t MarkOf(shm::IdRange ids,
                                      const daemon::RefillView& /*view*/) const override {
-    return ids.limit - 1;  // nothing is done at a mark
+    return ids.limit - 1;  // marks have no effect
   }
   [[nodiscard]] double RatePerSecond() const override { return 0; }
 

@@ -19,14 +19,14 @@ struct Contestant {
 // idd first; then Leaf's rule, tinyid's and CosId's.
 [[nodiscard]] std::vector<Contestant> AllContestants();
 
-// What all of them start from.
+// The settings that all of them start from.
 [[nodiscard]] daemon::RefillSettings ContestSettings();
 
 // All tags of a scenario, each with a store of its own.
 [[nodiscard]] Result Play(const Scenario& scenario, const Contestant& contestant,
                           const StoreModel& store = {});
 
-// The same with an outage, and no longer than two minutes behind its end.
+// The same with an outage; ends at most two minutes after the outage.
 [[nodiscard]] Result PlayOutage(const Scenario& scenario, const Contestant& contestant,
                                 Outage outage);
 

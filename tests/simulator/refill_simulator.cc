@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// refill_simulator: plays every scenario with every policy, and idd's with outages, and prints what
-// came of it as JSON. scripts/refill-report makes the table and the charts of docs/refill.md of it.
+// refill_simulator: runs every scenario with every policy, and idd's policy also with outages, and
+// prints the results as JSON. scripts/refill-report makes the table and the charts of
+// docs/refill.md from them.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

@@ -22,19 +22,19 @@ constexpr double kPollS = 1;
 constexpr std::size_t kSlots = 15;  // one of the ring's is being recycled
 
 MonotonicTime At(double seconds) {
-  // Not the clock's beginning, which means "never" to some.
+  // Offset from the clock's origin, which means "never" to some classes.
   return MonotonicTime{} + std::chrono::hours(1) +
          std::chrono::duration_cast<MonotonicClock::duration>(
              std::chrono::duration<double>(seconds));
 }
 
-// What was claimed in the busiest window, from the claims themselves. These are a line in pieces,
-// of which the steepest window begins or ends where two of them meet.
+// The claims in the busiest window, from the claims themselves. They form a piecewise linear curve,
+// so the steepest window begins or ends at one of its points.
 class BusiestWindow {
  public:
   explicit BusiestWindow(double window_s) : window_s_(window_s) { points_.push_back({0, 0}); }
 
-  // Claims went on evenly since the last point; or were made at once, if no time has passed.
+  // Claims were even since the last point, or made at once if no time has passed.
   void Add(double at, double claimed) {
     while (next_begin_ < points_.size() && points_[next_begin_].at + window_s_ <= at) {
       const Point& begin = points_[next_begin_++];
@@ -53,7 +53,7 @@ class BusiestWindow {
     double claimed;
   };
 
-  // Before what was claimed at once then. `at` never falls.
+  // The value before the claims that were made at once at that time. `at` must not decrease.
   double ClaimedAt(double at) {
     while (points_[before_ + 1].at < at) ++before_;
     const Point& from = points_[before_];
@@ -100,7 +100,7 @@ class Host {
   struct Segment {
     double left = 0;
     double size = 0;
-    double mark_left = -1;  // what is left when the mark is claimed; negative once it was
+    double mark_left = -1;  // what is left when the mark is claimed; negative afterwards
   };
 
   [[nodiscard]] double Rate() const { return trace_.pieces[piece_].ids_per_s; }
@@ -136,7 +136,7 @@ class Host {
     return std::max(next, now_);
   }
 
-  // Claims for `seconds`, in which nothing else happens.
+  // Claims for `seconds`, without other events.
   void Flow(double seconds) {
     const double ids = Rate() * seconds;
     result_.claims += ids;
@@ -158,7 +158,7 @@ class Host {
   void Handle() {
     while (piece_ + 1 < trace_.pieces.size() && trace_.pieces[piece_ + 1].begin_s <= now_) {
       ++piece_;
-      // A claim that finds the ring dry tells the daemon, whatever it knew before.
+      // A claim that finds the ring dry notifies the daemon, whatever it knew before.
       if (ring_.empty() && Rate() > 0) look_at_ = std::min(look_at_, now_ + store_.notice_s);
     }
     if (!ring_.empty()) PassMarkAndEnd();

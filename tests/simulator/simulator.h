@@ -16,39 +16,40 @@ struct Outage {
   double end_s = 0;
 };
 
-// The allocator, and how the daemon talks to it.
+// The allocator, and the daemon's access to it.
 struct StoreModel {
-  double lease_s = 0.005;    // what a lease takes
-  double retry_s = 1;        // how soon it is asked again while it is away
+  double lease_s = 0.005;    // duration of a lease
+  double retry_s = 1;        // how soon it is retried while unavailable
   double notice_s = 100e-6;  // from the claim of a mark to the daemon's look at the ring
-  Outage outage{};           // none while empty
+  Outage outage{};           // none if empty
 };
 
 struct Result {
   double claims = 0;
   double dry_claims = 0;  // claims that had to wait
-  double dry_s = 0;       // in all
+  double dry_s = 0;       // in total
   double longest_dry_s = 0;
-  double outage_dry_claims = 0;  // of those that came during the outage
+  double outage_dry_claims = 0;  // of the claims during the outage
   std::uint64_t leases = 0;
-  double held_mean = 0;  // ids published and unclaimed, over time
+  double held_mean = 0;  // published, unclaimed ids, averaged over time
   double held_max = 0;
-  double wasted = 0;                      // held at the end: what a kill would lose then
-  std::uint64_t leases_after_outage = 0;  // in the second after its end
-  // By how much a lease brought what is held above twice what was claimed in the busiest window of
-  // the outage tolerance, or above two steps, at most; the claims are counted by the simulator.
+  double wasted = 0;                      // held at the end: what a kill would lose
+  std::uint64_t leases_after_outage = 0;  // in the second after it
+  // The maximum by which a lease raised the held ids above twice the claims of the busiest window
+  // of the outage tolerance, or above two steps. The simulator counts the claims.
   double over_rule = 0;
 
-  void Add(const Result& other);  // another tag's
+  void Add(const Result& other);  // adds another tag's result
 };
 
 using MakePolicy =
     std::function<std::unique_ptr<daemon::RefillPolicy>(const daemon::RefillSettings&)>;
 
-// One tag on one host: claims flow as the trace says; the policy is shown the ring as the daemon
-// shows it (at publications, at marks, when the ring runs dry, once a second); a lease is published
-// when the store has answered. The ring has one step at the beginning, as after a start. Claims
-// that find the ring dry wait and are served first by the next publication. No trace is longer than
+// Simulates one tag on one host. Claims flow as the trace says. The policy sees the ring when the
+// daemon would show it: at publications, at marks, when the ring runs dry, once a second. A lease
+// is published when the store has answered. The ring has one step at the beginning, as after a
+// start. Claims that find the ring dry wait; the next publication serves them first. No trace is
+// longer than a day, so that every window lies in the last one.
 // a day, so that every window lies in the last one.
 [[nodiscard]] Result Simulate(const Trace& trace, const daemon::RefillSettings& settings,
                               const MakePolicy& make_policy, const StoreModel& store);

@@ -15,7 +15,7 @@ Trace Sampled(double end_s, double piece_s, const std::function<double(double)>&
   return trace;
 }
 
-// `low`, and every `period_s` for `length_s` `high`, reached within 10 ms in ten steps.
+// A rate of `low`; every `period_s` it is `high` for `length_s`, reached within 10 ms in ten steps.
 Trace Bursts(double end_s, double low, double high, double period_s, double length_s) {
   constexpr double kRampS = 0.01;
   constexpr int kSteps = 10;

@@ -8,7 +8,7 @@
 
 namespace idd::simulator {
 
-// The demand for one tag's ids, as ids a second that are constant for a while.
+// The demand for one tag's ids: rates in ids a second, each constant for a while.
 struct TracePiece {
   double begin_s = 0;
   double ids_per_s = 0;
@@ -18,8 +18,8 @@ struct Trace {
   double end_s = 0;
 };
 
-// A load of one or several tags. An outage is only fair once the load has shown what it does, and
-// has lasted as long as the outage will: before `shown_s` no policy can know.
+// A load of one or several tags. An outage is fair only after the load has shown its pattern and
+// has lasted as long as the outage will: before `shown_s` no policy can know the load.
 struct Scenario {
   std::string name;
   std::string what;

@@ -3,13 +3,13 @@
 // Eight processes claim 2,000,000 ids each at once from one tag with step 10,000.
 //
 // Method: every process claims one id at a time and logs it with the clock before and after. The
-// oracle (claim_oracle.h) then looks at all 16,000,000 records: distinct, rising, ordered, leased,
+// oracle (claim_oracle.h) then checks all 16,000,000 records: distinct, rising, ordered, leased,
 // and `idctl audit` against the number of ids.
 //
-// What the audit may count beyond the logs: a claimer that was off its CPU between its look at a
-// slot and its add, for so long that the slot was recycled, burns the id it added (DESIGN,
-// Claiming). With 16 slots that takes 160,000 ids within one time slice; a few are allowed, a
-// segment is not.
+// The audit may count more ids than the logs: a claimer that is off its CPU between its look at a
+// slot and its add, for so long that the slot is recycled, burns the id that it added (DESIGN,
+// Claiming). With 16 slots that takes 160,000 ids within one time slice. The test allows a few such
+// ids, but not a segment.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -36,7 +36,7 @@ class EightProcesses : public ::testing::Test {
     host_.idctl.CreateTag("orders", kStep);
   }
 
-  // Runs eight workers that claim `ids` each, `batch` at most at a time, to their end.
+  // Runs eight workers to their end; each claims `ids` ids, at most `batch` at a time.
   void Run(std::uint64_t ids, std::uint64_t batch) {
     for (std::uint64_t i = 0; i < kProcesses; ++i) {
       WorkerPlan plan;
@@ -70,7 +70,7 @@ class EightProcesses : public ::testing::Test {
     EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), kProcesses * ids, kMaxBurntIds)), "");
   }
 
-  // The oracle over these very logs with one record changed: if it does not see that, its silence
+  // The oracle over the same logs with one record changed: it must find the change, or its silence
   // above means nothing.
   void ExpectOracleSeesEveryChange() {
     const std::vector<JournalLease> leases = host_.idctl.Leases("orders");
@@ -107,7 +107,7 @@ TEST_F(EightProcesses, ClaimDistinctOrderedLeasedIdsInMixedBatches) {
   Run(ids, 300);
   ExpectAllIsWell(ids);
   ExpectOracleSeesEveryChange();
-  // What the stop hands back must fit what was claimed: the next lease begins right behind it.
+  // The handed-back range must fit the claims: the next lease begins right after them.
   const AuditRow audit = host_.idctl.Audit("orders");
   host_.daemon.Stop();
   EXPECT_EQ(host_.Database().MaxId("orders"), 1 + audit.claimed);

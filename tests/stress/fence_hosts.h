@@ -23,7 +23,7 @@
 
 namespace idd::harness {
 
-// A primary and its replica, both reached by TCP; the replica may be written to all the time.
+// A primary and its replica, both reached over TCP; the replica is writable all the time.
 class ServerPair {
  public:
   explicit ServerPair(const TempDir& dir)
@@ -46,7 +46,7 @@ class ServerPair {
     return "mysql://idd:secret@127.0.0.1:" + std::to_string(ports_[0]) +
            ",127.0.0.1:" + std::to_string(ports_[1]) + "/idd";
   }
-  // From now on the replica misses what is leased.
+  // From now on the replica misses new leases.
   void StopReplication() {
     EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)), [this] {
       return std::stoi(replica.Session().Query("SELECT COUNT(*) FROM idd_lease")) > 0;
@@ -79,7 +79,7 @@ class FenceHosts : public MysqlHosts {
       return host.idctl.Run({"claim", "orders"}).exit_status == 0;
     });
   }
-  // So many hosts that have had an id of the new tag "orders".
+  // Starts that many hosts, each of which gets an id of the new tag "orders".
   void StartLeasing(int count, const std::string& url, int fence_after = 600) {
     for (int i = 0; i < count; ++i) {
       AddHost("host-" + std::to_string(i), url, fence_after).daemon.Start();
@@ -98,11 +98,11 @@ class FenceHosts : public MysqlHosts {
     plan.batch = 16;
     plan.pace_us = 200;
     plan.retry = true;
-    plan.awaits_tag = true;  // a dump that is being restored has no rows for a moment
+    plan.awaits_tag = true;  // during a restore the tables have no rows for a moment
     plan.log_capacity = 1 << 21;
     return plan;
   }
-  // With what is in its ring for many seconds.
+  // With ids in its ring for many seconds.
   [[nodiscard]] static WorkerPlan Slowly() {
     WorkerPlan plan = FullSpeed();
     plan.batch = 1;
@@ -124,10 +124,10 @@ class FenceHosts : public MysqlHosts {
     }
     ExpectLeasing(3);
   }
-  // Leases of every host that the other server, or the dump, does not have. The last ones, which no
-  // other host's mark is above, are the last host's: it hands out a few thousand ids, has what it
-  // needs for a while, and does not ask the server for anything by itself. Until GoOn() the other
-  // hosts' clients are stopped.
+  // Makes every host take leases that the other server, or the dump, does not have. The last ones,
+  // above all other hosts' marks, belong to the last host: it hands out a few thousand ids, then
+  // has enough for a while and asks the server for nothing. The other hosts' clients are stopped
+  // until GoOn().
   void LeaseWhatGetsLost() {
     ExpectLeasing(3);
     Signal(SIGSTOP);
@@ -138,7 +138,7 @@ class FenceHosts : public MysqlHosts {
         WaitUntil(Patience(std::chrono::seconds(30)), [&] { return worker.ids() >= some.ids; }));
     Load(*hosts_[3], Slowly());
   }
-  // The last host has just given the sign of life that it gives every twenty seconds.
+  // Waits until the last host has just sent its heartbeat, which it sends every twenty seconds.
   void WaitForSignOfLife(const MariadbServer& server) {
     MariadbSession session = server.Session();
     const auto beat = [&session] {
@@ -159,7 +159,8 @@ class FenceHosts : public MysqlHosts {
   [[nodiscard]] static std::uint64_t Number(const Host& host, const char* what) {
     return host.idctl.Json({"status"}).at("tags").at(0).at(what).get<std::uint64_t>();
   }
-  // Each of the first `count` hosts has taken two leases since: the second was asked for since.
+  // Each of the first `count` hosts takes two more leases: at least the second was requested after
+  // the call.
   void ExpectLeasing(std::size_t count) {
     std::vector<std::uint64_t> before;
     for (std::size_t i = 0; i < count; ++i) before.push_back(Number(*hosts_[i], "leases"));
@@ -169,9 +170,8 @@ class FenceHosts : public MysqlHosts {
       })) << hosts_[i]->daemon.Log();
     }
   }
-  // Each of the first `count` hosts has noted that all others know of it where it leases now: what
-  // it has noted counts at the next server. It looks once a second, and may have leased before
-  // that.
+  // Each of the first `count` hosts has recorded that all others know it where it leases now, so
+  // that its notes count at the next server. It looks once a second, and may have leased before.
   void ExpectKnownToAll(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(60)), [&] {
@@ -180,7 +180,7 @@ class FenceHosts : public MysqlHosts {
       })) << hosts_[i]->daemon.Log();
     }
   }
-  // What happens from now on is measured.
+  // Starts the measurement.
   void Change() {
     changed_ns_ = MonotonicNs();
     for (const auto& host : hosts_) {
@@ -188,7 +188,7 @@ class FenceHosts : public MysqlHosts {
       dry_[host->daemon.options().host_id] = Number(*host, "fallbacks");
     }
   }
-  // Ends all claimers, of whom none got an id that any other got.
+  // Ends all claimers and expects that no two of them got the same id.
   [[nodiscard]] std::vector<Claimer> FinishUnique() {
     for (const auto& worker : workers_) worker->Stop();
     std::vector<Claimer> claimers = Finish(Patience(std::chrono::seconds(60)));
@@ -207,7 +207,7 @@ class FenceHosts : public MysqlHosts {
       if (!Runs(*host)) continue;
       const std::uint64_t now = Number(*host, "fallbacks");
       const std::uint64_t before = dry_[name];
-      dry += " " + std::to_string(now - (now < before ? 0 : before));  // else: it was restarted
+      dry += " " + std::to_string(now - (now < before ? 0 : before));  // else: restarted
     }
     const std::vector<Claimer> claimers = FinishUnique();
     std::printf("%s: %llu ids; longest pause%s; dry claims%s\n", what,
@@ -215,7 +215,7 @@ class FenceHosts : public MysqlHosts {
                 dry.c_str());
     PrintLogsIfFailed();
   }
-  // Of each host, when claims were answered, in order.
+  // For each host, the sorted times of answered claims.
   using AnswerTimes = std::map<std::string, std::vector<std::uint64_t>>;
   [[nodiscard]] AnswerTimes AnswersOf(const std::vector<Claimer>& claimers) const {
     AnswerTimes answered;
@@ -231,7 +231,7 @@ class FenceHosts : public MysqlHosts {
     for (auto& [host, times] : answered) std::sort(times.begin(), times.end());
     return answered;
   }
-  // The longest time from `begin_ns` to the last answer before `end_ns` without one.
+  // The longest time without an answer, from `begin_ns` to the last answer before `end_ns`.
   [[nodiscard]] static std::uint64_t LongestPause(const std::vector<std::uint64_t>& times,
                                                   std::uint64_t begin_ns, std::uint64_t end_ns) {
     std::uint64_t last = begin_ns;
@@ -242,7 +242,7 @@ class FenceHosts : public MysqlHosts {
     }
     return longest;
   }
-  // The longest time since Change() for which no claim of a host was answered.
+  // For each host, the longest time since Change() without an answered claim.
   [[nodiscard]] std::string Pauses(const std::vector<Claimer>& claimers) const {
     std::string text;
     for (const auto& [host, times] : AnswersOf(claimers)) {
@@ -252,7 +252,7 @@ class FenceHosts : public MysqlHosts {
     return text;
   }
 
-  // As an operator does; `when` names the file.
+  // Dumps as an operator would; `when` names the file.
   [[nodiscard]] std::string Dump(const std::string& when) { return Dump(server_, when); }
   [[nodiscard]] std::string Dump(const MariadbServer& server, const std::string& when) const {
     const std::string path = dir_.File(when + ".sql");
@@ -261,7 +261,7 @@ class FenceHosts : public MysqlHosts {
     return path;
   }
   void Restore(const std::string& path) const { Restore(server_, path); }
-  // Again, as docs/mysql.md has it, while a host's own row is there before the dump's.
+  // Retries, as docs/mysql.md advises, if a host writes its own row before the dump's is inserted.
   static void Restore(const MariadbServer& server, const std::string& path) {
     const std::string command =
         "/usr/bin/mariadb --no-defaults -u root -S " + server.socket() + " idd < " + path;
@@ -276,7 +276,7 @@ class FenceHosts : public MysqlHosts {
     std::string error;
     EXPECT_EQ(Run(command, error), 0) << command << "\n" << error;
   }
-  // The exit status of a shell command, -1 if it does not end; `error`: what it says on stderr.
+  // Returns the exit status of a shell command, -1 if it does not end; `error`: its stderr.
   static int Run(const std::string& command, std::string& error) {
     ChildOptions child;
     child.argv = {"/bin/sh", "-c", command};
@@ -285,14 +285,14 @@ class FenceHosts : public MysqlHosts {
     error = process.stderr_text();
     return status;
   }
-  // Through the socket, with a password.
+  // Over the socket, with a password.
   [[nodiscard]] std::string Url() const {
     return "mysql://idd:secret@localhost/idd?unix_socket=" + server_.socket();
   }
 
   std::uint64_t changed_ns_ = 0;
-  std::map<std::string, std::string> owners_;  // of workers
-  std::map<std::string, std::uint64_t> dry_;   // hosts: claims without an id, before the change
+  std::map<std::string, std::string> owners_;  // worker to host
+  std::map<std::string, std::uint64_t> dry_;   // host to its dry claims before the change
 };
 
 }  // namespace idd::harness

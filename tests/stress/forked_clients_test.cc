@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process opens a tag, claims, forks, and parent and children all go on claiming with the handle
-// they share.
+// A process opens a tag, claims and forks; then parent and children continue to claim with the
+// handle they share.
 //
-// Method: the parent's and every child's claims are logged; the oracle sees them as claimers like
-// any other. Small segments make all of them use the socket, which a forked child must not share
-// with its parent. In the second test other threads of the parent are in the middle of claims when
-// it forks, so a child may inherit a lock that nobody will ever release.
+// Method: the claims of the parent and of every child are logged; to the oracle they are claimers
+// like any other. Small segments make all of them use the socket, which a forked child must not
+// share with its parent. In the second test other threads of the parent are in the middle of claims
+// during the fork, so a child may inherit a lock that no thread will ever release.
 #include <gtest/gtest.h>
 
 #include <vector>

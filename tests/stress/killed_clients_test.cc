@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clients are killed with SIGKILL at random, fifty times, and others stopped for seconds and
+// Clients are killed with SIGKILL at random, fifty times, and others are stopped for seconds and
 // continued.
 //
-// Method: eight workers claim mixed batches. A killed worker's log is kept and a new worker takes
-// its place. All the while one other worker is stopped, for two seconds, then continued and another
-// one stopped. No claimer that runs may be without a new id for longer than the stall limit. In the
-// end the oracle looks at the logs of all 58 claimers; a killed one may take what it claimed last
-// unlogged to its grave, so the audit may count more than the logs, and never less.
+// Method: eight workers claim mixed batches. The test keeps a killed worker's log and starts a new
+// worker in its place. At any time one other worker is stopped, for two seconds each. A running
+// claimer must never be without a new id for longer than the stall limit. In the end the oracle
+// checks the logs of all 58 claimers. A killed claimer may die before it logs its last claim, so
+// the audit may count more than the logs, but never less.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,12 +31,12 @@ using std::chrono_literals::operator""ms;
 constexpr std::size_t kWorkers = 8;
 constexpr int kKills = 50;
 constexpr std::uint64_t kBatch = 200;
-// Beyond what a busy machine does to a claim, below the workers' own deadline.
+// Longer than a busy machine delays a claim, shorter than the workers' own timeout.
 constexpr std::chrono::milliseconds kStallLimit = 30s;
 constexpr std::chrono::milliseconds kWorkersDeadline = 4 * kStallLimit;
 constexpr std::chrono::milliseconds kStopTime = 2s;
 
-// A place for a running worker, with what is needed to see it stall.
+// A place for a running worker, with the data to detect its stall.
 struct Place {
   std::unique_ptr<ClaimWorkerProcess> worker;
   std::uint64_t ids = 0;
@@ -68,7 +68,7 @@ class KilledClients : public ::testing::Test {
     place.progress_at = MonotonicClock::now();
   }
 
-  // Looks after everybody for a while: no failure, no stall of those who run.
+  // Watches all workers for a while: none fails, and no running worker stalls.
   void WatchFor(std::chrono::milliseconds time) {
     const Deadline deadline = Deadline::After(time);
     while (!deadline.passed()) {
@@ -91,7 +91,7 @@ class KilledClients : public ::testing::Test {
     Require(now - place.progress_at < Patience(kStallLimit), place.worker->name() + " stalls");
   }
 
-  // One worker is stopped at any time, each for kStopTime.
+  // At any time one worker is stopped, for kStopTime each.
   void MoveTheStop() {
     if (stopped_ < places_.size() && !stop_ends_.passed()) return;
     Continue();
@@ -163,8 +163,8 @@ TEST_F(KilledClients, LeaveNoDuplicateAndNoStall) {
   EXPECT_EQ(Join(CheckRising(claimers)), "");
   EXPECT_EQ(Join(CheckOrder(claimers)), "");
   EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases("orders"))), "");
-  // Each kill loses at most the batch in the victim's hands. A claimer that was off its CPU while
-  // its slot was recycled burns a batch as well; the margin is for those.
+  // Each kill loses at most the batch that the victim was claiming. A claimer that was off its CPU
+  // while its slot was recycled also burns a batch; the margin is for those.
   const std::uint64_t most_lost = kBatch * static_cast<std::uint64_t>(kills) + 100 * kBatch;
   EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), ids, most_lost)), "");
   host_.daemon.Stop();

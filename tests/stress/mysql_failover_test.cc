@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The database that comes back is not what it was: an older copy, a server that forgot what it had
-// granted, a replica that lags. No id comes twice, every host says what happened, with both
-// numbers, and service goes on by itself.
+// The database comes back different: an older copy, a server that forgot granted leases, a replica
+// that lags. No id comes twice, every host logs the change with both numbers, and service resumes
+// by itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 class MysqlFailover : public MysqlHosts {
  protected:
-  // With the grace that a host has without a word: they have to find out by themselves.
+  // With the default grace: the hosts must detect the change by themselves.
   [[nodiscard]] std::string Url() const {
     return "mysql://idd:secret@localhost/idd?unix_socket=" + server_.socket();
   }
@@ -65,7 +65,7 @@ class MysqlFailover : public MysqlHosts {
   }
 };
 
-// A copy of the data directory, made before most leases, in place of it.
+// An older copy of the data directory, made before most leases, replaces it.
 TEST_F(MysqlFailover, ServerSetBackToAnOlderStateRepeatsNoId) {
   StartLoad();
   std::this_thread::sleep_for(500ms);
@@ -79,7 +79,7 @@ TEST_F(MysqlFailover, ServerSetBackToAnOlderStateRepeatsNoId) {
   std::filesystem::remove_all(server_.data_dir());
   CopyTree(dir_.File("older"), server_.data_dir());
   server_.Start();
-  // A host that knows nothing of it, at the very moment: nobody has told the server anything yet.
+  // A new host at this very moment: no host has pushed its marks to the server yet.
   Host late(dir_, "late");
   late.daemon.options().database = Url();
   late.daemon.Start();
@@ -94,8 +94,8 @@ TEST_F(MysqlFailover, ServerSetBackToAnOlderStateRepeatsNoId) {
   ExpectReported(marks);
 }
 
-// A server that writes its log now and then only, here never by itself, forgets leases that it has
-// granted when it is killed.
+// A server that flushes its log only now and then, in this test never by itself, forgets granted
+// leases when it is killed.
 TEST_F(MysqlFailover, ServerThatForgetsGrantedLeasesRepeatsNoId) {
   StartLoad();  // the tables and the tag are on the disk
   server_.Session().Execute("SET GLOBAL innodb_flush_log_at_trx_commit = 0");
@@ -117,7 +117,7 @@ TEST_F(MysqlFailover, ServerThatForgetsGrantedLeasesRepeatsNoId) {
   std::printf("leases forgotten by kill %d\n", kills);
 }
 
-// The replica of an asynchronous replication, behind when the primary dies, takes over.
+// A replica with asynchronous replication, which lags when the primary dies, takes over.
 TEST_F(MysqlFailover, ReplicaThatLagsIsPromotedAndRepeatsNoId) {
   const std::vector<std::uint16_t> ports = FreePorts(2);
   MariadbServer primary(dir_, "primary",
@@ -148,7 +148,7 @@ TEST_F(MysqlFailover, ReplicaThatLagsIsPromotedAndRepeatsNoId) {
   const int lag = leases_at(primary) - leases_at(replica);
   const std::vector<std::size_t> marks = LogMarks();
   primary.Kill();
-  // Read-only as it is, nobody leases from it.
+  // While it is read-only, no host leases from it.
   EXPECT_TRUE(WaitUntil(Patience(15s), [&] {
     return hosts_[0]->daemon.LogSince(marks[0]).find("is read-only") != std::string::npos;
   }));

@@ -17,8 +17,8 @@
 
 namespace idd::harness {
 
-// Hosts on one database server: every host is a real idd with a socket, a state dir and a name of
-// its own, and has client processes that claim from the tag "orders".
+// Hosts on one database server: every host is a real idd with its own socket, state dir and name,
+// and has client processes that claim from the tag "orders".
 class MysqlHosts : public ::testing::Test {
  protected:
   void StartHosts(int count, const std::vector<std::string>& tag_options,
@@ -34,7 +34,7 @@ class MysqlHosts : public ::testing::Test {
     create.insert(create.end(), tag_options.begin(), tag_options.end());
     ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)),
                           [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));
-    // The server is young: first the hosts leave each other the grace.
+    // The server is new, so the hosts first wait for the grace.
     for (const auto& host : hosts_) {
       ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(60)), [&] {
         return host->idctl.Run({"claim", "orders"}).exit_status == 0;
@@ -42,7 +42,7 @@ class MysqlHosts : public ::testing::Test {
     }
   }
 
-  // It waits for Go().
+  // The worker waits for Go().
   ClaimWorkerProcess& AddWorker(const Host& host, WorkerPlan plan) {
     plan.socket = host.daemon.socket();
     if (plan.tag.empty()) plan.tag = "orders";
@@ -59,7 +59,7 @@ class MysqlHosts : public ::testing::Test {
     for (const auto& worker : workers_) worker->Go();
   }
 
-  // Every host has taken a lease since.
+  // Expects that every host takes another lease.
   void ExpectFreshLeases() {
     const auto leases_of = [](const Host& host) {
       return host.idctl.Json({"status"}).at("tags").at(0).at("leases").get<std::uint64_t>();
@@ -80,7 +80,7 @@ class MysqlHosts : public ::testing::Test {
     return claimers;
   }
 
-  // Every host's audit, and that of all hosts together.
+  // Checks every host's audit, and that of all hosts together.
   void ExpectAccounted() {
     for (const auto& host : hosts_) {
       const AuditRow audit = host->idctl.Audit("orders");

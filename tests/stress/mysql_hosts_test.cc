@@ -2,9 +2,9 @@
 //
 // Many hosts on one MariaDB.
 //
-// Method: every host is a real idd with a socket, a state dir and a name of its own; client
-// processes claim from each. The oracle looks for ids that came twice, anywhere, and for ids
-// outside a lease; the audit of every host has to add up.
+// Method: every host is a real idd with its own socket, state dir and name; client processes claim
+// from each. The oracle looks for ids that came twice, anywhere, and for ids outside a lease; the
+// audit of every host has to add up.
 #include "mysql_hosts.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class LeafServer {
   LeafServer(const LeafServer&) = delete;
   LeafServer& operator=(const LeafServer&) = delete;
 
-  // The segments it got, as claims.
+  // Its segments, as claims.
   std::vector<ClaimRecord> Stop() {
     stopping_.store(true);
     if (thread_.joinable()) thread_.join();
@@ -125,7 +125,7 @@ TEST_F(MysqlHosts, AnswersOfCommitsThatNeverComeMakeGapsThatTheJournalExplains) 
   plan.retry = true;
   plan.log_capacity = 1 << 21;
   StartWorkers(3, plan);
-  // Of which the host did not hear.
+  // A lease whose answer the host never got.
   const auto is_lost = [](const JournalLease& lease) {
     return lease.state == "abandoned" && lease.claimed == 0;
   };
@@ -135,7 +135,7 @@ TEST_F(MysqlHosts, AnswersOfCommitsThatNeverComeMakeGapsThatTheJournalExplains) 
     try {
       const std::vector<JournalLease> leases = hosts_[0]->idctl.Leases("orders");
       return std::any_of(leases.begin(), leases.end(), is_lost);
-    } catch (const HarnessError&) {  // the store is down for the moment
+    } catch (const HarnessError&) {  // the store is down for a moment
       return false;
     }
   }));

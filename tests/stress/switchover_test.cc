@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every way in which hosts get from one server to another that knows less, several times in a row:
-// IDD_TEST_SWITCHOVERS says how often, ten for the table in docs/mysql.md.
+// Every way in which hosts move from one server to another that lacks data, several times in a row:
+// IDD_TEST_SWITCHOVERS sets how often; the table in docs/mysql.md uses ten.
 //
-// In each of them: three hosts whose programs claim at full speed, one whose program claims little,
-// one that is stopped or killed before and starts in the middle, and one that is cut off before the
-// first change, with its programs claiming on, until after the last. The oracle looks for ids that
-// came twice anywhere. Each case prints for how long a host at full speed got no id after a change,
-// and how many claims of a host found none ready.
+// Each case has three hosts whose programs claim at full speed, one whose program claims little,
+// one that is stopped or killed before each change and starts during it, and one that is cut off
+// before the first change, while its programs continue to claim, until after the last. The oracle
+// looks for ids that came twice anywhere. Each case prints for how long a host at full speed got no
+// id after a change, and how many claims of a host found none ready.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ class Switchover : public FenceHosts {
   static constexpr int kFenceAfter = 20;
   static constexpr std::size_t kAtFullSpeed = 3;
 
-  // All hosts of `url` lease; the one that has a way of its own to `server` is cut off then.
+  // All hosts of `url` lease. Then the one with its own connection to `server` is cut off.
   void StartAll(const std::string& url, const MariadbServer& server) {
     ASSERT_NO_FATAL_FAILURE(StartLoad(url, kFenceAfter));
     Load(*hosts_[3], Slowly());
@@ -69,10 +69,10 @@ class Switchover : public FenceHosts {
     way_->Hang(true);
   }
 
-  // Once: `change`, and every host but the one that is cut off leases again.
+  // One switchover: runs `change`; then every host except the one that is cut off leases again.
   void SwitchOver(const std::function<void()>& change) {
     if (comes_ != nullptr) windows_.size() % 2 == 0 ? comes_->daemon.Stop() : comes_->daemon.Kill();
-    ExpectLeasing(kAtFullSpeed);  // what the next server lacks
+    ExpectLeasing(kAtFullSpeed);  // leases that the next server lacks
     std::vector<std::uint64_t> dry;
     for (std::size_t i = 0; i < kAtFullSpeed; ++i) dry.push_back(Number(*hosts_[i], "fallbacks"));
     Window& window = windows_.emplace_back();
@@ -90,8 +90,8 @@ class Switchover : public FenceHosts {
     }
   }
 
-  // A live host puts out the one that is cut off. None is live any more once all were silent for
-  // half of fence_after, as when the machine stands still: then leasing waits for an operator.
+  // Usually a live host marks the cut-off host as out. But if all hosts were silent for half of
+  // fence_after, as when the machine stalls, none is live, and leasing waits for an operator.
   void ForgetIfAllWait() {
     const auto is_live = [this] {
       const nlohmann::json status = hosts_[0]->idctl.Json({"status"});
@@ -103,7 +103,7 @@ class Switchover : public FenceHosts {
     EXPECT_EQ(forget.exit_status, 0) << forget.err << hosts_[0]->daemon.Log();
   }
 
-  // The last server is `server`: the host that was cut off comes back and leases again.
+  // `server` is the last server: the cut-off host comes back and leases again.
   void Finish(const char* what, const MariadbServer& server) {
     ComeBack(server);
     Report(what);
@@ -143,7 +143,7 @@ class Switchover : public FenceHosts {
   }
 
   using Step = std::function<void(MariadbServer& from, MariadbServer& to)>;
-  // From one server of the pair to the other and back. The answer: the last one.
+  // Switches back and forth between the servers of the pair. Returns the last one in use.
   MariadbServer& GoBetween(ServerPair& pair, const Step& change, const Step& after = {}) {
     pair.StopReplication();
     MariadbServer* from = &pair.primary;
@@ -156,7 +156,7 @@ class Switchover : public FenceHosts {
     return *from;
   }
 
-  // `leave` takes a server out of use, `revive` makes it ready to be the next one, read-only.
+  // `leave` takes a server out of use, `revive` prepares it to be the next one, read-only.
   void RunBetween(const char* what, const std::function<void(MariadbServer&)>& leave,
                   const std::function<void(MariadbServer&)>& revive) {
     ServerPair pair(dir_);
@@ -175,7 +175,7 @@ class Switchover : public FenceHosts {
   struct Window {
     std::uint64_t begin_ns = 0;
     std::uint64_t end_ns = 0;
-    std::uint64_t dry = 0;  // of the host that had most
+    std::uint64_t dry = 0;  // of the host with the most
   };
   std::unique_ptr<MysqlProxy> way_;
   Host* cut_off_ = nullptr;
@@ -205,7 +205,7 @@ TEST_F(Switchover, PrimaryIsKilled) {
       [](MariadbServer& server) { server.Start({"--read-only=ON"}); });
 }
 
-// The copy is consistent, of the moment that the replica had reached.
+// The copy is consistent, at the position that the replica had reached.
 TEST_F(Switchover, ReplicaThatIsBehindIsPromoted) {
   constexpr std::array kBehind = {1s, 2s, 5s, 10s, 3s, 20s, 30s, 15s, 45s, 60s};
   ServerPair pair(dir_);
@@ -261,8 +261,8 @@ TEST_F(Switchover, DumpIsRestoredUnderLoad) {
   Finish("dump, under load", server_);
 }
 
-// They start one after the other, and no host is there that knows what the one that is cut off was
-// granted meanwhile: an operator has to say that it need not be waited for. From then on it counts.
+// The hosts start one after the other, and none of them knows what the cut-off host was granted
+// meanwhile, so an operator has to exclude it from the wait. The measurement starts then.
 TEST_F(Switchover, DumpIsRestoredWhileHostsAreStopped) {
   server_.Start();
   ASSERT_NO_FATAL_FAILURE(StartAll(Url(), server_));
@@ -279,7 +279,7 @@ TEST_F(Switchover, DumpIsRestoredWhileHostsAreStopped) {
       }
       EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
         const IdctlResult forget = hosts_[0]->idctl.Run({"host", "forget", "cut-off"});
-        // A later dump knows it as forgotten.
+        // A later dump already has it as forgotten.
         return forget.exit_status == 0 || forget.err.find("is not waited for") != std::string::npos;
       })) << hosts_[0]->daemon.Log();
       windows_.back().begin_ns = MonotonicNs();
@@ -290,7 +290,7 @@ TEST_F(Switchover, DumpIsRestoredWhileHostsAreStopped) {
 
 // --- every host comes back at once
 
-// Beside the tag at full speed there is one with a steady load, whose leases last.
+// Beside the tag at full speed there is one with a steady load, whose leases last longer.
 class QuickFailover : public Switchover {
  protected:
   void StartBoth(const std::string& url) {
@@ -305,7 +305,7 @@ class QuickFailover : public Switchover {
       steady_.push_back(std::move(workers_.back()));
       workers_.pop_back();
     }
-    // What is held lasts as long as the load has lasted.
+    // The available ids last as long as the load has lasted.
     std::this_thread::sleep_for(10s);
     ExpectKnownToAll(hosts_.size());
   }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kThreads = 6;
 
-// What one thread did; read after it was joined.
+// The results of one thread; read after its join.
 struct ThreadLog {
   std::vector<ClaimRecord> records;
   std::string failure;
@@ -48,7 +48,8 @@ class ThreadsOneMapping : public ::testing::Test {
     return tag;
   }
 
-  // One id, with as little as possible around it: the closer the claims, the more of them collide.
+  // Claims one id, with as little as possible around it: the closer the claims, the more of them
+  // collide.
   static void ClaimOne(idclient_tag* tag, ThreadLog& log) {
     std::uint64_t id = 0;
     const std::uint64_t before = MonotonicNs();
@@ -61,7 +62,7 @@ class ThreadsOneMapping : public ::testing::Test {
     }
   }
 
-  // One claim of random kind, up to `most` ids, into the log.
+  // Makes one claim of a random kind, up to `most` ids, and logs it.
   static void ClaimSome(idclient_tag* tag, std::size_t most, std::mt19937_64& random,
                         ThreadLog& log) {
     const std::size_t count = 1 + random() % most;
@@ -96,7 +97,7 @@ class ThreadsOneMapping : public ::testing::Test {
     for (std::size_t i = 0; i < kThreads; ++i) {
       threads.emplace_back([&logs, &go, i, tag, ids, most] {
         std::mt19937_64 random(i);
-        ThreadLog log;  // of this thread's own memory while it claims
+        ThreadLog log;  // local to this thread while it claims
         log.records.reserve(ids + most);
         while (!go.load()) std::this_thread::yield();
         while (log.records.size() < ids && log.failure.empty()) {
@@ -169,7 +170,7 @@ TEST_F(ThreadsOneMapping, GoOnOverRestartsOfTheDaemon) {
   for (std::size_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&logs, &stop, i, tag] {
       std::mt19937_64 random(i);
-      // Failures are what a missing daemon may cause here; duplicates are not.
+      // A missing daemon may cause failures here, but never duplicates.
       while (!stop.load()) {
         ClaimSome(tag, 20, random, logs[i]);
         std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -190,7 +191,7 @@ TEST_F(ThreadsOneMapping, GoOnOverRestartsOfTheDaemon) {
   }
   EXPECT_EQ(Join(CheckUnique(claimers)), "");
   EXPECT_EQ(Join(CheckRising(claimers)), "");
-  // Each stop drains the ring before it hands back, so here even the order over all threads holds.
+  // Each stop drains the ring before it hands back, so even the order over all threads holds here.
   EXPECT_EQ(Join(CheckOrder(claimers)), "");
   EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases("restarted"))), "");
 }

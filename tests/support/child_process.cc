@@ -33,7 +33,7 @@ ScopedFd MakeCapture(const char* name) {
 std::vector<std::string> Environment(const std::vector<std::string>& added) {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    // A developer's IDD_SOCKET must not lead a test to the developer's daemon.
+    // A developer's IDD_SOCKET must not connect a test to the developer's daemon.
     if (!std::string_view(*entry).starts_with("IDD_")) variables.emplace_back(*entry);
   }
   variables.insert(variables.end(), added.begin(), added.end());
@@ -48,7 +48,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Everything the child needs between fork and exec, where nothing may be allocated.
+// Everything that the child needs between fork and exec, where it must not allocate.
 struct ExecPlan {
   char* const* argv;
   char* const* envp;
@@ -57,14 +57,14 @@ struct ExecPlan {
   int report_fd;
   pid_t parent;
   std::vector<int>* passed;
-  const Identity* identity;  // null: ours
-  char* listen_pid;  // where its own number goes, kPidDigits of room; null: nothing is passed
+  const Identity* identity;  // null: unchanged
+  char* listen_pid;          // receives the child's pid, kPidDigits long; null: nothing is passed
 };
 
 constexpr int kFirstPassed = 3;  // SD_LISTEN_FDS_START
 constexpr int kPidDigits = 10;
 
-// Without leading zeros, which would make it octal.
+// Without leading zeros, because they would make the number octal.
 void WriteOwnPid(char* to) noexcept {
   char digits[kPidDigits];
   int count = 0;
@@ -75,7 +75,7 @@ void WriteOwnPid(char* to) noexcept {
   *to = '\0';
 }
 
-// Out of the way first: they may lie where others are to be.
+// Duplicates the descriptors to higher numbers first, because they may occupy the target numbers.
 void PassDescriptors(std::vector<int>& fds, int& report_fd) noexcept {
   const int above = kFirstPassed + static_cast<int>(fds.size());
   report_fd = ::fcntl(report_fd, F_DUPFD_CLOEXEC, above);
@@ -93,7 +93,7 @@ bool BecomeNow(const Identity& identity) noexcept {
 
 [[noreturn]] void RunChild(ExecPlan plan) noexcept {
   const bool is_somebody = plan.identity == nullptr || BecomeNow(*plan.identity);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // after it, as a change of ids clears it
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // last, because a change of ids clears it
   if (::getppid() != plan.parent) ::_exit(127);
   const int null_fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null_fd, STDIN_FILENO);
@@ -208,7 +208,7 @@ bool ChildProcess::Running() {
 }
 
 void ChildProcess::Signal(int signal) noexcept {
-  // The pid is ours until it is reaped, so it cannot be anybody else's by now.
+  // The pid is ours until it is reaped, so no other process can have it.
   if (!reaped_) ::kill(pid_, signal);
 }
 
@@ -216,7 +216,7 @@ std::optional<int> ChildProcess::WaitFor(std::chrono::milliseconds timeout) {
   const Deadline deadline = Deadline::After(timeout);
   while (Running()) {
     if (deadline.passed()) return std::nullopt;
-    // In pieces, for kernels where pidfd_open gave nothing to wait for.
+    // In short waits, for kernels where pidfd_open did not work.
     const auto piece = std::min(deadline.remaining(), std::chrono::milliseconds(50));
     pollfd ended{pidfd_.get(), POLLIN, 0};
     ::poll(&ended, 1, static_cast<int>(piece.count()));

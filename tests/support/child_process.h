@@ -16,9 +16,9 @@ namespace idd::harness {
 
 struct ChildOptions {
   std::vector<std::string> argv;         // argv[0] is the program's path
-  std::vector<std::string> environment;  // "NAME=value", added to ours without its IDD_* variables
-  // Become its descriptors 3, 4, ..., as sd_listen_fds(3) has them, LISTEN_FDS and LISTEN_PID with
-  // them.
+  std::vector<std::string> environment;  // "NAME=value", added to ours without IDD_*
+  // Become the child's descriptors 3, 4, ..., as sd_listen_fds(3) expects, with LISTEN_FDS and
+  // LISTEN_PID.
   std::vector<int> passed_fds{};
   int stdout_fd = -1;                  // the caller's; -1: kept for stdout_text()
   int stderr_fd = -1;                  // the caller's; -1: stderr_path
@@ -26,7 +26,7 @@ struct ChildOptions {
   std::optional<Identity> identity{};  // run as; needs root
 };
 
-// One child process, ended by its own pid and never by a name.
+// One child process. It is ended by its own pid, never by a name.
 //
 // It dies with the thread that started it (PR_SET_PDEATHSIG), so start it from a thread that
 // outlives it. The destructor kills and reaps. Thread safety: none.
@@ -41,19 +41,19 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  // False once it has ended; reaps it then.
+  // False once it has ended; then also reaps it.
   [[nodiscard]] bool Running();
-  // How it ended, if it did by itself and nobody has looked yet; reaps it then.
+  // How it ended, if it ended by itself and no call has reported that yet; then also reaps it.
   [[nodiscard]] std::optional<int> UnnoticedEnd();
-  // No effect on a process that was reaped.
+  // No effect on a reaped process.
   void Signal(int signal) noexcept;
-  // The exit status (128 + signal for a killed one), or nothing when it is still running at the end
-  // of the timeout.
+  // The exit status (128 + signal for a killed one), or nothing if it still runs at the end of the
+  // timeout.
   [[nodiscard]] std::optional<int> WaitFor(std::chrono::milliseconds timeout);
-  // SIGKILL, and reaps.
+  // Sends SIGKILL and reaps.
   void Kill() noexcept;
 
-  // What it has written so far. stderr_text() is empty when stderr went to a file.
+  // Its output so far. stderr_text() is empty if stderr goes to a file.
   [[nodiscard]] std::string stdout_text() const;
   [[nodiscard]] std::string stderr_text() const;
 
@@ -64,7 +64,7 @@ class ChildProcess {
   bool reaped_ = true;
   int exit_status_ = -1;
   ScopedFd pidfd_;
-  ScopedFd stdout_;  // memfds: a child that writes a lot never waits for a reader
+  ScopedFd stdout_;  // memfds: a child with much output never waits for a reader
   ScopedFd stderr_;
 };
 

@@ -84,7 +84,7 @@ void ClaimLog::Append(const ClaimRecord& record) noexcept {
   const std::uint64_t index = header_->records.load(std::memory_order_relaxed);
   records_[index] = record;
   header_->records.store(index + 1, std::memory_order_release);
-  // Plain loads and stores: there is one writer, and the log should cost less than a claim.
+  // Plain loads and stores: there is one writer, and the log must cost less than a claim.
   if (record.count == 0) {
     header_->errors.store(header_->errors.load(std::memory_order_relaxed) + 1,
                           std::memory_order_relaxed);

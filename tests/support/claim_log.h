@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The log of one claimer (a thread of a process): a file that it and the test both map.
+// The log of one claimer (a thread of a process): a file that the claimer and the test both map.
 //
 // A record is written before the count that covers it, so the log of a process killed at any
-// instruction is readable up to its last complete record. What it claimed and could not write down
-// any more is a gap to the oracle, never a duplicate.
+// instruction is readable up to its last complete record. Ids that it claimed but could not log are
+// a gap to the oracle, never a duplicate.
 #ifndef IDD_TESTS_SUPPORT_CLAIM_LOG_H_
 #define IDD_TESTS_SUPPORT_CLAIM_LOG_H_
 
@@ -37,24 +37,24 @@ struct ClaimLogHeader {
   std::uint64_t capacity;              // records
   std::atomic<std::uint64_t> records;  // complete ones
   std::atomic<std::uint64_t> ids;      // sum of their counts
-  std::atomic<std::uint64_t> errors;   // those with count 0
+  std::atomic<std::uint64_t> errors;   // records with count 0
   std::atomic<std::uint64_t> last_id;  // the highest so far
   std::atomic<std::uint32_t> state;    // ClaimerState, written by the claimer
   std::atomic<std::uint32_t> go;       // written by the test
   std::atomic<std::uint32_t> stop;     // written by the test
   std::uint32_t reserved;
-  // Of a claimer that tallies its single claims instead of recording them; sums modulo 2^64.
+  // For a claimer that tallies its single claims instead of recording them; sums modulo 2^64.
   std::atomic<std::uint64_t> sum;
   std::atomic<std::uint64_t> sum_of_squares;
   std::atomic<std::uint64_t> sum_of_cubes;
-  std::atomic<std::uint64_t> slowest_ns;  // claim
+  std::atomic<std::uint64_t> slowest_ns;  // the slowest claim
   char message[512];
 };
 
-// Thread safety: one writer; the header's atomics may be used from anywhere.
+// Thread safety: one writer; any thread may use the header's atomics.
 class ClaimLog {
  public:
-  // The file is sparse: room costs nothing until it is used.
+  // The file is sparse: unused capacity costs nothing.
   [[nodiscard]] static ClaimLog Create(const std::string& path, std::uint64_t capacity);
   [[nodiscard]] static ClaimLog Open(const std::string& path);
   ~ClaimLog();

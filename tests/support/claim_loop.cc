@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idd_claim_loop SOCKET TAG COUNT [TRUSTED_UID]: claims COUNT ids one by one, half of them inlined
-// and half by the C call, and does nothing else: what it asks of the kernel is counted under
-// strace.
+// and half through the C call, and does nothing else, so that strace counts only the system calls
+// of claims.
 #include <charconv>
 #include <cstdint>
 #include <cstdio>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxSentences = 10;
 
-// Collects sentences, and only counts once there are enough.
+// Collects messages; beyond a limit it only counts them.
 class Report {
  public:
   explicit Report(std::string kind) : kind_(std::move(kind)) {}
@@ -44,10 +44,10 @@ std::string RecordText(const ClaimRecord& record) {
          std::to_string(record.before_ns) + ".." + std::to_string(record.after_ns) + " ns";
 }
 
-// A set of ids: pages of bits, made where they are needed.
+// A set of ids: pages of bits, allocated on demand.
 class IdSet {
  public:
-  // False when it was there already.
+  // False if it was already there.
   [[nodiscard]] bool Insert(std::uint64_t id) {
     const std::uint64_t page = id / kPageIds;
     if (page != page_number_ || page_ == nullptr) {
@@ -72,7 +72,7 @@ class IdSet {
   std::uint64_t page_number_ = 0;
 };
 
-// Every claimer that has `id`, for the sentence about a duplicate.
+// Every claimer that has `id`, for the message about a duplicate.
 std::string Holders(std::span<const Claimer> claimers, std::uint64_t id) {
   std::string text;
   for (const Claimer& claimer : claimers) {
@@ -84,7 +84,7 @@ std::string Holders(std::span<const Claimer> claimers, std::uint64_t id) {
   return text;
 }
 
-// All claimers' records in the order of one of their times.
+// All claimers' records, sorted by one of their times.
 class TimeMerge {
  public:
   TimeMerge(std::span<const Claimer> claimers, std::uint64_t ClaimRecord::*time)
@@ -128,7 +128,7 @@ struct Granted {
   const JournalLease* lease;
 };
 
-// The ids that may come from a lease: all of it, but for the tail that was given back, which
+// The ids that may come from a lease: all of it, except for a tail that was handed back, which
 // another lease grants again.
 std::vector<Granted> GrantedRanges(std::span<const JournalLease> leases) {
   std::vector<Granted> ranges;
@@ -152,7 +152,7 @@ void CheckDisjoint(const std::vector<Granted>& ranges, Report& report) {
   }
 }
 
-// Neighbours joined: a claim_many may go from one lease to the next.
+// Adjacent ranges are joined, because one claim_many may span two leases.
 std::vector<std::pair<std::uint64_t, std::uint64_t>> JoinRanges(
     const std::vector<Granted>& ranges) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> joined;
@@ -213,7 +213,7 @@ Violations CheckUnique(std::span<const Claimer> claimers) {
       for (std::uint64_t i = 0; i < record.count; ++i) {
         const std::uint64_t id = record.first + i;
         if (seen.Insert(id)) continue;
-        // Looking for the other one reads every log again: a few times, not a million times.
+        // Finding the other claimer reads every log again, so do it only a few times.
         const bool describe = ++described <= kMaxSentences;
         report.Add("id " + std::to_string(id) + (describe ? ": " + Holders(claimers, id) : ""));
       }
@@ -271,7 +271,7 @@ Violations CheckLeased(std::span<const Claimer> claimers, std::span<const Journa
   CheckDisjoint(ranges, report);
   const auto joined = JoinRanges(ranges);
   for (const Claimer& claimer : claimers) {
-    std::size_t index = 0;  // Claims rise, so the next one is most often in the same range.
+    std::size_t index = 0;  // Ids rise, so the next is usually in the same range.
     for (const ClaimRecord& record : claimer.records) {
       if (record.count == 0) continue;
       if (index >= joined.size() || record.first < joined[index].first ||

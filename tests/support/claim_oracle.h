@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle: what the logs of all claimers and the lease journal must say together.
+// The oracle: what the logs of all claimers and the lease journal must show together.
 //
 // Method
 //  1. unique    a bitmap over every id of every log; a bit that is set already is a duplicate.
 //  2. rising    in one claimer's log every id is above the one before, and its clock never ran
 //  back.
-//  3. ordered   sweep over time: claims by their begin, and beside it the highest id of all claims
-//               that had ended strictly before; a claim that is not above it breaks promise 3.
+//  3. ordered   a sweep over time: claims by their begin, against the highest id of all claims that
+//               had ended strictly before; a claim that is not above it breaks promise 3.
 //  4. leased    the ids that the journal grants, lease by lease, are disjoint, and every claimed id
 //               is in one of them.
-//  5. adds up   `idctl audit` says ok, its sum is right, and it counts at least the ids seen here.
+//  5. adds up   `idctl audit` reports ok, its sum is right, and it counts at least the logged ids.
 //
-// claim_oracle_test.cc feeds each check with a log that breaks it.
+// claim_oracle_test.cc feeds each check a log that breaks it.
 #ifndef IDD_TESTS_SUPPORT_CLAIM_ORACLE_H_
 #define IDD_TESTS_SUPPORT_CLAIM_ORACLE_H_
 
@@ -26,10 +26,10 @@
 
 namespace idd::harness {
 
-// One thread of one process, whose claims followed one another.
+// One thread of one process; its claims follow one another.
 struct Claimer {
   std::string name;
-  std::span<const ClaimRecord> records;  // those with count 0 are skipped everywhere
+  std::span<const ClaimRecord> records;  // those with count 0 are always skipped
 };
 
 // A row of `idctl --json lease list`.
@@ -44,7 +44,7 @@ struct JournalLease {
   std::uint64_t returned = 0;
   std::uint64_t abandoned = 0;
 };
-// Throws HarnessError when the document is not what docs/socket-protocol.md says.
+// Throws HarnessError if the document differs from docs/socket-protocol.md.
 [[nodiscard]] std::vector<JournalLease> ParseLeases(const nlohmann::json& lease_list,
                                                     const std::string& tag);
 
@@ -59,7 +59,7 @@ struct AuditRow {
 };
 [[nodiscard]] AuditRow ParseAudit(const nlohmann::json& audit, const std::string& tag);
 
-// Sentences, empty when all is well; at most ten of each kind and then their number.
+// The messages; empty if all is well. At most ten of each kind, then their number.
 using Violations = std::vector<std::string>;
 
 [[nodiscard]] Violations CheckUnique(std::span<const Claimer> claimers);
@@ -73,7 +73,7 @@ using Violations = std::vector<std::string>;
 
 [[nodiscard]] std::uint64_t CountIds(std::span<const Claimer> claimers);
 
-// One text for an EXPECT_EQ with "".
+// All messages as one text, for an EXPECT_EQ with "".
 [[nodiscard]] std::string Join(const Violations& violations);
 
 }  // namespace idd::harness

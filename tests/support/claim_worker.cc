@@ -7,13 +7,13 @@
 //                    [--tally]
 //                    [--seed N]
 //
-// Thread i writes to PREFIX.i, the forked child i to PREFIX.(threads + i); the test made these
-// files (claim_log.h), says go, and may say stop. Threads share one handle, and children are forked
-// with it open, while the other threads claim. A batch above 1 mixes single claims, ranges and
-// batches. With --retry TIMEOUT and UNAVAILABLE, with --await-tag NO_SUCH_TAG, too, are logged and
-// tried again; every other failure, and without them these too, ends the claimer. With --tally it
-// makes single claims as fast as it can and keeps their count, their sums and the slowest instead
-// of a record of each. Exit status 0 when every claimer of the process did its work.
+// Thread i writes to PREFIX.i, the forked child i to PREFIX.(threads + i). The test made these
+// files (claim_log.h), starts the claimers, and may stop them. Threads share one handle; children
+// are forked while it is open and the other threads claim. A batch above 1 mixes single claims,
+// ranges and batches. --retry logs TIMEOUT and UNAVAILABLE and tries again, --await-tag also
+// NO_SUCH_TAG; every other failure, and without these options these too, ends the claimer. --tally
+// makes single claims as fast as it can and, instead of a record of each, keeps their count, their
+// sums and the slowest. Exit status 0 if every claimer of the process completed its work.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -109,7 +109,7 @@ class ClaimerLoop {
     ids_.resize(options.batch);
   }
 
-  // False when it gave up; the log says why.
+  // False if it gave up; the log has the reason.
   [[nodiscard]] bool Run() {
     log_.SetState(ClaimerState::kReady);
     while (log_.header().go.load(std::memory_order_acquire) == 0) {
@@ -282,7 +282,7 @@ class Worker {
     options.socket_path = options_.socket.c_str();
     options.timeout_ms = static_cast<std::uint32_t>(options_.timeout_ms);
     idclient_status status = IDCLIENT_SYSTEM;
-    // The deadline is that of its claims; a busy machine may need longer for the first answer.
+    // The client's deadline is for claims; on a busy machine the first answer may take longer.
     const Deadline last = Deadline::After(std::chrono::minutes(1));
     do {
       status = idclient_open(&options, &client_);
@@ -299,8 +299,8 @@ class Worker {
     return ClaimerLoop(options_, tag_, logs_[index], index).Run();
   }
 
-  // The first child waits until the threads claim, so that it is forked in the middle of it. Claims
-  // once before, so that there is state to inherit.
+  // The first child waits until the threads claim, so that the fork happens in the middle. The
+  // parent claims once before, so that there is state to inherit.
   [[nodiscard]] bool ForkChildren() {
     std::uint64_t id = 0;
     if (idclient_claim(tag_, &id) != IDCLIENT_OK) {

@@ -57,7 +57,7 @@ ClaimWorkerProcess::ClaimWorkerProcess(const TempDir& dir, const WorkerPlan& pla
       process_(WorkerCommand(dir, plan)) {}
 
 void ClaimWorkerProcess::WaitReady(std::chrono::milliseconds timeout) {
-  // Thread 0 forks the children before it is ready, and for that the other threads must claim.
+  // Thread 0 forks the children before it is ready, so the other threads must claim by then.
   const bool ready = WaitUntil(timeout, [this] {
     if (!process_.Running()) return true;
     for (std::uint64_t i = threads_ > 1 ? 1 : 0; i < threads_; ++i) {

@@ -19,15 +19,15 @@ struct WorkerPlan {
   std::string socket;
   std::string tag;
   std::string name;           // unique in the test's directory; names the logs
-  std::uint64_t ids = 0;      // for each claimer; 0: until it is told to stop
-  std::uint64_t batch = 1;    // 1: single claims only; more: mixed, up to this many
+  std::uint64_t ids = 0;      // for each claimer; 0: until Stop()
+  std::uint64_t batch = 1;    // 1: single claims only; more: mixed, up to this many ids
   std::uint64_t pace_us = 0;  // sleep between two claims
   std::uint64_t threads = 1;
   std::uint64_t children = 0;
   std::uint64_t timeout_ms = 120'000;
-  bool retry = false;       // TIMEOUT and UNAVAILABLE are logged and tried again
-  bool awaits_tag = false;  // with retry: NO_SUCH_TAG, too, as of a table that is restored
-  bool tally = false;       // single claims at full speed, summed up, not recorded
+  bool retry = false;                    // TIMEOUT and UNAVAILABLE are logged and tried again
+  bool awaits_tag = false;               // with retry: also NO_SUCH_TAG, as during a restore
+  bool tally = false;                    // single claims at full speed, summed up, not recorded
   std::uint64_t log_capacity = 1 << 20;  // records for each claimer
   std::uint64_t seed = 1;
   std::optional<Identity> identity{};  // run as; needs root, and a directory that it may enter
@@ -43,19 +43,19 @@ class ClaimWorkerProcess {
   [[nodiscard]] const std::vector<ClaimLog>& logs() const noexcept { return logs_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  // Until the tag is open in every thread; throws HarnessError with the worker's words otherwise.
-  // Forked children are not waited for: they may be forked after Go().
+  // Waits until the tag is open in every thread; otherwise throws HarnessError with the worker's
+  // message. Does not wait for forked children, which may be forked after Go().
   void WaitReady(std::chrono::milliseconds timeout);
   void Go() noexcept;
   void Stop() noexcept;
-  // The exit status, 0 when all claimers did their work. Kills it when it does not end in time.
+  // The exit status, 0 if all claimers completed their work. Kills the worker at the timeout.
   [[nodiscard]] int Finish(std::chrono::milliseconds timeout);
 
   [[nodiscard]] std::uint64_t ids() const noexcept;     // claimed and logged so far
   [[nodiscard]] std::uint64_t errors() const noexcept;  // TIMEOUT or UNAVAILABLE, tried again
-  // Why it failed, all that is known; empty when nothing did.
+  // All known reasons of a failure; empty if there was none.
   [[nodiscard]] std::string Failure() const;
-  // Views into the logs, which live as long as this object.
+  // Views of the logs, valid as long as this object.
   void AddClaimers(std::vector<Claimer>& claimers) const;
 
  private:

@@ -103,7 +103,7 @@ bool DaemonProcess::WaitReady(std::chrono::milliseconds timeout) {
          process().Running();
 }
 
-// With rings that it has inherited it serves before it is ready.
+// With inherited rings it serves before it is ready.
 bool DaemonProcess::IsNotified() const {
   return options_.manager == nullptr || options_.manager->readies() != readies_before_;
 }

@@ -15,7 +15,7 @@
 
 namespace idd::harness {
 
-// `idctl doctor` as a script has it.
+// `idctl doctor` as a script uses it.
 struct Examination {
   int exit_status = -1;
   std::string err;
@@ -36,7 +36,7 @@ struct Examination {
   }
 };
 
-// On a machine that is busy elsewhere a sound store may miss idd's patience with it: asked again.
+// On a busy machine a healthy store may exceed idd's timeout, so the doctor is asked again.
 [[nodiscard]] inline IdctlResult RunDoctor(const Idctl& idctl,
                                            const std::vector<std::string>& arguments) {
   IdctlResult result = idctl.Run(arguments);
@@ -56,7 +56,7 @@ struct Examination {
   return examination;
 }
 
-// What a staged fault has to look like.
+// The expected report of a staged fault.
 struct ExpectedFinding {
   std::string state;  // "problem", "warning"
   std::string check;
@@ -65,14 +65,14 @@ struct ExpectedFinding {
   int exit_status = 1;
 };
 
-// The fault is the only problem, or the only warning of its check, and a line of its own for
-// people, its next step with it.
+// The fault is the only problem, or the only warning of its check. For people it is a line of its
+// own that includes the next step.
 inline void ExpectFinding(const Idctl& idctl, const ExpectedFinding& expected) {
   const Examination examination = Examine(idctl);
   EXPECT_EQ(examination.exit_status, expected.exit_status) << examination.document.dump(1);
   EXPECT_EQ(examination.document.at("ok"), examination.Of("problem").empty());
   std::vector<nlohmann::json> of_state = examination.Of(expected.state);
-  // A test's idd runs as it may not: there are other warnings.
+  // The tests' idd does not run as it should, so there are other warnings.
   if (expected.state == "warning") {
     std::erase_if(of_state, [&](const auto& found) { return found.at("check") != expected.check; });
   }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kFirstPort = 10000;
 
-// The first that the kernel chooses by itself.
+// The first port that the kernel assigns by itself.
 int FirstEphemeralPort() {
   const int port = std::atoi(ReadFile("/proc/sys/net/ipv4/ip_local_port_range").c_str());
   Require(port > kFirstPort + 1000, "too few ports lie below the ephemeral ones");

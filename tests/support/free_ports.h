@@ -7,8 +7,8 @@
 
 namespace idd::harness {
 
-// Ports of loopback that no process listens at now; all different. None that the kernel gives to a
-// connection, or to another program that asks for any, before it is listened at.
+// Loopback ports without a listener; all different. The kernel assigns none of them to a
+// connection, or to a program that asks for any port, in the meantime.
 [[nodiscard]] std::vector<std::uint16_t> FreePorts(int count);
 
 }  // namespace idd::harness

@@ -11,7 +11,7 @@
 
 namespace idd::harness {
 
-// One host of a test: an idd with a state of its own and the idctl that talks to it. Hosts made in
+// One host of a test: an idd with its own state, and an idctl connected to it. Hosts made in
 // one directory share its database.
 struct Host {
   explicit Host(const TempDir& dir, const std::string& name = "host-a")

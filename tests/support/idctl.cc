@@ -19,7 +19,7 @@ std::string Describe(const std::vector<std::string>& arguments, const IdctlResul
          result.err;
 }
 
-// Of commands that must succeed: how long the store takes on a busy machine is not what is tested.
+// For commands that must succeed: the store's latency on a busy machine is not under test.
 std::vector<std::string> Patiently(std::vector<std::string> arguments) {
   if (std::find(arguments.begin(), arguments.end(), "--timeout") == arguments.end()) {
     arguments.insert(arguments.begin(), {"--timeout", "300000"});
@@ -43,7 +43,7 @@ IdctlResult Idctl::Run(const std::vector<std::string>& arguments) const {
   const std::uint64_t begin_ns = MonotonicNs();
   ChildProcess process(child);
   IdctlResult result;
-  // idctl has deadlines of its own; one that passes this limit is a failure of the test.
+  // idctl has its own deadlines; exceeding this limit is a failure of the test.
   result.exit_status = process.WaitFor(Patience(std::chrono::seconds(400))).value_or(-1);
   process.Kill();
   result.duration = std::chrono::milliseconds((MonotonicNs() - begin_ns) / 1'000'000);
@@ -63,7 +63,7 @@ nlohmann::json Idctl::Json(const std::vector<std::string>& arguments) const {
 
 void Idctl::Do(const std::vector<std::string>& arguments) const {
   IdctlResult result;
-  // A store that a busy machine has slowed down is given up by the daemon, and taken up again.
+  // The daemon gives up a store that a busy machine has slowed down, and resumes it later.
   static_cast<void>(WaitUntil(Patience(std::chrono::seconds(120)), [&] {
     result = Run(Patiently(arguments));
     return result.exit_status == 0 ||
@@ -73,7 +73,7 @@ void Idctl::Do(const std::vector<std::string>& arguments) const {
 }
 
 void Idctl::CreateTag(const std::string& tag, std::uint64_t step) const {
-  // Leases of one step each, one ahead: tests reckon with them.
+  // Leases of one step each, one ahead, so that tests can predict them.
   const std::string step_text = std::to_string(step);
   Do({"tag", "create", tag, "--step", step_text, "--refill", "leaf", "--max-step", step_text});
 }
@@ -93,7 +93,7 @@ std::vector<JournalLease> Idctl::Leases(const std::string& tag) const {
 }
 
 AuditRow Idctl::Audit(const std::string& tag) const {
-  // An audit that does not add up exits 1 and prints its document all the same.
+  // An audit that does not add up exits 1 but still prints its document.
   const IdctlResult result = Run(WithJson({"audit", tag}));
   const nlohmann::json document = nlohmann::json::parse(result.out, nullptr, false);
   Require(!document.is_discarded(), Describe({"audit", tag}, result));

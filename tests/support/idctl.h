@@ -27,7 +27,7 @@ class Idctl {
  public:
   explicit Idctl(std::string socket) : socket_(std::move(socket)) {}
 
-  // The same, run by somebody else.
+  // The same, run by another user.
   [[nodiscard]] Idctl As(Identity identity) const {
     Idctl other(socket_);
     other.identity_ = std::move(identity);

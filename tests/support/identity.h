@@ -8,15 +8,15 @@
 
 namespace idd::harness {
 
-// Whom a child or a thread is run as. The numbers need not be in /etc/passwd.
+// The user that a child or a thread runs as. The numbers need not be in /etc/passwd.
 struct Identity {
   uid_t uid = 0;
   gid_t gid = 0;
   std::vector<gid_t> groups{};
 };
 
-// The effective ids of the calling thread alone, for as long as it lives: what it connects and
-// listens with carries them, the process's other threads stay root. Needs root.
+// Sets the effective ids of the calling thread alone, for as long as the object lives. Its
+// connections and listeners carry them, while the process's other threads stay root. Needs root.
 class ScopedIdentity {
  public:
   explicit ScopedIdentity(const Identity& identity);

@@ -12,7 +12,7 @@
 
 namespace idd::harness {
 
-// A host whose idd is run by something that keeps its descriptors, with the tag `orders`.
+// A host with the tag `orders`, whose idd runs under a manager that keeps its descriptors.
 class ManagedHostTest : public ::testing::Test {
  protected:
   ManagedHostTest() { host_.daemon.options().manager = &manager_; }
@@ -21,7 +21,7 @@ class ManagedHostTest : public ::testing::Test {
     host_.daemon.Start();
     host_.idctl.CreateTag("orders", 1000);
   }
-  // Claims `count` ids and expects them to go on from the last of them.
+  // Claims `count` ids and expects that they follow the last one.
   void ExpectGoesOn(std::uint64_t count) {
     for (const std::uint64_t id : host_.idctl.Claim("orders", count)) ASSERT_EQ(id, ++last_);
   }

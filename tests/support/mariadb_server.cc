@@ -22,13 +22,13 @@ using std::chrono_literals::operator""s;
 
 namespace {
 
-// mariadbd refuses to be root.
+// mariadbd refuses to run as root.
 constexpr const char* kUser = "mysql";
 constexpr const char* kInstall = "/usr/bin/mariadb-install-db";
 constexpr const char* kServer = "/usr/sbin/mariadbd";
 
-// For temporary tables. Not /tmp: a server that starts removes those that it finds there, and other
-// tests' servers would miss theirs.
+// For temporary tables. Not /tmp: a starting server removes those it finds there, including those
+// of other tests' servers.
 std::string TemporaryDir(const std::string& data_dir) { return data_dir + ".tmp"; }
 
 void Run(const std::vector<std::string>& argv) {
@@ -39,7 +39,7 @@ void Run(const std::vector<std::string>& argv) {
   Require(status == 0, argv[0] + " failed:\n" + process.stdout_text() + process.stderr_text());
 }
 
-// The server's user has to get there.
+// The server's user needs access to it.
 void OpenToServer(const std::string& path) {
   if (::geteuid() != 0) return;
   Require(::getpwnam(kUser) != nullptr, "there is no user mysql; install mariadb-server");
@@ -58,15 +58,16 @@ void MakeData(const std::string& path, const std::string& temporary) {
   Run(argv);
 }
 
-// The time of the server's installation, so that another version finds nothing of an earlier one.
+// The installation time of the server, so that another version does not use the files of an earlier
+// one.
 std::string ServerVersion() {
   struct stat server {};
   Require(::stat(kServer, &server) == 0, std::string("there is no ") + kServer);
   return std::to_string(server.st_mtime);
 }
 
-// A data directory that takes seconds to make and a moment to copy: the first test process that
-// needs it makes it, in the build's folder, for all the others.
+// Making a data directory takes seconds, copying one a moment: the first test process that needs it
+// makes it in the build's folder, for all the others.
 std::string PristineData() {
   const std::string cache = IDD_TEST_CACHE_DIR;
   const std::string path =
@@ -75,7 +76,7 @@ std::string PristineData() {
   const ScopedFd lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   RequireErrno(lock.valid() && ::flock(lock.get(), LOCK_EX) == 0, "lock " + path);
   if (std::filesystem::exists(path)) return path;
-  const TempDir made;  // the build's folder may be closed to the server's user
+  const TempDir made;  // the server's user may lack access to the build's folder
   OpenToServer(made.path());
   MakeData(made.File("data"), made.path());
   std::filesystem::remove_all(path + ".part");
@@ -147,7 +148,7 @@ void MariadbServer::Install(const TempDir& dir) {
   CopyTree(PristineData(), data_dir_);
   const std::string temporary = TemporaryDir(data_dir_);
   Require(::mkdir(temporary.c_str(), 0777) == 0, "mkdir");
-  Require(::chmod(temporary.c_str(), 0777) == 0, "chmod");  // whatever the umask is
+  Require(::chmod(temporary.c_str(), 0777) == 0, "chmod");  // independent of the umask
 }
 
 std::string MariadbServer::Url() const {

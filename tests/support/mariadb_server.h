@@ -15,10 +15,10 @@ struct st_mysql;
 
 namespace idd::harness {
 
-// A session at a server, as an operator's or as another program's. Thread safety: none.
+// A session at a server, as an operator or another program would have. Thread safety: none.
 class MariadbSession {
  public:
-  // Throws HarnessError when nobody answers.
+  // Throws HarnessError if no server answers.
   MariadbSession(const std::string& socket, const std::string& user, const std::string& database);
   // Over TCP, as idd's user.
   explicit MariadbSession(std::uint16_t port);
@@ -37,40 +37,40 @@ class MariadbSession {
   st_mysql* mysql_ = nullptr;
 };
 
-// A real mariadbd on a data directory of its own, not as root, with a Unix socket and, if it is
-// told so, a port on loopback. It has the empty database `idd` and the user `idd` with the password
-// `secret`; root has none.
+// A real mariadbd with its own data directory, not run as root, with a Unix socket and optionally a
+// port on loopback. It has the empty database `idd` and the user `idd` with the password `secret`;
+// root has no password.
 class MariadbServer {
  public:
   struct Options {
     std::uint16_t port = 0;              // 0: no network
-    std::vector<std::string> arguments;  // more of mariadbd's
+    std::vector<std::string> arguments;  // further ones for mariadbd
   };
 
   MariadbServer(const TempDir& dir, const std::string& name, Options options);
   explicit MariadbServer(const TempDir& dir) : MariadbServer(dir, "db", {}) {}
 
-  // Starts it and waits until it answers; throws HarnessError with its log otherwise.
-  void Start(const std::vector<std::string>& once = {});  // `once`: arguments of this start alone
-  // Runs it with --wsrep-recover, which ends by itself and writes into `log`.
+  // Starts it and waits until it answers; otherwise throws HarnessError with its log.
+  void Start(const std::vector<std::string>& once = {});  // `once`: for this start only
+  // Runs it with --wsrep-recover, which ends by itself and writes to `log`.
   void Recover(const std::string& log);
-  void Stop();  // SIGTERM, and waits
+  void Stop();  // sends SIGTERM and waits
   void Kill();  // SIGKILL
   void Signal(int signal) { process_.value().Signal(signal); }
   [[nodiscard]] bool Running() { return process_.has_value() && process_->Running(); }
 
-  // The data directory, to be copied or replaced while it does not run.
+  // The data directory, which may be copied or replaced while the server is down.
   [[nodiscard]] const std::string& data_dir() const noexcept { return data_dir_; }
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
-  // For idd, by TCP.
+  // For idd, over TCP.
   [[nodiscard]] std::string TcpUrl() const;
-  // For idd, by the socket; with a short grace, as hosts of one machine notice at once.
+  // For idd, over the socket; with a short grace, as hosts on one machine notice changes at once.
   [[nodiscard]] std::string Url() const;
   [[nodiscard]] MariadbSession Session(const std::string& database = "idd") const {
     return MariadbSession(socket_, "root", database);
   }
-  // Lets every host that has opened its store there lease all that a tag has, now and of tags that
-  // are made later: for stores that are used without a daemon, which minds the fence.
+  // Lets every host that has opened its store on this server lease everything of all present and
+  // future tags. For stores without a daemon, which would otherwise maintain the fence.
   void OpenFence() const;
   [[nodiscard]] std::string Log() const { return ReadFile(log_); }
 
@@ -85,7 +85,7 @@ class MariadbServer {
   std::optional<ChildProcess> process_;
 };
 
-// Copies a directory with its owners.
+// Copies a directory, keeping the owners.
 void CopyTree(const std::string& from, const std::string& to);
 
 }  // namespace idd::harness

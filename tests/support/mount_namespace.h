@@ -7,9 +7,9 @@
 
 namespace idd::harness {
 
-// Puts this process and its children into a mount namespace of their own, so that a test can mount
-// what nobody else sees and what ends with it. Root does so directly; another user starts the
-// program once more through unshare(1), in a user namespace. Call it first in main().
+// Puts this process and its children into a separate mount namespace, so that a test's mounts are
+// invisible elsewhere and end with it. Root does so directly; for another user the program restarts
+// itself through unshare(1), in a user namespace. Call it first in main().
 void EnterMountNamespace(char** argv);
 
 // A small tmpfs on a new directory, unmounted by the destructor.
@@ -21,10 +21,10 @@ class SmallTmpfs {
   SmallTmpfs& operator=(const SmallTmpfs&) = delete;
 
   [[nodiscard]] std::string File(const std::string& name) const { return path_ + "/" + name; }
-  // Throws HarnessError while a file is open for writing.
+  // Throws HarnessError if a file is open for writing.
   void MakeReadOnly();
   void MakeWritable();
-  // Writes a file until nothing fits any more; Free() removes it.
+  // Writes a file until the disk is full; Free() removes it.
   void Fill();
   void Free();
 
@@ -34,7 +34,7 @@ class SmallTmpfs {
   std::string path_;
 };
 
-// While it lives, a file is read-only for everybody, root too: it is bound over itself.
+// While it lives, a file is read-only for every user, even root: it is bound over itself.
 class ReadOnlyFile {
  public:
   explicit ReadOnlyFile(const std::string& path);

@@ -51,14 +51,14 @@ bool SendAll(int fd, std::string_view bytes) {
   return true;
 }
 
-// What can be read now; nothing when the peer has closed.
+// The bytes that can be read now; none if the peer has closed.
 std::string_view ReadSome(int fd, std::array<char, 65536>& buffer) {
   const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
   return got <= 0 ? std::string_view()
                   : std::string_view(buffer.data(), static_cast<std::size_t>(got));
 }
 
-// A packet with its header of four bytes; empty when the peer has closed.
+// A packet with its header of four bytes; empty if the peer has closed.
 std::string ReadPacket(int fd) {
   std::string packet(4, '\0');
   std::size_t have = 0;
@@ -88,7 +88,7 @@ bool SkipOk(int fd) {
   }
 }
 
-// What a client has said that makes its session what it is.
+// The client's packets that define its session.
 struct ClientSession {
   std::string login;
   std::vector<std::string> settings;
@@ -101,7 +101,7 @@ struct ClientSession {
       settings.emplace_back(packet);
     }
   }
-  // Invalid: it could not be had.
+  // Invalid if the connection failed.
   [[nodiscard]] ScopedFd RepeatAt(const std::string& path) const {
     ScopedFd server = Connect(path);
     if (!server.valid() || ReadPacket(server.get()).empty()) return {};
@@ -176,7 +176,7 @@ void MysqlProxy::Serve(ScopedFd client) {
   ScopedFd server = Connect(path);
   if (!server.valid()) return;
   ClientSession session;
-  bool is_answered = false;  // what the client has sent
+  bool is_answered = false;  // the client's last packet
   std::array<char, 65536> buffer;
   bool drops = false;
   while (!stopping_.load()) {

@@ -13,38 +13,38 @@
 
 namespace idd::harness {
 
-// Between idd and a database server, on Unix sockets: passes everything on, but for what it is
-// told. Thread safety: the setters and counters.
+// Between idd and a database server, on Unix sockets: forwards everything, except for the
+// configured faults. Thread safety: the setters and counters.
 class MysqlProxy {
  public:
-  // Listens at `path`, connects to `server`; throws HarnessError when it cannot listen.
+  // Listens at `path`, connects to `server`; throws HarnessError if it cannot listen.
   MysqlProxy(const std::string& path, std::string server);
   ~MysqlProxy();
   MysqlProxy(const MysqlProxy&) = delete;
   MysqlProxy& operator=(const MysqlProxy&) = delete;
 
-  // Every n-th packet with a COMMIT in it is passed on, its answer is not: the connection is closed
-  // once the server has answered. 0: none.
+  // Forwards every n-th packet with a COMMIT but not its answer: closes the connection once the
+  // server has answered. 0: none.
   void DropCommits(int every) { drop_every_.store(every); }
-  // Accepts, and neither passes on nor answers anything.
+  // Accepts connections, but neither forwards nor answers anything.
   void Hang(bool hangs) { hangs_.store(hangs); }
 
-  // Passes on what the server says byte by byte, so slowly that no answer ends, and never so slowly
-  // that a read would.
+  // Forwards the server's output byte by byte, so slowly that no answer completes, but fast enough
+  // that no single read times out.
   void Drip(bool drips) { drips_.store(drips); }
 
-  // As a proxy that keeps its clients' sessions over a failover: each goes on at `server`, from the
-  // client's next packet on. The proxy logs in there with the packet that the client logged in
-  // with, so its user must have no password, and repeats its SET SESSION.
+  // Acts as a proxy that keeps its clients' sessions over a failover: each continues at `server`
+  // from the client's next packet on. The proxy logs in there with the client's own login packet,
+  // so the user must have no password, and repeats the client's SET SESSION.
   void Repoint(const std::string& server);
 
-  // As a balancer that leads new connections to another server and drops what the old ones say:
-  // they hang from here on, for good.
+  // Acts as a balancer that sends new connections to another server and drops the output of the old
+  // ones, which from then on hang.
   void Strand(const std::string& server);
 
-  [[nodiscard]] int connections() const { return connections_.load(); }  // ever accepted
+  [[nodiscard]] int connections() const { return connections_.load(); }  // accepted so far
   [[nodiscard]] int dropped() const { return dropped_.load(); }
-  [[nodiscard]] int repointed() const { return repointed_.load(); }  // sessions, so far
+  [[nodiscard]] int repointed() const { return repointed_.load(); }  // sessions so far
 
  private:
   void Accept();
@@ -53,7 +53,7 @@ class MysqlProxy {
   [[nodiscard]] std::string Server() const;
 
   mutable std::mutex mutex_;
-  std::string server_;  // under mutex_
+  std::string server_;  // guarded by mutex_
   ScopedFd listener_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> hangs_{false};
@@ -63,8 +63,8 @@ class MysqlProxy {
   std::atomic<int> dropped_{0};
   std::atomic<int> connections_{0};
   std::atomic<int> repointed_{0};
-  std::atomic<int> stranded_{0};    // how often
-  std::list<std::thread> threads_;  // of the acceptor's
+  std::atomic<int> stranded_{0};    // number of calls
+  std::list<std::thread> threads_;  // used by the acceptor only
   std::thread acceptor_;
 };
 

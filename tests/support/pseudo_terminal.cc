@@ -26,7 +26,7 @@ PseudoTerminal::PseudoTerminal(unsigned short columns, unsigned short rows) {
 
 PseudoTerminal::~PseudoTerminal() { static_cast<void>(Finish()); }
 
-// Reads until nobody has the other side open.
+// Reads until no process has the other side open.
 void PseudoTerminal::Collect() {
   std::array<char, 4096> bytes{};
   for (;;) {

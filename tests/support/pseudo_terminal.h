@@ -9,7 +9,7 @@
 
 namespace idd::harness {
 
-// A terminal that keeps what is written to it. Thread safety: none for the owner.
+// A terminal that keeps its output. Thread safety: none for the owner.
 class PseudoTerminal {
  public:
   PseudoTerminal(unsigned short columns, unsigned short rows);
@@ -19,7 +19,7 @@ class PseudoTerminal {
 
   // For a program's output.
   [[nodiscard]] int fd() const noexcept { return program_.get(); }
-  // All of it, once every program has ended; nothing can be written any more.
+  // The whole output. Call it when every program has ended; after it nothing can be written.
   [[nodiscard]] std::string Finish();
 
  private:

@@ -124,7 +124,7 @@ bool RawConnection::Send(std::span<const std::byte> message) {
 
 bool RawConnection::SendWithin(std::chrono::milliseconds timeout,
                                std::span<const std::byte> message) {
-  // Not poll(POLLOUT), which looks at our own buffer and not at the length of the peer's queue.
+  // Not poll(POLLOUT), which checks our own buffer and not the length of the peer's queue.
   bool refused = false;
   const bool sent = WaitUntil(timeout, [this, message, &refused] {
     if (Send(message)) return true;

@@ -18,8 +18,8 @@ namespace idd::harness {
 
 using Bytes = std::vector<std::byte>;
 
-// A frame as docs/socket-protocol.md has it, put together without the code under test. Its header
-// is right; a test may spoil it afterwards.
+// A frame as docs/socket-protocol.md defines it, built without the code under test. Its header is
+// valid; a test may corrupt it afterwards.
 [[nodiscard]] Bytes MakeFrame(wire::FrameType type, std::uint64_t request_id,
                               std::span<const std::byte> payload);
 template <typename T>
@@ -32,19 +32,19 @@ template <typename T>
                               std::uint32_t timeout_ms);
 [[nodiscard]] Bytes MakeAttach(const std::string& tag, std::uint64_t request_id);
 
-// A received frame; descriptors beside it were closed.
+// A received frame; descriptors that came with it were closed.
 struct Reply {
   wire::FrameHeader header;
   Bytes payload;
 
-  // The fixed part of the payload; throws HarnessError when it is shorter.
+  // The fixed part of the payload; throws HarnessError if the payload is shorter.
   template <typename T>
   [[nodiscard]] T As() const {
     T value;
     CopyPayload(&value, sizeof value);
     return value;
   }
-  // What is behind the fixed part.
+  // The payload after the fixed part.
   template <typename T>
   [[nodiscard]] std::string Reason() const {
     return TextFrom(sizeof(T));
@@ -55,32 +55,30 @@ struct Reply {
   [[nodiscard]] std::string TextFrom(std::size_t offset) const;
 };
 
-// A SEQPACKET connection that sends whatever it is told.
+// A SEQPACKET connection that sends arbitrary bytes.
 class RawConnection {
  public:
-  // Throws HarnessError when nobody listens.
+  // Throws HarnessError if no process listens.
   explicit RawConnection(const std::string& path);
 
-  // Nothing when the connection cannot be made at once: nobody listens, or the backlog is full.
+  // Nothing if the connection cannot be made at once: no process listens, or the backlog is full.
   [[nodiscard]] static std::optional<RawConnection> TryConnect(const std::string& path);
-  // Connects, says HELLO and has an answer with status 0 within a second.
+  // Connects, sends HELLO and gets an answer with status 0 within a second.
   [[nodiscard]] static bool AnswersHello(const std::string& path);
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // Does not wait: false when the peer has closed, or when its queue is full (errno is EAGAIN
-  // then).
+  // Does not wait: false if the peer has closed, or if its queue is full (then errno is EAGAIN).
   bool Send(std::span<const std::byte> message);
-  // Waits for room in the peer's queue; false when the peer has closed or the time is up.
+  // Waits for room in the peer's queue; false if the peer has closed or at the timeout.
   [[nodiscard]] bool SendWithin(std::chrono::milliseconds timeout,
                                 std::span<const std::byte> message);
-  // The next frame, of a message that may hold several; nothing when the peer closed or the time is
-  // up.
+  // The next frame; a message may hold several. Nothing if the peer has closed or at the timeout.
   [[nodiscard]] std::optional<Reply> Receive(std::chrono::milliseconds timeout);
-  // Received so far.
+  // The number received so far.
   [[nodiscard]] int messages() const noexcept { return messages_; }
-  // Reads on until the peer closes; false when it has not by then.
+  // Reads until the peer closes; false at the timeout.
   [[nodiscard]] bool WaitClosed(std::chrono::milliseconds timeout);
-  // HELLO, and throws HarnessError unless it is answered with status 0.
+  // Sends HELLO; throws HarnessError unless the answer has status 0.
   void Hello();
 
  private:
@@ -94,7 +92,7 @@ class RawConnection {
   bool closed_ = false;
 };
 
-// Somebody who listens there, with a short backlog; `type`: SOCK_SEQPACKET or SOCK_STREAM.
+// Listens at `path` with a short backlog; `type`: SOCK_SEQPACKET or SOCK_STREAM.
 [[nodiscard]] ScopedFd ListenAt(const std::string& path, int type);
 
 }  // namespace idd::harness

@@ -10,12 +10,13 @@
 
 namespace idd::harness {
 
-// What libidclient sends before it maps a ring, for tests that do something else with the answer.
+// The requests that libidclient sends before it maps a ring, for tests that use the reply in
+// another way.
 
 // Connected, and HELLO was answered.
 [[nodiscard]] Result<wire::Channel> ConnectAndGreet(const std::string& socket, Deadline deadline);
 
-// The answer to ATTACH, with the ring's descriptors if the tag passes them.
+// The reply to ATTACH, with the ring's descriptors if the tag passes them.
 [[nodiscard]] Result<wire::Message> RequestRing(wire::Channel& channel, const std::string& tag,
                                                 Deadline deadline);
 

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# run_idd.sh, for tests in bash that need a real idd: source it with $idd and $idctl set. It makes $folder, and unsets
-# what is set for the caller's own idd; what it starts ends with the test.
+# run_idd.sh, for bash tests that need a real idd: source it with $idd and $idctl set. It makes
+# $folder and unsets the caller's own idd settings; everything that it starts ends with the test.
 #   fail MESSAGE    ends the test
 #   start_idd       on $folder/idd.sock, which IDD_SOCKET names, and $folder/idd.db
 #   stop_idd        expects exit status 0
@@ -46,7 +46,7 @@ start_idd() {
 stop_idd() {
   local status=0 watcher
   kill -TERM "$idd_pid"
-  # A stop takes at most its own patience of 10 s.
+  # idd itself gives up a stop after 10 s.
   { sleep 15 && kill -KILL "$idd_pid"; } 2>/dev/null &
   watcher=$!
   wait "$idd_pid" || status=$?

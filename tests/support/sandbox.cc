@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idd_sandbox CALLS PROGRAM [ARGUMENT...]: becomes PROGRAM under what idd.service imposes that a
-// test's own process can: the system calls that the file CALLS names and EPERM for all others, no
-// capability, no new privileges, the unit's umask.
+// idd_sandbox CALLS PROGRAM [ARGUMENT...]: becomes PROGRAM under those restrictions of idd.service
+// that a test process can impose: the system calls named in the file CALLS and EPERM for all
+// others, no capability, no new privileges, the unit's umask.
 #include <seccomp.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr mode_t kUmask = 0077;
 
-// Root keeps none over the exec either, because none is in the bounding set. Others have none.
+// Root keeps no capability over the exec either, because the bounding set is empty. Other users
+// have none.
 void DropCapabilities() {
   for (unsigned long capability = 0; ::prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
     ::prctl(PR_CAPBSET_DROP, capability);
@@ -34,7 +35,7 @@ bool LoadFilter(const char* calls) {
     if (number < 0) continue;  // another architecture's
     if (::seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0) == 0) ++allowed;
   }
-  // Sets no_new_privs, too.
+  // Also sets no_new_privs.
   const bool is_loaded = allowed > 0 && ::seccomp_load(filter) == 0;
   ::seccomp_release(filter);
   return is_loaded;

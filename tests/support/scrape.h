@@ -12,19 +12,20 @@
 
 namespace idd::harness {
 
-// A page in Prometheus' text format, as its reader has it.
+// A page in Prometheus' text format, as a reader parses it.
 class Scrape {
  public:
-  // Throws HarnessError at a line that is neither a comment nor `series value`.
+  // Throws HarnessError on a line that is neither a comment nor `series value`.
   explicit Scrape(const std::string& text);
 
-  // Of a series as it is written, `name{label="value",...}`; nothing when it is not told.
+  // The value of a series as it is written, `name{label="value",...}`; nothing if it is not on the
+  // page.
   [[nodiscard]] std::optional<double> Find(const std::string& series) const;
-  // The same; throws HarnessError when it is not told.
+  // The same; throws HarnessError if it is not on the page.
   [[nodiscard]] double At(const std::string& series) const;
-  // Over all series of that name.
+  // Over all series with that name.
   [[nodiscard]] double Sum(const std::string& name) const;
-  // By # TYPE, "counter" and so on.
+  // From # TYPE: "counter" and so on.
   [[nodiscard]] const std::map<std::string, std::string>& types() const noexcept { return types_; }
 
  private:
@@ -33,19 +34,19 @@ class Scrape {
 };
 
 struct HttpAnswer {
-  int status = 0;  // 0: none came
+  int status = 0;  // 0: no answer
   std::string head;
   std::string body;
 };
 
-// Connects to 127.0.0.1; throws HarnessError when nobody listens.
+// Connects to 127.0.0.1; throws HarnessError if no process listens.
 [[nodiscard]] ScopedFd ConnectTo(std::uint16_t port);
-// Sends the request line and what belongs to it, and reads until the other side closes.
+// Sends a request with its headers, and reads until the other side closes.
 [[nodiscard]] HttpAnswer Http(std::uint16_t port, const std::string& method,
                               const std::string& path,
                               std::chrono::milliseconds timeout = std::chrono::seconds(20));
 
-// What `promtool check metrics` has to say about the page; empty: nothing.
+// The complaints of `promtool check metrics` about the page; empty if there are none.
 [[nodiscard]] std::string PromtoolFindings(const std::string& page);
 
 }  // namespace idd::harness

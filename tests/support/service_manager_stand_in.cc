@@ -19,7 +19,7 @@
 namespace idd::harness {
 namespace {
 
-constexpr std::size_t kMaxDescriptors = 253;  // of one message, SCM_MAX_FD
+constexpr std::size_t kMaxDescriptors = 253;  // in one message, SCM_MAX_FD
 
 ScopedFd Bind(const std::string& path, int type) {
   ScopedFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

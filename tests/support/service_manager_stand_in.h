@@ -18,10 +18,10 @@
 
 namespace idd::harness {
 
-// What a service manager is to idd, after sd_notify(3) and sd_listen_fds(3): takes notifications,
-// keeps the descriptors that come with them, and passes them to the next idd.
+// Stands in for the service manager, following sd_notify(3) and sd_listen_fds(3): takes
+// notifications, keeps the descriptors that come with them, and passes them to the next idd.
 //
-// Thread safety: all; a thread of its own reads.
+// Thread safety: all; reads on a thread of its own.
 class ServiceManagerStandIn {
  public:
   explicit ServiceManagerStandIn(const TempDir& dir);
@@ -29,24 +29,25 @@ class ServiceManagerStandIn {
   ServiceManagerStandIn(const ServiceManagerStandIn&) = delete;
   ServiceManagerStandIn& operator=(const ServiceManagerStandIn&) = delete;
 
-  // Listens at `path` from here on and passes the socket to every idd (socket activation).
+  // From now on, listens at `path` and passes the socket to every idd (socket activation).
   void Listen(const std::string& path);
-  // Every idd is to say WATCHDOG=1 within this time.
+  // Requires WATCHDOG=1 from every idd within this time.
   void Watch(std::chrono::microseconds period) { watchdog_ = period; }
 
-  // FileDescriptorStoreMax=: what comes beyond it is not kept, and idd is not told.
+  // FileDescriptorStoreMax=: further descriptors are dropped without notice to idd.
   void Limit(std::size_t most) { most_ = most; }
 
-  // Takes so long for each message, as systemd does that keeps thousands of descriptors.
+  // Delays each message by this time, like a systemd that keeps thousands of descriptors.
   void SlowDown(std::chrono::microseconds each) { delay_us_ = each.count(); }
 
-  // What the next idd is started with: all that the one before has left, which must have ended.
+  // Adds what the next idd is started with: all that the previous one has left. That one must have
+  // ended.
   void Equip(ChildOptions& child);
-  // As on a full stop: nothing is kept.
+  // As on a full stop: drops everything that it keeps.
   void ForgetDescriptors();
 
-  [[nodiscard]] std::vector<std::string> Names();  // of what is kept, sorted
-  // Takes what is kept under a name away; for faults.
+  [[nodiscard]] std::vector<std::string> Names();  // of the kept descriptors, sorted
+  // Removes the descriptor kept under a name; for faults.
   [[nodiscard]] ScopedFd Take(const std::string& name);
   void Put(const std::string& name, ScopedFd fd);
 

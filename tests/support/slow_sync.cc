@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LD_PRELOADed into idd, makes every fsync and fdatasync take IDD_TEST_SYNC_MS milliseconds longer:
-// a store on a slow disk.
+// LD_PRELOADed into idd, makes every fsync and fdatasync take IDD_TEST_SYNC_MS milliseconds longer,
+// to simulate a store on a slow disk.
 #include <dlfcn.h>
 #include <time.h>
 

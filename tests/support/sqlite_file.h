@@ -9,7 +9,7 @@ struct sqlite3;
 
 namespace idd::harness {
 
-// A connection to idd's database beside idd's own, as another program of the operator's would have.
+// A connection to idd's database beside idd's own, as another program of the operator would have.
 // Thread safety: none.
 class SqliteFile {
  public:
@@ -19,14 +19,14 @@ class SqliteFile {
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
 
-  // Any statements without a result; throws HarnessError on an error.
+  // Executes statements without a result; throws HarnessError on an error.
   void Execute(const std::string& sql);
   // The first column of the first row.
   [[nodiscard]] std::string QueryText(const std::string& sql);
   [[nodiscard]] std::int64_t QueryInteger(const std::string& sql);
 
-  // Overwrites the database with another file through SQLite's backup API, as `.restore` of
-  // sqlite3(1) does: the file keeps its inode, and programs that have it open go on with it.
+  // Overwrites the database with another file through SQLite's backup API, like `.restore` of
+  // sqlite3(1): the file keeps its inode, and programs that have it open continue with it.
   void RestoreFrom(const std::string& backup);
 
   // leaf_alloc.max_id, where the next lease begins.

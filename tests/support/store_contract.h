@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every allocator has to do, whatever it keeps its rows in: leases, hand-backs and their ends.
-// A file of tests instantiates it with its fixture, a StoreCase that has
+// The contract of every allocator, however it stores its rows: leases, hand-backs and their ends. A
+// test file instantiates it with its fixture, a StoreCase that has
 //   OpenStore(host)   a pointer to an open store of that host; all are on one database
 //   MaxId()           leaf_alloc.max_id of "orders", as text
 //   Journal()         "state claimed/returned/abandoned" of every lease, in order, joined with ","
@@ -73,8 +73,8 @@ TYPED_TEST_P(StoreContract, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter) {
   EXPECT_FALSE(lease.value().lifted_from.has_value());
 }
 
-// The journal took the base of a lease that was handed back whole for used, and lifted max_id back
-// to it: a gap, and an alarm about a store that had not gone backwards.
+// Regression: the journal counted the base of a lease that was handed back whole as used, and
+// lifted max_id back to it: a gap, and an alarm about a store that had not gone backwards.
 TYPED_TEST_P(StoreContract, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap) {
   const auto a = this->OpenWithOrders("a");
   const auto b = this->OpenStore("b");
@@ -113,7 +113,7 @@ TYPED_TEST_P(StoreContract, OwnReturnedRangesAreTakenBackFirstAndInOrder) {
   this->Take(*b, Request(3));
   this->Return(*a, 2, 0, ReturnOutcome::kListed);
   this->Return(*a, 1, 400, ReturnOutcome::kListed);
-  // They are a's: b leases on.
+  // The ranges are a's: b leases new ids.
   EXPECT_EQ(this->Take(*b, Request(4)), (IdRange{3001, 4001}));
   const auto first = a->TakeLease(Request(5, 401));
   ASSERT_TRUE(first.ok());
@@ -123,7 +123,7 @@ TYPED_TEST_P(StoreContract, OwnReturnedRangesAreTakenBackFirstAndInOrder) {
   EXPECT_EQ(this->Take(*a, Request(6, 1001)), (IdRange{1001, 2001}));
   EXPECT_EQ(this->Take(*a, Request(7, 2001)), (IdRange{4001, 5001}));
   EXPECT_TRUE(a->ListReturned(std::nullopt).value().empty());
-  // Taken back, it goes back again.
+  // A range that was taken back can go back again.
   this->Return(*a, 5, 100, ReturnOutcome::kListed);
   EXPECT_EQ(a->ListReturned("orders").value()[0].ids, (IdRange{501, 1001}));
 }
@@ -210,7 +210,7 @@ TYPED_TEST_P(StoreContract, NamesakeOfADeletedTagStartsWhereItEnded) {
   EXPECT_NE(status.message().find("1001"), std::string::npos) << status.message();
   this->CreateOrders(*store);
   EXPECT_EQ(this->Take(*store, Request(3)), (IdRange{1001, 2001}));
-  // The greatest end is kept over several lives.
+  // The greatest end is kept over several deletions.
   ASSERT_TRUE(store->DeleteTag("orders").ok());
   this->CreateOrders(*store);
   EXPECT_EQ(this->Take(*store, Request(4)), (IdRange{2001, 3001}));
@@ -239,7 +239,7 @@ TYPED_TEST_P(StoreContract, LiftedTagLeasesNothingBelowAgain) {
   ASSERT_TRUE(lifted.ok()) << lifted.status().message();
   EXPECT_EQ(lifted.value().next_id, 5000U);
   EXPECT_TRUE(a->ListReturned("orders").value().empty());
-  // What is left of a lease below is not taken back, nor is max_id lowered for it.
+  // The rest of a lease below the lift is not taken back, and does not lower max_id.
   EXPECT_EQ(a->ReturnTail(Closure(3, LeaseState::kReturned, 5)).status().code(), Code::kNoSuchTag);
   EXPECT_EQ(this->Journal(), "abandoned 10/0/990,active 0/0/0,abandoned 5/0/995");
   EXPECT_EQ(this->MaxId(), "5000");
@@ -252,7 +252,7 @@ TYPED_TEST_P(StoreContract, LiftedTagLeasesNothingBelowAgain) {
   EXPECT_EQ(a->UsedLimit("nobody").value(), 0U);
 }
 
-// A lease that was taken before the lift and reaches over it: its ids below are somebody else's.
+// A lease from before the lift that reaches above it: other hosts may own its ids below.
 TYPED_TEST_P(StoreContract, TailThatReachesOverALiftIsAbandoned) {
   const auto a = this->OpenWithOrders("a");
   this->Take(*a, Request(1));
@@ -274,7 +274,7 @@ TYPED_TEST_P(StoreContract, TailOfADeletedTagIsAbandoned) {
   EXPECT_EQ(store->ReturnTail(last).status().code(), Code::kNoSuchTag);
   EXPECT_EQ(this->Journal(), "active 0/0/0,abandoned 5/0/995");
   this->Return(*store, 2, 5, ReturnOutcome::kStale);
-  // The namesake began at the deleted tag's end; it is not lowered under that.
+  // The namesake began at the deleted tag's end; a hand-back must not lower it below that.
   this->CreateOrders(*store);
   EXPECT_EQ(this->MaxId(), "2001");
   EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, 0)).status().code(),

@@ -23,7 +23,7 @@ TempDir::TempDir() {
 }
 
 TempDir::~TempDir() {
-  std::error_code ignored;  // A directory left behind is no reason to fail a test.
+  std::error_code ignored;  // A leftover directory is no reason to fail a test.
   std::filesystem::remove_all(path_, ignored);
 }
 

@@ -8,8 +8,8 @@
 
 namespace idd::harness {
 
-// A new directory under $TMPDIR (or /tmp), removed with all that is in it. Its path is short, so
-// that a socket in it fits sockaddr_un.
+// A new directory under $TMPDIR (or /tmp), removed with its contents. Its path is short enough for
+// a socket's path to fit sockaddr_un.
 class TempDir {
  public:
   TempDir();
@@ -24,12 +24,12 @@ class TempDir {
   std::string path_;
 };
 
-// Whole files; HarnessError when the system refuses.
+// Whole files; HarnessError if the system refuses.
 [[nodiscard]] std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, std::string_view contents);
 // Overwrites a part of an existing file without touching the rest.
 void OverwriteFile(const std::string& path, std::uint64_t offset, std::string_view contents);
-// lstat(2) finds something.
+// Whether lstat(2) finds something.
 [[nodiscard]] bool Exists(const std::string& path);
 
 }  // namespace idd::harness

@@ -23,10 +23,10 @@ constexpr int kSlowdown = 1;
 constexpr std::uint64_t kDefaultLoadPercent = 100;
 #endif
 
-// Machines have stood still for a minute.
+// Machines have stalled for a minute.
 constexpr std::chrono::seconds kLeastPatience(120);
 
-// 0 when the variable is not set or not a number.
+// 0 if the variable is unset or not a number.
 std::uint64_t EnvironmentNumber(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);

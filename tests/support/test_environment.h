@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The few things that every test of whole processes uses.
+// Shared by all tests of whole processes.
 #ifndef IDD_TESTS_SUPPORT_TEST_ENVIRONMENT_H_
 #define IDD_TESTS_SUPPORT_TEST_ENVIRONMENT_H_
 
@@ -15,7 +15,7 @@
 namespace idd::harness {
 
 // The harness could not do its part (a fork failed, the daemon did not start). GoogleTest catches
-// it and fails the test, and destructors end the children on the way.
+// it and fails the test; destructors end the children.
 class HarnessError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -23,14 +23,14 @@ class HarnessError : public std::runtime_error {
 
 // Throws HarnessError unless `ok`.
 void Require(bool ok, const std::string& what);
-// The same with strerror(errno) behind it.
+// The same, with strerror(errno) appended.
 void RequireErrno(bool ok, const std::string& what);
 
-// How much longer everything may take in this build: 1, or more under a sanitizer.
+// The slowdown factor of this build: 1, or more under a sanitizer.
 [[nodiscard]] int SlowdownFactor() noexcept;
-// How long to wait for what normally takes `normal`: at least half a minute, as the machine may be
-// busy with anything else, and more under a sanitizer. Only a failing test waits that long: it is
-// for polling and for deadlines that nothing runs into, neither for sleeping nor for measuring.
+// How long to wait for an event that normally takes `normal`: at least half a minute, because the
+// machine may be busy, and more under a sanitizer. Only a failing test waits that long. Use it for
+// polling and for deadlines that are never reached, not for sleeping or measuring.
 [[nodiscard]] std::chrono::milliseconds Patience(std::chrono::milliseconds normal) noexcept;
 
 // How much of a heavy load to run: `full` in a normal build, 5 % of it under a sanitizer; the
@@ -43,7 +43,7 @@ void RequireErrno(bool ok, const std::string& what);
 // CLOCK_MONOTONIC, the clock of every logged claim.
 [[nodiscard]] std::uint64_t MonotonicNs() noexcept;
 
-// Polls `predicate` until it holds or the (not stretched) timeout has passed; its last value.
+// Polls `predicate` until it holds or the (unstretched) timeout has passed; returns its last value.
 template <typename Predicate>
 [[nodiscard]] bool WaitUntil(std::chrono::milliseconds timeout, Predicate predicate) {
   const Deadline deadline = Deadline::After(timeout);

@@ -28,7 +28,7 @@ TagRecord OrdersWithAccess() {
 
 class HeldLeasesTest : public ::testing::Test {
  protected:
-  // As the next idd finds it.
+  // The list as the next idd finds it.
   Result<std::unique_ptr<HeldLeases>> Adopted(const std::string& host = "host-a") {
     return HeldLeases::Adopt(ScopedFd(::dup(held_->fd())), host);
   }
@@ -59,7 +59,7 @@ TEST_F(HeldLeasesTest, NextDaemonFindsEveryStepOfALease) {
   held_->RecordUsed(lease.token, 5, 4711);
   EXPECT_EQ(Only().next, 5U);
   EXPECT_EQ(Only().ring_id, 4711U);
-  held_->NextOf(lease.token)->store(101);  // as its ring does
+  held_->NextOf(lease.token)->store(101);  // as the ring does
   EXPECT_EQ(Only().next, 101U);
   held_->RecordReturning(lease.token, 200);
   EXPECT_EQ(Only().state, HeldState::kReturning);
@@ -94,7 +94,7 @@ TEST_F(HeldLeasesTest, PlacesAreUsedAgain) {
     held_->Forget(Token('a'));
   }
   Hold(LeaseOf('b', 1, 1001));
-  // Through the adopted list as well.
+  // Also through the adopted list.
   auto next = Adopted().value();
   ASSERT_EQ(next->All().size(), 1U);
   next->RecordAsked(Token('c'), "users");
@@ -123,7 +123,7 @@ TEST_F(HeldLeasesTest, OnlyTheSameHostsListOfTheSameLayoutIsAdopted) {
             Code::kIncompatible);
 }
 
-// Whatever is in it: nothing that makes no sense comes out, and nothing crashes.
+// Whatever the list contains, no invalid lease comes out and nothing crashes.
 TEST_F(HeldLeasesTest, GarbageIsLeftOut) {
   Hold(LeaseOf('a', 1, 1001));
   for (off_t at = 0; at < 1024; at += 4) {
@@ -143,7 +143,7 @@ TEST_F(HeldLeasesTest, GarbageIsLeftOut) {
       }
     }
     ASSERT_EQ(::pwrite(held_->fd(), &word, sizeof word, at), 4);
-    // What a look has freed is noted again.
+    // Reading may free the entry, so record it again.
     held_->Forget(Token('a'));
     Hold(LeaseOf('a', 1, 1001));
   }

@@ -75,7 +75,7 @@ TEST_F(HighWaterTest, DrainsAreKeptUntilTheyEnd) {
   EXPECT_EQ(drained, (std::vector<std::string>{kWholeHost, "orders"}));
 }
 
-// An earlier idd made the file, or a later one that was rolled back leaves it.
+// The file of an earlier idd, or after a rollback from a later one.
 TEST_F(HighWaterTest, FileWithoutATableOfDrainsHasNone) {
   ASSERT_TRUE(Open()->SetDrained("orders", true).ok());
   Sql(path_, "DROP TABLE idd_drain");
@@ -117,7 +117,7 @@ TEST_F(HighWaterTest, EverythingOutlivesTheProcessThatWroteIt) {
               const bool ok = marks->Raise("orders", 1001).ok() &&
                               marks->Lower("orders", 700).ok() &&
                               marks->SetIncarnation("first").ok();
-              return ok ? 7 : 1;  // dies without closing anything
+              return ok ? 7 : 1;  // exits without closing anything
             }),
             7);
   const auto marks = Open();
@@ -154,7 +154,7 @@ TEST_F(HighWaterTest, FileThatIsNotOursIsRefusedAndLeftAlone) {
   Sql(path_, "CREATE TABLE something(x)");
   ExpectRefusedUntouched();
   std::filesystem::remove(path_);
-  // The allocator's database is not the host's.
+  // The allocator's database must not serve as the host's.
   ASSERT_TRUE(SqliteStore({path_, "a", {}}).Open().ok());
   ExpectRefusedUntouched();
 }

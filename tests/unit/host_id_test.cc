@@ -31,7 +31,7 @@ TEST(HostIdTest, IdOfTheMachineIsValidStableAndNotTheMachineIdItself) {
   const std::optional<std::string> id = HostIdFromMachineId();
   std::string machine_id;
   std::ifstream("/etc/machine-id") >> machine_id;
-  if (!id.has_value()) return;  // a machine without one, or a build without libsystemd
+  if (!id.has_value()) return;  // no machine id, or a build without libsystemd
   EXPECT_TRUE(CheckHostId(*id).ok()) << *id;
   EXPECT_EQ(HostIdFromMachineId(), id);
   EXPECT_NE(*id, machine_id);

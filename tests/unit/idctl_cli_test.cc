@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl's command line: what is wrong usage, and which exit status comes of what. No daemon here.
+// idctl's command line: what counts as wrong usage, and the exit statuses. Without a daemon.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose turn it is to lease, and which leases go together.
+// Which tag leases next, and which leases go together.
 #include "leasing/lease_scheduler.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class LeaseSchedulerTest : public ::testing::Test {
     h_.Settle();
   }
 
-  // Of `leases_per_s`, a tenth of which at once.
+  // A budget of `leases_per_s`, of which a tenth may go at once.
   std::unique_ptr<LeaseScheduler> Make(std::uint32_t leases_per_s) {
     return std::make_unique<LeaseScheduler>(
         h_.loop, h_.worker, leases_per_s, [this](const std::string& tag) { return OrderOf(tag); },
@@ -48,7 +48,7 @@ class LeaseSchedulerTest : public ::testing::Test {
                       .wanted = wanted_[tag],
                       .step = wanted_[tag]};
   }
-  // Until that many orders have their outcomes.
+  // Waits until that many orders have outcomes.
   bool Await(std::size_t outcomes) {
     return h_.RunUntil([this, outcomes] { return outcomes_.size() >= outcomes; });
   }
@@ -100,7 +100,7 @@ TEST_F(LeaseSchedulerTest, TagThatNeedsNothingAnyMoreCostsNothing) {
 }
 
 TEST_F(LeaseSchedulerTest, NoTurnComesAfterTheEndButOrdersAreCarriedOut) {
-  // One a second: the second tag's turn does not come while a busy machine is asking for it.
+  // One a second, so the second tag's turn does not come even while a busy machine asks for it.
   const auto scheduler = Make(1);
   wanted_ = {{"a", 1}, {"b", 1}};
   const MonotonicTime began = MonotonicClock::now();
@@ -127,7 +127,7 @@ TEST_F(LeaseSchedulerTest, OrdersThatComeWhileTheWorkerIsBusyGoTogether) {
   EXPECT_EQ(h_.store.script.Count("TakeLeases"), 2) << "a alone, b and c together";
 }
 
-// It was deleted and made again: the store takes each tag once in a transaction.
+// The tag was deleted and created again: a transaction of the store takes each tag only once.
 TEST_F(LeaseSchedulerTest, SecondOrderOfATagGoesIntoTheNextBatch) {
   const auto scheduler = Make(1000);
   wanted_ = {{"a", 1}, {"b", 1}};
@@ -138,7 +138,7 @@ TEST_F(LeaseSchedulerTest, SecondOrderOfATagGoesIntoTheNextBatch) {
   EXPECT_EQ(h_.store.script.Count("TakeLeases"), 3) << "a; b; b and a";
 }
 
-// What is wrong with one tag's row fails no other's lease twice.
+// A fault in one tag's row must not make another tag's lease fail twice.
 TEST_F(LeaseSchedulerTest, AfterAFailureOrdersGoOneByOne) {
   const auto scheduler = Make(1000);
   wanted_ = {{"a", 1}, {"b", 1}, {"c", 1}};

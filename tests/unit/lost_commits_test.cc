@@ -42,7 +42,7 @@ TEST(LostCommitsTest, WhatHasEndedIsForgottenAndTheRestIsAskedForAgain) {
   EXPECT_TRUE(lost.empty());
 }
 
-// Its packet may still run at the server.
+// The statement may still be running at the server.
 TEST(LostCommitsTest, WhatIsNotInTheJournalIsAskedForAgainForTwoMinutes) {
   LostCommits lost;
   lost.Add({"token-a"}, kNow);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sample has every tag once, in turns that others come between, and never begins before it was
-// asked for.
+// A sample contains every tag once, is taken in turns between which other work runs, and never
+// starts before it was requested.
 #include "exporter/metrics_collector.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which tables are the same as before, by the times when they were made.
+// Which tables are the same as before, judged by their creation times.
 #include "store/mysql/mysql_tables.h"
 
 #include <gmock/gmock.h>

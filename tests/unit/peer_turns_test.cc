@@ -26,13 +26,13 @@ constexpr uid_t kThird = 1003;
 
 class PeerTurnsTest : public ::testing::Test {
  protected:
-  // Connections of a user are numbered from uid * 1000.
+  // The connections of a user are numbered from uid * 1000.
   static std::uint64_t Of(uid_t uid, std::uint64_t n) { return uid * 1000 + n; }
   static uid_t UserOf(std::uint64_t connection) { return static_cast<uid_t>(connection / 1000); }
   void AddMany(uid_t uid, std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) turns_.Add(uid, Of(uid, i));
   }
-  // Calls what is due without a wait.
+  // Runs what is due without a wait.
   void Settle() {
     while (loop_.RunOne(std::chrono::nanoseconds(0))) {
     }
@@ -72,7 +72,7 @@ TEST_F(PeerTurnsTest, UserOfManyConnectionsHasOneTurnLikeTheOthers) {
   Settle();
   ASSERT_EQ(read_.size(), 504U);
   EXPECT_EQ(turns_.waiting(), 0U);
-  std::vector<std::size_t> crowd_before;  // each of the others', since the last of them
+  std::vector<std::size_t> crowd_before;  // crowd frames before each other frame
   std::size_t crowd = 0;
   for (const uid_t uid : Users()) {
     if (uid == kCrowd) {
@@ -92,7 +92,7 @@ TEST_F(PeerTurnsTest, ConnectionsOfAUserAreReadInTheOrderInWhichTheyCame) {
   for (std::uint64_t i = 0; i < 50; ++i) EXPECT_EQ(read_[i], Of(kCrowd, i));
 }
 
-// So that the loop sees soon who else has come.
+// This lets the loop notice new peers soon.
 TEST_F(PeerTurnsTest, FewFramesAreReadBetweenTwoLooksOfTheLoop) {
   AddMany(kCrowd, 100);
   std::size_t before = read_.size();

@@ -19,7 +19,7 @@ class ServerIdentityTest : public ::testing::Test {
  protected:
   ServerIdentityTest() { EXPECT_EQ(identity_.Recognise(facts_), Change::kOther); }
 
-  // The same server, `later`; its uptime is that long longer, and it has counted connections.
+  // The same server, `later`: its uptime is longer by that time, and it has counted connections.
   void Pass(std::chrono::seconds later) {
     facts_.asked += later;
     facts_.uptime += later;
@@ -69,7 +69,8 @@ TEST_F(ServerIdentityTest, RestartIsSeenByTheUptime) {
   EXPECT_EQ(identity_.Recognise(facts_), Change::kNone);
 }
 
-// Whole seconds: one that started in the second in which it was seen first shows the same uptime.
+// Whole seconds: a server that was restarted within the second of the first look shows the same
+// uptime.
 TEST_F(ServerIdentityTest, UptimeThatMayBeTooShortIsARestart) {
   facts_.asked += 60s;
   ++facts_.connection;

@@ -43,7 +43,7 @@ class CrashPointTest : public SqliteStoreCrashTest,
  protected:
   static constexpr int kDied = 42;
 
-  // Host a's process does `act` and dies at the point.
+  // Host a's process runs `act` and dies at the point.
   void DieAt(const std::function<void(SqliteStore&)>& act) const {
     const int status = InChild([&] {
       const auto store = OpenStore("a", [](const char* point) {
@@ -109,7 +109,7 @@ TEST_P(ReturnCrashTest, LeavesTheTailWithTheLeaseOrWithTheAllocator) {
   DieAt([](SqliteStore& store) { Return(store, 1, 400, ReturnOutcome::kLowered); });
   EXPECT_EQ(MaxId(), committed ? "401" : "1001");
   EXPECT_EQ(Journal(), committed ? "returned 400/600/0" : "active 0/0/0");
-  // With the mark lowered first, as high_water.h asks, neither way is there a gap or an alarm.
+  // If the mark is lowered first, as high_water.h requires, neither case has a gap or an alarm.
   const auto lease = OpenStore("a")->TakeLease(Request(2, 401));
   ASSERT_TRUE(lease.ok());
   EXPECT_EQ(lease.value().ids.first, committed ? 401U : 1001U);
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(At, ReturnCrashTest,
                                            CrashPoint{"change.committed", true},
                                            CrashPoint{"return.committed", true}));
 
-// It was announced to the witness, and rolled back; then the tables are edited to say otherwise.
+// It was announced to the witness, and rolled back; then the tables are edited to show a lease.
 TEST_F(SqliteStoreCrashTest, HandBackThatWasOnlyAnnouncedLowersNothing) {
   constexpr int kDied = 42;
   Take(*OpenWithOrders("a"), Request(1));
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(At, CloseCrashTest,
                                            CrashPoint{"delete.entombed", false},
                                            CrashPoint{"delete.committed", true}));
 
-// What a process was given, or kept of it, as it reports on a pipe: whole records, whatever
+// The ids that a process was given or used, as it reports them on a pipe: whole records, whatever
 // happens.
 void Report(int fd, IdRange ids) {
   if (!ids.empty() && ::write(fd, &ids, sizeof ids) != sizeof ids) ::_exit(1);
@@ -193,7 +193,7 @@ std::vector<IdRange> ReadReports(int fd) {
   return ranges;
 }
 
-// Leases, uses a part, hands back or closes, in turn; reports what was used, before it is closed.
+// Leases, uses some ids, hands back or closes, in turn; reports the used ids before it closes.
 int LeaseAndReturn(SqliteStore& store, std::uint64_t worker, std::uint64_t leases, int fd) {
   std::uint64_t mark = 0;
   for (std::uint64_t i = 0; i < leases; ++i) {
@@ -215,7 +215,7 @@ int LeaseAndReturn(SqliteStore& store, std::uint64_t worker, std::uint64_t lease
   return 0;
 }
 
-// SQLite's handles do not survive fork(): each child opens its own.
+// SQLite's handles do not survive fork(), so each child opens its own.
 pid_t StartWorker(const std::function<int(int)>& work, int* read_end) {
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
@@ -270,7 +270,7 @@ TEST_F(SqliteStoreCrashTest, ProcessesKilledAtAnyMomentNeverMakeAnIdUsedTwice) {
     const pid_t child = StartWorker(
         [&](int out) {
           const auto store = OpenStore("a");
-          // The mark of a host that lost its state dir is 0: the allocator alone must hold.
+          // A host that lost its state dir has mark 0: the allocator alone must prevent duplicates.
           return LeaseAndReturn(*store, static_cast<std::uint64_t>(round), 100000, out);
         },
         &fd);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests on real SQLite files share: a second program's connection, processes.
-// ReadFile() never on a file that this process has open in SQLite: closing a descriptor drops its
-// locks.
+// Shared by the tests on real SQLite files: another program's connection, processes. Never call
+// ReadFile() on a file that this process has open in SQLite: closing a descriptor drops its locks.
 #ifndef IDD_TESTS_UNIT_SQLITE_TEST_SUPPORT_H_
 #define IDD_TESTS_UNIT_SQLITE_TEST_SUPPORT_H_
 
@@ -35,8 +34,8 @@ using harness::ReadFile;
 using harness::TempDir;
 using harness::WriteFile;
 
-// Runs SQL as another program would, and answers the first column of the rows, joined with ",".
-// An error is the answer "error: ...".
+// Runs SQL as another program would, and returns the first column of the rows, joined with ",". On
+// an error it returns "error: ...".
 inline std::string Sql(const std::string& path, const std::string& sql) {
   sqlite3* db = nullptr;
   std::string answer;
@@ -57,7 +56,7 @@ inline std::string Sql(const std::string& path, const std::string& sql) {
   return answer;
 }
 
-// Runs `body` in a child process and answers its exit status; -1 when a signal ended it.
+// Runs `body` in a child process and returns its exit status; -1 if a signal ended it.
 inline int InChild(const std::function<int()>& body) {
   std::fflush(nullptr);
   const pid_t child = ::fork();
@@ -75,8 +74,8 @@ inline void ExpectDisjoint(std::vector<shm::IdRange> ranges) {
   }
 }
 
-// Calls `operation` again while other processes keep the file locked for longer than SQLite waits,
-// as they do on a busy disk. A locked file is a certain refusal: nothing was done.
+// Repeats `operation` while other processes keep the file locked for longer than SQLite waits, as
+// happens on a busy disk. kBusy is a certain refusal: nothing was done.
 template <typename Operation>
 auto WhenUnlocked(Operation operation) {
   const Deadline deadline = Deadline::After(std::chrono::minutes(1));
@@ -117,7 +116,7 @@ class SqliteStoreTest : public StoreCase {
   [[nodiscard]] std::string MaxId() const {
     return Sql(path_, "SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'");
   }
-  // "state claimed/returned/abandoned" of every lease.
+  // "state claimed/returned/abandoned" for every lease.
   [[nodiscard]] std::string Journal() const {
     return Sql(path_,
                "SELECT state||' '||claimed||'/'||returned||'/'||abandoned FROM idd_lease"

@@ -103,7 +103,7 @@ TEST_F(StateDirTest, LockEndsWithAKilledHolder) {
 TEST_F(StateDirTest, ClosingAnotherDescriptorOfTheFileKeepsTheLock) {
   const Result<FileLock> lock = LockStateDir(state_);
   ASSERT_TRUE(lock.ok());
-  Contents(state_ + "/idd.lock");  // opens and closes; a POSIX record lock would be gone
+  Contents(state_ + "/idd.lock");  // opens and closes it: a POSIX record lock would be gone
   EXPECT_EQ(LockStateDir(state_).status().code(), Code::kUnavailable);
 }
 

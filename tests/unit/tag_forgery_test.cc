@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clients that write into the ring what no claim writes. Claimers reach the rings as clients do:
-// through the descriptors of an attach.
+// Clients that write values into the ring that no claim writes. Claimers reach the rings as clients
+// do: through the descriptors of an attach.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -39,7 +39,7 @@ TEST_F(TagServiceTest, CursorForgedBelowBaseIsClosedAsUsedNotHandedBack) {
   EXPECT_EQ(h_.store.journal()[0].returned, 0U);
 }
 
-// Regression: a cursor that was moved back made the difference of two looks wrap round.
+// Regression: a cursor that was moved back made the difference between two looks wrap around.
 TEST_F(TagServiceTest, RateStaysFiniteWhenAClientMovesTheCursorBack) {
   h_.store.AddTag("orders", 1000);
   Client& client = AttachedClient("orders");
@@ -94,7 +94,8 @@ TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
   client.memory->cursors().slots[1].next = 10;
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  // UBSan looks at an object's type through a pipe, once for each place: here while there is one.
+  // UBSan reads an object's type through a pipe, once for each place: do it here, while one is
+  // available.
   ASSERT_FALSE(Status::FromErrno(EMFILE, "warming up").ok());
   const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -108,7 +109,8 @@ TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
   EXPECT_GE(answer.grant.ids.first, 101U);
 }
 
-// Regression: the request that showed the daemon the forged cursor was answered from that cursor.
+// Regression: the request that showed the forged cursor to the daemon was answered from that
+// cursor.
 TEST_F(TagServiceTest, RequestThatFindsACursorSetBackIsServedFromAFreshSegment) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");
@@ -144,7 +146,7 @@ TEST_F(TagServiceTest, RequestThatFindsAForgedCursorFailsWithTheReasonWhenThereI
   ASSERT_EQ(client.Claim(50).size(), 50U);
   service_.Poll();
   h_.Settle();
-  h_.store.script.Hold("CloseLeases");  // and the lease behind it
+  h_.store.script.Hold("CloseLeases");  // and the lease after it
   client.memory->cursors().slots[1].next = 10;
   const Answer& answer = Claim("orders", 1, milliseconds(0));
   ASSERT_TRUE(answer.done());
@@ -180,8 +182,8 @@ TEST_F(TagServiceTest, LeaseThatArrivesAfterAForgeryIsNotPublishedInThatRing) {
   EXPECT_EQ(Granted("orders", 1).ids.first, h_.store.journal()[1].ids.first);
 }
 
-// Regression: what was claimed by the socket was noted once a second, if at all. A daemon that was
-// killed before left a ring whose cursor a client could set back to what the last poll had seen.
+// Regression: socket claims were recorded once a second, if at all. A daemon killed in between left
+// a ring whose cursor a client could set back to the value that the last poll had seen.
 TEST_F(TagServiceTest, ClaimsBySocketAreNotedForTheNextDaemonBeforeTheyAreAnswered) {
   h_.store.AddTag("orders", 100);
   static_cast<void>(AttachedClient("orders"));
@@ -195,7 +197,7 @@ TEST_F(TagServiceTest, ClaimsBySocketAreNotedForTheNextDaemonBeforeTheyAreAnswer
   EXPECT_EQ(noted, 51U);
 }
 
-// The same for what was seen: by a wake-up, a request or a report.
+// The same for values seen by a wake-up, a request or a report.
 TEST_F(TagServiceTest, WhatWasSeenOfACursorIsNotedForTheNextDaemonAtOnce) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");

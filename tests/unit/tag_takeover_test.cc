@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TagService with the rings that an earlier idd has left open: each is closed when it is its tag's
-// turn, or somebody asks for it, and not before.
+// TagService with the rings that an earlier idd left open: it closes each one when its tag's turn
+// comes or a client needs it, and not before.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ class TakeOverTest : public ::testing::Test {
     h_.Settle();
   }
 
-  // An idd that has published a lease of it, of which something was claimed.
+  // An idd that has published a lease of the tag, of which some ids were claimed.
   void Leave(const std::string& tag, const std::string& token) {
     h_.store.AddTag(tag, 1000);
     const Lease lease = h_.store.TakeLease({.tag = tag, .count = kLeased, .token = token}).value();
@@ -59,7 +59,7 @@ class TakeOverTest : public ::testing::Test {
     }
     return Inherit(passed, "host-a", h_.held->id()).value();
   }
-  // As a claimer that still has the old ring.
+  // A claimer that still has the old ring.
   bool OldRingServes(const std::string& tag) { return !old_[tag]->Claim(1).empty(); }
   bool IsKept(const std::string& tag) {
     const std::uint64_t ring_id = old_[tag]->ring_id();
@@ -108,7 +108,7 @@ TEST_F(TakeOverTest, RestOfEachLeaseGoesOnInOneNewRing) {
   EXPECT_EQ(service_->Snapshot().size(), std::size(kTags));
 }
 
-// Else its queue fills up, and the loop waits for it.
+// Otherwise its queue fills up, and the loop waits for it.
 TEST_F(TakeOverTest, NextTagWaitsUntilTheManagerHasHandledTheOneBefore) {
   h_.descriptors.is_busy = true;
   service_->Inherit(inheritance_);
@@ -121,7 +121,7 @@ TEST_F(TakeOverTest, NextTagWaitsUntilTheManagerHasHandledTheOneBefore) {
   }
 }
 
-// One tag in a turn: in between others are served.
+// One tag in a turn: other work runs in between.
 TEST_F(TakeOverTest, TakesOneTagInATurnOfTheLoop) {
   service_->Inherit(inheritance_);
   const auto open = [this] {
@@ -149,7 +149,7 @@ TEST_F(TakeOverTest, StopBeforeAnyTurnHandsAllBack) {
   }
 }
 
-// An idd that leaves, or dies, before a tag's turn leaves it as it found it.
+// An idd that leaves or dies before a tag's turn leaves the tag as it found it.
 TEST_F(TakeOverTest, WhatWasNotTakenOverIsLeftToTheNext) {
   service_->Inherit(inheritance_);
   service_->Attach("berries", {.owner = 1, .deadline = Deadline::After(std::chrono::minutes(1))},
@@ -167,7 +167,8 @@ TEST_F(TakeOverTest, WhatWasNotTakenOverIsLeftToTheNext) {
   }
 }
 
-// Notices of many tags come together, and each would take one over before whoever waits is served.
+// Notices of many tags come together; each would take a tag over before the waiting clients are
+// served.
 TEST_F(TakeOverTest, RefillNoticeDoesNotTakeATagOver) {
   service_->Inherit(inheritance_);
   service_->Refill("berries");

@@ -12,8 +12,8 @@
 
 namespace {
 
-// A standard descriptor that the caller closed would be given to the next socket, which would then
-// get what is meant for people. Opened the wrong way round, so that using it fails as before.
+// If the caller has closed a standard descriptor, the next socket would get its number and with it
+// the output for people. So it is opened in the wrong direction: using it fails as before.
 void OccupyStandardDescriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) != -1) continue;

@@ -12,7 +12,7 @@ namespace idd::daemon {
 namespace {
 
 constexpr const char* kServiceGroup = "idd";
-// Who is denied has chosen the name, which need not be one of a tag.
+// The denied peer chose this name; it need not be a tag's.
 constexpr std::size_t kMaxTagBytesShown = 128;
 
 struct NamedAccess {
@@ -44,7 +44,7 @@ bool Names(const AccessRule& rule, std::string_view tag) {
                      [tag](const std::string& pattern) { return MatchesPattern(pattern, tag); });
 }
 
-// Only stars: then no tag is left that the rule does not name.
+// True if a pattern has only stars: then the rule names every tag.
 bool NamesEveryTag(const AccessRule& rule) {
   return std::any_of(rule.tags.begin(), rule.tags.end(), [](const std::string& pattern) {
     return !pattern.empty() && pattern.find_first_not_of('*') == std::string::npos;
@@ -92,13 +92,13 @@ std::optional<Access> ParseAccess(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-// Where it does not match, only the last star has to take one more: what an earlier one could do,
-// it can do, too.
+// On a mismatch it is enough that the last star takes one more character: any match that an earlier
+// star could reach, the last one can reach too.
 bool MatchesPattern(std::string_view pattern, std::string_view name) noexcept {
   std::size_t at = 0;
   std::size_t in = 0;
   std::size_t star = std::string_view::npos;
-  std::size_t star_end = 0;  // of what the last star has taken
+  std::size_t star_end = 0;  // end of what the last star has matched
   while (in < name.size()) {
     if (at < pattern.size() && pattern[at] == '*') {
       star = at++;

@@ -27,11 +27,11 @@ enum class Access : std::uint8_t {
 
 // "none", "socket", "shm", "admin".
 [[nodiscard]] const char* AccessName(Access access) noexcept;
-// Of what a rule may grant: all but "none".
+// The access that a rule may grant: any but "none".
 [[nodiscard]] std::optional<Access> ParseAccess(std::string_view name) noexcept;
 
 // Whether `name` matches the pattern, where '*' stands for any characters and '?' for one (of
-// UTF-8). There is no way to mean the two literally. Takes time by the product of both lengths.
+// UTF-8). Neither can be escaped. Takes time proportional to the product of both lengths.
 [[nodiscard]] bool MatchesPattern(std::string_view pattern, std::string_view name) noexcept;
 
 // One [[access]] of the configuration. It matches a peer that is one of the users or in one of the
@@ -41,17 +41,17 @@ struct AccessRule {
   std::vector<uid_t> users;
   std::vector<gid_t> groups;
   Access access = Access::kNone;
-  std::optional<std::uint64_t> ids_per_s;  // of each tag and uid; access is kSocket then
+  std::optional<std::uint64_t> ids_per_s;  // per tag and uid; access is then kSocket
 
   friend bool operator==(const AccessRule&, const AccessRule&) = default;
 };
 
-// Who has rights without a rule.
+// The rights that exist without a rule.
 struct AccessDefaults {
-  uid_t daemon_uid = 0;             // administers all, as root does
-  std::vector<gid_t> shm_groups{};  // have kShm of the tags that no rule names
+  uid_t daemon_uid = 0;             // administers all tags, as root does
+  std::vector<gid_t> shm_groups{};  // have kShm for tags that no rule names
 
-  // Of this process: its user, its group and the group "idd", if there is one.
+  // The defaults of this process: its user, its group and the group "idd", if there is one.
   [[nodiscard]] static AccessDefaults OfThisProcess();
 };
 
@@ -60,22 +60,22 @@ struct TagRight {
   std::optional<std::uint64_t> ids_per_s;  // with kSocket only
 };
 
-// Who may do what with which tag. Pure and immutable, so of any thread.
+// The access of each peer to each tag. Pure and immutable, so any thread may use it.
 //
-// A tag that a rule names is governed by the rules that name it alone: the highest access among
-// those that match the peer, and of several that limit it the loosest limit.
+// If rules name a tag, only those rules govern it: of the rules that match the peer, the highest
+// access counts and, if several limit it, the loosest limit.
 class AccessRules {
  public:
   explicit AccessRules(std::vector<AccessRule> rules = {}, AccessDefaults defaults = {})
       : rules_(std::move(rules)), defaults_(std::move(defaults)) {}
 
-  // Root and the daemon's user: administers all, and is not limited in anything.
+  // Root and the daemon's user: they administer all tags and have no limits.
   [[nodiscard]] bool IsOperator(uid_t uid) const noexcept;
   [[nodiscard]] bool IsOperator(const Peer& peer) const noexcept { return IsOperator(peer.uid); }
   [[nodiscard]] TagRight Of(const Peer& peer, std::string_view tag) const;
-  // Has kAdmin of every tag, those included that do not exist.
+  // Has kAdmin for every tag, even for tags that do not exist.
   [[nodiscard]] bool AdministersAll(const Peer& peer) const;
-  // There may be a tag that the peer may use. If not, nothing of it need be served.
+  // False if there can be no tag that the peer may use; then no request of it is served.
   [[nodiscard]] bool HasAnyRight(const Peer& peer) const;
 
  private:
@@ -85,8 +85,8 @@ class AccessRules {
   const AccessDefaults defaults_;
 };
 
-// The rights of one peer under the rules of the moment when it asked. The rules are shared, as
-// reports are written by another thread while a reload puts others in their place.
+// The rights of one peer under the rules at the time of its request. The rules are shared, because
+// another thread may still write a report while a reload replaces them.
 class PeerRights {
  public:
   PeerRights(std::shared_ptr<const AccessRules> rules, Peer peer)
@@ -94,12 +94,12 @@ class PeerRights {
 
   [[nodiscard]] const Peer& peer() const noexcept { return peer_; }
   [[nodiscard]] bool MaySee(std::string_view tag) const;
-  // Without a sentence, for those who ask about many tags.
+  // Makes no error message, for callers that ask about many tags.
   [[nodiscard]] bool Has(Access needed, std::string_view tag) const {
     return rules_->Of(peer_, tag).access >= needed;
   }
   [[nodiscard]] bool AdministersAll() const { return rules_->AdministersAll(peer_); }
-  // kDenied that says who lacks what.
+  // kDenied with a message that names the peer and the missing right.
   [[nodiscard]] Status Require(Access needed, std::string_view tag) const;
   [[nodiscard]] Status RequireAll() const;
 
@@ -108,7 +108,7 @@ class PeerRights {
   Peer peer_;
 };
 
-// kDenied that says who lacks what, and what would allow it.
+// kDenied with a message that names the peer, the missing right and what would grant it.
 [[nodiscard]] Status DenyTag(const Peer& peer, std::string_view tag, Access needed, Access has);
 [[nodiscard]] Status DenyPeer(const Peer& peer);
 

@@ -12,8 +12,8 @@
 
 namespace idd::daemon {
 
-// A CLAIM, or an ATTACH as far as it needs the same, that was let through: whom to answer, and what
-// was asked.
+// An admitted CLAIM, or the same fields of an ATTACH: which connection to answer, and what it asked
+// for.
 struct ClaimOrder {
   std::uint64_t owner = 0;  // the connection
   std::uint64_t request_id = 0;
@@ -22,7 +22,8 @@ struct ClaimOrder {
   std::uint64_t count = 0;
   Deadline deadline;
   bool by_socket = false;  // the peer gets no ring
-  // Of a peer with ids_per_second: whose account `count` was taken from, until it is given back.
+  // For a peer with ids_per_second: the uid whose account `count` was taken from, until it is given
+  // back.
   struct Pace {
     uid_t uid = 0;
     std::uint64_t per_s = 0;

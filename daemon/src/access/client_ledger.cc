@@ -40,7 +40,7 @@ void ClientLedger::Claimed(std::uint64_t id, const std::string& tag, std::uint64
   use->dry_waits += dry_waits;
 }
 
-// Connections that used nothing leave nothing: idctl itself is one of them each time.
+// A connection that used no tag leaves no entry; each run of idctl is such a connection.
 void ClientLedger::Gone(std::uint64_t id) {
   const auto gone = clients_.find(id);
   if (gone == clients_.end()) return;

@@ -19,23 +19,23 @@
 
 namespace idd::daemon {
 
-// What a client used of one tag. Claims from a ring are not seen by the daemon: of those only that
-// the ring was mapped.
+// A client's use of one tag. The daemon does not see claims from a ring; it only knows that the
+// client was given the ring.
 struct ClientUse {
-  std::uint64_t attachments = 0;  // times that the tag's memory was passed
-  std::uint64_t requests = 0;     // claims by the socket that were given ids
-  std::uint64_t ids = 0;          // that they were given
-  std::uint64_t dry_waits = 0;    // of the requests: those that waited for a segment
-  std::optional<MonotonicTime> attached_since{};  // the newest attachment; of a connection only
+  std::uint64_t attachments = 0;                  // times that the tag's memory was passed
+  std::uint64_t requests = 0;                     // claims over the socket that got ids
+  std::uint64_t ids = 0;                          // ids that these got
+  std::uint64_t dry_waits = 0;                    // requests that waited for a segment
+  std::optional<MonotonicTime> attached_since{};  // the newest attachment; only for a connection
 
   ClientUse& operator+=(const ClientUse& other) noexcept;
 };
 
-// The clients that are connected and what they use; what earlier ones used, by uid and tag.
+// The connected clients and their use of tags, and the use by earlier clients, by uid and tag.
 //
-// Pure. Thread safety: none; event loop. Memory: of a connection at most kMaxTags tags, of those
-// who are gone at most kMaxPastEnd pairs of uid and tag. What comes beyond is summed up under the
-// tag kOtherTags, of connections that are gone also under kOtherUsers.
+// Pure. Thread safety: none; event loop. Memory: at most kMaxTags tags per connection, and at most
+// kMaxPastEnd pairs of uid and tag for connections that are gone. Anything beyond is summed up
+// under the tag kOtherTags and, for connections that are gone, also under kOtherUsers.
 class ClientLedger {
  public:
   static constexpr std::size_t kMaxTags = 256;
@@ -48,7 +48,7 @@ class ClientLedger {
   struct Client {
     Peer peer;
     MonotonicTime since{};
-    std::string version;  // as HELLO told it: untrusted
+    std::string version;  // from HELLO: untrusted
     std::uint32_t abi_version = 0;
     Uses uses;
   };

@@ -9,7 +9,7 @@
 namespace idd::daemon {
 namespace {
 
-// Of a peer's groups; the rest is counted.
+// How many of a peer's groups are listed; the rest are counted.
 constexpr std::size_t kMaxGroupsShown = 16;
 // The kernel's own limit (NGROUPS_MAX).
 constexpr std::size_t kMaxGroups = 65536;
@@ -25,7 +25,7 @@ Result<std::vector<gid_t>> GroupsOf(int socket) {
       groups.resize(std::min(count, groups.size()));
       return groups;
     }
-    // With ERANGE the kernel says how many there are.
+    // With ERANGE the kernel has set how many there are.
     if (error != ERANGE || count <= groups.size() || count > kMaxGroups) {
       return Status::FromErrno(error, "getsockopt(SO_PEERGROUPS)");
     }

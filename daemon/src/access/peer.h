@@ -11,8 +11,8 @@
 
 namespace idd::daemon {
 
-// The other end of a connection, as the kernel vouches for it: what it was when it connected. Ids
-// of another user namespace that have no equal in ours are 65534 ("nobody").
+// The other end of a connection, as the kernel recorded it at the connect. Ids of another user
+// namespace that have no counterpart in ours are 65534 ("nobody").
 struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
@@ -23,7 +23,7 @@ struct Peer {
   [[nodiscard]] std::string Describe() const;
 };
 
-// Of a connected Unix socket. kSystem.
+// The peer of a connected Unix socket. kSystem.
 [[nodiscard]] Result<Peer> PeerOf(int socket);
 
 }  // namespace idd::daemon

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What AdmissionControl counts. Thread safety: none but that of each metric; event loop.
+// The counters of AdmissionControl. Thread safety: only that of each metric; event loop.
 #ifndef IDD_DAEMON_ACCESS_PEER_METER_H_
 #define IDD_DAEMON_ACCESS_PEER_METER_H_
 

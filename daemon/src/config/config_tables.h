@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration file: its keys, which options.cc gives to their flags, and its tables, [limits]
+// The configuration file: its keys, which options.cc assigns to settings, and its tables, [limits]
 // and [[access]].
 #ifndef IDD_DAEMON_CONFIG_CONFIG_TABLES_H_
 #define IDD_DAEMON_CONFIG_CONFIG_TABLES_H_
@@ -26,18 +26,18 @@ struct ConfigTables {
 // A key of the file outside its tables.
 struct ConfigKey {
   std::string name;
-  std::string where;                   // "path:line: ", for what is wrong with it
-  std::optional<std::string> text;     // if that is its value's type
-  std::optional<std::int64_t> number;  // the same
+  std::string where;                   // "path:line: ", for error messages
+  std::optional<std::string> text;     // if the value is a text
+  std::optional<std::int64_t> number;  // if it is a number
 };
 
-// A file that is TOML. What its keys mean is not known here.
+// A parsed TOML file. This class does not know what its keys mean.
 //
 // Thread safety: none.
 class ConfigFile {
  public:
-  // What the file at `path` has, or nothing if there is no such file. kInvalid with the reason if
-  // there is one that cannot be read: access rules and a database may be in it.
+  // The text of the file at `path`, or nothing if there is no such file. kInvalid with the reason
+  // if it exists and cannot be read, because it may have access rules and a database.
   [[nodiscard]] static Result<std::optional<std::string>> Text(const std::string& path);
   // kInvalid with file and line; `path` is what messages call it.
   [[nodiscard]] static Result<ConfigFile> Parse(std::string_view text, const std::string& path);
@@ -46,9 +46,9 @@ class ConfigFile {
   ConfigFile& operator=(ConfigFile&& other) noexcept;
   ~ConfigFile();
 
-  // All but those of the tables.
+  // All keys except those of the tables.
   [[nodiscard]] std::vector<ConfigKey> Keys() const;
-  // Names of users and groups are looked up, and have to be known. kInvalid with file and line.
+  // Looks up the names of users and groups, which must exist. kInvalid with file and line.
   [[nodiscard]] Result<ConfigTables> ReadTables() const;
 
  private:

@@ -13,8 +13,8 @@
 namespace idd::daemon {
 namespace {
 
-// Of whichever class the URL names; `use` is called with it.
-// Messages never repeat the URL: what follows the scheme may be a password.
+// Makes a store of the class that the URL names and calls `use` with it. Messages never repeat the
+// URL, because it may contain a password.
 template <typename T, typename Use>
 Result<T> WithStoreOf(const std::string& url, const HostIdentity& host, Use use) {
   if (Status status = CheckHostId(host.id); !status.ok()) return status;

@@ -15,8 +15,9 @@ namespace idd::daemon {
 [[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
                                                        const HostIdentity& host);
 
-// A connection of its own to what a Store has open somewhere: makes nothing, and is no sign of life
-// of the host. kUnavailable: it is not there, or may not be written to and so may lag behind.
+// Opens a separate connection to a database that a Store uses. It creates nothing and does not
+// count as a sign of life of the host. kUnavailable: the database is missing, or is read-only and
+// so may lag behind.
 [[nodiscard]] Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& url,
                                                                    const HostIdentity& host);
 

@@ -18,13 +18,13 @@ namespace idd::daemon {
 
 inline constexpr std::uint32_t kDefaultLeasesPerSecond = 1000;
 
-// What idd was told, from flags, environment (IDD_<OPTION>) and file, in this order of precedence.
+// The options of idd, from flags, environment (IDD_<OPTION>) and file, in this order of precedence.
 struct Options {
   std::string config_file;  // empty: none was read
   std::string database = "sqlite:/var/lib/idd/idd.db";
   std::string socket = "/run/idd/idd.sock";
   std::string state_dir = "/var/lib/idd";
-  std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, of all tags
+  std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, for all tags together
   std::chrono::seconds fence_after = kDefaultFenceAfter;
   std::string host_id;           // empty: derived from the machine id
   std::string metrics_listen;    // HOST:PORT; empty: idd does not listen
@@ -47,8 +47,8 @@ struct ParsedOptions {
   int exit_status = 0;
 };
 
-// A configuration that is there and cannot be read, or has a mistake, is wrong usage: idd never
-// runs on the defaults in its place. Only `default_config` may be absent.
+// A configuration file that exists and cannot be read, or has an error, is wrong usage: idd never
+// runs on the defaults instead. Only `default_config` may be absent.
 [[nodiscard]] ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
                                          const std::string& default_config = kDefaultConfig);
 

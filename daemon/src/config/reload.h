@@ -9,11 +9,11 @@
 
 namespace idd::daemon {
 
-// What a SIGHUP changes.
+// The changes that a SIGHUP makes.
 struct ReloadPlan {
   Options options;                       // to run with from now on
-  std::vector<std::string> changed;      // keys of the file, of what takes effect
-  std::vector<std::string> not_changed;  // of what differs and needs a restart
+  std::vector<std::string> changed;      // keys of the file that take effect now
+  std::vector<std::string> not_changed;  // keys that differ and need a restart
 
   [[nodiscard]] bool Changes(const std::string& key) const;
 };

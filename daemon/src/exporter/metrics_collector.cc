@@ -11,7 +11,7 @@
 namespace idd::daemon {
 namespace {
 
-// Some microseconds each.
+// A tag takes some microseconds.
 constexpr std::size_t kTagsATurn = 100;
 
 }  // namespace
@@ -21,7 +21,7 @@ void MetricsCollector::Collect(Done done) {
   if (sample_ == nullptr) Begin();
 }
 
-// Not in the turn of the one who asks: a turn is short.
+// Takes no sample in the caller's turn of the loop, which must be short.
 void MetricsCollector::Begin() {
   sample_ = std::make_unique<MetricsSample>();
   served_ = std::exchange(waiting_, {});
@@ -29,7 +29,7 @@ void MetricsCollector::Begin() {
   ScheduleTurn();
 }
 
-// Behind whatever waits for the loop now.
+// The turn comes after everything that waits for the loop now.
 void MetricsCollector::ScheduleTurn() {
   timer_.After(std::chrono::nanoseconds(0), [this] { TakeTurn(); });
 }

@@ -16,17 +16,17 @@
 
 namespace idd::daemon {
 
-// Takes a sample of everything, some tags in each turn of the event loop, so that thousands of tags
-// keep no claim waiting. However many ask, one sample is taken at a time, and those who ask
-// meanwhile share the next one: it begins after they asked.
+// Takes a sample of all metrics, some tags in each turn of the event loop, so that thousands of
+// tags delay no claim. Only one sample is taken at a time. Callers that ask meanwhile share the
+// next one, which begins after they asked.
 //
 // Thread safety: none; event loop. A sample may be read on any thread.
 class MetricsCollector {
  public:
-  // shared_ptr: each reader has a thread of its own and takes as long as it takes.
+  // Shared, because several threads read the sample, each for as long as it needs.
   using Sample = std::shared_ptr<const MetricsSample>;
   using Done = std::function<void(Sample sample)>;
-  // Adds what it knows of the host; called on the loop.
+  // Adds metrics of the host; called on the loop.
   using Source = std::function<void(FamilyBuilder& families)>;
 
   MetricsCollector(EventLoop& loop, TagService& tags) : timer_(loop), tags_(tags) {}

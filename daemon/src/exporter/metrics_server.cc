@@ -16,9 +16,9 @@
 namespace idd::daemon {
 namespace {
 
-// A page that is younger than this is told again.
+// A page that is younger than this is served again.
 constexpr std::chrono::seconds kFresh(1);
-// Shorter than Prometheus waits by default (10 s), so that it hears why.
+// Shorter than Prometheus' default timeout (10 s), so that it gets the reason.
 constexpr std::chrono::seconds kPatience(3);
 constexpr const char* kContentType = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -46,7 +46,7 @@ Status MetricsServer::Start(const std::string& address) {
   const HostAndPort parts = SplitListenAddress(address);
   const std::string port = (parts.host == kLocalhost ? "127.0.0.1" : std::string(parts.host)) +
                            ":" + std::string(parts.port);
-  // A scraper that stops reading holds one of the threads for that long at most.
+  // A scraper that stops reading holds one of the threads for at most this long.
   std::array<const char*, 9> options = {
       "listening_ports",   port.c_str(), "num_threads", "4", "request_timeout_ms", "5000",
       "enable_keep_alive", "no",         nullptr};
@@ -83,8 +83,8 @@ void MetricsServer::Serve(Ask ask) {
   changed_.notify_all();
 }
 
-// While it starts the first thing said is why it cannot; later, what a peer did wrong, which is the
-// peer's business. 1: civetweb writes it nowhere else.
+// The first message during the start is the reason for its failure. Later messages are about errors
+// of peers and are only logged for debugging. 1: civetweb writes the message nowhere else.
 int MetricsServer::OnMessage(const mg_connection* connection, const char* message) {
   log::Debug("metrics.http", {{"message", message}});
   auto* const self = static_cast<MetricsServer*>(mg_get_user_data(mg_get_context(connection)));
@@ -94,8 +94,8 @@ int MetricsServer::OnMessage(const mg_connection* connection, const char* messag
   return 1;
 }
 
-// What is no request, or none in time. civetweb's own reply has the date from gmtime(), of which
-// its threads have one between them. 0: it is answered.
+// Answers malformed and late requests. civetweb's own reply gets its date from gmtime(), which is
+// not thread-safe. 0: the request is answered.
 int MetricsServer::OnError(mg_connection* connection, int status, const char* message) {
   const std::string line =
       std::to_string(status) + " " + mg_get_response_code_text(connection, status);
@@ -134,7 +134,7 @@ MetricsServer::Page MetricsServer::GetPage() {
     is_making_ = true;
   }
   Page page;
-  // civetweb is C: nothing may be thrown through it.
+  // civetweb is C: no exception may pass through it.
   try {
     page = MakePage();
   } catch (const std::exception& error) {
@@ -161,7 +161,7 @@ MetricsServer::Page MetricsServer::MakePage() {
       MetricsText(*sample, [](const std::string&) { return true; }));
 }
 
-// `ask_` is called under the lock: once StopServing() has returned, no thread is in it.
+// `ask_` is called under the lock: once StopServing() has returned, no thread calls it any more.
 MetricsCollector::Sample MetricsServer::TakeSample(std::unique_lock<std::mutex>& lock) {
   if (!ask_) return nullptr;
   const std::uint64_t ticket = ++ticket_;

@@ -18,12 +18,12 @@ struct mg_context;
 
 namespace idd::daemon {
 
-// GET /metrics over HTTP, for Prometheus: of all tags, to anyone who can connect. It changes
-// nothing.
+// Serves GET /metrics over HTTP to Prometheus: the metrics of all tags, to anyone who can connect.
+// It changes nothing.
 //
-// Scrapers are served by threads of civetweb. Of all that come within a second one has a sample
-// taken and written out, and the others get the same page: however many they are, and however
-// slowly they read, the event loop is asked once a second at most.
+// Threads of civetweb serve the scrapers. Of all scrapers within a second, one has a sample taken
+// and written out, and the others get the same page. So the event loop is asked at most once a
+// second, however many scrapers there are and however slowly they read.
 //
 // Thread safety: all. It must outlive the loop that Serve() asks.
 class MetricsServer {
@@ -38,7 +38,7 @@ class MetricsServer {
   MetricsServer& operator=(const MetricsServer&) = delete;
 
   void Serve(Ask ask);
-  // Asks no more; after it the loop may end.
+  // Asks no more. After this call the loop may end.
   void StopServing() { Serve(nullptr); }
 
  private:
@@ -58,7 +58,7 @@ class MetricsServer {
 
   std::mutex mutex_;
   bool is_starting_ = true;
-  std::string why_not_;  // what civetweb said while it started
+  std::string why_not_;  // civetweb's first message during the start
   std::condition_variable changed_;
   Ask ask_;
   bool is_making_ = false;    // one of the threads makes the page

@@ -34,8 +34,8 @@ CREATE TABLE idd_meta(
 ) STRICT;
 )sql";
 
-// Made with the first drain: a file of an idd that knew of none is as good as one without any, and
-// an older idd that finds it leaves it alone.
+// Made with the first drain: a file without the table has no drains, and an older idd ignores the
+// table.
 constexpr const char* kDrainTable = R"sql(
 CREATE TABLE IF NOT EXISTS idd_drain(
   biz_tag TEXT PRIMARY KEY NOT NULL,  -- '': the whole host
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS idd_drain(
 ) STRICT
 )sql";
 
-// Made with the first membership, likewise.
+// Made with the first membership, for the same reasons.
 constexpr const char* kCeilingTable = R"sql(
 CREATE TABLE IF NOT EXISTS idd_ceiling(
   biz_tag TEXT PRIMARY KEY NOT NULL,
@@ -113,7 +113,7 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return highest;
   }
 
-  // A row that makes no sense stops its own tag alone: Get() says so before each lease.
+  // An invalid row stops only its own tag: Get() reports it before each lease.
   Result<std::vector<TagMark>> All() override {
     const Result<bool> has_ceilings = HasCeilings();
     if (!has_ceilings.ok()) return has_ceilings.status();
@@ -275,7 +275,7 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   Result<std::string> FallbackHostId() override {
     Result<std::string> kept = ReadMeta(kHostIdKey);
     if (!kept.ok() || !kept.value().empty()) return kept;
-    // Two that start at once must agree: the first one's name stands.
+    // Two processes that start at once must agree on the name: the first one's stays.
     Status status = WriteRow("INSERT OR IGNORE INTO idd_meta(key, value) VALUES(?1, ?2)",
                              kHostIdKey, RandomToken());
     if (!status.ok()) return status;
@@ -334,8 +334,8 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return db_->InTransaction(body);
   }
 
-  // After a COMMIT of unknown outcome only. A file that was replaced is not opened: its marks may
-  // be lower than those that this daemon relied on, and that is for an operator to know.
+  // Opens the file again, but only after a COMMIT of unknown outcome. A replaced file is not
+  // opened: its marks may be lower than those that this daemon relied on, so an operator must look.
   Status OpenAgainIfNeeded() {
     if (!db_->commit_outcome_unknown()) return Status::Ok();
     if (Status status = db_->CheckNotReplaced(); !status.ok()) {

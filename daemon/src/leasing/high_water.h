@@ -14,29 +14,30 @@
 
 namespace idd::daemon {
 
-// Beside the names of tags, which are never empty: every tag of this host.
+// The scope of every tag of this host. Names of tags are never empty.
 inline constexpr const char* kWholeHost = "";
 
-// What this host has of its last membership in a data set (fence.h).
+// This host's last membership in a data set (fence.h).
 struct Membership {
-  bool is_live = false;           // what is noted has every ceiling, as far as `confirmed` goes
+  bool is_live = false;           // at confirmed_ms the noted ceilings were complete
   std::string incarnation;        // of the data set
-  std::string server;             // on which it was confirmed
-  std::string boot_id;            // of the kernel whose clock `confirmed` is of
-  std::int64_t confirmed_ms = 0;  // CLOCK_BOOTTIME: it was confirmed then, or later
-  std::uint64_t beat = 0;         // of the own row then, or lower
+  std::string server;             // that it was confirmed on
+  std::string boot_id;            // of the kernel whose clock confirmed_ms uses
+  std::int64_t confirmed_ms = 0;  // CLOCK_BOOTTIME: confirmed then or later
+  std::uint64_t beat = 0;         // of this host's row at that time, or lower
 };
 
-// What this host must remember: per tag, a mark below which every id lies that it ever handed out
-// or may be handing out; and the incarnation of the allocator that granted them. `high-water.db` in
-// the state dir.
+// `high-water.db` in the state dir: what this host must remember. Per tag it has a mark; every id
+// that this host ever handed out, or may be handing out, lies below the mark. It also has the
+// incarnation of the allocator that granted the ids.
 //
 // So a mark is raised to a lease's limit before its segment is published, and may be lowered again
-// to the first unclaimed id once the segment is drained. That is best done before the tail is
-// handed back: what was drained is never handed out from that lease, whether the hand-back comes
-// through or not, and a crash between the two then leaves no mark above max_id.
+// to the first unclaimed id once the segment is drained. Lower it before the tail is handed back:
+// drained ids are never handed out from that lease, whether or not the hand-back succeeds, and a
+// crash between the two then leaves no mark above max_id.
 //
-// Nothing is ever handed out from it: a mark only lifts the allocator (a cloned disk makes gaps).
+// No id is ever handed out from this file: a mark only lifts the allocator (a cloned disk makes
+// gaps).
 //
 // Thread safety: none; used on the lease worker's thread.
 class HighWaterMarks {
@@ -46,17 +47,17 @@ class HighWaterMarks {
   HighWaterMarks& operator=(const HighWaterMarks&) = delete;
 
   // Opens or creates `<state_dir>/high-water.db`. kIncompatible when the file is corrupt or not
-  // ours (it is left alone), kSystem otherwise. The members answer kUnavailable when the file
+  // ours (it is left alone), kSystem otherwise. The members return kUnavailable when the file
   // cannot be written now (full, locked, replaced): nothing may be published that the mark does not
   // cover.
   [[nodiscard]] static Result<std::unique_ptr<HighWaterMarks>> Open(const std::string& state_dir);
 
-  // 0 when there is none. kInvalid, naming tag and column, when it makes no sense.
+  // 0 if there is none. kInvalid, naming tag and column, if the row is invalid.
   [[nodiscard]] virtual Result<std::uint64_t> Get(const std::string& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<TagMark>> All() = 0;
-  // Those of the tags that this host was granted ids of.
+  // The marks of the tags of which this host was granted ids.
   [[nodiscard]] virtual Result<std::vector<TagMark>> Own() = 0;
-  // Durable on return, all or none; a mark lower than the present one changes nothing.
+  // Durable on return, all marks or none. A mark below the present one changes nothing.
   [[nodiscard]] virtual Status RaiseAll(const std::vector<TagMark>& marks) = 0;
   [[nodiscard]] Status Raise(const std::string& tag, std::uint64_t mark) {
     return RaiseAll({{.tag = tag, .mark = mark}});
@@ -68,20 +69,20 @@ class HighWaterMarks {
   // Empty until SetIncarnation was called.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
   [[nodiscard]] virtual Status SetIncarnation(const std::string& incarnation) = 0;
-  // Where that was, Store::DisplayUrl(); empty until SetDatabase was called.
+  // The Store::DisplayUrl() of that data set; empty until SetDatabase was called.
   [[nodiscard]] virtual Result<std::string> Database() = 0;
   [[nodiscard]] virtual Status SetDatabase(const std::string& display_url) = 0;
 
-  // The highest ceiling that was noted, of each tag. No host was ever granted an id at or above it
-  // while this one was a live member.
+  // The highest noted ceiling of each tag. While this host was a live member, no host was granted
+  // an id at or above it.
   [[nodiscard]] virtual Result<std::vector<TagMark>> Ceilings() = 0;
-  // Durable on return; they never fall.
+  // Durable on return. Ceilings never fall.
   [[nodiscard]] virtual Status NoteCeilings(const std::vector<TagMark>& ceilings) = 0;
-  // From now on a tag's mark is at least its ceiling as it stands now, whatever Lower() says: the
-  // data set may have lost what lies below. Durable on return.
+  // From now on a tag's mark is at least its present ceiling, whatever Lower() is given: the data
+  // set may have lost grants below it. Durable on return.
   [[nodiscard]] virtual Status RaiseToCeilings() = 0;
-  // The hosts that were live members when this one last looked, by name: their silence, and the
-  // beat at which they were first seen as such.
+  // The hosts that were live members at this host's last look, by name: their silence, and the beat
+  // at which they were first seen live.
   struct NotedMember {
     std::int64_t silence_s = 0;
     std::uint64_t beat = 0;
@@ -95,15 +96,15 @@ class HighWaterMarks {
   // Durable on return.
   [[nodiscard]] virtual Status SetMembership(const Membership& membership) = 0;
 
-  // Which list of held leases (HeldLeases::id) belongs to these marks; empty until SetHeldList()
-  // was called. A list of another id is of an earlier run that another has overtaken.
+  // The list of held leases (HeldLeases::id) that belongs to these marks; empty until SetHeldList()
+  // was called. A list with another id is from an earlier run and out of date.
   [[nodiscard]] virtual Result<std::string> HeldList() = 0;
   [[nodiscard]] virtual Status SetHeldList(const std::string& id) = 0;
 
-  // What operators have drained on this host, until it is resumed: names of tags, and kWholeHost.
-  // In no order.
+  // What operators have drained on this host and not resumed: names of tags, and kWholeHost. In no
+  // order.
   [[nodiscard]] virtual Result<std::vector<std::string>> Drained() = 0;
-  // Durable on return. What is so already stays so.
+  // Durable on return. Idempotent.
   [[nodiscard]] virtual Status SetDrained(const std::string& scope, bool is_drained) = 0;
 
   // This host's random name, made on first use and kept: for machines without /etc/machine-id.

@@ -24,8 +24,8 @@ void LeaseScheduler::Ask(const std::string& tag) {
   if (turns_.size() == 1) ServeTurns();
 }
 
-// As many as the budget has; the timer sees to the rest. A tag that needs no lease any more costs
-// nothing.
+// Serves as many turns as the budget allows; the timer serves the rest. A tag that no longer needs
+// a lease costs nothing.
 void LeaseScheduler::ServeTurns() {
   while (!turns_.empty()) {
     const MonotonicTime now = MonotonicClock::now();
@@ -45,7 +45,8 @@ void LeaseScheduler::ServeTurns() {
   }
 }
 
-// The first orders, up to one of a tag that is among them: it was made again meanwhile.
+// Sends the first orders, but stops at a second order of the same tag, which was made again
+// meanwhile.
 void LeaseScheduler::SendBatch() {
   if (orders_.empty()) return;
   is_under_way_ = true;
@@ -63,7 +64,7 @@ void LeaseScheduler::SendBatch() {
       [this, batch](Result<LeaseOutcomes> outcomes) {
         is_under_way_ = false;
         batch_size_ = outcomes.ok() ? std::min(batch_size_ * 2, kMaxAtOnce) : 1;
-        SendBatch();  // before what the outcomes bring, so that the store is not idle meanwhile
+        SendBatch();  // before the outcomes are handled, so that the store is not idle
         for (std::size_t i = 0; i < batch.size(); ++i) {
           done_(batch[i], outcomes.ok() ? std::move(outcomes.value()[i])
                                         : Result<LeaseOutcome>(outcomes.status()));

@@ -19,31 +19,32 @@
 
 namespace idd::daemon {
 
-// Which tag leases next: in turn, within the host's budget, however often a tag asks, so that one
-// that leases all the time delays another by one lease at most. Orders that are made while the
-// worker is busy go together, in one transaction of the store.
+// Decides which tag leases next: the tags take turns within the host's budget, however often each
+// asks, so a tag that leases all the time delays another by at most one lease. Orders that are made
+// while the worker is busy go together in one transaction of the store.
 //
 // Thread safety: none; event loop.
 class LeaseScheduler {
  public:
-  // What the tag whose turn it is leases; nothing: it needs no lease now.
+  // Makes the order of the tag whose turn it is; nothing: it needs no lease now.
   using MakeOrder = std::function<std::optional<LeaseOrder>(const std::string& tag)>;
   // Called once for each order.
   using Done = std::function<void(const LeaseOrder& order, Result<LeaseOutcome> outcome)>;
 
-  // `leases_per_s`: of all tags together, at most; a tenth of them at once.
+  // `leases_per_s`: the limit for all tags together; a tenth of it may come at once.
   LeaseScheduler(EventLoop& loop, LeaseWorker& worker, std::uint32_t leases_per_s,
                  MakeOrder make_order, Done done);
   LeaseScheduler(const LeaseScheduler&) = delete;
   LeaseScheduler& operator=(const LeaseScheduler&) = delete;
 
-  // Its turn comes now, or when the budget allows a lease and those that asked before had theirs.
+  // The tag's turn comes now, or when the budget allows a lease and the tags that asked earlier had
+  // their turns.
   void Ask(const std::string& tag);
   [[nodiscard]] bool Awaits(const std::string& tag) const { return waiting_.contains(tag); }
   [[nodiscard]] std::size_t waiting() const noexcept { return turns_.size(); }
-  // From now on.
+  // Sets the limit from now on.
   void SetLimit(std::uint32_t leases_per_s);
-  // No turn comes any more; orders that were made are carried out.
+  // Ends all turns; orders that were made are carried out.
   void Stop();
 
   static constexpr std::size_t kMaxAtOnce = 64;
@@ -59,11 +60,11 @@ class LeaseScheduler {
   RateBucket budget_;
   Timer timer_;
   std::deque<std::string> turns_;
-  std::set<std::string, std::less<>> waiting_;  // what is in turns_, each once
+  std::set<std::string, std::less<>> waiting_;  // the tags in turns_, each once
   std::deque<LeaseOrder> orders_;
   bool is_under_way_ = false;
-  // Orders that go together: one after a failure, so that what is wrong with one tag's row (a lock
-  // that is held on it) fails no other's; twice as many after each success.
+  // How many orders go together: one after a failure, so that a problem with one tag's row (another
+  // session's lock on it) fails no other tag; twice as many after each success.
   std::size_t batch_size_ = kMaxAtOnce;
 };
 

@@ -22,7 +22,7 @@
 
 namespace idd::daemon {
 
-// Whether the store answers, as last seen.
+// Whether the store answers, as seen last.
 struct StoreHealth {
   bool up = false;
   MonotonicTime since{};     // of the present state
@@ -36,12 +36,16 @@ struct StoreHealth {
 // to the loop in the same order, so that the loop never sees a store's state from before a job
 // whose completion it has handled.
 //
-// After a kUnavailable the store is left alone for a jittered, growing while (50 ms to 1 s): jobs
-// that come in it fail at once with the last error. Never a storm of calls at a store that is down.
+// After a kUnavailable the worker leaves the store alone for a jittered, growing pause (50 ms to 1
+// s), in which jobs fail at once with the last error. So there is never a storm of calls on a store
+// that is down.
 //
-// Before each job the worker looks whether the store that it has open is still the one in place,
-// and at the fence if a second has passed. No
-// job runs on one that was (re)opened before the recovery has been through with it.
+// Before each job the worker checks that the store that it has open is still the one in place, and
+// checks the fence if a second has passed. No job runs on a (re)opened store before the recovery
+// has succeeded.
+//
+// It has more members than a class should: those of two threads, the queue between them and the
+// open store.
 //
 // Thread safety: Submit from any thread; Start and Stop from the owner.
 class LeaseWorker {
@@ -50,7 +54,7 @@ class LeaseWorker {
   using Post = std::function<void(std::function<void()>)>;
   // Called on the loop, before the completion of the job that noticed it.
   using HealthChange = std::function<void(const StoreHealth&)>;
-  // What a host does first with a store that it has (re)opened: Recover() in recovery.h.
+  // What the worker does first with a store that it has (re)opened: Recover() in recovery.h.
   using Recovery = std::function<Status(Store&, HighWaterMarks&, StoreSession&)>;
 
   LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWaterMarks> marks, Post post);
@@ -58,29 +62,29 @@ class LeaseWorker {
   LeaseWorker(const LeaseWorker&) = delete;
   LeaseWorker& operator=(const LeaseWorker&) = delete;
 
-  // `recovery` runs after every successful Open; if it fails the store counts as not open.
+  // `recovery` runs after every successful Open; if it fails, the store counts as not open.
   void Start(Recovery recovery, HealthChange on_health);
-  // Finishes the jobs already submitted and joins. Completions go on being posted.
+  // Finishes the submitted jobs and joins the thread. Their completions are still posted.
   void Stop();
   // Gives up the jobs that have not begun; their completions never come.
   void DropQueued();
 
-  // Looks whether the store is in place and opens it if not, unless jobs are waiting: they do it.
-  // Only a change is told, to the HealthChange, so that an idle daemon is not woken.
+  // Checks that the store is in place and opens it if not, unless jobs are waiting, which do the
+  // same. Reports only a change, to the HealthChange, so that an idle daemon is not woken.
   void CheckStore();
 
-  // Works with another store from the next job on. What it has open is closed and forgotten; the
-  // new one is opened and recovered as one that took the other's place, whatever it says it is.
+  // Uses another store from the next job on. Closes and forgets the present one; opens and recovers
+  // the new one as a replacement of it, whatever identity it reports.
   void Replace(std::unique_ptr<Store> store);
 
-  // Before Start: what this host holds and knows before the store is opened.
+  // To be called before Start: what this host holds and knows before the store is opened.
   void Assume(StoreSession session);
 
-  // From any thread.
+  // May be called from any thread.
   [[nodiscard]] StoreMeter& meter() noexcept { return meter_; }
 
-  // Runs `work` on the worker's thread with an open store, then posts `done` with its result. When
-  // the store cannot be opened `work` is not run and the result is that failure.
+  // Runs `work` on the worker's thread with an open store, then posts `done` with its result. If
+  // the store cannot be opened, `work` is not run and the result is that failure.
   template <typename T>
   void Submit(std::function<Result<T>(Store&, HighWaterMarks&)> work,
               std::function<void(Result<T>)> done) {
@@ -88,7 +92,7 @@ class LeaseWorker {
                                                   StoreSession&) { return work(store, marks); },
                          std::move(done));
   }
-  // The same for work that needs to know what is held and leased.
+  // The same for work that needs the session.
   template <typename T>
   void SubmitWithSession(std::function<Result<T>(Store&, HighWaterMarks&, StoreSession&)> work,
                          std::function<void(Result<T>)> done) {
@@ -140,7 +144,7 @@ class LeaseWorker {
   std::unique_ptr<HighWaterMarks> marks_;
   StoreHealth health_;
   StoreSession session_;
-  bool opened_ = false;  // and recovered
+  bool opened_ = false;  // and recovered as well
   int failures_ = 0;
   std::mt19937 jitter_{std::random_device{}()};
 };

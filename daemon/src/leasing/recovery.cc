@@ -38,8 +38,8 @@ void LogBackwards(const std::string& tag, std::uint64_t store_max_id, std::uint6
                                       {"action", action}});
 }
 
-// The store has forgotten leases of this host, but another one, whose mark is higher, has lifted
-// it.
+// Logs tags for which the store has forgotten leases of this host but another host, with a higher
+// mark, has lifted it already.
 Status LogLiftedByOthers(Store& store, const HostMemory& memory,
                          const Reconciliation& reconciliation) {
   std::map<std::string, std::uint64_t> forgotten;  // with its mark
@@ -56,7 +56,7 @@ Status LogLiftedByOthers(Store& store, const HostMemory& memory,
   const Result<Store::TagResults> records = store.FindTags(tags);
   if (!records.ok()) return records.status();
   for (const Result<TagRecord>& record : records.value()) {
-    if (!record.ok()) continue;  // gone, or of no sense: said where it is used
+    if (!record.ok()) continue;  // missing or invalid; reported where the tag is used
     LogBackwards(record.value().tag, record.value().next_id, forgotten[record.value().tag],
                  "another host has lifted the store already");
   }
@@ -102,7 +102,7 @@ Status AbandonTheRest(Store& store, const StoreSession& session, bool is_start) 
   return Status::Ok();
 }
 
-// Another data set than this host had open last.
+// Logs that the data set is not the one that this host had open last.
 Status LogOther(const std::string& was, const std::string& is, HighWaterMarks& marks) {
   const Result<std::vector<TagMark>> all = marks.All();
   if (!all.ok()) return all.status();
@@ -125,7 +125,8 @@ Status NoteDataSet(const std::string& known, const std::string& incarnation, Sto
   return database.value() == url ? Status::Ok() : marks.SetDatabase(url);
 }
 
-// Which data set it is. In this order: a host that dies in between must find out again.
+// Finds out which data set is open. The order matters: a host that dies in between must find out
+// again.
 Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const Result<std::string> incarnation = store.Incarnation();
   if (!incarnation.ok()) return incarnation.status();
@@ -181,8 +182,8 @@ Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const bool is_start = session.data_set == 0;
   Status status = Recognise(store, marks, session);
   if (status.ok()) status = AbandonTheRest(store, session, is_start);
-  // A row that makes no sense: nothing can be leased until an operator has fixed it, as of a store
-  // that is away.
+  // An invalid row: as with an unavailable store, nothing can be leased until an operator has fixed
+  // it.
   if (status.code() == Code::kInvalid) return {Code::kUnavailable, status.message()};
   return status;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the lease worker does for the refills that are due together: the work of a job, without the
-// loop.
+// The lease worker's job for the refills that are due together, without the loop.
 #ifndef IDD_DAEMON_LEASING_TAKE_LEASES_H_
 #define IDD_DAEMON_LEASING_TAKE_LEASES_H_
 
@@ -20,13 +19,13 @@ namespace idd::daemon {
 
 struct LeaseOrder {
   std::string tag;
-  std::uint64_t instance = 0;   // tells a tag that was made again from its namesake
+  std::uint64_t instance = 0;   // differs from that of an earlier tag of the same name
   std::string token;            // of the lease
-  std::uint64_t wanted = 0;     // ids, by the settings that the daemon knows
+  std::uint64_t wanted = 0;     // ids, computed from the settings that the daemon knows
   std::uint64_t step = 0;       // of those settings
   std::uint64_t available = 0;  // in the ring
-  std::uint64_t floor = 0;      // of the ring: nothing below it is leased
-  // Whether an answer that there is no such tag is about the tag that the ring has.
+  std::uint64_t floor = 0;      // the ring's: nothing below it is leased
+  // Whether the tag has had a lease here; if so, "no such tag" may come from another data set.
   bool has_leased = false;
   std::uint64_t data_set = 0;  // StoreSession::data_set of the newest lease
 };
@@ -35,7 +34,8 @@ struct LeaseOutcome {
   TagRecord record;
   std::optional<Lease> lease;
   std::uint64_t data_set = 0;  // where the lease was taken
-  // Without a lease: the tag is not in a data set that is not the one the ring was leased from ...
+  // Without a lease: the tag is missing in a data set other than the one that granted the ring's
+  // ids ...
   Status missing;
   // ... or it is too early to lease from it.
   MonotonicTime not_before{};
@@ -43,8 +43,9 @@ struct LeaseOutcome {
 };
 
 // Reads the tags, so that a changed setting counts within a second, leases in one transaction, and
-// keeps the marks before the leases are answered. In the order of `orders`, each of another
-// tag; an outcome's error is its tag's. Errors: the store's or the marks'; then nothing is leased.
+// keeps the marks before it returns the leases. Outcomes are in the order of `orders`; each order
+// is for another tag, and an outcome's error is about its tag. Errors: the store's or the marks';
+// then nothing is leased.
 using LeaseOutcomes = std::vector<Result<LeaseOutcome>>;
 [[nodiscard]] Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& store,
                                                HighWaterMarks& marks, StoreSession& session);

@@ -4,10 +4,10 @@
 // names it from here; docs/metrics.md says what to do about each, and a test holds the two
 // together.
 //
-// Names follow Prometheus: base units, counters end in _total. What has a label `tag` is about that
-// tag alone, and is shown to those who may use it. Histograms are the host's: with one for each
-// tag, thousands of tags would be hundreds of thousands of series. Counters begin at 0 with each
-// start of idd.
+// Names follow Prometheus: base units, counters end in _total. A metric with a label `tag` is about
+// that tag alone, and is shown to peers that may use the tag. Histograms are per host: with one for
+// each tag, thousands of tags would make hundreds of thousands of series. Counters begin at 0 with
+// each start of idd.
 #ifndef IDD_DAEMON_METRICS_METRIC_DEFINITIONS_H_
 #define IDD_DAEMON_METRICS_METRIC_DEFINITIONS_H_
 
@@ -73,7 +73,7 @@ inline constexpr Metric kRefills{"idd_refills_total", MetricKind::kCounter, "seg
 inline constexpr Metric kRefillNotices{"idd_refill_notices_total", MetricKind::kCounter, "notices",
                                        "Wake-ups from claimers that passed a refill mark."};
 
-// --- claims by the socket
+// --- claims over the socket
 inline constexpr Metric kDryClaims{"idd_dry_claims_total", MetricKind::kCounter, "claims",
                                    "Claims that found the ring dry and had to wait."};
 inline constexpr Metric kClaimWait{"idd_claim_wait_seconds", MetricKind::kHistogram, "seconds",

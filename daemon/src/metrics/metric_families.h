@@ -15,7 +15,7 @@
 
 namespace idd::daemon {
 
-// What is told of one metric at one moment.
+// The samples of one metric at one moment.
 struct MeasuredFamily {
   const Metric* metric;  // of metric_definitions.h: lives as long as the program
   prometheus::MetricFamily family;
@@ -30,7 +30,7 @@ class FamilyBuilder {
   void Add(const Metric& metric, double value, Labels labels = {});
   void Add(const Metric& metric, const prometheus::Counter& counter, Labels labels = {});
   void Add(const Metric& metric, const prometheus::Histogram& histogram);
-  // The metric is told even while it has no sample.
+  // Exposes the metric even while it has no sample.
   void Declare(const Metric& metric) { static_cast<void>(Of(metric)); }
 
   [[nodiscard]] std::vector<MeasuredFamily> Take() { return std::move(families_); }
@@ -41,7 +41,7 @@ class FamilyBuilder {
   std::vector<MeasuredFamily> families_;
 };
 
-// 100 us to 10 s: what a store or a waiter takes.
+// 100 us to 10 s, for the times that a store or a waiter takes.
 [[nodiscard]] prometheus::Histogram::BucketBoundaries LatencyBuckets();
 
 [[nodiscard]] inline double Seconds(std::chrono::nanoseconds span) noexcept {

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using Labels = FamilyBuilder::Labels;
 using TagSamples = std::vector<const TagSample*>;
 
-// Below this the tag is idle, and a forecast would make no sense.
+// Below this rate the tag is idle, and a forecast would be meaningless.
 constexpr double kIdleRate = 0.01;
 
 Labels OfTag(const std::string& tag) { return {{"tag", tag}}; }
@@ -36,7 +36,7 @@ void AddForEach(const Metric& metric, const TagSamples& tags, FamilyBuilder& fam
 
 double Number(std::uint64_t value) { return static_cast<double>(value); }
 
-// An operator has taken it out of use: no alert is to call for what was intended.
+// An operator has taken the tag out of use, so no alert may fire for it.
 bool IsDrained(const TagSample& tag) { return std::string_view(tag.state) == "drained"; }
 
 std::optional<double> CoverOf(const TagSample& tag) {
@@ -95,9 +95,10 @@ void AddEvents(const TagSamples& tags, FamilyBuilder& families) {
   }
 }
 
-// Also of tags that are not served now: a crash leaves what the next idd gives up. Of those that
-// are, from 0 on, so that the first loss is seen as one. Their names are from the journal, where
-// any program may have written: one that is no text would have Prometheus drop the whole page.
+// Also adds tags that are not served now, because the next idd gives up what a crash has left. Tags
+// that are served start at 0, so that the first loss shows as an increase. The names come from the
+// journal, which any program may have written; an invalid one would make Prometheus drop the whole
+// page.
 void AddWaste(const MetricsSample& sample, const ShowsTag& shows, FamilyBuilder& families) {
   families.Declare(metric::kTagWasted);
   std::map<std::string, std::uint64_t, std::less<>> wasted = sample.wasted;
@@ -146,7 +147,7 @@ Json HistogramJson(const prometheus::ClientMetric::Histogram& histogram) {
           {"buckets", std::move(buckets)}};
 }
 
-// Counts stay whole numbers, for those who compare them.
+// Counts stay whole numbers, so that programs can compare them.
 Json ValueJson(double value) {
   constexpr double kExact = 9'007'199'254'740'992.0;  // 2^53
   const bool is_whole = value >= 0 && value <= kExact && std::floor(value) == value;

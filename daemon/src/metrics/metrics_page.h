@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is told of a sample: Prometheus' text format and a JSON document of the same. Pure; takes
-// some 10 ms for each thousand tags, so not on the event loop.
+// Renders a sample in Prometheus' text format and as a JSON document. Pure. It takes some 10 ms for
+// each thousand tags, so it must not run on the event loop.
 #ifndef IDD_DAEMON_METRICS_METRICS_PAGE_H_
 #define IDD_DAEMON_METRICS_METRICS_PAGE_H_
 
@@ -13,7 +13,7 @@
 
 namespace idd::daemon {
 
-// Whether what is of that tag is told.
+// Whether the metrics of that tag are shown.
 using ShowsTag = std::function<bool(const std::string& tag)>;
 
 [[nodiscard]] std::string MetricsText(const MetricsSample& sample, const ShowsTag& shows);

@@ -13,8 +13,8 @@
 
 namespace idd::daemon {
 
-// One tag's numbers, small enough to be taken of thousands on the event loop; what the metrics say
-// of them is worked out elsewhere.
+// One tag's numbers, small enough to be copied for thousands of tags on the event loop. The metrics
+// are computed from them elsewhere.
 struct TagSample {
   std::string tag;
   const char* state = "";  // of status; a literal
@@ -22,7 +22,7 @@ struct TagSample {
   std::uint64_t claimed_by_socket = 0;
   std::uint64_t available = 0;
   double rate_per_s = 0;
-  double promised_ids = 0;  // that are to be held by now
+  double promised_ids = 0;  // ids that should be held by now
   double tolerance_s = 0;
   std::optional<double> exhausted_in_days;
   std::uint64_t leases = 0;
@@ -31,7 +31,7 @@ struct TagSample {
   bool is_refused = false;
 };
 
-// All that is told at one moment. Immutable once it is made, and read on any thread.
+// All metrics at one moment. Immutable once made; any thread may read it.
 struct MetricsSample {
   std::vector<MeasuredFamily> host;
   std::vector<TagSample> tags;                               // in the order of their names

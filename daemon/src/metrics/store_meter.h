@@ -15,13 +15,13 @@
 
 namespace idd::daemon {
 
-// What is measured of the store and of what is done with its leases. Thread safety: all; the lease
-// worker and the event loop count, the event loop reads.
+// Measurements of the store and of the use of its leases. Thread safety: all; the lease worker and
+// the event loop count, the event loop reads.
 class StoreMeter {
  public:
-  // A transaction of leases, also one that failed.
+  // Duration of each transaction of leases, including failed ones.
   prometheus::Histogram lease_duration{LatencyBuckets()};
-  // Of the store, not of a tag.
+  // Failures of the store, not of a single tag.
   prometheus::Counter failures;
 
   // Leased ids that will not be handed out.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asio calls the handler of what was cancelled, with an error, and calls that of what had come true
-// before as if nothing was. Here each wait has a number, and a handler whose number is not the
-// newest any more does nothing.
+// Asio calls the handler of a cancelled wait with an error and, if the wait had already succeeded,
+// as if it was not cancelled. Here each wait has a number, and a handler does nothing if its number
+// is no longer the newest.
 #include "platform/event_loop.h"
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -47,14 +47,14 @@ void EventLoop::Stop() { impl_->context.stop(); }
 bool EventLoop::RunOne(std::chrono::nanoseconds patience) {
   const auto work = boost::asio::make_work_guard(impl_->context);
   impl_->context.restart();
-  // With no patience left run_one_for() looks at nothing.
+  // With no patience left, run_one_for() checks nothing.
   return impl_->context.poll_one() != 0 || impl_->context.run_one_for(patience) != 0;
 }
 
 void EventLoop::RunUntilIdle() {
   impl_->context.restart();
   impl_->context.run();
-  impl_->context.restart();  // out of work is no Stop()
+  impl_->context.restart();  // running out of work is not a Stop()
 }
 
 struct Timer::State {
@@ -147,7 +147,7 @@ void DescriptorWatch::Cancel() {
 
 void DescriptorWatch::Close() {
   state_->Forget();
-  error_code ignored;  // close(2) has nothing to tell of a socket
+  error_code ignored;  // close(2) has no error to report for a socket
   state_->descriptor.close(ignored);
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The event loop, and all that calls back on it: tasks, timers, descriptors, signals; and a thread
-// for work that the loop must not wait for. The one door to Boost.Asio: what it is made of is known
-// to event_loop.cc alone, so that another clock or another order can be put in its place.
+// for work that the loop must not wait for. Only event_loop.cc uses Boost.Asio, so another clock or
+// another order can replace it.
 //
 // What holds for every callback:
 // - It is called on the loop: in the thread that is in Run(), RunOne() or RunUntilIdle(), one at a
 //   time, and never from within the call that asked for it.
-// - It is called at most once for each time that it was asked for. What was cancelled, replaced,
-//   closed or destroyed is not called any more, even if it was due already and only waited for its
-//   turn. So it may capture the object that owns the timer or the descriptor.
-// - It may cancel, use again or destroy what called it.
-// - What it has captured is destroyed after the call; of one that is not called, later on the loop
-//   or with the loop. Until then it may keep alive the timer that would have called it.
-// - An exception of it leaves Run().
+// - It is called at most once for each time that it was asked for. It is no longer called once its
+//   wait was cancelled or replaced, or the object closed or destroyed, even if it was already due
+//   and only waited for its turn. So it may capture the object that owns the timer or descriptor.
+// - It may cancel, use again or destroy the object that called it.
+// - Its captures are destroyed after the call. If it is not called, they are destroyed later on the
+//   loop or with the loop, and until then may keep alive the timer that would have called it.
+// - An exception that it throws leaves Run().
 #ifndef IDD_DAEMON_PLATFORM_EVENT_LOOP_H_
 #define IDD_DAEMON_PLATFORM_EVENT_LOOP_H_
 
@@ -28,11 +28,12 @@
 
 namespace idd::daemon {
 
-// Calls tasks in the order in which they were posted, and what timers, descriptors and signals call
-// back in the order in which it is found due; neither keeps the other waiting indefinitely.
+// Calls tasks in the order in which they were posted, and the callbacks of timers, descriptors and
+// signals in the order in which they are found due. Neither kind keeps the other waiting
+// indefinitely.
 //
 // Thread safety: Post() and Stop() may be called on any thread, the rest on the loop's. It outlives
-// the timers, watches and signals that are made with it, but for those that its own callbacks own.
+// the timers, watches and signals that are made with it, except those that its own callbacks own.
 class EventLoop {
  public:
   EventLoop();
@@ -46,13 +47,13 @@ class EventLoop {
 
   // Calls what is due, and waits for more, until Stop().
   void Run();
-  // Run() returns after the callback that it is in, and at once if it is called later.
+  // Makes Run() return after the present callback, or at once if Run() is called later.
   void Stop();
 
-  // For tests. Calls one callback, or passes by one that is not wanted any more, and waits for it
-  // no longer than `patience`; false: none came. An earlier Stop() is forgotten.
+  // For tests. Calls one callback, or skips one that was cancelled, and waits for it at most
+  // `patience`; false: none came. An earlier Stop() is forgotten.
   bool RunOne(std::chrono::nanoseconds patience);
-  // For tests. As Run(), but ends when there is nothing left to wait for: no task, no timer that is
+  // For tests. Like Run(), but ends when nothing is left to wait for: no task, no timer that is
   // set, no descriptor and no signal that is waited for. An earlier Stop() is forgotten.
   void RunUntilIdle();
 
@@ -64,59 +65,61 @@ class EventLoop {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Calls back once, not before its time; then it is idle until it is set again. One of no delay is
-// called after whatever is due on the loop already.
+// Calls back once, not before its time; then it is idle until it is set again. A callback with no
+// delay comes after everything that is already due on the loop.
 //
 // Thread safety: none; event loop.
 class Timer {
  public:
   explicit Timer(EventLoop& loop);
-  // As Cancel().
+  // Like Cancel().
   ~Timer();
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  // Set again, it forgets what it was set to before.
+  // Setting the timer again replaces its earlier time and callback.
   void At(MonotonicTime at, std::function<void()> callback);
   void After(std::chrono::nanoseconds delay, std::function<void()> callback);
   // No effect on one that is idle.
   void Cancel();
 
-  // What it was set to last, also when that is over.
+  // The time that it was last set to, even if that has passed.
   [[nodiscard]] MonotonicTime expiry() const;
 
  private:
   struct State;
-  const std::shared_ptr<State> state_;  // its callbacks look whether they are still wanted
+  const std::shared_ptr<State> state_;  // its callbacks check whether they are still wanted
 };
 
-// A descriptor, and callbacks as soon as it can be read or written. It owns the descriptor: as long
-// as the kernel watches it, no other code can close it and have its number given to another file.
+// Owns a descriptor and calls back as soon as it can be read or written. Because of the ownership,
+// no other code can close the descriptor while the kernel watches it, so its number cannot pass to
+// another file.
 //
 // Thread safety: none; event loop.
 class DescriptorWatch {
  public:
   explicit DescriptorWatch(EventLoop& loop);
-  // As Close().
+  // Like Close().
   ~DescriptorWatch();
   DescriptorWatch(const DescriptorWatch&) = delete;
   DescriptorWatch& operator=(const DescriptorWatch&) = delete;
 
-  // Precondition: it has none. kSystem: the kernel has no room to watch one more, or `fd` is none;
-  // then it is closed. A file on a disk may be opened, and is never ready.
+  // Precondition: there is no descriptor yet. kSystem: the kernel has no room to watch one more, or
+  // `fd` is not a descriptor; `fd` is then closed. A file on a disk can be opened, but is never
+  // ready.
   [[nodiscard]] Status Open(ScopedFd fd);
 
-  // Calls back once: when there is something to read, or to accept, the other end is gone, or there
-  // is an error, which a read then tells. Something that is there already counts. Asked again
-  // before that, it forgets the earlier callback. Without a descriptor nothing is ever called.
+  // Calls back once: when there is something to read or accept, the other end is gone, or there is
+  // an error, which a read then returns. Data that is already there counts. A new call replaces the
+  // earlier callback. Without a descriptor, nothing is ever called.
   void WhenReadable(std::function<void()> callback);
   // The same for room to write; both may be waited for at a time.
   void WhenWritable(std::function<void()> callback);
-  // Nothing is waited for any more; the descriptor stays.
+  // Ends both waits; the descriptor stays open.
   void Cancel();
   void Close();
 
-  // For the system calls of its owner, who does not close it; -1: none.
+  // For the owner's system calls. The owner must not close it. -1: none.
   [[nodiscard]] int fd() const;
 
  private:
@@ -124,11 +127,11 @@ class DescriptorWatch {
   const std::shared_ptr<State> state_;
 };
 
-// Calls back for each of some signals that comes, however often, until it is destroyed. They do not
-// end the process, nor interrupt it otherwise; those that come while the loop does not run are
-// reported later. One signal that comes several times meanwhile may be reported once.
+// Calls back for every arrival of the given signals until it is destroyed. The signals do not end
+// or interrupt the process. Signals that come while the loop does not run are reported later;
+// several arrivals of one signal may then be reported once.
 //
-// Thread safety: none; event loop. One object of a process for a signal.
+// Thread safety: none; event loop. At most one object per signal in a process.
 class Signals {
  public:
   Signals(EventLoop& loop, std::initializer_list<int> signals,
@@ -149,14 +152,14 @@ class Signals {
 class WorkThread {
  public:
   WorkThread();
-  // Waits for the task that is under way. Those that have not begun are destroyed without a call.
+  // Waits for the task that is under way. Tasks that have not begun are destroyed without a call.
   ~WorkThread();
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;
 
   void Post(std::function<void()> task);
-  // Waits until all tasks that were posted are done, and ends the thread: nothing is called of what
-  // is posted later.
+  // Waits until all posted tasks are done and ends the thread. Tasks that are posted later are
+  // never called.
   void Finish();
 
  private:

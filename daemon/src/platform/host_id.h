@@ -9,7 +9,8 @@
 
 namespace idd::daemon {
 
-// This host: its name in the journal, and what tells it from another one that was given the same.
+// This host: its name in the journal, and two values that differ from those of another host with
+// the same name.
 struct HostIdentity {
   std::string id;
   std::string boot_id;   // of the running kernel

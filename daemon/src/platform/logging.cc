@@ -76,8 +76,8 @@ class PriorityPrefix : public spdlog::custom_flag_formatter {
   }
 };
 
-// Whether standard error is the stream that the service manager made to the journal, and not one
-// that was put in its place.
+// Whether standard error is still the stream to the journal that the service manager made, not a
+// redirection.
 bool IsJournal() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
   const char* const stream = std::getenv("JOURNAL_STREAM");
@@ -86,7 +86,7 @@ bool IsJournal() {
   return std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) == stream;
 }
 
-// The journal keeps a time and a level of its own for each line.
+// The journal stores its own time and level for each line.
 std::string PatternOf(Format format, bool is_journal) {
   const std::string prefix = is_journal ? "%*" : "";
   if (format == Format::kJson) {
@@ -112,7 +112,7 @@ spdlog::logger& LoggerLocked(State& state) {
   return *state.logger;
 }
 
-// True when the line may be written; `suppressed` gets what was left out before it.
+// True if the line may be written; `suppressed` gets the number of lines left out before it.
 bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed) {
   auto it = state.budgets.find(event);
   if (it == state.budgets.end()) {
@@ -135,7 +135,8 @@ bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed)
   return true;
 }
 
-// Of events that an operator must look at; the rest are many, and of no use as a number.
+// Counts only warnings and errors, which an operator must look at. The other events are many, and
+// their counts are of no use.
 void Count(State& state, Level level, std::string_view event) {
   if (level < Level::kWarning) return;
   auto it = state.counts.find(event);
@@ -147,15 +148,15 @@ void Count(State& state, Level level, std::string_view event) {
   ++it->second.count;
 }
 
-// Blanks and quotes, and whatever a terminal might obey: control characters, DEL, and any byte
-// above ASCII, among which the C1 controls hide.
+// True for spaces, quotes and anything that a terminal might act on: control characters, DEL, and
+// all bytes above ASCII, which include the C1 controls.
 bool NeedsQuotes(std::string_view value) {
   return value.empty() || std::any_of(value.begin(), value.end(), [](unsigned char c) {
            return c <= 0x20 || c >= 0x7f || c == '"' || c == '=' || c == '\\';
          });
 }
 
-// JSON's escapes, also in the text form: a value can neither begin a line of its own nor reach the
+// Uses JSON's escapes in the text format too: a value can neither start a new line nor control the
 // terminal. DEL is the one control character that JSON leaves as it is.
 std::string Quote(std::string_view value) {
   std::string quoted =

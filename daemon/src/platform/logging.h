@@ -32,15 +32,16 @@ void Configure(Level level, Format format);
 void SetLevel(Level level);
 
 // One line: the time (UTC), the level, the event (`lease.granted`, the stable name that
-// docs/operations.md lists) and the fields. Of one event at most 20 lines a second are written; the
-// next line, or a line `log.suppressed` when none comes, then says how many were left out
-// (`suppressed=`).
+// docs/operations.md lists) and the fields. At most 20 lines a second are written for one event.
+// The next line of the event, or a line `log.suppressed` if none comes, then has the number of
+// lines left out (`suppressed=`).
 void Write(Level level, std::string_view event, std::initializer_list<Field> fields);
 
-// Writes what is due of `log.suppressed`; once a second, and at the end all of it.
+// Writes the `log.suppressed` lines that are due, or all of them `at_end`. To be called once a
+// second.
 void FlushSuppressed(bool at_end);
 
-// How often each warning and error came about since the start, whether or not it was written.
+// How often each warning and error has occurred since the start, whether or not it was written.
 struct EventCount {
   Level level = Level::kWarning;
   std::string event;

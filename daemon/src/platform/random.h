@@ -13,8 +13,9 @@
 
 namespace idd::daemon {
 
-// Not 0, which means "none" wherever such ids are used. From the kernel: the processor's own
-// source, which std::random_device asks, takes some 20 us for a number in a virtual machine.
+// Never 0, which means "none" wherever such ids are used. The number comes from the kernel, because
+// std::random_device uses the processor's source, which takes some 20 us per number in a virtual
+// machine.
 [[nodiscard]] inline std::uint64_t RandomId() {
   std::uint64_t id = 0;
   while (id == 0) {
@@ -35,8 +36,7 @@ namespace idd::daemon {
   return token;
 }
 
-// Whether `text` has the form of one: tokens are embedded into statements where they cannot be
-// bound.
+// Whether `text` has the form of a token. Tokens that cannot be bound are embedded into statements.
 [[nodiscard]] inline bool IsToken(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }

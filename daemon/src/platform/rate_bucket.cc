@@ -7,7 +7,7 @@
 namespace idd::daemon {
 namespace {
 
-// How long `count` take at that rate.
+// How long `count` units take at that rate.
 MonotonicClock::duration Span(std::uint64_t count, std::uint64_t per_s) {
   const std::chrono::duration<double> seconds(static_cast<double>(count) /
                                               static_cast<double>(per_s));

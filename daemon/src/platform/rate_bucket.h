@@ -8,8 +8,8 @@
 
 namespace idd::daemon {
 
-// A token bucket: so many a second, and a burst at once. It is kept as the time at which all that
-// was taken is paid off (GCRA), so it needs no filling, and a full one is the same as none.
+// A token bucket with a rate per second and a burst. It stores the time at which everything taken
+// is paid off (GCRA), so it needs no refilling, and a full bucket equals a new one.
 //
 // Pure; time is handed in. Thread safety: none.
 class RateBucket {
@@ -19,9 +19,9 @@ class RateBucket {
     std::uint64_t burst;  // at least 1
   };
 
-  // When `count` of at most a burst may be had.
+  // When `count` units, at most a burst, may be taken.
   [[nodiscard]] MonotonicTime ReadyAt(std::uint64_t count, Rate rate, MonotonicTime now) const;
-  // Takes them, from then on.
+  // Takes them at that time.
   void Take(std::uint64_t count, Rate rate, MonotonicTime now);
   void GiveBack(std::uint64_t count, Rate rate);
   [[nodiscard]] bool IsFull(MonotonicTime now) const noexcept { return paid_at_ <= now; }

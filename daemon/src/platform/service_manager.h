@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What idd and the service manager (systemd) tell each other, and nothing when there is none.
+// The messages between idd and the service manager (systemd); without a manager the calls do
+// nothing.
 #ifndef IDD_DAEMON_PLATFORM_SERVICE_MANAGER_H_
 #define IDD_DAEMON_PLATFORM_SERVICE_MANAGER_H_
 
@@ -15,21 +16,20 @@
 
 namespace idd::daemon {
 
-// Where descriptors outlive the process.
+// Keeps descriptors beyond the life of the process.
 class DescriptorStore {
  public:
   virtual ~DescriptorStore() = default;
   DescriptorStore(const DescriptorStore&) = delete;
   DescriptorStore& operator=(const DescriptorStore&) = delete;
 
-  // From here on the next idd gets it under this name; the descriptor stays the caller's as well.
+  // From here on the next idd inherits `fd` under this name. The caller also keeps it.
   virtual void Keep(const std::string& name, int fd) = 0;
   virtual void Drop(const std::string& name) = 0;
-  // Calls `done` on the loop as soon as everything asked for so far has been done. One call at a
-  // time. While nothing else is asked for, the next few calls of Keep() and Drop() then return at
-  // once.
+  // Calls `done` on the loop as soon as all earlier requests have been handled. One call at a time.
+  // The next few calls of Keep() and Drop() after it return without a wait.
   virtual void WhenHandled(std::function<void()> done) = 0;
-  // Whether anything is kept at all, as far as can be known.
+  // Whether descriptors are kept at all, as far as is known.
   [[nodiscard]] virtual bool keeps() const noexcept = 0;
 
  protected:
@@ -41,19 +41,19 @@ struct PassedDescriptor {
   ScopedFd fd;
 };
 
-// Thread safety: none; event loop. A manager that does not read delays the caller once its queue
-// (ten messages by the kernel's default) is full; it is trusted.
+// Thread safety: none; event loop. The manager is trusted: if it does not read, calls wait once its
+// queue (ten messages by the kernel's default) is full.
 class ServiceManager : public DescriptorStore {
  public:
   explicit ServiceManager(EventLoop& loop);
 
-  // What the manager has passed at the start: listening sockets, and what an earlier idd has left
-  // with it. The second call finds nothing. Child processes inherit none of it.
+  // Takes the descriptors that the manager passed at the start: listening sockets, and those that
+  // an earlier idd left with it. A second call finds none. Child processes inherit none.
   [[nodiscard]] static std::vector<PassedDescriptor> TakePassed();
 
   // "READY=1" and the like.
   void Notify(const std::string& state) const;
-  // How often the manager wants to hear WATCHDOG=1 at least; nothing: it does not watch.
+  // The longest time between two WATCHDOG=1 that the manager accepts; nothing: it does not watch.
   [[nodiscard]] static std::optional<std::chrono::microseconds> WatchdogPeriod();
 
   void Keep(const std::string& name, int fd) override;

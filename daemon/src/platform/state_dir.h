@@ -9,8 +9,8 @@
 
 namespace idd::daemon {
 
-// An exclusive lock on a file, held as long as the object lives and released by the kernel when the
-// process dies, whatever way. An open-file-description lock: unlike a POSIX record lock it is not
+// An exclusive lock on a file. It is held as long as the object lives, and the kernel releases it
+// however the process ends. An open-file-description lock: unlike a POSIX record lock it is not
 // lost when some library closes another descriptor of the same file.
 class FileLock {
  public:
@@ -23,7 +23,7 @@ class FileLock {
   ScopedFd fd_;
 };
 
-// Makes the state dir (0750) if it is missing, its parent being there, and locks it.
+// Makes the state dir (0750) if it is missing, but not its parent, and locks it.
 [[nodiscard]] Result<FileLock> LockStateDir(const std::string& state_dir);
 
 }  // namespace idd::daemon

@@ -3,8 +3,8 @@
 
 namespace idd::daemon {
 
-// A longer window holds what a shorter one does. If it is shorter, `covering` of them cover one of
-// the old windows, so that the busiest of these has its share at least.
+// A longer window contains the ids of a shorter one. If the new window is shorter, `covering` new
+// windows cover an old one, so the busiest of them had at least 1/covering of the old one's ids.
 void ClaimHistory::SetWindow(std::chrono::seconds outage_tolerance) noexcept {
   const std::chrono::seconds window = std::max(outage_tolerance, kShortestWindow);
   if (window < window_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of a tag was claimed at its busiest, which is what bounds its leases (refill_policy.h).
+// Measures how much of a tag was claimed at its busiest, which bounds its leases (refill_policy.h).
 // Pure: counts and times in, a count out.
 #ifndef IDD_DAEMON_REFILL_CLAIM_HISTORY_H_
 #define IDD_DAEMON_REFILL_CLAIM_HISTORY_H_
@@ -16,14 +16,14 @@
 
 namespace idd::daemon {
 
-// The ids of a tag that were claimed in its busiest window within the last day. A window is as long
-// as the outage tolerance, ten seconds at least. If it is longer than a day, the last window takes
-// the place of the last day.
+// Counts the ids of a tag that were claimed in its busiest window within the last day. A window is
+// as long as the outage tolerance, but at least ten seconds. If a window is longer than a day, the
+// last window replaces the last day.
 //
-// Invariant: Most() is never too large. The ids that it counts were claimed in one window, all of
-// which lies in the last day. It may be too small, because claims are seen at looks only:
+// Invariant: Most() is never too large. The ids that it counts were claimed in one window that lies
+// completely in the last day. It may be too small, because only looks see claims:
 //
-//   - what is summed up begins and ends with a look, so it is shorter than a window by up to a
+//   - a sum begins and ends with a look, so it is shorter than a window by up to a
 //     sixteenth of it and the time between two looks;
 //   - claims between two looks that are more than a window apart are not counted;
 //   - a window is forgotten 23 to 24 hours after its beginning.
@@ -31,7 +31,8 @@ namespace idd::daemon {
 // Bounded: about 1 kB. Thread safety: none.
 class ClaimHistory {
  public:
-  // Keeps of what is known what holds for a window of this length as well.
+  // Changes the length of the window. Keeps the part of the history that is also valid for the new
+  // length.
   void SetWindow(std::chrono::seconds outage_tolerance) noexcept;
 
   // A look: `claimed`, which only grows, was read between `before` and `after`. If it is smaller
@@ -40,16 +41,18 @@ class ClaimHistory {
 
   [[nodiscard]] std::uint64_t Most(MonotonicTime now) const noexcept;
 
-  static constexpr std::size_t kBuckets = 16;  // that a window is divided into
+  static constexpr std::size_t kBuckets = 16;  // per window
   static constexpr std::chrono::seconds kShortestWindow{10};
 
  private:
-  // Ids claimed from its beginning to that of the next one; of the newest, to the last look.
+  // The ids claimed from its beginning to that of the next bucket or, for the newest, to the last
+  // look.
   struct Bucket {
     MonotonicTime begin{};
     std::uint64_t ids = 0;
   };
-  // The most ids of a window that began from its beginning to that of the next one.
+  // The most ids in a window that began between the beginning of this peak and that of the next
+  // one.
   struct Peak {
     MonotonicTime begin{};
     std::uint64_t ids = 0;
@@ -57,7 +60,7 @@ class ClaimHistory {
   static constexpr std::size_t kPeaks = 24;
   static constexpr std::chrono::hours kDay{24};
 
-  // The last kSize of what was pushed.
+  // The last kSize pushed values.
   template <typename T, std::size_t kSize>
   class LastOf {
    public:
@@ -93,7 +96,8 @@ class ClaimHistory {
   bool has_looked_ = false;
   MonotonicTime looked_at_{};  // before the count was read
   std::uint64_t claimed_ = 0;
-  // Of the window that ends now, and their sum. Two of them are a sixteenth long at least.
+  // The buckets of the window that ends now, and the sum of their ids. Two buckets together are at
+  // least a sixteenth of a window long.
   LastOf<Bucket, 2 * kBuckets + 2> buckets_;
   std::uint64_t in_window_ = 0;
   LastOf<Peak, kPeaks> peaks_;

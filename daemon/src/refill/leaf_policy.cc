@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::chrono::minutes kShort(15);
 constexpr std::chrono::minutes kLong(30);
-// Leaf's ceiling, where the tag has none.
+// Leaf's largest step, used if the tag has no max_step.
 constexpr std::uint64_t kLeafMaxStep = 1'000'000;
 constexpr std::chrono::seconds kRateLook(1);
 
@@ -53,7 +53,7 @@ std::uint64_t LeafPolicy::DoubledOrHalved(MonotonicTime now, std::uint64_t ceili
 }
 
 std::uint64_t LeafPolicy::Wanted(const RefillView& view) const {
-  // The second buffer is empty and a tenth of the first is used.
+  // A lease is due when the second buffer is empty and a tenth of the first is used.
   const bool is_due = view.open_segments == 0 ||
                       (view.open_segments == 1 && view.available < NineTenthsOf(view.newest_size));
   if (!is_due && view.waiting == 0) return 0;
@@ -62,14 +62,15 @@ std::uint64_t LeafPolicy::Wanted(const RefillView& view) const {
   return std::min(NextStep(view.now), most - std::min(view.available, most));
 }
 
-// With which the next lease is made: room for the next step, or for a good part of it.
+// The number of held ids at which the next lease is made: it leaves room for the next step, or for
+// a good part of it.
 std::uint64_t LeafPolicy::MostHeldNow(const RefillView& view) const {
   const std::uint64_t most = MostHeld(settings_, view.earned);
   return std::max(most - std::min(NextStep(view.now), most),
                   MostHeldBeforeLease(settings_, view.earned));
 }
 
-// A tenth into the segment, or where there is room for the next one.
+// The mark is a tenth into the segment, or later, where there is room for the next segment.
 std::uint64_t LeafPolicy::MarkOf(shm::IdRange ids, const RefillView& view) const {
   const std::uint64_t size = ids.size();
   return ids.limit - std::clamp<std::uint64_t>(MostHeldNow(view) + 1, 1, size - TenthOf(size));

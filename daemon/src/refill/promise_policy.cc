@@ -9,13 +9,13 @@ namespace {
 
 using DoubleSeconds = std::chrono::duration<double>;
 
-// Two looks that are closer than this tell nothing of a rate.
+// Two looks closer together than this do not show a rate.
 constexpr DoubleSeconds kShortestLook(100e-6);
 constexpr DoubleSeconds kSecond(1);
 constexpr DoubleSeconds kBurstMemory(10);
-// The next lease may take as long as the slowest of late, and the one after it as well.
+// The next lease may take as long as the slowest recent one, and so may the lease after it.
 constexpr double kLeasesAhead = 4;
-// A load that grows goes on growing while the store is away.
+// A growing load continues to grow while the store is unavailable.
 constexpr double kGrowth = 1.1;
 constexpr double kFillUp = 1.5;
 constexpr double kLatencyFade = 0.9;
@@ -32,13 +32,13 @@ std::uint64_t Ids(double ids) {
 
 void PromisePolicy::Observe(const RefillView& view) {
   if (!has_looked_ || view.claimed < looked_claimed_) {
-    // The first look, or a cursor was forged and the count is another's.
+    // This is the first look, or a cursor was forged and the count has fallen.
     has_looked_ = true;
     looked_at_ = second_began_ = view.now;
     looked_claimed_ = second_claimed_ = view.claimed;
     return;
   }
-  // A tag from which nothing is claimed is not looked at: what is new came within the last second.
+  // A tag without claims is not looked at, so after a pause new claims came within the last second.
   const DoubleSeconds since = view.now - looked_at_;
   if (since > kSecond * 2) {
     second_began_ = view.now - std::chrono::seconds(1);
@@ -55,7 +55,7 @@ void PromisePolicy::Observe(const RefillView& view) {
     looked_at_ = view.now;
     looked_claimed_ = view.claimed;
   }
-  // A second that is not over yet counts with what it has.
+  // A second that is not over yet counts with the claims so far.
   const DoubleSeconds second = view.now - second_began_;
   const auto in_second = static_cast<double>(view.claimed - second_claimed_);
   sustained_ = std::max(sustained_, in_second / std::max(second, kSecond).count());
@@ -71,7 +71,7 @@ void PromisePolicy::OnLeased(const RefillView& view, std::uint64_t /*ids*/,
   Observe(view);
 }
 
-// What must be in the ring: below it the next lease is due.
+// How many ids must be in the ring; below that the next lease is due.
 double PromisePolicy::Reserve() const {
   const DoubleSeconds tolerance = settings_.outage_tolerance;
   return sustained_ * tolerance.count() * kGrowth + burst_ * lease_takes_.count() * kLeasesAhead;
@@ -98,7 +98,7 @@ std::uint64_t PromisePolicy::Wanted(const RefillView& view) const {
   return std::min(wanted, most - std::min(view.available, most));
 }
 
-// Where the low-water mark is reached; a tenth into the segment at the earliest.
+// The id at which the low-water mark is reached, at the earliest a tenth into the segment.
 std::uint64_t PromisePolicy::MarkOf(shm::IdRange ids, const RefillView& view) const {
   const std::uint64_t size = ids.size();
   return ids.limit - std::clamp<std::uint64_t>(LowWater(view.earned), 1, NineTenthsOf(size));

@@ -18,10 +18,10 @@ namespace idd::daemon {
 //              while the next lease is on its way.
 //
 // When less is left than both need, and in any case when a tenth of one step is used, one lease
-// fills up to half as much again, with a step at least; never above MostHeld(). So what is held of
-// a load that has begun, or has risen a thousandfold, grows with what it claims, three times as
-// fast, until the tolerance is covered. What a load that fell left in the ring is used up before
-// anything is leased again; a tag without traffic leases nothing.
+// fills up to half as much again, with a step at least; never above MostHeld(). So when a load
+// begins, or rises a thousandfold, the held ids grow three times as fast as it claims, until they
+// cover the tolerance. When a load falls, the ids in the ring are used up before more are leased. A
+// tag without traffic leases nothing.
 class PromisePolicy : public RefillPolicy {
  public:
   explicit PromisePolicy(const RefillSettings& settings) : settings_(settings) {}

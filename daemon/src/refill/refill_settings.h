@@ -19,13 +19,13 @@ enum class RefillRule { kPromise, kLeaf };
 [[nodiscard]] const char* RefillRuleName(RefillRule rule) noexcept;  // "promise", "leaf"
 [[nodiscard]] std::optional<RefillRule> ParseRefillRule(std::string_view name) noexcept;
 
-// Where a tag says nothing; two steps of it at least.
+// The default for a tag without a max_prefetch; at least two of its steps.
 [[nodiscard]] constexpr std::uint64_t DefaultMaxPrefetch(std::uint64_t step) noexcept {
   return step > kDefaultMaxPrefetch / 2 ? 2 * step : kDefaultMaxPrefetch;
 }
 
-// A tag's promise: claims go on for `outage_tolerance` without the allocator at the measured rate,
-// and the host never holds more than `max_prefetch` ids of the tag.
+// A tag's promise: without the allocator, claims continue for `outage_tolerance` at the measured
+// rate. The host never holds more than `max_prefetch` ids of the tag.
 struct RefillSettings {
   RefillRule rule = RefillRule::kPromise;
   std::uint64_t step = kDefaultStep;                 // least ids of a lease, 1 to kMaxStep

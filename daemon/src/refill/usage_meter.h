@@ -14,14 +14,15 @@ namespace idd::daemon {
 // Thread safety: none.
 class UsageMeter {
  public:
-  // Every second or so. `claimed`: ids ever; it may fall when a client has forged a cursor.
+  // To be called about once a second. `claimed`: all ids so far; it may fall if a client has forged
+  // a cursor.
   void Observe(MonotonicTime now, std::uint64_t claimed);
-  // Observe() would change nothing that is shown.
+  // True if Observe() would change nothing that is shown.
   [[nodiscard]] bool IsIdleAt(std::uint64_t claimed) const noexcept;
-  // Instead of Observe() then.
+  // To be called instead of Observe() in that case.
   void SkipTo(MonotonicTime now) noexcept { at_ = now; }
 
-  // Ids a second, the newest second with a weight of 0.3.
+  // Ids a second; the newest second has a weight of 0.3.
   [[nodiscard]] double rate_per_s() const noexcept { return rate_per_s_; }
   // How long `ids` last at that rate; nothing while (nearly) no ids are claimed.
   [[nodiscard]] std::optional<double> DaysFor(double ids) const noexcept;

@@ -6,8 +6,8 @@
 namespace idd::daemon {
 namespace {
 
-// Names are short: all of them are one variable of the next idd's environment, which has at most
-// 128 KiB.
+// Names are short because all of them are in one environment variable of the next idd, which has
+// room for at most 128 KiB.
 constexpr char kTablePrefix = 't';
 constexpr char kCursorsPrefix = 'c';
 constexpr std::size_t kIdDigits = 11;  // of base 64

@@ -15,13 +15,13 @@ inline constexpr const char* kHeldLeasesName = "held";
 [[nodiscard]] std::string TableName(std::uint64_t ring_id);
 [[nodiscard]] std::string CursorsName(std::uint64_t ring_id);
 
-// Which descriptor of which ring a name is of.
+// The ring and the descriptor that a name stands for.
 struct RingPart {
   std::uint64_t ring_id = 0;
   bool is_table = false;
 };
 
-// Nothing: it is not the name of a ring's descriptor.
+// Nothing if it is not the name of a ring's descriptor.
 [[nodiscard]] std::optional<RingPart> ParseRingName(std::string_view name);
 
 }  // namespace idd::daemon

@@ -18,77 +18,79 @@
 
 namespace idd::daemon {
 
-// What a lease of this host is at, for the daemon that comes next.
+// The state of a lease of this host, for the next daemon.
 enum class HeldState : std::uint64_t {
   kFree = 0,
-  kAsked = 1,      // the allocator may have it under this token or not; none of its ids was used
-  kHeld = 2,       // ids below `next` were claimed or given away; what a ring has of it, it says
+  kAsked = 1,      // the allocator may have it under this token; none of its ids was used
+  kHeld = 2,       // ids below `next` were claimed or given out; its ring may show more
   kClosing = 3,    // its end, claimed below `next`, is being journalled; the rest is given up
   kReturning = 4,  // the rest from `next` on is on its way back to the allocator, or is there
 };
 
-// One lease as it was noted. Of an asked one only token and tag are known.
+// One recorded lease. Only token and tag are known of one in state kAsked.
 struct HeldLease {
   HeldState state = HeldState::kFree;
   Lease lease;
   std::uint64_t next = 0;     // lease.ids.first <= next <= lease.ids.limit
   std::uint64_t ring_id = 0;  // the ring it is or is about to be published in; 0: none
-  TagRecord record;           // what serving the tag takes, as of the lease
+  TagRecord record;           // the tag's settings at the time of the lease
 };
 
-// Leases that the allocator may have granted: the tag of each, by token.
+// The tags, by token, of leases that the allocator may have granted.
 using AskedLeases = std::map<std::string, std::string, std::less<>>;
 
 // All leases of this host, in a memfd of idd's own that outlives the process in the service
-// manager's descriptor store. It is noted before it is done: a process may be killed between any
-// two stores, and the next one finds what was stored.
+// manager's descriptor store. Each step is recorded before it is done: a process may be killed
+// between any two stores, and the next one finds what was stored.
 //
-// Nothing of it was ever on a disk, so it cannot be of an earlier time than the rings that clients
-// claim from. It is never passed to a client.
+// The list is never on a disk, so it cannot be older than the rings that clients claim from. It is
+// never passed to a client.
 //
 // Thread safety: none; event loop.
 //
 // Invariant: an entry's words are complete before its state says so, and its state says "free"
-// before they are used for another lease.
+// before they are used for another lease. No other thread reads them: the release orders of E1, E3
+// and E5 keep the stores in this order for the next process, and the relaxed loads E4 and E6 read
+// what this process, or one that has ended, has written.
 class HeldLeases {
  public:
   ~HeldLeases();
   HeldLeases(const HeldLeases&) = delete;
   HeldLeases& operator=(const HeldLeases&) = delete;
 
-  // `host_id`: whose leases they are. kSystem.
+  // `host_id`: the host that holds the leases. kSystem.
   [[nodiscard]] static Result<std::unique_ptr<HeldLeases>> Create(const std::string& host_id);
-  // What an earlier daemon of the same host left. kIncompatible when it is anything else, or of
-  // another layout. The caller compares its id.
+  // Adopts the list that an earlier daemon of the same host left. kIncompatible if it is anything
+  // else, or has another layout. The caller compares its id.
   [[nodiscard]] static Result<std::unique_ptr<HeldLeases>> Adopt(ScopedFd fd,
                                                                  const std::string& host_id);
 
   // Random, one for each list ever made.
   [[nodiscard]] std::string id() const;
-  // Whose leases they are.
+  // The host that holds the leases.
   [[nodiscard]] std::string host_id() const;
   // The descriptor to leave with the service manager.
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // Of every entry that is in use and makes sense; those that do not are freed.
+  // All valid entries that are in use. Invalid ones are freed.
   [[nodiscard]] std::vector<HeldLease> All();
 
-  // Before the allocator is asked.
+  // To be called before the allocator is asked.
   void RecordAsked(const std::string& token, const std::string& tag);
-  // As soon as it is known that the allocator has granted it.
+  // To be called as soon as the allocator is known to have granted it.
   void RecordGranted(const Lease& lease, const TagRecord& record);
-  // Before any id below `next` is answered, and before a ring has the rest.
+  // To be called before any id below `next` is handed out, and before a ring has the rest.
   void RecordUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id);
-  // The word that keeps `next` of a lease: the witness of the segment it is published as, which the
-  // ring raises with every look and claim (shm::RingWriter::Publish). A ring that shows less later
-  // was forged. Null if the lease is not noted; valid until Forget().
+  // The word that holds `next` of a lease. It is the witness of the lease's segment
+  // (shm::RingWriter::Publish), so the ring raises it with every look and claim; a ring that shows
+  // less later was forged. Null if the lease is not recorded; valid until Forget().
   [[nodiscard]] std::atomic<std::uint64_t>* NextOf(const std::string& token) const;
-  // Before its end is on its way to the allocator.
+  // To be called before the lease's end is sent to the allocator.
   void RecordClosing(const std::string& token, std::uint64_t claimed);
   void RecordReturning(const std::string& token, std::uint64_t claimed);
-  // The journal has its end, or never had it.
+  // The journal has the lease's end, or never had the lease.
   void Forget(const std::string& token);
 
-  // Leases that found no room are not kept over a restart.
+  // How many leases found no room in the list; a restart does not keep them.
   [[nodiscard]] std::uint64_t unnoted() const noexcept { return unnoted_; }
 
  private:
@@ -106,7 +108,7 @@ class HeldLeases {
   ScopedFd fd_;
   shm::MappedMemory memory_;
   std::map<std::string, std::uint32_t, std::less<>> by_token_;
-  std::set<std::uint32_t> free_;  // below the header's `used`: the lowest is taken first
+  std::set<std::uint32_t> free_;  // entries below the header's `used`; the lowest is taken first
   std::uint64_t unnoted_ = 0;
 };
 

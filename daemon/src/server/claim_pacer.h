@@ -13,9 +13,10 @@
 
 namespace idd::daemon {
 
-// Claims that have to wait until their uid may have more ids, with one timer for all.
+// Holds claims that must wait until their uid may have more ids, with one timer for all.
 //
-// Thread safety: none; event loop. Memory: as many as connections may have under way.
+// Thread safety: none; event loop. Memory: at most as many claims as connections may have under
+// way.
 class ClaimPacer {
  public:
   using Due = std::function<void(ClaimOrder order)>;
@@ -24,9 +25,9 @@ class ClaimPacer {
   ClaimPacer(const ClaimPacer&) = delete;
   ClaimPacer& operator=(const ClaimPacer&) = delete;
 
-  // Calls Due with it then.
+  // Calls Due with the order at that time.
   void Add(MonotonicTime at, ClaimOrder order);
-  // Takes out those of a connection that is gone.
+  // Removes and returns the orders of a connection that is gone.
   [[nodiscard]] std::vector<ClaimOrder> Drop(std::uint64_t owner);
 
  private:

@@ -17,8 +17,8 @@
 namespace idd::daemon {
 namespace {
 
-// Unsent frames that a peer may let pile up: one for each request it may have under way, and those
-// that it did not wait for. Descriptors are dearer.
+// The limit of unsent frames for a peer: one for each request that it may have under way, and some
+// replies that it did not wait for. Descriptors are scarcer.
 constexpr std::size_t kMaxQueuedFrames = kMaxUnanswered + 64;
 constexpr std::size_t kMaxQueuedDescriptors = 128;
 
@@ -47,8 +47,9 @@ int SendNow(int socket, std::span<const std::byte> frame, const std::array<int, 
   return 0;
 }
 
-// To close a socket with unread messages resets the peer's, and it would get that error in place of
-// the reason. After the shutdown no more can come; what a peer's buffer holds is bounded.
+// Closing a socket with unread messages resets the peer's end, and the peer would get that error
+// instead of the reason. After the shutdown no more messages can come, and a peer's buffer is
+// bounded.
 void DropUnread(int socket) {
   if (::shutdown(socket, SHUT_RD) != 0) return;
   std::byte byte{};
@@ -75,8 +76,8 @@ void Connection::WaitReadable() {
   socket_.WhenReadable([this] { handlers_.on_readable(*this); });
 }
 
-// One frame, then the others' turn: waiting again tells at once when there are more, and a peer
-// that sends one request at a time is not asked for a second.
+// Reads one frame, then leaves the turn to others. The next wait reports at once if there are more
+// frames, and a peer that sends one request at a time costs no second read.
 void Connection::ReadOne() {
   if (closed_) return;
   std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;  // one more: a longer frame shows
@@ -85,7 +86,7 @@ void Connection::ReadOne() {
   if (bytes > 0) {
     handlers_.on_message(*this, std::span(buffer).first(static_cast<std::size_t>(bytes)));
   } else if (bytes == 0 || (errno != EINTR && errno != EAGAIN)) {
-    Close();  // the peer is gone; an empty message reads the same and deserves the same
+    Close();  // the peer is gone; an empty message looks the same and is treated the same
   }
   if (!closed_) WaitReadable();
 }
@@ -161,7 +162,7 @@ void Connection::WaitWritable() {
   });
 }
 
-// Sends what is queued, as far as the peer has room.
+// Sends the queued frames, as far as the peer has room.
 void Connection::Flush() {
   std::vector<std::byte> message;
   while (!queue_.empty() && !is_blocked_ && !closed_) {
@@ -183,8 +184,8 @@ void Connection::Flush() {
   }
 }
 
-// The first frames of the queue that go in one message: one with descriptors goes alone. Returns
-// how many they are. Precondition: the queue is not empty.
+// Gathers the first frames of the queue that go in one message; a frame with descriptors goes
+// alone. Returns how many frames it took. Precondition: the queue is not empty.
 std::size_t Connection::GatherMessage(std::vector<std::byte>& message) const {
   message = queue_.front().bytes;
   std::size_t frames = 1;
@@ -213,7 +214,7 @@ void Connection::CloseWith(const Status& reason, std::uint64_t request_id) {
   DropUnread(socket_.fd());
   const wire::StatusReply reply{.status = static_cast<std::uint32_t>(reason.code()), .reserved = 0};
   const auto frame = wire::BuildReply(wire::FrameType::kError, request_id, reply, reason.message());
-  // Behind queued replies it could not be sent in order; the log has the reason.
+  // If replies are still queued, the frame could not be sent in order; the log has the reason.
   if (queue_.empty()) static_cast<void>(SendNow(socket_.fd(), frame, {-1, -1}));
   Close();
 }

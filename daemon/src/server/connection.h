@@ -21,24 +21,26 @@
 
 namespace idd::daemon {
 
-// Requests that one connection may have under way; one more is answered at once that there are too
-// many.
+// How many requests one connection may have under way. A further request is refused at once.
 inline constexpr std::size_t kMaxUnanswered = 1024;
 
-// One accepted connection: says when there is something to be read, reads one frame each time that
-// it is asked to, sends frames with descriptors, and ends on the first fault.
+// One accepted connection: reports when there is something to read, reads one frame per call of
+// ReadOne(), sends frames with descriptors, and closes on the first error.
 //
-// What it has sent stays in the peer's queue when it is closed, and the descriptors in there count
-// against a limit of the kernel for all that idd sends (RLIMIT_NOFILE). So a closed connection
-// keeps its socket, shut down, until CheckArrived() has found them read or dropped.
+// Messages that were sent stay in the peer's queue after the close, and descriptors in them count
+// against the kernel's limit for all descriptors that idd sends (RLIMIT_NOFILE). So a closed
+// connection keeps its socket, shut down, until CheckArrived() has found them read or dropped.
+//
+// It has more members than a class should: what Server notes of a peer is here, so that there is
+// one table of connections.
 //
 // Thread safety: none; event loop. It never deletes itself: `on_close` is posted to the loop once,
-// and nothing of it runs re-entrantly from Send().
+// and no handler runs re-entrantly from Send().
 class Connection {
  public:
-  // There is something to be read: ReadOne() is to be called once, now or later.
+  // There is something to read: ReadOne() must be called once, now or later.
   using OnReadable = std::function<void(Connection&)>;
-  // The message is a whole one, not yet parsed; it is valid during the call.
+  // The message is complete and not yet parsed. It is valid during the call.
   using OnMessage = std::function<void(Connection&, std::span<const std::byte>)>;
   using OnClose = std::function<void(std::uint64_t id)>;
 
@@ -51,12 +53,11 @@ class Connection {
     OnReadable on_readable;
     OnMessage on_message;
     OnClose on_close;
-    // Descriptors of replies that wait here for the peer to have room: whether so many more may be
-    // held, and that they are not held any more.
+    // For descriptors of replies that wait here until the peer has room: `hold` asks whether so
+    // many more may be held, `release` reports that they are no longer held.
     std::function<bool(const Peer&, std::size_t)> hold;
     std::function<void(const Peer&, std::size_t)> release;
-    // The same for those that are under way: that were sent, or wait here, and the peer has not
-    // read.
+    // The same for descriptors under way, which wait here or were sent and not yet read.
     std::function<bool(const Peer&, std::size_t)> pass;
     std::function<void(const Peer&, std::size_t)> arrived;
   };
@@ -69,25 +70,26 @@ class Connection {
   // The descriptors (-1: none) are the caller's and may be closed after the call.
   void Send(std::span<const std::byte> frame, std::array<int, 2> fds = {-1, -1});
 
-  // Looks whether the peer has read everything, so that no descriptor is under way to it any more.
+  // Checks whether the peer has read everything, so that no descriptor is under way to it any more.
   void CheckArrived();
   [[nodiscard]] bool has_descriptors_under_way() const noexcept { return under_way_ > 0; }
 
-  // Sends together with what follows: right behind it comes another of these, or a Send(). As many
-  // as fit go in one message: a client of many waiting threads is woken once.
+  // Sends the frame together with the next one: another SendWithNext() or a Send() must follow at
+  // once. As many frames as fit go in one message, so that a client with many waiting threads is
+  // woken once.
   void SendWithNext(std::span<const std::byte> frame);
 
-  // Logs why, tells the peer in an ERROR frame if that needs no wait, and closes.
+  // Logs the reason, sends it to the peer in an ERROR frame if that needs no wait, and closes.
   void CloseWith(const Status& reason, std::uint64_t request_id = 0);
 
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] const Peer& peer() const noexcept { return peer_; }
   [[nodiscard]] bool is_closed() const noexcept { return closed_; }
 
-  bool admitted = false;       // counted among what its peer may have
+  bool admitted = false;       // counted against its peer's limits
   bool greeted = false;        // HELLO was exchanged
-  bool awaits_turn = false;    // something is there that was not read yet
-  std::string client_version;  // as HELLO told it: untrusted, for people
+  bool awaits_turn = false;    // there is something that was not read yet
+  std::string client_version;  // from HELLO: untrusted, for people
   std::uint32_t abi_version = 0;
   std::size_t unanswered = 0;  // requests under way
 
@@ -113,9 +115,9 @@ class Connection {
   Handlers handlers_;
   std::deque<QueuedFrame> queue_;
   std::size_t queued_descriptors_ = 0;
-  std::size_t under_way_ = 0;  // descriptors, the queued ones among them
+  std::size_t under_way_ = 0;  // descriptors, including the queued ones
   bool is_watched_ = false;    // else there is no socket
-  bool is_blocked_ = false;    // the peer's queue is full: what is queued waits until it reads
+  bool is_blocked_ = false;    // the peer's queue is full: frames wait until the peer reads
   bool closed_ = false;
 };
 

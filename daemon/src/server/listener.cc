@@ -19,7 +19,7 @@ namespace idd::daemon {
 namespace {
 
 constexpr int kBacklog = 1024;
-// Few: those who are connected are not kept waiting by those who connect.
+// Few, so that new connections do not delay the existing ones.
 constexpr int kAcceptsPerTurn = 8;
 constexpr std::chrono::milliseconds kAcceptPause(100);
 // Anyone with access to the directory can connect: idd decides by the peer's credentials, so that
@@ -30,7 +30,8 @@ const sockaddr* AsSockaddr(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
 
-// A process listens there: accepted, or the backlog is full (a stopped daemon is alive, too).
+// Whether a process listens there: it accepts, or its backlog is full (a stopped daemon is alive
+// too).
 bool IsLive(const sockaddr_un& address) {
   const ScopedFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (::connect(probe.get(), AsSockaddr(address), sizeof(address)) == 0) return true;
@@ -65,7 +66,7 @@ Status Listener::CheckPath(const std::string& path) {
 Result<FileLock> Listener::LockPath(const std::string& path) {
   const Result<sockaddr_un> address = wire::SocketAddress(path);
   if (!address.ok()) return address.status();
-  // Between the look at a stale file and its removal another idd could bind: the lock excludes it.
+  // The lock keeps another idd from binding between the check of a stale file and its removal.
   Result<FileLock> lock = FileLock::Take(path + ".lock");
   if (lock.ok() || lock.status().code() != Code::kUnavailable) return lock;
   return lock.status().WithContext("another idd uses this socket");
@@ -113,7 +114,7 @@ Result<ScopedFd> Listener::Bind(const std::string& path) {
   if (::bind(fd.get(), AsSockaddr(address.value()), sizeof(sockaddr_un)) != 0) {
     return Status::FromErrno(errno, "cannot bind " + path);
   }
-  // Before listen(2): no one can connect while the mode is still the umask's.
+  // The mode is set before listen(2), so no process can connect while it is still the umask's.
   if (::chmod(path.c_str(), kSocketMode) != 0) return Status::FromErrno(errno, "chmod of " + path);
   if (::lstat(path.c_str(), &bound_) != 0) return Status::FromErrno(errno, "lstat of " + path);
   if (::listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen");
@@ -144,7 +145,7 @@ void Listener::OnAcceptable() {
     if (errno == EAGAIN) break;
     if (errno == EINTR || errno == ECONNABORTED) continue;
     const int error = errno;
-    // A process out of descriptors gets that error with nothing to accept, too.
+    // A process that is out of descriptors gets that error even if there is nothing to accept.
     pollfd pending{.fd = watch_.fd(), .events = POLLIN, .revents = 0};
     if (::poll(&pending, 1, 0) == 0) break;
     log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}});

@@ -15,14 +15,15 @@
 
 namespace idd::daemon {
 
-// The listening socket: binds it, or takes the service manager's, and accepts connections. Knows no
-// frames.
+// The listening socket: binds it, or takes the service manager's, and accepts connections. It does
+// not know frames.
 //
 // Thread safety: none; event loop.
 class Listener {
  public:
   using OnAccepted = std::function<void(ScopedFd socket)>;
-  // The process is out of descriptors: closes a connection. False: there is none to close.
+  // Called when the process is out of descriptors: closes a connection. False: there is none to
+  // close.
   using MakeRoom = std::function<bool()>;
 
   Listener(EventLoop& loop, OnAccepted on_accepted, MakeRoom make_room)
@@ -33,18 +34,20 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // The lock that keeps a second idd from `path`; taken before the store is touched, so that an idd
-  // that has to give way has changed nothing. kUnavailable names the holder.
+  // Takes the lock that keeps a second idd from `path`. It is taken before the store is touched, so
+  // that the idd that does not get it has changed nothing. kUnavailable names the holder.
   [[nodiscard]] static Result<FileLock> LockPath(const std::string& path);
-  // kUnavailable if something else than a socket is there, as Listen() has it; touches nothing.
+  // kUnavailable if there is anything but a socket at `path`, as in Listen(). Changes nothing.
   [[nodiscard]] static Status CheckPath(const std::string& path);
-  // Whether a descriptor is a listening socket of the kind that clients connect to, and where.
+  // Whether a descriptor is a listening socket of the kind that clients connect to; and whether it
+  // listens at `path`.
   [[nodiscard]] static bool IsListener(int fd);
   [[nodiscard]] static bool ListensAt(int fd, const std::string& path);
 
-  // Binds and listens; LockPath(path) is held. A stale socket file is replaced; a live one, or any
-  // other kind of file, never: kUnavailable. kInvalid (path), kSystem. With a `passed` socket,
-  // which listens at `path` already and is another process' to remove, none of that.
+  // Binds and listens. Precondition: LockPath(path) is held. Replaces a stale socket file, but
+  // never a live one or another kind of file: kUnavailable. kInvalid (path), kSystem. A `passed`
+  // socket already listens at `path`, and the process that passed it removes the file: then nothing
+  // is bound or replaced.
   [[nodiscard]] Status Listen(const std::string& path, ScopedFd passed);
   // Accepts no more and removes the socket file if it is still ours.
   void Stop();
@@ -56,7 +59,7 @@ class Listener {
 
   const OnAccepted on_accepted_;
   const MakeRoom make_room_;
-  std::string path_;      // of a socket file that we made
+  std::string path_;      // the socket file, if we made it
   struct stat bound_ {};  // its identity
   DescriptorWatch watch_;
   Timer pause_;

@@ -5,8 +5,9 @@
 
 namespace idd::daemon {
 
-// While no user waits, a frame is read at once, which spares a quiet daemon a look of the loop for
-// each; but not more of them than in a turn, as the loop may have found many connections at a time.
+// While no user waits, a frame is read at once, which spares a quiet daemon a turn of the loop for
+// each. At most as many frames as in a turn are read so, because the loop may have found many
+// readable connections at once.
 void PeerTurns::Add(uid_t uid, std::uint64_t connection) {
   if (order_.empty() && read_at_once_ < kFramesAtOnce && !users_.contains(uid)) {
     const MonotonicTime now = MonotonicClock::now();

@@ -15,19 +15,19 @@
 
 namespace idd::daemon {
 
-// Whose frame is read next. The turns go round the users: each has one frame read in its turn, from
-// the one of its connections that has waited longest, so that a user with a thousand connections
-// delays the others no more than a user with one. A user that is over its limit has no turn before
-// it is below it again; what its clients send stays in the sockets.
+// Decides which connection's frame is read next. The users take turns: in a user's turn one frame
+// is read, from its connection that has waited longest, so a user with a thousand connections
+// delays the others no more than a user with one. A user over its limit gets no turn until it is
+// below the limit again; meanwhile its clients' frames stay in the sockets.
 //
-// Between two looks of the event loop for what else is due at most kFramesAtOnce frames are read.
+// At most kFramesAtOnce frames are read before the event loop serves other events.
 //
 // Thread safety: none; event loop. Memory: an entry for each connection that waits.
 class PeerTurns {
  public:
   // Reads one frame of the connection. False: there is no such connection any more.
   using Read = std::function<bool(std::uint64_t connection)>;
-  // When the user may have a frame read: now, or in the past, is at once.
+  // When the user's next frame may be read. A time that is not in the future means at once.
   using MayRead = std::function<MonotonicTime(uid_t uid, MonotonicTime now)>;
 
   static constexpr int kFramesAtOnce = 8;
@@ -37,9 +37,9 @@ class PeerTurns {
   PeerTurns(const PeerTurns&) = delete;
   PeerTurns& operator=(const PeerTurns&) = delete;
 
-  // The connection has something to be read: it is read once, now or in its user's turn.
+  // The connection has something to read: it is read once, now or in its user's turn.
   void Add(uid_t uid, std::uint64_t connection);
-  // The limits have changed: users that wait for them are looked at again.
+  // The limits have changed: checks again the users that wait for them.
   void Reconsider();
 
   // Connections that wait.
@@ -57,12 +57,13 @@ class PeerTurns {
   Timer timer_;  // for the first of limited_
   const Read read_;
   const MayRead may_read_;
-  // The connections that wait, of each user that has one; it is either in order_ or in limited_.
+  // The waiting connections of each user that has any. Such a user is either in order_ or in
+  // limited_.
   std::map<uid_t, std::deque<std::uint64_t>> users_;
   std::deque<uid_t> order_;
   std::multimap<MonotonicTime, uid_t> limited_;
   std::size_t waiting_ = 0;
-  int read_at_once_ = 0;  // frames since the loop has last looked for what is due
+  int read_at_once_ = 0;  // frames since the loop last served other events
   bool is_scheduled_ = false;
 };
 

@@ -20,20 +20,20 @@
 namespace idd::daemon {
 namespace {
 
-// What every session is, whatever the server's defaults: values that do not fit are errors, a
-// transaction reads what is committed when a statement begins, no wait for a lock outlasts this
-// side's patience, times are UTC. (MariaDB's max_statement_time would set a timer at each packet,
-// which costs a third of a lease.)
+// The settings of every session, whatever the server's defaults: values that do not fit are errors,
+// a statement reads what is committed when it begins, no wait for a lock outlasts this side's
+// timeout, times are UTC. (MariaDB's max_statement_time would set a timer at each packet, which
+// costs a third of a lease.)
 constexpr const char* kSession[] = {
     "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit=1,"
     " time_zone='+00:00', innodb_lock_wait_timeout=1, lock_wait_timeout=1"
     // A transaction whose COMMIT the server has refused keeps its locks until its session ends: a
-    // host that hangs would keep all others from the row. MariaDB's alone.
+    // host that hangs would keep all others from the row. Only MariaDB has this setting.
     " /*M!100300 , idle_transaction_timeout=5 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 };
 
-// The first error number that is not the server's but libmariadb's.
+// The error numbers that are libmariadb's, not the server's.
 constexpr unsigned kFirstClientError = 2000;
 constexpr unsigned kLastClientError = 2999;
 
@@ -76,8 +76,8 @@ constexpr std::array kKnown = {
     KnownError{4025, Code::kInvalid, false, "the table's own check refuses it"},
 };
 
-// A server that has gone without a word is noticed by the kernel within some five seconds, with no
-// query. A failure leaves that to the timeouts.
+// Makes the kernel notice within some five seconds, without a query, that a server has vanished. If
+// this fails, the timeouts notice it.
 void KeepAlive(int socket) {
   const auto set = [socket](int level, int option, int value) {
     static_cast<void>(::setsockopt(socket, level, option, &value, sizeof value));
@@ -89,28 +89,28 @@ void KeepAlive(int socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 4000);
 }
 
-// When what this thread asks of a server has to have ended.
+// The deadline of this thread's present request to a server.
 thread_local MonotonicTime ask_ends = MonotonicTime::max();
-// The question is a login.
+// Whether that request is a login.
 thread_local bool logs_in = false;
 
-// Of a socket that libmariadb takes for a blocking one. It reads from TLS with a read that blocks,
-// for as long as bytes come; from one that does not block it waits in WaitForServer() instead.
+// Sets the mode of a socket that libmariadb takes for a blocking one. On a blocking socket its TLS
+// read blocks for as long as bytes come; on a non-blocking one it waits in WaitForServer().
 void SetBlocking(int socket, bool blocks) {
   const int flags = ::fcntl(socket, F_GETFL);
   if (flags < 0) return;
   static_cast<void>(::fcntl(socket, F_SETFL, blocks ? flags & ~O_NONBLOCK : flags | O_NONBLOCK));
 }
 
-// While it lives answers are read with the deadline, from TLS too. Questions are written without
-// it: libmariadb would wait for the wrong event.
+// While an object lives, answers are read within the deadline, from TLS too. Requests are written
+// with a blocking socket: libmariadb would otherwise wait for the wrong event.
 class ReadsInTime {
  public:
   explicit ReadsInTime(MYSQL* mysql) : mysql_(mysql), socket_(mysql_get_socket(mysql)) {
     if (has_tls_) SetBlocking(socket_, false);
   }
   ~ReadsInTime() {
-    // Not if libmariadb has closed it.
+    // Not if libmariadb has closed the socket.
     if (has_tls_ && mysql_get_socket(mysql_) == socket_) SetBlocking(socket_, true);
   }
   ReadsInTime(const ReadsInTime&) = delete;
@@ -132,11 +132,11 @@ class AskDeadline {
   AskDeadline& operator=(const AskDeadline&) = delete;
 };
 
-// What libmariadb calls whenever it has to wait for the socket: its own time limits are for one
-// read, and begin again with every byte. They are kMysqlTimeout, all of them, whatever it says:
-// where it reads from TLS it gives seconds for milliseconds. As poll(2): 0 is a timeout.
+// libmariadb calls this whenever it has to wait for the socket. Its own time limits cover one read
+// and start again with every byte. Its timeout argument is ignored and kMysqlTimeout used, because
+// reads from TLS pass seconds in place of milliseconds. Returns like poll(2): 0 is a timeout.
 int WaitForServer(my_socket socket, my_bool is_read, int /*timeout_ms*/) {
-  // The greeting comes without TLS; what follows may have it.
+  // The greeting comes without TLS; what follows may use TLS.
   if (logs_in && is_read != 0) SetBlocking(socket, false);
   const MonotonicTime end = std::min(ask_ends, MonotonicClock::now() + kMysqlTimeout);
   pollfd entry{.fd = socket, .events = POLLOUT, .revents = 0};
@@ -165,8 +165,8 @@ bool IsOwnError(unsigned number) {
   return number >= kFirstClientError && number <= kLastClientError;
 }
 
-// Whether a COMMIT among `statements`, of which so many were answered, may have been carried out.
-// An error of the server before it ends the transaction; so do those that are certain aborts.
+// Whether a COMMIT among `statements` may have been carried out, if the first `answered` of them
+// were answered. It was not if the server reported an error before it, or a certain abort for it.
 bool IsOutcomeUnknown(const std::vector<std::string>& statements, std::size_t answered,
                       unsigned error) {
   const auto commit = std::find(statements.begin(), statements.end(), "COMMIT");
@@ -178,7 +178,7 @@ bool IsOutcomeUnknown(const std::vector<std::string>& statements, std::size_t an
   return failed != commit || std::find(kAborts.begin(), kAborts.end(), error) == kAborts.end();
 }
 
-// The rows of the present result, or how many rows it changed; nothing when they did not all come.
+// The rows of the present result, or how many rows it changed; nothing if not all rows came.
 std::optional<MysqlResult> ReadResult(MYSQL* mysql) {
   MysqlResult result;
   const std::unique_ptr<MYSQL_RES, void (*)(MYSQL_RES*)> rows(mysql_store_result(mysql),
@@ -248,7 +248,7 @@ Result<std::unique_ptr<MysqlDb>> MysqlDb::Connect(const MysqlUrl& url,
       by_socket ? url.unix_socket : endpoint.host + ":" + std::to_string(endpoint.port)));
   const Result<std::string> password = PasswordOf(url);
   if (!password.ok()) return password.status();
-  // Not for two threads at once; without it, mysql_init() would do it.
+  // This must not run in two threads at once, as it might if it were left to mysql_init().
   static const int library = mysql_library_init(0, nullptr, nullptr);
   if (library != 0) return Status(Code::kSystem, "libmariadb does not start");
   db->mysql_ = mysql_init(nullptr);
@@ -299,7 +299,7 @@ Result<std::unique_ptr<MysqlDb>> MysqlDb::Connect(const MysqlUrl& url,
 bool MysqlDb::PeerClosed() const {
   if (broken_) return true;
   pollfd entry{.fd = mysql_get_socket(mysql_), .events = POLLIN, .revents = 0};
-  // What comes without a question is the server's farewell.
+  // Unrequested data means that the server is closing the connection.
   return ::poll(&entry, 1, 0) != 0;
 }
 
@@ -383,7 +383,7 @@ Result<std::vector<MysqlResult>> MysqlDb::Transaction(const std::vector<std::str
   if (!results.ok()) {
     const unsigned error = last_error_;
     const bool unknown = outcome_unknown_;
-    // The server rolls back by itself when the connection ends.
+    // The server rolls back anyway when the connection ends.
     if (!broken_ && !Query("ROLLBACK").ok()) broken_ = true;
     last_error_ = error;
     outcome_unknown_ = unknown;

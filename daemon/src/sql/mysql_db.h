@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server of the MySQL protocol as idd uses it: statements in packets, buffered rows, every wait
-// bounded. Nothing else in idd calls libmariadb.
+// A connection to a server of the MySQL protocol, as idd uses it: statements in packets, buffered
+// rows, every wait bounded. Nothing else in idd calls libmariadb.
 #ifndef IDD_DAEMON_SQL_MYSQL_DB_H_
 #define IDD_DAEMON_SQL_MYSQL_DB_H_
 
@@ -21,15 +21,15 @@ struct st_mysql;
 
 namespace idd::daemon {
 
-// For connecting, for an answer and for sending. A packet of a lease takes its row lock and
-// finishes within it, or the server gives up the lock wait first.
+// The timeout for connecting, for a wait for an answer and for sending. A packet of a lease gets
+// its row lock and finishes within it, or the server gives up the lock wait first.
 inline constexpr std::chrono::seconds kMysqlTimeout(2);
-// For a statement, from the end of the one before it to the last byte of its answer, however
-// steadily the bytes come: a server that drips them must hold neither the leases nor a stop. The
-// same for a login.
+// The timeout for a statement, from the end of the previous one to the last byte of its answer,
+// even while bytes keep coming: a server that sends them slowly must hold up neither leases nor a
+// stop. It also holds for a login.
 inline constexpr std::chrono::seconds kMysqlStatementTimeout(5);
 
-// What a statement answered: rows, or how many it changed.
+// The result of a statement: rows, or how many it changed.
 struct MysqlResult {
   std::vector<std::vector<std::optional<std::string>>> rows;
   std::uint64_t changed = 0;
@@ -54,9 +54,10 @@ class MysqlRow final : public StoredRow {
 
 // One connection. Thread safety: none.
 //
-// Errors of all members: kUnavailable (away, restarting, read-only, full, locked, no privilege or
-// password: worth trying again later), kIncompatible (not what idd needs: an operator must act),
-// kInvalid (the statement or its numbers; only then the connection is still good), kSystem.
+// Errors of all members: kUnavailable (unreachable, restarting, read-only, full, locked, no
+// privilege or password: worth trying again later), kIncompatible (not what idd needs: an operator
+// must act), kInvalid (the statement or its numbers; only after this error the connection is still
+// good), kSystem.
 class MysqlDb {
  public:
   // Connects to `endpoint`, within kMysqlTimeout, and sets the session up.
@@ -66,19 +67,20 @@ class MysqlDb {
   MysqlDb& operator=(const MysqlDb&) = delete;
   ~MysqlDb();
 
-  // A statement.
+  // Runs one statement.
   [[nodiscard]] Result<MysqlResult> Query(const std::string& sql);
-  // The statements in one packet, so that the server never waits for this host between them, or one
-  // after the other if SendSingly() was called. The first error ends it; what came before stays,
-  // inside a transaction that was begun and is then rolled back.
+  // Runs the statements in one packet, so that the server never waits for this host between them,
+  // or one after the other if SendSingly() was called. The first error ends the packet. Earlier
+  // statements stay in effect, unless they are in a transaction, which is then rolled back.
   [[nodiscard]] Result<std::vector<MysqlResult>> Packet(const std::vector<std::string>& statements);
-  // START TRANSACTION, the statements, COMMIT, and `behind` after it, in one packet. The results of
-  // the statements and of `behind`.
+  // Runs START TRANSACTION, the statements, COMMIT, and then `behind`, in one packet. Returns the
+  // results of the statements and of `behind`.
   [[nodiscard]] Result<std::vector<MysqlResult>> Transaction(
       const std::vector<std::string>& statements, const std::vector<std::string>& behind = {});
-  // From now on. A node of a Galera cluster that has to roll a transaction back for another node's
-  // says so to the next packet. The rest of a packet that is being done runs on, outside any
-  // transaction: a journal row without its advance of max_id was seen that way.
+  // Sends statements one at a time from now on. A node of a Galera cluster that must roll a
+  // transaction back in favour of another node's reports that only to the next packet. The rest of
+  // the present packet runs on outside any transaction; a journal row without its advance of max_id
+  // came about that way.
   void SendSingly() noexcept { sends_singly_ = true; }
 
   // After an error of Packet() or Transaction(): whether a commit may have happened nevertheless.
@@ -88,7 +90,7 @@ class MysqlDb {
   // The connection cannot be used any more.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
 
-  // Whether the server has closed the connection, or sent what was not asked for: no round trip.
+  // Whether the server has closed the connection or sent unrequested data. Makes no round trip.
   [[nodiscard]] bool PeerClosed() const;
 
   // "host:port" or the socket, for messages.

@@ -118,7 +118,7 @@ Status ParseUser(std::string_view text, MysqlUrl& url) {
   return Status::Ok();
 }
 
-// Where the service manager puts a credential; nothing when it has passed none at all.
+// The path of a credential of the service manager; nothing if it has passed no credentials.
 std::optional<std::string> CredentialPath(const std::string& name) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
   const char* const directory = std::getenv("CREDENTIALS_DIRECTORY");

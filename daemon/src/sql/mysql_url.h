@@ -41,8 +41,8 @@ struct MysqlUrl {
 // nothing that may be a password.
 [[nodiscard]] Result<MysqlUrl> ParseMysqlUrl(std::string_view text);
 
-// The same for idd's own database: a URL without any password takes the credential
-// kPasswordCredential, if the service manager has passed it. No other server gets to see that one.
+// The same for idd's own database: a URL without any password uses the credential
+// kPasswordCredential, if the service manager has passed it. No other server gets that password.
 inline constexpr const char* kPasswordCredential = "idd-database-password";
 [[nodiscard]] Result<MysqlUrl> ParseOwnMysqlUrl(std::string_view text);
 

@@ -66,12 +66,12 @@ const char* AdviceFor(int sqlite_code) {
   }
 }
 
-// SQLite gives names like ":memory:" and "file:..." a meaning of their own; a path has none.
+// SQLite treats names like ":memory:" and "file:..." specially, but not a path with a directory.
 std::string AsPlainPath(const std::string& path) {
   return path.starts_with('/') ? path : "./" + path;
 }
 
-// "directory '...' does not exist" where that is why a file could not be opened; else "".
+// "directory '...' does not exist" if that is why a file could not be opened; else "".
 std::string MissingDirectory(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string directory = path.substr(0, slash == 0 ? 1 : slash);
@@ -92,13 +92,13 @@ std::optional<SqliteDb::FileId> FileAt(const std::string& path) {
   return SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino};
 }
 
-// Whether this process has the file open; true where /proc cannot say. A name that was given to
-// another file between its opening and the look at it must not pass for what was opened.
+// Whether this process has the file open; true if /proc cannot be read. If the name passed to
+// another file between the open and the stat, that file must not be taken for the opened one.
 bool IsOpenHere(SqliteDb::FileId file) {
   std::error_code error;
   std::filesystem::directory_iterator fds("/proc/self/fd", error);
   if (error) return true;
-  // By name: the descriptors of other threads may be closed under a look at their numbers.
+  // Looks at the paths, not the numbers: other threads may close their descriptors meanwhile.
   for (; fds != std::filesystem::directory_iterator(); fds.increment(error)) {
     if (FileAt(fds->path()) == file) return true;
   }
@@ -213,8 +213,8 @@ void SqliteQuery::Reject(int column, std::string_view expected) {
 
 SqliteDb::SqliteDb(const std::string& path) : path_(AsPlainPath(path)) {}
 
-// What is not in place any more must not be copied over what is, nor the log of another file be
-// deleted by its name; and a damaged file stays as it is for who repairs it.
+// Closing must not copy the log of a replaced file over the file that is now in place, nor delete
+// that file's log by its name. A damaged file stays as it is for the operator who repairs it.
 SqliteDb::~SqliteDb() {
   if (handle_ != nullptr && (is_damaged_ || !CheckNotReplaced().ok())) {
     sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -226,7 +226,7 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
                                                  const SqliteFormat& format) {
   std::unique_ptr<SqliteDb> db(new SqliteDb(path));
   if (Status status = db->OpenFile(format.may_create); !status.ok()) return status;
-  // Before anything is written, so that another program's file stays as it is.
+  // Checked before anything is written, so that another program's file stays as it is.
   Result<bool> is_new = db->Identify(format);
   if (!is_new.ok()) return is_new.status();
   if (format.check_pages) {
@@ -235,13 +235,13 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,
   if (Status status = db->MakeDurable(); !status.ok()) return status;
   if (is_new.value()) {
     if (Status status = db->CreateSchema(format); !status.ok()) return status;
-    // So that a file that loses its log is a database still.
+    // So that the file is a database even if it loses its log.
     sqlite3_wal_checkpoint_v2(db->handle_, "main", SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
   }
   if (format.is_shared) {
     if (Status status = db->RememberLog(); !status.ok()) return status;
   }
-  // Only now is it known to be ours, and closing may copy the log into it.
+  // Only now is the file known to be ours, so closing it may copy the log into it.
   sqlite3_db_config(db->handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   return db;
 }
@@ -257,7 +257,7 @@ Result<std::unique_ptr<SqliteDb>> SqliteDb::OpenToRead(const std::string& path,
 }
 
 Status SqliteDb::OpenFile(bool may_create) {
-  // SQLite would delete the log that belongs to the missing file if it found an empty one.
+  // If SQLite found an empty file here, it would delete the log of the missing one.
   struct stat before {};
   const bool is_there = ::stat(path_.c_str(), &before) == 0;
   if (!may_create && (is_there ? before.st_size == 0 : errno == ENOENT)) return MissingFile(path_);
@@ -321,8 +321,8 @@ Status SqliteDb::CheckPages() {
   return ErrorStatus(SQLITE_CORRUPT).WithContext(finding);
 }
 
-// WAL with synchronous=FULL: a commit that was answered is on the disk. NORMAL loses the last ones
-// when the power goes, and a lost lease is leased again.
+// WAL with synchronous=FULL: an answered commit is on the disk. NORMAL loses the last commits in a
+// power cut, and a lost lease would be leased again.
 Status SqliteDb::MakeDurable() {
   SqliteQuery mode = Query("PRAGMA journal_mode = WAL");
   const std::string journal_mode = mode.Next() ? mode.Text(0) : "";
@@ -345,7 +345,7 @@ Status SqliteDb::MakeDurable() {
 
 Status SqliteDb::CreateSchema(const SqliteFormat& format) {
   return InTransaction([&]() -> Status {
-    // Another process may have been first.
+    // Another process may have created the schema first.
     Result<bool> is_new = Identify(format);
     if (!is_new.ok()) return is_new.status();
     if (!is_new.value()) return Status::Ok();
@@ -358,9 +358,9 @@ Status SqliteDb::CreateSchema(const SqliteFormat& format) {
   });
 }
 
-// SQLite compares the inode of its descriptor with that of the resolved path; the second look is at
-// the path as we were given it, which may be a link or lie below a mount point. A file that was
-// overwritten in place cannot be told this way: that is what the high-water marks are for.
+// SQLite compares the inode of its descriptor with that of the resolved path. The second check is
+// of the path as it was given, which may be a link or lie below a mount point. Neither detects a
+// file that was overwritten in place; the high-water marks do.
 Status SqliteDb::CheckNotReplaced() const {
   int has_moved = 0;
   const int code = sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
@@ -393,7 +393,7 @@ std::string SqliteDb::SharedMemoryPath() const {
 }
 
 Status SqliteDb::RememberLog() {
-  // The first read after a change of the journal's mode opens them.
+  // The first read after a change of the journal mode opens the log and the shared memory.
   if (Status status = Run("SELECT count(*) FROM sqlite_schema"); !status.ok()) return status;
   const std::optional<FileId> log = FileAt(LogPath());
   const std::optional<FileId> shared_memory = FileAt(SharedMemoryPath());
@@ -422,8 +422,8 @@ void SqliteDb::RemoveStaleSharedMemory(const std::string& path) noexcept {
   ::unlink((resolved.string() + "-shm").c_str());
 }
 
-// SQLite's own handler soon looks only every 100 ms, and so starves beside writers that come back
-// at once.
+// SQLite's own handler soon retries only every 100 ms, so writers that retry at once would starve
+// it.
 int SqliteDb::WaitWhileBusy(void* db, int calls) noexcept {
   SqliteDb& self = *static_cast<SqliteDb*>(db);
   const MonotonicTime now = MonotonicClock::now();
@@ -444,8 +444,8 @@ Status SqliteDb::Begin() {
     return {Code::kUnavailable, "'" + path_ + "' must be opened again after a failed transaction"};
   }
   const Status begun = Execute("BEGIN IMMEDIATE");
-  // After BEGIN, so that nothing is written to a file that will never be read. A file that was
-  // emptied is damaged to SQLite.
+  // Checked after BEGIN, so that nothing is written to a file that will never be read. To SQLite, a
+  // file that was emptied is damaged.
   Status status = CheckNotReplaced();
   if (status.ok()) status = begun;
   if (!status.ok()) Rollback();
@@ -455,7 +455,7 @@ Status SqliteDb::Begin() {
 Status SqliteDb::Commit() {
   const int code = sqlite3_exec(handle_, "COMMIT", nullptr, nullptr, nullptr);
   if (code == SQLITE_OK) {
-    // Replaced between BEGIN and here: the commit is in a file that is gone.
+    // If the file was replaced since BEGIN, the commit is in a file that is gone.
     Status status = CheckNotReplaced();
     commit_outcome_unknown_ = !status.ok();
     return status;
@@ -465,13 +465,13 @@ Status SqliteDb::Commit() {
     Rollback();  // still open, hence certainly not committed
     return status;
   }
-  // SQLite gave the transaction up, but its frames may already be in the log, to be found valid by
-  // the next one who recovers it.
+  // SQLite gave the transaction up, but its frames may already be in the log, and the next process
+  // that recovers the log may find them valid.
   commit_outcome_unknown_ = true;
   return status;
 }
 
-// A failure leaves the transaction open, which Begin() notices.
+// If this fails, the transaction stays open, which Begin() notices.
 void SqliteDb::Rollback() noexcept {
   if (sqlite3_get_autocommit(handle_) != 0) return;
   sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
@@ -480,7 +480,8 @@ void SqliteDb::Rollback() noexcept {
 std::int64_t SqliteDb::changes() const noexcept { return sqlite3_changes64(handle_); }
 
 Status SqliteDb::ErrorStatus(int code) const {
-  // Without a handle (out of memory), or for a code that was not sqlite's own, errmsg says nothing.
+  // Without a handle (out of memory), or for a code that is not SQLite's last one, errmsg does not
+  // apply.
   const bool is_last = handle_ != nullptr && sqlite3_extended_errcode(handle_) == code;
   std::string message = "'" + path_ + "': ";
   message += is_last ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SQLite as idd uses it: one durable file, short write transactions, values checked on reading. The
+// SQLite as idd uses it: one durable file, short write transactions, values checked when read. The
 // allocator (sqlite_store.h) and this host's high-water marks (high_water.h) share it; nothing else
 // in idd calls sqlite3.
 #ifndef IDD_DAEMON_SQL_SQLITE_DB_H_
@@ -29,7 +29,7 @@ class SqliteDb;
 // How long a transaction waits for another process's write lock.
 inline constexpr std::chrono::milliseconds kSqliteBusyTimeout(2000);
 
-// What a file must be before it is used, and how an empty one becomes that.
+// The format that a file must have before it is used, and how an empty file gets it.
 struct SqliteFormat {
   const char* what;             // for messages: "idd's allocator database"
   std::int32_t application_id;  // not 0
@@ -38,24 +38,25 @@ struct SqliteFormat {
   // adopted; one that has other tables is: "idd_*" lives beside them, "*" demands an empty file.
   const char* own_tables;
   const char* schema;  // SQL; run once, in one transaction with the identity
-  // Both only read. The first looks at a file without identity before it is touched, the second at
-  // one of this format, on every opening.
+  // Both only read. The first checks a file without an identity before it is touched; the second
+  // checks a file of this format on every opening.
   Status (*check_adoptable)(SqliteDb& db);
   Status (*check_complete)(SqliteDb& db);
-  // Whether every page is read when the file is opened: damage shows before anything is leased.
+  // Whether every page is read when the file is opened, so that damage shows before anything is
+  // leased.
   bool check_pages = true;
-  // Whether other processes use the file too: then each transaction looks whether its log and its
-  // shared memory are still those that the paths name, as one that has a deleted one open and one
-  // that has its successor are two writers to SQLite. Who is alone is better off with a deleted
-  // log, from which closing copies what the file lacks.
+  // Whether other processes use the file too. If so, each transaction checks that its log and its
+  // shared memory are still those that the paths name: SQLite does not exclude a process with a
+  // deleted log from one with its successor, and both would write. A process that is alone keeps a
+  // deleted log, because closing copies from it what the file lacks.
   bool is_shared = false;
-  // Whether a missing or empty file, or one that could be adopted, gets the schema. If not, it is
-  // kUnavailable: what was in its place is missing.
+  // Whether a missing, empty or adoptable file gets the schema. If not, it is kUnavailable, because
+  // the expected file is missing.
   bool may_create = true;
 };
 
-// One statement with its arguments, read row by row. The first error sticks: Next() answers false
-// from then on and Finish() says what it was, so a loop needs one check behind it.
+// One statement with its arguments, read row by row. The first error sticks: from then on Next()
+// returns false and Finish() returns the error, so a loop needs one check after it.
 //
 //   SqliteQuery query = db.Query("SELECT host, base FROM ... WHERE tag = ?1", tag);
 //   while (query.Next()) use(query.Text(0), query.Uint(1));
@@ -81,8 +82,8 @@ class SqliteQuery final : public StoredRow {
   [[nodiscard]] bool Next();
   [[nodiscard]] const Status& Finish() const noexcept { return status_; }
 
-  // The column (from 0) of the present row. A value of another type, or a negative number, is the
-  // query's error (kInvalid, naming the column) and answers 0 or "".
+  // The column (from 0) of the present row. For a value of another type, or a negative number, the
+  // query gets an error (kInvalid, naming the column) and the result is 0 or "".
   [[nodiscard]] std::uint64_t Uint(int column);
   [[nodiscard]] std::string Text(int column);
   [[nodiscard]] bool IsNull(int column) const override;
@@ -103,7 +104,7 @@ class SqliteQuery final : public StoredRow {
 
 // An open database file. Thread safety: none. Errors of all members: kUnavailable (locked, full,
 // read-only, unreadable, replaced: worth opening again later), kIncompatible (not the format,
-// newer, corrupt: an operator must act, and the file is as it was), kSystem.
+// newer, corrupt: an operator must act, and the file is unchanged), kSystem.
 class SqliteDb {
  public:
   // Opens the file; a missing or zero-length one gets the schema (if it may), any other is checked
@@ -111,8 +112,8 @@ class SqliteDb {
   // afterwards.
   [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> Open(const std::string& path,
                                                               const SqliteFormat& format);
-  // To look at alone; no change is possible, and closing it leaves the log as it is. A missing or
-  // empty file is kUnavailable, whatever the format says.
+  // Opens the file for reading only. No change is possible, and closing leaves the log as it is. A
+  // missing or empty file is kUnavailable, whatever the format says.
   [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> OpenToRead(const std::string& path,
                                                                     SqliteFormat format);
   SqliteDb(const SqliteDb&) = delete;
@@ -153,25 +154,27 @@ class SqliteDb {
     return outcome;
   }
 
-  // The last COMMIT failed and the transaction was gone: it may be in the file or not. Nothing more
-  // can be done with this object; open another.
+  // True if the last COMMIT failed and the transaction is gone, so that it may or may not be in the
+  // file. Nothing more can be done with this object; open another.
   [[nodiscard]] bool commit_outcome_unknown() const noexcept { return commit_outcome_unknown_; }
 
   // kUnavailable unless the file that is open, and of a shared one its log and its shared memory,
-  // are still those that the paths name, and the file is as long as it was. Every transaction looks
-  // at its beginning and behind its COMMIT.
+  // are still those that the paths name, and the file has not become shorter. Every transaction
+  // checks this at its beginning and after its COMMIT.
   [[nodiscard]] Status CheckNotReplaced() const;
 
-  // Copies into the file what is in a log that was deleted while it was open here; nothing else
-  // has it. Only while the path has the file, and no one has written into another log.
-  // Precondition: what this object sees is the newest that there is.
+  // Copies into the file the contents of a log that was deleted while it was open here, because no
+  // other copy exists. Does so only while the path names the file and no process has written into
+  // another log. Precondition: this object sees the newest state that there is.
   void RescueLog();
-  // Removes a -shm without a log beside it, which SQLite would believe; nothing else leaves one.
+  // Removes a -shm file that has no log beside it, which only a deleted log leaves and SQLite would
+  // trust.
   static void RemoveStaleSharedMemory(const std::string& path) noexcept;
-  // Reads every page and refuses a damaged file. A tenth of a second for 100 MB from the cache.
+  // Reads every page and refuses a damaged file. Takes a tenth of a second for 100 MB from the
+  // cache.
   [[nodiscard]] Status CheckPages();
 
-  // Tells the file that is open from any other that exists meanwhile.
+  // Distinguishes the open file from any other file that exists at the same time.
   struct FileId {
     dev_t device = 0;
     ino_t inode = 0;
@@ -180,7 +183,8 @@ class SqliteDb {
   [[nodiscard]] FileId file_id() const noexcept { return file_; }
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // The Status for sqlite's result `code` (extended), with sqlite's words, the file and what to do.
+  // The Status for sqlite's result `code` (extended), with SQLite's message, the file and what to
+  // do.
   [[nodiscard]] Status ErrorStatus(int code) const;
 
  private:
@@ -188,9 +192,9 @@ class SqliteDb {
 
   explicit SqliteDb(const std::string& path);
   [[nodiscard]] Status OpenFile(bool may_create);
-  // True: the file is empty of this format and may get it.
+  // True: the file does not have this format and may get it.
   [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
-  // Notes which log and which shared memory are open.
+  // Remembers which log and which shared memory are open.
   [[nodiscard]] Status RememberLog();
   [[nodiscard]] std::string LogPath() const;
   [[nodiscard]] std::string SharedMemoryPath() const;
@@ -207,7 +211,7 @@ class SqliteDb {
   sqlite3* handle_ = nullptr;
   mutable bool is_damaged_ = false;  // a call found what no idd writes
   FileId file_;
-  FileId log_;  // no inode: not looked at
+  FileId log_;  // no inode: not checked
   FileId shared_memory_;
   mutable off_t size_ = 0;      // the largest seen
   MonotonicTime busy_until_{};  // of the present wait for a lock

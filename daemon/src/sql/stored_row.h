@@ -8,17 +8,17 @@
 
 namespace idd::daemon {
 
-// The present row of a query, of a table that others write as well: nothing is taken for granted.
+// The present row of a query. Other programs also write the table, so every value is checked.
 // Columns are counted from 0.
 class StoredRow {
  public:
   virtual ~StoredRow() = default;
 
   [[nodiscard]] virtual bool IsNull(int column) const = 0;
-  // Nothing unless it is an integer from 0 to 2^63-1.
+  // Nothing unless the value is an integer from 0 to 2^63-1.
   [[nodiscard]] virtual std::optional<std::uint64_t> UintIf(int column) const = 0;
   [[nodiscard]] virtual std::optional<std::string> TextIf(int column) const = 0;
-  // What the column holds, for a message: "-5", "real 1.5", "a text", "NULL". Never quotes texts.
+  // The column's value, for a message: "-5", "real 1.5", "a text", "NULL". Never quotes texts.
   [[nodiscard]] virtual std::string Describe(int column) const = 0;
 
  protected:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lease: how it is requested, what the journal keeps of it, and how it ends.
+// A lease: its request, its row in the journal, and its end.
 #ifndef IDD_DAEMON_STORE_LEASE_H_
 #define IDD_DAEMON_STORE_LEASE_H_
 
@@ -22,8 +22,8 @@ struct Lease {
   // This host's high-water mark before the lease; kept by the caller of TakeLease.
   std::uint64_t previous_mark = 0;
   bool from_returned = false;  // an own tail taken back, not a new advance of max_id
-  // Set when max_id stood below this host's high-water mark, the request's floor or what the
-  // journal or a tombstone knows to be used, and was lifted: the value it had.
+  // The earlier max_id, if it stood below this host's high-water mark, the request's floor or an
+  // end of used ids in the journal or a tombstone, and was lifted.
   std::optional<std::uint64_t> lifted_from{};
 };
 
@@ -39,9 +39,9 @@ struct LeaseRequest {
   std::string tag;
   std::uint64_t count = 0;  // ids wanted, 1 or more; a returned range is taken whole instead
   // Every id that this host ever handed out lies below it (high_water.h); 0: none. Nothing below it
-  // is leased, no returned range either: a restored backup would list it a second time.
+  // is leased, not even a returned range, which a restored backup could list a second time.
   std::uint64_t high_water_mark = 0;
-  // Ids below it were handed out by the running daemon already; nothing below it is leased.
+  // The running daemon has already handed out ids up to here; nothing below it is leased.
   std::uint64_t floor = 0;
   std::string token;  // made by the caller, so that an unknown outcome can be looked up
 };
@@ -68,13 +68,13 @@ struct LeaseFilter {
   std::optional<std::string> tag;
   std::optional<std::string> host;
   std::optional<LeaseState> state;
-  std::optional<std::uint64_t> containing{};  // an id; with `tag`
-  std::uint64_t newest = 0;  // that many, the newest, still in the order of the journal; 0: all
-  std::optional<std::vector<std::string>> among{};  // tags: of these alone
+  std::optional<std::uint64_t> containing{};  // leases with this id; needs `tag`
+  std::uint64_t newest = 0;  // how many, of the newest, in the journal's order; 0: all
+  std::optional<std::vector<std::string>> among{};  // only these tags
 };
 
-// How a lease ended. claimed is counted from ids.first; the rest goes back (kReturned), is given up
-// (kAbandoned) or is nothing (kExhausted).
+// How a lease ended. `claimed` is counted from ids.first. The rest goes back (kReturned), is given
+// up (kAbandoned) or is empty (kExhausted).
 struct LeaseClosure {
   std::string token;
   std::string tag;

@@ -21,7 +21,7 @@ Result<Ledger> StoreReader::ReadLists(const std::string& tag) {
   Result<std::vector<LeaseRecord>> journal =
       ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
   if (!journal.ok()) return journal.status();
-  std::vector<TagRecord> tags;  // none if its row makes no sense: FindTag() says so to others
+  std::vector<TagRecord> tags;  // none if its row is invalid, which FindTag() reports
   Result<TagRecord> record = FindTag(tag);
   if (record.status().code() == Code::kUnavailable) return record.status();
   if (record.ok()) tags.push_back(std::move(record).value());

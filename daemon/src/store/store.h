@@ -26,25 +26,25 @@ enum class ReturnOutcome {
   kLowered,  // max_id is now the first unclaimed id
   kListed,   // another host leased after us: the tail is in the list of returned ranges
   kStale,    // the journal does not have the lease as active and ours: nothing was changed
-  // The lease was put into the journal by Reconcile(): what this data set has leased meanwhile is
-  // not known to be elsewhere, so the tail is journalled as abandoned.
+  // Reconcile() had put the lease into the journal. The data set may have leased the same ids to
+  // another host meanwhile, so the tail is journalled as abandoned.
   kAbandoned,
 };
 
 // What this host knows of its ids, for a data set that may have forgotten it.
 struct HostMemory {
   std::vector<TagMark> marks{};
-  std::vector<TagMark> ceilings{};  // what any host may have been granted lies below (fence.h)
+  std::vector<TagMark> ceilings{};  // every id that a host was granted lies below (fence.h)
   std::vector<Lease> held{};        // leases whose ids are still in use by the running daemon
-  // The data set that granted them is another, not one that may have been set back.
+  // A different data set granted them, not an earlier state of this one.
   bool from_other_data_set = false;
 };
 
-// What Reconcile() found the data set to have forgotten.
+// What the data set had forgotten, as Reconcile() found out.
 struct Reconciliation {
   struct Lift {
     std::string tag;
-    std::uint64_t from = 0;  // max_id; of a tag that is not there: where its tombstone stood, or 0
+    std::uint64_t from = 0;  // max_id; for a missing tag its tombstone's, or 0
     std::uint64_t to = 0;    // the mark
   };
   std::vector<Lift> lifted;
@@ -69,27 +69,28 @@ struct ReturnedRange {
   shm::IdRange ids;
 };
 
-// What the allocator knows of its ids at one moment.
+// The allocator's records of its ids at one moment.
 struct Ledger {
   std::vector<LeaseRecord> journal;  // of every host, oldest first
   std::vector<TagRecord> tags;
   std::vector<ReturnedRange> returned;  // of every host
 };
 
-// A setting of the store that its durability hangs on.
+// A setting that the store's durability depends on.
 struct StoreSetting {
   std::string name;
-  std::string value;   // as the store tells it
+  std::string value;   // as the store reports it
   std::string wanted;  // as idd wants it
-  std::string risk;    // of any other value: a clause
+  std::string risk;    // the risk of any other value, as a clause
 };
 
-// What the store says of itself; it has done nothing for that.
+// The store's facts about itself; reading them changes nothing.
 struct StoreFacts {
   std::string version;  // with its name: "SQLite 3.40.1"
   bool is_read_only = false;
   std::vector<StoreSetting> settings;
-  // The store's clock, by so much ahead of this host's, give or take; nothing: it has no other.
+  // How far the store's clock is ahead of this host's, and the uncertainty; nothing if the store
+  // has no clock of its own.
   struct Clock {
     std::int64_t ahead_ms = 0;
     std::uint64_t uncertain_ms = 0;
@@ -99,7 +100,7 @@ struct StoreFacts {
 
 class FenceStore;  // fence_store.h
 
-// What the allocator has, for lists and reports: changes nothing.
+// Reads what the allocator has, for lists and reports. It changes nothing.
 //
 // Thread safety: none. Every call may block on I/O.
 // Errors: kUnavailable (cannot be reached, busy, full, read-only: worth trying again),
@@ -119,105 +120,108 @@ class StoreReader {
   [[nodiscard]] virtual Result<std::vector<ReturnedRange>> ListReturned(
       const std::optional<std::string>& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
-  // The tags that there are, whatever their rows hold, and those of which the journal has leases.
+  // All existing tags, even with invalid rows, and all tags that the journal has leases of.
   [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
-  // Of one tag; while other hosts lease and hand back the lists are still of one moment.
+  // The ledger of one tag. Its lists are from one moment, even while other hosts lease and hand
+  // back.
   [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
 
  protected:
   StoreReader() = default;
 
-  // The lists, one after the other.
+  // Reads the lists one after the other.
   [[nodiscard]] Result<Ledger> ReadLists(const std::string& tag);
 };
 
-// Used on the lease worker's thread alone.
+// Used only on the lease worker's thread.
 class Store : public StoreReader {
  public:
   // Opens or re-opens; creates the schema in an empty database; journals this host as seen. Called
   // before the first use and after every kUnavailable. Once it has succeeded, or after
-  // RequireExisting(), a database that is missing or empty is kUnavailable and none is made: ids
-  // that an empty one leased would come twice.
+  // RequireExisting(), a missing or empty database is kUnavailable and none is made: an empty one
+  // would lease ids a second time.
   [[nodiscard]] virtual Status Open() = 0;
-  // What Open() finds missing or empty was there, or ids were granted that it would grant again.
+  // From now on Open() makes no database: one was there before, or ids were granted that an empty
+  // one would grant again.
   virtual void RequireExisting() = 0;
-  // Ok while what is open is what Open() would open; kUnavailable when it was replaced, moved or
-  // deleted, or is not open. Cheap.
+  // Ok while the open database is the one that Open() would open; kUnavailable if it was replaced,
+  // moved or deleted, or is not open. Cheap.
   [[nodiscard]] virtual Status CheckCurrent() = 0;
   // Rises with every Open() that found another file or server than the last; 0 before the first.
   [[nodiscard]] virtual std::uint64_t generation() const = 0;
-  // Without a fence: how long a host that has found another data set, or an older copy, leaves the
-  // other hosts to find it too and push their marks: each looks once a second, and after at most
-  // another second's pause.
+  // Without a fence: how long a host that has found another data set, or an older copy, waits so
+  // that the other hosts can find it too and push their marks. Each of them looks once a second,
+  // after a pause of at most another second.
   [[nodiscard]] virtual std::chrono::milliseconds reconcile_window() const {
     return std::chrono::milliseconds(3000);
   }
 
-  // Without a fence: whether other hosts may know of grants that what is open does not, although
-  // this one has not had it open before.
+  // Without a fence: whether other hosts may know of grants that the open database lacks, although
+  // this host has not had it open before.
   [[nodiscard]] virtual bool started_recently() const { return false; }
-  // Null: the store knows by itself, in each transaction, whether it was replaced.
+  // Null if the store itself detects in each transaction whether it was replaced.
   [[nodiscard]] virtual FenceStore* fence() { return nullptr; }
 
   // The random id of the data set.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;
 
   // --- leasing
-  // One transaction: the lowest returned range of this host at or above mark and floor, else an
-  // advance of max_id from the highest of max_id, mark, floor and what the journal knows; fewer
-  // than count ids when the tag ends; the journal row; commit. A commit whose outcome is unknown is
-  // kUnavailable and its range is lost: it is never answered, and the next Open() journals it as
-  // abandoned if it did happen.
+  // Runs one transaction. It takes the lowest returned range of this host at or above mark and
+  // floor, else advances max_id from the highest of max_id, mark, floor and the end of ids in the
+  // journal; fewer than `count` ids if the tag ends. Then it writes the journal row and commits. If
+  // the outcome of the commit is unknown, the result is kUnavailable and the range is lost: it is
+  // never returned, and the next Open() journals it as abandoned if the commit did happen.
   [[nodiscard]] Result<Lease> TakeLease(const LeaseRequest& request);
-  // The same for several tags in one transaction, each of them once; in the order of `requests`.
-  // What is wrong with one request or its tag is that lease's error, and the others are taken.
+  // The same for several tags in one transaction, each of them once; results are in the order of
+  // `requests`. An error of one request or its tag fails only that lease, and the others are taken.
   using LeaseResults = std::vector<Result<Lease>>;
   [[nodiscard]] virtual Result<LeaseResults> TakeLeases(
       const std::vector<LeaseRequest>& requests) = 0;
-  // Journals the end of leases, in one transaction. Leases that are not active and ours are
-  // skipped. kInvalid, and nothing is journalled, for kReturned, more claimed ids than the lease
-  // has, or kExhausted with fewer.
+  // Journals the end of leases, in one transaction. Skips leases that are not both active and ours.
+  // kInvalid, with nothing journalled, for kReturned, for more claimed ids than the lease has, or
+  // for kExhausted with fewer.
   [[nodiscard]] virtual Status CloseLeases(const std::vector<LeaseClosure>& closures) = 0;
-  // Gives [ids.first + claimed, ids.limit) of an active lease back: one transaction. kInvalid when
-  // that is empty: close it as exhausted. kNoSuchTag when the tag was deleted or lifted above the
-  // lease meanwhile: the tail has been journalled as abandoned.
+  // Gives [ids.first + claimed, ids.limit) of an active lease back, in one transaction. kInvalid if
+  // that range is empty: close the lease as exhausted instead. kNoSuchTag if the tag was deleted or
+  // lifted above the lease meanwhile: the tail has been journalled as abandoned.
   [[nodiscard]] virtual Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) = 0;
-  // Marks every active lease of this host as abandoned (a crash or a reboot left them) except those
-  // whose tokens are listed; returns what was marked.
+  // Marks every active lease of this host as abandoned (a crash or a reboot left them), except
+  // those with the listed tokens. Returns the leases that it marked.
   [[nodiscard]] virtual Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) = 0;
 
-  // Tells the data set what this host knows of its ids, in one transaction; nothing changes where
-  // it knows that itself. max_id of each marked tag is lifted to its mark; a tag that is not there
-  // gets a tombstone there, so that a namesake starts above, whichever host leases from it first.
-  // Held leases that the journal lacks are journalled as active under their tokens; what an older
-  // lease of this host shares with them counts as returned, unless they are from another data set.
+  // Writes what this host knows of its ids into the data set, in one transaction, as far as the
+  // data set lacks it. max_id of each marked tag is lifted to its mark. A missing tag gets a
+  // tombstone at its mark, so that a namesake starts above it, whichever host leases first. Held
+  // leases that the journal lacks are journalled as active under their tokens. Ids that an older
+  // lease of this host shares with them count as returned, unless the held leases are from another
+  // data set.
   [[nodiscard]] virtual Result<Reconciliation> Reconcile(const HostMemory& memory) = 0;
 
   // --- tags
-  // Without the rows that make no sense (a column of the wrong type, a step of 0): FindTag says
-  // why.
+  // Leaves out invalid rows (a column of the wrong type, a step of 0); FindTag reports why they are
+  // invalid.
   [[nodiscard]] virtual Result<std::vector<TagRecord>> ListTags() = 0;
-  // The same before a lease: what was read of a tag a moment ago will do.
+  // The same before a lease, when a record that was read a moment ago is good enough.
   [[nodiscard]] virtual Result<TagResults> FindTagsCached(const std::vector<std::string>& tags) {
     return FindTags(tags);
   }
-  // kInvalid when it exists, or start lies below ids of a deleted namesake.
+  // kInvalid if the tag exists, or `start` lies below ids of a deleted tag of the same name.
   [[nodiscard]] virtual Result<TagRecord> CreateTag(const NewTag& tag) = 0;
   [[nodiscard]] virtual Result<TagRecord> ChangeTag(const TagChange& change) = 0;
-  // Ids of an existing tag below `to` are another generator's; none of them is leased from now on:
-  // max_id is lifted if it stands lower, returned ranges that begin below it are given up, and what
-  // is left of present leases below it will be abandoned, not handed back. One transaction that
-  // lowers nothing.
+  // Reserves an existing tag's ids below `to` for another generator, so that none of them is leased
+  // from now on: lifts max_id if it is lower and gives up returned ranges that begin below `to`.
+  // The rest of present leases below `to` will be abandoned, not handed back. One transaction,
+  // which lowers nothing.
   [[nodiscard]] virtual Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) = 0;
-  // Every id of the tag that the journal, the returned ranges or a tombstone know of lies below it;
-  // the tag itself need not be there.
+  // The end of the tag's ids that the journal, the returned ranges and a tombstone know. The tag
+  // itself need not exist.
   [[nodiscard]] virtual Result<std::uint64_t> UsedLimit(const std::string& tag) = 0;
-  // Keeps a tombstone with max_id, so that a namesake starts above it. The journal stays; returned
-  // ranges of the tag are given up, their leases count as abandoned from then on.
+  // Keeps a tombstone with max_id, so that a later tag of the same name starts above it. The
+  // journal stays. Returned ranges of the tag are given up, and count as abandoned from then on.
   [[nodiscard]] virtual Status DeleteTag(const std::string& tag) = 0;
 
-  // How it is set up. One look, which changes nothing.
+  // How the store is set up. One look, which changes nothing.
   [[nodiscard]] virtual Result<StoreFacts> Inspect() = 0;
 
   // For people: the URL without a password.
@@ -227,7 +231,7 @@ class Store : public StoreReader {
   Store() = default;
 };
 
-// What the URL of a SQLite file begins with.
+// The scheme of a SQLite file's URL.
 inline constexpr std::string_view kSqliteScheme = "sqlite:";
 
 }  // namespace idd::daemon

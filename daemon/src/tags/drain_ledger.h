@@ -16,21 +16,21 @@
 
 namespace idd::daemon {
 
-// What became of the ids that were not claimed when their tags were drained.
+// The fate of ids that were unclaimed when their tags were drained.
 struct DrainCount {
   std::uint64_t ids_returned = 0;   // the store has them back
-  std::uint64_t ids_abandoned = 0;  // of a ring that a client had forged, or the store would not
+  std::uint64_t ids_abandoned = 0;  // of a forged ring, or refused by the store
   std::uint64_t ids_pending = 0;    // the store has not taken them yet
   std::uint64_t leases_pending = 0;
 
   DrainCount& operator+=(const DrainCount& other) noexcept;
 };
 
-// What is drained on this host, and how far each drain has come. A scope is a tag's name or
-// kWholeHost.
+// Which scopes are drained on this host, and how far each drain has come. A scope is a tag's name
+// or kWholeHost.
 //
 // Pure. Thread safety: none; event loop. Memory: a count for each tag that had ids when it was
-// drained, a token for each lease on its way back.
+// drained, and a token for each lease on its way back.
 class DrainLedger {
  public:
   using Scopes = std::set<std::string, std::less<>>;
@@ -39,26 +39,27 @@ class DrainLedger {
   void End(const std::string& scope);
 
   [[nodiscard]] bool Has(std::string_view scope) const { return scopes_.contains(scope); }
-  // By its name or with the whole host.
+  // Whether the tag is drained, by its name or with the whole host.
   [[nodiscard]] bool IsDrained(std::string_view tag) const {
     return !scopes_.empty() && (Has(kWholeHost) || Has(tag));
   }
-  // What a claim of it is answered. Precondition: IsDrained(tag).
+  // The answer to a claim of the tag. Precondition: IsDrained(tag).
   [[nodiscard]] Status Refusal(const std::string& tag) const;
   // Every scope that is drained.
   [[nodiscard]] const Scopes& scopes() const noexcept { return scopes_; }
-  // Drained by their names, in order.
+  // The tags that are drained by name, in order.
   [[nodiscard]] std::vector<std::string> Tags() const;
 
-  // What is not claimed of a drained lease goes back ...
+  // The unclaimed ids of a drained lease go back ...
   void OnClosed(const LeaseUse& use);
-  // ... or is given up.
+  // ... or are given up.
   void OnSpoilt(const LeaseUse& use);
-  // The store's answer, to leases of drains and to others.
+  // The store's answer to a hand-back, of a drain or not.
   void OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
-  // Nothing of the tag is to be leased before its drained tails are back: they lie below.
+  // While true, nothing may be leased for the tag: its drained tails are below the ids of a new
+  // lease.
   [[nodiscard]] bool IsReturning(std::string_view tag) const;
-  // The tag is gone, and nothing waits for what is under way.
+  // The tag was deleted; nothing waits for its leases on their way back.
   void Forget(const std::string& tag);
 
   [[nodiscard]] DrainCount CountOf(const std::string& scope) const;

@@ -10,16 +10,17 @@
 
 namespace idd::daemon {
 
-// When the ids of a tag will be used up at this host's rate; other hosts' leases count when they
-// are seen. Warns once a day of a tag that has less than 90 days.
+// Forecasts when a tag's ids will be used up at this host's rate; other hosts' leases count once
+// they are seen. Logs a warning once a day for a tag with less than 90 days left.
 //
 // Thread safety: none.
 class ExhaustionForecast {
  public:
-  // `ids_left`: neither claimed nor leased by another host. Nothing: this host has not leased yet.
+  // `ids_left`: ids that are neither claimed nor leased by another host; nothing if this host has
+  // not leased yet.
   void Update(const std::string& tag, std::optional<double> ids_left, const UsageMeter& usage,
               MonotonicTime now);
-  // Nothing: nothing is claimed, or it is not known.
+  // Nothing if no ids are claimed, or the time is unknown.
   [[nodiscard]] const std::optional<double>& in_days() const noexcept { return in_days_; }
 
  private:

@@ -31,14 +31,14 @@ namespace idd::daemon {
 // What an observer of a ring needs to map it; nothing if ring_id is 0.
 struct ObserveGrant {
   std::uint64_t ring_id = 0;
-  int table_fd = -1;  // the service's, as in AttachGrant
+  int table_fd = -1;  // owned by the service, as in AttachGrant
   ScopedFd cursors_fd;
 };
 
 // One tag as this host serves it: its requests, its refills, its ring (LeasedIds).
 //
-// A claim that finds the ring dry waits in the queue; what the next lease brings goes to the queue
-// first, in order, before the rest is published.
+// A claim that finds the ring dry waits in the queue. The ids of the next lease go to the queue
+// first, in order of arrival, before the rest is published.
 //
 // It has more methods than a class should: each is one event in the life of a tag (a request, an
 // answer of the store, an order of an operator, the poll), and all work on the same few states.
@@ -51,19 +51,19 @@ class ServedTag {
   ServedTag& operator=(const ServedTag&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  // Differs from that of a namesake that was deleted.
+  // Differs from the instance of a deleted tag of the same name.
   [[nodiscard]] std::uint64_t instance() const noexcept { return instance_; }
-  // Whether the store has answered that there is such a tag. What its settings decide (leases,
-  // views) needs that.
+  // Whether the store has answered that the tag exists. Everything that needs its settings (leases,
+  // views) depends on that.
   [[nodiscard]] bool is_known() const noexcept { return record_.has_value(); }
   [[nodiscard]] const LeasedIds& ids() const noexcept { return ids_; }
   [[nodiscard]] std::size_t waiting() const noexcept { return waiters_.size(); }
-  // A look-up or a lease is under way, or it awaits its turn to lease.
+  // Whether a look-up or a lease is under way, or the tag awaits its turn to lease.
   [[nodiscard]] bool AwaitsStore() const;
   [[nodiscard]] bool is_at_store() const noexcept { return store_.is_busy; }
-  // The lease under way goes back: the tag was drained meanwhile.
+  // True if the lease under way must go back, because the tag was drained meanwhile.
   [[nodiscard]] bool hands_back() const noexcept { return store_.hands_back; }
-  // Nothing is known of it, and no one waits for that.
+  // True if the tag is unknown and no request waits for it.
   [[nodiscard]] bool IsUnused() const;
 
   // Requests.
@@ -77,68 +77,70 @@ class ServedTag {
   void LookUp();
   void OnLookedUp(Result<TagRecord> record);
   void MaybeLease();
-  // Its turn to lease has come. From here on the next idd looks for the lease under its token.
+  // The tag's turn to lease has come. From here on the next idd would look for the lease by its
+  // token.
   [[nodiscard]] std::optional<LeaseOrder> TakeTurn();
   // The outcome of that order. False: the store has no such tag any more.
   [[nodiscard]] bool OnOutcome(Result<LeaseOutcome> outcome);
-  // For a tag that is warmed up: asks for what it needs to have ids.
+  // Warms the tag up: asks the store for what the tag needs to have ids.
   void Warm();
 
   // Operators.
   void OnChanged(const TagRecord& record);
   void OnDeleted();
-  // Closes the ring of that id to those who have it, and goes on in a new one. False: there is no
-  // memory for that now.
+  // Closes the ring with that id to the clients that have it, and continues in a new one. False:
+  // there is no memory for that now.
   [[nodiscard]] bool Withdraw(std::uint64_t ring_id);
   void Drain();
-  // False: it was not drained, or has no ring now.
+  // False: the tag was not drained, or has no ring now.
   [[nodiscard]] bool Resume() { return ids_.Resume(); }
 
-  // What an earlier idd left of its leases, in a new ring.
+  // Takes over, in a new ring, what an earlier idd left of the tag's leases.
   void Inherit(const TagRecord& record, std::unique_ptr<TagRing> ring,
                const std::vector<LeaseUse>& leases);
-  // The same for a tag that has no ring: it is drained, or there is no memory.
+  // The same without a ring, because the tag is drained or there is no memory.
   void Inherit(const TagRecord& record);
-  // A client has written into the earlier idd's ring of these leases.
+  // A client has written into the earlier idd's ring that had these leases.
   void OnForged(const std::vector<std::string>& tokens);
-  // Refuses the waiters, closes the ring, and hands back or keeps what is left of it. Whether
-  // clients had the ring.
+  // Refuses the waiters, closes the ring, and hands back or keeps the rest of its leases. Returns
+  // whether clients had the ring.
   [[nodiscard]] bool Shutdown();
   void KeepTails() { ids_.KeepTails(); }
 
-  // Once a second.
+  // To be called once a second.
   void Poll(MonotonicTime now);
 
-  // Views. Precondition of all: it is known.
+  // Views. Precondition of all: is_known().
   [[nodiscard]] TagSnapshot Snapshot() const;
   [[nodiscard]] TagSample Sample();
-  // An observer of its ring does not know all of it: it has none, or there is an error to read.
+  // True if an observer of its ring cannot see everything: there is no ring to observe, or an error
+  // to report.
   [[nodiscard]] bool IsUnobservable() const;
 
  private:
-  // What is under way at the store, and what it answered last.
+  // What is under way at the store, and its last answer.
   struct StoreState {
     bool is_busy = false;      // a look-up or a lease is under way
     MonotonicTime asked_at{};  // since then
-    bool hands_back = false;   // the lease under way does
+    bool hands_back = false;   // the lease under way must go back
     bool is_pausing = false;   // the next try waits for retry_timer_
-    Status refusal;            // until then: what the store said to the last try, if it refused
+    Status refusal;            // until then: the store's answer to the last try, if it refused
     std::string last_error;
     std::uint64_t data_set = 0;   // StoreSession::data_set of the newest lease
     std::uint64_t leased_to = 0;  // the limit of the newest lease
   };
   struct Counts {
     std::uint64_t inherited = 0;  // ids claimed before this idd
-    std::uint64_t by_socket = 0;  // ids that answered requests
-    std::uint64_t by_ring = 0;    // ids claimed otherwise, as the metrics showed it last
+    std::uint64_t by_socket = 0;  // ids given to requests
+    std::uint64_t by_ring = 0;    // ids claimed otherwise, as the metrics last showed them
     std::uint64_t leases = 0;
     std::uint64_t fallbacks = 0;
   };
 
-  // Serves what can be served now, then sees to the rest.
+  // Serves the requests that can be served now, then leases for the rest.
   void Serve();
   void ServeAttaches();
-  // Answers the waiting claims from `take`, as far as that has ids.
+  // Answers the waiting claims with ids from `take`, until it has none left.
   void ServeClaims(const WaitQueue::Take& take, const std::function<void()>& before_send = {});
   void ExpireWaiters();
   void ArmDeadline();
@@ -149,12 +151,13 @@ class ServedTag {
   void EnforceAccess();
   // Precondition: it is known.
   [[nodiscard]] bool IsClaimedBySocket() const { return record_->access == TagAccess::kSocket; }
-  // What an ATTACH is answered. Precondition: there is a ring.
+  // The ring id in the answer to an ATTACH. Precondition: there is a ring.
   [[nodiscard]] std::uint64_t AttachedRing() const;
 
-  // What the policy is shown. Precondition: there is a ring.
+  // The facts for the policy. Precondition: there is a ring.
   [[nodiscard]] RefillView View() const;
-  // The same, with `served` more ids claimed of what is not published yet; the history sees it.
+  // The same, with `served` more ids claimed from a lease that is not published yet; also recorded
+  // in the history.
   [[nodiscard]] RefillView NoteView(std::uint64_t served = 0);
   void ObserveRing() { policy_->Observe(NoteView()); }
   [[nodiscard]] std::uint64_t IdsToLease() const;
@@ -177,7 +180,7 @@ class ServedTag {
   const std::uint64_t instance_;
   TagContext& context_;
   std::optional<TagRecord> record_;
-  std::unique_ptr<RefillPolicy> policy_;  // as soon as the record is known
+  std::unique_ptr<RefillPolicy> policy_;  // set once the record is known
   ClaimHistory history_;
   UsageMeter usage_;
   LeasedIds ids_;
@@ -187,7 +190,7 @@ class ServedTag {
   StoreState store_;
   Counts counts_;
   ExhaustionForecast exhaustion_;
-  unsigned idle_polls_ = 0;  // in a row that saw nothing new
+  unsigned idle_polls_ = 0;  // consecutive polls that found nothing new
 };
 
 }  // namespace idd::daemon

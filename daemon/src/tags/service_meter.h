@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What TagService counts. Thread safety: none but that of each
-// metric; event loop.
+// The counters of TagService. Thread safety: only that of each metric; event loop.
 #ifndef IDD_DAEMON_TAGS_SERVICE_METER_H_
 #define IDD_DAEMON_TAGS_SERVICE_METER_H_
 
@@ -25,11 +24,11 @@ struct ServiceMeter {
   prometheus::Counter refill_notices;
   prometheus::Counter dry_claims;
   prometheus::Histogram claim_wait{LatencyBuckets()};
-  // By Code, of dry claims that were answered with it.
+  // By Code: dry claims that were answered with it.
   std::array<prometheus::Counter, static_cast<std::size_t>(Code::kSystem) + 1> failed_claims;
 };
 
-// Counts a claim that has to wait, and what becomes of it.
+// Counts a claim that has to wait, and its outcome.
 [[nodiscard]] ClaimDone MeterDryClaim(ServiceMeter& meter, ClaimDone done);
 
 }  // namespace idd::daemon

@@ -18,13 +18,13 @@
 
 namespace idd::daemon {
 
-// What the next idd will find of this one; both outlive the service.
+// The places where the next idd finds what this one leaves; both outlive the service.
 struct Handover {
   HeldLeases& leases;
   DescriptorStore& descriptors;
 };
 
-// What a tag reports to the service that has it.
+// The events that a tag reports to its service.
 class TagOwner {
  public:
   TagOwner(const TagOwner&) = delete;
@@ -33,7 +33,7 @@ class TagOwner {
   // The store's answer to ServedTag::LookUp(), for the tag of that name and instance.
   virtual void OnLookedUp(const std::string& tag, std::uint64_t instance,
                           Result<TagRecord> record) = 0;
-  // Requests have given up waiting, or a pause is over. The tag may be destroyed when it returns.
+  // Requests have stopped waiting, or a pause is over. The call may destroy the tag.
   virtual void OnMayBeUnused(std::string tag) = 0;
 
  protected:
@@ -41,7 +41,7 @@ class TagOwner {
   virtual ~TagOwner() = default;
 };
 
-// What the tags of a service share; it outlives them.
+// The objects and state that the tags of a service share; it outlives them.
 struct TagContext {
   EventLoop& loop;
   LeaseWorker& worker;
@@ -56,7 +56,7 @@ struct TagContext {
   std::uint64_t tags_version = 1;  // TagService::tags_version()
 };
 
-// What requests are answered once the service is stopping.
+// The answer to requests once the service is stopping.
 [[nodiscard]] inline Status Stopping() { return {Code::kUnavailable, "idd is stopping"}; }
 
 }  // namespace idd::daemon

@@ -11,15 +11,15 @@
 namespace idd::daemon {
 namespace {
 
-// A claimer that lost its processor between its add and its look gets it back within this time,
-// and finds that it may keep its ids.
+// How long a stop waits for claimers that lost their processor between the add and the look, so
+// that they can find out that they may keep their ids.
 constexpr std::chrono::milliseconds kOvertakenPatience(50);
 
 struct Alarm {
   const char* kind;
   const char* event;
 };
-// What a store did that can cost ids or uniqueness; the log has each with its numbers.
+// Events at the store that can cost ids or uniqueness; the log has each with its numbers.
 constexpr Alarm kAlarms[] = {{"backwards", "store.went_backwards"},
                              {"identity_changed", "store.identity_changed"},
                              {"not_durable", "store.not_durable"},
@@ -32,7 +32,7 @@ void AddAlarms(FamilyBuilder& families) {
   }
 }
 
-// The codes by which a claim that had to wait can fail.
+// Adds the counts of failed dry claims, for the codes that such a claim can fail with.
 void AddFailedClaims(const ServiceMeter& meter, FamilyBuilder& families) {
   for (const Code code : {Code::kInvalid, Code::kUnavailable, Code::kNoSuchTag, Code::kTimeout,
                           Code::kOutOfIds, Code::kSystem}) {
@@ -84,7 +84,7 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
       warm_up_([this](const std::string& tag) { return StartWarming(tag); }),
       overtaken_timer_(loop) {}
 
-// A stop that was given up leaves tails that wait for a lease under way.
+// If a stop timed out, there are tails that wait for a lease under way.
 TagService::~TagService() {
   for (const auto& [name, tag] : tags_) tag->KeepTails();
 }
@@ -101,7 +101,7 @@ ServedTag& TagService::GetTag(const std::string& name) {
   return *entry;
 }
 
-// A name that was asked for in vain must not stay: names are the client's choice.
+// A name without a tag must not stay in memory, because clients choose the names.
 void TagService::ForgetIfUnused(const std::string& name) {
   const auto it = tags_.find(name);
   if (it != tags_.end() && it->second->IsUnused()) tags_.erase(it);
@@ -122,8 +122,8 @@ void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint6
   GetTag(tag).Claim(context, ring_id, count, std::move(done));
 }
 
-// Of a tag that is not taken over yet: its turn comes, and a claim that finds it dry has it at
-// once. Many tags may be due, and a claim of one would wait for all.
+// Ignores a tag that is not taken over yet: its turn will come, and a claim that finds it dry takes
+// it over at once. If each refill mark took its tag over, a claim would have to wait for many tags.
 void TagService::Refill(const std::string& tag) {
   meter_.refill_notices.Increment();
   if (ServedTag* const served = Find(tag)) served->OnRefillMark();
@@ -177,7 +177,7 @@ void TagService::OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome
   }
   ServedTag* const tag = Find(order.tag);
   if (tag == nullptr || tag->instance() != order.instance) {
-    // There is no ring to publish it in: it goes back whole.
+    // There is no ring to publish the lease in, so it goes back whole.
     if (is_leased) closer_.HandBack({.lease = *outcome.value().lease, .claimed = 0});
   } else if (!tag->OnOutcome(std::move(outcome))) {
     OnTagDeleted(order.tag);
@@ -186,7 +186,7 @@ void TagService::OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome
   FinishShutdownIfIdle();
 }
 
-// A tag that was resumed meanwhile has waited for it.
+// A tag that was resumed meanwhile may have waited for this tail.
 void TagService::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
   drains_.OnAnswered(use, outcome);
   ServedTag* const tag = Find(use.lease.tag);
@@ -234,17 +234,17 @@ void TagService::LoadDrained(const std::vector<std::string>& scopes) {
 }
 
 void TagService::Drain(const std::string& scope) {
-  if (context_.is_stopping) return;  // that hands everything back, and the next idd begins drained
+  if (context_.is_stopping) return;  // the stop hands all back, and the next idd begins drained
   takeover_.TakeAll();
   drains_.Begin(scope);
   for (auto& [name, tag] : tags_) {
     if (scope == kWholeHost || scope == name) tag->Drain();
   }
-  closer_.Flush();  // ends wait for no others now
+  closer_.Flush();  // the ends do not wait for others
 }
 
-// What is leased again is leased like tags at the start: of a host's thousands those that are asked
-// for go before.
+// Resumed tags lease again as at the start: of a host's thousands of tags, those that are asked for
+// go first.
 void TagService::Resume(const std::string& scope) {
   if (context_.is_stopping) return;
   takeover_.TakeAll();
@@ -253,7 +253,7 @@ void TagService::Resume(const std::string& scope) {
     if (scope != kWholeHost && scope != name) continue;
     if (!drains_.IsDrained(name) && tag->Resume()) warm_up_.Add(name);
   }
-  // What waited for its turn when it was drained has none any more.
+  // A tag that waited for its turn when it was drained has no turn any more.
   warm_up_.Recheck([this](const std::string& name) {
     const ServedTag* const tag = Find(name);
     return tag != nullptr && tag->AwaitsStore();
@@ -279,7 +279,8 @@ bool TagService::Knows(std::string_view tag) const {
 // A restart, and a stop.
 
 void TagService::Inherit(Inheritance& inheritance, std::function<void()> done) {
-  // Each tag that is named for warming up would be taken over at once, all in one turn of the loop.
+  // Warming up would take over all tags at once, in one turn of the loop, so it waits for the
+  // takeover.
   warm_up_.Hold();
   takeover_.Begin(inheritance, [this, done = std::move(done)] {
     warm_up_.Release();
@@ -307,7 +308,7 @@ void TagService::Shutdown(std::function<void()> done) {
   for (auto& [name, tag] : tags_) {
     if (tag->Shutdown()) overtaken_are_through_ = false;
   }
-  closer_.Flush();  // also what an earlier try could not journal
+  closer_.Flush();  // including ends that an earlier try could not journal
   if (!overtaken_are_through_) {
     overtaken_timer_.After(kOvertakenPatience, [this] {
       overtaken_are_through_ = true;
@@ -331,8 +332,8 @@ void TagService::Poll() {
   for (auto& [name, tag] : tags_) tag->Poll(now);
   takeover_.WatchOldRings();
   closer_.Flush();
-  // So that a store that comes back, or is replaced, is noticed without a request for ids: the
-  // other hosts of one that was replaced wait no longer than the grace for our marks.
+  // This notices a store that comes back or was replaced even without a request for ids. The other
+  // hosts of a replaced store wait for our marks only during the grace period.
   if (!context_.is_stopping) context_.worker.CheckStore();
 }
 

@@ -31,16 +31,16 @@
 
 namespace idd::daemon {
 
-// All tags of this host: finds the one that a request, an answer of the store or an order of an
-// operator is about, or passes it on to all. What a tag does is in ServedTag.
+// All tags of this host. Passes each request, store answer and operator's order to the tag that it
+// is about, or to all tags. ServedTag has what a tag does.
 //
-// It has more methods than a class should: it is what the rooms above see of all tags, and each of
-// them needs a few of its calls.
+// It has more methods than a class should, because it is the interface of all tags for the rooms
+// above, and each of them needs a few of its calls.
 //
 // Thread safety: none; everything runs on the event loop. Store work goes through the LeaseWorker.
 class TagService : private TagOwner {
  public:
-  // `leases_per_s`: of all tags together, at most.
+  // `leases_per_s`: the limit for all tags together.
   TagService(EventLoop& loop, LeaseWorker& worker, Handover handover, std::uint32_t leases_per_s);
   ~TagService();
   TagService(const TagService&) = delete;
@@ -52,30 +52,30 @@ class TagService : private TagOwner {
              RequestContext context, ClaimDone done);
   // A claimer passed the refill mark.
   void Refill(const std::string& tag);
-  // The memory of the tag's ring for an observer: its table, and its cursors opened for reading. No
-  // ring (ring_id 0) for a tag that has none now, or whose memory is given to no client. Makes no
-  // ring and asks no store. kSystem.
+  // The memory of the tag's ring for an observer: its table, and its cursors opened for reading.
+  // ring_id is 0 for a tag that has no ring now, or that clients may claim from only over the
+  // socket. Makes no ring and does not ask the store. kSystem.
   [[nodiscard]] Result<ObserveGrant> Observe(std::string_view tag) const;
-  // Grows whenever what Observe() would answer for some tag has changed, or which tags there are.
+  // Grows whenever the set of tags, or Observe()'s answer for some tag, has changed.
   [[nodiscard]] std::uint64_t tags_version() const noexcept { return context_.tags_version; }
   // The connection is gone: its requests are dropped without an answer.
   void DropOwner(std::uint64_t owner);
 
-  // Goes on where an earlier idd ended: closes those of its leases that are over, and takes its
-  // tags over, one a millisecond or as soon as a request needs it: what is left of
-  // its leases is published in a ring of our own. Until then claims go on in the old ring. Needs no
-  // store; first of all, before a client can ask. `done` on the loop when nothing is left.
+  // Continues where an earlier idd ended: closes its ended leases and takes its tags over, one a
+  // millisecond, or at once if a request needs one. The rest of a tag's leases is published in a
+  // new ring; until then claims continue in the old ring. Needs no store. To be called first of
+  // all, before a client can ask. Calls `done` on the loop when nothing is left.
   void Inherit(Inheritance& inheritance, std::function<void()> done = {});
-  // The rest of it, at once.
+  // Takes over the remaining tags at once.
   void TakeOverAll() { takeover_.TakeAll(); }
-  // A client has written into the ring that an earlier idd left of this tag: what is published of
-  // the leases that were in it is spoilt.
+  // A client has written into the ring that an earlier idd left of this tag: the published ids of
+  // that ring's leases are spoilt.
   void OnForged(const std::string& tag, const std::vector<std::string>& tokens);
 
-  // Leases for tags that are expected to be asked for, so that no request waits for them then;
-  // `done` when each has ids or cannot have them now.
+  // Leases for tags that are expected to be asked for, so that no request has to wait. Calls `done`
+  // when each tag has ids or cannot get them now.
   void Warm(const std::vector<std::string>& tags, std::function<void()> done);
-  // Begins with no more of them.
+  // Starts no more of them.
   void StopWarming() { warm_up_.Stop(); }
 
   void OnStoreHealth(const StoreHealth& health);
@@ -86,69 +86,71 @@ class TagService : private TagOwner {
   void OnTagChanged(const TagRecord& record);
   void OnTagDeleted(const std::string& tag);
 
-  // The ring of that id, if it is still the tag's, is closed to those who have it, and what is left
-  // of it goes on in a new one. False: there is no memory for that now.
+  // If the ring with that id is still the tag's, closes it to the clients that have it and
+  // continues with its remaining ids in a new ring. False: there is no memory for that now.
   [[nodiscard]] bool Withdraw(const std::string& tag, std::uint64_t ring_id);
-  // Leases a second, of all tags together, from now on.
+  // Sets the leases a second, for all tags together, from now on.
   void SetLeaseLimit(std::uint32_t leases_per_s) { scheduler_.SetLimit(leases_per_s); }
 
-  // What is drained from the start on, as HighWaterMarks::Drained() has it; before Inherit().
+  // Sets the scopes that are drained from the start, as HighWaterMarks::Drained() has them. To be
+  // called before Inherit().
   void LoadDrained(const std::vector<std::string>& scopes);
-  // Closes the rings of a tag, or of kWholeHost, refuses requests for their ids from now on,
-  // and hands back what was not claimed, each tag's newest first. It is noted durably already: a
-  // daemon that dies here does it at its next start. Again: nothing happens.
+  // Closes the rings of a tag, or of kWholeHost, refuses requests for their ids from now on, and
+  // hands back the unclaimed ids, each tag's newest first. Precondition: the drain is recorded
+  // durably, so that a daemon that dies here completes it at its next start. Idempotent.
   void Drain(const std::string& scope);
-  // Its end, which is noted durably: tags that are drained in no other way have a new ring, and
-  // lease again as soon as their tails are back.
+  // Ends a drain. Precondition: the end is recorded durably. Tags that are not drained in another
+  // way get a new ring, and lease again as soon as their tails are back.
   void Resume(const std::string& scope);
   [[nodiscard]] const DrainLedger& drains() const noexcept { return drains_; }
   // How far a drain has come.
   struct DrainProgress {
-    std::uint64_t tags = 0;  // that were served and are drained
+    std::uint64_t tags = 0;  // tags that were served and are drained
     DrainCount count;
-    bool is_leasing = false;     // a lease was under way: what comes goes back first
-    bool has_open_ends = false;  // of leases that left no tail, not journalled yet
+    bool is_leasing = false;     // a lease is under way, and goes back first
+    bool has_open_ends = false;  // ends of leases without a tail are not journalled yet
     [[nodiscard]] bool done() const noexcept {
       return !is_leasing && !has_open_ends && count.leases_pending == 0;
     }
   };
   [[nodiscard]] DrainProgress ProgressOf(const std::string& scope) const;
-  // The tag is known here, so that the store need not be asked whether there is one.
+  // Whether the tag is known here, so that the store need not be asked whether it exists.
   [[nodiscard]] bool Knows(std::string_view tag) const;
 
-  // Looks at every ring: what a claimer that died before its wake-up left undone, and the rates.
+  // Looks at every ring, to do what a claimer that died before its wake-up left undone and to
+  // measure the rates.
   void Poll();
 
-  // Rings that are open, of two descriptors each.
+  // The number of open rings, each with two descriptors.
   [[nodiscard]] std::size_t rings() const;
 
-  // A tag was made in the store.
+  // A tag was created in the store.
   void OnTagCreated() noexcept { ++context_.tags_version; }
 
   [[nodiscard]] std::vector<TagSnapshot> Snapshot() const;
-  // Of the tags of which an observer that Observe() gives a ring of `may_observe` tags does not
-  // know all: those without a ring for it, and those with an error to be read.
+  // The tags that an observer cannot fully see through rings, if it may observe those that
+  // `may_observe` accepts: tags without a ring for it, and tags with an error to report.
   using MayObserve = std::function<bool(const std::string& tag)>;
   [[nodiscard]] std::vector<TagSnapshot> Unobserved(const MayObserve& may_observe) const;
-  // The leases that the journal may still have as active, by token: those in a ring (kActive) and
-  // those on their way to being closed.
+  // The leases that the journal may still have as active, by token: leases in a ring (kActive) and
+  // leases that are being closed.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases() const;
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases(
       const std::string& tag) const;
 
-  // Adds up to `most` tags behind `after`, in the order of names; the last that was looked at, or
-  // nothing when there are no more.
+  // Adds samples of up to `most` tags after `after`, in the order of names. Returns the last tag
+  // that was looked at, or nothing if there are no more.
   [[nodiscard]] std::optional<std::string> SampleTags(const std::string& after, std::size_t most,
                                                       std::vector<TagSample>& samples);
-  // What the metrics tell of the store, the leases and the claims of this host.
+  // Adds the metrics of the store, the leases and the claims of this host.
   void AddFamilies(FamilyBuilder& families) const;
   // Ids that were leased and will not be handed out, by tag.
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> Waste() const {
     return context_.worker.meter().Waste();
   }
 
-  // Refuses new requests, fails the waiters, drains every ring and hands the tails back; `done`
-  // when the store has answered for all of them.
+  // Refuses new requests, fails the waiters, drains every ring and hands the tails back. Calls
+  // `done` when the store has answered for all of them.
   void Shutdown(std::function<void()> done);
 
  private:
@@ -159,7 +161,7 @@ class TagService : private TagOwner {
   void OnMayBeUnused(std::string tag) override { ForgetIfUnused(tag); }
 
   [[nodiscard]] ServedTag* Find(std::string_view tag) const;
-  // Takes it over, or makes it, if it is not there.
+  // Returns the tag; takes it over, or makes it, if it is not there.
   [[nodiscard]] ServedTag& GetTag(const std::string& name);
   void ForgetIfUnused(const std::string& name);
   [[nodiscard]] bool StartWarming(const std::string& tag);
@@ -176,13 +178,13 @@ class TagService : private TagOwner {
   std::map<std::string, TagPtr, std::less<>> tags_;
   Takeover takeover_;
   WarmUp warm_up_;
-  double health_since_ = 0;  // Unix time of the store's last change, worked out once
+  double health_since_ = 0;  // Unix time of the store's last change, computed once
   std::function<void()> shutdown_done_;
-  Timer overtaken_timer_;  // while stopping: overtaken claimers keep their ids
+  Timer overtaken_timer_;  // while stopping: time for overtaken claimers to keep ids
   bool overtaken_are_through_ = true;
 };
 
-// On the wall clock, as near as it is known now: another call gives another fraction.
+// The time on the wall clock, approximately: another call may return another fraction.
 [[nodiscard]] double UnixTimeOf(MonotonicTime time);
 
 }  // namespace idd::daemon

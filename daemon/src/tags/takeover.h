@@ -17,16 +17,17 @@
 
 namespace idd::daemon {
 
-// Takes over, tag by tag, what an earlier idd has left (restart/inheritance.h). Claimers go on in
-// the old ring until it is their tag's turn: a restart pauses one tag at a time, not all.
+// Takes over, tag by tag, what an earlier idd has left (restart/inheritance.h). Claimers continue
+// in the old ring until their tag's turn comes, so a restart pauses one tag at a time, not all.
 //
 // Thread safety: none; event loop.
 class Takeover {
  public:
-  // What is left of a tag's leases, and a new ring for them; no ring: the tag is drained, or there
-  // is no memory for one, and the leases go back.
+  // Called with the rest of a tag's leases and a new ring for them. Without a ring the tag is
+  // drained, or there is no memory for one, and the leases go back.
   using OnTaken = std::function<void(const InheritedTag& tag, std::unique_ptr<TagRing> ring)>;
-  // A client has written into an old ring: what is published of these leases is spoilt.
+  // Called when a client has written into an old ring: the published ids of these leases are
+  // spoilt.
   using OnForged =
       std::function<void(const std::string& tag, const std::vector<std::string>& tokens)>;
 
@@ -34,13 +35,13 @@ class Takeover {
   Takeover(const Takeover&) = delete;
   Takeover& operator=(const Takeover&) = delete;
 
-  // Closes what is over, and takes the tags over one by one, each as soon as a request needs it.
-  // `done` on the loop when none is left.
+  // Closes the ended leases and takes the tags over one by one, or at once if a request needs one.
+  // Calls `done` on the loop when none is left.
   void Begin(Inheritance& inheritance, std::function<void()> done);
-  // At once, if it is not taken over yet.
+  // Takes the tag over at once, if that is not done yet.
   void TakeIfLeft(const std::string& tag);
   void TakeAll();
-  // Once a second: whether a client has opened an old ring again.
+  // To be called once a second: checks whether a client has opened an old ring again.
   void WatchOldRings();
 
   [[nodiscard]] std::size_t old_rings() const noexcept { return old_rings_.size(); }

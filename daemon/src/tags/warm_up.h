@@ -11,13 +11,14 @@
 
 namespace idd::daemon {
 
-// Leases for tags before they are asked for: a few at a time, so that a tag that is asked for now
-// waits behind few.
+// Leases for tags before they are asked for, a few at a time, so that a tag that is asked for now
+// waits for only a few others.
 //
 // Thread safety: none; event loop.
 class WarmUp {
  public:
-  // Asks for what the tag needs to have ids. Whether it waits for the store now.
+  // Asks the store for what the tag needs to have ids. Returns whether the tag waits for the store
+  // now.
   using Start = std::function<bool(const std::string& tag)>;
 
   explicit WarmUp(Start start) : start_(std::move(start)) {}
@@ -27,16 +28,16 @@ class WarmUp {
   // Nothing begins before Release().
   void Hold() { is_held_ = true; }
   void Release();
-  // `done` when each has ids or cannot have them now.
+  // Calls `done` when each tag has ids or cannot get them now.
   void Begin(const std::vector<std::string>& tags, std::function<void()> done);
-  // One more, with Next().
+  // Adds a tag, which Next() starts.
   void Add(const std::string& tag) { to_start_.push_back(tag); }
   void Next();
-  // Begins with no more of them.
+  // Starts no more of them.
   void Stop() { to_start_.clear(); }
-  // It has ids, or cannot have them now.
+  // The tag has ids, or cannot get them now.
   void OnSettled(const std::string& tag);
-  // Those that wait for nothing any more, without a word, are settled.
+  // Settles the tags that have silently stopped waiting.
   void Recheck(const std::function<bool(const std::string& tag)>& waits);
 
  private:

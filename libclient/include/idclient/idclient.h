@@ -7,14 +7,14 @@
  * crashes or is restarted as a service the ring goes on serving. A daemon that is stopped closes
  * its rings, so that what is left goes back to the allocator: then claims wait, for at most
  * timeout_ms, for the next daemon.
- * After a restart of either kind the library connects and attaches again by itself. Ids of one tag
- * never repeat and, on one host, rise: if one claim returned before another began, its ids
- * are smaller.
+ * After a restart of either kind the library connects and attaches again automatically. Ids of one
+ * tag never repeat and, on one host, rise: if one claim returned before another began, its ids are
+ * smaller.
  *
  * Thread safety: every function may be called from any thread at any time, except that close must
- * not run beside another call on the same object. No function is a cancellation point: a thread
- * that pthread_cancel() finds in a call, even a waiting one, ends at its next cancellation point
- * after it. Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) is not supported.
+ * not run concurrently with another call on the same object. No function is a cancellation point:
+ * a thread that is cancelled in a call, even a waiting one, ends at its next cancellation point
+ * after the call. Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) is not supported.
  *
  * After fork() parent and child both go on, with one exception: a signal handler that forks. If the
  * handler has interrupted a claim between its atomic add and its return, parent and child both
@@ -23,10 +23,10 @@
  * handler. Ids that the program got before a fork are, like all its variables, in both.
  *
  * Errors: the status says which kind, idclient_last_error() says it in a sentence. Outputs are
- * written on success only, but for `claimed`, which is always written.
- * The library starts no thread and installs no signal handler. In a handler of the program's,
- * claims are safe while the ring has ids; one that finds it dry may wait indefinitely for the code
- * that the handler interrupted.
+ * written on success only, except `claimed`, which is always written.
+ * The library starts no thread and installs no signal handler. In the program's signal handlers,
+ * claims are safe while the ring has ids; a claim that finds it dry may wait indefinitely for the
+ * code that the handler interrupted.
  */
 #ifndef IDCLIENT_H_
 #define IDCLIENT_H_
@@ -64,9 +64,9 @@ typedef struct idclient_options {
   uint32_t timeout_ms;     /* longest wait of a claim on a dry ring, of open and of tag_open, in
                               milliseconds; 0: 500. At most 3,600,000. */
   uint32_t flags;          /* IDCLIENT_TRUST_UID or 0 */
-  uint32_t trusted_uid; /* with IDCLIENT_TRUST_UID: a user whose daemon is trusted beside root, the
-                           caller and the user idd */
-  uint32_t reserved;    /* zero */
+  uint32_t trusted_uid;    /* with IDCLIENT_TRUST_UID: a user whose daemon is trusted, like that of
+                              root, the caller and the user idd */
+  uint32_t reserved;       /* zero */
 } idclient_options;
 
 #define IDCLIENT_TRUST_UID 1u
@@ -129,18 +129,18 @@ IDCLIENT_API idclient_status idclient_claim_range(idclient_tag* tag, size_t coun
 /* "OK", "TIMEOUT", ...; "UNKNOWN" for other values. Never NULL, never freed. */
 IDCLIENT_API const char* idclient_status_name(idclient_status status);
 
-/* What the calling thread's last failed call had to say: a sentence, valid until its next call. */
+/* The error message of the calling thread's last failed call; valid until its next call. */
 IDCLIENT_API const char* idclient_last_error(void);
 
 /* "MAJOR.MINOR.PATCH" of the library. */
 IDCLIENT_API const char* idclient_version(void);
 
-/* For idclient.hpp alone, whose claims are inlined into the program. The view of a tag, an
+/* For idclient.hpp only, whose claims are inlined into the program. The view of a tag, an
  * idd::shm::ClaimView that lives as long as the handle; NULL when this library's layout is not
  * `version` or the tag's claims cannot be inlined: then call idclient_claim. */
 IDCLIENT_API const void* idclient_tag_view(idclient_tag* tag, uint32_t version);
 
-/* For idclient.hpp alone: the inlined claim covered the refill mark. Never blocks. */
+/* For idclient.hpp only: the inlined claim covered the refill mark. Never blocks. */
 IDCLIENT_API void idclient_tag_wake(idclient_tag* tag);
 
 #ifdef __cplusplus

@@ -40,7 +40,7 @@ struct idclient {
   idclient() = delete;  // never made here: the library's object is behind the pointer
 };
 
-// What failed, with the status of the C call and its sentence.
+// A failure, with the status of the C call and its error message.
 class idclient::Error : public std::runtime_error {
  public:
   explicit Error(idclient_status status)
@@ -83,8 +83,8 @@ class idclient::Tag {
   // One id, or nothing and, if asked for, the status that says why.
   [[nodiscard, gnu::always_inline]] std::optional<std::uint64_t> try_claim(
       idclient_status* why = nullptr) noexcept {
-    // A Range all the way: gcc 12 takes an optional that two paths make through memory, for more
-    // than the add costs.
+    // It stays a Range until the end: gcc 12 passes an optional that two paths make through memory,
+    // which costs more than the add.
     Range claimed = ClaimInRing(1);
     if (claimed.count != 0) [[likely]] {
       if (why != nullptr) *why = IDCLIENT_OK;

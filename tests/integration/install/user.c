@@ -2,7 +2,7 @@
 #include <idclient/idclient.h>
 #include <stdio.h>
 
-/* Prints the library's version; exits 0 when a daemon that is not there is reported as such. */
+/* Prints the library's version; exits 0 if an absent daemon is reported as absent. */
 int main(int argc, char** argv) {
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   idclient* client = NULL;

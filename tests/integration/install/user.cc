@@ -3,7 +3,7 @@
 #include <exception>
 #include <idclient/idclient.hpp>
 
-// Prints what opening a daemon that is not there throws; exits 0 when it says so.
+// Prints what opening an absent daemon throws; exits 0 if the error reports the absence.
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   try {

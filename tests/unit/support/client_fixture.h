@@ -40,11 +40,11 @@ using idd::wire::Message;
 using std::chrono::milliseconds;
 
 inline Deadline Soon() { return Deadline::After(milliseconds(40)); }
-// What must not wait for it ends before kOnlyByADefect.
+// Whatever must not wait for it ends before kOnlyByADefect.
 inline Deadline Later() { return Deadline::After(std::chrono::minutes(1)); }
 inline constexpr std::chrono::seconds kOnlyByADefect(30);
 
-// A call whose reply can be told from every other's: ring_id comes back in `first`.
+// A call whose reply is recognisable: ring_id comes back in `first`.
 inline Connection::RequestBuilder ClaimOf(std::uint64_t number) {
   return [number](std::uint64_t id) {
     wire::ClaimRequest request;
@@ -84,7 +84,7 @@ struct DaemonRing {
   RingWriter writer;
 };
 
-// How many rings this process has mapped.
+// The number of rings that this process has mapped.
 inline int MappedRings() {
   std::ifstream maps("/proc/self/maps");
   int rings = 0;
@@ -94,7 +94,7 @@ inline int MappedRings() {
   return rings;
 }
 
-// Until the thread sleeps in the kernel.
+// Waits until the thread sleeps in the kernel.
 inline void AwaitSleep(pid_t tid) {
   const std::string path = "/proc/self/task/" + std::to_string(tid) + "/stat";
   for (char state = 'R'; state != 'S';) {
@@ -106,7 +106,7 @@ inline void AwaitSleep(pid_t tid) {
   }
 }
 
-// The descriptor of this process's that is connected to a listener at `path`.
+// This process's descriptor that is connected to the listener at `path`.
 inline int SocketOfPeer(const std::string& path) {
   for (int fd = 3; fd < 1024; ++fd) {
     sockaddr_un peer{};
@@ -136,7 +136,7 @@ class ClientTest : public ConnectionTest {
     std::optional<Deadline> deadline;
     return tag.Claim(count, deadline);
   }
-  // Attaches to what `grant` hands out.
+  // Attaches to the ring that `grant` hands out.
   Status AttachTo(const std::function<void(FakeDaemon&, const Request&)>& grant) {
     FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
       if (request.type() != FrameType::kAttach) return false;
@@ -145,7 +145,7 @@ class ClientTest : public ConnectionTest {
     });
     return Open()->OpenTag("orders").status();
   }
-  // Opens a tag whose ring is dry, and claims `count` ids that the daemon answers with `reply`.
+  // Opens a tag whose ring is dry, and claims `count` ids, which the daemon answers with `reply`.
   Result<IdRange> ClaimAnsweredBy(wire::ClaimReply reply, std::uint64_t count = 10) {
     const DaemonRing ring(1);
     FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A daemon that does what the test tells it, on a socket of its own.
+// A daemon scripted by the test, on its own socket.
 #ifndef IDD_TESTS_UNIT_SUPPORT_FAKE_DAEMON_H_
 #define IDD_TESTS_UNIT_SUPPORT_FAKE_DAEMON_H_
 
@@ -50,7 +50,7 @@ namespace idd::testing_support {
   return fd;
 }
 
-// Sends one message with up to three descriptors; false when the peer is gone.
+// Sends one message with up to three descriptors; false if the peer is gone.
 inline bool SendMessage(int socket, std::span<const std::byte> frame, std::vector<int> fds = {}) {
   std::vector<std::byte> copy(frame.begin(), frame.end());
   iovec part{.iov_base = copy.data(), .iov_len = copy.size()};
@@ -70,7 +70,7 @@ inline bool SendMessage(int socket, std::span<const std::byte> frame, std::vecto
   return ::sendmsg(socket, &header, MSG_NOSIGNAL) >= 0;
 }
 
-// A frame that a client sent, and the connection it came by.
+// A frame that a client sent, and the connection over which it came.
 struct Request {
   int connection = 0;  // 1 for the first one accepted, ...
   wire::FrameHeader header;
@@ -86,12 +86,13 @@ struct Request {
   }
 };
 
-// One thread accepts and reads; what the handler does not take the test gets from Next().
+// One thread accepts and reads; the test gets the frames that the handler does not take from
+// Next().
 //
 // Thread safety: all; the handler runs on the daemon's thread.
 class FakeDaemon {
  public:
-  // True: handled. HELLO is answered by the daemon itself unless the handler takes it.
+  // True: handled. The daemon itself answers HELLO unless the handler takes it.
   using Handler = std::function<bool(FakeDaemon&, const Request&)>;
 
   explicit FakeDaemon(std::string path, Handler handler = nullptr)
@@ -119,7 +120,7 @@ class FakeDaemon {
     const int fd = connections_[static_cast<std::size_t>(connection) - 1].get();
     return fd >= 0 && SendMessage(fd, frame, fds);
   }
-  // Breaks the connection, both ways and at once.
+  // Breaks the connection at once, in both directions.
   void Close(int connection) {
     const std::lock_guard lock(mutex_);
     ::shutdown(connections_[static_cast<std::size_t>(connection) - 1].get(), SHUT_RDWR);

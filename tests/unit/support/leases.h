@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Leases of a tag "orders", told apart by a digit.
+// Leases of a tag "orders", distinguished by a digit.
 #ifndef IDD_TESTS_UNIT_SUPPORT_LEASES_H_
 #define IDD_TESTS_UNIT_SUPPORT_LEASES_H_
 

@@ -12,7 +12,7 @@ struct OwnView {
   ClaimView view{DryPoint()};
 };
 
-// A claimer with a view of its own, as a tag of a client has.
+// A claimer with its own view, like the one of a client's tag.
 class OwnViewClaimer : private OwnView, public RingClaimer {
  public:
   OwnViewClaimer(const Table& table, Cursors& cursors) noexcept

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of TagService see of it: the answer to a request, and a ring that a client has
-// mapped.
+// The tests' view of TagService: the answer to a request, and a ring that a client has mapped.
 #ifndef IDD_TESTS_UNIT_SUPPORT_RING_CLIENT_H_
 #define IDD_TESTS_UNIT_SUPPORT_RING_CLIENT_H_
 
@@ -20,7 +19,7 @@ namespace idd::daemon {
 // The deadline of a request that is expected to be answered.
 inline constexpr std::chrono::milliseconds kLong(60'000);
 
-// What became of a request.
+// The outcome of a request.
 struct Answer {
   int times = 0;  // the callback ran
   int order = 0;  // 1 for the first request of the test that was answered, ...

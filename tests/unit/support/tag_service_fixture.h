@@ -21,7 +21,7 @@
 
 namespace idd::daemon {
 
-// A TagService over a store in memory, and clients that attach to its rings.
+// A TagService over an in-memory store, and clients that attach to its rings.
 class TagServiceTest : public ::testing::Test {
  protected:
   explicit TagServiceTest(LeaseWorker::Recovery recovery =
@@ -54,7 +54,7 @@ class TagServiceTest : public ::testing::Test {
                     });
     return answer;
   }
-  // As an administrator changes it, here.
+  // As an administrator would change it.
   void ChangeAccess(const std::string& tag, TagAccess access) {
     h_.store.SetAccess(tag, access);
     const Result<std::vector<TagRecord>> all = h_.store.ListTags();
@@ -62,7 +62,7 @@ class TagServiceTest : public ::testing::Test {
       if (record.tag == tag) service_.OnTagChanged(record);
     }
   }
-  // What a claim is answered at once.
+  // The immediate answer to a claim.
   ClaimGrant Granted(const std::string& tag, std::uint64_t count, std::uint64_t ring_id = 0) {
     const Answer& answer = Claim(tag, count, kLong, 1, ring_id);
     EXPECT_TRUE(answer.done() && answer.status.ok()) << answer.status.message();

@@ -17,30 +17,30 @@ struct BenchPlan {
   std::uint32_t timeout_ms = 500;
   std::uint32_t processes = 1;
   std::uint32_t threads = 1;  // of each process
-  std::uint32_t batch = 1;    // ids a claim
+  std::uint32_t batch = 1;    // ids of each claim
   std::uint32_t block = 0;    // idclient_tag_options::block_size
   double seconds = 3;
 };
 
-// One of the two operations that are measured.
+// The result for one of the two measured operations.
 struct BenchSide {
   double ids_per_s = 0;      // all claimers together; the median of the rounds
   double ns_per_claim = 0;   // of one claimer, time over claims; the median of the rounds
-  LatencyHistogram latency;  // of single claims, the reading of the clock included
+  LatencyHistogram latency;  // of single claims, including the clock reading
 };
 
 struct BenchReport {
   std::uint32_t rounds = 0;
-  std::uint64_t ids = 0;  // taken from the tag
+  std::uint64_t ids = 0;  // claimed from the tag
   BenchSide raw;          // fetch_add by the batch on a word in a memfd that all claimers map
   BenchSide claim;
   double ratio =
       0;  // claim.ns_per_claim / raw.ns_per_claim, the median over the rounds' own ratios
 };
 
-// Claims from a real tag with processes and threads of its own, raw adds and claims in turn in the
-// same processes. The ids are gone afterwards. Ends all its processes, whatever happens.
-// `on_progress` gets the part that is done, 0 to 1, some times a second.
+// Claims from a real tag in new processes and threads, and alternates raw adds with claims in the
+// same processes. The claimed ids are lost. Always ends all its processes. Calls `on_progress`
+// several times a second with the completed fraction, 0 to 1.
 [[nodiscard]] Result<BenchReport> RunBench(const BenchPlan& plan,
                                            const std::function<void(double part)>& on_progress);
 

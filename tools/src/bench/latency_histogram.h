@@ -9,9 +9,10 @@
 
 namespace idd::tools {
 
-// Counts of latencies in nanoseconds, log-linear as in an HDR histogram: 128 steps to each power of
-// two, so that a value is told within 0.8 %, its two significant digits. Plain numbers and no
-// pointer: may lie in shared memory and be all zero. One writer; read when it has ended.
+// Counts of latencies in nanoseconds, log-linear as in an HDR histogram: 128 steps for each power
+// of two, so a reported value is within 0.8 %, which is two significant digits. Plain numbers
+// without pointers: it may lie in shared memory, and all zeros is a valid state. One writer;
+// readers wait until it has ended.
 class LatencyHistogram {
  public:
   void Add(std::uint64_t ns) noexcept {
@@ -29,7 +30,8 @@ class LatencyHistogram {
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   [[nodiscard]] std::uint64_t max() const noexcept { return max_; }
 
-  // The smallest value that at least `part` (0 to 1) of all are at or below; 0 when there is none.
+  // The smallest value that is at or above the fraction `part` (0 to 1) of all values; 0 if there
+  // are none.
   [[nodiscard]] std::uint64_t Percentile(double part) const noexcept {
     const auto wanted = static_cast<std::uint64_t>(part * static_cast<double>(count_) + 0.5);
     std::uint64_t seen = 0;

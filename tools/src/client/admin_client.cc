@@ -19,8 +19,8 @@
 namespace idd::tools {
 namespace {
 
-// What a failed exchange means to a user of idctl: a daemon that does not answer is out of reach,
-// and a frame that one of the two does not understand is a matter of versions.
+// Maps a failed exchange to its meaning for a user of idctl: a daemon that does not answer is out
+// of reach, and a frame that one side does not understand is a version mismatch.
 Status ExchangeError(const Status& status) {
   switch (status.code()) {
     case Code::kTimeout:
@@ -46,7 +46,7 @@ Result<T> ReadReply(const wire::Message& message, std::string* reason) {
   return reply;
 }
 
-// The sentence that comes with a refusal.
+// The daemon's message for a refusal.
 std::string RefusalText(const Result<JsonDocument>& document, Code code) {
   if (document.ok()) {
     Status error;
@@ -150,7 +150,7 @@ Result<std::optional<shm::RingObserver>> AdminClient::Observe(const std::string&
   const Result<wire::AttachReply> reply = ReadReply<wire::AttachReply>(message.value(), &reason);
   if (!reply.ok()) return reply.status();
   if (reply.value().status != 0) {
-    // Not UNAVAILABLE, which would say that idd is out of reach.
+    // Not kUnavailable, which would mean that idd is out of reach.
     return Status(Code::kSystem, "the daemon gives no ring to look at: " + reason);
   }
   if (reply.value().ring_id == 0) return none;

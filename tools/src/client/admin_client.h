@@ -17,7 +17,7 @@
 
 namespace idd::tools {
 
-// A connection that has said hello. Not thread-safe. After a kUnavailable it is of no more use.
+// A connection after its HELLO. Not thread-safe. Unusable after a kUnavailable.
 class AdminClient {
  public:
   // Connects and agrees on versions. kUnavailable (no process listens, or it does not answer before
@@ -25,14 +25,14 @@ class AdminClient {
   [[nodiscard]] static Result<AdminClient> Connect(const std::string& socket_path,
                                                    Deadline deadline);
 
-  // Sends one request and returns the reply's document. What the daemon refuses comes back
-  // with its code and its sentence; a reply that is not what the protocol says is kIncompatible; no
-  // reply is kUnavailable. kInvalid: the request is too long for a frame.
+  // Sends one request and returns the reply's document. A refusal of the daemon comes back with its
+  // code and message. kIncompatible: the reply does not follow the protocol; kUnavailable: no
+  // reply; kInvalid: the request is too long for a frame.
   [[nodiscard]] Result<JsonDocument> Request(const AdminRequest& request, Deadline deadline);
 
-  // The tag's ring, to be looked at without the daemon from now on; nothing when it has none, when
-  // this user may not have it, or when the daemon is older than that. kUnavailable: no reply;
-  // kSystem, kIncompatible: it has one that cannot be had.
+  // Returns the tag's ring, which can then be observed without the daemon; nothing if the tag has
+  // no ring, if this user may not have it, or if the daemon is too old for OBSERVE. kUnavailable:
+  // no reply; kSystem, kIncompatible: the ring exists but cannot be mapped.
   [[nodiscard]] Result<std::optional<shm::RingObserver>> Observe(const std::string& tag,
                                                                  Deadline deadline);
 
@@ -45,9 +45,9 @@ class AdminClient {
   std::uint32_t abi_version_ = 0;  // the daemon's
 };
 
-// The `document_bytes` first bytes of a document that the daemon sent. kIncompatible unless `fd` is
-// a memfd sealed against writing and shrinking, at least that long, and the length is 1 to
-// kMaxAdminReplyBytes: then nothing can change or vanish below the reader.
+// The first `document_bytes` bytes of a document that the daemon sent. kIncompatible unless `fd` is
+// a memfd of at least that length, sealed against writing and shrinking, and the length is 1 to
+// kMaxAdminReplyBytes. The seals keep the document unchanged and mapped while it is read.
 [[nodiscard]] Result<std::string> ReadSealedDocument(int fd, std::uint64_t document_bytes);
 
 }  // namespace idd::tools

@@ -11,25 +11,25 @@
 
 namespace idd::tools {
 
-// What an admin frame carries (docs/socket-protocol.md, "Administration"): the operation, then its
-// arguments in the order in which they are set. A value.
+// The payload of an admin frame (docs/socket-protocol.md, "Administration"): the operation, then
+// its arguments in the order in which they were set. A value type.
 class AdminRequest {
  public:
   explicit AdminRequest(std::string_view op) { fields_.Set("op", op); }
 
-  // A text, a bool or an unsigned number: what JsonDocument::Set takes.
+  // A text, a bool or an unsigned number, as JsonDocument::Set accepts it.
   template <typename T>
   AdminRequest& Set(const char* key, const T& value) {
     fields_.Set(key, value);
     return *this;
   }
-  // Nothing is not sent.
+  // Sets nothing if there is no value.
   template <typename T>
   AdminRequest& SetIfGiven(const char* key, const std::optional<T>& value) {
     return value ? Set(key, *value) : *this;
   }
 
-  // Fields, the operation among them.
+  // The number of fields, including the operation.
   [[nodiscard]] std::size_t size() const noexcept { return fields_.size(); }
   [[nodiscard]] std::string Text() const { return fields_.Compact(); }
 

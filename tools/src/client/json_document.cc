@@ -14,8 +14,8 @@ constexpr int kMaxNesting = 32;  // replies need 6
 constexpr int kOneLine = -1;
 constexpr int kIndent = 2;
 
-// How deep brackets are nested outside strings, whether or not the rest is JSON. Not the parser's
-// callback: with one, its time grows with the square of an array's length.
+// The nesting depth of brackets outside strings, even if the text is not JSON. The parser's
+// callback is not used: with one, parsing takes time quadratic in an array's length.
 int Nesting(std::string_view text) {
   int depth = 0;
   int deepest = 0;
@@ -108,7 +108,7 @@ Result<JsonDocument> ParseDocument(std::string_view text) {
   };
   if (Nesting(text) > kMaxNesting) return malformed("nested too deeply");
   JsonDocument document;
-  // Without exceptions, what cannot be parsed comes back as "discarded".
+  // Without exceptions, the parser returns unparsable text as "discarded".
   document.json() = Json::parse(text, nullptr, false);
   if (document.json().is_discarded()) return malformed("not JSON");
   return document;

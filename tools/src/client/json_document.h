@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON documents that idctl receives, builds and prints. Here and in json_fields.h the library's
-// type is only declared: its definition takes a compiler seconds, and few files need it.
+// JSON documents that idctl receives, builds and prints. This header and json_fields.h only declare
+// the library's type: its definition takes seconds to compile, and few files need it.
 #ifndef IDD_TOOLS_CLIENT_JSON_DOCUMENT_H_
 #define IDD_TOOLS_CLIENT_JSON_DOCUMENT_H_
 
@@ -19,7 +19,7 @@
 
 namespace idd::tools {
 
-// Owns a document, or a part of one that is being built. A value; one that was moved from may only
+// Owns a document, or a part of one under construction. A value type; a moved-from object may only
 // be assigned to or destroyed. Not thread-safe.
 class JsonDocument {
  public:
@@ -30,11 +30,11 @@ class JsonDocument {
   JsonDocument& operator=(JsonDocument other) noexcept;
   ~JsonDocument();
 
-  // Lives as long as the document is neither assigned to nor destroyed.
+  // Valid until the document is assigned to or destroyed.
   [[nodiscard]] const Json& json() const noexcept { return *value_; }
   [[nodiscard]] Json& json() noexcept { return *value_; }
 
-  // Sets one field; a new one goes behind those that are there. Precondition: it is an object.
+  // Sets one field; a new field is appended. Precondition: the document is an object.
   JsonDocument& Set(const char* key, std::string_view text);
   JsonDocument& Set(const char* key, const char* text) { return Set(key, std::string_view(text)); }
   JsonDocument& Set(const char* key, bool flag);
@@ -49,30 +49,30 @@ class JsonDocument {
     return value ? Set(key, *value) : Set(key, nullptr);
   }
 
-  // The fields of an object, the elements of a list.
+  // The number of fields of an object, or of elements of a list.
   [[nodiscard]] std::size_t size() const noexcept;
 
-  // On one line, or a field a line; without a newline at the end. Bytes that are not UTF-8 are
+  // On one line, or one field a line; without a final newline. Bytes that are not UTF-8 are
   // replaced.
   [[nodiscard]] std::string Compact() const;
   [[nodiscard]] std::string Indented() const;
 
  private:
-  std::unique_ptr<Json> value_;  // never null but after a move
+  std::unique_ptr<Json> value_;  // never null, except after a move
 };
 
-// kIncompatible when `text` is not one JSON document, or is nested deeper than any reply.
+// kIncompatible if `text` is not one JSON document or is nested deeper than any reply.
 [[nodiscard]] Result<JsonDocument> ParseDocument(std::string_view text);
 
-// `text` as JSON writes it, in double quotes.
+// `text` as a JSON string, in double quotes.
 [[nodiscard]] std::string JsonQuote(std::string_view text);
 
-// --- Changing a document of the daemon. What is not an object, or not a list, stays as it is.
+// --- Changing a document of the daemon. A value of another type than expected stays as it is.
 
 [[nodiscard]] bool IsObject(const Json& value) noexcept;
-// The field of `from`, null where it has none.
+// Copies the field of `from`; null if it has none.
 void CopyField(const Json& from, const char* key, Json& to);
-// Null where it is nothing. Bytes that are not UTF-8 are escaped.
+// Null if there is no text. Bytes that are not UTF-8 are escaped.
 void SetText(Json& object, const char* key, const std::optional<std::string>& text);
 // Calls `change` for each object of the list.
 void ForEachObject(Json& document, const char* list,

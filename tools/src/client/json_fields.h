@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading a document of the daemon: input, so every field is looked at before it is used.
+// Reading a document of the daemon. It is untrusted input, so every field is checked before its
+// use.
 #ifndef IDD_TOOLS_CLIENT_JSON_FIELDS_H_
 #define IDD_TOOLS_CLIENT_JSON_FIELDS_H_
 
@@ -14,12 +15,12 @@
 
 namespace idd::tools {
 
-// Keeps the order of the daemon's fields when it is printed again.
+// Keeps the order of the daemon's fields when the document is printed again.
 using Json = nlohmann::ordered_json;
 
-// One object of a document. The first field that is missing or of the wrong type is noted in the
-// Status that all objects of a document share, as kIncompatible with the field's path; every
-// accessor then returns an empty value, so a reader looks at the Status once, at the end.
+// One object of a document. The first field that is missing or has the wrong type is recorded as
+// kIncompatible, with the field's path, in the Status that all objects of a document share. Every
+// accessor then returns an empty value, so a reader checks the Status once, at the end.
 //
 // The document and the Status must outlive it.
 class Fields {
@@ -28,25 +29,25 @@ class Fields {
   Fields(const Json& object, std::string path, Status* error);
 
   [[nodiscard]] std::string Text(const char* key) const;
-  // Null or missing is nothing; so is an empty text.
+  // Nothing if null, missing or an empty text.
   [[nodiscard]] std::optional<std::string> OptionalText(const char* key) const;
   // An unsigned integer.
   [[nodiscard]] std::uint64_t Count(const char* key) const;
-  // Null is nothing; missing is an error.
+  // Nothing if null; missing is an error.
   [[nodiscard]] std::optional<std::uint64_t> OptionalCount(const char* key) const;
   // The decimal digits of Count().
   [[nodiscard]] std::string CountText(const char* key) const;
-  // A number that is not negative.
+  // A non-negative number.
   [[nodiscard]] double Number(const char* key) const;
-  // Null or missing is nothing.
+  // Nothing if null or missing.
   [[nodiscard]] std::optional<double> OptionalNumber(const char* key) const;
   [[nodiscard]] bool Flag(const char* key) const;
   [[nodiscard]] Fields Object(const char* key) const;
-  // Null is nothing; missing is an error.
+  // Nothing if null; missing is an error.
   [[nodiscard]] std::optional<Fields> OptionalObject(const char* key) const;
-  // The objects of a list.
+  // The objects in a list.
   [[nodiscard]] std::vector<Fields> Objects(const char* key) const;
-  // The texts of a list.
+  // The texts in a list.
   [[nodiscard]] std::vector<std::string> Texts(const char* key) const;
   // False when the key is missing.
   [[nodiscard]] bool Has(const char* key) const;

@@ -17,9 +17,9 @@
 namespace idd::tools {
 namespace {
 
-// More than any of these files has: a line that never ends is not read to its end.
+// More than any of these files holds: an endless line is cut here.
 constexpr std::size_t kMaxProcBytes = 16384;
-// Between the process's start and its connection to be seen lie roundings of both.
+// Tolerance between a process's start and its connection: both times are rounded.
 constexpr double kSlackSeconds = 2;
 
 std::optional<std::string> ReadSmallFile(const std::string& path) {
@@ -31,8 +31,8 @@ std::optional<std::string> ReadSmallFile(const std::string& path) {
   return text;
 }
 
-// Whether one of the process's user ids is `uid`: it may have changed the one that it connected
-// with.
+// Whether one of the process's user ids is `uid`. The process may have changed its effective uid
+// since it connected.
 bool HasUid(const std::string& status, std::uint64_t uid) {
   std::istringstream lines(status);
   for (std::string line; std::getline(lines, line);) {
@@ -45,7 +45,8 @@ bool HasUid(const std::string& status, std::uint64_t uid) {
   return false;
 }
 
-// Seconds since the process began. The name in the line may hold anything, blanks and brackets too.
+// Seconds since the process began. The name in the line may contain anything, including blanks and
+// brackets.
 std::optional<double> AgeOf(const std::string& stat, const std::string& uptime) {
   constexpr int kFieldsBefore = 19;  // between the name and the start time
   const std::size_t name_end = stat.rfind(')');
@@ -87,7 +88,7 @@ std::string UnitOfControlGroup(const std::string& cgroup) {
     const bool is_systemd =
         line.starts_with("0::") || line.find(":name=systemd:") != std::string::npos;
     if (!is_systemd) continue;
-    // The innermost: a user's unit lies within that of the user's manager.
+    // The innermost unit: a user's unit lies within that of the user's manager.
     std::string_view rest(line);
     while (true) {
       const std::size_t slash = rest.rfind('/');
@@ -100,7 +101,7 @@ std::string UnitOfControlGroup(const std::string& cgroup) {
 }
 
 ProcessFacts ProbeProcess(const std::string& proc, const KnownProcess& process) {
-  if (process.pid == 0) return {};  // of a pid namespace that the daemon cannot see into
+  if (process.pid == 0) return {};  // in a pid namespace invisible to the daemon
   const std::string folder = proc + "/" + std::to_string(process.pid);
   const auto status = ReadSmallFile(folder + "/status");
   const auto stat = ReadSmallFile(folder + "/stat");

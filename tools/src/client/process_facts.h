@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What /proc says of processes that idd knows by their numbers.
+// Facts from /proc about processes whose pids idd knows.
 #ifndef IDD_TOOLS_CLIENT_PROCESS_FACTS_H_
 #define IDD_TOOLS_CLIENT_PROCESS_FACTS_H_
 
@@ -11,28 +11,28 @@
 
 namespace idd::tools {
 
-// Empty where it is not known. Names are the processes' own choice: escape them for people.
+// Empty where unknown. Processes choose their own names: escape them before printing.
 struct ProcessFacts {
-  std::string unit;     // systemd's, by the process's control group
-  std::string command;  // as the kernel has it, at most 15 bytes
+  std::string unit;     // the systemd unit, from the process's control group
+  std::string command;  // the kernel's name for it, at most 15 bytes
 };
 
 // A process as the daemon saw it when it connected.
 struct KnownProcess {
   std::uint64_t pid = 0;
   std::uint64_t uid = 0;
-  double connected_s = 0;  // ago
+  double connected_s = 0;  // seconds ago
 };
 
-// Of the process if it is still the one that connected: a number is given again, to a younger
-// process or to another user's. `proc`: where /proc is.
+// The facts of the process if it is still the one that connected: the kernel reuses pids, for a
+// younger process or another user's. `proc`: the path of /proc.
 [[nodiscard]] ProcessFacts ProbeProcess(const std::string& proc, const KnownProcess& process);
 
-// The unit in the text of a process's `cgroup`; empty if it is in none.
+// The systemd unit in the text of a process's `cgroup` file; empty if there is none.
 [[nodiscard]] std::string UnitOfControlGroup(const std::string& cgroup);
 
-// Adds "unit" and "command", null where not known, to the clients of a `client.list` document.
-// Where this process has other numbers for processes than the daemon, all are null.
+// Adds "unit" and "command", null where unknown, to the clients of a `client.list` document. All
+// are null if the daemon is in another pid namespace than this process.
 void AddProcessFacts(Json& document, const std::string& proc);
 
 }  // namespace idd::tools

@@ -95,8 +95,8 @@ Outcome ParseAndExecute(int argc, const char* const* argv, Output& out, int err_
   return Execute(line, invocation, out);
 }
 
-// The command's own failure goes before one of the output. A reader that has seen enough (a broken
-// pipe) needs no message.
+// The command's own failure takes precedence over an output error. A reader that closed its pipe
+// needs no message.
 Outcome FlushOutcome(Outcome outcome, Output& out) {
   const bool is_written = out.Flush();
   if (outcome.has_value() || is_written) return outcome;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line: what every command shares.
+// The command line: the parts that every command shares.
 #ifndef IDD_TOOLS_COMMANDS_CLI_H_
 #define IDD_TOOLS_COMMANDS_CLI_H_
 
@@ -20,12 +20,12 @@
 
 namespace idd::tools {
 
-// Options that every command takes, in front of it or behind it.
+// Options that every command accepts, before or after its name.
 struct GlobalOptions {
   std::string socket_path;
   bool as_json = false;
-  std::optional<std::uint64_t> timeout_ms;  // nothing: each command's own default
-  int progress_fd = -1;                     // where long work says how far it is
+  std::optional<std::uint64_t> timeout_ms;  // nothing: the command's default
+  int progress_fd = -1;                     // where long work reports its progress
 };
 
 struct TagArguments {
@@ -106,11 +106,11 @@ struct DoctorArguments {
   bool shows_all = false;
 };
 
-// What a command does when it was chosen.
+// Runs the chosen command.
 using Action = std::function<Outcome(Output& out)>;
 
-// One parsed command line. Commands register themselves with the parser, which writes here; the one
-// that was chosen leaves its action. Nothing runs while arguments are parsed.
+// One parsed command line. The commands register with the parser, which writes here; the chosen
+// command leaves its action. Nothing runs during parsing.
 struct Invocation {
   GlobalOptions global;
   TagArguments tag;
@@ -127,7 +127,7 @@ struct Invocation {
   Action action;
 };
 
-// Runs idctl with its output on two descriptors, and returns its exit status. Throws nothing.
+// Runs idctl with its output on two descriptors, and returns its exit status. Never throws.
 [[nodiscard]] ExitStatus RunIdctl(int argc, const char* const* argv, int out_fd,
                                   int err_fd) noexcept;
 
@@ -137,21 +137,22 @@ void SetAction(Command command, Invocation& invocation, Action action);
 
 inline constexpr std::uint64_t kAdminTimeoutMs = 5000;
 
-// One admin request and what becomes of its reply.
+// One admin request and how its reply is handled.
 struct AdminCall {
   AdminCall(std::string what_for, std::string_view op) : what(std::move(what_for)), request(op) {}
 
-  std::string what;  // the command, in messages: "tag show 'orders'"
+  std::string what;  // the command's name in messages: "tag show 'orders'"
   AdminRequest request;
-  // The human text; an error says that the document is malformed. Also called for --json, so that
-  // a script never gets a document that lacks what the documentation promises.
+  // Returns the text for people, or an error if the document is malformed. Also called for --json,
+  // so that a script never gets a document that lacks a documented field.
   std::function<Result<std::string>(const Json& document)> render;
-  // Optional: a failure in place of the document (a tag that exists already).
+  // Optional: a failure instead of the document (the tag already exists).
   std::function<Outcome(const Json& document)> refuse;
-  // Optional: an error after the document was printed (an audit that does not add up).
+  // Optional: an error after the document is printed (the audit does not add up).
   std::function<Status(const Json& document)> verdict;
   std::uint64_t timeout_ms = kAdminTimeoutMs;  // unless --timeout says otherwise
-  // Optional: how far it is, for a terminal; quick, from any thread. Without it the time is told.
+  // Optional: the progress shown on a terminal; must be quick; called on any thread. Without it the
+  // elapsed time is shown.
   std::function<std::string()> progress;
 };
 [[nodiscard]] Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out);

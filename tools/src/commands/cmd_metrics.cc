@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl metrics: what Prometheus would scrape, of the tags that the caller may use.
+// idctl metrics: what Prometheus would scrape, limited to the tags that the caller may use.
 #include "commands/commands.h"
 
 namespace idd::tools {
 namespace {
 
-// For a person the text that Prometheus reads; with --json the same as a document.
+// The text that Prometheus reads, or with --json the same as a document.
 Outcome ShowMetrics(const GlobalOptions& global, Output& out) {
   AdminCall call("metrics", "metrics");
   if (!global.as_json) call.request.Set("format", "prometheus");
@@ -18,7 +18,7 @@ Outcome ShowMetrics(const GlobalOptions& global, Output& out) {
 
 }  // namespace
 
-// As it is: Prometheus' format has its own escapes for what is in a label.
+// Unescaped: Prometheus' format has its own escapes for label values.
 Result<std::string> RenderMetrics(const Json& document) {
   Status error;
   const Fields reply(document, "reply", &error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl status: the daemon, its database, and what every tag has.
+// idctl status: the daemon, its database, and the state of every tag.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -11,12 +11,12 @@
 namespace idd::tools {
 namespace {
 
-// What the lines of the head that are too long go on below.
+// Indentation of the continuation lines of the head.
 constexpr std::size_t kHeadIndent = 10;
 constexpr std::size_t kErrorIndent = 2;
 constexpr std::uint64_t kLongestStoreWaitMs = 600'000;
 
-// Older daemons cannot be.
+// Older daemons do not report "drained" and cannot be drained.
 std::string Drained(const Fields& daemon) {
   const bool is_drained = daemon.Has("drained") && daemon.Flag("drained");
   return is_drained ? "; the whole host is drained, 'idctl resume' ends it" : "";
@@ -63,7 +63,7 @@ Table TagTable() {
                 {"LEASES", Align::kRight, 2}});
 }
 
-// What an operator should look at stands out.
+// Highlights what an operator should look at.
 std::string PaintCell(std::size_t column, const std::string& cell, const Screen& screen) {
   if (column == kStateColumn) {
     const bool is_bad = cell == "dry" || cell == "quarantined";
@@ -76,12 +76,13 @@ std::string PaintCell(std::size_t column, const std::string& cell, const Screen&
   return cell;
 }
 
-// How long what is held lasts, of what is promised now; in brackets, what that grows to.
+// How long the available ids last, of the promised time; in brackets, the time that the promise
+// grows to.
 std::string Covered(const Fields& tag) {
   const std::optional<double> covered_s = tag.OptionalNumber("covered_s");
   const Fields promise = tag.Object("promise");
   const double tolerance_s = promise.Number("outage_tolerance_s");
-  // Older daemons promise all of it from the first second.
+  // Older daemons promise the full tolerance from the first second.
   const double length_s = promise.Has("length_s")
                               ? promise.OptionalNumber("length_s").value_or(tolerance_s)
                               : tolerance_s;
@@ -99,7 +100,8 @@ void AddTagRow(const Fields& tag, Table& table) {
                 tag.CountText("leases")});
 }
 
-// The segments of the ring. `next` is read from memory that clients write, so it may lie anywhere.
+// The segments of the ring. `next` is read from memory that clients can write, so it may have any
+// value.
 Table SegmentTable(const Fields& tag) {
   Table table({{"SEGMENT"},
                {"BASE", Align::kRight},
@@ -118,7 +120,7 @@ Table SegmentTable(const Fields& tag) {
   return table;
 }
 
-// From three months before the end on.
+// Shown from three months before the end.
 std::string ForecastLine(const Fields& tag) {
   constexpr double kForecastDays = 90;
   const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
@@ -145,7 +147,7 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
     for (const std::string& line : {ForecastLine(tag), ErrorLine(tag)}) {
       if (!line.empty()) errors += WrapTo(line, screen.columns, kErrorIndent) + "\n";
     }
-    const Table of_tag = SegmentTable(tag);  // read in any case: it checks the fields
+    const Table of_tag = SegmentTable(tag);  // always read: this checks the fields
     if (!asked_tag.empty()) segments += "\n" + of_tag.Format(screen.columns);
   }
   const auto paint = [&screen](std::size_t column, const std::string& cell) {
@@ -158,7 +160,8 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
 Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& out) {
   AdminCall call(tag.empty() ? "status" : "status " + Quote(tag), "status");
   if (!tag.empty()) call.request.Set("tag", tag);
-  // Of the time that the user gives, half for the store: without its list idd says what it knows.
+  // Half of the user's timeout is for the store: if the store does not list the tags, idd answers
+  // from its own knowledge.
   if (global.timeout_ms.has_value()) {
     call.request.Set("wait_ms", std::min(*global.timeout_ms / 2, kLongestStoreWaitMs));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl's commands. Each Register function adds a group to the command line; each Render function
-// turns a reply into text for people, or says which field of it is malformed (kIncompatible). All
+// turns a reply into text for people, or reports a malformed field (kIncompatible). All
 // are pure but for the actions they register.
 #ifndef IDD_TOOLS_COMMANDS_COMMANDS_H_
 #define IDD_TOOLS_COMMANDS_COMMANDS_H_
@@ -22,7 +22,7 @@
 
 namespace idd::tools {
 
-// Of a table: as wide as the screen that `out` is seen on.
+// Renders a table for the width of the screen that shows `out`.
 using RenderTable = Result<std::string> (*)(const Json& document, std::size_t columns);
 [[nodiscard]] inline auto ForScreen(const Output& out, RenderTable render) {
   return [render, columns = ProbeScreen(out.fd()).columns](const Json& document) {
@@ -51,8 +51,7 @@ void RegisterClientCommands(Command root, Invocation& invocation);
 [[nodiscard]] Result<std::string> RenderTagList(const Json& document, std::size_t columns = 0);
 [[nodiscard]] Result<std::string> RenderDeletedTag(const Json& document);
 
-// --- status: `tag` is the one that was asked for, or empty. kNoSuchTag when it is not in the
-// reply.
+// --- status: `tag` is the requested tag, or empty. kNoSuchTag if the reply does not contain it.
 [[nodiscard]] Result<std::string> RenderStatus(const Json& document, const std::string& tag,
                                                const Screen& screen = {});
 
@@ -62,37 +61,36 @@ void RegisterClientCommands(Command root, Invocation& invocation);
 
 // --- audit
 [[nodiscard]] Result<std::string> RenderAudit(const Json& document, std::size_t columns = 0);
-// kSystem when the daemon found something, or when its own numbers do not add up.
+// kSystem if the daemon found a discrepancy, or if its numbers do not add up.
 [[nodiscard]] Status AuditVerdict(const Json& document);
 
 // --- whois
 [[nodiscard]] Result<std::string> RenderWhoIs(const Json& document, std::size_t columns = 0);
-// kSystem with the daemon's reason when no lease has the id.
+// kSystem, with the daemon's reason, if no lease contains the id.
 [[nodiscard]] Status WhoIsVerdict(const Json& document);
 
 // --- import
 [[nodiscard]] Result<std::string> RenderImport(const Json& document, std::size_t columns = 0);
-// kSystem when rows were refused, or ids are not safe yet.
+// kSystem if rows were refused, or if ids are not safe yet.
 [[nodiscard]] Status ImportVerdict(const Json& document);
 
 // --- metrics: the text of the reply, for Prometheus.
 [[nodiscard]] Result<std::string> RenderMetrics(const Json& document);
 // --- drain, resume
 [[nodiscard]] Result<std::string> RenderDrain(const Json& document);
-// kSystem when ids are not back with the store, or never will be.
+// kSystem if ids are not back in the store, or never will be.
 [[nodiscard]] Status DrainVerdict(const Json& document);
-// "drained 12 of 2000 leases": what a terminal shows meanwhile; empty when there is nothing to
-// tell.
+// "drained 12 of 2000 leases": the progress on a terminal; empty if there is none to show.
 [[nodiscard]] std::string DrainProgressText(const Json& document);
 [[nodiscard]] Result<std::string> RenderResume(const Json& document);
 
 // --- client
-// Of a document that AddProcessFacts() has been through.
-// `columns`: of the screen, 0: no limit.
+// For a document that AddProcessFacts() has extended.
+// `columns`: the width of the screen; 0: no limit.
 [[nodiscard]] Result<std::string> RenderClients(const Json& document, std::size_t columns = 0);
 
 // --- claim
-// idclient_claim_many, or a fake: claims up to `count` ids and writes how many.
+// idclient_claim_many, or a fake: claims up to `count` ids and stores the number claimed.
 using ClaimSource =
     std::function<idclient_status(std::uint64_t* ids, std::size_t count, std::size_t* claimed)>;
 struct ClaimRun {
@@ -100,8 +98,9 @@ struct ClaimRun {
   std::uint64_t count = 1;
   bool as_json = false;
 };
-// Claims and prints in chunks, in constant memory. What was claimed before an error is printed, and
-// in a complete JSON document if there is any. `last_error` gives the source's sentence for it.
+// Claims and prints in chunks, in constant memory. Ids claimed before an error are printed; if
+// there are any, the JSON document is still complete. `last_error` returns the source's message for
+// the error.
 [[nodiscard]] Outcome ClaimAndPrint(const ClaimRun& run, const ClaimSource& source,
                                     const std::function<std::string()>& last_error, Output& out);
 

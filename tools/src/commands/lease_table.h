@@ -11,7 +11,7 @@
 
 namespace idd::tools {
 
-// Leases as `lease list` and `whois` show them, behind a column of the command's own.
+// Leases as `lease list` and `whois` show them, after one column that the command adds.
 class LeaseTable {
  public:
   LeaseTable(std::string_view own_title, std::string_view state_title)

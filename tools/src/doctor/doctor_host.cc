@@ -30,7 +30,7 @@ constexpr std::size_t kLongestState = 64;
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
-// What comes until the other end is closed, or until the deadline.
+// Reads until the other end closes or the deadline passes.
 std::string ReadUntil(int fd, Deadline deadline) {
   std::string text;
   while (text.size() < kLongestState) {
@@ -47,7 +47,7 @@ std::string ReadUntil(int fd, Deadline deadline) {
   return text;
 }
 
-// The program with its output in a pipe; -1 when it does not start.
+// Starts the program with its output in a pipe; -1 if it does not start.
 pid_t Spawn(const std::string& program, std::vector<std::string> arguments, int out) {
   posix_spawn_file_actions_t actions{};
   if (::posix_spawn_file_actions_init(&actions) != 0) return -1;
@@ -65,7 +65,7 @@ pid_t Spawn(const std::string& program, std::vector<std::string> arguments, int 
 }
 
 void EndAndReap(pid_t pid) {
-  ::kill(pid, SIGKILL);  // one that has ended is not reaped yet: it is ours
+  ::kill(pid, SIGKILL);  // not reaped yet, so the pid is still ours
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

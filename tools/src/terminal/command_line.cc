@@ -18,7 +18,7 @@
 namespace idd::tools {
 namespace {
 
-// The parser's sentence, or a clearer one for the two most frequent mistakes.
+// The parser's message, or a clearer one for the two most frequent mistakes.
 std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
   const int code = error.get_exit_code();
   const bool is_missing = code == static_cast<int>(CLI::ExitCodes::RequiredError);
@@ -29,7 +29,7 @@ std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
   return text == "A subcommand is required" ? "no command given" : text;
 }
 
-// Stores the text if it is fine. `T`: std::string, or an optional one.
+// Stores the text if it is valid. `T`: std::string, or an optional one.
 template <typename T>
 ReadArgument Checked(std::string (*check)(const std::string&), T* value) {
   return [check, value](const std::string& text) {
@@ -39,7 +39,7 @@ ReadArgument Checked(std::string (*check)(const std::string&), T* value) {
   };
 }
 
-// A positional argument is shown by its name alone.
+// The help shows a positional argument by its name alone.
 const char* TagValueName(const char* name) { return *name == '-' ? "TAG" : ""; }
 
 }  // namespace
@@ -121,7 +121,7 @@ Argument Command::AddArgument(const char* name, const char* help, const ReadArgu
 CommandLine::CommandLine(const Texts& texts) : app_(std::make_unique<CLI::App>(texts.description)) {
   app_->name(texts.name);
   app_->footer(texts.footer);
-  app_->fallthrough();  // inherited: the global options may stand behind the command, too
+  app_->fallthrough();  // inherited: global options may also follow the command
   app_->require_subcommand(1);
   app_->set_version_flag("--version", texts.version);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line's grammar: commands, options, and the texts of their help. What parses it stays
-// in command_line.cc: the definition of its types takes a compiler seconds.
+// The command line's grammar: commands, options and their help texts. Only command_line.cc includes
+// the parser, whose types take seconds to compile.
 #ifndef IDD_TOOLS_TERMINAL_COMMAND_LINE_H_
 #define IDD_TOOLS_TERMINAL_COMMAND_LINE_H_
 
@@ -20,16 +20,17 @@ class Option;
 
 namespace idd::tools {
 
-// An option or a positional argument, while its command is built. Lives as long as the CommandLine.
+// An option or a positional argument of a command under construction. Lives as long as the
+// CommandLine.
 class Argument {
  public:
   explicit Argument(CLI::Option* option) : option_(option) {}
 
-  // Wrong usage without it.
+  // Its absence is wrong usage.
   Argument& Required();
-  // What stands for the value in the help ("MS"); empty: nothing.
+  // The placeholder for the value in the help ("MS"); empty: none.
   Argument& ValueName(const char* name);
-  // What the help shows as the value without it.
+  // The default value as the help shows it.
   Argument& Default(const char* value);
 
  private:
@@ -45,28 +46,29 @@ struct NumberRange {
 // UTF-8 text of at most kMaxTextBytes, so that a request fits a frame.
 inline constexpr std::size_t kMaxTextBytes = 2048;
 
-// Reads an argument's text. Returns what is wrong with it; empty: nothing, and the value was
-// stored. Called more than once for each text, the last time for the one that counts.
+// Reads an argument's text. Returns what is wrong with it, or stores the value and returns an empty
+// string. Called more than once for each text; the last call counts.
 using ReadArgument = std::function<std::string(const std::string& text)>;
 
-// A command while it is built: a handle, to be copied. Lives as long as the CommandLine, as must
-// what the arguments are written to. Names are "TAG" of a positional argument and "-n,--count" of
-// an option; of an option given twice the last one counts.
+// A command under construction: a handle, to be copied. It lives as long as the CommandLine, and so
+// must the variables that receive the arguments. Names are "TAG" for a positional argument and
+// "-n,--count" for an option; if an option is given twice, the last one counts.
 class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
   // A subcommand with its example in the help; `summary` is one line.
   [[nodiscard]] Command AddCommand(const char* name, const char* summary, const char* example);
-  // Wrong usage without one of its subcommands.
+  // Using it without one of its subcommands is wrong usage.
   void RequireSubcommand();
-  // Called at the end of the parsing when this is the command that was chosen.
+  // Called at the end of parsing if this command was chosen.
   void OnChosen(std::function<void()> chosen);
 
-  // Wrong usage unless wire::CheckTagName accepts it.
+  // A name that wire::CheckTagName refuses is wrong usage.
   Argument AddTagName(const char* name, const char* help, std::string* tag);
   Argument AddTagName(const char* name, const char* help, std::optional<std::string>* tag);
-  // A decimal number and nothing else: no sign, no octal or hexadecimal, which CLI11 would read.
+  // A decimal number and nothing else: no sign, and not the octal or hexadecimal that CLI11 would
+  // accept.
   Argument AddNumber(const char* name, const char* help, NumberRange range,
                      std::optional<std::uint64_t>* number);
   Argument AddText(const char* name, const char* help, std::optional<std::string>* text);
@@ -74,14 +76,14 @@ class Command {
   Argument AddChoice(const char* name, const char* help, std::vector<std::string> choices,
                      std::optional<std::string>* choice);
   void AddFlag(const char* name, const char* help, bool* flag);
-  // Any other.
+  // An option of any other type.
   Argument AddArgument(const char* name, const char* help, const ReadArgument& read);
 
  private:
   CLI::App* app_;
 };
 
-// The whole of it. Not thread-safe.
+// The whole command line. Not thread-safe.
 class CommandLine {
  public:
   struct Texts {
@@ -95,23 +97,23 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // Its options may stand behind the commands, too; one of these is required.
+  // Its options may also follow the commands; one command is required.
   [[nodiscard]] Command root();
 
   enum class Kind { kCommand, kHelp, kWrongUsage };
   struct Parsed {
     Kind kind = Kind::kCommand;
-    std::string text;  // the help or version that was asked for, or what is wrong
+    std::string text;  // the requested help or version, or the error
   };
   [[nodiscard]] Parsed Parse(int argc, const char* const* argv);
-  // "idctl tag create": as far as the command line was understood.
+  // "idctl tag create": the part of the command line that was understood.
   [[nodiscard]] std::string CommandPath() const;
 
  private:
   std::unique_ptr<CLI::App> app_;
 };
 
-// The pure checks behind the arguments. An empty text means: fine.
+// The pure checks of the arguments. An empty text means valid.
 [[nodiscard]] std::string CheckTagArgument(const std::string& tag);
 [[nodiscard]] std::string CheckTextArgument(const std::string& text);
 [[nodiscard]] std::string CheckSocketArgument(const std::string& path);

@@ -7,11 +7,11 @@
 namespace idd::tools {
 namespace {
 
-// Enough for any sentence; a reply that is longer would bury the advice behind it.
+// Enough for any sentence; a longer reply would bury the advice that follows.
 constexpr std::size_t kMaxWhyBytes = 1024;
 
-// One clause: no line breaks or blanks at the ends, no final full stop. Cut before the escaping, so
-// that an escape sequence is never cut in two.
+// One clause: no line breaks, no blanks at the ends, no final full stop. Cut before escaping, so
+// that no escape sequence is cut in two.
 std::string Clause(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const bool is_cut = text.size() > kMaxWhyBytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What idctl's exit status means, and the one line that comes with a failure.
+// The meaning of idctl's exit statuses, and the line that is printed with a failure.
 #ifndef IDD_TOOLS_TERMINAL_EXIT_STATUS_H_
 #define IDD_TOOLS_TERMINAL_EXIT_STATUS_H_
 
@@ -20,12 +20,12 @@ enum class ExitStatus : int {
   kNoSuchTag = 3,       // the allocator has no such tag
   kUnreachable = 4,     // no daemon answers on the socket
   kNothingToClaim = 5,  // no id before the deadline, or none left
-  kDenied = 6,          // this user may not
-  kExists = 7,          // what is to be created exists already
+  kDenied = 6,          // this user lacks the permission
+  kExists = 7,          // the object to be created exists already
 };
 
-// Why a command did not do what it was asked. All three texts are single clauses without a final
-// full stop; `todo` may be empty.
+// Why a command failed. All three texts are single clauses without a final full stop; `todo` may be
+// empty.
 struct Failure {
   ExitStatus exit = ExitStatus::kFailed;
   std::string what;
@@ -33,18 +33,18 @@ struct Failure {
   std::string todo;
 };
 
-// Nothing is success.
+// Nothing means success.
 using Outcome = std::optional<Failure>;
 
-// The exit status for the outcome of a claim or of an admin request. kInvalid is kFailed: what can
-// be checked here was checked before anything was sent, and is kUsage.
+// The exit status for the outcome of a claim or an admin request. kInvalid becomes kFailed: idctl
+// checks the arguments before it sends anything, and those errors are kUsage.
 [[nodiscard]] ExitStatus ExitFor(Code code) noexcept;
 
-// What a user can do about an outcome of this kind; empty for kOk.
+// Advice for the user about an outcome of this kind; empty for kOk.
 [[nodiscard]] const char* AdviceFor(Code code) noexcept;
 
-// The failure of `what`. A message that says itself what to do ("...; raise --max-id") gets no
-// general advice behind it. Precondition: !status.ok().
+// The failure of `what`. No general advice is appended to a message that has its own ("...; raise
+// --max-id"). Precondition: !status.ok().
 [[nodiscard]] Failure FailureFrom(const Status& status, std::string_view what);
 
 // "idctl: <what>: <why>; <todo>" and a newline: exactly one line, whatever the texts contain.

@@ -21,7 +21,7 @@ namespace {
 // Between two columns of a table.
 constexpr std::string_view kGap = "  ";
 
-// A character of UTF-8 text; bytes == 0 where the bytes are not one.
+// A character of UTF-8 text; bytes == 0 if the bytes are not one.
 struct Character {
   std::uint32_t code = 0;
   std::size_t bytes = 0;
@@ -31,7 +31,7 @@ std::uint32_t ByteAt(std::string_view text, std::size_t index) {
   return static_cast<unsigned char>(text[index]);
 }
 
-// The length that a first byte announces, 0 if none begins with it.
+// The length that a first byte announces; 0 if no character begins with it.
 std::size_t AnnouncedBytes(std::uint32_t first) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first < 0xe0) return 2;
@@ -58,7 +58,7 @@ Character DecodeFirst(std::string_view text) {
   return character;
 }
 
-// Control characters, line and paragraph separators, and the marks that change the direction.
+// Control characters, line and paragraph separators, and marks that change the reading direction.
 bool IsUnprintable(std::uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
@@ -74,13 +74,13 @@ std::string EscapeCode(std::uint32_t code) {
   return text.data();
 }
 
-// Of the first character, or of a byte that is none.
+// The length of the first character, or 1 for a byte that is not one.
 std::size_t BytesOf(std::string_view text) {
   return std::max<std::size_t>(DecodeFirst(text).bytes, 1);
 }
 
-// What a terminal takes for it: two for a wide character, none for one that joins the one before.
-// Of what the locale does not know, one.
+// The columns that a terminal uses: two for a wide character, none for a combining one, one for a
+// character that the locale does not know.
 std::size_t ColumnsOf(std::string_view text) {
   const Character character = DecodeFirst(text);
   if (character.bytes <= 1) return 1;
@@ -88,7 +88,7 @@ std::size_t ColumnsOf(std::string_view text) {
   return columns < 0 ? 1 : static_cast<std::size_t>(columns);
 }
 
-// Writes all of it. Returns 0 or an errno value.
+// Writes all bytes. Returns 0 or an errno value.
 int WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -98,7 +98,7 @@ int WriteAll(int fd, std::string_view text) {
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN) return errno;
-    // Another program made the terminal or pipe that we share non-blocking.
+    // Another program has made the shared terminal or pipe non-blocking.
     pollfd writable{.fd = fd, .events = POLLOUT, .revents = 0};
     if (::poll(&writable, 1, -1) < 0 && errno != EINTR) return errno;
   }

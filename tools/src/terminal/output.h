@@ -14,9 +14,9 @@
 
 namespace idd::tools {
 
-// A buffered writer on a descriptor that it does not own. The first error sticks: what is written
-// after it is dropped, so that a long command can look at ok() now and then and stop. Expects
-// SIGPIPE to be ignored. Not thread-safe.
+// A buffered writer on a descriptor that it does not own. The first error sticks and later output
+// is dropped, so a long command can check ok() now and then and stop. Expects that SIGPIPE is
+// ignored. Not thread-safe.
 class Output {
  public:
   explicit Output(int fd) : fd_(fd) {}
@@ -27,7 +27,7 @@ class Output {
   // Decimal digits.
   void WriteNumber(std::uint64_t value);
   [[nodiscard]] int fd() const noexcept { return fd_; }
-  // Hands everything to the system. Returns ok(). What was not flushed is lost with the object.
+  // Writes the buffer to the descriptor. Returns ok(). Unflushed text is lost with the object.
   bool Flush();
 
   [[nodiscard]] bool ok() const noexcept { return error_ == 0; }
@@ -47,27 +47,27 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string_view title;
   Align align = Align::kLeft;
-  int spare = 0;  // where there is no room the highest is left out first; 0: never
+  int spare = 0;  // if room is short, the highest is left out first; 0: never
 };
 
-// Aligned text: a line of titles, then the rows, two blanks between columns and none at a line's
-// end.
+// Aligned text: a line of titles, then the rows, with two blanks between columns and none at the
+// end of a line.
 class Table {
  public:
   explicit Table(std::initializer_list<Column> columns);
 
-  // Precondition: as many cells as columns. Control characters in cells are escaped; an empty cell
+  // Precondition: one cell for each column. Control characters in cells are escaped; an empty cell
   // is shown as "-", so that every line has the same number of fields.
   void AddRow(std::vector<std::string> cells);
-  // `columns`: of the screen; 0: no limit. What cannot be left out may go beyond it.
+  // `columns`: the width of the screen; 0: no limit. Columns that cannot be left out may exceed it.
   [[nodiscard]] std::string Format(std::size_t columns = 0) const;
-  // The same with each cell but the titles as `paint` returns it: no wider on the screen.
+  // As above, with `paint` applied to each cell except the titles; it must not change the width.
   using Paint = std::function<std::string(std::size_t column, const std::string& cell)>;
   [[nodiscard]] std::string Format(std::size_t columns, const Paint& paint) const;
 
  private:
   [[nodiscard]] std::vector<std::size_t> Widths() const;
-  // False for those that are left out.
+  // False for the columns that are left out.
   [[nodiscard]] std::vector<bool> Shown(const std::vector<std::size_t>& widths,
                                         std::size_t columns) const;
 
@@ -76,19 +76,19 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // the first one holds the titles
 };
 
-// `text` with everything that could move a terminal's cursor, start a new line or reverse the
+// `text` with every character that could move a terminal's cursor, start a new line or reverse the
 // reading direction written as \xNN or \uNNNN, and bytes that are not UTF-8 as \xNN.
 [[nodiscard]] std::string EscapeText(std::string_view text);
 
 // 'text', escaped, in single quotes.
 [[nodiscard]] std::string Quote(std::string_view text);
 
-// "1 tag", "3 tags": of the noun "tag".
+// "1 tag", "3 tags": for the noun "tag".
 [[nodiscard]] std::string Counted(std::size_t count, std::string_view noun);
 
-// Columns of a terminal: wide characters of other scripts take two, where the locale knows them.
+// The columns of the text on a terminal: a wide character takes two, if the locale knows it.
 [[nodiscard]] std::size_t WidthInCharacters(std::string_view text);
-// What fits so many of them.
+// The longest prefix that fits that many columns.
 [[nodiscard]] std::string_view FirstCharacters(std::string_view text, std::size_t count);
 
 // True for well-formed UTF-8 (no overlong forms, no surrogates).

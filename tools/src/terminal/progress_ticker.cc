@@ -8,7 +8,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What is done sooner needs no word.
+// Work that ends sooner shows no progress.
 constexpr std::chrono::seconds kSilence(1);
 constexpr std::chrono::milliseconds kInterval(500);
 

@@ -13,11 +13,11 @@
 
 namespace idd::tools {
 
-// Says on a terminal, from the first second on, how far something is that its owner waits for. Not
-// a terminal: nothing, and no thread.
+// Shows on a terminal, from the first second on, the progress of work that its owner waits for.
+// Without a terminal it does nothing and starts no thread.
 //
-// Thread safety: none for the owner. `text` is called on a thread of the ticker's own; the
-// destructor waits for it, so it has to be quick.
+// Thread safety: none for the owner. `text` is called on the ticker's own thread; the destructor
+// waits for it, so it must be quick.
 class ProgressTicker {
  public:
   using Text = std::function<std::string(std::chrono::seconds passed)>;

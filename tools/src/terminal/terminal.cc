@@ -16,7 +16,7 @@ constexpr std::size_t kUsualColumns = 80;
 constexpr std::size_t kUsualRows = 24;
 constexpr std::chrono::milliseconds kBetweenLines(100);
 
-// Empty when it is not set.
+// Empty if it is not set.
 std::string_view Variable(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): read only.
   return value == nullptr ? std::string_view() : std::string_view(value);
@@ -85,7 +85,7 @@ std::string WrapTo(std::string_view text, std::size_t columns, std::size_t inden
   std::size_t used = 0;
   bool is_first = true;
   while (!text.empty()) {
-    // A word with the blanks before it; those at a new line's begin are left out.
+    // A word with the blanks before it; a new line drops these blanks.
     const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
     const std::size_t end = std::min(text.find(' ', begin), text.size());
     const std::size_t width = WidthInCharacters(text.substr(begin, end - begin));
@@ -113,7 +113,7 @@ void ProgressLine::Show(std::string_view text) {
   if (!screen_.is_terminal || (is_dirty_ && now - shown_at_ < kBetweenLines)) return;
   shown_at_ = now;
   is_dirty_ = true;
-  // One column is left free: a terminal may wrap when the last one is written.
+  // One column stays free: a terminal may wrap when the last one is written.
   out_.Write("\r" + FitTo(EscapeText(text), screen_.columns - 1) + "\x1b[K");
   out_.Flush();
 }

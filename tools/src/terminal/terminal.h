@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What idctl knows of the terminal that it writes to, if it is one.
+// Properties of the terminal that idctl writes to, if it is one.
 #ifndef IDD_TOOLS_TERMINAL_TERMINAL_H_
 #define IDD_TOOLS_TERMINAL_TERMINAL_H_
 
@@ -14,37 +14,37 @@
 
 namespace idd::tools {
 
-// How what is written will be seen. The default is that of a pipe or a file: as wide as need be,
-// without colour, and text as it is.
+// How the output will be displayed. The defaults are for a pipe or a file: unlimited width, no
+// colour, plain text.
 struct Screen {
   bool is_terminal = false;
   std::size_t columns = 0;  // 0: no limit
   std::size_t rows = 0;     // 0: no limit
-  bool has_color = false;   // a terminal, unless NO_COLOR is set or TERM is dumb or not set
-  bool has_utf8 = false;    // the locale's character set, which may draw bars and sparklines
+  bool has_color = false;   // a terminal, unless NO_COLOR is set or TERM is dumb or unset
+  bool has_utf8 = false;    // the locale's character set, for bars and sparklines
 };
 
-// Of this descriptor. A terminal that does not tell its size has 80x24.
+// The screen of this descriptor. A terminal that does not report its size counts as 80x24.
 [[nodiscard]] Screen ProbeScreen(int fd);
 
-// Once, before anything is written: takes the character set of the locale and nothing else of it. A
-// locale that does not exist is as good as C.
+// Call once, before any output: adopts the locale's character set and nothing else of it. A missing
+// locale counts as C.
 void AdoptCharacterSet();
 
 enum class Tone { kPlain, kGood, kWarning, kBad, kFaint, kStrong };
-// `text` in that tone where there is colour. Its width does not change. The text must not come from
-// elsewhere unescaped.
+// `text` in that tone where colour is available. Its width does not change. Escape text of other
+// origin first.
 [[nodiscard]] std::string Toned(Tone tone, std::string_view text, const Screen& screen);
 
 // At most `columns` characters, with "..." at the end if some are left out; 0: all of it.
 [[nodiscard]] std::string FitTo(std::string_view text, std::size_t columns);
 
-// `text` on as many lines as it needs, broken at blanks, all but the first begun with `indent` of
-// them; 0 columns: one line. A word that is longer than a line goes beyond it.
+// `text` on as many lines as needed, broken at blanks; all but the first start with `indent`
+// blanks. 0 columns: one line. A word longer than a line exceeds it.
 [[nodiscard]] std::string WrapTo(std::string_view text, std::size_t columns, std::size_t indent);
 
-// A line on a terminal that says how far long work is, written over again and wiped at the end; on
-// anything else nothing at all. On standard error, so that it never mixes with the result.
+// A line on a terminal that shows the progress of long work; it is rewritten in place and erased at
+// the end. On anything else, nothing. On standard error, so that it never mixes with the result.
 //
 // Not thread-safe.
 class ProgressLine {
@@ -54,7 +54,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // At most ten times a second; what comes in between is dropped.
+  // Redraws at most ten times a second; calls in between are dropped.
   void Show(std::string_view text);
   void Clear();
   [[nodiscard]] bool is_shown() const noexcept { return screen_.is_terminal; }

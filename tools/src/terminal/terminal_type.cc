@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Alone in its file: <term.h> makes macros of common words.
+// In a file of its own, because <term.h> defines macros with common names.
 #include "terminal/terminal_type.h"
 
 #include <curses.h>

@@ -4,8 +4,8 @@
 
 namespace idd::tools {
 
-// Whether the type of terminal that TERM names is known and can put its cursor anywhere. A printer,
-// or TERM=dumb, cannot: there a snapshot is of more use than a screen.
+// Whether the terminal type that TERM names is known and can position its cursor. A printer, or
+// TERM=dumb, cannot; there a snapshot is more useful than a screen.
 [[nodiscard]] bool CanMoveCursor(int out_fd);
 
 }  // namespace idd::tools

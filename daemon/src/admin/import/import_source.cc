@@ -15,8 +15,8 @@
 namespace idd::daemon {
 namespace {
 
-// The columns that are read; the empty ones a source does not have, and the last two a table may
-// lack. A row's ids were handed out up to `last`, which the generator writes before it uses them.
+// The columns that are read. A source does not have the empty ones, and a table may lack the last
+// two. A row's ids were handed out up to `last`, which the generator writes before it uses them.
 struct Layout {
   ImportSource source;
   const char* name;
@@ -142,7 +142,7 @@ ImportRow ReadRow(const Layout& layout, const ImportQuery& query, const MysqlRow
   return read;
 }
 
-// Two sequences must not become one tag: it would not be known whose ids are whose.
+// Two sequences must not become one tag: it would be unknown which ids belong to which.
 void RefuseNamesakes(std::vector<ImportRow>& rows) {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const ImportRow& a, const ImportRow& b) { return a.tag < b.tag; });
@@ -211,7 +211,8 @@ Result<std::vector<ImportRow>> ReadImportSource(const ImportQuery& query) {
     refusal = rows.status();
     break;
   }
-  // Here it is not idd's own store that is away or not as idd needs it.
+  // The codes for an unavailable or incompatible store mean idd's own store, which is not at fault
+  // here.
   const Code code = refusal.code() == Code::kInvalid ? Code::kInvalid : Code::kSystem;
   return Status(code, "cannot import from " + query.from.Display() + ": " + refusal.message());
 }

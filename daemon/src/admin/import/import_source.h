@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of other generators that lease from a database of the MySQL protocol, as tags are taken
-// over from them.
+// Reads the tables of other id generators, which lease from a MySQL-protocol database, so that
+// their tags can be taken over.
 #ifndef IDD_DAEMON_ADMIN_IMPORT_IMPORT_SOURCE_H_
 #define IDD_DAEMON_ADMIN_IMPORT_IMPORT_SOURCE_H_
 
@@ -30,7 +30,7 @@ inline constexpr std::size_t kMaxImportRows = 100'000;
 struct ImportQuery {
   ImportSource source = ImportSource::kTinyid;
   MysqlUrl from;
-  std::string table;                  // empty: as the source names it
+  std::string table;                  // empty: the source's default name
   std::string prefix;                 // of the tags, before the names of the rows
   std::optional<std::uint64_t> step;  // nothing: the row's, or the default where it has none
 };
@@ -40,12 +40,12 @@ struct ImportRow {
   std::uint64_t next_id = 0;  // above every id that the source may have handed out
   std::uint64_t step = 0;
   std::string note;  // what an operator should know of it; may be empty
-  Status refusal;    // not ok: why the row makes no tag, and then the numbers mean nothing
+  Status refusal;    // not ok: why the row makes no tag; the numbers are then invalid
 };
 
-// Reads the table by a connection of its own; blocks for as long as MysqlDb does. The rows come by
-// their tags. kInvalid: the table is missing, empty, too large or not the source's; kSystem: it
-// cannot be read. No message has the password.
+// Reads the table over a connection of its own; blocks for as long as MysqlDb does. The rows are in
+// the order of their tags. kInvalid: the table is missing, empty, too large or not the source's;
+// kSystem: it cannot be read. No message contains the password.
 [[nodiscard]] Result<std::vector<ImportRow>> ReadImportSource(const ImportQuery& query);
 
 }  // namespace idd::daemon

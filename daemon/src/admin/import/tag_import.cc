@@ -9,7 +9,8 @@
 namespace idd::daemon {
 namespace {
 
-// Rows that are written by one job of the lease worker, a commit each; leases wait for no more.
+// Rows that one job of the lease worker writes, with a commit for each. Leases wait for at most one
+// such job.
 constexpr std::size_t kRowsAtOnce = 5;
 
 void AddReason(ImportedTag& tag, const std::string& reason) {
@@ -54,7 +55,8 @@ Result<ImportedTag> Create(Store& store, const ImportRow& row, ImportMode mode,
   return tag;
 }
 
-// Also of a tag that stands high enough: what is returned of leases below must not be leased again.
+// This is done even for a tag that stands high enough: ids below the row's that leases return must
+// not be leased again.
 Result<ImportedTag> Lift(Store& store, const ImportRow& row, const TagRecord& record,
                          ImportMode mode) {
   const bool is_kept = record.next_id >= row.next_id;
@@ -93,7 +95,7 @@ Result<ImportedTag> ImportTag(Store& store, const ImportRow& row, const Result<T
   return record.status();
 }
 
-// What the second reading made of a tag, beside what the first did.
+// Combines the outcome of the second reading of a tag with that of the first.
 void Merge(const ImportedTag& later, ImportedTag& tag) {
   const ImportedTag first = std::exchange(tag, later);
   const bool was_written =
@@ -170,7 +172,7 @@ void TagImport::OnWritten(std::size_t end, Result<std::vector<ImportedTag>> tags
   Read([self = shared_from_this()](const Result<Rows>& again) { self->OnReadAgain(again); });
 }
 
-// A server of the source that still runs shows itself by what it has leased meanwhile.
+// A server of the source that still runs has leased ids meanwhile, which this second reading shows.
 void TagImport::OnReadAgain(const Result<Rows>& again) {
   if (!again.ok()) {
     report_.warnings.push_back("whether it moved while importing is not known: " +

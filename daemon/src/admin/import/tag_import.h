@@ -21,7 +21,7 @@ namespace idd::daemon {
 enum class ImportAction { kCreated, kLifted, kKept, kRefused };
 enum class ImportMode { kWrite, kDryRun };
 
-// What became, or would become, of one row of the source.
+// The outcome for one row of the source, or what the outcome would be.
 struct ImportedTag {
   std::string tag;
   ImportAction action = ImportAction::kRefused;
@@ -29,27 +29,27 @@ struct ImportedTag {
   std::uint64_t next_id = 0;          // this and step: nothing when refused
   std::uint64_t step = 0;
   std::string reason;
-  // Hosts that hold leases of the tag that begin below what the source had: they hand those ids out
-  // until they have given the leases up.
+  // Hosts with leases of the tag that begin below the source's next id. They may hand out those ids
+  // until they give the leases up.
   std::vector<std::string> holders;
 };
 
 struct ImportReport {
   std::vector<ImportedTag> tags;
-  std::vector<std::string> warnings;  // sentences; then the ids are not safe yet
+  std::vector<std::string> warnings;  // sentences; if there are any, the ids are not safe yet
 };
 
-// Brings each row's tag above the row: creates it there, lifts it, or keeps it where it stands. A
-// bad row or tag is refused and the others go on; an error is the store's. No two rows that are not
-// refused have the same tag.
+// Brings each row's tag above the row's ids: creates it there, lifts it, or keeps it if it stands
+// high enough. Refuses a bad row or tag and goes on with the others; an error is the store's.
+// Precondition: no two rows that are not refused have the same tag.
 [[nodiscard]] Result<std::vector<ImportedTag>> ImportTags(Store& store,
                                                           const std::vector<ImportRow>& rows,
                                                           ImportMode mode,
                                                           const std::string& description);
 
-// One import, from the first reading of its source to its report. What it has written when it fails
-// stays: the next one goes on from there. The source is read on a thread of its own and the tags
-// are written by the lease worker a few at a time, so that leases do not wait for either.
+// One import, from the first reading of its source to its report. If it fails, what it has written
+// stays, and the next import goes on from there. Another thread reads the source and the lease
+// worker writes a few tags at a time, so leases wait for neither.
 //
 // Thread safety: none; event loop. Lives until `done` was called.
 class TagImport : public std::enable_shared_from_this<TagImport> {
@@ -64,7 +64,7 @@ class TagImport : public std::enable_shared_from_this<TagImport> {
   TagImport(Means means, ImportQuery query, ImportMode mode, Done done);
   void Start();
 
-  // Of the rows that were read, how many are done; no rows before they are read.
+  // How many of the rows that were read are done; `rows` is 0 before they are read.
   struct Progress {
     std::size_t done = 0;
     std::size_t rows = 0;

@@ -12,7 +12,7 @@ namespace {
 
 // The row of a host that has not ended is renewed this often ...
 constexpr std::chrono::seconds kBeatEvery(20);
-// ... and after so long without a sign of it another may take its name.
+// ... and after this long without a renewal another host may take its name.
 constexpr int kSilentForS = 60;
 }  // namespace
 
@@ -24,8 +24,8 @@ Result<bool> HostRow::Claim(MysqlDb& db) {
   const std::string host = MysqlDb::Text(host_.id);
   const std::string boot = MysqlDb::Text(host_.boot_id);
   const std::string instance = MysqlDb::Text(host_.instance);
-  // The next run on the same state dir takes over from one that ended. One that did not, as two
-  // share the state dir, does not take it back.
+  // The next run on the same state dir takes the row over at once. A run that has held the row does
+  // not take it back from another run that shares the state dir.
   const std::string is_next = "boot_id = " + boot + " AND instance = " + instance +
                               (beat_ == 0 ? "" : " AND run = '" + run_ + "'");
   const Result<std::vector<MysqlResult>> claimed = db.Packet(

@@ -13,21 +13,22 @@
 
 namespace idd::daemon {
 
-// The row of this host in idd_host. Another live host under its name would take its returned ranges
-// and give up its leases, so the row has the run that holds the name, and a beat that only rises.
+// The row of this host in idd_host. Another live host with the same name would take its returned
+// ranges and abandon its leases. So the row has the run that holds the name, and a beat that only
+// rises.
 //
 // Thread safety: none.
 class HostRow {
  public:
-  // `run`: random, of this object's owner: two with one state directory are two.
+  // `run`: random per owner of this object, so that two runs with one state directory differ.
   HostRow(HostIdentity host, std::string run) : host_(std::move(host)), run_(std::move(run)) {}
 
-  // Takes the name. True: the row is older than this run left it, so the tables were set back.
+  // Takes the name. True: the row is older than this run had left it, so the tables were set back.
   // kUnavailable while another live host has the name.
   [[nodiscard]] Result<bool> Claim(MysqlDb& db);
-  // Renews the row if that is due. False: it is not as this run left it.
+  // Renews the row if that is due. False: the row is not as this run left it.
   [[nodiscard]] Result<bool> Beat(MysqlDb& db);
-  // Frees the name at once: a host that was stopped and rebooted need not wait.
+  // Frees the name at once, so that a host that is stopped and rebooted need not wait.
   void Release(MysqlDb& db) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace idd::daemon {
 namespace {
 
-// What became of a lost lease is known after so long: its packet has ended.
+// After this long the fate of a lost lease is certain, because its packet has ended.
 constexpr std::chrono::seconds kLostFor(120);
 
 }  // namespace

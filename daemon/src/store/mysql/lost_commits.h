@@ -10,8 +10,8 @@
 
 namespace idd::daemon {
 
-// Leases whose COMMIT has not answered. None of their ids is ever used; the journal is to have
-// them, if it has them at all, as abandoned.
+// Leases whose COMMIT got no answer. None of their ids is ever used. If the journal has them at
+// all, they are to be abandoned there.
 //
 // Pure. Thread safety: none. Memory: a token for each such lease of the last two minutes.
 class LostCommits {
@@ -22,8 +22,8 @@ class LostCommits {
   // Statements for one packet: the first abandons those that are active, the second selects the
   // tokens of those that are in the journal and have ended. Precondition: not empty.
   [[nodiscard]] std::vector<std::string> Statements(const std::string& host) const;
-  // Those that were selected are done with. One that is not in the journal may still come, as the
-  // packet on the old connection may not have ended; it is forgotten after two minutes.
+  // Forgets the leases that were selected. A lease that is not in the journal may still come,
+  // because the packet on the old connection may not have ended; it is forgotten after two minutes.
   void Forget(const std::vector<std::string>& ended, MonotonicTime now);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MysqlStore: what the server says of itself.
+// MysqlStore: facts about the server.
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -28,7 +28,7 @@ Variables ReadVariables(const MysqlResult& rows) {
   return variables;
 }
 
-// One that the server does not have is none that matters there.
+// A setting that the server does not have does not matter there.
 void AddSetting(const Variables& variables, StoreSetting setting, StoreFacts& facts) {
   const auto found = variables.find(setting.name);
   if (found == variables.end()) return;
@@ -41,7 +41,7 @@ bool IsOn(const Variables& variables, std::string_view name) {
   return found != variables.end() && found->second != "OFF" && found->second != "0";
 }
 
-// Its answer lies between `asked` and `answered` of this host's clock.
+// The server read its clock between `asked` and `answered` of this host's clock.
 std::optional<StoreFacts::Clock> Compare(const std::optional<std::string>& server_s,
                                          system_clock::time_point asked,
                                          system_clock::time_point answered) {
@@ -58,7 +58,7 @@ std::optional<StoreFacts::Clock> Compare(const std::optional<std::string>& serve
 
 }  // namespace
 
-// The variables are listed, not selected: a server that lacks one is no failure.
+// The variables are listed, not selected, so that a server may lack one of them.
 Result<StoreFacts> MysqlStore::Inspect() {
   if (db_ == nullptr) return NotOpen();
   const auto asked = system_clock::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MysqlStore: the lease journal and what is read from it.
+// MysqlStore: the lease journal and the reports read from it.
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -14,7 +14,7 @@
 namespace idd::daemon {
 namespace {
 
-// Rows of the journal that are read with one statement.
+// How many rows of the journal one statement reads.
 constexpr std::uint64_t kRowsOfAPage = 10'000;
 constexpr int kSeqColumn = 11;
 
@@ -24,9 +24,10 @@ std::string SelectLease(const std::string& from = "idd_lease") {
          from;
 }
 
-// The leases of a tag among which those that have the id are, by the indexes: without them all of
-// the journal would be read. What leases have kept does not overlap, so the nearest that end above
-// the id are enough, even if a journal was damaged; ids that were handed back may be in any.
+// Selects, by index, leases of a tag that include all those with the id; otherwise the whole
+// journal would be read. The ids that leases have kept do not overlap, so the nearest leases that
+// end above the id are enough, even in a damaged journal. Ids that were handed back may be in any
+// lease.
 std::string NearId(const std::string& tag, const std::string& id) {
   const std::string is_tag = "biz_tag = " + MysqlDb::Text(tag);
   return "((SELECT * FROM idd_lease WHERE " + is_tag + " AND used_limit > " + id +
@@ -88,7 +89,7 @@ Status MysqlStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
   std::vector<std::string> statements;
   for (const LeaseClosure& closure : closures) {
     const auto it = active.value().find(closure.token);
-    // Closed already, or never ours: the journal's word stands.
+    // The lease is closed already, or was never ours: the journal's entry stands.
     if (it == active.value().end()) continue;
     if (Status status = CheckClosure(closure, it->second); !status.ok()) return status;
     statements.push_back(EndOf(closure, it->second, options_.host.id));
@@ -118,8 +119,9 @@ Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
   const std::string lease = "token = '" + closure.token +
                             "' AND host = " + MysqlDb::Text(options_.host.id) +
                             " AND state = 'active'";
-  // Nothing below the tombstone goes back: it was a deleted tag's, whose successor must not be
-  // lowered under the place where it began, or another generator's, above which the tag was lifted.
+  // Nothing below the tombstone goes back. It marks where a deleted tag ended, and its successor
+  // must not be lowered below that; or where another generator ended, above which the tag was
+  // lifted.
   const std::string alive = " WHERE " + sql::IsTag(closure.tag) +
                             " AND EXISTS(SELECT 1 FROM idd_lease WHERE " + lease +
                             ") AND NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = " +
@@ -204,7 +206,7 @@ Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filte
   std::vector<LeaseRecord> leases;
   std::string select = SelectLease(from);
   select += where;
-  std::string before;  // the rows of the pages that were read
+  std::string before;  // the rows of the earlier pages
   while (true) {
     const std::uint64_t page =
         filter.newest == 0 ? kRowsOfAPage
@@ -284,7 +286,7 @@ Result<Ledger> MysqlStore::ReadLedger(const std::string& tag) {
   Result<Ledger> ledger = ReadLists(tag);
   if (db_ == nullptr) return ledger;
   const Result<MysqlResult> ended = db_->Query("COMMIT");
-  if (!ended.ok()) db_.reset();  // nothing else may happen inside it
+  if (!ended.ok()) db_.reset();  // the transaction must not stay open
   return ledger;
 }
 

@@ -18,9 +18,9 @@ constexpr const char* kVersion = "1";
 #define IDD_TABLE "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 
 // The same tables as in SQLite (sqlite_schema.cc says what they are for), names compared byte by
-// byte. idd_meta is the last, so that where it is all the others are; times are UTC.
+// byte. idd_meta comes last, so that its presence shows that all the others exist. Times are UTC.
 constexpr std::array kMysqlSchema = {
-    // Leaf's table, name for name. One that is there is kept, whatever its character set is.
+    // Leaf's table, name for name. An existing one is kept, whatever its character set is.
     "CREATE TABLE IF NOT EXISTS leaf_alloc("
     " biz_tag " IDD_TAG_COLUMN " NOT NULL DEFAULT '',"
     " max_id bigint NOT NULL DEFAULT 1,"
@@ -70,9 +70,9 @@ constexpr std::array kMysqlSchema = {
     " KEY idd_returned_next(biz_tag, host, base),"
     " CONSTRAINT idd_returned_range CHECK(`limit` > base)) " IDD_TABLE,
 
-    // boot_id and instance tell a host from another under the same name, run one idd from another
-    // with the same state dir; an empty boot_id: stopped. beat counts its signs of life, so that it
-    // notices when the tables were set back.
+    // boot_id and instance distinguish hosts with the same name, and run distinguishes idds with
+    // the same state dir. An empty boot_id: stopped. beat counts the host's signs of life, so that
+    // it notices if the tables were set back.
     "CREATE TABLE IF NOT EXISTS idd_host("
     " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
     " first_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
@@ -91,8 +91,8 @@ constexpr std::array kMysqlSchema = {
     " name " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
     " value " IDD_WORD_COLUMN("64") " NOT NULL) " IDD_TABLE,
 };
-// What the hosts agree on (fence.h): a row for each host, and for each tag the ceiling of its
-// leases. The tag without a name counts the raises.
+// The state that the hosts share (fence.h): a row for each host, and for each tag the ceiling of
+// its leases. The tag with the empty name counts the raises.
 constexpr std::array kFenceTables = {
     "CREATE TABLE IF NOT EXISTS idd_fence("
     " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
@@ -156,7 +156,7 @@ Status WrongType(const MysqlDb& db, const std::string& column, const std::string
                                    "; it must be a bigint or int, or ids would be rounded"};
 }
 
-// With two rows a tag an UPDATE would move both and the tag would have two next ids.
+// If a tag had two rows, an UPDATE would move both and the tag would have two next ids.
 Status CheckLeafAlloc(MysqlDb& db) {
   const Result<MysqlResult> columns = db.Query(
       "SELECT LOWER(column_name), LOWER(data_type) FROM information_schema.columns"
@@ -197,15 +197,16 @@ Status CreateTables(MysqlDb& db, const Statements& statements) {
 
 Status CreateDataSet(MysqlDb& db) {
   if (Status status = CreateTables(db, kMysqlSchema); !status.ok()) return status;
-  // Hosts that start at once agree on the first one's.
+  // Hosts that start at the same time agree on the first one's value.
   const Result<MysqlResult> named =
       db.Query("INSERT IGNORE INTO idd_meta(name, value) VALUES('incarnation', '" + RandomToken() +
                "'), ('schema_version', '" + kVersion + "')");
   return named.status();
 }
 
-// What an earlier idd has not made, and the row that counts the raises. A data set that has had
-// them is not given new ones: its members and ceilings are lost, or an operator is restoring them.
+// Adds the fence's tables, which an earlier version of idd has not made, and the row that counts
+// the raises. A data set that once had them does not get new ones: its members and ceilings are
+// lost, or an operator is restoring them.
 Status AddFence(MysqlDb& db) {
   const Result<MysqlResult> had = db.Query("SELECT COUNT(*) FROM idd_meta WHERE name = 'fence'");
   if (!had.ok()) return had.status();
@@ -220,8 +221,8 @@ Status AddFence(MysqlDb& db) {
   return Status::Ok();
 }
 
-// Whether a host has finished making the tables: idd_meta gets its rows last, in one statement.
-// (One that died between the two left it empty.)
+// Whether a host has finished making the tables: idd_meta gets its rows last, in one statement. (A
+// host that died before that left it empty.)
 Result<bool> IsMade(MysqlDb& db) {
   const Result<MysqlResult> table = db.Query(
       "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"

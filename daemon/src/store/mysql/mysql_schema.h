@@ -11,15 +11,16 @@ namespace idd::daemon {
 
 struct MysqlDataSet {
   std::string incarnation;
-  bool is_new = false;  // made by this call, by another host's at the same time perhaps
+  bool is_new = false;  // made by this call, or by another host at the same time
 };
 
-// Makes idd's tables where there are none, if it may, and Leaf's if that is missing; checks what is
-// there otherwise. kUnavailable: they are missing and may not be made;
+// Makes idd's tables if they are missing and `may_create` allows it, and Leaf's if it is missing;
+// otherwise checks the tables that exist. kUnavailable: they are missing and may not be made;
 // kIncompatible: they are not what idd needs, and an operator must act.
 [[nodiscard]] Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create);
 
-// Each of idd's tables is there and can roll back. kIncompatible says which is not.
+// Checks that each of idd's tables exists and can roll back. kIncompatible names the one that
+// fails.
 [[nodiscard]] Status CheckMysqlTables(MysqlDb& db);
 
 }  // namespace idd::daemon

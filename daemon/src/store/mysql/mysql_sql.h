@@ -12,15 +12,15 @@
 
 namespace idd::daemon::sql {
 
-// Of a Galera cluster; empty elsewhere.
+// The status of a Galera cluster; other servers return no rows.
 inline constexpr const char* kClusterStatus =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status',"
     " 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id')";
 
-// What a packet raises when a guard did not hold: each gives a column NULL then.
+// The error of a packet whose guard did not hold: a guard then sets a column to NULL.
 inline constexpr unsigned kNullRefused = 1048;
 
-// The tables that leases rest on, and the time when one was made.
+// The tables that leases depend on, and the time when a table was made.
 inline constexpr const char* kLeaseTables =
     "table_schema = DATABASE() AND engine = 'InnoDB'"
     " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_fence', 'idd_ceiling')";
@@ -49,8 +49,8 @@ inline std::string Words(const std::vector<std::string>& words) {
   return list;
 }
 
-// A row's place among `tags`, from 1; 0: none of them. Rows that were read: no two of their names
-// are the same to the column.
+// A row's place among `tags`, from 1; 0: it is none of them. Precondition: the tags' rows were
+// read, so the column treats no two of the names as equal.
 inline std::string PlaceOfTag(const std::vector<std::string>& tags) {
   std::string place = "FIELD(biz_tag";
   for (const std::string& tag : tags) place += ", " + MysqlDb::Text(tag);

@@ -9,7 +9,7 @@
 namespace idd::daemon {
 namespace {
 
-// Of " number number ..."; empty if it is anything else.
+// Parses " number number ..."; empty if `text` is anything else.
 std::vector<std::uint64_t> ParseTimes(std::string_view text) {
   std::vector<std::uint64_t> times;
   while (!text.empty()) {

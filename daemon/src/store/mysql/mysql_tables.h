@@ -11,27 +11,30 @@
 namespace idd::daemon {
 
 // When each of sql::kLeaseTables was made, in seconds since 1970 on the server's clock. A table
-// that is dropped and made again, as a restored dump does, is another one, whatever is in it.
+// that is dropped and made again, as by a restored dump, counts as another one, whatever its
+// contents.
 //
 // MariaDB takes the time from the table's file whenever it opens the table, and keeps it with each
 // of several open instances. After a `chmod` of that file some sessions see a later time than
-// others, for the same table. So a table may have several known times: it is new only with one that
-// it never had. A table that is made again closes all instances and has a time of its own.
+// others, for the same table. So a table may have several known times, and is new only if it has a
+// time that it never had. When a table is made again, all instances are closed and it gets a new
+// time.
 class MysqlTables {
  public:
-  // A time that was read. True: it was not known of this table.
+  // Adds a time that was read. True: it was not known for this table.
   bool Add(const std::string& table, std::uint64_t made);
-  // Another host's Times(). True: it has seen one of the tables with a later time.
+  // Adds another host's Times(). True: that host has seen one of the tables with a later time.
   bool AddSeenElsewhere(std::string_view times);
 
   // " time time ...": the latest of each, in the order of the tables' names.
   [[nodiscard]] std::string Times() const;
-  // A condition of SQL: all of them are there, use InnoDB and have known times.
+  // An SQL condition: all tables exist, use InnoDB and have known times.
   [[nodiscard]] std::string AreSame() const;
   [[nodiscard]] bool empty() const { return made_.empty(); }
 
  private:
-  // So many of one table, the latest ones. Each new time costs a recovery, so there are few.
+  // How many times of one table are known, the latest ones. Each new time costs a recovery, so
+  // there are few.
   static constexpr std::size_t kMaxKnownTimes = 8;
 
   std::map<std::string, std::set<std::uint64_t>> made_;

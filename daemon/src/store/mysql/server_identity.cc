@@ -32,7 +32,7 @@ ServerIdentity::Change ServerIdentity::Recognise(const ServerFacts& facts) {
   condition_ = ConditionOf(facts);
   uptime_ = facts.uptime;
   asked_ = facts.asked;
-  // Seconds are whole, so that the server may be one younger than it says.
+  // The uptime is in whole seconds, so the server may be up to one second younger than it reports.
   const bool ran_then = uptime_ >= asked_ - first_seen_ + std::chrono::seconds(1);
   const bool is_unbroken = !is_cluster_ && ran_then && facts.connection > last_connection_;
   last_connection_ = facts.connection;

@@ -11,22 +11,23 @@
 
 namespace idd::daemon {
 
-// What a server says of itself on a new connection.
+// The facts that a server reports about itself on a new connection.
 struct ServerFacts {
   std::string hostname{};
   std::uint64_t port = 0;
   std::uint64_t server_id = 0;
   std::string uid{};             // MariaDB's server_uid, or empty
   std::string uuid{};            // MySQL's server_uuid, or empty
-  std::uint64_t connection = 0;  // its number: a server counts them
+  std::uint64_t connection = 0;  // its number: a server counts its connections
   std::chrono::seconds uptime{0};
-  std::string cluster{};  // that it is a node of; empty: of none
-  MonotonicTime asked{};  // before it answered
+  std::string cluster{};  // the cluster that it is a node of; empty: none
+  MonotonicTime asked{};  // when the server was asked
 };
 
 // Which server is open, and whether it is the one that was open before and has been running ever
-// since: any other may have less than that one had. A cluster may have been bootstrapped from less
-// than it had whenever this host was not connected: its nodes show no more than who they are.
+// since; any other server may lack data that the earlier one had. A cluster may have been
+// bootstrapped with less data whenever this host was not connected, and its nodes only show their
+// identity.
 //
 // Pure. Thread safety: none.
 class ServerIdentity {
@@ -38,22 +39,23 @@ class ServerIdentity {
   };
   Change Recognise(const ServerFacts& facts);
 
-  // Of the server, or of the cluster: other hosts see the same. Empty: none was open.
+  // The name of the server or cluster, which is the same on all hosts. Empty: none was open.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] bool is_cluster() const noexcept { return is_cluster_; }
-  // A condition of SQL: what answers is the connection and the server that were recognised.
+  // An SQL condition: the statement runs on the connection and the server that were recognised.
   [[nodiscard]] const std::string& condition() const noexcept { return condition_; }
-  // How long it has been running, at least. Nothing for a cluster, where that shows nothing.
+  // How long the server has been running, at least. Nothing for a cluster, where an uptime proves
+  // nothing.
   [[nodiscard]] std::optional<std::chrono::seconds> Uptime(MonotonicTime now) const;
 
  private:
   std::string name_;
   bool is_cluster_ = false;
   std::string condition_;
-  // On this host's clock: from then on it must have been running.
+  // The time on this host's clock since which the server must have been running.
   MonotonicTime first_seen_{};
   std::uint64_t last_connection_ = 0;
-  std::chrono::seconds uptime_{0};  // when it was asked last
+  std::chrono::seconds uptime_{0};  // at the last look
   MonotonicTime asked_{};
 };
 

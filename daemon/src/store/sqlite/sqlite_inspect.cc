@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SqliteStore: what the file and the library say of themselves.
+// SqliteStore: facts about the file and the library.
 #include <unistd.h>
 
 #include <string>
@@ -19,7 +19,7 @@ Result<std::string> ReadText(SqliteDb& db, std::string_view sql) {
   return text;
 }
 
-// FULL, or the EXTRA above it, which is as good.
+// Reports EXTRA as FULL, because it is at least as good.
 Result<std::string> ReadSynchronous(SqliteDb& db) {
   SqliteQuery query = db.Query("PRAGMA synchronous");
   const std::uint64_t level = query.Next() ? query.Uint(0) : 0;
@@ -39,7 +39,7 @@ Result<StoreFacts> SqliteStore::Inspect() {
   if (!synchronous.ok()) return synchronous.status();
   StoreFacts facts;
   facts.version = "SQLite " + version.value();
-  // What is open may still be written; what is opened next may not.
+  // The open file may still be writable although the next open will not be.
   facts.is_read_only = ::access(options_.path.c_str(), W_OK) != 0;
   facts.settings = {
       {"journal_mode", journal.value(), "wal", "a program that reads it holds up leases"},

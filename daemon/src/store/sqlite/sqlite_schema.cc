@@ -105,8 +105,8 @@ CREATE TABLE idd_deleted_tag(
 ) STRICT;
 )sql";
 
-// An existing leaf_alloc must have Leaf's columns, and one row a tag: with two, an UPDATE would
-// move both and the tag would have two next ids.
+// An existing leaf_alloc must have Leaf's columns and one row per tag. If a tag had two rows, an
+// UPDATE would move both and the tag would have two next ids.
 Status CheckLeafAlloc(SqliteDb& db) {
   SqliteQuery query = db.Query(
       "SELECT (SELECT count(*) FROM pragma_table_info('leaf_alloc') WHERE lower(name) IN"
@@ -131,7 +131,7 @@ Status CheckLeafAlloc(SqliteDb& db) {
 }
 
 // idd adds its tables to an empty file, or beside the leaf_alloc of a user who moves over from
-// Leaf. A database of something else is a mistyped path, and left as it is.
+// Leaf. Another program's database means a mistyped path, and is left as it is.
 Status CheckAdoptable(SqliteDb& db) {
   SqliteQuery query = db.Query(
       "SELECT (SELECT count(*) FROM sqlite_schema),"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of the SQLite allocator. Everything that another program may know is Leaf's table
-// leaf_alloc; idd's own tables begin with idd_.
+// The tables of the SQLite allocator. Other programs may only rely on Leaf's table leaf_alloc;
+// idd's own tables begin with idd_.
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_SCHEMA_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_SCHEMA_H_
 

@@ -31,15 +31,15 @@ constexpr std::string_view kNone = "-";  // in place of a line or a stamp
 constexpr std::size_t kHashDigits = 16;
 constexpr std::size_t kTokenDigits = 32;
 constexpr mode_t kWitnessMode = 0600;
-constexpr mode_t kReadWrite = 0666;  // the bits that are taken over from another file
-// Some 1,700 leases before the next file; a new one costs three syncs.
+constexpr mode_t kReadWrite = 0666;  // the mode bits that are copied from the database file
+// Room for some 1,700 leases; a new file costs three syncs.
 constexpr std::size_t kRoomBytes = std::size_t{256} * 1024;
 constexpr std::size_t kChunkBytes = 4096;
-// What the last record of a file takes, which names the next one.
+// The size of a file's last record, which names the next file.
 constexpr off_t kMoveBytes = kHashDigits + 1 + 2 + kTokenDigits + 1;
 
-// FNV-1a. It finds what a power cut tore; nothing here keeps out a forger, who could write the
-// database as well.
+// FNV-1a. It detects records that a power cut tore. It does not protect against forgery: a forger
+// could write the database as well.
 std::string Hash(std::string_view before, std::string_view body) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&hash](std::string_view bytes) {
@@ -58,7 +58,7 @@ std::string Hash(std::string_view before, std::string_view body) {
 
 bool IsPlain(char byte) { return byte > ' ' && byte < '\x7f' && byte != '%'; }
 
-// Tags in a record: without spaces, control characters and bytes beyond ASCII.
+// Escapes a tag for a record: the result has no spaces, control characters or bytes beyond ASCII.
 std::string Escape(std::string_view tag) {
   static constexpr std::array<char, 17> kDigits{"0123456789abcdef"};
   std::string text;
@@ -176,8 +176,8 @@ bool ReadExactly(int fd, off_t at, std::size_t size, std::string& bytes) {
   return got >= 0 && static_cast<std::size_t>(got) == size;
 }
 
-// Of the open file description: it is released by the last close, however the process ends, and is
-// not dropped when SQLite closes a descriptor of another file.
+// A lock of the open file description: the last close releases it, however the process ends, and
+// SQLite's closing of other descriptors does not.
 bool SetLock(int fd, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -235,7 +235,7 @@ void SqliteWitness::ShareLike(const std::string& database) const noexcept {
   struct stat ours {};
   if (::stat(database.c_str(), &theirs) != 0 || ::fstat(fd_.get(), &ours) != 0) return;
   const mode_t mode = theirs.st_mode & kReadWrite;
-  // As SQLite does with its log: who may write the database needs this file as well.
+  // As SQLite does with its log: a process that may write the database needs this file as well.
   if ((ours.st_mode & kReadWrite) != mode) static_cast<void>(::fchmod(fd_.get(), mode));
   if (ours.st_uid != theirs.st_uid || ours.st_gid != theirs.st_gid) {
     [[maybe_unused]] const int owned = ::fchown(fd_.get(), theirs.st_uid, theirs.st_gid);
@@ -271,19 +271,19 @@ Status SqliteWitness::LockFile(bool may_make) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(1 + tries / 8, kMaxPauseMs)));
   }
-  if (!is_locked_) return Status::Ok();  // there is none, and none was to be made
+  if (!is_locked_) return Status::Ok();  // there is no file, and none may be made
   Status status = CatchUp();
   if (!status.ok()) Unlock();
   return status;
 }
 
-// The file may be replaced while its lock is waited for: the lock counts on the one in place.
+// The file may be replaced during the wait for its lock: only the lock on the file in place counts.
 Result<bool> SqliteWitness::TryLock(bool may_make) {
   if (!fd_.valid()) {
     fd_.reset(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!fd_.valid()) {
       if (errno != ENOENT) return Error(errno, "open");
-      // What this object knows is not left behind with a file that was deleted.
+      // If the file was deleted, this object writes a new one, so that what it knows is not lost.
       if (!may_make && state_.line.empty()) return true;
       return Make();
     }
@@ -296,7 +296,7 @@ Result<bool> SqliteWitness::TryLock(bool may_make) {
     is_locked_ = true;
     return true;
   }
-  // Another one is in place, or none. The last that was said in this one is still read.
+  // Another file is in place, or none. The last records of this one are still read.
   Status read = id_.empty() ? Status::Ok() : ReadOn();
   fd_.reset();
   if (!read.ok()) return read;
@@ -375,8 +375,9 @@ Status SqliteWitness::ReadFromHeader() {
   return ReadOn();
 }
 
-// The file is locked and in place. It is the one that was read before, or its successor, or it has
-// nothing to do with it: a copy, perhaps an older one, or made because this one was missing.
+// Precondition: the file is locked and in place. It is the one that was read before, or its
+// successor, or an unrelated file: a copy, perhaps an older one, or a file made because the one
+// read before was missing.
 Status SqliteWitness::CatchUp() {
   std::string last;
   const bool is_known =
@@ -392,7 +393,7 @@ Status SqliteWitness::CatchUp() {
                        (state_.line == known.line && state_.stamp == known.stamp);
   if (status.ok() && follows && !id_.empty()) return status;
   if (status.ok() && !follows) {
-    // Nothing in the database can be compared with what two files know together.
+    // The database cannot be compared with the merged state of two files, so a new line begins.
     state_.line = RandomToken();
     state_.stamp.clear();
     state_.announced.reset();
@@ -403,7 +404,7 @@ Status SqliteWitness::CatchUp() {
   }
   if (status.ok()) status = Replace();
   if (status.ok()) return status;
-  Forget();  // so that the next try compares again, with all that was known
+  Forget();  // so that the next try compares again with all that is known
   state_ = known;
   fd_.reset();
   is_locked_ = false;
@@ -491,7 +492,8 @@ Status SqliteWitness::Replace() {
     static_cast<void>(::fchmod(fd.get(), info.st_mode & kReadWrite));
     [[maybe_unused]] const int owned = ::fchown(fd.get(), info.st_uid, info.st_gid);
   }
-  // Those who have the old one open know the new one by this; without it they merge.
+  // Processes that have the old file open recognise the new one by this record; without it they
+  // merge.
   if (!id_.empty() && !must_rewrite_) {
     static_cast<void>(WriteRecord("M " + id, Durability::kWritten));
   }
@@ -501,7 +503,7 @@ Status SqliteWitness::Replace() {
     must_rewrite_ = true;
     return Error(error, "replace");
   }
-  // The name is in place: from here on the new file is the one, synced or not.
+  // The name is in place: from here on the new file counts, synced or not.
   fd_ = std::move(fd);
   must_rewrite_ = false;
   status = ReadAll();
@@ -512,7 +514,7 @@ Status SqliteWitness::Replace() {
   return status;
 }
 
-// Where there is no file. false: another process was first.
+// Makes the first file. false: another process was faster.
 Result<bool> SqliteWitness::Make() {
   const std::string name = path_ + "-" + RandomToken();
   ScopedFd fd;

@@ -2,9 +2,9 @@
 //
 // IDD_CHECK: a programmer error ends the process, in every build.
 //
-// Never on a value that a peer, shared memory, the database or the system gave us: those are input
-// and get a Status. A daemon that goes on after one of its own invariants broke could hand out an
-// id twice; one that stops only makes a gap.
+// It must not test a value that a peer, shared memory, the database or the system gave us: such a
+// value is input and gets a Status. A daemon that goes on after one of its own invariants broke
+// could hand out an id twice; one that stops only makes a gap.
 #ifndef IDD_BASE_CHECK_H_
 #define IDD_BASE_CHECK_H_
 

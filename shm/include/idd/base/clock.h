@@ -30,7 +30,7 @@ class Deadline {
 
   [[nodiscard]] MonotonicTime at() const noexcept { return at_; }
   [[nodiscard]] bool passed() const noexcept { return MonotonicClock::now() >= at_; }
-  // What is left, rounded up to whole milliseconds so that poll(2) never spins; never negative.
+  // The time left, rounded up to whole milliseconds so that poll(2) never spins; never negative.
   [[nodiscard]] std::chrono::milliseconds remaining() const noexcept {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - MonotonicClock::now());
     return std::max(left, std::chrono::milliseconds::zero());

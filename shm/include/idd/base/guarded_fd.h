@@ -13,7 +13,8 @@
 
 namespace idd {
 
-// The open file behind a descriptor's number, to tell it from a file that got the number later.
+// Identifies the open file of a descriptor, to distinguish it from a file that got the number
+// later.
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -31,11 +32,12 @@ struct FileIdentity {
   return FileIdentity{info.st_dev, info.st_ino};
 }
 
-// Owns one descriptor of a library, in a program that may close every descriptor that it finds and
-// open files of its own under the same numbers, as daemons do. Closes only what it was given.
+// Owns one descriptor of a library. The program may, as daemons do, close every descriptor that it
+// finds and open its own files under the same numbers; the destructor closes only the file that was
+// given to the constructor.
 //
-// Thread safety: none, but IsOurs() beside itself. A thread of the program that closes the number
-// between IsOurs() and the use of it is not noticed.
+// Thread safety: none, except that calls of IsOurs() may run concurrently. If a thread of the
+// program closes the number between IsOurs() and its use, that goes unnoticed.
 class GuardedFd {
  public:
   explicit GuardedFd(ScopedFd fd) noexcept

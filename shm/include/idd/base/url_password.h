@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passwords in mysql:// URLs, as they are given to programs.
+// Finds and hides the passwords of mysql:// URLs in texts and on the command line.
 #ifndef IDD_BASE_URL_PASSWORD_H_
 #define IDD_BASE_URL_PASSWORD_H_
 
@@ -13,8 +13,8 @@ namespace idd {
 
 inline constexpr std::string_view kMysqlScheme = "mysql://";
 
-// Where a password stands in a text that may have a mysql:// URL in it; of size 0 if none does. A
-// URL that cannot be parsed may have one as well.
+// The position of the password in a text that may contain a mysql:// URL; size 0 if there is none.
+// The password is found even in a URL that cannot be parsed.
 struct PasswordPlace {
   std::size_t begin = 0;
   std::size_t size = 0;
@@ -35,8 +35,8 @@ struct PasswordPlace {
   return text.replace(place.begin, place.size, place.size, '*');
 }
 
-// Where ps looks: a password that was given on the command line is gone from there. `argv` is
-// main's, of which the caller has a copy.
+// Overwrites passwords in main's `argv`, so that ps does not show them. The caller has a copy of
+// the arguments.
 inline void HidePasswords(int argc, char** argv) noexcept {
   for (int i = 1; i < argc; ++i) {
     const PasswordPlace place = FindPassword(argv[i]);

@@ -69,7 +69,7 @@
 //
 //   Publish s into slot i = s % 16, which holds no open segment:   P1 P2 P3 P4 P5 P6 P7
 //   Claim n ids, knowing that s was published (C0: s was read with acquire from P5 or P6):
-//     C1  first   = cursor.next.fetch_add(n, acquire)   keeps what follows behind it
+//     C1  first   = cursor.next.fetch_add(n, acquire)   orders what follows after it
 //     C2  limit   = slot.limit.load(acquire)            pairs with P4: base and P1 are seen with it
 //     C3  base    = slot.base.load(relaxed)
 //     C4  mark    = slot.refill_mark.load(relaxed), to know whether to send the wake-up
@@ -82,12 +82,12 @@
 //     C7  end = slot.ended_at.load(acquire), pairs with D3
 //     C8  slot.ended_segment.load(relaxed) == s still: end is of s
 //     accept [first, min(first + n, end)) iff first < end
-//   What is not accepted is a gap. A batch looks at C0 once more before it adds, to keep gaps small.
+//   Ids that are not accepted are a gap. A batch repeats C0 before it adds, to keep gaps small.
 //   Drain:    D1 D2 D3 D4, the newest segment first; [min(old, limit), limit) belongs to the daemon
 //             alone, indefinitely.
 //   Retire:   D3 D4 D1, once the cursor was seen at or above limit.
-//   D5 follows when no claimer can be on its way any more, and before the slot is used again.
-//   Tell (the daemon's numbers of the tag, for observers alone):  T1 T2... T3
+//   D5 follows once no claimer can still be on its way, and before the slot is used again.
+//   Publish stats (the daemon's numbers of the tag, for observers only):  T1 T2... T3
 //   Observe:  O1 version.load(acquire), even and not 0;  O2 loads of the rest, acquire;
 //             O3 version.load(relaxed) is still the same.  A bounded number of tries.
 //   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.
@@ -123,12 +123,12 @@ inline constexpr std::uint32_t kMaxTagBytes = 128;
 
 // Ids are 0 .. 2^63-2, so that limit, an exclusive bound, fits BIGINT and every signed language.
 inline constexpr std::uint64_t kMaxLimit = 0x7fffffffffffffffULL;
-// Closing a cursor adds this to it: more than any segment has, so every claim from then on starts
-// above the limit; and what the cursor was can still be read from it by a daemon that comes after
-// one that was killed. A quarter of the number space lies above, so no overshoot wraps it to an id.
+// Closing a cursor adds this to it. It is more than any segment has, so every later claim starts
+// above the limit. The cursor's earlier value can still be read from it by the next daemon if this
+// one is killed. A quarter of the number space lies above, so no overshoot wraps it round to an id.
 inline constexpr std::uint64_t kClosingStep = 0x4000000000000000ULL;
 inline constexpr std::uint64_t kNoMark = 0xffffffffffffffffULL;
-// The largest n of one fetch_add. 2^30 adds of it are needed to run a closed cursor round.
+// The largest n of one fetch_add. A closed cursor wraps round only after 2^30 adds of it.
 inline constexpr std::uint64_t kMaxClaim = 0x100000000ULL;
 
 // What clients should do with the ring. Values outside the list count as kRetired.
@@ -145,12 +145,12 @@ enum class TagMode : std::uint32_t {
   kSnowflake = 2,  // (time - epoch) << sequence_bits | sequence; the client adds the worker bits
 };
 
-// What the daemon says of a tag beside what its ring shows. Values outside the list count as
+// The condition of a tag, as far as its ring does not show it. Values outside the list count as
 // kServed.
 enum class TagCondition : std::uint32_t {
-  kServed = 1,       // dry or not: the slots tell
-  kQuarantined = 2,  // its last ring was, until RingStats.quarantined_until_ns
-  kDrained = 3,      // an operator took what was left
+  kServed = 1,       // dry or not: the slots show which
+  kQuarantined = 2,  // its last ring was; shown until RingStats.quarantined_until_ns
+  kDrained = 3,      // an operator has drained the tag
 };
 
 // Which cursors a slot has. Values outside the list: refuse to attach.
@@ -200,7 +200,7 @@ struct alignas(kWriterBlockBytes) SlotDescriptor {
   std::atomic<std::uint64_t> worker_bits;  // already shifted into place
   std::atomic<std::uint32_t> sequence_bits;
   std::atomic<std::uint32_t> time_shift;
-  // Where the claims of the segment end that was withdrawn last, for those that it overtook.
+  // Where the claims of the last withdrawn segment end, for claimers that the withdrawal overtook.
   std::atomic<std::uint64_t> ended_segment;  // D4, D5; 0: none
   std::atomic<std::uint64_t> ended_at;       // D3; base <= ended_at <= limit
   std::uint64_t reserved0[8];
@@ -212,13 +212,13 @@ struct alignas(kWriterBlockBytes) Cursor {
   std::uint64_t reserved0[15];
 };
 
-// What the slots do not say of the tag, for observers: no claimer looks here. The daemon writes it
-// when something of it has changed, at most a few times a second. Times are of CLOCK_MONOTONIC.
+// Numbers of the tag that the slots do not show. Only observers read them; claimers never do. The
+// daemon writes them when one has changed, at most a few times a second. Times are CLOCK_MONOTONIC.
 struct alignas(kWriterBlockBytes) RingStats {
   std::atomic<std::uint64_t> version;        // T1, T3: odd while the rest is written; 0: never yet
   std::atomic<std::uint64_t> written_at_ns;  // T2, as all below
-  // Ids claimed of the tag since the daemon began, but for those of this ring's segments from
-  // counted_from on; these the slots tell.
+  // Ids of the tag claimed since the daemon began, except those of this ring's segments
+  // counted_from and later, which the slots show.
   std::atomic<std::uint64_t> claimed_before;
   std::atomic<std::uint64_t> counted_from;          // a segment number; 0 when never written
   std::atomic<std::uint64_t> leases;                // taken since the daemon began
@@ -226,8 +226,8 @@ struct alignas(kWriterBlockBytes) RingStats {
   std::atomic<std::uint64_t> step;                  // least ids of a lease
   std::atomic<std::uint64_t> outage_tolerance_s;    // of the promise
   std::atomic<std::uint64_t> max_prefetch;          // ids, of the promise
-  std::atomic<std::uint64_t> reckoned_per_1000_s;   // ids: the rate that the promise reckons with
-  std::atomic<std::uint64_t> quarantined_until_ns;  // how long that is to be shown; 0: it is not
+  std::atomic<std::uint64_t> reckoned_per_1000_s;   // ids: the rate on which the promise is based
+  std::atomic<std::uint64_t> quarantined_until_ns;  // end of showing kQuarantined; 0: not shown
   std::atomic<std::uint32_t> condition;             // TagCondition
   std::uint32_t reserved0;
   std::uint64_t reserved1[20];
@@ -246,7 +246,7 @@ struct Cursors {
   std::uint64_t reserved0[(kCursorsBytes - kSlotCount * kWriterBlockBytes) / 8];
 };
 
-// What processes may share: one layout for every compiler, and no hidden padding.
+// A type that processes may share has one layout for every compiler, and no hidden padding.
 template <typename T>
 inline constexpr bool kIsSharable = std::is_standard_layout_v<T>&&
     std::is_trivially_destructible_v<T>&& std::has_unique_object_representations_v<T>;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the next claim adds: all that a claim reads before its add, in one place.
+// ClaimPoint: where the next claim adds, and all that a claim reads before its add.
 //
-// ABI between libidclient.so and programs compiled with idclient.hpp, whose inlined claims follow a
-// ClaimView of the library's. A change of this file or of abi.h's structs is a new
+// This is an ABI between libidclient.so and programs compiled with idclient.hpp: their inlined
+// claims follow a ClaimView of the library. A change to this file or to abi.h's structs needs a new
 // kClaimViewVersion.
 #ifndef IDD_SHM_CLAIM_POINT_H_
 #define IDD_SHM_CLAIM_POINT_H_
@@ -39,8 +39,8 @@ static_assert(std::atomic<ClaimPoint*>::is_always_lock_free);
 [[nodiscard]] inline SlotClaim ClaimAtPoint(const ClaimView& view, std::uint64_t count) noexcept {
   const ClaimPoint& point = *view.load(std::memory_order_acquire);              // N1, pairs with N2
   const std::uint64_t segment = point.segment.load(std::memory_order_acquire);  // N3, pairs with N4
-  // A batch looks before it adds: for a claimer that slept while its slot was recycled the whole
-  // batch would be lost. One id is not worth the wait.
+  // A batch looks before it adds: if the claimer slept while its slot was recycled, the whole batch
+  // would be lost. A single id is not worth the extra load.
   if (count > 1 && !HoldsSegment(*point.slot, segment)) [[unlikely]]
     return {};
   return ClaimFromSlot(*point.slot, *point.cursor, segment, count);

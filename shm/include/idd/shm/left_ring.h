@@ -18,33 +18,34 @@
 
 namespace idd::shm {
 
-// A ring that an earlier daemon has left, as the next one sees it: it can write the cursors like
-// any client, and the table no more than a client can.
+// A ring that an earlier daemon left, as the next daemon sees it. Like any client, that daemon can
+// write the cursors but not the table.
 //
-// So it cannot withdraw a slot (D1). Honest claimers stop at a closed cursor; a hostile client that
-// writes it back makes clients that have not attached again claim ids of this ring again, and
-// StaysClosed() shows that.
+// So it cannot withdraw a slot (D1). Honest claimers stop at a closed cursor. If a hostile client
+// writes a cursor back, clients that have not attached again claim ids of this ring again;
+// StaysClosed() detects that.
 //
-// Thread safety: none. Claimers in any process run beside it.
+// Thread safety: none. Claimers in any process run concurrently.
 class LeftRing {
  public:
-  // What the descriptors are is checked as a client does: RingMemory::Attach().
+  // Checks the descriptors as a client does, with RingMemory::Attach().
   [[nodiscard]] static Result<std::unique_ptr<LeftRing>> Open(const ScopedFd& table_fd,
                                                               const ScopedFd& cursors_fd,
                                                               std::string_view tag);
 
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
 
-  // Closes every cursor, unless an earlier daemon has done so before it ended: no id of the ring is
-  // claimed after it.
+  // Closes every cursor that an earlier daemon has not closed already. No id of the ring is claimed
+  // after the call.
   void Close() noexcept;
-  // The first id of `segment` that was not claimed when its cursor was closed, at most its
-  // limit; above, and up to the limit, they are the caller's. Below the segment's first id, or
-  // below what the earlier daemon has seen, the cursor was forged. Nothing when the ring does not
-  // have the segment: it was never published whole, or is long used up. After Close().
+  // The first id of `segment` that was not claimed when its cursor was closed, at most the
+  // segment's limit. The ids from there to the limit are the caller's. If the result lies below the
+  // segment's first id, or below what the earlier daemon has seen, the cursor was forged. Nothing
+  // if the ring does not have the segment: it was never completely published, or was used up long
+  // ago. To be called after Close().
   [[nodiscard]] std::optional<std::uint64_t> NextOf(IdRange segment) const noexcept;
 
-  // False once a cursor that was closed is not: a client forged it.
+  // False once a closed cursor is open again: a client has forged it.
   [[nodiscard]] bool StaysClosed() const noexcept;
 
  private:

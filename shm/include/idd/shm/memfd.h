@@ -16,7 +16,7 @@ namespace idd::shm {
 // only a process that mapped it writable before the sealing can ever write it.
 enum class MemfdSeals { kFixed, kWrittenByMapper };
 
-// What CheckMemfd() found.
+// The outcome of CheckMemfd().
 enum class MemfdOutcome {
   kOk,
   kNotMemfd,    // it takes no seals
@@ -24,20 +24,20 @@ enum class MemfdOutcome {
   kWrongSize,
 };
 
-// Of `bytes` zeros, mode 0600, close-on-exec; not sealed yet. kSystem.
+// Makes a memfd of `bytes` zeros, mode 0600, close-on-exec, not sealed yet. kSystem.
 [[nodiscard]] Result<ScopedFd> MakeMemfd(const char* name, std::size_t bytes);
 [[nodiscard]] Status SealMemfd(int fd, MemfdSeals seals);
 // Whether a descriptor from elsewhere carries exactly these seals and that size.
 [[nodiscard]] MemfdOutcome CheckMemfd(int fd, MemfdSeals seals, std::size_t bytes) noexcept;
 
-// Another descriptor of the same memory, which neither write(2) nor mmap(2) nor ftruncate(2) can
-// change it through, whichever process gets it. Needs /proc. kSystem.
+// Another descriptor of the same memory. No process that gets it can change the memory through it,
+// with write(2), mmap(2) or ftruncate(2). Needs /proc. kSystem.
 [[nodiscard]] Result<ScopedFd> OpenForReading(int fd);
 
 enum class MapAccess { kRead, kReadWrite };
 
-// The pages of a descriptor; a mapping needs the descriptor no longer. Move-only; unmaps on
-// destruction.
+// A mapping of a descriptor's memory. Once mapped, it no longer needs the descriptor. Move-only;
+// unmaps on destruction.
 class MappedMemory {
  public:
   MappedMemory();
@@ -47,7 +47,7 @@ class MappedMemory {
   MappedMemory(const MappedMemory&) = delete;
   MappedMemory& operator=(const MappedMemory&) = delete;
 
-  // Shared with all who map it. kSystem.
+  // Maps the memory, shared with every process that maps it. kSystem.
   [[nodiscard]] static Result<MappedMemory> Map(int fd, MapAccess access, std::size_t bytes);
 
   [[nodiscard]] void* address() const noexcept;  // null when nothing is mapped

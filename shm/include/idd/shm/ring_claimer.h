@@ -13,7 +13,8 @@
 
 namespace idd::shm {
 
-// A point that refuses every claim: what a view shows before there is a ring, and while it is dry.
+// A point that refuses every claim. A view shows it before there is a ring and while the ring is
+// dry.
 [[nodiscard]] ClaimPoint* DryPoint() noexcept;
 
 // A claimer's side of one ring: finds the segment to claim from and keeps a view on it.
@@ -30,8 +31,9 @@ namespace idd::shm {
 // it delays no other.
 class RingClaimer {
  public:
-  // The ring was validated by AttachRing(). The view may outlive rings: the claimers of successive
-  // rings move it in turn. All outlive the claimer, but no claim of the view may outlive a ring.
+  // RingMemory::Attach() has validated the ring. The view may outlive rings: the claimers of
+  // successive rings move it in turn. All outlive the claimer, but no claim of the view may outlive
+  // a ring.
   RingClaimer(const Table& table, Cursors& cursors, ClaimView& view) noexcept;
   RingClaimer(const RingClaimer&) = delete;
   RingClaimer& operator=(const RingClaimer&) = delete;
@@ -53,15 +55,15 @@ class RingClaimer {
     return static_cast<RingState>(
         live_.state.load(std::memory_order_acquire));  // S2, pairs with S1
   }
-  // True when a claim would find ids now. A look, no add.
+  // True when a claim would find ids now. It only looks and adds nothing.
   [[nodiscard]] bool HasIds() noexcept;
 
  private:
   // Set while the segment is exhausted and no successor is published.
   static constexpr std::uint64_t kDryBit = 1ULL << 63;
 
-  // Moves position_ to the oldest published segment that still has ids, and answers its point.
-  // DryPoint(): there is none.
+  // Moves position_ to the oldest published segment that still has ids, and returns its point, or
+  // DryPoint() if there is none.
   [[nodiscard]] ClaimPoint* Advance() noexcept;
   void RaisePosition(std::uint64_t from, std::uint64_t to) noexcept;
 

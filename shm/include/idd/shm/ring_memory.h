@@ -14,7 +14,7 @@
 
 namespace idd::shm {
 
-// What an attaching side found. Everything but kOk leaves nothing mapped.
+// The outcome of an attach. After any but kOk, nothing is mapped.
 enum class AttachOutcome {
   kOk,
   kNotMemfd,    // the descriptor takes no seals: not a memfd that we would map

@@ -22,7 +22,7 @@
 
 namespace idd::wire {
 
-// A received frame with the descriptors that came beside it.
+// A received frame with the descriptors that came with it.
 struct Message {
   std::vector<std::byte> bytes;
   std::array<ScopedFd, 2> fds;  // filled from the front
@@ -33,7 +33,7 @@ struct Message {
 // The program may have closed the descriptor and opened another file under its number. Then the
 // connection counts as broken, and that file is neither written, read nor closed.
 //
-// Thread safety: Send may run beside Receive; neither beside itself.
+// Thread safety: Send and Receive may run concurrently with each other, but neither with itself.
 class Channel {
  public:
   // Connects, even to a daemon that is stopped with a full backlog, within the deadline, and checks

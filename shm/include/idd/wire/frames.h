@@ -3,11 +3,11 @@
 // The frames of idd's Unix socket (docs/socket-protocol.md says what each exchange means).
 //
 // The socket is SOCK_SEQPACKET: a message holds whole frames, so a half frame cannot exist. A
-// client's message is one frame. The daemon's is one or more, more only while the client has
-// several requests under way and without descriptors; frame_bytes leads from one to the next. A
-// frame is a FrameHeader and the payload of its type, in the host's byte order. A frame whose size,
-// magic, version or payload does not fit is answered by closing the connection, with the reason in
-// the log.
+// client's message is one frame. A message of the daemon has several frames only while the client
+// has several requests under way, and then no descriptors; frame_bytes leads from one frame to the
+// next. A frame is a FrameHeader and the payload of its type, in the host's byte order. idd closes
+// the connection on a frame whose size, magic, version or payload does not fit, and logs the
+// reason.
 #ifndef IDD_WIRE_FRAMES_H_
 #define IDD_WIRE_FRAMES_H_
 
@@ -25,8 +25,8 @@ namespace idd::wire {
 
 inline constexpr std::uint32_t kFrameMagic = 0x31444449U;  // "IDD1"
 inline constexpr std::uint16_t kProtocolVersion = 1;
-// Of a message as well. Requests with longer payloads do not exist; a reply's text is cut to fit.
-// Documents of any length (admin replies) travel as a sealed memfd beside the frame.
+// The limit holds for a message as well. No request has a longer payload; a reply's text is cut to
+// fit. Documents of any length (admin replies) travel as a sealed memfd beside the frame.
 inline constexpr std::size_t kMaxFrameBytes = 16384;
 inline constexpr std::size_t kMaxTagBytes = 128;
 inline constexpr std::size_t kMaxReasonBytes = 1024;
@@ -100,7 +100,7 @@ struct AttachReply {
 struct ClaimRequest {
   TagName tag;
   std::uint64_t ring_id = 0;     // the ring the client has mapped; 0: none
-  std::uint64_t count = 0;       // >= 1; what is contiguous now is answered, at most this
+  std::uint64_t count = 0;       // >= 1; the reply has at most this many, contiguous ids
   std::uint32_t timeout_ms = 0;  // 0: answer at once
   std::uint32_t reserved = 0;
 };
@@ -108,7 +108,7 @@ struct ClaimRequest {
 // Followed by a reason when status is not 0.
 struct ClaimReply {
   std::uint32_t status = 0;
-  std::uint32_t attach_again = 0;  // 1: ATTACH would not answer the request's ring_id now
+  std::uint32_t attach_again = 0;  // 1: ATTACH would not return the request's ring_id now
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 };
@@ -147,7 +147,7 @@ static_assert(kIsPayload<FrameHeader> && kIsPayload<HelloRequest> && kIsPayload<
               kIsPayload<StatusReply> && kIsPayload<AdminReply>);
 
 // Tags are 1..128 bytes of printable UTF-8 without control characters or spaces at either end, so
-// that none can forge a log line or hide as another. kInvalid says what is wrong.
+// that no tag can forge a log line or look like another one. kInvalid says what is wrong.
 [[nodiscard]] Status CheckTagName(std::string_view tag);
 
 // Precondition: CheckTagName(tag).ok().
@@ -169,11 +169,11 @@ struct FrameView {
 // The fixed payload of a frame. kInvalid unless the sizes are equal.
 template <typename T>
 [[nodiscard]] Result<T> ParsePayload(const FrameView& frame);
-// The fixed part and the reason behind it. kInvalid when the part is short or the reason too long.
+// The fixed part and the reason after it. kInvalid when the part is short or the reason too long.
 template <typename T>
 [[nodiscard]] Result<T> ParseReply(const FrameView& frame, std::string* reason);
 
-// What an ERROR frame says; never ok.
+// The Status in an ERROR frame; never ok.
 [[nodiscard]] Status ParseError(const FrameView& frame);
 
 // A complete frame. Precondition: it fits kMaxFrameBytes (a reason is cut to kMaxReasonBytes).

@@ -20,7 +20,7 @@
 #include "config/make_store.h"
 #include "config/reload.h"
 #include "exporter/metrics_collector.h"
-#include "exporter/metrics_duty.h"
+#include "exporter/metrics_publisher.h"
 #include "leasing/high_water.h"
 #include "leasing/lease_worker.h"
 #include "leasing/recovery.h"
@@ -39,13 +39,13 @@
 namespace idd::daemon {
 namespace {
 
-// The slow poll: what no wake-up told.
+// The slow poll, for changes that no wake-up has reported.
 constexpr std::chrono::seconds kPollInterval(1);
-// READY does not wait longer for a store that does not answer.
+// READY waits at most this long for a store that does not answer.
 constexpr std::chrono::milliseconds kStartPatience(2500);
-// A start that reports nothing for so many periods of the watchdog has failed.
+// A start that reports nothing for this many periods of the watchdog has failed.
 constexpr int kPeriodsUntilFailed = 4;
-// A stop does not wait longer for the store to take the tails back.
+// A stop waits at most this long for the store to take the tails back.
 constexpr std::chrono::seconds kStopPatience(10);
 
 // Two descriptors a served tag and one a connection: the default of 1024 would not do.
@@ -58,7 +58,8 @@ void RaiseDescriptorLimit() {
   }
 }
 
-// Those take two descriptors each, and most are for clients and for tags that are asked for.
+// Each tag takes two descriptors, and most descriptors are for clients and for tags that are asked
+// for.
 std::size_t MostTagsToWarm() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
@@ -71,7 +72,7 @@ Result<std::string> ChooseHostId(const Options& options, HighWaterMarks& marks) 
   return marks.FallbackHostId();
 }
 
-// What tells this host from another that was given its name.
+// Identifies this host, even if another host was given the same name.
 Result<HostIdentity> Identify(const Options& options, HighWaterMarks& marks) {
   HostIdentity host;
   Result<std::string> id = ChooseHostId(options, marks);
@@ -129,7 +130,7 @@ class Daemon {
   ClientLedger clients_;
   Admin admin_;
   Server server_;
-  MetricsDuty metrics_;
+  MetricsPublisher metrics_;
   Signals signals_;
   Timer poll_timer_;
   Timer patience_;
@@ -195,7 +196,7 @@ int Daemon::Run() {
   return exit_status_;
 }
 
-// Before the worker starts: what it holds is known before it opens the store.
+// Runs before the worker starts, so that the worker knows its leases before it opens the store.
 void Daemon::Inherit() {
   StoreSession session;
   session.fence = Fence(
@@ -210,8 +211,8 @@ void Daemon::Inherit() {
   worker_.Assume(std::move(session));
   for (const std::string& name : inheritance_.names) manager_.Drop(name);
   if (!inheritance_.held_is_kept) manager_.Keep(kHeldLeasesName, inheritance_.held->fd());
-  // Claimers whose ring is about to be closed come for the next one: they do not wait until the
-  // store has been reached.
+  // Claimers whose ring is about to be closed will ask for the next one and must not wait for the
+  // store.
   if (!inheritance_.tags.empty() && !Listen()) return;
   tags_.Inherit(inheritance_, [this] {
     has_taken_over_ = true;
@@ -219,7 +220,7 @@ void Daemon::Inherit() {
   });
 }
 
-// The takeover of thousands of tags may last longer than the manager gives a start.
+// The takeover of thousands of tags may last longer than the manager's timeout for a start.
 void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
   manager_.Notify("WATCHDOG=1");
   if (!is_ready_) {
@@ -229,15 +230,15 @@ void Daemon::ScheduleWatchdog(std::chrono::microseconds period) {
 }
 
 void Daemon::OnFirstContact(const Status& status) {
-  // Another program's file, a newer schema or a corrupt one: an operator must look, and nothing is
-  // touched until then. A store that is away comes back by itself.
+  // Another program's file, a newer schema or a corrupt file needs an operator, and is not touched
+  // until then. An unavailable store may come back without one.
   if (status.code() == Code::kIncompatible && !has_settled_) {
     Fail(status);
     return;
   }
   if (!status.ok()) return Settle();
-  // The tags that this host has served before have their ids before a client can ask; if that takes
-  // too long, the rest wait until they are asked for.
+  // Lease for the tags that this host has served before, so that they have ids before a client can
+  // ask. If that takes too long, the remaining tags get ids when they are asked for.
   worker_.Submit<std::vector<TagMark>>(
       [](Store&, HighWaterMarks& marks) { return marks.Own(); },
       [this](const Result<std::vector<TagMark>>& marks) { WarmUp(marks); });
@@ -292,7 +293,7 @@ void Daemon::OnSignal(int signal) {
   Stop();
 }
 
-// Another idd follows at once and inherits the rings: claims go on in them meanwhile.
+// Another idd follows at once and inherits the rings; meanwhile claims continue in them.
 void Daemon::Leave() {
   if (stopping_) return;
   stopping_ = true;
@@ -303,11 +304,11 @@ void Daemon::Leave() {
 }
 
 void Daemon::Reload() {
-  if (stopping_) return;  // what goes back belongs to the store that it was leased from
+  if (stopping_) return;  // tails must go back to the store that granted them
   const ParsedOptions parsed = ParseOptions(options_.arguments);
   ReloadPlan plan = PlanReload(options_, parsed.options.value_or(options_));
   Status status = parsed.options.has_value() ? Status::Ok() : Status(Code::kInvalid, parsed.output);
-  // Without it the defaults would take the place of the rules and the database that are in use.
+  // Without the file, the defaults would replace the rules and the database in use.
   if (status.ok() && plan.options.config_file.empty() && !options_.config_file.empty()) {
     status = Status(Code::kInvalid, "the configuration " + options_.config_file + " is gone");
   }
@@ -321,7 +322,7 @@ void Daemon::Reload() {
   log::SetLevel(options_.log_level);
   tags_.SetLeaseLimit(options_.lease_limit);
   if (is_ready_) metrics_.KeepIn(options_.metrics_textfile);
-  // Also when nothing of it has changed: names of groups may mean others by now.
+  // Also if these have not changed: the group names may stand for other groups by now.
   server_.Configure(options_.access, options_.limits);
   if (!plan.not_changed.empty()) {
     log::Warning("config.needs_restart", {{"keys", KeyList(plan.not_changed)}});
@@ -376,7 +377,7 @@ void Daemon::SchedulePoll() {
   });
 }
 
-// The listening socket that the service manager has bound for us, if it has; taken out of `passed`.
+// Takes the listening socket, if the service manager has bound one for us, out of `passed`.
 Result<ScopedFd> TakeListener(std::vector<PassedDescriptor>& passed, const std::string& path) {
   ScopedFd listener;
   std::vector<PassedDescriptor> others;
@@ -396,7 +397,7 @@ Result<ScopedFd> TakeListener(std::vector<PassedDescriptor>& passed, const std::
   return listener;
 }
 
-// After the locks: no other idd may be at it.
+// Precondition: the locks are held, so that no other idd uses what is inherited.
 Result<Inheritance> TakeInheritance(std::vector<PassedDescriptor> passed,
                                     const std::string& host_id, HighWaterMarks& marks) {
   const Result<std::string> list = marks.HeldList();
@@ -409,13 +410,13 @@ Result<Inheritance> TakeInheritance(std::vector<PassedDescriptor> passed,
   }
   const std::string id = inheritance.value().held->id();
   if (id == list.value()) return inheritance;
-  // Before anything is noted in it: from here on no older list is believed.
+  // Before anything is recorded in the list: from here on no older list is valid.
   if (Status status = marks.SetHeldList(id); !status.ok()) return status;
   return inheritance;
 }
 
-// Before anything of an earlier idd is touched: a port that is taken ends the start. Null: it was
-// not asked for.
+// Runs before anything of an earlier idd is touched, because a port that is in use ends the start.
+// Null if no address is configured.
 Result<std::unique_ptr<MetricsServer>> ListenForScrapers(const Options& options) {
   if (options.metrics_listen.empty()) return std::unique_ptr<MetricsServer>();
   Result<std::unique_ptr<MetricsServer>> server = MetricsServer::Listen(options.metrics_listen);
@@ -446,7 +447,7 @@ int RunDaemon(const Options& options) {
   if (!store.ok()) return FailStart(store.status());
   const auto metrics_server = ListenForScrapers(options);
   if (!metrics_server.ok()) return FailStart(metrics_server.status());
-  // Before anything is inherited: a tag that is drained must not be published for a moment.
+  // Read before anything is inherited: a drained tag must not be published even for a moment.
   Result<std::vector<std::string>> drained = marks.value()->Drained();
   if (!drained.ok()) return FailStart(drained.status());
   std::vector<PassedDescriptor> passed = ServiceManager::TakePassed();

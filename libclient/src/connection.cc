@@ -48,8 +48,8 @@ Status Hello(idd::wire::Channel& channel, Deadline deadline) {
   return Status::Ok();
 }
 
-// A call's place among those that wait, also when an exception ends it. Destroyed under the mutex,
-// or once the call is finished: who finishes it takes it out.
+// Removes a call from `calls`, also when an exception ends it. Destroyed under the mutex, or once
+// the call is finished: the thread that finishes a call removes it.
 struct Registration {
   std::map<std::uint64_t, PendingCall*>& calls;
   const PendingCall& call;
@@ -91,17 +91,17 @@ void Connection::DropIfTaken() {
 }
 
 void Connection::Drop(const Status& reason) {
-  raw_fd_.store(-1, std::memory_order_relaxed);  // F1: this process only
+  raw_.fd.store(-1, std::memory_order_relaxed);  // F1: this process only
   channel_.reset();
-  // The next daemon knows nothing of what this one was asked.
+  // The next daemon does not know the requests that this one was sent.
   FailAll(reason);
 }
 
 void Connection::SetChannel(idd::wire::Channel channel) {
   channel_.emplace(std::move(channel));
-  raw_device_.store(channel_->identity().device, std::memory_order_relaxed);  // F2 orders it
-  raw_inode_.store(channel_->identity().inode, std::memory_order_relaxed);    // F2 orders it
-  raw_fd_.store(channel_->fd(), std::memory_order_release);                   // F2, pairs with F3
+  raw_.device.store(channel_->identity().device, std::memory_order_relaxed);  // F2 orders it
+  raw_.inode.store(channel_->identity().inode, std::memory_order_relaxed);    // F2 orders it
+  raw_.fd.store(channel_->fd(), std::memory_order_release);                   // F2, pairs with F3
 }
 
 Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
@@ -117,7 +117,7 @@ Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
   Result<idd::wire::Channel> channel =
       idd::wire::Channel::Connect(socket_path_, deadline, trusted_uid_);
   Status status = channel.ok() ? Hello(channel.value(), deadline) : channel.status();
-  // A daemon that accepts and does not answer is as good as none.
+  // A daemon that accepts and does not answer counts as unavailable.
   if (status.code() == Code::kTimeout) status = {Code::kUnavailable, status.message()};
   lock.lock();
   connecting_ = false;
@@ -128,8 +128,8 @@ Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
 
 Result<Message> Connection::Call(const RequestBuilder& build, Deadline deadline) {
   Lock lock(mutex_);
-  // Whether the daemon of the last call is still there shows when the request is sent: if it is
-  // not, the request goes to the next one, once.
+  // Only sending the request shows whether the daemon of the last call is still there. If it is
+  // not, the request is sent once more, to the next daemon.
   bool may_retry = channel_.has_value();
   while (true) {
     if (Status status = ConnectLocked(lock, deadline); !status.ok()) return status;
@@ -157,8 +157,8 @@ Status Connection::SendLocked(Lock& lock, std::span<const std::byte> frame, Dead
     if (channel_->TrySend(frame)) return Status::Ok();
     DropIfClosed();
     if (!channel_.has_value()) break;
-    // Full or broken. A broken one is for the leader to notice; a full one means that idd is
-    // stopped or far behind, and waiting for the next reply is waiting for room.
+    // The socket is full or broken. The leader will notice a broken one. A full one means that idd
+    // is stopped or overloaded; there may be room after the next reply.
     const Deadline retry = deadline.EarlierOf(Deadline::After(kSendRetry));
     if (!leading_) {
       LeadOnce(lock, retry);
@@ -196,8 +196,8 @@ void Connection::LeadOnce(Lock& lock, Deadline deadline) {
   std::vector<Message> replies;
   Status end;
   Deadline patience = deadline;
-  // What has come with the first is handed out at once: were each reply read by the thread that
-  // waits for it, many would take as many switches of threads one after the other.
+  // Replies that came with the first one are handed out at once. If each thread read its own reply,
+  // many replies would need as many thread switches, one after the other.
   try {
     do {
       Result<Message> message = channel_->Receive(patience);
@@ -230,8 +230,8 @@ void Connection::Dispatch(Message message) {
   calls_.erase(found);
   const std::uint16_t type = frame.value().header.type;
   if (type == (static_cast<std::uint16_t>(FrameType::kError) | idd::wire::kReplyBit)) {
-    // This call's fault alone. The daemon closes the connection now; the others' calls end with it
-    // as UNAVAILABLE and are tried again.
+    // Only this call is at fault. The daemon now closes the connection; the other calls fail as
+    // UNAVAILABLE and are tried again.
     call->Finish(idd::wire::ParseError(frame.value()));
   } else {
     call->Finish(std::move(message));
@@ -256,10 +256,10 @@ void Connection::TryNotify(std::span<const std::byte> frame) noexcept {
 }
 
 void Connection::AbandonInChild() noexcept {
-  const int fd = raw_fd_.exchange(-1, std::memory_order_acquire);  // F3, pairs with F2
+  const int fd = raw_.fd.exchange(-1, std::memory_order_acquire);  // F3, pairs with F2
   if (fd < 0) return;
-  const idd::FileIdentity identity{raw_device_.load(std::memory_order_relaxed),  // F3 orders it
-                                   raw_inode_.load(std::memory_order_relaxed)};  // F3 orders it
+  const idd::FileIdentity identity{raw_.device.load(std::memory_order_relaxed),  // F3 orders it
+                                   raw_.inode.load(std::memory_order_relaxed)};  // F3 orders it
   if (idd::IdentityOf(fd) == identity) ::close(fd);
 }
 

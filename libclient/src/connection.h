@@ -26,14 +26,14 @@ namespace idd::client {
 // One process's connection to the daemon, shared by all its threads: many calls may be under way at
 // once, so that a thread that waits for one tag does not hold up another tag's.
 //
-// There is no reader thread: of the threads that wait for a reply one reads for all (the leader)
-// and hands each its own; when it leaves it wakes another to lead.
+// There is no reader thread. One of the threads that wait for a reply, the leader, reads for all
+// and hands each its own. When it leaves, it wakes another thread to lead.
 //
 // Thread safety: all methods. A forked child must not use its parent's object (its locks may be
 // held by threads that do not exist there): see Client::connection().
 //
 // Invariants: channel_ is replaced or dropped only under mutex_ and while no thread leads. calls_
-// has the calls that are not finished: who finishes one takes it out.
+// has the unfinished calls: the thread that finishes one removes it.
 class Connection {
  public:
   Connection(std::string socket_path, std::optional<uid_t> trusted_uid);
@@ -50,7 +50,8 @@ class Connection {
   [[nodiscard]] idd::Result<idd::wire::Message> Call(const RequestBuilder& build,
                                                      idd::Deadline deadline);
 
-  // Sends a notice if that takes neither a wait nor a lock that is held; it may be lost.
+  // Sends a notice unless it would have to wait for the socket or for a lock. The notice may be
+  // lost.
   void TryNotify(std::span<const std::byte> frame) noexcept;
 
   // For a forked child: closes the descriptor inherited from the parent, unless the child has
@@ -64,9 +65,11 @@ class Connection {
   using Lock = std::unique_lock<std::mutex>;
 
   [[nodiscard]] idd::Status ConnectLocked(Lock& lock, idd::Deadline deadline);
-  // Unless another thread is reading: it will notice.
+  // Drops a connection that the peer has closed, unless another thread is reading: that one will
+  // notice.
   void DropIfClosed();
-  // The same, if the program has closed the descriptor: replies of a peer that has closed are kept.
+  // The same, but only if the program has closed the descriptor: replies of a peer that has closed
+  // can still be read.
   void DropIfTaken();
   // Fails the calls that are not finished. Precondition: no thread leads.
   void Drop(const idd::Status& reason);
@@ -90,13 +93,17 @@ class Connection {
   std::optional<idd::wire::Channel> channel_;
   bool connecting_ = false;
   bool leading_ = false;
-  // Begins anywhere, so that a reply to another connection's request is not taken for one of ours.
+  // Starts at a random number, so that a reply to another connection's request is not taken for one
+  // of ours.
   std::uint64_t next_request_id_;
   std::map<std::uint64_t, PendingCall*> calls_;  // by request id, so the oldest is the first
-  // channel_'s descriptor and what it is of, for a forked child, which reads without the lock.
-  std::atomic<int> raw_fd_{-1};
-  std::atomic<std::uint64_t> raw_device_{0};
-  std::atomic<std::uint64_t> raw_inode_{0};
+  // channel_'s descriptor and its file's identity, for a forked child, which reads them without the
+  // lock.
+  struct {
+    std::atomic<int> fd{-1};
+    std::atomic<std::uint64_t> device{0};
+    std::atomic<std::uint64_t> inode{0};
+  } raw_;
 };
 
 }  // namespace idd::client

@@ -11,14 +11,14 @@ namespace {
 // The daemon writes for some hundred nanoseconds, a few times a second.
 constexpr int kTries = 8;
 
-// What is claimed and left of one segment.
+// How many ids of one segment are claimed and available.
 struct SegmentUse {
   std::uint64_t claimed = 0;
   std::uint64_t available = 0;
-  bool is_closed = false;  // by a daemon that came after one that was killed: it can write no table
+  bool is_closed = false;  // by a later daemon, which cannot write the table
 };
 
-// Of a segment in use. Nothing: the slot was recycled, or holds nonsense.
+// The use of an open segment. Nothing if the slot was recycled or holds nonsense.
 std::optional<SegmentUse> UseOfOpen(const SlotDescriptor& slot, const Cursor& cursor,
                                     std::uint64_t number) noexcept {
   std::uint64_t next = cursor.next.load(std::memory_order_relaxed);        // L1: a look
@@ -33,7 +33,7 @@ std::optional<SegmentUse> UseOfOpen(const SlotDescriptor& slot, const Cursor& cu
       .claimed = next - base, .available = is_closed ? 0 : limit - next, .is_closed = is_closed};
 }
 
-// Of a segment that was withdrawn and that the numbers do not count yet.
+// The use of a withdrawn segment that the numbers do not count yet.
 std::optional<SegmentUse> UseOfEnded(const SlotDescriptor& slot, std::uint64_t number) noexcept {
   const std::uint64_t ended =
       slot.ended_segment.load(std::memory_order_acquire);  // C6, pairs with D4
@@ -67,7 +67,7 @@ RingState StateOf(std::uint32_t word) noexcept {
   return RingState::kRetired;
 }
 
-// Adds up the segments [first, last]. False: something is being rewritten, or is nonsense.
+// Adds up the segments [first, last]. False if a slot is being rewritten or holds nonsense.
 bool AddSegments(const Table& table, const Cursors& cursors, RingView& view, std::uint64_t first,
                  std::uint64_t last) noexcept {
   for (std::uint64_t number = first; number <= last; ++number) {
@@ -83,16 +83,17 @@ bool AddSegments(const Table& table, const Cursors& cursors, RingView& view, std
 }
 
 bool TryLook(const Table& table, const Cursors& cursors, RingView& view) noexcept {
-  const bool is_told = table.stats.version.load(std::memory_order_acquire) != 0;  // O1, with T3
+  const bool has_numbers = table.stats.version.load(std::memory_order_acquire) != 0;  // O1, with T3
   const std::optional<TagNumbers> numbers = ReadNumbers(table.stats);
-  if (is_told && !numbers.has_value()) return false;
+  if (has_numbers && !numbers.has_value()) return false;
   RingView seen;
   seen.state = StateOf(table.live.state.load(std::memory_order_acquire));  // S2, pairs with S1
   seen.is_over = seen.state == RingState::kRetired || seen.state == RingState::kQuarantined;
   seen.has_numbers = numbers.has_value();
   if (numbers.has_value()) seen.numbers = *numbers;
   seen.claimed = seen.numbers.claimed_before;
-  // The tail before the head: a head that has moved on since leaves out what is over.
+  // The tail is read before the head: a head that has moved on since only leaves out segments that
+  // are over.
   const std::uint64_t last =
       table.live.tail_segment.load(std::memory_order_acquire);  // C0, pairs with P6
   const std::uint64_t head =
@@ -110,7 +111,7 @@ bool ReadRing(const Table& table, const Cursors& cursors, RingView& view) noexce
   for (int tries = 0; tries < kTries; ++tries) {
     if (TryLook(table, cursors, view)) return true;
   }
-  // Of a ring that was quarantined no end is told; that it is over is known all the same.
+  // A quarantined ring shows no ends, but its state shows that it is over.
   const RingState state =
       StateOf(table.live.state.load(std::memory_order_acquire));  // S2, pairs with S1
   if (state == RingState::kRetired || state == RingState::kQuarantined) {
@@ -131,8 +132,8 @@ Result<RingObserver> RingObserver::Attach(const ScopedFd& table_fd, const Scoped
   return RingObserver(std::move(memory).value());
 }
 
-const RingView& RingObserver::Look() noexcept {
-  // A look that fails leaves the last one's view, which is what is shown then.
+const RingView& RingObserver::Snapshot() noexcept {
+  // If the look fails, view_ still has the result of the last one.
   static_cast<void>(ReadRing(memory_->table(), memory_->read_cursors(), view_));
   return view_;
 }

@@ -6,8 +6,8 @@
 namespace idd::shm {
 namespace {
 
-// T2: an observer that sees the new word sees T1 before it, so O3 shows that the rest may be mixed.
-void Tell(std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
+// T2: an observer that sees the new word also sees T1, so O3 shows that the words may be mixed.
+void StoreWord(std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
   word.store(value, std::memory_order_release);  // T2, pairs with O2
 }
 
@@ -29,19 +29,19 @@ TagCondition ConditionOf(std::uint32_t word) noexcept {
 
 }  // namespace
 
-void TellNumbers(RingStats& stats, const TagNumbers& numbers) noexcept {
+void PublishStats(RingStats& stats, const TagNumbers& numbers) noexcept {
   const std::uint64_t version = stats.version.load(std::memory_order_relaxed);  // T0: our own store
   stats.version.store(version + 1, std::memory_order_relaxed);                  // T1: T2 orders it
-  Tell(stats.written_at_ns, numbers.written_at_ns);
-  Tell(stats.claimed_before, numbers.claimed_before);
-  Tell(stats.counted_from, numbers.counted_from);
-  Tell(stats.leases, numbers.leases);
-  Tell(stats.fallbacks, numbers.fallbacks);
-  Tell(stats.step, numbers.step);
-  Tell(stats.outage_tolerance_s, numbers.outage_tolerance_s);
-  Tell(stats.max_prefetch, numbers.max_prefetch);
-  Tell(stats.reckoned_per_1000_s, numbers.reckoned_per_1000_s);
-  Tell(stats.quarantined_until_ns, numbers.quarantined_until_ns);
+  StoreWord(stats.written_at_ns, numbers.written_at_ns);
+  StoreWord(stats.claimed_before, numbers.claimed_before);
+  StoreWord(stats.counted_from, numbers.counted_from);
+  StoreWord(stats.leases, numbers.leases);
+  StoreWord(stats.fallbacks, numbers.fallbacks);
+  StoreWord(stats.step, numbers.step);
+  StoreWord(stats.outage_tolerance_s, numbers.outage_tolerance_s);
+  StoreWord(stats.max_prefetch, numbers.max_prefetch);
+  StoreWord(stats.reckoned_per_1000_s, numbers.reckoned_per_1000_s);
+  StoreWord(stats.quarantined_until_ns, numbers.quarantined_until_ns);
   stats.condition.store(static_cast<std::uint32_t>(numbers.condition),
                         std::memory_order_release);             // T2, pairs with O2
   stats.version.store(version + 2, std::memory_order_release);  // T3, pairs with O1
@@ -63,7 +63,7 @@ std::optional<TagNumbers> ReadNumbers(const RingStats& stats) noexcept {
   numbers.quarantined_until_ns = Read(stats.quarantined_until_ns);
   numbers.condition =
       ConditionOf(stats.condition.load(std::memory_order_acquire));  // O2, pairs with T2
-  // Behind every O2: a word of a later writing brings its T1 along, which is another version.
+  // After every O2: a word of a later write comes with its T1, so the version differs.
   if (stats.version.load(std::memory_order_relaxed) != version) return std::nullopt;  // O3
   return numbers;
 }

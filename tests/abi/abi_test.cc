@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What other programs were compiled against does not change by accident, and is what the documents
-// say.
+// The interfaces that other programs were compiled against do not change by accident, and match the
+// documents.
 #include "idd/shm/abi.h"
 
 #include <elf.h>
@@ -48,7 +48,7 @@ TEST(AbiTest, DumpIsTheGoldenFile) {
   const std::vector<std::string> now = Lines(Dump());
   for (std::size_t i = 0; i < std::max(golden.size(), now.size()); ++i) {
     ASSERT_EQ(i < now.size() ? now[i] : "(nothing)", i < golden.size() ? golden[i] : "(nothing)")
-        << "line " << i + 1 << "; a change that was meant: abi_dump > tests/abi/abi.golden";
+        << "line " << i + 1 << "; if intended: abi_dump > tests/abi/abi.golden";
   }
 }
 
@@ -109,8 +109,7 @@ TEST(AbiTest, DocumentedTablesAreTheStructs) {
     }
     documented.erase(layout.name);
   }
-  for (const auto& [name, layout] : documented)
-    ADD_FAILURE() << name << " exists on the page alone";
+  for (const auto& [name, layout] : documented) ADD_FAILURE() << name << " exists only on the page";
 }
 
 TEST(AbiTest, DocumentedVersionAndConstantsAreTheHeaders) {
@@ -143,7 +142,7 @@ TEST(AbiTest, DocumentedFrameHeaderIsTheStruct) {
   EXPECT_EQ(documented, FrameLayouts()[0].fields);
 }
 
-// What the dynamic linker sees: `name@VERSION` of every defined symbol.
+// The symbols that the dynamic linker sees: `name@VERSION` of every defined symbol.
 std::set<std::string> ExportedSymbols(const std::string& path) {
   const std::string file = ReadFile(path);
   const auto at = [&file]<typename T>(std::size_t offset, T* out) {
@@ -185,7 +184,8 @@ std::set<std::string> ExportedSymbols(const std::string& path) {
     const std::string name = file.c_str() + strings + symbol.st_name;
     const bool is_version =
         ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_shndx == SHN_ABS;
-    // A sanitizer's own begin with two underscores; tests/lint/library.sh looks at the plain build.
+    // A sanitizer's own symbols begin with two underscores; tests/lint/library.sh checks the plain
+    // build.
     if (symbol.st_shndx == SHN_UNDEF || is_version || name.starts_with("__")) continue;
     exported.insert(name + "@" + names[version & 0x7fffU]);
   }

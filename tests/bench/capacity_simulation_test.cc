@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What docs/capacity.md says of a cluster, on a small one.
+// Checks the statements of docs/capacity.md about clusters on a small one.
 #include "capacity_simulation.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ double LeasesASecond(const Outcome& outcome, const Cluster& cluster) {
   return static_cast<double>(outcome.load.leases) / (cluster.duration_s - cluster.settle_s);
 }
 
-// In any second from `begin_s` on.
+// The highest rate in any second from `begin_s` on.
 std::uint32_t Peak(const Outcome& outcome, std::ptrdiff_t begin_s) {
   return *std::max_element(outcome.leases.begin() + begin_s, outcome.leases.end());
 }
@@ -48,7 +48,7 @@ TEST(Capacity, LeasesStayTheSameWhenTheLoadGrowsAThousandfold) {
   EXPECT_EQ(after.load.dry_claims, 0);
 }
 
-// The same with leases of one size: they grow as the load does, and the simulation shows it.
+// The same with leases of one size: their number grows with the load, as the simulation must show.
 TEST(Capacity, LeasesOfOneSizeGrowWithTheLoad) {
   Cluster cluster{.hosts = 10,
                   .tags_per_host = 10,
@@ -65,8 +65,7 @@ TEST(Capacity, LeasesOfOneSizeGrowWithTheLoad) {
   EXPECT_GT(LeasesASecond(Simulate(busy), busy), LeasesASecond(Simulate(cluster), cluster) * 900);
 }
 
-// The policy reckons with whole ids in the busiest second, so slow tags lease a little more at
-// once.
+// The policy counts whole ids in the busiest second, so slow tags lease slightly more at once.
 TEST(Capacity, FormulaAgrees) {
   for (const double ids_per_s : {1e5, 1e6}) {
     Cluster cluster = Small();
@@ -89,7 +88,7 @@ TEST(Capacity, SecondsThatAreLeftOutChangeNothing) {
   }
 }
 
-TEST(Capacity, OutageWithinTheToleranceLeavesNobodyDry) {
+TEST(Capacity, OutageWithinTheToleranceLeavesNoHostDry) {
   const Outcome outcome = Simulate(WithOutage(600));
   EXPECT_EQ(outcome.load.dry_claims, 0);
   EXPECT_LT(outcome.covered_s, 5) << "a few hosts are soon covered again";
@@ -100,8 +99,8 @@ TEST(Capacity, LeasesAfterAnOutageKeepToTheBudget) {
   Cluster cluster = WithOutage(600);
   const std::ptrdiff_t end_s = 900;
   constexpr std::uint32_t kLimit = 10;
-  const std::uint32_t most = cluster.hosts * (kLimit + 1);  // one more that was saved up
-  EXPECT_GT(Peak(Simulate(cluster), end_s), most) << "nothing to bound";
+  const std::uint32_t most = cluster.hosts * (kLimit + 1);  // one from the saved budget
+  EXPECT_GT(Peak(Simulate(cluster), end_s), most) << "the budget has nothing to limit";
   cluster.leases_per_s = kLimit;
   const Outcome outcome = Simulate(cluster);
   EXPECT_LE(Peak(outcome, end_s), most);

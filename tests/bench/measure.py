@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of the bench build and returns what they measured, as plain dictionaries.
 
-Every figure is taken several times; where a claim is compared with a raw operation both are measured in
-turn by the same program in the same run. Medians and ratios are report.py's.
+Every figure is measured several times. If a claim is compared with a raw operation, the same
+program measures both in turn in the same run. report.py computes medians and ratios.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def machine():
 
 
 def claims(rounds):
-    """ns of one call, by benchmark; one entry for each run of each layout of the code."""
+    """ns a call, by benchmark; one entry for each run of each code layout."""
     programs = sorted(PROGRAMS.glob("claim_benchmark_*"))
     runs = []
     for _ in range(rounds):
@@ -84,7 +84,7 @@ def claims(rounds):
 
 
 class Daemon:
-    """An idd of its own, in a directory of its own."""
+    """A separate idd in its own directory."""
 
     def __init__(self, directory, arguments, log_level):
         self.directory = directory
@@ -131,7 +131,7 @@ def processes(counts, rounds, seconds):
 
 
 def runs_of(program, rounds):
-    """A program that prints JSON, run with its peers on another processor and on its own."""
+    """Runs a program that prints JSON, with its peers on another processor and on its own."""
     return {"other processor": [json.loads(output(PROGRAMS / program)) for _ in range(rounds)],
             "same processor": [json.loads(output(PROGRAMS / program, "--same-processor"))
                                for _ in range(rounds)]}
@@ -153,8 +153,8 @@ def system_calls(socket, count):
 
 
 def kernel_entries():
-    """System calls of KERNEL_CLAIMS claims beyond those of a program that claims one id: the fewest of
-    three runs, as a lease that is late for once adds the claim that waited for it.
+    """System calls of KERNEL_CLAIMS claims beyond those of a program that claims one id. The fewest
+    of three runs, because an occasional late lease adds the calls of the claim that waited for it.
     """
     runs = []
     with daemon() as idd:
@@ -169,7 +169,7 @@ def kernel_entries():
 
 
 def usage(pid):
-    """Seconds on a processor, of all threads, and how often each was put to sleep."""
+    """The processor seconds of all threads, and the number of times that they slept."""
     seconds, sleeps = 0.0, {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         seconds += int((task / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
@@ -184,8 +184,8 @@ def resident_mib(pid):
 
 
 def footprint(idle_seconds):
-    """What an idle idd takes: rows by number of tags, of each of which one id was claimed, so that it has
-    a ring. A ring takes two descriptors: where the hard limit is low, the last tags are only created.
+    """The resources of an idle idd, by number of tags. One id of each tag was claimed, so it has a
+    ring. A ring takes two descriptors; if the hard limit is low, the last tags are only created.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -217,7 +217,7 @@ def free_port():
 
 
 def processor_seconds(pid):
-    """Of idd, and of the children that were waited for."""
+    """The processor seconds of idd, and of the reaped children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage(pid)[0] + children.ru_utime + children.ru_stime
 
@@ -246,7 +246,7 @@ class LongestClaim(threading.Thread):
 
 
 def top_percent(idd):
-    """Of a processor, of idd and `idctl top` on a terminal of 24 lines, once it shows all tags."""
+    """% of a processor for idd and `idctl top` on a 24-line terminal, once it shows all tags."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(IDCTL, [str(IDCTL), "--socket", idd.socket, "top"], {**os.environ, "TERM": "xterm-256color"})
@@ -272,8 +272,8 @@ def series(page, name):
 
 
 def looks(rounds):
-    """What looking at LOOK_TAGS tags with a ring each takes: idctl status and top in time of a processor,
-    a scrape by the clock, with the claims that a new client makes beside it.
+    """The cost of looking at LOOK_TAGS tags with a ring each: idctl status and top in processor
+    time, a scrape in elapsed time, with the claims that a new client makes meanwhile.
     """
     port = free_port()
     with daemon("--metrics-listen", f"127.0.0.1:{port}") as idd:
@@ -294,7 +294,7 @@ def looks(rounds):
         result["top_percent"] = top_percent(idd)
         with LongestClaim(idd, names[0]) as claims_beside:
             for _ in range(rounds):
-                time.sleep(1.1)  # scrapers of one second share a page
+                time.sleep(1.1)  # scrapers within one second share a page
                 began = time.monotonic()
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
                     answer.read()
@@ -329,7 +329,7 @@ def flood(path):
 
 
 def flooded():
-    """Claims by new clients while a user makes connections as fast as it can. Needs root, to be that user."""
+    """Claims by new clients while a user connects as fast as it can. Needs root."""
     if os.geteuid() != 0:
         return None
     with tempfile.NamedTemporaryFile("w", prefix="idd-bench.", suffix=".toml") as config:
@@ -366,7 +366,7 @@ def tag_name(tag):
 
 
 def greeted(path, uid):
-    """A connection of that user; only the calling process's effective uid changes meanwhile."""
+    """A connection as that user; only this process's effective uid changes meanwhile."""
     os.setegid(uid)
     os.seteuid(uid)
     try:
@@ -381,7 +381,7 @@ def greeted(path, uid):
 
 
 def attack(peers, message, is_answered):
-    """Sends over all connections as long as they have room; reads the answers of those that need one to go on."""
+    """Sends over all connections while they have room; reads the answers that a peer waits for."""
     for peer in peers:
         peer.setblocking(False)
     while True:
@@ -389,7 +389,7 @@ def attack(peers, message, is_answered):
         for peer in peers:
             try:
                 if is_answered:
-                    # What comes with it is closed at once.
+                    # Descriptors that come with it are closed at once.
                     _, descriptors, _, _ = socket.recv_fds(peer, 16384, 2)
                     for descriptor in descriptors:
                         os.close(descriptor)
@@ -401,7 +401,7 @@ def attack(peers, message, is_answered):
             except BlockingIOError:
                 pass
         if not has_sent:
-            time.sleep(0.001)  # a full socket is full until idd reads
+            time.sleep(0.001)  # a full socket stays full until idd reads
 
 
 def claim_p99_us(victim):
@@ -416,7 +416,7 @@ def claim_p99_us(victim):
 
 
 def attacked(rounds):
-    """p99 of a user's claims by the socket, quiet and while another user attacks. Needs root, to be both."""
+    """p99 of a user's claims over the socket, without and with an attack. Needs root."""
     if os.geteuid() != 0:
         return None
     attacks = {"900 connections send ATTACH and do not read": (frame(ATTACH, tag_name(b"bench") + struct.pack("=II", 0, 0)),
@@ -442,7 +442,7 @@ def attacked(rounds):
                                    is_answered)
                         finally:
                             os._exit(1)
-                    time.sleep(1)  # all are connected, and the burst of a second is over
+                    time.sleep(1)  # all are connected, and the connection burst has passed
                     attacked_us = claim_p99_us(victim)
                     os.kill(child, signal.SIGKILL)
                     os.waitpid(child, 0)
@@ -451,7 +451,7 @@ def attacked(rounds):
 
 
 def everything(rounds, idle_seconds, tell):
-    """All of it. `tell` is called with what comes next."""
+    """Measures everything. Calls `tell` with the name of each part before it starts."""
     tell("building")
     build()
     results = {"machine": machine(), "rounds": rounds}

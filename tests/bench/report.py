@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what measure.py returns into figures with their limits, text, a Markdown table and a chart."""
+"""Turns the results of measure.py into figures with limits, text, a Markdown table and a chart."""
 
 import dataclasses
 import statistics
@@ -132,7 +132,7 @@ def lease_figures(by_way):
 def host_lease_figures(results):
     runs = results.get("host_lease", [])
     group = "Leases from end to end on MariaDB over TCP, each for a claim that waits, to bare commits of one row"
-    if not runs:  # measured by an earlier scripts/bench
+    if not runs:  # an earlier version of scripts/bench
         return
     for hosts, count in (("one host, to one connection", 1), ("eight hosts, to eight connections", 8)):
         for tags, suffix in (("of one tag", ""), ("of sixteen tags", "_of_16")):
@@ -170,7 +170,7 @@ def look_figures(looks):
 
 
 def flood_figures(flood):
-    if flood is None:  # only root may be another user
+    if flood is None:  # only root can act as another user
         return
     yield Figure("One user makes 100,000 connections", "the slowest claim of a new client meanwhile", "ms",
                  (flood["claim_ms"],), 1000)

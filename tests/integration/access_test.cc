@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tags whose ids are claimed by the socket alone: no client has anything of their rings, and the
+// Tags whose ids are claimed over the socket only: no client gets any part of their rings. The
 // policy can be changed while clients claim.
 //
-// Method: processes claim mixed batches, each from several threads, while the policy is switched to
-// and fro. What a process has mapped is read in /proc/<pid>/maps, where the memfds of a ring have
-// their names. In the end the oracle (claim_oracle.h) looks at all logs. A claimer that was between
-// its add and its second look while its ring was closed gives up what it added: one batch for each
-// thread and each ring that was closed, at most.
+// Method: processes claim mixed batches, each from several threads, while the test switches the
+// policy back and forth. /proc/<pid>/maps shows which rings a process has mapped, as their memfds
+// have names. In the end the oracle (claim_oracle.h) checks all logs. A claimer that was between
+// its add and its second look while its ring was closed gives up what it added: at most one batch
+// for each thread and each closed ring.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -89,7 +89,7 @@ class Access : public ::testing::Test {
   [[nodiscard]] static int MappedBy(ClaimWorkerProcess& worker) {
     return MappedRings(std::to_string(worker.process().pid()));
   }
-  // What each of them was given.
+  // The claims of all workers.
   [[nodiscard]] std::vector<Claimer> FinishWorkers() {
     std::vector<Claimer> claimers;
     for (const auto& worker : workers_) worker->Stop();
@@ -157,10 +157,10 @@ TEST_F(Access, BySocketServesEveryKindOfClaim) {
   idclient::Tag tag = client.tag("orders");
   EXPECT_NE(idclient_tag_view(tag.get(), shm::kClaimViewVersion), nullptr);
   std::uint64_t next = 1;
-  for (; next <= 20; ++next) ASSERT_EQ(tag.claim(), next) << "inlined, so it falls through";
+  for (; next <= 20; ++next) ASSERT_EQ(tag.claim(), next) << "inlined: calls the library";
   ASSERT_EQ(tag.try_claim(), next++);
   std::vector<std::uint64_t> ids(5 * kStep);
-  tag.claim_many(ids);  // more than a segment has: several requests
+  tag.claim_many(ids);  // more than a segment: several requests
   for (const std::uint64_t id : ids) ASSERT_EQ(id, next++);
   const idclient::Range range = tag.claim_range(kStep * 2);
   EXPECT_EQ(range.first, next);
@@ -168,7 +168,7 @@ TEST_F(Access, BySocketServesEveryKindOfClaim) {
   EXPECT_LE(range.count, kStep);
   next += range.count;
   EXPECT_EQ(client.tag("orders", {.block_size = 8}).claim(), next);
-  EXPECT_EQ(tag.claim(), next + 8) << "behind the block";
+  EXPECT_EQ(tag.claim(), next + 8) << "after the block";
   EXPECT_EQ(MappedRings("self"), 0);
   const auto status = host_.idctl.Json({"status", "orders"}).at("tags").at(0);
   EXPECT_EQ(status.at("claimed"), next + 8);
@@ -181,7 +181,7 @@ TEST_F(Access, IsSwitchedToAndFroWhileProcessesClaim) {
   for (std::size_t i = 0; i < kProcesses; ++i) StartWorker();
   constexpr int kRounds = 3;
   for (int round = 0; round <= kRounds; ++round) {
-    // A ring that is closed stays mapped, dead, in those who had it; they get no other.
+    // A closed ring stays mapped, unused, in the processes that had it; they get no other.
     ExpectProgress();
     for (const auto& worker : workers_) EXPECT_EQ(MappedBy(*worker), round) << worker->name();
     {
@@ -207,7 +207,7 @@ TEST_F(Access, IsSwitchedToAndFroWhileProcessesClaim) {
   host_.daemon.Stop();
 }
 
-TEST_F(Access, SurvivesTheDeathOfTheDaemonRightBehindASwitch) {
+TEST_F(Access, SurvivesTheDeathOfTheDaemonRightAfterASwitch) {
   for (std::size_t i = 0; i < 2; ++i) StartWorker(true);
   for (const char* access : {"ring", "socket", "ring", "socket"}) {
     ExpectProgress();

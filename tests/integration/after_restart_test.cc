@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a restart must not do to what comes after it.
+// Harm that a restart must not do to what follows it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ class AfterRestart : public ManagedHostTest {
   }
 };
 
-// Somebody holds a lock on the database at the stop and at the next start.
+// Another program locks the database during the stop and the next start.
 TEST_F(AfterRestart, TailsThatCouldNotGoBackAreHandedBackLater) {
   ExpectGoesOn(10);
   {
@@ -73,7 +73,7 @@ TEST_F(AfterRestart, TailsThatCouldNotGoBackAreHandedBackLater) {
                           }
                           return active.empty();
                         }))
-      << "nobody has " << active;
+      << "still active: " << active;
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
   ExpectGoesOn(10);
   host_.daemon.Stop();
@@ -81,8 +81,8 @@ TEST_F(AfterRestart, TailsThatCouldNotGoBackAreHandedBackLater) {
   ExpectGoesOn(10);
 }
 
-// Killed while a lease was under way; the next one finds no database for some seconds. Which of its
-// questions is the first that is answered is a matter of luck, so more than once.
+// idd is killed while a lease is in progress, and the next idd finds no database for some seconds.
+// Which of its questions gets the first answer varies, so the test repeats.
 TEST_F(AfterRestart, WaiterOfAnUnansweredLeaseIsServedWhenTheStoreIsBack) {
   const std::string& path = host_.daemon.options().database;
   const auto move = [](const std::string& from, const std::string& to) {
@@ -95,7 +95,7 @@ TEST_F(AfterRestart, WaiterOfAnUnansweredLeaseIsServedWhenTheStoreIsBack) {
     {
       SqliteFile database = host_.Database();
       database.Execute("BEGIN EXCLUSIVE");
-      // All that there is, and one that waits for a lease.
+      // Takes all available ids and one more, so that a claim waits for a lease.
       for (int i = 0; i < 100; ++i) {
         const IdctlResult result =
             host_.idctl.Run({"claim", "orders", "-n", "100", "--timeout", "300"});
@@ -123,7 +123,7 @@ TEST_F(AfterRestart, WaiterOfAnUnansweredLeaseIsServedWhenTheStoreIsBack) {
   }
 }
 
-// Whoever had the ring before the restart has its mapping for ever.
+// A process that had the ring before the restart keeps its mapping indefinitely.
 TEST_F(AfterRestart, EarlierRingSpoilsNothingThatWasNeverInIt) {
   ExpectGoesOn(10);
   const auto ring = Map();
@@ -146,7 +146,7 @@ TEST_F(AfterRestart, EarlierRingSpoilsNothingThatWasNeverInIt) {
   EXPECT_LT(host_.Database().MaxId("orders") - before, 3000U);
 }
 
-// There is room for the rings of all tags, and for those of a few more.
+// There is room for the rings of all tags, and for a few more.
 TEST_F(AfterRestart, RestartNeedsNoRoomForAllRingsTwice) {
   constexpr std::size_t kTags = 20;
   manager_.Limit(2 * kTags + 5);
@@ -166,8 +166,8 @@ TEST_F(AfterRestart, RestartNeedsNoRoomForAllRingsTwice) {
   EXPECT_EQ(gaps, 0) << "tags whose leases were abandoned";
 }
 
-// A version that does not know of the list (a rollback), or an idd that was not passed its
-// descriptors, runs in between; the service manager goes on keeping them.
+// In between runs a version that does not know the list (a rollback), or an idd that did not get
+// its descriptors; the service manager still keeps them.
 TEST_F(AfterRestart, ListThatAnotherRunHasOvertakenIsNotBelieved) {
   ExpectGoesOn(10);
   host_.daemon.Kill();
@@ -178,12 +178,12 @@ TEST_F(AfterRestart, ListThatAnotherRunHasOvertakenIsNotBelieved) {
   host_.daemon.Stop();
   host_.daemon.options().manager = &manager_;
   host_.daemon.Start();
-  EXPECT_GT(host_.idctl.Claim("orders").front(), last_) << "ids of a host rise";
+  EXPECT_GT(host_.idctl.Claim("orders").front(), last_) << "the ids of a host must rise";
   const AuditRow audit = host_.idctl.Audit("orders");
   EXPECT_TRUE(audit.ok);
 }
 
-// A start that is refused by its configuration.
+// The configuration makes this start fail.
 TEST_F(AfterRestart, StartThatIsRefusedLeavesTheRingsOpen) {
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   options.socket_path = host_.daemon.socket().c_str();
@@ -193,7 +193,7 @@ TEST_F(AfterRestart, StartThatIsRefusedLeavesTheRingsOpen) {
   ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
   ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);
   std::uint64_t id = 0;
-  // The second is answered when the ring has the lease.
+  // The reply to the second claim comes when the ring has the lease.
   for (int i = 0; i < 2; ++i) ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK);
   host_.daemon.Kill();
   ASSERT_EQ(idclient_claim(tag, &id), IDCLIENT_OK);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl bench on a real daemon: that it measures what it says, and what it leaves behind. How fast
-// the claims are is not tested here.
+// idctl bench on a real daemon: its report, and the state that it leaves. The speed of the claims
+// is not tested here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,8 @@ TEST_F(Bench, ReportsEachIdItTook) {
     const AuditRow audit = host_.idctl.Audit("orders");
     EXPECT_TRUE(audit.ok);
     const auto ids = report.at("ids").get<std::uint64_t>();
-    // More than `ids` may be gone: what blocks had left, and batches at the end of a segment.
+    // The journal may count more than `ids`: the rest of each block, and batches at the end of a
+    // segment.
     EXPECT_GE(audit.claimed - before, ids);
     EXPECT_LE(audit.claimed - before, ids + 2 * 64);
     EXPECT_GT(ids, 0U);
@@ -59,7 +60,7 @@ TEST_F(Bench, ReportsEachIdItTook) {
   }
 }
 
-TEST_F(Bench, TellsTheRatioInWords) {
+TEST_F(Bench, ShowsTheRatioInWords) {
   const IdctlResult result = host_.idctl.Run({"bench", "orders", "--seconds", "1"});
   EXPECT_EQ(result.exit_status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("raw add"));
@@ -82,7 +83,7 @@ TEST_F(Bench, FailsAsAClaimWould) {
   EXPECT_EQ(absent.exit_status, 4) << absent.err;
 }
 
-// A measurement that cannot go on ends with the reason, and at once.
+// A measurement that cannot continue ends at once and reports the reason.
 TEST_F(Bench, EndsWhenTheIdsDo) {
   host_.idctl.Do({"tag", "create", "few", "--step", "1000", "--max-id", "100000"});
   const IdctlResult result = host_.idctl.Run({"bench", "few", "--seconds", "60"});

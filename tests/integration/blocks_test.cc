@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tags that are opened with a block size: each thread hands out blocks of its own.
+// Tags opened with a block size: each thread hands out ids of its own blocks.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -49,7 +49,7 @@ class Blocks : public ::testing::Test {
     EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
   }
 
-  // What counts as claimed and was never returned by a claim.
+  // Ids that count as claimed but that no claim returned.
   [[nodiscard]] std::uint64_t Lost(std::uint64_t received) const {
     const std::uint64_t claimed = host_.idctl.Audit("orders").claimed;
     EXPECT_GE(claimed, received);
@@ -150,8 +150,8 @@ TEST_F(Blocks, SignalHandlerInTheMiddleOfAClaimGetsAnotherId) {
   idclient::Client client(options_);
   idclient::Tag tag = client.tag("signals", {.block_size = kBlock});
   handler_tag = tag.get();
-  // A claim that finds the ring dry is nothing for a signal handler: the ring is filled before. The
-  // first claim may be answered before the rest of the lease is in the ring, the second is not.
+  // A signal handler must not claim from a dry ring, so the ring is filled first. The first claim
+  // may be answered before the rest of the lease is in the ring; the second is not.
   for (int i = 0; i < 2; ++i) static_cast<void>(client.tag("signals").claim());
   struct sigaction action {};
   action.sa_handler = ClaimInHandler;
@@ -162,7 +162,7 @@ TEST_F(Blocks, SignalHandlerInTheMiddleOfAClaimGetsAnotherId) {
                         .it_value = {.tv_sec = 0, .tv_usec = 20}};
   ::setitimer(ITIMER_REAL, &often, nullptr);
   std::vector<std::uint64_t> ids;
-  // Room beforehand: the handler interrupts this thread anywhere, the allocator included.
+  // Allocated beforehand: the handler interrupts this thread anywhere, even in the allocator.
   ids.resize(20'000'000);
   std::size_t count = 0;
   while (count < ids.size() && handler_count.load(std::memory_order_relaxed) < 2000) {
@@ -180,7 +180,7 @@ TEST_F(Blocks, SignalHandlerInTheMiddleOfAClaimGetsAnotherId) {
 
 TEST_F(Blocks, HandleOfAnotherClientTakesNoBlockOfAClosedOne) {
   std::vector<std::uint64_t> ids;
-  for (int i = 0; i < 300; ++i) {  // more than there are places for handles
+  for (int i = 0; i < 300; ++i) {  // more than the slots for handles
     idclient::Client client(options_);
     const auto some = Claim(client.tag("orders", {.block_size = kBlock}), 3);
     ids.insert(ids.end(), some.begin(), some.end());
@@ -205,7 +205,7 @@ TEST_F(Blocks, WrongOptionsAreInvalid) {
   options = IDCLIENT_TAG_OPTIONS_INIT;
   options.block_size = 1;
   EXPECT_EQ(idclient_tag_open_with(client.get(), "orders", &options, &tag), IDCLIENT_OK);
-  EXPECT_EQ(tag, client.tag("orders").get()) << "a block of one is none";
+  EXPECT_EQ(tag, client.tag("orders").get()) << "a block size of 1 means no blocks";
 }
 
 TEST_F(Blocks, HandlesAreBoundedAndTheirPlacesComeBack) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads that are cancelled in a call of libidclient end after it, and leave nothing behind.
+// A thread that is cancelled in a call of libidclient ends after the call and leaves nothing
+// behind.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -30,10 +31,10 @@ using std::chrono_literals::operator""s;
 constexpr std::uint32_t kHastyTimeoutMs = 300;
 constexpr std::uint64_t kIdsOfALease = 1000;
 
-// A thread that makes one call and then comes to a cancellation point.
+// A thread that makes one call and then reaches a cancellation point.
 class CancelledThread {
  public:
-  // `when`: with a cancellation that waits for it, or none yet.
+  // Whether the cancellation is already pending at the call, or comes later.
   enum class Cancelled : std::uint8_t { kBefore, kLater };
 
   CancelledThread(std::function<void()> call, Cancelled when)
@@ -51,7 +52,7 @@ class CancelledThread {
     const std::size_t end = text.rfind(')');
     return tid_ != 0 && end != std::string::npos && text.at(end + 2) == 'S';
   }
-  // Waits for its end: after the call, by the cancellation.
+  // Waits for the end of the thread: after the call, by the cancellation.
   void ExpectEndAfterTheCall() {
     void* result = nullptr;
     ASSERT_EQ(::pthread_join(thread_, &result), 0);
@@ -112,7 +113,7 @@ class CancelledThreads : public ::testing::Test {
     return WaitUntil(Patience(30s),
                      [&] { return idclient_claim(handles.tag, &id) == IDCLIENT_OK; });
   }
-  // A daemon that is stopped, and no id that could be had without it.
+  // Stops the daemon, and uses up all ids that can be claimed without it.
   void Dry() {
     host_.daemon.Signal(SIGSTOP);
     std::vector<std::uint64_t> ids(100'000);
@@ -126,7 +127,7 @@ class CancelledThreads : public ::testing::Test {
     return count;
   }
 
-  // All that may wait: for the daemon, or for a place in its backlog.
+  // All calls that may wait: for the daemon, or for a place in its backlog.
   [[nodiscard]] static std::vector<std::pair<const char*, std::function<void()>>> Calls(
       const Handles& handles) {
     return {
@@ -167,8 +168,8 @@ class CancelledThreads : public ::testing::Test {
   Handles patient_;
 };
 
-// Regression: the unwinding of the cancelled thread met a function that is noexcept, and the
-// process was aborted.
+// Regression: the unwinding of the cancelled thread reached a noexcept function, which aborted the
+// process.
 TEST_F(CancelledThreads, WhileTheyWaitEndAfterTheCall) {
   const int before = OpenFiles();
   for (const auto& [name, call] : Calls(patient_)) {
@@ -179,14 +180,14 @@ TEST_F(CancelledThreads, WhileTheyWaitEndAfterTheCall) {
     thread.Cancel();
     host_.daemon.Signal(SIGCONT);
     thread.ExpectEndAfterTheCall();
-    EXPECT_TRUE(ClaimsOn(patient_)) << "something is locked: " << idclient_last_error();
+    EXPECT_TRUE(ClaimsOn(patient_)) << "a lock is still held: " << idclient_last_error();
     EXPECT_TRUE(ClaimsOn(hasty_)) << idclient_last_error();
   }
   EXPECT_EQ(OpenFiles(), before);
   host_.daemon.Stop();
 }
 
-// The same without a daemon: it sleeps and looks again.
+// The same without a daemon: the call sleeps and tries again.
 TEST_F(CancelledThreads, WithoutADaemonEndAfterTheCall) {
   Dry();
   host_.daemon.Kill();
@@ -198,11 +199,11 @@ TEST_F(CancelledThreads, WithoutADaemonEndAfterTheCall) {
   }
   EXPECT_LE(OpenFiles(), before) << "the connection is gone";
   host_.daemon.Start();
-  EXPECT_TRUE(ClaimsOn(hasty_)) << "something is locked: " << idclient_last_error();
+  EXPECT_TRUE(ClaimsOn(hasty_)) << "a lock is still held: " << idclient_last_error();
   host_.daemon.Stop();
 }
 
-// Of several that wait one reads for all.
+// If several threads wait, one reads for all.
 TEST_F(CancelledThreads, OneOfManyThatWaitHarmsNoOther) {
   Dry();
   const auto claim = Calls(patient_).front().second;
@@ -216,11 +217,11 @@ TEST_F(CancelledThreads, OneOfManyThatWaitHarmsNoOther) {
   for (const auto& thread : threads) thread->Cancel();
   host_.daemon.Signal(SIGCONT);
   for (const auto& thread : threads) thread->ExpectEndAfterTheCall();
-  EXPECT_TRUE(ClaimsOn(patient_)) << "something is locked: " << idclient_last_error();
+  EXPECT_TRUE(ClaimsOn(patient_)) << "a lock is still held: " << idclient_last_error();
   host_.daemon.Stop();
 }
 
-// The wake-up of the daemon is a cancellation point too, and it is sent by claims that never wait.
+// The daemon's wake-up is a cancellation point too; claims that never wait send it.
 TEST_F(CancelledThreads, ThatClaimFromTheRingEndAfterwards) {
   std::uint64_t claimed = 0;
   CancelledThread by_call(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client's handles over the end and the return of the daemon.
+// A client's handles across the end and the return of the daemon.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class ClientRestart : public ::testing::Test {
     idclient_close(hasty_client_);
   }
 
-  // A busy machine may need longer for it than a client's claims have.
+  // On a busy machine opening may take longer than the timeout of a client's claims.
   void Open(std::uint32_t timeout_ms, idclient** client, idclient_tag** tag) {
     idclient_options options = IDCLIENT_OPTIONS_INIT;
     options.socket_path = host_.daemon.socket().c_str();
@@ -53,7 +53,7 @@ class ClientRestart : public ::testing::Test {
     return id;
   }
 
-  // A claim of the hasty client that must fail, in time and with words.
+  // A claim of the hasty client that must fail, in time and with a message.
   void ExpectNothingToClaim() {
     std::uint64_t id = 42;
     const std::uint64_t begin_ns = MonotonicNs();
@@ -63,7 +63,7 @@ class ClientRestart : public ::testing::Test {
         << idclient_status_name(status);
     EXPECT_STRNE(idclient_last_error(), "");
     EXPECT_EQ(id, 42U) << "outputs are written on success only";
-    EXPECT_LT(took, 30s) << "not at its deadline";
+    EXPECT_LT(took, 30s) << "it did not end at its deadline";
   }
 
   const TempDir dir_;
@@ -82,7 +82,7 @@ TEST_F(ClientRestart, GoesOnWithoutAGapAfterACleanRestart) {
   host_.daemon.Stop();
 }
 
-TEST_F(ClientRestart, IsToldInTimeThatTheDaemonIsGoneAndFindsTheNextOneByItself) {
+TEST_F(ClientRestart, LearnsInTimeThatTheDaemonIsGoneAndFindsTheNextOne) {
   EXPECT_EQ(Claim(), 1U);
   host_.daemon.Stop();
   ExpectNothingToClaim();
@@ -98,7 +98,7 @@ TEST_F(ClientRestart, IsToldInTimeThatTheDaemonIsGoneAndFindsTheNextOneByItself)
 
 TEST_F(ClientRestart, LivesOnTheRingOfAKilledDaemon) {
   const std::uint64_t first = Claim();
-  // The segment after the first is published, so the ring holds 200 ids.
+  // The segment after the first one is published, so the ring holds 200 ids.
   for (std::uint64_t i = 1; i < 20; ++i) EXPECT_EQ(Claim(), first + i);
   ASSERT_TRUE(WaitUntil(Patience(5s), [this] { return host_.idctl.Leases("orders").size() == 2; }));
   ASSERT_TRUE(WaitUntil(Patience(5s), [this] {
@@ -112,8 +112,8 @@ TEST_F(ClientRestart, LivesOnTheRingOfAKilledDaemon) {
   host_.daemon.Stop();
 }
 
-// The old ring still has ids when the new daemon is there. Whether the client uses them up or not,
-// no id comes twice and its own ids rise.
+// The old ring still has ids when the new daemon is up. Whether or not the client uses them up, no
+// id comes twice and its own ids rise.
 TEST_F(ClientRestart, OnAnOldRingBesideANewDaemonRepeatsNothing) {
   std::vector<ClaimRecord> mine;
   std::vector<ClaimRecord> others;

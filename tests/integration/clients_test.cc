@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl client list: who uses what, told exactly.
+// idctl client list: which clients use which tags, counted exactly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ class Clients : public HostWithUsers {
     }
     return nullptr;
   }
-  // What a claim of the raw kind is granted.
+  // The number of ids that a raw CLAIM is granted.
   static std::uint64_t Claim(RawConnection& connection, std::uint64_t id, std::uint64_t count) {
     EXPECT_TRUE(connection.Send(MakeClaim("orders", id, count, 5000)));
     const auto reply = connection.Receive(Patience(10s));
@@ -67,7 +67,7 @@ TEST_F(Clients, CountsSocketClaimsExactly) {
   connection.Hello();
   std::uint64_t ids = 0;
   for (std::uint64_t i = 1; i <= 5; ++i) ids += Claim(connection, i, 10 * i);
-  // Refused claims count for nobody, and name no tag that is not there.
+  // Refused claims are not counted, and a tag that does not exist is not listed.
   ASSERT_TRUE(connection.Send(MakeClaim("not-there", 99, 1, 1000)));
   ASSERT_TRUE(connection.Receive(Patience(5s)).has_value());
   const nlohmann::json ours = Ours();
@@ -79,12 +79,12 @@ TEST_F(Clients, CountsSocketClaimsExactly) {
   EXPECT_EQ(use.at("tag"), "orders");
   EXPECT_EQ(use.at("requests"), 5);
   EXPECT_EQ(use.at("ids"), ids);
-  EXPECT_EQ(use.at("dry_waits"), 1) << "the first found no ring with ids";
+  EXPECT_EQ(use.at("dry_waits"), 1) << "the first claim found no ring with ids";
   EXPECT_EQ(use.at("attached_s"), nullptr);
   host_.daemon.Stop();
 }
 
-TEST_F(Clients, TellsAttachmentsVersionsAndProcess) {
+TEST_F(Clients, ReportsAttachmentsVersionsAndProcess) {
   idclient::Options options;
   options.socket_path = host_.daemon.socket();
   options.timeout = std::chrono::milliseconds(Patience(5s));
@@ -98,7 +98,7 @@ TEST_F(Clients, TellsAttachmentsVersionsAndProcess) {
   EXPECT_LE(ours[0].at("tags")[0].at("requests"), 3) << "ring claims are not seen by idd";
   EXPECT_THAT(ours[0].at("abi_version").get<std::string>(), HasSubstr("1."));
   EXPECT_FALSE(ours[0].at("client_version").get<std::string>().empty());
-  // The name of this very process, as the kernel has it.
+  // The name of this process, as the kernel has it.
   std::ifstream comm("/proc/self/comm");
   std::string name;
   std::getline(comm, name);
@@ -118,12 +118,12 @@ TEST_F(Clients, KeepsTheSumsOfThoseWhoAreGone) {
     return gone.is_object() && gone.at("connections") == 2;
   }));
   EXPECT_EQ(gone.at("ids"), first + second);
-  EXPECT_EQ(gone.at("attachments"), 0) << "he has access socket";
-  EXPECT_THAT(host_.idctl.Run({"client", "list"}).out, HasSubstr("Of connections that are gone:"));
+  EXPECT_EQ(gone.at("attachments"), 0) << "this user has access socket";
+  EXPECT_THAT(host_.idctl.Run({"client", "list"}).out, HasSubstr("Closed connections:"));
   host_.daemon.Stop();
 }
 
-TEST_F(Clients, UserSeesHisOwnProcessesAlone) {
+TEST_F(Clients, UserSeesOnlyItsOwnProcesses) {
   RawConnection of_root(host_.daemon.socket());
   of_root.Hello();
   (void)Claim(of_root, 1, 5);
@@ -154,7 +154,8 @@ TEST_F(Clients, FiltersByTagAndUid) {
   host_.daemon.Stop();
 }
 
-// Of the newest leases that he may see, however many others have leased since.
+// The limit applies to the newest leases that Alice may see, however many other tags have leased
+// since.
 TEST_F(Clients, LeasesAreCutAfterTheRights) {
   (void)host_.idctl.Claim("orders", 2500);
   (void)host_.idctl.Claim("secret", 9500);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs in other pid, mount, ipc and user namespaces, as in a container, that share nothing with
-// the host's idd but the folder of its socket: they claim through the memfds that it passes.
+// Programs in other pid, mount, ipc and user namespaces, as in a container. They share only the
+// socket's folder with the host's idd, and claim through the memfds that it passes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,11 +20,11 @@ namespace {
 using std::chrono_literals::operator""s;
 
 constexpr std::uint64_t kClaims = 20'000;
-// In a user namespace, whoever has no uid there.
+// The uid that a user namespace shows for a uid without a mapping.
 constexpr const char* kUnmapped = "65534";
 
-// Of the test's folder $2 the socket's, $1, is all that is left, read-only as /srv: a tmpfs with
-// the program $3 and its library $4 lies over the rest.
+// In the test's folder $2 only the socket's folder $1 stays visible, read-only as /srv; a tmpfs
+// with the program $3 and its library $4 covers the rest.
 constexpr const char* kContainer = R"sh(set -e
 mount --bind "$1" /srv
 mount -o remount,bind,ro /srv
@@ -37,8 +37,8 @@ shift 4
 export LD_LIBRARY_PATH=.
 exec "$@")sh";
 
-// A user of the host with another uid in the container, in the group that idd runs as, so that idd
-// lets him claim.
+// A user of the host who has another uid in the container. Its group is idd's group, so idd lets it
+// claim.
 const std::vector<std::string>& Stranger() {
   static const std::vector<std::string> words = {"setpriv", "--reuid",        "4242",    "--regid",
                                                  "0",       "--clear-groups", "unshare", "--user",
@@ -88,7 +88,7 @@ class Containers : public ::testing::Test {
     return outcome;
   }
 
-  // `trusted`: the uid that the program is told to trust, if any.
+  // `trusted`: the uid that the program trusts as the daemon's, if any.
   [[nodiscard]] Outcome Claim(std::vector<std::string> words,
                               const std::string& trusted = "") const {
     for (const char* word : {"./program", "/srv/idd.sock", "orders"}) words.emplace_back(word);
@@ -113,7 +113,7 @@ TEST_F(Containers, ClientWhoseRootIsTheHostsClaimsFromSharedMemory) {
   EXPECT_GE(idctl_.Audit("orders").claimed, kClaims);
 }
 
-TEST_F(Containers, ClientRefusesADaemonWithoutAUidThereUnlessToldToTrustIt) {
+TEST_F(Containers, ClientRefusesADaemonWithoutAUidThereUnlessItTrustsIt) {
   const Outcome refused = Claim(Stranger());
   EXPECT_EQ(refused.status, 1);
   EXPECT_NE(refused.said.find(kUnmapped), std::string::npos) << refused.said;

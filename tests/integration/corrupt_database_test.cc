@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Database files that are damaged or not idd's: refused with a clear error and never overwritten.
+// Damaged or foreign database files: idd refuses them with a clear error and never overwrites them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -39,14 +39,14 @@ class CorruptDatabase : public ::testing::Test {
 
   [[nodiscard]] const std::string& path() const { return host_.daemon.options().database; }
 
-  // A file put in the place of the one that idd left, with nothing of that one beside it.
+  // Replaces idd's database file, and removes the files beside it.
   void Replace(const std::string& contents) {
     for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
     ::unlink(host_.daemon.socket().c_str());
     WriteFile(path(), contents);
   }
 
-  // Starts idd and expects that it refuses and leaves the file alone.
+  // Starts idd and expects that it refuses the file and leaves it unchanged.
   void ExpectRefused(const std::string& how, const std::string& file, const std::string& reason) {
     const std::string spoilt = ReadFile(file);
     const std::size_t mark = host_.daemon.LogMark();
@@ -56,7 +56,7 @@ class CorruptDatabase : public ::testing::Test {
              host_.daemon.LogSince(mark).find("idd.ready") != std::string::npos;
     });
     EXPECT_TRUE(ended) << how;
-    // One that said it was ready still runs.
+    // An idd that reported ready is still running.
     EXPECT_EQ(host_.daemon.process().WaitFor(0s), 1) << how << ": it was not refused";
     host_.daemon.Kill();
     EXPECT_TRUE(ReadFile(file) == spoilt) << how << ": the file was changed";
@@ -94,7 +94,7 @@ TEST_F(CorruptDatabase, SpoiltHeaderIsRefused) {
 TEST_F(CorruptDatabase, SpoiltPagesAreRefused) {
   const std::string good = ReadFile(path());
   constexpr std::size_t kPage = 4096;
-  // Each page but the first, which has the header, by itself.
+  // Damages each page except the first, which has the header, on its own.
   for (std::size_t offset = kPage; offset < good.size(); offset += kPage) {
     Replace(good);
     OverwriteFile(path(), offset, Noise(std::min(kPage, good.size() - offset)));
@@ -133,7 +133,7 @@ TEST_F(CorruptDatabase, MissingTableIsRefused) {
   ExpectRefused("table", "lacks|missing");
 }
 
-// What the host remembers is no less precious: a new file would believe any store.
+// The host's own record is just as important: with a new file idd would believe any store.
 TEST_F(CorruptDatabase, SpoiltHighWaterMarksAreRefused) {
   const std::string marks = host_.daemon.options().state_dir + "/high-water.db";
   const std::string good = ReadFile(marks);
@@ -150,7 +150,7 @@ TEST_F(CorruptDatabase, NewerSchemaIsRefused) {
   ExpectRefused("newer", "4711");
 }
 
-// The tables' own checks do not keep these out.
+// The tables' CHECK constraints do not exclude these values.
 TEST_F(CorruptDatabase, ValuesThatMakeNoSenseEndNoProcess) {
   host_.daemon.Start();
   (void)host_.idctl.Claim("orders", 3);
@@ -186,9 +186,9 @@ TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {
       database.QueryInteger("SELECT rootpage FROM sqlite_schema WHERE name = 'leaf_alloc'");
   const std::string noise = Noise(static_cast<std::size_t>(page_bytes));
   const auto offset = static_cast<std::uint64_t>((page - 1) * page_bytes);
-  // All of the log goes into the file, so that idd has to read the file again. It is stopped
-  // meanwhile: a lease in between would put a sound copy of the page into the log.
-  // It may have been stopped within one: no use waiting for that.
+  // Flushes the whole log into the file, so that idd has to read the file again. idd is stopped
+  // meanwhile: a lease in between would put an intact copy of the page into the log.
+  // If idd was stopped within a transaction, waiting would not help.
   database.Execute("PRAGMA busy_timeout = 0");
   const bool is_damaged = WaitUntil(Patience(5s), [&] {
     host_.daemon.Signal(SIGSTOP);
@@ -197,7 +197,7 @@ TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {
     host_.daemon.Signal(SIGCONT);
     return is_flushed;
   });
-  ASSERT_TRUE(is_damaged) << "idd is always within a transaction";
+  ASSERT_TRUE(is_damaged) << "idd was within a transaction each time";
   IdctlResult last;
   for (int i = 0; i < 50; ++i) {
     last = host_.idctl.Run({"claim", "orders", "-n", "5"});
@@ -207,7 +207,7 @@ TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {
   EXPECT_THAT(last.err, ::testing::ContainsRegex(kCorrupt));
   EXPECT_TRUE(host_.daemon.process().Running());
   host_.daemon.Kill();
-  EXPECT_TRUE(ReadFile(path()).substr(offset, noise.size()) == noise) << "it was written over";
+  EXPECT_TRUE(ReadFile(path()).substr(offset, noise.size()) == noise) << "the file was overwritten";
   ::unlink(host_.daemon.socket().c_str());
   ExpectRefused("after the damage", kCorrupt);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `idctl doctor` on a real idd with a real MariaDB and faults staged in the server.
+// `idctl doctor` on a real idd and a real MariaDB, with faults staged in the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,12 +25,12 @@ class DoctorOnMariadb : public ::testing::Test {
     host_.daemon.options().database = url;
     host_.daemon.Start();
   }
-  // The store is noticed to be away within a second.
+  // idd notices within a second that the store is unavailable.
   [[nodiscard]] bool WaitForProblem(const std::string& check) const {
     return WaitUntil(Patience(20s), [&] { return Examine(host_.idctl).Has("problem", check); });
   }
 
-  const TempDir server_dir_;  // which the server's user may write; idd's socket is elsewhere
+  const TempDir server_dir_;  // writable for the server's user; idd's socket is elsewhere
   const TempDir dir_;
   MariadbServer server_{server_dir_};
   Host host_{dir_};
@@ -70,7 +70,7 @@ TEST_F(DoctorOnMariadb, NamesAReadOnlyServer) {
   EXPECT_THAT(problem.at("next").get<std::string>(), HasSubstr("SET GLOBAL read_only = OFF"));
 }
 
-TEST_F(DoctorOnMariadb, NamesAWrongPasswordAndTellsItNobody) {
+TEST_F(DoctorOnMariadb, NamesAWrongPasswordAndHidesIt) {
   server_.Start();
   std::string url = server_.Url();
   url.replace(url.find("secret"), 6, "Pa55word");
@@ -81,8 +81,8 @@ TEST_F(DoctorOnMariadb, NamesAWrongPasswordAndTellsItNobody) {
   EXPECT_EQ(Examine(host_.idctl).document.dump().find("Pa55word"), std::string::npos);
 }
 
-// The clock of a session is the server's as far as idd can tell: init_connect sets it for each user
-// who is not the server's administrator.
+// For idd the session's clock is the server's: init_connect sets it for each user who is not an
+// administrator of the server.
 TEST_F(DoctorOnMariadb, NamesAClockThatIsOff) {
   server_.Start({"--init-connect=SET timestamp=UNIX_TIMESTAMP() - 3600"});
   Start(server_.Url());
@@ -102,7 +102,7 @@ TEST_F(DoctorOnMariadb, NamesASecondHostOfItsName) {
       WaitUntil(Patience(20s), [&] { return Examine(twin.idctl).Has("problem", "store"); }));
   ExpectFinding(twin.idctl, {"problem", "store",
                              "another host has this host's name, for .*'host-a'", "--host-id"});
-  EXPECT_EQ(Examine(host_.idctl).exit_status, 0) << "the first one is in its right";
+  EXPECT_EQ(Examine(host_.idctl).exit_status, 0) << "the first host must be fine";
 }
 
 TEST_F(DoctorOnMariadb, NamesWeakDurability) {

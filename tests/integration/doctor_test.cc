@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `idctl doctor` on a real idd with faults staged on this host: each is one line with the next
-// step, and a host without faults has none. doctor_mysql_test.cc stages those of a database server.
+// `idctl doctor` on a real idd, with faults staged on this host: each is reported on one line with
+// the next step, and a healthy host has none. doctor_mysql_test.cc stages the faults of a database
+// server.
 #include "support/doctor.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +49,7 @@ TEST_F(Doctor, FindsNothingOnAHealthyHost) {
   EXPECT_EQ(examination.exit_status, 0) << examination.document.dump(1);
   EXPECT_EQ(examination.document.at("ok"), true);
   EXPECT_EQ(examination.Of("problem").size(), 0U) << examination.document.dump(1);
-  // idd runs as whoever runs the tests, and that may be root.
+  // idd runs as the user who runs the tests, which may be root.
   for (const nlohmann::json& warning : examination.Of("warning")) {
     EXPECT_EQ(warning.at("check"), "hardening") << warning;
   }
@@ -82,7 +83,7 @@ TEST_F(Doctor, NamesADrainedTagUntilItIsResumed) {
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "drained"));
 }
 
-// Nothing has asked for its ids, so that the store alone knows it.
+// No client has claimed from it, so only the store knows it.
 TEST_F(Doctor, NamesDrainedTagsThatWereNeverServed) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);
@@ -110,7 +111,7 @@ TEST_F(Doctor, NamesAQuarantinedTag) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
-  static_cast<void>(host_.idctl.Json({"status"}));  // idd has seen how far the cursor is
+  static_cast<void>(host_.idctl.Json({"status"}));  // shows idd the cursor's position
   const Deadline deadline = Deadline::After(Patience(5s));
   auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
   ASSERT_TRUE(channel.ok());
@@ -135,7 +136,7 @@ TEST_F(Doctor, NamesANearlyExhaustedTag) {
   host_.idctl.Do({"tag", "create", "bills", "--step", "100", "--max-id", "3000"});
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "exhaustion")) << "thirty leases are left";
   host_.idctl.Do({"tag", "create", "few", "--step", "100", "--max-id", "1500"});
-  EXPECT_TRUE(Examine(host_.idctl).Has("warning", "exhaustion")) << "fifteen are";
+  EXPECT_TRUE(Examine(host_.idctl).Has("warning", "exhaustion")) << "fifteen leases are left";
   static_cast<void>(host_.idctl.Claim("bills", 2900));
   ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return Examine(host_.idctl).exit_status == 1; }));
   const Examination examination = Examine(host_.idctl);
@@ -181,9 +182,10 @@ TEST_F(Doctor, NamesASecondIddUnderItsName) {
   static_cast<void>(host_.idctl.Claim("orders", 10));
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "host"));
   DaemonProcess other(options);
-  other.Start();  // gives up what it takes for its own, of an earlier run
-  ExpectFinding(host_.idctl, {"problem", "host", "another idd leases as 'host-a': .*given up [1-9]",
-                              "another name .--host-id"});
+  other.Start();  // abandons what it takes for leases of an earlier run
+  ExpectFinding(host_.idctl,
+                {"problem", "host", "another idd leases as 'host-a': .*abandoned [1-9]",
+                 "another name .--host-id"});
 }
 
 TEST_F(Doctor, NamesAnOldClient) {
@@ -206,7 +208,7 @@ TEST_F(Doctor, NamesAnOldClient) {
   EXPECT_THAT(text.out, ::testing::ContainsRegex(
                             "warning  clients +old clients, 2 versions: 0\\.0\\.9 .ABI 1\\.[0-9]+. "
                             "in 1 connection, as pid [0-9]+ [^\n]*; next: they are served"));
-  EXPECT_EQ(text.out.find('\x1b'), std::string::npos) << "what a client says moves no cursor";
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos) << "a client must not move the cursor";
 }
 
 TEST_F(Doctor, NamesAFullDisk) {
@@ -216,14 +218,14 @@ TEST_F(Doctor, NamesAFullDisk) {
   host_.idctl.CreateTag("orders", 100);
   const Examination before = Examine(host_.idctl);
   EXPECT_FALSE(before.Has("problem", "disk")) << before.document.dump(1);
-  EXPECT_TRUE(before.Has("problem", "durability")) << "memory is no place for a store";
+  EXPECT_TRUE(before.Has("problem", "durability")) << "a store in memory is a problem";
   disk.Fill();
   const IdctlResult early = host_.idctl.Run({"doctor"});
   EXPECT_EQ(early.exit_status, 1);
   EXPECT_THAT(early.out, ::testing::ContainsRegex("problem  disk +the folder of the database, "
                                                   "[^\n]* 0 KiB of 32 MiB left; next: free space"));
-  // Until the store has no room for a lease. A checkpoint may have freed some since the disk was
-  // filled.
+  // Fills the disk until the store has no room for a lease. A checkpoint may have freed some room
+  // meanwhile.
   EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
     if (host_.idctl.Run({"claim", "orders", "-n", "500"}).exit_status == 0) return false;
     disk.Fill();
@@ -255,10 +257,10 @@ TEST_F(Doctor, NamesWasteAfterKills) {
   const Examination examination = Examine(host_.idctl);
   EXPECT_EQ(examination.exit_status, 0);
   EXPECT_TRUE(examination.Has("warning", "waste")) << examination.document.dump(1);
-  EXPECT_TRUE(examination.Has("warning", "restarts")) << "and why: nobody keeps its rings";
+  EXPECT_TRUE(examination.Has("warning", "restarts")) << "the reason: no manager keeps rings";
 }
 
-TEST_F(Doctor, TellsAHangFromAnAbsence) {
+TEST_F(Doctor, DistinguishesAHangFromAnAbsence) {
   host_.daemon.Start();
   host_.daemon.Signal(SIGSTOP);
   const IdctlResult hangs = host_.idctl.Run({"doctor", "--timeout", "300"});
@@ -281,7 +283,7 @@ TEST_F(Doctor, TellsAHangFromAnAbsence) {
 
 class DoctorForUsers : public HostWithUsers {};
 
-TEST_F(DoctorForUsers, WhoMayNotConnectIsToldSo) {
+TEST_F(DoctorForUsers, UserThatMayNotConnectLearnsIt) {
   host_.daemon.Start();
   const IdctlResult outsider = host_.idctl.As(kOutsider).Run({"doctor"});
   EXPECT_EQ(outsider.exit_status, 6) << outsider.out << outsider.err;
@@ -294,7 +296,7 @@ TEST_F(DoctorForUsers, WhoMayNotConnectIsToldSo) {
                                                      "next: let this user into the folder"));
 }
 
-TEST_F(DoctorForUsers, WhoAdministersNothingIsToldWhatIsLeftOut) {
+TEST_F(DoctorForUsers, UserWithoutAdminRightsSeesWhatIsLeftOut) {
   Configure(Rule("\"orders\"", kAlice.uid, "access = \"shm\""));
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);
@@ -302,7 +304,7 @@ TEST_F(DoctorForUsers, WhoAdministersNothingIsToldWhatIsLeftOut) {
   EXPECT_TRUE(Examine(host_.idctl).Has("problem", "exhaustion"));
   const Examination alice = Examine(host_.idctl.As(kAlice));
   EXPECT_EQ(alice.exit_status, 0) << alice.document.dump(1);
-  EXPECT_TRUE(alice.Has("ok", "exhaustion")) << "the other tag is none of her business";
+  EXPECT_TRUE(alice.Has("ok", "exhaustion")) << "she may not see the other tag";
   EXPECT_TRUE(alice.Has("ok", "durability"));
   EXPECT_FALSE(alice.Has("ok", "permissions"));
   EXPECT_THAT(alice.document.at("left_out").dump(), HasSubstr("who administer idd"));

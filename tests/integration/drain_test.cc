@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl drain and resume: tags, and hosts, that are taken out of use and back, beside claimers.
+// idctl drain and resume: tags and hosts are taken out of use and returned to use, beside claimers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,13 +37,13 @@ class Drain : public ::testing::Test {
   [[nodiscard]] std::string StateOf(const std::string& tag) const {
     return host_.idctl.Json({"status", tag}).at("tags").at(0).at("state");
   }
-  // Refused, soon, and the line says by whom it is ended.
+  // The claim is refused quickly, and the message names the command that ends the drain.
   void ExpectRefused(const std::string& tag, const std::string& how) const {
     const IdctlResult result = host_.idctl.Run({"claim", tag, "--timeout", "60000"});
     EXPECT_NE(result.exit_status, 0);
     EXPECT_THAT(result.err, HasSubstr("drained on this host"));
     EXPECT_THAT(result.err, HasSubstr(how));
-    EXPECT_LT(result.duration, 30s) << "it must not wait for its deadline";
+    EXPECT_LT(result.duration, 30s) << "it waited for its deadline";
   }
   void ExpectAuditAddsUp(const std::string& tag) const {
     const IdctlResult audit = host_.idctl.Run({"audit", tag});
@@ -54,7 +54,7 @@ class Drain : public ::testing::Test {
       EXPECT_NE(lease.state, "active") << lease.base << " to " << lease.limit;
     }
   }
-  // All went back, and the first id that nobody has claimed comes next.
+  // All tails went back, and the next claim gets the first unclaimed id.
   void ExpectGoesOnAt(std::uint64_t next) {
     EXPECT_EQ(host_.idctl.Json({"drain", "orders"}).at("done"), true);
     ExpectNothingActive("orders");
@@ -70,8 +70,8 @@ class Drain : public ::testing::Test {
       plan.tag = "orders";
       plan.name = "claimer" + std::to_string(i);
       plan.pace_us = 50;
-      // No claim gives up before its answer: an id that came too late is a gap, and the tests ask
-      // that the last one claimed is the last one gone.
+      // No claim gives up before its answer: an id that came too late would be a gap, but the tests
+      // expect that the last claimed id is the last one used.
       plan.timeout_ms = 120'000;
       plan.retry = true;
       plan.batch = 1;
@@ -126,7 +126,7 @@ TEST_F(Drain, HandsBackAndSaysHowMuch) {
   EXPECT_GE(drained.at("ids_returned"), 863);
   EXPECT_EQ(drained.at("ids_pending"), 0);
   EXPECT_EQ(drained.at("ids_abandoned"), 0);
-  EXPECT_EQ(host_.Database().MaxId("orders"), 138U) << "before the answer";
+  EXPECT_EQ(host_.Database().MaxId("orders"), 138U) << "it must happen before the answer";
   EXPECT_EQ(StateOf("orders"), "drained");
   ExpectRefused("orders", "idctl resume orders");
   ExpectNothingActive("orders");
@@ -138,7 +138,7 @@ TEST_F(Drain, HandsBackAndSaysHowMuch) {
   EXPECT_THAT(again.out, HasSubstr(" ids handed back"));
 
   EXPECT_EQ(host_.idctl.Json({"resume", "orders"}).at("was_drained"), true);
-  EXPECT_EQ(host_.idctl.Claim("orders").front(), 138U) << "no gap";
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 138U) << "there is a gap";
   EXPECT_EQ(StateOf("orders"), "ok");
   EXPECT_EQ(host_.idctl.Run({"resume", "orders"}).out, "tag 'orders' was not drained\n");
   ExpectAuditAddsUp("orders");
@@ -164,7 +164,7 @@ TEST_F(Drain, WholeHostTakesTagsThatComeLater) {
   EXPECT_EQ(host_.idctl.Json({"status"}).at("daemon").at("drained"), true);
   EXPECT_THAT(host_.idctl.Run({"status"}).out, HasSubstr("the whole host is drained"));
   const IdctlResult one = host_.idctl.Run({"resume", "orders"});
-  EXPECT_EQ(one.exit_status, 1) << "it would change nothing";
+  EXPECT_EQ(one.exit_status, 1) << "it changes nothing";
   EXPECT_THAT(one.err, HasSubstr("without a tag"));
   host_.idctl.Do({"drain", "later"});
   EXPECT_EQ(host_.idctl.Json({"resume"}).at("still_drained"), nlohmann::json::array({"later"}));
@@ -175,18 +175,18 @@ TEST_F(Drain, WholeHostTakesTagsThatComeLater) {
   host_.daemon.Stop();
 }
 
-// No id twice, none below one that was claimed before, and the books are right throughout.
+// No id comes twice, none is below an earlier claimed one, and the audit adds up throughout.
 TEST_F(Drain, BesideClaimersLosesNothingAndGoesOn) {
   StartClaimers();
   const int rounds = static_cast<int>(std::max<std::uint64_t>(3, ScaledLoad(12)));
   for (int round = 0; round < rounds; ++round) {
-    ASSERT_TRUE(ClaimersGoOn()) << "round " << round << ": no client may need a restart";
+    ASSERT_TRUE(ClaimersGoOn()) << "round " << round << ": a client needs a restart";
     host_.idctl.Do(round % 3 == 2 ? std::vector<std::string>{"drain"}
                                   : std::vector<std::string>{"drain", "orders"});
     const std::uint64_t claimed = Claimed();
     std::this_thread::sleep_for(50ms);
-    EXPECT_LE(Claimed(), claimed + kClaimers) << "of claims that were under way";
-    // A claimer may have taken an id and not had the time to note it.
+    EXPECT_LE(Claimed(), claimed + kClaimers) << "only claims in flight may still succeed";
+    // A claimer may have claimed an id and not logged it yet.
     EXPECT_TRUE(WaitUntil(Patience(5s),
                           [this] { return host_.Database().MaxId("orders") == LastClaimed() + 1; }))
         << host_.Database().MaxId("orders") << " after " << LastClaimed();
@@ -201,7 +201,7 @@ TEST_F(Drain, BesideClaimersLosesNothingAndGoesOn) {
   host_.daemon.Stop();
 }
 
-// A client that is refused learns it at once, again and again, and goes on when the tag does.
+// A refused client gets its answers at once, repeatedly, and continues when the tag does.
 TEST_F(Drain, ClientOfARingIsRefusedAtOnceAndNeedsNoRestart) {
   idclient::Options options;
   options.socket_path = host_.daemon.socket();
@@ -245,7 +245,7 @@ TEST_F(Drain, StaysOverRestartsAndKills) {
       }
       EXPECT_EQ(StateOf("orders"), "drained");
       ExpectRefused("orders", "idctl resume orders");
-      EXPECT_EQ(host_.Database().MaxId("orders"), max_id) << "nothing is leased at the start";
+      EXPECT_EQ(host_.Database().MaxId("orders"), max_id) << "idd leased at its start";
       ExpectAuditAddsUp("orders");
     }
     host_.idctl.Do({"resume", "orders"});
@@ -255,8 +255,8 @@ TEST_F(Drain, StaysOverRestartsAndKills) {
   host_.daemon.Stop();
 }
 
-// idd is killed anywhere in a drain, or in a resumption, beside claimers; the next one goes on with
-// either, and says which.
+// idd is killed at any point of a drain or a resume, beside claimers. The next idd continues with
+// either, and reports which.
 TEST_F(Drain, KilledAtAnyStepMakesNoDuplicate) {
   host_.daemon.Stop();
   host_.daemon.options().manager = &manager_;
@@ -272,13 +272,13 @@ TEST_F(Drain, KilledAtAnyStepMakesNoDuplicate) {
     host_.daemon.Kill();
     operation.join();
     host_.daemon.Start();
-    // A tag that is not drained and had nothing leased is known from its next claim on.
+    // A tag that is not drained and had no lease is known only from its next claim on.
     ASSERT_TRUE(WaitUntil(Patience(20s), [this] {
       return host_.idctl.Run({"status", "orders"}).exit_status == 0;
     }));
     if (StateOf("orders") == "drained") {
       ++drained;
-      // What the killed one had open goes back without being asked.
+      // The tails of the killed idd go back without a request.
       EXPECT_TRUE(WaitUntil(Patience(10s), [&] {
         return host_.idctl.Json({"drain", "orders"}).at("done") == true;
       }));
@@ -289,12 +289,13 @@ TEST_F(Drain, KilledAtAnyStepMakesNoDuplicate) {
   std::printf("%d of %d starts found it drained\n", drained, rounds);
   host_.idctl.Do({"resume", "orders"});
   EXPECT_TRUE(ClaimersGoOn());
-  EXPECT_EQ(host_.idctl.Audit("orders").abandoned, 0U) << "a kill loses nothing";
+  EXPECT_EQ(host_.idctl.Audit("orders").abandoned, 0U) << "a kill must lose nothing";
   FinishClaimers();
   host_.daemon.Stop();
 }
 
-// Between the note and the hand-back lies the store: it takes nothing while somebody has it locked.
+// Between the record of the drain and the hand-back is the store, which accepts nothing while
+// another program locks it.
 TEST_F(Drain, StoreThatTakesNothingIsSaidAndGetsTheTailsLater) {
   (void)host_.idctl.Claim("orders", 137);
   const std::uint64_t before = host_.Database().MaxId("orders");
@@ -304,7 +305,7 @@ TEST_F(Drain, StoreThatTakesNothingIsSaidAndGetsTheTailsLater) {
     const IdctlResult result = host_.idctl.Run({"drain", "orders"});
     EXPECT_EQ(result.exit_status, 1);
     EXPECT_THAT(result.out, HasSubstr("not back yet"));
-    EXPECT_THAT(result.err, HasSubstr("they go back when it answers"));
+    EXPECT_THAT(result.err, HasSubstr("idd returns them when the store answers"));
     ExpectRefused("orders", "idctl resume orders");
     EXPECT_EQ(StateOf("orders"), "drained");
   }
@@ -316,8 +317,9 @@ TEST_F(Drain, StoreThatTakesNothingIsSaidAndGetsTheTailsLater) {
   ExpectGoesOnAt(138);
 }
 
-// Killed with its tails on their way: they are noted as such, and the next idd sends them.
-TEST_F(Drain, KilledWhileTheStoreIsAwayHandsBackAtTheNextStart) {
+// Killed while its tails were on their way: they are recorded as such, and the next idd returns
+// them.
+TEST_F(Drain, KilledWhileTheStoreIsUnavailableHandsBackAtTheNextStart) {
   host_.daemon.Stop();
   host_.daemon.options().manager = &manager_;
   host_.daemon.Start();
@@ -339,9 +341,9 @@ TEST_F(Drain, OfATagThatOnlyTheStoreKnowsNeedsTheStore) {
   const std::string path = host_.daemon.options().database;
   std::filesystem::rename(path, path + ".away");
   const IdctlResult result = host_.idctl.Run({"drain", "orders", "--timeout", "20000"});
-  EXPECT_EQ(result.exit_status, 1) << "nobody knows whether there is such a tag: " << result.out;
+  EXPECT_EQ(result.exit_status, 1) << "idd cannot know whether the tag exists: " << result.out;
   EXPECT_THAT(result.err, HasSubstr("idd.db"));
-  // The whole host has nothing open, and what is drained is this host's to know.
+  // The whole host has nothing open, and only this host records what is drained.
   EXPECT_EQ(host_.idctl.Run({"drain"}).exit_status, 0);
   ExpectRefused("orders", "'idctl resume' ends it");
   std::filesystem::rename(path + ".away", path);
@@ -409,14 +411,14 @@ TEST_F(DrainRights, TagNeedsItsAdministratorHostThatOfAll) {
     EXPECT_EQ(alice.Run({command, "not-there"}).exit_status, 6) << "whether or not it exists";
   }
   EXPECT_EQ(host_.idctl.Json({"status"}).at("daemon").at("drained"), false);
-  // A list of what stays drained tells nobody of tags that are not his.
+  // The list of what stays drained does not show tags that the caller may not see.
   host_.idctl.Do({"drain", "users"});
   host_.idctl.Do({"drain", "orders"});
   EXPECT_EQ(alice.Json({"resume", "orders"}).at("still_drained").size(), 1U) << "she may see it";
   host_.daemon.Stop();
 }
 
-// A reload that takes the ring from somebody, while there is nothing in it.
+// A reload withdraws a user's ring while the ring is empty.
 TEST_F(DrainRights, ReloadMeanwhileOpensNothing) {
   Configure(Rule("'orders'", kAlice.uid, "access = 'shm'"));
   host_.daemon.Start();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers that send garbage, nothing or too much, and a daemon that does not answer.
+// Peers that send garbage, nothing or too much; and a daemon that does not answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -32,7 +32,7 @@ class HostilePeers : public ::testing::Test {
     host_.idctl.CreateTag("orders", 100);
   }
 
-  // The honest client, who claims all the time and may not notice anything.
+  // The honest client: it claims all the time and must not notice anything.
   void StartHonestClient() {
     WorkerPlan plan;
     plan.socket = host_.daemon.socket();
@@ -58,8 +58,8 @@ class HostilePeers : public ::testing::Test {
     EXPECT_TRUE(host_.daemon.process().Running());
   }
 
-  // The connection is closed, with an answer before it that says why where the version is known,
-  // and the log names the peer and the reason.
+  // idd closes the connection; if it knows the peer's version, it first sends an answer with the
+  // reason. The log names the peer and the reason.
   void ExpectClosedWithReason(const Bytes& message, const std::string& reason, bool after_hello) {
     const std::size_t mark = host_.daemon.LogMark();
     RawConnection connection(host_.daemon.socket());
@@ -122,7 +122,7 @@ TEST_F(HostilePeers, FirstFrameMustBeHello) {
   ExpectClosedWithReason(MakeClaim("orders", 1, 1, 0), "hello", false);
 }
 
-TEST_F(HostilePeers, OtherVersionsAreToldBothVersions) {
+TEST_F(HostilePeers, OtherVersionsGetBothVersions) {
   RawConnection connection(host_.daemon.socket());
   ASSERT_TRUE(connection.Send(Spoil(MakeHello(), 4, 9)));
   const std::optional<Reply> reply = connection.Receive(Patience(2s));
@@ -145,8 +145,9 @@ TEST_F(HostilePeers, OtherAbiMajorVersionIsRefused) {
   EXPECT_EQ(reply->As<wire::StatusReply>().status, static_cast<std::uint32_t>(Code::kIncompatible));
 }
 
-// Random bytes, and frames that are right but for random bytes in them, over many connections.
-TEST_F(HostilePeers, TwoThousandRandomFramesHarmNobody) {
+// Sends random bytes, and frames that are valid except for some random bytes, over many
+// connections.
+TEST_F(HostilePeers, TwoThousandRandomFramesHarmNoOther) {
   StartHonestClient();
   std::mt19937_64 random(TestSeed());
   const std::vector<Bytes> models = {
@@ -183,7 +184,7 @@ TEST_F(HostilePeers, PeersThatDoNotReadTheirRepliesAreClosed) {
   ExpectHonestClientWasUnharmed();
 }
 
-// A limit as services have it by default, and a thousand peers who only sit there.
+// The default limit of services, and a thousand idle peers.
 class IdlePeers : public HostilePeers {
  protected:
   IdlePeers() { SetLimit(1024); }
@@ -201,7 +202,7 @@ class IdlePeers : public HostilePeers {
 };
 
 TEST_F(IdlePeers, ThousandOfThemDoNotStopTheNextClient) {
-  SetLimit(4096);  // for this process; idd started with 1024
+  SetLimit(4096);  // in this process only; idd started with 1024
   std::vector<RawConnection> idle;
   for (int i = 0; i < 1000; ++i) {
     // A full backlog is no refusal.
@@ -246,7 +247,7 @@ TEST_F(IdlePeers, WhoNeverSayHelloAreClosedWithAReason) {
   EXPECT_FALSE(greeted.WaitClosed(100ms)) << "an idle client may stay";
 }
 
-// Descriptors for a few connections only, all of them taken by peers that say nothing.
+// There are descriptors for a few connections only, and silent peers take all of them.
 TEST_F(IdlePeers, WhoSayNothingGiveWayToTheNextClient) {
   SetLimit(4096);
   const rlimit few{48, 48};
@@ -266,7 +267,7 @@ TEST_F(IdlePeers, WhoSayNothingGiveWayToTheNextClient) {
                                          .count()));
 }
 
-// A stopped daemon whose backlog is full blocks a plain connect() for ever.
+// A plain connect() to a stopped daemon with a full backlog blocks indefinitely.
 class StoppedDaemon : public HostilePeers {
  protected:
   void StopAndFillBacklog() {
@@ -286,7 +287,7 @@ class StoppedDaemon : public HostilePeers {
     return options;
   }
 
-  // Runs the call and expects it to give up: the daemon answers never.
+  // Runs the call and expects that it gives up, as the daemon never answers.
   template <typename Call>
   static void ExpectGivesUp(Call call) {
     const std::uint64_t begin_ns = MonotonicNs();
@@ -295,7 +296,7 @@ class StoppedDaemon : public HostilePeers {
     EXPECT_TRUE(status == IDCLIENT_UNAVAILABLE || status == IDCLIENT_TIMEOUT)
         << idclient_status_name(status);
     EXPECT_STRNE(idclient_last_error(), "");
-    EXPECT_LT(took, 30s) << "not at its deadline";
+    EXPECT_LT(took, 30s) << "it did not end at its deadline";
   }
 
   std::vector<RawConnection> backlog_;
@@ -306,9 +307,9 @@ TEST_F(StoppedDaemon, OpenAndClaimReturnByTheirDeadlines) {
   RequireErrno(::getrlimit(RLIMIT_NOFILE, &before) == 0, "getrlimit");
   const rlimit raised{before.rlim_max, before.rlim_max};
   RequireErrno(::setrlimit(RLIMIT_NOFILE, &raised) == 0, "setrlimit");
-  // The first one may be answered before the rest of the lease is in the ring, the second is not.
+  // The first claim may be answered before the rest of the lease is in the ring; the second is not.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(host_.idctl.Claim("orders").size(), 1U);
-  // A busy machine may need longer than that for what the daemon does answer.
+  // A busy machine may need longer than that for the daemon's answers.
   const idclient_options options = Options(300);
   idclient* early = nullptr;
   ASSERT_TRUE(WaitUntil(Patience(5s), [&] {
@@ -326,7 +327,7 @@ TEST_F(StoppedDaemon, OpenAndClaimReturnByTheirDeadlines) {
   EXPECT_EQ(late, nullptr);
   idclient_tag* other = nullptr;
   ExpectGivesUp([&] { return idclient_tag_open(early, "others", &other); });
-  // What the ring has is served without a wait; then each claim gives up in time.
+  // Ids in the ring are claimed without a wait; after them each claim must give up in time.
   std::vector<std::uint64_t> ids(1000);
   std::size_t claimed = 0;
   ExpectGivesUp([&] { return idclient_claim_many(tag, ids.data(), ids.size(), &claimed); });

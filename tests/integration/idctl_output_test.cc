@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every command of idctl on everything that its output may be: a pipe that nobody reads, a full
-// disk, a narrow terminal, one without colours, a locale that does not exist.
+// Every command of idctl on every kind of output: a pipe without a reader, a full disk, a narrow
+// terminal, one without colours, a locale that does not exist.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-// What ends well and prints something on a host with the tag "orders", and can be done many times.
-// A command of idctl that is not here fails EveryCommandIsHere.
+// Repeatable commands that succeed and print something on a host with the tag "orders". A command
+// of idctl that is missing here fails EveryCommandIsHere.
 const std::vector<Words>& Commands() {
   static const std::vector<Words> commands = {{"tag", "list"},
                                               {"tag", "show", "orders"},
@@ -51,7 +51,7 @@ const std::vector<Words>& Commands() {
                                               {"bench", "orders", "--seconds", "1"}};
   return commands;
 }
-// Those that need something else, and are tested where that is.
+// Commands that need another set-up; other tests cover them.
 const std::vector<std::string> kElsewhere = {"import", "drain", "resume"};
 
 std::string Text(const Words& words) {
@@ -66,7 +66,8 @@ class IdctlOutput : public ::testing::Test {
     dir_ = new TempDir;
     host_ = new Host(*dir_);
     host_->daemon.Start();
-    // It may hold what the rate of a bench needs: else the doctor finds a problem behind one.
+    // Lets the tag hold what a bench's rate needs; otherwise the doctor reports a problem after a
+    // bench.
     host_->idctl.Do({"tag", "create", "orders", "--step", "1000000000", "--outage-tolerance", "1",
                      "--max-prefetch", "1000000000000"});
     static_cast<void>(host_->idctl.Claim("orders", 10));
@@ -81,7 +82,7 @@ class IdctlOutput : public ::testing::Test {
     std::string out;
     std::string err;
   };
-  // `environment`: words of env(1).
+  // `environment`: arguments of env(1).
   static Ended Run(const Words& words, const Words& environment, int out_fd = -1, int err_fd = -1) {
     ChildOptions child;
     child.argv = {"/usr/bin/env", "-u", "NO_COLOR", "TERM=xterm-256color"};
@@ -94,7 +95,7 @@ class IdctlOutput : public ::testing::Test {
     const int status = process.WaitFor(Patience(30s)).value_or(-1);
     return {status, process.stdout_text(), process.stderr_text()};
   }
-  // What a terminal shows of it, standard error too.
+  // The text on a terminal, including standard error.
   static std::string OnTerminal(const Words& words, unsigned short columns,
                                 const Words& environment = {}) {
     PseudoTerminal terminal(columns, 24);
@@ -107,7 +108,7 @@ class IdctlOutput : public ::testing::Test {
   inline static Host* host_ = nullptr;
 };
 
-// The text with every digit as 0, as numbers move while the tests run.
+// The text with every digit replaced by 0, as numbers change while the tests run.
 std::string WithoutNumbers(std::string text) {
   text = std::regex_replace(text, std::regex("[0-9a-f]{32}"), "token");
   text = std::regex_replace(
@@ -115,7 +116,7 @@ std::string WithoutNumbers(std::string text) {
   return std::regex_replace(text, std::regex(" +"), " ");
 }
 
-// The names of the commands that a help text lists.
+// The names of the commands in a help text.
 Words Listed(const std::string& help) {
   const std::size_t begin = help.find("\nSubcommands:");
   if (begin == std::string::npos) return {};
@@ -134,7 +135,7 @@ TEST_F(IdctlOutput, EveryCommandIsHere) {
   for (const std::string& name : names) {
     bool is_here = std::count(kElsewhere.begin(), kElsewhere.end(), name) > 0;
     for (const Words& words : Commands()) is_here = is_here || words[0] == name;
-    EXPECT_TRUE(is_here) << name << " is in no list of this test";
+    EXPECT_TRUE(is_here) << name << " is missing in this test's lists";
   }
 }
 
@@ -159,7 +160,7 @@ TEST_F(IdctlOutput, EveryHelpHasAnExample) {
   EXPECT_GE(examples, 15U);
 }
 
-// A reader that has seen enough is no error, and nothing is said.
+// A reader that stops early is no error, and idctl prints nothing about it.
 TEST_F(IdctlOutput, ClosedPipeEndsItQuietly) {
   for (const Words& words : Commands()) {
     std::array<int, 2> pipe{};
@@ -187,7 +188,8 @@ TEST_F(IdctlOutput, LocaleChangesNothingThatIsNotDrawn) {
     for (const char* const locale : {"LC_ALL=xx_XX.nonsense", "LC_ALL=de_DE.UTF-8", "LC_ALL="}) {
       Ended other = Run(words, {locale});
       const auto is_same = [&] { return WithoutNumbers(other.out) == WithoutNumbers(plain.out); };
-      // Some lines go when a tag falls idle, which may be between the two; a locale's stay.
+      // Some lines disappear when a tag becomes idle, which may happen between the two runs; a
+      // difference by locale would stay.
       (void)WaitUntil(Patience(30s), [&] {
         if (is_same()) return true;
         plain = Run(words, {"LC_ALL=C"});
@@ -224,7 +226,8 @@ TEST_F(IdctlOutput, TerminalWithoutColorsGetsNone) {
   }
 }
 
-// Whatever has no room is left out or goes on in the next line; nothing is cut off, nothing fails.
+// Columns without room are left out or continue in the next line; nothing is cut off, nothing
+// fails.
 TEST_F(IdctlOutput, NarrowTerminalLosesNoTag) {
   for (const Words& words : Commands()) {
     const Words names_no_tag = {"host", "claim", "whois", "client", "doctor"};
@@ -236,7 +239,7 @@ TEST_F(IdctlOutput, NarrowTerminalLosesNoTag) {
   }
 }
 
-// On standard error, over and over in one line, and wiped in the end.
+// On standard error, rewritten in one line and erased at the end.
 TEST_F(IdctlOutput, LongWorkShowsHowFarItIs) {
   PseudoTerminal terminal(80, 24);
   const Ended ended = Run({"bench", "orders", "--seconds", "3"}, {}, -1, terminal.fd());

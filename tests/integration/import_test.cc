@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl import: tags are taken over from the tables of other generators, above every id that those
-// may have handed out.
+// idctl import takes tags over from the tables of other generators, above every id that those may
+// have handed out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// As the generators' own scripts make them.
+// As the generators' own scripts create them.
 constexpr const char* kTinyid =
     "CREATE TABLE `tiny_id_info` (`id` bigint(20) unsigned NOT NULL AUTO_INCREMENT,"
     " `biz_type` varchar(63) NOT NULL DEFAULT '', `begin_id` bigint(20) NOT NULL DEFAULT '0',"
@@ -47,7 +47,7 @@ constexpr const char* kCommonSequence =
     " NULL, current_max_id bigint NOT NULL, step int NOT NULL, version bigint NOT NULL DEFAULT 0,"
     " PRIMARY KEY (service_name, business_name)) ENGINE=InnoDB";
 
-// What import said of one tag: "action from next_id step".
+// The result of an import for one tag: "action from next_id step".
 std::string Line(const nlohmann::json& document, const std::string& tag) {
   for (const auto& row : document.at("tags")) {
     if (row.at("tag") != tag) continue;
@@ -86,20 +86,20 @@ class Import : public ::testing::Test {
     arguments.insert(arguments.begin(), {"--json", "import"});
     return host_.idctl.Run(arguments);
   }
-  // One that refuses nothing and warns of nothing.
+  // An import that refuses nothing and warns of nothing.
   [[nodiscard]] nlohmann::json Take(const std::vector<std::string>& arguments) const {
     const IdctlResult result = Try(arguments);
     EXPECT_EQ(result.exit_status, 0) << result.out << result.err;
     return nlohmann::json::parse(result.out, nullptr, false);
   }
-  // One that fails as a whole: its line on stderr.
+  // An import that fails as a whole; its line on stderr.
   [[nodiscard]] std::string Refusal(const std::vector<std::string>& arguments) const {
     const IdctlResult result = Try(arguments);
     EXPECT_EQ(result.exit_status, 1) << result.out << result.err;
     EXPECT_EQ(result.out, "");
     return result.err;
   }
-  // All that idd's tables have of tags and leases.
+  // Everything in idd's tables about tags and leases.
   [[nodiscard]] std::string Dump() const {
     std::string all;
     for (const char* table :
@@ -150,7 +150,7 @@ TEST_F(Import, CosidsTagsComeFromAnotherDatabaseByUrl) {
   EXPECT_EQ(Line(document, "shop.orders"), "created null 5000000001 20");
   EXPECT_EQ(Line(document, "shop.new"), "created null 1 20");
   EXPECT_EQ(host_.idctl.Claim("shop.orders").front(), 5000000001U);
-  // Without a step, idd's default.
+  // Without a step, idd's default is used.
   Sql("INSERT INTO cosid(name, last_max_id) VALUES('shop.late', 9)", "legacy");
   EXPECT_EQ(Line(Take({"cosid", "--from", Legacy()}), "shop.late"), "created null 10 1000");
 }
@@ -185,7 +185,7 @@ TEST_F(Import, StandingTagsAreLiftedOrKeptAndNeverLowered) {
   EXPECT_EQ(Line(Take({"tinyid"}), "orders"), "kept null 5002 10") << "never lowered";
   EXPECT_EQ(host_.idctl.Claim("orders").front(), 5002U);
   EXPECT_EQ(host_.idctl.Claim("high").front(), 90000U);
-  // Once they are in use as well.
+  // Also once the tags are in use.
   EXPECT_THAT(Line(Take({"tinyid", "--from", Legacy()}), "orders"), HasSubstr("kept null "));
   const std::string text = host_.idctl.Run({"import", "tinyid"}).out;
   EXPECT_THAT(text, HasSubstr("TAG     ACTION  NEXT-ID  STEP  WHY\n"));
@@ -198,7 +198,7 @@ TEST_F(Import, LiftedTagLeasesNothingBelowAgain) {
   Sql(kCosid);
   Sql("INSERT INTO cosid(name, last_max_id) VALUES('orders', 7000)");
   const IdctlResult result = Try({"cosid"});
-  EXPECT_EQ(result.exit_status, 1) << "ids below are still in the ring";
+  EXPECT_EQ(result.exit_status, 1) << "lower ids are still in the ring";
   const nlohmann::json document = nlohmann::json::parse(result.out);
   EXPECT_THAT(Line(document, "orders"), HasSubstr("lifted "));
   ASSERT_EQ(document.at("warnings").size(), 1U);
@@ -217,7 +217,7 @@ TEST_F(Import, ListedRangesBelowAreGivenUp) {
   other.idctl.CreateTag("orders", 100);
   EXPECT_FALSE(other.idctl.Claim("orders", 5).empty());
   EXPECT_FALSE(host_.idctl.Claim("orders", 5).empty());
-  other.daemon.Stop();  // its tails are listed, as host-a has leased behind them
+  other.daemon.Stop();  // its tails are listed, as host-a has leased since
   host_.daemon.Restart();
   ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
     return host_.idctl.Run({"claim", "orders"}).exit_status == 0;
@@ -290,7 +290,7 @@ TEST_F(Import, BadRowsAreRefusedAndTheOthersGoOn) {
   EXPECT_NE(Reason(document, " blank"), "");
   EXPECT_EQ(server_.Session().Query("SELECT GROUP_CONCAT(biz_tag ORDER BY 1) FROM leaf_alloc"),
             "good,last");
-  // A step for all mends those without one.
+  // --step applies to all tags without a step of their own.
   EXPECT_EQ(Line(nlohmann::json::parse(Try({"tinyid", "--step", "9"}).out), "no-step"),
             "created null 11 9");
 }
@@ -351,7 +351,7 @@ TEST_F(Import, PasswordIsShownNowhere) {
   ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return proxy.connections() > 0; }));
   const std::string command = ReadFile("/proc/" + std::to_string(idctl.pid()) + "/cmdline");
   EXPECT_THAT(command, HasSubstr("mysql://reader:********@localhost/legacy"));
-  // A source that hangs delays no lease and no other administration.
+  // A source that hangs delays no lease and no other administration request.
   host_.idctl.CreateTag("users", 10);
   EXPECT_FALSE(host_.idctl.Claim("users", 30).empty());
   EXPECT_EQ(idctl.WaitFor(Patience(20s)), 1);
@@ -372,7 +372,7 @@ TEST_F(Import, TooManyRowsAreRefusedAsAWhole) {
   EXPECT_EQ(host_.idctl.Claim("t1000").front(), 1001U);
 }
 
-// On a terminal; the rows are enough for some seconds.
+// On a terminal; there are rows for some seconds of work.
 TEST_F(Import, ShowsHowManyRowsAreDone) {
   // More than a second's work.
   const std::string rows = std::to_string(5000 / SlowdownFactor());
@@ -395,7 +395,7 @@ TEST_F(Import, ShowsHowManyRowsAreDone) {
   EXPECT_EQ(std::to_string(after.at("tags").size()), rows);
 }
 
-// A server of the source takes its next segment after the first reading, here by a trigger.
+// A server of the source takes its next segment after the first reading; a trigger simulates it.
 TEST_F(Import, SourceThatMovesMeanwhileIsNoticedAndLiftedAbove) {
   Sql(kTinyid);
   Sql("INSERT INTO tiny_id_info(biz_type, max_id, step) VALUES('orders', 1000, 100), ('users', 50,"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One user who asks for too much: what he gets is bounded, and the others notice nothing.
+// One user who asks for too much: its use is bounded, and the other users notice nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/sockios.h>
@@ -53,7 +53,7 @@ class Limits : public HostWithUsers {
     }));
     return connection;
   }
-  // How many requests of that operation idd has read.
+  // The number of requests of that operation that idd has read.
   [[nodiscard]] double Requested(const std::string& operation) const {
     const Scrape page(host_.idctl.Run({"metrics"}).out);
     const std::string name = "idd_admin_requests_total{operation=\"" + operation + "\"}";
@@ -68,8 +68,9 @@ class Limits : public HostWithUsers {
   }
 };
 
-// Two processes of Alice, four threads, batches of all sizes: together they have what she may have.
-// How many in a second at most is for tests/unit/peer_limits_test.cc, which has the clock.
+// Two processes of Alice with four threads and batches of all sizes: together they get Alice's
+// limit. tests/unit/peer_limits_test.cc, which controls the clock, checks the maximum in one
+// second.
 TEST_F(Limits, IdsPerSecondHoldWithinATwentieth) {
   constexpr double kPerSecond = 20'000;
   constexpr double kAtOnce = kPerSecond / 10;
@@ -87,13 +88,13 @@ TEST_F(Limits, IdsPerSecondHoldWithinATwentieth) {
   for (const auto& worker : workers) worker->Go();
   const auto ids = [&] { return workers[0]->ids() + workers[1]->ids(); };
   ASSERT_TRUE(WaitUntil(Patience(60s), [&] { return ids() >= kIds; })) << ids();
-  // The ids before the time: what is claimed in between is on the safe side.
+  // Reads the count before the clock, so ids claimed in between cannot fail the check.
   const auto claimed = static_cast<double>(ids());
   const double seconds = static_cast<double>(MonotonicNs() - from_ns) / 1e9;
   std::printf("%.0f ids/s of %.0f\n", claimed / seconds, kPerSecond);
   EXPECT_LE(claimed, kPerSecond * 1.05 * seconds + kAtOnce);
   EXPECT_EQ(MappedRings(std::to_string(workers[0]->process().pid())), 0);
-  // Bob is not limited by Alice's use: sharing what she may have, he would get no more than she.
+  // Alice's use does not limit Bob: with a shared limit Bob would get no more than Alice.
   constexpr std::uint64_t kIdsOfBob = 1'200'000;
   const std::uint64_t before = ids();
   const IdctlResult bob = host_.idctl.As(kBob).Run(
@@ -109,7 +110,7 @@ TEST_F(Limits, IdsPerSecondHoldWithinATwentieth) {
   EXPECT_EQ(Join(CheckUnique(claimers)), "");
 }
 
-TEST_F(Limits, WhoMayHaveNoMoreIdsInTimeIsToldSoAtTheDeadline) {
+TEST_F(Limits, UserAtItsIdLimitIsRefusedAtTheDeadline) {
   Start("", "ids_per_second = 1");
   const Idctl alice = host_.idctl.As(kAlice);
   EXPECT_EQ(alice.Claim("orders").size(), 1U);
@@ -120,13 +121,13 @@ TEST_F(Limits, WhoMayHaveNoMoreIdsInTimeIsToldSoAtTheDeadline) {
   EXPECT_LT(second.duration, 30s) << "it waited for all of them";
 }
 
-// What is beyond the limit stays in the socket until it may be read: nothing is refused, and
-// nothing is spent on it.
+// Requests beyond the limit stay in the socket until idd may read them: idd refuses none and spends
+// nothing on them.
 TEST_F(Limits, RequestsBeyondTheLimitAreNotReadUntilTheyMayBe) {
   constexpr std::uint64_t kPerSecond = 20;
   constexpr std::uint64_t kClaims = 4 * kPerSecond;
   Start("requests_per_second_per_uid = " + std::to_string(kPerSecond));
-  for (int i = 0; i < 2; ++i) static_cast<void>(host_.idctl.Claim("orders"));  // it is in the ring
+  for (int i = 0; i < 2; ++i) static_cast<void>(host_.idctl.Claim("orders"));  // now in the ring
   const ScopedIdentity alice(kAlice);
   RawConnection connection(host_.daemon.socket());
   connection.Hello();
@@ -137,14 +138,14 @@ TEST_F(Limits, RequestsBeyondTheLimitAreNotReadUntilTheyMayBe) {
     }
   };
   const std::uint64_t from_ns = MonotonicNs();
-  std::uint64_t unread = 0;  // replies seen while requests were waiting in the socket
+  std::uint64_t unread = 0;  // replies received while requests waited in the socket
   for (std::uint64_t i = 0; i < kClaims; ++i) {
     send_some();
     const std::optional<Reply> reply = connection.Receive(Patience(2s));
     ASSERT_TRUE(reply.has_value()) << i;
-    EXPECT_EQ(reply->header.request_id, i) << "none is passed over";
+    EXPECT_EQ(reply->header.request_id, i) << "no request may be skipped";
     EXPECT_EQ(reply->As<wire::ClaimReply>().status, 0U) << reply->Reason<wire::ClaimReply>();
-    // All of them were sent long before the last may be read.
+    // All requests were sent long before idd may read the last one.
     int waiting_bytes = 0;
     RequireErrno(::ioctl(connection.fd(), SIOCOUTQ, &waiting_bytes) == 0, "SIOCOUTQ");
     if (waiting_bytes > 0) ++unread;
@@ -154,7 +155,7 @@ TEST_F(Limits, RequestsBeyondTheLimitAreNotReadUntilTheyMayBe) {
               static_cast<unsigned long long>(unread));
   EXPECT_GE(seconds * kPerSecond, static_cast<double>(kClaims - kPerSecond - 1))
       << "a second's worth at once, then the rate";
-  EXPECT_GE(unread, kPerSecond) << "they are read before they may be";
+  EXPECT_GE(unread, kPerSecond) << "idd read requests too early";
   EXPECT_TRUE(host_.daemon.WaitForLogLine("peer.limited.*uid=12345", 0, Patience(1s)));
 }
 
@@ -174,7 +175,7 @@ TEST_F(Limits, OthersAreServedWhileOneUserIsNotRead) {
     EXPECT_TRUE(late->Send(MakeHello()));
   }
   EXPECT_EQ(host_.idctl.As(kBob).Claim("orders", 100).size(), 100U);
-  // It takes 6 s at least until its HELLO is read, which it has sent in time.
+  // It takes at least 6 s until idd reads its HELLO, which it sent in time.
   const std::optional<Reply> reply = late->Receive(Patience(30s));
   ASSERT_TRUE(reply.has_value());
   EXPECT_EQ(reply->header.type, 0x8001) << reply->Reason<wire::StatusReply>();
@@ -205,8 +206,8 @@ TEST_F(Limits, ConnectionsBeyondTheLimitAreRefusedByUser) {
   }));
 }
 
-// Those of one user, who keeps as many as he can, and takes no notice of refusals.
-TEST_F(Limits, HundredThousandConnectionsOfOneUserHarmNobody) {
+// One user opens as many connections as possible and ignores refusals.
+TEST_F(Limits, HundredThousandConnectionsOfOneUserHarmNoOther) {
   Start("");
   const std::uint64_t most = ScaledLoad(100'000);
   WorkerPlan plan = Plan(kBob, "honest");
@@ -251,7 +252,7 @@ TEST_F(Limits, HundredThousandConnectionsOfOneUserHarmNobody) {
   host_.daemon.Stop();
 }
 
-// While the store does not answer, requests for administration pile up.
+// While the store does not answer, administration requests pile up.
 TEST_F(Limits, AdministrationRequestsOfUsersLeaveRoomForAnOperators) {
   Start("");
   const std::string request = R"({"op": "tag.list"})";
@@ -261,8 +262,9 @@ TEST_F(Limits, AdministrationRequestsOfUsersLeaveRoomForAnOperators) {
     connection.emplace(host_.daemon.socket());
   }
   connection->Hello();
-  // The store gives up on the lock after two seconds, and all that waited are answered then. A busy
-  // machine may take longer to get them there: again, until it has all happened before that.
+  // The store gives up on the lock after two seconds, and then answers all waiting requests. A busy
+  // machine may take longer to get them there, so the test repeats until everything happened before
+  // that.
   bool was_in_time = false;
   for (int attempt = 0; attempt < 20 && !was_in_time; ++attempt) {
     const std::string tag = "waits-" + std::to_string(attempt);
@@ -271,14 +273,14 @@ TEST_F(Limits, AdministrationRequestsOfUsersLeaveRoomForAnOperators) {
     const MonotonicTime began = MonotonicClock::now();
     IdctlResult created;
     std::thread writer([&] { created = host_.idctl.Run({"tag", "create", tag}); });
-    // What comes behind it waits, too.
+    // Later requests wait, too.
     EXPECT_TRUE(WaitUntil(Patience(5s), [&] { return Requested("tag.create") > attempt + 1; }));
     for (std::uint64_t i = 0; i < 40; ++i) {
       EXPECT_TRUE(connection->Send(MakeFrame(
           wire::FrameType::kAdmin, i, std::as_bytes(std::span(request.data(), request.size())))));
     }
     std::vector<std::pair<std::uint64_t, std::uint32_t>> refused;
-    for (int i = 0; i < 24; ++i) {  // one user has 16 of those for users
+    for (int i = 0; i < 24; ++i) {  // one user gets 16 of the places for users
       const std::optional<Reply> reply = connection->Receive(Patience(1s));
       EXPECT_TRUE(reply.has_value()) << i;
       if (!reply.has_value()) break;
@@ -301,14 +303,14 @@ TEST_F(Limits, AdministrationRequestsOfUsersLeaveRoomForAnOperators) {
     EXPECT_EQ(created.exit_status, 0) << created.err;
     EXPECT_EQ(listed.exit_status, 0) << listed.err;
   }
-  EXPECT_TRUE(was_in_time) << "the store answered before all of them had come";
+  EXPECT_TRUE(was_in_time) << "the store answered before all requests had arrived";
 }
 
-// However few descriptors idd has, and however many one user asks for: the others find room, and
-// those who administer all find room when users have taken what is for them.
+// However few descriptors idd has, and however many one user takes, the other users find room; and
+// the operator finds room even when users have taken all of theirs.
 class FewDescriptors : public Limits {
  protected:
-  // For those whose rule is in Start() and some more.
+  // Starts idd with rules for the users of Start() and for some more.
   void StartWith(rlim_t descriptors) {
     std::string rules;
     for (uid_t uid = kManyUsers; uid < kManyUsers + kUsers; ++uid) {
@@ -320,9 +322,9 @@ class FewDescriptors : public Limits {
     host_.idctl.Do({"tag", "create", "orders", "--step", "100000"});
     const rlimit few{descriptors, descriptors};
     RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &few, nullptr) == 0, "prlimit");
-    Reload(ReadFile(host_.daemon.options().config));  // idd reckons with what it has now
+    Reload(ReadFile(host_.daemon.options().config));  // idd plans with the new limit
   }
-  // As many connections as idd lets that user keep, of so many.
+  // Makes `attempts` connections as that user; returns how many idd keeps.
   std::size_t Take(const Identity& who, int attempts) {
     std::vector<RawConnection> open;
     {
@@ -374,7 +376,7 @@ TEST_F(FewDescriptors, OneUsersConnectionsLeaveRoomForTheOthers) {
   host_.daemon.Stop();
 }
 
-// Replies with descriptors that nobody reads are descriptors that idd holds.
+// Unread replies with descriptors are descriptors that idd holds.
 TEST_F(FewDescriptors, UnreadRepliesOfOneUserLeaveRoomForTheOthers) {
   StartWith(64);
   Take(kAlice, 4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the metrics tell is what happened: claims, waits, an outage, a spoilt ring, a crash, a
-// restart without loss, rights; and every metric of docs/metrics.md is told.
+// The metrics match the events: claims, waits, an outage, a forged ring, a crash, a restart without
+// loss, access rights. And idd exports every metric of docs/metrics.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ using ::testing::Not;
 constexpr const char* kRing = R"(idd_tag_claimed_ids_total{tag="orders",path="ring"})";
 constexpr const char* kSocket = R"(idd_tag_claimed_ids_total{tag="orders",path="socket"})";
 
-// Those of which docs/metrics.md has a row.
+// The metrics that have a row in docs/metrics.md.
 std::set<std::string> DocumentedMetrics() {
   std::set<std::string> names;
   std::ifstream page(IDD_TEST_METRICS_PAGE);
@@ -56,7 +56,7 @@ class Metrics : public HostWithUsers {
   [[nodiscard]] double Claimed(const Scrape& page) const {
     return page.At(kRing) + page.At(kSocket);
   }
-  // Writes over every cursor of the ring what no claim writes.
+  // Overwrites every cursor of the ring with a value that no claim writes.
   void ForgeRing(const std::string& tag) const {
     const Deadline deadline = Deadline::After(Patience(5s));
     auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
@@ -73,7 +73,7 @@ class Metrics : public HostWithUsers {
   }
 };
 
-TEST_F(Metrics, EachOneOfThePageIsToldAndPromtoolHasNothingToSay) {
+TEST_F(Metrics, EveryMetricIsExportedAndPromtoolReportsNothing) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 100);
   host_.idctl.CreateTag(R"(a "quoted" \ tag)", 100);
@@ -119,7 +119,7 @@ TEST_F(Metrics, JsonIsTheSameDocument) {
 TEST_F(Metrics, ClaimedIdsAreThoseThatWereClaimed) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);
-  // The first claim finds no ring, and is answered by the daemon, which waits for its lease.
+  // The first claim finds no ring; the daemon answers it after its lease.
   SqliteFile database = host_.Database();
   database.Execute("BEGIN IMMEDIATE");
   auto first = std::async(std::launch::async, [this] { return host_.idctl.Claim("orders", 1); });
@@ -132,7 +132,7 @@ TEST_F(Metrics, ClaimedIdsAreThoseThatWereClaimed) {
   static_cast<void>(host_.idctl.Claim("orders", 137));
   EXPECT_EQ(Look().At(kRing), by_ring + 137);
   EXPECT_EQ(Look().At(kSocket), 1);
-  // Beyond many segments, from several threads.
+  // Over many segments, from several threads.
   ClaimWorkerProcess worker(
       dir_,
       {.socket = host_.daemon.socket(), .tag = "orders", .name = "w", .ids = 20'000, .threads = 2});
@@ -140,7 +140,7 @@ TEST_F(Metrics, ClaimedIdsAreThoseThatWereClaimed) {
   worker.Go();
   ASSERT_EQ(worker.Finish(Patience(60s)), 0) << worker.Failure();
   EXPECT_EQ(Claimed(Look()), 1 + 137 + 40'000);
-  // Leases go on for a moment, so the two are compared until nothing comes between.
+  // Leases continue for a moment, so the test compares the two until no lease comes in between.
   EXPECT_TRUE(WaitUntil(Patience(20s), [this] {
     const Scrape page = Look();
     return page.At("idd_tag_available_ids{tag=\"orders\"}") ==
@@ -162,7 +162,7 @@ TEST_F(Metrics, ClaimedIdsAreThoseThatWereClaimed) {
   EXPECT_TRUE(page.Find("idd_tag_state{tag=\"orders\",state=\"ok\"}").has_value());
 }
 
-TEST_F(Metrics, OutageOfTheStoreIsToldWithWhatItCosts) {
+TEST_F(Metrics, OutageOfTheStoreIsReportedWithItsCost) {
   host_.daemon.Start();
   host_.idctl.Do({"tag", "create", "orders", "--step", "100", "--max-prefetch", "200"});
   static_cast<void>(host_.idctl.Claim("orders", 10));
@@ -178,7 +178,7 @@ TEST_F(Metrics, OutageOfTheStoreIsToldWithWhatItCosts) {
   EXPECT_GT(down.At("idd_store_state_change_time_seconds"), up_since);
   EXPECT_GE(down.At("idd_store_failures_total"), 1);
   EXPECT_GE(down.At("idd_failed_claims_total{reason=\"TIMEOUT\"}"), 1);
-  EXPECT_GE(down.At("idd_claim_wait_seconds_sum"), 0.1) << "the claim waited for its deadline";
+  EXPECT_GE(down.At("idd_claim_wait_seconds_sum"), 0.1) << "it waited for its deadline";
   EXPECT_EQ(down.At("idd_tag_available_ids{tag=\"orders\"}"), 0);
   EXPECT_EQ(down.At("idd_tag_state{tag=\"orders\",state=\"dry\"}"), 1);
   EXPECT_EQ(down.At("idd_log_events_total{event=\"store.down\",level=\"error\"}") > 0, true);
@@ -217,7 +217,7 @@ TEST_F(Metrics, SpoiltRingIsAQuarantineAndWaste) {
   EXPECT_EQ(wasted, static_cast<double>(host_.idctl.Audit("orders").abandoned));
 }
 
-// The real Prometheus, with the rules as they are.
+// The real Prometheus, with the unmodified rules.
 class MetricsWithPrometheus : public Metrics {
  protected:
   void SetUp() override {
@@ -242,7 +242,7 @@ class MetricsWithPrometheus : public Metrics {
     ASSERT_TRUE(WaitUntil(Patience(60s), [this] { return Asked("up").find("\"1\"") != npos; }))
         << prometheus_->stderr_text();
   }
-  // The JSON of an instant query; empty while nobody answers.
+  // The JSON result of an instant query; empty if Prometheus does not answer.
   [[nodiscard]] std::string Asked(const std::string& query) const {
     try {
       return Http(port_, "GET", "/api/v1/query?query=" + query).body;
@@ -277,12 +277,12 @@ TEST_F(MetricsWithPrometheus, AlertsFollowWhatHappens) {
   EXPECT_EQ(rules.Sum("prometheus_rule_evaluation_failures_total"), 0);
 }
 
-TEST_F(Metrics, CrashWithoutAnHeirIsWasteAndCountersBeginAnew) {
+TEST_F(Metrics, CrashWithoutASuccessorIsWasteAndCountersStartAtZero) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
   const double started = Look().At("idd_start_time_seconds");
-  EXPECT_EQ(Look().At("idd_start_time_seconds"), started) << "it looks like a restart";
+  EXPECT_EQ(Look().At("idd_start_time_seconds"), started) << "it was reported as a restart";
   host_.daemon.Kill();
   host_.daemon.Start();
   static_cast<void>(host_.idctl.Claim("orders", 5));
@@ -295,13 +295,14 @@ TEST_F(Metrics, CrashWithoutAnHeirIsWasteAndCountersBeginAnew) {
   EXPECT_GE(page.At("idd_tag_wasted_ids_total{tag=\"orders\"}"), 1000);
 }
 
-TEST_F(Metrics, WhatIsInheritedIsToldAndCountsOnce) {
+TEST_F(Metrics, InheritedLeasesAreReportedAndCountOnce) {
   ServiceManagerStandIn manager(dir_);
   host_.daemon.options().manager = &manager;
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
-  // Those who wait for a lease are answered before it is in the ring; the next one finds it there.
+  // Claims that wait for a lease are answered before it is in the ring; the next claim finds it
+  // there.
   static_cast<void>(host_.idctl.Claim("orders"));
   host_.daemon.Kill();
   host_.daemon.Start();
@@ -309,12 +310,12 @@ TEST_F(Metrics, WhatIsInheritedIsToldAndCountsOnce) {
   const Scrape page = Look();
   EXPECT_EQ(page.At("idd_inherited_rings"), 1);
   EXPECT_GE(page.At("idd_inherited_leases"), 1);
-  EXPECT_EQ(Claimed(page), 7) << "ids of before the restart count again";
+  EXPECT_EQ(Claimed(page), 7) << "ids from before the restart are counted again";
   EXPECT_EQ(page.At("idd_tag_wasted_ids_total{tag=\"orders\"}"), 0);
   host_.daemon.Stop();
 }
 
-TEST_F(Metrics, LeaseThatIsRefusedIsTold) {
+TEST_F(Metrics, LeaseThatIsRefusedIsReported) {
   host_.daemon.Start();
   host_.idctl.Do({"tag", "create", "small", "--step", "10", "--max-id", "20"});
   EXPECT_EQ(host_.idctl.Run({"claim", "small", "-n", "25"}).exit_status, 5);
@@ -333,7 +334,7 @@ TEST_F(Metrics, UsersSeeTheTagsThatTheyMayUse) {
     host_.idctl.CreateTag(tag, 100);
     static_cast<void>(host_.idctl.Claim(tag, 10));
   }
-  // What a crash wastes is told by tag, too.
+  // The ids wasted in a crash are reported by tag, too.
   host_.daemon.Kill();
   host_.daemon.Start();
   for (const char* tag : {"orders", "billing"}) static_cast<void>(host_.idctl.Claim(tag, 10));
@@ -354,7 +355,7 @@ TEST_F(Metrics, UsersSeeTheTagsThatTheyMayUse) {
   EXPECT_EQ(page.At("idd_admin_requests_total{operation=\"tag.set\"}"), 1);
 }
 
-TEST_F(Metrics, LimitsThatWereReachedAreTold) {
+TEST_F(Metrics, LimitsThatWereReachedAreReported) {
   Configure("[limits]\nconnections_per_uid = 1\nrequests_per_second_per_uid = 1\n" +
             Rule("'orders'", kAlice.uid, "access = 'socket'"));
   host_.daemon.Start();
@@ -362,14 +363,14 @@ TEST_F(Metrics, LimitsThatWereReachedAreTold) {
   static_cast<void>(host_.idctl.Claim("orders", 1));
   const Idctl alice = host_.idctl.As(kAlice);
   for (int i = 0; i < 8; ++i) static_cast<void>(alice.Run({"status"}));
-  // A machine that is busy enough keeps anybody below the rate.
+  // On a very busy machine the requests stay below the rate.
   EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
     static_cast<void>(alice.Run({"status"}));
     return Look().At("idd_limited_requests_total{by=\"rate\"}") >= 1;
   }));
-  // A request beyond the rate is not read yet, and its connection stays until it is.
+  // A request beyond the rate is not read yet; its connection stays until it is read.
   EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return Look().At("idd_connections") == 1; }))
-      << "ours";
+      << "only our own connection may remain";
   const Scrape page = Look();
   EXPECT_EQ(page.At("idd_limited_requests_total{by=\"under_way\"}"), 0);
   EXPECT_GE(page.At("idd_connections_accepted_total"), 4);

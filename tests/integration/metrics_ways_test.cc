@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ways by which metrics leave idd: HTTP, the file, idctl; what goes wrong on each, and that
-// neither many scrapers, nor slow ones, nor thousands of tags keep claims waiting.
+// The ways to get idd's metrics: HTTP, the file, idctl. Covers the errors of each; and claims must
+// not wait for many scrapers, for slow ones, or for thousands of tags.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ using ::testing::StartsWith;
 
 class MetricsWays : public ::testing::Test {
  protected:
-  // Starts idd with metrics by HTTP.
+  // Starts idd with metrics over HTTP.
   void StartListening() {
     host_.daemon.options().more_arguments = {"--metrics-listen",
                                              "127.0.0.1:" + std::to_string(port_)};
@@ -51,13 +51,13 @@ class MetricsWays : public ::testing::Test {
     host_.daemon.Signal(SIGHUP);
     ASSERT_TRUE(host_.daemon.WaitForLogLine("config.reloaded", mark, Patience(5s)));
   }
-  // The start fails with that status and says so.
+  // The start fails with that exit status and reports why.
   void ExpectRefused(const std::string& address, int status, const std::string& why) {
     host_.daemon.options().more_arguments = {"--metrics-listen", address};
     const std::size_t mark = host_.daemon.LogMark();
     EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(10s)), status) << address;
     EXPECT_THAT(host_.daemon.LogSince(mark), HasSubstr(why)) << address;
-    EXPECT_FALSE(Exists(host_.daemon.options().database)) << "it touched the store";
+    EXPECT_FALSE(Exists(host_.daemon.options().database)) << "idd accessed the store";
   }
 
   const TempDir dir_;
@@ -65,7 +65,7 @@ class MetricsWays : public ::testing::Test {
   const std::uint16_t port_ = FreePorts(1).front();
 };
 
-TEST_F(MetricsWays, AllThreeTellTheSame) {
+TEST_F(MetricsWays, AllThreeReportTheSame) {
   const std::string file = dir_.File("idd.prom");
   StartListening();
   host_.idctl.CreateTag("orders", 100);
@@ -85,7 +85,7 @@ TEST_F(MetricsWays, AllThreeTellTheSame) {
   }
 }
 
-TEST_F(MetricsWays, HttpOnlyTells) {
+TEST_F(MetricsWays, HttpIsReadOnly) {
   StartListening();
   EXPECT_EQ(Http(port_, "GET", "/").status, 404);
   EXPECT_EQ(Http(port_, "GET", "/metrics/x").status, 404);
@@ -113,7 +113,7 @@ TEST_F(MetricsWays, ScrapersOfOneSecondShareAPage) {
   EXPECT_LE(turns() - before, took.count() + 3) << "each scrape cost the loop a sample";
 }
 
-TEST_F(MetricsWays, SlowScrapersHoldUpNeitherClaimsNorForEverTheOthers) {
+TEST_F(MetricsWays, SlowScrapersDelayNeitherClaimsNorOthersIndefinitely) {
   StartListening();
   host_.idctl.CreateTag("orders", 1000);
   std::vector<ScopedFd> silent;
@@ -123,13 +123,14 @@ TEST_F(MetricsWays, SlowScrapersHoldUpNeitherClaimsNorForEverTheOthers) {
   for (int i = 0; i < 5; ++i) {
     const IdctlResult claim = host_.idctl.Run({"claim", "orders", "--timeout", "60000"});
     EXPECT_EQ(claim.exit_status, 0) << claim.err;
-    EXPECT_LT(claim.duration, 30s) << "behind the scrapers";
+    EXPECT_LT(claim.duration, 30s) << "the claim waited for the scrapers";
   }
-  // Each is given up on after five seconds, four at a time; then it is somebody else's turn.
+  // The server gives up on each connection after five seconds, four at a time; then others get
+  // their turn.
   EXPECT_TRUE(WaitUntil(Patience(60s), [this] {
     try {
       return Http(port_, "GET", "/metrics", 2s).status == 200;
-    } catch (const HarnessError&) {  // refused while all are taken
+    } catch (const HarnessError&) {  // refused while all are in use
       return false;
     }
   }));
@@ -177,7 +178,7 @@ TEST_F(MetricsWays, PortThatIsTakenEndsTheStartOfTheSecondAlone) {
   EXPECT_EQ(Http(port_, "GET", "/metrics").status, 200);
 }
 
-TEST_F(MetricsWays, NobodyListensUnlessItIsAskedFor) {
+TEST_F(MetricsWays, NoPortIsOpenByDefault) {
   host_.daemon.Start();
   EXPECT_THROW(static_cast<void>(ConnectTo(port_)), HarnessError);
 }
@@ -192,7 +193,7 @@ TEST_F(MetricsWays, StopWithAScraperConnectedIsClean) {
 
 TEST_F(MetricsWays, FileIsWholeReadableAndGoesWithIdd) {
   const std::string file = dir_.File("idd.prom");
-  // What stands in its way is not followed elsewhere.
+  // idd does not follow a symbolic link at the file's temporary name.
   const std::string elsewhere = dir_.File("elsewhere");
   WriteFile(elsewhere, "mine");
   std::filesystem::create_symlink(elsewhere, file + ".new");
@@ -204,12 +205,12 @@ TEST_F(MetricsWays, FileIsWholeReadableAndGoesWithIdd) {
   ASSERT_EQ(::lstat(file.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode, static_cast<mode_t>(S_IFREG | 0644));
   EXPECT_EQ(Scrape(ReadFile(file)).At("idd_build_info{version=\"" IDD_TEST_VERSION "\"}"), 1);
-  // Another one some 15 seconds later.
+  // The next file is written some 15 seconds later.
   const ino_t first = info.st_ino;
   EXPECT_TRUE(WaitUntil(Patience(60s),
                         [&] { return ::lstat(file.c_str(), &info) == 0 && info.st_ino != first; }));
   host_.daemon.Stop();
-  EXPECT_FALSE(Exists(file)) << "old numbers stay";
+  EXPECT_FALSE(Exists(file)) << "outdated numbers remain";
   EXPECT_FALSE(Exists(file + ".new"));
 }
 
@@ -251,7 +252,7 @@ TEST_F(MetricsWays, ReaderThatGoesAwayNeedsNoMessage) {
     std::array<int, 2> ends{};
     RequireErrno(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe2");
     const ScopedFd writer(ends[1]);
-    ::close(ends[0]);  // the reader has gone
+    ::close(ends[0]);  // the reader is gone
     ChildProcess shell(
         {.argv = {"/bin/sh", "-c",
                   R"("$0" --socket "$1" )" + std::string(json) + "metrics; echo status $? >&2",
@@ -264,7 +265,7 @@ TEST_F(MetricsWays, ReaderThatGoesAwayNeedsNoMessage) {
 }
 
 TEST_F(MetricsWays, IdctlSaysWhatIsWrong) {
-  EXPECT_EQ(host_.idctl.Run({"metrics"}).exit_status, 4) << "nobody is there";
+  EXPECT_EQ(host_.idctl.Run({"metrics"}).exit_status, 4) << "no process listens";
   host_.daemon.Start();
   const IdctlResult usage = host_.idctl.Run({"metrics", "orders"});
   EXPECT_EQ(usage.exit_status, 2);
@@ -272,13 +273,13 @@ TEST_F(MetricsWays, IdctlSaysWhatIsWrong) {
   EXPECT_EQ(usage.out, "");
 }
 
-// Two thousand tags, each with a ring, as a large host has them.
+// Two thousand tags, each with a ring, as on a large host.
 class MetricsOfManyTags : public MetricsWays {
  protected:
   static constexpr int kTags = 2000;
 
   void SetUp() override {
-    host_.daemon.Start();  // makes the tables
+    host_.daemon.Start();  // creates the tables
     host_.daemon.Stop();
     host_.Database().Execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
@@ -301,8 +302,8 @@ class MetricsOfManyTags : public MetricsWays {
   }
 };
 
-// How long a scrape takes, its turns, and claims meanwhile is measured by scripts/bench.
-TEST_F(MetricsOfManyTags, AreToldInManyTurnsAndClaimsAreServedMeanwhile) {
+// scripts/bench measures the time of a scrape, of its turns, and of claims meanwhile.
+TEST_F(MetricsOfManyTags, AreSampledInManyTurnsAndClaimsAreServedMeanwhile) {
   std::atomic<bool> stop = false;
   std::thread claimer([&] {
     while (!stop) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl on two hosts that share a MariaDB: where an id is from, what all hosts have, and rows that
-// others write.
+// idctl on two hosts that share a MariaDB: the origin of an id, reports over all hosts, and rows
+// that other programs write.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class MysqlAdmin : public ::testing::Test {
                                             const std::string& tag = "orders") {
     return host.idctl.Json({"whois", tag, std::to_string(id)});
   }
-  // "host lease-state id-state" of every lease that has the id, the newest first.
+  // "host lease-state id-state" for every lease that contains the id, the newest first.
   [[nodiscard]] static std::vector<std::string> Origins(const Host& host, std::uint64_t id) {
     std::vector<std::string> origins;
     const nlohmann::json answer = WhoIs(host, id);
@@ -75,7 +75,7 @@ TEST_F(MysqlAdmin, WhoisFollowsAnIdThroughItsLeases) {
   EXPECT_THAT(text, HasSubstr("id " + std::to_string(unclaimed) + " of tag 'orders'"));
   EXPECT_THAT(text, HasSubstr("available  host-a  active"));
 
-  // b has leased since, so the tail is listed for a to take again.
+  // b has leased since, so the tail is listed, and a can take it again.
   a_.daemon.Stop();
   EXPECT_THAT(Origins(b_, claimed), ElementsAre("host-a returned claimed"));
   EXPECT_THAT(Origins(b_, unclaimed), ElementsAre("host-a returned returned"));
@@ -93,7 +93,7 @@ TEST_F(MysqlAdmin, WhoisFollowsAnIdThroughItsLeases) {
               ElementsAre("host-a abandoned abandoned", "host-a returned returned"));
 }
 
-TEST_F(MysqlAdmin, WhoisOfAnIdThatNobodyLeasedSaysWhyAndExits1) {
+TEST_F(MysqlAdmin, WhoisOfAnIdOfNoLeaseSaysWhyAndExits1) {
   a_.idctl.Do({"tag", "create", "orders", "--start", "5000"});
   const std::uint64_t id = a_.idctl.Claim("orders").front();
   ASSERT_EQ(id, 5000U);
@@ -108,7 +108,7 @@ TEST_F(MysqlAdmin, WhoisOfAnIdThatNobodyLeasedSaysWhyAndExits1) {
   EXPECT_TRUE(document.at("leases").empty());
   EXPECT_THAT(document.at("reason").get<std::string>(), HasSubstr("not leased yet"));
   EXPECT_EQ(a_.idctl.Run({"whois", "nobody", "1"}).exit_status, 3);
-  // Of a deleted tag the journal still knows.
+  // The journal still knows a deleted tag.
   a_.idctl.Do({"tag", "delete", "orders", "--force"});
   EXPECT_EQ(WhoIs(a_, id).at("leases").size(), 1U);
 }
@@ -177,8 +177,8 @@ TEST_F(MysqlAdmin, EveryHostSeesTheOthersAndTheirLeases) {
   EXPECT_TRUE(a_.idctl.Json({"lease", "list", "--host", "host-a"}).at("leases").empty());
 }
 
-// A row of Leaf's table that somebody inserts is a tag, also for a client that was told before that
-// there is none.
+// A row that another program inserts into Leaf's table is a tag, even for a client that has been
+// refused that tag before.
 TEST_F(MysqlAdmin, NewRowIsATagWithinAMinute) {
   idclient_options options = {};
   options.struct_size = sizeof options;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idd on a real MariaDB that refuses, locks, hangs and fills up: each fault has its words in
-// `status` and for whoever waits, ids go on from the ring, and service comes back by itself.
+// idd on a real MariaDB that refuses, locks, hangs and fills up: `status` and waiting clients get a
+// specific message for each fault, claims continue from the ring, and service resumes by itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ class MysqlFaults : public ::testing::Test {
   [[nodiscard]] bool WaitUp() const {
     return WaitUntil(Patience(20s), [&] { return Database().at("state") == "up"; });
   }
-  // A tag with one id in its ring.
+  // Creates a tag whose ring holds only one id.
   void CreateDryTag(const std::string& tag) {
     ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
       return host_.idctl
@@ -55,7 +55,7 @@ class MysqlFaults : public ::testing::Test {
   [[nodiscard]] bool ClaimsWithin(const std::string& tag, std::chrono::milliseconds time) const {
     return WaitUntil(time, [&] { return host_.idctl.Run({"claim", tag}).exit_status == 0; });
   }
-  // Claims until the error comes that `words` are in.
+  // Claims until an error contains `words`.
   void ExpectRefusal(const std::string& tag, const std::string& words) {
     std::string last;
     EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
@@ -70,7 +70,7 @@ class MysqlFaults : public ::testing::Test {
   Host host_{dir_};
 };
 
-TEST_F(MysqlFaults, WrongPasswordIsNamedAndNobodyIsToldIt) {
+TEST_F(MysqlFaults, WrongPasswordIsNamedAndHidden) {
   server_.Start();
   std::string url = Url();
   url.replace(url.find("secret"), 6, "Pa55word");
@@ -95,7 +95,7 @@ TEST_F(MysqlFaults, PasswordComesFromAFile) {
   EXPECT_TRUE(WaitUp()) << Database();
 }
 
-// A rotation without a restart: idd reads the file at every connect.
+// Changing the password without a restart: idd reads the file at every connect.
 TEST_F(MysqlFaults, ChangedPasswordFileIsReadAtTheNextConnect) {
   server_.Start();
   const std::string file = dir_.File("password");
@@ -106,14 +106,14 @@ TEST_F(MysqlFaults, ChangedPasswordFileIsReadAtTheNextConnect) {
   ASSERT_TRUE(WaitUp()) << Database();
   CreateDryTag("orders");
   const pid_t pid = host_.daemon.pid();
-  // The file first: the connection that is there stays, and the next one has the new password.
+  // The file first: the existing connection stays, and the next one uses the new password.
   WriteFile(file, "second\n");
   server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('second')");
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
   server_.Session("").Execute("KILL USER idd@localhost");
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
   EXPECT_EQ(host_.daemon.Log().find("check user and password"), std::string::npos);
-  // The server first: an outage until the file follows, and the doctor names it.
+  // The server first: an outage until the file follows; the doctor names the file.
   server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('third')");
   server_.Session("").Execute("KILL USER idd@localhost");
   ASSERT_TRUE(WaitForError("check user and password")) << Database();
@@ -127,8 +127,8 @@ TEST_F(MysqlFaults, ChangedPasswordFileIsReadAtTheNextConnect) {
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
-// What systemd passes is a copy that it makes at a start (tests/packages), so nothing but a restart
-// brings another password, and the doctor says so.
+// systemd passes a copy that it makes at a start (tests/packages), so only a restart passes another
+// password, and the doctor advises one.
 TEST_F(MysqlFaults, WrongCredentialNeedsARestartAndNotAReload) {
   server_.Start();
   const std::string copies = dir_.File("credentials");
@@ -155,7 +155,7 @@ TEST_F(MysqlFaults, MissingRightIsNamed) {
   CreateDryTag("orders");
   server_.Session("").Execute("REVOKE ALL ON idd.* FROM idd@localhost");
   server_.Session("").Execute("GRANT SELECT, UPDATE ON idd.* TO idd@localhost");
-  // The rights of a database are looked at when a connection is made.
+  // The server checks the rights on a database when a connection is made.
   server_.Session("").Execute("KILL USER idd@localhost");
   ExpectRefusal("orders", "INSERT command denied");
   server_.Session("").Execute("GRANT ALL ON idd.* TO idd@localhost");
@@ -210,7 +210,7 @@ TEST_F(MysqlFaults, ServerThatDripsBytesIsGivenUpInTime) {
   CreateDryTag("orders");
   ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
   proxy.Drip(true);
-  // In an answer, and then in the greeting.
+  // First in an answer, then in the greeting.
   ExpectRefusal("orders", "the store");
   EXPECT_TRUE(WaitForError("2013")) << Database();
   EXPECT_TRUE(WaitForError("reading initial communication packet")) << Database();
@@ -218,10 +218,10 @@ TEST_F(MysqlFaults, ServerThatDripsBytesIsGivenUpInTime) {
   EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
 }
 
-// A tablespace that must not grow is a disk that is full.
+// A tablespace that cannot grow has the effect of a full disk.
 TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
   const TempDir dir;
-  SmallTmpfs disk(dir.File("disk"), 28 * 1024);           // 24 MiB are in use
+  SmallTmpfs disk(dir.File("disk"), 28 * 1024);           // 24 MiB of them are used
   ASSERT_EQ(::chmod(dir.File("disk").c_str(), 0777), 0);  // the server is another user
   MariadbServer server(
       dir, "db",
@@ -263,7 +263,7 @@ TEST_F(MysqlFaults, ReadOnlyServerIsPassedOverForTheNext) {
   EXPECT_TRUE(WaitForError("is read-only")) << Database();
   server_.Session("").Execute("SET GLOBAL read_only = 0");
   EXPECT_TRUE(WaitUp());
-  // While it is open: the lease is refused, and the server looked at again.
+  // While a connection is open: the lease is refused, and idd checks the server again.
   CreateDryTag("orders");
   server_.Session("").Execute("SET GLOBAL read_only = 1");
   ExpectRefusal("orders", "read-only");
@@ -271,7 +271,7 @@ TEST_F(MysqlFaults, ReadOnlyServerIsPassedOverForTheNext) {
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
 }
 
-// A fresh package has run on SQLite before its database is named.
+// A new package may run on SQLite before the operator configures its database.
 TEST_F(MysqlFaults, HostThatWasGrantedNothingMovesToAnEmptyDatabase) {
   server_.Start();
   host_.daemon.Start();
@@ -282,7 +282,7 @@ TEST_F(MysqlFaults, HostThatWasGrantedNothingMovesToAnEmptyDatabase) {
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
   EXPECT_TRUE(host_.daemon.WaitForLogLine("info store.changed", mark, 0s)) << host_.daemon.Log();
   host_.daemon.Stop();
-  // Now it was.
+  // Now the host has been granted ids.
   MariadbServer empty(dir_, "empty", {.port = 0, .arguments = {}});
   empty.Start();
   host_.daemon.options().database = empty.Url();

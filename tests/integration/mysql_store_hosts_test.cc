@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator over the MySQL protocol, on a real mariadbd: hosts, servers and tables that are not
-// what they were.
+// The allocator over the MySQL protocol, on a real mariadbd: hosts, servers and tables that have
+// changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -28,9 +28,9 @@ TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
   const Status status = second->Open();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("another host uses the name 'web-1'"));
-  EXPECT_TRUE(OpenStore("web-1") != nullptr) << "its own next start";
+  EXPECT_TRUE(OpenStore("web-1") != nullptr) << "the same host's next start";
   Sql("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP - INTERVAL 61 SECOND");
-  std::this_thread::sleep_for(1100ms);  // it asks no more than once a second
+  std::this_thread::sleep_for(1100ms);  // it asks at most once a second
   EXPECT_TRUE(second->Open().ok()) << "the first has been silent for a minute";
   const Status refused = first->TakeLease(Request(1)).status();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
@@ -38,18 +38,18 @@ TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
   EXPECT_EQ(second->ListHosts().value().size(), 1U);
 }
 
-TEST_F(MysqlStoreTest, NameIsFreeAtOnceBehindACleanStop) {
+TEST_F(MysqlStoreTest, NameIsFreeAtOnceAfterACleanStop) {
   OpenStore("web-1").reset();
   const auto rebooted = NewStore("web-1", "another boot");
   const Status status = rebooted->Open();
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-// Two on copies of one state dir, on one kernel: nothing but their run tells them apart.
+// Two hosts on copies of one state dir and on one kernel: only the run distinguishes them.
 TEST_F(MysqlStoreTest, CloneThatStartsLaterHasTheNameAndTheOtherIsRefused) {
   const auto first = OpenWithOrders("web-1");
   const auto clone = OpenStore("web-1");
-  std::this_thread::sleep_for(150ms);  // what was read is used so long
+  std::this_thread::sleep_for(150ms);  // a read stays valid for that long
   EXPECT_EQ(first->TakeLease(Request(1)).status().code(), Code::kUnavailable);
   const Status refused = first->Open();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
@@ -57,13 +57,13 @@ TEST_F(MysqlStoreTest, CloneThatStartsLaterHasTheNameAndTheOtherIsRefused) {
   EXPECT_EQ(Take(*clone, Request(2)), (IdRange{1, 1001}));
 }
 
-// A user with all rights may write to a server that is read-only.
+// A user with all privileges may write to a read-only server.
 TEST_F(MysqlStoreTest, ServerThatBecameReadOnlyIsLeftWhateverTheUserMay) {
   Root("").Execute("GRANT ALL ON *.* TO idd@localhost");
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
   Root("").Execute("SET GLOBAL read_only = 1");
-  std::this_thread::sleep_for(150ms);  // what was read is used so long
+  std::this_thread::sleep_for(150ms);  // a read stays valid for that long
   const Status status = store->TakeLease(Request(2)).status();
   const Status again = store->Open();
   Root("").Execute("SET GLOBAL read_only = 0");
@@ -86,7 +86,7 @@ TEST_F(MysqlStoreTest, ServerThatWasRestartedIsAnotherOneHoweverSoon) {
   std::this_thread::sleep_for(2100ms);
   ASSERT_TRUE(store->Open().ok());
   ASSERT_TRUE(store->Open().ok());
-  EXPECT_LE(store->generation(), then + 1) << "at most once while nobody can know";
+  EXPECT_LE(store->generation(), then + 1) << "at most once while the cause is unknown";
   EXPECT_TRUE(NewStore("b")->Open().ok());
 }
 
@@ -99,7 +99,7 @@ TEST_F(MysqlStoreTest, NothingIsMadeWhereTheTablesAreKnown) {
   EXPECT_EQ(Ask("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'idd'"), "0");
 }
 
-// idd, or the server, died while the tables were made.
+// idd, or the server, died while creating the tables.
 TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
   OpenStore("a").reset();
   Sql("DELETE FROM idd_meta");
@@ -130,8 +130,8 @@ TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
   Root("").Execute("SET GLOBAL max_allowed_packet = " + usual);
 }
 
-// Restored from a dump under a connection that stays: the server is the same, the rows are not.
-TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMarksAreTold) {
+// Restored from a dump under a live connection: the server is the same, the rows are not.
+TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMarksArePushed) {
   const auto store = OpenWithOrders("a");
   Sql("CREATE TABLE kept_alloc AS SELECT * FROM leaf_alloc");
   Sql("CREATE TABLE kept_host AS SELECT * FROM idd_host");
@@ -147,15 +147,15 @@ TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMar
   EXPECT_GT(store->generation(), generation);
 }
 
-// As a dump leaves it that is restored within a second: each row that a host looks at is as it was,
-// and the tables are others.
-TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksAreTold) {
+// The state after a dump that is restored within a second: each row that a host checks is
+// unchanged, but the tables are others.
+TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksArePushed) {
   for (const std::string table : {"leaf_alloc", "idd_lease", "idd_fence", "idd_ceiling"}) {
     SetUp();
     const auto a = OpenWithOrders("a");
     const auto b = OpenStore("b");
     Take(*a, Request(1));
-    std::this_thread::sleep_for(1100ms);  // of which second it is, a server knows
+    std::this_thread::sleep_for(1100ms);  // the server's times have whole seconds
     Sql("CREATE TABLE copy LIKE " + table);
     Sql("INSERT INTO copy(" + Columns(table) + ") SELECT " + Columns(table) + " FROM " + table);
     Take(*b, Request(2));
@@ -170,7 +170,7 @@ TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksAreTold) 
   }
 }
 
-// leaf_alloc is there again, its rows are not yet.
+// leaf_alloc exists again, but not its rows yet.
 TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRing) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
@@ -179,14 +179,14 @@ TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRin
   Sql("DROP TABLE leaf_alloc");
   Sql("RENAME TABLE copy TO leaf_alloc");
   const auto records = store->FindTags({"orders"});
-  EXPECT_EQ(records.status().code(), Code::kUnavailable) << "the tag is gone, or there";
+  EXPECT_EQ(records.status().code(), Code::kUnavailable) << "the tag counts as deleted";
   ASSERT_TRUE(store->Open().ok());
   Sql("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('orders', 1, 1000)");
   server_->OpenFence();
   EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 2001})) << "above its journal";
 }
 
-// A stopped process that goes on: it leases before it has looked.
+// A stopped process that continues: it leases before it looks.
 TEST_F(MysqlStoreTest, HostThatWasPutOutIsNotSentToLookForTriggers) {
   const auto store = OpenWithOrders("a");
   CreateTag(*store, "users");
@@ -201,7 +201,7 @@ TEST_F(MysqlStoreTest, HostThatWasPutOutIsNotSentToLookForTriggers) {
   EXPECT_EQ(Take(*store, Request(3)), (IdRange{1, 1001}));
 }
 
-// MariaDB keeps the time with each open instance of a table: sessions see one of the two.
+// MariaDB keeps the time with each open instance of a table, so a session sees one of two times.
 TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
   const auto a = OpenWithOrders("a");
   Take(*a, Request(1));
@@ -214,8 +214,8 @@ TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
   EXPECT_EQ(a->TakeLease(Request(2)).status().code(), Code::kUnavailable);
   ASSERT_TRUE(a->Open().ok());
   ASSERT_TRUE(a->Confirm().ok());
-  // b takes the word of a for it, and says the same from then on.
-  EXPECT_EQ(b->Look(0).status().code(), Code::kUnavailable);
+  // b accepts the identity that a confirmed, and confirms the same from then on.
+  EXPECT_EQ(b->ReadFence(0).status().code(), Code::kUnavailable);
   const std::uint64_t generation = b->generation();
   ASSERT_TRUE(b->Open().ok());
   ASSERT_TRUE(b->Confirm().ok());
@@ -226,7 +226,7 @@ TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
   EXPECT_EQ(Take(*a, Request(4)), (IdRange{2001, 3001}));
 }
 
-// What was read of the tag a moment ago still lists the range.
+// The tag record that was read a moment ago still lists the range.
 TEST_F(MysqlStoreTest, ListedRangeThatIsGoneMeanwhileIsNotTakenBack) {
   const auto store = OpenWithAListedRangeAndThen("DELETE FROM idd_returned");
   const Result<Lease> lease = store->TakeLease(Request(3));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator over the MySQL protocol, on a real mariadbd: what it leases, takes back, journals
-// and refuses.
+// The allocator over the MySQL protocol, on a real mariadbd: leases, hand-backs, the journal and
+// refusals.
 #include "store/mysql/mysql_store.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "admin/ledger_audit.h"
+#include "admin/operations/ledger_audit.h"
 #include "config/make_store.h"
 #include "mysql_store_fixture.h"
 #include "support/store_contract.h"
@@ -105,7 +105,7 @@ TEST_F(MysqlStoreTest, ThreadsOfTwoHostsAndALeafServerNeverGetTheSameIds) {
   EXPECT_EQ(MaxId(), std::to_string(ids + 1)) << "there is a gap without a reason";
 }
 
-// As Leaf's own script makes it.
+// The table as Leaf's own script creates it.
 TEST_F(MysqlStoreTest, LeafsTableServesAsItStands) {
   Sql("CREATE TABLE `leaf_alloc` (`biz_tag` varchar(128) NOT NULL DEFAULT '',"
       " `max_id` bigint(20) NOT NULL DEFAULT '1', `step` int(11) NOT NULL,"
@@ -120,7 +120,7 @@ TEST_F(MysqlStoreTest, LeafsTableServesAsItStands) {
   EXPECT_EQ(tag.value().step, 2000U);
   EXPECT_EQ(tag.value().description, "Test leaf Segment Mode Get Id");
   EXPECT_EQ(Take(*store, Request(1, 0, 2000, "leaf-segment-test")), (IdRange{1, 2001}));
-  // The column compares without case: another spelling is another tag, which is not there.
+  // The column compares without case, but another spelling is another tag, which does not exist.
   EXPECT_EQ(store->FindTag("Leaf-Segment-Test").status().code(), Code::kNoSuchTag);
   EXPECT_EQ(store->TakeLease(Request(2, 0, 10, "LEAF-segment-test")).status().code(),
             Code::kNoSuchTag);
@@ -130,7 +130,7 @@ TEST_F(MysqlStoreTest, LeafsTableServesAsItStands) {
       << "new rows are tags at once";
 }
 
-TEST_F(MysqlStoreTest, StoreBelowTheMarkIsLiftedAndTold) {
+TEST_F(MysqlStoreTest, StoreBelowTheMarkIsLiftedAndReported) {
   const auto store = OpenWithOrders("a");
   Result<Lease> lease = store->TakeLease(Request(1, 5000));
   ASSERT_TRUE(lease.ok()) << lease.status().message();
@@ -299,7 +299,8 @@ TEST_F(MysqlStoreTest, TablesThatForgotAreReminded) {
   EXPECT_EQ(Journal(), "active 0/0/0");
   CreateTag(*store, "gone");
   EXPECT_EQ(MaxId("gone"), "700");
-  // What was restored does not go back: others may have leased it meanwhile.
+  // A lease that was journalled again is not handed back: other hosts may have leased its ids
+  // meanwhile.
   Return(*store, 7, 100, ReturnOutcome::kAbandoned);
   EXPECT_EQ(Journal(), "abandoned 100/0/900");
   const Result<Reconciliation> again = store->Reconcile({.marks = {{"orders", 5000}}, .held = {}});
@@ -341,7 +342,8 @@ TEST_F(MysqlStoreTest, TagsAreChangedWholeOrNotAtAll) {
   EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_tag"), "1");
 }
 
-// Between two of an audit's lists another host may hand a lease back: max_id would lie below it.
+// Without one snapshot, another host could hand a lease back between two of the audit's lists, and
+// max_id would lie below it.
 TEST_F(MysqlStoreTest, LedgerIsOfOneMomentWhileOthersLeaseAndHandBack) {
   CreateOrders(*OpenStore("setup"));
   std::atomic<bool> ends{false};
@@ -416,7 +418,7 @@ TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
   EXPECT_EQ(refused.code(), Code::kUnavailable) << refused.message();
 }
 
-// As one whose COMMIT the server has refused, of a host that is stopped then.
+// A host whose transaction the server left open, and which is then stopped.
 TEST_F(MysqlStoreTest, TransactionThatIsLeftOpenLosesItsLocks) {
   static_cast<void>(OpenWithOrders("a"));
   const MysqlUrl url = ParseMysqlUrl(server_->Url()).value();
@@ -431,9 +433,9 @@ TEST_F(MysqlStoreTest, TransactionThatIsLeftOpenLosesItsLocks) {
   EXPECT_EQ(Ask("SELECT description FROM leaf_alloc"), "other");
 }
 
-// The server goes on with what it was sent by an idd that is dead by then. The next one takes the
-// host's row over, and waits for what was asked for under it.
-TEST_F(MysqlStoreTest, LeaseThatCommitsBehindItsDaemonsEndIsKnownToTheNext) {
+// The server continues with a statement of an idd that has died. The next idd takes over the host's
+// row, and waits for the statements sent under it.
+TEST_F(MysqlStoreTest, LeaseThatCommitsAfterItsDaemonsEndIsKnownToTheNext) {
   const auto dead = OpenWithOrders("a");
   MariadbSession other = Root();
   other.Execute("BEGIN");
@@ -450,7 +452,7 @@ TEST_F(MysqlStoreTest, LeaseThatCommitsBehindItsDaemonsEndIsKnownToTheNext) {
     EXPECT_TRUE(next->Open().ok());
     is_abandoned = next->AbandonActive({}).ok();
   });
-  // Before the lock wait ends, and too late for a store that waits for nothing.
+  // Before the lock wait ends, and too late for a store that does not wait.
   std::this_thread::sleep_for(500ms);
   other.Execute("COMMIT");
   asks.join();

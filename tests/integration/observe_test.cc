@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Observers: who gets a ring to look at, what can be done with it, and what it shows.
+// Observers: who gets a ring to observe, what its descriptors allow, and what it shows.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -58,7 +58,7 @@ class Observe : public HostWithUsers {
     Require(reply.ok(), "not a reply to OBSERVE");
     return reply.value();
   }
-  // The ring that this identity is given of the tag, or none.
+  // The ring that this user gets for the tag, or none.
   [[nodiscard]] std::optional<shm::RingObserver> ObserverFor(const Identity& who,
                                                              const std::string& tag) const {
     const ScopedIdentity identity(who);
@@ -83,11 +83,11 @@ const Identity kRoot{};
 TEST_F(Observe, RingShowsWhatStatusSays) {
   std::optional<shm::RingObserver> ring = ObserverFor(kRoot, "orders");
   ASSERT_TRUE(ring.has_value());
-  // The daemon tells its own numbers when it looks at the tag, at least once a second.
-  ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return ring->Look().numbers.leases > 0; }));
+  // The daemon publishes its own numbers when it looks at the tag, at least once a second.
+  ASSERT_TRUE(WaitUntil(Patience(10s), [&] { return ring->Snapshot().numbers.leases > 0; }));
   static_cast<void>(host_.idctl.Claim("orders", 490));
   const nlohmann::json status = StatusOf("orders");
-  const shm::RingView view = ring->Look();
+  const shm::RingView view = ring->Snapshot();
   EXPECT_TRUE(view.has_numbers);
   EXPECT_FALSE(view.is_over);
   EXPECT_EQ(view.claimed, 500U);
@@ -105,15 +105,15 @@ TEST_F(Observe, ClaimsAddUpOverManySegments) {
   for (int round = 0; round < 20; ++round) {
     static_cast<void>(host_.idctl.Claim("orders", 1700));
     claimed += 1700;
-    // Who waited gets its ids a moment before the rest of the lease is published.
-    ASSERT_TRUE(WaitUntil(Patience(2s), [&] { return ring->Look().claimed >= claimed; }))
-        << "round " << round << ": " << ring->Look().claimed;
-    ASSERT_EQ(ring->Look().claimed, claimed) << "round " << round;
-    ASSERT_FALSE(ring->Look().is_over);
+    // A waiter gets its ids a moment before the rest of the lease is published.
+    ASSERT_TRUE(WaitUntil(Patience(2s), [&] { return ring->Snapshot().claimed >= claimed; }))
+        << "round " << round << ": " << ring->Snapshot().claimed;
+    ASSERT_EQ(ring->Snapshot().claimed, claimed) << "round " << round;
+    ASSERT_FALSE(ring->Snapshot().is_over);
   }
 }
 
-TEST_F(Observe, OnlyThoseWhoMayHaveTheMemoryGetIt) {
+TEST_F(Observe, OnlyUsersWithShmAccessGetTheMemory) {
   host_.idctl.Do({"tag", "create", "bob", "--step", "1000"});
   static_cast<void>(host_.idctl.Claim("bob", 1));
   EXPECT_TRUE(ObserverFor(kAlice, "orders").has_value());
@@ -131,23 +131,23 @@ TEST_F(Observe, TagWithoutARingIsNotGivenOneForIt) {
   host_.idctl.CreateTag("fresh", 1000);
   EXPECT_FALSE(ObserverFor(kRoot, "fresh").has_value());
   EXPECT_FALSE(ObserverFor(kRoot, "not-there").has_value());
-  EXPECT_EQ(StatusOf("fresh").at("leases"), 0) << "looking leases nothing";
+  EXPECT_EQ(StatusOf("fresh").at("leases"), 0) << "observing must lease nothing";
   EXPECT_EQ(host_.idctl.Run({"status", "not-there"}).exit_status, 3);
 }
 
-TEST_F(Observe, TagOfTheSocketAloneIsGivenToNobody) {
+TEST_F(Observe, TagOfTheSocketAloneIsGivenToNoObserver) {
   host_.idctl.Do({"tag", "set", "orders", "--access", "socket"});
   EXPECT_FALSE(ObserverFor(kRoot, "orders").has_value());
 }
 
-// In a child that is somebody else: what it could do to the cursors with the descriptor. 0:
-// nothing.
+// Runs in a child as another user. Returns 0, or a number for what the user could do to the cursors
+// with the descriptor.
 int HarmDoneAsSomebodyElse(int fd) {
   const pid_t child = ::fork();
   RequireErrno(child >= 0, "fork");
   if (child == 0) {
     if (::setgid(kAlice.gid) != 0 || ::setuid(kAlice.uid) != 0) ::_exit(20);
-    if (::prctl(PR_SET_DUMPABLE, 1) != 0) ::_exit(21);  // else the refusals could be /proc's alone
+    if (::prctl(PR_SET_DUMPABLE, 1) != 0) ::_exit(21);  // else /proc alone could explain a refusal
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     if (::access("/proc/self/fd", R_OK) != 0) ::_exit(22);
     if (::open(link.c_str(), O_RDWR | O_CLOEXEC) >= 0) ::_exit(1);
@@ -178,7 +178,7 @@ TEST_F(Observe, NothingCanBeWrittenThroughTheDescriptors) {
   EXPECT_EQ(::fcntl(message.value().fds[1].get(), F_GETFL) & O_ACCMODE, O_RDONLY);
 }
 
-TEST_F(Observe, ObserverWhoLosesItsRightCostsNobodyTheRing) {
+TEST_F(Observe, ObserverThatLosesItsRightCostsNoClientTheRing) {
   std::optional<shm::RingObserver> ring = ObserverFor(kAlice, "orders");
   ASSERT_TRUE(ring.has_value());
   const std::uint64_t ring_id = ring->ring_id();
@@ -186,11 +186,11 @@ TEST_F(Observe, ObserverWhoLosesItsRightCostsNobodyTheRing) {
   const std::optional<shm::RingObserver> now = ObserverFor(kRoot, "orders");
   ASSERT_TRUE(now.has_value());
   EXPECT_EQ(now->ring_id(), ring_id) << "it cannot write, so nothing need be replaced";
-  // One who has claimed from it could.
+  // A user who has claimed from it could write.
   Reload(Rule("'orders'", kAlice.uid, "access = 'shm'"));
   EXPECT_EQ(host_.idctl.As(kAlice).Claim("orders", 1).size(), 1U);
   Reload(Rule("'users'", kAlice.uid, "access = 'socket'"));
-  ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return ring->Look().is_over; }));
+  ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return ring->Snapshot().is_over; }));
   EXPECT_NE(ObserverFor(kRoot, "orders")->ring_id(), ring_id);
 }
 
@@ -200,11 +200,11 @@ TEST_F(Observe, RingIsSeenWhileItsDaemonIsGone) {
   static_cast<void>(tag.claim());
   std::optional<shm::RingObserver> ring = ObserverFor(kRoot, "orders");
   ASSERT_TRUE(ring.has_value());
-  const std::uint64_t before = ring->Look().claimed;
+  const std::uint64_t before = ring->Snapshot().claimed;
   host_.daemon.Kill();
   for (int i = 0; i < 100; ++i) static_cast<void>(tag.claim());
-  EXPECT_EQ(ring->Look().claimed, before + 100);
-  EXPECT_FALSE(ring->Look().is_over);
+  EXPECT_EQ(ring->Snapshot().claimed, before + 100);
+  EXPECT_FALSE(ring->Snapshot().is_over);
   host_.daemon.Start();
   static_cast<void>(host_.idctl.Claim("orders", 1));
   const std::optional<shm::RingObserver> next = ObserverFor(kRoot, "orders");
@@ -215,11 +215,11 @@ TEST_F(Observe, RingIsSeenWhileItsDaemonIsGone) {
 TEST_F(Observe, StopEndsTheRingAndItsClaimsAreKept) {
   std::optional<shm::RingObserver> ring = ObserverFor(kRoot, "orders");
   ASSERT_TRUE(ring.has_value());
-  EXPECT_EQ(ring->Look().claimed, 10U);
+  EXPECT_EQ(ring->Snapshot().claimed, 10U);
   host_.daemon.Stop();
-  EXPECT_TRUE(ring->Look().is_over);
-  EXPECT_EQ(ring->Look().claimed, 10U) << "what was handed back is not claimed";
-  EXPECT_EQ(ring->Look().available, 0U);
+  EXPECT_TRUE(ring->Snapshot().is_over);
+  EXPECT_EQ(ring->Snapshot().claimed, 10U) << "what was handed back is not claimed";
+  EXPECT_EQ(ring->Snapshot().available, 0U);
 }
 
 TEST_F(Observe, MalformedRequestEndsTheConnectionAlone) {
@@ -232,7 +232,7 @@ TEST_F(Observe, MalformedRequestEndsTheConnectionAlone) {
   EXPECT_TRUE(RawConnection::AnswersHello(host_.daemon.socket()));
 }
 
-// An idle tag costs the daemon no writing: with thousands of them that would be most of its work.
+// The daemon does not write for an idle tag: with thousands of tags that would be most of its work.
 TEST_F(Observe, NumbersAreWrittenWhenSomethingHasChangedAndNotOtherwise) {
   host_.idctl.CreateTag("quiet", 1000);
   const Deadline deadline = Deadline::After(Patience(5s));
@@ -242,17 +242,17 @@ TEST_F(Observe, NumbersAreWrittenWhenSomethingHasChangedAndNotOtherwise) {
   std::optional<shm::RingObserver> ring = ObserverFor(kRoot, "quiet");
   ASSERT_TRUE(ring.has_value());
   const auto age = [&ring] {
-    return std::chrono::nanoseconds(MonotonicNs() - ring->Look().numbers.written_at_ns);
+    return std::chrono::nanoseconds(MonotonicNs() - ring->Snapshot().numbers.written_at_ns);
   };
-  // The daemon has looked at the tag several times by then.
+  // By then the daemon has looked at the tag several times.
   ASSERT_TRUE(WaitUntil(Patience(30s), [&] { return age() > 6s; })) << age().count();
-  const std::uint64_t written_at = ring->Look().numbers.written_at_ns;
+  const std::uint64_t written_at = ring->Snapshot().numbers.written_at_ns;
   static_cast<void>(host_.idctl.Claim("quiet", 990));
-  EXPECT_TRUE(
-      WaitUntil(Patience(15s), [&] { return ring->Look().numbers.written_at_ns > written_at; }));
+  EXPECT_TRUE(WaitUntil(Patience(15s),
+                        [&] { return ring->Snapshot().numbers.written_at_ns > written_at; }));
 }
 
-// The document of those who look at the rings themselves.
+// The reply for programs that observe the rings themselves.
 TEST_F(Observe, StatusOfWhatCannotBeObservedLeavesTheOthersOut) {
   host_.idctl.Do({"tag", "set", "users", "--access", "socket"});
   RawConnection connection(host_.daemon.socket());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may do what: other users, by the kernel's word, under rules of the file.
+// The rights of other users, identified by the kernel, under the file's rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ class Permissions : public HostWithUsers {
     host_.daemon.Start();
     for (const char* tag : {"orders", "users", "billing.eu"}) host_.idctl.CreateTag(tag, 100);
   }
-  // It ends with 6, says who and what, and the log has it.
+  // idctl exits with 6 and names the user and the operation; so does the log.
   void ExpectDenied(const Identity& who, const std::vector<std::string>& arguments,
                     const std::string& what) {
     const std::size_t mark = host_.daemon.LogMark();
@@ -45,7 +45,7 @@ class Permissions : public HostWithUsers {
     EXPECT_EQ(result.exit_status, 6) << arguments[0] << " " << result.err << result.out;
     EXPECT_EQ(result.out, "") << arguments[0];
     EXPECT_THAT(result.err, HasSubstr("uid " + uid)) << arguments[0];
-    EXPECT_THAT(result.err, HasSubstr("[[access]]")) << "what would help";
+    EXPECT_THAT(result.err, HasSubstr("[[access]]")) << "the advice is missing";
     EXPECT_THAT(result.err, HasSubstr(what));
     EXPECT_TRUE(host_.daemon.WaitForLogLine("(access.denied|connection.refused).*uid=" + uid, mark,
                                             Patience(2s)))
@@ -86,7 +86,8 @@ TEST_F(Permissions, UserOfOneTagCannotClaimSeeOrAdministerAnother) {
                                              {"tag", "delete", "billing.eu", "--force"}}) {
     ExpectDenied(kAlice, arguments, "billing.");
   }
-  // Her own tags she may use, not administer; and what does not exist is denied the same way.
+  // Alice may use her own tags, but not administer them; tags that do not exist are denied in the
+  // same way.
   ExpectDenied(kAlice, {"tag", "set", "orders", "--step", "5"}, "needs access admin");
   ExpectDenied(kAlice, {"tag", "delete", "orders", "--force"}, "has shm");
   ExpectDenied(kAlice, {"tag", "show", "billing.not-there"}, "needs access");
@@ -133,15 +134,15 @@ TEST_F(Permissions, MembersOfIddsGroupClaimFromTagsThatNoRuleNames) {
   ExpectDenied(kAlice, {"claim", "free"}, "'free'");
 }
 
-// In a child that has made itself root of a user namespace of its own: whether idd answers HELLO.
-// 0: it does, 1: it does not, 2: there are no user namespaces for this user.
+// Runs in a child that is root of its own user namespace, and sends HELLO to idd. 0: idd answers,
+// 1: it does not, 2: this user may not make user namespaces.
 int HelloAsRootOfANamespace(const Identity& who, const std::string& socket) {
   const pid_t child = ::fork();
   RequireErrno(child >= 0, "fork");
   if (child == 0) {
     const std::string map = "0 " + std::to_string(who.uid) + " 1";
     const ScopedIdentity identity(who);
-    ::prctl(PR_SET_DUMPABLE, 1);  // else /proc/self is root's
+    ::prctl(PR_SET_DUMPABLE, 1);  // else root owns /proc/self
     if (::unshare(CLONE_NEWUSER) != 0) ::_exit(2);
     std::ofstream("/proc/self/uid_map") << map << std::flush;
     if (::geteuid() != 0) ::_exit(2);
@@ -152,7 +153,7 @@ int HelloAsRootOfANamespace(const Identity& who, const std::string& socket) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_F(Permissions, RootOfAUserNamespaceIsWhoHeIsOutside) {
+TEST_F(Permissions, RootOfAUserNamespaceHasItsOutsideUid) {
   const int alice = HelloAsRootOfANamespace(kAlice, host_.daemon.socket());
   if (alice == 2) GTEST_SKIP() << "users may make no user namespaces here";
   EXPECT_EQ(alice, 0);
@@ -163,7 +164,7 @@ TEST_F(Permissions, RootOfAUserNamespaceIsWhoHeIsOutside) {
 
 class RawAttach : public Permissions {
  protected:
-  // What came beside the answer to ATTACH.
+  // The descriptors that came with the reply to ATTACH.
   struct Answer {
     std::uint32_t status = 0;
     std::uint64_t ring_id = 0;
@@ -186,7 +187,7 @@ class RawAttach : public Permissions {
 };
 
 TEST_F(RawAttach, ClientWithSocketAccessGetsNoDescriptorAndClaims) {
-  static_cast<void>(host_.idctl.Claim("users"));  // there is a ring that could be passed
+  static_cast<void>(host_.idctl.Claim("users"));  // now there is a ring that could be passed
   const Answer own = Attach(kAlice, "orders");
   EXPECT_EQ(own.descriptors, 2);
   EXPECT_NE(own.ring_id, 0U);
@@ -198,10 +199,10 @@ TEST_F(RawAttach, ClientWithSocketAccessGetsNoDescriptorAndClaims) {
   EXPECT_EQ(denied.status, static_cast<std::uint32_t>(Code::kDenied));
   EXPECT_EQ(denied.descriptors, 0);
   EXPECT_EQ(host_.idctl.As(kAlice).Claim("users", 500).size(), 500U);
-  EXPECT_EQ(Attach({}, "users").descriptors, 2) << "root, all the same";
+  EXPECT_EQ(Attach({}, "users").descriptors, 2) << "for root, too";
 }
 
-TEST_F(RawAttach, ClientWithSocketAccessIsToldToAttachOnlyWhenItNamesARing) {
+TEST_F(RawAttach, ClientWithSocketAccessAttachesAgainOnlyWhenItNamesARing) {
   const ScopedIdentity alice(kAlice);
   RawConnection connection(host_.daemon.socket());
   connection.Hello();
@@ -220,9 +221,9 @@ TEST_F(RawAttach, ClientWithSocketAccessIsToldToAttachOnlyWhenItNamesARing) {
   }
 }
 
-TEST_F(RawAttach, OutsiderIsToldWhyBeforeHeIsClosed) {
+TEST_F(RawAttach, OutsiderGetsTheReasonBeforeTheClose) {
   const ScopedIdentity outsider(kOutsider);
-  for (int i = 0; i < 50; ++i) {  // whether the HELLO or the refusal is first
+  for (int i = 0; i < 50; ++i) {  // either the HELLO or the refusal is first
     RawConnection connection(host_.daemon.socket());
     static_cast<void>(connection.Send(MakeHello()));
     const std::optional<Reply> reply = connection.Receive(Patience(2s));
@@ -236,7 +237,7 @@ TEST_F(RawAttach, OutsiderIsToldWhyBeforeHeIsClosed) {
 // The example that is installed as the configuration.
 class ShippedConfig : public ::testing::Test {
  protected:
-  // The lines that are settings, with "#" taken off; the text between stays as it is.
+  // The lines with settings, without their "#"; the text between them stays as it is.
   static std::string Uncommented(const std::string& text, int* settings) {
     std::istringstream lines(text);
     std::string out;

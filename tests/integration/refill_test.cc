@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the refill policy keeps on a real daemon; tests/simulator plays it on long loads.
+// The refill policy's promises on a real daemon; tests/simulator runs the policy on long loads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 using ::testing::HasSubstr;
 
-// What a process has read and written so far, of files, sockets and descriptors of any kind.
+// The calls and bytes that a process has read and written so far, over descriptors of any kind.
 struct ProcessReads {
   bool known = false;
   std::uint64_t reads = 0;  // calls
@@ -48,7 +48,8 @@ ProcessReads ReadsOf(pid_t pid) {
 
 class Refill : public ::testing::Test {
  protected:
-  // Every sync of the store takes that much longer. False: a sanitizer's runtime wants to be first.
+  // Makes every sync of the store take that much longer. False: a sanitizer's runtime must be
+  // loaded first.
   [[nodiscard]] bool SlowStore(int ms) {
     if (SlowdownFactor() != 1) return false;
     host_.daemon.options().environment = {std::string("LD_PRELOAD=") + IDD_TEST_SLOW_SYNC,
@@ -84,11 +85,10 @@ class Refill : public ::testing::Test {
   Host host_{dir_};
 };
 
-// A step of 1,000 that lasts microseconds, and a store that takes 50 ms and more. That no claim
-// then finds the ring dry is for tests/simulator and scripts/bench: here idd may not get a
-// processor.
+// A step of 1,000 lasts microseconds, and the store takes 50 ms and more. tests/simulator and
+// scripts/bench check that claims then find no dry ring; here idd may not get a processor in time.
 TEST_F(Refill, LeasesGrowToWhatIsClaimedWhileOneIsUnderWay) {
-  if (!SlowStore(50)) GTEST_SKIP() << "no library before a sanitizer's";
+  if (!SlowStore(50)) GTEST_SKIP() << "a sanitizer's runtime must be loaded first";
   Start({"--step", "1000"});
   idclient::Client client(Options());
   idclient::Tag orders = client.tag("orders");
@@ -106,19 +106,19 @@ TEST_F(Refill, LeasesGrowToWhatIsClaimedWhileOneIsUnderWay) {
               static_cast<unsigned long long>(more("leases")),
               static_cast<unsigned long long>(more("fallbacks")));
   EXPECT_GT(more("claimed"), 10'000 * more("leases")) << "ten steps to a lease";
-  EXPECT_LE(more("fallbacks"), more("leases") + 1) << "it is dry once a lease at most";
+  EXPECT_LE(more("fallbacks"), more("leases") + 1) << "the ring was dry more than once a lease";
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
-// All of one lease, and by the messages of one publication. How long they take from the first that
-// is served to the last is measured by tests/bench/refill_benchmark.cc.
+// All are served by one lease and the messages of one publication. tests/bench/refill_benchmark.cc
+// measures the time from the first served thread to the last.
 TEST_F(Refill, ThreadsWaitingOnADryRingAreServedByOnePublication) {
   constexpr std::size_t kThreads = 500;
   Start();
   idclient::Client client(Options());
   host_.idctl.CreateTag("waiters", 1000);
   SqliteFile database = host_.Database();
-  database.Execute("BEGIN IMMEDIATE");  // the first lease waits for it
+  database.Execute("BEGIN IMMEDIATE");  // delays the first lease
   idclient::Tag tag = client.tag("waiters");
   const auto status = [&](const char* what) {
     const nlohmann::json document = host_.idctl.Json({"status", "waiters"});
@@ -136,9 +136,9 @@ TEST_F(Refill, ThreadsWaitingOnADryRingAreServedByOnePublication) {
   ASSERT_TRUE(all_wait);
   EXPECT_EQ(leases, 0U);
   std::sort(ids.begin(), ids.end());
-  for (std::size_t i = 0; i < kThreads; ++i) ASSERT_EQ(ids[i], i + 1) << "the first lease's";
-  EXPECT_EQ(status("fallbacks"), kThreads) << "each has asked once";
-  EXPECT_LE(status("leases"), 2U) << "theirs, and one ahead";
+  for (std::size_t i = 0; i < kThreads; ++i) ASSERT_EQ(ids[i], i + 1) << "the first lease";
+  EXPECT_EQ(status("fallbacks"), kThreads) << "each claim asks once";
+  EXPECT_LE(status("leases"), 2U) << "their lease, and one ahead";
 }
 
 TEST_F(Refill, ManyRepliesToOneConnectionAreOneMessage) {
@@ -157,11 +157,11 @@ TEST_F(Refill, ManyRepliesToOneConnectionAreOneMessage) {
   for (std::uint64_t id = 1; id <= kRequests; ++id) {
     const std::optional<Reply> reply = connection.Receive(Patience(5s));
     ASSERT_TRUE(reply.has_value());
-    EXPECT_EQ(reply->header.request_id, id) << "first come, first served";
+    EXPECT_EQ(reply->header.request_id, id) << "replies must come in order of arrival";
     EXPECT_EQ(reply->As<wire::ClaimReply>().first, id);
   }
-  EXPECT_EQ(connection.messages() - before, 2) << "of 341 replies of 48 bytes at most";
-  // A client that has one request under way gets its reply at once and alone.
+  EXPECT_EQ(connection.messages() - before, 2) << "each holds at most 341 replies of 48 bytes";
+  // A client with one request in flight gets its reply at once and alone.
   ASSERT_TRUE(connection.Send(MakeClaim("orders", kRequests + 1, 1, 0)));
   EXPECT_EQ(connection.Receive(Patience(1s))->As<wire::ClaimReply>().first, kRequests + 1);
 }
@@ -176,8 +176,8 @@ TEST_F(Refill, HoldsNoMoreThanTheCeiling) {
   }
 }
 
-// Once 10,000 ids made idd hold ten million, and a million by one command 269 million: a busy
-// second was extrapolated to ten minutes.
+// Regression: 10,000 ids once made idd hold ten million, and a command that claimed a million made
+// it hold 269 million: it extrapolated a busy second to ten minutes.
 TEST_F(Refill, HoldsNoMoreThanTwiceWhatWasClaimed) {
   Start({"--step", "1000"});
   for (int i = 0; i < 4; ++i) EXPECT_EQ(host_.idctl.Claim("orders", 2500).size(), 2500U);
@@ -185,7 +185,7 @@ TEST_F(Refill, HoldsNoMoreThanTwiceWhatWasClaimed) {
   EXPECT_EQ(host_.idctl.Claim("orders", 1'000'000).size(), 1'000'000U);
   const nlohmann::json after = Status();
   EXPECT_LE(after.at("available").get<std::uint64_t>(), 2U * 1'010'000);
-  EXPECT_LE(after.at("leases").get<std::uint64_t>(), 40U) << "and not by a thousand steps";
+  EXPECT_LE(after.at("leases").get<std::uint64_t>(), 40U) << "not a lease for every step";
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
@@ -201,9 +201,9 @@ TEST_F(Refill, ChangesTakeEffectOnARunningDaemon) {
   const nlohmann::json tag = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
   EXPECT_EQ(tag.at("refill"), "leaf");
   EXPECT_EQ(tag.at("max_step"), 400);
-  // In the table, past idd: from the next lease on.
+  // Changed in the table, not through idd: it applies from the next lease on.
   host_.Database().Execute("UPDATE idd_tag SET outage_tolerance_s = 60");
-  EXPECT_EQ(host_.idctl.Claim("orders", 30'000).size(), 30'000U);  // more than was held
+  EXPECT_EQ(host_.idctl.Claim("orders", 30'000).size(), 30'000U);  // more than was available
   EXPECT_EQ(Status().at("promise").at("outage_tolerance_s"), 60);
 }
 
@@ -224,10 +224,10 @@ TEST_F(Refill, SettingsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(host_.idctl.Run({"tag", "set", "orders", "--outage-tolerance", "604801"}).exit_status,
             2);
   const nlohmann::json tag = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
-  EXPECT_EQ(tag.at("max_prefetch"), 1'000'000'000) << "nothing was changed";
+  EXPECT_EQ(tag.at("max_prefetch"), 1'000'000'000) << "a refused change had an effect";
 }
 
-// A host that was stopped has the tags it served in their rings before it says that it is ready.
+// A host that was stopped has leased for the tags it served before it reports ready.
 TEST_F(Refill, KnownTagsAreLeasedForBeforeReady) {
   Start({"--step", "100"});
   host_.idctl.CreateTag("users", 50);
@@ -243,14 +243,14 @@ TEST_F(Refill, KnownTagsAreLeasedForBeforeReady) {
   }
 }
 
-TEST_F(Refill, EndOfTheIdsIsForetold) {
+TEST_F(Refill, EndOfTheIdsIsForecast) {
   Start({"--step", "1000", "--max-id", "4000000000", "--max-prefetch", "100000"});
   idclient::Client client(Options());
   idclient::Tag orders = client.tag("orders");
   const std::size_t mark = host_.daemon.LogMark();
   const auto claims = [&] {
     ClaimFor(orders, 100ms);
-    // The first poll may see but the beginning of the load.
+    // The first poll may see only the beginning of the load.
     const nlohmann::json days = Status().at("exhausted_in_days");
     return !days.is_null() && days.get<double>() < 90;
   };
@@ -259,7 +259,7 @@ TEST_F(Refill, EndOfTheIdsIsForetold) {
   EXPECT_THAT(host_.idctl.Run({"status"}).out, HasSubstr("orders: its ids end in"));
 }
 
-// Of many tags that want leases at once none waits behind one that wants them all the time.
+// When many tags want leases at once, none waits behind one that always wants them.
 TEST_F(Refill, BudgetIsShared) {
   host_.daemon.options().more_arguments = {"--lease-limit", "20"};
   Start({"--step", "1", "--refill", "leaf", "--max-step", "1"});
@@ -273,9 +273,10 @@ TEST_F(Refill, BudgetIsShared) {
   const auto leases_of = [this](const char* tag) {
     return host_.idctl.Json({"status", tag}).at("tags").at(0).at("leases").get<std::uint64_t>();
   };
-  // The budget that was saved up is gone.
+  // Uses up the saved budget.
   EXPECT_TRUE(WaitUntil(Patience(20s), [&] { return leases_of("orders") > 20; }));
-  // The time before the count at first, and after it in the end: never too little of it.
+  // Read the time before the first count and after the last one, so that the interval is never too
+  // short.
   const auto began = std::chrono::steady_clock::now();
   const std::uint64_t leases = leases_of("orders");
   const IdctlResult users = host_.idctl.Run({"claim", "users", "--timeout", "60000"});
@@ -289,7 +290,7 @@ TEST_F(Refill, BudgetIsShared) {
   EXPECT_LE(static_cast<double>(more), 20 * (seconds.count() + 1) + 2);
 }
 
-// Neither a look at the tags nor one at the store's file is a query.
+// A look at the tags is no query, and neither is a check of the store's file.
 TEST_F(Refill, IdleTagsAskNothingOfTheStore) {
   constexpr int kTags = 200;
   Start();
@@ -299,7 +300,7 @@ TEST_F(Refill, IdleTagsAskNothingOfTheStore) {
     ASSERT_EQ(host_.idctl.Claim(name, 1).size(), 1U);
   }
   if (!ReadsOf(host_.daemon.pid()).known) GTEST_SKIP() << "no /proc/PID/io here";
-  // A read of the loop's timers and wake-ups each second; a query reads the file's header at least.
+  // Each second the loop reads its timers and wake-ups; a query at least reads the file's header.
   std::uint64_t reads = 0;
   std::uint64_t written = 0;
   double allowed = 0;
@@ -313,7 +314,7 @@ TEST_F(Refill, IdleTagsAskNothingOfTheStore) {
     allowed = 15 * std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return static_cast<double>(reads) < allowed && written == 0;
   };
-  // The rates that are shown fade within seconds.
+  // The reported rates fade within seconds.
   EXPECT_TRUE(WaitUntil(Patience(30s), is_quiet))
       << reads << " reads of " << allowed << ", " << written << " bytes written";
 }

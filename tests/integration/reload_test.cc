@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SIGHUP with a file that has changed: what takes effect, while processes claim.
+// SIGHUP with a changed file: what takes effect, while processes claim.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,12 +110,12 @@ TEST_F(Reloading, StricterRuleTakesTheRingFromThoseWhoMapIt) {
   Reload(Alice("access = 'socket'"));
   EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.retired.*orders", mark, Patience(2s)));
   ExpectProgress();
-  EXPECT_EQ(WorkersRings(), 1) << "the closed one, and no other";
-  // The other way, by itself.
+  EXPECT_EQ(WorkersRings(), 1) << "only the closed ring is mapped";
+  // A looser rule takes effect by itself.
   Reload(Alice("access = 'shm'"));
   EXPECT_TRUE(WaitUntil(Patience(10s), [this] { return WorkersRings() == 2; }));
   ExpectProgress();
-  // The same rules again take nothing from anybody.
+  // Reloading the same rules withdraws nothing.
   const std::size_t quiet = host_.daemon.LogMark();
   Reload(Alice("access = 'shm'") + "\n");
   ExpectProgress();
@@ -124,7 +124,7 @@ TEST_F(Reloading, StricterRuleTakesTheRingFromThoseWhoMapIt) {
   host_.daemon.Stop();
 }
 
-TEST_F(Reloading, WhoMayDoNothingAnyMoreIsClosedAndDenied) {
+TEST_F(Reloading, UserWithoutAnyRightLeftIsClosedAndDenied) {
   Start(Alice("access = 'shm'"));
   StartWorker();
   std::optional<RawConnection> idle;
@@ -145,7 +145,7 @@ TEST_F(Reloading, WhoMayDoNothingAnyMoreIsClosedAndDenied) {
   host_.daemon.Stop();
 }
 
-// A mapping does not end with the connection that it came by.
+// A mapping does not end with the connection over which it came.
 TEST_F(Reloading, StricterRuleClosesTheRingOfOneWhoHasDisconnected) {
   Start(Alice("access = 'shm'"));
   const Deadline deadline = Deadline::After(Patience(5s));
@@ -166,7 +166,7 @@ TEST_F(Reloading, StricterRuleClosesTheRingOfOneWhoHasDisconnected) {
   static_cast<void>(host_.idctl.Claim("orders", 10));
   Reload(Alice("access = 'socket'"));
   EXPECT_TRUE(WaitUntil(Patience(2s), [&] { return claimer.state() == shm::RingState::kRetired; }));
-  EXPECT_EQ(host_.idctl.As(kAlice).Claim("orders").front(), 11U) << "nothing of it was lost";
+  EXPECT_EQ(host_.idctl.As(kAlice).Claim("orders").front(), 11U) << "no id was lost";
 }
 
 TEST_F(Reloading, MissingDatabaseIsDownAndTheOldOneComesBack) {
@@ -177,7 +177,7 @@ TEST_F(Reloading, MissingDatabaseIsDownAndTheOldOneComesBack) {
   std::size_t mark = host_.daemon.LogMark();
   Reload("database = 'sqlite:" + dir_.File("not-there.db") + "'\n");
   EXPECT_TRUE(host_.daemon.WaitForLogLine("store.down.*not-there.db", mark, Patience(5s)));
-  EXPECT_FALSE(Exists(dir_.File("not-there.db"))) << "never made in another one's place";
+  EXPECT_FALSE(Exists(dir_.File("not-there.db"))) << "idd made a new database";
   EXPECT_EQ(host_.idctl.Claim("orders").front(), 11U) << "from the ring";
   const nlohmann::json database = host_.idctl.Json({"status"}).at("database");
   EXPECT_EQ(database.at("state"), "down");
@@ -191,7 +191,7 @@ TEST_F(Reloading, MissingDatabaseIsDownAndTheOldOneComesBack) {
   host_.daemon.Stop();
 }
 
-// An older copy under another name: what is in use is told it before anything is leased.
+// An older copy under another name: idd lifts it to the marks in use before it leases anything.
 TEST_F(Reloading, OlderCopyOfTheDatabaseLeasesNothingTwice) {
   host_.daemon.options().database.clear();
   Start(Database("sqlite:" + dir_.File("idd.db")));
@@ -231,7 +231,7 @@ TEST_F(Reloading, DatabaseMovesToAnotherEndpointAndPassword) {
   ExpectProgress();
   ExpectProgress();
   EXPECT_EQ(host_.idctl.Json({"status"}).at("database").at("state"), "up");
-  // A wrong password: the rings go on, and the next file mends it.
+  // A wrong password: claims continue from the rings, and the next file fixes it.
   mark = host_.daemon.LogMark();
   Reload(Database(server.TcpUrl()));
   EXPECT_TRUE(host_.daemon.WaitForLogLine("store.down", mark, Patience(10s)));

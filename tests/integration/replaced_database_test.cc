@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The database file is removed or replaced while idd runs, or between two runs: no id comes twice,
-// no ring is closed, and nothing is made in place of a file that is missing.
+// The database file is removed or replaced while idd runs, or between two runs. No id comes twice,
+// no ring is closed, and idd creates nothing in place of a missing file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ class ReplacedDatabase : public ::testing::Test {
 
   [[nodiscard]] const std::string& path() const { return host_.daemon.options().database; }
 
-  // Every id once, whichever host and whichever database it came from.
+  // Expects every id once, whatever host and database it came from.
   void Keep(const std::vector<std::uint64_t>& ids) {
     for (const std::uint64_t id : ids) EXPECT_TRUE(ids_.insert(id).second) << id << " twice";
   }
@@ -51,8 +51,8 @@ class ReplacedDatabase : public ::testing::Test {
     });
   }
 
-  // So often that each leases more than once: the ring of a host that claims little holds two
-  // steps.
+  // Enough rounds for each host to lease more than once: the ring of a host that claims little
+  // holds two steps.
   void ClaimInTurn(std::initializer_list<Host*> hosts) {
     for (int i = 0; i < 4; ++i) {
       for (Host* host : hosts) Keep(host->idctl.Claim("orders", 300));
@@ -63,16 +63,16 @@ class ReplacedDatabase : public ::testing::Test {
   void MoveBack() const { Move(dir_.File("away.db"), path()); }
   static void Move(const std::string& from, const std::string& to) {
     for (const char* suffix : {"-shm", "-wal", ""}) {
-      std::error_code ignored;  // the log may not be there
+      std::error_code ignored;  // the log may be missing
       std::filesystem::rename(from + suffix, to + suffix, ignored);
     }
   }
-  // In one step, as `mv` does; the log of the old file goes first.
+  // In one step, as `mv` does; removes the log of the old file first.
   void PutInPlace(const std::string& file) const {
     for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
     std::filesystem::rename(file, path());
   }
-  // A database of its own, with the tag from 1 on.
+  // Makes another database with the tag, whose ids start at 1.
   std::string OtherDatabase() const {
     Host maker(dir_, "maker");
     maker.daemon.options().database = dir_.File("other.db");
@@ -87,7 +87,7 @@ class ReplacedDatabase : public ::testing::Test {
     return copy;
   }
   void ExpectAudit() const {
-    // A lease that met the replacement half-way has the store down until the next look.
+    // A lease that coincides with the replacement marks the store as down until the next look.
     EXPECT_TRUE(WaitUntil(Patience(10s), [this] {
       return host_.idctl.Run({"audit", "orders"}).err.find("the store is down") ==
              std::string::npos;
@@ -102,7 +102,7 @@ class ReplacedDatabase : public ::testing::Test {
   std::set<std::uint64_t> ids_;
 };
 
-TEST_F(ReplacedDatabase, MissingFileIsNotMadeAnewAndIdsGoOnFromTheRing) {
+TEST_F(ReplacedDatabase, MissingFileIsNotCreatedAgainAndClaimsContinueFromTheRing) {
   MoveAway();
   const std::size_t before = ids_.size();
   const IdctlResult dry = ClaimUntilDry();
@@ -127,7 +127,7 @@ TEST_F(ReplacedDatabase, MissingFileIsNotMadeAnewAndIdsGoOnFromTheRing) {
   host_.daemon.Stop();
 }
 
-TEST_F(ReplacedDatabase, MissingFileAtAStartIsNotMadeAnew) {
+TEST_F(ReplacedDatabase, MissingFileAtAStartIsNotCreatedAgain) {
   host_.daemon.Stop();
   MoveAway();
   host_.daemon.Start();
@@ -138,7 +138,7 @@ TEST_F(ReplacedDatabase, MissingFileAtAStartIsNotMadeAnew) {
   host_.daemon.Stop();
 }
 
-// The other database begins at 1 again, and the host that has handed out little asks first.
+// The other database starts at 1 again, and the host with the lower mark asks first.
 TEST_F(ReplacedDatabase, TwoHostsOnAnotherDatabaseNeverGetTheSameIds) {
   Host low(dir_, "host-b");
   low.daemon.Start();
@@ -158,7 +158,7 @@ TEST_F(ReplacedDatabase, TwoHostsOnAnotherDatabaseNeverGetTheSameIds) {
   host_.daemon.Stop();
 }
 
-// Without the tag in it: the rings are not those of a deleted tag.
+// The other database lacks the tag: the rings must not be treated as those of a deleted tag.
 TEST_F(ReplacedDatabase, DatabaseWithoutTheTagClosesNoRingAndItsNamesakeStartsAbove) {
   const std::string other = OtherDatabase();
   SqliteFile(other).Execute("DELETE FROM leaf_alloc");
@@ -234,7 +234,7 @@ TEST_F(ReplacedDatabase, RestoreInPlaceBetweenTwoHostsGivesNoIdTwice) {
   const std::size_t other_mark = host_.daemon.LogMark();
   host_.Database().RestoreFrom(copy);
   ClaimInTurn({&low, &host_});
-  // By the one that comes first.
+  // The host that looks first logs it.
   EXPECT_TRUE(WaitUntil(Patience(5s),
                         [&] {
                           const std::string logs =
@@ -247,8 +247,7 @@ TEST_F(ReplacedDatabase, RestoreInPlaceBetweenTwoHostsGivesNoIdTwice) {
   host_.daemon.Stop();
 }
 
-// Neither the host that starts nor the one that it starts beside has leased what the other host,
-// which is not running any more, has handed out.
+// The host that starts has never leased the ids that the other host, which is off, handed out.
 TEST_F(ReplacedDatabase, RestoreInPlaceIsSeenByAHostThatStartsWhileTheOtherIsOff) {
   Host low(dir_, "host-b");
   low.daemon.Start();
@@ -280,7 +279,8 @@ TEST_F(ReplacedDatabase, DeletedSharedMemoryAndARestartGiveNoIdTwice) {
   host_.daemon.Stop();
 }
 
-// The host that starts may be first, and then what was not copied from the log is lost to both.
+// The host that starts may be the first to open the file; then both lose what was not copied from
+// the log.
 TEST_F(ReplacedDatabase, DeletedLogAndSharedMemoryAndARestartGiveNoIdTwice) {
   Host low(dir_, "host-b");
   low.daemon.Start();
@@ -296,7 +296,7 @@ TEST_F(ReplacedDatabase, DeletedLogAndSharedMemoryAndARestartGiveNoIdTwice) {
   host_.daemon.Stop();
 }
 
-// What was committed and not yet copied into the file goes with the log.
+// Transactions that were committed but not copied into the file are lost with the log.
 TEST_F(ReplacedDatabase, LogDeletedWhileEveryHostIsOffGivesNoIdTwice) {
   Host low(dir_, "host-b");
   low.daemon.Start();
@@ -329,8 +329,8 @@ TEST_F(ReplacedDatabase, EmptiedFileIsNotServed) {
   host_.daemon.Stop();
 }
 
-// A host may have been started with a state dir that remembers another database.
-TEST_F(ReplacedDatabase, OtherDatabaseAtAStartIsToldTheMarksAndAlarmed) {
+// A host may start with a state dir that remembers another database.
+TEST_F(ReplacedDatabase, OtherDatabaseAtAStartIsLiftedToTheMarksAndAlarmed) {
   Keep(host_.idctl.Claim("orders", 500));
   host_.daemon.Stop();
   const std::size_t mark = host_.daemon.LogMark();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What outlives idd with a service manager that keeps its descriptors, and what it passes at a
-// start.
+// idd under a service manager that keeps its descriptors: the state that outlives idd, and the
+// descriptors that the manager passes at a start.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -65,7 +65,7 @@ TEST_F(Restart, KilledDaemonsRingGoesOnUnderTheSameLease) {
   ASSERT_GE(after.size(), before.size());
   EXPECT_EQ(after[0].token, before[0].token);
   EXPECT_THAT(Leases("abandoned"), SizeIs(0));
-  EXPECT_THAT(manager_.Names(), SizeIs(3)) << "the old ring's are dropped";
+  EXPECT_THAT(manager_.Names(), SizeIs(3)) << "the old ring's descriptors were kept";
   EXPECT_NE(manager_.Names(), kept);
   ExpectAccounted();
   host_.daemon.Stop();
@@ -80,7 +80,7 @@ TEST_F(Restart, EveryKindOfEndInTurnMakesNoGap) {
     if (i % 4 == 1) host_.daemon.Leave();
     if (i % 4 >= 2) host_.daemon.Kill();
     if (i % 4 == 2) {
-      // And the next one, at any time of its start.
+      // Kills the next one, too, at any point of its start.
       host_.daemon.Launch();
       std::this_thread::sleep_for(std::chrono::milliseconds(i * 3));
       host_.daemon.Kill();
@@ -99,7 +99,7 @@ TEST_F(Restart, ClientThatIsAttachedGoesOnByItself) {
   };
   claim(10);
   host_.daemon.Kill();
-  claim(10);  // while nobody is there
+  claim(10);  // while idd is down
   host_.daemon.Start();
   claim(2000);
   host_.daemon.Stop();
@@ -108,7 +108,7 @@ TEST_F(Restart, ClientThatIsAttachedGoesOnByItself) {
   ExpectAccounted();
 }
 
-// As systemctl restart has it: nothing is closed, nothing goes back, claims go on.
+// As `systemctl restart` does it: idd closes nothing and hands nothing back, and claims continue.
 TEST_F(Restart, LeavesTheRingsOpenForTheNext) {
   idclient::Client client = OpenClient(Patience(10s));
   idclient::Tag tag = client.tag("orders");
@@ -122,7 +122,7 @@ TEST_F(Restart, LeavesTheRingsOpenForTheNext) {
     host_.daemon.Leave();
     EXPECT_THAT(host_.daemon.Log(), HasSubstr("idd.leaving"));
     EXPECT_EQ(host_.Database().MaxId("orders"), max_id) << "nothing is handed back";
-    claim(10);  // while nobody is there
+    claim(10);  // while idd is down
     host_.daemon.Start();
     claim(10);
     const std::vector<JournalLease> after = Leases("active");
@@ -135,7 +135,7 @@ TEST_F(Restart, LeavesTheRingsOpenForTheNext) {
   EXPECT_EQ(host_.Database().MaxId("orders"), last_ + 1);
 }
 
-// Without somebody who keeps the rings it would be a crash.
+// Without a manager that keeps the rings, leaving would be a crash.
 TEST_F(Restart, IsAStopWithoutAManagerThatKeepsRings) {
   host_.daemon.Stop();
   host_.daemon.options().manager = nullptr;
@@ -146,8 +146,8 @@ TEST_F(Restart, IsAStopWithoutAManagerThatKeepsRings) {
   EXPECT_THAT(host_.daemon.Log(), ::testing::Not(HasSubstr("idd.leaving")));
 }
 
-// An idd that leaves, stops or is killed while it takes rings over: some are its own by then,
-// others not yet. A claimer goes on in each.
+// idd leaves, stops or is killed while it takes over rings: some are its own by then, others not
+// yet. A claimer continues in each case.
 TEST_F(Restart, EndedWhileItTakesTagsOverLosesNothing) {
   constexpr int kTags = 60;
   idclient::Client client = OpenClient(Patience(30s));
@@ -185,7 +185,8 @@ TEST_F(Restart, EndedWhileItTakesTagsOverLosesNothing) {
   }
 }
 
-// Others' turns take long, as the manager is slow; a claim waits for its own ring only.
+// The manager is slow, so taking over the other tags takes long; a claim waits for its own ring
+// only.
 TEST_F(Restart, ClaimDoesNotWaitUntilEveryTagIsTakenOver) {
   constexpr int kTags = 150;
   idclient::Client client = OpenClient(Patience(60s));
@@ -197,7 +198,7 @@ TEST_F(Restart, ClaimDoesNotWaitUntilEveryTagIsTakenOver) {
     ASSERT_EQ(tags.back().claim(), 1U);
   }
   manager_.Watch(200ms);
-  // The machine may stand still in one of them.
+  // The machine may stall during one of them.
   std::chrono::nanoseconds longest{1};
   std::chrono::nanoseconds whole{0};
   for (int restart = 0; restart < 5 && longest >= whole / 2; ++restart) {
@@ -217,7 +218,7 @@ TEST_F(Restart, ClaimDoesNotWaitUntilEveryTagIsTakenOver) {
           std::max(longest, std::chrono::nanoseconds(std::chrono::steady_clock::now() - before));
     }
     whole = std::chrono::steady_clock::now() - begun;
-    EXPECT_GT(manager_.extensions(), extensions) << "the manager would give the start up";
+    EXPECT_GT(manager_.extensions(), extensions) << "the manager would time out the start";
     manager_.SlowDown(0ms);
   }
   EXPECT_LT(longest, whole / 2);
@@ -232,7 +233,7 @@ TEST_F(Restart, RingIsServedWithoutTheStore) {
       if (kill) {
         host_.daemon.Kill();
       } else {
-        // So that it knows that the store is down.
+        // Lets idd notice that the store is down.
         const std::size_t mark = host_.daemon.LogMark();
         (void)host_.idctl.Run({"tag", "set", "orders", "--description", "x"});
         ASSERT_TRUE(host_.daemon.WaitForLogLine("store.down", mark, Patience(20s)));
@@ -261,13 +262,13 @@ TEST_F(Restart, FullStopOfTheManagerIsAsWithoutOne) {
 
 TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
   ExpectGoesOn(10);
-  ExpectGoesOn(1);  // the ring has the lease by now
+  ExpectGoesOn(1);  // now the ring has the lease
   host_.daemon.Kill();
   const std::vector<std::string> names = manager_.Names();
   ASSERT_THAT(names, SizeIs(3));
   ScopedFd cursors = manager_.Take(names[0]);
   manager_.Put(names[0], manager_.Take(names[2]));
-  manager_.Put(names[2], std::move(cursors));  // the one in the other's place
+  manager_.Put(names[2], std::move(cursors));  // puts one in the place of the other
   manager_.Put("something", ScopedFd(::dup(STDERR_FILENO)));
   host_.daemon.Start();
   EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U);
@@ -275,10 +276,10 @@ TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
-// At every moment of a lease: before its transaction, within, and before its answer was seen. Those
-// that were committed are found by their token and go back whole.
+// At every moment of a lease: before its transaction, during it, and before idd sees the answer.
+// The next idd finds committed leases by their tokens and hands them back whole.
 TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
-  if (SlowdownFactor() != 1) GTEST_SKIP() << "a sanitizer's runtime wants to be first";
+  if (SlowdownFactor() != 1) GTEST_SKIP() << "a sanitizer's runtime must be loaded first";
   host_.daemon.Stop();
   host_.daemon.options().environment = {std::string("LD_PRELOAD=") + IDD_TEST_SLOW_SYNC,
                                         "IDD_TEST_SYNC_MS=20"};
@@ -288,7 +289,7 @@ TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
   const auto is_seen = [this] {
     return host_.daemon.Log().find("lease.handed_back") != std::string::npos;
   };
-  // At least twelve moments, and on a busy machine as many as it takes to hit that one.
+  // Tries at least twelve moments, and on a busy machine more until it hits that one.
   for (int round = 0; round < 12 || (round < 120 && !is_seen()); ++round) {
     const int ms = round * 10 % 120;
     std::vector<std::uint64_t> ids(1500);
@@ -310,8 +311,7 @@ TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
   ExpectAccounted();
 }
 
-// As with an idd that lays out its list, or its rings, otherwise: what was handed back needs
-// neither.
+// As after an idd with another layout of the list or of the rings: handed-back leases need neither.
 TEST_F(Restart, ListThatIsNotUnderstoodCostsNothingAfterACleanStop) {
   ExpectGoesOn(10);
   host_.daemon.Stop();
@@ -321,17 +321,17 @@ TEST_F(Restart, ListThatIsNotUnderstoodCostsNothingAfterACleanStop) {
   EXPECT_THAT(host_.daemon.Log(), HasSubstr("held.not_inherited"));
   ExpectGoesOn(10);
   EXPECT_THAT(manager_.Names(), SizeIs(3));
-  // And the new list is inherited.
+  // The new list is inherited.
   host_.daemon.Kill();
   host_.daemon.Start();
   ExpectGoesOn(10);
   ExpectAccounted();
 }
 
-// It may hold the earlier ring's mapping for ever.
+// The client may keep the earlier ring's mapping indefinitely.
 TEST_F(Restart, ClientThatReopensTheEarlierRingIsNoticed) {
   ExpectGoesOn(10);
-  ExpectGoesOn(1);  // the ring has the lease by now
+  ExpectGoesOn(1);  // now the ring has the lease
   const Deadline deadline = Deadline::After(Patience(5s));
   auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
   ASSERT_TRUE(channel.ok());
@@ -347,10 +347,10 @@ TEST_F(Restart, ClientThatReopensTheEarlierRingIsNoticed) {
   EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.reopened .*orders", mark, Patience(5s)));
   EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.quarantined .*orders", mark, Patience(5s)));
   EXPECT_GE(ring.value()->cursors().slots[1].next, shm::kClosingStep);
-  EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U) << "what was published is given up";
+  EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U) << "ids of the reopened ring came again";
 }
 
-// systemd does the same with SIGABRT when WATCHDOG=1 does not come.
+// systemd does the same, with SIGABRT, when WATCHDOG=1 is late.
 TEST_F(Restart, DaemonThatHangsIsNoticedAndReplacedWithoutLoss) {
   host_.daemon.Stop();
   manager_.Watch(200ms);
@@ -362,7 +362,7 @@ TEST_F(Restart, DaemonThatHangsIsNoticedAndReplacedWithoutLoss) {
   const std::string status = "/proc/" + std::to_string(host_.daemon.pid()) + "/status";
   ASSERT_TRUE(WaitUntil(Patience(5s),
                         [&] { return ReadFile(status).find("State:\tT") != std::string::npos; }));
-  (void)manager_.Names();  // reads what had been sent by then
+  (void)manager_.Names();  // reads all earlier messages
   const unsigned hung = manager_.watchdog_pings();
   std::this_thread::sleep_for(400ms);
   EXPECT_EQ(manager_.watchdog_pings(), hung);
@@ -383,9 +383,9 @@ TEST_F(Restart, ListeningSocketOfTheManagerIsUsedAndLeft) {
   ExpectGoesOn(10);
   host_.daemon.Stop();
   struct stat after {};
-  ASSERT_EQ(::stat(host_.daemon.socket().c_str(), &after), 0) << "it is the manager's";
+  ASSERT_EQ(::stat(host_.daemon.socket().c_str(), &after), 0) << "idd removed the manager's socket";
   EXPECT_EQ(after.st_ino, before.st_ino);
-  // Somebody who connects while nobody is there waits and is served.
+  // A client that connects while idd is down waits and is served.
   std::uint64_t id = 0;
   std::thread claimer([this, &id] { id = host_.idctl.Claim("orders").front(); });
   std::this_thread::sleep_for(100ms);

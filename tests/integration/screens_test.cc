@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What people see: screens of idctl in a terminal, taken with tmux. Another screen is a line in
-// kScreens.
+// The screens of idctl in a terminal, captured with tmux. To add a screen, add a line to kScreens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,10 +36,10 @@ struct Size {
 
 struct ScreenCase {
   const char* command;
-  bool is_full;         // fills the screen until somebody quits
-  const char* awaited;  // is on it when it is ready
-  const char* column;   // of numbers, each beside a tag; nullptr: there is none
-  int least_columns;    // of a line that cannot be left out; narrower terminals wrap it
+  bool is_full;         // fills the screen until the user quits
+  const char* awaited;  // shown when the screen is ready
+  const char* column;   // title of a column of numbers, one for each tag; nullptr: none
+  int least_columns;    // of lines that cannot be left out; narrower terminals wrap them
 };
 
 constexpr ScreenCase kScreens[] = {
@@ -58,11 +57,11 @@ std::string OutputOf(const std::vector<std::string>& argv) {
   return child.stdout_text();
 }
 
-// A tmux server of its own, at a socket in the test's folder, with one window.
+// A tmux server with one window; its socket is in the test's folder.
 class Tmux {
  public:
   Tmux(std::string socket, Size size, const std::string& locale) : socket_(std::move(socket)) {
-    // A shell that says nothing: what is seen is what idctl writes.
+    // A shell without output of its own: only idctl's output is visible.
     static_cast<void>(
         Do({"-f", "/dev/null", "new-session", "-d", "-x", std::to_string(size.columns), "-y",
             std::to_string(size.rows), "env LC_ALL=" + locale + " PS1=$ sh"}));
@@ -91,12 +90,12 @@ class Tmux {
     static_cast<void>(
         Do({"resize-window", "-x", std::to_string(size.columns), "-y", std::to_string(size.rows)}));
   }
-  // The screen's lines. With `escapes`, colours are in it as escape sequences.
+  // The screen's lines. With `escapes`, they include colours as escape sequences.
   [[nodiscard]] std::string Seen(bool escapes = false) const {
     return escapes ? Do({"capture-pane", "-p", "-e"}) : Do({"capture-pane", "-p"});
   }
-  // What is seen as soon as nothing is being drawn, and the same in whole lines, where a line that
-  // the terminal had to wrap is one.
+  // The screen once it no longer changes, and the same with the lines joined that the terminal had
+  // to wrap.
   [[nodiscard]] std::pair<std::string, std::string> SeenAndUnwrapped() const {
     const std::string mark = "== unwrapped ==\n";
     const std::vector<std::string> capture = {
@@ -153,19 +152,20 @@ class Screens : public ::testing::Test {
     return IdctlBinary() + " --socket " + host_.daemon.socket() + " " + command;
   }
   [[nodiscard]] std::unique_ptr<Tmux> Open(Size size, const std::string& locale = "C.UTF-8") const {
-    // Each at a place of its own: a server that ends is there for a moment after its last answer.
+    // Each server has its own socket: an ending server still exists for a moment after its last
+    // answer.
     static int servers = 0;
     const std::string socket = dir_.File("tmux" + std::to_string(++servers));
     auto tmux = std::make_unique<Tmux>(socket, size, locale);
     Require(tmux->WaitFor("$"), "no shell in tmux");
-    // What the prompt and the command line look like is not the matter.
+    // The look of the prompt and of the command line does not matter.
     tmux->Type("PS1=; clear");
     Require(WaitUntil(Patience(5s), [&] { return tmux->Seen().find('$') == std::string::npos; }),
             "the prompt stays");
     return tmux;
   }
-  // Shows it and waits until it is there: what is seen then. The screen before may show the same
-  // text, and the command line is echoed: what is waited for stands in neither.
+  // Shows the screen and waits until it is complete. The previous screen may show the same text,
+  // and the shell echoes the command line, so the awaited text must occur in neither.
   void Show(const Tmux& tmux, const ScreenCase& screen) const {
     static int shown = 0;
     const std::string number = std::to_string(++shown);
@@ -183,7 +183,7 @@ class Screens : public ::testing::Test {
   Host host_{dir_};
 };
 
-// No line was wrapped, none is cut at the edge, no escape sequence was shown as text.
+// No line is wrapped or cut at the edge, and no escape sequence is shown as text.
 void ExpectWhole(const Tmux& tmux, const std::string& what) {
   const auto [seen, unwrapped] = tmux.SeenAndUnwrapped();
   EXPECT_EQ(LinesOf(seen), LinesOf(unwrapped)) << what << ": a line is wrapped\n" << seen;
@@ -193,7 +193,7 @@ void ExpectWhole(const Tmux& tmux, const std::string& what) {
   }
 }
 
-// The numbers of a column end where its title does.
+// The numbers of a column end below the end of its title.
 void ExpectAligned(const std::string& seen, const std::string& title, const std::string& what) {
   std::size_t end = 0;
   for (const std::string& line : LinesOf(seen)) {
@@ -251,7 +251,7 @@ TEST_F(Screens, TopFollowsTheTerminalsSize) {
   ExpectWhole(*tmux, "after shrinking");
 }
 
-// Every way out leaves the first screen and a terminal that echoes and knows its cursor.
+// Every way to quit restores the previous screen, the terminal's echo and the cursor.
 TEST_F(Screens, TopLeavesTheTerminalAsItWas) {
   for (const std::string way : {"q", "C-c", "C-\\", "TERM"}) {
     const auto tmux = Open({80, 24});
@@ -317,7 +317,7 @@ TEST_F(Screens, KeysSortFilterAndScroll) {
   EXPECT_THAT(tmux->Seen(), Not(HasSubstr("orders")));
 }
 
-TEST_F(Screens, TopGoesOnWhileTheDaemonIsAwayAndFindsItAgain) {
+TEST_F(Screens, TopGoesOnWhileTheDaemonIsDownAndFindsItAgain) {
   const auto tmux = Open({80, 24});
   ASSERT_NO_FATAL_FAILURE(Show(*tmux, kScreens[0]));
   host_.daemon.Kill();
@@ -404,7 +404,7 @@ TEST_F(Screens, ClosedPipeEndsItQuietly) {
                                "set -o pipefail; " + Command("top --interval 0.1 --count 100000") +
                                    " | head -n 1; echo ${PIPESTATUS[0]}"},
                       .environment = {}});
-  EXPECT_TRUE(shell.WaitFor(Patience(20s)).has_value()) << "it goes on for ever";
+  EXPECT_TRUE(shell.WaitFor(Patience(20s)).has_value()) << "it does not end";
   EXPECT_EQ(shell.stderr_text(), "");
   EXPECT_THAT(shell.stdout_text(), HasSubstr("\n1\n"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Somebody else at the socket's path: before idd starts, and in its place while it runs.
+// Another user's listener at the socket's path: before idd starts, and in its place while it runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -35,7 +35,7 @@ class Squatters : public HostWithUsers {
     RequireErrno(::chmod(host_.daemon.socket().c_str(), 0666) == 0, "chmod");
     return listener;
   }
-  // Whoever is there is not trusted, and nothing is sent to him.
+  // Clients do not trust the listener, and send nothing to it.
   void ExpectClientsRefuse(const ScopedFd& listener) {
     for (const Identity& who : {Identity{}, kBob}) {
       const IdctlResult result = host_.idctl.As(who).Run({"claim", "orders"});
@@ -45,7 +45,7 @@ class Squatters : public HostWithUsers {
     const ScopedFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     ASSERT_TRUE(accepted.valid());
     char byte = 0;
-    EXPECT_EQ(::recv(accepted.get(), &byte, 1, MSG_DONTWAIT), 0) << "closed without a word";
+    EXPECT_EQ(::recv(accepted.get(), &byte, 1, MSG_DONTWAIT), 0) << "a client sent data";
   }
 };
 
@@ -74,13 +74,14 @@ TEST_F(Squatters, SocketThatIsReplacedWhileIddRunsIsNotTrustedAndNotRemoved) {
   RawConnection early(host_.daemon.socket());
   early.Hello();
   {
-    const ScopedIdentity alice(kAlice);  // the folder lets her, as no real one should
+    const ScopedIdentity alice(kAlice);  // this folder lets her, unlike a real one
     RequireErrno(::unlink(host_.daemon.socket().c_str()) == 0, "unlink");
   }
   const ScopedFd listener = ListenAs(kAlice);
   const ino_t inode = Inode();
   ExpectClientsRefuse(listener);
-  // Those who were connected before are served, and idd ends without touching what is hers.
+  // Clients that were connected before are still served, and idd ends without touching Alice's
+  // socket.
   ASSERT_TRUE(early.Send(MakeClaim("orders", 1, 5, 1000)));
   const std::optional<Reply> reply = early.Receive(Patience(2s));
   ASSERT_TRUE(reply.has_value());

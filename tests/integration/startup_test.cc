@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starting and ending idd: what it must not take from others, and how it goes.
+// Starting and ending idd: what it must not take from others, and how it ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -27,7 +27,7 @@ class Startup : public ::testing::Test {
     return info.st_ino;
   }
 
-  // The first one goes on as if nothing had happened.
+  // The first one continues undisturbed.
   void ExpectFirstIsUnharmed(ino_t inode) {
     EXPECT_EQ(SocketInode(), inode);
     EXPECT_EQ(host_.idctl.Claim("orders").size(), 1U);
@@ -101,7 +101,7 @@ TEST_F(Startup, SocketOfAStoppedInstanceIsNotTaken) {
   host_.daemon.Stop();
 }
 
-// No idd holds a lock there, and all the same somebody listens.
+// No idd holds a lock there, but another program listens.
 TEST_F(Startup, LiveSocketOfAnotherProgramIsNotTaken) {
   for (const int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
     const ScopedFd listener = ListenAt(host_.daemon.socket(), type);
@@ -129,7 +129,7 @@ TEST_F(Startup, RegularFileAtTheSocketPathIsRefusedAndKept) {
   EXPECT_THAT(host_.daemon.Log(), HasSubstr(host_.daemon.socket()));
   EXPECT_EQ(ReadFile(host_.daemon.socket()), "precious");
   EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("store.up")));
-  EXPECT_FALSE(Exists(host_.daemon.options().database)) << "refused before the store is touched";
+  EXPECT_FALSE(Exists(host_.daemon.options().database)) << "before the store is opened";
 }
 
 TEST_F(Startup, DirectoryAtTheSocketPathIsRefusedBeforeTheStoreIsTouched) {

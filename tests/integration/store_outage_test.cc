@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A store that cannot be written, for real: a full disk, a read-only file system, a read-only file,
-// a lock that somebody holds. Each time: ids until the ring is dry, then exit status 5 with the
-// reason, and ids again, without a restart, once the store can be written.
+// Real cases of a store that cannot be written: a full disk, a read-only file system, a read-only
+// file, a lock held by another program. Each time claims succeed until the ring is dry, then fail
+// with exit status 5 and the reason, and succeed again, without a restart, once the store can be
+// written.
 //
-// The test has a mount namespace of its own for this (mount_namespace.h), so it needs no special
-// user and leaves nothing mounted.
+// The test has its own mount namespace (mount_namespace.h), so it needs no special user and leaves
+// nothing mounted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +28,8 @@ class StoreOutage : public ::testing::Test {
  protected:
   StoreOutage() { host_.daemon.options().database = disk_.File("idd.db"); }
 
-  // Claims in small batches until idctl gives up with that reason, and returns its last words. On a
-  // busy machine it may give up before the store has said anything.
+  // Claims in small batches until idctl gives up for that reason, and returns its last result. On a
+  // busy machine idctl may give up before the store has answered at all.
   IdctlResult ClaimUntilDry(const std::string& reason) {
     IdctlResult result;
     EXPECT_TRUE(WaitUntil(Patience(120s), [&] {
@@ -53,7 +54,8 @@ class StoreOutage : public ::testing::Test {
     EXPECT_TRUE(host_.daemon.process().Running());
   }
 
-  // Without a restart, and every id once, in order, and accounted for.
+  // Claims succeed again without a restart, and every id comes once, in order, and is accounted
+  // for.
   void ExpectRecovery() {
     const pid_t pid = host_.daemon.pid();
     EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
@@ -64,7 +66,7 @@ class StoreOutage : public ::testing::Test {
     EXPECT_EQ(host_.daemon.pid(), pid);
     EXPECT_EQ(host_.idctl.Json({"status"}).at("database").at("state"), "up");
     for (std::size_t i = 1; i < ids_.size(); ++i) ASSERT_GT(ids_[i], ids_[i - 1]) << "at " << i;
-    // What was claimed of a lease that could not be handed back counts as abandoned with the rest.
+    // Claimed ids of a lease that could not be handed back count as abandoned with the rest of it.
     AuditRow audit = host_.idctl.Audit("orders");
     audit.claimed += std::exchange(audit.abandoned, 0);
     EXPECT_EQ(Join(CheckAudit(audit, ids_.size(), UINT64_MAX)), "");
@@ -94,7 +96,7 @@ TEST_F(StoreOutage, FullDiskDuringTheStopLosesNothing) {
   host_.idctl.CreateTag("orders", 100);
   Keep(host_.idctl.Claim("orders", 10));
   disk_.Fill();
-  // What cannot be handed back is abandoned when it is next noticed: a gap, never a duplicate.
+  // A lease that cannot be handed back is abandoned at the next recovery: a gap, never a duplicate.
   host_.daemon.Signal(SIGTERM);
   EXPECT_TRUE(host_.daemon.process().WaitFor(Patience(15s)).has_value()) << host_.daemon.Log();
   disk_.Free();
@@ -140,7 +142,7 @@ TEST_F(StoreOutage, MissingDirectoryAtTheStart) {
   ExpectRecovery();
 }
 
-TEST_F(StoreOutage, LockHeldBySomebodyElse) {
+TEST_F(StoreOutage, LockHeldByAnotherProcess) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 100);
   Keep(host_.idctl.Claim("orders", 10));
@@ -148,7 +150,7 @@ TEST_F(StoreOutage, LockHeldBySomebodyElse) {
   database.Execute("BEGIN IMMEDIATE");
   const IdctlResult first = ClaimUntilDry("has not answered for [0-9]+ ms|is locked");
   EXPECT_EQ(first.exit_status, 5) << first.err;
-  // The store is called down when its own patience with the lock has ended.
+  // The store counts as down once its own wait for the lock has ended.
   EXPECT_TRUE(WaitUntil(Patience(10s), [this] {
     return host_.idctl.Json({"status"}).at("database").at("state") == "down";
   }));
@@ -157,12 +159,12 @@ TEST_F(StoreOutage, LockHeldBySomebodyElse) {
   ExpectRecovery();
 }
 
-TEST_F(StoreOutage, UnknownTagIsNotCalledUnknownWhileNobodyCanKnow) {
+TEST_F(StoreOutage, UnknownTagIsNotCalledUnknownDuringAnOutage) {
   host_.daemon.options().database = disk_.File("missing/idd.db");
   host_.daemon.Start();
   const IdctlResult result = host_.idctl.Run({"claim", "whatever"});
   EXPECT_EQ(result.exit_status, 5) << result.err;
-  EXPECT_LT(result.duration, 30s) << "not at its deadline";
+  EXPECT_LT(result.duration, 30s) << "it did not end at its deadline";
 }
 
 TEST_F(StoreOutage, DoesNotStormAStoreThatIsDown) {
@@ -175,7 +177,7 @@ TEST_F(StoreOutage, DoesNotStormAStoreThatIsDown) {
   const std::uint64_t began_ns = MonotonicNs();
   for (int i = 0; i < 20; ++i) (void)host_.idctl.Run({"--timeout", "50", "claim", "orders"});
   const std::string log = host_.daemon.LogSince(mark);
-  // It is tried once a second; a busy machine takes longer for the twenty.
+  // idd tries once a second; on a busy machine twenty tries take longer.
   const double seconds = static_cast<double>(MonotonicNs() - began_ns) / 1e9;
   EXPECT_LT(static_cast<double>(std::count(log.begin(), log.end(), '\n')), 60 + 6 * seconds) << log;
   disk_.Free();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tags through idctl: what it answers, and what holds for the ids over the life of a tag.
+// Tags through idctl: its replies, and the guarantees for the ids over the life of a tag.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class Tags : public ::testing::Test {
  protected:
   void SetUp() override { host_.daemon.Start(); }
 
-  // One line that says what failed, as scripts and people need it.
+  // One line that reports the failure, for scripts and for people.
   static void ExpectOneLine(const IdctlResult& result) {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_EQ(result.out, "");
@@ -136,7 +136,7 @@ TEST_F(Tags, CreateIfAbsentSucceedsEitherWay) {
   EXPECT_TRUE(nlohmann::json::parse(run("7", true).out).at("created"));
 }
 
-// --json of an option: its name in the document of `tag create`.
+// Each option, and its name in the document of `tag create --json`.
 TEST_F(Tags, HelpOfCreateShowsTheDefaultsThatANewTagHas) {
   const std::string help = host_.idctl.Run({"tag", "create", "--help"}).out;
   const nlohmann::json tag = host_.idctl.Json({"tag", "create", "orders"}).at("tag");
@@ -161,7 +161,7 @@ TEST_F(Tags, HelpOfCreateShowsTheDefaultsThatANewTagHas) {
     EXPECT_EQ(shown(option), value.is_string() ? value.get<std::string>() : value.dump()) << option;
   }
   EXPECT_THAT(host_.idctl.Run({"tag", "set", "--help"}).out, Not(HasSubstr("=1000")))
-      << "what is not given stays";
+      << "an option that is not given changes nothing";
 }
 
 TEST_F(Tags, PathThatIsNotASocketIsCalledSo) {
@@ -212,7 +212,7 @@ TEST_F(Tags, LargestIdOfAllIsServedAndNothingBeyond) {
   const IdctlResult result = host_.idctl.Run({"claim", "top", "-n", "40"});
   EXPECT_EQ(result.exit_status, 5) << result.err;
   const std::vector<std::uint64_t> ids = ParseIds(result.out);
-  ASSERT_EQ(ids.size(), 17U);  // a whole lease and what is left
+  ASSERT_EQ(ids.size(), 17U);  // a whole lease and the rest
   EXPECT_EQ(ids.front(), 9223372036854775790ULL);
   EXPECT_EQ(ids.back(), 9223372036854775806ULL);
 }
@@ -221,7 +221,7 @@ TEST_F(Tags, ChangedStepAppliesToTheNextLease) {
   host_.idctl.CreateTag("orders", 10);
   (void)host_.idctl.Claim("orders", 5);
   host_.idctl.Do({"tag", "set", "orders", "--step", "1000"});
-  // Past what was leased with the old step: two segments at most, [1, 21).
+  // Past the leases with the old step: at most two segments, [1, 21).
   (void)host_.idctl.Claim("orders", 30);
   std::vector<JournalLease> leases = host_.idctl.Leases("orders");
   std::sort(leases.begin(), leases.end(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// /etc/idd/idd.toml that is there and cannot be read, or is gone at a reload: the defaults, an
-// SQLite file and no access rules, never take its place. Each case has an /etc of its own
+// An /etc/idd/idd.toml that exists but cannot be read, or that is gone at a reload: idd never falls
+// back to the defaults, an SQLite file without access rules. Each case has its own /etc
 // (mount_namespace.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,13 +32,13 @@ constexpr const char* kConfig = "/etc/idd/idd.toml";
 class UnreadableConfig : public ::testing::Test {
  protected:
   void SetUp() override {
-    // In a user namespace of one user nobody can be somebody else.
+    // A user namespace with one uid has no other users.
     std::ifstream map("/proc/self/uid_map");
     std::uint64_t inside = 0;
     std::uint64_t outside = 0;
     std::uint64_t count = 0;
     map >> inside >> outside >> count;
-    if (count <= kAlice.uid) GTEST_SKIP() << "only root can be somebody else";
+    if (count <= kAlice.uid) GTEST_SKIP() << "only root can act as another user";
     RequireErrno(::chmod(dir_.path().c_str(), 0755) == 0, "chmod");
     std::filesystem::create_directories(dir_.File("etc/idd"));
     std::filesystem::create_directories(dir_.File("alice"));
@@ -54,7 +54,7 @@ class UnreadableConfig : public ::testing::Test {
     if (is_mounted_) ::umount2("/etc", MNT_DETACH);
   }
 
-  // What a start needs beside the file, in a directory that the user may write to.
+  // The other options of a start, in a directory that the user may write to.
   [[nodiscard]] ChildOptions Idd(const std::vector<std::string>& more = {}) const {
     const std::string folder = dir_.File("alice/");
     ChildOptions options;
@@ -70,7 +70,7 @@ class UnreadableConfig : public ::testing::Test {
     options.argv.insert(options.argv.end(), more.begin(), more.end());
     return options;
   }
-  // As a user who is not root, who may read everything.
+  // As an unprivileged user, because root can read everything.
   void ExpectRefusal(const std::string& why) const {
     for (const std::vector<std::string>& more :
          std::vector<std::vector<std::string>>{{}, {"--check-config"}}) {
@@ -83,14 +83,14 @@ class UnreadableConfig : public ::testing::Test {
       EXPECT_THAT(process.stderr_text(), HasSubstr(why));
       EXPECT_THAT(process.stdout_text(), Not(HasSubstr("valid")));
     }
-    EXPECT_FALSE(Exists(dir_.File("alice/store"))) << "a store of the defaults was made";
+    EXPECT_FALSE(Exists(dir_.File("alice/store"))) << "idd made the default store";
   }
 
   const TempDir dir_;
   bool is_mounted_ = false;
 };
 
-// The directory was mode 0700 of root, and idd ran without the rules in the file.
+// Regression: the directory was root's with mode 0700, and idd ran without the rules in the file.
 TEST_F(UnreadableConfig, DirectoryOfAnotherUserEndsTheStart) {
   WriteFile(kConfig, "database = \"mysql://idd@db/idd\"\n");
   RequireErrno(::chmod("/etc/idd", 0700) == 0, "chmod");

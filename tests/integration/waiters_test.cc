@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests that wait on a dry ring, seen on the socket itself: who gets ids, in which order, and
-// when those who get none are told.
+// Requests that wait on a dry ring, observed on the socket: who gets ids, in which order, and when
+// the others get their refusals.
 //
-// Method: the test holds a write transaction of its own on the database, so that no lease can be
-// taken, drains the ring, queues requests, and lets go.
+// Method: the test holds a write transaction on the database, so that no lease can be taken, drains
+// the ring, queues requests, and ends the transaction.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class Waiters : public ::testing::Test {
   void SetUp() override {
     host_.daemon.Start();
     host_.idctl.CreateTag("orders", 10);
-    // Both segments that idd keeps are there, so no lease is under way when the lock is taken.
+    // Both segments that idd keeps exist, so no lease is in progress when the lock is taken.
     (void)host_.idctl.Claim("orders", 3);
     ASSERT_TRUE(WaitUntil(Patience(5s), [this] {
       return host_.idctl.Json({"status"}).at("tags").at(0).at("segments").size() == 2;
@@ -42,7 +42,7 @@ class Waiters : public ::testing::Test {
     RawConnection drainer = Connect();
     lock_.emplace(host_.daemon.options().database);
     lock_->Execute("BEGIN IMMEDIATE");
-    // A request that may not wait is answered from the ring, or at once that it is dry.
+    // A request that may not wait is answered at once: from the ring, or with "dry".
     while (true) {
       const wire::ClaimReply reply = Ask(drainer, MakeClaim("orders", 1, 1000, 0));
       if (reply.status == kTimeout) break;
@@ -66,8 +66,8 @@ class Waiters : public ::testing::Test {
     return reply->As<wire::ClaimReply>();
   }
 
-  // Queues a request and makes sure that it is queued before it returns: frames of one connection
-  // are read in order, and ATTACH of a known tag is answered at once.
+  // Queues a request and returns only when it is queued: frames of one connection are read in
+  // order, and ATTACH of a known tag is answered at once.
   static void Queue(RawConnection& connection, std::uint64_t request_id, std::uint64_t count,
                     std::uint32_t timeout_ms) {
     Require(connection.Send(MakeClaim("orders", request_id, count, timeout_ms)), "send");
@@ -95,7 +95,7 @@ TEST_F(Waiters, OfOneConnectionAreServedInOrder) {
     const auto claim = reply->As<wire::ClaimReply>();
     ASSERT_EQ(claim.status, kOk) << reply->Reason<wire::ClaimReply>();
     EXPECT_EQ(claim.first, expected);
-    EXPECT_GE(claim.count, 1U);  // a segment's end may shorten it
+    EXPECT_GE(claim.count, 1U);  // the end of a segment may shorten it
     EXPECT_LE(claim.count, 3U);
     expected = claim.first + claim.count;
   }
@@ -119,9 +119,9 @@ TEST_F(Waiters, OfManyConnectionsAreServedFirstComeFirstServed) {
   }
 }
 
-TEST_F(Waiters, AreToldByTheirOwnDeadlines) {
-  // Queued with falling deadlines, so that order of arrival and order of deadline differ. Nobody is
-  // told by the deadline of the first, who waits longer than the others have patience for.
+TEST_F(Waiters, AreAnsweredByTheirOwnDeadlines) {
+  // Queued with falling deadlines, so that the order of arrival differs from that of the deadlines.
+  // The first request waits longest; its deadline must not decide when the others are answered.
   RawConnection patient = Connect();
   Queue(patient, 99, 1, 600'000);
   const std::vector<std::uint32_t> timeouts_ms = {1200, 700, 300, 0};
@@ -140,7 +140,7 @@ TEST_F(Waiters, AreToldByTheirOwnDeadlines) {
     EXPECT_NE(reply->Reason<wire::ClaimReply>(), "");
     EXPECT_GE(waited.count(), static_cast<std::int64_t>(timeouts_ms[i]));
   }
-  EXPECT_FALSE(patient.Receive(0ms).has_value()) << "told by the deadline of another";
+  EXPECT_FALSE(patient.Receive(0ms).has_value()) << "answered at another request's deadline";
   Unlock();
   const std::optional<Reply> served = patient.Receive(Patience(30s));
   ASSERT_TRUE(served.has_value());
@@ -159,7 +159,7 @@ TEST_F(Waiters, WhoWaitLongerAreNotHurtByThoseWhoseTimeIsUp) {
   const std::optional<Reply> served = patient.Receive(Patience(15s));
   ASSERT_TRUE(served.has_value());
   EXPECT_EQ(served->As<wire::ClaimReply>().status, kOk);
-  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_) << "no id for one who has gone";
+  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_) << "a client that has gone got an id";
 }
 
 TEST_F(Waiters, WhoseConnectionIsGoneGetNothing) {
@@ -168,7 +168,8 @@ TEST_F(Waiters, WhoseConnectionIsGoneGetNothing) {
     Queue(gone, 1, 5, kLongMs);
   }
   RawConnection waiting = Connect();
-  // A round trip on a connection opened later: the daemon has seen that the other one closed.
+  // A round trip on a connection opened later: by then the daemon has seen that the other one
+  // closed.
   Queue(waiting, 2, 5, kLongMs);
   Unlock();
   const std::optional<Reply> served = waiting.Receive(Patience(15s));
@@ -176,11 +177,11 @@ TEST_F(Waiters, WhoseConnectionIsGoneGetNothing) {
   EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_);
 }
 
-TEST_F(Waiters, AreToldWhenTheDaemonStops) {
+TEST_F(Waiters, AreAnsweredWhenTheDaemonStops) {
   RawConnection connection = Connect();
   Queue(connection, 7, 5, kLongMs);
   Unlock();
-  // Whichever comes first, the ids or the stop: the request is answered or the connection closed.
+  // Either the ids come first or the stop: the request is answered or the connection closed.
   host_.daemon.Stop();
   const std::optional<Reply> reply = connection.Receive(Patience(5s));
   if (reply.has_value()) {
@@ -189,7 +190,7 @@ TEST_F(Waiters, AreToldWhenTheDaemonStops) {
   EXPECT_TRUE(connection.WaitClosed(Patience(5s)));
 }
 
-TEST_F(Waiters, BeyondTheLimitOfOneConnectionAreToldAtOnce) {
+TEST_F(Waiters, BeyondTheLimitOfOneConnectionAreRefusedAtOnce) {
   RawConnection greedy = Connect();
   RawConnection honest = Connect();
   Queue(honest, 1, 1, kLongMs);
@@ -225,7 +226,7 @@ TEST_F(Waiters, WhoFloodWithoutReadingAreClosed) {
   EXPECT_TRUE(host_.daemon.WaitForLogLine("pid=", mark, Patience(2s))) << host_.daemon.Log();
 }
 
-// More threads of one process than one connection may have requests under way.
+// More threads in one process than a connection may have requests in flight.
 TEST_F(Waiters, ThreadsOfOneProcessAllGetTheirIds) {
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   options.socket_path = host_.daemon.socket().c_str();
@@ -241,7 +242,7 @@ TEST_F(Waiters, ThreadsOfOneProcessAllGetTheirIds) {
   for (std::size_t i = 0; i < count; ++i) {
     threads.emplace_back([&, i] { statuses[i] = idclient_claim(tag, &ids[i]); });
   }
-  const std::size_t limit = 1024;  // of one connection; the others are refused, and ask again
+  const std::size_t limit = 1024;  // of one connection; the other requests are refused and repeated
   EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
     return host_.idctl.Json({"status"}).at("tags").at(0).at("fallbacks") >= std::min(count, limit);
   }));
@@ -251,7 +252,7 @@ TEST_F(Waiters, ThreadsOfOneProcessAllGetTheirIds) {
             static_cast<std::ptrdiff_t>(count));
   std::sort(ids.begin(), ids.end());
   EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
-  EXPECT_EQ(host_.idctl.Audit("orders").claimed, next_id_ - 1 + count) << "none is lost";
+  EXPECT_EQ(host_.idctl.Audit("orders").claimed, next_id_ - 1 + count) << "an id was lost";
   idclient_close(client);
 }
 

@@ -4,7 +4,8 @@
 
 shm uses nothing of ours; libclient uses shm; tools use both; daemon uses shm; nothing uses daemon.
 A package of the outside is used in the folders that own it and nowhere else. Inside daemon/src and
-tools/src each folder is a room: ROOMS says what it is and which rooms below it it may include.
+tools/src each folder is a room: ROOMS says what it is and which rooms below it it may include. A
+source file there includes its own header first.
 """
 
 import pathlib
@@ -30,11 +31,16 @@ ROOMS = {
         "config": ("options, configuration file and reload; opens the store that a URL names",
                    "store/mysql store/sqlite store sql access platform"),
         "server": ("the Unix socket: accepts clients, reads frames, sends replies",
-                   "admin tags access platform"),
-        "admin": ("the operations of idctl and their reports",
-                  "admin/import exporter tags leasing store sql refill access metrics platform"),
+                   "admin tags access metrics platform"),
+        "admin": ("administration requests: parses them, checks rights, calls the operation",
+                  "admin/operations admin/shared exporter access metrics platform"),
+        "admin/operations": ("one file per operation of idctl, and the table of them",
+                             "admin/import admin/shared exporter tags leasing store sql refill access"
+                             " metrics platform"),
         "admin/import": ("reads the tables of another id generator",
                          "leasing store sql refill platform"),
+        "admin/shared": ("what the operations share: request fields, JSON, reports, notes of drains",
+                         "exporter tags leasing store access platform"),
         "exporter": ("samples the metrics, serves them over HTTP and writes them to a file",
                      "tags metrics platform"),
         "tags": ("one state machine per tag: waiters, ring, refill, drain",
@@ -144,7 +150,12 @@ def table_findings(root):
 def findings_in(root, path):
     relative = path.relative_to(root).as_posix()
     folder = relative.split("/")[0]
-    for number, quoted, name in includes_of(path):
+    includes = list(includes_of(path))
+    if path.suffix == ".cc" and folder + "/src" in ROOMS and path.with_suffix(".h").is_file():
+        own = path.with_suffix(".h").relative_to(root / folder / "src").as_posix()
+        if not includes or includes[0][2] != own:
+            yield f"{path}:1: {own} comes first, so that it is compiled without help of the others"
+    for number, quoted, name in includes:
         where = f"{path}:{number}: "
         if relative in EXACT and name not in EXACT[relative]:
             yield where + f"{name}: this file includes only {', '.join(sorted(EXACT[relative]))}"

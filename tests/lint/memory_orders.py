@@ -1,15 +1,42 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""memory_orders.py ROOT: in shm and libclient every atomic operation names its memory order, and
-every memory order has a label (`P4, pairs with C1`) in the comment on its statement or directly above.
+"""memory_orders.py ROOT: in the product every atomic operation names its memory order, and every
+memory order has a label (`P4, pairs with C1`) in the comment on its statement or directly above.
 
-A label that is paired with must exist. volatile and fences between threads are not used.
+A label that is paired with must exist. The letter of a label says which words it is about: it is
+used in the files of HOMES alone, so that a label means one thing in the whole tree. volatile and
+fences between threads are not used.
 """
 
 import pathlib
 import re
 import sys
 
+# Letter: the files whose words it is about.
+SHM = ("shm/",)
+HOMES = {
+    "A": ("libclient/src/tag.cc",),  # a tag's attachment
+    "B": ("libclient/src/thread_blocks.",),
+    "C": SHM,  # claim
+    "D": SHM,  # drain
+    "E": ("daemon/src/restart/held_leases.cc",),
+    "F": ("libclient/src/connection.cc",),
+    "G": ("libclient/src/client.cc",),
+    "H": SHM,  # head
+    "K": ("libclient/src/client.cc",),
+    "L": SHM,  # look
+    "M": ("libclient/src/process_mark.cc",),
+    "N": ("shm/", "libclient/src/tag.cc"),  # next: a claimer's view
+    "O": SHM,  # observer
+    "P": SHM,  # publish
+    "Q": ("libclient/src/pending_call.",),
+    "R": ("tools/src/bench/bench_run.cc",),
+    "S": SHM,  # state of a ring
+    "T": SHM,  # statistics
+    "V": SHM,  # version: the header
+    "W": SHM,  # witness
+    "X": ("daemon/src/exporter/metrics_textfile.cc",),
+}
 LABEL = re.compile(r"\b[A-Z][0-9]+\b")
 PAIRS = re.compile(r"pairs with ((?:[A-Z][0-9]+(?:, | and | or )?)+)")
 ORDER = re.compile(r"\bmemory_order(?:_|::)\w+")
@@ -29,8 +56,9 @@ def split(line):
 
 
 class File:
-    def __init__(self, path):
+    def __init__(self, path, name):
         self.path = path
+        self.name = name
         self.lines = [split(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
     def statement(self, at):
@@ -61,8 +89,13 @@ class File:
             statement = " ".join(code for code, _ in self.lines[first : last + 1])
             if not ORDER.search(statement):
                 yield where + "an atomic operation without a memory order (it would be seq_cst)"
-            elif ORDER.search(code) and not LABEL.search(self.comments(first, last)):
-                yield where + "a memory order without a label such as `P4, pairs with C1`"
+            elif ORDER.search(code):
+                labels = LABEL.findall(self.comments(first, last))
+                if not labels:
+                    yield where + "a memory order without a label such as `P4, pairs with C1`"
+                for label in sorted(set(labels)):
+                    if not self.name.startswith(HOMES.get(label[0], ())):
+                        yield where + f"the letter of {label} belongs to other files (HOMES in memory_orders.py)"
 
     def labels(self):
         """Labels of memory orders: where they stand in a comment, but not behind `pairs with`."""
@@ -79,8 +112,8 @@ class File:
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     files = [
-        File(path)
-        for folder in ("shm", "libclient")
+        File(path, path.relative_to(root).as_posix())
+        for folder in ("shm", "libclient", "daemon", "tools")
         for path in sorted((root / folder).rglob("*"))
         if path.suffix in (".h", ".hpp", ".cc")
     ]

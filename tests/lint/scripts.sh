@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts.sh ROOT: every shell script parses, is executable unless it is only sourced, and passes
-# shellcheck where that is installed.
+# scripts.sh ROOT: every shell script parses, is executable unless it is only sourced, and passes the
+# linter shellcheck where that is installed.
 set -uo pipefail
 root=$(realpath "$1")
 # shellcheck source=tests/lint/source_files.sh

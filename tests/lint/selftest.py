@@ -73,17 +73,17 @@ class Lint(unittest.TestCase):
             "libclient/src/b.h": "",
             "libclient/src/b.cc": '#include "b.h"\n#include "idd/shm/abi.h"\n',
             "daemon/src/tags/c.h": "#include <nlohmann/json_fwd.hpp>\n",
-            "daemon/src/tags/c.cc": "#include <nlohmann/json.hpp>\n",
+            "daemon/src/tags/c.cc": '#include "tags/c.h"\n#include <nlohmann/json.hpp>\n',
             "daemon/src/config/c.cc": "#include <toml++/toml.h>\n",
             "daemon/src/config/options.cc": "#include <CLI/App.hpp>\n",
             "daemon/src/platform/event_loop.cc": "#include <boost/asio/post.hpp>\n",
             "daemon/src/platform/logging.cc": "#include <spdlog/spdlog.h>\n",
             "daemon/src/platform/p.h": "",
-            "daemon/src/sql/c.cc": '#include <sqlite3.h>\n#include "sql/c.h"\n',
+            "daemon/src/sql/c.cc": '#include "sql/c.h"\n#include <sqlite3.h>\n',
             "daemon/src/sql/c.h": "",
             "daemon/src/daemon.cc": '#include "tags/c.h"\n#include "platform/p.h"\n',
             "tools/src/terminal/e.h": "#include <nlohmann/json_fwd.hpp>\n",
-            "tools/src/terminal/e.cc": "#include <nlohmann/json.hpp>\n",
+            "tools/src/terminal/e.cc": '#include "terminal/e.h"\n#include <nlohmann/json.hpp>\n',
             "tools/src/terminal/command_line.cc": "#include <CLI/CLI.hpp>\n",
             "docs/architecture.md": "".join(
                 includes.row_of(source, room, *facts) + "\n"
@@ -101,20 +101,21 @@ class Lint(unittest.TestCase):
             ("tools/src/main.cc", "#include <sqlite3.h>"),
             ("daemon/src/tags/c.h", '#include "idclient/idclient.h"'),
             ("daemon/src/tags/c.h", "#include <CLI/CLI.hpp>"),
-            ("tools/src/terminal/e.cc", "#include <CLI/CLI.hpp>"),
+            ("tools/src/terminal/f.cc", "#include <CLI/CLI.hpp>"),
             ("tools/src/terminal/e.h", "#include <nlohmann/json.hpp>"),
             ("daemon/src/tags/c.h", "#include <nlohmann/json.hpp>"),
             ("daemon/src/tags/c.h", "#include <spdlog/spdlog.h>"),
             ("daemon/src/tags/c.h", "#include <toml++/toml.h>"),
-            ("daemon/src/tags/c.cc", "#include <boost/asio/post.hpp>"),
+            ("daemon/src/tags/d.cc", "#include <boost/asio/post.hpp>"),
             ("daemon/src/platform/event_loop.h", "#include <boost/asio/post.hpp>"),
             ("daemon/src/platform/no_event_loop.cc", "#include <boost/asio/post.hpp>"),
-            ("daemon/src/tags/c.cc", "#include <sqlite3.h>"),
-            ("daemon/src/tags/c.cc", "#include <spdlog/spdlog.h>"),
+            ("daemon/src/tags/d.cc", "#include <sqlite3.h>"),
+            ("daemon/src/tags/d.cc", "#include <spdlog/spdlog.h>"),
             ("daemon/src/sql/c.h", '#include "tags/c.h"'),  # runs up
             ("daemon/src/refill/c.cc", '#include "platform/p.h"'),  # not in its row
             ("daemon/src/daemon.cc", '#include "sql/c.h"'),  # of a room that it does not use
             ("daemon/src/shed/c.cc", '#include "platform/p.h"'),  # no room
+            ("daemon/src/tags/c.cc", '#include "platform/p.h"\n#include "tags/c.h"'),  # not first
         ):
             with self.subTest(file=bad, line=line):
                 self.finds(f"{bad}:1", "includes.py", {**good, bad: line + "\n"})
@@ -158,6 +159,7 @@ class Lint(unittest.TestCase):
             "x.fetch_add(1);  // P1\n",
             f"std::atomic_thread_fence({order});  // P1\n",
             "volatile int x;  // P1\n",
+            f"x.store(1, {order});  // Q1: a label of libclient\n",
         ):
             with self.subTest(bad=bad):
                 self.finds("shm/a.h:", "memory_orders.py", {"shm/a.h": bad})

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fence (docs/adr/0016): HOSTS hosts, SETS data sets. Set 0 is the first one; another set is a copy
-// of an earlier one, taken at any moment, that hosts may connect to at any later moment: a promoted
-// replica, a restored dump, an older node. Sets stay: a primary that hung comes back, hosts fail back.
-// Each statement that a host sends is a step. README.md says what is asserted; run.py runs the model
-// and its variants.
+// The fence (docs/adr/0016): HOSTS hosts, SETS data sets. Set 0 is the first one. Another set is a
+// copy of an earlier one, taken at any moment, to which hosts may connect at any later moment: a
+// promoted replica, a restored dump, an older node. Sets persist: a hung primary comes back, and
+// hosts fail back. Each statement that a host sends is one step. README.md lists the assertions;
+// run.py runs the model and its variants.
 //
-// A host may stop anywhere: no step waits for a host, and what a stopped host was granted stays granted.
-// It may also lose its connection or restart, with its disk: "goto changed".
+// A host may stop anywhere: no step waits for a host, and a stopped host keeps what it was granted.
+// A host may also lose its connection or restart, with its disk: "goto changed".
 //
-// Time: World says when the time has passed for which a host counts itself complete (`stale`). A row is
-// set to "out" only after that: whoever does it has watched the row for longer, and no two sets are in
-// use side by side for longer than the difference.
+// Time: World decides when the time for which a host counts itself complete has passed (`stale`). A
+// row is set to "out" only after that: the host that sets it has watched the row for longer, and no
+// two sets are in use at the same time for longer than the difference.
 //
-// A beat is not written as a number. `fresh` says whether a row has the run and the beat that its host
-// wrote last: each beat of a host is greater than all before, so no older row has them.
+// A beat is not modelled as a number. `fresh` says whether a row has the run and the beat that its
+// host wrote last: each beat of a host is greater than all earlier ones, so no older row has them.
 //
 //   -DHOSTS=n -DSETS=n -DTAGS=n -DLEASES=n -DRAISES=n
 //   -DCHANGES=n     how many times connections are lost or hosts restarted, all together
@@ -29,7 +29,7 @@
 //   -DSAME_NAME     set 1 has the name of set 0: its server restarted, with older data
 //   -DCOVERED       asks for Invariant 1 as well
 //
-// Every other define changes one thing: these are the variants.
+// Every other define changes one thing and makes a variant.
 
 #ifndef HOSTS
 #define HOSTS 2
@@ -95,9 +95,9 @@ Set set[SETS + 1];
 #else
 Set set[SETS];
 #endif
-byte copied = 1; // as bits
+byte copied = 1; // a set of bits
 #ifdef REPLICA
-bool moved; // a row of set 0 was moved by a host on set 0 since it was replicated
+bool moved; // a host on set 0 moved a row of set 0 since the last replication
 byte opened = 1;
 #define OPENED(d) ((opened & (1 << (d))) != 0)
 #else
@@ -110,13 +110,13 @@ byte opened = 1;
 typedef Tags { byte id[TAGS] };
 Tags note[HOSTS];   // no lease that may be lost lies above it
 Tags mark[HOSTS];   // leases begin above it
-bool member[HOSTS]; // was a live member by its last look
-bool stale[HOSTS];  // that look was sent too long ago
-byte known[HOSTS];  // the live members that it read of, as bits
+bool member[HOSTS]; // was a live member at its last look
+bool stale[HOSTS];  // its last look was sent too long ago
+byte known[HOSTS];  // the live members that it has read, as bits
 
 // --- What a running host knows ---
 
-byte conf[HOSTS];   // the connection and the server that it has looked at
+byte conf[HOSTS];   // the connection and the server that it has checked
 #ifdef PROXY
 byte at[HOSTS];     // where its session really is
 #define AT(h) at[h]
@@ -125,12 +125,12 @@ byte at[HOSTS];     // where its session really is
 #define AT(h) conf[h]
 #define CONNECTED(h) true
 #endif
-bool aged[HOSTS];   // the same as stale, of the look that is under way
+bool aged[HOSTS];   // the same as stale, for the look in progress
 bool joined[HOSTS];
 bool waits[HOSTS];  // watches set `conf`
 bool lifted[HOSTS]; // (a): saw a host there that has joined
 #ifdef ALL_CAME
-byte came[HOSTS];   // (b): saw these come, as bits
+byte came[HOSTS];   // (b): has seen these hosts come, as bits
 bool witness[HOSTS];
 #endif
 #ifdef RESTORED
@@ -140,7 +140,7 @@ bool gap[HOSTS];    // seconds have passed since its last look, by the server's 
 #define GAP(h) false
 #endif
 
-// --- What the assertions compare; the protocol reads none of it ---
+// --- What the assertions compare; the protocol does not read it ---
 
 byte leases, raises, changes, ticks, leaves, wipes;
 Tags highest;
@@ -151,11 +151,11 @@ bool twice, uncovered;
 #define INTACT(h) (CONNECTED(h) && ROW_INTACT(h))
 #define COMPLETE(h) (member[h] && !stale[h])
 
-// What happens behind the last lease matters to nothing: fewer states.
+// Nothing after the last lease matters, so stop there: fewer states.
 #define GOING (leases < LEASES)
 #define MAY_BREAK (changes < CHANGES && GOING)
 
-// What a statement of the look compares, and what a lease does.
+// The conditions of the look's statements, and the effect of a lease.
 #ifdef OUT_NOT_NOTICED
 #define LOOK_ROW(h) set[AT(h)].fresh[h]
 #else
@@ -215,7 +215,7 @@ inline CheckCovered() {
 #endif
 }
 
-// The row of h in d has what h wrote, and no other set's row has.
+// The row of h in d has the values that h wrote, and no other set's row has them.
 inline Refresh(d, h) {
   for (i : 0 .. SETS - 1) {
     set[i].fresh[h] = false
@@ -241,7 +241,7 @@ inline RaiseTo(d, t, to) {
   set[d].wanted[t] = MAX(set[d].wanted[t], to)
 }
 
-// The set gets all that h knows.
+// Pushes everything that h knows to the set.
 inline Push() {
   for (u : 0 .. TAGS - 1) {
     mark[h].id[u] = MAX(mark[h].id[u], note[h].id[u]);
@@ -281,7 +281,7 @@ inline NoteTag(t) {
 #endif
 }
 
-// The counter is read first, then the ceilings; then the sync.
+// Reads the counter first, then the ceilings; then comes the sync.
 inline ReadCounter() {
   read = set[AT(h)].counter;
   known[h] = 0;
@@ -299,7 +299,7 @@ inline NoteAll() {
   u = 0
 }
 
-// The row of h moved: who watches it there sees a host that has joined this server.
+// The row of h moved: a host that watches it there sees a host that has joined this server.
 inline Moved() {
   for (i : 0 .. HOSTS - 1) {
     if
@@ -318,7 +318,7 @@ inline Moved() {
 inline Beat() {
   set[AT(h)].server[h] = NAME(conf[h]);
   Refresh(AT(h), h);
-  aged[h] = false; // from now on: it was sent before
+  aged[h] = false; // from now on, since it was sent before
   Moved()
 }
 
@@ -333,7 +333,7 @@ inline Confirm() {
     aged[h] = false;
 #endif
     stale[h] = aged[h]
-  :: else // not yet: not all others have noted that it joined
+  :: else // not all others have noted yet that it joined
   fi;
   unknown = false;
   joined[h] = true;
@@ -388,12 +388,12 @@ inline Announce() {
 #endif
 #define ALL_HAVE_NOTED(d, t) (HAS_NOTED(d, t, 0) && HAS_NOTED(d, t, 1) && HAS_NOTED_2(d, t))
 
-// A look changes nothing that matters if there is nothing to note and nobody watches: fewer states.
+// A look changes nothing relevant if there is nothing to note and no host watches: fewer states.
 #define LOOK_IS_OF_USE(h) \
   (set[AT(h)].noted[h] < set[AT(h)].counter || !COMPLETE(h) || waits[0] || waits[1] || \
    waits[HOSTS - 1])
 
-// A host that is late itself goes the way of a change, and has watched nobody.
+// A host that is late itself takes the path of a change, and has not watched any row.
 #ifdef STALE_GOES_ON
 #define NOT_LATE(h) true
 #else
@@ -453,7 +453,7 @@ inline Raise(t) {
 }
 
 #ifdef EPOCH_WITHOUT_ROW_LOCK
-// The number is taken in a transaction of its own.
+// The number is taken in a separate transaction.
 #define RAISE(t)                                                                        \
   d_step { MAY_RAISE(h, t) -> raises++; TakeEpoch(AT(h)); taken = set[AT(h)].counter }; \
   d_step {                                                                              \
@@ -606,7 +606,7 @@ join:
 #endif
 
 look:
-  // Step 1, and where no proxy comes between, step 2.
+  // Step 1, and step 2 if no proxy can come between.
 #ifdef PROXY
   if
   :: d_step { BEAT_GUARD(h) -> Beat() }
@@ -639,7 +639,7 @@ look:
   fi;
 #endif
 #ifdef READ_IN_PAGES
-  // noted will be the highest epoch read.
+  // `noted` will be the highest epoch read.
   d_step { NoteTag(0); read = set[AT(h)].epoch[0] };
   d_step { NoteTag(1); read = MAX(read, set[AT(h)].epoch[1]) };
 #endif
@@ -748,7 +748,7 @@ end:
 #endif
 #endif
 #ifdef REPLICA
-  // Set 1 gets what set 0 has; who watches it sees rows move.
+  // Set 1 gets the contents of set 0; a host that watches it sees rows move.
   :: d_step {
       COPIED(1) && !OPENED(1) && moved ->
       Copy(1, 0);
@@ -763,7 +763,8 @@ end:
   :: d_step { COPIED(1) && !OPENED(1) -> opened = opened | 2 }
 #endif
 #ifdef RESTORED
-  // A dump takes seconds: who looked in between finds another beat; the others did not look for as long.
+  // A dump takes seconds: hosts that looked meanwhile find another beat; the others have not looked
+  // for as long.
   :: d_step { restored == 0 -> Copy(DUMP, 0); restored = 1 }
   :: d_step {
       restored == 1 ->

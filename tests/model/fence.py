@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""fence.py [open | NAME...]: explores fence.pml in full, and variants of it that must be rejected, and prints
-a table. open: the searches that have not been brought to an end yet (README.md); no test runs them.
+"""fence.py [open | NAME...]: explores fence.pml in full, and variants of it that must be
+rejected, and prints a table. open: the searches that have not been completed yet (README.md); no
+test runs them.
 
-Exit status as of run.py. With names, only those lines of the tables; the trail of an error is printed then.
+Exit status as in run.py. With names, only those lines of the tables; then it also prints the trail
+of an error.
 """
 
 import sys
@@ -31,7 +33,7 @@ MODEL_RUNS = {
     "restored in place": define("RESTORED", **IN_PLACE),
 }
 
-# Each must be rejected. Each has the bounds of a run above, which is accepted.
+# Each must be rejected. Each uses the bounds of a run above, which is accepted.
 MUTANTS = {
     "PUSH_NOTHING": define("PUSH_NOTHING", MEMBERS=1, **FIRST_LEASE),
     "WITHOUT_WAITING": define("WITHOUT_WAITING", MEMBERS=1, **FIRST_LEASE),
@@ -42,7 +44,7 @@ MUTANTS = {
     "NO_GAP, restored": define("NO_GAP", "RESTORED", **IN_PLACE),
 }
 
-# Not brought to an end yet: expected to be accepted, and to be rejected.
+# Not completed yet: expected to be accepted, and to be rejected.
 OPEN_RUNS = {
     "failover": define(TICKS=2),
     "failover and back": define(CHANGES=2),

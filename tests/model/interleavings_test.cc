@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The templates of ring_protocol.h, the code that ships, under Relacy: it runs every interleaving
-// of a few threads, or many at random, and lets each load return any value that the C++11 memory
-// model allows. README.md has the scenarios. Each is run again with one memory order weakened: the
-// orders that carry something must then fail, or the scenario shows nothing.
+// Runs the templates of ring_protocol.h, the shipped code, under Relacy. Relacy runs every
+// interleaving of a few threads, or many at random, and lets each load return any value that the
+// C++11 memory model allows. README.md describes the scenarios. Each scenario is run again with one
+// memory order weakened: the orders that matter must then fail, otherwise the scenario proves
+// nothing.
 //
 // usage: interleavings_test [SCENARIO [LABEL]]   with a failure's history on stdout
 #include <algorithm>
@@ -33,7 +34,7 @@
 namespace idd::shm {
 namespace {
 
-// Where an order stands, by the labels of abi.h.
+// The place of a memory order, by the labels of abi.h.
 enum class Label {
   kNone,
   kP4,
@@ -68,7 +69,7 @@ constexpr struct {
     {Label::kH2, "H2"},         {Label::kTail, "C0 tail"}, {Label::kD2AsTwo, "D2 as load, store"},
 };
 
-// The one that is relaxed in this run.
+// The order that is relaxed in this run.
 Label weakened = Label::kNone;
 
 rl::memory_order OrderOf(Label label, std::memory_order order) {
@@ -90,7 +91,7 @@ rl::memory_order OrderOf(Label label, std::memory_order order) {
   return rl::mo_seq_cst;
 }
 
-// What a word is, hence which label an access to it has.
+// The kind of a word, which determines the label of an access to it.
 enum class Word {
   kSegment,
   kBase,
@@ -105,11 +106,11 @@ enum class Word {
   kNews,
 };
 
-// What each thread's last C6 has read.
+// The value that each thread's last C6 has read.
 std::array<std::uint64_t, 3> told_ends{};
 std::uint64_t& ToldEnd() { return told_ends[static_cast<std::size_t>(rl::ctx().current_thread())]; }
 
-// An std::atomic to the templates, an rl::atomic to Relacy.
+// A std::atomic for the templates, an rl::atomic for Relacy.
 template <Word kWord>
 class Atomic {
  public:
@@ -186,7 +187,7 @@ struct Slot {
 };
 }  // namespace
 
-// One look shows all that more would: a second one may find what this one did not.
+// One look is enough: a further one could only find what the first one missed.
 template <>
 inline constexpr int kLooksForEnd<Slot> = 1;
 
@@ -200,7 +201,7 @@ struct Live {
   Atomic<Word::kPublications> publications;
 };
 
-// A ring of two slots, and an account of every id. Ids lie below 32.
+// A ring of two slots, and an account of every id. Ids are below 32.
 template <typename Derived, rl::thread_id_t kThreads>
 class Scenario : public rl::test_suite<Derived, kThreads> {
  protected:
@@ -214,7 +215,7 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
     PublishSegment(live_, slot(segment), cursor(segment),
                    {.segment = segment, .ids = ids, .refill_mark = mark});
   }
-  // One add to the segment, which is known to be published.
+  // One add to a segment that is known to be published.
   IdRange Claim(std::uint64_t segment, std::uint64_t count) {
     ToldEnd() = 0;
     const SlotClaim claim = ClaimFromSlot(slot(segment), cursor(segment), segment, count);
@@ -222,20 +223,20 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
     if (claim.wakes_daemon) ++wake_ups_;
     return claim.ids;
   }
-  // A claim of a segment that is published and to be exhausted by it.
+  // A claim that exhausts a published segment.
   void Exhaust(std::uint64_t segment, std::uint64_t count) {
     RL_ASSERT(Claim(segment, count).size() == count);
   }
   void Retire(std::uint64_t segment) {
-    TellEnd(slot(segment), segment, slot(segment).limit.load(std::memory_order_relaxed));
+    RecordEnd(slot(segment), segment, slot(segment).limit.load(std::memory_order_relaxed));
     WithdrawSegment(slot(segment));
   }
   // As RingWriter::Publish.
   void Recycle(std::uint64_t segment, IdRange ids, std::uint64_t mark = kNoMark) {
-    ForgetEnd(slot(segment));
+    ClearEnd(slot(segment));
     Publish(segment, ids, mark);
   }
-  // Whether this thread's last claim has found where its segment ends.
+  // Whether this thread's last claim has found the end of its segment.
   static bool FoundEnd(std::uint64_t segment) { return ToldEnd() == segment; }
   bool Exhausted(std::uint64_t segment) {
     return NextUnclaimed(slot(segment), cursor(segment)) >=
@@ -252,7 +253,7 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
     const IdRange rest = DrainSlot(slot(segment), cursor(segment), raw_cursor);
     RL_ASSERT((Bits(rest) & accepted_) == 0);
     drained_ |= Bits(rest);
-    TellEnd(slot(segment), segment, rest.first);
+    RecordEnd(slot(segment), segment, rest.first);
   }
   static std::uint32_t Bits(IdRange ids) {
     std::uint32_t bits = 0;
@@ -270,7 +271,7 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
 };
 
 // A claimer that knows segment 1 sleeps while its slot is recycled, and adds to whichever cursor it
-// finds. Segment 1 is [10, 12), exhausted; segment 3 follows it in the slot, [12, 16): the
+// finds. Segment 1 is [10, 12), exhausted; segment 3 follows it in the slot, [12, 16). The
 // sleeper's add to the old cursor returns an id that segment 3 hands out.
 struct SleeperMeetsRecycledSlot : Scenario<SleeperMeetsRecycledSlot, 2> {
   void before() {
@@ -293,7 +294,7 @@ struct BatchMeetsRecycledSlot : Scenario<BatchMeetsRecycledSlot, 2> {
   void before() {
     Publish(1, {10, 12});
     Exhaust(1, 2);
-    TellEnd(slot(1), 1, 12);  // here already: it is a long search
+    RecordEnd(slot(1), 1, 12);  // recorded here, because the search is long
   }
   void thread(unsigned index) {
     if (index == 0) {
@@ -306,8 +307,8 @@ struct BatchMeetsRecycledSlot : Scenario<BatchMeetsRecycledSlot, 2> {
   }
 };
 
-// Who has seen a segment published gets its ids: nothing of the slot's earlier segment is in the
-// way.
+// A claimer that has seen a segment published gets its ids: no data of the slot's earlier segment
+// interferes.
 struct PublishedSegmentHasItsIds : Scenario<PublishedSegmentHasItsIds, 2> {
   void before() {
     Publish(1, {10, 12});
@@ -339,16 +340,16 @@ struct DrainLeavesWhatNobodyClaimed : Scenario<DrainLeavesWhatNobodyClaimed, 3> 
     }
   }
   void after() {
-    // Both adds were before the drain, or one, or none: the rest is the daemon's. An id that is
-    // neither was added to before the drain and looked at behind it.
+    // Both adds came before the drain, or one, or none: the rest belongs to the daemon. An id that
+    // belongs to neither was added before the drain and checked after it.
     RL_ASSERT((accepted_ & drained_) == 0);
     const int lost = std::popcount(published_ & ~(accepted_ | drained_));
     RL_ASSERT(std::popcount(drained_) >= 1 && lost <= 3);
   }
 };
 
-// A hostile client that sees a segment withdrawn and writes its cursor back: no add behind that is
-// believed.
+// A hostile client sees that a segment is withdrawn and resets its cursor: no later add may be
+// accepted.
 struct WithdrawnSegmentStaysClosed : Scenario<WithdrawnSegmentStaysClosed, 3> {
   void before() { Publish(1, {10, 14}); }
   void thread(unsigned index) {
@@ -365,14 +366,14 @@ struct WithdrawnSegmentStaysClosed : Scenario<WithdrawnSegmentStaysClosed, 3> {
   }
 };
 
-// Claimers of the last ids, which a drain or the end of the segment overtakes: what they added
-// before is theirs if they find the end at all.
+// A drain or the end of the segment overtakes claimers of the last ids: what they added before
+// belongs to them if they find the end at all.
 template <typename Derived>
 class Overtaken : public Scenario<Derived, 2> {
  protected:
   void ClaimAndKeep(std::uint64_t count) {
     const IdRange ids = this->Claim(1, count);
-    // Behind the drain's add there is nothing to keep, and no look for the end either.
+    // After the drain's add there is nothing to keep, and the end is not looked for.
     RL_ASSERT(!ids.empty() || !this->FoundEnd(1));
   }
 };
@@ -407,9 +408,9 @@ struct EndOvertakesClaimer : Overtaken<EndOvertakesClaimer> {
   }
 };
 
-// Somebody who has seen the cursor closed writes it back to an id that the drain took. The claimer
-// that gets it finds the end of segment 1 while the slot is recycled: it must not believe that of
-// segment 3.
+// A hostile client sees the cursor closed and resets it to an id that the drain took. The claimer
+// that gets this id looks for the end of segment 1 while the slot is recycled: it must not use the
+// end of segment 3.
 struct EndOfRecycledSlotIsNotBelieved : Scenario<EndOfRecycledSlotIsNotBelieved, 2> {
   void before() { Publish(1, {10, 14}); }
   void thread(unsigned index) {
@@ -425,7 +426,7 @@ struct EndOfRecycledSlotIsNotBelieved : Scenario<EndOfRecycledSlotIsNotBelieved,
 };
 
 // Two claimers race for the end of segment 1 while the daemon waits for it and recycles the slot;
-// then both go for segment 3.
+// then both claim from segment 3.
 struct RaceToTheEndAndRecycle : Scenario<RaceToTheEndAndRecycle, 3> {
   void before() { Publish(1, {10, 12}, 11); }
   void thread(unsigned index) {
@@ -440,7 +441,7 @@ struct RaceToTheEndAndRecycle : Scenario<RaceToTheEndAndRecycle, 3> {
       Claim(1, index);
       for (int i = 0; i < 2; ++i) {
         if (live_.tail_segment.load(std::memory_order_acquire) < 3) {
-          Claim(1, 1);  // still on the old one: an overshoot
+          Claim(1, 1);  // still on the old segment: an overshoot
         } else if (HoldsSegment(slot(3), 3)) {
           Claim(3, 3 - index);
         }
@@ -450,12 +451,13 @@ struct RaceToTheEndAndRecycle : Scenario<RaceToTheEndAndRecycle, 3> {
   void after() { RL_ASSERT(wake_ups_ <= 2); }
 };
 
-// Order: a claim that begins after another has returned gets greater ids. "After" is what a release
-// of the one and an acquire of the other say. Claimers look for their segment as RingClaimer does.
+// Order: a claim that begins after another has returned gets greater ids. "After" is defined by a
+// release of the one and an acquire of the other. Claimers look for their segment as RingClaimer
+// does.
 template <typename Derived, rl::thread_id_t kThreads>
 class Ordered : public Scenario<Derived, kThreads> {
  protected:
-  // False: the ring was dry.
+  // False if the ring was dry.
   bool ClaimInOrder(std::uint64_t& position) {
     const std::uint64_t news = news_.load(std::memory_order_acquire);
     for (int round = 0; round < 3; ++round) {
@@ -517,8 +519,8 @@ struct LaterClaimsGetGreaterIds : Ordered<LaterClaimsGetGreaterIds, 3> {
   }
 };
 
-// Two segments at once: nobody takes from the second who has not seen the first. The thread is two
-// claimers, one after the other.
+// Two segments at once: a claimer takes from the second only if it has seen the first. The thread
+// acts as two claimers, one after the other.
 struct NoSegmentIsSkipped : Ordered<NoSegmentIsSkipped, 2> {
   void before() { live_.head_segment.store(1, std::memory_order_release); }
   void thread(unsigned index) {
@@ -560,7 +562,7 @@ Result Run(const Search& search, Label label, bool print) {
   return {params.test_result, params.stop_iteration};
 }
 
-// A scenario, how it is searched, and the orders that it cannot do without.
+// A scenario, its kind of search, and the orders that it needs.
 struct Case {
   std::string_view name;
   Result (*run)(const Search&, Label, bool print);
@@ -607,7 +609,7 @@ bool Needs(const Case& test, Label label) {
          std::find(test.needs.begin(), test.needs.end(), label) != test.needs.end();
 }
 
-// One line of the table; false when the verdict is not the expected one.
+// Prints one line of the table; false if the verdict is not the expected one.
 bool RunAndPrint(const Case& test, Label label, std::string_view name, bool history) {
   const auto started = std::chrono::steady_clock::now();
   const Result result = test.run(test.search, label, history);
@@ -624,8 +626,8 @@ bool RunAndPrint(const Case& test, Label label, std::string_view name, bool hist
   return good;
 }
 
-// Without arguments: every scenario as it is and without each order that it needs. With a scenario:
-// that one without each order in turn, needed or not.
+// Without arguments: every scenario as it is, and without each order that it needs. With a
+// scenario: that one without each order in turn, needed or not.
 int Main(int argc, char** argv) {
   const std::string_view only = argc > 1 ? argv[1] : "";
   const std::string_view only_label = argc > 2 ? argv[2] : "";

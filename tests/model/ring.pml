@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The protocol of shm/include/idd/shm/abi.h: one daemon, CLAIMERS claimers, SLOTS slots. Every access
-// to a shared word is a step of its own, under the label it has in ring_protocol.h and
-// ring_claimer.cc. README.md says what is asserted; run.py runs the model and its variants.
+// The protocol of shm/include/idd/shm/abi.h: one daemon, CLAIMERS claimers, SLOTS slots. Every
+// access to a shared word is one step, with the label it has in ring_protocol.h and
+// ring_claimer.cc. README.md lists the assertions; run.py runs the model and its variants.
 //
-// A claimer may stop anywhere: no step waits for another process, so a claimer that stops is one that
-// takes no further step, and an assertion is about steps that were taken.
+// A claimer may stop anywhere: no step waits for another process, so a stopped claimer is one that
+// takes no further step, and the assertions are about steps that were taken.
 //
 //   -DCLAIMERS=n    how many claimers
 //   -DBATCH=n       a claim is of 1 or of n ids
@@ -20,7 +20,7 @@
 //                   one, is one step: fewer interleavings
 //   -DENDS_STAND    ends are forgotten by recycling alone: the same
 //
-// Every other define changes one thing: these are the variants.
+// Every other define changes one thing and makes a variant.
 
 // --- What is published ---
 
@@ -29,12 +29,12 @@
 #endif
 #define SLOT(s) ((s) % SLOTS)
 #define DRY SLOTS /* a view that shows no slot */
-#define CLOSING 64 /* kClosingStep: a quarter of the numbers that a byte has */
+#define CLOSING 64 /* kClosingStep: a quarter of a byte's range */
 
-// Segment s is [BASE(s), LIMIT(s)). What late claimers add to segment 1 reaches into segment 3, which
-// is the next one in its slot: an overshoot can be taken for an id.
+// Segment s is [BASE(s), LIMIT(s)). Late adds to segment 1 reach into segment 3, the next one in
+// its slot, so an overshoot could be mistaken for an id.
 #if defined(HOSTILE)
-// Here lie ids of another host between the segments.
+// Here the ids between the segments belong to another host.
 #define BASE(s) ((s) == 1 -> 1 : ((s) == 2 -> 4 : ((s) == 3 -> 6 : 9)))
 #define LIMIT(s) ((s) == 1 -> 3 : ((s) == 2 -> 5 : ((s) == 3 -> 8 : 10)))
 #elif defined(BASE_BELOW_EARLIER_LIMIT)
@@ -48,7 +48,7 @@
 
 #define MIN(a, b) ((a) < (b) -> (a) : (b))
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
-// The ids [first, limit) as a set of bits. Ids lie below 14.
+// The ids [first, limit) as a set of bits. Ids are below 14.
 #define BELOW(limit) ((1 << MIN(limit, 14)) - 1)
 #define IDS(first, limit) (BELOW(limit) & ~BELOW(first))
 #define OF(s) IDS(BASE(s), LIMIT(s))
@@ -62,7 +62,7 @@ byte head_segment = 1;
 
 // --- What a client's process knows: ClaimView, ClaimPoint::segment, RingClaimer::position_ ---
 
-// `position` is twice the segment's number, and 1 more when that segment is exhausted.
+// `position` is twice the segment's number, plus 1 if that segment is exhausted.
 #define KNOWLEDGE           \
   byte view = DRY;          \
   byte known_segment[SLOTS]; \
@@ -82,25 +82,25 @@ byte head_segment = 1;
 KNOWLEDGE
 #define OWN_KNOWLEDGE
 #else
-#define STEP atomic /* one access to shared memory and what nobody else can see */
+#define STEP atomic /* one access to shared memory, and steps that no other process can see */
 #define OWN_KNOWLEDGE KNOWLEDGE
 #endif
 
-// --- What the assertions compare; the protocol reads none of it ---
+// --- What the assertions compare; the protocol does not read it ---
 
 short published;     // ids of segments that were published (P5)
-short forgotten;     // ids of segments whose end is told no more (D5), or never will be
-short taken;         // ids that adds to the cursor of their segment have covered, and waiters' ids
+short forgotten;     // ids of segments whose end is no longer recorded (D5), or never will be
+short taken;         // ids covered by adds to their segment's cursor, and waiters' ids
 short accepted;      // ids that a claim has returned
 short drained;       // ids that a drain returned: they are leased again and handed out elsewhere
-byte in_cursor[SLOTS]; // the segment that a cursor is of, from P3 on
+byte in_cursor[SLOTS]; // the segment that the cursor belongs to, from P3 on
 byte newest;         // the largest id of a claim that has returned
-byte rest = TOP + 4; // once a next daemon has closed every cursor: the least id that it may hand out
+byte rest = TOP + 4; // the least id that a next daemon may hand out, once it closed every cursor
 hidden byte twice, outside, elsewhere, after_end, gap, disorder, unaccounted;
 
-// With forged cursors ids come twice until the daemon notices: what holds all the same are the
-// bounds, `outside`, `elsewhere` and `after_end`. TWICE_ONLY asks whether a variant, which may offend
-// in several ways, goes so far as to hand out an id twice.
+// With forged cursors, ids come twice until the daemon notices. The bounds still hold: `outside`,
+// `elsewhere` and `after_end`. TWICE_ONLY asks whether a variant that violates several assertions
+// really hands out an id twice.
 #ifdef HOSTILE
 #define HONEST 0
 #else
@@ -112,7 +112,7 @@ hidden byte twice, outside, elsewhere, after_end, gap, disorder, unaccounted;
 #define OTHERS 1
 #endif
 
-// A claim returns [first, limit); it began when `before` was the newest.
+// A claim returns [first, limit); `before` was the newest id when it began.
 inline Return(first, limit) {
   outside = OTHERS && (IDS(first, limit) & ~published) != 0;
   assert(!outside);
@@ -126,8 +126,8 @@ inline Return(first, limit) {
   newest = (HONEST -> MAX(newest, limit - 1) : 0)
 }
 
-// Published = taken (accepted, lost with a claimer or given up) + still in the cursor. `next` is the
-// first id of segment s that nobody has taken.
+// Published = taken (accepted, lost with a claimer or given up) + still in the cursor. `next` is
+// the first id of segment s that no claimer has taken.
 inline CheckAccount(s, next) {
   unaccounted = HONEST && OTHERS && (taken & OF(s)) != IDS(BASE(s), MIN(next, LIMIT(s)));
   assert(!unaccounted)
@@ -135,7 +135,8 @@ inline CheckAccount(s, next) {
 
 // --- A claim ---
 
-// ClaimAtPoint up to its add: `added` tells whether one was made. BATCH looks before it adds (C0).
+// ClaimAtPoint up to its add: `added` records whether one was made. BATCH looks before it adds
+// (C0).
 inline AddAtPoint() {
   slot = view; // N1
   if
@@ -177,8 +178,8 @@ inline Add() {
   }
 }
 
-// The claim returns what it may keep of what it added: whatever begins later is behind it. Nothing of
-// what was added to its own segment is lost as long as the segment, or its end, is told.
+// The claim returns what it may keep of what it added; anything that begins later comes after it.
+// No id added to its own segment is lost as long as the segment, or its end, is recorded.
 inline Accept() {
   after_end = OTHERS && (forgone & IDS(first, limit)) != 0;
   assert(!after_end);
@@ -207,7 +208,7 @@ inline ForgetAdd() {
   n = 0
 }
 
-// The rest of ClaimFromSlot, if an add was made: `ok` tells whether it brought ids.
+// The rest of ClaimFromSlot, if an add was made: `ok` records whether it brought ids.
 inline LookWhatWasAdded() {
   if
   :: added ->
@@ -255,8 +256,8 @@ inline LookWhatWasAdded() {
   fi
 }
 
-// A claimer looks for the end a bounded number of times: here it looks on until it is told, or gives
-// up at any time. Only what it gives up may be lost.
+// The real claimer looks for the end a bounded number of times. Here it looks until the end is
+// recorded, or gives up at any time. Only what it gives up may be lost.
 inline KeepOvertaken() {
   do
   :: !overtaken -> break
@@ -382,8 +383,9 @@ end:
   od
 }
 
-// A claimer that nothing ever interrupts: it attaches, claims once and is gone. It gives the others
-// the exhausted and recycled slots to fall asleep over, and compares itself with all of them.
+// A claimer that is never interrupted: it attaches, claims once and ends. It supplies the exhausted
+// and recycled slots that the other claimers sleep over, and its ids are compared with all of
+// theirs.
 proctype Quick() {
   byte known, first, before;
 
@@ -488,7 +490,7 @@ inline D1(s) {
 #endif
 }
 
-// What the drain returns may be handed out by another host at once.
+// Another host may hand out the drained ids at once.
 inline Drained(s, next) {
   CheckAccount(s, next);
   twice = HONEST && (IDS(MIN(next, LIMIT(s)), LIMIT(s)) & accepted) != 0;
@@ -496,8 +498,8 @@ inline Drained(s, next) {
   drained = drained | IDS(MIN(next, LIMIT(s)), LIMIT(s))
 }
 
-// Of a cursor that is known to be forged nothing goes back. The daemon knows less than it might: it
-// remembers no more of a cursor than the base.
+// Nothing is handed back from a cursor that is known to be forged. The modelled daemon knows less
+// than the real one: it remembers only the base of a cursor.
 #define FORGED(s, next) (!HONEST && ((next) < BASE(s) || (next) >= BASE(s) + CLOSING))
 
 inline D2(s) {
@@ -526,12 +528,12 @@ inline D5(slot_of) {
                 (!HONEST && slots[slot_of].ended_segment != 0 -> OF(slots[slot_of].ended_segment) : 0);
     slots[slot_of].ended_segment = 0;
 #ifndef NO_C8
-    slots[slot_of].ended_at = 0 // nobody reads it any more: fewer states
+    slots[slot_of].ended_at = 0 // no process reads it any more: fewer states
 #endif
   }
 }
 
-inline TellEnd(s, end) {
+inline RecordEnd(s, end) {
 #ifdef D4_BEFORE_D3
   D4(s); OR_KILLED D3(s, end)
 #else
@@ -541,9 +543,9 @@ inline TellEnd(s, end) {
 
 inline Retire(s) {
 #ifdef D1_BEFORE_D3
-  D1(s); OR_KILLED TellEnd(s, LIMIT(s))
+  D1(s); OR_KILLED RecordEnd(s, LIMIT(s))
 #else
-  STEP_OF_RETIRING { TellEnd(s, LIMIT(s)); OR_KILLED D1(s) }
+  STEP_OF_RETIRING { RecordEnd(s, LIMIT(s)); OR_KILLED D1(s) }
 #endif
 }
 
@@ -553,22 +555,22 @@ inline Drain(s) {
 #elif defined(D4_BEFORE_D2)
   D1(s);
   d_step { old = slots[SLOT(s)].cursor; old = MIN(old, LIMIT(s)) };
-  TellEnd(s, old);
+  RecordEnd(s, old);
   D2(s);
   old = 0;
 #else
   D1(s); OR_KILLED D2(s); OR_KILLED
 #endif
   if
-  :: old != 0 -> TellEnd(s, old)
+  :: old != 0 -> RecordEnd(s, old)
   :: else
   fi;
   old = 0
 }
 
 #ifdef KILLED
-// The next daemon after one that was killed: it can write the cursors but not the table, and knows from
-// the ledger which leases there are. What is left of them it goes on with, in new rings.
+// The next daemon after a kill: it can write the cursors but not the table, and knows the leases
+// from the ledger. It publishes what is left of them in new rings.
 inline NextDaemon() {
 #ifdef CLOSE_OLDEST_FIRST
   s = head;
@@ -592,11 +594,11 @@ inline NextDaemon() {
 
 inline CloseAndTake(s) {
   if
-  :: slots[SLOT(s)].ended_segment == s -> // the table says where it ends
+  :: slots[SLOT(s)].ended_segment == s -> // the table records its end
     d_step { old = slots[SLOT(s)].ended_at; CheckAccount(s, old); Take(s) }
 #ifndef CLOSE_UNPUBLISHED
   :: slots[SLOT(s)].ended_segment != s && slots[SLOT(s)].limit != LIMIT(s) ->
-    // P4: never published. What a sleeper added to its cursor was given up.
+    // P4: never published. Adds of a sleeper to its cursor were given up.
     d_step { old = BASE(s); taken = taken & ~OF(s); Take(s) }
   :: slots[SLOT(s)].ended_segment != s && slots[SLOT(s)].limit == LIMIT(s) ->
 #else
@@ -611,7 +613,7 @@ inline CloseAndTake(s) {
     d_step {
       old = slots[SLOT(s)].cursor;
       if
-      :: old >= BASE(s) + CLOSING -> // by one that was killed before it said so
+      :: old >= BASE(s) + CLOSING -> // closed by one that was killed before it recorded the end
         old = old - CLOSING;
 #ifdef KILLED_IN_DRAIN_IS_EXACT
         CheckAccount(s, old)
@@ -627,7 +629,7 @@ inline CloseAndTake(s) {
   fi
 }
 
-// Late adds to a closed cursor are taken for claims then, never claims for what is left.
+// Then late adds to a closed cursor count as claims, but no claim counts as unclaimed.
 inline Take(s) {
   twice = (IDS(MIN(old, LIMIT(s)), LIMIT(s)) & (accepted | taken)) != 0;
   assert(!twice);
@@ -645,8 +647,8 @@ inline Take(s) {
 #endif
 
 proctype Daemon() {
-  byte next = 1; // to be published
-  byte head = 1; // the oldest that was not retired
+  byte next = 1; // the next to publish
+  byte head = 1; // the oldest that is not retired
   byte drains, s, old, given, before, kills;
 
 end:
@@ -687,7 +689,7 @@ end:
     OR_KILLED
     d_step { head++; head_segment = head } // H1
 
-    // ForgetOldEnds
+    // ClearOldEnds
 #if !defined(NO_D5) && !defined(ENDS_STAND)
   :: slots[0].ended_segment != 0 -> D5(0)
   :: slots[SLOTS - 1].ended_segment != 0 -> D5(SLOTS - 1)
@@ -751,7 +753,7 @@ init {
     run Quick();
 #endif
     for (id : 0 .. CLAIMERS - 1) {
-      run Claimer(id == 0) // the claims of one are compared: all are alike
+      run Claimer(id == 0) // the claims of only one are compared, as all are alike
     }
     id = 0
   }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [all | NAME...]: explores ring.pml in full, and every variant of it that must be rejected (all: and
-those that must be accepted), and prints a table.
+"""run.py [all | NAME...]: explores ring.pml in full, and every variant of it that must be rejected
+(all: and those that must be accepted), and prints a table.
 
-Exit status 1 when a verdict is not the expected one or a search was cut short, 77 when spin or gcc is
-not installed. With names, only those lines of the table; the trail of an error is printed then.
-IDD_MODEL_SECONDS and IDD_MODEL_MEMORY_MB raise what one search may take, for those that no test runs.
+Exit status 1 if a verdict is not the expected one or a search was cut short, 77 if spin or gcc is
+not installed. With names, only those lines of the table; then it also prints the trail of an error.
+IDD_MODEL_SECONDS and IDD_MODEL_MEMORY_MB raise the limits of a search, for searches that no test
+runs.
 """
 
 import concurrent.futures
@@ -99,9 +100,9 @@ MUTANTS = {
     "NO_D1, forged": define("NO_D1", **FORGED),
 }
 
-# Each must be accepted: what it takes away is held by something else as well (README.md).
+# Each must be accepted: something else also ensures what it removes (README.md).
 REDUNDANT = {
-    # The model itself, in a search that takes too long for every day.
+    # The model itself, in a search that takes too long for daily runs.
     "two claimers and a third": define("QUICK", *FEWER, CLAIMERS=2, BATCH=1, DRAINS=0),
     "LIMIT_BEFORE_CURSOR": define(*QUICK, "LIMIT_BEFORE_CURSOR", **ORDERS),
     "LIMIT_BEFORE_CURSOR, forged": define("LIMIT_BEFORE_CURSOR", **ORDERS, **FORGED),
@@ -128,13 +129,13 @@ def command(arguments, folder):
 
 
 def explore(model, defines, optimize, want_trail, options=()):
-    """(verdict, states, seconds, trail); the verdict is `accepted`, `rejected: ...` or a complaint."""
+    """(verdict, states, seconds, trail); the verdict is `accepted`, `rejected: ...` or an error."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="idd-model.") as folder:
         status, out = command(["spin", "-a", *defines, str(FOLDER / model)], folder)
         if status != 0 or not (pathlib.Path(folder) / "pan.c").exists():
             return "spin failed: " + out, 0, 0, ""
-        # States are stored in parts that they share: a third of the memory, twice the time.
+        # Stores states compressed in shared parts: a third of the memory, twice the time.
         store = ["-DCOLLAPSE"] if IS_LONG else []
         status, out = command(["gcc", "-O2" if IS_LONG else optimize, "-w", "-DSAFETY", *store,
                                f"-DMEMLIM={MEMORY_MB}", "-o", "pan", "pan.c"], folder)
@@ -169,7 +170,7 @@ def explore_all(model, runs, want_trails, options=()):
             return 77
     wrong = 0 if runs else 1
     with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
-        # An error is found soon; a full search is worth the compiler's time.
+        # An error is found quickly; a full search is worth the compiler's optimisation.
         results = pool.map(
             lambda run: explore(model, run[1], "-O2" if run[2] == "accepted" else "-O0", want_trails,
                                 options), runs)

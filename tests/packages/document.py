@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Takes commands out of a document, word by word.
+"""Extracts commands from a document, verbatim.
 
 document.py blocks FILE                         all fenced blocks: LANGUAGE N HEADING
 document.py block FILE LANGUAGE N HEADING       the Nth of that language below the heading
 document.py commands FILE                       all commands that are code spans, each once
-document.py span FILE BEGINNING                 the code span that is so, else the only one that begins so
+document.py span FILE BEGINNING                 the code span equal to BEGINNING, else the only one
+                                                that starts with it
 """
 
 import re

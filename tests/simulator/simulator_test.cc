@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What idd's refill policy promises, on every scenario, against the rules of the others.
+// The promises of idd's refill policy, on every scenario, and against the rules of other systems.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 namespace idd::simulator {
 namespace {
 
-// Ids are not whole here, but they are in what the policy is shown: of what is held, up to one is
-// missing, and of what is claimed between two looks up to one is too much, which counts twice.
+// Ids are fractional here, but whole in the policy's view. So up to one held id is missing, and up
+// to one claimed id too many is counted between two looks, which counts twice.
 constexpr double kRounding = 3;
 
-// Those that the daemon has.
+// The daemon's defaults.
 std::vector<Contestant> OurPolicies() {
   std::vector<Contestant> all = AllContestants();
   all.resize(2);
@@ -36,7 +36,7 @@ class Refill : public ::testing::TestWithParam<Scenario> {
   const double tolerance_s_ = std::chrono::duration<double>(settings_.outage_tolerance).count();
 
  private:
-  // Under a sanitizer fewer of many tags, the first ones, with the most claims.
+  // A sanitizer build runs only the first of many tags, those with the most claims.
   static Scenario Scaled(Scenario scenario) {
     constexpr std::size_t kMany = 50;
     std::vector<Trace>& tags = scenario.tags;
@@ -55,7 +55,7 @@ TEST_P(Refill, FewestClaimsFindTheRingDry) {
   }
 }
 
-// As it was before what is held was bounded by what was claimed.
+// This must still hold now that the claims bound the held ids.
 TEST_P(Refill, NoClaimFindsTheRingDry) {
   for (const Contestant& contestant : OurPolicies()) {
     EXPECT_EQ(Play(scenario(), contestant).dry_claims, 0) << contestant.name;
@@ -77,8 +77,8 @@ TEST_P(Refill, HoldsNoMoreThanThePromise) {
   for (const Trace& trace : scenario().tags) {
     const Result result = Simulate(trace, settings_, idd_.make_policy, {});
     EXPECT_LE(result.held_max, static_cast<double>(settings_.max_prefetch) + 1);
-    // What the tolerance takes at the highest rate, half as much again and something for growth;
-    // or a step ahead of a step.
+    // The ids that the tolerance needs at the highest rate, plus half of that and a margin for
+    // growth; or a step ahead of a step.
     double highest = 0;
     for (const TracePiece& piece : trace.pieces) highest = std::max(highest, piece.ids_per_s);
     const double needed = highest * tolerance_s_ * 1.1 * 1.5;
@@ -93,32 +93,32 @@ TEST_P(Refill, OutageWithinTheToleranceIsNotNoticed) {
     const double begin = scenario().shown_s + room * i / outages;
     const Result result = PlayOutage(scenario(), idd_, {begin, begin + tolerance_s_});
     EXPECT_EQ(result.outage_dry_claims, 0) << "outage at " << begin << " s";
-    // Nobody has run dry, so nobody hurries: no more than one lease a tag, and then some.
+    // No tag has run dry, so none hurries: about one lease a tag.
     EXPECT_LE(static_cast<double>(result.leases_after_outage),
               static_cast<double>(scenario().tags.size()) * 1.5 + 1)
         << "outage at " << begin << " s";
   }
 }
 
-// A load that is younger than the tolerance outlasts the store for as long as it has lasted itself;
-// when that is seconds, for two less, as idd looks once a second.
+// A load younger than the tolerance outlasts an outage as long as it has lasted itself; for short
+// loads two seconds less, as idd looks once a second.
 TEST_P(Refill, OutageNoLongerThanTheLoadHasLastedIsNotNoticed) {
   for (const double seconds : {10.0, 30.0, 60.0, 150.0, 300.0, 450.0}) {
     const bool is_like_before = scenario().shown_s <= tolerance_s_ || 2 * seconds < 600;
-    if (!is_like_before) continue;  // a burst that nobody has seen begins in it
+    if (!is_like_before) continue;  // a new kind of burst begins in it
     const Result result =
         PlayOutage(scenario(), idd_, {seconds, 2 * seconds - (seconds < 60 ? 2 : 0)});
     EXPECT_EQ(result.outage_dry_claims, 0) << "outage after " << seconds << " s";
   }
 }
 
-// Smaller ceilings bind.
+// Smaller ceilings are kept.
 TEST_P(Refill, CeilingIsKept) {
   daemon::RefillSettings small = settings_;
   small.max_prefetch = 50'000;
   for (const Trace& trace : scenario().tags) {
     const Result result = Simulate(trace, small, idd_.make_policy, {});
-    EXPECT_LE(result.held_max, 50'001);  // ids are not whole here
+    EXPECT_LE(result.held_max, 50'001);  // ids are fractional here
   }
 }
 
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, Refill, ::testing::ValuesIn(AllScenarios()),
                            return name;
                          });
 
-// A claimer at full speed, a step of 1,000 and a store that takes 50 ms a lease.
+// A claimer at full speed, a step of 1,000 and a store that takes 50 ms for a lease.
 TEST(FullSpeed, RingIsAheadAfterTheFirstSecond) {
   for (const double ids_per_s : {1e6, 1e7, 1e8}) {
     const StoreModel slow{.lease_s = 0.05};
@@ -138,13 +138,13 @@ TEST(FullSpeed, RingIsAheadAfterTheFirstSecond) {
     const Contestant idd = AllContestants().front();
     const Result at_start = Simulate(first, ContestSettings(), idd.make_policy, slow);
     const Result all = Simulate(long_run, ContestSettings(), idd.make_policy, slow);
-    EXPECT_GT(at_start.dry_claims, 0) << "the first segments cannot cover the first leases";
+    EXPECT_GT(at_start.dry_claims, 0) << "the first segments must not cover the first leases";
     EXPECT_EQ(all.dry_claims, at_start.dry_claims) << ids_per_s;
   }
 }
 
-// What is held of a load that has lasted covers a jump to a thousand times of it, until the lease
-// that knows of it has come.
+// The ids held for a load that has lasted cover a jump to a thousand times the rate until the next
+// lease, which takes the jump into account, arrives.
 TEST(FullSpeed, LoadThatJumpsIsCovered) {
   const StoreModel slow{.lease_s = 0.05};
   for (const double jump_s : {100.0, 1000.0}) {
@@ -155,9 +155,9 @@ TEST(FullSpeed, LoadThatJumpsIsCovered) {
   }
 }
 
-// A load of ten seconds has earned two steps. At a thousand times of it they last for 20 ms, while
-// a lease takes 50 ms: claims wait whatever the policy does. The lease that is on its way then may
-// be of one step, and the next one of no more than twice what was claimed before it was asked for.
+// A load of ten seconds has earned two steps. At a thousand times the rate they last 20 ms, but a
+// lease takes 50 ms, so claims wait whatever the policy does. The lease in progress may be of one
+// step, and the next one at most twice the ids claimed before it was requested.
 TEST(FullSpeed, LoadThatJumpsBeforeItHasLastedWaitsForThreeLeasesAtMost) {
   const StoreModel slow{.lease_s = 0.05};
   const Trace trace{.pieces = {{0, 100}, {10, 100'000}}, .end_s = 70};
@@ -176,10 +176,10 @@ TEST(IdleTag, LeasesNothing) {
   EXPECT_EQ(day.leases, Simulate(minute, ContestSettings(), idd.make_policy, {}).leases);
 }
 
-// Loads, settings and stores at random: each lease keeps the rule.
+// Random loads, settings and stores: each lease must keep the rule.
 TEST(RandomLoads, NoLeaseBreaksTheRule) {
   std::mt19937_64 random(14);
-  const auto draw = [&random](double low, double high) {  // of each order of magnitude as many
+  const auto draw = [&random](double low, double high) {  // uniform over the orders of magnitude
     return low * std::pow(high / low, static_cast<double>(random() >> 11U) * 0x1p-53);
   };
   const std::uint64_t rounds = harness::ScaledLoad(100);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle itself: each check is fed with logs that break it, so that its silence means
-// something.
+// Tests the oracle itself: each check gets logs that break it, so that its silence means something.
 #include "support/claim_oracle.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two claimers taking turns: what a good run looks like.
+// Two claimers that take turns: the logs of a good run.
 std::vector<ClaimRecord> GoodFirst() { return {{10, 11, 1, 1}, {30, 31, 4, 10}, {50, 55, 21, 1}}; }
 std::vector<ClaimRecord> GoodSecond() { return {{20, 21, 2, 2}, {40, 41, 14, 7}, {51, 54, 22, 3}}; }
 
@@ -88,7 +87,7 @@ TEST(ClaimOracle, ReportsALowerIdOfAClaimThatBeganLater) {
   EXPECT_THAT(Join(CheckOrder(Claimers(first, second))), HasSubstr("out of order"));
 }
 
-TEST(ClaimOracle, ReportsALowerIdBehindManyOtherClaims) {
+TEST(ClaimOracle, ReportsALowerIdAfterManyOtherClaims) {
   std::vector<ClaimRecord> first;
   for (std::uint64_t i = 0; i < 1000; ++i) first.push_back({i * 10, i * 10 + 1, 100 + i, 1});
   const std::vector<ClaimRecord> second = {{5000, 20000, 50, 1}};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Failovers that once gave ids twice: a primary that is demoted or hangs while its connections stay
-// up, hosts that start in the middle of it, dumps that are restored, sessions that a proxy leads to
-// another server, tables of an engine that cannot roll back, a host that never comes back.
+// up, hosts that start during the failover, restored dumps, sessions that a proxy moves to another
+// server, tables of an engine that cannot roll back, a host that never comes back.
 //
-// Method: hosts claim through two client processes each, at full speed and with segments of a fixed
-// size, so that each leases all the time. The oracle looks for ids that came twice anywhere. Each
+// Method: each host has two client processes that claim at full speed, with segments of a fixed
+// size, so that it leases all the time. The oracle looks for ids that came twice anywhere. Each
 // case prints the longest time for which a host got no id, and how many claims found no id ready.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST_F(FenceHosts, PrimaryThatHangsBesideAReplicaThatLags) {
   pair.primary.Kill();
 }
 
-// --- hosts that start in the middle
+// --- hosts that start during a failover
 
 TEST_F(FenceHosts, HostsThatStartDuringAFailover) {
   ServerPair pair(dir_);
@@ -85,7 +85,8 @@ TEST_F(FenceHosts, HostsThatStartDuringAFailover) {
 
 class FenceDumps : public FenceHosts {
  protected:
-  // A dump, more leases, no host runs; the dump is restored, and hosts come one after the other.
+  // Takes a dump, then more leases, ends all hosts, restores the dump, and starts the hosts one
+  // after the other.
   void RestoreWhileStopped(bool by_kill, std::chrono::seconds second, std::chrono::seconds third) {
     server_.Start();
     ASSERT_NO_FATAL_FAILURE(StartLoad(Url()));
@@ -115,12 +116,12 @@ class FenceDumps : public FenceHosts {
   }
 };
 
-TEST_F(FenceDumps, RestoredWhileStoppedHostsAreAway) {
+TEST_F(FenceDumps, RestoredWhileStoppedHostsAreDown) {
   ASSERT_NO_FATAL_FAILURE(RestoreWhileStopped(false, 2s, 12s));
   ExpectUnique("dump, stopped");
 }
 
-TEST_F(FenceDumps, RestoredWhileKilledHostsAreAway) {
+TEST_F(FenceDumps, RestoredWhileKilledHostsAreDown) {
   ASSERT_NO_FATAL_FAILURE(RestoreWhileStopped(true, 1s, 4s));
   ExpectUnique("dump, killed");
 }
@@ -138,8 +139,8 @@ TEST_F(FenceDumps, RestoredUnderLoad) {
   ExpectUnique("dump, under load");
 }
 
-// The fence's own tables first, leaf_alloc seconds later, and a host that has never been there
-// comes between.
+// The fence's own tables are restored first, leaf_alloc seconds later, and a new host starts in
+// between.
 TEST_F(FenceDumps, RestoredTableByTableUnderLoad) {
   server_.Start();
   ASSERT_NO_FATAL_FAILURE(StartLoad(Url()));
@@ -164,7 +165,7 @@ TEST_F(FenceDumps, RestoredTableByTableUnderLoad) {
   ExpectUnique("dump, table by table");
 }
 
-// The same while no host needs a lease but the one that has just come.
+// The same, but only the new host needs a lease.
 TEST_F(FenceDumps, RestoredTableByTableWhileOneHostLeases) {
   server_.Start();
   ASSERT_NO_FATAL_FAILURE(StartLeasing(3, Url()));
@@ -204,7 +205,7 @@ TEST_F(FenceHosts, ProxyThatLeadsSessionsToAnotherServer) {
   ServerPair pair(dir_);
   const std::string path = dir_.File("proxy");
   MysqlProxy proxy(path, pair.primary.socket());
-  // A login without a password is the same for every server, so that the proxy can repeat it.
+  // A login without a password is the same for every server, so the proxy can repeat it.
   const std::string url = "mysql://root@localhost/idd?unix_socket=" + path;
   ASSERT_NO_FATAL_FAILURE(StartLoad(url));
   pair.StopReplication();
@@ -221,7 +222,7 @@ TEST_F(FenceHosts, ProxyThatLeadsSessionsToAnotherServer) {
   ExpectUnique("proxy");
 }
 
-// Some sessions are led to the other server seconds later than others, while both are written to.
+// Some sessions move to the other server seconds later than others, while both are written to.
 TEST_F(FenceHosts, ProxiesThatLeadSessionsToAnotherServerAtDifferentTimes) {
   ServerPair pair(dir_);
   std::vector<std::unique_ptr<MysqlProxy>> proxies;
@@ -258,7 +259,7 @@ TEST_F(FenceHosts, TableOfAnEngineThatCannotRollBack) {
     for (const auto& host : hosts_) marks.push_back(host->daemon.LogMark());
     MariadbSession session = server_.Session();
     const auto alter = [&](const std::string& engine) {
-      // idd's transactions are in the way of it for a moment.
+      // idd's transactions block it for a moment.
       EXPECT_TRUE(WaitUntil(Patience(30s), [&] {
         return session.Try("ALTER TABLE " + table + " ENGINE=" + engine) == 0;
       }));
@@ -281,6 +282,7 @@ TEST_F(FenceHosts, TableOfAnEngineThatCannotRollBack) {
 TEST_F(FenceHosts, LeasesOfAHostThatNeverComesBackAreNotRepeated) {
   ServerPair pair(dir_);
   ASSERT_NO_FATAL_FAILURE(StartLoad(pair.Url(), 20));
+  ExpectKnownToAll(4);  // or the hosts wait for an operator
   pair.StopReplication();
   LeaseWhatGetsLost();
   Change();
@@ -300,10 +302,11 @@ TEST_F(FenceHosts, LeasesOfAHostThatNeverComesBackAreNotRepeated) {
 
 TEST_F(FenceHosts, SwitchoversInARowWhileAHostIsStoppedForLonger) {
   ServerPair pair(dir_);
-  // A host that does not come to look for half of that, on a busy machine, would wait for the
-  // stopped one.
+  // On a busy machine, a host that does not look for half of that time would wait for the stopped
+  // one.
   constexpr int kFenceAfter = 20;
   ASSERT_NO_FATAL_FAILURE(StartLoad(pair.Url(), kFenceAfter));
+  ExpectKnownToAll(4);
   pair.StopReplication();
   LeaseWhatGetsLost();
   Change();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Three nodes of a Galera cluster on loopback, one of them killed under load every few seconds,
-// while hosts write through different nodes; and all of them lost but one that lacks the newest
-// leases, from which the cluster begins again.
+// Three nodes of a Galera cluster on loopback. In one case a node is killed under load every few
+// seconds, while hosts write through different nodes. In another all nodes are lost except one that
+// lacks the newest leases, from which the cluster starts again.
 //
-// Method: host i has the nodes as endpoints in another order each. Workers claim with patience and
-// must see no error: the rings outlast every change of node. The oracle looks for ids that came
-// twice and ids outside a lease.
+// Method: each host lists the nodes as endpoints in a different order. Workers claim with a long
+// timeout and must see no error: the rings outlast every change of node. The oracle looks for ids
+// that came twice and ids outside a lease.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -69,7 +69,7 @@ class Galera : public ::testing::Test {
                 "evs.keepalive_period=PT0.3S;evs.inactive_check_period=PT0.3S"};
   }
 
-  // Where it had got to, so that the others send it what is missing and not everything.
+  // The node's last position, so that the others send it only what it lacks.
   [[nodiscard]] std::string Recovered(int node) {
     const std::string log = dir_.File("recover.log");
     WriteFile(log, "");
@@ -98,7 +98,8 @@ class Galera : public ::testing::Test {
     });
   }
 
-  // The cluster, a host for each node, and the tag `orders`, of which each host has had an id.
+  // Starts the cluster, a host for each node, and the tag `orders`, from which each host gets an
+  // id.
   void StartAll(const std::vector<std::string>& tag_options) {
     nodes_[0]->Start({"--wsrep-new-cluster"});
     for (int i = 1; i < kNodes; ++i) {
@@ -117,7 +118,7 @@ class Galera : public ::testing::Test {
     create.insert(create.end(), tag_options.begin(), tag_options.end());
     ASSERT_TRUE(
         WaitUntil(Patience(20s), [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));
-    // The cluster is young: first the hosts leave each other the grace.
+    // The cluster is new, so the hosts first wait for the grace.
     for (const auto& host : hosts_) {
       ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
         return host->idctl.Run({"claim", "orders"}).exit_status == 0;
@@ -139,7 +140,7 @@ class Galera : public ::testing::Test {
     for (const auto& worker : workers_) worker->WaitReady(Patience(20s));
     for (const auto& worker : workers_) worker->Go();
   }
-  // As an operator does who has lost the other nodes.
+  // As an operator would who has lost the other nodes.
   void Bootstrap(int node) {
     const std::string position = Recovered(node);
     ASSERT_NE(position, "");
@@ -192,8 +193,8 @@ class Galera : public ::testing::Test {
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
 };
 
-// Each lease is of one id, so that hosts write the same row through different nodes all the time,
-// and nearly every commit is in the way of another.
+// Each lease is of one id, so hosts write the same row through different nodes all the time, and
+// nearly every commit conflicts with another.
 TEST_F(Galera, HostsThatLeaseAtOnceThroughDifferentNodesShareNoId) {
   if (!Exists(kProvider)) GTEST_SKIP() << "galera-4 is not installed";
   ASSERT_NO_FATAL_FAILURE(StartAll({"--step", "1", "--max-step", "1", "--refill", "leaf"}));
@@ -204,10 +205,11 @@ TEST_F(Galera, HostsThatLeaseAtOnceThroughDifferentNodesShareNoId) {
 
 TEST_F(Galera, NodesKilledUnderLoadRepeatNoIdAndLeaveNoHostDry) {
   if (!Exists(kProvider)) GTEST_SKIP() << "galera-4 is not installed";
-  // A node comes back within seconds; on a busy machine the cluster may take minutes to agree.
+  // A node comes back within seconds, but on a busy machine the cluster may take minutes to agree.
   ASSERT_NO_FATAL_FAILURE(StartAll({"--outage-tolerance", "600"}));
   StartWorkers(500us);
-  // The load has lasted for as long as a cluster may take, so that its ids are there.
+  // Waits until the load has lasted as long as an outage of the cluster may, so that the rings
+  // cover it.
   for (const auto& host : hosts_) {
     ASSERT_TRUE(WaitUntil(Patience(240s), [&host] {
       const nlohmann::json tag = host->idctl.Json({"status"}).at("tags").at(0);
@@ -239,9 +241,9 @@ TEST_F(Galera, NodesKilledUnderLoadRepeatNoIdAndLeaveNoHostDry) {
   StopWorkersAndCheck(kills);
 }
 
-// The view's number begins again at 1, so that a host that was connected in an early one sees
-// nothing new in it; the node lacks what was leased since it was lost, some of it by a host that
-// hangs while all this happens.
+// The cluster's view number starts again at 1, so a host that was connected in an early view sees
+// no change in it. The node lacks the leases since it was lost, some of them taken by a host that
+// hangs meanwhile.
 TEST_F(Galera, NodeThatLacksTheNewestLeasesBootstrapsTheCluster) {
   if (!Exists(kProvider)) GTEST_SKIP() << "galera-4 is not installed";
   ASSERT_NO_FATAL_FAILURE(StartAll({"--step", "1000", "--max-step", "1000"}));
@@ -259,7 +261,7 @@ TEST_F(Galera, NodeThatLacksTheNewestLeasesBootstrapsTheCluster) {
   for (const auto& host : hosts_) marks.push_back(host->daemon.LogMark());
   ASSERT_NO_FATAL_FAILURE(Bootstrap(2));
   ASSERT_TRUE(WaitSynced(2)) << nodes_[2]->Log();
-  EXPECT_LT(LeasesAt(2), before) << "the node was to be behind";
+  EXPECT_LT(LeasesAt(2), before) << "the node does not lag";
   const std::uint64_t synced_ns = MonotonicNs();
   std::this_thread::sleep_for(3s);
   hosts_[2]->daemon.Signal(SIGCONT);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client with every permission that an authorised client has writes whatever it likes all over
-// what it can write, while honest clients claim.
+// A client with all the access of an authorised client writes arbitrary values wherever it can,
+// while honest clients claim.
 //
-// Method: the scribbler is a process of its own. It attaches as any client does, tries to get at
-// the table and at the size of both memfds, and then fills its cursors with random words, zeros,
-// old values and maxima; when its ring is taken away it attaches again. Meanwhile honest processes
-// claim from its tag and from another. What it may do is written down in docs/shm-abi.md: make ids
-// of segments that are published at that moment come twice. So the oracle asks of its tag that all
-// ids lie in leases of this host, and everything of the other tag.
+// Method: the scribbler is a separate process. It attaches like any client, tries to write to the
+// table and to resize both memfds, and then fills its cursors with random words, zeros, old values
+// and maxima; when its ring is withdrawn it attaches again. Meanwhile honest processes claim from
+// its tag and from another one. docs/shm-abi.md says what it can do: make ids of the currently
+// published segments come twice. So for its tag the oracle only checks that all ids lie in leases
+// of this host; for the other tag it checks everything.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -45,12 +45,12 @@ using std::chrono_literals::operator""ms;
 
 constexpr std::uint64_t kFullSeconds = 60;
 
-// Shared with the scribbler.
+// Shared with the scribbler's process.
 struct Report {
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> attaches{0};
   std::atomic<std::uint64_t> writes{0};  // of the whole mapping
-  std::array<char, 256> broke_in{};      // how it got at what it must not, if it did
+  std::array<char, 256> broke_in{};      // how it gained forbidden access, if it did
 };
 
 class Scribbler {
@@ -84,7 +84,7 @@ class Scribbler {
     std::snprintf(report_.broke_in.data(), report_.broke_in.size(), "%s", how);
   }
 
-  // A privileged user may open what it likes through /proc, so that is tried as nobody.
+  // A privileged user may open anything through /proc, so it tries that as user nobody.
   void TryToBreakIn(int table, int cursors) {
     if (::mmap(nullptr, shm::kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, table, 0) !=
         MAP_FAILED) {
@@ -115,7 +115,7 @@ class Scribbler {
     constexpr uid_t kNobody = 65534;
     const std::string path = "/proc/self/fd/" + std::to_string(table);
     if (::geteuid() == 0) {
-      // fsuid decides about files; the process stays killable and its memory its own.
+      // The fsuid decides file access; the process stays killable and its memory its own.
       const int opened = OpenAs(kNobody, path);
       if (opened >= 0) {
         BrokeIn("opened the table again for writing");
@@ -125,7 +125,7 @@ class Scribbler {
     }
     const int opened = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (opened < 0) return;
-    // The daemon runs as this very user, who owns the memfd; the seal must hold all the same.
+    // The daemon runs as this user, who owns the memfd; the seal must still hold.
     if (::mmap(nullptr, shm::kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0) !=
         MAP_FAILED) {
       BrokeIn("opened the table again and mapped it writable");
@@ -140,7 +140,7 @@ class Scribbler {
     return fd;
   }
 
-  // Until the ring is no longer the one to claim from, and a little longer.
+  // Runs until the ring is no longer active, and a little longer.
   void Scribble(int table_fd, int cursors_fd) {
     void* const table = ::mmap(nullptr, shm::kTableBytes, PROT_READ, MAP_SHARED, table_fd, 0);
     void* const cursors =
@@ -160,7 +160,7 @@ class Scribbler {
         if (random_() % 64 == 0) old[i] = present;
       }
       ++report_.writes;
-      // Now and then nothing for a while, so that claims get into the spoilt segments.
+      // Pauses now and then, so that claims reach the spoilt segments.
       if (random_() % 4 == 0) ::usleep(static_cast<useconds_t>(random_() % 3000));
     }
     ::munmap(table, shm::kTableBytes);
@@ -178,7 +178,7 @@ class Scribbler {
       case 3:
         return ~std::uint64_t{0} - random_() % 3;
       default:
-        return present + random_() % 2000 - 1000;  // near what it is: inside the segment
+        return present + random_() % 2000 - 1000;  // close to the present value: inside the segment
     }
   }
 
@@ -259,7 +259,7 @@ class HostileClient : public ::testing::Test {
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
 };
 
-TEST_F(HostileClient, HarmsNobodyButTheSegmentsItHas) {
+TEST_F(HostileClient, HarmsOnlyTheSegmentsItHas) {
   StartScribbler();
   for (int i = 0; i < 2; ++i) StartWorker("hot", i, true);
   StartWorker("other", 0, false);
@@ -293,9 +293,9 @@ TEST_F(HostileClient, HarmsNobodyButTheSegmentsItHas) {
               static_cast<unsigned long long>(other_before));
   EXPECT_STREQ(report_->broke_in.data(), "");
   EXPECT_GT(report_->attaches, 2U);
-  EXPECT_GT(hot_before, 100U) << "honest clients of the tag go on";
+  EXPECT_GT(hot_before, 100U) << "honest clients of the tag must continue";
   EXPECT_GT(other_before, 100U);
-  EXPECT_TRUE(was_quarantined) << "status tells";
+  EXPECT_TRUE(was_quarantined) << "status must report it";
   EXPECT_NE(host_.daemon.Log().find("ring.quarantined"), std::string::npos);
 
   const std::vector<Claimer> hot = Finish("hot");
@@ -307,7 +307,7 @@ TEST_F(HostileClient, HarmsNobodyButTheSegmentsItHas) {
   EXPECT_EQ(Join(CheckLeased(other, host_.idctl.Leases("other"))), "");
   EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("other"), CountIds(other), 2000)), "");
 
-  // Once it is gone, so is the harm.
+  // When it is gone, the harm ends.
   static_cast<void>(host_.idctl.Claim("hot", 10));
   std::vector<std::uint64_t> ids = host_.idctl.Claim("hot", 5000);
   EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idd is killed with SIGKILL under load, fifty times, and started again.
+// idd is killed with SIGKILL under load, fifty times, and restarted.
 //
 // Method: three kinds of workers claim all the while.
 //  - `hot` workers use a tag with small segments as fast as they can, so their ring runs dry. Their
-//    deadline is longer than idd is ever absent: they may see no error at all. In the end they must
-//    claim from a lease of the last idd: they attached again by themselves.
-//  - `hasty` workers use the same tag with a deadline shorter than some absences. They try again on
-//    TIMEOUT and UNAVAILABLE, and only those; each UNAVAILABLE call must have been under way while
-//    idd was absent, and there must be some.
-//  - `calm` workers use a tag whose ring lasts for the whole test. They may see no error at all.
+//    deadline exceeds every absence of idd, so they must see no error. In the end they must claim
+//    from a lease of the last idd, which shows that they attached again by themselves.
+//  - `hasty` workers use the same tag with a deadline shorter than some absences. They retry on
+//    TIMEOUT and UNAVAILABLE only. Each UNAVAILABLE call must have been in flight while idd was
+//    absent, and there must be some.
+//  - `calm` workers use a tag whose ring lasts for the whole test. They must see no error.
 // The oracle looks for duplicates, falling ids and ids outside a lease. Claims of different
-// processes are not compared in time: a ring that lost its daemon is used up while the next daemon
-// serves a new one. What the old rings still had counts as abandoned, whether a client took it or
-// not.
+// processes are not compared in time, because clients use up a ring that lost its daemon while the
+// next daemon serves a new one. Ids left in the old rings count as abandoned, claimed or not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +50,7 @@ class KilledDaemon : public ::testing::Test {
     host_.daemon.Start();
     host_.idctl.CreateTag("hot", 1000);
     host_.idctl.CreateTag("calm", 10'000'000);
-    // The ring has the lease before the first of those who wait for nothing looks.
+    // The ring has its lease before the first claimer without a timeout looks.
     for (int i = 0; i < 2; ++i) static_cast<void>(host_.idctl.Claim("calm"));
     WorkerPlan hot;
     hot.tag = "hot";
@@ -88,13 +87,13 @@ class KilledDaemon : public ::testing::Test {
   void KillAndStart(bool leave_alone) {
     const std::uint64_t killed_ns = MonotonicNs();
     host_.daemon.Kill();
-    // Longer than the ring and the hasty workers' patience last.
+    // Longer than the ring and the hasty workers' timeout last.
     if (leave_alone) std::this_thread::sleep_for(std::chrono::milliseconds(80 + random_() % 80));
     host_.daemon.Start();
     absences_.push_back({killed_ns, MonotonicNs()});
   }
 
-  // Every claimer of the hot tag has an id of a lease that the present idd took.
+  // Every claimer of the hot tag has an id from a lease of the current idd.
   [[nodiscard]] bool AttachedAgain() {
     std::uint64_t lowest_base = UINT64_MAX;
     for (const JournalLease& lease : host_.idctl.Leases("hot")) {
@@ -125,8 +124,8 @@ class KilledDaemon : public ::testing::Test {
     }
   }
 
-  // The UNAVAILABLE calls were under way at some time while idd was absent, or have waited out
-  // their deadlines, as a busy machine may take longer to let idd accept than a hasty client waits.
+  // The UNAVAILABLE calls overlapped an absence of idd, or waited for their whole timeout: on a
+  // busy machine idd may accept later than a hasty client waits.
   void ExpectUnavailableInAbsencesOnly(const std::vector<Claimer>& claimers) {
     int unavailable = 0;
     std::string unexcused;
@@ -149,7 +148,7 @@ class KilledDaemon : public ::testing::Test {
     }
     std::printf("%d calls found no idd\n", unavailable);
     EXPECT_LE(unexcused_count, 2 + unavailable / 20) << unexcused;
-    EXPECT_GT(unavailable, 0) << "the hot ring was to run dry while idd was absent";
+    EXPECT_GT(unavailable, 0) << "the hot ring did not run dry while idd was absent";
   }
 
   void ExpectOracleIsContent(const std::string& tag, const std::vector<Claimer>& claimers) {

@@ -17,9 +17,9 @@ namespace {
 
 using std::chrono_literals::operator""s;
 
-// Some 100,000 claims a second for a minute without the server, promised by an outage tolerance of
-// 60 s. The promise is of the rate that idd has seen, which a busy machine makes lower than what it
-// may have later: no longer than the ids last at the highest rate that the worker may reach.
+// Some 100,000 claims a second for a minute without the server, which an outage tolerance of 60 s
+// promises. The promise is for the rate that idd has seen; on a busy machine the rate may be higher
+// later. So the outage is no longer than the ids last at the worker's highest possible rate.
 TEST_F(MysqlHosts, OutageWithinTheToleranceIsNotNoticed) {
   constexpr double kMaxPerSecond = 110'000;
   std::chrono::seconds outage(std::max<std::uint64_t>(5, ScaledLoad(60)));
@@ -29,13 +29,13 @@ TEST_F(MysqlHosts, OutageWithinTheToleranceIsNotNoticed) {
   StartHosts(1, {"--outage-tolerance", "60"},
              "mysql://idd:secret@localhost/idd?unix_socket=" + path);
   WorkerPlan plan;
-  plan.batch = 400;  // half of it on the average
+  plan.batch = 400;  // half of it on average
   plan.pace_us = 2000;
   plan.log_capacity = 1 << 23;
   StartWorkers(1, plan);
   const auto status = [&] { return hosts_[0]->idctl.Json({"status"}).at("tags").at(0); };
   const auto fallbacks = [&] { return status().at("fallbacks").get<std::uint64_t>(); };
-  // The promise is as long as the load has lasted.
+  // The promise covers as long as the load has lasted.
   ASSERT_TRUE(WaitUntil(Patience(180s), [&] {
     const nlohmann::json promise = status().at("promise");
     return promise.at("kept") == true && promise.at("length_s") >= 55 &&
@@ -54,7 +54,7 @@ TEST_F(MysqlHosts, OutageWithinTheToleranceIsNotNoticed) {
   const double seconds = std::chrono::duration<double>(MonotonicClock::now() - began).count();
   EXPECT_EQ(fallbacks(), dry_before);
   EXPECT_LE(attempts, static_cast<int>(seconds) + 1);
-  EXPECT_GE(attempts, 2) << "it goes on trying";
+  EXPECT_GE(attempts, 2) << "idd must keep trying";
   server_.Start();
   for (const auto& worker : workers_) worker->Stop();
   const std::vector<Claimer> claimers = Finish(Patience(20s));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idd is ended two hundred times under load, by SIGTERM and by SIGKILL in turn, and started again
-// by a service manager that keeps its descriptors.
+// idd is ended two hundred times under load, by SIGTERM and by SIGKILL in turn, and restarted by a
+// service manager that keeps its descriptors.
 //
-// Method: in turns of a few restarts, four processes make single claims as fast as they can, from
-// before the first end until after the last start. Each id is above the one before it in its
-// process. All of them together have claimed exactly the ids from the last turn's last to theirs:
-// their number, their sum and those of their squares and cubes (modulo 2^64) are those of that
-// range, which no set with a duplicate or a gap has but by a chance of nothing; a few that are
-// missing can be told from them. No claim fails. In the end max_id stands at the first id that
-// nobody has.
+// Method: in rounds of a few restarts, four processes make single claims as fast as they can, from
+// before the first end until after the last start. In each process every id is above the previous
+// one. Together the processes must have claimed exactly the ids after the previous round's last id
+// up to their own last one. The test compares count, sum, sum of squares and sum of cubes (modulo
+// 2^64) with those of the range; a set with a duplicate or a gap cannot match except by a
+// negligible chance. A few missing ids can be computed from the differences. No claim fails. In the
+// end max_id is the first unclaimed id.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,10 +34,10 @@ using std::chrono_literals::operator""s;
 
 constexpr int kRestarts = 200;
 constexpr int kClaimers = 4;
-// So few that what is missing of their ids can be named.
+// Few enough that the missing ids can be computed.
 constexpr int kRestartsOfTurn = 4;
 
-// What a set of ids is summed up to.
+// The count and power sums of a set of ids.
 struct Tally {
   std::uint64_t count = 0;
   std::uint64_t sum = 0;
@@ -46,7 +46,7 @@ struct Tally {
   friend bool operator==(const Tally&, const Tally&) = default;
 };
 
-// Of 1 to `last`, modulo 2^64: what is divided by is divided out first.
+// The tally of 1 to `last`, modulo 2^64: divisions are done before the multiplications.
 Tally TallyTo(std::uint64_t last) {
   std::uint64_t factors[] = {last, last + 1, 2 * last + 1};
   factors[last % 2] /= 2;
@@ -72,10 +72,9 @@ Tally TallyOf(std::uint64_t id) {
   return {.count = 1, .sum = id, .sum_of_squares = id * id, .sum_of_cubes = id * id * id};
 }
 
-// The different ids above `from` and up to `to`, below 2^31, which that is the tally of, in order;
-// none when there are none so. Those of more than two are looked for near one another.
-std::vector<std::uint64_t> ClampToSettings(const Tally& tally, std::uint64_t from,
-                                           std::uint64_t to) {
+// The distinct ids above `from` and up to `to`, below 2^31, that have this tally, in order; none if
+// no ids do. Sets of more than two ids are searched near their mean only.
+std::vector<std::uint64_t> MissingIds(const Tally& tally, std::uint64_t from, std::uint64_t to) {
   constexpr std::uint64_t kNear = 300;
   if (tally.count == 1) {
     const bool is_one = tally == TallyOf(tally.sum) && from < tally.sum && tally.sum <= to;
@@ -96,7 +95,7 @@ std::vector<std::uint64_t> ClampToSettings(const Tally& tally, std::uint64_t fro
     end = std::min(end, mean + 1);  // the least of them
   }
   for (std::uint64_t id = first; id < end; ++id) {
-    std::vector<std::uint64_t> ids = ClampToSettings(Difference(tally, TallyOf(id)), id, to);
+    std::vector<std::uint64_t> ids = MissingIds(Difference(tally, TallyOf(id)), id, to);
     if (ids.empty()) continue;
     ids.insert(ids.begin(), id);
     return ids;
@@ -104,13 +103,13 @@ std::vector<std::uint64_t> ClampToSettings(const Tally& tally, std::uint64_t fro
   return {};
 }
 
-// How many of the ids (from, to] are missing. Three ways are left to lose one. idd is killed
-// between taking it for a waiting request and sending it (ADR 0010): about a microsecond, which was
-// one id in some 1,700 restarts. On a machine that is busy with other things: an idd that stops
-// loses its processor between withdrawing a segment and telling its end, and each claimer that is
-// in the midst of a claim gives up looking for it; or a claimer loses its own there for more than
-// 50 ms. What is missing must be those few ids, one of each claimer at most: no other came twice in
-// their place.
+// Returns how many of the ids (from, to] are missing. There are three ways to lose one. idd may be
+// killed between taking an id for a waiting request and sending it (ADR 0010), in about a
+// microsecond; that was one id in some 1,700 restarts. On a busy machine, an idd that stops may
+// lose its processor between withdrawing a segment and recording its end; then each claimer in the
+// middle of a claim gives up looking for the end. Or a claimer may lose its own processor there for
+// more than 50 ms. The missing ids must be those few, at most one of each claimer, with no
+// duplicate in their place.
 std::uint64_t ExpectComplete(const Tally& claimed, std::uint64_t from, std::uint64_t to) {
   const Tally missing = Difference(Difference(TallyTo(to), TallyTo(from)), claimed);
   if (missing == Tally{}) return 0;
@@ -118,7 +117,7 @@ std::uint64_t ExpectComplete(const Tally& claimed, std::uint64_t from, std::uint
   EXPECT_GT(count, 0) << "ids came twice";
   EXPECT_LE(count, kClaimers);
   if (count <= 0 || count > kClaimers) return missing.count;
-  const std::vector<std::uint64_t> ids = ClampToSettings(missing, from, to);
+  const std::vector<std::uint64_t> ids = MissingIds(missing, from, to);
   EXPECT_FALSE(ids.empty()) << count << " ids are missing, and others came twice";
   for (const std::uint64_t id : ids) {
     std::printf("id %llu is missing\n", static_cast<unsigned long long>(id));
@@ -150,7 +149,7 @@ class RestartedDaemon : public ::testing::Test {
     for (const auto& worker : workers_) worker->Go();
   }
 
-  // What they claimed in all; `last` becomes their highest id.
+  // The tally of all claims; `last` becomes their highest id.
   [[nodiscard]] Tally FinishWorkers(std::uint64_t& last) {
     Tally all;
     for (const auto& worker : workers_) worker->Stop();
@@ -193,8 +192,8 @@ class RestartedDaemon : public ::testing::Test {
   std::uint64_t slowest_ns_ = 0;
 };
 
-// A claimer is stopped when its claim fails by its deadline. How long a restart stops a claim is
-// measured by tests/bench/refill_benchmark.cc.
+// A claimer is stopped if its claim fails by its deadline. tests/bench/refill_benchmark.cc measures
+// how long a restart stops a claim.
 TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
   const int restarts = static_cast<int>(std::max<std::uint64_t>(20, ScaledLoad(kRestarts)));
   std::uint64_t last = 0;
@@ -222,14 +221,14 @@ TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
 
   std::uint64_t held_to = 0;
   for (const JournalLease& lease : host_.idctl.Leases("orders")) {
-    // What was handed back was taken out of it again.
+    // A handed-back tail no longer belongs to its lease.
     held_to = std::max(held_to, lease.state == "active" ? lease.limit : lease.base + lease.claimed);
   }
-  EXPECT_EQ(host_.Database().MaxId("orders"), held_to) << "what was used and what is still held";
+  EXPECT_EQ(host_.Database().MaxId("orders"), held_to) << "used ids, and ids still held";
   const AuditRow audit = host_.idctl.Audit("orders");
   EXPECT_TRUE(audit.ok);
   EXPECT_EQ(audit.abandoned, 0U);
-  EXPECT_EQ(audit.claimed, last) << "what idd took for others counts as claimed";
+  EXPECT_EQ(audit.claimed, last) << "ids that idd claimed for waiters count as claimed";
   host_.daemon.Stop();
   EXPECT_EQ(host_.Database().MaxId("orders"), last + 1);
 }

@@ -7,7 +7,7 @@ import sys
 
 
 def members(word):
-    """The calls that a word of a filter stands for: itself, or those of the group that systemd has under that name."""
+    """The calls that a filter's word stands for: itself, or the calls of that systemd group."""
     if not word.startswith("@"):
         return {word}
     text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager", word],

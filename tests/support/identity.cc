@@ -12,7 +12,7 @@
 namespace idd::harness {
 namespace {
 
-// The system calls themselves: the functions of the C library change every thread of the process.
+// The raw system calls: the C library's functions change all threads of the process.
 constexpr long kKeep = -1;
 
 bool SetGroups(const std::vector<gid_t>& groups) {
@@ -37,7 +37,7 @@ ScopedIdentity::~ScopedIdentity() {
                        ::syscall(SYS_setresgid, kKeep, gid_before_, kKeep) == 0 &&
                        SetGroups(groups_before_);
   if (is_back) return;
-  std::perror("going back to the identity before");  // nothing after it would test what it says
+  std::perror("restoring the identity");  // later tests would be meaningless
   std::abort();
 }
 

@@ -18,7 +18,7 @@ namespace idd::harness {
 
 namespace {
 
-// The body of an answer that comes in chunks, each behind its length and a line's end.
+// The body of a chunked answer: each chunk follows its length and an end of line.
 std::string Joined(const std::string& chunks) {
   std::string body;
   for (std::size_t at = 0; at < chunks.size();) {
@@ -47,7 +47,7 @@ Scrape::Scrape(const std::string& text) {
     char* end = nullptr;
     const double value = std::strtod(number, &end);
     Require(end != number && *end == '\0', "not a number: " + line);
-    Require(series_.emplace(line.substr(0, blank), value).second, "told twice: " + line);
+    Require(series_.emplace(line.substr(0, blank), value).second, "two values: " + line);
   }
 }
 
@@ -58,7 +58,7 @@ std::optional<double> Scrape::Find(const std::string& series) const {
 
 double Scrape::At(const std::string& series) const {
   const std::optional<double> value = Find(series);
-  Require(value.has_value(), "not told: " + series);
+  Require(value.has_value(), "no value: " + series);
   return *value;
 }
 

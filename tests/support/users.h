@@ -15,12 +15,12 @@
 
 namespace idd::harness {
 
-// People of tests of permissions: numbers that the machine has no names for.
+// The users in tests of permissions; the machine has no names for these numbers.
 inline const Identity kAlice{.uid = 12345, .gid = 12345, .groups = {12001, 12002}};
 inline const Identity kBob{.uid = 12346, .gid = 12346, .groups = {12002, 12003}};
 inline const Identity kOutsider{.uid = 12399, .gid = 12399, .groups = {}};
 
-// How many rings a process has mapped, closed ones included.
+// The number of rings that a process has mapped, including closed ones.
 [[nodiscard]] inline int MappedRings(const std::string& pid) {
   std::ifstream maps("/proc/" + pid + "/maps");
   int rings = 0;
@@ -30,15 +30,15 @@ inline const Identity kOutsider{.uid = 12399, .gid = 12399, .groups = {}};
   return rings;
 }
 
-// A host whose socket others can reach. Its tests need root, to be somebody else.
+// A host whose socket other users can reach. Its tests need root, to act as other users.
 class HostWithUsers : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
     RequireErrno(::chmod(dir_.File("").c_str(), 0711) == 0, "chmod");
   }
   void Configure(const std::string& text) { WriteFile(host_.daemon.options().config, text); }
-  // Writes the file and has idd read it; the line of the log that says how that went.
+  // Writes the file and makes idd read it; returns the log line with the result.
   void Reload(const std::string& text) {
     Configure(text);
     const std::size_t mark = host_.daemon.LogMark();

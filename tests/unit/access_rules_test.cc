@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may do what with which tag.
+// Which user may do what with which tag.
 #include "access/access_rules.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(PatternTest, StarsAndQuestionMarksMatchWhatTheySay) {
   EXPECT_TRUE(MatchesPattern("a*b?c*", "axxbxbyc"));
   EXPECT_FALSE(MatchesPattern("", "x"));
   EXPECT_TRUE(MatchesPattern("", ""));
-  EXPECT_FALSE(MatchesPattern("[ab]", "a")) << "brackets are themselves";
+  EXPECT_FALSE(MatchesPattern("[ab]", "a")) << "brackets must match literally";
   EXPECT_TRUE(MatchesPattern("[ab]", "[ab]"));
   EXPECT_FALSE(MatchesPattern("Orders", "orders"));
 }
@@ -58,7 +58,7 @@ TEST(PatternTest, QuestionMarkIsOneCharacterOfUtf8AndNoHalf) {
   EXPECT_TRUE(MatchesPattern("gr?n", "gr\xc3\xbcn"));
   EXPECT_FALSE(MatchesPattern("gr??n", "gr\xc3\xbcn"));
   EXPECT_TRUE(MatchesPattern("*\xc3\xbc*", "gr\xc3\xbcn"));
-  EXPECT_TRUE(MatchesPattern("?", "\xc3")) << "what is cut off counts as one";
+  EXPECT_TRUE(MatchesPattern("?", "\xc3")) << "a truncated character counts as one";
 }
 
 TEST(PatternTest, ManyStarsTakeNoExponentialTime) {
@@ -67,7 +67,7 @@ TEST(PatternTest, ManyStarsTakeNoExponentialTime) {
   EXPECT_FALSE(MatchesPattern(pattern + "b", std::string(128, 'a')));
 }
 
-TEST(AccessRulesTest, WithoutARuleTheGroupClaimsAndNobodyElse) {
+TEST(AccessRulesTest, WithoutARuleOnlyTheGroupClaims) {
   const AccessRules rules = Rules({});
   EXPECT_EQ(rules.Of(User(kAlice, {5, kServiceGroup}), "orders").access, Access::kShm);
   Peer primary = User(kAlice);
@@ -162,36 +162,36 @@ class RingHoldersTest : public ::testing::Test {
   RingHolders holders_;
 };
 
-TEST_F(RingHoldersTest, RingIsUnlawfulWhileSomebodyHasItWhoMayNot) {
+TEST_F(RingHoldersTest, RingIsToBeWithdrawnWhileAUserWithoutAccessHasIt) {
   holders_.Add({.tag = "orders", .ring_id = 1}, User(kAlice));
   holders_.Add({.tag = "orders", .ring_id = 1}, User(kBob));
   holders_.Add({.tag = "users", .ring_id = 2}, User(kAlice));
   const AccessRules both =
       Rules({Rule({"*"}, kAlice, Access::kShm), Rule({"*"}, kBob, Access::kShm)});
-  EXPECT_EQ(Names(holders_.Unlawful(both)), Rings());
+  EXPECT_EQ(Names(holders_.ToWithdraw(both)), Rings());
   const AccessRules alice =
       Rules({Rule({"*"}, kAlice, Access::kAdmin), Rule({"*"}, kBob, Access::kSocket)});
-  EXPECT_EQ(Names(holders_.Unlawful(alice)), Rings{"orders1"});
+  EXPECT_EQ(Names(holders_.ToWithdraw(alice)), Rings{"orders1"});
   holders_.Forget({.tag = "orders", .ring_id = 9});
-  EXPECT_EQ(Names(holders_.Unlawful(alice)), Rings{"orders1"}) << "another ring";
+  EXPECT_EQ(Names(holders_.ToWithdraw(alice)), Rings{"orders1"}) << "another ring";
   holders_.Forget({.tag = "orders", .ring_id = 1});
-  EXPECT_EQ(Names(holders_.Unlawful(alice)), Rings());
+  EXPECT_EQ(Names(holders_.ToWithdraw(alice)), Rings());
 }
 
 TEST_F(RingHoldersTest, NextRingOfATagHasNoneOfTheLastOnesHolders) {
   holders_.Add({.tag = "orders", .ring_id = 1}, User(kBob));
   holders_.Add({.tag = "orders", .ring_id = 2}, User(kAlice));
-  EXPECT_EQ(Names(holders_.Unlawful(Rules({Rule({"*"}, kAlice, Access::kShm)}))), Rings());
+  EXPECT_EQ(Names(holders_.ToWithdraw(Rules({Rule({"*"}, kAlice, Access::kShm)}))), Rings());
 }
 
 TEST_F(RingHoldersTest, TooManyToKnowAreTakenForUnlawful) {
   for (uid_t uid = 1; uid <= 64; ++uid) holders_.Add({.tag = "t", .ring_id = 1}, User(0, {uid}));
   const AccessRules rules = Rules({});
-  EXPECT_EQ(Names(holders_.Unlawful(rules)), Rings());
+  EXPECT_EQ(Names(holders_.ToWithdraw(rules)), Rings());
   holders_.Add({.tag = "t", .ring_id = 1}, User(0, {1}));
-  EXPECT_EQ(Names(holders_.Unlawful(rules)), Rings()) << "known already";
+  EXPECT_EQ(Names(holders_.ToWithdraw(rules)), Rings()) << "known already";
   holders_.Add({.tag = "t", .ring_id = 1}, User(0, {65}));
-  EXPECT_EQ(Names(holders_.Unlawful(rules)), Rings{"t1"});
+  EXPECT_EQ(Names(holders_.ToWithdraw(rules)), Rings{"t1"});
 }
 
 }  // namespace

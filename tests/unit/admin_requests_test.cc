@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Administration requests as text: what a hostile one may cost the event loop.
+// Administration requests as text: the cost of hostile ones to the event loop.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class AdminRequestsTest : public ::testing::Test {
   [[nodiscard]] PeerRights RightsOf(uid_t uid) const {
     return {rules_, {.pid = 1, .uid = uid, .gid = uid, .groups = {}}};
   }
-  // The answer, as soon as it is there.
+  // Filled in when the answer arrives.
   std::shared_ptr<std::optional<AdminAnswer>> Ask(const std::string& request, uid_t uid = 0) {
     auto answer = std::make_shared<std::optional<AdminAnswer>>();
     admin_.Handle(request, RightsOf(uid), [answer](const Status& status, const std::string& text) {
@@ -97,13 +97,20 @@ TEST_F(AdminRequestsTest, BracketsInStringsAreNoDepth) {
               HasSubstr("unknown operation 'no'"));
 }
 
+TEST_F(AdminRequestsTest, TagsAreCreatedInKnownModesOnly) {
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"sequence"})"),
+              HasSubstr("unknown mode 'sequence'"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket"})"),
+              HasSubstr("mode ticket is not available"));
+}
+
 TEST_F(AdminRequestsTest, RequestsOfManyFieldsAreRefused) {
   std::string text = R"({"op":"status")";
   for (std::size_t i = 0; i < 64; ++i) text += ",\"f" + std::to_string(i) + "\":1";
   EXPECT_THAT(Refusal(text + "}"), HasSubstr("more than 64 fields"));
 }
 
-// What is refused without a look into the store is answered at once, so its parsing shows.
+// A refusal that needs no store is answered at once, unless its parsing is deferred.
 TEST_F(AdminRequestsTest, LargeRequestsAreNotParsedOnTheLoop) {
   const std::string small = R"({"op":"no such operation"})";
   EXPECT_TRUE(Ask(small)->has_value());
@@ -122,14 +129,14 @@ TEST_F(AdminRequestsTest, RequestsOfOneUserLeaveRoomForOthers) {
   EXPECT_EQ(refused, 24U);
   EXPECT_THAT(Await(answers.back()).document, HasSubstr("too many administration requests"));
   const auto other = Ask(large, 1002);
-  EXPECT_FALSE(other->has_value()) << "it has room";
+  EXPECT_FALSE(other->has_value()) << "another user's request must have room";
   for (const auto& answer : answers) static_cast<void>(Await(answer));
   static_cast<void>(Await(other));
   EXPECT_FALSE(Ask(large, 1001)->has_value()) << "there is room again";
   h_.Settle();
 }
 
-// However many ask, the store is asked for two lists at most.
+// However many requests ask, the store gets at most two list calls.
 TEST_F(AdminRequestsTest, StatusOfAStoreThatHangsIsAnsweredAtItsDeadline) {
   bool hangs = true;
   std::mutex mutex;
@@ -165,7 +172,7 @@ TEST_F(AdminRequestsTest, StatusOfAStoreThatHangsIsAnsweredAtItsDeadline) {
   EXPECT_LE(h_.store.script.Count("ListTags") - lists_before, 2);
 }
 
-// However long the journal takes to read.
+// However long reading the journal takes.
 TEST_F(AdminRequestsTest, ReportsDoNotHoldLeasesUp) {
   for (const char* report :
        {R"({"op":"lease.list"})", R"({"op":"audit"})", R"({"op":"whois","tag":"orders","id":1})"}) {
@@ -181,7 +188,7 @@ TEST_F(AdminRequestsTest, ReportsDoNotHoldLeasesUp) {
         [&is_leased](const Result<Lease>& lease) { is_leased = lease.ok(); });
     EXPECT_TRUE(h_.RunUntil([&is_leased] { return is_leased; })) << report;
     EXPECT_FALSE(answer->has_value()) << report;
-    h_.store.ForgetLeases();  // which no ring has
+    h_.store.ForgetLeases();  // leases that are in no ring
     h_.store.script.Release();
     EXPECT_TRUE(Await(answer).status.ok()) << report;
   }
@@ -223,8 +230,8 @@ TEST_F(AdminRequestsTest, LeasesOfOthersTagsAreNotEvenRead) {
   EXPECT_EQ(h_.store.last_listed().among, std::vector<std::string>{"orders"});
 }
 
-// A lease whose commit came late is active and in no ring until it is looked up.
-TEST_F(AdminRequestsTest, AuditTellsWhatItFindsAgainAlone) {
+// A lease whose commit came late is active and in no ring until idd looks it up.
+TEST_F(AdminRequestsTest, AuditReportsOnlyWhatItFindsTwice) {
   ASSERT_TRUE(h_.store.TakeLease({.tag = "orders", .count = 10, .token = "late"}).ok());
   const auto answer = Ask(R"({"op":"audit"})");
   EXPECT_TRUE(h_.RunUntil([&] { return h_.store.script.Count("ListReturned") > 0; }));

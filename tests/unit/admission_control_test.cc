@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the descriptors that idd has are divided among its peers.
+// How idd divides its descriptors among its peers.
 #include "access/admission_control.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ class AdmissionControlTest : public ::testing::Test {
 
 TEST_F(AdmissionControlTest, EachUserGetsHalfOfWhatIsLeftAndOperatorsTheRest) {
   SetLimit(64);
-  ASSERT_EQ(gate_.most_connections(), 24U) << "of 32 beside idd's own, a quarter is for rings";
+  ASSERT_EQ(gate_.most_connections(), 24U) << "32 beside idd's own; a quarter of them is for rings";
   EXPECT_EQ(gate_.connections_per_uid(), 11U);
   EXPECT_EQ(AdmitAll(kFirstUser), 11U);
   EXPECT_THAT(gate_.Admit(User(kFirstUser)).message(), HasSubstr("LimitNOFILE="));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One case for each kind of finding, and one for each thing that is none.
+// One case for each kind of finding, and one for each state that is no finding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "admin/ledger_audit.h"
+#include "admin/operations/ledger_audit.h"
 
 namespace idd::daemon {
 namespace {
@@ -46,7 +46,7 @@ class AuditTest : public ::testing::Test {
   void AddLive(const std::string& token, LeaseState state, std::uint64_t claimed) {
     input_.live[token] = {.token = token, .tag = "orders", .state = state, .claimed = claimed};
   }
-  // The audit's one finding contains every one of `words`.
+  // The audit has exactly one finding, which contains all `words`.
   void ExpectFinding(const std::vector<std::string>& words) const {
     const AuditReport report = RunAudit(input_);
     EXPECT_FALSE(report.ok());
@@ -106,7 +106,7 @@ TEST_F(AuditTest, TagsAreAccountedApart) {
 TEST_F(AuditTest, ClosedLeaseWhosePartsAreNotItsSizeIsFound) {
   input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 50, 0)};
   const AuditReport report = RunAudit(input_);
-  ASSERT_EQ(report.findings.size(), 2U) << "the lease, and hence its tag";
+  ASSERT_EQ(report.findings.size(), 2U) << "the lease names the tag";
   EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
   EXPECT_NE(report.findings[0].find("parts"), std::string::npos);
   EXPECT_NE(report.findings[1].find("tag 'orders'"), std::string::npos);
@@ -174,7 +174,7 @@ TEST_F(AuditTest, WhatWasKeptOfAReturnedLeaseMayNotBeLeasedAgain) {
   ExpectFinding({"lease a", "lease b"});
 }
 
-TEST_F(AuditTest, ListedRangeThatSomebodyKeptIsFound) {
+TEST_F(AuditTest, ListedRangeThatAHostKeptIsFound) {
   input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kExhausted, 100, 0, 0)};
   input_.ledger.returned = {{.tag = "orders", .host = "elsewhere", .ids = {90, 120}}};
   ExpectFinding({"listed as returned", "lease a"});

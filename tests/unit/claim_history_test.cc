@@ -19,7 +19,7 @@ using std::chrono_literals::operator""ms;
 
 constexpr MonotonicTime kStart = MonotonicTime{} + 1h;
 
-// A history that looks at what is claimed by hand.
+// A history with claims and looks by hand.
 class Claims {
  public:
   explicit Claims(std::chrono::seconds tolerance) {
@@ -29,7 +29,7 @@ class Claims {
   void Wait(MonotonicClock::duration time) { now_ += time; }
   void Claim(std::uint64_t ids) { claimed_ += ids; }
   void Look() { history_.Observe(now_, now_, claimed_); }
-  // As idd looks at a tag from which so many are claimed each second.
+  // As when idd looks once a second at a tag with that claim rate.
   void Run(std::chrono::seconds time, std::uint64_t per_s) {
     for (std::chrono::seconds passed(0); passed < time; passed += 1s) {
       Wait(1s);
@@ -43,7 +43,7 @@ class Claims {
  private:
   ClaimHistory history_;
   MonotonicTime now_ = kStart;
-  std::uint64_t claimed_ = 1'000'000;  // before the first look: no part of it
+  std::uint64_t claimed_ = 1'000'000;  // before the first look, so not counted
 };
 
 TEST(ClaimHistoryTest, CountsAllClaimsUntilTheWindowIsFull) {
@@ -68,7 +68,7 @@ TEST(ClaimHistoryTest, BusiestWindowCountsForTheRestOfTheDay) {
   EXPECT_GE(claims.Most(), 600U * 15 / 16 - 1);
 }
 
-// A window of a week is one that lies in the last week.
+// A window of a week counts the whole last week.
 TEST(ClaimHistoryTest, WindowLongerThanADayIsCountedWhole) {
   Claims claims(std::chrono::hours(7 * 24));
   claims.Run(std::chrono::hours(4 * 24), 1);
@@ -89,7 +89,7 @@ TEST(ClaimHistoryTest, ClaimsOfUnknownTimeCountForNothing) {
   claims.Wait(61s);
   claims.Claim(5000);
   claims.Look();
-  EXPECT_EQ(claims.Most(), 0U) << "which of them belong to one window?";
+  EXPECT_EQ(claims.Most(), 0U) << "their window is unknown";
   claims.Wait(59s);
   claims.Claim(100);
   claims.Look();
@@ -125,7 +125,7 @@ TEST(ClaimHistoryTest, ShorterWindowKeepsItsShare) {
   claims.history().SetWindow(299s);
   EXPECT_LE(claims.Most(), 1500U) << "two windows cover an old one";
   claims.Run(299s, 10);
-  EXPECT_GE(claims.Most(), 2990U * 15 / 16 - 10) << "what is seen from now on counts in full";
+  EXPECT_GE(claims.Most(), 2990U * 15 / 16 - 10) << "later claims count in full";
 }
 
 struct Claimed {
@@ -133,7 +133,7 @@ struct Claimed {
   std::uint64_t ids;
 };
 
-// What was claimed after `from` in the busiest stretch of that length.
+// The ids claimed after `from` in the busiest interval of that length.
 std::uint64_t Busiest(const std::vector<Claimed>& claims, MonotonicTime from,
                       MonotonicClock::duration length) {
   std::uint64_t most = 0;
@@ -148,8 +148,8 @@ std::uint64_t Busiest(const std::vector<Claimed>& claims, MonotonicTime from,
   return most;
 }
 
-// Claims at random for more than a day: Most() is what was claimed in a window of the last day, and
-// nearly all of what was claimed in the busiest one.
+// Random claims over more than a day: Most() is at most the claims in the busiest window of the
+// last day, and nearly all of them.
 class RandomClaims : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomClaims, MostIsNeverTooLargeAndHardlyTooSmall) {
@@ -168,7 +168,7 @@ TEST_P(RandomClaims, MostIsNeverTooLargeAndHardlyTooSmall) {
   std::int64_t longest_pause_ms = 0;
   for (int look = 0; look < 4000; ++look) {
     if (look % 100 == 0) longest_pause_ms = up_to(up_to(250'000));
-    // Nothing is claimed for a while, and idd looks each second.
+    // An interval without claims; idd looks each second.
     for (std::int64_t ms = up_to(longest_pause_ms); ms > 1000; ms -= 1000) {
       now += 1s;
       history.Observe(now, now, claimed);
@@ -179,7 +179,7 @@ TEST_P(RandomClaims, MostIsNeverTooLargeAndHardlyTooSmall) {
       claimed += claims.back().ids;
     }
     const MonotonicTime before = now;
-    now += std::chrono::milliseconds(up_to(3));  // that the look takes
+    now += std::chrono::milliseconds(up_to(3));  // the duration of the look
     history.Observe(before, now, claimed);
     if (look % 20 != 0) continue;
     const std::uint64_t most = history.Most(now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libidclient in a process that forks, and in one that closes descriptors which are not its own.
+// libidclient in a process that forks, and in one that closes descriptors it does not own.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -29,8 +29,8 @@ namespace {
 
 // --- fork
 
-// The socket is the parent's: what the child writes to it could fall between two halves of the
-// parent's request.
+// The child shares the parent's socket: its output could end up between two halves of a request of
+// the parent.
 TEST_F(ClientTest, ForkedChildThatTakesTheMarkSendsNothingOnTheParentsConnection) {
   DaemonRing ring(1);
   ring.writer.Publish({1, 101}, 0, 11);
@@ -61,7 +61,7 @@ TEST_F(ClientTest, ForkedChildGetsAConnectionOfItsOwnAndTheParentGoesOn) {
   std::atomic<std::uint64_t> next{100};
   FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
     if (request.type() == FrameType::kAttach) ring.Grant(self, request);
-    // The connection's number tells who asked.
+    // The connection's number identifies the asking process.
     if (request.type() == FrameType::kClaim) {
       const auto base = static_cast<std::uint64_t>(request.connection) * 1000;
       self.Reply(request, wire::ClaimReply{.first = base + next++, .count = 1});
@@ -115,7 +115,7 @@ TEST_F(ClientTest, ForkWhileAThreadWaitsDisturbsNeitherSide) {
   EXPECT_EQ(waited.value(), (IdRange{20, 21}));
 }
 
-TEST_F(ClientTest, ChildThatClosesTheInheritedClientHarmsNobody) {
+TEST_F(ClientTest, ChildThatClosesTheInheritedClientHarmsNoOther) {
   const DaemonRing ring(1);
   FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
     if (request.type() == FrameType::kAttach) ring.Grant(self, request);
@@ -141,11 +141,11 @@ TEST_F(ClientTest, ChildThatClosesTheInheritedClientHarmsNobody) {
 
 // --- descriptors that the program closes
 
-// Files of the program's that have the numbers of what it has closed, as daemons do: sockets, as
-// whatever the library sent by one of them would arrive.
+// Files of the program under the descriptor numbers that it has closed, as daemons do it. They are
+// sockets, so that anything the library sent over one of them would arrive.
 class Strangers {
  public:
-  // Closes all descriptors of this process but the first three, and opens others.
+  // Closes all descriptors of this process except the first three, and opens others.
   Strangers() {
     ::close_range(3, ~0U, 0);
     for (std::size_t i = 0; i < kPairs; ++i) {
@@ -173,7 +173,7 @@ class Strangers {
 
 class ClosedDescriptorsTest : public ClientTest {
  protected:
-  // What `child` returns in a forked child, where 0 is success.
+  // Runs `child` in a forked child and returns its result; 0 is success.
   static int InChild(const std::function<int()>& child) {
     const pid_t pid = ::fork();
     if (pid == 0) {
@@ -197,8 +197,8 @@ class ClosedDescriptorsTest : public ClientTest {
   Tag* const tag_ = client_->OpenTag("orders").value();
 };
 
-// Regression: the child closed the number of its parent's socket, and the next claim's socket took
-// the place of the program's log file.
+// Regression: the child closed the descriptor number of its parent's socket, and the socket of the
+// next claim replaced the program's log file.
 TEST_F(ClosedDescriptorsTest, ForkedChildThatHasOpenedOthersKeepsThem) {
   EXPECT_EQ(InChild([this] {
               const Strangers strangers;
@@ -217,7 +217,7 @@ TEST_F(ClosedDescriptorsTest, ForkedChildThatClosesTheClientKeepsItsOwn) {
             0);
 }
 
-// The same in one process: here a child that has claimed, and so has a connection of its own.
+// The same in one process. It is a child here; it has claimed, and so has its own connection.
 TEST_F(ClosedDescriptorsTest, ProcessThatHasOpenedOthersKeepsThemAndClaimsOn) {
   EXPECT_EQ(InChild([this] {
               if (!Claim(*tag_).ok()) return 1;
@@ -262,8 +262,6 @@ TEST_F(ClosedDescriptorsTest, ProcessThatHasOpenedNoneClaimsOn) {
             }),
             0);
 }
-
-// What it sleeps in is the old socket; what it reads next would be another's.
 
 }  // namespace
 }  // namespace idd::client

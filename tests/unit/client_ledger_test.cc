@@ -29,7 +29,7 @@ TEST(ClientLedgerTest, CountsSocketClaimsExactlyPerConnectionAndTag) {
   EXPECT_EQ(ledger.clients().at(2).uses.at("orders").ids, 3U);
 }
 
-TEST(ClientLedgerTest, AttachmentsTellSinceWhen) {
+TEST(ClientLedgerTest, AttachmentsShowSinceWhen) {
   ClientLedger ledger;
   ledger.Connected(1, Somebody(100, 5), kNow);
   ledger.Greeted(1, "1.2", 0x10001);
@@ -87,7 +87,7 @@ TEST(ClientLedgerTest, ConnectionOfVeryManyTagsIsBoundedAndLosesNoCount) {
   EXPECT_EQ(uses.size(), ClientLedger::kMaxTags + 1);
   EXPECT_EQ(uses.at(ClientLedger::kOtherTags).ids, 100U);
   ledger.Claimed(1, "tag0", 2, 0);
-  EXPECT_EQ(uses.at("tag0").ids, 4U) << "a known one is still told apart";
+  EXPECT_EQ(uses.at("tag0").ids, 4U) << "a known tag must still have its own count";
 }
 
 TEST(ClientLedgerTest, PastIsBoundedAndLosesNoCount) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libidclient's tags against a daemon that does what the test says.
+// libidclient's tags against a scripted daemon.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -58,7 +58,7 @@ TEST_F(ClientTest, BadTagNameIsRefusedWithoutAskingTheDaemon) {
   EXPECT_EQ(daemon.Count(FrameType::kAttach), 0);
 }
 
-TEST_F(ClientTest, AttachTellsTheDaemonsStatusAndReason) {
+TEST_F(ClientTest, AttachReportsTheDaemonsStatusAndReason) {
   const Status status = AttachTo([](FakeDaemon& daemon, const Request& request) {
     daemon.Reply(request, wire::AttachReply{.status = 3}, "no such tag: 'orders'");
   });
@@ -134,7 +134,7 @@ TEST_F(ClientTest, GrantAboveTheLimitOfAllIdsIsRefused) {
   }
 }
 
-TEST_F(ClientTest, ClaimTellsTheDaemonsStatusAndReason) {
+TEST_F(ClientTest, ClaimReportsTheDaemonsStatusAndReason) {
   for (const Code code : {Code::kTimeout, Code::kOutOfIds, Code::kNoSuchTag, Code::kDenied}) {
     const Status status = ClaimAnsweredBy({.status = static_cast<std::uint32_t>(code)}).status();
     EXPECT_EQ(status.code(), code);
@@ -155,7 +155,7 @@ TEST_F(ClientTest, ClaimThatIsNeverAnsweredEndsByTheDeadline) {
   EXPECT_GE(MonotonicClock::now() - began, milliseconds(1900));
   EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
   const auto request = daemon.Next().value().As<wire::ClaimRequest>();
-  EXPECT_LT(request.timeout_ms, 2000U) << "the daemon's reason arrives before the own deadline";
+  EXPECT_LT(request.timeout_ms, 2000U) << "the daemon's reason comes before the client's deadline";
   EXPECT_EQ(request.ring_id, 1U);
   EXPECT_EQ(request.count, 1U);
 }
@@ -194,7 +194,7 @@ TEST_F(ClientTest, RetiredRingIsReplacedByAnAttach) {
   EXPECT_EQ(daemon.Count(FrameType::kClaim), 0);
 }
 
-// Regression: with nothing between two attaches the client asked as fast as the daemon could
+// Regression: without a pause between two attaches, the client asked as fast as the daemon could
 // answer.
 TEST_F(ClientTest, DaemonThatGoesOnHandingOutARetiredRingIsNotStormed) {
   DaemonRing ring(1);
@@ -209,7 +209,7 @@ TEST_F(ClientTest, DaemonThatGoesOnHandingOutARetiredRingIsNotStormed) {
   EXPECT_FALSE(Claim(*tag).ok());
   const int attaches = daemon.Count(FrameType::kAttach);
   const auto took = std::chrono::ceil<milliseconds>(MonotonicClock::now() - began);
-  EXPECT_LE(attaches, took.count() / 2 + 20) << "one in two milliseconds is plenty";
+  EXPECT_LE(attaches, took.count() / 2 + 20) << "at most one attach in two milliseconds";
 }
 
 TEST_F(ClientTest, MarkSendsOneWakeUpWithoutAReply) {
@@ -225,7 +225,7 @@ TEST_F(ClientTest, MarkSendsOneWakeUpWithoutAReply) {
   const Request notice = daemon.Next().value();
   EXPECT_EQ(notice.type(), FrameType::kRefill);
   EXPECT_EQ(notice.As<wire::RefillNotice>().ring_id, 1U);
-  // What comes next is of another claim.
+  // The next CLAIM is that of another claim.
   std::thread answers([&] {
     const Request claim = daemon.Next().value();
     EXPECT_EQ(claim.type(), FrameType::kClaim);
@@ -263,10 +263,10 @@ TEST_F(ClientTest, DryClaimOutlivesARestartOfTheDaemon) {
 
 // --- tags without a ring
 
-// Answers CLAIM with the next ids, `most` at most, and ATTACH with `ring`, or that there is none.
+// Answers CLAIM with the next ids, at most `most`, and ATTACH with `ring`, or with no ring.
 class TagWithoutRingTest : public ClientTest {
  protected:
-  // `attach_again` is what the next reply to CLAIM says.
+  // `attach_again` is a field of the next reply to CLAIM.
   void Start(std::uint64_t most = 1000) {
     daemon_ =
         std::make_unique<FakeDaemon>(path_, [this, most](FakeDaemon& self, const Request& request) {
@@ -306,7 +306,7 @@ TEST_F(TagWithoutRingTest, EveryClaimIsARequestAndNothingIsMapped) {
   EXPECT_EQ(MappedRings(), 0);
   EXPECT_EQ(Claim(*tag_).value(), (IdRange{1, 2}));
   EXPECT_EQ(Claim(*tag_, 5).value(), (IdRange{2, 7}));
-  EXPECT_EQ(Claim(*tag_, 5000).value(), (IdRange{7, 14})) << "as much as the daemon gives";
+  EXPECT_EQ(Claim(*tag_, 5000).value(), (IdRange{7, 14})) << "as many ids as the daemon grants";
   EXPECT_EQ(last_ring_id_, 0U);
   EXPECT_EQ(daemon_->Count(FrameType::kClaim), 3);
   EXPECT_EQ(daemon_->Count(FrameType::kAttach), 1) << "and no more";
@@ -351,7 +351,7 @@ TEST_F(TagWithoutRingTest, GrantThatSaysSoBringsARingAndARetiredRingEndsIt) {
   Start();
   EXPECT_EQ(MappedRings(), mapped);
   ring_ = &ring;
-  EXPECT_EQ(Claim(*tag_).value(), (IdRange{1, 2})) << "nobody has said so yet";
+  EXPECT_EQ(Claim(*tag_).value(), (IdRange{1, 2})) << "no reply has said so yet";
   attach_again_ = 1;
   EXPECT_EQ(Claim(*tag_).value(), (IdRange{2, 3}));
   EXPECT_EQ(MappedRings(), mapped + 1);
@@ -363,7 +363,7 @@ TEST_F(TagWithoutRingTest, GrantThatSaysSoBringsARingAndARetiredRingEndsIt) {
   EXPECT_EQ(ring.writer.DrainAll().at(0).next, 601U);
   EXPECT_EQ(Claim(*tag_).value(), (IdRange{3, 4}));
   EXPECT_EQ(last_ring_id_, 0U);
-  EXPECT_EQ(tag_->view().load(), shm::DryPoint()) << "no claim adds to a closed cursor for ever";
+  EXPECT_EQ(tag_->view().load(), shm::DryPoint()) << "a claim must stop adding to a closed cursor";
   EXPECT_EQ(Claim(*tag_).value(), (IdRange{4, 5}));
   EXPECT_EQ(daemon_->Count(FrameType::kAttach), 3);
 }
@@ -383,7 +383,7 @@ TEST_F(TagWithoutRingTest, OutlivesARestartOfTheDaemon) {
   EXPECT_EQ(claimed.value(), (IdRange{2, 3}));
 }
 
-// What no honest daemon says of a ring and of none.
+// Replies about a ring, or about no ring, that no honest daemon sends.
 TEST_F(ClientTest, AttachRefusesARingThatIsNotWhatTheReplySays) {
   const DaemonRing ring(1);
   const int mapped = MappedRings();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// [limits] and [[access]] of the file, and what a reload makes of two configurations.
+// [limits] and [[access]] of the file, and the difference that a reload finds between two
+// configurations.
 #include "config/config_tables.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ Result<ConfigTables> Read(const std::string& text) {
   return file.value().ReadTables();
 }
 
-// It is refused, and the message has the line and the words.
+// The text is refused with a message that contains the line and the words.
 void ExpectWrong(const std::string& text, int line, const std::vector<std::string>& words) {
   const Result<ConfigTables> tables = Read(text);
   ASSERT_FALSE(tables.ok()) << text;
@@ -75,7 +76,7 @@ ids_per_second = 100
   EXPECT_EQ(rules[2], rules[1]);
 }
 
-TEST(ConfigTablesTest, WrongLimitsAreToldWithTheirLine) {
+TEST(ConfigTablesTest, WrongLimitsAreReportedWithTheirLine) {
   ExpectWrong("[limits]\nconnections_per_uid = 0\n", 2, {"connections_per_uid", "from 1"});
   ExpectWrong("[limits]\nrequests_per_second_per_uid = -1\n", 2, {"requests_per_second_per_uid"});
   ExpectWrong("[limits]\nconnections_per_uid = 1.5\n", 2, {"whole number"});
@@ -84,7 +85,7 @@ TEST(ConfigTablesTest, WrongLimitsAreToldWithTheirLine) {
   ExpectWrong("limits = 5\n", 1, {"table"});
 }
 
-TEST(ConfigTablesTest, WrongRulesAreToldWithTheirLine) {
+TEST(ConfigTablesTest, WrongRulesAreReportedWithTheirLine) {
   const std::string head = "[[access]]\n";
   const std::string good = head + "tags = ['a']\nusers = [1]\n";
   ExpectWrong("access = 5\n", 1, {"[[access]]"});

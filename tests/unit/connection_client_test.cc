@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// libidclient's connection against a daemon that does what the test says.
+// libidclient's connection against a scripted daemon.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -46,7 +46,7 @@ TEST_F(ConnectionTest, LateReplyIsDroppedAndTheNextCallGetsItsOwn) {
   });
   EXPECT_EQ(FirstOf(connection.Call(ClaimOf(2), Later())), 2U);
   answers.join();
-  EXPECT_EQ(daemon.connections(), 1) << "a deadline breaks no connection";
+  EXPECT_EQ(daemon.connections(), 1) << "a passed deadline must not break the connection";
 }
 
 TEST_F(ConnectionTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
@@ -54,7 +54,7 @@ TEST_F(ConnectionTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
   Connection connection(path_, std::nullopt);
   constexpr std::uint64_t kThreads = 6;
   constexpr std::uint64_t kCalls = 60;
-  // In every round all threads have a call under way, and the replies come in another order.
+  // In every round all threads have a call in flight, and the replies arrive in another order.
   std::thread answers([&] {
     std::vector<Request> waiting;
     for (std::uint64_t round = 0; round < kCalls; ++round) {
@@ -87,7 +87,7 @@ TEST_F(ConnectionTest, LeaderThatLeavesAtItsDeadlineHandsOver) {
   FakeDaemon daemon(path_);
   Connection connection(path_, std::nullopt);
   std::atomic<std::uint64_t> patient{0};
-  ASSERT_TRUE(connection.EnsureConnected(Later()).ok());  // which may take longer than 80 ms
+  ASSERT_TRUE(connection.EnsureConnected(Later()).ok());  // may take longer than 80 ms
   Status hasty;
   std::thread leader(
       [&] { hasty = connection.Call(ClaimOf(1), Deadline::After(milliseconds(80))).status(); });
@@ -120,7 +120,7 @@ TEST_F(ConnectionTest, LeaderThatGotItsReplyHandsOver) {
   EXPECT_EQ(right, 5);
 }
 
-TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConnectsAnew) {
+TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConnectsAgain) {
   FakeDaemon daemon(path_);
   Connection connection(path_, std::nullopt);
   std::atomic<int> unavailable{0};
@@ -136,7 +136,7 @@ TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConne
   const MonotonicTime broke = MonotonicClock::now();
   daemon.Close(1);
   for (std::thread& caller : callers) caller.join();
-  EXPECT_LT(MonotonicClock::now() - broke, kOnlyByADefect) << "not by their deadlines";
+  EXPECT_LT(MonotonicClock::now() - broke, kOnlyByADefect) << "they did not end at their deadlines";
   EXPECT_EQ(unavailable, 4);
   std::thread answers([&] { Echo(daemon, daemon.Next().value()); });
   EXPECT_EQ(FirstOf(connection.Call(ClaimOf(9), Later())), 9U);
@@ -144,7 +144,7 @@ TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConne
   EXPECT_EQ(daemon.connections(), 2);
 }
 
-TEST_F(ConnectionTest, ConnectionThatBrokeWhileNobodyCalledIsReplaced) {
+TEST_F(ConnectionTest, ConnectionThatBrokeBetweenCallsIsReplaced) {
   FakeDaemon daemon(path_);
   Connection connection(path_, std::nullopt);
   ASSERT_TRUE(connection.EnsureConnected(Later()).ok());
@@ -188,7 +188,7 @@ TEST_F(ConnectionTest, WaitersForAnothersConnectAttemptKeepTheirOwnDeadlines) {
   while (daemon.Count(FrameType::kHello) == 0) std::this_thread::yield();
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.EnsureConnected(Soon()).code(), Code::kUnavailable);
-  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect) << "not by the other's deadline";
+  EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect) << "it ended at the other deadline";
   daemon.Close(1);
   slow.join();
 }
@@ -207,14 +207,14 @@ TEST_F(ConnectionTest, FullBacklogEndsByTheDeadline) {
   EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
-TEST_F(ConnectionTest, NobodyListeningIsUnavailableAtOnce) {
+TEST_F(ConnectionTest, NoListenerIsUnavailableAtOnce) {
   Connection connection(path_, std::nullopt);
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.Call(ClaimOf(1), Later()).status().code(), Code::kUnavailable);
   EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
-TEST_F(ConnectionTest, RefusedHelloTellsTheDaemonsReason) {
+TEST_F(ConnectionTest, RefusedHelloReportsTheDaemonsReason) {
   FakeDaemon daemon(path_, [](FakeDaemon& self, const Request& request) {
     self.Send(request.connection,
               wire::BuildReply(FrameType::kError, 0, wire::StatusReply{.status = 7},
@@ -278,6 +278,7 @@ TEST_F(ConnectionTest, DaemonThatStopsReadingEndsByTheDeadline) {
   EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
+// The waiter sleeps on its old socket; its next read would be from the program's new one.
 TEST_F(ConnectionTest, WaiterWhoseDescriptorIsTakenReadsNothingOfAnothers) {
   FakeDaemon daemon(path_);
   Connection connection(path_, std::nullopt);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's end of a connection, over a socket pair.
+// The daemon's side of a connection, over a socket pair.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -56,11 +56,12 @@ class DaemonConnectionTest : public ::testing::Test {
     return wire::BuildReply(FrameType::kClaim, id, wire::ClaimReply{});
   }
   void Turn() {
-    // All that is ready: what the peer has done is seen at once, and no timer is waited for.
+    // Runs everything that is ready: the peer's actions are visible at once, and no timer is
+    // awaited.
     while (loop_.RunOne(std::chrono::nanoseconds(0))) {
     }
   }
-  // The request ids in the next message; nothing when none is there.
+  // The request ids in the next message; nothing if there is no message.
   [[nodiscard]] std::optional<std::vector<std::uint64_t>> Receive() const {
     std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;
     const ssize_t got = ::recv(peer_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
@@ -88,7 +89,7 @@ class DaemonConnectionTest : public ::testing::Test {
   bool keeps_closed_ = false;
   std::size_t held_ = 0;  // descriptors
   std::size_t most_held_ = SIZE_MAX;
-  std::size_t under_way_ = 0;  // too
+  std::size_t under_way_ = 0;  // also descriptors
   std::size_t most_under_way_ = SIZE_MAX;
   std::unique_ptr<Connection> connection_;
 };
@@ -115,8 +116,8 @@ TEST_F(DaemonConnectionTest, MessagesAreNoLongerThanAFrameMayBe) {
   EXPECT_EQ(messages, 3) << "341 replies of 48 bytes each";
 }
 
-// They are not a peer that does not read: nothing has been tried yet.
-TEST_F(DaemonConnectionTest, RepliesWithDescriptorsBehindThemGoOutAtOnceAndInOrder) {
+// Replies that were not sent yet must not make the peer count as a slow reader.
+TEST_F(DaemonConnectionTest, RepliesFollowedByDescriptorsGoOutAtOnceAndInOrder) {
   const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   connection_->SendWithNext(Reply(1));
   connection_->SendWithNext(Reply(2));
@@ -131,7 +132,7 @@ TEST_F(DaemonConnectionTest, RepliesWithDescriptorsBehindThemGoOutAtOnceAndInOrd
   EXPECT_NE(connection_, nullptr);
 }
 
-TEST_F(DaemonConnectionTest, ClosingTellsWhatWasGrantedBeforeAndWhy) {
+TEST_F(DaemonConnectionTest, ClosingSendsWhatWasGrantedBeforeAndTheReason) {
   connection_->SendWithNext(Reply(1));
   connection_->SendWithNext(Reply(2));
   connection_->CloseWith({Code::kInvalid, "a bad frame"}, 7);
@@ -140,7 +141,7 @@ TEST_F(DaemonConnectionTest, ClosingTellsWhatWasGrantedBeforeAndWhy) {
   EXPECT_EQ(connection_, nullptr);
 }
 
-// They are no more than its user may hold, and given back as soon as they are sent or dropped.
+// They are limited to what the user may hold, and released as soon as they are sent or dropped.
 TEST_F(DaemonConnectionTest, DescriptorsOfUnreadRepliesAreHeldAndGivenBack) {
   const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const auto send_until = [&](std::size_t held) {
@@ -175,7 +176,7 @@ TEST_F(DaemonConnectionTest, DescriptorsAreUnderWayUntilThePeerHasReadThem) {
   connection_->CheckArrived();
   EXPECT_EQ(under_way_, 0U);
   EXPECT_FALSE(connection_->has_descriptors_under_way());
-  // A reply finds out by itself what has arrived.
+  // Sending a reply checks by itself which ones have arrived.
   most_under_way_ = 2;
   for (std::size_t i = 1; i <= 5; ++i) {
     connection_->Send(Reply(i), {null.get(), null.get()});
@@ -184,10 +185,11 @@ TEST_F(DaemonConnectionTest, DescriptorsAreUnderWayUntilThePeerHasReadThem) {
   ASSERT_FALSE(connection_->is_closed());
   connection_->Send(Reply(6), {null.get(), null.get()});
   connection_->Send(Reply(7), {null.get(), null.get()});
-  EXPECT_TRUE(connection_->is_closed()) << "beyond what may be under way";
+  EXPECT_TRUE(connection_->is_closed()) << "more descriptors in flight than allowed";
 }
 
-// What is in its queue counts against idd until it is read, also when the connection is closed.
+// Descriptors in its queue count against idd until they are read, even after the connection is
+// closed.
 TEST_F(DaemonConnectionTest, DescriptorsOfAClosedConnectionAreUnderWayUntilTheyAreRead) {
   keeps_closed_ = true;
   const ScopedFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -198,7 +200,7 @@ TEST_F(DaemonConnectionTest, DescriptorsOfAClosedConnectionAreUnderWayUntilTheyA
   EXPECT_EQ(under_way_, 2U);
   EXPECT_EQ(ReceiveAll(), (std::vector<std::uint64_t>{1, 7}));
   std::byte byte{};
-  EXPECT_EQ(::recv(peer_.get(), &byte, 1, MSG_DONTWAIT), 0) << "closed, for the peer";
+  EXPECT_EQ(::recv(peer_.get(), &byte, 1, MSG_DONTWAIT), 0) << "the peer must see the close";
   connection_->CheckArrived();
   EXPECT_EQ(under_way_, 0U);
 }
@@ -218,7 +220,7 @@ TEST_F(DaemonConnectionTest, PeerThatDoesNotReadIsClosedAndOneThatReadsLateIsSer
   std::uint64_t sent = 0;
   for (; sent < 1000; ++sent) connection_->Send(Reply(sent));
   Turn();
-  ASSERT_NE(connection_, nullptr) << "as many as it may have under way";
+  ASSERT_NE(connection_, nullptr) << "within the limit of requests in flight";
   std::vector<std::uint64_t> got;
   while (got.size() < 1000) {
     const std::vector<std::uint64_t> more = ReceiveAll();

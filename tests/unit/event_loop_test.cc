@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the event loop promises: each callback at most once, on the loop, and none that is not
-// wanted any more.
+// The event loop's guarantees: it calls each callback at most once, on the loop, and never after
+// its cancellation.
 #include "platform/event_loop.h"
 
 #include <fcntl.h>
@@ -36,18 +36,18 @@ using ::testing::ElementsAre;
 
 class EventLoopTest : public ::testing::Test {
  protected:
-  // False: it does not come true within five seconds.
+  // False if the condition does not hold within five seconds.
   [[nodiscard]] bool RunUntil(const std::function<bool()>& condition) {
     const Deadline deadline = Deadline::After(5s);
     while (!condition() && !deadline.passed()) loop_.RunOne(5ms);
     return condition();
   }
-  // Calls whatever is due.
+  // Runs everything that is due.
   void Settle() {
     while (loop_.RunOne(20ms)) {
     }
   }
-  // A callback that tells that it was called.
+  // A callback that records its call.
   [[nodiscard]] std::function<void()> Note(const std::string& name) {
     return [this, name] { called_.push_back(name); };
   }
@@ -61,7 +61,7 @@ TEST_F(EventLoopTest, TasksAreCalledInTheOrderInWhichTheyWerePosted) {
   loop_.Post([this] {
     called_.push_back("b");
     loop_.Post(Note("d"));
-    EXPECT_THAT(called_, ElementsAre("a", "b")) << "not from within Post()";
+    EXPECT_THAT(called_, ElementsAre("a", "b")) << "it must not be called from within Post()";
   });
   loop_.Post(Note("c"));
   EXPECT_TRUE(called_.empty());
@@ -119,7 +119,7 @@ TEST_F(EventLoopTest, TimerCallsOnceAndNotBeforeItsTime) {
   loop_.RunUntilIdle();
   EXPECT_THAT(called_, ElementsAre("due"));
   EXPECT_GE(called_at, at);
-  EXPECT_EQ(timer.expiry(), at) << "to tell how late it was";
+  EXPECT_EQ(timer.expiry(), at) << "the expiry must stay readable";
   Settle();
   EXPECT_EQ(called_.size(), 1U);
 }
@@ -152,8 +152,7 @@ TEST_F(EventLoopTest, CancelledTimerNeverCalls) {
   EXPECT_TRUE(called_.empty());
 }
 
-// Both are due, and on their way, when the first is called: of the second nothing is left to stop
-// but its call.
+// Both timers are due when the first is called: of the second only its call can still be stopped.
 TEST_F(EventLoopTest, TimerThatIsDueAlreadyCanStillBeCancelled) {
   Timer first(loop_);
   Timer second(loop_);
@@ -242,7 +241,7 @@ TEST_F(EventLoopTest, CallbackMayOwnItsTimer) {
     EXPECT_TRUE(called.expired());
     EXPECT_FALSE(left.expired());
   }
-  EXPECT_TRUE(left.expired()) << "it ends with the loop";
+  EXPECT_TRUE(left.expired()) << "it must end with the loop";
 }
 
 class DescriptorWatchTest : public EventLoopTest {
@@ -338,7 +337,7 @@ TEST_F(DescriptorWatchTest, CancelledItKeepsTheDescriptorAndMayBeAskedAgain) {
   EXPECT_THAT(called_, ElementsAre("second"));
 }
 
-// The kernel has told both at once.
+// The kernel has reported both at once.
 TEST_F(DescriptorWatchTest, WhatIsDueAlreadyCanStillBeCancelled) {
   SendToUs();
   const auto note_and_cancel = [this] {
@@ -365,12 +364,12 @@ TEST_F(DescriptorWatchTest, ClosedItCallsNothingAndHasNoDescriptor) {
   EXPECT_TRUE(called_.empty());
 }
 
-TEST_F(DescriptorWatchTest, ClosesItsDescriptorOnceAndNobodyElses) {
+TEST_F(DescriptorWatchTest, ClosesItsDescriptorOnceAndNoOther) {
   const int number = watch_.fd();
   watch_.Close();
   EXPECT_TRUE(PeerSeesEnd());
   const ScopedFd other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(other.get(), number) << "the number is given to the next file";
+  ASSERT_EQ(other.get(), number) << "the next file must get the number";
   watch_.Close();
   watch_.Cancel();
   Settle();
@@ -415,7 +414,7 @@ TEST_F(DescriptorWatchTest, WhatIsNoDescriptorIsAnError) {
   EXPECT_TRUE(called_.empty());
 }
 
-TEST_F(EventLoopTest, SignalsAreToldEachTimeUntilTheEnd) {
+TEST_F(EventLoopTest, SignalsAreReportedEachTimeUntilTheEnd) {
   std::vector<int> told;
   auto signals = std::make_unique<Signals>(loop_, std::initializer_list<int>{SIGUSR1, SIGUSR2},
                                            [&](int signal) { told.push_back(signal); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fence over a data set in memory that is replaced by older copies of itself: first the single
+// The fence over an in-memory data set that is replaced by older copies of itself: first single
 // rules, then thousands of random histories of three hosts, in which no id may be granted twice.
 #include "leasing/fence.h"
 
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/fake_marks.h"
 #include "support/fake_store.h"
 #include "support/test_environment.h"
 
@@ -26,7 +27,7 @@ constexpr const char* kTag = "orders";
 constexpr const char* kIncarnation = "0123456789abcdef";
 constexpr std::chrono::seconds kSilence(20);
 
-// What a server has. A copy of it is what a replica, a dump or a backup has.
+// The contents of a server. A copy stands for a replica, a dump or a backup.
 struct DataSet {
   struct CeilingRow {
     Ceiling ceiling;
@@ -38,7 +39,7 @@ struct DataSet {
   std::uint64_t max_id = 1;
 };
 
-// The servers' side of the world: which of them is in use, and the time.
+// The servers: the one in use, and its clock.
 struct World {
   std::shared_ptr<DataSet> data = std::make_shared<DataSet>();
   std::string server = "server-1";
@@ -51,21 +52,22 @@ struct World {
     server = name;
     started_ms = now_ms;
   }
-  // The tables are dropped and made again under the running server. Its name has when they were.
+  // The tables are dropped and created again under the running server. The server's name reflects
+  // their creation times.
   void SetBack(const DataSet& copy) {
     data = std::make_shared<DataSet>(copy);
     server += "'";
   }
 };
 
-// A host's connection. It is lost when what it was opened on is not in use any more.
+// A host's connection. It is lost when its data set is no longer in use.
 class FakeFenceStore final : public FenceStore {
  public:
   FakeFenceStore(World& world, std::string host, std::string run)
       : world_(world), host_(std::move(host)), run_(std::move(run)) {}
 
   [[nodiscard]] bool IsOpen() const { return is_reachable && opened_on_ == world_.data; }
-  // False: it was not open on this before.
+  // False if it was open on another data set before.
   bool Open() {
     const bool is_same = opened_on_ == world_.data;
     if (!is_same) ++data_sets_;
@@ -80,7 +82,7 @@ class FakeFenceStore final : public FenceStore {
     return is_same;
   }
 
-  Result<FenceView> Look(std::uint64_t noted) override {
+  Result<FenceView> ReadFence(std::uint64_t noted) override {
     if (!IsOpen() || std::exchange(loses_look, false)) return Lost();
     ++Own().beat;
     FenceView view;
@@ -172,7 +174,7 @@ class FakeFenceStore final : public FenceStore {
   }
 
   bool is_reachable = true;
-  bool loses_look = false;  // the next one
+  bool loses_look = false;  // the next look fails
   bool is_new_data_set = false;
 
  private:
@@ -188,10 +190,10 @@ class FakeFenceStore final : public FenceStore {
   std::uint64_t data_sets_ = 0;
 };
 
-// What was granted to anyone, ever, in any data set.
+// All ids granted to any host, ever, in any data set.
 class Grants {
  public:
-  // Whether none of them was granted before.
+  // False if one of them was granted before.
   [[nodiscard]] bool Add(std::uint64_t first, std::uint64_t limit) {
     const auto after = ranges_.lower_bound(first);
     if (after != ranges_.end() && after->first < limit) return false;
@@ -205,7 +207,7 @@ class Grants {
   std::map<std::uint64_t, std::uint64_t> ranges_;
 };
 
-// A host, over the restarts of its idd: its marks stay.
+// A host across the restarts of its idd: its marks persist.
 class FenceHost {
  public:
   FenceHost(World& world, std::string name) : world_(world), name_(std::move(name)) { Start(); }
@@ -233,7 +235,7 @@ class FenceHost {
   bool Prepare() {
     if (!is_running || !store->is_reachable) return false;
     if (is_open_ && store->IsOpen()) {
-      const Result<bool> looked = fence.Look(*store, marks);
+      const Result<bool> looked = fence.Refresh(*store, marks);
       if (looked.ok()) return looked.value() || Recover(false);
     }
     is_open_ = false;
@@ -243,7 +245,7 @@ class FenceHost {
     was_opened_ = is_open_;
     return is_open_;
   }
-  // The ids that it was granted; empty when it has to wait.
+  // The granted ids; empty if the host has to wait.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> Lease(std::uint64_t count) {
     if (!Prepare() || !fence.may_lease()) return {};
     DataSet& data = *world_.data;
@@ -304,7 +306,7 @@ class FenceTest : public ::testing::Test {
     EXPECT_TRUE(grants_.Add(first, limit)) << "[" << first << ", " << limit << ") came twice";
     return true;
   }
-  // Whether the host leases within so many seconds.
+  // Whether the host leases within that many seconds.
   [[nodiscard]] bool LeasesWithin(FenceHost& host, int seconds) {
     for (int i = 0; i < seconds * 4; ++i) {
       if (Leases(host)) return true;
@@ -329,7 +331,7 @@ TEST_F(FenceTest, LeaseOfAnUnknownHostIsNotRepeatedByThoseThatRemain) {
   Run(3);
   const DataSet copy = *world_.data;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(LeasesWithin(host(1), 6));
-  host(1).Kill();  // for good: what it was granted is in its clients' tables
+  host(1).Kill();  // for good: its clients may have used its ids
   world_.FailOver(copy, "server-2");
   EXPECT_TRUE(LeasesWithin(host(0), 40));
   EXPECT_TRUE(LeasesWithin(host(2), 40));
@@ -344,7 +346,7 @@ TEST_F(FenceTest, LeasingPausesForSecondsWhenAllHostsCome) {
   EXPECT_TRUE(LeasesWithin(host(0), 4));
 }
 
-// The copy was made within a second of this host's last look, and came back within another.
+// The copy was made within a second of this host's last look, and took over within another second.
 TEST_F(FenceTest, RowThatIsAsItWasLeftShowsNothingOfAReplacedDataSet) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   const auto is_as_left = [this] {
@@ -357,7 +359,7 @@ TEST_F(FenceTest, RowThatIsAsItWasLeftShowsNothingOfAReplacedDataSet) {
   ASSERT_TRUE(is_as_left());
   const DataSet copy = *world_.data;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(Leases(host(1)));
-  world_.data = std::make_shared<DataSet>(copy);  // the server's name may be the same
+  world_.data = std::make_shared<DataSet>(copy);  // the server may keep its name
   EXPECT_TRUE(LeasesWithin(host(0), 6));
 }
 
@@ -378,7 +380,7 @@ TEST_F(FenceTest, HostThatStartsInTheMiddleWaitsForOneThatKnows) {
   EXPECT_TRUE(LeasesWithin(late, 40));
 }
 
-// Each lost connection would begin it again, and the host would look for others without an end.
+// If each lost connection restarted the watch, the host would look for others indefinitely.
 TEST_F(FenceTest, WatchGoesOnOverLostConnections) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);
@@ -430,8 +432,8 @@ TEST_F(FenceTest, RestartOnTheSameServerMakesNoGap) {
   EXPECT_EQ(world_.data->max_id, before + 10);
 }
 
-// Kills, restarts, reboots, clean stops, partitions, and data sets that are replaced by copies of
-// some moment of the last half a minute.
+// Kills, restarts, reboots, clean stops, partitions, and data sets replaced by copies from the last
+// half minute.
 class FenceHistories : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(FenceHistories, NoIdIsGrantedTwice) {
@@ -455,8 +457,8 @@ TEST_P(FenceHistories, NoIdIsGrantedTwice) {
       if (one_in(700) && host.is_running) host.Stop();
       if (!host.is_running && one_in(20)) host.Start();
       if (one_in(300)) host.store->is_reachable = !host.store->is_reachable;
-      // Copies of the time when all were members: a host that the copy has never heard of, and that
-      // does not come, is named in the ADR as what is left.
+      // Only copies from when all hosts were members: the ADR lists the remaining case, a host that
+      // the copy has never recorded and that does not come.
       const bool all_live = std::all_of(hosts.begin(), hosts.end(), [](const auto& each) {
         return each->is_running && each->fence.may_lease();
       });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The facts that idd gathers for the doctor.
+// The facts that idd collects for the doctor.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +8,8 @@
 #include <string>
 
 #include "access/peer_limits.h"
-#include "admin/doctor_facts.h"
+#include "admin/operations/doctor_facts.h"
+#include "support/fake_marks.h"
 #include "support/fake_store.h"
 #include "support/temp_dir.h"
 
@@ -44,7 +45,7 @@ TEST(TroubleOfTest, IsReadFromTheErrorsOfBothStores) {
   }
 }
 
-TEST(LookAtPlaceTest, TellsModeOwnerAndRoom) {
+TEST(LookAtPlaceTest, ReportsModeOwnerAndRoom) {
   const harness::TempDir dir;
   const std::string& folder = dir.path();
   ASSERT_EQ(::chmod(folder.c_str(), 0751), 0);
@@ -69,7 +70,7 @@ TEST(LookAtPlaceTest, NamesFileSystemsAndFolders) {
   EXPECT_EQ(FolderOf("b"), ".");
 }
 
-TEST(LookAtProcessTest, TellsWhatTheKernelTells) {
+TEST(LookAtProcessTest, ReportsWhatTheKernelReports) {
   const ProcessFacts before = ProbeProcess();
   EXPECT_EQ(before.uid, ::geteuid());
   EXPECT_EQ(before.capabilities.size(), 16U);
@@ -126,7 +127,7 @@ TEST_F(LookIntoStoreTest, CountsLeasesThatAnotherGaveUpOrTook) {
   EXPECT_EQ(Look().strange_leases, 0U) << "an earlier run of this idd asked for it";
 }
 
-TEST_F(LookIntoStoreTest, FindsTagsBehindTheirMarkAndWaste) {
+TEST_F(LookIntoStoreTest, FindsTagsBelowTheirMarkAndWaste) {
   TakeAndHold("a");
   ASSERT_TRUE(marks_.Raise("orders", 1000).ok());
   session_.held.erase("a");
@@ -140,7 +141,8 @@ TEST_F(LookIntoStoreTest, FindsTagsBehindTheirMarkAndWaste) {
   EXPECT_EQ(report.waste.front().abandoned, 6U);
 }
 
-// The worker takes a store for down by the code of a job's error; a question must not do that.
+// The worker infers from the code of a job's error that the store is down; a question must not
+// cause that.
 TEST_F(LookIntoStoreTest, AnOddAnswerDoesNotTakeTheStoreForDown) {
   for (const Code code : {Code::kIncompatible, Code::kSystem, Code::kInvalid}) {
     store_.script.Fail("Inspect", {code, "odd"});
@@ -150,7 +152,7 @@ TEST_F(LookIntoStoreTest, AnOddAnswerDoesNotTakeTheStoreForDown) {
   EXPECT_EQ(InspectStore(store_, marks_, session_, "h").status().code(), Code::kUnavailable);
 }
 
-TEST(PeerFactsTest, TellsWhoHasTheMostConnections) {
+TEST(PeerFactsTest, ReportsTheUserWithTheMostConnections) {
   PeerLimits limits;
   EXPECT_FALSE(limits.Busiest().has_value());
   ASSERT_TRUE(limits.AddConnection(7, 1000));

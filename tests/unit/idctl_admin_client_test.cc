@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl against a daemon that answers, refuses, lies, stalls or goes away.
+// idctl against a daemon that answers, refuses, lies, stalls or disappears.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -61,7 +61,7 @@ void SendFrame(int socket, std::vector<std::byte> frame, int fd = -1) {
   ::sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-// The next frame; empty when the client is gone.
+// The next frame; empty if the client is gone.
 std::vector<std::byte> ReceiveFrame(int socket) {
   std::vector<std::byte> bytes(wire::kMaxFrameBytes);
   const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), 0);
@@ -85,13 +85,13 @@ void AnswerAdmin(int socket, std::uint64_t id, std::uint32_t status, std::uint64
   SendFrame(socket, wire::BuildReply(wire::FrameType::kAdmin, id, reply), fd);
 }
 
-// Says hello, then receives one admin request and returns its id.
+// Answers HELLO, then receives one admin request and returns its id.
 std::uint64_t ReceiveAdmin(int socket) {
   AnswerHello(socket);
   return HeaderOf(ReceiveFrame(socket)).request_id;
 }
 
-// Listens on a socket of its own and runs a script for every connection, one after the other.
+// Listens on its own socket and runs a script for every connection, one after the other.
 class FakeDaemon {
  public:
   using Script = std::function<void(int socket)>;
@@ -130,20 +130,20 @@ class FakeDaemon {
   std::thread thread_;
 };
 
-// Of tests that must end long before: kOnlyByADefect is reached by nothing else.
+// For tests that must end long before this limit: only a defect reaches kOnlyByADefect.
 constexpr milliseconds kDeadline(60'000);
 constexpr milliseconds kOnlyByADefect(30'000);
 
 Deadline Later() { return Deadline::After(kDeadline); }
 
-// One whole admin exchange.
+// One complete admin exchange.
 Result<JsonDocument> Ask(const FakeDaemon& daemon, Deadline deadline = Later()) {
   Result<AdminClient> client = AdminClient::Connect(daemon.path(), deadline);
   if (!client.ok()) return client.status();
   return client.value().Request(AdminRequest("status"), deadline);
 }
 
-// What the client makes of one reply to its admin request.
+// The client's result for one reply to its admin request.
 Result<JsonDocument> AskWithReply(std::uint32_t status, std::uint64_t bytes, int fd) {
   const FakeDaemon daemon(
       [&](int socket) { AnswerAdmin(socket, ReceiveAdmin(socket), status, bytes, fd); });
@@ -372,7 +372,7 @@ std::string Contents(int fd) {
   return text;
 }
 
-// Runs idctl against a daemon that answers its request with `status` and `text`.
+// Runs idctl against a daemon that answers the request with `status` and `text`.
 Ran RunAgainst(std::vector<const char*> arguments, std::uint32_t status, std::string text) {
   std::string request;
   const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -525,7 +525,7 @@ TEST(IdctlTest, AnAuditThatDoesNotAddUpPrintsItsFindingsAndFails) {
   EXPECT_EQ(json.out, Json::parse(reply).dump(2) + "\n");
 }
 
-// The exit status, and how much came out on stderr.
+// The exit status, and the number of bytes on stderr.
 std::pair<ExitStatus, std::string> RunAbsent(std::vector<const char*> arguments) {
   const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -547,7 +547,7 @@ TEST(IdctlTest, EveryCommandSaysThatTheDaemonIsAbsent) {
     EXPECT_EQ(exit, ExitStatus::kUnreachable) << err;
     EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
     EXPECT_NE(err.find("; "), std::string::npos) << err;
-    EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect) << "not by its deadline";
+    EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect) << "it did not end by its deadline";
   }
 }
 

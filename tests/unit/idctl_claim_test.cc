@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl claim's printing, with a fake library below it.
+// idctl claim's output, over a fake library.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@
 namespace idd::tools {
 namespace {
 
-// Hands out 1, 2, 3, ... and fails with `status` when `limit` ids are gone.
+// Hands out 1, 2, 3, ... and fails with `status` after `limit` ids.
 struct FakeSource {
   std::uint64_t limit = 0;
   idclient_status status = IDCLIENT_TIMEOUT;
@@ -132,7 +132,7 @@ TEST(ClaimAndPrintTest, StopsWhenTheLibraryMakesNoProgress) {
   EXPECT_EQ(printed.outcome->exit, ExitStatus::kFailed);
 }
 
-TEST(ClaimAndPrintTest, TakesNoMoreIdsWhenNobodyReads) {
+TEST(ClaimAndPrintTest, TakesNoMoreIdsWithoutAReader) {
   const ScopedFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   ASSERT_TRUE(full.valid());
   Output out(full.get());

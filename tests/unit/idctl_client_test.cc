@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl client list, drain and resume: what they make of the daemon's documents and of /proc.
+// idctl client list, drain and resume: their output for given documents of the daemon and a given
+// /proc.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,10 +20,10 @@ namespace {
 
 constexpr std::uint64_t kPid = 4321;
 
-// As it comes from the socket: numbers that are not negative are unsigned there.
+// Types as from the socket: non-negative numbers are unsigned there.
 Json AsSent(const Json& document) { return Json::parse(document.dump()); }
 
-// A /proc of one process, which began 100 s after the boot; the machine is up for 1000 s.
+// A /proc with one process, which started 100 s after the boot; the machine has been up for 1000 s.
 class ProcessFactsTest : public ::testing::Test {
  protected:
   ProcessFactsTest() {
@@ -69,20 +70,20 @@ class ProcessFactsTest : public ::testing::Test {
   const std::string& proc_ = dir_.path();
 };
 
-TEST_F(ProcessFactsTest, TellsUnitAndCommand) {
+TEST_F(ProcessFactsTest, ReportsUnitAndCommand) {
   EXPECT_EQ(Look().unit, "orders.service");
   EXPECT_EQ(Look().command, "worker");
 }
 
-TEST_F(ProcessFactsTest, NumberThatWasGivenAgainTellsNothing) {
+TEST_F(ProcessFactsTest, ReusedPidShowsNothing) {
   EXPECT_EQ(Look(890).command, "worker");
   EXPECT_EQ(Look(950).command, "") << "it is younger than the connection";
-  EXPECT_EQ(Look(10, 77).command, "") << "somebody else's";
+  EXPECT_EQ(Look(10, 77).command, "") << "it is another user's process";
   EXPECT_EQ(ProbeProcess(proc_, {.pid = 0, .uid = 0}).command, "");
   EXPECT_EQ(ProbeProcess(proc_, {.pid = 99, .uid = 1001}).command, "") << "gone";
 }
 
-TEST_F(ProcessFactsTest, FilesThatMakeNoSenseTellNothing) {
+TEST_F(ProcessFactsTest, MalformedFilesShowNothing) {
   Write("4321/stat", "4321 no brackets");
   EXPECT_EQ(Look().command, "");
   Write("4321/stat", "4321 (x) S 1 2");
@@ -113,7 +114,7 @@ TEST_F(ProcessFactsTest, DocumentGetsThemAndTheTableShowsThem) {
   }
 }
 
-TEST_F(ProcessFactsTest, OtherPidNamespaceTellsNothing) {
+TEST_F(ProcessFactsTest, OtherPidNamespaceShowsNothing) {
   Json document = Document();
   document["pid_namespace"] = 1U;
   AddProcessFacts(document, proc_);
@@ -121,7 +122,7 @@ TEST_F(ProcessFactsTest, OtherPidNamespaceTellsNothing) {
   EXPECT_EQ(document["clients"][0]["command"], nullptr);
 }
 
-// A program may call itself what it likes.
+// A program may give itself any name.
 TEST_F(ProcessFactsTest, NothingMovesTheTerminalsCursor) {
   Write("4321/comm", "\x1b[2J\xff\nx\n");
   Write("4321/cgroup", "0::/\x1b]0;x\x07/evil\r.service\n");
@@ -201,7 +202,7 @@ TEST(RenderDrainTest, TailsThatAreNotBackAreAFailureThatSaysWhatHappensToThem) {
   EXPECT_NE(RenderDrain(document).value().find("100 not back yet"), std::string::npos);
   const Status verdict = DrainVerdict(document);
   EXPECT_EQ(verdict.code(), Code::kSystem);
-  for (const char* words : {"no route", "they go back when it answers", "100 ids"}) {
+  for (const char* words : {"no route", "idd returns them when the store answers", "100 ids"}) {
     EXPECT_NE(verdict.message().find(words), std::string::npos) << verdict.message();
   }
 }
@@ -223,7 +224,7 @@ TEST(RenderResumeTest, NamesWhatStaysDrained) {
                          {"was_drained", true},
                          {"still_drained", {"orders", "us\x1b[ers"}}};
   EXPECT_EQ(RenderResume(document).value(),
-            "the host is resumed; drained by name still: 'orders', 'us\\x1b[ers'\n");
+            "the host is resumed; still drained by name: 'orders', 'us\\x1b[ers'\n");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What idctl doctor makes of the daemon's facts, true and not, and of what it sees by itself.
+// The findings of idctl doctor from valid and invalid facts of the daemon, and from its own checks.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -94,7 +94,7 @@ TEST(DoctorChecksTest, HealthyFactsMakeOneOkOfEachCheck) {
 }
 
 struct Fault {
-  std::string pointer;  // into the healthy facts
+  std::string pointer;  // the changed field of the healthy facts
   const char* value;
   std::string check;
   std::string state;
@@ -111,7 +111,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/store/look/clock/off_ms", "1005", "clock", "warning", "1005 ms ahead of"},
       {"/store/look/clock/off_ms", "18446744073709551615", "clock", "problem", "ms ahead of"},
       {"/store/look/lost_leases", "2", "host", "problem", "another idd leases as 'web-1'"},
-      {"/store/look/strange_leases", "1", "host", "problem", "and has 1 of its own"},
+      {"/store/look/strange_leases", "1", "host", "problem", "holds 1 of its own"},
       {"/store/look/behind", R"([{"tag":"a","mark":9,"next_id":4}])", "marks", "problem",
        "'a' (the store is at 4, this host was granted all below 9)"},
       {"/store/look/waste/0/abandoned", "400", "waste", "warning", "'orders' (40 % of 1000)"},
@@ -166,7 +166,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
   }
 }
 
-TEST(DoctorChecksTest, AnOutageIsToldByItsKind) {
+TEST(DoctorChecksTest, AnOutageIsReportedByItsKind) {
   const std::vector<std::pair<std::string, std::string>> kinds = {
       {"password", "refuses the password"},   {"rights", "lacks a right"},
       {"database", "database is not there"},  {"read_only", "is read-only"},
@@ -190,7 +190,7 @@ TEST(DoctorChecksTest, AnOutageIsToldByItsKind) {
   }
 }
 
-// systemd passes a credential at a start only: a reload would go on with the old password.
+// systemd passes a credential at a start only; a reload would keep the old password.
 TEST(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
   Json facts = HealthyFacts();
   facts["store"]["state"] = "down";
@@ -212,7 +212,7 @@ TEST(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
   EXPECT_TRUE(Contains(file, "'/etc/idd/password'")) << file;
   EXPECT_TRUE(Contains(file, "at its next try, without a reload")) << file;
   EXPECT_TRUE(Contains(told("url", nullptr), "database URL, then systemctl reload idd"));
-  // A user who may not know, or an older idd: all three.
+  // The user may not know the source, or idd is older: the advice names all three.
   const std::string unknown = told(nullptr, nullptr);
   for (const char* words : {"reload", "password_file", "restart"}) {
     EXPECT_TRUE(Contains(unknown, words)) << unknown;
@@ -255,7 +255,7 @@ TEST(DoctorChecksTest, ManyTagsMakeOneFinding) {
       << told.substr(0, 200);
 }
 
-TEST(DoctorChecksTest, WhoAdministersNothingIsToldWhatIsLeftOut) {
+TEST(DoctorChecksTest, UserWithoutAdminRightsSeesWhatIsLeftOut) {
   Json facts = HealthyFacts();
   for (const char* key : {"peers", "process", "service", "places"}) facts[key] = nullptr;
   const Diagnosis diagnosis = Check(facts);
@@ -264,7 +264,7 @@ TEST(DoctorChecksTest, WhoAdministersNothingIsToldWhatIsLeftOut) {
   EXPECT_EQ(CountOf(diagnosis, Health::kProblem) + CountOf(diagnosis, Health::kWarning), 0U);
 }
 
-// Of everything in the document but itself.
+// The paths of everything in the document except its root.
 std::vector<Json::json_pointer> PathsOf(const Json& document) {
   std::vector<Json::json_pointer> paths = {Json::json_pointer()};
   for (std::size_t next = 0; next < paths.size(); ++next) {
@@ -279,7 +279,7 @@ std::vector<Json::json_pointer> PathsOf(const Json& document) {
   return paths;
 }
 
-// Nothing is made of these, or null and no value are the same.
+// Fields without any check, or for which null and no value are equivalent.
 bool IsShownOnly(const std::string& path) {
   static const std::set<std::string> unread = {"/daemon/pid", "/daemon/uptime_s", "/daemon/socket",
                                                // shown, not read
@@ -296,7 +296,7 @@ TEST(DoctorDocumentTest, AFieldOfAnotherTypeIsIncompatible) {
     for (const char* text : {R"("x")", "-1", "[1]", R"({"x": 1})", "true"}) {
       const Json wrong = Json::parse(text);
       const Json& right = healthy[path];
-      // A text may be where nothing may be; and each may be of its own type.
+      // A text may replace null; and each value may be replaced by one of its own type.
       if (wrong.type() == right.type() || (right.is_null() && wrong.is_string())) continue;
       Json facts = healthy;
       facts[path] = wrong;
@@ -387,7 +387,7 @@ TEST(DoctorTextTest, ATerminalGetsLinesThatFit) {
   for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     EXPECT_LE(end - begin, 80U) << text.substr(begin, end - begin);
   }
-  // Where nothing has room beside the lead, it stands below it.
+  // If there is no room beside the lead, the text goes below it.
   text = RenderDiagnosis(Sample(), false, {.is_terminal = true, .columns = 40, .rows = 24});
   EXPECT_TRUE(text.starts_with("problem  disk       \n  the folder of the database,")) << text;
   begin = 0;
@@ -444,7 +444,7 @@ FileProbe Folder(mode_t mode = S_IFDIR | 0755) {
   return {.path = "/run/idd", .error = 0, .owner = 999, .mode = mode, .may_write = false};
 }
 
-TEST(DoctorSocketTest, IsToldByWhatItsFileIs) {
+TEST(DoctorSocketTest, IsReportedByTheKindOfItsFile) {
   EXPECT_EQ(CheckSocket(Socket(), Folder(), 1000).state, Health::kOk);
   FileProbe missing = Socket();
   missing.error = ENOENT;
@@ -457,7 +457,7 @@ TEST(DoctorSocketTest, IsToldByWhatItsFileIs) {
   EXPECT_TRUE(Contains(CheckSocket(shut, Folder(), 1000).found, "uid 1000) may not connect"));
   EXPECT_EQ(CheckSocket(Socket(), Folder(S_IFDIR | 0777), 1000).state, Health::kProblem);
   EXPECT_EQ(CheckSocket(Socket(), Folder(S_IFDIR | 01777), 1000).state, Health::kOk)
-      << "nobody can remove what another has put into it";
+      << "users can remove only their own files in it";
 }
 
 TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {
@@ -485,7 +485,7 @@ TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {
   }
 }
 
-// A program in place of systemctl.
+// A script in place of systemctl.
 class ServiceManagerTest : public ::testing::Test {
  protected:
   [[nodiscard]] std::optional<std::string> Ask(const std::string& script) const {
@@ -493,7 +493,8 @@ class ServiceManagerTest : public ::testing::Test {
     ::chmod(program_.c_str(), 0700);
     return AskServiceManager(folder_, program_);
   }
-  // It is given a second, which a busy machine may not have for it: until there is an answer.
+  // The program has one second, which may be too short on a busy machine, so ask until there is an
+  // answer.
   [[nodiscard]] std::optional<std::string> AskPatiently(const std::string& script) const {
     std::optional<std::string> answer;
     static_cast<void>(harness::WaitUntil(harness::Patience(std::chrono::seconds(5)), [&] {
@@ -514,7 +515,7 @@ TEST_F(ServiceManagerTest, IsAskedAndNotBelievedBlindly) {
   EXPECT_EQ(Ask("printf '\\033[2J'"), std::nullopt);
   EXPECT_EQ(Ask("exit 1"), std::nullopt);
   EXPECT_EQ(Ask("head -c 1000000 /dev/zero | tr '\\0' a"), std::nullopt)
-      << "no state is a whole screen";
+      << "a state is one short word";
   EXPECT_EQ(AskServiceManager(folder_ + "/none", program_), std::nullopt);
   EXPECT_EQ(AskServiceManager(folder_, folder_ + "/none"), std::nullopt);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How idctl writes: escapes, durations, tables, and the writer's errors.
+// How idctl writes: escapes, durations, tables, and output errors.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ TEST(EscapeTextTest, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(EscapeText("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
 }
 
-TEST(IsUtf8Test, TellsTextFromBytes) {
+TEST(IsUtf8Test, DistinguishesTextFromBytes) {
   EXPECT_TRUE(IsUtf8(""));
   EXPECT_TRUE(IsUtf8("a\n注文🐘"));
   EXPECT_FALSE(IsUtf8("a\xff"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What idctl makes of the daemon's documents, well-formed and not.
+// idctl's output for documents of the daemon, valid and malformed.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -106,7 +106,7 @@ TEST(RenderStatusTest, AnswersInThreeParts) {
             "x\\x0ay: last error: database is locked\n");
 }
 
-TEST(RenderStatusTest, PromiseThatStillGrowsIsToldWithWhatItGrowsTo) {
+TEST(RenderStatusTest, PromiseThatStillGrowsIsShownWithItsEnd) {
   Json document = StatusDocument();
   document["tags"][0]["promise"]["length_s"] = 90;
   Result<std::string> text = RenderStatus(document, "");
@@ -403,7 +403,7 @@ std::vector<Case> Cases() {
   };
 }
 
-// Paths of everything in the document, the document itself included.
+// The paths of everything in the document, including its root.
 void CollectPaths(const Json& json, const Json::json_pointer& path,
                   std::vector<Json::json_pointer>& paths) {
   paths.push_back(path);
@@ -423,7 +423,8 @@ bool MayBeNull(const std::string& path) {
   return path.find("/hosts/") == 0 && path.ends_with("/state");
 }
 
-// Not read by the one-line form; an id's leases are all of its tag; a created tag was nowhere.
+// Fields that are not read: the one-line form omits some, all leases of an id have its tag, and a
+// created tag has no previous position.
 bool IsUnread(const Case& each, const std::string& path) {
   const std::string name(each.name);
   return (name == "line" && path.find("/returned") != std::string::npos) ||

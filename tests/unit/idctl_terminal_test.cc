@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What idctl makes of the terminal that it writes to: size, colour, progress.
+// How idctl uses the terminal that it writes to: size, colour, progress.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -21,8 +21,8 @@ TEST(WrapToTest, BreaksAtBlanksAndIndentsWhatFollows) {
   EXPECT_EQ(WrapTo("one two three", 13, 2), "one two three");
   EXPECT_EQ(WrapTo("one two three", 12, 2), "one two\n  three");
   EXPECT_EQ(WrapTo("one two three", 7, 2), "one two\n  three");
-  EXPECT_EQ(WrapTo("one two three", 3, 1), "one\n two\n three") << "longer words go beyond";
-  EXPECT_EQ(WrapTo("a    b", 3, 2), "a\n  b") << "no blanks at the begin of a line";
+  EXPECT_EQ(WrapTo("one two three", 3, 1), "one\n two\n three") << "a longer word exceeds it";
+  EXPECT_EQ(WrapTo("a    b", 3, 2), "a\n  b") << "a line must not begin with blanks";
   EXPECT_EQ(WrapTo("gr\u00f6\u00dfe x", 7, 0), "gr\u00f6\u00dfe x");
   EXPECT_EQ(WrapTo("", 5, 2), "");
   EXPECT_EQ(WrapTo("   ", 5, 2), "   ");
@@ -48,7 +48,7 @@ class TerminalTest : public ::testing::Test {
     ASSERT_EQ(::fcntl(master, F_SETFL, O_NONBLOCK), 0);
   }
 
-  // What the terminal has got since the last call.
+  // The output to the terminal since the last call.
   [[nodiscard]] std::string Seen() const {
     std::array<char, 4096> bytes{};
     const ssize_t count = ::read(master_.get(), bytes.data(), bytes.size());
@@ -59,7 +59,7 @@ class TerminalTest : public ::testing::Test {
   ScopedFd slave_;
 };
 
-TEST_F(TerminalTest, TellsItsSize) {
+TEST_F(TerminalTest, ReportsItsSize) {
   Open(200, 60);
   const Screen screen = ProbeScreen(slave_.get());
   EXPECT_TRUE(screen.is_terminal);
@@ -85,7 +85,7 @@ TEST_F(TerminalTest, FileHasNeitherSizeNorColor) {
 TEST_F(TerminalTest, NoColorWhereItIsNotWanted) {
   ::setenv("NO_COLOR", "1", 1);
   EXPECT_FALSE(ProbeScreen(slave_.get()).has_color);
-  ::setenv("NO_COLOR", "", 1);  // empty is not set
+  ::setenv("NO_COLOR", "", 1);  // empty counts as unset
   EXPECT_TRUE(ProbeScreen(slave_.get()).has_color);
   ::setenv("TERM", "dumb", 1);
   EXPECT_FALSE(ProbeScreen(slave_.get()).has_color);
@@ -117,7 +117,7 @@ TEST_F(TerminalTest, ProgressIsWrittenOverAndWiped) {
   EXPECT_EQ(Seen(), "\r\x1b[K");
 }
 
-TEST_F(TerminalTest, ProgressStaysOnOneLineAndObeysNobody) {
+TEST_F(TerminalTest, ProgressStaysOnOneLineAndEscapesControls) {
   Open(10, 24);
   ProgressLine line(slave_.get());
   line.Show("\x1b[2J 0123456789");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl top's numbers and its lines; the terminal itself is in tests/integration/screens_test.cc.
+// idctl top's numbers and lines; tests/integration/screens_test.cc covers the terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ class Top : public ::testing::Test {
     page.sums = SumUp(All());
     return page;
   }
-  // Every line fits, and there are as many as the screen has.
+  // Every line fits, and there are as many as the screen has rows.
   static std::vector<std::string> Lines(const TopPage& page, const Screen& screen) {
     const std::vector<StyledLine> lines = RenderTop(page, screen);
     EXPECT_EQ(lines.size(), screen.rows);
@@ -92,14 +92,14 @@ Screen ScreenOf(std::size_t columns, std::size_t rows, bool has_utf8 = true) {
 TEST_F(Top, RateIsWhatWasClaimedSinceTheLastLook) {
   TopTag tag;
   Advance(tag, Reading(5000, 100), 0);
-  EXPECT_EQ(tag.rate_per_s, 0) << "nothing is known of before the first look";
+  EXPECT_EQ(tag.rate_per_s, 0) << "the time before the first look is unknown";
   EXPECT_EQ(tag.rates.size(), 0U);
   Advance(tag, Reading(5500, 100), 0.5);
   EXPECT_DOUBLE_EQ(tag.rate_per_s, 1000);
   EXPECT_DOUBLE_EQ(tag.covered_s.value(), 0.1);
   Advance(tag, Reading(5500, 100), 1);
   EXPECT_EQ(tag.rate_per_s, 0);
-  EXPECT_TRUE(tag.covered_s.has_value()) << "the cover fades, it does not jump";
+  EXPECT_TRUE(tag.covered_s.has_value()) << "the cover must change gradually";
 }
 
 TEST_F(Top, AnotherDaemonsSmallerCountIsNoRate) {
@@ -114,7 +114,7 @@ TEST_F(Top, AnotherDaemonsSmallerCountIsNoRate) {
 TEST_F(Top, PromiseIsKeptWhenWhatIsHeldCoversTheReckonedRate) {
   TopTag tag;
   TagReading reading = Reading(0, 6000);
-  reading.reckoned_per_s = 10;
+  reading.planning_rate_per_s = 10;
   Advance(tag, reading, 0);
   EXPECT_TRUE(tag.is_kept);
   reading.available = 5999;
@@ -131,13 +131,13 @@ TEST_F(Top, ObservedRingReadsAsStatusWouldSay) {
   view.numbers.quarantined_until_ns = 100;
   const TagReading reading = ReadingOf(view, 50);
   EXPECT_EQ(reading.state, "ok");
-  EXPECT_DOUBLE_EQ(reading.reckoned_per_s, 1.5);
+  EXPECT_DOUBLE_EQ(reading.planning_rate_per_s, 1.5);
   EXPECT_EQ(reading.claimed, 8U);
   view.available = 0;
   EXPECT_EQ(ReadingOf(view, 50).state, "dry");
   view.numbers.condition = shm::TagCondition::kQuarantined;
   EXPECT_EQ(ReadingOf(view, 50).state, "quarantined");
-  EXPECT_EQ(ReadingOf(view, 100).state, "dry") << "shown for a time, not for ever";
+  EXPECT_EQ(ReadingOf(view, 100).state, "dry") << "shown only for some time";
   view.numbers.condition = shm::TagCondition::kDrained;
   EXPECT_EQ(ReadingOf(view, 50).state, "drained");
 }
@@ -195,7 +195,7 @@ TEST_F(Top, EightyColumnsShowBothCurvesAndTwoHundredEverything) {
   }
 }
 
-TEST_F(Top, SmallScreenIsToldWhatIsNeeded) {
+TEST_F(Top, SmallScreenShowsTheSizeThatIsNeeded) {
   EXPECT_THAT(Joined(Lines(Page(), ScreenOf(39, 24))), HasSubstr("top needs 40x8"));
   EXPECT_THAT(Joined(Lines(Page(), ScreenOf(80, 7))), HasSubstr("too small: 80x7"));
   EXPECT_THAT(Joined(Lines(Page(), ScreenOf(40, 8))), Not(HasSubstr("too small")));
@@ -217,7 +217,7 @@ TEST_F(Top, DaemonThatIsGoneIsSaidAndTheTagsStay) {
   page.head.gone_s = 12.7;
   const auto lines = Lines(page, ScreenOf(80, 24));
   EXPECT_THAT(lines[0], HasSubstr("daemon gone since 12s: connection refused"));
-  EXPECT_THAT(lines[1], HasSubstr("before it went: database up for"));
+  EXPECT_THAT(lines[1], HasSubstr("last report: database up for"));
   EXPECT_THAT(lines[5], HasSubstr("orders"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the next idd makes of a run that ended between any two of its steps.
+// The next idd inherits from a run that ended between any two of its steps.
 #include "restart/inheritance.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kHost = "host-a";
 
-// An idd of which nothing is left but its descriptors.
+// An idd of which only the descriptors are left.
 class InheritanceTest : public ::testing::Test {
  protected:
   void Hold(const Lease& lease) {
@@ -41,7 +41,7 @@ class InheritanceTest : public ::testing::Test {
   std::uint64_t& Cursor(std::uint32_t slot) {
     return *reinterpret_cast<std::uint64_t*>(&Cursors().slots[slot].next);
   }
-  // As a client has them.
+  // The cursors as a client maps them.
   shm::Cursors& Cursors() {
     if (client_ == nullptr) {
       client_ = shm::RingMemory::Attach(ScopedFd(::dup(ring_->table_fd())),
@@ -63,10 +63,10 @@ class InheritanceTest : public ::testing::Test {
     EXPECT_TRUE(inheritance.ok()) << inheritance.status().message();
     return std::move(inheritance).value();
   }
-  // All that was left, taken over.
+  // Everything that the old idd left, taken over.
   struct Taken {
     std::unique_ptr<HeldLeases> held;
-    std::vector<InheritedTag> tags;  // that have a lease left
+    std::vector<InheritedTag> tags;  // those with a remaining lease
     std::vector<LeaseUse> closing;
     std::vector<LeaseUse> returning;
     AskedLeases asked;
@@ -87,7 +87,7 @@ class InheritanceTest : public ::testing::Test {
                 .rings = {},
                 .names = std::move(inheritance.names)};
     for (LeftTag& left : inheritance.tags) {
-      InheritedTag tag = TakeOver(std::move(left), *taken.held);
+      InheritedTag tag = CloseOldRings(std::move(left), *taken.held);
       Move(tag.closing, taken.closing);
       Move(tag.returning, taken.returning);
       Move(tag.rings, taken.rings);
@@ -100,7 +100,7 @@ class InheritanceTest : public ::testing::Test {
   static void Move(std::vector<T>& from, std::vector<T>& to) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   }
-  // The one lease that is to be published again.
+  // The one lease that is published again.
   static LeaseUse Rest(const Taken& taken) {
     EXPECT_EQ(taken.tags.size(), 1U);
     if (taken.tags.size() != 1) return {};
@@ -136,7 +136,7 @@ TEST_F(InheritanceTest, WhatWaitersWereGivenIsNotGivenAgain) {
   EXPECT_EQ(Rest(Take()).claimed, 7U);
 }
 
-// Killed between the note and the publication.
+// Killed between the record and the publication.
 TEST_F(InheritanceTest, LeaseOfARingThatDoesNotHaveItIsPublished) {
   Hold(LeaseOf('a', 1, 1001));
   held_->RecordUsed(Token('a'), 8, ring_->ring_id());
@@ -150,12 +150,12 @@ TEST_F(InheritanceTest, RingIsClosedAndTheRestGoesOn) {
   const Taken inheritance = Take();
   EXPECT_EQ(Rest(inheritance).claimed, 13U);
   EXPECT_EQ(inheritance.rings.size(), 1U);
-  EXPECT_GE(Cursor(1), shm::kClosingStep) << "nobody claims from the old ring";
+  EXPECT_GE(Cursor(1), shm::kClosingStep) << "the old ring must be closed";
   EXPECT_TRUE(ring_->Claim(1).empty());
   EXPECT_EQ(inheritance.names.size(), 2U);
 }
 
-// Found is not closed: claims go on until it is the tag's turn, and each of them counts.
+// A found ring is not closed yet: claims continue until its tag's turn, and all of them count.
 TEST_F(InheritanceTest, RingStaysOpenUntilItIsTakenOver) {
   Hold(LeaseOf('a', 1, 1001));
   Publish(LeaseOf('a', 1, 1001));
@@ -164,15 +164,15 @@ TEST_F(InheritanceTest, RingStaysOpenUntilItIsTakenOver) {
   ASSERT_EQ(found.tags.size(), 1U);
   EXPECT_EQ(found.tags[0].first_id(), 1U);
   EXPECT_TRUE(found.names.empty()) << "its descriptors are needed";
-  EXPECT_EQ(ring_->Claim(7).size(), 7U) << "nobody has closed it yet";
-  const InheritedTag taken = TakeOver(std::move(found.tags[0]), *found.held);
+  EXPECT_EQ(ring_->Claim(7).size(), 7U) << "it must still be open";
+  const InheritedTag taken = CloseOldRings(std::move(found.tags[0]), *found.held);
   ASSERT_EQ(taken.leases.size(), 1U);
   EXPECT_EQ(taken.leases[0].claimed, 17U);
   EXPECT_TRUE(ring_->Claim(1).empty());
   EXPECT_EQ(taken.names.size(), 2U);
 }
 
-// Killed with one tag taken over and another not: the third idd has both.
+// Killed when one tag is taken over and another is not: the third idd inherits both.
 TEST_F(InheritanceTest, OneOfTwoTagsTakenOverIsInheritedLikeBoth) {
   std::unique_ptr<TagRing> users = TagRing::Create("users", 0, descriptors_).value();
   Hold(LeaseOf('a', 1, 1001));
@@ -194,9 +194,9 @@ TEST_F(InheritanceTest, OneOfTwoTagsTakenOverIsInheritedLikeBoth) {
     Inheritance second = Inherit(passed, kHost, held_->id()).value();
     ASSERT_EQ(second.tags.size(), 2U);
     ASSERT_EQ(second.tags[0].tag, "orders");
-    ASSERT_EQ(TakeOver(std::move(second.tags[0]), *second.held).leases.size(), 1U);
+    ASSERT_EQ(CloseOldRings(std::move(second.tags[0]), *second.held).leases.size(), 1U);
   }
-  EXPECT_EQ(users->Claim(5).size(), 5U) << "it was not its turn";
+  EXPECT_EQ(users->Claim(5).size(), 5U) << "its turn has not come yet";
   const Taken third = Take(left());
   ASSERT_EQ(third.tags.size(), 2U);
   EXPECT_EQ(third.tags[0].leases.at(0).claimed, 10U);
@@ -211,7 +211,7 @@ TEST_F(InheritanceTest, MayBeBegunAgain) {
   for (int start = 0; start < 3; ++start) EXPECT_EQ(Rest(Take()).claimed, 10U) << start;
 }
 
-// Closed, and killed before it was noted how far it was claimed.
+// Closed, and killed before idd recorded how far it was claimed.
 TEST_F(InheritanceTest, RingThatTheEarlierDaemonHadClosedIsRead) {
   Hold(LeaseOf('a', 1, 1001));
   Publish(LeaseOf('a', 1, 1001));
@@ -237,7 +237,7 @@ TEST_F(InheritanceTest, EndsUnderWayGoOn) {
   Hold(LeaseOf('b', 1001, 2001));
   held_->RecordReturning(Token('b'), 7);
   const Taken inheritance = Take();
-  EXPECT_TRUE(inheritance.tags.empty()) << "the allocator may have given the rest to others";
+  EXPECT_TRUE(inheritance.tags.empty()) << "other hosts may have leased the rest";
   ASSERT_EQ(inheritance.closing.size(), 1U);
   EXPECT_EQ(inheritance.closing[0].claimed, 5U);
   ASSERT_EQ(inheritance.returning.size(), 1U);
@@ -266,14 +266,17 @@ TEST_F(InheritanceTest, MoreThanARingTakesGoesBack) {
   for (std::uint64_t i = 0; i < 16; ++i) {
     Hold(LeaseOf("0123456789abcdef"[i], 1 + i * 10, 11 + i * 10));
   }
+  Lease newest = LeaseOf('0', 161, 171);
+  newest.token.back() = '1';
+  Hold(newest);
   const Taken inheritance = Take();
   ASSERT_EQ(inheritance.tags.size(), 1U);
-  EXPECT_EQ(inheritance.tags[0].leases.size(), 15U);
+  EXPECT_EQ(inheritance.tags[0].leases.size(), shm::kSlotCount);
   ASSERT_EQ(inheritance.returning.size(), 1U);
-  EXPECT_EQ(inheritance.returning[0].lease.ids.first, 151U);
+  EXPECT_EQ(inheritance.returning[0].lease.ids.first, 161U);
 }
 
-// A liar: the cursor below what was seen, or beyond what was ever added.
+// A forged cursor: below a value already seen, or beyond anything ever added.
 TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
   Hold(LeaseOf('a', 1000, 2000));
   Publish(LeaseOf('a', 1000, 2000));
@@ -294,7 +297,7 @@ TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
   }
 }
 
-// A client that has written into one cursor may have written into any.
+// A client that has written into one cursor may have written into any other.
 TEST_F(InheritanceTest, RingWithOneForgedCursorIsAbandonedWhole) {
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1100}}) {
     ring_ = TagRing::Create("orders", 0, descriptors_).value();
@@ -338,7 +341,7 @@ TEST_F(InheritanceTest, DescriptorsThatAreSomethingElseAreAbandoned) {
   Result<Inheritance> inheritance = Inherit(passed, kHost, held_->id());
   ASSERT_TRUE(inheritance.ok());
   EXPECT_TRUE(inheritance.value().tags.empty());
-  EXPECT_EQ(passed.size(), before - 3) << "what is not ours is left";
+  EXPECT_EQ(passed.size(), before - 3) << "foreign descriptors must be left alone";
 }
 
 TEST_F(InheritanceTest, ListOfAnotherHostIsNotTaken) {

@@ -16,7 +16,7 @@ namespace {
 
 class LatencyHistogramTest : public ::testing::Test {
  protected:
-  // On the heap: a histogram is some 60 KiB.
+  // On the heap, because a histogram takes some 60 KiB.
   std::unique_ptr<LatencyHistogram> histogram_ = std::make_unique<LatencyHistogram>();
 };
 
@@ -35,14 +35,14 @@ TEST_F(LatencyHistogramTest, SmallValuesAreExact) {
   EXPECT_EQ(histogram_->Percentile(1), 50U);
 }
 
-TEST_F(LatencyHistogramTest, EveryPowerOfTwoAndItsNeighboursAreToldWithTwoDigits) {
+TEST_F(LatencyHistogramTest, EveryPowerOfTwoAndItsNeighboursAreReportedWithTwoDigits) {
   for (unsigned shift = 0; shift < 64; ++shift) {
     for (const std::uint64_t value :
          {(std::uint64_t{1} << shift) - 1, std::uint64_t{1} << shift,
           (std::uint64_t{1} << shift) + (std::uint64_t{1} << shift) / 3}) {
       const auto alone = std::make_unique<LatencyHistogram>();
       alone->Add(value);
-      alone->Add(std::numeric_limits<std::uint64_t>::max());  // so that max() does not tell it
+      alone->Add(std::numeric_limits<std::uint64_t>::max());  // so that max() does not return it
       const std::uint64_t told = alone->Percentile(0.5);
       EXPECT_GE(told, value);
       EXPECT_LE(told - value, value / 128) << value;
@@ -83,7 +83,7 @@ TEST_F(LatencyHistogramTest, SumOfTwoHoldsTheValuesOfBoth) {
   EXPECT_EQ(histogram_->Percentile(0.5), 15U);
 }
 
-// bench_run keeps them in zeroed pages that processes share.
+// bench_run keeps histograms in zeroed pages that processes share.
 TEST_F(LatencyHistogramTest, ZeroedMemoryIsAnEmptyOne) {
   static_assert(std::is_trivially_copyable_v<LatencyHistogram>);
   alignas(LatencyHistogram) static std::array<char, sizeof(LatencyHistogram)> memory{};

@@ -53,7 +53,7 @@ TEST_F(LeaseCloserTest, EndsOfABusyHostGoTogether) {
   };
   const MonotonicTime began = MonotonicClock::now();
   close(0);
-  ASSERT_TRUE(h_.RunUntil([&] { return closer.Open().empty(); })) << "the first waits for nothing";
+  ASSERT_TRUE(h_.RunUntil([&] { return closer.Open().empty(); })) << "the first must not wait";
   for (int i = 1; i <= 20; ++i) close(i);
   if (MonotonicClock::now() - began < std::chrono::milliseconds(500)) {
     EXPECT_TRUE(closer.idle());

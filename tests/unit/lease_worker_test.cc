@@ -24,7 +24,7 @@ class LeaseWorkerTest : public ::testing::Test {
   }
   ~LeaseWorkerTest() override { h_.store.script.Release(); }
 
-  // Runs one job that answers what the store's FindTag does, and returns its outcome.
+  // Runs one job that returns the result of the store's FindTag, and returns its status.
   Status RunJob() {
     Status outcome;
     bool done = false;
@@ -40,7 +40,7 @@ class LeaseWorkerTest : public ::testing::Test {
     EXPECT_TRUE(h_.RunUntil([&] { return done; }));
     return outcome;
   }
-  // One failure of the store that was tried, once its pause is over.
+  // Makes one call of the store fail, after the pause for the previous failure.
   void FailOnce() {
     if (!healths_.empty()) std::this_thread::sleep_until(healths_.back().next_try);
     h_.store.script.Fail("FindTag", {Code::kUnavailable, "gone"});
@@ -106,7 +106,7 @@ TEST_F(LeaseWorkerTest, JobIsNotRunWhenTheStoreCannotBeOpened) {
   EXPECT_EQ(jobs_run_, 0);
 }
 
-TEST_F(LeaseWorkerTest, HealthIsToldBeforeTheCompletionThatNoticedIt) {
+TEST_F(LeaseWorkerTest, HealthIsReportedBeforeTheCompletionThatNoticedIt) {
   bool told_first = false;
   bool done = false;
   h_.worker.Submit<bool>([](Store&, HighWaterMarks&) -> Result<bool> { return true; },
@@ -118,7 +118,7 @@ TEST_F(LeaseWorkerTest, HealthIsToldBeforeTheCompletionThatNoticedIt) {
   EXPECT_TRUE(told_first);
   h_.store.AddTag("orders", 10);
   EXPECT_TRUE(RunJob().ok());
-  EXPECT_EQ(healths_.size(), 1U) << "only changes are told";
+  EXPECT_EQ(healths_.size(), 1U) << "only changes must be reported";
 }
 
 TEST_F(LeaseWorkerTest, AnAnswerIsHealthWhateverItSays) {
@@ -132,7 +132,7 @@ TEST_F(LeaseWorkerTest, AnAnswerIsHealthWhateverItSays) {
 
 TEST_F(LeaseWorkerTest, AStoreThatIsDownIsLeftAlone) {
   int failed_at_once = 0;
-  // Each failure makes the pause longer: also a slow machine gets jobs into one.
+  // Each failure makes the pause longer, so even a slow machine gets a job into one.
   while (failed_at_once == 0 && healths_.size() < 10) {
     FailOnce();
     ASSERT_FALSE(healths_.back().up);
@@ -141,18 +141,18 @@ TEST_F(LeaseWorkerTest, AStoreThatIsDownIsLeftAlone) {
     const std::size_t told = healths_.size();
     while (MonotonicClock::now() + milliseconds(20) < healths_.back().next_try) {
       const Status status = RunJob();
-      if (MonotonicClock::now() >= healths_[told - 1].next_try) break;  // too slow to tell
+      if (MonotonicClock::now() >= healths_[told - 1].next_try) break;  // too slow for this check
       EXPECT_EQ(status.code(), Code::kUnavailable);
       EXPECT_EQ(status.message(), "the store is down; last error: gone");
-      EXPECT_EQ(h_.store.script.calls().size(), calls) << "no call in the pause";
-      EXPECT_EQ(healths_.size(), told) << "what was not tried is no news";
+      EXPECT_EQ(h_.store.script.calls().size(), calls) << "a call was made in the pause";
+      EXPECT_EQ(healths_.size(), told) << "an untried job must not change the health";
       ++failed_at_once;
     }
   }
   EXPECT_GT(failed_at_once, 0);
 }
 
-TEST_F(LeaseWorkerTest, StoreIsTriedAgainAfterThePauseAndOpenedAnew) {
+TEST_F(LeaseWorkerTest, StoreIsTriedAndOpenedAgainAfterThePause) {
   h_.store.AddTag("orders", 10);
   FailOnce();
   std::this_thread::sleep_until(healths_.back().next_try);
@@ -173,7 +173,7 @@ TEST_F(LeaseWorkerTest, PausesDoubleFromFiftyMillisecondsToOneSecondJittered) {
     EXPECT_GE(healths_.back().next_try - before, pause / 2) << pause.count();
     EXPECT_LE(healths_.back().next_try - after, pause) << pause.count();
   }
-  EXPECT_EQ(healths_.size(), std::size(longest)) << "each failure is told, with its next try";
+  EXPECT_EQ(healths_.size(), std::size(longest)) << "each failure is reported with its next try";
   for (const StoreHealth& health : healths_) {
     EXPECT_EQ(health.since, healths_.front().since) << "down since the first";
   }
@@ -256,7 +256,7 @@ TEST(LeaseWorkerRecoveryTest, StoreThatWasReplacedIsOpenedAndRecoveredBeforeTheN
   EXPECT_EQ(healths.size(), 1U) << "it was never down";
 }
 
-// What the new one says of itself, its generation, is no sign that it is the old one.
+// Its generation number alone must not make the new store count as the old one.
 TEST(LeaseWorkerRecoveryTest, StoreThatIsHandedInIsRecoveredAsAnotherBeforeTheNextJob) {
   WorkerHarness h;
   std::vector<bool> looked_the_same;
@@ -341,7 +341,7 @@ TEST(LeaseWorkerRecoveryTest, FailedRecoveryIsTriedAgainAndNoJobRunsBeforeIt) {
   submit();
   EXPECT_EQ(jobs, 1);
   EXPECT_EQ(recoveries, 2);
-  // A later failure opens the store again, which may be another one then.
+  // After a later failure the worker opens the store again, which may then be another one.
   h.store.script.Fail("FindTag", {Code::kUnavailable, "gone"});
   bool done = false;
   h.worker.Submit<TagRecord>([](Store& store, HighWaterMarks&) { return store.FindTag("x"); },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The logger is one for each process, so that every case runs in a process of its own.
+// There is one logger for each process, so every case runs in its own process.
 #include "platform/logging.h"
 
 #include <fcntl.h>
@@ -83,7 +83,7 @@ TEST(LoggingTest, TextLineHasTimeLevelEventAndFields) {
   EXPECT_TRUE(std::regex_match(lines[0], expected)) << lines[0];
 }
 
-// As the service manager has it: the variable names the very stream.
+// As under the service manager: the variable names the actual stream.
 void PretendJournal(const char* inode_of_another = "") {
   struct stat info {};
   ASSERT_EQ(::fstat(STDERR_FILENO, &info), 0);
@@ -151,7 +151,7 @@ TEST(LoggingTest, ValueCanNeitherBeginALineNorForgeAField) {
   EXPECT_NE(lines[0].find("f=\"\\\"q\\\"\""), std::string::npos) << lines[0];
 }
 
-// Regression: an escape character alone was no reason to quote a value.
+// Regression: a value was not quoted if it contained only an escape character.
 TEST(LoggingTest, ValueCannotSendControlCharactersToATerminal) {
   const auto lines = LinesOf([] {
     Configure(Level::kInfo, Format::kText);
@@ -211,10 +211,10 @@ TEST(LoggingTest, LevelsBelowTheConfiguredOneAreSilent) {
   EXPECT_EQ(LinesOf(write_all).size(), 3U) << "before Configure: text from info on";
 }
 
-TEST(LoggingTest, OneEventWritesTwentyLinesASecondAndTellsTheRest) {
+TEST(LoggingTest, OneEventWritesTwentyLinesASecondAndCountsTheRest) {
   std::vector<std::string> lines;
   MonotonicTime began;
-  do {  // again if the 500 may have taken longer than the budget's own second
+  do {  // repeats if the 500 lines may have taken longer than a second
     began = MonotonicClock::now();
     lines = LinesOf([] {
       Configure(Level::kInfo, Format::kText);
@@ -231,7 +231,7 @@ TEST(LoggingTest, OneEventWritesTwentyLinesASecondAndTellsTheRest) {
   EXPECT_EQ(lines[22].find("suppressed"), std::string::npos) << lines[22];
 }
 
-TEST(LoggingTest, SuppressedLinesAreToldAtTheEndWhenNoneFollows) {
+TEST(LoggingTest, SuppressedLinesAreReportedAtTheEndWhenNoneFollows) {
   const auto lines = LinesOf([] {
     Configure(Level::kInfo, Format::kText);
     for (int i = 0; i < 60; ++i) Info("lease.handed_back", {{"i", i}});

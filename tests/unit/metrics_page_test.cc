@@ -38,7 +38,7 @@ bool Tells(const std::string& page, const std::string& line) {
   return page.find("\n" + line + "\n") != std::string::npos;
 }
 
-TEST(MetricsPageTest, TagIsToldInBaseUnits) {
+TEST(MetricsPageTest, TagIsReportedInBaseUnits) {
   const std::string page = MetricsText(SampleOf(OrdersSample()), All);
   for (const char* line :
        {"idd_tags 1", R"(idd_tag_claimed_ids_total{tag="orders",path="ring"} 7)",
@@ -91,7 +91,7 @@ TEST(MetricsPageTest, IdleTagHasNoForecast) {
   EXPECT_NE(page.find("# TYPE idd_tag_cover_seconds gauge"), std::string::npos);
 }
 
-// Neither IddPromiseNotKept nor IddIdsRunOut is to fire for it.
+// For it neither IddPromiseNotKept nor IddIdsRunOut must fire.
 TEST(MetricsPageTest, DrainedTagPromisesNothing) {
   TagSample tag = OrdersSample();
   tag.state = "drained";
@@ -102,7 +102,7 @@ TEST(MetricsPageTest, DrainedTagPromisesNothing) {
   EXPECT_TRUE(Tells(page, R"(idd_tag_state{tag="orders",state="drained"} 1)"));
 }
 
-TEST(MetricsPageTest, WhoMayNotSeeATagIsToldNothingOfIt) {
+TEST(MetricsPageTest, TagIsHiddenFromUsersWithoutAccess) {
   MetricsSample sample = SampleOf(OrdersSample());
   sample.wasted = {{"gone", 9}, {"orders", 8}};
   const auto shows = [](const std::string& tag) { return tag == "gone"; };

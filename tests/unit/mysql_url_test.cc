@@ -46,7 +46,7 @@ TEST(MysqlUrlTest, SocketStandsForTheHosts) {
   }
 }
 
-TEST(MysqlUrlTest, CertificatesAreVerifiedUnlessToldOtherwise) {
+TEST(MysqlUrlTest, CertificatesAreVerifiedByDefault) {
   const MysqlUrl url =
       Parsed("mysql://idd@h/x?ssl_ca=/ca.pem&ssl_cert=/c.pem&ssl_key=/k.pem&password_file=/p");
   EXPECT_EQ(url.ssl_ca, "/ca.pem");
@@ -58,7 +58,7 @@ TEST(MysqlUrlTest, CertificatesAreVerifiedUnlessToldOtherwise) {
   EXPECT_TRUE(Parsed("mysql://idd@h/x?ssl_verify=1").ssl_verify);
 }
 
-TEST(MysqlUrlTest, DisplayTellsNoPassword) {
+TEST(MysqlUrlTest, DisplayHidesThePassword) {
   EXPECT_EQ(Parsed("mysql://idd:secret@db1,[::1]:3308/leaf").Display(),
             "mysql://idd@db1:3306,[::1]:3308/leaf");
   EXPECT_EQ(Parsed("mysql://idd:secret@/leaf?unix_socket=/s").Display(),
@@ -138,14 +138,14 @@ TEST(MysqlUrlTest, OwnDatabaseTakesTheCredentialUnlessItsUrlSaysOtherwise) {
   ::unsetenv("CREDENTIALS_DIRECTORY");
   EXPECT_EQ(own_password("mysql://idd@h/x"), "");
   ::setenv("CREDENTIALS_DIRECTORY", path.c_str(), 1);
-  EXPECT_EQ(own_password("mysql://idd@h/x"), "");  // LoadCredential= had nothing to load
+  EXPECT_EQ(own_password("mysql://idd@h/x"), "");  // LoadCredential= found no file
   harness::WriteFile(path + "/" + kPasswordCredential, "from credential\n");
   EXPECT_EQ(own_password("mysql://idd@h/x"), "from credential");
   EXPECT_EQ(own_password("mysql://idd:secret@h/x"), "secret");
   harness::WriteFile(path + "/other", "from file\n");
   EXPECT_EQ(own_password("mysql://idd@h/x?password_file=other"), "from file");
   EXPECT_EQ(ParseOwnMysqlUrl("mysql://idd@h/x").value().Display(), "mysql://idd@h:3306/x");
-  // Another server, as `idctl import --from` reads, never gets it.
+  // Another server, such as the one of `idctl import --from`, never gets it.
   EXPECT_EQ(PasswordOf(Parsed("mysql://idd@h/x")).value(), "");
   EXPECT_EQ(ParseOwnMysqlUrl("mysql://").status().code(), Code::kInvalid);
   ::unsetenv("CREDENTIALS_DIRECTORY");

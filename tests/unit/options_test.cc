@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flag beats variable beats file, and what is wrong is told with where it stands.
+// A flag overrides a variable, which overrides the file. An error names the place of the wrong
+// value.
 #include "config/options.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@
 namespace idd::daemon {
 namespace {
 
-// Another effective user, who may not read what is root's.
+// Another effective user, without access to root's files.
 class AsNobody {
  public:
   AsNobody() { harness::RequireErrno(::seteuid(65534) == 0, "seteuid"); }
@@ -38,7 +39,7 @@ class OptionsTest : public ::testing::Test {
     Write("");
   }
   void Write(const std::string& text) const { harness::WriteFile(file_, text); }
-  // With the file of the test, never that of the machine.
+  // With the test's file, never the machine's.
   [[nodiscard]] ParsedOptions Parse(std::vector<std::string> arguments = {}) const {
     arguments.insert(arguments.end(), {"--config", file_});
     return ParseOptions(arguments);
@@ -206,10 +207,10 @@ TEST_F(OptionsTest, OnlyADefaultFileThatIsNotThereIsNoFile) {
   ExpectUsageError(ParseOptions({}, dir_.path()), {"is a directory"});
 }
 
-// Once root had made /etc/idd for itself alone, idd ran on the defaults: on a new SQLite file, and
-// without access rules.
+// Regression: when root had made /etc/idd accessible to itself only, idd ran on the defaults: on a
+// new SQLite file, and without access rules.
 TEST_F(OptionsTest, FileThatThisUserCannotReadIsAnErrorAndNotTheDefaults) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   Write("database = \"mysql://idd@db/idd\"\n");
   {
     const AsNobody nobody;
@@ -220,12 +221,12 @@ TEST_F(OptionsTest, FileThatThisUserCannotReadIsAnErrorAndNotTheDefaults) {
   EXPECT_TRUE(ParseOptions({}, file_).options.has_value());
 }
 
-TEST_F(OptionsTest, SyntaxErrorIsToldWithItsLine) {
+TEST_F(OptionsTest, SyntaxErrorIsReportedWithItsLine) {
   Write("host_id = \"h\"\nsocket = \n");
   ExpectUsageError(Parse(), {file_ + ":2:"});
 }
 
-TEST_F(OptionsTest, UnknownKeyIsToldWithItsLine) {
+TEST_F(OptionsTest, UnknownKeyIsReportedWithItsLine) {
   Write("host_id = \"h\"\n\nsoket = \"/tmp/x\"\n");
   ExpectUsageError(Parse(), {file_ + ":3:", "soket"});
 }
@@ -248,7 +249,7 @@ TEST_F(OptionsTest, BadValuesAreRefusedWithTheGoodOnes) {
   EXPECT_EQ(parsed.output.find("secret"), std::string::npos) << "a URL may hold a password";
 }
 
-TEST_F(OptionsTest, WrongValueInTheFileIsToldWithItsLine) {
+TEST_F(OptionsTest, WrongValueInTheFileIsReportedWithItsLine) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"log_level = \"loud\"", "log_level must be debug, info, warning or error, got 'loud'"},
       {"log_format = \"xml\"", "log_format must be text or json, got 'xml'"},
@@ -264,12 +265,13 @@ TEST_F(OptionsTest, WrongValueInTheFileIsToldWithItsLine) {
     Write("# a comment\n\n" + line + "\n");
     ExpectUsageError(Parse(), {file_ + ":3: ", words});
   }
-  // What stands in the file and counts for nothing is no mistake of a flag.
+  // An overridden value in the file must not be reported as an error of the flag.
   Write("log_level = \"loud\"\n");
   ExpectUsageError(Parse({"--log-format", "xml", "--log-level", "info"}), {"idd: log-format must"});
 }
 
-// The unit's working directory is "/", a shell's is another: the same file would mean two places.
+// The unit's working directory is "/", a shell's is another, so a relative path would mean two
+// places.
 TEST_F(OptionsTest, RelativePathInTheFileIsRefusedWithWhatToWrite) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"socket = \"idd.sock\"", "socket must be an absolute path, as \"/run/idd/idd.sock\""},
@@ -300,7 +302,7 @@ TEST_F(OptionsTest, RelativePathOfAFlagOrAVariableIsOfTheWorkingDirectory) {
 TEST_F(OptionsTest, CheckConfigReadsThePasswordFile) {
   const std::string password = dir_.File("password");
   Write("\ndatabase = \"mysql://idd@h/x?password_file=" + password + "\"\n");
-  EXPECT_TRUE(Parse().options.has_value()) << "a start goes on without its database";
+  EXPECT_TRUE(Parse().options.has_value()) << "idd must start without its database";
   ExpectUsageError(Parse({"--check-config"}), {file_ + ":2: database", password, "cannot be read"});
   for (const char* empty : {"", "\nsecond line\n"}) {
     harness::WriteFile(password, empty);
@@ -329,7 +331,7 @@ TEST_F(OptionsTest, CheckConfigSaysWhatItCannotLookAt) {
   ExpectUsageError(Parse({"--check-config"}), {file_ + ":1: ", "cannot be read"});
   ::unsetenv("CREDENTIALS_DIRECTORY");
   const ParsedOptions no_file = ParseOptions({"--check-config"}, dir_.File("none.toml"));
-  EXPECT_NE(no_file.output.find("is valid (there is no file"), std::string::npos);
+  EXPECT_NE(no_file.output.find("is valid (no file"), std::string::npos);
 }
 
 TEST_F(OptionsTest, UnknownFlagsAndStrayArgumentsAreWrongUsage) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one uid may have and ask.
+// The limits of one uid.
 #include "access/peer_limits.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class PeerLimitsTest : public ::testing::Test {
             .deadline = Deadline::After(0ms),
             .pace = ClaimOrder::Pace{.uid = kSpender, .per_s = per_s}};
   }
-  // The ids that one who never stops asking for so many has in so long.
+  // The ids that a user gets in that time if it always asks for that many.
   std::uint64_t IdsIn(MonotonicClock::duration span, std::uint64_t count, std::uint64_t per_s) {
     std::uint64_t ids = 0;
     for (MonotonicTime now = start_; now <= start_ + span;) {
@@ -66,12 +66,12 @@ TEST_F(PeerLimitsTest, UserHoldsNoMoreDescriptorsThanAreFree) {
   for (; limits_.HoldDescriptors(kOther, 1, free); --free) ++of_other;
   EXPECT_EQ(of_other, 5U);
   EXPECT_FALSE(limits_.AddConnection(kOther, free));
-  EXPECT_TRUE(limits_.AddConnection(kOther + 1, free)) << "who has none finds room";
+  EXPECT_TRUE(limits_.AddConnection(kOther + 1, free)) << "another user must find room";
   limits_.ReleaseDescriptors(kOther, 5);
   EXPECT_TRUE(limits_.AddConnection(kOther, free));
 }
 
-TEST_F(PeerLimitsTest, RequestsComeAtTheirRateBehindOneSecondsWorth) {
+TEST_F(PeerLimitsTest, RequestsComeAtTheirRateAfterOneSecondsWorth) {
   limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 100});
   const auto taken = [this](MonotonicTime now) {
     int count = 0;
@@ -100,11 +100,11 @@ TEST_F(PeerLimitsTest, UserOverItsLimitIsLookedAtTwoHundredTimesASecondAtMost) {
   EXPECT_EQ(count, 100);
 }
 
-TEST_F(PeerLimitsTest, RefusalsAreToldOnceInTenSeconds) {
-  EXPECT_TRUE(limits_.ShouldTell(kSpender, start_));
-  EXPECT_FALSE(limits_.ShouldTell(kSpender, start_ + 9s));
-  EXPECT_TRUE(limits_.ShouldTell(kOther, start_ + 9s));
-  EXPECT_TRUE(limits_.ShouldTell(kSpender, start_ + 10s));
+TEST_F(PeerLimitsTest, RefusalsAreReportedOnceInTenSeconds) {
+  EXPECT_TRUE(limits_.ShouldLogLimit(kSpender, start_));
+  EXPECT_FALSE(limits_.ShouldLogLimit(kSpender, start_ + 9s));
+  EXPECT_TRUE(limits_.ShouldLogLimit(kOther, start_ + 9s));
+  EXPECT_TRUE(limits_.ShouldLogLimit(kSpender, start_ + 10s));
 }
 
 TEST_F(PeerLimitsTest, IdsComeAtTheirRateHoweverManyAreAskedForAtOnce) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "support/fake_marks.h"
 #include "support/fake_store.h"
 
 namespace idd::daemon {
@@ -34,7 +35,7 @@ class RecoveryTest : public ::testing::Test {
   StoreSession session_;
 };
 
-TEST_F(RecoveryTest, FirstStartRemembersTheDataSetAndWaitsForNobody) {
+TEST_F(RecoveryTest, FirstStartRemembersTheDataSetAndWaitsForNoHost) {
   RecoverFirst();
   EXPECT_EQ(marks_.Incarnation().value(), kFirst);
   EXPECT_EQ(session_.data_set, 1U);
@@ -93,7 +94,7 @@ TEST_F(RecoveryTest, HeldLeasesStayActiveAndAreJournalledWhereTheyAreMissing) {
   RecoverFirst();
   ASSERT_EQ(store_.journal().size(), 2U);
   EXPECT_EQ(store_.journal()[0].state, LeaseState::kActive);
-  EXPECT_EQ(store_.journal()[1].state, LeaseState::kAbandoned) << "nobody holds it";
+  EXPECT_EQ(store_.journal()[1].state, LeaseState::kAbandoned) << "no host holds the lease";
   EXPECT_FALSE(InGrace());
   store_.ForgetLeases();
   Open();
@@ -101,7 +102,7 @@ TEST_F(RecoveryTest, HeldLeasesStayActiveAndAreJournalledWhereTheyAreMissing) {
   ASSERT_EQ(store_.journal().size(), 1U);
   EXPECT_EQ(store_.journal()[0].token, std::string(32, 'a'));
   EXPECT_EQ(store_.journal()[0].state, LeaseState::kActive);
-  EXPECT_TRUE(InGrace()) << "overwritten in place, by what has forgotten a lease";
+  EXPECT_TRUE(InGrace()) << "overwritten in place by a copy that lacks a lease";
 }
 
 TEST_F(RecoveryTest, RowThatMakesNoSenseIsAStoreThatIsDown) {

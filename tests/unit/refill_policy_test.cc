@@ -26,7 +26,7 @@ using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""us;
 
-// A ring of the policy's own segments, claimed from by hand.
+// A ring with segments sized by the policy, claimed from by hand.
 class Ring {
  public:
   Ring(RefillPolicy& policy, std::uint64_t first_segment,
@@ -72,7 +72,7 @@ class Ring {
             .waiting = waiting,
             .earned = history_.Most(now_)};
   }
-  // Claims so many ids a second for so long, and leases what is wanted.
+  // Claims at that rate for that time, and leases what the policy wants.
   void Run(std::chrono::seconds time, std::uint64_t per_s) {
     for (std::chrono::seconds passed(0); passed < time; passed += 1s) {
       Wait(1s);
@@ -126,7 +126,7 @@ TEST(PromisePolicyTest, MarkOfTheWidestSegmentDoesNotOverflow) {
 }
 
 TEST(PromisePolicyTest, TheClaimOfTheMarkAndTheDecisionAgree) {
-  // Whoever claims the mark wakes the daemon once: the decision must then be yes, and not before.
+  // The claim of the mark wakes the daemon once: the decision must be yes then, and not before.
   for (std::uint64_t step = 1; step <= 200; ++step) {
     PromisePolicy policy({.step = step, .outage_tolerance = 0s});
     const std::uint64_t offset = policy.MarkOf({7, 7 + step}, {}) - 7;
@@ -150,7 +150,7 @@ TEST(PromisePolicyTest, HoldsWhatTheToleranceTakesOnceTheLoadHasLasted) {
   for (std::uint64_t second = 1; second <= 1200; ++second) {
     ring.Run(1s, 500);
     const std::uint64_t lasted = std::min<std::uint64_t>(second, 600);
-    // 500 ids a second for 600 s, a tenth more; filled up to one and a half times.
+    // 500 ids a second for 600 s, plus a tenth; filled up to one and a half times that.
     EXPECT_GE(ring.available(), 500 * lasted) << second;
     EXPECT_LE(ring.available(), 500U * 600 * 17 / 10) << second;
   }
@@ -200,7 +200,7 @@ TEST(PromisePolicyTest, EveryLeaseMakesRoomForAStepAtLeast) {
   }
 }
 
-// What was inherited counts as held, and the history begins with idd.
+// Inherited ids count as held, but the history starts with idd.
 TEST(PromisePolicyTest, InheritedIdsAreUsedBeforeMoreAreLeased) {
   PromisePolicy policy(Settings(1000));
   Ring ring(policy, 1'000'000);
@@ -213,7 +213,7 @@ TEST(PromisePolicyTest, InheritedIdsAreUsedBeforeMoreAreLeased) {
   EXPECT_GE(ring.available(), 600'000U);
 }
 
-// What is held lasts for five fourths of what the load has lasted, at the least.
+// The held ids last for at least five fourths of the time that the load has lasted.
 TEST(PromisePolicyTest, PromiseIsFullSoonerThanTheLoadHasLasted) {
   PromisePolicy policy(Settings(1000));
   Ring ring(policy, 1000);
@@ -237,7 +237,7 @@ TEST(PromisePolicyTest, FallenLoadUsesUpWhatIsThere) {
   Ring ring(policy, 100'000'000);
   ring.Run(600s, 100'000);
   EXPECT_GT(ring.available(), 60'000'000U);
-  // An hour at a thousandth of it: six tolerances.
+  // An hour at a thousandth of the rate: six tolerances.
   for (int second = 0; second < 3600; ++second) {
     ring.Wait(1s);
     ring.Claim(100);
@@ -260,7 +260,7 @@ TEST(PromisePolicyTest, NeverMoreThanTheCeiling) {
     ring.Claim(std::min<std::uint64_t>(ring.available(), 3000));
     const std::uint64_t wanted = ring.Look();
     if (wanted == 0) continue;
-    EXPECT_GE(wanted, 1000U) << "no dribble";
+    EXPECT_GE(wanted, 1000U) << "no series of tiny leases";
     ring.Lease(wanted, 5ms);
     EXPECT_LE(ring.available(), 10'000U);
   }
@@ -276,7 +276,7 @@ TEST(PromisePolicyTest, LargestStepBoundsALease) {
   EXPECT_EQ(ring.Look(), 5000U);
 }
 
-// A claim that waits for a million ids of a new tag may give up before they come.
+// A claim that waits for a million ids of a new tag may give up before they arrive.
 TEST(PromisePolicyTest, WaitingBatchIsServedByLeasesThatTreble) {
   PromisePolicy policy(Settings(1000));
   Ring ring(policy, 0);
@@ -312,7 +312,7 @@ TEST(PromisePolicyTest, CountThatFellIsAnotherRings) {
   EXPECT_EQ(policy.RatePerSecond(), 0);
 }
 
-// Claims after an hour that nobody looked at.
+// Claims after an hour without a look.
 TEST(PromisePolicyTest, QuietTimeBeforeABurstDoesNotHideIt) {
   PromisePolicy policy(Settings(1000));
   Ring ring(policy, 100'000);
@@ -393,8 +393,8 @@ TEST(LeafPolicyTest, StepIsCutToTwiceWhatWasClaimed) {
 
 // Both.
 
-// Loads at random against a ring that loses nothing: what each lease brings it to is compared with
-// the claims themselves.
+// Random loads on a ring that loses nothing: compares the ids held after each lease with the claims
+// themselves.
 class RandomLoads : public ::testing::TestWithParam<RefillRule> {};
 
 TEST_P(RandomLoads, NoLeaseBringsWhatIsHeldAboveTwiceTheBusiestWindow) {
@@ -407,7 +407,7 @@ TEST_P(RandomLoads, NoLeaseBringsWhatIsHeldAboveTwiceTheBusiestWindow) {
     settings.max_step = settings.step + up_to(up_to(10'000'000));
     const std::unique_ptr<RefillPolicy> policy = MakeRefillPolicy(settings);
     Ring ring(*policy, settings.step, settings.outage_tolerance);
-    std::vector<std::uint64_t> claimed(1, 0);  // by second
+    std::vector<std::uint64_t> claimed(1, 0);  // running sum by second
     std::uint64_t per_s = 0;
     for (std::size_t second = 1; second <= 5000; ++second) {
       if (second % 50 == 1) per_s = random() % 3 == 0 ? 0 : up_to(up_to(up_to(1'000'000)));

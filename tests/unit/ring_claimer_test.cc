@@ -30,7 +30,7 @@
 namespace idd::shm {
 namespace {
 
-// Claims until the ring is dry and returns how many ids that brought.
+// Claims until the ring is dry; returns the number of ids.
 std::uint64_t Exhaust(OwnViewClaimer& claimer, std::uint64_t batch = 1000) {
   std::uint64_t claimed = 0;
   for (IdRange ids = claimer.Claim(batch).ids; !ids.empty(); ids = claimer.Claim(batch).ids) {
@@ -134,7 +134,8 @@ TEST(RingClaimerTest, LateClaimerStartsAtHead) {
 }
 
 TEST(RingClaimerTest, StaleClaimerOfARecycledSlotGetsOnlyNewIds) {
-  // The sleeper's hint names segment 1; slot 1 then holds 17, 33, ...: the same slot, other ids.
+  // The sleeper's hint names segment 1; slot 1 then holds segments 17, 33, ...: the same slot,
+  // other ids.
   for (const std::uint64_t recycled : {15U, 16U, 17U, 31U, 32U, 33U, 100U}) {
     TestRing ring;
     OwnViewClaimer sleeper(ring.table, ring.cursors);
@@ -180,22 +181,22 @@ TEST(RingClaimerTest, ClaimersGoOnAfterADrainAndAPublish) {
   EXPECT_EQ(claimer.Claim(100).ids, (IdRange{101, 111}));
 }
 
-// Regression: DrainSlot left base and limit as they were, so that a client that wrote the closed
-// cursor back made others accept ids that the daemon had handed back to the store.
+// Regression: DrainSlot left base and limit unchanged, so a client that reset the closed cursor
+// made other clients accept ids that the daemon had handed back to the store.
 TEST(RingClaimerTest, DrainedSegmentStaysClosedWhenItsCursorIsForgedBack) {
   TestRing ring;
   OwnViewClaimer claimer(ring.table, ring.cursors);
   ring.Publish(1, 101);
   ASSERT_EQ(claimer.Claim(10).ids.size(), 10U);
   const auto drained = ring.writer.DrainAll();
-  ASSERT_EQ(drained[0].available(), 90U);  // the daemon's alone, for ever
+  ASSERT_EQ(drained[0].available(), 90U);  // the daemon's alone from now on
   ring.cursor(1) = 11;
   EXPECT_TRUE(claimer.Claim(1).ids.empty()) << "an id of a tail that was handed back";
   OwnViewClaimer late(ring.table, ring.cursors);
   EXPECT_TRUE(late.Claim(1).ids.empty());
 }
 
-// Every batch size reports the mark once, wherever its claims fall.
+// With every batch size the mark is reported once, wherever the claims fall.
 class RefillMarkTest : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(RefillMarkTest, ExactlyOneClaimReportsTheMark) {
@@ -218,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(BatchSizes, RefillMarkTest,
                          ::testing::Values(1, 2, 3, 7, 64, 99, 100, 101, 999, 1000, 1001,
                                            kMaxClaim));
 
-TEST(RingClaimerTest, NobodyReportsAMarkThatWasTakenOrIsNone) {
+TEST(RingClaimerTest, NoClaimReportsAMarkThatWasTakenOrIsNone) {
   TestRing ring;
   OwnViewClaimer claimer(ring.table, ring.cursors);
   ring.writer.Publish({1000, 2000}, 200, 1100);
@@ -267,7 +268,7 @@ TEST(RingClaimerTest, StateIsTheTables) {
   EXPECT_EQ(claimer.state(), RingState::kQuarantined);
 }
 
-// What a hostile client may write into a cursor.
+// Values that a hostile client may write into a cursor.
 class ForgedCursorTest : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   static constexpr IdRange kIds{1000, 2000};
@@ -319,8 +320,8 @@ INSTANTIATE_TEST_SUITE_P(Values, ForgedCursorTest,
                                            kClosingStep + 1, kMaxWord - kMaxClaim, kMaxWord - 1,
                                            kMaxWord));
 
-// Steps of claimers and publisher in every kind of order: ids rise over all claims, none twice,
-// none outside what was published, and what nobody claimed is what the drain finds.
+// Steps of claimers and publisher in random order: ids rise over all claims, none comes twice, none
+// lies outside a published segment, and the drain finds all unclaimed ids.
 TEST(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
   for (std::uint32_t seed = 1; seed <= 50; ++seed) {
     std::mt19937 random(seed);
@@ -331,7 +332,7 @@ TEST(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
       claimers.push_back(std::make_unique<OwnViewClaimer>(ring.table, ring.cursors));
     }
     std::vector<IdRange> published;
-    std::uint64_t newest = 0;  // of all claims so far
+    std::uint64_t newest = 0;  // over all claims so far
     std::uint64_t claimed = 0;
     std::uint64_t leased = 0;
     for (int step = 0; step < 3000; ++step) {
@@ -373,8 +374,8 @@ TEST(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
   }
 }
 
-// Words that answer what a claimer may read while the daemon rewrites the slot under it: the limit
-// of the old segment, then the base of the new one.
+// Values that a claimer may read while the daemon rewrites the slot: the old segment's limit, then
+// the new one's base.
 struct TornSlot {
   struct Word {
     std::uint64_t value;
@@ -386,8 +387,8 @@ struct TornCursor {
   TornSlot::Word next;
 };
 
-// Regression: std::clamp with base above limit is undefined; with the library's assertions on (they
-// are for this file, see CMakeLists.txt) it ends the claimer's process.
+// Regression: std::clamp is undefined with base above limit; with the library's assertions enabled
+// (as for this file, see CMakeLists.txt) it aborts the claimer's process.
 TEST(RingClaimerDeathTest, LookAtASlotThatIsBeingRewrittenIsHarmless) {
   const TornSlot slot{.segment = {0}, .base = {5000}, .limit = {2000}, .refill_mark = {kNoMark}};
   const TornCursor cursor{.next = {2000}};
@@ -395,7 +396,7 @@ TEST(RingClaimerDeathTest, LookAtASlotThatIsBeingRewrittenIsHarmless) {
               "");
 }
 
-// Regression: a tail of 2^64-1 made the look at the published segments go round for ever.
+// Regression: with a tail of 2^64-1 the search through the published segments never ended.
 TEST(RingClaimerDeathTest, ClaimEndsWhateverTheTableSays) {
   for (const std::uint64_t tail : {kMaxWord, kMaxWord - 1, kMaxLimit, kClosingStep}) {
     for (const std::uint64_t head : {std::uint64_t{0}, std::uint64_t{1}, kMaxWord}) {
@@ -414,7 +415,7 @@ TEST(RingClaimerDeathTest, ClaimEndsWhateverTheTableSays) {
   }
 }
 
-// The next daemon closes a ring that claimers are in, and goes on where it found their cursor.
+// The next daemon closes a ring while claimers use it, and continues from the cursor that it found.
 TEST(RingClaimerTest, NothingIsClaimedAboveWhereALaterDaemonClosedTheRing) {
   constexpr IdRange kSegment{1, 100'000'001};
   const Deadline enough = Deadline::After(std::chrono::seconds(5));  // for a busy machine
@@ -439,7 +440,7 @@ TEST(RingClaimerTest, NothingIsClaimedAboveWhereALaterDaemonClosedTheRing) {
   }
 }
 
-// Threads on one mapping, small segments, a publisher that recycles as fast as it can.
+// Threads on one mapping, small segments, and a publisher that recycles as fast as it can.
 class RingThreadsTest : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kIds = 150'000;
@@ -461,7 +462,7 @@ class RingThreadsTest : public ::testing::Test {
     published_all_ = true;
   }
 
-  // Claims until all was published and the ring is dry.
+  // Claims until everything was published and the ring is dry.
   void ClaimAll(int seed) {
     OwnViewClaimer own(ring_.table, ring_.cursors);
     OwnViewClaimer& claimer = seed % 2 == 0 ? own : shared_;
@@ -508,8 +509,8 @@ TEST_F(RingThreadsTest, IdsAreClaimedOnceInOrderAndEveryMarkIsReportedOnce) {
   EXPECT_EQ(disorders_, 0U);
   const auto once = std::count_if(times_.begin() + 1, times_.end(),
                                   [](const std::atomic<std::uint8_t>& n) { return n == 1; });
-  // A claimer that slept between its add and its look at a slot that was withdrawn or recycled
-  // meanwhile gives up what it added: a gap.
+  // A claimer that slept between its add and its second look gives up what it added if the slot was
+  // withdrawn or recycled meanwhile: a gap.
   EXPECT_LE(static_cast<std::uint64_t>(once), kIds);
   EXPECT_GE(static_cast<std::uint64_t>(once), kIds - kIds / 100);
   // The last segment may end before its mark.
@@ -547,7 +548,7 @@ TEST_F(RingThreadsTest, NoIdOutsideThePublishedSegmentsUnderAHostileWriter) {
       }
     });
   }
-  // Until a claim was accepted, too: a claimer that starts late may find all the segments
+  // Also waits until a claim was accepted: a claimer that starts late may find all segments
   // exhausted, and never looks back at them, whatever the hostile thread writes there.
   for (std::uint64_t k = 1; k <= 3000 || accepted == 0; ++k) {
     while (!ring_.writer.CanPublish()) {
@@ -556,7 +557,7 @@ TEST_F(RingThreadsTest, NoIdOutsideThePublishedSegmentsUnderAHostileWriter) {
     }
     ring_.Publish(k * 1000, k * 1000 + 600);
     published = k;
-    // Sometimes the ring is emptied by a drain instead.
+    // Sometimes a drain empties the ring instead.
     if (k % 97 == 0) static_cast<void>(ring_.writer.DrainAll());
   }
   stop = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a client can and cannot do with the descriptors it gets, and what it refuses to map.
+// The access that a client's descriptors allow, and the memory that a client refuses to map.
 #include "idd/shm/ring_memory.h"
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ ScopedFd Duplicate(int fd) { return ScopedFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 using Image = std::array<unsigned char, kTableBytes>;
 
-// The bytes of a good table, to be spoilt.
+// The bytes of a valid table, to be corrupted.
 Image GoodImage() {
   const std::unique_ptr<RingMemory> ring = MakeRing();
   Image image;
@@ -72,11 +72,11 @@ void Put(Image& image, std::size_t offset, std::uint32_t value) {
 void ExpectRefused(const Status& status, AttachOutcome outcome, const char* which) {
   EXPECT_EQ(status.code(), Code::kIncompatible) << status.message();
   EXPECT_NE(status.message().find(AttachOutcomeName(outcome)), std::string::npos)
-      << status.message() << " does not say: " << AttachOutcomeName(outcome);
+      << status.message() << " does not contain: " << AttachOutcomeName(outcome);
   EXPECT_NE(status.message().find(which), std::string::npos) << status.message();
 }
 
-// Attaches the spoilt table with good cursors.
+// Attaches the corrupted table with valid cursors.
 Status AttachImage(const Image& image, std::string_view tag = "orders") {
   const std::unique_ptr<RingMemory> ring = MakeRing();
   return RingMemory::Attach(TableFrom(image), Duplicate(ring->cursors_fd()), tag).status();
@@ -116,12 +116,12 @@ TEST(RingMemoryTest, BothDescriptorsCarryTheirSealsSizeModeAndCloseOnExec) {
     struct stat info {};
     ASSERT_EQ(::fstat(fd, &info), 0);
     EXPECT_EQ(info.st_size, 4096);
-    EXPECT_EQ(info.st_mode & 07777, 0600U) << "a memfd is born 0777";
+    EXPECT_EQ(info.st_mode & 07777, 0600U) << "a new memfd has mode 0777";
     EXPECT_EQ(::fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
   }
 }
 
-TEST(RingMemoryTest, NobodyCanMapTheTableWritable) {
+TEST(RingMemoryTest, NoClientCanMapTheTableWritable) {
   const std::unique_ptr<RingMemory> ring = MakeRing();
   const int fd = ring->table_fd();
   EXPECT_EQ(::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
@@ -133,7 +133,7 @@ TEST(RingMemoryTest, NobodyCanMapTheTableWritable) {
   ::munmap(pages, kTableBytes);
 }
 
-TEST(RingMemoryTest, NobodyCanWriteTheTableThroughItsDescriptor) {
+TEST(RingMemoryTest, NoClientCanWriteTheTableThroughItsDescriptor) {
   const std::unique_ptr<RingMemory> ring = MakeRing();
   const char byte = 'x';
   EXPECT_EQ(::pwrite(ring->table_fd(), &byte, 1, 0), -1);
@@ -143,7 +143,7 @@ TEST(RingMemoryTest, NobodyCanWriteTheTableThroughItsDescriptor) {
   EXPECT_EQ(ring->table().header.magic, kTableMagic);
 }
 
-TEST(RingMemoryTest, NobodyCanResizeEitherFileOrChangeItsSeals) {
+TEST(RingMemoryTest, NoClientCanResizeEitherFileOrChangeItsSeals) {
   const std::unique_ptr<RingMemory> ring = MakeRing();
   for (const int fd : {ring->table_fd(), ring->cursors_fd()}) {
     for (const off_t size : {0, 1, 4095, 4097, 8192}) {
@@ -160,7 +160,7 @@ TEST(RingMemoryTest, NobodyCanResizeEitherFileOrChangeItsSeals) {
 TEST(RingMemoryTest, ReopeningTheTableThroughProcGivesNoWayToWrite) {
   const std::unique_ptr<RingMemory> ring = MakeRing();
   const std::string path = "/proc/self/fd/" + std::to_string(ring->table_fd());
-  // The owner (and root) may open it again; the seal holds all the same.
+  // The owner (and root) may open it again, but the seal still holds.
   const ScopedFd again(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_TRUE(again.valid());
   EXPECT_EQ(::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, again.get(), 0),
@@ -173,7 +173,7 @@ TEST(RingMemoryTest, ReopeningTheTableThroughProcGivesNoWayToWrite) {
 }
 
 TEST(RingMemoryTest, HolderOfAReadOnlyDescriptorCannotReopenItForWriting) {
-  // A second user can be had by root alone; for the owner himself the mode above has to do.
+  // Only root can act as another user; for the owner the mode check above has to do.
   const bool is_root = ::geteuid() == 0;
   const std::unique_ptr<RingMemory> ring = MakeRing();
   for (const int fd : {ring->table_fd(), ring->cursors_fd()}) {
@@ -186,7 +186,7 @@ TEST(RingMemoryTest, HolderOfAReadOnlyDescriptorCannotReopenItForWriting) {
       const std::string path = "/proc/self/fd/" + std::to_string(read_only.get());
       if (!is_root) ::_exit(0);
       if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) ::_exit(2);
-      // Else the refusal could be /proc's alone.
+      // Otherwise /proc alone could explain the refusal.
       if (::prctl(PR_SET_DUMPABLE, 1) != 0) ::_exit(3);
       if (::access("/proc/self/fd", R_OK) != 0) ::_exit(4);
       const int reopened = ::open(path.c_str(), O_RDWR);
@@ -321,7 +321,7 @@ TEST(RingMemoryTest, AttachRefusesOtherSizes) {
 }
 
 TEST(RingMemoryTest, GoodImageIsAccepted) {
-  EXPECT_TRUE(AttachImage(GoodImage()).ok()) << "else the refusals below would prove nothing";
+  EXPECT_TRUE(AttachImage(GoodImage()).ok()) << "otherwise the refusals below would prove nothing";
 }
 
 TEST(RingMemoryTest, AttachRefusesAnotherMagic) {
@@ -409,7 +409,7 @@ TEST(RingMemoryDeathTest, ClaimersPagesOfTheTableAreReadOnly) {
   const auto attached =
       RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
   ASSERT_TRUE(attached.ok());
-  // const_cast: what a client that means harm would do.
+  // const_cast: a malicious client would do it too.
   auto& table = const_cast<Table&>(attached.value()->table());
   EXPECT_DEATH(table.slots[1].limit = 5, "");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an observer reads of a ring: of an honest one, of one that is written meanwhile, of garbage.
+// An observer's view of a ring: an honest one, one that is being written, and garbage.
 #include "idd/shm/ring_observer.h"
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ TEST(RingObserverTest, EmptyRingIsDryAndNotOver) {
   EXPECT_FALSE(view.is_over);
 }
 
-TEST(RingObserverTest, NumbersComeAsTheyWereTold) {
+TEST(RingObserverTest, NumbersAreReadAsPublished) {
   TestRing ring;
   const TagNumbers told{.written_at_ns = 1,
                         .claimed_before = 2,
@@ -66,7 +66,7 @@ TEST(RingObserverTest, NumbersComeAsTheyWereTold) {
                         .reckoned_per_1000_s = 9,
                         .quarantined_until_ns = 10,
                         .condition = TagCondition::kDrained};
-  ring.writer.Tell(told);
+  ring.writer.PublishStats(told);
   TagNumbers expected = told;
   expected.counted_from = 1;
   const RingView view = Look(ring);
@@ -79,12 +79,12 @@ TEST(RingObserverTest, ClaimsStayTheSameWhenASegmentLeavesTheRing) {
   TestRing ring;
   ring.Publish(1, 11);
   ring.Publish(100, 200);
-  ring.writer.Tell({.claimed_before = 1000});
+  ring.writer.PublishStats({.claimed_before = 1000});
   ASSERT_EQ(ring.writer.Claim(10).ids.size(), 10U);
   EXPECT_EQ(Look(ring).claimed, 1010U);
   ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
   EXPECT_EQ(Look(ring).claimed, 1010U) << "between its end and the next numbers";
-  ring.writer.Tell({.claimed_before = 1010});
+  ring.writer.PublishStats({.claimed_before = 1010});
   EXPECT_EQ(Look(ring).claimed, 1010U);
   EXPECT_EQ(Look(ring).available, 100U);
 }
@@ -92,7 +92,7 @@ TEST(RingObserverTest, ClaimsStayTheSameWhenASegmentLeavesTheRing) {
 TEST(RingObserverTest, DrainedRingShowsItsClaimsAndIsOver) {
   TestRing ring;
   ring.Publish(1, 11);
-  ring.writer.Tell({.claimed_before = 7});
+  ring.writer.PublishStats({.claimed_before = 7});
   ASSERT_EQ(ring.writer.Claim(3).ids.size(), 3U);
   ring.writer.SetState(RingState::kRetired);
   ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
@@ -121,7 +121,7 @@ TEST(RingObserverTest, QuarantinedRingKeepsItsLastClaims) {
   ring.writer.SetState(RingState::kQuarantined);
   ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
   ASSERT_TRUE(ring.writer.forged());
-  ring.table.live.head_segment = 1;  // as an observer finds it that looks before the head moves
+  ring.table.live.head_segment = 1;  // as an observer that looks before the head moves
   EXPECT_TRUE(ReadRing(ring.table, ring.cursors, view));
   EXPECT_EQ(view.state, RingState::kQuarantined);
   EXPECT_TRUE(view.is_over);
@@ -141,9 +141,9 @@ TEST(RingObserverTest, ForgedCursorsStayWithinTheSegment) {
 
 TEST(RingObserverTest, HalfWrittenNumbersAreNotShown) {
   TestRing ring;
-  ring.writer.Tell({.leases = 3});
+  ring.writer.PublishStats({.leases = 3});
   RingView view = Look(ring);
-  ring.table.stats.version += 1;  // T1 of a daemon that was killed there
+  ring.table.stats.version += 1;  // as if a daemon was killed after T1
   ring.table.stats.leases = 99;
   EXPECT_FALSE(ReadRing(ring.table, ring.cursors, view));
   EXPECT_EQ(view.numbers.leases, 3U) << "the last good ones";
@@ -156,7 +156,7 @@ TEST(RingObserverTest, GarbageIsBoundedAndEnds) {
   for (int round = 0; round < 2000; ++round) {
     const auto fill = [&random](void* memory, std::size_t bytes) {
       for (std::size_t at = 0; at < bytes; at += 8) {
-        // Small numbers, too, so that segments and slots match now and then.
+        // Some small numbers, so that segments and slots match now and then.
         const std::uint64_t word = random() % 4 == 0 ? random() : random() % 40;
         std::memcpy(static_cast<std::byte*>(memory) + at, &word, 8);
       }
@@ -169,14 +169,14 @@ TEST(RingObserverTest, GarbageIsBoundedAndEnds) {
   }
 }
 
-// One thread writes as the daemon does, another looks: what is shown never mixes two writings, and
-// claims never go back. The daemon's thread waits for a look now and then: on a busy machine it
-// would be through before the other has begun.
+// One thread writes as the daemon does, another looks: a look never mixes two writes, and claims
+// never go back. The writer waits for a look now and then; on a busy machine it would finish before
+// the other thread starts.
 TEST(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
   constexpr std::uint64_t kRounds = 20'000;
   constexpr std::uint64_t kRoundsBetweenWaits = kRounds / 10;
   TestRing ring;
-  ring.writer.Tell({.leases = 0, .fallbacks = 0, .step = 0});
+  ring.writer.PublishStats({.leases = 0, .fallbacks = 0, .step = 0});
   std::atomic<bool> is_done = false;
   std::atomic<bool> has_failed = false;
   std::atomic<std::uint64_t> looks = 0;
@@ -186,8 +186,9 @@ TEST(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
       ring.Publish(round * 100, round * 100 + 10);
       claimed += ring.writer.Claim(10).ids.size();
       static_cast<void>(ring.writer.RetireExhausted());
-      ring.writer.Tell({.claimed_before = claimed, .leases = round, .fallbacks = round, .step = 1});
-      if (round % 64 == 0) ring.writer.ForgetOldEnds();
+      ring.writer.PublishStats(
+          {.claimed_before = claimed, .leases = round, .fallbacks = round, .step = 1});
+      if (round % 64 == 0) ring.writer.ClearOldEnds();
       if (round % kRoundsBetweenWaits != 0) continue;
       const std::uint64_t before = looks;
       while (looks == before && !has_failed) std::this_thread::yield();
@@ -219,10 +220,10 @@ TEST(RingObserverTest, AttachedObserverSeesTheRingThroughAReadOnlyDescriptor) {
   Result<RingObserver> observer = RingObserver::Attach(table_fd, cursors_fd.value(), "orders");
   ASSERT_TRUE(observer.ok()) << observer.status().message();
   EXPECT_EQ(observer.value().ring_id(), 77U);
-  EXPECT_EQ(observer.value().Look().available, 100U);
+  EXPECT_EQ(observer.value().Snapshot().available, 100U);
   ASSERT_EQ(writer.Claim(40).ids.size(), 40U);
-  memory.value().reset();  // the daemon is gone: what is mapped stays
-  EXPECT_EQ(observer.value().Look().claimed, 40U);
+  memory.value().reset();  // the daemon is gone; the mapping stays
+  EXPECT_EQ(observer.value().Snapshot().claimed, 40U);
   EXPECT_FALSE(RingObserver::Attach(table_fd, cursors_fd.value(), "others").ok());
   EXPECT_FALSE(RingObserver::Attach(cursors_fd.value(), table_fd, "orders").ok());
 }

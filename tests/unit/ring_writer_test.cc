@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's side of the ring, on memory that nobody else touches.
+// The daemon's side of the ring, on memory without other users.
 #include "idd/shm/ring_writer.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(RingWriterTest, PublishFillsTheSlotOfTheSegmentsNumber) {
   EXPECT_EQ(slot.limit, 2000U);
   EXPECT_EQ(slot.refill_mark, 1100U);
   EXPECT_EQ(ring.cursors.slots[1].next, 1003U);
-  EXPECT_NE(ring.table.live.publications, before) << "who waits on the word must be woken";
+  EXPECT_NE(ring.table.live.publications, before) << "waiters on the word must be woken";
   EXPECT_EQ(ring.table.slots[0].segment, 0U) << "no other slot is touched";
 }
 
@@ -81,7 +81,7 @@ TEST(RingWriterTest, SixteenSegmentsFitAndNoMore) {
     ring.Publish(i * 10, i * 10 + 10);
   }
   EXPECT_FALSE(ring.writer.CanPublish());
-  EXPECT_EQ(ring.writer.Look().size(), kSlotCount);
+  EXPECT_EQ(ring.writer.Snapshot().size(), kSlotCount);
   EXPECT_EQ(ring.writer.Available(), kSlotCount * 10);
 }
 
@@ -123,7 +123,7 @@ TEST(RingWriterTest, OvershotCursorCountsAsExhaustedNotMore) {
   EXPECT_EQ(retired[0].claimed(), 10U);
 }
 
-TEST(RingWriterTest, DrainReturnsWhatNobodyClaimedOldestFirst) {
+TEST(RingWriterTest, DrainReturnsUnclaimedIdsOldestFirst) {
   TestRing ring;
   ring.Publish(1, 11);
   ring.Publish(11, 21);
@@ -141,12 +141,12 @@ TEST(RingWriterTest, DrainClosesEveryCursorForGood) {
   ring.Publish(1, 11);
   ring.Publish(11, 21);
   static_cast<void>(ring.writer.DrainAll());
-  EXPECT_EQ(ring.cursor(1), 1 + kClosingStep) << "where it was can still be read";
+  EXPECT_EQ(ring.cursor(1), 1 + kClosingStep) << "its last position must stay readable";
   EXPECT_EQ(ring.cursor(2), 11 + kClosingStep);
   EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
   EXPECT_EQ(ring.writer.Available(), 0U);
-  EXPECT_TRUE(ring.writer.Look().empty());
-  EXPECT_TRUE(ring.writer.DrainAll().empty()) << "a tail belongs to the daemon once";
+  EXPECT_TRUE(ring.writer.Snapshot().empty());
+  EXPECT_TRUE(ring.writer.DrainAll().empty()) << "a tail must be returned only once";
   EXPECT_EQ(ring.table.live.head_segment, 3U);
 }
 
@@ -166,9 +166,9 @@ TEST(RingWriterTest, DrainFindsACursorForgedBelowBase) {
     ring.cursor(1) = forged;
     const auto drained = ring.writer.DrainAll();
     ASSERT_EQ(drained.size(), 1U);
-    EXPECT_GE(drained[0].next, 1000U) << "in bounds all the same";
+    EXPECT_GE(drained[0].next, 1000U) << "it must still be in bounds";
     EXPECT_LE(drained[0].next, 2000U);
-    EXPECT_TRUE(ring.writer.forged()) << "nothing can be known to be unclaimed: " << forged;
+    EXPECT_TRUE(ring.writer.forged()) << "no id is known to be unclaimed: " << forged;
   }
 }
 
@@ -178,7 +178,7 @@ TEST(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1500},
                                      std::uint64_t{2000}, kMaxLimit, kClosingStep, kMaxWord}) {
     ring.cursor(1) = forged;
-    const auto segments = ring.writer.Look();
+    const auto segments = ring.writer.Snapshot();
     ASSERT_EQ(segments.size(), 1U);
     EXPECT_GE(segments[0].next, 1000U);
     EXPECT_LE(segments[0].next, 2000U);
@@ -191,10 +191,10 @@ TEST(RingWriterTest, LookFindsACursorThatWasMovedBack) {
   TestRing ring;
   ring.Publish(1000, 2000);
   ASSERT_EQ(ring.writer.Claim(500).ids.size(), 500U);
-  EXPECT_EQ(ring.writer.Look()[0].claimed(), 500U);
+  EXPECT_EQ(ring.writer.Snapshot()[0].claimed(), 500U);
   EXPECT_FALSE(ring.writer.forged());
   ring.cursor(1) = 1499;
-  EXPECT_EQ(ring.writer.Look()[0].claimed(), 500U) << "what was claimed stays claimed";
+  EXPECT_EQ(ring.writer.Snapshot()[0].claimed(), 500U) << "what was claimed stays claimed";
   EXPECT_TRUE(ring.writer.forged());
 }
 
@@ -202,7 +202,7 @@ TEST(RingWriterTest, LookFindsACursorThatAnotherClosed) {
   TestRing ring;
   ring.Publish(1000, 2000);
   ring.cursor(1) += kClosingStep;
-  static_cast<void>(ring.writer.Look());
+  static_cast<void>(ring.writer.Snapshot());
   EXPECT_TRUE(ring.writer.forged());
 }
 
@@ -210,7 +210,7 @@ TEST(RingWriterTest, DrainFindsACursorThatWasMovedBack) {
   TestRing ring;
   ring.Publish(1000, 2000);
   ASSERT_EQ(ring.writer.Claim(500).ids.size(), 500U);
-  static_cast<void>(ring.writer.Look());
+  static_cast<void>(ring.writer.Snapshot());
   ring.cursor(1) = 1000;
   static_cast<void>(ring.writer.DrainAll());
   EXPECT_TRUE(ring.writer.forged());
@@ -230,7 +230,7 @@ TEST(RingWriterTest, ClaimTakesNothingFromACursorThatWasSetBack) {
   }
 }
 
-// Regression: what the daemon itself had claimed was not counted as seen.
+// Regression: ids that the daemon itself had claimed were not counted as seen.
 TEST(RingWriterTest, OwnClaimIsAsGoodAsALook) {
   TestRing ring;
   ring.Publish(1, 101);
@@ -257,7 +257,7 @@ TEST(RingWriterTest, ForgedRingGivesNothingOfItsOtherSegmentsEither) {
   ring.Publish(1, 11);
   ring.Publish(11, 21);
   ring.cursor(2) = 3;
-  ASSERT_EQ(ring.writer.Look().size(), 2U);
+  ASSERT_EQ(ring.writer.Snapshot().size(), 2U);
   ASSERT_TRUE(ring.writer.forged());
   EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
 }
@@ -270,7 +270,7 @@ TEST(RingWriterTest, ClaimOfACursorThatWasSetForwardStaysInBounds) {
   EXPECT_EQ(ring.writer.Claim(10).ids, (IdRange{8, 11})) << "the others are a gap";
   ring.cursor(2) = 5000;
   EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
-  EXPECT_FALSE(ring.writer.forged()) << "nothing comes twice of it";
+  EXPECT_FALSE(ring.writer.forged()) << "no id may come twice";
   ring.cursor(2) = 15;
   EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
   EXPECT_TRUE(ring.writer.forged());
@@ -295,10 +295,10 @@ TEST(RingWriterTest, WitnessIsRaisedByLooksAndClaimsUntilTheSegmentIsOver) {
   ASSERT_EQ(ring.writer.Claim(3).ids.size(), 3U);
   EXPECT_EQ(first.load(), 4U);
   ring.cursor(1) = 5000;
-  static_cast<void>(ring.writer.Look());
+  static_cast<void>(ring.writer.Snapshot());
   EXPECT_EQ(first.load(), 11U) << "no more than its limit";
   ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
-  first = 0;  // another's now
+  first = 0;  // another claim's now
   ring.cursor(2) = 15;
   ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
   EXPECT_EQ(second.load(), 15U);
@@ -308,7 +308,7 @@ TEST(RingWriterTest, WitnessIsRaisedByLooksAndClaimsUntilTheSegmentIsOver) {
   EXPECT_EQ(first.load() + second.load(), 0U);
 }
 
-// A hostile client writes between the daemon's look and its add as well.
+// A hostile client also writes between the daemon's look and its add.
 TEST(RingWriterTest, NoClaimRepeatsAnIdWhileTheCursorIsSetBack) {
   for (int round = 0; round < 100; ++round) {
     TestRing ring;
@@ -341,7 +341,7 @@ TEST(RingWriterTest, NoHonestClaimLooksForged) {
     ring.Publish(next, next + 10);
     next += 10;
     for (OwnViewClaimer& claimer : claimers) static_cast<void>(claimer.Claim(kMaxClaim));
-    static_cast<void>(ring.writer.Look());
+    static_cast<void>(ring.writer.Snapshot());
     if (round % 3 == 0) static_cast<void>(ring.writer.RetireExhausted());
     if (round % 7 == 0) static_cast<void>(ring.writer.DrainAll());
     if (!ring.writer.CanPublish()) static_cast<void>(ring.writer.RetireExhausted());
@@ -349,8 +349,8 @@ TEST(RingWriterTest, NoHonestClaimLooksForged) {
   EXPECT_FALSE(ring.writer.forged());
 }
 
-// Regression: a batch that runs over the end of all ids ends above every limit and was taken for
-// a forgery.
+// Regression: a batch that overflows the end of the id space ends above every limit and was treated
+// as a forgery.
 TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
   TestRing ring;
   OwnViewClaimer claimer(ring.table, ring.cursors);
@@ -360,8 +360,8 @@ TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
   EXPECT_FALSE(ring.writer.forged());
 }
 
-// The claimer has added, and is about to look at the segment's number.
-TEST(RingWriterTest, DrainTellsOvertakenClaimersWhereTheirSegmentEnds) {
+// The claimer has added, and is about to check the segment's number.
+TEST(RingWriterTest, DrainRecordsTheEndForOvertakenClaimers) {
   TestRing ring;
   ring.Publish(1, 11);
   ASSERT_EQ(ring.writer.Claim(4).ids.size(), 4U);
@@ -385,9 +385,9 @@ TEST(RingWriterTest, EndsAreForgottenByTheSecondCallAndByRecycling) {
   ring.Publish(1, 3);
   ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
   ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
-  ring.writer.ForgetOldEnds();
+  ring.writer.ClearOldEnds();
   EXPECT_EQ(ring.table.slots[1].ended_segment, 1U);
-  ring.writer.ForgetOldEnds();
+  ring.writer.ClearOldEnds();
   EXPECT_EQ(ring.table.slots[1].ended_segment, 0U);
   EXPECT_TRUE(KeepOvertaken(ring.table.slots[1], 1, {2, 3}).empty());
 
@@ -395,24 +395,24 @@ TEST(RingWriterTest, EndsAreForgottenByTheSecondCallAndByRecycling) {
     ring.Publish(base, base + 1, 1);
     ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
   }
-  EXPECT_EQ(ring.table.slots[1].ended_segment, 1U + kSlotCount) << "no older one's";
+  EXPECT_EQ(ring.table.slots[1].ended_segment, 1U + kSlotCount) << "not an older segment's";
 }
 
 // Regression: segments were closed oldest first. A claimer that found the first one withdrawn got
-// an id of the last, and one that began after it kept a smaller one of the first.
-TEST(RingWriterTest, NothingIsOpenBehindASegmentThatIsWithdrawn) {
+// an id from the last, while one that began after it kept a smaller id from the first.
+TEST(RingWriterTest, NothingIsOpenAfterASegmentThatIsWithdrawn) {
   for (int round = 0; round < 100; ++round) {
     TestRing ring;
     for (std::uint64_t base = 1; base < kSlotCount; ++base) ring.Publish(base, base + 1);
     std::atomic<bool> watched{false};
     std::uint64_t last = 0;
     std::thread watcher([&] {
-      watched.store(true, std::memory_order_relaxed);  // the drain may begin: no data depends on it
+      watched.store(true, std::memory_order_relaxed);  // starts the drain: no data depends on it
       while (ring.table.slots[1].segment.load(std::memory_order_acquire) != 0) {  // C0, with D1
       }
-      last = ring.cursor(kSlotCount - 1).load(std::memory_order_relaxed);  // L1: a look, behind C0
+      last = ring.cursor(kSlotCount - 1).load(std::memory_order_relaxed);  // L1: a look, after C0
     });
-    while (!watched.load(std::memory_order_relaxed)) {  // set above: nothing else
+    while (!watched.load(std::memory_order_relaxed)) {  // set above; no other data depends on it
     }
     static_cast<void>(ring.writer.DrainAll());
     watcher.join();
@@ -420,7 +420,7 @@ TEST(RingWriterTest, NothingIsOpenBehindASegmentThatIsWithdrawn) {
   }
 }
 
-TEST(RingWriterTest, ForgedRingTellsNoEnd) {
+TEST(RingWriterTest, ForgedRingRecordsNoEnd) {
   TestRing ring;
   ring.Publish(1000, 2000);
   ring.cursor(1) = 5;
@@ -482,7 +482,7 @@ TEST(RingWriterDeathTest, PublishOfAnEmptyOrTooHighSegmentEndsTheProcess) {
   EXPECT_DEATH(ring.Publish(5, 5), "check failed");
   EXPECT_DEATH(ring.Publish(6, 5), "check failed");
   EXPECT_DEATH(ring.Publish(kMaxLimit - 4, kMaxLimit + 1), "check failed");
-  EXPECT_DEATH(ring.Publish(1, kClosingStep / 2 + 2), "check failed") << "closing would not close";
+  EXPECT_DEATH(ring.Publish(1, kClosingStep / 2 + 2), "check failed") << "it would stay open";
   EXPECT_DEATH(ring.Publish(1, 11, 11), "check failed") << "more taken than there is";
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServiceManager with a manager that is slow to read.
+// ServiceManager with a manager that reads slowly.
 #include "platform/service_manager.h"
 
 #include <fcntl.h>
@@ -34,13 +34,13 @@ class ServiceManagerTest : public ::testing::Test {
     std::copy(path_.begin(), path_.end(), address.sun_path);
     EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
               0);
-    const timeval patience{.tv_sec = 60, .tv_usec = 0};  // a message that does not come fails
+    const timeval patience{.tv_sec = 60, .tv_usec = 0};  // a missing message fails the test
     EXPECT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     ::setenv("NOTIFY_SOCKET", path_.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
   }
   ~ServiceManagerTest() override { ::unsetenv("NOTIFY_SOCKET"); }  // NOLINT(concurrency-mt-unsafe)
 
-  // Until there is room for no more.
+  // Sends until there is no more room.
   std::size_t FillQueue() {
     const ScopedFd sender(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address{};
@@ -53,7 +53,7 @@ class ServiceManagerTest : public ::testing::Test {
     }
     return sent;
   }
-  // The next message; how many descriptors came with it goes to `fds`, they to received_.
+  // The next message. The number of its descriptors goes to `fds`, the descriptors to received_.
   std::string Read(std::size_t& fds) {
     std::array<char, 4096> text{};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 4)> control{};
@@ -102,7 +102,7 @@ TEST_F(ServiceManagerTest, SignalThatInterruptsACallLosesNoDescriptor) {
     manager.Notify("READY=1");
     is_done = true;
   });
-  // It waits for room by now, or soon: a signal that comes before does no harm.
+  // By now it waits for room, or will soon; an earlier signal does no harm.
   for (int i = 0; i < 20; ++i) {
     ::pthread_kill(caller.native_handle(), SIGUSR1);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -118,7 +118,7 @@ TEST_F(ServiceManagerTest, SignalThatInterruptsACallLosesNoDescriptor) {
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
-// What is sent before that may wait for room in its queue.
+// Earlier messages may wait in the queue for room.
 TEST_F(ServiceManagerTest, CallsBackOnceTheManagerHasHandledWhatWasSent) {
   ServiceManager manager(loop_);
   const ScopedFd kept(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -133,7 +133,7 @@ TEST_F(ServiceManagerTest, CallsBackOnceTheManagerHasHandledWhatWasSent) {
     EXPECT_EQ(Read(fds), "BARRIER=1");
     EXPECT_EQ(fds, 1U);
     loop_.RunOne(std::chrono::milliseconds(20));
-    EXPECT_FALSE(is_handled) << "it may be at it yet";
+    EXPECT_FALSE(is_handled) << "it may still be running";
     received_.clear();
     while (!is_handled) loop_.RunOne(std::chrono::seconds(60));
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The SQLite allocator on broken, foreign and replaced files, full disks, failed syncs and
-// foreign locks. Processes that die are in sqlite_store_crash_test.cc. Real files and real
-// processes.
+// The SQLite allocator on broken, foreign and replaced files, full disks, failed syncs and foreign
+// locks. sqlite_store_crash_test.cc covers processes that die. Real files and real processes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -35,7 +34,7 @@ int SyncOrFail(long number, int fd) {
 }
 }  // namespace
 
-// libsqlite3 finds these before libc's: the disk that fails to sync.
+// The linker finds these before libc's: a disk that fails to sync.
 extern "C" __attribute__((visibility("default"))) int fsync(int fd) {
   return SyncOrFail(SYS_fsync, fd);
 }
@@ -50,7 +49,7 @@ using shm::IdRange;
 
 class SqliteStoreFaultTest : public SqliteStoreTest {
  protected:
-  // Open() answers kIncompatible with these words, and the file is byte for byte what it was.
+  // Open() returns kIncompatible with these words, and the file is unchanged, byte for byte.
   void ExpectRefusedUntouched(const std::string& words) const {
     const std::string before = ReadFile(path_);
     const Status status = NewStore("a")->Open();
@@ -162,11 +161,11 @@ TEST_F(SqliteStoreFaultTest, DatabaseOfAnotherProgramIsRefused) {
   ExpectRefusedUntouched("application_id 0");
 }
 
-TEST_F(SqliteStoreFaultTest, UnmarkedDatabaseWithoutALeafTableIsSomebodyElses) {
+TEST_F(SqliteStoreFaultTest, UnmarkedDatabaseWithoutALeafTableIsForeign) {
   Sql(path_, "CREATE TABLE customers(x)");
   ExpectRefusedUntouched("a database of something else");
   Sql(path_, "DROP TABLE customers");
-  EXPECT_NE(OpenStore("a"), nullptr) << "an empty one is nobody's";
+  EXPECT_NE(OpenStore("a"), nullptr) << "an empty file belongs to no program";
 }
 
 TEST_F(SqliteStoreFaultTest, OwnDatabaseWithoutATableIsRefused) {
@@ -185,7 +184,7 @@ TEST_F(SqliteStoreFaultTest, LeafTableWithoutItsColumnsOrItsKeyIsRefused) {
   ExpectRefusedUntouched("unique");
 }
 
-// --- files that go away
+// --- files that disappear
 
 TEST_F(SqliteStoreFaultTest, UnlinkedFileLeasesNothingUntilOpenedAgain) {
   const auto store = OpenWithOrders("a");
@@ -198,8 +197,8 @@ TEST_F(SqliteStoreFaultTest, UnlinkedFileLeasesNothingUntilOpenedAgain) {
   EXPECT_EQ(store->CheckCurrent().code(), Code::kUnavailable);
 }
 
-// An empty one in its place would lease the same ids again.
-TEST_F(SqliteStoreFaultTest, FileThatWentAwayIsNotMadeAnew) {
+// An empty file in its place would lease the same ids again.
+TEST_F(SqliteStoreFaultTest, FileThatWasDeletedIsNotCreatedAgain) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
   std::filesystem::rename(path_, dir_.File("moved.db"));
@@ -216,7 +215,7 @@ TEST_F(SqliteStoreFaultTest, FileThatWentAwayIsNotMadeAnew) {
   std::filesystem::rename(dir_.File("moved.db"), path_);
   status = store->Open();
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(store->generation(), 2U) << "whatever it is that came back";
+  EXPECT_EQ(store->generation(), 2U) << "whatever file came back";
   EXPECT_EQ(Take(*store, Request(2, 1001)), (IdRange{1001, 2001}));
 }
 
@@ -225,7 +224,7 @@ TEST_F(SqliteStoreFaultTest, NothingIsCreatedWhereADatabaseIsKnown) {
   store->RequireExisting();
   EXPECT_EQ(store->Open().code(), Code::kUnavailable);
   EXPECT_FALSE(std::filesystem::exists(path_));
-  // Neither are idd's tables added to Leaf's: which ids were leased from them is not known.
+  // Nor does idd add its tables to Leaf's: it cannot know which ids were leased from them.
   Sql(path_,
       "CREATE TABLE leaf_alloc(biz_tag TEXT PRIMARY KEY, max_id INTEGER, step INTEGER,"
       " description TEXT, update_time TEXT)");
@@ -279,8 +278,8 @@ TEST_F(SqliteStoreFaultTest, FileReplacedInsideTheTransactionLosesTheRange) {
 
 // --- disks and locks
 
-// No file of this process is written beyond so many bytes: what a full disk or a quota does, and
-// what can be arranged without a file system of its own, for root as well.
+// Limits the size of files that this process writes, as a full disk or a quota does. It needs no
+// separate file system and also works for root.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -337,13 +336,13 @@ TEST_F(SqliteStoreFaultTest, LeaseWhoseCommitDidNotSyncIsNeverServed) {
   g_sync_fails = false;
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(Says(status, "unknown")) << status.message();
-  // Not before it was opened again.
+  // Not before the store is opened again.
   EXPECT_EQ(store->TakeLease(Request(3, 1001)).status().code(), Code::kUnavailable);
   ASSERT_TRUE(store->Open().ok());
   Take(*store, Request(4, 1001));
 }
 
-// The database has the lease, and the witness beside it could not be told.
+// The database has the lease, but writing it to the witness failed.
 TEST_F(SqliteStoreFaultTest, LeaseThatTheWitnessDoesNotHaveIsNeverServed) {
   bool fail = false;
   const auto store = OpenStore("a", [&](const char* point) {
@@ -361,15 +360,15 @@ TEST_F(SqliteStoreFaultTest, LeaseThatTheWitnessDoesNotHaveIsNeverServed) {
   EXPECT_EQ(Take(*store, Request(3, 1001)), (IdRange{2001, 3001}));
 }
 
-// The frames of the failed COMMIT are in the log, and the machine stops before anybody writes over
-// them: recovery finds the lease committed.
+// The frames of the failed COMMIT are in the log, and the machine stops before another process
+// overwrites them: recovery finds the lease committed.
 TEST_F(SqliteStoreFaultTest, LeaseFoundCommittedAfterAllIsAbandonedNotServed) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
   g_sync_fails = true;
   EXPECT_EQ(store->TakeLease(Request(2, 1001)).status().code(), Code::kUnavailable);
   g_sync_fails = false;
-  // What the next start after a power cut would find, put in the file's place.
+  // Restores the file that the next start after a power cut would find.
   for (const char* suffix : {"", "-wal"}) {
     ASSERT_EQ(InChild([&] {
                 std::filesystem::copy_file(path_ + suffix, dir_.File("copy") + suffix);
@@ -431,9 +430,9 @@ TEST_F(SqliteStoreFaultTest, ForeignLockIsUnavailableAfterTwoSecondsAndNothingIs
     EXPECT_TRUE(Says(status, "another process")) << status.message();
     EXPECT_GE(waited, kSqliteBusyTimeout);
     EXPECT_LT(waited, std::chrono::seconds(60));
-    EXPECT_TRUE(store->FindTag("orders").ok()) << "a reader waits for nobody";
+    EXPECT_TRUE(store->FindTag("orders").ok()) << "a reader must not wait";
   }
-  // Busy is certain: it needs no Open().
+  // kBusy is certain, so Open() is not needed.
   EXPECT_EQ(Take(*store, Request(3, 1001)), (IdRange{1001, 2001}));
   EXPECT_EQ(Journal(), "active 0/0/0,active 0/0/0");
 }

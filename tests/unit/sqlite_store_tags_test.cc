@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tags of the SQLite allocator, as they are made, changed and read; and rows that others wrote.
+// The tags of the SQLite allocator: creating, changing and reading them; and rows that other
+// programs wrote.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -30,17 +31,17 @@ TEST_F(SqliteStoreTest, NewTagHasItsNumbersAndDefaults) {
   EXPECT_EQ(plain.value().next_id, 1U);
   EXPECT_EQ(plain.value().step, kDefaultStep);
   EXPECT_EQ(plain.value().max_id, kMaxLimit - 1);
-  EXPECT_EQ(plain.value().mode, "segment");
+  EXPECT_EQ(plain.value().mode, TagMode::kSegment);
   EXPECT_EQ(plain.value().description, "");
   EXPECT_EQ(plain.value().update_time.size(), 19U);
-  const NewTag full = {"tickets", "ticket", 7, 100, 200, "what it is for"};
+  const NewTag full = {"tickets", TagMode::kTicket, 7, 100, 200, "what it is for"};
   ASSERT_TRUE(store->CreateTag(full).ok());
   const auto tags = store->ListTags();
   ASSERT_TRUE(tags.ok());
   ASSERT_EQ(tags.value().size(), 2U);
   const TagRecord& ticket = tags.value()[1];
   EXPECT_EQ(ticket.tag, "tickets");
-  EXPECT_EQ(ticket.mode, "ticket");
+  EXPECT_EQ(ticket.mode, TagMode::kTicket);
   EXPECT_EQ(ticket.step, 7U);
   EXPECT_EQ(ticket.next_id, 100U);
   EXPECT_EQ(ticket.max_id, 200U);
@@ -50,27 +51,26 @@ TEST_F(SqliteStoreTest, NewTagHasItsNumbersAndDefaults) {
 TEST_F(SqliteStoreTest, TagsThatMakeNoSenseAreNotCreated) {
   const auto store = OpenStore("a");
   const std::vector<NewTag> wrong = {
-      {"", "segment", 1000, {}, {}, ""},
-      {"a\nb", "segment", 1000, {}, {}, ""},
-      {"x", "sequence", 1000, {}, {}, ""},
-      {"x", "segment", 0, {}, {}, ""},
-      {"x", "segment", kMaxStep + 1, {}, {}, ""},
-      {"x", "segment", 1000, 11, 10, ""},
-      {"x", "segment", 1000, {}, kMaxLimit, ""},
-      {"x", "segment", 1000, kMaxLimit, {}, ""},
-      {"x", "segment", 1000, std::numeric_limits<std::uint64_t>::max(), {}, ""},
+      {"", TagMode::kSegment, 1000, {}, {}, ""},
+      {"a\nb", TagMode::kSegment, 1000, {}, {}, ""},
+      {"x", TagMode::kSegment, 0, {}, {}, ""},
+      {"x", TagMode::kSegment, kMaxStep + 1, {}, {}, ""},
+      {"x", TagMode::kSegment, 1000, 11, 10, ""},
+      {"x", TagMode::kSegment, 1000, {}, kMaxLimit, ""},
+      {"x", TagMode::kSegment, 1000, kMaxLimit, {}, ""},
+      {"x", TagMode::kSegment, 1000, std::numeric_limits<std::uint64_t>::max(), {}, ""},
   };
   for (const NewTag& tag : wrong) {
     const Status status = store->CreateTag(tag).status();
     EXPECT_EQ(status.code(), Code::kInvalid) << status.message();
   }
   EXPECT_TRUE(store->ListTags().value().empty());
-  EXPECT_TRUE(store->CreateTag({"x", "segment", 1000, kMaxLimit - 1000, {}, ""}).ok());
+  EXPECT_TRUE(store->CreateTag({"x", TagMode::kSegment, 1000, kMaxLimit - 1000, {}, ""}).ok());
 }
 
 TEST_F(SqliteStoreTest, StepBeyondTheEndOfTheNumbersShortensTheLease) {
   const auto store = OpenStore("a");
-  ASSERT_TRUE(store->CreateTag({"orders", "segment", 1000, kMaxLimit - 1, {}, ""}).ok());
+  ASSERT_TRUE(store->CreateTag({"orders", TagMode::kSegment, 1000, kMaxLimit - 1, {}, ""}).ok());
   EXPECT_EQ(Take(*store, Request(1)), (IdRange{kMaxLimit - 1, kMaxLimit}));
   EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
 }
@@ -181,7 +181,7 @@ TEST_F(SqliteStoreTest, RefillThatMakesNoSenseIsRefusedAndNothingChanges) {
   EXPECT_EQ(store->FindTag("other").status().code(), Code::kNoSuchTag);
 }
 
-// A hand that knows the table may write what it likes.
+// An operator who edits the table may write any value.
 TEST_F(SqliteStoreTest, RefillColumnsAreCheckedWhenTheyAreRead) {
   const auto store = OpenWithOrders("a");
   for (const char* column : {"refill = 'both'", "max_step = 0", "max_step = -1", "max_prefetch = 1",
@@ -198,8 +198,8 @@ TEST_F(SqliteStoreTest, RefillColumnsAreCheckedWhenTheyAreRead) {
   EXPECT_EQ(store->FindTag("orders").value().refill.max_step, 1000U) << "the step at least";
 }
 
-// Taken for the default, it would pass out a ring that may have been meant to be kept.
-TEST_F(SqliteStoreTest, UnknownAccessServesNothingUntilItIsMended) {
+// Falling back to the default could pass out a ring that was meant to be kept.
+TEST_F(SqliteStoreTest, UnknownAccessServesNothingUntilItIsFixed) {
   const auto store = OpenWithOrders("a");
   ASSERT_NE(Sql(path_, "UPDATE idd_tag SET access = 'both'").find("CHECK"), std::string::npos);
   Sql(path_, "PRAGMA ignore_check_constraints = 1; UPDATE idd_tag SET access = 'both'");
@@ -260,7 +260,7 @@ TEST_F(SqliteStoreTest, ReturnedRangeAboveALoweredLargestIdIsNotTakenBack) {
   EXPECT_EQ(a->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
 }
 
-TEST_F(SqliteStoreTest, RowOfADeletedTagMadeAnewByHandIsLifted) {
+TEST_F(SqliteStoreTest, RowOfADeletedTagMadeAgainByHandIsLifted) {
   const auto store = OpenWithOrders("a");
   Sql(path_, "UPDATE leaf_alloc SET max_id = 7000");  // leased by a Leaf server
   ASSERT_TRUE(store->DeleteTag("orders").ok());
@@ -268,7 +268,7 @@ TEST_F(SqliteStoreTest, RowOfADeletedTagMadeAnewByHandIsLifted) {
   EXPECT_EQ(Take(*store, Request(1)), (IdRange{7000, 8000}));
 }
 
-// --- rows that others wrote
+// --- rows that other programs wrote
 
 struct BadRow {
   const char* name;
@@ -317,10 +317,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"NullStep", "1", "NULL", "step"}),
     [](const ::testing::TestParamInfo<BadRow>& row) { return row.param.name; });
 
-// What the tables' own checks keep out can be written all the same, and must end no process.
-TEST_F(SqliteStoreTest, PolicyThatMakesNoSenseIsNamedAndMended) {
+// The CHECK constraints exclude these values, but they can be written anyway, and must end no
+// process.
+TEST_F(SqliteStoreTest, InvalidPolicyIsNamedAndFixed) {
   const auto store = OpenWithOrders("a");
-  ASSERT_TRUE(store->CreateTag({"users", "segment", 1000, {}, {}, ""}).ok());
+  ASSERT_TRUE(store->CreateTag({"users", TagMode::kSegment, 1000, {}, {}, ""}).ok());
   const auto expect_named = [&](const std::string& change, const std::string& column) {
     Sql(path_, "PRAGMA ignore_check_constraints = ON; UPDATE idd_tag SET " + change +
                    " WHERE biz_tag = 'orders'");
@@ -330,7 +331,7 @@ TEST_F(SqliteStoreTest, PolicyThatMakesNoSenseIsNamedAndMended) {
       EXPECT_NE(status.message().find(column), std::string::npos) << status.message();
       EXPECT_NE(status.message().find("'orders'"), std::string::npos) << status.message();
     }
-    EXPECT_EQ(store->ListTags().value().size(), 1U) << "it hides no other";
+    EXPECT_EQ(store->ListTags().value().size(), 1U) << "it must not hide the other rows";
   };
   expect_named("max_id_allowed = 9223372036854775807", "idd_tag.max_id_allowed");
   expect_named("max_id_allowed = -1", "idd_tag.max_id_allowed");
@@ -364,7 +365,7 @@ TEST_F(SqliteStoreTest, RowsOfIddsOwnTablesThatMakeNoSenseAreNamed) {
   expect_named(store->ListLeases({}).status(), "idd_lease");
 }
 
-TEST_F(SqliteStoreTest, StepOfABadRowIsMendedByChangingIt) {
+TEST_F(SqliteStoreTest, StepOfABadRowIsFixedByChangingIt) {
   const auto store = OpenWithOrders("a");
   Sql(path_, "UPDATE leaf_alloc SET step = 0");
   EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kInvalid);

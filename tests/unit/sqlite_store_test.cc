@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the SQLite allocator leases, takes back, journals and refuses. Broken files, disks, locks
-// and processes are in sqlite_store_fault_test.cc.
+// Leases, hand-backs, the journal and refusals of the SQLite allocator. sqlite_store_fault_test.cc
+// covers broken files, disks, locks and processes.
 #include "store/sqlite/sqlite_store.h"
 
 #include <gtest/gtest.h>
@@ -71,13 +71,13 @@ TEST_F(SqliteStoreTest, RowsMadeForLeafServeAsTheyStand) {
   const auto store = OpenStore("a");
   const auto tag = store->FindTag("orders");
   ASSERT_TRUE(tag.ok()) << tag.status().message();
-  EXPECT_EQ(tag.value().mode, "segment");
+  EXPECT_EQ(tag.value().mode, TagMode::kSegment);
   EXPECT_EQ(tag.value().next_id, 2001U);
   EXPECT_EQ(tag.value().step, 500U);
   EXPECT_EQ(tag.value().max_id, kMaxLimit - 1);
   EXPECT_EQ(Take(*store, Request(1, 0, 500)), (IdRange{2001, 2501}));
   EXPECT_EQ(Sql(path_, "SELECT x FROM beside"), "1");
-  // A Leaf server goes on with the same row.
+  // A Leaf server continues with the same row.
   Sql(path_, "UPDATE leaf_alloc SET max_id = max_id + step");
   EXPECT_EQ(Take(*store, Request(2, 2501, 500)), (IdRange{3001, 3501}));
 }
@@ -190,9 +190,10 @@ TEST_F(SqliteStoreTest, MaxIdBelowTheFloorIsLifted) {
   EXPECT_EQ(Take(*store, request), (IdRange{300, 1300}));
 }
 
-// The store cannot tell a mark that a crash left behind after a hand-back from a backup that was
-// made after one and restored later: only the host's mark differs from the truth, and in the second
-// case its ids were handed out. So both are lifted; the first one's gap is the price.
+// The store cannot distinguish a mark that a crash left after a hand-back from a backup that was
+// made after a hand-back and restored later: both differ from the truth only in the host's mark. In
+// the second case the ids were handed out, so the store is lifted in both; in the first case the
+// price is a gap.
 TEST_F(SqliteStoreTest, MarkLeftAboveAHandBackIsBelievedAndLifts) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
@@ -214,7 +215,7 @@ TEST_F(SqliteStoreTest, BackupMadeAfterAHandBackDoesNotLeaseTheSameIdsAgain) {
   store.reset();
   std::filesystem::rename(dir_.File("backup"), path_);
   store = OpenStore("a");
-  // The journal of the backup says that [1, 1001) was handed back, and that is the mark's limit.
+  // The backup's journal says that [1, 1001) was handed back, and that is the mark's limit.
   const IdRange next = Take(*store, Request(3, handed_out.limit));
   ExpectDisjoint({handed_out, next});
 }
@@ -254,7 +255,7 @@ TEST_F(SqliteStoreTest, ActiveLeasesOfThisHostAreAbandonedExceptThoseNamed) {
   EXPECT_TRUE(a->AbandonActive({TestToken(3)}).value().empty());
 }
 
-// --- what this host knows and the data set may not
+// --- what this host has recorded and the data set may lack
 
 Lease Held(std::uint64_t token, IdRange ids) {
   Lease lease;
@@ -280,7 +281,7 @@ TEST_F(SqliteStoreTest, DataSetThatKnowsItAllIsNotChangedByAReminder) {
   ASSERT_EQ(lifted.value().lifted.size(), 1U);
   EXPECT_EQ(lifted.value().lifted[0].from, 7U);
   EXPECT_EQ(lifted.value().lifted[0].to, 1001U);
-  EXPECT_FALSE(lifted.value().forgot_leases) << "the journal knows: max_id alone was moved";
+  EXPECT_FALSE(lifted.value().forgot_leases) << "the journal is unchanged: only max_id was moved";
   EXPECT_EQ(MaxId(), "1001");
 }
 
@@ -293,7 +294,7 @@ TEST_F(SqliteStoreTest, OneHostsMarksKeepTheOthersFromItsIds) {
   EXPECT_TRUE(reconciliation.value().forgot_leases);
   EXPECT_EQ(reconciliation.value().lifted.size(), 2U);
   EXPECT_EQ(Take(*b, Request(1, 11)), (IdRange{5001, 6001}));
-  // Also of a tag that is made only later, and with less.
+  // Also for a tag that is created later, and with a lower start.
   NewTag tag;
   tag.tag = "users";
   tag.start = 1;
@@ -308,7 +309,7 @@ TEST_F(SqliteStoreTest, OneHostsMarksKeepTheOthersFromItsIds) {
       << "a second time changes nothing";
 }
 
-TEST_F(SqliteStoreTest, HeldLeaseIsJournalledAnewAndNeverHandedBack) {
+TEST_F(SqliteStoreTest, HeldLeaseIsJournalledAgainAndNeverHandedBack) {
   const auto store = OpenWithOrders("a");
   const auto reconciliation =
       store->Reconcile({.marks = {{"orders", 3001}}, .held = {Held(7, {2001, 3001})}});
@@ -317,13 +318,13 @@ TEST_F(SqliteStoreTest, HeldLeaseIsJournalledAnewAndNeverHandedBack) {
   EXPECT_TRUE(reconciliation.value().forgot_leases);
   EXPECT_EQ(Journal(), "active 0/0/0");
   EXPECT_TRUE(store->AbandonActive({TestToken(7)}).value().empty());
-  // Some other host may have leased these ids from this data set.
+  // Another host may have leased these ids from this data set.
   Return(*store, 7, 400, ReturnOutcome::kAbandoned);
   EXPECT_EQ(MaxId(), "3001");
   EXPECT_EQ(Journal(), "abandoned 400/0/600");
 }
 
-// The copy is from before a stop: the tail of its lease went back and was leased again.
+// The copy is older than a stop: the tail of the lease was handed back and leased again.
 TEST_F(SqliteStoreTest, ActiveLeaseOfAnOlderCopySharesNoIdsWithTheLeaseThatFollowedIt) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
@@ -333,7 +334,7 @@ TEST_F(SqliteStoreTest, ActiveLeaseOfAnOlderCopySharesNoIdsWithTheLeaseThatFollo
   EXPECT_EQ(Take(*store, Request(8, 1401)), (IdRange{1401, 2401}));
 }
 
-// Two data sets have granted the same ids: that is for the audit to say.
+// Two data sets have granted the same ids: the audit has to report that.
 TEST_F(SqliteStoreTest, OwnLeaseOfAnotherDataSetIsNotTakenForAPredecessor) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A SQLite file that is set back, exchanged or emptied under the hosts that have it open, and the
+// A SQLite file that is set back, replaced or emptied under the hosts that have it open, and the
 // witness beside it (ADR 0019). Real files.
 #include "store/sqlite/sqlite_witness.h"
 
@@ -91,7 +91,7 @@ TEST_F(SqliteWitnessTest, HandBackIsAnnouncedUntilTheNextRecord) {
   EXPECT_FALSE(Read(*one).announced.has_value());
 }
 
-// The last record of a file says where the next one is.
+// The last record of a file points to the next file.
 TEST_F(SqliteWitnessTest, AnnouncementsFillAFileAsOtherRecordsDo) {
   const auto one = NewWitness();
   const auto other = NewWitness();
@@ -132,7 +132,7 @@ TEST_F(SqliteWitnessTest, RecordThatWasTornEndsTheLogAndIsWrittenOver) {
   bytes[bytes.find("201=")] = '9';
   WriteFile(path_, bytes);
   EXPECT_EQ(Read(*NewWitness()).stamp, "s1");
-  // As long as the torn one: what follows it must not pass for its successor.
+  // As long as the torn record: the following record must not pass for its successor.
   Note(*NewWitness(), "s4", {{"orders", 401}});
   EXPECT_EQ(Read(*NewWitness()).stamp, "s4");
 }
@@ -167,7 +167,8 @@ TEST_F(SqliteWitnessTest, DeletedFileIsMadeAgainOfWhatIsKnown) {
   EXPECT_EQ(Read(*NewWitness()).next, (NextIds{{"orders", 101}}));
 }
 
-// Whether it was copied over the file or put in its place, and whoever went on from it.
+// Whether the backup was copied over the file or put in its place, and whichever host continued
+// from it.
 TEST_F(SqliteWitnessTest, OlderCopyIsMergedWithWhatIsKnownUnderAnotherLine) {
   for (const bool in_place : {true, false}) {
     std::filesystem::remove(path_);
@@ -184,7 +185,7 @@ TEST_F(SqliteWitnessTest, OlderCopyIsMergedWithWhatIsKnownUnderAnotherLine) {
     Note(*NewWitness(), "s3", {{"users", 9}});
     const SqliteWitness::State state = Read(*one);
     EXPECT_NE(state.line, "line");
-    EXPECT_EQ(state.stamp, "") << "no database is the continuation of two";
+    EXPECT_EQ(state.stamp, "") << "a database cannot continue two others";
     EXPECT_EQ(state.next, (NextIds{{"orders", 201}, {"users", 9}}));
     EXPECT_EQ(Read(*NewWitness()).line, state.line) << "it is kept in the file";
   }
@@ -207,7 +208,7 @@ class SetBackTest : public SqliteStoreTest {
     b_ = OpenStore("b");
     Take(*a_, Request(1));
     Sql(path_, "VACUUM INTO '" + dir_.File("backup.db") + "'");
-    // b leases what the backup does not know; a's own mark stays at 1001.
+    // b leases what the backup lacks; a's own mark stays at 1001.
     EXPECT_EQ(Take(*b_, Request(2)), (IdRange{1001, 2001}));
   }
   void RestoreInPlace() const {
@@ -222,7 +223,7 @@ class SetBackTest : public SqliteStoreTest {
     sqlite3_close(to);
     sqlite3_close(from);
   }
-  // The first lease is refused where something is amiss, and the next Open() sets it right.
+  // The first lease is refused if something is wrong, and the next Open() corrects it.
   static IdRange TakeAfterOpen(SqliteStore& store, const LeaseRequest& request) {
     EXPECT_EQ(store.TakeLease(request).status().code(), Code::kUnavailable);
     const Status status = store.Open();
@@ -239,8 +240,8 @@ TEST_F(SetBackTest, RestoreInPlaceIsRefusedAndLiftedAboveEveryHostsLeases) {
   ASSERT_EQ(MaxId(), "1001");
   EXPECT_EQ(TakeAfterOpen(*a_, Request(3, 1001)), (IdRange{2001, 3001}));
   EXPECT_EQ(a_->generation(), 2U);
-  EXPECT_EQ(a_->reconcile_window().count(), 0) << "the witness has said it all";
-  EXPECT_EQ(TakeAfterOpen(*b_, Request(4, 2001)), (IdRange{3001, 4001})) << "told by the witness";
+  EXPECT_EQ(a_->reconcile_window().count(), 0) << "the witness already has the full information";
+  EXPECT_EQ(TakeAfterOpen(*b_, Request(4, 2001)), (IdRange{3001, 4001})) << "from the witness";
   EXPECT_EQ(b_->generation(), 2U);
   EXPECT_EQ(Take(*a_, Request(5, 3001)), (IdRange{4001, 5001}));
   EXPECT_EQ(a_->generation(), 2U) << "once";
@@ -268,7 +269,8 @@ TEST_F(SetBackTest, RestoreIsSeenWithoutALease) {
   EXPECT_EQ(a_->CheckCurrent().code(), Code::kUnavailable);
 }
 
-// What a backup lists as returned may have been taken back since, by a host that is off now.
+// A range that a backup lists as returned may have been taken back since, by a host that is off
+// now.
 TEST_F(SetBackTest, RangesThatABackupListsAreNotLeased) {
   Return(*a_, 1, 400, ReturnOutcome::kListed);
   std::filesystem::remove(dir_.File("backup.db"));
@@ -279,8 +281,8 @@ TEST_F(SetBackTest, RangesThatABackupListsAreNotLeased) {
   EXPECT_EQ(TakeAfterOpen(*a_, Request(4)), (IdRange{2001, 3001}));
 }
 
-// Every page as it was, past SQLite, and the log as it is: even where no page that is read is known
-// to be old, nothing is leased below the witness.
+// Every page restored, bypassing SQLite, with the log unchanged: even if no page that is read is
+// known to be old, nothing is leased below the witness.
 TEST_F(SetBackTest, NoLeaseBeginsBelowTheWitnessWhateverTheTablesSay) {
   Sql(path_, "DELETE FROM idd_lease; UPDATE leaf_alloc SET max_id = 1");
   const Result<Lease> lease = a_->TakeLease(Request(3));
@@ -289,7 +291,7 @@ TEST_F(SetBackTest, NoLeaseBeginsBelowTheWitnessWhateverTheTablesSay) {
   EXPECT_EQ(lease.value().lifted_from, 1U);
 }
 
-// One store alone: in a process SQLite shares what is mapped, deleted or not, among connections.
+// One store alone: within a process, SQLite connections share a mapping, deleted or not.
 TEST_F(SetBackTest, DeletedLogIsSavedByAHostThatHasItOpen) {
   b_.reset();
   for (const char* suffix : {"-wal", "-shm"}) ::unlink((path_ + suffix).c_str());
@@ -314,7 +316,7 @@ TEST_F(SetBackTest, EmptiedFileIsNotServedNorMadeAgain) {
   for (SqliteStore* store : {a_.get(), b_.get()}) {
     EXPECT_EQ(store->Open().code(), Code::kUnavailable);
   }
-  // Not by a host either that has never leased from it.
+  // Nor by a host that has never leased from it.
   EXPECT_EQ(NewStore("c")->Open().code(), Code::kUnavailable);
   EXPECT_EQ(ReadFile(path_), "");
 }

@@ -72,7 +72,7 @@ TEST(ResultTest, HoldsAValueOrTheReasonOfItsAbsence) {
   EXPECT_EQ(error.status().message(), "bad");
 }
 
-TEST(ResultTest, GivesItsValueAwayWhenMoved) {
+TEST(ResultTest, GivesUpItsValueWhenMoved) {
   Result<std::unique_ptr<int>> result(std::make_unique<int>(5));
   const std::unique_ptr<int> taken = std::move(result).value();
   EXPECT_EQ(*taken, 5);
@@ -94,11 +94,11 @@ TEST(DeadlineTest, PassesAfterItsDelayAndNotBefore) {
   EXPECT_LE(far.remaining(), std::chrono::hours(1));
 }
 
-TEST(DeadlineTest, RemainingIsRoundedUpSoThatNobodyPollsWithZero) {
+TEST(DeadlineTest, RemainingIsRoundedUpSoThatNoPollWaitsForZero) {
   const Deadline soon = Deadline::After(std::chrono::milliseconds(3));
   while (soon.remaining().count() > 0) {
   }
-  EXPECT_TRUE(soon.passed()) << "nothing is left only when the time has come";
+  EXPECT_TRUE(soon.passed()) << "it is zero only when the time has come";
 }
 
 TEST(DeadlineTest, EarlierOfTwoIsTheEarlier) {

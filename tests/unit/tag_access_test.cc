@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tags whose ids are claimed over the socket alone, and rings that are withdrawn. Claimers reach
-// the rings as clients do: through the descriptors of an attach.
+// Tags whose ids are claimed over the socket only, and rings that are withdrawn. Claimers reach the
+// rings as clients do: through the descriptors of an attach.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@ namespace {
 using shm::IdRange;
 using std::chrono::milliseconds;
 
-TEST_F(TagServiceTest, TagClaimedByTheSocketPassesItsRingToNobody) {
+TEST_F(TagServiceTest, TagClaimedOverTheSocketPassesItsRingToNoClient) {
   h_.store.AddTag("orders", 100);
   h_.store.SetAccess("orders", TagAccess::kSocket);
   const Answer& attach = Attach("orders");
@@ -38,18 +38,23 @@ TEST_F(TagServiceTest, TagClaimedByTheSocketPassesItsRingToNobody) {
   EXPECT_TRUE(Granted("orders", 1, 4711).attach_again) << "a ring of an earlier policy";
 }
 
-TEST_F(TagServiceTest, ClaimByTheSocketIsAFallbackOnlyWhenTheRingIsDry) {
+TEST_F(TagServiceTest, ClaimOverTheSocketIsAFallbackOnlyWhenTheRingIsDry) {
   h_.store.AddTag("orders", 10);
   h_.store.SetAccess("orders", TagAccess::kSocket);
   ASSERT_TRUE(Await(Attach("orders")));
   h_.Settle();
   h_.store.script.Hold("TakeLease");
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(Granted("orders", 1).ids.empty());
+  for (int i = 0; i < 10; ++i) {
+    const ClaimGrant grant = Granted("orders", 1);
+    EXPECT_FALSE(grant.ids.empty());
+    EXPECT_FALSE(grant.has_waited);
+  }
   EXPECT_EQ(SnapshotOf("orders").fallbacks, 0U);
   const Answer& waits = Claim("orders", 1);
   EXPECT_EQ(SnapshotOf("orders").fallbacks, 1U);
   h_.store.script.Release();
   ASSERT_TRUE(Await(waits));
+  EXPECT_TRUE(waits.grant.has_waited);
   EXPECT_EQ(SnapshotOf("orders").claimed, 11U);
 }
 
@@ -145,16 +150,16 @@ TEST_F(TagServiceTest, ChangeToTheRingGivesClientsTheRingThatIsInUse) {
     EXPECT_TRUE(mapped.Claim(1).empty());
     EXPECT_EQ(Granted("orders", 3).ids, (IdRange{next + 3, next + 6}));
     ChangeAccess("orders", TagAccess::kRing);
-    EXPECT_TRUE(mapped.Claim(1).empty()) << "the old ring is no ring again";
+    EXPECT_TRUE(mapped.Claim(1).empty()) << "the old ring must not be used again";
     next += 6;
   }
   EXPECT_EQ(SnapshotOf("orders").claimed, next - 1);
 }
 
-TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndToldToAttach) {
+TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndAttachAgain) {
   h_.store.AddTag("orders", 10);
   Client& client = AttachedClient("orders");
-  h_.store.script.Hold("FindTag");  // so that the lease brings the changed record
+  h_.store.script.Hold("FindTag");  // so the lease brings the changed record
   ASSERT_EQ(client.Claim(10).size(), 10U);
   const Answer& of_ring = Claim("orders", 2, kLong, 1, client.ring_id());
   ChangeAccess("orders", TagAccess::kSocket);
@@ -167,7 +172,7 @@ TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndToldToAttach) {
   EXPECT_EQ(of_socket.grant.ids, (IdRange{13, 15}));
   EXPECT_FALSE(of_socket.grant.attach_again);
   h_.Settle();
-  // The other way.
+  // In the other direction.
   h_.store.script.Hold("FindTag");
   while (SnapshotOf("orders").state != TagState::kDry)
     ASSERT_FALSE(Granted("orders", 100).ids.empty());
@@ -181,13 +186,13 @@ TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndToldToAttach) {
   EXPECT_TRUE(waits.grant.attach_again);
 }
 
-TEST_F(TagServiceTest, WhoWaitsForTheRingAfterAQuarantineIsToldOfIt) {
+TEST_F(TagServiceTest, WaiterForTheRingAfterAQuarantineLearnsOfIt) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");
   ASSERT_EQ(client.Claim(50).size(), 50U);
   service_.Poll();
   h_.Settle();
-  h_.store.script.Hold("CloseLeases");  // and the lease behind it
+  h_.store.script.Hold("CloseLeases");  // and the lease after it
   client.memory->cursors().slots[1].next = 10;
   service_.Poll();
   const Answer& answer = Claim("orders", 1, milliseconds(50));
@@ -228,7 +233,7 @@ TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeLeavesNoDescriptors) {
   h_.Settle();
   client.memory->cursors().slots[1].next = 10;
   ChangeAccess("orders", TagAccess::kSocket);
-  EXPECT_EQ(h_.descriptors.names.size(), 2U) << "those of the one ring that there is";
+  EXPECT_EQ(h_.descriptors.names.size(), 2U) << "only the descriptors of the one ring";
 }
 
 TEST_F(TagServiceTest, ChangeByAnotherHostIsNoticedAtTheNextLease) {
@@ -265,14 +270,15 @@ TEST_F(TagServiceTest, ChangeThatFindsNoMemoryForARingIsDoneByALaterPoll) {
   ASSERT_EQ(client.Claim(10).size(), 10U);
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  // UBSan looks at an object's type through a pipe, once for each place: here while there is one.
+  // UBSan reads an object's type through a pipe, once for each place: do it here, while one is
+  // available.
   ASSERT_FALSE(Status::FromErrno(EMFILE, "warming up").ok());
   const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   ChangeAccess("orders", TagAccess::kSocket);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  EXPECT_EQ(client.Claim(10), (IdRange{11, 21})) << "clients are not left without ids";
-  EXPECT_EQ(Attach("orders").attached.ring_id, 0U) << "and nobody else gets the ring";
+  EXPECT_EQ(client.Claim(10), (IdRange{11, 21})) << "clients must not be left without ids";
+  EXPECT_EQ(Attach("orders").attached.ring_id, 0U) << "no other client may get the ring";
   service_.Poll();
   EXPECT_TRUE(client.Claim(1).empty());
   EXPECT_EQ(Granted("orders", 1).ids, (IdRange{21, 22}));

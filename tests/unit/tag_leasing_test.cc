@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a tag leases, and what becomes of its leases. Claimers reach the rings as clients do:
+// When a tag leases, and what happens to its leases. Claimers reach the rings as clients do:
 // through the descriptors of an attach.
 #include <gtest/gtest.h>
 
@@ -133,7 +133,7 @@ TEST_F(TagServiceTest, RefusalFailsTheWaitersAtOnceWithTheStoresSentence) {
     service_.Refill("orders");
   }
   h_.Settle();
-  EXPECT_EQ(Leases(), 1) << "a refusal is not asked again at once";
+  EXPECT_EQ(Leases(), 1) << "a refused lease must not be retried at once";
 }
 
 TEST_F(TagServiceTest, LastIdsAreServedAndThenTheTagIsOutOfIds) {
@@ -146,8 +146,8 @@ TEST_F(TagServiceTest, LastIdsAreServedAndThenTheTagIsOutOfIds) {
   EXPECT_EQ(none.status.code(), Code::kOutOfIds);
 }
 
-// Regression: in the pause after a refusal a claim waited out its deadline and was told TIMEOUT.
-TEST_F(TagServiceTest, EveryClaimOnAUsedUpTagIsToldOutOfIds) {
+// Regression: in the pause after a refusal a claim waited for its deadline and got TIMEOUT.
+TEST_F(TagServiceTest, EveryClaimOnAUsedUpTagGetsOutOfIds) {
   h_.store.AddTag("orders", 100, 1, 15);
   ASSERT_TRUE(Await(Claim("orders", 100)));
   const Answer& first = Claim("orders", 1);
@@ -177,7 +177,7 @@ TEST_F(TagServiceTest, LeaseBelowTheFloorIsNeverPublished) {
   const Answer& answer = Claim("orders", 1);
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.grant.ids, (IdRange{1010, 1011})) << answer.status.message();
-  service_.Poll();  // which journals the ends that wait for others
+  service_.Poll();  // journals the ends that wait for others
   h_.Settle();
   const auto journal = h_.store.journal();
   ASSERT_GE(journal.size(), 3U);
@@ -226,7 +226,7 @@ TEST_F(TagServiceTest, LeaseWhoseMarkCannotBeKeptGoesBackWholeAndIsNeverServed) 
   EXPECT_EQ(journal[0].state, LeaseState::kReturned);
   EXPECT_EQ(journal[0].returned, 10U);
   EXPECT_EQ(h_.store.returned_tails()[0].claimed, 0U);
-  EXPECT_EQ(answer.grant.ids, (IdRange{1, 2})) << "no gap either: nobody had them";
+  EXPECT_EQ(answer.grant.ids, (IdRange{1, 2})) << "no gap either: no host had them";
 }
 
 TEST_F(TagServiceTest, MarkThatCannotBeKeptIsTheWaitersReason) {
@@ -299,7 +299,7 @@ class ReplacedStoreTest : public TagServiceTest {
  protected:
   ReplacedStoreTest() : TagServiceTest(Recover) {}
 
-  // The journal's leases that are active and the service's, which have to be the same.
+  // The active leases of the journal and of the service, which must be the same.
   void ExpectJournalKnowsTheRings() {
     std::vector<std::string> active;
     for (const LeaseRecord& lease : h_.store.journal()) {
@@ -312,7 +312,7 @@ class ReplacedStoreTest : public TagServiceTest {
   }
 };
 
-// The tag is not deleted: it is another database.
+// The tag is not deleted: this is another database.
 TEST_F(ReplacedStoreTest, RingGoesOnWhenItsTagIsNotInTheOtherDatabase) {
   h_.store.AddTag("orders", 10);
   Client& client = AttachedClient("orders");
@@ -343,7 +343,7 @@ TEST_F(ReplacedStoreTest, NothingIsLeasedBeforeTheOtherHostsHavePushedTheirMarks
   ASSERT_TRUE(Await(early));
   EXPECT_NE(early.status.message().find("replaced"), std::string::npos) << early.status.message();
   EXPECT_EQ(Leases(), 1);
-  // What another host pushes in the meantime.
+  // Leases that another host takes meanwhile.
   h_.store.LeaseElsewhere("orders", 5000);
   ASSERT_TRUE(Await(patient));
   EXPECT_TRUE(patient.status.ok()) << patient.status.message();
@@ -363,7 +363,7 @@ TEST_F(ReplacedStoreTest, LeasesInUseAreJournalledInAnOlderCopy) {
   h_.store.Replace("0123456789abcdef");
   service_.Poll();
   h_.Settle();
-  EXPECT_EQ(h_.store.next_id("orders"), 21U) << "noticed without anybody asking for ids";
+  EXPECT_EQ(h_.store.next_id("orders"), 21U) << "it must be noticed without a request for ids";
   ExpectJournalKnowsTheRings();
   ASSERT_EQ(client.Claim(5).size(), 5U);
   service_.Refill("orders");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tags that an operator takes out of use and back, over a store in memory. Claimers reach the rings
-// as clients do: through the descriptors of an attach.
+// Tags that an operator takes out of use and returns to use, over an in-memory store. Claimers
+// reach the rings as clients do: through the descriptors of an attach.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ class DrainTest : public ::testing::Test {
     h_.Settle();
     return *clients_.back();
   }
-  // Half of the ring is claimed, and the lease that follows is held in the store.
+  // Half of the ring is claimed, and the store holds up the next lease.
   void BeginLease() {
     Client& client = Attach("orders");
     h_.store.script.Hold("TakeLease");
@@ -90,7 +90,7 @@ class DrainTest : public ::testing::Test {
     }
     return "";
   }
-  // Where the store's next lease begins.
+  // The base of the store's next lease.
   [[nodiscard]] std::uint64_t NextId(const std::string& tag) {
     return h_.store.FindTag(tag).value().next_id;
   }
@@ -98,12 +98,12 @@ class DrainTest : public ::testing::Test {
   [[nodiscard]] DrainCount CountOf(const std::string& scope) const {
     return service_.ProgressOf(scope).count;
   }
-  // Those that wait for others, as the daemon has them journalled once a second.
+  // Journals the ends that wait for others, as the daemon does once a second.
   void JournalEnds() {
     service_.Poll();
     h_.Settle();
   }
-  // Nothing of the host's is open, and every lease adds up.
+  // The host has nothing open, and every lease adds up.
   void ExpectAllClosed() {
     JournalEnds();
     for (const LeaseRecord& lease : h_.store.journal()) {
@@ -192,7 +192,7 @@ TEST_F(DrainTest, ResumedTagGoesOnWithoutAGapInANewRing) {
   (void)before.Claim(37);
   Drain("orders");
   Resume("orders");
-  EXPECT_EQ(before.state(), RingState::kRetired) << "its clients attach anew";
+  EXPECT_EQ(before.state(), RingState::kRetired) << "its clients must attach again";
   Client& after = Attach("orders");
   EXPECT_NE(after.memory->ring_id(), before.memory->ring_id());
   EXPECT_EQ(after.Claim(1), (IdRange{38, 39}));
@@ -215,7 +215,7 @@ TEST_F(DrainTest, BothAreIdempotent) {
   EXPECT_EQ(Attach("orders").Claim(1), (IdRange{6, 7}));
 }
 
-// The newest lowers max_id first: what is under way is the newest.
+// The newest tail lowers max_id first, and a lease in progress is the newest.
 TEST_F(DrainTest, LeaseUnderWayIsWaitedForAndGoesBackFirst) {
   ASSERT_NO_FATAL_FAILURE(BeginLease());
   service_.Drain("orders");
@@ -231,7 +231,7 @@ TEST_F(DrainTest, LeaseUnderWayIsWaitedForAndGoesBackFirst) {
   EXPECT_EQ(ClaimOne("orders"), 51U) << "no gap";
 }
 
-// An operator who changes his mind while a lease is under way loses no tail.
+// An operator who resumes while a lease is in progress loses no tail.
 TEST_F(DrainTest, ResumedAndDrainedAgainWhileALeaseIsUnderWay) {
   ASSERT_NO_FATAL_FAILURE(BeginLease());
   service_.Drain("orders");
@@ -290,7 +290,7 @@ TEST_F(DrainTest, TailsThatTheStoreDoesNotTakeGoBackLater) {
   Drain("orders");
   EXPECT_GT(CountOf("orders").ids_pending, 0U);
   EXPECT_EQ(CountOf("orders").ids_returned, 0U);
-  EXPECT_TRUE(Claim("orders", 1).done()) << "refused all the same";
+  EXPECT_TRUE(Claim("orders", 1).done()) << "it must still be refused";
   // Nothing is leased above tails that are not back.
   Resume("orders");
   const int leases = Leases();
@@ -318,8 +318,8 @@ TEST_F(DrainTest, ForgedRingGivesNothingBack) {
   std::vector<TagSample> samples;
   static_cast<void>(service_.SampleTags("", 10, samples));
   ASSERT_EQ(samples.size(), 1U);
-  EXPECT_EQ(samples[0].quarantines, 1U) << "it is counted, and an alert told";
-  // Nor does a look at it bring another ring while it is drained.
+  EXPECT_EQ(samples[0].quarantines, 1U) << "it must be counted, and an alert raised";
+  // Nor does looking at a drained tag bring another ring.
   service_.Refill("orders");
   service_.Poll();
   h_.Settle();
@@ -327,7 +327,7 @@ TEST_F(DrainTest, ForgedRingGivesNothingBack) {
   EXPECT_EQ(client.state(), RingState::kDrained);
   Resume("orders");
   EXPECT_EQ(ClaimOne("orders"), next);
-  EXPECT_EQ(StateOf("orders"), "quarantined") << "as after every ring that a client has spoilt";
+  EXPECT_EQ(StateOf("orders"), "quarantined") << "as after any forged ring";
 }
 
 TEST_F(DrainTest, WhatAClientWritesIntoADrainedRingIsOfNoConsequence) {
@@ -360,7 +360,7 @@ TEST_F(DrainTest, ChangesOfTheTagAreKnownWhenItIsResumed) {
   AttachGrant granted{.ring_id = 5};
   service_.Attach("orders", {.owner = 1, .deadline = Deadline::After(kLong)},
                   [&](const Result<AttachGrant>& grant) { granted = grant.value(); });
-  EXPECT_EQ(granted.ring_id, 0U) << "its ids are claimed by the socket now";
+  EXPECT_EQ(granted.ring_id, 0U) << "its ids are now claimed over the socket";
   EXPECT_EQ(ClaimOne("orders"), 51U);
 }
 
@@ -402,7 +402,7 @@ TEST_F(DrainTest, WarmUpLeasesNothingForIt) {
   EXPECT_GT(NextId("users"), 1U);
 }
 
-// Killed between the note of the drain and its end: the next idd finds both.
+// Killed between the record of the drain and its end: the next idd finds both.
 TEST_F(DrainTest, InheritedLeasesOfADrainedTagGoBack) {
   const Lease older = h_.store.TakeLease({.tag = "orders", .count = 100, .token = "a"}).value();
   const Lease newer = h_.store.TakeLease({.tag = "orders", .count = 100, .token = "b"}).value();
@@ -439,7 +439,8 @@ TEST_F(DrainTest, StopWhileALeaseOfADrainedTagIsUnderWayHandsAllBack) {
   ExpectAllClosed();
 }
 
-// What could not be noted is not done; and as it may be noted all the same, its end is noted too.
+// A drain that could not be recorded does not happen; its end is recorded anyway, as the record may
+// exist.
 TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
   MetricsCollector metrics(h_.loop, service_);
   const ClientLedger clients;
@@ -464,7 +465,7 @@ TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
   EXPECT_EQ(client.state(), RingState::kActive);
   EXPECT_EQ(ask(R"({"op":"resume","tag":"orders"})").message(), "");
   EXPECT_EQ(h_.marks.script.Count("SetDrained"), 2);
-  // Known to be so, it is not written again.
+  // A known drain is not recorded again.
   EXPECT_EQ(ask(R"({"op":"resume","tag":"orders"})").message(), "");
   EXPECT_EQ(h_.marks.script.Count("SetDrained"), 2);
   EXPECT_EQ(ask(R"({"op":"drain","tag":"orders"})").message(), "");
@@ -472,8 +473,8 @@ TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
   EXPECT_EQ(h_.marks.Drained().value(), std::vector<std::string>{"orders"});
 }
 
-// Requests that are under way at once: whichever is done first, a namesake is not drained, in the
-// next idd neither.
+// Concurrent requests: in whatever order they complete, a namesake is not drained, not even by the
+// next idd.
 TEST_F(DrainTest, DeletionBesideADrainLeavesNothingNoted) {
   MetricsCollector metrics(h_.loop, service_);
   const ClientLedger clients;
@@ -500,7 +501,7 @@ TEST_F(DrainTest, DeletionBesideADrainLeavesNothingNoted) {
   }
 }
 
-// A store that takes one tail and not another, as one whose row is locked for a moment.
+// A store that accepts one tail and refuses another, as when one row is locked for a moment.
 TEST_F(DrainTest, TailsGoBackThoughTheNewestFailsOnce) {
   Client& client = Attach("orders");
   (void)client.Claim(37);
@@ -513,14 +514,14 @@ TEST_F(DrainTest, TailsGoBackThoughTheNewestFailsOnce) {
     service_.Poll();
     return service_.ProgressOf("orders").done();
   }));
-  // The older one may have come before it: then max_id is where that ends, and it is listed.
+  // The older tail may have come before it: then max_id is at its end, and it is listed.
   EXPECT_TRUE(NextId("orders") == 38U || NextId("orders") == 101U) << NextId("orders");
   ExpectAllClosed();
   Resume("orders");
   EXPECT_EQ(ClaimOne("orders"), 38U) << "no gap";
 }
 
-// Real claimers, in threads of their own, beside drains and resumptions: no id twice, none lost.
+// Real claimers on their own threads, beside drains and resumes: no id twice, none lost.
 TEST_F(DrainTest, ClaimersBesideManyDrainsGetEveryIdOnce) {
   constexpr int kRounds = 30;
   constexpr int kThreads = 3;
@@ -549,7 +550,8 @@ TEST_F(DrainTest, ClaimersBesideManyDrainsGetEveryIdOnce) {
     }
     const std::uint64_t next = NextId("orders");
     for (const std::uint64_t id : all) EXPECT_LT(id, next);
-    // What a claimer did not accept is a gap; nothing else is between what is claimed and max_id.
+    // Ids that a claimer did not accept are a gap; nothing else is between the claimed ids and
+    // max_id.
     EXPECT_TRUE(service_.ProgressOf("orders").done());
     ExpectAllClosed();
     Resume("orders");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of a tag over a store in memory: looked up, warmed up, deleted, shut down. Claimers
-// reach the rings as clients do: through the descriptors of an attach.
+// The life of a tag over an in-memory store: look-up, warm-up, deletion, shutdown. Claimers reach
+// the rings as clients do: through the descriptors of an attach.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -33,7 +33,7 @@ TEST_F(TagServiceTest, UnknownTagIsAnErrorAndIsForgotten) {
   EXPECT_EQ(claim.status.code(), Code::kNoSuchTag);
   EXPECT_TRUE(service_.Snapshot().empty());
   EXPECT_EQ(Leases(), 0) << "never leased, never created";
-  // Nothing of it was kept: created meanwhile, it is found.
+  // Nothing of it was kept: a tag created meanwhile is found.
   h_.store.AddTag("nobody", 10);
   const Answer& again = Attach("nobody");
   ASSERT_TRUE(Await(again));
@@ -54,7 +54,7 @@ TEST_F(TagServiceTest, ManyRequestsForAnUnknownTagAskTheStoreOnce) {
 
 TEST_F(TagServiceTest, ModeThatThisVersionDoesNotServeIsRefused) {
   h_.store.AddTag("orders", 100);
-  h_.store.SetMode("orders", "snowflake");
+  h_.store.SetMode("orders", TagMode::kSnowflake);
   const Answer& answer = Attach("orders");
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kInvalid);
@@ -62,7 +62,7 @@ TEST_F(TagServiceTest, ModeThatThisVersionDoesNotServeIsRefused) {
   EXPECT_EQ(Leases(), 0);
 }
 
-TEST_F(TagServiceTest, RefillOfATagNobodyUsesDoesNothing) {
+TEST_F(TagServiceTest, RefillOfAnUnusedTagDoesNothing) {
   service_.Refill("orders");
   h_.Settle();
   EXPECT_EQ(Leases(), 0);
@@ -111,10 +111,10 @@ TEST_F(TagServiceTest, WarmingEndsWhenTheStoreIsDown) {
   bool warmed = false;
   service_.Warm({"orders", "gone"}, [&] { warmed = true; });
   EXPECT_TRUE(h_.RunUntil([&] { return warmed; }));
-  EXPECT_TRUE(service_.Snapshot().empty()) << "nothing is kept of what could not be looked up";
+  EXPECT_TRUE(service_.Snapshot().empty()) << "a failed look-up must keep nothing";
 }
 
-TEST_F(TagServiceTest, WarmingTellsOfNothingThatIsNotThere) {
+TEST_F(TagServiceTest, WarmUpReportsNoMissingTag) {
   h_.store.AddTag("orders", 100);
   bool warmed = false;
   service_.Warm({"orders", "deleted"}, [&] { warmed = true; });
@@ -149,20 +149,20 @@ TEST_F(TagServiceTest, EndOfTheIdsIsForecastFromTheRate) {
   Client& client = AttachedClient("orders");
   service_.Poll();
   h_.Settle();
-  EXPECT_FALSE(SnapshotOf("orders").exhausted_in_days.has_value()) << "nobody claims";
+  EXPECT_FALSE(SnapshotOf("orders").exhausted_in_days.has_value()) << "no client claims";
   ASSERT_EQ(client.Claim(50).size(), 50U);
   std::this_thread::sleep_for(milliseconds(20));
   service_.Poll();
   h_.Settle();
   const TagSnapshot snapshot = SnapshotOf("orders");
   ASSERT_TRUE(snapshot.exhausted_in_days.has_value());
-  // Of 100,000 ids 50 are claimed.
+  // 50 of 100,000 ids are claimed.
   EXPECT_NEAR(*snapshot.exhausted_in_days * snapshot.rate_per_s * 86'400, 99'950, 200);
 }
 
 // --- views
 
-TEST_F(TagServiceTest, LiveLeasesTellHowFarTheRingIs) {
+TEST_F(TagServiceTest, LiveLeasesReportThePositionOfTheRing) {
   h_.store.AddTag("orders", 100);
   Client& client = AttachedClient("orders");
   ASSERT_EQ(client.Claim(42).size(), 42U);
@@ -184,7 +184,7 @@ TEST_F(TagServiceTest, SnapshotCountsClaimsOfAllPathsAndLeases) {
   EXPECT_EQ(snapshot.fallbacks, 1U);
   EXPECT_EQ(snapshot.leases_taken, static_cast<std::uint64_t>(Leases()));
   EXPECT_EQ(snapshot.state, TagState::kOk);
-  EXPECT_EQ(snapshot.mode, "segment");
+  EXPECT_EQ(snapshot.mode, TagMode::kSegment);
 }
 
 TEST_F(TagServiceTest, SnapshotShowsADryRing) {
@@ -331,7 +331,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesDuringShutdownGoesBackWhole) {
   EXPECT_EQ(h_.store.next_id("orders"), 1U);
 }
 
-// Regression: only the end of a lease was looked at, so that a stop waited out its patience.
+// Regression: only the end of a lease was checked, so a stop waited for its whole timeout.
 TEST_F(TagServiceTest, ShutdownEndsWhenALookUpUnderWayDoes) {
   for (const bool known : {true, false}) {
     WorkerHarness h;
@@ -357,7 +357,7 @@ TEST_F(TagServiceTest, ShutdownEndsThoughTheStoreRefusesTheTails) {
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kActive) << "the next start abandons it";
-  EXPECT_EQ(service_.LiveLeases().size(), 1U) << "and until then it is this host's, not back";
+  EXPECT_EQ(service_.LiveLeases().size(), 1U) << "until then this host owns it";
 }
 
 TEST_F(TagServiceTest, StaleHandBackLeavesTheMarkAboveWhatWasClaimed) {
@@ -380,10 +380,10 @@ TEST_F(TagServiceTest, TailBelowAnotherHostsLeaseIsListedAndTheMarkFollows) {
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   ASSERT_EQ(h_.store.returned_ranges().size(), 1U);
   EXPECT_EQ(h_.store.returned_ranges()[0].ids, (IdRange{5, 11}));
-  EXPECT_EQ(h_.marks.mark("orders"), 5U) << "else the own tail could never be taken again";
+  EXPECT_EQ(h_.marks.mark("orders"), 5U) << "otherwise the host could never take its tail again";
 }
 
-// Regression: closures that had failed once waited for a poll that no longer comes.
+// Regression: closures that had failed once waited for a poll that never came.
 TEST_F(TagServiceTest, ShutdownJournalsClosuresThatFailedBefore) {
   h_.store.AddTag("orders", 10);
   Client& client = AttachedClient("orders");

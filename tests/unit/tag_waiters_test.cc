@@ -70,7 +70,7 @@ TEST_F(TagServiceTest, ClaimOnARingWithIdsIsAnsweredAtOnceInTheRingsOrder) {
   EXPECT_EQ(client.Claim(1), (IdRange{16, 17}));
 }
 
-TEST_F(TagServiceTest, GrantTellsAClientWithAnotherRingToAttachAgain) {
+TEST_F(TagServiceTest, GrantMakesAClientWithAnotherRingAttachAgain) {
   h_.store.AddTag("orders", 100);
   const Client& client = AttachedClient("orders");
   EXPECT_FALSE(Claim("orders", 1, kLong, 1, client.ring_id()).grant.attach_again);
@@ -89,13 +89,13 @@ TEST_F(TagServiceTest, WaiterLeavesAtItsDeadlineWithTheReason) {
   ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
   EXPECT_NE(answer.status.message().find("orders"), std::string::npos);
-  // A busy machine may make it a store that has not answered for long.
+  // On a busy machine the store may count as one that has not answered for long.
   EXPECT_THAT(answer.status.message(), ::testing::ContainsRegex("on its way|has not answered for"));
   EXPECT_GE(MonotonicClock::now() - began, milliseconds(30));
-  EXPECT_FALSE(patient.done()) << "another's deadline is another's";
+  EXPECT_FALSE(patient.done()) << "another waiter's deadline must not count";
   h_.store.script.Release();
   ASSERT_TRUE(Await(patient));
-  EXPECT_EQ(patient.grant.ids, (IdRange{11, 12})) << "who left is not served";
+  EXPECT_EQ(patient.grant.ids, (IdRange{11, 12})) << "a waiter that left must not be served";
 }
 
 TEST_F(TagServiceTest, TimeoutWhileTheStoreDoesNotAnswerSaysSo) {
@@ -137,7 +137,7 @@ TEST_F(TagServiceTest, WaitersOfOtherTagsDoNotWaitForASlowOne) {
   AttachedClient("slow");
   AttachedClient("fast");
   h_.store.script.Hold("TakeLease");
-  const Answer& slow = Claim("slow", 100);  // answered from the ring, which is then dry
+  const Answer& slow = Claim("slow", 100);  // served from the ring, which is then dry
   const Answer& waits = Claim("slow", 1);
   const Answer& fast = Claim("fast", 1);
   EXPECT_TRUE(slow.done());
@@ -160,7 +160,7 @@ TEST_F(TagServiceTest, DroppedOwnersAreNotAnsweredAndTheirIdsGoToTheOthers) {
   EXPECT_FALSE(gone_too.done());
 }
 
-TEST_F(TagServiceTest, DroppedOwnerOfAnUnknownTagLeavesNothingBehind) {
+TEST_F(TagServiceTest, DroppedOwnerOfAnUnknownTagLeavesNothing) {
   h_.store.script.Hold("FindTag");
   const Answer& gone = Attach("nobody", kLong, 7);
   service_.DropOwner(7);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a restart must not do: each of these fails until it is mended.
+// Faults that a restart must not cause; each case failed until its fault was fixed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -67,15 +67,15 @@ class UnfinishedBusiness : public ::testing::Test {
   }
 };
 
-// An idd that was killed behind the commit of a hand-back leaves the lease as on its way back. The
-// next one finds the store down for a moment, so that it stays so, leases the same ids again, and
-// is restarted: the hand-back is tried once more, while the ids are in use under another lease.
+// An idd that was killed after the commit of a hand-back leaves the lease recorded as returning.
+// The next idd finds the store down for a moment, so the record stays; it leases the same ids again
+// and is restarted. The hand-back is then retried while the ids are in use under another lease.
 TEST_F(UnfinishedBusiness, HandBackThatWasDoneLongAgoLeavesTheMarkOfALaterLease) {
   WorkerHarness h;
   h.store.AddTag("orders", 1000);
   const Lease first = Take(h, 'a');
   ASSERT_EQ(first.ids, (shm::IdRange{1, 1001}));
-  // The first idd's hand-back, of which it never heard: max_id and mark are lowered.
+  // The first idd's hand-back, whose result it never got: max_id and mark are lowered.
   ASSERT_TRUE(h.marks.Lower("orders", first.previous_mark).ok());
   ASSERT_TRUE(
       h.store
@@ -103,14 +103,14 @@ TEST_F(UnfinishedBusiness, HandBackThatWasDoneLongAgoLeavesTheMarkOfALaterLease)
   ASSERT_TRUE(h.RunUntil([&] { return third_idd.idle(); }));
   EXPECT_EQ(h.marks.mark("orders"), 1001U)
       << "the mark must not fall below ids that are handed out";
-  // And then the store is set back, to before all of it: the mark is what there is against that.
+  // Then the store is set back to before all of this; only the mark prevents duplicates.
   h.store.ForgetLeases();
   h.store.AddTag("orders", 1000);
   EXPECT_GE(Take(h, 'c').ids.first, again.ids.limit) << "ids that were handed out already";
 }
 
-// Both are held when the store turns out to be an older copy: the one that is on its way back (and
-// was there long ago) and the one that has the same ids now.
+// Both leases are held when the store turns out to be an older copy: the one that is being returned
+// (and was returned long ago) and the one that has the same ids now.
 TEST_F(UnfinishedBusiness, LiveLeaseIsNotJournalledAsReturnedForOneThatIsOnItsWayBack) {
   const TempDir dir;
   SqliteStore store({dir.File("idd.db"), "host-a", {}});
@@ -158,15 +158,15 @@ TEST_F(UnfinishedBusiness, HandBackThatFoundTheStoreDownIsTriedAgainOrAbandoned)
       [&is_held](const Result<bool>& held) { is_held = !held.ok() || held.value(); });
   h.Settle();
   EXPECT_TRUE(StateOf(h, lease.token) != LeaseState::kActive || !is_held)
-      << "active in the journal, in no ring, and nobody will end it in this run";
+      << "active in the journal, in no ring, and never ended in this run";
 }
 
-// P2 is stored, P3 is not: the first store to the cursors' page may be where the process dies.
+// P2 is stored, P3 is not: the process may die at the first store to the cursors' page.
 TEST_F(UnfinishedBusiness, DeathBetweenBaseAndCursorIsNoForgery) {
   auto ring = shm::RingMemory::Create({.tag = "orders", .ring_id = 7}).value();
   shm::RingWriter writer(ring->writable_table(), ring->cursors());
   static_cast<void>(writer.Publish({1, 1001}, 0, shm::kNoMark));
-  ring->writable_table().slots[2].base.store(1001);  // P2 of the next one
+  ring->writable_table().slots[2].base.store(1001);  // P2 of the next segment
   auto left = shm::LeftRing::Open(ScopedFd(::dup(ring->table_fd())),
                                   ScopedFd(::dup(ring->cursors_fd())), "orders")
                   .value();
@@ -187,7 +187,7 @@ TEST_F(UnfinishedBusiness, LeaseThatIsTooLongToPublishMakesNoSense) {
   }
 }
 
-// The stop has waited long enough for a store that stands still.
+// The stop has waited long enough for a stalled store.
 TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
   WorkerHarness h;
   h.descriptors.is_there = true;
@@ -220,7 +220,7 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
   service->Shutdown([&] { stopped = true; });
   for (int i = 0; i < 20; ++i) h.loop.RunOne(std::chrono::milliseconds(5));
   ASSERT_FALSE(stopped);
-  h.worker.DropQueued();  // as Daemon::Stop() when its patience is over
+  h.worker.DropQueued();  // as Daemon::Stop() after its timeout
   service.reset();
   std::size_t lost = 0;
   for (const HeldLease& left :
@@ -228,11 +228,12 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
     if (left.state != HeldState::kHeld || left.ring_id == 0) continue;
     if (!h.descriptors.names.contains(TableName(left.ring_id))) ++lost;
   }
-  EXPECT_EQ(lost, 0U) << "a lease is noted as of a ring whose descriptors were dropped: a gap";
+  EXPECT_EQ(lost, 0U) << "a lease is recorded for a ring whose descriptors were dropped: a gap";
   h.store.script.Release();
 }
 
-// An idd that was killed while a lease was under way; the store is away when the next one starts.
+// An idd was killed while a lease was in progress; the store is unavailable when the next one
+// starts.
 TEST_F(UnfinishedBusiness, WhoWaitsWhileUnansweredLeasesAreLookedUpIsServedAfterwards) {
   WorkerHarness h;
   h.store.AddTag("orders", 1000);

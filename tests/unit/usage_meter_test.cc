@@ -14,12 +14,12 @@ using std::chrono_literals::operator""s;
 TEST(UsageMeterTest, RateApproachesWhatIsClaimedAndFades) {
   UsageMeter meter;
   MonotonicTime now = MonotonicTime{} + 1h;
-  std::uint64_t claimed = 5000;  // what came before the first look has no rate
+  std::uint64_t claimed = 5000;  // claims before the first look have no rate
   meter.Observe(now, claimed);
   EXPECT_EQ(meter.rate_per_s(), 0);
   for (int i = 0; i < 30; ++i) meter.Observe(now += 2s, claimed += 2000);
   EXPECT_NEAR(meter.rate_per_s(), 1000, 1);
-  EXPECT_FALSE(meter.IsIdleAt(claimed)) << "the rate has to fade yet";
+  EXPECT_FALSE(meter.IsIdleAt(claimed)) << "the rate must still fade";
   for (int i = 0; i < 60; ++i) meter.Observe(now += 1s, claimed);
   EXPECT_TRUE(meter.IsIdleAt(claimed));
   EXPECT_FALSE(meter.IsIdleAt(claimed + 1));
@@ -42,7 +42,7 @@ TEST(UsageMeterTest, SkippedSecondsAreNotCountedAsClaiming) {
   EXPECT_NEAR(meter.rate_per_s(), 30, 1e-9) << "100 in the last second, at its weight";
 }
 
-TEST(UsageMeterTest, DaysAreToldAtARateOnly) {
+TEST(UsageMeterTest, DaysAreReportedAtARateOnly) {
   UsageMeter meter;
   EXPECT_FALSE(meter.DaysFor(1000).has_value());
   MonotonicTime now = MonotonicTime{} + 1h;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's blocking socket: every call ends by its deadline, whoever is at the other end.
+// The client's blocking socket: every call ends by its deadline, whatever the peer does.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -35,7 +35,7 @@ std::vector<std::byte> HelloFrame(std::uint64_t id = 1) {
   return BuildRequest(FrameType::kHello, id, HelloRequest{});
 }
 
-// A connected pair: the client's channel and the raw socket of the other side.
+// A connected pair: the client's channel, and the raw socket of the other side.
 class ChannelTest : public ::testing::Test {
  protected:
   ChannelTest() {
@@ -48,7 +48,7 @@ class ChannelTest : public ::testing::Test {
   void Answer(std::span<const std::byte> frame, const std::vector<int>& fds = {}) {
     ASSERT_TRUE(SendMessage(peer_.get(), frame, fds));
   }
-  // Sends until the peer, who does not read, has no room left.
+  // Sends until the peer, which does not read, has no room left.
   void Fill() {
     while (channel_->TrySend(HelloFrame())) {
     }
@@ -60,10 +60,10 @@ class ChannelTest : public ::testing::Test {
   ScopedFd peer_;
 };
 
-TEST_F(ChannelTest, ConnectWithoutASocketSaysThatNobodyIsThere) {
+TEST_F(ChannelTest, ConnectWithoutASocketSaysThatNoDaemonIsThere) {
   EXPECT_EQ(Channel::Connect(dir_.File("none"), Later(), std::nullopt).status().code(),
             Code::kUnavailable);
-  // The listener of the fixture is gone, its file is not.
+  // The fixture's listener is gone, but its file exists.
   const std::string file = dir_.File("file");
   harness::WriteFile(file, "");
   const Status other = Channel::Connect(file, Later(), std::nullopt).status();
@@ -106,7 +106,7 @@ TEST_F(ChannelTest, FullBacklogEndsByTheDeadline) {
 
 TEST_F(ChannelTest, ListenerOfAStrangerIsRefusedUnlessTrusted) {
   constexpr uid_t kStranger = 65534;
-  const bool is_root = ::geteuid() == 0;  // only root can make a stranger
+  const bool is_root = ::geteuid() == 0;  // only root can act as a stranger
   ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
   const std::string path = dir_.File("stranger");
   int ready[2];
@@ -201,7 +201,7 @@ TEST_F(ChannelTest, RestOfAMessageThatIsNoFrameComesAsItIs) {
   message.resize(whole + 5, std::byte{0x5a});
   Answer(message);
   EXPECT_EQ(channel_->Receive(Later()).value().bytes.size(), whole);
-  EXPECT_EQ(channel_->Receive(Later()).value().bytes.size(), 5U) << "for its reader to refuse";
+  EXPECT_EQ(channel_->Receive(Later()).value().bytes.size(), 5U) << "its reader must refuse it";
 }
 
 TEST_F(ChannelTest, TwoDescriptorsArriveAndSurplusOnesDoNotLeak) {
@@ -224,7 +224,7 @@ TEST_F(ChannelTest, TwoDescriptorsArriveAndSurplusOnesDoNotLeak) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST_F(ChannelTest, LackOfDescriptorsIsToldAsThat) {
+TEST_F(ChannelTest, LackOfDescriptorsIsReported) {
   const ScopedFd passed(::memfd_create("passed", MFD_CLOEXEC));
   const std::vector<int> fds = {passed.get(), passed.get()};
   rlimit before{};
@@ -251,7 +251,7 @@ TEST_F(ChannelTest, ExchangeSkipsLateRepliesToEarlierRequests) {
   EXPECT_EQ(ParseFrame(message.value().bytes).value().header.request_id, 5U);
 }
 
-TEST_F(ChannelTest, ExchangeTellsTheDaemonsErrorWhateverItsRequest) {
+TEST_F(ChannelTest, ExchangeReportsTheDaemonsErrorWhateverItsRequest) {
   Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 7}, "you are too old"));
   const Status status = channel_->Exchange(HelloFrame(), Later()).status();
   EXPECT_EQ(status.code(), Code::kIncompatible);

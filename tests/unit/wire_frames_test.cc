@@ -50,7 +50,7 @@ TEST(TagNameTest, RefusesSpacesAtTheEndsAndControlCharacters) {
   }
 }
 
-TEST(TagNameTest, RefusesWhatCannotBeSeenOrToldApart) {
+TEST(TagNameTest, RefusesInvisibleAndConfusableNames) {
   for (const char* text : {"\xc2\xa0", "\xc2\xad", "\xd8\x9c", "\xe2\x80\x80", "\xe2\x80\x8b",
                            "\xe2\x80\x8f", "\xe2\x80\xa8", "\xe2\x80\xae", "\xe2\x81\x9f",
                            "\xe2\x81\xa6", "\xe3\x80\x80", "\xef\xbb\xbf"}) {
@@ -99,7 +99,7 @@ TEST(TagNameTest, UnpackRefusesWrongLengthsReservedBytesAndBadNames) {
   tag.text[2] = '\n';
   EXPECT_EQ(UnpackTag(tag).status().code(), Code::kInvalid);
   tag = PackTag("orders");
-  tag.bytes = 7;  // a zero byte of the rest would be part of the name
+  tag.bytes = 7;  // a zero byte of the padding would be part of the name
   EXPECT_EQ(UnpackTag(tag).status().code(), Code::kInvalid);
 }
 
@@ -208,7 +208,7 @@ TEST(FrameTest, RefusesAnotherVersionAsIncompatibleAndNamesBoth) {
   }
 }
 
-// A request's payload fits exactly or not at all.
+// A request's payload must fit exactly.
 template <typename T>
 void ExpectExactPayload(FrameType type) {
   const Bytes exact(sizeof(T));

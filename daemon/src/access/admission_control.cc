@@ -14,14 +14,15 @@ namespace {
 
 constexpr std::size_t kMaxConnections = 20000;
 constexpr std::size_t kFewestConnections = 8;
-// Of those, for peers who administer all tags: an operator gets in when the others have taken all.
+// Descriptors reserved for peers that administer all tags: an operator gets in even when the other
+// peers have taken all the rest.
 constexpr std::size_t kMaxReserved = 64;
 constexpr std::size_t kFewestReserved = 2;
-// Log, locks, store, marks, event loop, listeners, documents that are being written.
+// idd's own: log, locks, store, marks, event loop, listeners, documents that are being written.
 constexpr std::size_t kOwnDescriptors = 32;
 constexpr std::size_t kDescriptorsOfRing = 2;
 
-// A quarter of the rest is for rings, or what they have taken already.
+// Rings get a quarter of the rest, or what they have taken already if that is more.
 std::size_t MostDescriptorsOfPeers(std::size_t all, std::size_t rings) {
   const std::size_t rest = all - std::min(all, kOwnDescriptors);
   const std::size_t of_rings = std::max(rest / 4, rings * kDescriptorsOfRing);
@@ -75,7 +76,7 @@ std::size_t AdmissionControl::Free(const Peer& peer) const {
 Status AdmissionControl::Admit(const Peer& peer) {
   if (Status status = StillAdmit(peer); !status.ok()) return status;
   const std::size_t free = Free(peer);
-  // Those who administer all are not kept from the last ones.
+  // A peer that administers all tags may take the last free descriptors.
   const std::size_t share = rules_->AdministersAll(peer) ? SIZE_MAX : free;
   if (free > 0 && (rules_->IsOperator(peer) || limits_.AddConnection(peer.uid, share))) {
     ++held_;
@@ -108,7 +109,7 @@ bool AdmissionControl::HoldDescriptors(const Peer& peer, std::size_t count) {
   return true;
 }
 
-// Operators have what the users leave, at least a quarter.
+// Operators have what the other users leave, at least a quarter.
 bool AdmissionControl::PassDescriptors(const Peer& peer, std::size_t count) {
   const bool is_operator = rules_->IsOperator(peer);
   const std::size_t most = is_operator ? most_under_way_ : most_under_way_ / 4 * 3;
@@ -140,7 +141,7 @@ MonotonicTime AdmissionControl::MayReadAt(uid_t uid, MonotonicTime now) {
   const MonotonicTime at = limits_.NextRequestAt(uid, now);
   if (at <= now) return now;
   meter_.limited_by_rate.Increment();
-  if (limits_.ShouldTell(uid, now)) {
+  if (limits_.ShouldLogLimit(uid, now)) {
     log::Warning("peer.limited", {{"uid", uid},
                                   {"requests_per_s", limits_.settings().requests_per_s_per_uid},
                                   {"action", "requests beyond that are read later"}});

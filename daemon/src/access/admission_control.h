@@ -18,36 +18,36 @@
 
 namespace idd::daemon {
 
-// What is decided about a peer before anything is done for it: whether it is let in, how much it
-// may ask, which tags it may use. Denials are logged here.
+// Decides about a peer before anything is done for it: whether it is let in, how much it may ask
+// for, and which tags it may use. Logs denials.
 //
-// Descriptors: what RLIMIT_NOFILE leaves beside idd's own files and rings is for peers, and a user
-// may hold as many of them as are free for the others. So one user alone gets a half at most, a
-// second one half of the rest, and the next one finds room. Some are kept for those who
-// administer all tags. Descriptors that were sent and not read are no descriptors of idd, but the
-// kernel lets it have as many of them under way, and are divided the same way.
+// Descriptors: peers share what RLIMIT_NOFILE leaves after idd's own files and rings. A user may
+// hold at most as many as stay free for the others: the first user gets at most half, the second at
+// most half of the rest, and the next one still finds room. Some are reserved for peers that
+// administer all tags. Descriptors that were sent and not yet read are not open in idd, but the
+// kernel limits them to the same number; they are divided in the same way.
 //
 // Thread safety: none; event loop.
 class AdmissionControl {
  public:
-  // Without rules, and with the limits' defaults.
+  // Starts without rules and with the default limits.
   AdmissionControl();
 
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
 
-  // A new connection. kDenied: it has no right to anything; kUnavailable: its user, or idd, has too
-  // many. Release() when one that was let in is gone.
+  // Admits a new connection. kDenied: the peer has no rights; kUnavailable: its user, or idd, has
+  // too many connections. To be followed by Release() when an admitted connection is gone.
   [[nodiscard]] Status Admit(const Peer& peer);
   void Release(const Peer& peer);
-  // So many descriptors for replies that the peer has not read; false: its user, or idd, holds too
-  // many. ReleaseDescriptors() when they are gone.
+  // Holds `count` descriptors for replies that wait until the peer reads; false: its user, or idd,
+  // holds too many. To be followed by ReleaseDescriptors() when they are gone.
   [[nodiscard]] bool HoldDescriptors(const Peer& peer, std::size_t count);
   void ReleaseDescriptors(const Peer& peer, std::size_t count);
-  // So many descriptors sent to the peer; false: too many are under way to its user, or to all.
-  // DescriptorsArrived() when it has read them.
+  // Counts `count` descriptors as sent to the peer; false: too many are under way to its user, or
+  // to all users. To be followed by DescriptorsArrived() when the peer has read them.
   [[nodiscard]] bool PassDescriptors(const Peer& peer, std::size_t count);
   void DescriptorsArrived(const Peer& peer, std::size_t count);
-  // Under rules that changed since it was let in.
+  // Checks an admitted peer again, after the rules have changed.
   [[nodiscard]] Status StillAdmit(const Peer& peer);
 
   // When a user's next request may be read: now, or when it is within its limit again.
@@ -59,10 +59,10 @@ class AdmissionControl {
   [[nodiscard]] Access AccessTo(const Peer& peer, std::string_view tag) const;
   [[nodiscard]] PeerRights RightsOf(const Peer& peer) const { return {rules_, peer}; }
   [[nodiscard]] std::vector<RingHolders::Ring> UnlawfulRings() const {
-    return holders_.Unlawful(*rules_);
+    return holders_.ToWithdraw(*rules_);
   }
 
-  // Once a second; `rings`: that idd has open. RLIMIT_NOFILE is read again.
+  // To be called once a second; `rings`: how many rings idd has open. Reads RLIMIT_NOFILE again.
   void Poll(MonotonicTime now, std::size_t rings);
 
   // An administration request was denied.
@@ -74,9 +74,10 @@ class AdmissionControl {
   [[nodiscard]] PeerLimits& limits() noexcept { return limits_; }
   [[nodiscard]] const PeerLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] std::size_t most_connections() const noexcept { return most_; }
-  // Held beyond that, as it has become less.
+  // How many descriptors are held beyond the limit, because the limit has fallen.
   [[nodiscard]] std::size_t surplus() const noexcept { return held_ - std::min(held_, most_); }
-  // What the configuration and the descriptors leave to one user while no other is there.
+  // How many connections the configuration and the descriptors allow one user while no other user
+  // is connected.
   [[nodiscard]] std::uint64_t connections_per_uid() const noexcept;
   [[nodiscard]] RingHolders& holders() noexcept { return holders_; }
 
@@ -86,8 +87,8 @@ class AdmissionControl {
 
   std::shared_ptr<const AccessRules> rules_;  // see PeerRights
   std::size_t rings_ = 0;
-  std::size_t most_ = 0;  // descriptors for peers: their connections, and what waits in those
-  std::size_t held_ = 0;  // of those
+  std::size_t most_ = 0;  // descriptors for peers: connections, and queued replies
+  std::size_t held_ = 0;  // how many of those are in use
   std::size_t most_under_way_ = 0;
   std::size_t under_way_ = 0;
   PeerLimits limits_;

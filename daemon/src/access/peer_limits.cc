@@ -8,9 +8,9 @@ namespace idd::daemon {
 namespace {
 
 constexpr std::chrono::seconds kTellPause(10);
-// A user with a thousand connections is not looked through for each reply.
+// The thousand connections of one user must not be searched for each reply.
 constexpr std::chrono::milliseconds kLookPause(20);
-// How often at most a user that is over its limit is looked at again.
+// How often per second, at most, a user over its limit is checked again.
 constexpr std::uint64_t kPausesPerSecond = 200;
 
 // A tenth of a second's worth at once: a batch is served in one go, and the rate holds over any
@@ -90,7 +90,7 @@ void PeerLimits::TakeRequest(uid_t uid, MonotonicTime now) {
   users_[uid].requests.Take(1, RequestRate(settings_), now);
 }
 
-bool PeerLimits::ShouldTell(uid_t uid, MonotonicTime now) {
+bool PeerLimits::ShouldLogLimit(uid_t uid, MonotonicTime now) {
   MonotonicTime& told_at = users_[uid].told_at;
   if (told_at != MonotonicTime{} && now - told_at < kTellPause) return false;
   told_at = now;

@@ -30,7 +30,7 @@ void RingHolders::Add(const Ring& ring, const Peer& peer) {
   holders.peers.push_back({.pid = 0, .uid = peer.uid, .gid = peer.gid, .groups = peer.groups});
 }
 
-std::vector<RingHolders::Ring> RingHolders::Unlawful(const AccessRules& rules) const {
+std::vector<RingHolders::Ring> RingHolders::ToWithdraw(const AccessRules& rules) const {
   std::vector<Ring> unlawful;
   for (const auto& [tag, holders] : rings_) {
     const bool is_unlawful =

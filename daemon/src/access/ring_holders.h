@@ -14,8 +14,8 @@
 
 namespace idd::daemon {
 
-// Who was given the memory of which tag's present ring. A mapping outlives the connection that it
-// came by, so no user is taken out before the ring is.
+// Which users were given the memory of which tag's present ring. A mapping outlives the connection
+// that delivered it, so a user is removed only together with the ring.
 //
 // Pure. Thread safety: none; event loop. Memory: a bounded number of identities a ring.
 class RingHolders {
@@ -25,11 +25,11 @@ class RingHolders {
     std::uint64_t ring_id = 0;
   };
 
-  // A ring of another id is the tag's next one: the holders of the last do not matter any more.
+  // A ring with a new id is the tag's next one: the holders of the earlier ring no longer matter.
   void Add(const Ring& ring, const Peer& peer);
-  // The rings that a user has mapped who would not get them under these rules, and those whose
-  // holders are too many to know.
-  [[nodiscard]] std::vector<Ring> Unlawful(const AccessRules& rules) const;
+  // The rings with a holder that would not get them under these rules, and the rings with more
+  // holders than can be recorded.
+  [[nodiscard]] std::vector<Ring> ToWithdraw(const AccessRules& rules) const;
   void Forget(const Ring& ring);
 
  private:

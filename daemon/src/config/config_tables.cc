@@ -29,7 +29,7 @@ constexpr std::size_t kMaxPatternBytes = 128;  // as a tag's name
 // The largest is what the kernel means by "none".
 constexpr std::int64_t kMaxUserId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
 
-// What is wrong, with where it stands.
+// A position in the file, for error messages.
 class ConfigPlace {
  public:
   ConfigPlace(const std::string& path, const toml::node& node)
@@ -85,7 +85,7 @@ Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path
   return limits;
 }
 
-// getpwnam_r(3) and getgrnam_r(3) want a buffer of a size that they do not tell.
+// getpwnam_r(3) and getgrnam_r(3) need a buffer whose size they do not report.
 template <typename Entry, typename Find>
 std::optional<Entry> LookUp(const std::string& name, Find find) {
   constexpr std::size_t kMaxGroupBytes = std::size_t{1} << 24;
@@ -115,7 +115,7 @@ std::optional<std::uint32_t> GroupId(const std::string& name) {
 
 using FindId = std::optional<std::uint32_t> (*)(const std::string& name);
 
-// Names or numbers. An absent list is empty; one that is there and empty is a mistake.
+// A list of names or numbers. An absent list is empty; a list that is given but empty is an error.
 Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* key, FindId find,
                                            const std::string& path) {
   std::vector<std::uint32_t> ids;
@@ -140,7 +140,7 @@ Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* 
       }
       ids.push_back(*id);
     } else {
-      return ConfigPlace(path, element).Wrong(what + " has something else than names and numbers");
+      return ConfigPlace(path, element).Wrong(what + " must contain only names and numbers");
     }
   }
   return ids;
@@ -181,7 +181,7 @@ Status ReadGrant(const toml::table& table, const std::string& path, AccessRule& 
   }
   if (limit == nullptr) return Status::Ok();
   if (rule.access == Access::kAdmin) {
-    return ConfigPlace(path, *limit).Wrong("'ids_per_second' cannot be had with access 'admin'");
+    return ConfigPlace(path, *limit).Wrong("'ids_per_second' must not be set with access 'admin'");
   }
   const auto number = ReadNumber(*limit, "ids_per_second", kMaxPerSecond, path);
   if (!number.ok()) return number.status();

@@ -46,14 +46,13 @@ Settings DefaultSettings() {
        "URL of the allocator: sqlite:PATH, or mysql://USER@HOST/DATABASE for many hosts",
        defaults.database},
       {"socket", "path of the listening Unix socket", defaults.socket},
-      {"state-dir", "directory for what this host must remember", defaults.state_dir},
+      {"state-dir", "state directory of this host", defaults.state_dir},
       {"host-id", "this host's name in the lease journal (default: from the machine id)", ""},
-      {"lease-limit", "leases per second that this host takes at most, of all tags together",
+      {"lease-limit", "maximum leases per second of this host, over all tags",
        std::to_string(defaults.lease_limit), true},
-      {"fence-after",
-       "seconds for which a silent host keeps others from leasing further; with a MySQL database",
+      {"fence-after", "seconds after which other hosts stop waiting for a silent host (MySQL only)",
        std::to_string(defaults.fence_after.count()), true},
-      {"metrics-listen", "serve Prometheus metrics by HTTP at this address and port", ""},
+      {"metrics-listen", "serve Prometheus metrics over HTTP at this address and port", ""},
       {"metrics-textfile", "keep Prometheus metrics in this file, for node_exporter", ""},
       {"log-level", "debug, info, warning or error", "info"},
       {"log-format", "text or json", "text"},
@@ -79,7 +78,7 @@ Setting* FindSetting(Settings& settings, std::string_view file_key) {
   return it == settings.end() ? nullptr : &*it;
 }
 
-// Takes from the file what neither a flag nor a variable has set.
+// Takes the settings from the file that neither a flag nor a variable has set.
 Status TakeSettings(const ConfigFile& file, const CLI::App& app, Settings& settings) {
   for (const ConfigKey& key : file.Keys()) {
     Setting* setting = FindSetting(settings, key.name);
@@ -107,7 +106,7 @@ Status Wrong(const Setting& setting, const std::string& what) {
   return {Code::kInvalid, setting.where + name + " " + what};
 }
 
-// A sentence that names the setting itself, with where it stands.
+// Adds the setting's position to a message that already names the setting.
 Status Locate(const Setting& setting, const Status& status) {
   return {status.code(), setting.where + status.message()};
 }
@@ -139,13 +138,13 @@ Result<std::uint32_t> ParseLeaseLimit(const Setting& setting) {
                "must be a whole number from 1 to " + std::to_string(kMax) + ", got '" + text + "'");
 }
 
-// A path of the file must not depend on where idd was started: the unit does so in "/", a shell
-// elsewhere. Flags and variables may, as they are given there.
+// A path in the file must not depend on the directory that idd was started in, which is "/" for the
+// unit and any other for a shell. Paths in flags and variables may be relative.
 Status CheckIsAbsolute(const Setting& setting, const std::string& path, const std::string& verb,
                        const std::string& example) {
   if (setting.where.empty() || path.starts_with('/')) return Status::Ok();
   return Wrong(setting, verb + " an absolute path, as \"" + example + "\", got '" + path +
-                            "'; a relative one depends on where idd is started");
+                            "'; a relative path depends on idd's working directory");
 }
 
 Status CheckUrlPaths(const Setting& setting, const MysqlUrl& url) {
@@ -257,8 +256,8 @@ Result<Options> Validate(Settings& settings) {
   return options;
 }
 
-// What --check-config looks at beyond a start, which goes on without its database: the password can
-// be read now, by this user. What cannot be looked at from here is added to `unchecked`.
+// Checks that this user can read the password now. Only --check-config does this, because idd also
+// starts without its database. Adds to `unchecked` what cannot be checked from here.
 Status CheckPassword(const Setting& database, std::string& unchecked) {
   if (database.value.starts_with(kSqliteScheme)) return Status::Ok();
   const Result<MysqlUrl> url = ParseOwnMysqlUrl(database.value);
@@ -282,10 +281,10 @@ Status CheckPassword(const Setting& database, std::string& unchecked) {
                              "', whose first line is empty; it must be the password");
 }
 
-// What --check-config says when nothing is wrong.
+// The output of --check-config for a valid configuration.
 std::string ValidText(const std::string& file, const std::string& unchecked) {
   const std::string uid = "uid " + std::to_string(::geteuid());
-  const std::string what = file.empty() ? "there is no file, so flags, variables and defaults alone"
+  const std::string what = file.empty() ? "no file; flags, variables and defaults only"
                                         : file + ", as " + uid + " reads it";
   return "idd: the configuration is valid (" + what + ")" + unchecked + "\n";
 }

@@ -16,7 +16,7 @@
 namespace idd::daemon {
 namespace {
 
-// node_exporter reads as another user, whatever the umask of idd's unit is.
+// node_exporter reads the file as another user, so idd's umask must not apply.
 constexpr mode_t kReadableForAll = 0644;
 
 Status WriteAll(int fd, const std::string& text, const std::string& path) {
@@ -28,12 +28,12 @@ Status WriteAll(int fd, const std::string& text, const std::string& path) {
   return Status::Ok();
 }
 
-// Under a name that the collector, which reads *.prom, passes by.
+// Writes to a name that the collector, which reads *.prom, ignores.
 Status WriteBeside(const std::string& beside, const std::string& text) {
   if (::unlink(beside.c_str()) != 0 && errno != ENOENT) {
     return Status::FromErrno(errno, "cannot remove " + beside);
   }
-  // O_EXCL: in a folder where others may write, a link cannot have us write elsewhere.
+  // O_EXCL: in a directory that others may write, a link must not redirect the write.
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const ScopedFd fd(::open(beside.c_str(), flags, kReadableForAll));
   if (!fd.valid()) return Status::FromErrno(errno, "cannot make " + beside);
@@ -74,23 +74,24 @@ void MetricsTextfile::RemoveNow() {
 }
 
 void MetricsTextfile::Write(const MetricsCollector::Sample& sample) {
-  if (is_busy_.exchange(true)) return;
+  // X1, pairs with X2: the next page is written after the last one.
+  if (is_busy_.exchange(true, std::memory_order_acquire)) return;
   thread_.Post([this, sample] {
     WriteNow(*sample);
-    is_busy_ = false;
+    is_busy_.store(false, std::memory_order_release);  // X2, with X1
   });
 }
 
 void MetricsTextfile::WriteNow(const MetricsSample& sample) {
   if (path_.empty()) return;
   try {
-    Tell(ReplaceFile(path_, MetricsText(sample, [](const std::string&) { return true; })));
+    ReportOutcome(ReplaceFile(path_, MetricsText(sample, [](const std::string&) { return true; })));
   } catch (const std::exception& error) {
-    Tell({Code::kSystem, error.what()});
+    ReportOutcome({Code::kSystem, error.what()});
   }
 }
 
-void MetricsTextfile::Tell(const Status& status) {
+void MetricsTextfile::ReportOutcome(const Status& status) {
   const bool is_news = !has_written_ || !last_error_.empty();
   if (status.ok() && is_news) log::Info("metrics.textfile_written", {{"file", path_}});
   if (!status.ok() && last_error_.empty()) {

@@ -12,11 +12,11 @@
 namespace idd::daemon {
 
 // Keeps a file with the metrics of all tags for the textfile collector of Prometheus'
-// node_exporter. A reader sees a whole page or none: each is written beside the file and takes its
-// name. At the end the file goes, so that no one takes the numbers of an idd that has ended for
-// present ones.
+// node_exporter. A reader sees a whole page or none: each page is written to another file, which
+// then takes the name. The file is removed at the end, so that numbers of an ended idd are not
+// taken for current ones.
 //
-// Thread safety: none; event loop. A disk that hangs keeps its own thread waiting alone.
+// Thread safety: none; event loop. A disk that hangs blocks only this object's own thread.
 class MetricsTextfile {
  public:
   MetricsTextfile() = default;
@@ -24,16 +24,16 @@ class MetricsTextfile {
   MetricsTextfile(const MetricsTextfile&) = delete;
   MetricsTextfile& operator=(const MetricsTextfile&) = delete;
 
-  // The file so far is removed; empty: there is none from now on.
+  // Removes the earlier file. Empty: keeps none from now on.
   void MoveTo(std::string path);
-  // Later, on a thread of its own; left out while the one before is still on its way. A failure is
-  // logged once, until it is over.
+  // Writes later, on another thread; skipped while the previous write is under way. A failure is
+  // logged once, until a write succeeds.
   void Write(const MetricsCollector::Sample& sample);
 
  private:
   void RemoveNow();
   void WriteNow(const MetricsSample& sample);
-  void Tell(const Status& status);
+  void ReportOutcome(const Status& status);
 
   std::atomic<bool> is_busy_ = false;
   // Below: the thread's.

@@ -12,27 +12,29 @@ namespace idd::daemon {
 namespace {
 
 constexpr std::int64_t kLookEveryMs = 1000;
-// While something waits for other hosts, which look once a second.
+// The interval of looks while something waits for other hosts, which look once a second.
 constexpr std::int64_t kLookSoonMs = 200;
-// So long a host that does not know all ceilings waits for a sign of one that does before it pushes
-// its own: three looks of the other, and it need not make a gap.
+// How long a host that does not know all ceilings waits for a sign of a host that does, before it
+// pushes its own. Three looks of the other host fit in; if it appears, no gap is made.
 constexpr std::int64_t kWatchMs = 3000;
-// After a gap of so much between two looks, the data set may have been set back to the first one.
+// If two looks are this far apart, the data set may have been set back to its state at the first.
 constexpr std::int64_t kContinuedMs = 3000;
-// A host that was seen so short a time ago may be alive.
+// A host that was seen within this time may be alive.
 constexpr std::int64_t kAliveMs = 5000;
-// The marks have the time of a look that is at most one part in so many of fence_after old.
+// The time of the last look that is kept in the marks is at most 1/kRememberedIn of fence_after
+// old.
 constexpr std::int64_t kRememberedIn = 20;
 // Tags in one statement.
 constexpr std::size_t kAtOnce = 500;
 
-// A ceiling is raised by so many leases of the size asked for, and for each live member more: after
-// a host has gone silent, the leases of fence_after come from what is there.
+// A ceiling is raised by this many leases of the size asked for, plus kLeasesAheadForEach for each
+// live member: after a host has gone silent, all leases until fence_after has passed must fit below
+// it.
 constexpr std::uint64_t kLeasesAhead = 8;
 constexpr std::uint64_t kLeasesAheadForEach = 4;
-// It takes no more than one part in so many of what the tag has left.
+// A raise takes at most 1/kMaxShareOfTheRest of the ids that the tag has left.
 constexpr std::uint64_t kMaxShareOfTheRest = 64;
-// The time for which a ceiling lasts at the rate at which it was used up.
+// How long a raised ceiling lasts at the present rate, in units of the silence that is waited for.
 constexpr double kAheadOfSilence = 1.5;
 
 std::vector<TagMark> MarksOf(const std::vector<Ceiling>& ceilings) {
@@ -74,9 +76,9 @@ void Fence::Reset() { *this = Fence(std::move(settings_)); }
 
 // --- arriving
 
-// What is noted has every ceiling that was ever active: none is activated without this host before
-// another has watched it being silent for `silence`. Half of that is left for two data sets that
-// are in use at the same time, as one of them hangs for some hosts only.
+// Whether the marks have every ceiling that was ever active. No ceiling is activated without this
+// host's note until another host has watched it be silent for `silence`. Only half of that time
+// counts here: a data set that hangs for some hosts only may be in use together with another one.
 bool Fence::IsComplete(const Membership& membership) const {
   if (was_put_out_ || !membership.is_live || membership.boot_id != settings_.boot_id ||
       membership.incarnation != incarnation_) {
@@ -87,8 +89,8 @@ bool Fence::IsComplete(const Membership& membership) const {
   return elapsed_ms >= 0 && 2 * elapsed_ms < SilenceMs();
 }
 
-// The process that this host has left has run ever since, and has this host's row exactly as it was
-// left there.
+// Whether the server process that this host last used has run ever since, and still has this host's
+// row exactly as this host left it.
 bool Fence::IsUnchanged(const FenceStore& store, const Membership& membership) const {
   const std::optional<std::chrono::seconds> uptime = store.uptime();
   if (!uptime.has_value() || !store.found().has_value()) return false;
@@ -99,7 +101,7 @@ bool Fence::IsUnchanged(const FenceStore& store, const Membership& membership) c
          store.found()->beat == membership.beat;
 }
 
-// A connection was lost for a moment, and what was open is open again.
+// Whether only the connection was lost, for a moment, and the same data set is open again.
 bool Fence::IsContinued() const {
   return state_ == State::kLive && !was_replaced_ && !was_put_out_ &&
          settings_.now_ms() - confirmed_ms_ < kContinuedMs;
@@ -120,7 +122,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   noted_ = 0;
   pending_.clear();
   active_.clear();
-  const Result<FenceView> view = LookNow(store);
+  const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   server_ = view.value().server;
   incarnation_ = incarnation;
@@ -128,11 +130,11 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   const Result<Membership> membership = marks.GetMembership();
   if (!membership.ok()) return membership.status();
   const bool is_complete = is_continued || IsComplete(membership.value());
-  // A live member that was gone for longer may find the state of its last look again, without what
-  // others were granted since; one that had left asks the others anyhow.
+  // A live member that was gone for longer may find the data set set back to its last look, without
+  // what others were granted since. One that had left asks the others anyway.
   const bool is_recent =
       settings_.now_ms() - membership.value().confirmed_ms < kContinuedMs || !is_complete;
-  // A row that is as this host left it shows nothing of what others were granted since.
+  // A row that is as this host left it does not show what others were granted since.
   const bool is_unchanged =
       !was_replaced_ && (is_continued || (is_recent && IsUnchanged(store, membership.value())));
   const bool is_alone = std::none_of(others_.begin(), others_.end(),
@@ -141,7 +143,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
                   .joins = is_complete || (is_alone && (is_unchanged || store.is_new())),
                   .is_complete = is_complete};
   if (!arrival.joins && !was_watching) {
-    // First a look whether another host is here that knows all ceilings, or one at all.
+    // First find out whether there are other hosts, and whether one of them knows all ceilings.
     arrival.pushes_ceilings = false;
     state_ = State::kWatching;
     looks_soon_ = true;
@@ -159,7 +161,7 @@ Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& ar
   if (arrival.pushes_ceilings) {
     if (Status status = Push(store, marks); !status.ok()) return status;
   }
-  // What this host has noted is not to be believed from now on: nothing waits for its notes.
+  // From now on this host's notes may be incomplete, because no other host waits for them.
   if (Status status = Remember(store, marks, false); !status.ok()) return status;
   Status status = store.SetState(MemberState::kWaiting, settings_.silence);
   if (status.ok()) status = store.Confirm();
@@ -169,15 +171,15 @@ Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& ar
   return Status::Ok();
 }
 
-// What this host has noted becomes known to all that come to this data set after it, as do the
-// hosts that it may lack.
+// Makes the ceilings that this host has noted, and the members that the data set may lack, known to
+// all hosts that come to this data set later.
 Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
   const Result<std::vector<TagMark>> noted = marks.Ceilings();
   if (!noted.ok()) return noted.status();
   const Result<HighWaterMarks::MemberList> members = marks.Members();
   if (!members.ok()) return members.status();
   noted_ = 0;
-  const Result<FenceView> view = LookNow(store);
+  const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   std::map<std::string, std::uint64_t> pushed;
   for (const Ceiling& ceiling : view.value().ceilings) pushed[ceiling.tag] = ceiling.pushed;
@@ -195,7 +197,8 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
   std::vector<FenceMember> unknown;
   for (const auto& [host, noted_member] : members.value()) {
     const FenceMember* const row = FindMember(view.value(), host);
-    // Of a time before this host knew it as a live member; a later row says what came of it.
+    // The row is from before this host knew the member as live. A later row would show what became
+    // of it.
     const bool is_older = row == nullptr || (!IsIn(*row) && row->beat < noted_member.beat);
     if (!is_older) continue;
     FenceMember& member = unknown.emplace_back();
@@ -206,8 +209,8 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
   return store.Admit(unknown);
 }
 
-// What is raised after the row says `live` waits for this host; what was raised before is noted
-// before anything is leased. Others believe it once it has confirmed.
+// Raises after the row says `live` wait for this host; earlier raises are noted before anything is
+// leased. Other hosts rely on this one once it has confirmed.
 Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
   if (arrival.pushes_ceilings) {
     if (Status status = Push(store, marks); !status.ok()) return status;
@@ -216,7 +219,8 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
     return status;
   }
   if (arrival.is_complete && arrival.pushes_ceilings) {
-    // It was complete when it came; was it when others began to wait for it?
+    // The marks were complete when this host came; they must also have been when others began to
+    // wait for it.
     const Result<Membership> membership = marks.GetMembership();
     if (!membership.ok()) return membership.status();
     if (!IsComplete(membership.value())) {
@@ -226,11 +230,11 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
       return Status::Ok();
     }
   }
-  // An epoch of its own: who has noted it knows of this member.
+  // Takes an epoch of its own: a host that has noted it knows this member.
   if (Status status = store.Raise({}); !status.ok()) return status;
   noted_ = 0;
   was_put_out_ = false;
-  const Result<FenceView> view = LookNow(store);
+  const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   if (was_put_out_) return {Code::kUnavailable, "this host was put out while it joined"};
   joined_epoch_ = view.value().epoch;
@@ -249,8 +253,8 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
   return Status::Ok();
 }
 
-// Until then this host's leases are below ceilings that all have noted, but another data set may
-// go on without it.
+// Until all members know this host, its leases are below ceilings that all have noted, but another
+// data set may go on without it.
 bool Fence::IsKnownToAll() const {
   return std::all_of(others_.begin(), others_.end(), [this](const auto& other) {
     const FenceMember& member = other.second.member;
@@ -260,7 +264,7 @@ bool Fence::IsKnownToAll() const {
 
 void Fence::Leave(FenceStore& store, HighWaterMarks& marks) {
   if (state_ != State::kLive) return;
-  // In this order: a row that nothing waits for must not be that of a host that believes its notes.
+  // The order matters: once no other host waits for this one, it must no longer trust its notes.
   if (!Remember(store, marks, false).ok()) return;
   static_cast<void>(store.SetState(MemberState::kLeft, settings_.silence));
   state_ = State::kNone;
@@ -268,9 +272,9 @@ void Fence::Leave(FenceStore& store, HighWaterMarks& marks) {
 
 // --- looking
 
-Result<FenceView> Fence::LookNow(FenceStore& store) {
+Result<FenceView> Fence::ReadView(FenceStore& store) {
   const std::int64_t sent_ms = settings_.now_ms();
-  Result<FenceView> view = store.Look(noted_);
+  Result<FenceView> view = store.ReadFence(noted_);
   if (!view.ok()) return view;
   looked_ms_ = sent_ms;
   const FenceMember* const own = FindMember(view.value(), settings_.host);
@@ -283,7 +287,7 @@ Result<FenceView> Fence::LookNow(FenceStore& store) {
   return view;
 }
 
-// On the disk first: what a row says to be noted is noted.
+// The notes go to the disk first: a row must not claim more than is on the disk.
 Status Fence::Note(HighWaterMarks& marks, const FenceView& view) {
   HighWaterMarks::MemberList members;
   for (const FenceMember& member : view.members) {
@@ -310,7 +314,7 @@ Status Fence::Note(HighWaterMarks& marks, const FenceView& view) {
   return Status::Ok();
 }
 
-// One that is not live any more has its row as the next statement leaves it.
+// For a member that is no longer live, the beat is the one that the next statement will leave.
 Status Fence::Remember(const FenceStore& store, HighWaterMarks& marks, bool is_live) {
   Status status = marks.SetMembership({.is_live = is_live,
                                        .incarnation = incarnation_,
@@ -322,12 +326,12 @@ Status Fence::Remember(const FenceStore& store, HighWaterMarks& marks, bool is_l
   return status;
 }
 
-Result<bool> Fence::Look(FenceStore& store, HighWaterMarks& marks) {
+Result<bool> Fence::Refresh(FenceStore& store, HighWaterMarks& marks) {
   const std::int64_t now = settings_.now_ms();
   if (now - looked_ms_ < (looks_soon_ ? kLookSoonMs : kLookEveryMs)) return true;
-  const Result<FenceView> view = LookNow(store);
+  const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
-  if (state_ == State::kLive) return LookLive(store, marks, view.value());
+  if (state_ == State::kLive) return RefreshLive(store, marks, view.value());
   if (IsConfirmedByOther() || (state_ == State::kWaiting && HaveAllCome())) {
     if (Status status = Join(store, marks, {}); !status.ok()) return status;
     return true;
@@ -335,7 +339,7 @@ Result<bool> Fence::Look(FenceStore& store, HighWaterMarks& marks) {
   return state_ == State::kWaiting || !HasWatched();
 }
 
-Result<bool> Fence::LookLive(FenceStore& store, HighWaterMarks& marks, const FenceView& view) {
+Result<bool> Fence::RefreshLive(FenceStore& store, HighWaterMarks& marks, const FenceView& view) {
   if (was_put_out_) {
     log::Error("fence.put_out", {{"server", server_}, {"action", "joins again"}});
     if (Status status = Remember(store, marks, false); !status.ok()) return status;
@@ -377,7 +381,7 @@ void Fence::Track(const FenceView& view) {
                 [&view](const auto& other) { return FindMember(view, other.first) == nullptr; });
 }
 
-// A live member of this very server that looks at it now: it has pushed what it knew.
+// Whether another live member looks at this same server now and has pushed there what it knew.
 bool Fence::IsConfirmedByOther() const {
   return std::any_of(others_.begin(), others_.end(), [this](const auto& other) {
     const Seen& seen = other.second;
@@ -403,7 +407,7 @@ std::size_t Fence::LiveMembers() const {
 Status Fence::PutOutSilent(FenceStore& store) {
   const std::int64_t now = settings_.now_ms();
   for (auto& [host, seen] : others_) {
-    // The time that the other one goes by, should they differ.
+    // The longer of both hosts' settings, in case they differ.
     const std::int64_t silence_ms =
         std::chrono::milliseconds(std::max(seen.member.silence, settings_.silence)).count();
     if (!IsIn(seen.member) || now - seen.since_ms < silence_ms) continue;
@@ -473,8 +477,9 @@ Status Fence::RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
                            const std::vector<Ceiling>& raised) {
   if (Status status = store.Raise(raised); !status.ok()) return status;
   for (const Ceiling& ceiling : raised) pending_[ceiling.tag] = ceiling.wanted;
-  // With those of other hosts that came before them: what is said to be noted is all up to there.
-  const Result<FenceView> view = LookNow(store);
+  // The look also finds earlier raises of other hosts: a noted epoch stands for all epochs up to
+  // it.
+  const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   if (was_put_out_) return {Code::kUnavailable, "this host was put out of the fence's members"};
   if (Status status = Note(marks, view.value()); !status.ok()) return status;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What keeps hosts from leasing ids again that a lost data set had granted to another host.
+// Keeps hosts from leasing ids again that a lost data set had granted to another host.
 //
 // A store can be replaced by one that lacks the last commits: a replica that lags is promoted, a
 // dump is restored, an older node is bootstrapped. Each host's marks cover what it was granted
-// itself. The fence covers what others were granted, also those that never come back: every tag has
-// a ceiling in the data set, no lease ends above it, and it is raised only after every live member
-// has the new one on its disk. So a live member knows a bound for all leases of all hosts, and a
-// data set that was replaced is lifted to it by the first one that comes. docs/adr/0016 has the
-// argument, tests/model/fence.pml the model.
+// itself. The fence covers what other hosts were granted, even hosts that never come back: every
+// tag has a ceiling in the data set, no lease ends above the ceiling, and it is raised only after
+// every live member has the new one on its disk. So a live member knows a bound for all leases of
+// all hosts, and the first live member that comes to a replaced data set lifts it to that bound.
+// docs/adr/0016 has the argument, tests/model/fence.pml the model.
 #ifndef IDD_DAEMON_LEASING_FENCE_H_
 #define IDD_DAEMON_LEASING_FENCE_H_
 
@@ -29,10 +29,10 @@ namespace idd::daemon {
 struct FenceSettings {
   std::string host;
   std::string boot_id;
-  // For so long a silent host keeps others from raising ceilings, and a host that was cut off knows
-  // them all.
+  // How long a silent host keeps others from raising ceilings, so that a host that was cut off for
+  // less still knows all of them.
   std::chrono::seconds silence = kDefaultFenceAfter;
-  // Milliseconds of CLOCK_BOOTTIME, which goes on while the machine is suspended.
+  // Milliseconds of CLOCK_BOOTTIME, which continues while the machine is suspended.
   std::function<std::int64_t()> now_ms;
 };
 [[nodiscard]] std::int64_t BootTimeMs();
@@ -41,7 +41,8 @@ struct FenceSettings {
 struct FenceWait {
   std::string host;
   std::int64_t silent_ms = 0;  // as far as this host has seen
-  // Until it is not waited for any more; nothing: until it comes or is forgotten.
+  // Time until leasing no longer waits for it; nothing: it waits until the host comes or is
+  // forgotten.
   std::optional<std::int64_t> left_ms{};
   friend bool operator==(const FenceWait&, const FenceWait&) = default;
 };
@@ -57,30 +58,35 @@ struct FenceReport {
 // Invariants: while the state is live, every ceiling of the data set that is or was active is noted
 // in the marks. Nothing is leased in another state.
 //
+// It has more members than a class should: the state, the ceilings and the facts about other hosts
+// change together, and the invariant is about all three.
+//
 // Thread safety: none; the lease worker's thread.
 class Fence {
  public:
   Fence() : Fence(FenceSettings{}) {}
   explicit Fence(FenceSettings settings);
 
-  // The first step with a store that was opened: whether the marks have to be pushed with the
-  // ceilings, which are then in them, and whether this host may lease afterwards. `is_replaced`: it
-  // is not shown to be what was open before; at the first Open() of a run this is found out here.
+  // The first step after a store was opened. It decides whether the marks must be pushed together
+  // with the ceilings (the marks then include them), and whether this host may lease afterwards.
+  // `is_replaced`: nothing shows that the store is what was open before. At the first Open() of a
+  // run this call finds that out.
   struct Arrival {
     bool pushes_ceilings = false;
     bool joins = false;
-    bool is_complete = false;  // what is noted has all ceilings
+    bool is_complete = false;  // the marks have all ceilings
   };
   [[nodiscard]] Result<Arrival> Arrive(FenceStore& store, HighWaterMarks& marks,
                                        const std::string& incarnation, bool is_replaced);
-  // The second, once the marks are pushed.
+  // The second step, once the marks are pushed.
   [[nodiscard]] Status Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
 
-  // Looks if a second has passed, or if something waits for it. False: Arrive() has to come again.
-  [[nodiscard]] Result<bool> Look(FenceStore& store, HighWaterMarks& marks);
+  // Looks at the fence if a second has passed or something waits for it. False: Arrive() must be
+  // called again.
+  [[nodiscard]] Result<bool> Refresh(FenceStore& store, HighWaterMarks& marks);
 
-  // Room for leases: raises the ceilings of tags that will need it soon. `tags`: where the next
-  // lease begins, how many ids it takes, what the ceiling is; Cover() fills in the ceiling.
+  // Makes room for leases: raises the ceilings of tags that need it soon. A need has the first id
+  // and the size of the next lease and the tag's ceiling, which Cover() updates.
   struct Need {
     std::string tag;
     std::uint64_t base = 0;
@@ -91,14 +97,14 @@ class Fence {
   [[nodiscard]] Status Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Need>& needs);
 
   [[nodiscard]] bool may_lease() const noexcept { return state_ == State::kLive; }
-  // For people: why not, or why a ceiling is not raised.
+  // For people: why this host may not lease, or why a ceiling is not raised.
   [[nodiscard]] std::string Reason() const;
-  // Waits no more for a host that an operator knows to be off. kInvalid: it is not known, not
-  // waited for, or has been seen a moment ago and is not `forced`.
+  // Ends the wait for a host that an operator knows to be off. kInvalid: the host is unknown, not
+  // waited for, or was seen a moment ago and `is_forced` is false.
   [[nodiscard]] Status Forget(FenceStore& store, const std::string& host, bool is_forced);
   [[nodiscard]] FenceReport Report() const;
 
-  // This host stops and leases no more: nothing waits for it from now on.
+  // This host stops and leases no more. Other hosts do not wait for it from now on.
   void Leave(FenceStore& store, HighWaterMarks& marks);
   // The store was exchanged for another.
   void Reset();
@@ -120,9 +126,9 @@ class Fence {
 
   [[nodiscard]] Status Push(FenceStore& store, HighWaterMarks& marks);
   [[nodiscard]] Status Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
-  [[nodiscard]] Result<bool> LookLive(FenceStore& store, HighWaterMarks& marks,
-                                      const FenceView& view);
-  [[nodiscard]] Result<FenceView> LookNow(FenceStore& store);
+  [[nodiscard]] Result<bool> RefreshLive(FenceStore& store, HighWaterMarks& marks,
+                                         const FenceView& view);
+  [[nodiscard]] Result<FenceView> ReadView(FenceStore& store);
   [[nodiscard]] Status Note(HighWaterMarks& marks, const FenceView& view);
   [[nodiscard]] Status Remember(const FenceStore& store, HighWaterMarks& marks, bool is_live);
   [[nodiscard]] Status PutOutSilent(FenceStore& store);
@@ -147,9 +153,9 @@ class Fence {
   State state_ = State::kNone;
   std::string server_;
   std::string incarnation_;
-  std::uint64_t noted_ = 0;         // epochs up to it are noted
-  std::uint64_t joined_epoch_ = 0;  // hosts that have noted it know of this one
-  bool is_known_ = false;           // all do
+  std::uint64_t noted_ = 0;         // epochs up to this one are noted
+  std::uint64_t joined_epoch_ = 0;  // hosts that have noted it know this host
+  bool is_known_ = false;           // all members know this host
   std::uint64_t data_set_ = 0;      // FenceStore::data_set() at the last Arrive()
   std::int64_t contact_ms_ = 0;     // first look at this data set
   std::int64_t looked_ms_ = 0;      // last look was sent

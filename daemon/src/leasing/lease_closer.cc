@@ -14,10 +14,10 @@
 namespace idd::daemon {
 namespace {
 
-// Ends that are journalled in one transaction: leases that are due must not wait for all that an
-// outage has left.
+// At most this many ends are journalled in one transaction: leases that are due must not wait for
+// all the ends that an outage has left.
 constexpr std::size_t kMaxAtOnce = 100;
-// How long ends wait for others.
+// How long ends wait for others to go with them.
 constexpr std::chrono::seconds kGathering(1);
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
@@ -38,8 +38,8 @@ const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   return "stale; nothing changed";
 }
 
-// Whether the journal has the lease, which ends at `limit`, as active: one that ended earlier may
-// have been leased again, whose mark this is then.
+// Whether the journal has the lease, which ends at `limit`, as active. If its ids went back
+// earlier, they may have been leased again, and the mark belongs to the later lease.
 Result<bool> IsActive(const LeaseClosure& closure, std::uint64_t limit, Store& store) {
   LeaseFilter filter;
   filter.tag = closure.tag;
@@ -52,7 +52,7 @@ Result<bool> IsActive(const LeaseClosure& closure, std::uint64_t limit, Store& s
       [&closure](const LeaseRecord& record) { return record.token == closure.token; });
 }
 
-// Those that the journal has as active. From here on `session` holds them.
+// Finds the asked leases that the journal has as active. From here on `session` holds them.
 Result<std::vector<Lease>> FindUnanswered(const AskedLeases& asked, Store& store,
                                           const std::string& host, StoreSession& session) {
   std::set<std::string> tags;
@@ -64,7 +64,7 @@ Result<std::vector<Lease>> FindUnanswered(const AskedLeases& asked, Store& store
     if (!records.ok()) return records.status();
     for (const LeaseRecord& record : records.value()) {
       if (!asked.contains(record.token)) continue;
-      // The mark before it is not known: where it begins is never too low.
+      // The mark before the lease is unknown; the lease's base is never too low.
       found.push_back({.token = record.token,
                        .tag = record.tag,
                        .ids = record.ids,
@@ -86,7 +86,7 @@ void LogHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
 
 }  // namespace
 
-bool IsAway(const Status& status) {
+bool IsWorthRetrying(const Status& status) {
   return status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
          status.code() == Code::kIncompatible;
 }
@@ -137,7 +137,7 @@ void LeaseCloser::JournalSome() {
       [this, batch](const Result<bool>& done) {
         flushing_ = false;
         due_ -= std::min(due_, batch.size());
-        // What could not be journalled stays, and goes with the next batch.
+        // Ends that could not be journalled stay, and go with the next batch.
         if (done.ok()) {
           for (const LeaseClosure& closure : batch) {
             closing_.erase(closure.token);
@@ -158,19 +158,19 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
                              .tag = use.lease.tag,
                              .state = LeaseState::kReturned,
                              .claimed = use.claimed};
-  // Where this host's knowledge ends without the tail. Of an unused lease that is not its base:
-  // what lies between the earlier mark and it belongs to other hosts, which may hand it back.
+  // This host's mark without the tail. For an unused lease it is not the lease's base: the ids
+  // between the earlier mark and the base belong to other hosts, which may hand them back.
   const std::uint64_t mark =
       use.claimed == 0 ? use.lease.previous_mark : use.lease.ids.first + use.claimed;
-  // From here on the allocator may have the tail: it is not published again.
+  // From here on the allocator may have the tail, so it is never published again.
   held_.RecordReturning(closure.token, closure.claimed);
   returning_[closure.token] = closure;
   worker_.SubmitWithSession<ReturnOutcome>(
       [closure, mark, limit = use.lease.ids.limit](Store& store, HighWaterMarks& marks,
                                                    StoreSession& session) -> Result<ReturnOutcome> {
-        // First the mark: the tail is drained, so no id of it was handed out, and a range
-        // below the mark could not be taken back. A mark that has moved on is a later lease's and
-        // stays.
+        // The mark is lowered first: the tail is drained, so no id of it was handed out, and a
+        // range below the mark could not be leased again. A mark that has moved on belongs to a
+        // later lease and stays.
         const Result<std::uint64_t> now = marks.Get(closure.tag);
         if (!now.ok()) return now.status();
         if (now.value() == limit) {
@@ -180,7 +180,7 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
           if (!status.ok()) return status;
         }
         Result<ReturnOutcome> outcome = store.ReturnTail(closure);
-        if (!IsAway(outcome.status())) session.held.erase(closure.token);
+        if (!IsWorthRetrying(outcome.status())) session.held.erase(closure.token);
         return outcome;
       },
       [this, use](const Result<ReturnOutcome>& outcome) { OnHandedBack(use, outcome); });
@@ -188,7 +188,7 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
 
 void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
   returning_.erase(use.lease.token);
-  if (IsAway(outcome.status())) {
+  if (IsWorthRetrying(outcome.status())) {
     unreturned_.push_back(use);
   } else {
     held_.Forget(use.lease.token);
@@ -201,9 +201,10 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
   if (IsNews(use, outcome)) LogHandedBack(use, outcome);
   if (idle()) on_idle_();
 }
-// That the store is away is told once of each tail, which is tried again each second.
+// An unavailable store is reported once per tail, although each tail is tried again each second.
 bool LeaseCloser::IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
-  if (IsAway(outcome.status())) return reported_unavailable_.insert(use.lease.token).second;
+  if (IsWorthRetrying(outcome.status()))
+    return reported_unavailable_.insert(use.lease.token).second;
   reported_unavailable_.erase(use.lease.token);
   return true;
 }

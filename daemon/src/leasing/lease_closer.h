@@ -16,26 +16,29 @@
 
 namespace idd::daemon {
 
-// What is journalled of a lease that left its ring for good: exhausted, or abandoned.
+// The journal entry of a lease that has left its ring for good: exhausted or abandoned.
 [[nodiscard]] LeaseClosure Abandoned(const LeaseUse& use);
 
-// Whether the store may take a tail yet that it did not take with this answer, or may have taken it
-// unheard. Every other answer is the last.
-[[nodiscard]] bool IsAway(const Status& status);
+// Whether to hand a tail back again after this answer: the store may take it later, or may have
+// taken it and the answer was lost. After any other answer there is no further try.
+[[nodiscard]] bool IsWorthRetrying(const Status& status);
 
-// The end of leases: journals how each ended, and hands tails back. What cannot be journalled now
-// is kept and tried again.
+// Ends leases: journals how each ended, and hands tails back. It keeps what cannot be journalled
+// now and tries again.
 //
-// Ends go together, so that they take no commit from the leases of a busy host: those of a second,
-// or as many as one transaction takes. What waits is noted (HeldLeases) and in Open().
+// The ends of a second, or as many as fit one transaction, are journalled together, so that a busy
+// host's commits go to its leases. Waiting ends are recorded in HeldLeases and listed by Open().
+//
+// It has more members than a class should: an end goes from one of its lists to the next, and a
+// lease is in one of them at a time.
 //
 // Thread safety: none; event loop. Store work goes through the LeaseWorker.
 class LeaseCloser {
  public:
-  // What the store said to a tail that was handed back; see IsAway().
+  // The store's answer to a tail that was handed back; see IsWorthRetrying().
   using OnAnswer = std::function<void(const LeaseUse& use, const Result<ReturnOutcome>& outcome)>;
 
-  // `on_idle` whenever the last of what was under way has been answered.
+  // Calls `on_idle` whenever everything that was under way has been answered.
   LeaseCloser(LeaseWorker& worker, HeldLeases& held, std::function<void()> on_idle,
               OnAnswer on_answer = {})
       : worker_(worker),
@@ -46,30 +49,30 @@ class LeaseCloser {
   LeaseCloser& operator=(const LeaseCloser&) = delete;
 
   void Close(std::vector<LeaseClosure> closures);
-  // Gives back the tail of a lease, from which no client can claim any more. While the store is
-  // down it is tried again.
+  // Gives back the tail of a lease that no client can claim from any more. Tries again while the
+  // store is down.
   void HandBack(const LeaseUse& use);
-  // Gives those leases back whole that the allocator has under these tokens: an earlier idd asked
-  // for them and ended before it knew the answer. Tries until the store has answered.
+  // Gives back, whole, the leases that the allocator has under these tokens: an earlier idd asked
+  // for them and ended before it got the answer. Tries until the store has answered.
   void HandBackUnanswered(AskedLeases asked);
-  // Journals what waits, and tries again what could not be journalled. To be called once a second.
+  // Journals the waiting ends and repeats failed tries. To be called once a second.
   void Flush();
-  // From now on nothing waits to go together with others.
+  // From now on no end waits for others.
   void Hurry() { is_hurried_ = true; }
 
-  // It is known of every lease that an earlier idd asked for whether it was granted, and those are
-  // on their way back. Before, nothing is to be leased: they are the newest.
+  // True once the store has answered for every lease that an earlier idd asked for; those that it
+  // granted are on their way back. Until then nothing may be leased, because they are the newest.
   [[nodiscard]] bool knows_all() const noexcept { return unanswered_.empty(); }
-  // Nothing of the tag is to be leased before its tails are back: they lie below.
+  // While true, nothing may be leased for the tag: its tails are below the ids of a new lease.
   [[nodiscard]] bool HasUnreturned(const std::string& tag) const;
-  // Ends of leases of the tag, or with kWholeHost of any, are not in the journal yet.
+  // Whether ends of the tag's leases, or with kWholeHost of any lease, are not in the journal yet.
   [[nodiscard]] bool HasOpenEnds(const std::string& scope) const;
-  // Nothing is under way to the store. What could not be journalled may be left.
+  // True if nothing is under way to the store. Ends that could not be journalled may be left.
   [[nodiscard]] bool idle() const noexcept {
     return returning_.empty() && !flushing_ && !looking_up_;
   }
-  // Leases that the journal may still have as active, by token; those on their way back to the
-  // store, and those that it has not taken yet, are active until it has them.
+  // Leases that the journal may still have as active, by token. Leases on their way back to the
+  // store, or not taken yet, stay active until the store has them.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> Open() const;
 
  private:
@@ -84,15 +87,15 @@ class LeaseCloser {
   HeldLeases& held_;
   const std::function<void()> on_idle_;
   const OnAnswer on_answer_;
-  // Not yet closed in the journal, by token.
+  // Leases that are not closed in the journal yet, by token.
   std::map<std::string, LeaseClosure, std::less<>> closing_;
-  // Whose tails are on their way back, by token.
+  // Leases whose tails are on their way back, by token.
   std::map<std::string, LeaseClosure, std::less<>> returning_;
-  // Whose tails the store did not take.
+  // Leases whose tails the store did not take.
   std::vector<LeaseUse> unreturned_;
   std::set<std::string, std::less<>> reported_unavailable_;  // of unreturned_, by token
-  MonotonicTime journalled_at_{};                            // when ends were last on their way
-  std::size_t due_ = 0;  // of closing_: how many wait for no others
+  MonotonicTime journalled_at_{};                            // when ends were last sent
+  std::size_t due_ = 0;  // how many of closing_ wait for no others
   bool is_hurried_ = false;
   bool flushing_ = false;
   AskedLeases unanswered_;

@@ -13,12 +13,12 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause(50);
 constexpr milliseconds kLongestPause(1000);
-// Which no store has.
+// A generation that no store has.
 constexpr std::uint64_t kNoGeneration = std::numeric_limits<std::uint64_t>::max();
 
-// Whether a database that is missing or empty may be made. Not by a host that knows of ids that
-// were granted: the new one would grant them again. Nor where this host has had one, which may be
-// missing for a moment only.
+// Whether a missing or empty database may be created. A host that knows of granted ids must not:
+// the new database would grant them again. Nor may a host that has used this URL before, because
+// its database may be missing only for a moment.
 Result<bool> MayCreate(HighWaterMarks& marks, const std::string& url) {
   const Result<std::string> known = marks.Incarnation();
   if (!known.ok()) return known.status();
@@ -79,13 +79,13 @@ void LeaseWorker::CheckStore() {
 }
 
 void LeaseWorker::Replace(std::unique_ptr<Store> store) {
-  // A std::function has to be copyable, what it moves from is not.
+  // A std::function must be copyable, and a unique_ptr is not.
   Enqueue([this, handed = std::make_shared<std::unique_ptr<Store>>(std::move(store))] {
     LeaveFence();
     session_.fence.Reset();
     store_ = std::move(*handed);
     opened_ = false;
-    failures_ = 0;  // what the other's failures taught does not hold for this one
+    failures_ = 0;  // the other store's failures do not count for this one
     session_.generation = kNoGeneration;
     Observe(Prepare());
   });
@@ -114,7 +114,7 @@ void LeaseWorker::Loop() {
   LeaveFence();
 }
 
-// What was leased is handed back, or others may lease on whatever becomes of it.
+// The leases are handed back by now, or other hosts may go on leasing whatever becomes of them.
 void LeaseWorker::LeaveFence() {
   FenceStore* const fence = store_->fence();
   if (opened_ && fence != nullptr) session_.fence.Leave(*fence, *marks_);
@@ -122,7 +122,7 @@ void LeaseWorker::LeaveFence() {
 
 Status LeaseWorker::Prepare() {
   if (!health_.up && failures_ > 0 && MonotonicClock::now() < health_.next_try) {
-    // Another job's error, about its own tag perhaps.
+    // The error is another job's, perhaps about that job's tag.
     return {Code::kUnavailable, "the store is down; last error: " + health_.last_error};
   }
   if (opened_ && store_->CheckCurrent().ok()) {
@@ -144,7 +144,7 @@ Status LeaseWorker::Prepare() {
 Result<bool> LeaseWorker::CheckFence() {
   FenceStore* const fence = store_->fence();
   if (fence == nullptr) return true;
-  Result<bool> looked = session_.fence.Look(*fence, *marks_);
+  Result<bool> looked = session_.fence.Refresh(*fence, *marks_);
   FenceReport report = session_.fence.Report();
   if (report != health_.fence) {
     health_.fence = std::move(report);
@@ -176,7 +176,7 @@ void LeaseWorker::Observe(const Status& status) {
   health_.up = false;
   health_.last_error = status.message();
   health_.next_try = now + NextPause();
-  Publish();  // each failure: what waits for the store plans its next try by next_try
+  Publish();  // after each failure: waiting tags plan their next try by next_try
 }
 
 void LeaseWorker::Publish() {
@@ -186,7 +186,8 @@ void LeaseWorker::Publish() {
 milliseconds LeaseWorker::NextPause() {
   const int doublings = std::min(failures_ - 1, 10);
   const milliseconds pause = std::min(kFirstPause * (1 << doublings), kLongestPause);
-  // Half to the whole of it, so that the hosts of a store that comes back do not come in step.
+  // A random time from half the pause to all of it, so that the hosts of a store that comes back do
+  // not all call at once.
   std::uniform_int_distribution<std::int64_t> spread(pause.count() / 2, pause.count());
   return milliseconds(spread(jitter_));
 }

@@ -12,14 +12,14 @@ namespace {
 // Other hosts look once a second.
 constexpr std::chrono::milliseconds kFencePause(200);
 
-// The settings may be others by now than those that `wanted` was reckoned with; then they count.
+// The settings may have changed since `wanted` was computed; the new ones count.
 std::uint64_t ClampToSettings(const LeaseOrder& order, const RefillSettings& refill) {
   const std::uint64_t room = refill.max_prefetch - std::min(refill.max_prefetch, order.available);
   const std::uint64_t wanted = order.wanted == order.step ? refill.step : order.wanted;
   return std::max<std::uint64_t>(std::min({wanted, refill.max_step, room}), 1);
 }
 
-// What is to be asked of the store for `order`, or why nothing is.
+// The request to the store for `order`, or why there is none.
 Result<LeaseRequest> RequestFor(const LeaseOrder& order, const TagRecord& record,
                                 HighWaterMarks& marks) {
   const Result<std::uint64_t> mark = marks.Get(order.tag);
@@ -36,7 +36,7 @@ void WaitForFence(const StoreSession& session, LeaseOutcome& outcome) {
   outcome.reason = session.fence.Reason();
 }
 
-// The outcome as far as the tag's record decides it.
+// Begins an outcome, as far as the tag's record decides it.
 Result<LeaseOutcome> Begin(const LeaseOrder& order, Result<TagRecord> record,
                            const StoreSession& session) {
   LeaseOutcome outcome;
@@ -62,11 +62,11 @@ bool MayLease(const Result<LeaseOutcome>& outcome) {
          outcome.value().not_before == MonotonicTime{};
 }
 
-// Ends each request at its tag's ceiling, which is raised where it comes close. What has no room
-// now waits for it, and its request is dropped.
-Status MindCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
-                    LeaseOutcomes& outcomes, std::vector<LeaseRequest>& requests,
-                    std::vector<std::size_t>& places) {
+// Limits each request to its tag's ceiling, and raises ceilings that are nearly reached. Drops a
+// request that has no room now; its tag waits for the ceiling.
+Status ApplyCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
+                     LeaseOutcomes& outcomes, std::vector<LeaseRequest>& requests,
+                     std::vector<std::size_t>& places) {
   if (store.fence() == nullptr) return Status::Ok();
   std::vector<Fence::Need> needs;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -97,8 +97,8 @@ Status MindCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
   return Status::Ok();
 }
 
-// A host that forgot its marks would believe a store that was set back: without them the leases go
-// back.
+// If the marks cannot be kept, the leases go back: without its marks a host would trust a store
+// that was set back.
 Status KeepMarks(const std::vector<LeaseRequest>& requests, const Store::LeaseResults& leases,
                  Store& store, HighWaterMarks& marks) {
   std::vector<TagMark> raised;
@@ -130,7 +130,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
 
   LeaseOutcomes outcomes;
   std::vector<LeaseRequest> requests;
-  std::vector<std::size_t> places;  // in `outcomes`, of each request
+  std::vector<std::size_t> places;  // of each request in `outcomes`
   for (std::size_t i = 0; i < orders.size(); ++i) {
     outcomes.push_back(Begin(orders[i], std::move(records.value()[i]), session));
     if (!MayLease(outcomes.back())) continue;
@@ -142,7 +142,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
     requests.push_back(std::move(request).value());
     places.push_back(i);
   }
-  if (Status status = MindCeilings(store, marks, session, outcomes, requests, places);
+  if (Status status = ApplyCeilings(store, marks, session, outcomes, requests, places);
       !status.ok()) {
     return status;
   }

@@ -27,9 +27,9 @@ void LogFailure(const char* what, int result) {
                {{"call", what}, {"error", Status::FromErrno(-result, what).message()}});
 }
 
-// A manager that is busy lets the call wait, and a signal ends the wait.
+// If the manager is busy, the call waits, and a signal may interrupt the wait.
 template <typename Call>
-void Tell(const char* what, const Call& call) {
+void Send(const char* what, const Call& call) {
   int result = 0;
   do {
     result = call();
@@ -66,7 +66,7 @@ std::vector<PassedDescriptor> ServiceManager::TakePassed() {
 }
 
 void ServiceManager::Notify(const std::string& state) const {
-  if (listens_) Tell("sd_notify", [&state] { return ::sd_notify(0, state.c_str()); });
+  if (listens_) Send("sd_notify", [&state] { return ::sd_notify(0, state.c_str()); });
 }
 
 std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() {
@@ -80,17 +80,17 @@ std::optional<std::chrono::microseconds> ServiceManager::WatchdogPeriod() {
 void ServiceManager::Keep(const std::string& name, int fd) {
   if (!listens_) return;
   const std::string state = "FDSTORE=1\nFDNAME=" + name;
-  Tell("FDSTORE", [&state, fd] { return ::sd_pid_notify_with_fds(0, 0, state.c_str(), &fd, 1); });
+  Send("FDSTORE", [&state, fd] { return ::sd_pid_notify_with_fds(0, 0, state.c_str(), &fd, 1); });
 }
 
 void ServiceManager::Drop(const std::string& name) {
   if (!listens_) return;
   const std::string state = "FDSTOREREMOVE=1\nFDNAME=" + name;
-  Tell("FDSTOREREMOVE", [&state] { return ::sd_notify(0, state.c_str()); });
+  Send("FDSTOREREMOVE", [&state] { return ::sd_notify(0, state.c_str()); });
 }
 
-// The manager closes the descriptors of a message when it has handled it, and those before it. What
-// cannot be sent is closed at once.
+// The manager closes a message's descriptors once it has handled that message and the earlier ones.
+// If the message cannot be sent, they are closed at once.
 void ServiceManager::WhenHandled(std::function<void()> done) {
   std::array<int, 2> ends{-1, -1};
   if (!listens_ || ::pipe2(ends.data(), O_CLOEXEC) != 0) return loop_.Post(std::move(done));
@@ -98,11 +98,11 @@ void ServiceManager::WhenHandled(std::function<void()> done) {
   Status status = barrier_.Open(ScopedFd(ends[0]));
   const ScopedFd held_by_manager(ends[1]);
   if (!status.ok()) return loop_.Post(std::move(done));
-  Tell("BARRIER", [fd = held_by_manager.get()] {
+  Send("BARRIER", [fd = held_by_manager.get()] {
     return ::sd_pid_notify_with_fds(0, 0, "BARRIER=1", &fd, 1);
   });
   barrier_.WhenReadable([this, done = std::move(done)] {
-    const std::function<void()> call = done;  // what follows may ask again
+    const std::function<void()> call = done;  // the call may ask again
     barrier_.Close();
     call();
   });

@@ -11,7 +11,7 @@
 namespace idd::daemon {
 namespace {
 
-// As MostHeld(), without max_prefetch.
+// Like MostHeld(), without max_prefetch.
 std::uint64_t TwiceEarned(const RefillSettings& settings, std::uint64_t earned) noexcept {
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max() / 2;
   return 2 * std::min(std::max(settings.step, earned), kMax);
@@ -23,8 +23,9 @@ std::uint64_t MostHeld(const RefillSettings& settings, std::uint64_t earned) noe
   return std::min(TwiceEarned(settings, earned), settings.max_prefetch);
 }
 
-// More than half of what was earned twice, or the promise would be shorter than the load has
-// lasted: an eighth is for what ClaimHistory cannot see, and for a load that grows.
+// This must be more than half of twice the earned ids, or the promise would be shorter than the
+// load has lasted. The extra eighth is for claims that ClaimHistory cannot see, and for a growing
+// load.
 std::uint64_t MostHeldBeforeLease(const RefillSettings& settings, std::uint64_t earned) noexcept {
   const std::uint64_t most = MostHeld(settings, earned);
   const std::uint64_t twice = TwiceEarned(settings, earned);
@@ -33,29 +34,18 @@ std::uint64_t MostHeldBeforeLease(const RefillSettings& settings, std::uint64_t 
   return std::min({of_earned, of_prefetch, most - std::min(settings.step, most / 2)});
 }
 
-// A part of what MostHeldBeforeLease() has of what was earned is for the time until a lease comes.
+// Less than MostHeldBeforeLease(): part of those ids is for the time until a lease comes.
 double PromisedIds(const RefillSettings& settings, std::uint64_t earned,
-                   double reckoned_per_s) noexcept {
+                   double planning_rate_per_s) noexcept {
   const double tolerance_s = std::chrono::duration<double>(settings.outage_tolerance).count();
   const double of_earned = static_cast<double>(earned) * 9 / 8;
   const auto before_lease = static_cast<double>(TwiceEarned(settings, earned) - settings.step);
-  return std::min({reckoned_per_s * tolerance_s, of_earned, before_lease});
+  return std::min({planning_rate_per_s * tolerance_s, of_earned, before_lease});
 }
 
 double PromiseSeconds(const RefillSettings& settings, double promised_ids, double per_s) noexcept {
   const double tolerance_s = std::chrono::duration<double>(settings.outage_tolerance).count();
   return std::min(promised_ids / per_s, tolerance_s);
-}
-
-const char* RefillRuleName(RefillRule rule) noexcept {
-  return rule == RefillRule::kLeaf ? "leaf" : "promise";
-}
-
-std::optional<RefillRule> ParseRefillRule(std::string_view name) noexcept {
-  for (const RefillRule rule : {RefillRule::kPromise, RefillRule::kLeaf}) {
-    if (name == RefillRuleName(rule)) return rule;
-  }
-  return std::nullopt;
 }
 
 std::unique_ptr<RefillPolicy> MakeRefillPolicy(const RefillSettings& settings) {

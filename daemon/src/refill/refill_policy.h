@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When a tag's next ids are leased, and how many. Pure: numbers and times in, numbers out; no
-// clock, no I/O. The daemon and the simulator (tests/simulator) run the same code.
+// Decides when a tag's next ids are leased, and how many. Pure: numbers and times in, numbers out;
+// no clock, no I/O. The daemon and the simulator (tests/simulator) run the same code.
 #ifndef IDD_DAEMON_REFILL_REFILL_POLICY_H_
 #define IDD_DAEMON_REFILL_REFILL_POLICY_H_
 
@@ -15,7 +15,7 @@
 
 namespace idd::daemon {
 
-// What a policy is shown of a tag. `claimed` only grows.
+// The facts about a tag that a policy gets. `claimed` only grows.
 struct RefillView {
   MonotonicTime now{};
   std::uint64_t claimed = 0;        // ids, since the policy was made
@@ -26,14 +26,14 @@ struct RefillView {
   std::uint64_t earned = 0;         // ids claimed in the busiest window: ClaimHistory::Most()
 };
 
-// One tag's. Thread safety: none.
+// The policy of one tag. Thread safety: none.
 class RefillPolicy {
  public:
   virtual ~RefillPolicy() = default;
   RefillPolicy(const RefillPolicy&) = delete;
   RefillPolicy& operator=(const RefillPolicy&) = delete;
 
-  // An operator changed them.
+  // An operator has changed the settings.
   virtual void Configure(const RefillSettings& settings) = 0;
   // To be called whenever the ring is looked at: at each publication, at each refill mark, when a
   // claim finds the ring dry, and once a second while ids are claimed.
@@ -41,41 +41,42 @@ class RefillPolicy {
   // A lease of `ids` was published at view.now; the store took `took` for it.
   virtual void OnLeased(const RefillView& view, std::uint64_t ids,
                         std::chrono::nanoseconds took) = 0;
-  // Ids to lease now; 0: none. Never more than RefillSettings allow, and never so many that more
-  // than MostHeld() would be held, even if every claim that waits gave up.
+  // How many ids to lease now; 0: none. Never more than RefillSettings allow, and never so many
+  // that more than MostHeld() would be held, even if every waiting claim gave up.
   [[nodiscard]] virtual std::uint64_t Wanted(const RefillView& view) const = 0;
   // Ids a second, what the policy reckons with.
   [[nodiscard]] virtual double RatePerSecond() const = 0;
 
-  // The id of a segment whose claimer wakes the daemon. `view` is from before its publication.
+  // The id of a segment whose claimer wakes the daemon. `view` is from before the segment's
+  // publication.
   [[nodiscard]] virtual std::uint64_t MarkOf(shm::IdRange ids, const RefillView& view) const = 0;
 
  protected:
   RefillPolicy() = default;
 };
 
-// The rule for every policy: no lease brings what is held of a tag above twice what was claimed in
-// the busiest window, but two steps are always allowed; nor above max_prefetch. A load that lasts
-// has earned its full promise after half of the outage tolerance.
+// The rule for every policy: no lease raises the held ids of a tag above twice the ids claimed in
+// its busiest window, except that two steps are always allowed, nor above max_prefetch. A steady
+// load has earned its full promise after half of the outage tolerance.
 [[nodiscard]] std::uint64_t MostHeld(const RefillSettings& settings, std::uint64_t earned) noexcept;
 
-// While more than this is held, a lease is not worth it: what MostHeld() leaves room for would be
-// as small as the claim before it. Five eighths of what was earned twice; three quarters of
-// max_prefetch; always room for a step.
+// While more than this is held, a lease is not worth it: MostHeld() would leave room for no more
+// than the last claim took. The smallest of: five eighths of twice the earned ids, three quarters
+// of max_prefetch, and a value that leaves room for a step.
 [[nodiscard]] std::uint64_t MostHeldBeforeLease(const RefillSettings& settings,
                                                 std::uint64_t earned) noexcept;
 
-// Ids that are to be held by now, whatever the place between two leases: what the tolerance takes
-// at the rate that the policy reckons with, or, while a load is younger, what it has earned.
+// How many ids should be held by now, at any point between two leases: enough for the tolerance at
+// the policy's planning rate or, while a load is younger than that, as many as it has earned.
 [[nodiscard]] double PromisedIds(const RefillSettings& settings, std::uint64_t earned,
-                                 double reckoned_per_s) noexcept;
+                                 double planning_rate_per_s) noexcept;
 
-// How long those last at `per_s`, at most the tolerance: how long the promise is now. The rate is
-// not 0.
+// The present length of the promise: how long those ids last at `per_s`, at most the tolerance.
+// Precondition: the rate is not 0.
 [[nodiscard]] double PromiseSeconds(const RefillSettings& settings, double promised_ids,
                                     double per_s) noexcept;
 
-// A tenth of `ids`, and what is left then. Rounded so that one id is left of one.
+// A tenth of `ids`, and the rest. Rounded so that the rest of one id is one id.
 [[nodiscard]] constexpr std::uint64_t TenthOf(std::uint64_t ids) noexcept { return ids / 10; }
 [[nodiscard]] constexpr std::uint64_t NineTenthsOf(std::uint64_t ids) noexcept {
   return ids - ids / 10;

@@ -18,13 +18,13 @@
 namespace idd::daemon {
 namespace {
 
-// "IDDHELD1" in memory order on a little-endian host. Another layout is another number: what is in
-// the memory of an idd that laid it out differently is abandoned, as after a crash.
+// "IDDHELD1" in memory order on a little-endian host. Another layout needs another number: leases
+// in a list with another layout are abandoned, as after a crash.
 constexpr std::uint64_t kMagic = 0x31444c4548444449ULL;
 constexpr std::size_t kTokenBytes = 32;
 constexpr std::size_t kHostBytes = 128;
-// Twice as many tags as a host has descriptors for, at two leases each. Pages that no entry is in
-// take no memory.
+// Room for twice as many tags as a host has descriptors for, with two leases each. Pages without an
+// entry take no memory.
 constexpr std::uint32_t kEntryCount = 131072;
 
 template <std::size_t kBytes>
@@ -60,10 +60,10 @@ struct HeldLeases::Entry {
   std::array<char, shm::kMaxTagBytes> tag;  // the rest is zero
 
   void Store(HeldState to) {
-    state.store(static_cast<std::uint64_t>(to), std::memory_order_release);
+    state.store(static_cast<std::uint64_t>(to), std::memory_order_release);  // E1, with E2
   }
   [[nodiscard]] HeldState Load() const {
-    return static_cast<HeldState>(state.load(std::memory_order_acquire));
+    return static_cast<HeldState>(state.load(std::memory_order_acquire));  // E2, with E1
   }
 };
 
@@ -99,7 +99,7 @@ Result<std::unique_ptr<HeldLeases>> HeldLeases::Create(const std::string& host_i
   if (!sealed.ok()) return sealed;
   std::unique_ptr<HeldLeases> held(
       new HeldLeases(std::move(fd).value(), std::move(memory).value()));
-  // The pages are zero, which is each entry's "free".
+  // The pages are zero, which means "free" for each entry.
   Header& header = held->layout().header;
   Put(header.host, host_id);
   Put(header.id, RandomToken());
@@ -123,8 +123,8 @@ Result<std::unique_ptr<HeldLeases>> HeldLeases::Adopt(ScopedFd fd, const std::st
   if (Get(header.host) != host_id.substr(0, kHostBytes)) {
     return Status(Code::kIncompatible, "it is of host '" + Get(header.host) + "'");
   }
-  if (header.used.load(std::memory_order_relaxed) > kEntryCount) {
-    return Status(Code::kIncompatible, "its count of entries makes no sense");
+  if (header.used.load(std::memory_order_relaxed) > kEntryCount) {  // E4
+    return Status(Code::kIncompatible, "its count of entries is out of range");
   }
   return held;
 }
@@ -139,7 +139,7 @@ bool HeldLeases::MakesSense(const Entry& entry) {
       entry.tag[0] == '\0')
     return false;
   if (state == HeldState::kAsked) return true;
-  const std::uint64_t next = entry.next.load(std::memory_order_relaxed);
+  const std::uint64_t next = entry.next.load(std::memory_order_relaxed);  // E6
   return entry.first < entry.limit && entry.limit <= shm::kMaxLimit &&
          entry.limit - entry.first <= shm::kClosingStep / 2 && entry.first <= next &&
          next <= entry.limit && entry.step >= 1 && entry.step <= kMaxStep &&
@@ -158,8 +158,8 @@ HeldLease HeldLeases::Read(const Entry& entry) {
   if (held.state == HeldState::kAsked) return held;
   held.lease.ids = {entry.first, entry.limit};
   held.lease.previous_mark = entry.previous_mark;
-  held.next = entry.next.load(std::memory_order_relaxed);
-  held.ring_id = entry.ring_id.load(std::memory_order_relaxed);
+  held.next = entry.next.load(std::memory_order_relaxed);        // E6
+  held.ring_id = entry.ring_id.load(std::memory_order_relaxed);  // E6
   held.record.tag = held.lease.tag;
   held.record.next_id = entry.limit;
   held.record.step = entry.step;
@@ -178,7 +178,7 @@ std::vector<HeldLease> HeldLeases::All() {
   by_token_.clear();
   free_.clear();
   const auto used =
-      static_cast<std::uint32_t>(layout().header.used.load(std::memory_order_relaxed));
+      static_cast<std::uint32_t>(layout().header.used.load(std::memory_order_relaxed));  // E4
   for (std::uint32_t i = 0; i < used; ++i) {
     Entry& entry = layout().entries[i];
     const bool in_use = entry.Load() != HeldState::kFree && MakesSense(entry);
@@ -202,7 +202,7 @@ HeldLeases::Entry* HeldLeases::Find(const std::string& token) const {
 void HeldLeases::RecordAsked(const std::string& token, const std::string& tag) {
   IDD_CHECK(token.size() == kTokenBytes && tag.size() <= shm::kMaxTagBytes);
   Header& header = layout().header;
-  std::uint64_t index = header.used.load(std::memory_order_relaxed);
+  std::uint64_t index = header.used.load(std::memory_order_relaxed);  // E4
   if (!free_.empty()) {
     index = free_.extract(free_.begin()).value();
   } else if (index == kEntryCount) {
@@ -213,8 +213,8 @@ void HeldLeases::RecordAsked(const std::string& token, const std::string& tag) {
     return;
   }
   Entry& entry = layout().entries[index];
-  if (index == header.used.load(std::memory_order_relaxed)) {
-    header.used.store(index + 1, std::memory_order_release);
+  if (index == header.used.load(std::memory_order_relaxed)) {  // E4
+    header.used.store(index + 1, std::memory_order_release);   // E3
   }
   Put(entry.token, token);
   Put(entry.tag, tag);
@@ -235,17 +235,17 @@ void HeldLeases::RecordGranted(const Lease& lease, const TagRecord& record) {
   entry->outage_tolerance_s = static_cast<std::uint64_t>(record.refill.outage_tolerance.count());
   entry->rule = static_cast<std::uint32_t>(record.refill.rule);
   entry->access = static_cast<std::uint32_t>(record.access);
-  entry->next.store(lease.ids.first, std::memory_order_relaxed);
-  entry->ring_id.store(0, std::memory_order_relaxed);
+  entry->next.store(lease.ids.first, std::memory_order_relaxed);  // E5, before E1
+  entry->ring_id.store(0, std::memory_order_relaxed);             // E5
   entry->Store(HeldState::kHeld);
 }
 
-// `next` first: of what is below it nothing is handed out again, whatever the ring says.
+// `next` comes first: no id below it is handed out again, whatever the ring shows.
 void HeldLeases::RecordUsed(const std::string& token, std::uint64_t next, std::uint64_t ring_id) {
   Entry* const entry = Find(token);
   if (entry == nullptr) return;
-  entry->next.store(next, std::memory_order_release);
-  entry->ring_id.store(ring_id, std::memory_order_release);
+  entry->next.store(next, std::memory_order_release);        // E5
+  entry->ring_id.store(ring_id, std::memory_order_release);  // E5
 }
 
 std::atomic<std::uint64_t>* HeldLeases::NextOf(const std::string& token) const {
@@ -256,7 +256,7 @@ std::atomic<std::uint64_t>* HeldLeases::NextOf(const std::string& token) const {
 void HeldLeases::RecordEnd(const std::string& token, std::uint64_t claimed, HeldState state) {
   Entry* const entry = Find(token);
   if (entry == nullptr || entry->Load() == HeldState::kAsked) return;
-  entry->next.store(entry->first + claimed, std::memory_order_release);
+  entry->next.store(entry->first + claimed, std::memory_order_release);  // E5
   entry->Store(state);
 }
 

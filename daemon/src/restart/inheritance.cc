@@ -16,9 +16,6 @@
 namespace idd::daemon {
 namespace {
 
-// A ring holds one fewer than it has slots.
-constexpr std::size_t kMaxLeases = shm::kSlotCount - 1;
-
 // Both descriptors of one ring.
 struct RingDescriptors {
   ScopedFd table;
@@ -33,11 +30,11 @@ void LogNotInherited(const HeldLease& held, const std::string& error) {
                                     {"action", "its leases are abandoned"}});
 }
 
-// Finds what there is.
-class Heir {
+// Finds what an earlier idd left.
+class InheritanceReader {
  public:
-  Heir(std::vector<PassedDescriptor>& passed, const std::string& host_id,
-       const std::string& list_id)
+  InheritanceReader(std::vector<PassedDescriptor>& passed, const std::string& host_id,
+                    const std::string& list_id)
       : passed_(passed), host_id_(host_id), list_id_(list_id) {}
 
   Result<Inheritance> Take() {
@@ -45,8 +42,8 @@ class Heir {
     if (!status.ok()) return status;
     const std::vector<HeldLease> leases = result_.held->All();
     for (const HeldLease& held : leases) OpenRing(held);
-    for (const HeldLease& held : leases) Sort(held);
-    // Of which tag a ring is, its leases say: one without any has nothing to close.
+    for (const HeldLease& held : leases) Classify(held);
+    // A ring's leases show which tag it belongs to. A ring without leases has nothing to close.
     for (const auto& [ring_id, descriptors] : descriptors_) {
       for (const std::string& name : descriptors.names) result_.names.push_back(name);
     }
@@ -108,7 +105,7 @@ class Heir {
     opened_[held.ring_id] = held.lease.tag;
   }
 
-  void Sort(const HeldLease& held) {
+  void Classify(const HeldLease& held) {
     if (held.state == HeldState::kAsked) {
       result_.asked[held.lease.token] = held.lease.tag;
       return;
@@ -136,14 +133,14 @@ class Heir {
   Inheritance result_;
 };
 
-// Closes what there is of one tag.
-class Successor {
+// Closes the old rings of one tag.
+class RingCloser {
  public:
-  Successor(LeftTag left, HeldLeases& held) : left_(std::move(left)), held_(held) {}
+  RingCloser(LeftTag left, HeldLeases& held) : left_(std::move(left)), held_(held) {}
 
   InheritedTag Take() {
     CloseRings();
-    for (const HeldLease& lease : left_.leases) Sort(lease);
+    for (const HeldLease& lease : left_.leases) Classify(lease);
     Arrange();
     return std::move(result_);
   }
@@ -165,25 +162,25 @@ class Successor {
     }
   }
 
-  // The cursor is below what the earlier idd had seen of it or claimed. A client that has written
-  // into one cursor may have written into all: the whole ring is forged.
+  // True if the cursor is below a value that the earlier idd had seen or claimed. A client that has
+  // written into one cursor may have written into all, so the whole ring then counts as forged.
   static bool IsForged(const shm::LeftRing& ring, const HeldLease& held) {
     return ring.NextOf(held.lease.ids).value_or(held.next) < held.next;
   }
 
-  void Sort(const HeldLease& held) {
+  void Classify(const HeldLease& held) {
     LeaseUse use{.lease = held.lease, .claimed = held.next - held.lease.ids.first};
     const std::optional<std::uint64_t> next = NextOf(held);
     if (!next.has_value()) return Close(use);
     use.claimed = *next - held.lease.ids.first;
     if (use.available() == 0) return Close(use);
     held_.RecordUsed(held.lease.token, *next, 0);
-    // The newest lease's settings.
+    // The settings of the newest lease count.
     if (held.record.next_id > result_.record.next_id) result_.record = held.record;
     result_.leases.push_back(std::move(use));
   }
 
-  // Above it nothing of the lease was or will be claimed. Nothing: that is not known.
+  // The first id of the lease that was not and will not be claimed. Nothing: unknown.
   [[nodiscard]] std::optional<std::uint64_t> NextOf(const HeldLease& held) const {
     if (held.ring_id == 0) return held.next;
     const shm::LeftRing& ring = *rings_.at(held.ring_id);
@@ -203,7 +200,7 @@ class Successor {
     result_.closing.push_back(use);
   }
 
-  // Ids must rise in a ring. What a ring has no room for goes back.
+  // Ids must rise in a ring. Leases that a ring has no room for go back.
   void Arrange() {
     std::sort(
         result_.leases.begin(), result_.leases.end(),
@@ -213,7 +210,7 @@ class Successor {
       const bool rises = leases.empty() || use.lease.ids.first >= leases.back().lease.ids.limit;
       if (!rises) {
         Close(use);
-      } else if (leases.size() == kMaxLeases) {
+      } else if (leases.size() == shm::kSlotCount) {
         held_.RecordReturning(use.lease.token, use.claimed);
         result_.returning.push_back(std::move(use));
       } else {
@@ -234,11 +231,11 @@ class Successor {
 
 Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed, const std::string& host_id,
                             const std::string& list_id) {
-  return Heir(passed, host_id, list_id).Take();
+  return InheritanceReader(passed, host_id, list_id).Take();
 }
 
-InheritedTag TakeOver(LeftTag left, HeldLeases& held) {
-  return Successor(std::move(left), held).Take();
+InheritedTag CloseOldRings(LeftTag left, HeldLeases& held) {
+  return RingCloser(std::move(left), held).Take();
 }
 
 std::uint64_t LeftTag::first_id() const {

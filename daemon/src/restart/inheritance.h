@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an earlier idd has left with the service manager, made ready for this one: found by
-// Inherit(), then taken over tag by tag, so that the claims of each pause only while it is its
-// turn.
+// Takes over what an earlier idd left with the service manager: Inherit() finds it, then each tag
+// is taken over in turn, so that a tag's claims pause only during its own turn.
 #ifndef IDD_DAEMON_RESTART_INHERITANCE_H_
 #define IDD_DAEMON_RESTART_INHERITANCE_H_
 
@@ -20,48 +19,50 @@
 
 namespace idd::daemon {
 
-// A ring that clients may still have, and claim from until it is closed.
+// A ring that clients may still have and claim from, until it is closed.
 struct LeftTagRing {
   std::unique_ptr<shm::LeftRing> ring;
-  std::vector<std::string> names;  // of its descriptors
+  std::vector<std::string> names;  // names of its descriptors
 };
 
-// A tag that an earlier idd served: what is known of its leases, and their rings, still open.
+// A tag that an earlier idd served: its leases, as far as they are known, and their rings, still
+// open.
 struct LeftTag {
   std::string tag;
   std::vector<HeldLease> leases;  // all of them kHeld
   std::vector<LeftTagRing> rings;
 
-  // No id of the leases lies below it.
+  // The lowest id of the leases.
   [[nodiscard]] std::uint64_t first_id() const;
 };
 
 struct Inheritance {
   std::unique_ptr<HeldLeases> held;  // never null
-  bool held_is_kept = false;         // by the service manager already
-  std::vector<LeftTag> tags;         // for TakeOver()
-  std::vector<LeaseUse> closing;     // ended; what is not claimed is given up
-  std::vector<LeaseUse> returning;   // what is not claimed goes back to the allocator
-  AskedLeases asked;                 // for which the earlier idd had no answer
+  bool held_is_kept = false;         // the service manager has it already
+  std::vector<LeftTag> tags;         // for CloseOldRings()
+  std::vector<LeaseUse> closing;     // ended; the unclaimed ids are given up
+  std::vector<LeaseUse> returning;   // the unclaimed ids go back to the allocator
+  AskedLeases asked;                 // leases for which the earlier idd got no answer
   std::vector<std::string> names;    // of descriptors that are not needed now
 };
 
-// Takes its part of `passed` and leaves the rest there. No ring is closed by it: claims go on. What
-// cannot be read is logged, and its leases are closing, as after a crash without a descriptor
-// store. kSystem: no memory for the list of leases.
+// Takes its descriptors out of `passed` and leaves the others there. Closes no ring, so claims
+// continue. Logs what cannot be read and treats its leases as closing, as after a crash without a
+// descriptor store. kSystem: no memory for the list of leases.
 //
-// `list_id`: of the list that the last run of this host kept; any other is of an earlier one.
+// `list_id`: the id of the list that the last run of this host kept; a list with another id is from
+// an earlier run.
 [[nodiscard]] Result<Inheritance> Inherit(std::vector<PassedDescriptor>& passed,
                                           const std::string& host_id, const std::string& list_id);
 
-// An old ring after its end: all of its cursors are closed.
+// A closed old ring: all of its cursors are closed.
 struct InheritedRing {
   std::string tag;
-  std::vector<std::string> tokens;  // of the leases that were published in it
+  std::vector<std::string> tokens;  // leases that were published in it
   std::unique_ptr<shm::LeftRing> ring;
 };
 
-// What is left of a tag's leases once its old rings are closed.
+// The rest of a tag's leases once its old rings are closed.
 struct InheritedTag {
   TagRecord record;
   std::vector<LeaseUse> leases;  // oldest first, none used up, no more than a ring takes
@@ -71,10 +72,10 @@ struct InheritedTag {
   std::vector<std::string> names;  // of the old rings' descriptors
 };
 
-// Closes the tag's old rings, so that no id of them is claimed from here on, and notes in `held`
-// how far each lease was claimed. The process may be killed between any two of its steps: the next
-// one inherits what was noted.
-[[nodiscard]] InheritedTag TakeOver(LeftTag left, HeldLeases& held);
+// Closes the tag's old rings, so that no id of them is claimed from here on, and records in `held`
+// how far each lease was claimed. The process may be killed between any two steps: the next one
+// inherits what was recorded.
+[[nodiscard]] InheritedTag CloseOldRings(LeftTag left, HeldLeases& held);
 
 }  // namespace idd::daemon
 

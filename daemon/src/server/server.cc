@@ -46,8 +46,8 @@ bool Server::DropSilent(const char* why) {
   return false;
 }
 
-// Only when the limits by user have not prevented it: as the limit of descriptors was lowered, or
-// as more rings are open than were reckoned with.
+// Needed only if the limits per user have not prevented it: the limit of descriptors was lowered,
+// or more rings are open than expected.
 bool Server::DropBusiest() {
   const auto busiest = gate_.limits().Busiest();
   if (!busiest.has_value()) return false;
@@ -68,7 +68,7 @@ void Server::Poll() {
   CheckArrived(std::nullopt);
   for (std::size_t i = gate_.surplus(); i > 0 && DropBusiest(); --i) {
   }
-  WithdrawRings();  // what could not be done at the reload
+  WithdrawRings();  // those that could not be withdrawn at the reload
   const MonotonicTime latest = now - kHelloPatience;
   while (!silent_.empty()) {
     const Connection* const connection = Find(silent_.front().id);
@@ -78,7 +78,7 @@ void Server::Poll() {
       continue;
     }
     if (silent_.front().since > latest) return;
-    if (connection->awaits_turn) {  // it has said something: its user is over a limit
+    if (connection->awaits_turn) {  // it has sent a frame, but its user is over a limit
       silent_.push_back({.id = silent_.front().id, .since = now});
       silent_.pop_front();
       continue;
@@ -94,7 +94,7 @@ void Server::Configure(std::vector<AccessRule> rules, const LimitSettings& limit
     const Status status = gate_.StillAdmit(connection->peer());
     if (!status.ok()) connection->CloseWith(status);
   }
-  unlawful_ = gate_.UnlawfulRings();
+  to_withdraw_ = gate_.UnlawfulRings();
   WithdrawRings();
 }
 
@@ -111,7 +111,7 @@ void Server::AddFamilies(FamilyBuilder& families) const {
 }
 
 void Server::WithdrawRings() {
-  std::erase_if(unlawful_, [this](const RingHolders::Ring& ring) {
+  std::erase_if(to_withdraw_, [this](const RingHolders::Ring& ring) {
     if (!tags_.Withdraw(ring.tag, ring.ring_id)) return false;
     gate_.holders().Forget(ring);
     return true;
@@ -196,7 +196,7 @@ void Server::CheckArrived(std::optional<uid_t> uid) {
   });
 }
 
-// What clients say of themselves may be anything: so many groups, however many versions they name.
+// Clients may report any version, so the number of groups is limited.
 PeerFacts Server::CountPeers() const {
   PeerFacts facts;
   facts.connections = connections_.size();

@@ -13,11 +13,13 @@
 
 #include "access/admission_control.h"
 #include "access/client_ledger.h"
+#include "access/peer_facts.h"
 #include "admin/admin.h"
 #include "idd/base/clock.h"
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/wire/frames.h"
+#include "metrics/metric_families.h"
 #include "platform/event_loop.h"
 #include "server/claim_pacer.h"
 #include "server/connection.h"
@@ -27,17 +29,20 @@
 
 namespace idd::daemon {
 
-// The connections of clients, and what the frames of docs/socket-protocol.md do.
+// The connections of clients, and the handlers of the frames of docs/socket-protocol.md.
+//
+// It has more members than a class should: the connections, and every part of the daemon that a
+// frame reaches.
 //
 // Thread safety: none; event loop. One connection's faults end that connection alone.
 class Server {
  public:
-  // `ledger` is told of every client.
+  // Records every client in `ledger`.
   Server(EventLoop& loop, TagService& tags, Admin& admin, ClientLedger& ledger);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // As Listener::Listen().
+  // Like Listener::Listen().
   [[nodiscard]] Status Listen(const std::string& path, ScopedFd passed) {
     return listener_.Listen(path, std::move(passed));
   }
@@ -45,12 +50,12 @@ class Server {
   void StopAccepting() { listener_.Stop(); }
   // Once a second: closes connections that have not said HELLO in time.
   void Poll();
-  // What the metrics tell of the peers.
+  // Adds the metrics of the peers.
   void AddFamilies(FamilyBuilder& families) const;
-  // For the doctor.
+  // The facts about the peers, for the doctor.
   [[nodiscard]] PeerFacts CountPeers() const;
-  // Who may do what, and how much, from now on. Peers that have no right to anything any more are
-  // closed; rings of users that may not use them any more are replaced.
+  // Sets the rules and limits from now on. Closes peers that no longer have any right, and replaces
+  // rings of users that may no longer use them.
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
 
  private:
@@ -59,18 +64,19 @@ class Server {
   // Closes the newest connection of the user that has the most; false: only operators have any.
   bool DropBusiest();
   void Adopt(ScopedFd socket);
-  // One frame of the connection; false: it is gone.
+  // Reads one frame of the connection; false: it is gone.
   [[nodiscard]] bool ReadOne(std::uint64_t id);
   void OnClosed(std::uint64_t id);
-  // Descriptors to the peer; if there are too many under way, it looks first what has arrived.
+  // Counts descriptors sent to the peer. If too many are under way, first checks which have
+  // arrived.
   [[nodiscard]] bool PassDescriptors(const Peer& peer, std::size_t count);
-  // At the connections of one user, or at all.
+  // Checks the connections of one user, or all.
   void CheckArrived(std::optional<uid_t> uid);
   void WithdrawRings();
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
-  // What the peer may do with the tag, or why it has to go without.
+  // What the peer may do with the tag, or why it is refused.
   [[nodiscard]] Result<TagRight> MayAsk(const Connection& connection, std::string_view tag);
   [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);
@@ -80,7 +86,7 @@ class Server {
   void StartClaim(ClaimOrder order);
   [[nodiscard]] Status OnRefill(const Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnAdmin(Connection& connection, const wire::FrameView& frame);
-  // Answers an ATTACH, OBSERVE or CLAIM that nothing was done; the connection goes on.
+  // Refuses an ATTACH, OBSERVE or CLAIM; the connection stays open.
   void Refuse(Connection& connection, const wire::FrameView& frame, const Status& status);
   void ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& grant);
   void ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant);
@@ -98,19 +104,16 @@ class Server {
   ClaimPacer pacer_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
-  // Closed ones with descriptors under way; they count as connections.
+  // Closed connections with descriptors under way; they still count as connections.
   std::vector<std::unique_ptr<Connection>> lingering_;
   ClientLedger& ledger_;
-  // The claim that is with the tag service: answered before that returns, it did not wait.
-  std::uint64_t starting_owner_ = 0;
-  std::uint64_t starting_request_ = 0;
   // Connections that had not said HELLO when last looked at, the oldest first.
   struct Silent {
     std::uint64_t id;
     MonotonicTime since;
   };
   std::deque<Silent> silent_;
-  std::vector<RingHolders::Ring> unlawful_;  // rings to be replaced that are not yet
+  std::vector<RingHolders::Ring> to_withdraw_;  // rings to be replaced that are not yet
 };
 
 }  // namespace idd::daemon

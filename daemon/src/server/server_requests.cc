@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Server: what is done with the frames of a connection.
+// Server: the handlers of a connection's frames.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,6 @@
 #include <string>
 #include <utility>
 
-#include "admin/admin_fields.h"
 #include "idd/shm/abi.h"
 #include "server/server.h"
 
@@ -26,7 +25,8 @@ using wire::FrameView;
 
 constexpr const char* kTooManyRequests = "this connection has too many requests under way";
 
-// The document as a descriptor: any length, no queue. Sealed, so that it stays what it was.
+// Makes a descriptor of the document, which so may have any length and needs no queue. It is
+// sealed, so that it cannot change.
 Result<ScopedFd> MakeDocument(const std::string& text) {
   ScopedFd fd(::memfd_create("idd-document", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
@@ -173,8 +173,8 @@ void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& gra
   --connection->unanswered;
   wire::AttachReply reply;
   reply.abi_version = shm::kAbiVersion;
-  // Looked at again: the rules may have changed while the request waited, and memory that was given
-  // away is in use for as long as its holder likes.
+  // The right is checked again: the rules may have changed while the request waited, and memory
+  // that was handed out stays in use for as long as its holder likes.
   const Result<TagRight> right = gate_.RightTo(connection->peer(), order.tag);
   const Status status = grant.ok() && !right.ok() ? right.status() : grant.status();
   if (!status.ok()) {
@@ -197,8 +197,8 @@ void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& gra
                    {grant.value().table_fd, grant.value().cursors_fd});
 }
 
-// The observer is no holder: it cannot write, so a ring need not be replaced when it may not
-// look any more. What it has mapped it may read for as long as the ring is in use.
+// An observer does not count as a holder: it cannot write, so its ring need not be replaced when it
+// may no longer observe. It can read what it has mapped for as long as the ring is in use.
 Status Server::OnObserve(Connection& connection, const FrameView& frame) {
   const Result<wire::ObserveRequest> request = wire::ParsePayload<wire::ObserveRequest>(frame);
   if (!request.ok()) return request.status();
@@ -258,7 +258,7 @@ Status Server::OnClaim(Connection& connection, const FrameView& frame) {
   return Status::Ok();
 }
 
-// Lets the claim through if its uid may have ids now, or keeps it until then or until its deadline.
+// Starts the claim if its uid may have ids now; else keeps it until then or until its deadline.
 void Server::PaceClaim(ClaimOrder order) {
   if (order.pace->is_taken) return StartClaim(std::move(order));
   const MonotonicTime now = MonotonicClock::now();
@@ -284,13 +284,10 @@ void Server::StartClaim(ClaimOrder order) {
   const std::uint64_t count = order.count;
   const RequestContext context{
       .owner = order.owner, .deadline = order.deadline, .by_socket = order.by_socket};
-  starting_owner_ = order.owner;
-  starting_request_ = order.request_id;
   tags_.Claim(tag, ring_id, count, context,
               [this, order = std::move(order)](const Result<ClaimGrant>& grant) {
                 ReplyClaim(order, grant);
               });
-  starting_owner_ = 0;  // no connection
 }
 
 void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant) {
@@ -301,8 +298,7 @@ void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant
   if (connection == nullptr) return;
   --connection->unanswered;
   if (grant.ok()) {
-    const bool is_at_once = starting_owner_ == order.owner && starting_request_ == order.request_id;
-    ledger_.Claimed(order.owner, order.tag, granted, is_at_once ? 0 : 1);
+    ledger_.Claimed(order.owner, order.tag, granted, grant.value().has_waited ? 1 : 0);
   }
   wire::ClaimReply reply;
   if (!grant.ok()) {
@@ -311,7 +307,7 @@ void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant
         wire::BuildReply(FrameType::kClaim, request_id, reply, grant.status().message()));
     return;
   }
-  // A peer that gets no ring is told to attach only while it still names one.
+  // A peer that gets no ring needs to attach again only while it still names one.
   const bool is_stale = order.by_socket ? order.ring_id != 0 : grant.value().attach_again;
   reply.attach_again = is_stale ? 1 : 0;
   reply.first = grant.value().ids.first;

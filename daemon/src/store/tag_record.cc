@@ -6,6 +6,9 @@ namespace {
 
 constexpr const char* kRing = "ring";
 constexpr const char* kSocket = "socket";
+constexpr const char* kSegment = "segment";
+constexpr const char* kSnowflake = "snowflake";
+constexpr const char* kTicket = "ticket";
 
 }  // namespace
 
@@ -16,6 +19,25 @@ const char* TagAccessName(TagAccess access) noexcept {
 std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept {
   if (name == kRing) return TagAccess::kRing;
   if (name == kSocket) return TagAccess::kSocket;
+  return std::nullopt;
+}
+
+const char* TagModeName(TagMode mode) noexcept {
+  switch (mode) {
+    case TagMode::kSegment:
+      break;
+    case TagMode::kSnowflake:
+      return kSnowflake;
+    case TagMode::kTicket:
+      return kTicket;
+  }
+  return kSegment;
+}
+
+std::optional<TagMode> ParseTagMode(std::string_view name) noexcept {
+  if (name == kSegment) return TagMode::kSegment;
+  if (name == kSnowflake) return TagMode::kSnowflake;
+  if (name == kTicket) return TagMode::kTicket;
   return std::nullopt;
 }
 

@@ -16,31 +16,36 @@
 namespace idd::daemon {
 
 // How clients claim from a tag: from its ring in shared memory, or only by requests on the socket,
-// so that they can write into nothing that others claim from.
+// so that they cannot write into memory that others claim from.
 enum class TagAccess { kRing, kSocket };
 [[nodiscard]] const char* TagAccessName(TagAccess access) noexcept;  // "ring", "socket"
 [[nodiscard]] std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept;
+
+// How the ids of a tag are made. This version serves segments only.
+enum class TagMode { kSegment, kSnowflake, kTicket };
+[[nodiscard]] const char* TagModeName(TagMode mode) noexcept;  // "segment", ...
+[[nodiscard]] std::optional<TagMode> ParseTagMode(std::string_view name) noexcept;
 
 // One row of leaf_alloc with idd's own policy row beside it. Already validated: step in
 // [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode, access and refill known and within their bounds.
 struct TagRecord {
   std::string tag;
-  std::string mode = "segment";  // "segment" | "snowflake" | "ticket"
-  std::uint64_t next_id = 1;     // leaf_alloc.max_id: where the next lease begins
-  std::uint64_t step = 0;        // ids per lease
-  std::uint64_t max_id = 0;      // ids stay at or below it; kMaxLimit - 1 unless set
+  TagMode mode = TagMode::kSegment;
+  std::uint64_t next_id = 1;  // leaf_alloc.max_id: where the next lease begins
+  std::uint64_t step = 0;     // ids per lease
+  std::uint64_t max_id = 0;   // ids stay at or below it; kMaxLimit - 1 unless set
   std::string description;
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
   RefillSettings refill;  // refill.step is step
-  // As FindTagsCached() answers it: what the journal, the returned ranges and a tombstone know to
-  // be used lies below it.
+  // Set by FindTagsCached(): the end of used ids in the journal, the returned ranges and a
+  // tombstone.
   std::uint64_t used_limit = 0;
   // No lease may end above it (fence.h); nothing: the store has no fence.
   std::optional<std::uint64_t> ceiling{};
 };
 
-// What a tag's refill settings become; nothing: as they are, or the default.
+// New values of a tag's refill settings; nothing: unchanged, or the default.
 struct RefillChange {
   std::optional<RefillRule> rule{};
   std::optional<std::uint64_t> max_step{};
@@ -50,7 +55,7 @@ struct RefillChange {
 
 struct NewTag {
   std::string tag;
-  std::string mode = "segment";
+  TagMode mode = TagMode::kSegment;
   std::uint64_t step = kDefaultStep;
   std::optional<std::uint64_t>
       start;  // first id; default 1, or above the ids of a deleted namesake

@@ -24,8 +24,8 @@ Status BadColumn(const StoredRow& row, int column, const std::string& expected) 
                               "; idd leases nothing from it until it is"};
 }
 
-// Columns 8 to 11; NULL is the default. A max_step below the step, which any program may have
-// raised in leaf_alloc, is the step.
+// Parses columns 8 to 11; NULL is the default. A max_step below the step, which any program may
+// have raised in leaf_alloc, counts as the step.
 Status ParseRefill(const StoredRow& row, RefillSettings& refill) {
   const std::optional<RefillRule> rule = ParseRefillRule(row.TextIf(8).value_or(std::string()));
   if (!rule.has_value()) return BadColumn(row, 8, "'promise' or 'leaf' and nothing else");
@@ -53,10 +53,6 @@ Status ParseRefill(const StoredRow& row, RefillSettings& refill) {
   return Status::Ok();
 }
 
-bool IsMode(std::string_view mode) {
-  return mode == "segment" || mode == "snowflake" || mode == "ticket";
-}
-
 Status CheckStep(const std::string& tag, std::uint64_t step) {
   if (step >= 1 && step <= kMaxStep) return Status::Ok();
   return {Code::kInvalid, "the step of tag '" + tag + "' must be from 1 to " +
@@ -69,7 +65,7 @@ Status CheckMaxId(const std::string& tag, std::uint64_t max_id) {
                               std::to_string(kMaxId) + ", not " + std::to_string(max_id)};
 }
 
-// Of a tag whose step is `step`.
+// Checks the settings of a tag with the step `step`.
 Status CheckRefill(const std::string& tag, std::uint64_t step, const RefillChange& refill) {
   const std::string name = "tag '" + tag + "'";
   if (refill.max_step.has_value() && (*refill.max_step < step || *refill.max_step > kMaxStep)) {
@@ -90,12 +86,6 @@ Status CheckRefill(const std::string& tag, std::uint64_t step, const RefillChang
   return Status::Ok();
 }
 
-Status CheckMode(const NewTag& tag) {
-  if (IsMode(tag.mode)) return Status::Ok();
-  return {Code::kInvalid, "the mode of tag '" + tag.tag +
-                              "' must be segment, snowflake or ticket, not '" + tag.mode + "'"};
-}
-
 }  // namespace
 
 Result<TagRecord> ParseTagRow(const StoredRow& row) {
@@ -114,15 +104,17 @@ Result<TagRecord> ParseTagRow(const StoredRow& row) {
   record.step = step;
   record.description = row.TextIf(3).value_or(std::string());
   record.update_time = row.TextIf(4).value_or(std::string());
-  record.mode = row.TextIf(5).value_or(std::string());
-  if (!IsMode(record.mode)) return BadColumn(row, 5, "'segment', 'snowflake' or 'ticket'");
-  // The table's own checks may have been switched off when it was written.
+  const std::optional<TagMode> mode = ParseTagMode(row.TextIf(5).value_or(std::string()));
+  if (!mode.has_value()) return BadColumn(row, 5, "'segment', 'snowflake' or 'ticket'");
+  record.mode = *mode;
+  // The table's own checks may have been switched off when the row was written.
   const std::optional<std::uint64_t> max_id = row.UintIf(6);
   if (!max_id.has_value() || *max_id > kMaxId) {
     return BadColumn(row, 6, "an integer from 0 to " + std::to_string(kMaxId));
   }
   record.max_id = *max_id;
-  // Taken for 'ring', an unknown policy would pass out what it may have been meant to keep.
+  // An unknown policy must not be taken for 'ring', because that would give clients memory that it
+  // may be meant to protect.
   const std::optional<TagAccess> access = ParseTagAccess(row.TextIf(7).value_or(std::string()));
   if (!access.has_value()) return BadColumn(row, 7, "'ring' or 'socket' and nothing else");
   record.access = *access;
@@ -133,7 +125,6 @@ Result<TagRecord> ParseTagRow(const StoredRow& row) {
 
 Status CheckNewTag(const NewTag& tag) {
   if (Status status = wire::CheckTagName(tag.tag); !status.ok()) return status;
-  if (Status status = CheckMode(tag); !status.ok()) return status;
   if (Status status = CheckStep(tag.tag, tag.step); !status.ok()) return status;
   if (Status status = CheckMaxId(tag.tag, tag.max_id.value_or(kMaxId)); !status.ok()) {
     return status;
@@ -148,7 +139,7 @@ Status CheckTagChange(const TagChange& change) {
   if (change.max_id.has_value()) {
     if (Status status = CheckMaxId(change.tag, *change.max_id); !status.ok()) return status;
   }
-  // What no step could make right; the rest is looked at beside the row.
+  // Finds errors that no step could fix; CheckChanged() finds the others.
   return CheckRefill(change.tag, change.step.value_or(1), change.refill);
 }
 
@@ -170,7 +161,7 @@ Status CheckChanged(const TagChange& change, const TagRecord& after) {
   if (Status status = CheckRefill(change.tag, after.step, change.refill); !status.ok()) {
     return status;
   }
-  // The next id may stand just above it: that stops the tag.
+  // The next id may be just above the largest id, which stops the tag.
   if (change.max_id.has_value() && after.next_id > *change.max_id + 1) {
     return {Code::kInvalid,
             "the ids of tag '" + change.tag + "' below " + std::to_string(after.next_id) +

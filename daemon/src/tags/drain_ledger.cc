@@ -18,7 +18,8 @@ void DrainLedger::End(const std::string& scope) {
   Tidy();
 }
 
-// A drain's counts are reported until it ends; a lease on its way back is known until it is there.
+// A drain's counts are reported until it ends, and a lease on its way back is kept until the store
+// has it.
 void DrainLedger::Tidy() {
   std::erase_if(accounts_, [this](const auto& entry) {
     return !IsDrained(entry.first) && entry.second.pending.empty();
@@ -52,13 +53,13 @@ void DrainLedger::OnSpoilt(const LeaseUse& use) {
 }
 
 void DrainLedger::OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
-  if (IsAway(outcome.status())) return;
+  if (IsWorthRetrying(outcome.status())) return;
   const auto account = accounts_.find(use.lease.tag);
   if (account == accounts_.end() || account->second.pending.erase(use.lease.token) == 0) return;
   DrainCount& count = account->second.count;
   count.ids_pending -= use.available();
   --count.leases_pending;
-  // Stale: an earlier try was taken, and its answer lost.
+  // kStale: an earlier try succeeded, but its answer was lost.
   const bool is_back = outcome.ok() && outcome.value() != ReturnOutcome::kAbandoned;
   (is_back ? count.ids_returned : count.ids_abandoned) += use.available();
   if (account->second.pending.empty() && !IsDrained(account->first)) accounts_.erase(account);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kNothingBack = "nothing of it is handed back";
 
-// Everything that was claimed of `leases` lies below it, and no one has what lies between: a ring
-// that begins here hands out what comes back, and breaks no order of ids.
+// The first id above everything that was claimed of `leases`. A ring that begins here can hand out
+// the ids that come back and still keeps ids rising.
 std::uint64_t EndOfClaims(const std::vector<LeaseUse>& leases, std::uint64_t if_none) {
   if (leases.empty()) return if_none;
   std::uint64_t end = leases.front().lease.ids.first;
@@ -29,10 +29,10 @@ LeasedIds::LeasedIds(std::string tag, TagContext& context, Events events)
     : tag_(std::move(tag)), context_(context), events_(std::move(events)) {}
 
 std::vector<LeaseUse> LeasedIds::InRing() const {
-  return ring_ == nullptr ? std::vector<LeaseUse>() : ring_->Look();
+  return ring_ == nullptr ? std::vector<LeaseUse>() : ring_->Snapshot();
 }
 
-bool LeasedIds::IsFreshlyQuarantined() const {
+bool LeasedIds::WasQuarantinedRecently() const {
   return quarantines_ != 0 && MonotonicClock::now() - quarantined_at_ < kQuarantineShown;
 }
 
@@ -77,14 +77,14 @@ void LeasedIds::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t m
   ring_->Publish(lease, taken, mark, held.NextOf(lease.token));
 }
 
-// What is left of leases whose earlier ring is closed. Also what is used up, so that it is closed
-// as ever, and the floor stays where it was.
+// Publishes the rest of leases whose earlier ring is closed. Publishes used-up leases too, so that
+// they are closed as usual and the floor stays the same.
 void LeasedIds::PublishAgain(const std::vector<LeaseUse>& uses, const MarkOf& mark_of) {
   for (const LeaseUse& use : uses) Publish(use.lease, use.claimed, mark_of(use.lease.ids));
 }
 
 bool LeasedIds::ReplaceRing(const char* reason, const MarkOf& mark_of) {
-  const std::vector<LeaseUse> before = ring_->Look();
+  const std::vector<LeaseUse> before = ring_->Snapshot();
   const std::uint64_t floor = before.empty() ? ring_->floor() : before.front().lease.ids.first;
   Result<std::unique_ptr<TagRing>> ring = MakeRing(floor);
   if (!ring.ok()) return false;
@@ -95,7 +95,8 @@ bool LeasedIds::ReplaceRing(const char* reason, const MarkOf& mark_of) {
     return true;
   }
   log::Info("ring.retired", {{"tag", tag_}, {"ring", ring_->ring_id()}, {"reason", reason}});
-  // Until the leases are noted as the new ring's, the next idd would look for them in the old one.
+  // The old ring is kept until the leases are recorded as the new ring's: until then the next idd
+  // would look for them in the old one.
   const std::unique_ptr<TagRing> old = std::exchange(ring_, std::move(ring).value());
   log::Info("ring.created", {{"tag", tag_}, {"ring", ring_->ring_id()}});
   PublishAgain(drained, mark_of);
@@ -137,13 +138,13 @@ void LeasedIds::GiveUp(const std::vector<LeaseUse>& spoilt, const char* action) 
   CloseAll(spoilt);
 }
 
-// Only the segments that were published in it are lost; claimers find it closed and attach again.
-// `drained` is what was drained of it already.
+// Only the segments that were published in the ring are lost. Claimers find it closed and attach
+// again. `drained`: the leases that were already drained from it.
 void LeasedIds::Quarantine(std::vector<LeaseUse> drained) {
   std::vector<LeaseUse> rest = ring_->Retire(shm::RingState::kQuarantined);
   drained.insert(drained.end(), std::make_move_iterator(rest.begin()),
                  std::make_move_iterator(rest.end()));
-  // Recorded before its descriptors are dropped: nothing of it goes on.
+  // Recorded before the ring's descriptors are dropped, so that none of its leases is inherited.
   GiveUp(drained, "its segments are abandoned, a new ring is made");
   ring_.reset();
   if (Status status = EnsureRing(); !status.ok()) events_.no_ring(status);
@@ -169,10 +170,10 @@ bool LeasedIds::Drain() {
   return true;
 }
 
-// Never in the ring that was drained: ids only rise in a ring, and what it had comes back.
+// Takes a new ring, because ids only rise in a ring and the drained ring's ids come back.
 bool LeasedIds::Resume() {
   if (ring_ == nullptr || !ring_->IsDrained()) return false;
-  static_cast<void>(ring_->Retire());  // it has none
+  static_cast<void>(ring_->Retire());  // it has no leases
   log::Info("ring.retired",
             {{"tag", tag_}, {"ring", ring_->ring_id()}, {"reason", "the tag is resumed"}});
   ring_.reset();
@@ -182,8 +183,8 @@ bool LeasedIds::Resume() {
 void LeasedIds::Retire() {
   if (ring_ == nullptr) return;
   const std::vector<LeaseUse> open = ring_->Retire();
-  tails_.insert(tails_.end(), open.begin(), open.end());  // of a drained ring none is open
-  // Some of what looks unclaimed may have been handed out: none of it may be leased again.
+  tails_.insert(tails_.end(), open.begin(), open.end());  // a drained ring has no open leases
+  // Some ids that seem unclaimed may have been handed out, so none of them may be leased again.
   if (ring_->forged() && !open.empty()) GiveUp(std::exchange(tails_, {}), kNothingBack);
 }
 

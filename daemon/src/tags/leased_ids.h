@@ -18,7 +18,7 @@
 
 namespace idd::daemon {
 
-// How long `status` shows that a ring was quarantined; the log keeps it.
+// How long `status` shows that a ring was quarantined; the log has it permanently.
 inline constexpr std::chrono::seconds kQuarantineShown(60);
 
 // The ids that one tag holds: the leases in its ring, and the tails of leases that go back to the
@@ -27,13 +27,13 @@ inline constexpr std::chrono::seconds kQuarantineShown(60);
 //
 // Thread safety: none; event loop.
 //
-// Invariant: each lease is in the ring, in the tails, or with the LeaseCloser; and what the next
-// idd must know of it is recorded before it moves (HeldLeases).
+// Invariant: each lease is in the ring, in the tails, or with the LeaseCloser. What the next idd
+// must know about a lease is recorded before the lease moves (HeldLeases).
 class LeasedIds {
  public:
   struct Events {
     std::function<void()> changed;               // a ring or a lease has come or gone
-    std::function<void(const Status&)> no_ring;  // no memory for one in a quarantined one's place
+    std::function<void(const Status&)> no_ring;  // no memory to replace a quarantined ring
   };
   // The id of a segment whose claimer wakes the daemon: RefillPolicy::MarkOf().
   using MarkOf = std::function<std::uint64_t(shm::IdRange ids)>;
@@ -42,54 +42,55 @@ class LeasedIds {
   LeasedIds(const LeasedIds&) = delete;
   LeasedIds& operator=(const LeasedIds&) = delete;
 
-  // Null: there is none, before the first request or without memory.
+  // Null before the first request, or without memory for a ring.
   [[nodiscard]] TagRing* ring() const noexcept { return ring_.get(); }
   [[nodiscard]] bool IsDry() const { return ring_ == nullptr || ring_->IsDry(); }
-  // In service: there is a ring, and no operator has drained it.
+  // True if there is a ring and no operator has drained it.
   [[nodiscard]] bool HasOpenRing() const { return ring_ != nullptr && !ring_->IsDrained(); }
   [[nodiscard]] RingLevel Level() const { return ring_ == nullptr ? RingLevel{} : ring_->Level(); }
   [[nodiscard]] std::vector<LeaseUse> InRing() const;
-  // Of leases that have left the ring.
+  // The ids claimed from leases that have left the ring.
   [[nodiscard]] std::uint64_t closed_claimed() const noexcept { return closed_claimed_; }
   [[nodiscard]] std::uint64_t Claimed() const { return closed_claimed_ + Level().claimed; }
   [[nodiscard]] std::uint64_t quarantines() const noexcept { return quarantines_; }
   [[nodiscard]] MonotonicTime quarantined_at() const noexcept { return quarantined_at_; }
-  [[nodiscard]] bool IsFreshlyQuarantined() const;
+  [[nodiscard]] bool WasQuarantinedRecently() const;
   // Adds the leases that the journal may still have as active, by token.
   void AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) const;
 
   // Makes a ring if there is none. kSystem: no memory.
   [[nodiscard]] Status EnsureRing();
-  // A ring for leases of an earlier idd, the first of which begins at `floor`.
+  // Takes a ring for leases of an earlier idd, the first of which begins at `floor`.
   void Inherit(std::unique_ptr<TagRing> ring, std::uint64_t floor);
-  // Publishes a lease of which `taken` ids were claimed or given away. Precondition: there is a
-  // ring with room, and the lease is not below its floor.
+  // Publishes a lease of which the first `taken` ids were claimed or given out. Precondition: there
+  // is a ring with room, and the lease is not below its floor.
   void Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark);
-  // The ring that clients have is closed, and another takes its place, with the same leases and as
-  // much of them claimed: no id is lost, and they go on rising. A ring that proves forged is
-  // quarantined instead. False: there is no memory for it. Precondition: there is a ring.
+  // Closes the ring that clients have and puts another in its place, with the same leases, claimed
+  // as far as they were: no id is lost, and ids keep rising. A ring that proves forged is
+  // quarantined instead. False: there is no memory for a new ring. Precondition: there is a ring.
   [[nodiscard]] bool ReplaceRing(const char* reason, const MarkOf& mark_of);
   // Closes the leases whose last id was claimed. A ring that proves forged is quarantined.
   void CloseExhausted();
-  // A client has written into the ring: all that is published in it is given up, and another takes
-  // its place. Precondition: there is a ring.
+  // A client has written into the ring: gives up all segments published in it, and replaces it.
+  // Precondition: there is a ring.
   void Quarantine() { Quarantine({}); }
 
-  // For an operator: the ring is closed, and what was not claimed of it becomes tails. False: there
-  // is no ring, or it is drained.
+  // For an operator: closes the ring and turns its unclaimed ids into tails. False: there is no
+  // ring, or it is drained already.
   [[nodiscard]] bool Drain();
-  // Takes a new ring in place of the drained one. False: it is not drained, or there is no memory.
+  // Replaces the drained ring with a new one. False: the ring is not drained, or there is no
+  // memory.
   [[nodiscard]] bool Resume();
-  // For a stop: the ring is closed, and what was not claimed of it becomes tails.
+  // For a stop: closes the ring and turns its unclaimed ids into tails.
   void Retire();
   // The tag was deleted: nothing goes back.
   void Abandon();
 
-  // A lease that came too late to be published.
+  // Adds a lease that came too late to be published.
   void AddTail(const Lease& lease) { tails_.push_back({.lease = lease, .claimed = 0}); }
-  // The newest first: each lowers max_id to where the one before it ends.
+  // Hands the newest back first: each lowers max_id to the end of the previous one.
   void HandBackTails();
-  // The store could not take the tails, but what is recorded of them goes to the next idd.
+  // The store could not take the tails; the next idd gets their records.
   void KeepTails();
 
  private:
@@ -97,7 +98,8 @@ class LeasedIds {
   void PublishAgain(const std::vector<LeaseUse>& uses, const MarkOf& mark_of);
   void CloseAll(const std::vector<LeaseUse>& uses);
   void Quarantine(std::vector<LeaseUse> drained);
-  // Nothing of `spoilt`, which was drained of a forged ring, is handed out or leased again.
+  // Gives up `spoilt`, the leases drained from a forged ring: none of their ids is handed out or
+  // leased again.
   void GiveUp(const std::vector<LeaseUse>& spoilt, const char* action);
 
   const std::string tag_;

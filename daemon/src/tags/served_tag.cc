@@ -11,14 +11,14 @@
 namespace idd::daemon {
 namespace {
 
-// A refusal that is not the store's absence is asked again no sooner than this.
+// The pause after the store has refused, for another reason than being unavailable.
 constexpr std::chrono::milliseconds kRefusalPause(1000);
-// What failed while the store is up (a lock is held on the tag's row) is asked again then.
+// The pause after a failure while the store is up (another session holds a lock on the tag's row).
 constexpr std::chrono::milliseconds kShortPause(20);
-// A tag of which nothing was claimed in so many polls is looked at in every fourth one only.
+// After this many polls without a claim, only every kIdlePollEvery-th poll looks at a tag.
 constexpr unsigned kIdlePolls = 10;
 constexpr unsigned kIdlePollEvery = 4;
-// A store that takes longer than this is reported to a waiter.
+// If the store takes longer than this, a waiter's timeout reports it.
 constexpr std::chrono::milliseconds kSlowStore(100);
 
 std::string SecondsSince(MonotonicTime since) {
@@ -56,13 +56,14 @@ void ServedTag::Attach(RequestContext request, AttachDone done) {
 
 void ServedTag::Claim(RequestContext request, std::uint64_t ring_id, std::uint64_t count,
                       ClaimDone done) {
-  // Where claims go over the socket, the counter is of those alone that find the ring dry.
+  // If claims go over the socket, only those that find the ring dry are counted.
   const bool by_socket = request.by_socket || (is_known() && IsClaimedBySocket());
   const bool is_dry = ids_.IsDry();
   if (!by_socket || is_dry) ++counts_.fallbacks;
   if (is_dry) done = MeterDryClaim(context_.meter, std::move(done));
   waiters_.PushClaim(request, ring_id, count, std::move(done));
   Serve();
+  waiters_.EndTurn();
 }
 
 void ServedTag::OnRefillMark() {
@@ -93,13 +94,14 @@ void ServedTag::Serve() {
     waiters_.FailAll(status);
     return;
   }
-  // A look before the ring serves any request: a forged ring gives neither ids nor its memory.
+  // The ring is checked before it serves any request: a forged ring must give out neither ids nor
+  // its memory.
   ids_.CloseExhausted();
   if (ids_.ring() == nullptr)
     return;  // quarantined, no memory for another: every waiter has failed
   ServeAttaches();
   ServeClaims([this](std::uint64_t count) { return ids_.ring()->Claim(count); });
-  ids_.CloseExhausted();  // what these claims used up; or they found the ring forged
+  ids_.CloseExhausted();  // these claims may have used segments up, or found the ring forged
   // The ring is dry and the store has just said no: the same answer would come again.
   if (!store_.refusal.ok()) waiters_.FailAll(store_.refusal);
   ExpireWaiters();
@@ -162,7 +164,7 @@ std::string ServedTag::WaitReason() const {
            " ms; is it locked or slow?";
   }
   if (!store_.last_error.empty()) return prefix + store_.last_error;
-  if (ids_.IsFreshlyQuarantined()) {
+  if (ids_.WasQuarantinedRecently()) {
     return prefix + "its ring was quarantined " + SecondsSince(ids_.quarantined_at()) +
            " ago, as a client had forged a cursor; the new one's segment is on its way";
   }
@@ -185,12 +187,13 @@ void ServedTag::LookUp() {
 void ServedTag::OnLookedUp(Result<TagRecord> record) {
   store_.is_busy = false;
   if (context_.is_stopping) return;
-  if (record.ok() && record.value().mode != "segment") {
-    record = Status(Code::kInvalid, "tag '" + name_ + "': mode " + record.value().mode +
-                                        " is not available in this version");
+  if (record.ok() && record.value().mode != TagMode::kSegment) {
+    record =
+        Status(Code::kInvalid, "tag '" + name_ + "': mode " + TagModeName(record.value().mode) +
+                                   " is not available in this version");
   }
   if (!record.ok()) {
-    static_cast<void>(OnStoreFailure(record.status()));  // it goes if it is unused
+    static_cast<void>(OnStoreFailure(record.status()));  // an unused tag is then removed
     return;
   }
   Configure(std::move(record).value());
@@ -218,7 +221,7 @@ void ServedTag::Configure(TagRecord record) {
 
 void ServedTag::EnforceAccess() {
   if (!ids_.HasOpenRing() || !ids_.ring()->shared() || !IsClaimedBySocket()) return;
-  // If there is no memory for it, clients keep the old one until a later try.
+  // If there is no memory for a new ring, clients keep the old one until a later try.
   static_cast<void>(ids_.ReplaceRing("the tag's ids are claimed over the socket now", MarkOf()));
 }
 
@@ -317,7 +320,7 @@ void ServedTag::OnLeased(LeaseOutcome outcome) {
                                {"token", lease.token},
                                {"base", lease.ids.first},
                                {"limit", lease.ids.limit}});
-  EnforceAccess();        // another host may have changed it
+  EnforceAccess();        // another host may have changed the access
   ids_.CloseExhausted();  // a lease that comes into a forged ring is lost with it
   if (Status status = ids_.EnsureRing(); !status.ok()) {
     context_.closer.HandBack({.lease = lease, .claimed = 0});
@@ -337,7 +340,7 @@ void ServedTag::PublishLease(const Lease& lease) {
     context_.closer.Close({Abandoned({.lease = lease, .claimed = 0})});
     return RetryAt(MonotonicClock::now() + kRefusalPause);
   }
-  // What the queue gets goes to it before claimers can reach the segment: first come, first served.
+  // The queue gets its ids before claimers can reach the segment: first come, first served.
   std::uint64_t next = lease.ids.first;
   ServeClaims(
       [&next, &lease](std::uint64_t count) {
@@ -356,7 +359,7 @@ void ServedTag::PublishLease(const Lease& lease) {
   Serve();
 }
 
-// The ring stays what it is.
+// The ring stays as it is.
 void ServedTag::OnNotLeased(const LeaseOutcome& outcome) {
   if (!outcome.missing.ok()) {
     Refuse({outcome.missing.code(),
@@ -379,7 +382,7 @@ bool ServedTag::OnStoreFailure(const Status& status) {
     case Code::kSystem:
     case Code::kIncompatible:
       context_.meter.lease_failures.Increment();
-      // The store's failure: the waiters keep their deadlines, it may come back in time.
+      // The store failed, but may come back in time, so the waiters wait until their deadlines.
       store_.last_error = status.message();
       RetryAt(std::max(context_.health.next_try, MonotonicClock::now() + kShortPause));
       return true;
@@ -389,7 +392,7 @@ bool ServedTag::OnStoreFailure(const Status& status) {
   }
 }
 
-// Waiters are not kept: the same answer would come again.
+// Fails the waiters, because another try would get the same answer.
 void ServedTag::Refuse(const Status& status) {
   context_.meter.leases_refused.Increment();
   if (store_.last_error != status.message()) {
@@ -416,7 +419,7 @@ void ServedTag::RetryAt(MonotonicTime when) {
   });
 }
 
-// A lease that is under way is the newest: the tails wait for it.
+// A lease under way is the newest, so the tails wait for it.
 void ServedTag::HandBackTails() {
   if (!store_.is_busy) ids_.HandBackTails();
 }
@@ -430,7 +433,7 @@ void ServedTag::OnChanged(const TagRecord& record) {
   store_.is_pausing = false;
   retry_timer_.Cancel();
   if (!is_known()) {
-    // What it waited for before another look-up is over.
+    // The pause before the next look-up is over.
     if (!waiters_.empty()) LookUp();
     return;
   }
@@ -509,17 +512,17 @@ bool ServedTag::Shutdown() {
 
 void ServedTag::Poll(MonotonicTime now) {
   if (ids_.ring() == nullptr) return;
-  ids_.ring()->ForgetOldEnds();
+  ids_.ring()->ClearOldEnds();
   if (!ids_.HasOpenRing()) {
     usage_.Observe(now, ids_.closed_claimed());
     return;
   }
-  // A waiter may wait for what was not known when it came (LeaseCloser::knows_all()).
+  // A waiter may wait for something that was unknown when it came (LeaseCloser::knows_all()).
   const bool is_quiet = waiters_.empty();
   if (is_quiet && idle_polls_ >= kIdlePolls && ++idle_polls_ % kIdlePollEvery != 0) return;
-  EnforceAccess();                     // if it could not be done at the change
+  EnforceAccess();                     // if that failed when the access changed
   if (ids_.ring() == nullptr) return;  // quarantined, and no memory for another
-  // Nothing has happened, nor is anything fading that is shown: many tags are like this.
+  // Nothing has happened, and no shown value is fading. Many tags are in this state.
   const std::uint64_t claimed = ids_.Claimed();
   if (is_quiet && usage_.IsIdleAt(claimed) && !ids_.ring()->forged()) {
     usage_.SkipTo(now);
@@ -538,7 +541,7 @@ void ServedTag::Poll(MonotonicTime now) {
   ForecastExhaustion(now);
 }
 
-// Of what is neither claimed nor leased yet.
+// Forecasts from the ids that are not leased yet and the unclaimed ids in the ring.
 void ServedTag::ForecastExhaustion(MonotonicTime now) {
   std::optional<double> left;
   if (store_.leased_to != 0) {
@@ -558,7 +561,7 @@ TagFacts ServedTag::Facts() const {
           .is_drained = context_.drains.IsDrained(name_),
           .is_refused = !store_.refusal.ok(),
           .has_ring = ids_.ring() != nullptr,
-          .is_freshly_quarantined = ids_.IsFreshlyQuarantined(),
+          .was_quarantined_recently = ids_.WasQuarantinedRecently(),
           .quarantined_at = ids_.quarantined_at(),
           .quarantines = ids_.quarantines(),
           .closed_claimed = ids_.closed_claimed(),
@@ -567,7 +570,7 @@ TagFacts ServedTag::Facts() const {
           .leases_taken = counts_.leases,
           .fallbacks = counts_.fallbacks,
           .rate_per_s = usage_.rate_per_s(),
-          .reckoned_per_s = policy_->RatePerSecond(),
+          .planning_rate_per_s = policy_->RatePerSecond(),
           .exhausted_in_days = exhaustion_.in_days()};
 }
 
@@ -581,7 +584,7 @@ TagSample ServedTag::Sample() {
   const RingLevel level = ids_.Level();
   const std::uint64_t claimed = ids_.closed_claimed() + level.claimed;
   const std::uint64_t others = counts_.inherited + counts_.by_socket;
-  // A cursor that a client forges may seem to go back. A counter that did would count twice.
+  // A forged cursor may seem to go back. The counter must not, or ids would count twice.
   counts_.by_ring = std::max(counts_.by_ring, claimed - std::min(claimed, others));
   return SampleOf(Facts(), level.available);
 }

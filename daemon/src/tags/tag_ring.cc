@@ -32,8 +32,8 @@ TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
 }
 
 TagRing::~TagRing() {
-  for (int call = 0; call < 2; ++call) writer_.ForgetOldEnds();
-  if (writer_.state() == shm::RingState::kActive) return;  // the next idd goes on with it
+  for (int call = 0; call < 2; ++call) writer_.ClearOldEnds();
+  if (writer_.state() == shm::RingState::kActive) return;  // the next idd continues with it
   descriptors_.Drop(TableName(ring_id()));
   descriptors_.Drop(CursorsName(ring_id()));
 }
@@ -50,7 +50,7 @@ void TagRing::PublishStats(const shm::TagNumbers& numbers) noexcept {
   shm::TagNumbers stamped = numbers;
   const std::chrono::nanoseconds since_boot = MonotonicClock::now().time_since_epoch();
   stamped.written_at_ns = static_cast<std::uint64_t>(since_boot.count());
-  writer_.Tell(stamped);
+  writer_.PublishStats(stamped);
 }
 
 std::vector<LeaseUse> TagRing::TakeExhausted() {
@@ -64,7 +64,8 @@ std::vector<LeaseUse> TagRing::TakeExhausted() {
 }
 
 std::vector<LeaseUse> TagRing::Retire(shm::RingState state) {
-  // First the state: a claimer that finds its segment closed must not wait for another here.
+  // The state comes first: a claimer that finds its segment closed must not wait for another
+  // segment here.
   writer_.SetState(state);
   std::vector<LeaseUse> uses;
   for (const shm::RingWriter::Segment& segment : writer_.DrainAll()) {
@@ -75,10 +76,10 @@ std::vector<LeaseUse> TagRing::Retire(shm::RingState state) {
   return uses;
 }
 
-std::vector<LeaseUse> TagRing::Look() const {
+std::vector<LeaseUse> TagRing::Snapshot() const {
   std::vector<LeaseUse> uses;
   auto lease = leases_.begin();
-  for (const shm::RingWriter::Segment& segment : writer_.Look()) {
+  for (const shm::RingWriter::Segment& segment : writer_.Snapshot()) {
     uses.push_back({.lease = *lease++, .claimed = segment.claimed()});
   }
   return uses;
@@ -86,7 +87,7 @@ std::vector<LeaseUse> TagRing::Look() const {
 
 RingLevel TagRing::Level() const {
   RingLevel level;
-  for (const shm::RingWriter::Segment& segment : writer_.Look()) {
+  for (const shm::RingWriter::Segment& segment : writer_.Snapshot()) {
     level.claimed += segment.claimed();
     if (segment.available() == 0) continue;
     level.available += segment.available();

@@ -21,7 +21,7 @@
 
 namespace idd::daemon {
 
-// The leases of a ring in sum.
+// Sums over the leases of a ring.
 struct RingLevel {
   std::uint64_t claimed = 0;
   std::uint64_t available = 0;
@@ -29,20 +29,20 @@ struct RingLevel {
   std::uint64_t newest_size = 0;    // ids of the newest of them
 };
 
-// One tag's ring together with the leases behind its segments.
+// One tag's ring together with the leases of its segments.
 //
 // Thread safety: none; owned by the event loop.
 //
 // Invariant: leases_ and the writer's open segments correspond one to one, in order.
 class TagRing {
  public:
-  // A fresh, empty ring with a random ring id; nothing below `floor` will be published in it. Its
-  // descriptors are in `descriptors`, which outlives it, until it is destroyed after a Retire().
-  // kSystem, which is logged: no memory.
+  // Makes an empty ring with a random ring id; nothing below `floor` will be published in it. Keeps
+  // its descriptors in `descriptors`, which must outlive it, until it is destroyed after a
+  // Retire(). kSystem, which is logged: no memory.
   [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
                                                                std::uint64_t floor,
                                                                DescriptorStore& descriptors);
-  // Claimers that its end overtook keep no ids from here on.
+  // Claimers that the ring's end overtook keep no ids from here on.
   ~TagRing();
   TagRing(const TagRing&) = delete;
   TagRing& operator=(const TagRing&) = delete;
@@ -50,12 +50,12 @@ class TagRing {
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
   [[nodiscard]] int table_fd() const noexcept { return memory_->table_fd(); }
   [[nodiscard]] int cursors_fd() const noexcept { return memory_->cursors_fd(); }
-  // The cursors for observers: nothing can be written through it. kSystem.
+  // A descriptor of the cursors for observers, which cannot write through it. kSystem.
   [[nodiscard]] Result<ScopedFd> ReadOnlyCursors() const {
     return shm::OpenForReading(cursors_fd());
   }
 
-  // Its descriptors were passed to a client, who may write the cursors from then on.
+  // Whether its descriptors were passed to a client, which may write the cursors from then on.
   [[nodiscard]] bool shared() const noexcept { return shared_; }
   void MarkShared() noexcept { shared_ = true; }
 
@@ -70,27 +70,27 @@ class TagRing {
   // Up to `count` ids, in the ring's order; empty when it is dry or forged().
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
 
-  // For observers: what the ring itself does not say. Writes nothing when nothing has changed.
-  // `numbers.claimed_before`: of the leases that have left the ring.
+  // Writes the numbers that the ring itself does not show, for observers, if they have changed.
+  // `numbers.claimed_before`: ids claimed from leases that have left the ring.
   void PublishStats(const shm::TagNumbers& numbers) noexcept;
 
-  // Once a second: shm::RingWriter::ForgetOldEnds().
-  void ForgetOldEnds() noexcept { writer_.ForgetOldEnds(); }
+  // Once a second: shm::RingWriter::ClearOldEnds().
+  void ClearOldEnds() noexcept { writer_.ClearOldEnds(); }
 
   // Leases whose last id was claimed since the last call.
   [[nodiscard]] std::vector<LeaseUse> TakeExhausted();
-  // A client wrote into a cursor what no claim writes: which ids were claimed is not known any
-  // more.
+  // True if a client wrote a value into a cursor that no claim writes. It is then unknown which ids
+  // were claimed.
   [[nodiscard]] bool forged() const noexcept { return writer_.forged(); }
-  // Drained for an operator: it has no lease and gets none any more.
+  // Drained for an operator: the ring has no lease and will get none.
   [[nodiscard]] bool IsDrained() const noexcept {
     return writer_.state() == shm::RingState::kDrained;
   }
-  // Closes the ring to all claimers for good, and tells what was used of each open lease. The rest
-  // is the caller's alone, unless forged() is true afterwards. `state`: not kActive.
+  // Closes the ring to all claimers for good, and returns how far each open lease was used. The
+  // rest is the caller's alone, unless forged() is true afterwards. `state`: not kActive.
   [[nodiscard]] std::vector<LeaseUse> Retire(shm::RingState state = shm::RingState::kRetired);
 
-  [[nodiscard]] std::vector<LeaseUse> Look() const;
+  [[nodiscard]] std::vector<LeaseUse> Snapshot() const;
   [[nodiscard]] RingLevel Level() const;
   // No published id is left.
   [[nodiscard]] bool IsDry() const { return Level().open_segments == 0; }
@@ -104,7 +104,7 @@ class TagRing {
   shm::RingWriter writer_;
   std::deque<Lease> leases_;
   bool shared_ = false;
-  shm::TagNumbers published_;  // without the time
+  shm::TagNumbers published_;  // last written, without the time
 };
 
 }  // namespace idd::daemon

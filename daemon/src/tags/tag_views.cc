@@ -30,7 +30,7 @@ shm::TagCondition ConditionOf(TagState state) {
   return shm::TagCondition::kServed;
 }
 
-// Whole ids in a thousand seconds: a lower rate counts as none.
+// The rate in whole ids per thousand seconds; a lower rate counts as none.
 std::uint64_t PerThousandSeconds(double per_s) {
   constexpr double kMax = 1e18;
   if (!(per_s > 0)) return 0;
@@ -39,7 +39,7 @@ std::uint64_t PerThousandSeconds(double per_s) {
 
 double PromisedIdsOf(const TagFacts& facts) {
   return PromisedIds(facts.record.refill, facts.history.Most(MonotonicClock::now()),
-                     facts.reckoned_per_s);
+                     facts.planning_rate_per_s);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ const char* TagStateName(TagState state) noexcept {
 
 TagState StateOf(const TagFacts& facts, std::uint64_t available) noexcept {
   if (facts.is_drained) return TagState::kDrained;
-  if (facts.is_freshly_quarantined) return TagState::kQuarantined;
+  if (facts.was_quarantined_recently) return TagState::kQuarantined;
   return facts.has_ring && available == 0 ? TagState::kDry : TagState::kOk;
 }
 
@@ -79,7 +79,7 @@ TagSnapshot SnapshotOf(const TagFacts& facts, std::vector<LeaseUse> in_ring) {
   snapshot.leases = std::move(in_ring);
   snapshot.state = StateOf(facts, available);
   snapshot.rate_per_s = facts.rate_per_s;
-  snapshot.reckoned_per_s = facts.reckoned_per_s;
+  snapshot.planning_rate_per_s = facts.planning_rate_per_s;
   snapshot.promised_ids = PromisedIdsOf(facts);
   snapshot.exhausted_in_days = facts.exhausted_in_days;
   snapshot.fallbacks = facts.fallbacks;
@@ -105,7 +105,7 @@ TagSample SampleOf(const TagFacts& facts, std::uint64_t available) {
 }
 
 shm::TagNumbers NumbersOf(const TagFacts& facts) {
-  constexpr std::uint64_t kNotDry = 1;  // whether it is, the ring shows
+  constexpr std::uint64_t kNotDry = 1;  // the ring shows whether it is dry
   const RefillSettings& refill = facts.record.refill;
   return {.claimed_before = facts.closed_claimed,
           .leases = facts.leases_taken,
@@ -113,8 +113,8 @@ shm::TagNumbers NumbersOf(const TagFacts& facts) {
           .step = facts.record.step,
           .outage_tolerance_s = static_cast<std::uint64_t>(refill.outage_tolerance.count()),
           .max_prefetch = refill.max_prefetch,
-          .reckoned_per_1000_s = PerThousandSeconds(facts.reckoned_per_s),
-          .quarantined_until_ns = facts.is_freshly_quarantined
+          .reckoned_per_1000_s = PerThousandSeconds(facts.planning_rate_per_s),
+          .quarantined_until_ns = facts.was_quarantined_recently
                                       ? Nanoseconds(facts.quarantined_at + kQuarantineShown)
                                       : 0,
           .condition = ConditionOf(StateOf(facts, kNotDry))};

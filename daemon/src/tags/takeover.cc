@@ -10,8 +10,9 @@
 namespace idd::daemon {
 namespace {
 
-// Between two tags. A client that connects and attaches again takes several looks of the loop,
-// with a moment of its own before each: they fit in here, and need not wait for a tag each.
+// The pause between two tags. A client that connects and attaches again takes several turns of the
+// loop, with a moment of its own before each. They fit into one pause, so that the client need not
+// wait for a tag in each turn.
 constexpr std::chrono::milliseconds kBetweenTags(1);
 
 }  // namespace
@@ -33,8 +34,9 @@ void Takeover::Begin(Inheritance& inheritance, std::function<void()> done) {
   TakeNext();
 }
 
-// Not before the service manager has handled the messages of the tag before: it takes milliseconds
-// for each while it keeps thousands of descriptors, and once its queue is full the loop would wait.
+// Waits until the service manager has handled the messages of the previous tag: it takes
+// milliseconds for each message while it keeps thousands of descriptors, and the loop would block
+// once its queue is full.
 void Takeover::TakeNext() {
   context_.handover.descriptors.WhenHandled([this] {
     timer_.After(left_.empty() ? std::chrono::milliseconds(0) : kBetweenTags, [this] {
@@ -54,7 +56,8 @@ void Takeover::TakeAll() {
   while (!left_.empty()) Take(std::move(left_.extract(left_.begin()).mapped()));
 }
 
-// The new ring is made and kept before the old one is closed: that takes much longer than the rest.
+// The new ring is made and kept before the old one is closed, because making it takes much longer
+// than the rest.
 void Takeover::Take(LeftTag left) {
   const std::string name = left.tag;
   const bool is_drained = context_.drains.IsDrained(name);
@@ -64,9 +67,9 @@ void Takeover::Take(LeftTag left) {
         TagRing::Create(name, left.first_id(), context_.handover.descriptors);
     if (made.ok()) ring = std::move(made).value();
   }
-  InheritedTag inherited = TakeOver(std::move(left), context_.handover.leases);
+  InheritedTag inherited = CloseOldRings(std::move(left), context_.handover.leases);
   if (inherited.leases.empty()) {
-    if (ring != nullptr) static_cast<void>(ring->Retire());  // unused: its descriptors go
+    if (ring != nullptr) static_cast<void>(ring->Retire());  // unused: its descriptors are dropped
   } else {
     const bool has_ring = ring != nullptr;
     on_taken_(inherited, std::move(ring));
@@ -80,7 +83,7 @@ void Takeover::Take(LeftTag left) {
     }
   }
   CloseEnded(inherited.closing, inherited.returning);
-  // What the old rings had is recorded as the new one's.
+  // The leases of the old rings are recorded as the new ring's by now.
   for (const std::string& descriptor : inherited.names) {
     context_.handover.descriptors.Drop(descriptor);
   }
@@ -102,7 +105,7 @@ void Takeover::CloseEnded(const std::vector<LeaseUse>& closing,
   HandBackNewestFirst(returning);
 }
 
-// Each lowers max_id to where the one before it ends.
+// Each hand-back lowers max_id to the end of the previous lease.
 void Takeover::HandBackNewestFirst(std::vector<LeaseUse> uses) {
   std::sort(uses.begin(), uses.end(), [](const LeaseUse& a, const LeaseUse& b) {
     return a.lease.ids.first > b.lease.ids.first;

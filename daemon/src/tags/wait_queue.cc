@@ -26,6 +26,7 @@ void WaitQueue::PushClaim(RequestContext context, std::uint64_t ring_id, std::ui
   waiters_.push_back({.context = context,
                       .ring_id = ring_id,
                       .count = count,
+                      .turn = turn_,
                       .attach_done = {},
                       .claim_done = std::move(done)});
 }
@@ -70,8 +71,10 @@ WaitQueue::Answers WaitQueue::ServeOldest(const Take& take) {
     IDD_CHECK(it->claim_done);
     const shm::IdRange ids = take(it->count);
     if (ids.empty()) break;
-    answers.claims_.push_back(
-        {.done = std::move(it->claim_done), .ring_id = it->ring_id, .ids = ids});
+    answers.claims_.push_back({.done = std::move(it->claim_done),
+                               .ring_id = it->ring_id,
+                               .ids = ids,
+                               .has_waited = it->turn != turn_});
     it = waiters_.erase(it);
   }
   return answers;
@@ -82,7 +85,8 @@ void WaitQueue::Answers::Send(std::uint64_t ring_id) {
   for (std::size_t i = 0; i < claims.size(); ++i) {
     claims[i].done(ClaimGrant{.ids = claims[i].ids,
                               .attach_again = claims[i].ring_id != ring_id,
-                              .more_follow = i + 1 < claims.size()});
+                              .more_follow = i + 1 < claims.size(),
+                              .has_waited = claims[i].has_waited});
   }
 }
 

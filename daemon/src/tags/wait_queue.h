@@ -14,7 +14,7 @@
 
 namespace idd::daemon {
 
-// What a client needs to map a ring; nothing for a tag whose ids are claimed by requests alone. The
+// What a client needs to map a ring; nothing for a tag that is claimed only over the socket. The
 // descriptors stay the service's; they are valid until the event loop runs another handler.
 struct AttachGrant {
   std::uint64_t ring_id = 0;
@@ -24,11 +24,12 @@ struct AttachGrant {
 
 struct ClaimGrant {
   shm::IdRange ids;
-  bool attach_again = false;  // an attach would not answer the ring that the client named
-  bool more_follow = false;   // the next answer to the same connection comes right behind it
+  bool attach_again = false;  // an ATTACH would not return the ring that the client named
+  bool more_follow = false;   // the next answer to the same connection comes right after it
+  bool has_waited = false;    // for the store, or for claims before it
 };
 
-// A request that may have to wait. `owner` is the connection it came by.
+// A request that may have to wait. `owner` is the connection that it came from.
 struct RequestContext {
   std::uint64_t owner = 0;
   Deadline deadline;
@@ -38,11 +39,11 @@ struct RequestContext {
 using AttachDone = std::function<void(Result<AttachGrant>)>;
 using ClaimDone = std::function<void(Result<ClaimGrant>)>;
 
-// What one request may ask a lease for: a client that wants more asks again.
+// How many ids one request may get from a lease; a client that wants more asks again.
 inline constexpr std::uint64_t kMaxForOneWaiter = 1'000'000;
 
-// The requests that wait for one tag, first come, first served. Each is answered once: it is taken
-// out before its callback runs, so that a callback may use the queue.
+// The requests that wait for one tag, first come, first served. Each is answered once, and is
+// removed before its callback runs, so that a callback may use the queue.
 //
 // Thread safety: none; event loop.
 class WaitQueue {
@@ -50,44 +51,49 @@ class WaitQueue {
   void PushAttach(RequestContext context, AttachDone done);
   void PushClaim(RequestContext context, std::uint64_t ring_id, std::uint64_t count,
                  ClaimDone done);
+  // Whatever waits has waited: it was not answered in the turn of the event loop in which it came.
+  void EndTurn() noexcept { ++turn_; }
 
   [[nodiscard]] bool empty() const noexcept { return waiters_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return waiters_.size(); }
-  // That the claims in it wait for, of each kMaxForOneWaiter at most.
+  // How many ids the queued claims wait for, at most kMaxForOneWaiter each.
   [[nodiscard]] std::uint64_t IdsWanted() const;
-  // Of the one that ends first. Precondition: not empty.
+  // The earliest deadline. Precondition: not empty.
   [[nodiscard]] MonotonicTime FirstDeadline() const;
 
-  // Answers every ATTACH; whether there was one.
+  // Answers every ATTACH. Returns whether there was one.
   bool AnswerAttaches(const AttachGrant& grant);
 
-  // Ids for claims of one connection, not yet sent: what asks the ring next must not overtake them.
+  // Ids for claims of one connection, not yet sent. They must be sent before the ring serves
+  // another claim.
   class Answers {
    public:
     [[nodiscard]] bool empty() const noexcept { return claims_.empty(); }
-    // `ring_id`: what an ATTACH would be answered.
+    // `ring_id`: the ring that an ATTACH would return.
     void Send(std::uint64_t ring_id);
 
    private:
     friend class WaitQueue;
     struct Answer {
       ClaimDone done;
-      std::uint64_t ring_id = 0;  // that the client named
+      std::uint64_t ring_id = 0;  // the ring that the client named
       shm::IdRange ids;
+      bool has_waited = false;
     };
     std::vector<Answer> claims_;
   };
-  // For the claims of the connection whose claim has waited longest. `take` gives up to so many
-  // ids, or none: then the claim and those behind it go on waiting. One connection at a time, so
-  // that its answers go in one message, and before another's ids are taken: what was taken and
-  // not sent is lost if idd is killed. Precondition: no ATTACH waits.
+  // Serves the claims of the connection whose claim has waited longest. `take` returns up to
+  // `count` ids; if it returns none, that claim and those after it continue to wait. One connection
+  // is served at a time, so that its answers go in one message and are sent before ids for another
+  // connection are taken: ids that were taken and not sent are lost if idd is killed. Precondition:
+  // no ATTACH waits.
   using Take = std::function<shm::IdRange(std::uint64_t count)>;
   [[nodiscard]] Answers ServeOldest(const Take& take);
 
   void FailAll(const Status& status);
-  // Those whose deadline has passed.
+  // Fails the requests whose deadline has passed.
   void FailExpired(const std::function<Status()>& reason);
-  // Its requests do not wait any more; no callback.
+  // Removes the owner's requests without calling back.
   void Drop(std::uint64_t owner);
 
  private:
@@ -96,6 +102,7 @@ class WaitQueue {
     RequestContext context;
     std::uint64_t ring_id = 0;
     std::uint64_t count = 0;
+    std::uint64_t turn = 0;  // in which it came
     AttachDone attach_done;
     ClaimDone claim_done;
 
@@ -103,6 +110,7 @@ class WaitQueue {
   };
 
   std::list<Waiter> waiters_;
+  std::uint64_t turn_ = 0;
 };
 
 }  // namespace idd::daemon

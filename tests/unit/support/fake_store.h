@@ -1,95 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Store and HighWaterMarks in memory that keep the contracts of store.h and high_water.h, and can
-// be told to fail, to lie and to stand still.
+// An in-memory Store that keeps the contract of store.h, and fails, lies or stalls on a test's
+// request.
 #ifndef IDD_TESTS_UNIT_SUPPORT_FAKE_STORE_H_
 #define IDD_TESTS_UNIT_SUPPORT_FAKE_STORE_H_
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "idd/base/status.h"
 #include "idd/shm/abi.h"
-#include "leasing/high_water.h"
+#include "script.h"
 #include "store/store.h"
 
 namespace idd::daemon {
 
-// Which calls were made, which fail, and which wait at a gate. Thread safety: all.
-class Script {
- public:
-  // The next `times` calls of `call` answer `status`.
-  void Fail(const std::string& call, const Status& status, int times = 1) {
-    const std::lock_guard lock(mutex_);
-    for (int i = 0; i < times; ++i) failures_[call].push_back(status);
-  }
-  // Every call answers `status` until it is told to be ok again.
-  void FailAll(const Status& status) {
-    const std::lock_guard lock(mutex_);
-    down_ = status;
-  }
-  // The next call of `call` waits until Release(), at most a minute.
-  void Hold(const std::string& call) {
-    const std::lock_guard lock(mutex_);
-    held_ = call;
-  }
-  void Release() {
-    {
-      const std::lock_guard lock(mutex_);
-      held_.clear();
-    }
-    changed_.notify_all();
-  }
-
-  [[nodiscard]] std::vector<std::string> calls() const {
-    const std::lock_guard lock(mutex_);
-    return calls_;
-  }
-  [[nodiscard]] int Count(std::string_view call) const {
-    const std::lock_guard lock(mutex_);
-    return static_cast<int>(std::count(calls_.begin(), calls_.end(), call));
-  }
-
-  // The first line of every scripted call.
-  [[nodiscard]] Status Enter(const std::string& call) {
-    std::unique_lock lock(mutex_);
-    calls_.push_back(call);
-    changed_.wait_for(lock, std::chrono::minutes(1), [&] { return held_ != call; });
-    if (!down_.ok()) return down_;
-    std::deque<Status>& failures = failures_[call];
-    if (failures.empty()) return Status::Ok();
-    Status status = std::move(failures.front());
-    failures.pop_front();
-    return status;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::string held_;
-  Status down_;
-  std::map<std::string, std::deque<Status>> failures_;
-  std::vector<std::string> calls_;
-};
-
-// Leases of one step each, one ahead: tests of all but the policy reckon with them.
+// Leases of one step each, one ahead, so that tests of everything but the policy can predict them.
 inline RefillSettings FixedStep(std::uint64_t step) {
   return {.rule = RefillRule::kLeaf, .step = step, .max_step = step, .max_prefetch = kMaxStep};
 }
 
-// Thread safety: all; the worker's thread calls, a FakeReader's, and the test looks.
+// Thread safety: all. Callers are the worker's thread, a FakeReader's, and the test.
 class FakeStore final : public Store {
  public:
   static constexpr const char* kHost = "this-host";
@@ -106,7 +44,7 @@ class FakeStore final : public Store {
     record.refill = FixedStep(step);
     record.max_id = max_id;
   }
-  void SetMode(const std::string& tag, const std::string& mode) {
+  void SetMode(const std::string& tag, TagMode mode) {
     const std::lock_guard lock(mutex_);
     tags_[tag].mode = mode;
   }
@@ -123,12 +61,12 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     tags_.erase(tag);
   }
-  // What another host's lease of `ids` ids does.
+  // The effect of a lease of `ids` ids by another host.
   void LeaseElsewhere(const std::string& tag, std::uint64_t ids) {
     const std::lock_guard lock(mutex_);
     tags_[tag].next_id += ids;
   }
-  // The next lease is [first, limit), whatever the request said.
+  // The next lease is [first, limit), whatever the request says.
   void LieOnce(shm::IdRange ids) {
     const std::lock_guard lock(mutex_);
     lie_ = ids;
@@ -159,8 +97,8 @@ class FakeStore final : public Store {
     return tags_.at(tag).next_id;
   }
 
-  // Another file in place of the one that is open: an older copy, or of another data set. Leases
-  // are taken out of the journal, as are tags, by the test.
+  // Replaces the open file with an older copy, or with another data set. The test itself removes
+  // leases and tags from the journal.
   void Replace(const std::string& incarnation) {
     const std::lock_guard lock(mutex_);
     incarnation_ = incarnation;
@@ -487,7 +425,7 @@ class FakeStore final : public Store {
   std::uint64_t generation_ = 0;
 };
 
-// Another connection to a FakeStore, which outlives it.
+// Another connection to a FakeStore, which must outlive it.
 class FakeReader final : public StoreReader {
  public:
   explicit FakeReader(FakeStore& store) : store_(store) {}
@@ -507,126 +445,6 @@ class FakeReader final : public StoreReader {
 
  private:
   FakeStore& store_;
-};
-
-// Thread safety: all.
-class FakeMarks final : public HighWaterMarks {
- public:
-  Script script;
-
-  [[nodiscard]] std::uint64_t mark(const std::string& tag) const {
-    const std::lock_guard lock(mutex_);
-    const auto it = marks_.find(tag);
-    return it == marks_.end() ? 0 : it->second;
-  }
-
-  Result<std::uint64_t> Get(const std::string& tag) override {
-    if (Status status = script.Enter("Get"); !status.ok()) return status;
-    return mark(tag);
-  }
-  Result<std::vector<TagMark>> All() override {
-    if (Status status = script.Enter("All"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    std::vector<TagMark> all;
-    for (const auto& [tag, mark] : marks_) all.push_back({.tag = tag, .mark = mark});
-    return all;
-  }
-  Status RaiseAll(const std::vector<TagMark>& marks) override {
-    if (Status status = script.Enter("Raise"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    for (const TagMark& mark : marks) marks_[mark.tag] = std::max(marks_[mark.tag], mark.mark);
-    return Status::Ok();
-  }
-  Status Lower(const std::string& tag, std::uint64_t mark) override {
-    if (Status status = script.Enter("Lower"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    marks_[tag] = std::min(marks_[tag], mark);
-    return Status::Ok();
-  }
-  Result<std::string> Database() override {
-    const std::lock_guard lock(mutex_);
-    return database_;
-  }
-  Status SetDatabase(const std::string& display_url) override {
-    const std::lock_guard lock(mutex_);
-    database_ = display_url;
-    return Status::Ok();
-  }
-  Result<std::string> Incarnation() override {
-    if (Status status = script.Enter("Incarnation"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    return incarnation_;
-  }
-  Result<std::vector<std::string>> Drained() override {
-    if (Status status = script.Enter("Drained"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    return std::vector<std::string>(drained_.begin(), drained_.end());
-  }
-  Status SetDrained(const std::string& scope, bool is_drained) override {
-    if (Status status = script.Enter("SetDrained"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    if (is_drained) {
-      drained_.insert(scope);
-    } else {
-      drained_.erase(scope);
-    }
-    return Status::Ok();
-  }
-  Result<std::string> HeldList() override { return held_list_; }
-  Status SetHeldList(const std::string& id) override {
-    held_list_ = id;
-    return Status::Ok();
-  }
-  Status SetIncarnation(const std::string& incarnation) override {
-    if (Status status = script.Enter("SetIncarnation"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    incarnation_ = incarnation;
-    return Status::Ok();
-  }
-  Result<std::vector<TagMark>> Own() override { return All(); }
-  Result<std::vector<TagMark>> Ceilings() override {
-    if (Status status = script.Enter("Ceilings"); !status.ok()) return status;
-    std::vector<TagMark> all;
-    for (const auto& [tag, ceiling] : ceilings_) all.push_back({.tag = tag, .mark = ceiling});
-    return all;
-  }
-  Status NoteCeilings(const std::vector<TagMark>& ceilings) override {
-    if (Status status = script.Enter("NoteCeilings"); !status.ok()) return status;
-    for (const TagMark& ceiling : ceilings) {
-      ceilings_[ceiling.tag] = std::max(ceilings_[ceiling.tag], ceiling.mark);
-    }
-    return Status::Ok();
-  }
-  Status RaiseToCeilings() override {
-    if (Status status = script.Enter("RaiseToCeilings"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    for (const auto& [tag, ceiling] : ceilings_) marks_[tag] = std::max(marks_[tag], ceiling);
-    return Status::Ok();
-  }
-  Result<MemberList> Members() override { return members_; }
-  Status SetMembers(const MemberList& members) override {
-    if (Status status = script.Enter("SetMembers"); !status.ok()) return status;
-    members_ = members;
-    return Status::Ok();
-  }
-  Result<Membership> GetMembership() override { return membership_; }
-  Status SetMembership(const Membership& membership) override {
-    if (Status status = script.Enter("SetMembership"); !status.ok()) return status;
-    membership_ = membership;
-    return Status::Ok();
-  }
-  Result<std::string> FallbackHostId() override { return std::string("fallback"); }
-
- private:
-  std::string held_list_;
-  std::set<std::string> drained_;
-  mutable std::mutex mutex_;
-  std::map<std::string, std::uint64_t> marks_;
-  std::string database_;
-  std::string incarnation_;
-  std::map<std::string, std::uint64_t> ceilings_;
-  MemberList members_;
-  Membership membership_;
 };
 
 }  // namespace idd::daemon

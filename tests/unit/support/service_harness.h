@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lease worker over the fakes, with an event loop that the test turns by hand.
+// A lease worker over the fakes, with an event loop that the test runs step by step.
 #ifndef IDD_TESTS_UNIT_SUPPORT_SERVICE_HARNESS_H_
 #define IDD_TESTS_UNIT_SUPPORT_SERVICE_HARNESS_H_
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "fake_marks.h"
 #include "fake_store.h"
 #include "idd/base/clock.h"
 #include "leasing/lease_worker.h"
@@ -21,7 +22,7 @@
 
 namespace idd::daemon {
 
-// A service manager's descriptor store of which only the names are kept.
+// A service manager's descriptor store that keeps only the names.
 class FakeDescriptorStore : public DescriptorStore {
  public:
   void Keep(const std::string& name, int /*fd*/) override { names.insert(name); }
@@ -41,7 +42,7 @@ class FakeDescriptorStore : public DescriptorStore {
   std::function<void()> waiting;  // for it
 };
 
-// Thread safety: none; completions run in the thread that turns the loop.
+// Thread safety: none; completions run in the thread that runs the loop.
 class WorkerHarness {
  public:
   WorkerHarness() : WorkerHarness(std::make_unique<FakeStore>(), std::make_unique<FakeMarks>()) {}
@@ -62,7 +63,7 @@ class WorkerHarness {
 
   [[nodiscard]] Handover handover() { return {.leases = *held, .descriptors = descriptors}; }
 
-  // Turns the loop until the condition holds; false when it does not within a minute, which only a
+  // Runs the loop until the condition holds; false if it does not within a minute, which only a
   // defect takes.
   [[nodiscard]] bool RunUntil(const std::function<bool()>& condition) {
     const Deadline deadline = Deadline::After(std::chrono::minutes(1));
@@ -73,8 +74,8 @@ class WorkerHarness {
     return true;
   }
 
-  // Turns the loop until every job submitted so far, and every job that their completions
-  // submitted, has been completed. Timers that are not due are not waited for.
+  // Runs the loop until every submitted job, and every job submitted by their completions, has
+  // completed. Does not wait for timers that are not due.
   void Settle() {
     std::size_t before = 0;
     std::size_t after = store.script.calls().size();

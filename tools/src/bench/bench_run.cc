@@ -28,10 +28,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kRounds = 9;
-// Phases in turn: in each round the raw adds and the claims, the order changing from round to
-// round; then one of each with every claim timed.
+// Phases: each round has one of raw adds and one of claims, in an order that alternates from round
+// to round. Two more phases follow, one of each kind, in which every claim is timed.
 constexpr std::uint32_t kPhases = 2 * kRounds + 2;
-// Claims between two looks whether the phase is over.
+// Claims between two checks whether the phase is over.
 constexpr std::uint32_t kClaimsPerLook = 64;
 constexpr auto kLongestSleep = std::chrono::milliseconds(20);
 
@@ -53,23 +53,22 @@ Phase PhaseAt(std::uint32_t index) {
   return {static_cast<Operation>((index + round) % 2), false};
 }
 
-// What one claimer tells; it alone writes.
+// The results of one claimer; only that claimer writes them.
 struct alignas(shm::kWriterBlockBytes) ClaimerResult {
   std::array<std::uint64_t, kPhases> claims;
   std::array<std::uint64_t, kPhases> ns;
   std::uint64_t ids;
-  std::array<LatencyHistogram, 2> latency;  // by Operation
+  std::array<LatencyHistogram, 2> latency;  // index: Operation
 };
 
-// Shared by all processes of a run. Nothing is written here while a phase runs, but for the raw
-// word.
+// Shared by all processes of a run. While a phase runs, claimers write only the raw word.
 struct alignas(shm::kWriterBlockBytes) Control {
-  std::atomic<std::uint32_t> started;  // phases
+  std::atomic<std::uint32_t> started;  // phases started
   std::atomic<std::uint32_t> ended;
-  std::atomic<std::uint32_t> waiting;  // claimers between phases, each counted once a phase
+  std::atomic<std::uint32_t> waiting;  // claimers between phases; each counts once a phase
   std::atomic<std::uint32_t> status;   // the first failure: idclient_status
   shm::Cursor raw;
-  std::array<char, 1024> reason;  // of `status`
+  std::array<char, 1024> reason;  // the message for `status`
 };
 
 // Zeroed pages that forked processes share.
@@ -98,7 +97,9 @@ class SharedPages {
 
 void FailRun(Control& control, idclient_status status) {
   std::uint32_t none = IDCLIENT_OK;
-  if (control.status.compare_exchange_strong(none, static_cast<std::uint32_t>(status))) {
+  if (control.status.compare_exchange_strong(none, static_cast<std::uint32_t>(status),
+                                             std::memory_order_acq_rel,     // R8, pairs with R9
+                                             std::memory_order_relaxed)) {  // R8: not used
     std::strncpy(control.reason.data(), idclient_last_error(), control.reason.size() - 1);
   }
 }
@@ -110,7 +111,8 @@ class Claimer {
 
   void Run() {
     for (std::uint32_t phase = 0; phase < kPhases; ++phase) {
-      control_.waiting.fetch_add(1, std::memory_order_acq_rel);
+      control_.waiting.fetch_add(1, std::memory_order_acq_rel);  // R1, with R2
+      // R4, pairs with R3.
       while (control_.started.load(std::memory_order_acquire) <= phase) ::usleep(50);
       RunPhase(phase);
     }
@@ -121,7 +123,7 @@ class Claimer {
     const Phase phase = PhaseAt(index);
     const auto began = Clock::now();
     std::uint64_t claims = 0;
-    while (control_.ended.load(std::memory_order_relaxed) <= index) {
+    while (control_.ended.load(std::memory_order_relaxed) <= index) {  // R6: a signal, no data
       const bool ok = phase.is_timed ? Timed(phase.operation) : Untimed(phase.operation);
       if (!ok) break;
       claims += kClaimsPerLook;
@@ -156,17 +158,17 @@ class Claimer {
   }
 
   [[nodiscard]] std::uint64_t RawAdd() {
-    return control_.raw.next.fetch_add(plan_.batch, std::memory_order_relaxed);
+    return control_.raw.next.fetch_add(plan_.batch, std::memory_order_relaxed);  // R7: the number
   }
 
-  // As with the raw adds, nothing is stored in between: a locked add waits for every store before
-  // it.
+  // As with the raw adds, nothing is stored between claims: a locked add waits for every earlier
+  // store.
   [[nodiscard]] bool ClaimOnes() {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < kClaimsPerLook; ++i) {
       const std::optional<std::uint64_t> id = tag_.try_claim();
       if (!id.has_value()) [[unlikely]]
-        return Claim();  // again, for the reason
+        return Claim();  // claims again, to get the reason
       sum += *id;
     }
     ids_[0] = sum;
@@ -202,7 +204,7 @@ class Claimer {
   std::vector<std::uint64_t> ids_;
 };
 
-// A claiming process, from its fork to its end.
+// The life of a claiming process, from its fork to its end.
 void RunProcess(const BenchPlan& plan, Control& control, ClaimerResult* results) {
   try {
     idclient::Options options;
@@ -297,17 +299,18 @@ class Run {
         kPhases;
     for (std::uint32_t phase = 0; phase < kPhases; ++phase) {
       on_progress(static_cast<double>(phase) / kPhases);
+      // R2, pairs with R1.
       while (control_.waiting.load(std::memory_order_acquire) < claimers_ * (phase + 1)) {
-        if (Status status = Look(processes); !status.ok()) return status;
+        if (Status status = CheckClaimers(processes); !status.ok()) return status;
         ::usleep(100);
       }
-      control_.started.store(phase + 1, std::memory_order_release);
-      // In short pieces: a claim that fails ends the run.
+      control_.started.store(phase + 1, std::memory_order_release);  // R3, pairs with R4
+      // Sleeps in short steps, because a claim that fails ends the run.
       const auto end = Clock::now() + length;
-      while (Clock::now() < end && Look(processes).ok()) {
+      while (Clock::now() < end && CheckClaimers(processes).ok()) {
         std::this_thread::sleep_for(std::min<Clock::duration>(kLongestSleep, end - Clock::now()));
       }
-      control_.ended.store(phase + 1, std::memory_order_release);
+      control_.ended.store(phase + 1, std::memory_order_release);  // R5, read at R6
     }
     processes.WaitForAll();
     return Failure();
@@ -351,12 +354,12 @@ class Run {
 
  private:
   [[nodiscard]] Status Failure() const {
-    const std::uint32_t status = control_.status.load(std::memory_order_acquire);
+    const std::uint32_t status = control_.status.load(std::memory_order_acquire);  // R9, with R8
     if (status == IDCLIENT_OK) return Status::Ok();
     return {CodeFromNumber(status), control_.reason.data()};
   }
 
-  [[nodiscard]] Status Look(const Processes& processes) const {
+  [[nodiscard]] Status CheckClaimers(const Processes& processes) const {
     if (Status status = Failure(); !status.ok()) return status;
     if (processes.AnyEnded()) return {Code::kSystem, "a claiming process ended early"};
     return Status::Ok();

@@ -6,7 +6,7 @@
 namespace idd::tools {
 namespace {
 
-// A journal of a million leases takes some seconds.
+// An audit of a million leases takes some seconds.
 constexpr std::uint64_t kAuditTimeoutMs = 60'000;
 
 Outcome Audit(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
@@ -72,8 +72,7 @@ void RegisterAuditCommand(Command root, Invocation& invocation) {
       root.AddCommand("audit", "Check that every leased id is accounted for", "idctl audit orders");
   audit.AddTagName("TAG", "Only this tag", &invocation.filter.tag);
   audit.AddFlag("--all-hosts",
-                "The leases of all hosts; of those that another host has in use every id counts "
-                "as available",
+                "Audit all hosts; ids of other hosts' active leases count as available",
                 &invocation.filter.is_all_hosts);
   SetAction(audit, invocation, [&invocation](Output& out) {
     return Audit(invocation.global, invocation.filter, out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl bench: what a claim costs here, beside the bare atomic add.
+// idctl bench: the cost of a claim on this host, beside a bare atomic add.
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -114,7 +114,7 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
 
 void RegisterBenchCommand(Command root, Invocation& invocation) {
   Command bench = root.AddCommand(
-      "bench", "Measure claims beside raw atomic adds; takes the ids that it claims",
+      "bench", "Measure claims beside raw atomic adds; uses up the ids that it claims",
       "idctl bench orders --processes 4 --seconds 5");
   bench.AddTagName("TAG", "The tag to claim from", &invocation.bench.tag).Required();
   BenchArguments& arguments = invocation.bench;

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kChunkIds = 4096;
 constexpr std::uint64_t kDefaultClaimTimeoutMs = 500;
 
-// idclient_status and Code are one set of numbers (idd/base/status.h).
+// idclient_status and Code have the same numbers (idd/base/status.h).
 static_assert(IDCLIENT_SYSTEM == static_cast<int>(Code::kSystem));
 static_assert(IDCLIENT_NO_SUCH_TAG == static_cast<int>(Code::kNoSuchTag));
 
@@ -32,8 +32,8 @@ struct ClientCloser {
 };
 using ClientPtr = std::unique_ptr<idclient, ClientCloser>;
 
-// Prints ids one a line, or as the same JSON document as a complete one would be. Nothing is
-// printed before the first id, so that a claim that got none leaves the output empty.
+// Prints ids one a line, or as a JSON document with the fields of a complete claim. Prints nothing
+// before the first id, so a claim that gets none leaves the output empty.
 class IdPrinter {
  public:
   IdPrinter(const ClaimRun& run, Output& out) : run_(run), out_(out) {}
@@ -112,7 +112,8 @@ Outcome ClaimAndPrint(const ClaimRun& run, const ClaimSource& source,
       error = Status(Code::kSystem, "the library claims success without an id");
     }
     printer.Print(ids.data(), std::min(claimed, ids.size()));
-    // A reader sees ids when they are claimed; without a reader no more are taken.
+    // Flushes after each claim so that a reader sees the ids at once, and stops claiming when the
+    // reader has gone.
     if (error.ok() && !out.Flush()) return std::nullopt;
   }
   printer.Finish();
@@ -125,7 +126,7 @@ void RegisterClaimCommand(Command root, Invocation& invocation) {
   Command claim =
       root.AddCommand("claim", "Claim ids, one decimal number a line", "idctl claim orders -n 3");
   claim.AddTagName("TAG", "The tag to claim from", &invocation.claim.tag).Required();
-  claim.AddNumber("-n,--count", "How many ids [1]", kCountRange, &invocation.claim.count);
+  claim.AddNumber("-n,--count", "Number of ids [1]", kCountRange, &invocation.claim.count);
   SetAction(claim, invocation,
             [&invocation](Output& out) { return Claim(invocation.global, invocation.claim, out); });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl client list: who uses what on this host.
+// idctl client list: the clients on this host, and the tags that they use.
 #include <utility>
 
 #include "client/admin_client.h"
@@ -37,10 +37,10 @@ std::string Ago(const Fields& of, const char* key) {
   return seconds ? FormatDuration(*seconds) : "";
 }
 
-// What is beyond the daemon's bounds is summed up under no name.
+// The daemon sums up the uses beyond its limits without a tag name.
 std::string TagOf(const Fields& use) { return use.OptionalText("tag").value_or("(others)"); }
 
-// The number 0 is what the kernel gives for a process of another pid namespace.
+// The kernel reports pid 0 for a process in another pid namespace.
 std::string PidOf(const Fields& client) {
   return client.Count("pid") == 0 ? "" : client.CountText("pid");
 }
@@ -101,15 +101,15 @@ Result<std::string> RenderClients(const Json& document, std::size_t columns) {
   for (const Fields& use : gone) AddGone(use, past);
   if (!error.ok()) return error;
   std::string text = clients.Format(columns);
-  if (!gone.empty()) text += "\nOf connections that are gone:\n" + past.Format(columns);
+  if (!gone.empty()) text += "\nClosed connections:\n" + past.Format(columns);
   return text;
 }
 
 void RegisterClientCommands(Command root, Invocation& invocation) {
   ClientArguments& arguments = invocation.client;
-  Command client = root.AddCommand("client", "Look at who uses idd", "idctl client list");
+  Command client = root.AddCommand("client", "Show the clients of idd", "idctl client list");
   client.RequireSubcommand();
-  Command list = client.AddCommand("list", "List connections, and what each uses of which tag",
+  Command list = client.AddCommand("list", "List connections and the tags they use",
                                    "idctl client list --tag orders");
   list.AddTagName("--tag", "Only those that use this tag", &arguments.tag);
   list.AddNumber("--uid", "Only those of this user id", {0, kMaxUid}, &arguments.uid);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl doctor: checks the set-up from here to the store, and says what to do about each finding.
+// idctl doctor: checks the set-up from this host to the store, and proposes a fix for each finding.
 #include <unistd.h>
 
 #include <chrono>
@@ -30,8 +30,8 @@ DoctorSelf ThisIdctl() {
   return {.version = IDD_VERSION, .abi_major = shm::kAbiMajor, .abi_minor = shm::kAbiMinor};
 }
 
-// What is known without the daemon, and why it is all. A socket that is not there, or not for this
-// user, was told already: the daemon's silence is the same trouble.
+// Reports what can be checked without the daemon, and why the rest cannot. A missing or
+// inaccessible socket already has a finding, which also explains the daemon's silence.
 void CheckWithoutDaemon(const std::string& path, const Status& status, Diagnosis& diagnosis) {
   NoAnswer failed{.status = status,
                   .listener = ProbeListener(path),
@@ -45,7 +45,7 @@ void CheckWithoutDaemon(const std::string& path, const Status& status, Diagnosis
   diagnosis.left_out.emplace_back("all that the daemon knows: the store, the tags, its set-up");
 }
 
-// The daemon's part. A daemon of before this operation refuses it by name.
+// The daemon's part of the checks. A daemon older than this operation refuses it by name.
 Status CheckDaemon(AdminClient& client, Deadline deadline, Diagnosis& diagnosis) {
   const MonotonicTime asked = MonotonicClock::now();
   const Result<JsonDocument> facts = client.Request(AdminRequest("doctor"), deadline);
@@ -53,7 +53,7 @@ Status CheckDaemon(AdminClient& client, Deadline deadline, Diagnosis& diagnosis)
       std::chrono::duration_cast<std::chrono::milliseconds>(MonotonicClock::now() - asked);
   if (facts.status().code() == Code::kInvalid) {
     diagnosis.findings.push_back({"versions", Health::kProblem,
-                                  "this idd is older than idctl and knows no doctor",
+                                  "this idd is older than idctl and has no doctor operation",
                                   "systemctl restart idd, so that what is installed runs"});
     return Status::Ok();
   }
@@ -73,7 +73,7 @@ Status CheckDaemon(AdminClient& client, Deadline deadline, Diagnosis& diagnosis)
   return Status::Ok();
 }
 
-// What the exit status tells: that the daemon could not be asked (4, 6), else a problem (1).
+// The exit status: the daemon could not be asked (4, 6), or else there is a problem (1).
 Outcome Verdict(const Diagnosis& diagnosis, const Status& status) {
   if (!status.ok()) return FailureFrom(status, "doctor");
   const std::size_t problems = CountOf(diagnosis, Health::kProblem);
@@ -101,9 +101,9 @@ Outcome RunDoctor(const GlobalOptions& global, bool shows_all, Output& out) {
 }  // namespace
 
 void RegisterDoctorCommand(Command root, Invocation& invocation) {
-  Command doctor = root.AddCommand("doctor", "Check the set-up and say what to do about it",
-                                   "idctl doctor --all");
-  doctor.AddFlag("--all", "Also what is ok", &invocation.doctor.shows_all);
+  Command doctor =
+      root.AddCommand("doctor", "Check the installation and suggest fixes", "idctl doctor --all");
+  doctor.AddFlag("--all", "Show the ok checks too", &invocation.doctor.shows_all);
   SetAction(doctor, invocation, [&invocation](Output& out) {
     return RunDoctor(invocation.global, invocation.doctor.shows_all, out);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl drain, resume: take a tag or the whole host out of use, and back.
+// idctl drain, resume: take a tag or the whole host out of use, and return it to use.
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 // The tails of thousands of tags go back one by one.
 constexpr std::uint64_t kDrainTimeoutMs = 600'000;
-// How long each request waits: what it answers is shown, and it is asked again.
+// How long each request waits. idctl shows each reply and asks again.
 constexpr milliseconds kBetweenLooks(200);
 
 std::string NameOf(const DrainArguments& arguments, const char* command) {
@@ -30,7 +30,8 @@ std::string ScopeOf(const Fields& reply) {
   return tag ? "tag " + Quote(*tag) : "the host";
 }
 
-// Nothing is gained by asking again: all is back, the store is away, or the reply makes no sense.
+// Whether another request would gain nothing: all tails are back, the store is unavailable, or the
+// reply is malformed.
 bool IsOver(const Json& document) {
   Status error;
   const Fields reply(document, "reply", &error);
@@ -39,21 +40,21 @@ bool IsOver(const Json& document) {
   return !error.ok() || is_done || !is_up;
 }
 
-// The newest reply, with what the first one said of the state before.
+// The newest reply, with the state before the drain from the first reply.
 Result<JsonDocument> DrainAndWait(AdminClient& client, const DrainArguments& arguments,
                                   Deadline deadline) {
   constexpr const char* kWasDrained = "was_drained";
   AdminRequest request("drain");
   request.SetIfGiven("tag", arguments.tag);
   ProgressLine progress(STDERR_FILENO);
-  JsonDocument before;  // what the first reply says of it
+  JsonDocument before;  // `was_drained` of the first reply
   while (true) {
     const milliseconds wait = std::min(kBetweenLooks, deadline.remaining() / 2);
     request.Set("wait_ms", static_cast<std::uint64_t>(wait.count()));
     Result<JsonDocument> reply = client.Request(request, deadline);
     if (!reply.ok()) return reply;
     Json& document = reply.value().json();
-    if (!IsObject(document)) return reply;  // what is wrong with it, the renderer says
+    if (!IsObject(document)) return reply;  // the renderer reports the malformed field
     if (before.size() == 0) CopyField(document, kWasDrained, before.json());
     CopyField(before.json(), kWasDrained, document);
     if (IsOver(document) || wait < kBetweenLooks) return reply;
@@ -97,7 +98,7 @@ Result<std::string> RenderDrain(const Json& document) {
     text += reply.Count("tags") == 1 ? " tag in use" : " tags in use";
   }
   if (reply.Count("ids_abandoned") != 0)
-    text += ", " + reply.CountText("ids_abandoned") + " given up";
+    text += ", " + reply.CountText("ids_abandoned") + " abandoned";
   if (reply.Count("ids_pending") != 0)
     text += ", " + reply.CountText("ids_pending") + " not back yet";
   if (!error.ok()) return error;
@@ -113,12 +114,13 @@ Status DrainVerdict(const Json& document) {
   const std::string pending = reply.CountText("ids_pending");
   if (!error.ok()) return error;
   if (is_done) return Status::Ok();
-  const std::string what = "nothing is claimed any more, but " + pending + " ids are not back: ";
+  const std::string what = "claims are stopped, but " + pending + " ids are not back: ";
   if (is_up) {
     return {Code::kSystem, what + "the store has not taken them yet; run it again to wait for it"};
   }
-  return {Code::kSystem, what + "the store is down (" + why +
-                             "); they go back when it answers, run it again to see"};
+  return {Code::kSystem,
+          what + "the store is down (" + why +
+              "); idd returns them when the store answers; run the command again to check"};
 }
 
 std::string DrainProgressText(const Json& document) {
@@ -136,7 +138,7 @@ Result<std::string> RenderResume(const Json& document) {
       ScopeOf(reply) + (reply.Flag("was_drained") ? " is resumed" : " was not drained");
   const std::vector<std::string> others = reply.Texts("still_drained");
   if (reply.Text("scope") == "host" && !others.empty()) {
-    text += "; drained by name still: ";
+    text += "; still drained by name: ";
     for (const std::string& tag : others)
       text += (&tag == &others.front() ? "" : ", ") + Quote(tag);
   }
@@ -146,12 +148,12 @@ Result<std::string> RenderResume(const Json& document) {
 
 void RegisterDrainCommands(Command root, Invocation& invocation) {
   std::optional<std::string>* const tag = &invocation.drain.tag;
-  Command drain = root.AddCommand("drain", "Hand back what is not claimed and stop publishing",
-                                  "idctl drain orders");
+  Command drain =
+      root.AddCommand("drain", "Stop leasing and hand back unclaimed ids", "idctl drain orders");
   drain.AddTagName("TAG", "Only this tag; without it, every tag of this host", tag);
   SetAction(drain, invocation,
             [&invocation](Output& out) { return Drain(invocation.global, invocation.drain, out); });
-  Command resume = root.AddCommand("resume", "Publish again after a drain", "idctl resume orders");
+  Command resume = root.AddCommand("resume", "End a drain", "idctl resume orders");
   resume.AddTagName("TAG", "The tag that was drained; without it, the host", tag);
   SetAction(resume, invocation, [&invocation](Output& out) {
     return Resume(invocation.global, invocation.drain, out);

@@ -11,10 +11,10 @@
 namespace idd::tools {
 namespace {
 
-// Ten thousands of tags take minutes.
+// Tens of thousands of tags take minutes.
 constexpr std::uint64_t kImportTimeoutMs = 600'000;
 
-// Asked for on a connection of its own; empty when there is nothing to tell.
+// Asked for over a separate connection; empty when there is nothing to show.
 std::string HowFar(const std::string& socket_path) {
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(300));
   Result<AdminClient> client = AdminClient::Connect(socket_path, deadline);
@@ -48,7 +48,7 @@ Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Ou
 
 bool IsRefused(const Fields& tag) { return tag.Text("action") == "refused"; }
 
-// The reason, and where a lifted tag stood.
+// The reason, and the previous position of a lifted tag.
 std::string Why(const Fields& tag) {
   std::string why = tag.OptionalText("reason").value_or("");
   if (!tag.Text("action").ends_with("lift") && tag.Text("action") != "lifted") return why;
@@ -99,23 +99,22 @@ Status ImportVerdict(const Json& document) {
 void RegisterImportCommand(Command root, Invocation& invocation) {
   ImportArguments& arguments = invocation.import;
   Command command = root.AddCommand(
-      "import", "Take tags over from another generator's table, above all its ids",
+      "import", "Import tags from another generator's table, above all its ids",
       "idctl import tinyid --from 'mysql://reader@db1/tinyid?password_file=/etc/idd/tinyid' "
       "--dry-run");
   command
-      .AddChoice("SOURCE", "Whose table it is", {"tinyid", "cosid", "common-sequence"},
-                 &arguments.source)
+      .AddChoice("SOURCE", "The generator that the table belongs to",
+                 {"tinyid", "cosid", "common-sequence"}, &arguments.source)
       .ValueName("")
       .Required();
   command.AddText("--from", "The table's database, mysql://... [idd's own]", &arguments.from)
       .ValueName("URL");
   command.AddText("--table", "The table [tiny_id_info, cosid, common_sequence]", &arguments.table)
       .ValueName("NAME");
-  command.AddText("--prefix", "What the tags' names begin with, before the rows' names",
-                  &arguments.prefix);
-  command.AddNumber("--step", "Ids a lease takes at least [the row's, else 1000]",
+  command.AddText("--prefix", "Prefix of the tag names", &arguments.prefix);
+  command.AddNumber("--step", "Smallest number of ids in a lease [the row's, else 1000]",
                     {1, shm::kMaxLimit - 1}, &arguments.step);
-  command.AddFlag("--dry-run", "Show what would be done, and write nothing", &arguments.is_dry_run);
+  command.AddFlag("--dry-run", "Show the changes without writing them", &arguments.is_dry_run);
   SetAction(command, invocation, [&invocation](Output& out) {
     return Import(invocation.global, invocation.import, out);
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl lease list, host list, host forget: what the allocator knows of leases and hosts.
+// idctl lease list, host list, host forget: the allocator's records of leases and hosts.
 #include "commands/commands.h"
 #include "commands/lease_table.h"
 
@@ -22,7 +22,8 @@ Outcome ForgetHost(const GlobalOptions& global, const HostArguments& arguments, 
   call.request.SetIfGiven("host", arguments.host);
   if (arguments.is_forced) call.request.Set("force", true);
   call.render = [&arguments](const Json&) -> Result<std::string> {
-    return "forgot host " + Quote(arguments.host.value_or("")) + ": leasing waits for it no more\n";
+    return "forgot host " + Quote(arguments.host.value_or("")) +
+           ": leasing no longer waits for it\n";
   };
   return RunAdminCall(global, call, out);
 }
@@ -47,7 +48,7 @@ void AddLeaseFilters(Command command, FilterArguments& filter) {
 
 void RegisterLeaseCommands(Command root, Invocation& invocation) {
   Command lease =
-      root.AddCommand("lease", "Look at the journal of leases", "idctl lease list --tag orders");
+      root.AddCommand("lease", "Show the journal of leases", "idctl lease list --tag orders");
   lease.RequireSubcommand();
   Command leases = lease.AddCommand("list", "List leases of all hosts",
                                     "idctl lease list --tag orders --state active");
@@ -56,18 +57,18 @@ void RegisterLeaseCommands(Command root, Invocation& invocation) {
     return ListLeases(invocation.global, invocation.filter, out);
   });
 
-  Command host = root.AddCommand("host", "Look at the hosts that lease", "idctl host list");
+  Command host = root.AddCommand("host", "Show the hosts that lease", "idctl host list");
   host.RequireSubcommand();
   Command hosts =
       host.AddCommand("list", "List the hosts known to the allocator", "idctl --json host list");
   SetAction(hosts, invocation,
             [&invocation](Output& out) { return ListHosts(invocation.global, out); });
-  Command forget = host.AddCommand("forget", "Let leasing wait no more for a host that is off",
-                                   "idctl host forget web-3");
+  Command forget =
+      host.AddCommand("forget", "Stop waiting for a host that is off", "idctl host forget web-3");
   forget
       .AddText("HOST", "A name from 'idctl host list'; the host must be off", &invocation.host.host)
       .Required();
-  forget.AddFlag("--force", "Although it was seen a moment ago", &invocation.host.is_forced);
+  forget.AddFlag("--force", "Even if the host was seen recently", &invocation.host.is_forced);
   SetAction(forget, invocation, [&invocation](Output& out) {
     return ForgetHost(invocation.global, invocation.host, out);
   });

@@ -11,7 +11,7 @@
 namespace idd::tools {
 namespace {
 
-// Ids are 0 .. kMaxId; what a step may be beyond that is the daemon's to judge.
+// Ids are 0 .. kMaxId; the daemon checks a step further.
 constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
 constexpr NumberRange kIdRange = {0, kMaxId};
 constexpr NumberRange kStepRange = {1, kMaxId};
@@ -79,7 +79,7 @@ Failure TagUsage(const char* command, std::string why, std::string todo) {
   return Failure{ExitStatus::kUsage, command, std::move(why), std::move(todo)};
 }
 
-// An older idd has no such field, and answers with an error if the tag is there.
+// An older idd has no such field, and answers with an error if the tag exists.
 bool IsNewTag(const Json& document) {
   Status error;
   const Fields fields(document, "reply", &error);
@@ -98,7 +98,7 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
   }
   AdminCall call("tag create " + Quote(arguments.tag), "tag.create");
   SetTagFields(arguments, call.request);
-  // Always: the reply says whether the tag is new, and an exit status follows from that.
+  // Always set: the reply says whether the tag is new, which decides the exit status.
   call.request.Set("if_absent", true);
   call.render = RenderCreatedTag;
   if (!arguments.is_exist_ok) {
@@ -112,7 +112,7 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
 Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
   AdminCall call("tag set " + Quote(arguments.tag), "tag.set");
   SetTagFields(arguments, call.request);
-  // What is to be changed stands beside "op" and "tag".
+  // "op" and "tag" are always set; any other field is a change.
   if (call.request.size() == 2) {
     return TagUsage("tag set", "nothing to change",
                     "give --step, --max-id, --access, --refill, --max-step, --max-prefetch, "
@@ -149,7 +149,7 @@ Outcome ListTags(const GlobalOptions& global, Output& out) {
 
 using TagAction = Outcome (*)(const GlobalOptions&, const TagArguments&, Output&);
 
-// What the five have in common: their positional TAG and how they run.
+// The common part of these five commands: the positional TAG and the action.
 void AddTagAction(Command command, Invocation& invocation, TagAction action) {
   command.AddTagName("TAG", "The tag: 1 to 128 bytes of printable UTF-8", &invocation.tag.tag)
       .Required();
@@ -158,25 +158,26 @@ void AddTagAction(Command command, Invocation& invocation, TagAction action) {
   });
 }
 
-// Whether the help shows what a new tag has; `tag set` keeps what the tag has.
+// Whether the help shows the defaults for a new tag; `tag set` has none, as it keeps the current
+// values.
 enum class Defaults { kShown, kNone };
 
 void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) {
   const auto show = [defaults](Argument argument, const char* value) {
     return defaults == Defaults::kShown ? argument.Default(value) : argument;
   };
-  show(command.AddNumber("--step", "Ids a lease takes from the allocator at least", kStepRange,
-                         &arguments.step),
-       "1000");
+  show(
+      command.AddNumber("--step", "Smallest number of ids in a lease", kStepRange, &arguments.step),
+      "1000");
   show(command.AddNumber("--max-id", "The largest id that may ever be handed out", kIdRange,
                          &arguments.max_id),
        "9223372036854775806");
-  show(command.AddChoice("--access", "How clients claim; socket keeps the tag's memory from them",
+  show(command.AddChoice("--access", "How clients claim; with socket they get no shared memory",
                          {"ring", "socket"}, &arguments.access),
        "ring")
       .ValueName("ACCESS");
-  show(command.AddChoice("--refill", "When ids are leased: by the promise, or by Leaf's rule",
-                         {"promise", "leaf"}, &arguments.refill),
+  show(command.AddChoice("--refill", "Refill rule: promise or leaf", {"promise", "leaf"},
+                         &arguments.refill),
        "promise")
       .ValueName("RULE");
   show(command.AddNumber("--outage-tolerance",
@@ -185,13 +186,13 @@ void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) 
        "600")
       .ValueName("S");
   show(command.AddNumber("--max-prefetch",
-                         "Ids that one host may hold unclaimed, two steps at least", kIdRange,
-                         &arguments.max_prefetch),
+                         "Largest number of unclaimed ids on one host, at least two steps",
+                         kIdRange, &arguments.max_prefetch),
        "1000000000");
-  show(
-      command.AddNumber("--max-step", "Ids a lease takes at most", kStepRange, &arguments.max_step),
-      "1000000000000");
-  command.AddText("--description", "What the ids are for", &arguments.description);
+  show(command.AddNumber("--max-step", "Largest number of ids in a lease", kStepRange,
+                         &arguments.max_step),
+       "1000000000000");
+  command.AddText("--description", "Purpose of the ids", &arguments.description);
 }
 
 }  // namespace
@@ -208,11 +209,10 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
       .ValueName("ID")
       .Default("1");
   create
-      .AddChoice("--mode", "How ids are made", {"segment", "snowflake", "ticket"},
-                 &invocation.tag.mode)
+      .AddChoice("--mode", "Kind of ids", {"segment", "snowflake", "ticket"}, &invocation.tag.mode)
       .ValueName("MODE")
       .Default("segment");
-  create.AddFlag("--if-absent", "Succeed, and change nothing, if the tag exists already",
+  create.AddFlag("--if-absent", "Succeed without a change if the tag exists",
                  &invocation.tag.is_exist_ok);
   AddTagAction(create, invocation, CreateTag);
 
@@ -220,8 +220,7 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
   SetAction(list, invocation,
             [&invocation](Output& out) { return ListTags(invocation.global, out); });
 
-  Command show =
-      tag.AddCommand("show", "Show one tag as the allocator has it", "idctl tag show orders");
+  Command show = tag.AddCommand("show", "Show one tag in the allocator", "idctl tag show orders");
   AddTagAction(show, invocation, ShowTag);
 
   Command set = tag.AddCommand("set", "Change a tag", "idctl tag set orders --step 50000");
@@ -229,7 +228,8 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
   AddTagAction(set, invocation, SetTag);
 
   Command remove = tag.AddCommand("delete", "Delete a tag", "idctl tag delete orders --force");
-  remove.AddFlag("--force", "Really delete it, for every host", &invocation.tag.is_forced);
+  remove.AddFlag("--force", "Confirm: the tag is deleted for every host",
+                 &invocation.tag.is_forced);
   AddTagAction(remove, invocation, DeleteTag);
 }
 

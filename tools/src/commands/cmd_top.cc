@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl top: a live view of the tags, or snapshots of it for pipes and scripts.
+// idctl top: a live view of the tags, or snapshots for pipes and scripts.
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ JsonDocument SumsJson(const TopSums& sums) {
 JsonDocument TopTagJson(const TopTag& tag) {
   JsonDocument promise;
   promise.Set("outage_tolerance_s", tag.now.outage_tolerance_s)
-      .Set("reckoned_per_s", tag.now.reckoned_per_s)
+      .Set("reckoned_per_s", tag.now.planning_rate_per_s)
       .Set("kept", tag.is_kept);
   JsonDocument document;
   document.Set("tag", tag.name)
@@ -102,7 +102,7 @@ JsonDocument PageJson(const TopPage& page) {
   return document;
 }
 
-// What is shown, and what keys do to it.
+// The content of the screen, and how keys change it.
 class TopState {
  public:
   TopState(const TopArguments& arguments, const TopSource& source) : source_(source) {
@@ -112,7 +112,7 @@ class TopState {
     page_.arrangement.filter = arguments.filter.value_or("");
   }
 
-  // `rows`: how many tags are seen at once; 0: all.
+  // `rows`: the number of tags visible at once; 0: all.
   const TopPage& Page(std::size_t rows) {
     const std::vector<const TopTag*> tags = source_.tags();
     page_.head = source_.head();
@@ -124,7 +124,7 @@ class TopState {
     return page_;
   }
 
-  // False: quit.
+  // Returns false on quit.
   bool Press(const Key& key) {
     if (page_.is_typing_filter) {
       Type(key);
@@ -191,7 +191,7 @@ MonotonicClock::duration IntervalOf(const TopArguments& arguments) {
       std::chrono::duration<double>(arguments.interval_s));
 }
 
-// One snapshot an interval, each after the interval that its rates are of.
+// One snapshot an interval, each at the end of the interval that its rates cover.
 Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& source,
                        Output& out) {
   TopState state(arguments, source);
@@ -205,7 +205,7 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& s
     const TopPage& page = state.Page(0);
     if (as_json) {
       const JsonDocument document = PageJson(page);
-      // Several: one a line.
+      // Several documents: one a line.
       out.Write((count > 1 ? document.Compact() : document.Indented()) + "\n");
     } else {
       out.Write((i > 0 ? "\n" : "") + RenderTopText(page, screen));
@@ -215,7 +215,7 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& s
   return std::nullopt;
 }
 
-// Until the user ends it; what ended it, or 0.
+// Runs until the user quits; returns the signal that ended it, or 0.
 Result<int> RunOnScreen(const TopArguments& arguments, TopSource& source, TopScreen& terminal) {
   TopState state(arguments, source);
   MonotonicTime next = MonotonicClock::now();
@@ -224,7 +224,7 @@ Result<int> RunOnScreen(const TopArguments& arguments, TopSource& source, TopScr
       if (Status status = source.Refresh(); !status.ok()) return status;
       next = MonotonicClock::now() + IntervalOf(arguments);
     }
-    const Screen screen = terminal.Look();
+    const Screen screen = terminal.Probe();
     terminal.Draw(RenderTop(state.Page(TopRowsOf(screen)), screen));
     switch (terminal.Wait(next)) {
       case ScreenEvent::kTimeout:
@@ -244,7 +244,7 @@ Result<int> RunOnScreen(const TopArguments& arguments, TopSource& source, TopScr
   }
 }
 
-// Nothing: the terminal cannot do it.
+// Nothing: the terminal does not support a full screen.
 std::optional<Outcome> ShowOnScreen(const TopArguments& arguments, TopSource& source, int out_fd) {
   Result<int> ended = 0;
   {
@@ -253,7 +253,8 @@ std::optional<Outcome> ShowOnScreen(const TopArguments& arguments, TopSource& so
     ended = RunOnScreen(arguments, source, *terminal);
   }
   if (!ended.ok()) return FailureFrom(ended.status(), "top");
-  // The sender must see that it has worked; the terminal is as it was by now.
+  // Restores the signal's default action and raises it, so that its sender sees the effect. The
+  // terminal has been restored by now.
   if (ended.value() != 0) {
     std::signal(ended.value(), SIG_DFL);
     ::raise(ended.value());
@@ -281,15 +282,15 @@ void RegisterTopCommand(Command root, Invocation& invocation) {
   Command top = root.AddCommand("top", "Live view of the tags, or a snapshot for a pipe",
                                 "idctl top --sort cover --interval 0.5");
   TopArguments& arguments = invocation.top;
-  top.AddArgument("--interval", "Seconds between two looks, from 0.1 on [1]",
+  top.AddArgument("--interval", "Seconds between refreshes, at least 0.1 [1]",
                   [&arguments](const std::string& text) {
                     return ParseInterval(text, &arguments.interval_s);
                   })
       .ValueName("S");
-  top.AddChoice("--sort", "What the tags are sorted by [rate]",
-                {"rate", "cover", "available", "name"}, &arguments.sort);
-  top.AddText("--filter", "Only tags with this in their names", &arguments.filter);
-  top.AddFlag("--once", "Print one snapshot, as where there is no terminal", &arguments.is_once);
+  top.AddChoice("--sort", "Sort order of the tags [rate]", {"rate", "cover", "available", "name"},
+                &arguments.sort);
+  top.AddText("--filter", "Only tags whose name contains TEXT", &arguments.filter);
+  top.AddFlag("--once", "Print one snapshot and exit", &arguments.is_once);
   top.AddNumber("--count", "Print so many snapshots; with --json each on a line",
                 {1, 1'000'000'000}, &arguments.count);
   SetAction(top, invocation,

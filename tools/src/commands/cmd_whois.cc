@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl whois: which host and lease an id is from.
+// idctl whois: the host and the lease that an id comes from.
 #include "commands/commands.h"
 #include "commands/lease_table.h"
 #include "idd/shm/abi.h"
@@ -44,8 +44,8 @@ Status WhoIsVerdict(const Json& document) {
 }
 
 void RegisterWhoIsCommand(Command root, Invocation& invocation) {
-  Command whois = root.AddCommand("whois", "Say which host and lease an id came from",
-                                  "idctl whois orders 4711");
+  Command whois =
+      root.AddCommand("whois", "Show the host and lease of an id", "idctl whois orders 4711");
   whois.AddTagName("TAG", "The id's tag", &invocation.whois.tag).Required();
   whois.AddNumber("ID", "The id", {0, shm::kMaxLimit - 1}, &invocation.whois.id)
       .ValueName("")

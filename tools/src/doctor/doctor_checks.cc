@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl doctor: versions, the store and what the daemon stands on. Tags are in doctor_tags.cc.
+// idctl doctor: versions, the store and the host under the daemon. Tags are in doctor_tags.cc.
 #include "doctor/doctor_checks.h"
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "client/json_fields.h"
+#include "doctor/doctor_tags.h"
 #include "terminal/output.h"
 
 namespace idd::tools {
@@ -16,12 +18,12 @@ namespace {
 
 using Findings = std::vector<Finding>;
 
-constexpr double kNearly = 0.8;  // of a limit
+constexpr double kNearly = 0.8;  // as a fraction of a limit
 constexpr std::uint64_t kMiB = std::uint64_t{1024} * 1024;
 constexpr std::uint64_t kNoRoomBytes = 8 * kMiB;
 constexpr std::uint64_t kLittleRoomBytes = 256 * kMiB;
 constexpr std::uint64_t kFewFiles = 16;
-// Of clocks: what a machine without NTP soon has, and what misleads everyone who reads a time.
+// Clock offsets: a machine without NTP soon has the first; the second misleads readers of times.
 constexpr std::uint64_t kClockWarningMs = 1000;
 constexpr std::uint64_t kClockProblemMs = 30'000;
 
@@ -29,7 +31,7 @@ constexpr std::uint64_t kClockProblemMs = 30'000;
 
 using Version = std::array<std::uint32_t, 3>;
 
-// "1.2.3" and nothing else.
+// Parses "1.2.3" and nothing else.
 std::optional<Version> ParseVersion(std::string_view text) {
   Version version{};
   for (std::size_t i = 0; i < version.size(); ++i) {
@@ -134,14 +136,14 @@ constexpr std::array kTroubles = {
             "by itself"},
 };
 
-// What the error advises itself; empty: nothing, or its last clause is another endpoint's error.
+// The error's own advice; empty if it has none, or if its last clause is another endpoint's error.
 std::string OwnAdvice(const std::string& error) {
   const std::size_t at = error.rfind("; ");
   if (at == std::string::npos || error.find(" (error ", at) != std::string::npos) return "";
   return error.substr(at + 2);
 }
 
-// For a wrong password, by where idd has it from, if this user may know that.
+// The advice for a wrong password depends on where idd has it from, if this user may know that.
 std::string PasswordAdvice(const Fields& store, const std::string& otherwise) {
   const std::string source = store.OptionalText("password_source").value_or("");
   const std::string path = store.OptionalText("password_path").value_or("");
@@ -174,7 +176,7 @@ void CheckStoreState(const Fields& store, Findings& findings) {
   }
   if (state == "up") {
     findings.push_back({"store", Health::kProblem,
-                        url + " is slow or answers what makes no sense: " + *look_error,
+                        url + " is slow or returned an invalid answer: " + *look_error,
                         "look at the load and the locks of the database, and at idd's log"});
     return;
   }
@@ -221,7 +223,7 @@ void CheckDurability(const Fields& look, Findings& findings) {
     for (const auto& part : {std::string(" is "), value, std::string(": "), risk}) found += part;
     std::string next = "SET GLOBAL " + name;
     next += " = " + wanted + ", and the same in the server's configuration";
-    if (is_file) next = "restart idd, which sets it; who else opens the file?";
+    if (is_file) next = "restart idd, which sets it; check which other programs open the file";
     findings.push_back({"durability", Health::kWarning, std::move(found), std::move(next)});
   }
 }
@@ -259,13 +261,13 @@ void CheckHostName(const Fields& look, const Fields& daemon, Findings& findings)
   }
   findings.push_back(
       {"host", Health::kProblem,
-       "another idd leases as " + Quote(host) + ": of this one's leases it has given up " +
-           std::to_string(lost) + ", and has " + std::to_string(strange) + " of its own",
+       "another idd leases as " + Quote(host) + ": it abandoned " + std::to_string(lost) +
+           " of this one's leases and holds " + std::to_string(strange) + " of its own",
        "give one of the two another name (--host-id, host_id in idd.toml) and restart it; idctl "
        "host list shows the names in use"});
 }
 
-// --- what idd stands on
+// --- the host under idd
 
 std::string SizeText(std::uint64_t bytes) {
   if (bytes < 10 * kMiB) return std::to_string(bytes / 1024) + " KiB";
@@ -315,11 +317,11 @@ bool IsOneOf(const std::string& name, std::initializer_list<const char*> names) 
   return std::any_of(names.begin(), names.end(), [&](const char* one) { return name == one; });
 }
 
-// Places on one file system make one finding.
+// All places on one file system make one finding.
 void CheckDisk(const std::vector<Place>& places, Findings& findings) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> seen;
   for (const Place& place : places) {
-    // The socket's folder is written once, at a start; it need not have room.
+    // idd writes to the socket's folder once, at its start; the folder needs no free space.
     if (place.error || place.what == "socket") continue;
     const std::pair disk(place.free_bytes, place.total_bytes);
     if (std::find(seen.begin(), seen.end(), disk) != seen.end()) continue;
@@ -344,7 +346,7 @@ void CheckDisk(const std::vector<Place>& places, Findings& findings) {
   AddOkUnlessFound(findings, "disk", "there is room where idd writes");
 }
 
-// Where a reboot or another machine would take from under idd what it has to remember.
+// Places whose contents idd needs but would lose on a reboot or on another machine.
 void CheckFileSystems(const std::vector<Place>& places, Findings& findings) {
   for (const Place& place : places) {
     if (place.error || place.what == "socket") continue;
@@ -384,9 +386,9 @@ void CheckPlace(const Place& place, std::uint64_t idd_uid, Findings& findings) {
                    ", who can put something else in its place",
                "chown it to the user of idd: uid " + std::to_string(idd_uid));
   }
-  // The mode of the socket's folder was looked at from this side.
+  // CheckSocket has already checked the mode of the socket's folder.
   if (place.what == "socket") return;
-  // Such as /tmp: it is open to all users, and must stay so.
+  // A folder such as /tmp is open to all users, and must stay so.
   if ((place.mode & kOthersWrite) != 0 && (place.mode & kSticky) != 0) {
     return add(Health::kProblem,
                "is open to all users (mode " + OctalText(place.mode) +
@@ -475,7 +477,7 @@ void CheckRestarts(const Fields& service, Findings& findings) {
                        FormatDuration(watchdog_s.value_or(0)));
 }
 
-// The store's version; empty while nothing is known of it.
+// The store's version; empty while it is unknown.
 std::string CheckStore(const Fields& store, const Fields& daemon, Diagnosis& diagnosis) {
   Findings& findings = diagnosis.findings;
   CheckStoreState(store, findings);

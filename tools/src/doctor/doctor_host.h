@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `idctl doctor` can see without the daemon.
+// The checks of `idctl doctor` that need no daemon.
 #ifndef IDD_TOOLS_DOCTOR_DOCTOR_HOST_H_
 #define IDD_TOOLS_DOCTOR_DOCTOR_HOST_H_
 
@@ -11,27 +11,28 @@
 #include <string>
 #include <vector>
 
-#include "doctor/doctor_checks.h"
+#include "doctor/diagnosis.h"
 #include "idd/base/status.h"
 
 namespace idd::tools {
 
-// A path as stat(2) and access(2) have it.
+// A path as stat(2) and access(2) report it.
 struct FileProbe {
   std::string path;
-  int error = 0;  // errno; what is below is empty then
+  int error = 0;  // errno; the fields below are then empty
   uid_t owner = 0;
-  mode_t mode = 0;  // with the type
+  mode_t mode = 0;  // including the file type
   bool may_write = false;
 
-  // A socket that this user may connect to, as far as its file tells.
+  // Whether this is a socket that this user may connect to, judged by the file alone.
   [[nodiscard]] bool IsUsableSocket() const noexcept {
     return error == 0 && S_ISSOCK(mode) && may_write;
   }
 };
 [[nodiscard]] FileProbe ProbeFile(const std::string& path);
 
-// Who listens at a socket: 0, or the errno of connect(2), which does not wait; and who it is.
+// The listener at a socket: 0 or the errno of connect(2), which does not wait, and the listener's
+// identity.
 struct ListenerProbe {
   int error = 0;
   pid_t pid = 0;
@@ -39,26 +40,26 @@ struct ListenerProbe {
 };
 [[nodiscard]] ListenerProbe ProbeListener(const std::string& path);
 
-// "active", "failed", "inactive": what the service manager says of idd.service; nothing where there
-// is no systemd, or none that answers within a second. `runtime_dir`: of systemd; `systemctl`: an
-// absolute path.
+// The state of idd.service according to the service manager: "active", "failed", "inactive";
+// nothing without systemd, or if it does not answer within a second. `runtime_dir`: systemd's;
+// `systemctl`: an absolute path.
 [[nodiscard]] std::optional<std::string> AskServiceManager(
     const std::string& runtime_dir = "/run/systemd/system",
     const std::string& systemctl = "/usr/bin/systemctl");
 
 // --- Pure.
 
-// The socket file and its folder; `uid`: who asks.
+// The socket file and its folder; `uid`: the asking user.
 [[nodiscard]] Finding CheckSocket(const FileProbe& socket, const FileProbe& folder, uid_t uid);
-// Why the daemon cannot be talked to.
+// Why the daemon cannot be reached.
 struct NoAnswer {
-  Status status;  // of the attempt
+  Status status;  // of the connection attempt
   ListenerProbe listener;
   FileProbe socket;
   std::optional<std::string> service;  // AskServiceManager()
 };
 [[nodiscard]] Finding ExplainNoAnswer(const NoAnswer& failed);
-// "; systemd says idd.service is failed", or nothing.
+// "; systemd says idd.service is failed", or empty.
 [[nodiscard]] std::string ServiceText(const std::optional<std::string>& service);
 
 }  // namespace idd::tools

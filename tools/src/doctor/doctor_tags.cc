@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl doctor: what is wrong with tags. One finding for all tags of a kind of trouble, so that two
-// thousand of them make one line.
+// idctl doctor: checks of the tags. Each kind of problem is one finding for all affected tags, so
+// that two thousand of them make one line.
+#include "doctor/doctor_tags.h"
+
 #include <cmath>
 #include <limits>
 #include <optional>
 
-#include "doctor/doctor_checks.h"
 #include "terminal/output.h"
 
 namespace idd::tools {
@@ -16,10 +17,10 @@ constexpr double kWarnedDays = 90;
 constexpr double kLastDays = 14;
 constexpr std::uint64_t kWarnedLeases = 20;
 constexpr std::uint64_t kLastLeases = 2;
-// Of the newest leases' ids: beyond it more is given up than restarts explain.
+// As a fraction of the ids of the newest leases: restarts alone do not explain a greater loss.
 constexpr double kMuchWaste = 0.2;
 
-// Those of one kind, and the tag that the advice names.
+// The tags with one kind of problem, and the one that the advice names.
 struct Group {
   std::vector<std::string> items;
   std::string first;
@@ -56,8 +57,8 @@ void CheckQuarantine(const std::vector<Fields>& tags, std::vector<Finding>& find
   AddOkUnlessFound(findings, "quarantine", "no ring was written into");
 }
 
-// An operator did it and may have forgotten it: claims fail all the same. While the whole host is
-// drained, no tag can be resumed alone, and there may be none yet.
+// The operator drained them and may have forgotten it, while claims fail. While the whole host is
+// drained, no tag can be resumed alone, and there may be no tag yet.
 void CheckDrained(const Fields& daemon, const std::vector<Fields>& tags,
                   std::vector<Finding>& findings) {
   if (daemon.Has("drained") && daemon.Flag("drained")) {
@@ -76,7 +77,8 @@ void CheckDrained(const Fields& daemon, const std::vector<Fields>& tags,
   AddOkUnlessFound(findings, "drained", "no tag is out of use");
 }
 
-// Whether a tag that has no ids at hand is one from which no client can claim.
+// Among the tags without ids, separates those whose last lease failed from those that are only
+// waiting.
 void CheckDry(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group failing;
   Group waiting;
@@ -98,18 +100,18 @@ void CheckDry(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
 }
 
 struct Remaining {
-  std::uint64_t ids = 0;  // neither leased nor claimed
+  std::uint64_t ids = 0;  // not leased yet, or leased and unclaimed
   std::uint64_t leases = 0;
 };
 
-// Nothing while the store has not said where the tag stands.
+// Nothing until the store has reported the tag's position.
 std::optional<Remaining> RemainingOf(const Fields& tag) {
   const std::optional<std::uint64_t> next_id = tag.OptionalCount("next_id");
   const std::optional<std::uint64_t> max_id = tag.OptionalCount("max_id");
   const std::uint64_t available = tag.Count("available");
   const std::uint64_t step = std::max<std::uint64_t>(tag.Count("step"), 1);
   if (!next_id || !max_id) return std::nullopt;
-  // The last one counts; of numbers that no store has the sum stays the largest there is.
+  // max_id itself can be handed out. For values that no store has, the sum saturates.
   std::uint64_t ids = *max_id < *next_id ? 0 : *max_id - *next_id;
   if (*max_id >= *next_id && __builtin_add_overflow(ids, 1, &ids)) --ids;
   if (__builtin_add_overflow(ids, available, &ids)) ids = std::numeric_limits<std::uint64_t>::max();
@@ -144,8 +146,8 @@ void CheckExhaustion(const std::vector<Fields>& tags, std::vector<Finding>& find
   AddOkUnlessFound(findings, "exhaustion", "no tag runs out of ids soon");
 }
 
-// What the tag has to hold for its promise at the rate that idd reckons with. The promise grows
-// with the load until it is as long as the tolerance; that max_prefetch stops it is known before.
+// The ids that the tag must hold for its promise, at the rate that idd reckons with. The promise
+// grows with the load up to the outage tolerance; whether max_prefetch limits it is known before.
 void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group limited;
   Group behind;
@@ -153,7 +155,7 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
   for (const Fields& tag : tags) {
     const double rate = tag.Number("reckoned_per_s");
     const double needed = rate * tag.Number("outage_tolerance_s");
-    // Older daemons promise all of it from the first second.
+    // Older daemons promise the full tolerance from the first second.
     const double by_now = tag.Has("promised_ids") ? tag.Number("promised_ids") : needed;
     const auto available = static_cast<double>(tag.Count("available"));
     const auto most = static_cast<double>(tag.Count("max_prefetch"));
@@ -218,7 +220,7 @@ void CheckStoredTags(const Fields& look, std::vector<Finding>& findings) {
     }
   }
   AddGroup(waste,
-           {"waste", Health::kWarning, " whose newest leases were given up in good part",
+           {"waste", Health::kWarning, " with many abandoned ids in their newest leases",
             "which hosts are killed, or run without a service manager? idctl lease list --state "
             "abandoned --tag " +
                 waste.first},

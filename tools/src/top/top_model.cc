@@ -11,18 +11,19 @@
 namespace idd::tools {
 namespace {
 
-// What is held is divided by the rate of about so many seconds: less jumps, more is late.
+// The cover is the available ids over the rate of about this many seconds: less would make it jump,
+// more would make it late.
 constexpr double kSmoothedSeconds = 3;
 // Below this many ids a second a tag is idle, as in `status`.
 constexpr double kLeastRate = 0.01;
 
-// A tag without ids has no rate, and it is the first that has to be seen.
+// A tag without ids has no rate, and has to be shown first.
 double CoverOrForEver(const TopTag& tag) {
   if (tag.now.state == "dry") return 0;
   return tag.covered_s.value_or(std::numeric_limits<double>::infinity());
 }
 
-// Whether `a` stands before `b`, and whether `b` before `a`.
+// Whether `a` sorts before `b`, and whether `b` sorts before `a`.
 std::pair<bool, bool> Compare(const TopTag& a, const TopTag& b, TopOrder order) {
   switch (order) {
     case TopOrder::kRate:
@@ -53,7 +54,7 @@ double History::Back(std::size_t age) const noexcept {
 void Advance(TopTag& tag, TagReading reading, double seconds) {
   const bool has_rate = tag.is_known && seconds > 0;
   if (has_rate) {
-    // Fewer than before: another daemon counts from its own beginning.
+    // A smaller number: another daemon has begun to count from zero.
     const std::uint64_t more = reading.claimed - std::min(reading.claimed, tag.now.claimed);
     tag.rate_per_s = static_cast<double>(more) / seconds;
     const double weight = 1 - std::exp(-seconds / kSmoothedSeconds);
@@ -63,12 +64,12 @@ void Advance(TopTag& tag, TagReading reading, double seconds) {
   tag.is_known = true;
   tag.now = std::move(reading);
   const auto available = static_cast<double>(tag.now.available);
-  tag.is_kept = available >= tag.now.reckoned_per_s * tag.now.outage_tolerance_s;
+  tag.is_kept = available >= tag.now.planning_rate_per_s * tag.now.outage_tolerance_s;
   tag.covered_s.reset();
   if (tag.smooth_per_s >= kLeastRate) tag.covered_s = available / tag.smooth_per_s;
   if (!has_rate) return;
   tag.rates.Add(tag.rate_per_s);
-  // Idle: what is held lasts, unless there is nothing.
+  // Idle: the available ids last, unless there are none.
   const double most = tag.now.outage_tolerance_s;
   tag.covers.Add(std::min(tag.covered_s.value_or(tag.now.available > 0 ? most : 0), most));
 }

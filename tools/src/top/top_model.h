@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `idctl top` knows of the tags, and how it arranges them. Pure: readings in, numbers out.
+// The tags as `idctl top` knows them, and their arrangement. Pure: readings in, numbers out.
 #ifndef IDD_TOOLS_TOP_TOP_MODEL_H_
 #define IDD_TOOLS_TOP_TOP_MODEL_H_
 
@@ -14,7 +14,7 @@
 
 namespace idd::tools {
 
-// The newest values of something, for a sparkline.
+// The newest values of a series, for a sparkline.
 class History {
  public:
   static constexpr std::size_t kMaxValues = 128;
@@ -30,16 +30,16 @@ class History {
   std::size_t count_ = 0;
 };
 
-// A tag as it was read once, from its ring or from the daemon's status.
+// One reading of a tag, from its ring or from the daemon's status.
 struct TagReading {
   std::string state;
-  std::uint64_t claimed = 0;  // since the daemon began
+  std::uint64_t claimed = 0;  // since the daemon started
   std::uint64_t available = 0;
   std::uint64_t step = 0;
   std::uint64_t leases = 0;
   std::uint64_t fallbacks = 0;
   double outage_tolerance_s = 0;
-  double reckoned_per_s = 0;
+  double planning_rate_per_s = 0;
   bool is_observed = false;  // read from its ring
 };
 
@@ -48,16 +48,16 @@ struct TopTag {
   TagReading now;
   std::optional<std::string> last_error;
   double rate_per_s = 0;            // between the last two readings
-  std::optional<double> covered_s;  // at the rate of the last seconds; nothing while idle
+  std::optional<double> covered_s;  // at the recent rate; nothing while idle
   bool is_kept = true;              // the promise, at the rate that the daemon reckons with
   History rates;
   History covers;
 
   double smooth_per_s = 0;
-  bool is_known = false;  // was read before
+  bool is_known = false;  // has had a reading
 };
 
-// Takes a reading into the tag. `seconds`: since the one before; 0: it is the first.
+// Advances the tag with a reading. `seconds`: since the previous one; 0: it is the first.
 void Advance(TopTag& tag, TagReading reading, double seconds);
 
 struct TopHead {
@@ -69,7 +69,7 @@ struct TopHead {
   std::string database_url;
   double database_since_s = 0;
   std::optional<std::string> database_error;
-  // Of a daemon that does not answer: why, and for how long.
+  // For a daemon that does not answer: why, and for how long.
   std::optional<std::string> gone_why;
   double gone_s = 0;
 };
@@ -93,10 +93,10 @@ enum class TopOrder { kRate, kCover, kAvailable, kName };
 struct TopArrangement {
   TopOrder order = TopOrder::kRate;
   bool is_reversed = false;
-  std::string filter{};  // part of the names that are shown; empty: all
+  std::string filter{};  // part of the names to show; empty: all
 };
-// What wants attention first: the highest rate, the shortest cover, the least available; names from
-// A on. Equals by name.
+// Sorts what needs attention first: the highest rate, the shortest cover, the least available;
+// names ascending. Ties sort by name.
 [[nodiscard]] std::vector<const TopTag*> Arrange(const std::vector<const TopTag*>& tags,
                                                  const TopArrangement& arrangement);
 

@@ -35,7 +35,7 @@ sigset_t HandledSignals() {
   return signals;
 }
 
-// What looks the same without colour, as far as a terminal can.
+// Attributes for a terminal without colour, as far as it has them.
 attr_t AttributesOf(Tone tone, bool has_color) {
   switch (tone) {
     case Tone::kPlain:
@@ -54,7 +54,7 @@ attr_t AttributesOf(Tone tone, bool has_color) {
   return A_NORMAL;
 }
 
-// UTF-8, or whatever the locale has, of one character; empty if it has none for it.
+// One character in UTF-8 or the locale's encoding; empty if the locale cannot encode it.
 std::string TextOf(wint_t character) {
   std::array<char, MB_LEN_MAX> bytes{};
   std::mbstate_t state{};
@@ -64,7 +64,7 @@ std::string TextOf(wint_t character) {
   return {bytes.data(), count};
 }
 
-// Nothing for keys that mean nothing here.
+// Nothing for keys without a meaning here.
 std::vector<Key> KeyOf(int kind, wint_t code) {
   if (kind == KEY_CODE_YES) {
     switch (code) {
@@ -109,11 +109,11 @@ struct TopScreen::Terminal {
 std::unique_ptr<TopScreen> TopScreen::Open(int out_fd) {
   auto terminal = std::make_unique<Terminal>();
   terminal->out_fd = out_fd;
-  // Before ncurses installs its handlers, which would end the program without its destructors.
+  // Before ncurses installs its handlers, which would end the program without running destructors.
   const sigset_t handled = HandledSignals();
   if (::pthread_sigmask(SIG_BLOCK, &handled, &terminal->mask_before) != 0) return nullptr;
   terminal->signals.reset(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  // Asked first: a newterm() that fails does not give back its memory.
+  // Checked first: a newterm() that fails leaks its memory.
   if (terminal->signals.valid() && CanMoveCursor(out_fd)) {
     terminal->screen = ::newterm(nullptr, stdout, stdin);
   }
@@ -147,7 +147,7 @@ TopScreen::~TopScreen() {
   ::pthread_sigmask(SIG_SETMASK, &terminal_->mask_before, nullptr);
 }
 
-Screen TopScreen::Look() const { return ProbeScreen(terminal_->out_fd); }
+Screen TopScreen::Probe() const { return ProbeScreen(terminal_->out_fd); }
 
 void TopScreen::Draw(const std::vector<StyledLine>& lines) {
   ::werase(stdscr);
@@ -188,7 +188,7 @@ ScreenEvent TopScreen::TakeSignal() {
       return ScreenEvent::kChanged;
     case SIGWINCH:
     case SIGCONT: {
-      const Screen screen = Look();
+      const Screen screen = Probe();
       ::resizeterm(static_cast<int>(std::min<std::size_t>(screen.rows, SHRT_MAX)),
                    static_cast<int>(std::min<std::size_t>(screen.columns, SHRT_MAX)));
       ::clearok(curscr, TRUE);
@@ -201,11 +201,11 @@ ScreenEvent TopScreen::TakeSignal() {
   }
 }
 
-// The terminal is the shell's until it brings us back; by then it may have another size.
+// The shell owns the terminal until it resumes this process; the size may have changed by then.
 void TopScreen::StopUntilContinued() const {
   ::endwin();
   ::raise(SIGSTOP);
-  const Screen screen = Look();
+  const Screen screen = Probe();
   ::resizeterm(static_cast<int>(std::min<std::size_t>(screen.rows, SHRT_MAX)),
                static_cast<int>(std::min<std::size_t>(screen.columns, SHRT_MAX)));
   ::clearok(curscr, TRUE);

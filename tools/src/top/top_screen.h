@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A full screen on the terminal: shows lines, tells keys, and leaves the terminal as it was.
+// A full screen on the terminal: shows lines, reports keys, and restores the terminal at the end.
 #ifndef IDD_TOOLS_TOP_TOP_SCREEN_H_
 #define IDD_TOOLS_TOP_TOP_SCREEN_H_
 
@@ -19,37 +19,37 @@ namespace idd::tools {
 enum class KeyKind { kText, kEnter, kEscape, kErase, kUp, kDown, kPageUp, kPageDown, kHome, kEnd };
 struct Key {
   KeyKind kind = KeyKind::kText;
-  std::string text;  // of kText: one character
+  std::string text;  // for kText: one character
 };
 
 enum class ScreenEvent {
   kTimeout,
   kKeys,
-  kChanged,     // another size, or back from a stop: draw again
+  kChanged,     // resized, or resumed after a stop: draw again
   kInterrupt,   // Ctrl-C
   kTerminated,  // another signal: see signal()
   kHungUp,      // the terminal is gone
 };
 
-// At most one at a time. Signals that end or stop a program are blocked as long as it lives and
-// come as events, so that the terminal is restored first, whatever happens.
+// At most one object at a time. While it lives, signals that end or stop a program are blocked and
+// arrive as events, so that the terminal is always restored first.
 //
 // Not thread-safe.
 class TopScreen {
  public:
-  // Nothing when this terminal cannot do it: its type is not known.
+  // Nothing if the type of this terminal is unknown.
   [[nodiscard]] static std::unique_ptr<TopScreen> Open(int out_fd);
   ~TopScreen();
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
-  // As it is now.
-  [[nodiscard]] Screen Look() const;
+  // The current screen.
+  [[nodiscard]] Screen Probe() const;
   void Draw(const std::vector<StyledLine>& lines);
-  // Waits for keys or for something else until then.
+  // Waits for keys or another event, until that time at the latest.
   [[nodiscard]] ScreenEvent Wait(MonotonicTime until);
   [[nodiscard]] std::vector<Key> TakeKeys();
-  // That ended it.
+  // The signal that ended it.
   [[nodiscard]] int signal() const noexcept { return signal_; }
 
  private:

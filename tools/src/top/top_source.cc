@@ -9,15 +9,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The screen stands still as long.
+// The screen freezes for as long.
 constexpr milliseconds kConnectPatience(200);
 constexpr milliseconds kReplyPatience(2000);
 constexpr std::chrono::seconds kBetweenTries(1);
 // The daemon's own lines, and the tags that cannot be observed.
 constexpr milliseconds kBetweenRequests(950);
-// The list of all tags, which costs the daemon and the store something: soon when the daemon says
-// that it has changed, else now and then, as other hosts make tags, too; and never so often that it
-// takes more than one part in kListShare of the time.
+// The list of all tags costs the daemon and the store some work. It is read soon after the daemon
+// reports a change, otherwise now and then, as other hosts also create tags, and never so often
+// that it takes more than one part in kListShare of the time.
 constexpr std::chrono::seconds kBetweenChangedLists(5);
 constexpr std::chrono::seconds kBetweenLists(60);
 constexpr int kListShare = 200;
@@ -52,7 +52,7 @@ TagReading ReadingOf(const shm::RingView& view, std::uint64_t now_ns) {
           .leases = view.numbers.leases,
           .fallbacks = view.numbers.fallbacks,
           .outage_tolerance_s = static_cast<double>(view.numbers.outage_tolerance_s),
-          .reckoned_per_s = static_cast<double>(view.numbers.reckoned_per_1000_s) / 1000,
+          .planning_rate_per_s = static_cast<double>(view.numbers.reckoned_per_1000_s) / 1000,
           .is_observed = true};
 }
 
@@ -103,7 +103,7 @@ Status TopSource::Reconnect(MonotonicTime now) {
   }
   client_.emplace(std::move(client).value());
   head_.gone_why.reset();
-  // It may be another daemon: its rings are others, and the earlier ones are not in use any more.
+  // It may be another daemon, with other rings: the earlier rings are no longer in use.
   is_listed_ = false;
   next_list_ = now;
   for (auto& [name, tag] : tags_) tag.is_wanted = true;
@@ -174,7 +174,7 @@ Status TopSource::TakeDocument(const Json& document, bool is_whole, MonotonicTim
   listed_at_ = now;
   listed_version_ = tags_version_;
   is_listed_ = true;
-  lacks_rings_ = false;  // until one of them is refused again
+  lacks_rings_ = false;  // until the daemon refuses one of them again
   return Status::Ok();
 }
 
@@ -192,11 +192,11 @@ void TopSource::TakeTag(const Fields& tag, bool is_whole, MonotonicTime now) {
                      .leases = tag.Count("leases"),
                      .fallbacks = tag.Count("fallbacks"),
                      .outage_tolerance_s = promise.Number("outage_tolerance_s"),
-                     .reckoned_per_s = promise.Number("reckoned_per_s"),
+                     .planning_rate_per_s = promise.Number("reckoned_per_s"),
                      .is_observed = false};
   if (watched.ring.has_value()) return;
-  // One that this daemon has never served has no ring; one that we were not given a moment ago is
-  // asked for again when something has changed.
+  // A tag that this daemon has never served has no ring. A ring that was refused is requested again
+  // after a change.
   const bool is_served = reading.leases > 0 || !tag.Objects("segments").empty();
   watched.is_wanted = watched.is_wanted || (is_whole && is_served);
   Advance(watched, std::move(reading), now);
@@ -210,7 +210,7 @@ void TopSource::ObserveWanted(MonotonicTime now) {
     const Code code = ring.ok() ? Code::kOk : ring.status().code();
     if (code == Code::kUnavailable || code == Code::kTimeout) return Lose(ring.status(), now);
     tag.is_wanted = false;
-    // Without one, or with one that cannot be mapped, the daemon's documents have to do.
+    // Without a ring, or if it cannot be mapped, the daemon's documents are used.
     tag.ring.reset();
     lacks_rings_ = lacks_rings_ || !ring.ok();
     if (ring.ok()) tag.ring = std::move(ring).value();
@@ -220,8 +220,8 @@ void TopSource::ObserveWanted(MonotonicTime now) {
 void TopSource::ReadRings(MonotonicTime now) {
   for (auto& [name, tag] : tags_) {
     if (!tag.ring.has_value()) continue;
-    const shm::RingView& view = tag.ring->Look();
-    // The tag has another ring by now; what was claimed from this one to the end still counts.
+    const shm::RingView& view = tag.ring->Snapshot();
+    // The tag has another ring by now, but the last claims from this one still count.
     if (view.is_over) tag.is_wanted = true;
     if (!view.has_numbers) {
       tag.ring.reset();

@@ -16,15 +16,15 @@ namespace {
 
 constexpr std::size_t kHeadLines = 4;
 constexpr std::size_t kFootLines = 1;
-// Where there is room, names and curves get more of it, to here.
+// Names and curves get more room, if there is any, up to these widths.
 constexpr std::size_t kWidestTag = 48;
 constexpr std::size_t kWidestCurve = 40;
 
-// One character, as it is shown: bytes of `text`, and columns.
+// One character as it is displayed: its bytes in `text`, and its columns.
 struct Shown {
   std::size_t bytes = 1;
   std::size_t columns = 1;
-  bool is_shown = false;  // false: the terminal or the locale does not have it
+  bool is_shown = false;  // false: the terminal or the locale cannot show it
 };
 
 Shown FirstShown(std::string_view text, std::mbstate_t& state) {
@@ -42,7 +42,7 @@ Shown FirstShown(std::string_view text, std::mbstate_t& state) {
 
 bool IsAscii(char byte) { return static_cast<unsigned char>(byte) < 0x80; }
 
-// As many characters as fit `width` columns, each one that cannot be shown as '?'.
+// The characters that fit `width` columns; '?' replaces each one that cannot be shown.
 std::pair<std::string, std::size_t> Fitting(std::string_view text, std::size_t width,
                                             bool has_utf8) {
   std::string fitting;
@@ -59,12 +59,12 @@ std::pair<std::string, std::size_t> Fitting(std::string_view text, std::size_t w
   return {fitting, columns};
 }
 
-// What the row says in STATE: one that is served and would not survive what was promised is short.
+// The row's STATE: a tag that is served but would not survive the promised outage is "short".
 std::string StateText(const TopTag& tag) {
   return tag.now.state == "ok" && !tag.is_kept ? "short" : tag.now.state;
 }
 
-// An operator took it out of use: it is to hold nothing, whatever was promised.
+// The operator drained it: it should hold nothing, whatever was promised.
 bool IsDrained(const TopTag& tag) { return tag.now.state == "drained"; }
 bool IsShort(const TopTag& tag) { return !tag.is_kept && !IsDrained(tag); }
 
@@ -86,11 +86,11 @@ double HighestRate(const TopTag& tag, std::size_t width) {
   return highest;
 }
 
-// A column of the screen. `rank`: where there is no room, the highest are left out.
+// A column of the screen. `rank`: if room is short, the highest are left out.
 struct TopColumn {
   const char* title;
   std::size_t width;
-  std::size_t gap;  // before it
+  std::size_t gap;  // blanks before it
   int rank;
   Align align;
   Span (*cell)(const TopTag& tag, std::size_t width, bool has_utf8);
@@ -157,7 +157,7 @@ constexpr std::array<TopColumn, 13> kColumns = {{
     {"LAST ERROR", 24, 2, 10, Align::kLeft, ErrorCell},
 }};
 
-// The width of each column, 0 for those that are left out.
+// The width of each column; 0 if it is left out.
 std::array<std::size_t, kColumns.size()> LayOut(std::size_t columns) {
   std::array<std::size_t, kColumns.size()> widths{};
   std::size_t used = 0;
@@ -226,8 +226,8 @@ Span DaemonText(const TopHead& head) {
 Span DatabaseText(const TopHead& head) {
   std::string text = "database " + EscapeText(head.database_state) + " for " +
                      FormatDuration(head.database_since_s) + ", " + EscapeText(head.database_url);
-  // What idd said last: by now the database may be another way.
-  if (head.gone_why) return {Tone::kFaint, "before it went: " + text};
+  // idd's last report: the database may have changed since.
+  if (head.gone_why) return {Tone::kFaint, "last report: " + text};
   if (head.database_state == "up") return {Tone::kPlain, text};
   if (head.database_error) text += "; " + EscapeText(*head.database_error);
   return {Tone::kBad, text};
@@ -248,7 +248,8 @@ Tone SumsTone(const TopSums& sums) {
   return sums.kept + sums.drained < sums.tags ? Tone::kWarning : Tone::kPlain;
 }
 
-// Above the tags: how they are arranged, and which of them are seen. Below: the keys.
+// The line above the tags: their arrangement, and which of them are visible. The line below: the
+// keys.
 std::string ArrangementText(const TopPage& page, std::size_t rows) {
   const TopArrangement& how = page.arrangement;
   if (page.is_typing_filter) return "filter: " + EscapeText(how.filter) + "_";

@@ -42,14 +42,15 @@ Result<FenceMember> ParseMember(const MysqlRow& row) {
 
 }  // namespace
 
-// With the identity: a proxy may have led the session to another server since, whose row is alike.
+// Includes the server's identity: a proxy may have led the session to another server with the same
+// row.
 std::string MysqlStore::IsThisMember() const {
   return server_.condition() + " AND host = " + MysqlDb::Text(options_.host.id) + " AND run = '" +
          run_ + "' AND beat = " + std::to_string(member_beat_);
 }
 
-// Takes the row over for this run. `server` is emptied: until this host has pushed its marks here,
-// its beats confirm nothing to others.
+// Takes the row over for this run. Clears `server`: until this host has pushed its marks here, its
+// beats confirm nothing to other hosts.
 Status MysqlStore::ClaimMember() {
   const std::string host = MysqlDb::Text(options_.host.id);
   const std::string select =
@@ -81,23 +82,23 @@ Status MysqlStore::ClaimMember() {
   return Status::Ok();
 }
 
-// They were made again, or their files were touched: hosts that differ in what they call these
-// tables would wait for each other.
+// Learns table times that another host has seen, after tables were made again or their files were
+// touched. Hosts that name these tables differently would wait for each other.
 bool MysqlStore::LearnTablesFrom(const FenceMember& member) {
   const std::string_view name = member.server;
   return !server_.is_cluster() && name.starts_with(server_.name()) &&
          tables_.AddSeenElsewhere(name.substr(server_.name().size()));
 }
 
-Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
+Result<FenceView> MysqlStore::ReadFence(std::uint64_t noted) {
   if (db_ == nullptr) return NotOpen();
   std::vector<std::string> statements = {
       // A host that sees the row move believes that this host has pushed into these tables.
       "UPDATE idd_fence SET beat = beat + 1 WHERE " + IsThisMember() + " AND " + tables_.AreSame(),
       "SELECT " + server_.condition() + ", @@global.read_only, @@innodb_read_only, " +
           tables_.AreSame(),
-      // First the counter: what commits in between has a higher epoch, and comes with the next
-      // look.
+      // First the counter: a raise that commits in between has a higher epoch, and the next look
+      // finds it.
       "SELECT epoch FROM idd_ceiling WHERE biz_tag = ''",
       std::string("SELECT ") + kMemberColumns + " FROM idd_fence ORDER BY host",
       "SELECT biz_tag, active, wanted, pushed FROM idd_ceiling WHERE biz_tag <> '' AND epoch > " +
@@ -105,7 +106,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   if (server_.is_cluster()) statements.emplace_back(sql::kClusterStatus);
   const Result<std::vector<MysqlResult>> answers = db_->Packet(statements);
   if (!answers.ok()) {
-    // Whether the beat was raised is not known: the row is taken over again at the next Open().
+    // It is unknown whether the beat was raised, so the next Open() takes the row over again.
     db_.reset();
     return answers.status();
   }
@@ -113,7 +114,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   if (!IsOff(server[1]) || !IsOff(server[2])) return ReadOnly();
   if (server[3] != "1") {
     Status status = CheckTables();
-    // They have come back as they were: whether the beat was raised is known at the next Open().
+    // The tables are back as they were. The next Open() finds out whether the beat was raised.
     db_.reset();
     return status.ok() ? NotOpen() : status;
   }
@@ -154,7 +155,7 @@ Result<FenceView> MysqlStore::Look(std::uint64_t noted) {
   return view;
 }
 
-// So that the next Open() knows which tables it was, if they are why.
+// Checks the tables first, so that the next Open() knows if they are the reason.
 Status MysqlStore::RowIsNotAsLeft() {
   Status status = CheckTables();
   return status.ok() ? SetBack() : status;
@@ -166,7 +167,7 @@ Status MysqlStore::UpdateMember(const std::string& assignments) {
       db_->Query("UPDATE idd_fence SET beat = beat + 1, " + assignments + " WHERE " +
                  IsThisMember() + " AND " + tables_.AreSame());
   if (!set.ok()) {
-    // Whether the beat was raised is not known: the row is taken over again at the next Open().
+    // It is unknown whether the beat was raised, so the next Open() takes the row over again.
     db_.reset();
     return set.status();
   }
@@ -195,7 +196,7 @@ Status MysqlStore::Admit(const std::vector<FenceMember>& members) {
             std::to_string(member.beat) + ", 0, 'live', " + std::to_string(member.silence.count()) +
             ")";
   }
-  // From left to right: `state` is the old one until it is assigned.
+  // MySQL assigns from left to right, so `state` is the old one until its own assignment.
   const std::string is_older = "IF(beat < VALUES(beat) AND state IN ('out', 'left'), ";
   return Failed(
       db_->Query("INSERT INTO idd_fence(host, run, beat, noted, state, silence_s) VALUES " + rows +
@@ -212,8 +213,7 @@ Status MysqlStore::Raise(const std::vector<Ceiling>& wanted) {
             std::to_string(ceiling.wanted) + ", IF(ROW_COUNT() = 1 AND " + tables_.AreSame() +
             ", LAST_INSERT_ID(), NULL), " + std::to_string(ceiling.pushed) + ")";
   }
-  // A row of a data set that was set back may say that more is noted than its counter has given
-  // out.
+  // In a data set that was set back, a row may have a noted epoch above the counter.
   std::vector<std::string> statements = {
       "UPDATE idd_ceiling SET epoch = LAST_INSERT_ID(GREATEST(epoch,"
       " (SELECT COALESCE(MAX(noted), 0) FROM idd_fence)) + 1) WHERE biz_tag = ''"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MysqlStore: leasing.
+// MysqlStore: leasing, and leases whose answer was lost.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -17,10 +17,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What was read of a tag is used so long. The guards of a lease see a row that was set back behind
-// it, not a journal that has ids above it.
+// How long the state that was read of a tag is used. A lease's guards notice a row that was set
+// back since, but not a journal with ids above it.
 constexpr milliseconds kStateLife(100);
-// A lease that another transaction was in the way of is asked for again so many times.
+// How often a lease is tried if other transactions are in its way.
 constexpr int kTries = 4;
 
 constexpr unsigned kLockTimeout = 1205;
@@ -40,8 +40,8 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
   if (leases.ok() || db_ == nullptr) return leases;
   if (requests.size() == 1 && !IsInTheWay(db_->last_error())) return leases;
   states_.clear();
-  // Another transaction was in the way of one of them, or what was read has changed, or one row
-  // cannot be advanced: each alone.
+  // Another transaction was in the way of one lease, the state that was read has changed, or one
+  // row cannot be advanced: take each lease alone.
   LeaseResults singly;
   for (const LeaseRequest& request : requests) {
     Result<Lease> lease = TakeSingly(request);
@@ -77,7 +77,8 @@ Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
                                     " did not advance; look for triggers on the table");
 }
 
-// The batch fails as a whole: what was leased of it before is used by no one, and is abandoned.
+// Ends a batch that fails as a whole: the leases that it took before are not used, and are
+// abandoned.
 Status MysqlStore::GiveUp(const std::vector<Result<Lease>>& taken, Status status) {
   std::vector<std::string> tokens;
   for (const Result<Lease>& lease : taken) {
@@ -105,7 +106,7 @@ Result<MysqlStore::TagStates> MysqlStore::StatesOf(const std::vector<std::string
   for (const std::string& tag : tags) {
     const auto it = states_.find(tag);
     found.insert_or_assign(tag, it->second);
-    if (!it->second.ok()) states_.erase(it);  // names are the clients' choice
+    if (!it->second.ok()) states_.erase(it);  // clients choose the names, so failures are not kept
   }
   return found;
 }
@@ -118,7 +119,7 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
   if (!states.ok()) return Failed(states.status());
   LeaseResults leases;
   std::vector<Advance> advances;
-  std::vector<std::size_t> places;  // of the advances
+  std::vector<std::size_t> places;  // of the advances in `leases`
   std::vector<std::pair<std::size_t, const ReturnedTail*>> tails;
   for (const LeaseRequest& request : requests) {
     const Result<TagState>& state = states.value().find(request.tag)->second;
@@ -154,9 +155,9 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
   return leases;
 }
 
-// A returned range counts only at or above the mark: whatever this host took back and handed out
-// lies below it, so a list from a restored backup can not be served twice. One above max_id says
-// that max_id was moved by hand; an advance lifts it first.
+// A returned range counts only at or above the mark. All ids that this host took back and handed
+// out lie below the mark, so a list from a restored backup cannot be served twice. A range above
+// max_id shows that max_id was moved by hand; an advance lifts max_id first.
 const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseRequest& request) const {
   const std::uint64_t lowest = std::max({request.floor, request.high_water_mark, tombstone});
   for (const ReturnedTail& tail : returned) {
@@ -167,10 +168,10 @@ const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseReque
   return nullptr;
 }
 
-// Of a statement that leases: the same connection, server and tables as at the last look, and the
-// server may be written to (a user with all rights may write to one that may not). This host's row
-// is locked until the COMMIT: who takes it over, or puts this host out, waits until it is known
-// what was leased, however long the statement has waited for the tag's row in between.
+// The guard of a statement that leases: connection, server and tables are the same as at the last
+// look, and the server is not read-only (a user with all rights could write to a read-only one). It
+// locks this host's row until the COMMIT: a host that takes the row over, or puts this host out,
+// waits until the lease is known, however long the statement has waited for the tag's row.
 std::string MysqlStore::IsGuarded() const {
   return " AND CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0 AND (" +
          SelectIsCurrent() + " AND state = 'live' LOCK IN SHARE MODE) = 1";
@@ -199,9 +200,9 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
                  .most = most};
 }
 
-// One packet: the advance, relative and guarded, the journal's row from what it made of max_id, and
-// COMMIT. If the row was not advanced, the journal refuses its token and nothing was done. That the
-// row's name is the tag's, byte by byte, was seen when it was read.
+// One packet: the advance, relative and guarded; the journal's row, made from the new max_id; and
+// COMMIT. If the row was not advanced, the journal refuses the NULL token and nothing changes. The
+// read of the row has checked that its name is the tag's, byte by byte.
 Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
   const LeaseRequest& request = *advance.request;
   const std::string count = std::to_string(advance.count);
@@ -219,8 +220,8 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
   return Granted(advance, {limit - std::min(limit, advance.count), limit});
 }
 
-// The same for several tags, and back comes what was journalled. A row finds its numbers in lists,
-// by the place of its tag: a CASE would compare its name with all of them, for each number.
+// The same for several tags. Returns what was journalled. A row finds its numbers in lists, by the
+// place of its tag: a CASE would compare the name with all tags for each number.
 Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& advances) {
   if (advances.size() == 1) {
     Result<Lease> lease = RunAdvance(advances.front());
@@ -280,7 +281,17 @@ Status MysqlStore::LeaseFailed(const Status& status, const std::vector<std::stri
                             "' is unknown and its range is lost");
 }
 
-// The lease, if it is what was asked for. A trigger may have made something else of it.
+Status MysqlStore::AbandonLostLeases() {
+  if (lost_.empty()) return Status::Ok();
+  const Result<std::vector<MysqlResult>> results = db_->Packet(lost_.Statements(options_.host.id));
+  if (!results.ok()) return results.status();
+  std::vector<std::string> ended;
+  for (const auto& cells : results.value()[1].rows) ended.push_back(cells[0].value_or(""));
+  lost_.Forget(ended, MonotonicClock::now());
+  return Status::Ok();
+}
+
+// The lease, if it is as requested. A trigger may have changed it.
 Result<Lease> MysqlStore::Granted(const Advance& advance, shm::IdRange ids) {
   const LeaseRequest& request = *advance.request;
   const bool is_sound = ids.first < ids.limit && ids.size() == advance.count &&

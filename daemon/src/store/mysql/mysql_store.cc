@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Between two tries at all endpoints, for each of them.
+// The pause between two rounds of tries, per endpoint.
 constexpr milliseconds kConnectPause(1000);
 
 std::map<std::string, std::string> Pairs(const MysqlResult& result) {
@@ -86,7 +86,8 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   if (!data_set.ok()) return data_set.status();
   incarnation_ = std::move(data_set.value().incarnation);
   if (data_set.value().is_new) is_new_ = true;
-  // Before anything is read of them: what is replaced from here on is seen by each lease.
+  // Done before anything is read from the tables: from here on each lease notices if one is
+  // replaced.
   if (Status status = RecogniseTables(); !status.ok()) return status;
   const Result<bool> is_set_back = host_row_.Claim(*db_);
   if (!is_set_back.ok()) return is_set_back.status();
@@ -109,7 +110,7 @@ Status MysqlStore::OpenToRead() {
   return refusal;
 }
 
-// Where leases are granted: a replica may lag behind.
+// Reads only from a server that grants leases, because a replica may lag.
 Status MysqlStore::OpenToReadAt(const MysqlEndpoint& endpoint) {
   Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(options_.url, endpoint);
   if (!db.ok()) return db.status();
@@ -123,14 +124,14 @@ Status MysqlStore::OpenToReadAt(const MysqlEndpoint& endpoint) {
   if (Pairs(answers.value()[2])["wsrep_on"] == "ON") {
     view_.clear();
     if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
-    // What was committed at another node is to be seen at this one.
+    // Commits at another node must be visible at this one.
     const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
     if (!set.ok()) return set.status();
   }
   return Status::Ok();
 }
 
-// Whether the server may be written to, and which it is.
+// Finds out whether the server is writable, and which server it is.
 Status MysqlStore::Recognise() {
   ServerFacts facts{.asked = MonotonicClock::now()};
   const Result<std::vector<MysqlResult>> answers = db_->Packet(
@@ -156,7 +157,7 @@ Status MysqlStore::Recognise() {
   if (variables["wsrep_on"] == "ON") {
     if (Status status = CheckCluster(answers.value()[2]); !status.ok()) return status;
     facts.cluster = view_.substr(0, view_.find(' '));
-    // What this host has committed at another node is to be seen at this one.
+    // This host's commits at another node must be visible at this one.
     const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
     if (!set.ok()) return set.status();
     db_->SendSingly();
@@ -174,19 +175,20 @@ Status MysqlStore::Recognise() {
   return Status::Ok();
 }
 
-// A dump that is restored table by table sets one back after what idd wrote into another: only that
-// each was made again shows it, as the row of this host may be in it as this host left it.
+// A dump that is restored table by table may set one table back after idd has written into another.
+// Only the creation times of the tables show that, because the dump may have this host's row just
+// as this host left it.
 Status MysqlStore::RecogniseTables() {
   const bool was_open = !tables_.empty();
   const Result<bool> has_new = ReadTables();
   if (!has_new.ok()) return has_new.status();
-  // Each node of a cluster has made them by itself.
+  // Each node of a cluster has its own creation times.
   if (was_open && has_new.value() && !server_.is_cluster()) ++generation_;
   data_set_name_ = server_.name() + (server_.is_cluster() ? "" : tables_.Times());
   return Status::Ok();
 }
 
-// True: one has a time that was not known, and has it now.
+// True: a table has a creation time that was not known. It is recorded now.
 Result<bool> MysqlStore::ReadTables() {
   const Result<MysqlResult> made =
       db_->Query(std::string("SELECT LOWER(table_name), ") + sql::kTableMade +
@@ -232,7 +234,7 @@ Status MysqlStore::CheckGuard() {
                                   db_->where() + "; it joins again at its next look"};
 }
 
-// Whether the node may be used, and the cluster has the members that it had at the last look.
+// Checks that the node may be used and the cluster has the same members as at the last look.
 Status MysqlStore::CheckCluster(const MysqlResult& status) {
   std::map<std::string, std::string> cluster = Pairs(status);
   if (cluster["wsrep_cluster_status"] != "Primary" || cluster["wsrep_ready"] != "ON") {
@@ -263,10 +265,10 @@ Status MysqlStore::ReadOnly() {
   return status;
 }
 
-// Answers 1 on the connection that was opened, while the tables are those that were opened, and
-// have what this host has left there last: what was set back to an older state has not.
+// A statement that returns 1 on the opened connection while the tables are those that were opened
+// and have what this host last wrote there. Tables that were set back do not have it.
 std::string MysqlStore::SelectIsCurrent() const {
-  if (only_reads_) return "SELECT 1";  // it is no host of its own
+  if (only_reads_) return "SELECT 1";  // a reader has no row of its own
   const std::string has_token =
       last_token_.empty()
           ? ""
@@ -300,37 +302,26 @@ Result<std::string> MysqlStore::Incarnation() {
   return incarnation_;
 }
 
-Status MysqlStore::AbandonLostLeases() {
-  if (lost_.empty()) return Status::Ok();
-  const Result<std::vector<MysqlResult>> results = db_->Packet(lost_.Statements(options_.host.id));
-  if (!results.ok()) return results.status();
-  std::vector<std::string> ended;
-  for (const auto& cells : results.value()[1].rows) ended.push_back(cells[0].value_or(""));
-  lost_.Forget(ended, MonotonicClock::now());
-  return Status::Ok();
-}
-
 // --- what this host knows and the data set may not
 
 Result<Reconciliation> MysqlStore::Reconcile(const HostMemory& memory) {
   if (db_ == nullptr) return NotOpen();
   Reconciliation reconciliation;
-  if (Status status = RemindOfMarks(memory.marks, reconciliation); !status.ok()) {
+  if (Status status = LiftToMarks(memory.marks, reconciliation); !status.ok()) {
     return Failed(std::move(status));
   }
   Reconciliation fenced;
-  if (Status status = RemindOfMarks(memory.ceilings, fenced); !status.ok()) {
+  if (Status status = LiftToMarks(memory.ceilings, fenced); !status.ok()) {
     return Failed(std::move(status));
   }
   reconciliation.fenced = fenced.lifted.size();
-  if (Status status = RemindOfLeases(memory, reconciliation); !status.ok()) {
+  if (Status status = RestoreLeases(memory, reconciliation); !status.ok()) {
     return Failed(std::move(status));
   }
   return reconciliation;
 }
 
-Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks,
-                                 Reconciliation& reconciliation) {
+Status MysqlStore::LiftToMarks(const std::vector<TagMark>& marks, Reconciliation& reconciliation) {
   constexpr std::size_t kAtOnce = 500;
   for (std::size_t begin = 0; begin < marks.size(); begin += kAtOnce) {
     const std::size_t end = std::min(begin + kAtOnce, marks.size());
@@ -339,7 +330,7 @@ Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks,
     const Result<TagStates> states = ReadTags(tags);
     if (!states.ok()) return states.status();
     for (std::size_t i = begin; i < end; ++i) {
-      Status status = RemindOfMark(marks[i], states.value(), reconciliation);
+      Status status = LiftToMark(marks[i], states.value(), reconciliation);
       if (!status.ok()) return status;
     }
   }
@@ -347,11 +338,11 @@ Status MysqlStore::RemindOfMarks(const std::vector<TagMark>& marks,
   return Status::Ok();
 }
 
-// Each by itself: lifting twice is lifting once.
-Status MysqlStore::RemindOfMark(const TagMark& mark, const TagStates& states,
-                                Reconciliation& reconciliation) {
+// Each mark has its own statement. That is safe because lifting is idempotent.
+Status MysqlStore::LiftToMark(const TagMark& mark, const TagStates& states,
+                              Reconciliation& reconciliation) {
   const Result<TagState>& state = states.find(mark.tag)->second;
-  // An invalid row will be fixed by hand, perhaps to less than the mark: as if not there.
+  // An invalid row is treated as missing: an operator will fix it, perhaps to less than the mark.
   const bool has_row = state.ok();
   std::uint64_t used = has_row ? state.value().used_limit : 0;
   if (!has_row) {
@@ -394,7 +385,7 @@ std::string MysqlStore::EndSharing(const Lease& lease, const std::string& shared
          sql::Texts(but);
 }
 
-Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reconciliation& reconciliation) {
+Status MysqlStore::RestoreLeases(const HostMemory& memory, Reconciliation& reconciliation) {
   if (memory.held.empty()) return Status::Ok();
   std::vector<std::string> tokens;
   for (const Lease& lease : memory.held) tokens.push_back(lease.token);
@@ -405,7 +396,8 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reconciliation& reco
   for (const auto& cells : known.value().rows) there.insert(cells[0].value_or(""));
   std::map<std::string, std::vector<const Lease*>> of_tag;
   for (const Lease& lease : memory.held) of_tag[lease.tag].push_back(&lease);
-  // Each by itself, too: what was journalled again is there the next time.
+  // The batches need not commit together: the next try finds in the journal what an earlier batch
+  // has put there.
   constexpr std::size_t kAtOnce = 500;
   std::vector<std::string> statements;
   for (const Lease& lease : memory.held) {
@@ -414,10 +406,11 @@ Status MysqlStore::RemindOfLeases(const HostMemory& memory, Reconciliation& reco
     reconciliation.restored.push_back(lease);
     restored_tokens_.insert(lease.token);  // whether this commits or not
     statements.push_back(Restore(lease));
-    if (!memory.from_other_data_set) {  // else: what its own leases share with these came twice
-      // An older copy may still list ids of the lease as returned, or have leases of ours as active
-      // whose ids these are: what they had from here on was given back, or it would not have been
-      // leased again. What became of the rest of them is not known.
+    if (!memory.from_other_data_set) {  // else: ids shared with its own leases were leased twice
+      // An older copy may still list ids of this lease as returned, or still have our earlier
+      // leases of the same ids as active. Those leases had given back their ids from this lease's
+      // base on, or the ids would not have been leased again. The fate of their other ids is
+      // unknown.
       const std::string shared = SharesIdsWith(lease);
       statements.push_back("DELETE FROM idd_returned" + shared);
       statements.push_back(

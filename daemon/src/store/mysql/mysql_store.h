@@ -34,18 +34,22 @@ struct MysqlStoreOptions {
   HostIdentity host;
 };
 
+// It has more methods and members than a class should: it is Store and FenceStore over one
+// connection. Parts with invariants of their own are in ServerIdentity, MysqlTables, HostRow and
+// LostCommits.
+//
 // Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
 //
-// Invariants: what several hosts write (leaf_alloc) is only written by packets that need nothing of
-// this host in between, and relatively. A range whose COMMIT did not answer is never used, even if
-// it turns out to be in the journal.
+// Invariants: leaf_alloc, which several hosts write, is only changed relatively and by packets that
+// need nothing from this host in between. A range whose COMMIT did not answer is never used, even
+// if it turns out to be in the journal.
 class MysqlStore final : public Store, public FenceStore {
  public:
   explicit MysqlStore(MysqlStoreOptions options);
   ~MysqlStore() override;
 
   Status Open() override;
-  // As a StoreReader alone: nothing is written.
+  // Opens it as a StoreReader only: nothing is written.
   [[nodiscard]] Status OpenToRead();
   void RequireExisting() override { may_create_ = false; }
   Status CheckCurrent() override;
@@ -78,7 +82,7 @@ class MysqlStore final : public Store, public FenceStore {
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
 
-  Result<FenceView> Look(std::uint64_t noted) override;
+  Result<FenceView> ReadFence(std::uint64_t noted) override;
   std::uint64_t data_set() const override { return generation_; }
   bool is_new() const override { return is_new_; }
   std::optional<std::chrono::seconds> uptime() const override;
@@ -98,11 +102,11 @@ class MysqlStore final : public Store, public FenceStore {
     std::string token;
     shm::IdRange ids;
   };
-  // What is known of a tag before a lease: the statements look at all of it again.
+  // The known state of a tag before a lease. The lease's statements check all of it again.
   struct TagState {
     TagRecord record;
-    std::uint64_t used_limit = 0;        // of the journal, the returned ranges and a tombstone
-    std::uint64_t tombstone = 0;         // nothing below it was this tag's, or may be again
+    std::uint64_t used_limit = 0;        // end of ids in journal, returned ranges and tombstone
+    std::uint64_t tombstone = 0;         // ids below were not this tag's, or may not be again
     std::vector<ReturnedTail> returned;  // this host's, lowest first
 
     MonotonicTime read_at{};
@@ -111,17 +115,17 @@ class MysqlStore final : public Store, public FenceStore {
   };
   using TagStates = std::map<std::string, Result<TagState>, std::less<>>;
   using ActiveRanges = std::map<std::string, shm::IdRange, std::less<>>;  // by token
-  // An advance of max_id as it will be asked for.
+  // A planned advance of max_id.
   struct Advance {
     const LeaseRequest* request = nullptr;
-    std::uint64_t seen = 0;    // max_id as it was read; the statement wants no less
-    std::uint64_t lowest = 0;  // that it leases from
+    std::uint64_t seen = 0;    // max_id as read; the statement requires at least this
+    std::uint64_t lowest = 0;  // the lowest id to lease
     std::uint64_t count = 0;
-    std::uint64_t most = 0;  // that max_id may become: the tag ends there, or the ceiling is there
+    std::uint64_t most = 0;  // the highest max_id: the end of the tag, or its ceiling
   };
 
   [[nodiscard]] Status NotOpen() const;
-  // Notes a connection that is of no use any more.
+  // Drops the connection if it can no longer be used.
   [[nodiscard]] Status Failed(Status status);
 
   [[nodiscard]] Status OpenAt(const MysqlEndpoint& endpoint);
@@ -130,34 +134,35 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Status ClaimMember();
   [[nodiscard]] Status UpdateMember(const std::string& assignments);
   [[nodiscard]] Status RowIsNotAsLeft();
-  // True: it has seen one of the tables with a later time, which is known now.
+  // True: the member has seen a table with a later time, which is recorded now.
   [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
   [[nodiscard]] std::string SelectIsCurrent() const;
-  // Which tables are there, and whether it is others than were open last.
+  // Finds out which tables there are, and whether they differ from those that were open last.
   [[nodiscard]] Status RecogniseTables();
   [[nodiscard]] Result<bool> ReadTables();
-  // Asked where a guard did not hold. Not Ok: because of the tables; the connection ends.
+  // To be called when a guard did not hold. Not Ok: the tables are the reason, and the connection
+  // ends.
   [[nodiscard]] Status CheckTables();
-  // The same for connection, server, tables and what this host has left in them.
+  // The same for connection, server, tables and what this host last wrote there.
   [[nodiscard]] Status CheckIdentity();
-  // The same for all that guards a lease, but the row of its tag. If this host was only put out,
-  // the connection stays.
+  // The same for everything that guards a lease, except its tag's row. If this host was only put
+  // out, the connection stays.
   [[nodiscard]] Status CheckGuard();
-  // What it means when that is not 1, and when the server is read-only; the connection ends.
+  // The errors for tables that were set back and for a read-only server; the connection ends.
   [[nodiscard]] Status SetBack();
   [[nodiscard]] Status ReadOnly();
   [[nodiscard]] static bool IsOff(const std::optional<std::string>& value);
   [[nodiscard]] Status NoSuchTag(const std::string& tag) const;
 
-  // Has every one of `tags`.
+  // The result has an entry for every one of `tags`.
   [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
   [[nodiscard]] Result<TagStates> ReadTogether(const std::vector<std::string>& tags);
   [[nodiscard]] static Result<TagState> ReadState(const MysqlRow& row);
   static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
-  // From what was read a moment ago, or now.
+  // Uses states that were read a moment ago, and reads the others now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
   [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
@@ -171,16 +176,16 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Result<Lease> TakeBack(const LeaseRequest& request, const ReturnedTail& tail);
   [[nodiscard]] Status GiveUp(const std::vector<Result<Lease>>& taken, Status status);
 
-  // Of those leases that are active and this host's.
+  // The ranges of those leases that are active and this host's.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
   [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
   [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows) const;
 
-  [[nodiscard]] Status RemindOfMarks(const std::vector<TagMark>& marks,
-                                     Reconciliation& reconciliation);
-  [[nodiscard]] Status RemindOfMark(const TagMark& mark, const TagStates& states,
-                                    Reconciliation& reconciliation);
-  [[nodiscard]] Status RemindOfLeases(const HostMemory& memory, Reconciliation& reconciliation);
+  [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks,
+                                   Reconciliation& reconciliation);
+  [[nodiscard]] Status LiftToMark(const TagMark& mark, const TagStates& states,
+                                  Reconciliation& reconciliation);
+  [[nodiscard]] Status RestoreLeases(const HostMemory& memory, Reconciliation& reconciliation);
   [[nodiscard]] std::string Restore(const Lease& lease) const;
   [[nodiscard]] std::string SharesIdsWith(const Lease& lease) const;
   [[nodiscard]] static std::string EndSharing(const Lease& lease, const std::string& shared,
@@ -193,23 +198,23 @@ class MysqlStore final : public Store, public FenceStore {
   std::uint64_t generation_ = 0;
   std::string incarnation_;
   ServerIdentity server_;
-  std::string view_;  // of a cluster: its id and the number of its membership
-  // Those that were open at this server. In a transaction that has touched a table no other session
-  // can alter or replace it.
+  std::string view_;  // a cluster's id and the number of its present membership
+  // The tables that were open at this server. While a transaction has touched a table, no other
+  // session can alter or replace it.
   MysqlTables tables_;
-  std::string data_set_name_;  // of server and tables: other hosts see the same
-  const std::string run_;      // random, of this object: two with one state dir are two
+  std::string data_set_name_;  // from server and tables: the same on all hosts
+  const std::string run_;      // random per object: differs for two with one state dir
   HostRow host_row_;
   std::uint64_t member_beat_ = 0;     // of this host's row in idd_fence; 0: not known
   std::optional<FenceMember> found_;  // that row, as Open() found it
   bool is_new_ = false;               // the tables were made by this run
-  // Of a lease that is journalled in what is open now; empty: none yet.
+  // The token of a lease that the open data set has in its journal; empty: none yet.
   std::string last_token_;
-  MonotonicTime next_connect_{};  // not tried before
+  MonotonicTime next_connect_{};  // no try before this
   Status last_refusal_;
-  std::set<std::string, std::less<>> restored_tokens_;  // Reconcile() put them into the journal
+  std::set<std::string, std::less<>> restored_tokens_;  // that Reconcile() journalled
   LostCommits lost_;
-  TagStates states_;  // as they were read, or left by a lease; most of them long ago
+  TagStates states_;  // as last read or leased; most are out of date
 };
 
 }  // namespace idd::daemon

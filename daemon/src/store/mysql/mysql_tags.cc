@@ -13,7 +13,7 @@
 namespace idd::daemon {
 namespace {
 
-// A tag's name as idd's own tables have it.
+// A tag's name with the character set and collation of idd's own tables.
 constexpr const char* kComparedName = "CONVERT(a.biz_tag USING utf8mb4) COLLATE utf8mb4_bin";
 
 std::string SelectTags(const std::string& more = "") {
@@ -49,7 +49,7 @@ std::vector<std::string> AssignRefill(const std::string& tag, const RefillChange
   return statements;
 }
 
-// What an administrator's refused statement means.
+// Explains why the server refused an administrator's statement.
 Status InWords(const Status& status, unsigned error, const std::string& tag) {
   constexpr unsigned kDuplicate = 1062;
   if (error == kDuplicate) {
@@ -64,7 +64,8 @@ bool IsIncomparable(unsigned error) { return error == 1267 || error == 1270 || e
 
 }  // namespace
 
-// A column of another character set cannot be compared with every name: then there is no such tag.
+// A column with another character set cannot be compared with every name. If the comparison fails,
+// there is no such tag.
 Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string>& tags) {
   Result<TagStates> together = ReadTogether(tags);
   if (together.ok() || db_ == nullptr || !IsIncomparable(db_->last_error())) return together;
@@ -88,8 +89,8 @@ Status MysqlStore::NoSuchTag(const std::string& tag) const {
 
 Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::string>& tags) {
   const std::string texts = sql::Texts(tags);
-  // Where the journal ends the index of used_limit knows, read backwards: a GROUP BY would read all
-  // of the tags' leases.
+  // The index of used_limit, read backwards, gives the end of the journal; a GROUP BY would read
+  // all of the tags' leases.
   const std::string used = std::string(
                                "COALESCE((SELECT used_limit FROM idd_lease l WHERE"
                                " l.biz_tag = ") +
@@ -127,16 +128,16 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
   }
   bool all_found = true;
   for (const std::string& tag : tags) {
-    // A column that compares without case answers with another tag's row.
+    // A column that compares without case returns another tag's row.
     all_found &= !states.try_emplace(tag, NoSuchTag(tag)).second;
   }
   if (all_found || only_reads_) return states;
-  // A table that is being restored has its rows later than its name.
+  // A table that is being restored exists before its rows do.
   if (Status status = CheckIdentity(); !status.ok()) return status;
   return states;
 }
 
-// From a row of ReadTags' first statement.
+// Parses a row of ReadTags' first statement.
 Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) {
   Result<TagRecord> record = ParseTagRow(row);
   if (!record.ok()) return record.status();
@@ -159,7 +160,7 @@ Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) {
   return result;
 }
 
-// By what a column knows to be used.
+// Raises the end of used ids to the value of a column.
 void MysqlStore::RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state) {
   if (!state.ok()) return;
   const std::optional<std::uint64_t> limit = row.UintIf(column);
@@ -191,7 +192,7 @@ Result<std::vector<TagRecord>> MysqlStore::ListTags() {
   if (!found.ok()) return Failed(found.status());
   std::vector<TagRecord> tags;
   for (const auto& cells : found.value().rows) {
-    // A bad row hides no good one; FindTags and TakeLeases say what is wrong with it.
+    // A bad row must not hide the good ones; FindTags and TakeLeases report what is wrong with it.
     Result<TagRecord> tag = ParseTagRow(MysqlRow(cells));
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
@@ -232,7 +233,7 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
           MysqlDb::Text(tag.description) + ")",
       // A row deleted by hand may have left its policy behind.
       "REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed, access) VALUES(" + name + ", '" +
-          tag.mode + "', " + std::to_string(tag.max_id.value_or(kMaxId)) + ", '" +
+          TagModeName(tag.mode) + "', " + std::to_string(tag.max_id.value_or(kMaxId)) + ", '" +
           TagAccessName(tag.access) + "')"};
   for (std::string& statement : AssignRefill(tag.tag, tag.refill)) {
     statements.push_back(std::move(statement));
@@ -243,8 +244,8 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
   return FindTag(tag.tag);
 }
 
-// The row is checked after the change, not before: setting the step is how a bad one is fixed.
-// What turns out to be wrong then is set back.
+// The row is checked after the change, not before, because setting the step is how a bad row is
+// fixed. A change whose result is invalid is rolled back.
 Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
   if (db_ == nullptr) return NotOpen();
   if (Status status = CheckTagChange(change); !status.ok()) return status;
@@ -269,7 +270,7 @@ Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
   for (std::string& statement : AssignRefill(change.tag, change.refill)) {
     statements.push_back(std::move(statement));
   }
-  // Looked at inside the transaction, by its own connection.
+  // The row is read inside the transaction, on the same connection.
   statements.insert(statements.begin(), "START TRANSACTION");
   statements.push_back(SelectTags() + " WHERE a.biz_tag = " + MysqlDb::Text(change.tag));
   const Result<std::vector<MysqlResult>> results = db_->Packet(statements);
@@ -293,7 +294,7 @@ Result<TagRecord> MysqlStore::Changed(const TagChange& change, const MysqlResult
   return Status(Code::kNoSuchTag, "there is no tag '" + change.tag + "' in " + DisplayUrl());
 }
 
-// ReturnTail() takes nothing back below a tombstone, so one is left there as of a deleted tag.
+// ReturnTail() takes nothing back below a tombstone, so this leaves one, as for a deleted tag.
 Result<TagRecord> MysqlStore::LiftTag(const std::string& tag, std::uint64_t to) {
   if (db_ == nullptr) return NotOpen();
   states_.erase(tag);
@@ -318,14 +319,14 @@ Result<TagRecord> MysqlStore::LiftTag(const std::string& tag, std::uint64_t to) 
 Status MysqlStore::DeleteTag(const std::string& tag) {
   if (db_ == nullptr) return NotOpen();
   states_.erase(tag);
-  // A row that makes no sense is not deleted: its tombstone would not know where the ids ended.
+  // An invalid row is not deleted: its tombstone would not show where the ids ended.
   Result<TagRecord> record = FindTag(tag);
   if (!record.ok()) return record.status();
   states_.clear();
   const std::string name = MysqlDb::Text(tag);
   const std::string is_tag = " WHERE biz_tag = " + name;
-  // The listed tails will not be taken again, so they are given up. The tombstone is made of what
-  // max_id is then, behind the row's lock.
+  // The listed tails will not be leased again, so they are given up. The tombstone takes max_id
+  // under the row's lock.
   const Result<std::vector<MysqlResult>> deleted = db_->Transaction(
       {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(tag) + " FOR UPDATE",
        "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"

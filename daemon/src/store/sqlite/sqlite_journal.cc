@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SqliteStore: the lease journal and what is read from it.
+// SqliteStore: the lease journal and the reports read from it.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -56,7 +56,7 @@ Status SqliteStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
       }
       Result<std::optional<shm::IdRange>> ids = FindActive(closure);
       if (!ids.ok()) return ids.status();
-      // Closed already, or never ours: the journal's word stands.
+      // The lease is closed already, or was never ours: the journal's entry stands.
       if (!ids.value().has_value()) continue;
       if (Status sound = CheckClosure(closure, *ids.value()); !sound.ok()) return sound;
       if (Status ended = JournalEnd(closure, *ids.value()); !ended.ok()) return ended;
@@ -66,6 +66,86 @@ Status SqliteStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
   });
   if (status.ok()) AtPoint("close.committed");
   return status;
+}
+
+Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
+  if (!db_) return NotOpen();
+  if (closure.state != LeaseState::kReturned) {
+    return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
+                                      "' is handed back in state 'returned' only");
+  }
+  Result<std::optional<ReturnOutcome>> outcome =
+      Change([&] { return ReturnInTransaction(closure); });
+  if (!outcome.ok()) {
+    return outcome.status().WithContext("cannot hand back lease " + closure.token + " of tag '" +
+                                        closure.tag + "'");
+  }
+  AtPoint("return.committed");
+  if (outcome.value().has_value()) return *outcome.value();
+  return Status(Code::kNoSuchTag, "tag '" + closure.tag +
+                                      "' was deleted or lifted; what is left of lease " +
+                                      closure.token + " is journalled as abandoned");
+}
+
+Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const LeaseClosure& closure) {
+  AtPoint("return.begun");
+  Result<std::optional<shm::IdRange>> found = FindActive(closure);
+  if (!found.ok()) return found.status();
+  if (!found.value().has_value()) return std::optional(ReturnOutcome::kStale);
+  const shm::IdRange ids = *found.value();
+  if (closure.claimed >= ids.size()) {
+    return Status(Code::kInvalid, "nothing is left of " + RangeText(ids) + " after " +
+                                      std::to_string(closure.claimed) + " claimed ids");
+  }
+  // Nothing below the tombstone goes back. It marks where a deleted tag ended, and its successor
+  // must not be lowered below that; or where another generator ended, above which the tag was
+  // lifted.
+  SqliteQuery alive = db_->Query(
+      "SELECT EXISTS(SELECT 1 FROM leaf_alloc WHERE biz_tag = ?1) AND"
+      "   NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = ?1 AND max_id > ?2)",
+      closure.tag, ids.first + closure.claimed);
+  const bool is_alive = alive.Next() && alive.Uint(0) != 0;
+  if (!alive.Finish().ok()) return alive.Finish();
+
+  LeaseClosure end = closure;
+  const bool is_restored = restored_tokens_.contains(closure.token);
+  const bool goes_back = is_alive && !is_restored;
+  end.state = goes_back ? LeaseState::kReturned : LeaseState::kAbandoned;
+  std::optional<ReturnOutcome> outcome;
+  if (is_alive && is_restored) outcome = ReturnOutcome::kAbandoned;
+  if (goes_back) {
+    Result<ReturnOutcome> given = GiveBack(closure, {ids.first + closure.claimed, ids.limit});
+    if (!given.ok()) return given.status();
+    outcome = given.value();
+    AtPoint("return.given_back");
+  }
+  if (Status status = JournalEnd(end, ids); !status.ok()) return status;
+  AtPoint("return.journalled");
+  return outcome;
+}
+
+Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::IdRange tail) {
+  // max_id is lowered only if the witness also shows that no host has leased after the tail.
+  Status status;
+  if (NextOfWitness(closure.tag) == tail.limit) {
+    status = db_->Run(
+        "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
+        " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id = ?3",
+        closure.tag, tail.first, tail.limit);
+    if (!status.ok()) return status;
+    if (db_->changes() == 1) {
+      status = continuity_.witness().Announce(
+          {.token = closure.token, .tag = closure.tag, .next = tail.first});
+      if (!status.ok()) return status;
+      continuity_.Lower(closure.tag, tail.first);
+      return ReturnOutcome::kLowered;
+    }
+  }
+  status = db_->Run(
+      "INSERT INTO idd_returned(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
+      closure.token, closure.tag, options_.host_id, tail.first, tail.limit);
+  if (!status.ok()) return status;
+  return ReturnOutcome::kListed;
 }
 
 Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
@@ -105,7 +185,7 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
   std::string of_id;
   if (filter.containing.has_value()) {
     const std::string id = std::to_string(*filter.containing);
-    // The plain comparison of the tag is what the index on it serves.
+    // Only a plain comparison of the tag can use its index.
     of_id = " AND biz_tag = ?1 AND base <= " + id + " AND \"limit\" > " + id;
   }
   std::optional<std::string> among;
@@ -115,7 +195,7 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
           " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
           " AND (?2 IS NULL OR host = ?2)"
           " AND (?3 IS NULL OR state = ?3)" +
-          // The bare term is one that the index on the tag serves.
+          // Only a bare term can use the index on the tag.
           (among ? " AND biz_tag IN (SELECT value FROM json_each(?4))" : " AND ?4 IS NULL") +
           of_id + " ORDER BY seq DESC LIMIT " +
           (filter.newest == 0 ? "-1" : std::to_string(filter.newest)),

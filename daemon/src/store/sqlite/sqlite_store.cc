@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "platform/logging.h"
-#include "platform/random.h"
 #include "store/sqlite/sqlite_schema.h"
 #include "store/tag_row.h"
 
@@ -29,100 +28,12 @@ void SqliteStore::AtPoint(const char* point) const {
 
 // --- the witness
 
-void SqliteStore::BeginChange() {
-  next_.clear();
-  is_granting_ = false;
-  is_untold_ = false;
-}
-
-Result<SqliteStore::Stamps> SqliteStore::ReadStamps() {
-  SqliteQuery query = db_->Query(
-      "SELECT coalesce((SELECT value FROM idd_meta WHERE key = 'stamp'), ''),"
-      "       coalesce((SELECT value FROM idd_meta WHERE key = 'previous_stamp'), '')");
-  Stamps stamps;
-  if (query.Next()) stamps = {.last = query.Text(0), .previous = query.Text(1)};
-  if (!query.Finish().ok()) return query.Finish();
-  return stamps;
-}
-
-// The stamp is random and written by every transaction that grants ids, so the database has it only
-// if it knows all of them. It may be one ahead of the witness: that host died in between, and has
-// answered nobody.
-Status SqliteStore::CheckContinues() {
-  const SqliteWitness::State& known = witness_.state();
-  if (known.line.empty() || known.line != line_) {
-    return {Code::kUnavailable, "'" + db_->path() +
-                                    "' was set back, as another idd or its witness says; it is "
-                                    "opened again"};
-  }
-  Result<Stamps> stamps = ReadStamps();
-  if (!stamps.ok()) return stamps.status();
-  stamp_ = std::move(stamps.value().last);
-  const bool is_known = !stamp_.empty() && !known.stamp.empty();
-  if (is_known && stamp_ == known.stamp) return ConfirmHandBack();
-  if (is_known && stamps.value().previous == known.stamp) return AdoptAll();
-  return {Code::kUnavailable, "'" + db_->path() + "' was set back: it lacks leases that '" +
-                                  witness_.path() + "' knows; it is opened again"};
-}
-
-// Its daemon died before it could say so. Nothing was granted since, and the holder had given the
-// tail up before it was announced: whatever the tables say, no host has these ids.
-Status SqliteStore::ConfirmHandBack() {
-  const SqliteWitness::State& known = witness_.state();
-  if (!known.announced.has_value()) return Status::Ok();
-  const SqliteWitness::HandBack& last = *known.announced;
-  SqliteQuery query = db_->Query(
-      "SELECT 1 FROM idd_lease AS l JOIN leaf_alloc AS a ON a.biz_tag = l.biz_tag"
-      " WHERE l.token = ?1 AND l.biz_tag = ?2 AND l.state = 'returned'"
-      "  AND l.base + l.claimed = ?3 AND typeof(a.max_id) = 'integer' AND a.max_id = ?3"
-      "  AND NOT EXISTS (SELECT 1 FROM idd_returned AS r WHERE r.token = l.token)",
-      last.token, last.tag, last.next);
-  const bool was_committed = query.Next();
-  if (!query.Finish().ok()) return query.Finish();
-  if (!was_committed) return Status::Ok();
-  return witness_.Append(
-      {.line = known.line, .stamp = known.stamp, .next = {{last.tag, last.next}}},
-      SqliteWitness::Durability::kWritten);
-}
-
-Status SqliteStore::AdoptAll() {
-  SqliteQuery query = db_->Query("SELECT biz_tag, max_id FROM leaf_alloc");
-  while (query.Next()) {
-    const std::optional<std::string> tag = query.TextIf(0);
-    const std::optional<std::uint64_t> next = query.UintIf(1);
-    if (!tag.has_value() || !next.has_value()) continue;  // nothing is leased from such a row
-    if (*next > witness_.NextOf(*tag)) next_[*tag] = *next;
-  }
-  is_granting_ = true;
-  return query.Finish();
-}
-
-Status SqliteStore::Stamp() {
-  if (!is_granting_) return Status::Ok();
-  std::string stamp = RandomToken();
-  Status status = db_->Run(
-      "INSERT INTO idd_meta(key, value) VALUES('previous_stamp', ?1), ('stamp', ?2)"
-      " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-      stamp_, stamp);
-  if (status.ok()) stamp_ = std::move(stamp);
-  return status;
-}
-
-// What only went back need not be durable: a witness that is too high makes a gap.
-Status SqliteStore::TellWitness() {
-  if (!is_granting_ && next_.empty()) return Status::Ok();
-  Status status = witness_.Append(
-      {.line = line_, .stamp = stamp_, .next = next_},
-      is_granting_ ? SqliteWitness::Durability::kSynced : SqliteWitness::Durability::kWritten);
-  is_untold_ = !status.ok();
-  return status;
-}
-
 Status SqliteStore::CheckWitness() {
-  if (Status status = witness_.Lock(); !status.ok()) return Status::Ok();  // another idd leases
-  const WitnessHold hold(witness_);
-  BeginChange();
-  return CheckContinues();
+  // If the lock is taken, another idd is leasing and has checked.
+  if (Status status = continuity_.witness().Lock(); !status.ok()) return Status::Ok();
+  const WitnessHold hold(continuity_.witness());
+  continuity_.Begin();
+  return continuity_.Check(*db_);
 }
 
 // --- opening
@@ -131,65 +42,40 @@ std::chrono::milliseconds SqliteStore::reconcile_window() const {
   return is_explained_ ? std::chrono::milliseconds(0) : Store::reconcile_window();
 }
 
-// The last word of who has a deleted log open: nothing else has what is in it.
+// Saves the contents of a deleted log that is still open here: no other copy of them exists.
 void SqliteStore::Rescue() {
-  if (!db_ || witness_.state().line != line_) return;
-  BeginChange();
-  if (CheckContinues().ok()) db_->RescueLog();
+  if (!db_ || continuity_.witness().state().line != continuity_.line()) return;
+  continuity_.Begin();
+  if (continuity_.Check(*db_).ok()) db_->RescueLog();
 }
 
 Status SqliteStore::OpenFile() {
-  Result<bool> is_there = witness_.LockIfThere();
-  const WitnessHold hold(witness_);
+  SqliteWitness& witness = continuity_.witness();
+  Result<bool> is_there = witness.LockIfThere();
+  const WitnessHold hold(witness);
   if (is_there.ok() && is_there.value()) Rescue();
   db_.reset();
   SqliteFormat format = AllocatorFormat();
-  // Not under the lock: it takes as long as the file is large.
+  // The pages are not checked under the lock: that takes time in proportion to the file's size.
   format.check_pages = false;
-  format.may_create = may_create_ && witness_.state().next.empty();
-  if (witness_.is_locked()) SqliteDb::RemoveStaleSharedMemory(options_.path);
+  format.may_create = may_create_ && witness.state().next.empty();
+  if (witness.is_locked()) SqliteDb::RemoveStaleSharedMemory(options_.path);
   Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, format);
   if (!db.ok()) {
     if (!may_create_ || format.may_create) return db.status();
-    return db.status().WithContext("ids were leased from it, as '" + witness_.path() + "' says");
+    return db.status().WithContext("ids were leased from it, as '" + witness.path() + "' says");
   }
   if (!is_there.ok()) return is_there.status();
   db_ = std::move(db).value();
   return Status::Ok();
 }
 
-// The answer: the line of the data set. What is lifted is committed before the witness forgets that
-// it had to be.
-Result<std::string> SqliteStore::JoinLine() {
-  const SqliteWitness::State& known = witness_.state();
-  Result<Stamps> stamps = ReadStamps();
-  if (!stamps.ok()) return stamps.status();
-  stamp_ = stamps.value().last;
-  is_witness_lost_ = known.line.empty() && !stamp_.empty();
-  Status status;
-  const bool is_known = !known.stamp.empty() && !stamp_.empty();
-  if (is_known && stamp_ == known.stamp) {
-    if (status = ConfirmHandBack(); !status.ok()) return status;
-    return known.line;
-  }
-  if (is_known && stamps.value().previous == known.stamp) {
-    status = AdoptAll();
-    if (status.ok()) return known.line;
-  } else if (known.line.empty() || known.next.empty()) {
-    status = AdoptAll();
-  } else {
-    status = LiftToWitness();
-  }
-  if (!status.ok()) return status;
-  return RandomToken();
-}
-
-// What the database lacks: the tags stand where the witness says, and what it lists as returned may
-// have been taken again since.
+// Adds what the database lacks: lifts the tags to the witness's next ids, and gives up the listed
+// returned ranges, which may have been leased again since.
 Status SqliteStore::LiftToWitness() {
   set_back_.emplace();
-  for (const auto& [tag, next] : witness_.state().next) {
-    if (Status status = RemindOfMark({.tag = tag, .mark = next}, *set_back_); !status.ok()) {
+  for (const auto& [tag, next] : continuity_.witness().state().next) {
+    if (Status status = LiftToMark({.tag = tag, .mark = next}, *set_back_); !status.ok()) {
       return status;
     }
   }
@@ -200,22 +86,22 @@ Status SqliteStore::LiftToWitness() {
         "DELETE FROM idd_returned"}) {
     if (Status status = db_->Run(sql); !status.ok()) return status;
   }
-  return AdoptAll();
+  return continuity_.AdoptTags(*db_);
 }
 
 Status SqliteStore::Open() {
-  // Looked at while the old file is still open: another one cannot have its inode.
+  // Checked while the old file is still open, so that a new file cannot have its inode.
   struct stat info {};
   const bool is_there = ::stat(options_.path.c_str(), &info) == 0;
   if (!is_there || file_ != SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino}) {
     file_.reset();
   }
-  witness_.SetDatabase(options_.path);
+  continuity_.witness().SetDatabase(options_.path);
   Status status = OpenFile();
   if (status.ok() && !file_.has_value()) status = db_->CheckPages();
   if (status.ok()) {
     may_create_ = false;
-    status = OpenLine();
+    status = JoinWitness();
   }
   if (!status.ok()) {
     db_.reset();
@@ -233,32 +119,35 @@ Status SqliteStore::OpenToRead() {
   return Status::Ok();
 }
 
-Status SqliteStore::OpenLine() {
-  if (Status status = witness_.Lock(); !status.ok()) return status;
-  const WitnessHold hold(witness_);
-  witness_.ShareLike(options_.path);
-  BeginChange();
+// A lift is committed before the witness forgets that it was needed.
+Status SqliteStore::JoinWitness() {
+  SqliteWitness& witness = continuity_.witness();
+  if (Status status = witness.Lock(); !status.ok()) return status;
+  const WitnessHold hold(witness);
+  witness.ShareLike(options_.path);
+  continuity_.Begin();
   set_back_.reset();
-  Result<std::string> line = db_->InTransaction([this]() -> Result<std::string> {
-    Result<std::string> joined = JoinLine();
+  using Join = SqliteContinuity::Join;
+  const Result<Join> join = db_->InTransaction([this]() -> Result<Join> {
+    Result<Join> joined = continuity_.JoinWitness(*db_);
     if (!joined.ok()) return joined;
-    Status done = JournalHost();
+    Status done = joined.value() == Join::kWasSetBack ? LiftToWitness() : Status::Ok();
+    if (done.ok()) done = JournalHost();
     if (done.ok()) done = AbandonLostLeases();
-    if (done.ok()) done = Stamp();
+    if (done.ok()) done = continuity_.Stamp(*db_);
     if (!done.ok()) return done;
     return joined;
   });
-  if (!line.ok()) return line.status();
-  const std::string before = std::exchange(line_, std::move(line).value());
-  if (Status status = TellWitness(); !status.ok()) {
-    line_ = before;
-    return status;
-  }
-  is_explained_ = !is_witness_lost_ && (set_back_.has_value() || !before.empty());
-  if (file_ != db_->file_id() || (!before.empty() && line_ != before)) ++generation_;
+  if (!join.ok()) return join.status();
+  const std::string before = continuity_.line();
+  if (Status status = continuity_.RecordJoin(join.value()); !status.ok()) return status;
+  const bool is_witness_lost = continuity_.is_witness_lost();
+  is_explained_ = !is_witness_lost && (set_back_.has_value() || !before.empty());
+  const bool is_other_line = !before.empty() && continuity_.line() != before;
+  if (file_ != db_->file_id() || is_other_line) ++generation_;
   file_ = db_->file_id();
-  if (is_witness_lost_) {
-    log::Warning("store.witness_lost", {{"database", options_.path}, {"witness", witness_.path()}});
+  if (is_witness_lost) {
+    log::Warning("store.witness_lost", {{"database", options_.path}, {"witness", witness.path()}});
   }
   if (set_back_.has_value()) {
     log::Error("store.set_back", {{"database", options_.path},
@@ -268,11 +157,11 @@ Status SqliteStore::OpenLine() {
   return Status::Ok();
 }
 
-// The files are looked at each time, what is in them once a second: leases look by themselves.
+// Checks the files each time, but their contents only once a second: each lease checks them itself.
 Status SqliteStore::CheckCurrent() {
   if (!db_) return NotOpen();
   Status status = db_->CheckNotReplaced();
-  if (status.ok()) status = witness_.CheckCurrent();
+  if (status.ok()) status = continuity_.witness().CheckCurrent();
   constexpr std::chrono::seconds kBetweenLooks(1);
   const MonotonicTime now = MonotonicClock::now();
   if (status.ok() && now - looked_ >= kBetweenLooks) {
@@ -290,17 +179,6 @@ Status SqliteStore::JournalHost() {
       options_.host_id);
 }
 
-Status SqliteStore::AbandonLostLeases() {
-  for (const std::string& token : lost_tokens_) {
-    Status status = db_->Run(
-        "UPDATE idd_lease SET state = 'abandoned', abandoned = \"limit\" - base,"
-        " closed_at = CURRENT_TIMESTAMP WHERE token = ?1 AND host = ?2 AND state = 'active'",
-        token, options_.host_id);
-    if (!status.ok()) return status;
-  }
-  return Status::Ok();
-}
-
 Result<std::string> SqliteStore::Incarnation() {
   if (!db_) return NotOpen();
   SqliteQuery query = db_->Query("SELECT value FROM idd_meta WHERE key = 'incarnation'");
@@ -309,131 +187,6 @@ Result<std::string> SqliteStore::Incarnation() {
   if (!incarnation.empty()) return incarnation;
   return Status(Code::kIncompatible, "'" + db_->path() + "' has no incarnation in idd_meta; " +
                                          "restore it from a backup");
-}
-
-// --- leasing
-
-Result<Store::LeaseResults> SqliteStore::TakeLeases(const std::vector<LeaseRequest>& requests) {
-  if (!db_) return NotOpen();
-  Result<LeaseResults> leases = Change([&] { return LeaseInTransaction(requests); });
-  if (leases.ok()) {
-    AtPoint("lease.committed");
-    return leases;
-  }
-  // Committed, perhaps, and never answered; not in the witness, which the next grant corrects.
-  if (!db_->commit_outcome_unknown() && !is_untold_) return leases;
-  for (const LeaseRequest& request : requests) lost_tokens_.push_back(request.token);
-  return leases.status().WithContext("the outcome of a lease of tag '" + requests.front().tag +
-                                     "' is unknown and its range is lost");
-}
-
-Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
-    const std::vector<LeaseRequest>& requests) {
-  LeaseResults leases;
-  for (const LeaseRequest& request : requests) {
-    if (Status status = CheckLeaseRequest(request); !status.ok()) {
-      leases.emplace_back(std::move(status));
-      continue;
-    }
-    if (Status status = db_->Run("SAVEPOINT one"); !status.ok()) return status;
-    Result<Lease> lease = LeaseOne(request);
-    const Code code = lease.status().code();
-    const bool is_its_own =
-        code == Code::kNoSuchTag || code == Code::kInvalid || code == Code::kOutOfIds;
-    if (!lease.ok() && !is_its_own) return lease.status();
-    Status status = lease.ok() ? Status::Ok() : db_->Run("ROLLBACK TO one");
-    if (status.ok()) status = db_->Run("RELEASE one");
-    if (!status.ok()) return status;
-    leases.push_back(std::move(lease));
-  }
-  return leases;
-}
-
-Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
-  AtPoint("lease.begun");
-  Result<TagRecord> tag = ReadTag(request.tag);
-  if (!tag.ok()) return tag.status();
-  Result<std::optional<Lease>> taken = TakeBack(request, tag.value());
-  if (!taken.ok()) return taken.status();
-  Result<Lease> lease = taken.value().has_value() ? *taken.value() : Advance(request, tag.value());
-  if (!lease.ok()) return lease;
-  AtPoint(lease.value().from_returned ? "lease.taken_back" : "lease.advanced");
-  const shm::IdRange ids = lease.value().ids;
-  Status status = db_->Run(
-      "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
-      request.token, request.tag, options_.host_id, ids.first, ids.limit);
-  if (status.ok()) status = JournalHost();
-  if (!status.ok()) return status;
-  AtPoint("lease.journalled");
-  next_[request.tag] = std::max(lease.value().from_returned ? tag.value().next_id : ids.limit,
-                                witness_.NextOf(request.tag));
-  is_granting_ = true;
-  return lease;
-}
-
-// A returned range counts only at or above the mark: whatever this host took back and handed out
-// lies below it, so a list of returned ranges from a restored backup can not be served twice. One
-// above max_id says that max_id was moved by hand; Advance() lifts it first.
-Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
-                                                   const TagRecord& tag) {
-  const std::uint64_t lowest = std::max(request.floor, request.high_water_mark);
-  SqliteQuery query = db_->Query(
-      "SELECT token, base, \"limit\" FROM idd_returned"
-      " WHERE biz_tag = ?1 AND host = ?2 AND base >= ?3 AND \"limit\" <= ?4 AND \"limit\" <= ?5"
-      " ORDER BY base LIMIT 1",
-      request.tag, options_.host_id, lowest, tag.max_id + 1, tag.next_id);
-  if (!query.Next()) {
-    if (!query.Finish().ok()) return query.Finish();
-    return std::optional<Lease>();
-  }
-  const std::string returned_token = query.Text(0);
-  Lease lease{.token = request.token,
-              .tag = request.tag,
-              .ids = {query.Uint(1), query.Uint(2)},
-              .from_returned = true};
-  if (lease.ids.empty()) query.Reject(2, "a number above base");
-  if (!query.Finish().ok()) {
-    return query.Finish().WithContext("idd_returned of tag '" + request.tag + "'");
-  }
-  Status status = db_->Run("DELETE FROM idd_returned WHERE token = ?1", returned_token);
-  if (!status.ok()) return status;
-  return std::optional<Lease>(std::move(lease));
-}
-
-// max_id is advanced relatively, from the highest of itself and all that this host, the daemon, the
-// journal and a tombstone know to be used: lifting only makes gaps.
-Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord& tag) {
-  Result<std::uint64_t> used = UsedLimit(request.tag);
-  if (!used.ok()) return used.status();
-  const std::uint64_t lowest = std::max(
-      {used.value(), request.high_water_mark, request.floor, witness_.NextOf(request.tag)});
-  const std::uint64_t base = std::max(tag.next_id, lowest);
-  if (base > tag.max_id) {
-    return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up: the next id would be " +
-                                       std::to_string(base) + ", its largest allowed id is " +
-                                       std::to_string(tag.max_id));
-  }
-  const std::uint64_t count = std::min(request.count, tag.max_id - base + 1);
-  const std::uint64_t limit = base + count;
-  Status status = db_->Run(
-      "UPDATE leaf_alloc SET max_id = MAX(max_id, ?2) + ?3, update_time = CURRENT_TIMESTAMP"
-      " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id BETWEEN 0 AND ?4 - ?3"
-      " AND ?2 <= ?4 - ?3",
-      request.tag, lowest, count, tag.max_id + 1);
-  if (!status.ok()) return status;
-  const bool advanced = db_->changes() == 1;
-  // A trigger or a column of another type may have made something else of it.
-  Result<TagRecord> after = ReadTag(request.tag);
-  if (!after.ok()) return after.status();
-  if (!advanced || after.value().next_id != limit) {
-    return Status(Code::kInvalid,
-                  "leaf_alloc.max_id of tag '" + request.tag + "' in " + DisplayUrl() +
-                      " did not advance to " + std::to_string(limit) + " but is " +
-                      std::to_string(after.value().next_id) + "; look for triggers on the table");
-  }
-  Lease lease{.token = request.token, .tag = request.tag, .ids = {base, limit}};
-  if (base > tag.next_id) lease.lifted_from = tag.next_id;
-  return lease;
 }
 
 Result<std::uint64_t> SqliteStore::UsedLimit(const std::string& tag) {
@@ -450,86 +203,6 @@ Result<std::uint64_t> SqliteStore::UsedLimit(const std::string& tag) {
         "the ids in idd_lease, idd_returned and idd_deleted_tag of tag '" + tag + "'");
   }
   return used;
-}
-
-// --- handing back
-
-Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
-  if (!db_) return NotOpen();
-  if (closure.state != LeaseState::kReturned) {
-    return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
-                                      "' is handed back in state 'returned' only");
-  }
-  Result<std::optional<ReturnOutcome>> outcome =
-      Change([&] { return ReturnInTransaction(closure); });
-  if (!outcome.ok()) {
-    return outcome.status().WithContext("cannot hand back lease " + closure.token + " of tag '" +
-                                        closure.tag + "'");
-  }
-  AtPoint("return.committed");
-  if (outcome.value().has_value()) return *outcome.value();
-  return Status(Code::kNoSuchTag, "tag '" + closure.tag +
-                                      "' was deleted or lifted; what is left of lease " +
-                                      closure.token + " is journalled as abandoned");
-}
-
-Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const LeaseClosure& closure) {
-  AtPoint("return.begun");
-  Result<std::optional<shm::IdRange>> found = FindActive(closure);
-  if (!found.ok()) return found.status();
-  if (!found.value().has_value()) return std::optional(ReturnOutcome::kStale);
-  const shm::IdRange ids = *found.value();
-  if (closure.claimed >= ids.size()) {
-    return Status(Code::kInvalid, "nothing is left of " + RangeText(ids) + " after " +
-                                      std::to_string(closure.claimed) + " claimed ids");
-  }
-  // Nothing below the tombstone goes back: it was a deleted tag's, whose successor must not be
-  // lowered under the place where it began, or another generator's, above which the tag was lifted.
-  SqliteQuery alive = db_->Query(
-      "SELECT EXISTS(SELECT 1 FROM leaf_alloc WHERE biz_tag = ?1) AND"
-      "   NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = ?1 AND max_id > ?2)",
-      closure.tag, ids.first + closure.claimed);
-  const bool is_alive = alive.Next() && alive.Uint(0) != 0;
-  if (!alive.Finish().ok()) return alive.Finish();
-
-  LeaseClosure end = closure;
-  const bool is_restored = restored_tokens_.contains(closure.token);
-  const bool goes_back = is_alive && !is_restored;
-  end.state = goes_back ? LeaseState::kReturned : LeaseState::kAbandoned;
-  std::optional<ReturnOutcome> outcome;
-  if (is_alive && is_restored) outcome = ReturnOutcome::kAbandoned;
-  if (goes_back) {
-    Result<ReturnOutcome> given = GiveBack(closure, {ids.first + closure.claimed, ids.limit});
-    if (!given.ok()) return given.status();
-    outcome = given.value();
-    AtPoint("return.given_back");
-  }
-  if (Status status = JournalEnd(end, ids); !status.ok()) return status;
-  AtPoint("return.journalled");
-  return outcome;
-}
-
-Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::IdRange tail) {
-  // No host has leased after it only where the witness says so too.
-  Status status;
-  if (witness_.NextOf(closure.tag) == tail.limit) {
-    status = db_->Run(
-        "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
-        " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id = ?3",
-        closure.tag, tail.first, tail.limit);
-    if (!status.ok()) return status;
-    if (db_->changes() == 1) {
-      status = witness_.Announce({.token = closure.token, .tag = closure.tag, .next = tail.first});
-      if (!status.ok()) return status;
-      next_[closure.tag] = tail.first;
-      return ReturnOutcome::kLowered;
-    }
-  }
-  status = db_->Run(
-      "INSERT INTO idd_returned(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
-      closure.token, closure.tag, options_.host_id, tail.first, tail.limit);
-  if (!status.ok()) return status;
-  return ReturnOutcome::kListed;
 }
 
 // --- what this host knows and the data set may not
@@ -549,15 +222,15 @@ Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
   Result<Reconciliation> reconciliation = Change([&]() -> Result<Reconciliation> {
     Reconciliation found = set_back_.value_or(Reconciliation{});
     for (const TagMark& mark : memory.marks) {
-      if (Status status = RemindOfMark(mark, found); !status.ok()) return status;
+      if (Status status = LiftToMark(mark, found); !status.ok()) return status;
     }
     for (const Lease& lease : memory.held) {
-      if (Status status = RemindOfLease(lease, found); !status.ok()) return status;
+      if (Status status = RestoreLease(lease, found); !status.ok()) return status;
     }
     const std::string held = TokensJson(memory.held);
     for (const Lease& lease : found.restored) {
-      if (memory.from_other_data_set) break;  // what its own leases share with these came twice
-      if (Status status = CloseWhatPreceded(lease, held); !status.ok()) return status;
+      if (memory.from_other_data_set) break;  // ids shared with its own leases were leased twice
+      if (Status status = CloseOverlapping(lease, held); !status.ok()) return status;
     }
     AtPoint("remind.reconciliation");
     return found;
@@ -568,9 +241,9 @@ Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
   return reconciliation;
 }
 
-Status SqliteStore::RemindOfMark(const TagMark& mark, Reconciliation& reconciliation) {
+Status SqliteStore::LiftToMark(const TagMark& mark, Reconciliation& reconciliation) {
   const Result<TagRecord> tag = ReadTag(mark.tag);
-  // An invalid row will be fixed by hand, perhaps to less than the mark: as if not there.
+  // An invalid row is treated as missing: an operator will fix it, perhaps to less than the mark.
   const bool has_row = tag.ok();
   if (!has_row && tag.status().code() != Code::kNoSuchTag &&
       tag.status().code() != Code::kInvalid) {
@@ -591,16 +264,15 @@ Status SqliteStore::RemindOfMark(const TagMark& mark, Reconciliation& reconcilia
                             mark.tag, mark.mark);
   if (!status.ok()) return status;
   reconciliation.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
-  next_[mark.tag] = std::max(mark.mark, witness_.NextOf(mark.tag));
-  is_granting_ = true;  // as durable as a lease
+  continuity_.Raise(mark.tag, mark.mark);
   if (std::max(stands_at, used.value()) >= mark.mark) return Status::Ok();
   reconciliation.forgot_leases = true;
-  // The witness knew less than this host: what it does not know of the others, only they do.
-  if (mark.mark > witness_.NextOf(mark.tag)) is_explained_ = false;
+  // The witness knew less than this host, so it may also lack what the other hosts know.
+  if (mark.mark > NextOfWitness(mark.tag)) is_explained_ = false;
   return Status::Ok();
 }
 
-Status SqliteStore::RemindOfLease(const Lease& lease, Reconciliation& reconciliation) {
+Status SqliteStore::RestoreLease(const Lease& lease, Reconciliation& reconciliation) {
   SqliteQuery known = db_->Query("SELECT 1 FROM idd_lease WHERE token = ?1", lease.token);
   const bool is_known = known.Next();
   if (!known.Finish().ok() || is_known) return known.Finish();
@@ -612,10 +284,10 @@ Status SqliteStore::RemindOfLease(const Lease& lease, Reconciliation& reconcilia
       lease.token, lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);
 }
 
-// An older copy may still list ids of the lease as returned, or have leases of ours as active whose
-// ids these are: what they had from here on was given back, or it would not have been leased again.
-// What became of the rest of them is not known.
-Status SqliteStore::CloseWhatPreceded(const Lease& lease, const std::string& held) {
+// An older copy may still list ids of this lease as returned, or still have our earlier leases of
+// the same ids as active. Those leases had given back their ids from this lease's base on, or the
+// ids would not have been leased again. The fate of their other ids is unknown.
+Status SqliteStore::CloseOverlapping(const Lease& lease, const std::string& held) {
   Status status = db_->Run(
       "DELETE FROM idd_returned WHERE biz_tag = ?1 AND host = ?2 AND base < ?4 AND \"limit\" > ?3",
       lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);

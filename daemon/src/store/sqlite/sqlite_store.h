@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator in a SQLite file: sqlite_store.cc leases and takes back, sqlite_journal.cc closes
-// and lists leases, sqlite_tags.cc administers tags, sqlite_inspect.cc looks at the
-// file, sqlite_schema.cc has the tables.
+// The allocator in a SQLite file: sqlite_store.cc opens it and reconciles it, sqlite_lease.cc
+// leases, sqlite_journal.cc closes leases and hands tails back, sqlite_tags.cc administers tags,
+// sqlite_inspect.cc looks at the file, sqlite_schema.cc has the tables, sqlite_continuity.cc
+// compares the file with its witness.
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 
@@ -16,7 +17,7 @@
 
 #include "idd/base/clock.h"
 #include "sql/sqlite_db.h"
-#include "store/sqlite/sqlite_witness.h"
+#include "store/sqlite/sqlite_continuity.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -29,18 +30,20 @@ struct SqliteStoreOptions {
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
-  // "delete.entombed", "delete.committed". "change.committed" comes before each "....committed":
-  // the transaction is in the file, and the witness does not know it yet.
+  // "delete.entombed", "delete.committed". "change.committed" comes before each of the
+  // "....committed": the transaction is in the file, and the witness does not have it yet.
   std::function<void(const char* point)> at_point;
 };
 
+// It has more methods than a class should: those of Store, and the body of each transaction.
+//
 // Thread safety: none (Store). Any number of processes and stores may use one file.
 //
 // Invariants: every change is one BEGIN IMMEDIATE transaction, so no other writer comes between its
 // statements. A range whose COMMIT did not succeed is never answered, even if it turns out to be in
-// the file: after a failed sync it is not known whether it would survive the next power cut.
-// Every such transaction runs under the lock of the witness, and only where the database is what
-// the witness says the last one left; no lease begins below the witness's next id of its tag, and
+// the file: after a failed sync it is not known whether it would survive the next power cut. Every
+// such transaction runs under the lock of the witness, and only if the database is as the last one
+// left it according to the witness. No lease begins below the witness's next id of its tag, and
 // none is answered before the witness has its end.
 class SqliteStore final : public Store {
  public:
@@ -48,15 +51,16 @@ class SqliteStore final : public Store {
   ~SqliteStore() override;
 
   Status Open() override;
-  // As a StoreReader alone: nothing is written, not to the witness either.
+  // Opens it as a StoreReader only: nothing is written, not even to the witness.
   [[nodiscard]] Status OpenToRead();
   void RequireExisting() override { may_create_ = false; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
-  // No time at all where the witness has said how far all hosts had leased.
+  // Zero if the witness shows how far all hosts had leased.
   std::chrono::milliseconds reconcile_window() const override;
-  // The witness was missing: hosts that run know it and bring it back, hosts that do not cannot.
-  bool started_recently() const override { return is_witness_lost_; }
+  // True if the witness was missing: hosts that are running know its contents and restore it, hosts
+  // that are not cannot.
+  bool started_recently() const override { return continuity_.is_witness_lost(); }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -84,49 +88,38 @@ class SqliteStore final : public Store {
   std::string DisplayUrl() const override;
 
  private:
-  // Where a transaction that changes something runs: locked, compared with the witness, and what it
-  // left in `next_` written into the witness. An error after its COMMIT loses what it granted.
+  // Runs a transaction that changes something: with the witness locked and compared before it, and
+  // written after its COMMIT. An error after the COMMIT loses what the transaction granted.
   template <typename Body>
   [[nodiscard]] auto Change(Body body) -> decltype(body()) {
     if (!db_) return NotOpen();
-    if (Status status = witness_.Lock(); !status.ok()) return status;
-    const WitnessHold hold(witness_);
-    BeginChange();
+    if (Status status = continuity_.witness().Lock(); !status.ok()) return status;
+    const WitnessHold hold(continuity_.witness());
+    continuity_.Begin();
     auto outcome = db_->InTransaction([&]() -> decltype(body()) {
-      if (Status status = CheckContinues(); !status.ok()) return status;
+      if (Status status = continuity_.Check(*db_); !status.ok()) return status;
       auto done = body();
       if (!done.ok()) return done;
-      if (Status status = Stamp(); !status.ok()) return status;
+      if (Status status = continuity_.Stamp(*db_); !status.ok()) return status;
       return done;
     });
     if (!outcome.ok()) return outcome;
     AtPoint("change.committed");
-    if (Status status = TellWitness(); !status.ok()) return status;
+    if (Status status = continuity_.Record(); !status.ok()) return status;
     return outcome;
   }
-  void BeginChange();
-  // kUnavailable unless the database is what the witness says, on the line that this object is on.
-  [[nodiscard]] Status CheckContinues();
-  // Of the hand-back that the witness has announced last: lowers the witness if it was committed.
-  [[nodiscard]] Status ConfirmHandBack();
-  [[nodiscard]] Status Stamp();
-  [[nodiscard]] Status TellWitness();
-  // The same look, without a change.
+  // Whether the database continues what the witness knows, without a change.
   [[nodiscard]] Status CheckWitness();
+  // 0 if the witness does not know the tag.
+  [[nodiscard]] std::uint64_t NextOfWitness(const std::string& tag) const {
+    return continuity_.witness().NextOf(tag);
+  }
 
-  // Of Open(), with the witness locked: joins the line of the witness, or begins another one.
-  [[nodiscard]] Status OpenLine();
-  [[nodiscard]] Result<std::string> JoinLine();
-  [[nodiscard]] Status LiftToWitness();
+  // Parts of Open().
   void Rescue();
   [[nodiscard]] Status OpenFile();
-  struct Stamps {
-    std::string last;
-    std::string previous;
-  };
-  [[nodiscard]] Result<Stamps> ReadStamps();
-  // leaf_alloc.max_id of every tag, where it is higher than the witness's.
-  [[nodiscard]] Status AdoptAll();
+  [[nodiscard]] Status JoinWitness();
+  [[nodiscard]] Status LiftToWitness();
 
   [[nodiscard]] Status NotOpen() const;
   void AtPoint(const char* point) const;
@@ -143,10 +136,10 @@ class SqliteStore final : public Store {
   [[nodiscard]] Result<std::optional<ReturnOutcome>> ReturnInTransaction(
       const LeaseClosure& closure);
   [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail);
-  [[nodiscard]] Status RemindOfMark(const TagMark& mark, Reconciliation& reconciliation);
-  [[nodiscard]] Status RemindOfLease(const Lease& lease, Reconciliation& reconciliation);
-  // `held`: the tokens that this host holds now, as JSON; theirs stay.
-  [[nodiscard]] Status CloseWhatPreceded(const Lease& lease, const std::string& held);
+  [[nodiscard]] Status LiftToMark(const TagMark& mark, Reconciliation& reconciliation);
+  [[nodiscard]] Status RestoreLease(const Lease& lease, Reconciliation& reconciliation);
+  // `held`: the tokens that this host holds now, as JSON; those leases stay active.
+  [[nodiscard]] Status CloseOverlapping(const Lease& lease, const std::string& held);
   [[nodiscard]] Result<TagRecord> CreateInTransaction(const NewTag& tag);
   [[nodiscard]] Status WriteRefill(const std::string& tag, const RefillChange& refill);
   [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);
@@ -154,7 +147,7 @@ class SqliteStore final : public Store {
 
   // The ids of a lease that is active, this host's and of this tag; nullopt: there is none.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
-  // Writes the end of an active lease; what is not claimed counts as its state says.
+  // Writes the end of an active lease; its state decides how the unclaimed ids count.
   [[nodiscard]] Status JournalEnd(const LeaseClosure& closure, shm::IdRange ids);
   // The row of leaf_alloc, checked. kNoSuchTag; kInvalid names the column that is wrong.
   [[nodiscard]] Result<TagRecord> ReadTag(const std::string& tag);
@@ -162,23 +155,17 @@ class SqliteStore final : public Store {
   const SqliteStoreOptions options_;
   std::unique_ptr<SqliteDb> db_;  // null while not open
   bool may_create_ = true;
-  // The file opened last, whose pages were checked then: a reconnect must not read all of it.
-  // nullopt before the first, and when another or none was found in its place.
+  // The file that was opened last. Its pages were checked then, so that a reconnect need not read
+  // them all. nullopt before the first open, and after another file or none was found in its place.
   std::optional<SqliteDb::FileId> file_;
   std::uint64_t generation_ = 0;
 
-  SqliteWitness witness_;
-  std::string line_;  // of the witness, at the last Open(); "" before the first
-  // What the present transaction leaves: the next id of the tags that it changes.
-  NextIds next_;
-  bool is_granting_ = false;  // it needs a stamp, and a witness that is durable before the answer
-  std::string stamp_;         // of the database, behind it
-  bool is_untold_ = false;    // it was committed, and the witness could not be told
-  // The last Open() found the database set back and lifted it: what Reconcile() reports of that.
+  SqliteContinuity continuity_;
+  // Set if the last Open() found the database set back and lifted it: what Reconcile() reports of
+  // that.
   std::optional<Reconciliation> set_back_;
-  bool is_witness_lost_ = false;
   bool is_explained_ = false;  // the witness covers what every host leased before the last Open()
-  MonotonicTime looked_{};     // at the witness, by CheckCurrent()
+  MonotonicTime looked_{};     // CheckCurrent()'s last look at the witness
   // Leases that Reconcile() put into the journal: not handed back.
   std::set<std::string, std::less<>> restored_tokens_;
   // The tokens of leases whose COMMIT had no known outcome: never served, and journalled as

@@ -23,7 +23,7 @@ constexpr const char* kSelectTag =
 
 Result<TagRecord> SqliteStore::ReadTag(const std::string& tag) {
   SqliteQuery query = db_->Query(std::string(kSelectTag) + " WHERE a.biz_tag = ?1", tag);
-  // A hand-made column may compare without case; what it then finds is another tag.
+  // A hand-made column may compare without case and so find another tag.
   while (query.Next()) {
     if (query.TextIf(0) == tag) return ParseTagRow(query);
   }
@@ -36,7 +36,7 @@ Result<std::vector<TagRecord>> SqliteStore::ListTags() {
   SqliteQuery query = db_->Query(std::string(kSelectTag) + " ORDER BY a.biz_tag");
   std::vector<TagRecord> tags;
   while (query.Next()) {
-    // A bad row hides no good one; FindTag and TakeLease say what is wrong with it.
+    // A bad row must not hide the good ones; FindTag and TakeLease report what is wrong with it.
     Result<TagRecord> tag = ParseTagRow(query);
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
@@ -48,7 +48,8 @@ Result<Store::TagResults> SqliteStore::FindTags(const std::vector<std::string>& 
   if (!db_) return NotOpen();
   TagResults records;
   for (const std::string& tag : tags) records.push_back(ReadTag(tag));
-  // A tag that is not found may end its ring: not where the log was exchanged under the reader.
+  // A tag that is not found may lose its ring, so first check that the log was not replaced under
+  // the reader.
   if (Status status = db_->CheckNotReplaced(); !status.ok()) return status;
   return records;
 }
@@ -66,7 +67,7 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
   if (exists) return Status(Code::kInvalid, "tag '" + tag.tag + "' already exists");
   const Result<std::uint64_t> in_tables = UsedLimit(tag.tag);
   if (!in_tables.ok()) return in_tables.status();
-  const std::uint64_t used = std::max(in_tables.value(), witness_.NextOf(tag.tag));
+  const std::uint64_t used = std::max(in_tables.value(), NextOfWitness(tag.tag));
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used, 1));
   if (Status status = CheckStart(tag, start, used); !status.ok()) return status;
   Status status = db_->Run(
@@ -78,13 +79,14 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
   status = db_->Run(
       "INSERT OR REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed, access)"
       " VALUES(?1, ?2, ?3, ?4)",
-      tag.tag, tag.mode, tag.max_id.value_or(kMaxId), std::string_view(TagAccessName(tag.access)));
+      tag.tag, std::string_view(TagModeName(tag.mode)), tag.max_id.value_or(kMaxId),
+      std::string_view(TagAccessName(tag.access)));
   if (status.ok()) status = WriteRefill(tag.tag, tag.refill);
   if (!status.ok()) return status;
   return ReadTag(tag.tag);
 }
 
-// The row of idd_tag is made if it is not there.
+// Makes the row of idd_tag if it is missing.
 Status SqliteStore::WriteRefill(const std::string& tag, const RefillChange& refill) {
   Status status;
   const auto write = [&](const char* column, const auto& value) {
@@ -109,7 +111,8 @@ Result<TagRecord> SqliteStore::ChangeTag(const TagChange& change) {
   return Change([&] { return ChangeInTransaction(change); });
 }
 
-// The row is checked after the change, not before: setting the step is how a bad one is fixed.
+// The row is checked after the change, not before, because setting the step is how a bad row is
+// fixed.
 Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
   Status status;
   if (change.step.has_value()) {
@@ -143,14 +146,13 @@ Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
   return record;
 }
 
-// ReturnTail() takes nothing back below a tombstone, so one is left there as of a deleted tag.
+// ReturnTail() takes nothing back below a tombstone, so this leaves one, as for a deleted tag.
 Result<TagRecord> SqliteStore::LiftTag(const std::string& tag, std::uint64_t to) {
   if (!db_) return NotOpen();
   return Change([&]() -> Result<TagRecord> {
     Result<TagRecord> record = ReadTag(tag);
     if (!record.ok()) return record;
-    next_[tag] = std::max(to, witness_.NextOf(tag));
-    is_granting_ = true;  // as durable as a lease
+    continuity_.Raise(tag, to);  // as durable as a lease
     for (const char* sql :
          {"UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
           " WHERE biz_tag = ?1 AND max_id < ?2",
@@ -173,10 +175,10 @@ Status SqliteStore::DeleteTag(const std::string& tag) {
 }
 
 Status SqliteStore::DeleteInTransaction(const std::string& tag) {
-  // A row that makes no sense is not deleted: its tombstone would not know where the ids ended.
+  // An invalid row is not deleted: its tombstone would not show where the ids ended.
   Result<TagRecord> record = ReadTag(tag);
   if (!record.ok()) return record.status();
-  // The listed tails will not be taken again, so they are given up.
+  // The listed tails will not be leased again, so they are given up.
   Status status = db_->Run(
       "UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
       " WHERE token IN (SELECT token FROM idd_returned WHERE biz_tag = ?1)",

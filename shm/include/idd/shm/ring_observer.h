@@ -15,10 +15,11 @@
 
 namespace idd::shm {
 
-// What a look at a ring shows. Everything in it was input: bounded, but not necessarily true.
+// The result of a look at a ring. All of it was input: the values are bounded, but not necessarily
+// true.
 struct RingView {
   RingState state = RingState::kActive;
-  bool is_over = false;      // nothing will be published here any more: observe the tag again
+  bool is_over = false;      // nothing more will be published here: observe the tag again
   bool has_numbers = false;  // false: the daemon's ABI is older than 1.2
   TagNumbers numbers;
   std::uint64_t claimed = 0;    // ids of the tag since the daemon began; without numbers those of
@@ -27,24 +28,25 @@ struct RingView {
   std::uint64_t open_segments = 0;  // published and not exhausted
 };
 
-// Looks at `table` and `cursors` while others write them, and at whatever garbage is in them.
-// False, and `view` stays what it was, when in a bounded number of tries nothing that fits together
-// was seen. Writes nothing, waits for nothing.
+// Reads `table` and `cursors` while others write them, whatever garbage they hold. Returns false
+// and leaves `view` as it was if none of a bounded number of tries saw consistent values. Writes
+// nothing, waits for nothing.
 [[nodiscard]] bool ReadRing(const Table& table, const Cursors& cursors, RingView& view) noexcept;
 
-// One tag's ring, seen from outside: works as long as it is mapped, whether or not its daemon
-// lives.
+// One tag's ring, seen from outside. It works as long as the ring is mapped, whether or not the
+// daemon is alive.
 //
-// Thread safety: none; one thread looks. The daemon and claimers in any process run beside it.
+// Thread safety: none; one thread uses it. The daemon and claimers in any process run concurrently.
 class RingObserver {
  public:
-  // The descriptors that OBSERVE gave, checked as a client's; not kept. kIncompatible, kSystem.
+  // Maps the descriptors that OBSERVE gave, after a client's checks, and does not keep them.
+  // kIncompatible, kSystem.
   [[nodiscard]] static Result<RingObserver> Attach(const ScopedFd& table_fd,
                                                    const ScopedFd& cursors_fd,
                                                    std::string_view tag);
 
-  // The ring now or, if nothing that fits together was seen, as it was at the last look.
-  const RingView& Look() noexcept;
+  // The ring as it is now or, if no consistent values were seen, as it was at the last look.
+  const RingView& Snapshot() noexcept;
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return memory_->ring_id(); }
 
  private:

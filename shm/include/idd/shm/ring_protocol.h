@@ -3,8 +3,8 @@
 // The steps of the protocol in abi.h on one slot, each written once.
 //
 // They are templates over the slot, cursor and live words so that the exhaustive interleaving tests
-// run this very code with atomics of their own; everyone else uses ring_writer.h and
-// ring_claimer.h. The labels (P1, C1, D2, ...) are those of the protocol table in abi.h.
+// run this very code with their own atomics; all other code uses ring_writer.h and ring_claimer.h.
+// The labels (P1, C1, D2, ...) are those of the protocol table in abi.h.
 #ifndef IDD_SHM_RING_PROTOCOL_H_
 #define IDD_SHM_RING_PROTOCOL_H_
 
@@ -26,7 +26,7 @@ struct IdRange {
   friend constexpr bool operator==(const IdRange&, const IdRange&) = default;
 };
 
-// What is written into a slot.
+// The values that a publication writes into a slot.
 struct Publication {
   std::uint64_t segment = 0;  // its number, above all before it
   IdRange ids;                // first >= every earlier limit of this ring
@@ -34,7 +34,7 @@ struct Publication {
   std::uint64_t refill_mark = kNoMark;
 };
 
-// What one fetch_add brought.
+// The result of one fetch_add.
 struct SlotClaim {
   IdRange ids;                // empty: the slot is exhausted, drained or holds another segment
   bool wakes_daemon = false;  // the range covers the refill mark: the caller sends the wake-up
@@ -62,9 +62,9 @@ template <typename Slot>
   return slot.segment.load(std::memory_order_acquire) == segment;  // C0, pairs with P5
 }
 
-// How often a claimer looks for the end of its segment before it gives up what it added: the daemon
-// is between D1 and D4, some hundred nanoseconds, unless it lost its processor there. A template,
-// so that the exhaustive tests can look less often at slots of their own.
+// How often a claimer looks for the end of its segment before it gives up what it added. The daemon
+// takes some hundred nanoseconds from D1 to D4, unless it loses its processor in between. This is a
+// template so that the exhaustive tests can look less often at their own slots.
 template <typename Slot>
 inline constexpr int kLooksForEnd = 2000;
 
@@ -76,11 +76,11 @@ inline void PauseBetweenLooks() noexcept {
 #endif
 }
 
-// The rest of a claim that was overtaken by the withdrawal (D1) of its segment between C1 and C5:
-// it added [added.first, ...) to the segment before that, or a hostile client has written the
-// cursor back. What lies below the end that the daemon tells (D4) is claimed and is handed out to
-// no one else. It returns a range, in registers: for a SlotClaim every claim would keep room on its
-// stack.
+// Finishes a claim that the withdrawal (D1) of its segment overtook between C1 and C5. Either the
+// claim added to the cursor before the withdrawal, or a hostile client has written the cursor back.
+// The ids of `added` below the end that the daemon publishes (D4) are claimed, and no other claimer
+// gets them. The result is a range because that fits in registers; a SlotClaim would cost every
+// claim room on its stack.
 template <typename Slot>
 [[nodiscard, gnu::cold, gnu::noinline]] IdRange KeepOvertaken(const Slot& slot,
                                                               std::uint64_t segment,
@@ -93,20 +93,20 @@ template <typename Slot>
       if (added.first >= end) return {};
       return {added.first, std::min(added.limit, end)};
     }
-    // Another segment's number (C5 again): the slot was recycled, its end is told no more.
+    // Another segment's number (C5 again): the slot was recycled and no longer shows the end.
     if (slot.segment.load(std::memory_order_relaxed) != 0) return {};
     PauseBetweenLooks();
   }
   return {};
 }
 
-// Claims up to `count` (1..kMaxClaim) ids: adds, then looks whether it may keep what it got.
+// Claims up to `count` (1..kMaxClaim) ids: adds, then checks whether it may keep what it got.
 // Precondition: `segment` is known to be published (C0).
 //
-// The add comes first because it is what a claim costs: nothing waits for the loads behind it. Its
-// acquire keeps them behind it, so that what was added after the slot was withdrawn (D1) is refused
-// even if a hostile client has written the cursor back, unless it lies below the segment's end and
-// that is still told (D4, D5).
+// The add comes first because it is the cost of a claim: nothing waits for the loads that follow
+// it. Its acquire orders those loads after it. So ids that were added after the slot was withdrawn
+// (D1) are refused even if a hostile client has written the cursor back, unless they lie below the
+// segment's end and the slot still shows that end (D4, D5).
 template <typename Slot, typename Cursor>
 [[nodiscard]] inline SlotClaim ClaimFromSlot(const Slot& slot, Cursor& cursor,
                                              std::uint64_t segment, std::uint64_t count) noexcept {
@@ -126,14 +126,15 @@ template <typename Slot, typename Cursor>
   return {ids, wakes_daemon};
 }
 
-// The first id of the slot that is not claimed, within [base, limit]; a drained or exhausted
-// slot answers limit. A cursor below base was forged and answers base.
+// The first id of the slot that is not claimed, within [base, limit]. The result is limit for a
+// drained or exhausted slot, and base for a cursor below base, which was forged.
 template <typename Slot, typename Cursor>
 [[nodiscard]] std::uint64_t NextUnclaimed(const Slot& slot, const Cursor& cursor) noexcept {
   const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C2, pairs with P4
   const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C2
   const std::uint64_t next = cursor.next.load(std::memory_order_relaxed);  // L1: a look
-  // Not std::clamp: while the daemon rewrites the slot, base may be of a later segment than limit.
+  // Not std::clamp: while the daemon rewrites the slot, base may belong to a later segment than
+  // limit.
   return std::min(std::max(next, base), limit);
 }
 
@@ -144,28 +145,28 @@ void WithdrawSegment(Slot& slot) noexcept {
   slot.segment.store(0, std::memory_order_release);  // D1, before D2 or after a look
 }
 
-// Daemon only. Tells claimers whose add to `segment` came in time that they may keep what lies
-// below `end`. Precondition: the cursor was seen at `end` or closed there.
+// Daemon only. Lets claimers that added to `segment` in time keep the ids below `end`.
+// Precondition: the cursor was seen at `end` or closed there.
 template <typename Slot>
-void TellEnd(Slot& slot, std::uint64_t segment, std::uint64_t end) noexcept {
+void RecordEnd(Slot& slot, std::uint64_t segment, std::uint64_t end) noexcept {
   slot.ended_at.store(end, std::memory_order_release);           // D3, pairs with C7
   slot.ended_segment.store(segment, std::memory_order_release);  // D4, pairs with C6
 }
 
 // Daemon only. From here on no claimer keeps ids of the slot's withdrawn segment.
 template <typename Slot>
-void ForgetEnd(Slot& slot) noexcept {
+void ClearEnd(Slot& slot) noexcept {
   slot.ended_segment.store(0, std::memory_order_relaxed);  // D5: D3 of a later end orders it
 }
 
-// Daemon only. Closes the cursor and returns what was not claimed: it belongs to the caller
-// alone, because every later add starts at or above the limit. `raw_cursor` gets the word as it
-// was.
+// Daemon only. Closes the cursor and returns the ids that were not claimed. They belong to the
+// caller alone, because every later add starts at or above the limit. `raw_cursor` receives the
+// cursor's earlier value.
 template <typename Slot, typename Cursor>
 [[nodiscard]] IdRange DrainSlot(Slot& slot, Cursor& cursor, std::uint64_t& raw_cursor) noexcept {
   const std::uint64_t limit = slot.limit.load(std::memory_order_relaxed);  // D0: our own last store
-  // D1 before D2: what a hostile client writes into the cursor once it has seen it closed comes
-  // with the withdrawal. A claimer that is in the slot waits a moment for the end (C6).
+  // D1 before D2: a claimer that sees what a hostile client has written into the closed cursor also
+  // sees the withdrawal. A claimer that is in the slot waits a moment for the end (C6).
   WithdrawSegment(slot);
   raw_cursor = cursor.next.fetch_add(kClosingStep, std::memory_order_acq_rel);  // D2, after C1s
   return {std::min(raw_cursor, limit), limit};

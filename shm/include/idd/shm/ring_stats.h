@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's numbers of a tag in its table (RingStats of abi.h): written by the daemon, read by
-// observers while it writes. The labels (T1, O1, ...) are those of the protocol table in abi.h.
+// The daemon's numbers of a tag in its table (RingStats of abi.h): the daemon writes them, and
+// observers read them at the same time. The labels (T1, O1, ...) are those of the protocol table in
+// abi.h.
 #ifndef IDD_SHM_RING_STATS_H_
 #define IDD_SHM_RING_STATS_H_
 
@@ -30,9 +31,10 @@ struct TagNumbers {
 };
 
 // Daemon only, one thread.
-void TellNumbers(RingStats& stats, const TagNumbers& numbers) noexcept;
+void PublishStats(RingStats& stats, const TagNumbers& numbers) noexcept;
 
-// One try: nothing while they are being written, and when they never were (ABI 1.0 and 1.1).
+// Makes one try. Nothing while the numbers are being written, and if they never were (ABI 1.0 and
+// 1.1).
 [[nodiscard]] std::optional<TagNumbers> ReadNumbers(const RingStats& stats) noexcept;
 
 }  // namespace idd::shm

@@ -16,7 +16,8 @@ namespace idd::shm {
 
 // The daemon's side of one ring.
 //
-// Thread safety: none; one thread (the event loop) owns it. Claimers in any process run beside it.
+// Thread safety: none; one thread (the event loop) owns it. Claimers in any process run
+// concurrently.
 //
 // Invariants
 //  - segments are published with numbers 1, 2, 3, ... and ids that only ascend;
@@ -35,8 +36,8 @@ class RingWriter {
     [[nodiscard]] std::uint64_t available() const noexcept { return ids.limit - next; }
   };
 
-  // Both outlive the writer; the header of `table` is complete (RingMemory::Create did it). Nothing
-  // below `floor` is published: the limit of the ring that this one replaces.
+  // `table` and `cursors` outlive the writer; RingMemory::Create has completed the header of
+  // `table`. Nothing below `floor`, the limit of the ring that this one replaces, is published.
   RingWriter(Table& table, Cursors& cursors, std::uint64_t floor = 0) noexcept
       : table_(table), cursors_(cursors), floor_(floor) {}
 
@@ -47,62 +48,64 @@ class RingWriter {
   // Precondition: CanPublish(), ids not empty, ids.first >= floor(), taken <= ids.size(),
   // ids.limit <= kMaxLimit. Returns the segment's number.
   //
-  // `witness`, if there is one, holds the highest cursor of the segment that a look or a claim of
-  // this writer has shown, within its bounds, from now until the segment leaves the ring, and is
-  // the caller's memory that outlives the process: it is raised before a look or a claim returns.
+  // `witness`, if there is one, is the caller's memory that outlives the process. From now until
+  // the segment leaves the ring it holds the highest cursor of the segment, within its bounds, that
+  // a look or a claim of this writer has seen. It is raised before the look or the claim returns.
   std::uint64_t Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark,
                         std::atomic<std::uint64_t>* witness = nullptr) noexcept;
 
-  // Claims from the ring like any client, in the ring's order; empty when it is dry, and for good
-  // once it is forged(): no id comes from it below what was seen of a cursor, or claimed here. The
-  // wake-up flag is the caller's own business here: it is the daemon.
+  // Claims from the ring like any client, in the ring's order. Empty when the ring is dry, and
+  // always once it is forged(): Claim() returns no id below a cursor value that was seen or claimed
+  // here. The caller is the daemon, so it handles the wake-up flag itself.
   [[nodiscard]] SlotClaim Claim(std::uint64_t count) noexcept;
 
   // Segments that were seen exhausted since the last call, oldest first; moves head past them.
   [[nodiscard]] std::vector<Segment> RetireExhausted();
 
-  // Claimers that were overtaken by the end of their segment may keep their ids until the second
-  // call after it: call this about once a second, and before the memory is unmapped.
-  void ForgetOldEnds() noexcept;
+  // Claimers that the end of their segment overtook may keep their ids until the second call after
+  // that end. To be called about once a second, and before the memory is unmapped.
+  void ClearOldEnds() noexcept;
 
   // The segments now published, oldest first.
-  [[nodiscard]] std::vector<Segment> Look() const;
+  [[nodiscard]] std::vector<Segment> Snapshot() const;
   [[nodiscard]] std::uint64_t Available() const noexcept;
 
-  // True once a look or a claim has found what no honest claimer writes: a cursor below where it
-  // was seen before, or closed by another. From then on it is not known which ids were claimed.
+  // True once a look or a claim has found what no honest claimer writes: a cursor below an earlier
+  // value, or one that another process has closed. From then on it is unknown which ids were
+  // claimed.
   [[nodiscard]] bool forged() const noexcept { return forged_; }
 
   // Closes every cursor, the newest first. The returned segments' [next, ids.limit) belong to the
   // caller alone, unless forged() is true afterwards. Oldest first.
   [[nodiscard]] std::vector<Segment> DrainAll();
 
-  // Tells observers what the slots do not say. `numbers.claimed_before` counts what was claimed
-  // before the segments that Look() has now; counted_from is filled in here.
-  void Tell(TagNumbers numbers) noexcept;
+  // Writes the numbers that the slots do not show, for observers. `numbers.claimed_before` counts
+  // the ids claimed before the segments that Snapshot() returns now. This call fills in
+  // counted_from.
+  void PublishStats(TagNumbers numbers) noexcept;
 
   void SetState(RingState state) noexcept;
   [[nodiscard]] RingState state() const noexcept { return state_; }
 
  private:
-  [[nodiscard]] Segment LookAt(std::uint64_t number) const noexcept;
-  // Takes a cursor's word into seen_ and forged_, and returns what may be believed of it.
-  std::uint64_t Believe(std::size_t slot, std::uint64_t raw_cursor) const noexcept;
-  // `next`, within the bounds of the slot's segment, was seen of its cursor.
+  [[nodiscard]] Segment ReadSegment(std::uint64_t number) const noexcept;
+  // Updates seen_ and forged_ from a cursor's word, and returns the position that may be trusted.
+  std::uint64_t ClampCursor(std::size_t slot, std::uint64_t raw_cursor) const noexcept;
+  // Records that the slot's cursor was seen at `next`, which is within its segment's bounds.
   void RaiseSeen(std::size_t slot, std::uint64_t next) const noexcept;
   void MoveHead(std::uint64_t head) noexcept;
 
-  // Whether a slot's withdrawn segment still tells its end, and since before the last
-  // ForgetOldEnds().
-  enum class End : std::uint8_t { kNone, kTold, kOld };
+  // Whether a slot still shows the end of its withdrawn segment, and whether it already did at the
+  // last ClearOldEnds().
+  enum class End : std::uint8_t { kNone, kPublished, kOld };
 
   Table& table_;
   Cursors& cursors_;
   std::uint64_t head_ = 1;  // oldest segment not yet retired; tail_ + 1 when there is none
   std::uint64_t tail_ = 0;  // newest published
   std::uint64_t floor_;
-  // The highest cursor of each slot that a look or a claim has shown, within its segment's bounds.
-  // A cache of what was seen, so that const looks may fill it.
+  // The highest value of each slot's cursor that a look or a claim has seen, within its segment's
+  // bounds. It is mutable because const looks update this cache.
   mutable std::array<std::uint64_t, kSlotCount> seen_{};
   std::array<std::atomic<std::uint64_t>*, kSlotCount> witnesses_{};  // of open segments; or null
   mutable bool forged_ = false;

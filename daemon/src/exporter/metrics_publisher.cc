@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exporter/metrics_duty.h"
+#include "exporter/metrics_publisher.h"
 
 #include <utility>
 
 namespace idd::daemon {
 namespace {
 
-// What Prometheus scrapes by is mostly as long, or longer.
+// Prometheus' scrape interval is usually this long or longer.
 constexpr std::chrono::seconds kTextfileInterval(15);
 
 }  // namespace
 
-MetricsDuty::MetricsDuty(EventLoop& loop, MetricsCollector& collector, MetricsServer* server)
+MetricsPublisher::MetricsPublisher(EventLoop& loop, MetricsCollector& collector,
+                                   MetricsServer* server)
     : loop_(loop), collector_(collector), server_(server), timer_(loop) {
   collector_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
   if (server_ == nullptr) return;
@@ -20,15 +21,15 @@ MetricsDuty::MetricsDuty(EventLoop& loop, MetricsCollector& collector, MetricsSe
   });
 }
 
-MetricsDuty::~MetricsDuty() {
+MetricsPublisher::~MetricsPublisher() {
   if (server_ != nullptr) server_->StopServing();
 }
 
-void MetricsDuty::AddFamilies(FamilyBuilder& families) const {
+void MetricsPublisher::AddFamilies(FamilyBuilder& families) const {
   families.Add(metric::kLoopDelay, loop_delay_);
 }
 
-void MetricsDuty::KeepIn(const std::string& textfile) {
+void MetricsPublisher::KeepIn(const std::string& textfile) {
   if (textfile == path_) return;
   path_ = textfile;
   if (textfile_ == nullptr) textfile_ = std::make_unique<MetricsTextfile>();
@@ -37,7 +38,7 @@ void MetricsDuty::KeepIn(const std::string& textfile) {
   if (!path_.empty()) WriteTextfile();
 }
 
-void MetricsDuty::WriteTextfile() {
+void MetricsPublisher::WriteTextfile() {
   collector_.Collect([this](const MetricsCollector::Sample& sample) { textfile_->Write(sample); });
   timer_.After(kTextfileInterval, [this] { WriteTextfile(); });
 }

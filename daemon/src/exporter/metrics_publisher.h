@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef IDD_DAEMON_EXPORTER_METRICS_DUTY_H_
-#define IDD_DAEMON_EXPORTER_METRICS_DUTY_H_
+#ifndef IDD_DAEMON_EXPORTER_METRICS_PUBLISHER_H_
+#define IDD_DAEMON_EXPORTER_METRICS_PUBLISHER_H_
 
 #include <prometheus/histogram.h>
 
@@ -15,21 +15,21 @@
 
 namespace idd::daemon {
 
-// What idd does for its metrics beside answering idctl: tells them to scrapers and to a file, and
-// measures the event loop.
+// What idd does for its metrics besides answering idctl: it gives them to scrapers, writes them to
+// a file and measures the event loop's lag.
 //
 // Thread safety: none; event loop.
-class MetricsDuty {
+class MetricsPublisher {
  public:
-  // `server` is asked from now on and until the end; null: there is none.
-  MetricsDuty(EventLoop& loop, MetricsCollector& collector, MetricsServer* server);
-  ~MetricsDuty();
-  MetricsDuty(const MetricsDuty&) = delete;
-  MetricsDuty& operator=(const MetricsDuty&) = delete;
+  // `server` serves the metrics from now until the destruction; null: there is none.
+  MetricsPublisher(EventLoop& loop, MetricsCollector& collector, MetricsServer* server);
+  ~MetricsPublisher();
+  MetricsPublisher(const MetricsPublisher&) = delete;
+  MetricsPublisher& operator=(const MetricsPublisher&) = delete;
 
-  // A timer of every second was that late.
+  // Records how late the timer of every second was.
   void NoteDelay(std::chrono::nanoseconds delay) { loop_delay_.Observe(Seconds(delay)); }
-  // Where the metrics are kept from now on; empty: nowhere. What was kept elsewhere is removed.
+  // Keeps the metrics in this file from now on; empty: in none. Removes the earlier file.
   void KeepIn(const std::string& textfile);
 
  private:
@@ -47,4 +47,4 @@ class MetricsDuty {
 
 }  // namespace idd::daemon
 
-#endif  // IDD_DAEMON_EXPORTER_METRICS_DUTY_H_
+#endif  // IDD_DAEMON_EXPORTER_METRICS_PUBLISHER_H_

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Admin: the facts behind `idctl doctor`. What may wait for a disk, a network or the database is
-// asked on other threads, and the answer comes without what has not answered.
+// `doctor`: gathers the facts for `idctl doctor`. Facts that may wait for a disk, a network or the
+// database are read on other threads; the answer leaves out those that did not come in time.
 #include <chrono>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "admin/admin.h"
-#include "admin/admin_fields.h"
-#include "admin/doctor_facts.h"
+#include "admin/operations/doctor_facts.h"
+#include "admin/operations/operations.h"
+#include "admin/shared/admin_context.h"
+#include "admin/shared/admin_json.h"
+#include "admin/shared/admin_request.h"
 #include "idd/base/url_password.h"
 #include "idd/shm/abi.h"
 #include "platform/event_loop.h"
@@ -20,10 +23,8 @@
 namespace idd::daemon {
 namespace {
 
-// idctl's own patience is 5 s; a store that is slower than this is slow enough to say so.
+// idctl itself waits for 5 s; a store that takes longer than this is reported as slow.
 constexpr std::chrono::seconds kStorePatience(2);
-
-Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json AbiJson(std::uint32_t version) {
   return {{"major", version >> 16}, {"minor", version & 0xffff}};
@@ -49,11 +50,11 @@ Json SettingsJson(const std::vector<StoreSetting>& settings) {
   return array;
 }
 
-// What a look into the store has shown, of the tags that the peer may see. Leases of another idd
-// under this host's name are an operator's business.
+// The facts about the store, for the tags that the peer may see. Only operators see leases that
+// another idd took under this host's name.
 Json LookJson(const StoreReport& report, const PeerRights& rights) {
   Json behind = Json::array();
-  for (const TagBehind& tag : report.behind) {
+  for (const TagBelowMark& tag : report.behind) {
     if (!rights.MaySee(tag.tag)) continue;
     behind.push_back({{"tag", tag.tag}, {"mark", tag.mark}, {"next_id", tag.next_id}});
   }
@@ -72,46 +73,15 @@ Json LookJson(const StoreReport& report, const PeerRights& rights) {
           {"waste", std::move(waste)}};
 }
 
-Json TagJson(const TagSnapshot& tag, const TagRecord* record) {
-  std::uint64_t available = 0;
-  for (const LeaseUse& use : tag.leases) available += use.available();
-  return {{"tag", tag.tag},
-          {"state", TagStateName(tag.state)},
-          {"step", tag.step},
-          {"available", available},
-          {"rate_per_s", tag.rate_per_s},
-          {"reckoned_per_s", tag.reckoned_per_s},
-          {"promised_ids", tag.promised_ids},
-          {"outage_tolerance_s", tag.refill.outage_tolerance.count()},
-          {"max_prefetch", tag.refill.max_prefetch},
-          {"next_id", record == nullptr ? Json(nullptr) : Json(record->next_id)},
-          {"max_id", record == nullptr ? Json(nullptr) : Json(record->max_id)},
-          {"exhausted_in_days",
-           tag.exhausted_in_days.has_value() ? Json(*tag.exhausted_in_days) : Json(nullptr)},
-          {"last_error", OrNull(tag.last_error)}};
-}
-
-// Those that are served, and those that only the store knows: of these an operator may have taken
-// `drained`, or all with the host, out of use.
 Json TagsJson(const std::vector<TagSnapshot>& served, const std::vector<TagRecord>& records,
               const DrainLedger::Scopes& drained, const PeerRights& rights) {
-  std::map<std::string, TagSnapshot> tags;
   std::map<std::string, const TagRecord*> of_store;
-  for (const TagRecord& record : records) {
-    of_store[record.tag] = &record;
-    TagSnapshot& tag = tags[record.tag];
-    tag.tag = record.tag;
-    tag.step = record.step;
-    tag.refill = record.refill;
-    const bool is_drained = drained.contains(kWholeHost) || drained.contains(record.tag);
-    tag.state = is_drained ? TagState::kDrained : TagState::kOk;
-  }
-  for (const TagSnapshot& tag : served) tags[tag.tag] = tag;
+  for (const TagRecord& record : records) of_store[record.tag] = &record;
   Json array = Json::array();
-  for (const auto& [name, tag] : tags) {
+  for (const auto& [name, tag] : AllTags(records, served, drained)) {
     if (!rights.MaySee(name)) continue;
     const auto record = of_store.find(name);
-    array.push_back(TagJson(tag, record == of_store.end() ? nullptr : record->second));
+    array.push_back(DoctorTagJson(tag, record == of_store.end() ? nullptr : record->second));
   }
   return array;
 }
@@ -179,8 +149,8 @@ Json ServiceJson(const DaemonInfo& info) {
   return {{"manager", info.has_manager}, {"watchdog_s", std::move(watchdog)}};
 }
 
-// Where the password of idd's own database comes from, as what has to be done about a wrong one
-// depends on it: systemd passes a credential at a start only, a file is read at every connect.
+// Adds the source of the password of idd's own database. How to fix a wrong password depends on it:
+// systemd passes a credential only at a start, while a file is read at every connect.
 void AddPasswordSource(const std::string& database, Json& store) {
   store["password_source"] = nullptr;
   store["password_path"] = nullptr;
@@ -193,7 +163,7 @@ void AddPasswordSource(const std::string& database, Json& store) {
   if (!file.empty()) store["password_path"] = file;
 }
 
-// What is gathered on the event loop, for the thread that adds the rest.
+// The facts gathered on the event loop, for the thread that adds the rest.
 struct Gathered {
   DaemonInfo info;
   PeerRights rights;
@@ -205,10 +175,10 @@ struct Gathered {
   PeerFacts peers;
 };
 
-// A row that makes no sense is named, and may be of a tag that the peer may not see.
+// The error of an invalid row names its tag, which the peer may not be allowed to see.
 std::string LookError(const Status& status, const PeerRights& rights) {
   const bool may_be_told = status.code() != Code::kInvalid || rights.AdministersAll();
-  return may_be_told ? status.message() : "the store answers what makes no sense";
+  return may_be_told ? status.message() : "the store returned an invalid row";
 }
 
 std::string FactsText(Gathered gathered) {
@@ -230,60 +200,66 @@ std::string FactsText(Gathered gathered) {
   return Dump(document);
 }
 
-}  // namespace
-
-// One request: whichever comes first, the store's answer or the end of the patience with it.
-struct Admin::Diagnosis {
-  Diagnosis(EventLoop& loop, PeerRights peer_rights, Done when_done)
+// One request. It ends with the store's answer or when kStorePatience is over, whichever comes
+// first.
+struct Diagnosis {
+  Diagnosis(EventLoop& loop, PeerRights peer_rights, AdminDone when_done)
       : rights(std::move(peer_rights)), done(std::move(when_done)), patience(loop) {}
 
   const PeerRights rights;
-  const Done done;
+  const AdminDone done;
   Timer patience;
   bool is_concluded = false;
 };
 
-void Admin::Diagnose(const Request& /*request*/, const PeerRights& rights, Done done) {
-  const auto diagnosis = std::make_shared<Diagnosis>(loop_, rights, std::move(done));
-  // While it is away its jobs are slow to fail.
-  if (!tags_.store_health().up) {
-    return Conclude(*diagnosis, Status(Code::kUnavailable, "the store is down"));
-  }
-  diagnosis->patience.After(kStorePatience, [this, diagnosis] {
-    Conclude(*diagnosis, Status(Code::kTimeout, "the store has not answered within " +
-                                                    std::to_string(kStorePatience.count()) + " s"));
-  });
-  worker_.SubmitWithSession<StoreReport>(
-      [host = info_.host_id](Store& store, HighWaterMarks& marks, StoreSession& session) {
-        return InspectStore(store, marks, session, host);
-      },
-      [this, diagnosis](Result<StoreReport> report) { Conclude(*diagnosis, std::move(report)); });
-}
-
-void Admin::Conclude(Diagnosis& diagnosis, Result<StoreReport> look) {
+void Conclude(AdminContext& context, Diagnosis& diagnosis, Result<StoreReport> look) {
   if (diagnosis.is_concluded) return;
   diagnosis.is_concluded = true;
   diagnosis.patience.Cancel();
-  Json daemon = DaemonJson();
+  Json daemon = DaemonJson(context.info, context.tags.drains().Has(kWholeHost));
   daemon["abi"] = AbiJson(shm::kAbiVersion);
-  Json store = DatabaseJson();
-  store["trouble"] =
-      tags_.store_health().up ? Json(nullptr) : Json(TroubleOf(tags_.store_health().last_error));
-  if (diagnosis.rights.AdministersAll()) AddPasswordSource(info_.database, store);
-  Gathered gathered{.info = info_,
+  Json store = DatabaseJson(context.info.database_url, context.tags.store_health());
+  store["trouble"] = context.tags.store_health().up
+                         ? Json(nullptr)
+                         : Json(TroubleOf(context.tags.store_health().last_error));
+  if (diagnosis.rights.AdministersAll()) AddPasswordSource(context.info.database, store);
+  Gathered gathered{.info = context.info,
                     .rights = diagnosis.rights,
                     .daemon = std::move(daemon),
                     .store = std::move(store),
                     .look = std::move(look),
-                    .served = tags_.Snapshot(),
-                    .drained = tags_.drains().scopes(),
-                    .peers = count_peers_ ? count_peers_() : PeerFacts{}};
-  if (doctor_thread_ == nullptr) {
-    doctor_thread_ = std::make_unique<WorkThread>();
+                    .served = context.tags.Snapshot(),
+                    .drained = context.tags.drains().scopes(),
+                    .peers = context.count_peers ? context.count_peers() : PeerFacts{}};
+  if (context.doctor == nullptr) {
+    context.doctor = std::make_unique<WorkThread>();
   }
-  doctor_thread_->Post([this, gathered = std::move(gathered), done = diagnosis.done]() mutable {
-    loop_.Post([text = FactsText(std::move(gathered)), done] { done(Status::Ok(), text); });
+  context.doctor->Post([&context, gathered = std::move(gathered), done = diagnosis.done]() mutable {
+    context.loop.Post([text = FactsText(std::move(gathered)), done] { done(Status::Ok(), text); });
   });
+}
+
+}  // namespace
+
+void Doctor(AdminContext& context, const AdminRequest& /*request*/, const PeerRights& rights,
+            AdminDone done) {
+  const auto diagnosis = std::make_shared<Diagnosis>(context.loop, rights, std::move(done));
+  // While the store is down, its jobs are slow to fail.
+  if (!context.tags.store_health().up) {
+    return Conclude(context, *diagnosis, Status(Code::kUnavailable, "the store is down"));
+  }
+  diagnosis->patience.After(kStorePatience, [&context, diagnosis] {
+    Conclude(context, *diagnosis,
+             Status(Code::kTimeout, "the store has not answered within " +
+                                        std::to_string(kStorePatience.count()) + " s"));
+  });
+  context.worker.SubmitWithSession<StoreReport>(
+      [host = context.info.host_id](Store& store, HighWaterMarks& marks, StoreSession& session) {
+        return InspectStore(store, marks, session, host);
+      },
+      [&context, diagnosis](Result<StoreReport> report) {
+        Conclude(context, *diagnosis, std::move(report));
+      });
 }
 
 }  // namespace idd::daemon

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "admin/doctor_facts.h"
+#include "admin/operations/doctor_facts.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -32,7 +32,7 @@ std::uint64_t CountDescriptors() {
   while (const dirent* entry = ::readdir(folder.get())) {
     if (entry->d_name[0] != '.') ++count;
   }
-  return count - std::min<std::uint64_t>(count, 1);  // the one that reads
+  return count - std::min<std::uint64_t>(count, 1);  // the descriptor that reads
 }
 
 struct FileSystem {
@@ -52,7 +52,7 @@ constexpr std::array kFileSystems = {
     FileSystem{0x7461636f, "ocfs2"},  FileSystem{0x65735546, "fuse"},
     FileSystem{0x0bd00bd0, "lustre"}, FileSystem{0x9fa0, "proc"}};
 
-// What this run holds beside what the journal has as active.
+// Compares the leases that this run holds with those that the journal has as active.
 void CompareLeases(const std::vector<LeaseRecord>& active, const StoreSession& session,
                    StoreReport& report) {
   std::uint64_t found = 0;
@@ -111,8 +111,8 @@ Status ReadStore(Store& store, HighWaterMarks& marks, const StoreSession& sessio
       store.ListLeases({.tag = std::nullopt, .host = host, .state = LeaseState::kActive});
   if (!active.ok()) return active.status();
   CompareLeases(active.value(), session, report);
-  // Without the host: an index serves the newest of all, and reading a long journal would hold up
-  // leases.
+  // Not limited to this host: an index finds the newest leases of all hosts, whereas reading a long
+  // journal would hold up leases.
   const Result<std::vector<LeaseRecord>> newest = store.ListLeases(
       {.tag = std::nullopt, .host = std::nullopt, .state = std::nullopt, .newest = kNewestLeases});
   if (!newest.ok()) return newest.status();
@@ -120,7 +120,7 @@ Status ReadStore(Store& store, HighWaterMarks& marks, const StoreSession& sessio
   return Status::Ok();
 }
 
-// The number behind `before`, as in "(error 1045)".
+// The number that follows `before` in `text`, as in "(error 1045)".
 std::optional<int> NumberBehind(std::string_view text, std::string_view before) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return std::nullopt;
@@ -144,7 +144,7 @@ constexpr std::array kServerTroubles = {
     Trouble{2005, "away"},      Trouble{2006, "away"},      Trouble{2013, "away"},
     Trouble{2055, "away"},      Trouble{1053, "away"},      Trouble{1047, "away"},
     Trouble{1927, "away"}};
-// The primary codes: the low byte of what is told.
+// SQLite's primary codes: the low byte of the code that a message has.
 constexpr std::array kFileTroubles = {Trouble{5, "lock"},      Trouble{6, "lock"},
                                       Trouble{8, "read_only"}, Trouble{3, "rights"},
                                       Trouble{13, "full"},     Trouble{14, "rights"}};

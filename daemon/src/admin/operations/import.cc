@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Admin: taking tags over from other generators.
+// `import`: takes tags over from another id generator.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-#include "admin/admin.h"
-#include "admin/admin_fields.h"
 #include "admin/import/import_source.h"
 #include "admin/import/tag_import.h"
+#include "admin/operations/operations.h"
+#include "admin/shared/admin_context.h"
+#include "admin/shared/admin_json.h"
+#include "admin/shared/admin_request.h"
 #include "platform/logging.h"
 #include "refill/refill_settings.h"
 
@@ -19,7 +21,7 @@ namespace {
 constexpr std::size_t kMaxTableBytes = 256;  // 64 characters
 
 // `own`: idd's own database, which is the source unless another is given.
-Result<MysqlUrl> ReadFrom(const Request& request, const std::string& own) {
+Result<MysqlUrl> ReadFrom(const AdminRequest& request, const std::string& own) {
   const auto from = TextField(request, "from");
   if (!from.ok()) return from.status();
   if (from.value().has_value()) {
@@ -30,7 +32,7 @@ Result<MysqlUrl> ReadFrom(const Request& request, const std::string& own) {
                 "idd's own database is not MySQL or MariaDB; give the source's URL with --from");
 }
 
-Result<ImportQuery> ReadImportQuery(const Request& request, const std::string& own) {
+Result<ImportQuery> ReadImportQuery(const AdminRequest& request, const std::string& own) {
   const auto source = TextField(request, "source");
   const auto table = TextField(request, "table");
   const auto prefix = TextField(request, "prefix");
@@ -84,7 +86,7 @@ Json ImportJson(const ImportReport& report, ImportSource source, ImportMode mode
                     {"from", tag.from.has_value() ? Json(*tag.from) : Json(nullptr)},
                     {"next_id", is_refused ? Json(nullptr) : Json(tag.next_id)},
                     {"step", is_refused ? Json(nullptr) : Json(tag.step)},
-                    {"reason", tag.reason.empty() ? Json(nullptr) : Json(tag.reason)}});
+                    {"reason", OrNull(tag.reason)}});
   }
   return {{"source", ImportSourceName(source)},
           {"dry_run", mode == ImportMode::kDryRun},
@@ -106,38 +108,29 @@ void LogImport(const ImportReport& report, const ImportQuery& query) {
 
 }  // namespace
 
-void Admin::Import(const Request& request, const PeerRights& /*rights*/, Done done) {
-  Result<ImportQuery> query = ReadImportQuery(request, info_.database);
+void ImportTags(AdminContext& context, const AdminRequest& request, const PeerRights& /*rights*/,
+                AdminDone done) {
+  Result<ImportQuery> query = ReadImportQuery(request, context.info.database);
   if (!query.ok()) return Fail(done, query.status());
   const Result<bool> is_dry = FlagField(request, "dry_run");
   if (!is_dry.ok()) return Fail(done, is_dry.status());
   const ImportMode mode = is_dry.value() ? ImportMode::kDryRun : ImportMode::kWrite;
-  QueueReport([this, mode, query = std::move(query).value(), done = std::move(done)] {
-    // It outlives this call, and no other object can own it: its steps run where they are sent.
+  context.reports.Begin([&context, mode, query = std::move(query).value(), done = std::move(done)] {
+    // The import outlives this call. No object owns it: each of its steps keeps it alive.
     const auto import = std::make_shared<TagImport>(
-        TagImport::Means{loop_, report_thread_, worker_}, query, mode,
-        [this, mode, query, done](const Result<ImportReport>& report) {
-          FinishReport();
+        TagImport::Means{context.loop, context.reports.thread(), context.worker}, query, mode,
+        [&context, mode, query, done](const Result<ImportReport>& report) {
+          context.reports.Finish();
           if (!report.ok()) return Fail(done, report.status());
           if (mode == ImportMode::kWrite) {
-            tags_.OnTagCreated();
+            context.tags.OnTagCreated();
             LogImport(report.value(), query);
           }
           done(Status::Ok(), Dump(ImportJson(report.value(), query.source, mode)));
         });
-    import_ = import;
+    context.import = import;
     import->Start();
   });
-}
-
-// NOLINTBEGIN(performance-unnecessary-value-param): as every operation.
-void Admin::ShowImportProgress(const Request& /*request*/, const PeerRights& /*rights*/,
-                               Done done) {
-  // NOLINTEND(performance-unnecessary-value-param)
-  const std::shared_ptr<TagImport> import = import_.lock();
-  const TagImport::Progress progress = import ? import->progress() : TagImport::Progress();
-  done(Status::Ok(),
-       Dump({{"under_way", import != nullptr}, {"done", progress.done}, {"rows", progress.rows}}));
 }
 
 }  // namespace idd::daemon

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "admin/ledger_audit.h"
+#include "admin/operations/ledger_audit.h"
 
 #include <algorithm>
 #include <set>
@@ -13,12 +13,12 @@ std::string Describe(const LeaseRecord& lease) {
          lease.host;
 }
 
-// The ids that stay with a lease: what it gave back may rightly be leased again.
+// The ids that a lease keeps. The ids that it gave back may be leased again.
 shm::IdRange Kept(const LeaseRecord& lease) {
   return {lease.ids.first, lease.ids.limit - std::min(lease.returned, lease.ids.size())};
 }
 
-// One lease's part of its tag's account.
+// Adds one lease to its tag's account.
 void Account(const LeaseRecord& lease, const AuditInput& input, AuditReport& report) {
   TagAccount& account = report.tags[lease.tag];
   account.leased += lease.ids.size();
@@ -52,7 +52,7 @@ void FindOverlaps(const AuditInput& input, AuditReport& report) {
   for (const LeaseRecord& lease : input.ledger.journal) {
     if (!Kept(lease).empty()) leases.push_back(&lease);
   }
-  // What is listed as returned will be leased again, so no client may have kept any of it.
+  // Ids that are listed as returned will be leased again, so no lease may have kept any of them.
   std::vector<LeaseRecord> listed(input.ledger.returned.size());
   for (std::size_t i = 0; i < listed.size(); ++i) {
     listed[i].token = "(listed as returned)";

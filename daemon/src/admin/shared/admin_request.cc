@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "admin/admin_fields.h"
+#include "admin/shared/admin_request.h"
 
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "admin/shared/admin_json.h"
 #include "idd/wire/frames.h"
 
 namespace idd::daemon {
 namespace {
 
-// Whether arrays and objects lie deeper in each other than that, as far as brackets outside of
-// strings say so: what is no JSON the parser refuses.
+// Whether arrays and objects are nested deeper than `most`, judged by the brackets outside of
+// strings. The parser refuses text that is not JSON.
 bool IsDeeper(std::string_view text, std::size_t most) {
   std::size_t depth = 0;
   bool is_in_string = false;
@@ -34,12 +35,12 @@ bool IsDeeper(std::string_view text, std::size_t most) {
 
 }  // namespace
 
-Result<Request> ParseRequest(std::string_view text) {
+Result<AdminRequest> ParseRequest(std::string_view text) {
   if (IsDeeper(text, kMaxRequestDepth)) {
     return Status(Code::kInvalid, "the request is nested more than " +
                                       std::to_string(kMaxRequestDepth) + " levels deep");
   }
-  Request request = Request::parse(text, nullptr, false);
+  AdminRequest request = AdminRequest::parse(text, nullptr, false);
   if (!request.is_object() || !request.contains("op") || !request["op"].is_string()) {
     return Status(Code::kInvalid, "the request is not a JSON object with an 'op'");
   }
@@ -50,21 +51,16 @@ Result<Request> ParseRequest(std::string_view text) {
   return request;
 }
 
-std::string Dump(const Json& document) {
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+void Fail(const AdminDone& done, const Status& status) {
+  // UNAVAILABLE means to a client that idd is out of reach; here it is the store that is.
+  const Status answer =
+      status.code() == Code::kUnavailable
+          ? Status(Code::kSystem, "the store is not available: " + status.message())
+          : status;
+  done(answer, ErrorDocument(answer.message()));
 }
 
-std::string ErrorDocument(const std::string& message) { return Dump({{"error", message}}); }
-
-void Fail(const Admin::Done& done, const Status& status) {
-  // UNAVAILABLE tells a client that idd is out of reach; here it is the store that is.
-  const Status told = status.code() == Code::kUnavailable
-                          ? Status(Code::kSystem, "the store is not available: " + status.message())
-                          : status;
-  done(told, ErrorDocument(told.message()));
-}
-
-Result<std::optional<std::string>> TextField(const Request& request, const char* key) {
+Result<std::optional<std::string>> TextField(const AdminRequest& request, const char* key) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return std::optional<std::string>();
   if (!it->is_string())
@@ -72,7 +68,7 @@ Result<std::optional<std::string>> TextField(const Request& request, const char*
   return std::optional<std::string>(it->get<std::string>());
 }
 
-Result<std::optional<std::uint64_t>> NumberField(const Request& request, const char* key) {
+Result<std::optional<std::uint64_t>> NumberField(const AdminRequest& request, const char* key) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return std::optional<std::uint64_t>();
   if (!it->is_number_unsigned()) {
@@ -81,7 +77,7 @@ Result<std::optional<std::uint64_t>> NumberField(const Request& request, const c
   return std::optional<std::uint64_t>(it->get<std::uint64_t>());
 }
 
-Result<bool> FlagField(const Request& request, const char* key) {
+Result<bool> FlagField(const AdminRequest& request, const char* key) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return false;
   if (!it->is_boolean()) {
@@ -90,7 +86,7 @@ Result<bool> FlagField(const Request& request, const char* key) {
   return it->get<bool>();
 }
 
-Result<std::string> TagField(const Request& request) {
+Result<std::string> TagField(const AdminRequest& request) {
   Result<std::optional<std::string>> tag = TextField(request, "tag");
   if (!tag.ok()) return tag.status();
   if (!tag.value().has_value()) return Status(Code::kInvalid, "'tag' is missing");
@@ -98,7 +94,7 @@ Result<std::string> TagField(const Request& request) {
   return *std::move(tag.value());
 }
 
-Result<std::optional<TagAccess>> AccessField(const Request& request) {
+Result<std::optional<TagAccess>> AccessField(const AdminRequest& request) {
   const Result<std::optional<std::string>> name = TextField(request, "access");
   if (!name.ok()) return name.status();
   if (!name.value().has_value()) return std::optional<TagAccess>();
@@ -108,7 +104,7 @@ Result<std::optional<TagAccess>> AccessField(const Request& request) {
                 "unknown access '" + *name.value() + "'; ring and socket are available");
 }
 
-Result<RefillChange> RefillFields(const Request& request) {
+Result<RefillChange> RefillFields(const AdminRequest& request) {
   const auto rule = TextField(request, "refill");
   const auto max_step = NumberField(request, "max_step");
   const auto max_prefetch = NumberField(request, "max_prefetch");
@@ -126,40 +122,12 @@ Result<RefillChange> RefillFields(const Request& request) {
     }
   }
   if (tolerance.value().has_value()) {
-    // Beyond what a signed number of seconds can hold it is as wrong as one second too long.
+    // A value that a signed number of seconds cannot hold becomes one second too long, and is
+    // refused like it.
     const auto longest = static_cast<std::uint64_t>(kMaxOutageTolerance.count()) + 1;
     refill.outage_tolerance = std::chrono::seconds(std::min(*tolerance.value(), longest));
   }
   return refill;
-}
-
-Json TagJson(const TagRecord& record) {
-  return {{"tag", record.tag},
-          {"mode", record.mode},
-          {"access", TagAccessName(record.access)},
-          {"step", record.step},
-          {"refill", RefillRuleName(record.refill.rule)},
-          {"max_step", record.refill.max_step},
-          {"max_prefetch", record.refill.max_prefetch},
-          {"outage_tolerance_s", record.refill.outage_tolerance.count()},
-          {"next_id", record.next_id},
-          {"max_id", record.max_id},
-          {"description", record.description},
-          {"update_time", record.update_time}};
-}
-
-Json LeaseJson(const LeaseRecord& lease) {
-  return {{"token", lease.token},
-          {"tag", lease.tag},
-          {"host", lease.host},
-          {"base", lease.ids.first},
-          {"limit", lease.ids.limit},
-          {"state", LeaseStateName(lease.state)},
-          {"claimed", lease.claimed},
-          {"returned", lease.returned},
-          {"abandoned", lease.abandoned},
-          {"leased_at", lease.leased_at},
-          {"closed_at", lease.closed_at.empty() ? Json(nullptr) : Json(lease.closed_at)}};
 }
 
 }  // namespace idd::daemon

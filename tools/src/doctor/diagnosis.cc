@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// idctl doctor: how findings are written.
+// idctl doctor: the format of the findings.
+#include "doctor/diagnosis.h"
+
 #include <algorithm>
 #include <array>
 
-#include "doctor/doctor_checks.h"
 #include "terminal/output.h"
 
 namespace idd::tools {
@@ -14,7 +15,7 @@ constexpr std::array kOrder = {Health::kProblem, Health::kWarning, Health::kOk};
 constexpr std::size_t kStateColumns = 7;
 constexpr std::size_t kCheckColumns = 11;
 constexpr std::size_t kLead = kStateColumns + 2 + kCheckColumns + 2;
-constexpr std::size_t kNarrowest = 20;  // text beside the lead, else it goes below it
+constexpr std::size_t kNarrowest = 20;  // for text beside the lead; else it goes below
 
 Tone ToneOf(Health state) {
   switch (state) {
@@ -35,7 +36,7 @@ std::string Padded(std::string_view text, std::size_t columns) {
   return padded;
 }
 
-// How many bytes of `text` go on a line of so many characters: up to a blank if there is one.
+// How many bytes of `text` fit a line of that many characters; breaks at a blank if there is one.
 std::size_t LineBytes(std::string_view text, std::size_t columns) {
   const std::size_t fits = FirstCharacters(text, columns).size();
   if (fits == text.size() || text[fits] == ' ') return fits;
@@ -43,7 +44,7 @@ std::size_t LineBytes(std::string_view text, std::size_t columns) {
   return blank == std::string_view::npos || blank == 0 ? fits : blank;
 }
 
-// Escaped text behind a lead that is there already, its further lines below its first.
+// Escaped text after a lead that is already written; further lines are indented to its first.
 std::string Wrapped(std::string_view text, std::size_t lead, const Screen& screen) {
   if (screen.columns == 0) return std::string(text) + "\n";
   constexpr std::size_t kLeast = 8;
@@ -114,7 +115,7 @@ std::string RenderDiagnosis(const Diagnosis& diagnosis, bool shows_all, const Sc
 JsonDocument DiagnosisJson(const Diagnosis& diagnosis) {
   std::vector<JsonDocument> findings;
   for (const Finding& finding : diagnosis.findings) {
-    // A path of this machine may be any bytes.
+    // A path on this machine may contain any bytes.
     JsonDocument& document = findings.emplace_back();
     document.Set("check", finding.check).Set("state", HealthName(finding.state));
     SetText(document.json(), "found", finding.found);
@@ -139,7 +140,7 @@ void AddOkUnlessFound(std::vector<Finding>& findings, const std::string& check,
 std::string ShellWord(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@+,";
-  // A hyphen in front would be read as an option.
+  // The command would read a leading hyphen as an option.
   if (word.empty() || word.front() == '-' || EscapeText(word) != word) return "TAG";
   if (word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
   std::string quoted = "'";

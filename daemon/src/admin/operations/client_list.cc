@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Admin: who uses what.
+// `client.list`: which processes use which tags.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,20 +11,22 @@
 #include <vector>
 
 #include "access/client_ledger.h"
-#include "admin/admin.h"
-#include "admin/admin_fields.h"
+#include "admin/operations/operations.h"
+#include "admin/shared/admin_context.h"
+#include "admin/shared/admin_json.h"
+#include "admin/shared/admin_request.h"
 
 namespace idd::daemon {
 namespace {
 
-// What is asked for, and may be seen.
+// Which clients the request asks for, and the peer may see.
 struct ClientFilter {
   std::optional<std::string> tag;
   std::optional<std::uint64_t> uid;
   PeerRights rights;
 
-  // A user who does not administer all tags sees only processes of that user: what others do on
-  // this host is not shown, not even for tags that they share.
+  // A user who does not administer all tags sees only processes of that user: the use of this host
+  // by other users is not shown, not even for shared tags.
   [[nodiscard]] bool ShowsUser(uid_t of) const {
     if (uid.has_value() && *uid != of) return false;
     return rights.AdministersAll() || rights.peer().uid == of;
@@ -35,7 +37,7 @@ struct ClientFilter {
   }
 };
 
-// Of the process, so that idctl knows whether the numbers mean the same to it; 0: not known.
+// The PID namespace of idd, so that idctl knows whether pids mean the same to it; 0: unknown.
 std::uint64_t PidNamespace() {
   struct stat info {};
   return ::stat("/proc/self/ns/pid", &info) == 0 ? static_cast<std::uint64_t>(info.st_ino) : 0;
@@ -110,25 +112,26 @@ std::string ClientsText(std::vector<ClientRow> rows, const ClientLedger::PastUse
 
 }  // namespace
 
-// Copied here, written on the report thread: there may be thousands.
-void Admin::ListClients(const Request& request, const PeerRights& rights, Done done) {
+// The clients are copied here and written on the report thread: there may be thousands.
+void ListClients(AdminContext& context, const AdminRequest& request, const PeerRights& rights,
+                 AdminDone done) {
   const auto tag = TextField(request, "tag");
   const auto uid = NumberField(request, "uid");
   if (!tag.ok()) return Fail(done, tag.status());
   if (!uid.ok()) return Fail(done, uid.status());
   const ClientFilter filter{.tag = tag.value(), .uid = uid.value(), .rights = rights};
-  QueueReport([this, filter, done = std::move(done)] {
+  context.reports.Begin([&context, filter, done = std::move(done)] {
     std::vector<ClientRow> rows;
     ClientLedger::PastUses past;
-    for (const auto& [id, client] : clients_.clients()) {
+    for (const auto& [id, client] : context.clients.clients()) {
       if (filter.ShowsUser(client.peer.uid)) rows.emplace_back(id, client);
     }
-    for (const auto& [key, use] : clients_.past()) {
+    for (const auto& [key, use] : context.clients.past()) {
       if (filter.ShowsUser(key.first)) past.emplace(key, use);
     }
-    MakeReport([rows = std::move(rows), past = std::move(past),
-                filter] { return ClientsText(rows, past, filter); },
-               done);
+    context.reports.Write([rows = std::move(rows), past = std::move(past),
+                           filter] { return ClientsText(rows, past, filter); },
+                          done);
   });
 }
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `lease.list`: the journal.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "admin/operations/operations.h"
+#include "admin/shared/admin_context.h"
+#include "admin/shared/admin_json.h"
+#include "admin/shared/admin_request.h"
+
+namespace idd::daemon {
+namespace {
+
+// The largest number of leases that a request may ask for, and the default.
+constexpr std::uint64_t kMaxListedLeases = 1'000'000;
+constexpr std::uint64_t kDefaultListedLeases = 10'000;
+
+using LiveLeases = std::map<std::string, LeaseClosure, std::less<>>;
+
+// `live` has what the journal does not know yet of leases that are in a ring.
+std::string LeasesText(const std::vector<LeaseRecord>& leases, const LiveLeases& live,
+                       std::uint64_t limit) {
+  const bool is_cut = leases.size() > limit;
+  Json array = Json::array();
+  for (std::size_t i = is_cut ? 1 : 0; i < leases.size(); ++i) {
+    LeaseRecord lease = leases[i];
+    const auto use = live.find(lease.token);
+    if (lease.state == LeaseState::kActive && use != live.end()) {
+      lease.claimed = use->second.claimed;
+    }
+    array.push_back(LeaseJson(lease));
+  }
+  return Dump({{"leases", std::move(array)}, {"truncated", is_cut}});
+}
+
+Result<LeaseFilter> ReadLeaseFilter(const AdminRequest& request) {
+  const auto tag = TextField(request, "tag");
+  const auto host = TextField(request, "host");
+  const auto state = TextField(request, "state");
+  const auto limit = NumberField(request, "limit");
+  for (const Status& status : {tag.status(), host.status(), state.status(), limit.status()}) {
+    if (!status.ok()) return status;
+  }
+  const std::uint64_t newest = limit.value().value_or(kDefaultListedLeases);
+  if (newest == 0 || newest > kMaxListedLeases) {
+    return Status(Code::kInvalid,
+                  "'limit' must be 1 to " + std::to_string(kMaxListedLeases) + " leases");
+  }
+  LeaseFilter filter{.tag = tag.value(), .host = host.value(), .state = std::nullopt};
+  filter.newest = newest + 1;
+  if (state.value().has_value()) {
+    filter.state = ParseLeaseState(*state.value());
+    if (!filter.state.has_value()) {
+      return Status(Code::kInvalid, "unknown lease state '" + *state.value() +
+                                        "'; use active, exhausted, returned or abandoned");
+    }
+  }
+  return filter;
+}
+
+// The newest of the leases that the peer may see, however many other leases are newer.
+Result<std::vector<LeaseRecord>> ReadLeases(StoreReader& store, LeaseFilter filter,
+                                            const PeerRights& rights) {
+  if (!rights.AdministersAll()) {
+    Result<std::set<std::string>> tags = store.LedgerTags();
+    if (!tags.ok()) return tags.status();
+    std::erase_if(tags.value(), [&rights](const std::string& tag) { return !rights.MaySee(tag); });
+    filter.among.emplace(tags.value().begin(), tags.value().end());
+  }
+  return store.ListLeases(filter);
+}
+
+}  // namespace
+
+void ListLeases(AdminContext& context, const AdminRequest& request, const PeerRights& rights,
+                AdminDone done) {
+  Result<LeaseFilter> filter = ReadLeaseFilter(request);
+  if (!filter.ok()) return Fail(done, filter.status());
+  context.reports.Begin(
+      [&context, rights, filter = std::move(filter).value(), done = std::move(done)] {
+        // The filter asks for one lease more than the limit, which shows whether there are more.
+        const std::uint64_t limit = filter.newest - 1;
+        context.Read<std::vector<LeaseRecord>>(
+            [filter, rights](StoreReader& store) { return ReadLeases(store, filter, rights); },
+            [&context, limit, done](Result<std::vector<LeaseRecord>> leases) {
+              if (!leases.ok()) {
+                context.reports.Finish();
+                return Fail(done, leases.status());
+              }
+              context.reports.Write(
+                  [limit, leases = std::move(leases).value(), live = context.tags.LiveLeases()] {
+                    return LeasesText(leases, live, limit);
+                  },
+                  done);
+            });
+      });
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `tag.create`.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "admin/operations/operations.h"
+#include "admin/shared/admin_context.h"
+#include "admin/shared/admin_json.h"
+#include "admin/shared/admin_request.h"
+#include "platform/logging.h"
+
+namespace idd::daemon {
+namespace {
+
+Result<NewTag> ReadNewTag(const AdminRequest& request) {
+  Result<std::string> tag = TagField(request);
+  if (!tag.ok()) return tag.status();
+  const auto mode = TextField(request, "mode");
+  const auto access = AccessField(request);
+  const auto description = TextField(request, "description");
+  const auto step = NumberField(request, "step");
+  const auto start = NumberField(request, "start");
+  const auto max_id = NumberField(request, "max_id");
+  auto refill = RefillFields(request);
+  for (const Status& status : {mode.status(), access.status(), description.status(), step.status(),
+                               start.status(), max_id.status(), refill.status()}) {
+    if (!status.ok()) return status;
+  }
+  NewTag created;
+  created.tag = std::move(tag).value();
+  const std::string mode_name = mode.value().value_or(TagModeName(created.mode));
+  const std::optional<TagMode> known_mode = ParseTagMode(mode_name);
+  if (!known_mode.has_value()) {
+    return Status(Code::kInvalid, "unknown mode '" + mode_name + "'; segment is available");
+  }
+  if (*known_mode != TagMode::kSegment) {
+    return Status(Code::kInvalid, "mode " + mode_name + " is not available in this version");
+  }
+  created.step = step.value().value_or(kDefaultStep);
+  created.start = start.value();
+  created.max_id = max_id.value();
+  created.description = description.value().value_or("");
+  created.access = access.value().value_or(TagAccess::kRing);
+  created.refill = std::move(refill).value();
+  return created;
+}
+
+struct CreatedTag {
+  TagRecord record;
+  bool is_new = true;
+};
+
+// An existing tag of this name is the answer with `if_absent`, and an error without it.
+Result<CreatedTag> CreateOrFind(Store& store, const NewTag& tag, bool if_absent) {
+  if (if_absent) {
+    Result<TagRecord> found = store.FindTag(tag.tag);
+    if (found.ok()) return CreatedTag{std::move(found).value(), false};
+    if (found.status().code() != Code::kNoSuchTag) return found.status();
+  }
+  Result<TagRecord> created = store.CreateTag(tag);
+  if (created.ok()) return CreatedTag{std::move(created).value(), true};
+  // Another host may have created it in between.
+  if (if_absent && created.status().code() == Code::kInvalid) {
+    Result<TagRecord> found = store.FindTag(tag.tag);
+    if (found.ok()) return CreatedTag{std::move(found).value(), false};
+  }
+  return created.status();
+}
+
+}  // namespace
+
+void CreateTag(AdminContext& context, const AdminRequest& request, const PeerRights& /*rights*/,
+               AdminDone done) {
+  Result<NewTag> tag = ReadNewTag(request);
+  if (!tag.ok()) return Fail(done, tag.status());
+  const Result<bool> if_absent = FlagField(request, "if_absent");
+  if (!if_absent.ok()) return Fail(done, if_absent.status());
+  context.worker.Submit<CreatedTag>(
+      [tag = std::move(tag).value(), if_absent = if_absent.value()](Store& store, HighWaterMarks&) {
+        return CreateOrFind(store, tag, if_absent);
+      },
+      [&context, done = std::move(done)](const Result<CreatedTag>& created) {
+        if (!created.ok()) return Fail(done, created.status());
+        const TagRecord& record = created.value().record;
+        if (created.value().is_new) {
+          context.tags.OnTagCreated();
+          log::Info("tag.created", {{"tag", record.tag}, {"step", record.step}});
+        }
+        done(Status::Ok(), Dump({{"tag", TagJson(record)}, {"created", created.value().is_new}}));
+      });
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `whois`: which lease an id is from.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "admin/operations/operations.h"
+#include "admin/shared/admin_context.h"
+#include "admin/shared/admin_json.h"
+#include "admin/shared/admin_request.h"
+
+namespace idd::daemon {
+namespace {
+
+// The leases that an id may come from.
+struct Origin {
+  std::vector<LeaseRecord> leases;  // the newest first
+  std::string reason;               // why there are none
+};
+
+// A host that hands a tail back and takes it again without a claim in between leaves a row each
+// time.
+constexpr std::uint64_t kMaxOrigins = 1000;
+
+Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint64_t id) {
+  Origin origin;
+  Result<std::vector<LeaseRecord>> leases = store.ListLeases({.tag = tag,
+                                                              .host = std::nullopt,
+                                                              .state = std::nullopt,
+                                                              .containing = id,
+                                                              .newest = kMaxOrigins});
+  if (!leases.ok()) return leases.status();
+  origin.leases = std::move(leases).value();
+  std::reverse(origin.leases.begin(), origin.leases.end());
+  if (!origin.leases.empty()) return origin;  // the tag itself may be deleted
+  const Result<TagRecord> record = store.FindTag(tag);
+  if (!record.ok()) return record.status();
+  const std::string next = std::to_string(record.value().next_id);
+  origin.reason =
+      id >= record.value().next_id
+          ? "it is not leased yet: the next lease begins at " + next
+          : "it lies below " + next +
+                ", where the next lease begins, and no lease of idd has it: another program leased "
+                "it (a Leaf server, or a generator that the tag was taken over from), or the tag "
+                "began above it";
+  return origin;
+}
+
+// The state of an id of a lease. `use` has what this host knows of the lease beyond the journal.
+// The parts of a lease are in this order: claimed, abandoned, returned.
+const char* IdState(const LeaseRecord& lease, std::uint64_t id, const LeaseClosure* use) {
+  const std::uint64_t offset = id - lease.ids.first;
+  if (lease.state == LeaseState::kActive) {
+    if (use == nullptr) return "active";  // only its host knows more
+    if (offset < use->claimed) return "claimed";
+    return use->state == LeaseState::kActive ? "available" : LeaseStateName(use->state);
+  }
+  if (offset < lease.claimed) return "claimed";
+  return offset < lease.claimed + lease.abandoned ? "abandoned" : "returned";
+}
+
+}  // namespace
+
+void WhoIs(AdminContext& context, const AdminRequest& request, const PeerRights& /*rights*/,
+           AdminDone done) {
+  const Result<std::string> tag = TagField(request);
+  if (!tag.ok()) return Fail(done, tag.status());
+  const auto id = NumberField(request, "id");
+  if (!id.ok()) return Fail(done, id.status());
+  if (!id.value().has_value() || *id.value() >= shm::kMaxLimit) {
+    return Fail(done, {Code::kInvalid,
+                       "'id' must be a number from 0 to " + std::to_string(shm::kMaxLimit - 1)});
+  }
+  context.Read<Origin>(
+      [tag = tag.value(), id = *id.value()](StoreReader& store) {
+        return FindOrigin(store, tag, id);
+      },
+      [&context, tag = tag.value(), id = *id.value(),
+       done = std::move(done)](const Result<Origin>& origin) {
+        if (!origin.ok()) return Fail(done, origin.status());
+        const auto live = context.tags.LiveLeases();
+        Json leases = Json::array();
+        for (const LeaseRecord& lease : origin.value().leases) {
+          const auto use = live.find(lease.token);
+          const bool is_live = lease.state == LeaseState::kActive && use != live.end();
+          LeaseRecord shown = lease;
+          if (is_live) shown.claimed = use->second.claimed;
+          leases.push_back(LeaseJson(shown));
+          leases.back()["id_state"] = IdState(lease, id, is_live ? &use->second : nullptr);
+        }
+        const std::string& reason = origin.value().reason;
+        done(Status::Ok(), Dump({{"tag", tag},
+                                 {"id", id},
+                                 {"leases", std::move(leases)},
+                                 {"reason", OrNull(reason)}}));
+      });
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "admin/shared/admin_json.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "admin/shared/admin_context.h"
+
+namespace idd::daemon {
+namespace {
+
+// Below this many ids a second, a tag is shown as idle.
+constexpr double kIdlePerSecond = 0.01;
+
+// Both numbers of the promise, how long it is now at the present rate, and whether the ids that it
+// requires are held.
+Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
+  const Json length_s = tag.rate_per_s < kIdlePerSecond
+                            ? Json(nullptr)
+                            : Json(PromiseSeconds(tag.refill, tag.promised_ids, tag.rate_per_s));
+  return {{"refill", RefillRuleName(tag.refill.rule)},
+          {"outage_tolerance_s", tag.refill.outage_tolerance.count()},
+          {"length_s", length_s},
+          {"max_prefetch", tag.refill.max_prefetch},
+          {"reckoned_per_s", tag.planning_rate_per_s},
+          {"kept", static_cast<double>(available) >= tag.promised_ids}};
+}
+
+Json FenceJson(const FenceReport& fence) {
+  if (fence.state == "none") return nullptr;
+  Json waits = Json::array();
+  for (const FenceWait& wait : fence.waits) {
+    waits.push_back({{"host", wait.host},
+                     {"silent_s", wait.silent_ms / 1000},
+                     {"left_s", wait.left_ms ? Json(*wait.left_ms / 1000) : Json(nullptr)}});
+  }
+  return {
+      {"state", fence.state}, {"waits_for", std::move(waits)}, {"reason", OrNull(fence.reason)}};
+}
+
+std::int64_t SecondsSince(MonotonicTime since) {
+  return std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - since).count();
+}
+
+}  // namespace
+
+std::string Dump(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string ErrorDocument(const std::string& message) { return Dump({{"error", message}}); }
+
+Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json TagJson(const TagRecord& record) {
+  return {{"tag", record.tag},
+          {"mode", TagModeName(record.mode)},
+          {"access", TagAccessName(record.access)},
+          {"step", record.step},
+          {"refill", RefillRuleName(record.refill.rule)},
+          {"max_step", record.refill.max_step},
+          {"max_prefetch", record.refill.max_prefetch},
+          {"outage_tolerance_s", record.refill.outage_tolerance.count()},
+          {"next_id", record.next_id},
+          {"max_id", record.max_id},
+          {"description", record.description},
+          {"update_time", record.update_time}};
+}
+
+Json StatusTagJson(const TagSnapshot& tag) {
+  std::uint64_t available = 0;
+  Json segments = Json::array();
+  for (const LeaseUse& use : tag.leases) {
+    available += use.available();
+    segments.push_back({{"base", use.lease.ids.first},
+                        {"limit", use.lease.ids.limit},
+                        {"next", use.lease.ids.first + use.claimed}});
+  }
+  const bool idle = tag.rate_per_s < kIdlePerSecond;
+  return {
+      {"tag", tag.tag},
+      {"mode", TagModeName(tag.mode)},
+      {"step", tag.step},
+      {"state", TagStateName(tag.state)},
+      {"claimed", tag.claimed},
+      {"available", available},
+      {"segments", std::move(segments)},
+      {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
+      {"covered_s", idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
+      {"promise", PromiseJson(tag, available)},
+      {"exhausted_in_days",
+       tag.exhausted_in_days.has_value() ? Json(*tag.exhausted_in_days) : Json(nullptr)},
+      {"fallbacks", tag.fallbacks},
+      {"leases", tag.leases_taken},
+      {"last_error", OrNull(tag.last_error)}};
+}
+
+Json DoctorTagJson(const TagSnapshot& tag, const TagRecord* record) {
+  std::uint64_t available = 0;
+  for (const LeaseUse& use : tag.leases) available += use.available();
+  return {{"tag", tag.tag},
+          {"state", TagStateName(tag.state)},
+          {"step", tag.step},
+          {"available", available},
+          {"rate_per_s", tag.rate_per_s},
+          {"reckoned_per_s", tag.planning_rate_per_s},
+          {"promised_ids", tag.promised_ids},
+          {"outage_tolerance_s", tag.refill.outage_tolerance.count()},
+          {"max_prefetch", tag.refill.max_prefetch},
+          {"next_id", record == nullptr ? Json(nullptr) : Json(record->next_id)},
+          {"max_id", record == nullptr ? Json(nullptr) : Json(record->max_id)},
+          {"exhausted_in_days",
+           tag.exhausted_in_days.has_value() ? Json(*tag.exhausted_in_days) : Json(nullptr)},
+          {"last_error", OrNull(tag.last_error)}};
+}
+
+Json LeaseJson(const LeaseRecord& lease) {
+  return {{"token", lease.token},
+          {"tag", lease.tag},
+          {"host", lease.host},
+          {"base", lease.ids.first},
+          {"limit", lease.ids.limit},
+          {"state", LeaseStateName(lease.state)},
+          {"claimed", lease.claimed},
+          {"returned", lease.returned},
+          {"abandoned", lease.abandoned},
+          {"leased_at", lease.leased_at},
+          {"closed_at", OrNull(lease.closed_at)}};
+}
+
+Json HostJson(const HostRecord& host) {
+  return {{"host", host.host},
+          {"first_seen", host.first_seen},
+          {"last_seen", host.last_seen},
+          {"boot_id", host.boot_id ? Json(*host.boot_id) : Json(nullptr)},
+          {"state", host.state ? Json(*host.state) : Json(nullptr)}};
+}
+
+Json DaemonJson(const DaemonInfo& info, bool is_drained) {
+  return {
+      {"version", info.version}, {"pid", ::getpid()},     {"uptime_s", SecondsSince(info.started)},
+      {"host_id", info.host_id}, {"socket", info.socket}, {"drained", is_drained}};
+}
+
+Json DatabaseJson(const std::string& display_url, const StoreHealth& health) {
+  return {{"url", display_url},
+          {"state", health.up ? "up" : "down"},
+          {"last_error", OrNull(health.last_error)},
+          {"since_s", health.since == MonotonicTime{} ? 0 : SecondsSince(health.since)},
+          {"fence", FenceJson(health.fence)}};
+}
+
+std::map<std::string, TagSnapshot> AllTags(const std::vector<TagRecord>& records,
+                                           std::vector<TagSnapshot> served,
+                                           const DrainLedger::Scopes& drained) {
+  std::map<std::string, TagSnapshot> tags;
+  for (const TagRecord& record : records) {
+    TagSnapshot& tag = tags[record.tag];
+    tag.tag = record.tag;
+    tag.mode = record.mode;
+    tag.step = record.step;
+    tag.refill = record.refill;
+    const bool is_drained = drained.contains(kWholeHost) || drained.contains(record.tag);
+    tag.state = is_drained ? TagState::kDrained : TagState::kOk;
+  }
+  for (TagSnapshot& tag : served) tags[tag.tag] = std::move(tag);
+  return tags;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/sqlite/sqlite_continuity.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "platform/random.h"
+
+namespace idd::daemon {
+
+void SqliteContinuity::Begin() {
+  next_.clear();
+  is_granting_ = false;
+  is_unrecorded_ = false;
+}
+
+void SqliteContinuity::Raise(const std::string& tag, std::uint64_t next) {
+  next_[tag] = std::max(next, witness_.NextOf(tag));
+  is_granting_ = true;
+}
+
+Result<SqliteContinuity::Stamps> SqliteContinuity::ReadStamps(SqliteDb& db) {
+  SqliteQuery query = db.Query(
+      "SELECT coalesce((SELECT value FROM idd_meta WHERE key = 'stamp'), ''),"
+      "       coalesce((SELECT value FROM idd_meta WHERE key = 'previous_stamp'), '')");
+  Stamps stamps;
+  if (query.Next()) stamps = {.last = query.Text(0), .previous = query.Text(1)};
+  if (!query.Finish().ok()) return query.Finish();
+  return stamps;
+}
+
+Status SqliteContinuity::Check(SqliteDb& db) {
+  const SqliteWitness::State& known = witness_.state();
+  if (known.line.empty() || known.line != line_) {
+    return {Code::kUnavailable, "'" + db.path() +
+                                    "' was set back, as another idd or its witness says; it is "
+                                    "opened again"};
+  }
+  Result<Stamps> stamps = ReadStamps(db);
+  if (!stamps.ok()) return stamps.status();
+  stamp_ = std::move(stamps.value().last);
+  const bool is_known = !stamp_.empty() && !known.stamp.empty();
+  if (is_known && stamp_ == known.stamp) return ConfirmHandBack(db);
+  if (is_known && stamps.value().previous == known.stamp) return AdoptTags(db);
+  return {Code::kUnavailable, "'" + db.path() + "' was set back: it lacks leases that '" +
+                                  witness_.path() + "' knows; it is opened again"};
+}
+
+Result<SqliteContinuity::Join> SqliteContinuity::JoinWitness(SqliteDb& db) {
+  const SqliteWitness::State& known = witness_.state();
+  Result<Stamps> stamps = ReadStamps(db);
+  if (!stamps.ok()) return stamps.status();
+  stamp_ = stamps.value().last;
+  is_witness_lost_ = known.line.empty() && !stamp_.empty();
+  const bool is_known = !known.stamp.empty() && !stamp_.empty();
+  Join join = Join::kWasSetBack;
+  Status status;
+  if (is_known && stamp_ == known.stamp) {
+    join = Join::kContinues;
+    status = ConfirmHandBack(db);
+  } else if (is_known && stamps.value().previous == known.stamp) {
+    join = Join::kContinues;
+    status = AdoptTags(db);
+  } else if (known.line.empty() || known.next.empty()) {
+    join = Join::kBegins;
+    status = AdoptTags(db);
+  }
+  if (!status.ok()) return status;
+  return join;
+}
+
+// The daemon that handed the tail back died before it recorded the COMMIT in the witness. Nothing
+// was granted since, and the holder had given the tail up before it announced the hand-back. So no
+// host has these ids, whatever the tables contain.
+Status SqliteContinuity::ConfirmHandBack(SqliteDb& db) {
+  const SqliteWitness::State& known = witness_.state();
+  if (!known.announced.has_value()) return Status::Ok();
+  const SqliteWitness::HandBack& last = *known.announced;
+  SqliteQuery query = db.Query(
+      "SELECT 1 FROM idd_lease AS l JOIN leaf_alloc AS a ON a.biz_tag = l.biz_tag"
+      " WHERE l.token = ?1 AND l.biz_tag = ?2 AND l.state = 'returned'"
+      "  AND l.base + l.claimed = ?3 AND typeof(a.max_id) = 'integer' AND a.max_id = ?3"
+      "  AND NOT EXISTS (SELECT 1 FROM idd_returned AS r WHERE r.token = l.token)",
+      last.token, last.tag, last.next);
+  const bool was_committed = query.Next();
+  if (!query.Finish().ok()) return query.Finish();
+  if (!was_committed) return Status::Ok();
+  return witness_.Append(
+      {.line = known.line, .stamp = known.stamp, .next = {{last.tag, last.next}}},
+      SqliteWitness::Durability::kWritten);
+}
+
+Status SqliteContinuity::AdoptTags(SqliteDb& db) {
+  SqliteQuery query = db.Query("SELECT biz_tag, max_id FROM leaf_alloc");
+  while (query.Next()) {
+    const std::optional<std::string> tag = query.TextIf(0);
+    const std::optional<std::uint64_t> next = query.UintIf(1);
+    if (!tag.has_value() || !next.has_value()) continue;  // nothing is leased from such a row
+    if (*next > witness_.NextOf(*tag)) next_[*tag] = *next;
+  }
+  is_granting_ = true;
+  return query.Finish();
+}
+
+Status SqliteContinuity::Stamp(SqliteDb& db) {
+  if (!is_granting_) return Status::Ok();
+  std::string stamp = RandomToken();
+  Status status = db.Run(
+      "INSERT INTO idd_meta(key, value) VALUES('previous_stamp', ?1), ('stamp', ?2)"
+      " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+      stamp_, stamp);
+  if (status.ok()) stamp_ = std::move(stamp);
+  return status;
+}
+
+Status SqliteContinuity::Record() {
+  if (!is_granting_ && next_.empty()) return Status::Ok();
+  Status status = witness_.Append(
+      {.line = line_, .stamp = stamp_, .next = next_},
+      is_granting_ ? SqliteWitness::Durability::kSynced : SqliteWitness::Durability::kWritten);
+  is_unrecorded_ = !status.ok();
+  return status;
+}
+
+Status SqliteContinuity::RecordJoin(Join join) {
+  std::string line = join == Join::kContinues ? witness_.state().line : RandomToken();
+  const std::string before = std::exchange(line_, std::move(line));
+  Status status = Record();
+  if (!status.ok()) line_ = before;
+  return status;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In-memory HighWaterMarks that keep the contract of high_water.h, and fail on a test's request.
+#ifndef IDD_TESTS_UNIT_SUPPORT_FAKE_MARKS_H_
+#define IDD_TESTS_UNIT_SUPPORT_FAKE_MARKS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "leasing/high_water.h"
+#include "script.h"
+
+namespace idd::daemon {
+
+// Thread safety: all.
+class FakeMarks final : public HighWaterMarks {
+ public:
+  Script script;
+
+  [[nodiscard]] std::uint64_t mark(const std::string& tag) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = marks_.find(tag);
+    return it == marks_.end() ? 0 : it->second;
+  }
+
+  Result<std::uint64_t> Get(const std::string& tag) override {
+    if (Status status = script.Enter("Get"); !status.ok()) return status;
+    return mark(tag);
+  }
+  Result<std::vector<TagMark>> All() override {
+    if (Status status = script.Enter("All"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::vector<TagMark> all;
+    for (const auto& [tag, mark] : marks_) all.push_back({.tag = tag, .mark = mark});
+    return all;
+  }
+  Status RaiseAll(const std::vector<TagMark>& marks) override {
+    if (Status status = script.Enter("Raise"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    for (const TagMark& mark : marks) marks_[mark.tag] = std::max(marks_[mark.tag], mark.mark);
+    return Status::Ok();
+  }
+  Status Lower(const std::string& tag, std::uint64_t mark) override {
+    if (Status status = script.Enter("Lower"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    marks_[tag] = std::min(marks_[tag], mark);
+    return Status::Ok();
+  }
+  Result<std::string> Database() override {
+    const std::lock_guard lock(mutex_);
+    return database_;
+  }
+  Status SetDatabase(const std::string& display_url) override {
+    const std::lock_guard lock(mutex_);
+    database_ = display_url;
+    return Status::Ok();
+  }
+  Result<std::string> Incarnation() override {
+    if (Status status = script.Enter("Incarnation"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    return incarnation_;
+  }
+  Result<std::vector<std::string>> Drained() override {
+    if (Status status = script.Enter("Drained"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    return std::vector<std::string>(drained_.begin(), drained_.end());
+  }
+  Status SetDrained(const std::string& scope, bool is_drained) override {
+    if (Status status = script.Enter("SetDrained"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    if (is_drained) {
+      drained_.insert(scope);
+    } else {
+      drained_.erase(scope);
+    }
+    return Status::Ok();
+  }
+  Result<std::string> HeldList() override { return held_list_; }
+  Status SetHeldList(const std::string& id) override {
+    held_list_ = id;
+    return Status::Ok();
+  }
+  Status SetIncarnation(const std::string& incarnation) override {
+    if (Status status = script.Enter("SetIncarnation"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    incarnation_ = incarnation;
+    return Status::Ok();
+  }
+  Result<std::vector<TagMark>> Own() override { return All(); }
+  Result<std::vector<TagMark>> Ceilings() override {
+    if (Status status = script.Enter("Ceilings"); !status.ok()) return status;
+    std::vector<TagMark> all;
+    for (const auto& [tag, ceiling] : ceilings_) all.push_back({.tag = tag, .mark = ceiling});
+    return all;
+  }
+  Status NoteCeilings(const std::vector<TagMark>& ceilings) override {
+    if (Status status = script.Enter("NoteCeilings"); !status.ok()) return status;
+    for (const TagMark& ceiling : ceilings) {
+      ceilings_[ceiling.tag] = std::max(ceilings_[ceiling.tag], ceiling.mark);
+    }
+    return Status::Ok();
+  }
+  Status RaiseToCeilings() override {
+    if (Status status = script.Enter("RaiseToCeilings"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [tag, ceiling] : ceilings_) marks_[tag] = std::max(marks_[tag], ceiling);
+    return Status::Ok();
+  }
+  Result<MemberList> Members() override { return members_; }
+  Status SetMembers(const MemberList& members) override {
+    if (Status status = script.Enter("SetMembers"); !status.ok()) return status;
+    members_ = members;
+    return Status::Ok();
+  }
+  Result<Membership> GetMembership() override { return membership_; }
+  Status SetMembership(const Membership& membership) override {
+    if (Status status = script.Enter("SetMembership"); !status.ok()) return status;
+    membership_ = membership;
+    return Status::Ok();
+  }
+  Result<std::string> FallbackHostId() override { return std::string("fallback"); }
+
+ private:
+  std::string held_list_;
+  std::set<std::string> drained_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::uint64_t> marks_;
+  std::string database_;
+  std::string incarnation_;
+  std::map<std::string, std::uint64_t> ceilings_;
+  MemberList members_;
+  Membership membership_;
+};
+
+}  // namespace idd::daemon
+
+#endif  // IDD_TESTS_UNIT_SUPPORT_FAKE_MARKS_H_

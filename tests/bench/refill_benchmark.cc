@@ -5,7 +5,6 @@
 // ceiling of 200,000 ids, so that the segment changes in every turn of 100,000 claims. Second, how
 // soon 500 threads that wait on a dry ring have their ids once the first has. Third, how long a
 // claimer is stopped by a restart of idd with a service manager that returns the rings.
-// manager gives its rings back, stops a claimer.
 //
 // Prints JSON: {"steady": percentiles, "changing": percentiles, "segments": n, "dry_claims": n,
 // "waiters_ms": [...], "restarts": [{"restart_ms": n, "slowest_claim_ms": n}, ...]}, percentiles in

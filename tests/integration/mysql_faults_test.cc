@@ -287,7 +287,7 @@ TEST_F(MysqlFaults, HostThatWasGrantedNothingMovesToAnEmptyDatabase) {
   empty.Start();
   host_.daemon.options().database = empty.Url();
   host_.daemon.Start();
-  EXPECT_TRUE(WaitForError("knows of ids that were granted")) << Database();
+  EXPECT_TRUE(WaitForError("knows of granted ids")) << Database();
 }
 
 TEST_F(MysqlFaults, WeakDurabilityIsAStandingWarning) {

@@ -136,6 +136,8 @@ class Lint(unittest.TestCase):
             ("README.md", "Claims go by the socket.\n", "over the socket"),
             ("tools/src/b.cc", 'Print("nobody is there");\n', "b.cc:1: 'nobody' is not used here"),
             ("shm/src/b.h", '  "it is mended anew"\n', "'mended' is not used here; fix"),
+            ("daemon/idd.toml", "# whoever connects\n", "idd.toml:1: 'whoever' is not used here"),
+            ("docs/grafana/a.json", '"how long it shall"\n', "a.json:1: 'shall' is not used here"),
         ):
             with self.subTest(text=text):
                 self.finds(what, "words.py", {**good, name: text})

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""words.py ROOT: words that the project does not use, in the pages and in what the programs print, and
-the wrap of the pages.
+"""words.py ROOT: words that the project does not use, in the pages, in the other files that users read
+and in what the programs print, and the wrap of the pages.
 
-Pages are all *.md files. What the programs print is taken to be every string literal of the product's
-sources. Names of log events and keys of JSON documents keep their names: a literal without a blank is
-none of this check's business.
+Pages are all *.md files. The other files are configuration, units, alerts and dashboards. What the
+programs print is taken to be every string literal of the product's sources. Names of log events and
+keys of JSON documents keep their names: a literal without a blank is none of this check's business.
 """
 
 import pathlib
@@ -30,6 +30,9 @@ WORDS = {
 ALLOWED = re.compile(
     r"`[^`]*`|65534|\]\([^)]*\)|tells? (\w+ ){1,6}apart|\[claims by the socket alone\]|\w*Nobody\w+")
 COLUMNS = 100
+# Other files that users read.
+OTHERS = ("daemon/*.toml", "systemd/**/*.in", "systemd/*.socket", "systemd/**/*.conf", "docs/**/*.yml",
+          "docs/**/*.yaml", "docs/**/*.json")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -68,6 +71,11 @@ def check_source(path):
                 yield from findings_in(f"{path}:{number}", literal)
 
 
+def check_lines(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        yield from findings_in(f"{path}:{number}", line)
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     findings = []
@@ -78,6 +86,9 @@ def main():
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".h", ".hpp", ".cc"):
                 findings += check_source(path)
+    for pattern in OTHERS:
+        for path in sorted(root.glob(pattern)):
+            findings += check_lines(path)
     for finding in findings:
         print(finding)
     return 1 if findings else 0

@@ -50,7 +50,6 @@ using MakePolicy =
 // is published when the store has answered. The ring has one step at the beginning, as after a
 // start. Claims that find the ring dry wait; the next publication serves them first. No trace is
 // longer than a day, so that every window lies in the last one.
-// a day, so that every window lies in the last one.
 [[nodiscard]] Result Simulate(const Trace& trace, const daemon::RefillSettings& settings,
                               const MakePolicy& make_policy, const StoreModel& store);
 

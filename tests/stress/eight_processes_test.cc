@@ -6,9 +6,8 @@
 // oracle (claim_oracle.h) then checks all 16,000,000 records: distinct, rising, ordered, leased,
 // and `idctl audit` against the number of ids.
 //
-// The audit may count more ids than the logs: a claimer that is off its CPU between its look at a
-// slot and its add, for so long that the slot is recycled, burns the id that it added (DESIGN,
-// Claiming). With 16 slots that takes 160,000 ids within one time slice. The test allows a few such
+// The audit may count more ids than the logs: a claimer that is off its CPU before its add for so
+// long that the slot is recycled burns the id that it added (docs/shm-abi.md). With 16 slots that takes 160,000 ids within one time slice. The test allows a few such
 // ids, but not a segment.
 #include <gtest/gtest.h>
 

@@ -209,8 +209,8 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
   return store.Admit(unknown);
 }
 
-// Raises after the row says `live` wait for this host; earlier raises are noted before anything is
-// leased. Other hosts rely on this one once it has confirmed.
+// A raise that begins after the row says `live` waits for this host. This host notes earlier raises
+// before it leases anything. Other hosts rely on this one once it has confirmed.
 Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
   if (arrival.pushes_ceilings) {
     if (Status status = Push(store, marks); !status.ok()) return status;
@@ -522,7 +522,7 @@ std::string Fence::Reason() const {
     case State::kNone:
       return "the fence has not been looked at yet";
     default:
-      return "every host notes how far ids may be leased before they are; not noted yet by " +
+      return "the tag's next ceiling waits until every host has noted it; not noted yet by " +
              (hosts.empty() ? std::string("one that has just come") : hosts) +
              "; 'idctl host forget HOST' for one that is off for good";
   }

@@ -17,7 +17,7 @@ namespace {
 // At most this many ends are journalled in one transaction: leases that are due must not wait for
 // all the ends that an outage has left.
 constexpr std::size_t kMaxAtOnce = 100;
-// How long ends wait for others to go with them.
+// How long an ended lease waits for others, to be journalled with them.
 constexpr std::chrono::seconds kGathering(1);
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {

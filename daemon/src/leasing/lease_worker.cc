@@ -114,7 +114,7 @@ void LeaseWorker::Loop() {
   LeaveFence();
 }
 
-// The leases are handed back by now, or other hosts may go on leasing whatever becomes of them.
+// By now the leases are handed back; if not, other hosts may lease without waiting for this one.
 void LeaseWorker::LeaveFence() {
   FenceStore* const fence = store_->fence();
   if (opened_ && fence != nullptr) session_.fence.Leave(*fence, *marks_);

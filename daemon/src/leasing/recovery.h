@@ -29,8 +29,9 @@ struct StoreSession {
   std::map<std::string, Lease, std::less<>> held;
   // Tokens of leases that an earlier run asked for and never used: they go back whole.
   std::set<std::string, std::less<>> unanswered;
-  // Rises when another data set, another file or an older copy is open. Its statements about a
-  // lease with an earlier number, or about that lease's tag, may be from before the lease.
+  // Incremented when another data set, another file or an older copy is opened. What that store
+  // reports about a lease with a smaller number, or about that lease's tag, may be from before the
+  // lease.
   std::uint64_t data_set = 0;
   // Without a fence, nothing is leased before this time, because other hosts are still pushing
   // their marks.

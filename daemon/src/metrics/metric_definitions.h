@@ -34,8 +34,7 @@ inline constexpr Metric kInheritedRings{"idd_inherited_rings", MetricKind::kGaug
 inline constexpr Metric kInheritedLeases{"idd_inherited_leases", MetricKind::kGauge, "leases",
                                          "Leases that were taken over from an earlier idd."};
 inline constexpr Metric kLoopDelay{"idd_event_loop_delay_seconds", MetricKind::kHistogram,
-                                   "seconds",
-                                   "How late the event loop was for a timer of every second."};
+                                   "seconds", "Event-loop lag, measured with a 1 s timer."};
 inline constexpr Metric kMetricsTurn{"idd_metrics_turn_seconds", MetricKind::kHistogram, "seconds",
                                      "How long each turn of collecting metrics held the loop."};
 inline constexpr Metric kLogEvents{"idd_log_events_total", MetricKind::kCounter, "events",
@@ -48,8 +47,7 @@ inline constexpr Metric kLogSuppressed{"idd_log_lines_suppressed_total", MetricK
 inline constexpr Metric kStoreUp{"idd_store_up", MetricKind::kGauge, "1",
                                  "Whether the store answers."};
 inline constexpr Metric kStoreChangeTime{"idd_store_state_change_time_seconds", MetricKind::kGauge,
-                                         "seconds",
-                                         "Since when it does or does not, in Unix time."};
+                                         "seconds", "Unix time of the last store state change."};
 inline constexpr Metric kStoreFailures{"idd_store_failures_total", MetricKind::kCounter, "calls",
                                        "Calls to the store that failed because of the store."};
 inline constexpr Metric kStoreAlarms{"idd_store_alarms_total", MetricKind::kCounter, "alarms",
@@ -94,7 +92,7 @@ inline constexpr Metric kConnectionsRefused{"idd_connections_refused_total", Met
 inline constexpr Metric kDenials{"idd_denials_total", MetricKind::kCounter, "requests",
                                  "What was denied for want of rights, by what was asked."};
 inline constexpr Metric kLimited{"idd_limited_requests_total", MetricKind::kCounter, "requests",
-                                 "How often a limit of requests took effect, by which."};
+                                 "Times that a request limit took effect, by limit."};
 inline constexpr Metric kAdminRequests{"idd_admin_requests_total", MetricKind::kCounter, "requests",
                                        "Administration requests, by operation."};
 
@@ -105,8 +103,8 @@ inline constexpr Metric kTagClaimed{"idd_tag_claimed_ids_total", MetricKind::kCo
 inline constexpr Metric kTagAvailable{"idd_tag_available_ids", MetricKind::kGauge, "ids",
                                       "Ids that are published and not claimed."};
 inline constexpr Metric kTagCover{"idd_tag_cover_seconds", MetricKind::kGauge, "seconds",
-                                  "How long they last at the present rate; absent while idle or "
-                                  "drained."};
+                                  "Time for which the available ids last at the present rate; "
+                                  "absent while idle or drained."};
 inline constexpr Metric kTagPromise{"idd_tag_promise_seconds", MetricKind::kGauge, "seconds",
                                     "Outage tolerance: how long the ids held must last."};
 inline constexpr Metric kTagPromiseLength{
@@ -115,7 +113,7 @@ inline constexpr Metric kTagPromiseLength{
     "or drained."};
 inline constexpr Metric kTagPromiseKept{
     "idd_tag_promise_kept", MetricKind::kGauge, "1",
-    "Whether what the promise takes by now is held; absent while drained."};
+    "1 if the ids held cover the present length of the promise; absent while drained."};
 inline constexpr Metric kTagExhaustion{"idd_tag_exhaustion_seconds", MetricKind::kGauge, "seconds",
                                        "When the tag's last id is claimed at the present rate; "
                                        "absent while idle."};

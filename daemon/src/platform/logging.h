@@ -32,7 +32,7 @@ void Configure(Level level, Format format);
 void SetLevel(Level level);
 
 // One line: the time (UTC), the level, the event (`lease.granted`, the stable name that
-// docs/operations.md lists) and the fields. At most 20 lines a second are written for one event.
+// docs/log-events.md lists) and the fields. At most 20 lines a second are written for one event.
 // The next line of the event, or a line `log.suppressed` if none comes, then has the number of
 // lines left out (`suppressed=`).
 void Write(Level level, std::string_view event, std::initializer_list<Field> fields);

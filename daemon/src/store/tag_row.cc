@@ -75,8 +75,8 @@ Status CheckRefill(const std::string& tag, std::uint64_t step, const RefillChang
   }
   if (refill.max_prefetch.has_value() &&
       (*refill.max_prefetch < 2 * step || *refill.max_prefetch > shm::kMaxLimit)) {
-    return {Code::kInvalid, "what is held of " + name + " at most must be two steps or more, " +
-                                std::to_string(2 * step) + " ids, and below 2^63, not " +
+    return {Code::kInvalid, "max_prefetch of " + name + " must be from two steps, " +
+                                std::to_string(2 * step) + ", to 2^63-1, got " +
                                 std::to_string(*refill.max_prefetch)};
   }
   if (refill.outage_tolerance.has_value() && *refill.outage_tolerance > kMaxOutageTolerance) {

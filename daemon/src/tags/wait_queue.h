@@ -51,7 +51,7 @@ class WaitQueue {
   void PushAttach(RequestContext context, AttachDone done);
   void PushClaim(RequestContext context, std::uint64_t ring_id, std::uint64_t count,
                  ClaimDone done);
-  // Whatever waits has waited: it was not answered in the turn of the event loop in which it came.
+  // Ends a turn of the event loop. A request that is still in the queue has waited.
   void EndTurn() noexcept { ++turn_; }
 
   [[nodiscard]] bool empty() const noexcept { return waiters_.empty(); }

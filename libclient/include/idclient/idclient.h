@@ -18,9 +18,10 @@
  *
  * After fork() parent and child both go on, with one exception: a signal handler that forks. If the
  * handler has interrupted a claim between its atomic add and its return, parent and child both
- * return from that claim, with the same id. So a child that was forked in a signal handler must
- * end with exec or _exit in the handler; or block the signal around claims, or fork outside the
- * handler. Ids that the program got before a fork are, like all its variables, in both.
+ * return from that claim, with the same id. So a child that was forked in a signal handler must end
+ * in the handler, with exec or _exit. Otherwise the program must block the signal around claims or
+ * fork outside the handler. Ids that the program got before a fork are, like all its variables, in
+ * both.
  *
  * Errors: the status says which kind, idclient_last_error() says it in a sentence. Outputs are
  * written on success only, except `claimed`, which is always written.
@@ -102,10 +103,11 @@ typedef struct idclient_tag_options {
 /* Opens a tag as idclient_tag_open does, with options; NULL means the defaults. One handle per tag
  * and block size.
  *
- * With a block size, idclient_claim costs less than an atomic add, and gives something up: ids rise
- * within a thread only, and over all threads no further apart than the blocks they hold. A thread
- * that exits, an idclient_close and a fork's child each lose at most one block per thread and
- * handle: a gap, and the ids count as claimed. Batches and ranges are claimed from the ring.
+ * With a block size, idclient_claim costs less than an atomic add, but the order is weaker: ids
+ * rise within a thread only, and across threads they are out of order by no more than the blocks
+ * that the threads hold. A thread that exits, an idclient_close and a fork's child each lose at
+ * most one block per thread and handle: a gap, and the ids count as claimed. Batches and ranges are
+ * claimed from the ring.
  * INVALID also for a bad option; SYSTEM where the kernel cannot keep blocks out of a fork's child.
  */
 IDCLIENT_API idclient_status idclient_tag_open_with(idclient* client, const char* tag,

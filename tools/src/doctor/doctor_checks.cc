@@ -81,12 +81,12 @@ void CheckClients(const Fields& peers, const Fields& daemon, Findings& findings)
     const Fields their = client.Object("abi");
     const std::pair their_abi(their.Count("major"), their.Count("minor"));
     const std::uint64_t count = client.Count("connections");
-    std::string told = parsed ? version : "one that calls itself " + Quote(version);
-    told += " (ABI " + AbiText(their_abi.first, their_abi.second) + ") in " +
+    std::string text = parsed ? version : "one that calls itself " + Quote(version);
+    text += " (ABI " + AbiText(their_abi.first, their_abi.second) + ") in " +
             Counted(count, "connection");
-    told += ", as pid " + client.CountText("pid") + " of uid " + client.CountText("uid");
+    text += ", as pid " + client.CountText("pid") + " of uid " + client.CountText("uid");
     if (parsed && current && *parsed >= *current && their_abi >= current_abi) continue;
-    old.push_back(std::move(told));
+    old.push_back(std::move(text));
   }
   const std::uint64_t not_listed = peers.Count("not_listed");
   if (not_listed > 0) old.push_back("many others in " + std::to_string(not_listed));
@@ -180,21 +180,22 @@ void CheckStoreState(const Fields& store, Findings& findings) {
                         "look at the load and the locks of the database, and at idd's log"});
     return;
   }
-  const std::string told = error ? *error : "it has not answered yet";
+  const std::string reason = error ? *error : "it has not answered yet";
   for (const Trouble& known : kTroubles) {
     if (trouble != known.name) continue;
-    const std::size_t advice = told.rfind("; ");
-    const bool is_short = told.find("(error ") == told.rfind("(error ");  // one endpoint's words
+    const std::size_t advice = reason.rfind("; ");
+    const bool is_short =
+        reason.find("(error ") == reason.rfind("(error ");  // one endpoint's words
     std::string found = std::string(known.title) + ", for " + since + ": ";
-    found += is_short ? told.substr(0, advice) : told;
+    found += is_short ? reason.substr(0, advice) : reason;
     const bool is_password = trouble == "password";
     findings.push_back({"store", Health::kProblem, std::move(found),
                         is_password ? PasswordAdvice(store, known.next) : known.next});
     return;
   }
-  const std::string advice = OwnAdvice(told);
+  const std::string advice = OwnAdvice(reason);
   std::string found = url + " has been down for " + since;
-  found += ": " + told;
+  found += ": " + reason;
   findings.push_back({"store", Health::kProblem, std::move(found),
                       advice.empty() ? "look at the database and at idd's log" : advice});
 }

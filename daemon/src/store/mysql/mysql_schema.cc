@@ -243,9 +243,9 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
     return Status(
         Code::kUnavailable,
         "the database at " + db.where() +
-            " has none of idd's tables, or nothing in them, and this host has had it before or "
-            "knows of ids that were granted, which an empty one would grant again; restore it, "
-            "or, if it is meant to be a new one, see 'another database' in operations.md");
+            " has none of idd's tables, or they are empty, but this host has used it before or "
+            "knows of granted ids, which an empty database would grant again; restore it; for a "
+            "new database on purpose, see 'another database' in operations.md");
   }
   if (!is_made.value()) {
     if (Status status = CreateDataSet(db); !status.ok()) return status;

@@ -16,8 +16,8 @@ Result<Store::LeaseResults> SqliteStore::TakeLeases(const std::vector<LeaseReque
     AtPoint("lease.committed");
     return leases;
   }
-  // The leases may be committed but are never answered. The witness lacks them until the next
-  // grant.
+  // The leases may be committed but are never answered. The witness does not know them before the
+  // next grant.
   if (!db_->commit_outcome_unknown() && !continuity_.is_unrecorded()) return leases;
   for (const LeaseRequest& request : requests) lost_tokens_.push_back(request.token);
   return leases.status().WithContext("the outcome of a lease of tag '" + requests.front().tag +

@@ -7,8 +7,8 @@
 // and `idctl audit` against the number of ids.
 //
 // The audit may count more ids than the logs: a claimer that is off its CPU before its add for so
-// long that the slot is recycled burns the id that it added (docs/shm-abi.md). With 16 slots that takes 160,000 ids within one time slice. The test allows a few such
-// ids, but not a segment.
+// long that the slot is recycled burns the id that it added (docs/shm-abi.md). With 16 slots that
+// takes 160,000 ids within one time slice. The test allows a few such ids, but not a segment.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -34,8 +34,8 @@ struct SqliteFormat {
   const char* what;             // for messages: "idd's allocator database"
   std::int32_t application_id;  // not 0
   std::int32_t version;         // of the schema, in user_version
-  // GLOB over the names of tables. A file without an application id is adopted unless it has a table
-  // of such a name: with "idd_*" it may have other tables, with "*" it must be empty.
+  // GLOB over the names of tables. A file without an application id is adopted unless it has a
+  // table of such a name: with "idd_*" it may have other tables, with "*" it must be empty.
   const char* own_tables;
   const char* schema;  // SQL; run once, in one transaction with the identity
   // Both only read. The first checks a file without an identity before it is touched; the second

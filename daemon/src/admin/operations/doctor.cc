@@ -177,8 +177,8 @@ struct Gathered {
 
 // The error of an invalid row names its tag, which the peer may not be allowed to see.
 std::string LookError(const Status& status, const PeerRights& rights) {
-  const bool may_be_told = status.code() != Code::kInvalid || rights.AdministersAll();
-  return may_be_told ? status.message() : "the store returned an invalid row";
+  const bool may_see = status.code() != Code::kInvalid || rights.AdministersAll();
+  return may_see ? status.message() : "the store returned an invalid row";
 }
 
 std::string FactsText(Gathered gathered) {

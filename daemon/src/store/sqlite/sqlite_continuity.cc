@@ -37,37 +37,35 @@ Status SqliteContinuity::Check(SqliteDb& db) {
                                     "' was set back, as another idd or its witness says; it is "
                                     "opened again"};
   }
-  Result<Stamps> stamps = ReadStamps(db);
-  if (!stamps.ok()) return stamps.status();
-  stamp_ = std::move(stamps.value().last);
-  const bool is_known = !stamp_.empty() && !known.stamp.empty();
-  if (is_known && stamp_ == known.stamp) return ConfirmHandBack(db);
-  if (is_known && stamps.value().previous == known.stamp) return AdoptTags(db);
+  const Result<bool> continues = Continue(db);
+  if (!continues.ok()) return continues.status();
+  if (continues.value()) return Status::Ok();
   return {Code::kUnavailable, "'" + db.path() + "' was set back: it lacks leases that '" +
                                   witness_.path() + "' knows; it is opened again"};
 }
 
 Result<SqliteContinuity::Join> SqliteContinuity::JoinWitness(SqliteDb& db) {
   const SqliteWitness::State& known = witness_.state();
+  const Result<bool> continues = Continue(db);
+  if (!continues.ok()) return continues.status();
+  is_witness_lost_ = known.line.empty() && !stamp_.empty();
+  if (continues.value()) return Join::kContinues;
+  if (!known.line.empty() && !known.next.empty()) return Join::kWasSetBack;
+  if (Status status = AdoptTags(db); !status.ok()) return status;
+  return Join::kBegins;
+}
+
+Result<bool> SqliteContinuity::Continue(SqliteDb& db) {
   Result<Stamps> stamps = ReadStamps(db);
   if (!stamps.ok()) return stamps.status();
-  stamp_ = stamps.value().last;
-  is_witness_lost_ = known.line.empty() && !stamp_.empty();
-  const bool is_known = !known.stamp.empty() && !stamp_.empty();
-  Join join = Join::kWasSetBack;
-  Status status;
-  if (is_known && stamp_ == known.stamp) {
-    join = Join::kContinues;
-    status = ConfirmHandBack(db);
-  } else if (is_known && stamps.value().previous == known.stamp) {
-    join = Join::kContinues;
-    status = AdoptTags(db);
-  } else if (known.line.empty() || known.next.empty()) {
-    join = Join::kBegins;
-    status = AdoptTags(db);
-  }
+  stamp_ = std::move(stamps.value().last);
+  const std::string& known = witness_.state().stamp;
+  if (stamp_.empty() || known.empty()) return false;
+  const bool is_ahead = stamps.value().previous == known;
+  if (stamp_ != known && !is_ahead) return false;
+  Status status = stamp_ == known ? ConfirmHandBack(db) : AdoptTags(db);
   if (!status.ok()) return status;
-  return join;
+  return true;
 }
 
 // The daemon that handed the tail back died before it recorded the COMMIT in the witness. Nothing

@@ -75,6 +75,9 @@ class SqliteContinuity {
     std::string previous;
   };
   [[nodiscard]] static Result<Stamps> ReadStamps(SqliteDb& db);
+  // Reads the stamp. If the database has the witness's, or is one ahead, brings both to the same
+  // state; otherwise false.
+  [[nodiscard]] Result<bool> Continue(SqliteDb& db);
   // Lowers the witness if the last hand-back that was announced in it was committed.
   [[nodiscard]] Status ConfirmHandBack(SqliteDb& db);
 

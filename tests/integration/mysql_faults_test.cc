@@ -10,6 +10,8 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "support/doctor.h"
 #include "support/host.h"
@@ -288,6 +290,26 @@ TEST_F(MysqlFaults, HostThatWasGrantedNothingMovesToAnEmptyDatabase) {
   host_.daemon.options().database = empty.Url();
   host_.daemon.Start();
   EXPECT_TRUE(WaitForError("knows of granted ids")) << Database();
+}
+
+// Of many leases within a second, the marks are on the disk later, but a bound of them at once.
+TEST_F(MysqlFaults, LeasesOfAKilledRunThatTheTablesLackDoNotComeAgain) {
+  server_.Start();
+  Start(Url());
+  CreateDryTag("orders");
+  std::this_thread::sleep_for(4s);  // the server must be older than idd's last look
+  host_.daemon.Stop();
+  host_.daemon.Start();
+  ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  const std::vector<std::uint64_t> ids = host_.idctl.Claim("orders", 50);
+  ASSERT_EQ(ids.size(), 50U);
+  host_.daemon.Kill();
+  MariadbSession session = server_.Session();
+  session.Execute("DELETE FROM idd_lease WHERE base >= " + std::to_string(ids.front()));
+  session.Execute("UPDATE leaf_alloc SET max_id = " + std::to_string(ids.front()));
+  host_.daemon.Start();
+  ASSERT_TRUE(ClaimsWithin("orders", Patience(30s)));
+  EXPECT_GT(host_.idctl.Claim("orders", 1).front(), ids.back());
 }
 
 TEST_F(MysqlFaults, WeakDurabilityIsAStandingWarning) {

@@ -21,8 +21,7 @@ constexpr std::int64_t kWatchMs = 3000;
 constexpr std::int64_t kContinuedMs = 3000;
 // A host that was seen within this time may be alive.
 constexpr std::int64_t kAliveMs = 5000;
-// The time of the last look that is kept in the marks is at most 1/kRememberedIn of fence_after
-// old.
+// The marks' copy of the time of the last look is at most fence_after / kRememberedIn old.
 constexpr std::int64_t kRememberedIn = 20;
 // Tags in one statement.
 constexpr std::size_t kAtOnce = 500;
@@ -77,8 +76,9 @@ void Fence::Reset() { *this = Fence(std::move(settings_)); }
 // --- arriving
 
 // Whether the marks have every ceiling that was ever active. No ceiling is activated without this
-// host's note until another host has watched it be silent for `silence`. Only half of that time
-// counts here: a data set that hangs for some hosts only may be in use together with another one.
+// host's note until another host has seen this host silent for `silence`. Only half of that time
+// counts here, because a data set that hangs for only some of the hosts may be in use at the same
+// time as another one.
 bool Fence::IsComplete(const Membership& membership) const {
   if (was_put_out_ || !membership.is_live || membership.boot_id != settings_.boot_id ||
       membership.incarnation != incarnation_) {
@@ -111,7 +111,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
                                      const std::string& incarnation, bool is_replaced) {
   was_replaced_ = was_replaced_ || is_replaced;  // also for a second try, and after the watch
   const bool is_continued = IsContinued();
-  // A try that failed after this does not begin the watch again.
+  // If an earlier try failed after it had begun the watch, this try continues that watch.
   const bool was_watching =
       (state_ == State::kWatching || state_ == State::kWaiting) && store.data_set() == data_set_;
   data_set_ = store.data_set();
@@ -130,8 +130,9 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   const Result<Membership> membership = marks.GetMembership();
   if (!membership.ok()) return membership.status();
   const bool is_complete = is_continued || IsComplete(membership.value());
-  // A live member that was gone for longer may find the data set set back to its last look, without
-  // what others were granted since. One that had left asks the others anyway.
+  // If a live member was gone for longer, the data set may have been set back to its state at that
+  // member's last look, without what others were granted since. A host that had left asks the
+  // others anyway.
   const bool is_recent =
       settings_.now_ms() - membership.value().confirmed_ms < kContinuedMs || !is_complete;
   // A row that is as this host left it does not show what others were granted since.
@@ -329,6 +330,7 @@ Status Fence::Remember(const FenceStore& store, HighWaterMarks& marks, bool is_l
 Result<bool> Fence::Refresh(FenceStore& store, HighWaterMarks& marks) {
   const std::int64_t now = settings_.now_ms();
   if (now - looked_ms_ < (looks_soon_ ? kLookSoonMs : kLookEveryMs)) return true;
+  if (Status status = marks.Flush(); !status.ok()) return status;
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   if (state_ == State::kLive) return RefreshLive(store, marks, view.value());

@@ -2,6 +2,7 @@
 #include "leasing/high_water.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,8 @@ constexpr std::string_view kIncarnationKey = "incarnation";
 constexpr std::string_view kDatabaseKey = "database";
 constexpr std::string_view kHostIdKey = "host_id";
 constexpr std::string_view kHeldListKey = "held_list";
+// Exists while marks may be missing from the file (see RaiseAll()).
+constexpr std::string_view kPutOffKey = "marks_put_off";
 
 constexpr const char* kMarksSchema = R"sql(
 -- Every id of the tag that this host ever handed out lies below mark.
@@ -97,6 +100,19 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
  public:
   explicit SqliteHighWaterMarks(std::unique_ptr<SqliteDb> db) : db_(std::move(db)) {}
 
+  ~SqliteHighWaterMarks() override {
+    // If this fails, the next run takes the ceilings for the marks.
+    if (raises_ == Raises::kPutOff) static_cast<void>(WriteAllMarks());
+  }
+
+  // A run that was killed may have put off marks. They lie below the noted ceilings.
+  Status RecoverMarks() {
+    const Result<std::string> put_off = ReadMeta(kPutOffKey);
+    if (!put_off.ok() || put_off.value().empty()) return put_off.status();
+    Status status = RaiseToCeilings();
+    return status.ok() ? WriteAllMarks() : status;
+  }
+
   Result<std::uint64_t> Get(const std::string& tag) override {
     const Result<bool> has_ceilings = HasCeilings();
     if (!has_ceilings.ok()) return has_ceilings.status();
@@ -110,7 +126,8 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
         return query.Finish().WithContext(std::string(table) + " of tag '" + tag + "'");
       }
     }
-    return highest;
+    const auto put_off = put_off_.find(tag);
+    return put_off == put_off_.end() ? highest : std::max(highest, put_off->second);
   }
 
   // An invalid row stops only its own tag: Get() reports it before each lease.
@@ -118,13 +135,14 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     const Result<bool> has_ceilings = HasCeilings();
     if (!has_ceilings.ok()) return has_ceilings.status();
     if (!has_ceilings.value()) return Own();
-    return ReadMarks(
-        "SELECT biz_tag, max(mark) FROM (SELECT biz_tag, mark FROM idd_mark UNION ALL"
-        " SELECT biz_tag, mark FROM idd_ceiling WHERE mark > 0) GROUP BY biz_tag ORDER BY biz_tag");
+    return AddPutOff(
+        ReadMarks("SELECT biz_tag, max(mark) FROM (SELECT biz_tag, mark FROM idd_mark UNION ALL"
+                  " SELECT biz_tag, mark FROM idd_ceiling WHERE mark > 0) GROUP BY biz_tag"
+                  " ORDER BY biz_tag"));
   }
 
   Result<std::vector<TagMark>> Own() override {
-    return ReadMarks("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag");
+    return AddPutOff(ReadMarks("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag"));
   }
 
   Result<std::vector<TagMark>> Ceilings() override {
@@ -140,7 +158,7 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     }
     return Write([&]() -> Status {
       if (Status status = db_->Run(kCeilingTable); !status.ok()) return status;
-      has_ceilings_.reset();  // if this is undone
+      has_ceilings_.reset();  // a rollback would undo the table
       for (const TagMark& ceiling : ceilings) {
         Status status = db_->Run(
             "INSERT INTO idd_ceiling(biz_tag, ceiling) VALUES(?1, ?2) ON CONFLICT(biz_tag)"
@@ -220,16 +238,32 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     for (const TagMark& mark : marks) {
       if (Status status = CheckMark(mark); !status.ok()) return status;
     }
-    return Write([&]() -> Status {
+    const Result<bool> are_below_ceilings = AreBelowCeilings(marks);
+    if (!are_below_ceilings.ok()) return are_below_ceilings.status();
+    if (are_below_ceilings.value() && raises_ == Raises::kPutOff) {
       for (const TagMark& mark : marks) {
-        Status status = db_->Run(
-            "INSERT INTO idd_mark(biz_tag, mark) VALUES(?1, ?2)"
-            " ON CONFLICT(biz_tag) DO UPDATE SET mark = excluded.mark WHERE excluded.mark > mark",
-            mark.tag, mark.mark);
-        if (!status.ok()) return status;
+        std::uint64_t& put_off = put_off_[mark.tag];
+        put_off = std::max(put_off, mark.mark);
       }
       return Status::Ok();
+    }
+    const bool puts_off = are_below_ceilings.value() && raises_ == Raises::kOne;
+    Status status = Write([&]() -> Status {
+      for (const TagMark& mark : marks) {
+        if (Status raised = WriteMark(mark.tag, mark.mark); !raised.ok()) return raised;
+      }
+      return puts_off ? SetMeta(kPutOffKey, "1") : Status::Ok();
     });
+    if (!status.ok() || raises_ == Raises::kPutOff) return status;
+    raises_ = puts_off ? Raises::kPutOff : Raises::kOne;
+    return status;
+  }
+
+  Status Flush() override {
+    if (!put_off_.empty()) return Write([] { return Status::Ok(); });
+    if (raises_ == Raises::kPutOff) return WriteAllMarks();
+    raises_ = Raises::kNone;
+    return Status::Ok();
   }
 
   Status Lower(const std::string& tag, std::uint64_t mark) override {
@@ -295,6 +329,19 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return marks;
   }
 
+  // Precondition: `marks` are sorted by tag, and so is the result.
+  Result<std::vector<TagMark>> AddPutOff(Result<std::vector<TagMark>> marks) const {
+    if (!marks.ok()) return marks;
+    std::map<std::string, std::uint64_t> highest(put_off_.begin(), put_off_.end());
+    for (const TagMark& mark : marks.value()) {
+      std::uint64_t& known = highest[mark.tag];
+      known = std::max(known, mark.mark);
+    }
+    marks.value().clear();
+    for (const auto& [tag, mark] : highest) marks.value().push_back({.tag = tag, .mark = mark});
+    return marks;
+  }
+
   Result<bool> HasCeilings() {
     if (has_ceilings_.has_value()) return *has_ceilings_;
     Result<bool> has = HasTable("idd_ceiling");
@@ -311,10 +358,42 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
   Status WriteMeta(std::string_view key, const std::string& value) {
-    return WriteRow(
+    return Write([&] { return SetMeta(key, value); });
+  }
+
+  // Preconditions of both: a transaction is open.
+  Status SetMeta(std::string_view key, const std::string& value) {
+    return db_->Run(
         "INSERT INTO idd_meta(key, value) VALUES(?1, ?2)"
         " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
         key, value);
+  }
+  Status WriteMark(const std::string& tag, std::uint64_t mark) {
+    return db_->Run(
+        "INSERT INTO idd_mark(biz_tag, mark) VALUES(?1, ?2)"
+        " ON CONFLICT(biz_tag) DO UPDATE SET mark = excluded.mark WHERE excluded.mark > mark",
+        tag, mark);
+  }
+
+  // From now on no mark is put off.
+  Status WriteAllMarks() {
+    Status status =
+        Write([&] { return db_->Run("DELETE FROM idd_meta WHERE key = ?1", kPutOffKey); });
+    if (status.ok()) raises_ = Raises::kNone;
+    return status;
+  }
+
+  Result<bool> AreBelowCeilings(const std::vector<TagMark>& marks) {
+    Result<bool> has_ceilings = HasCeilings();
+    if (!has_ceilings.ok() || !has_ceilings.value()) return has_ceilings;
+    for (const TagMark& mark : marks) {
+      SqliteQuery query =
+          db_->Query("SELECT ceiling FROM idd_ceiling WHERE biz_tag = ?1", mark.tag);
+      const bool is_below = query.Next() && mark.mark <= query.Uint(0);
+      if (!query.Finish().ok()) return query.Finish().WithContext("idd_ceiling");
+      if (!is_below) return false;
+    }
+    return true;
   }
 
   static Status CheckMark(const TagMark& mark) {
@@ -331,7 +410,14 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   template <typename Body>
   Status Write(const Body& body) {
     if (Status status = OpenAgainIfNeeded(); !status.ok()) return status;
-    return db_->InTransaction(body);
+    Status status = db_->InTransaction([&]() -> Status {
+      for (const auto& [tag, mark] : put_off_) {
+        if (Status written = WriteMark(tag, mark); !written.ok()) return written;
+      }
+      return body();
+    });
+    if (status.ok()) put_off_.clear();
+    return status;
   }
 
   // Opens the file again, but only after a COMMIT of unknown outcome. A replaced file is not
@@ -359,6 +445,10 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 
   std::unique_ptr<SqliteDb> db_;
   std::optional<bool> has_ceilings_{};  // nothing: not known
+  // Raises since the last Flush(). While they are put off, kPutOffKey is in the file.
+  enum class Raises { kNone, kOne, kPutOff };
+  Raises raises_ = Raises::kNone;
+  std::map<std::string, std::uint64_t, std::less<>> put_off_;
 };
 
 }  // namespace
@@ -366,11 +456,12 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 Result<std::unique_ptr<HighWaterMarks>> HighWaterMarks::Open(const std::string& state_dir) {
   Result<std::unique_ptr<SqliteDb>> db =
       SqliteDb::Open(state_dir + "/high-water.db", kHighWaterFormat);
+  Status why = db.status();
   if (db.ok()) {
-    return std::unique_ptr<HighWaterMarks>(
-        std::make_unique<SqliteHighWaterMarks>(std::move(db).value()));
+    auto marks = std::make_unique<SqliteHighWaterMarks>(std::move(db).value());
+    why = marks->RecoverMarks();
+    if (why.ok()) return std::unique_ptr<HighWaterMarks>(std::move(marks));
   }
-  const Status& why = db.status();
   const Code code = why.code() == Code::kIncompatible ? Code::kIncompatible : Code::kSystem;
   return Status(code, "the high-water marks cannot be used: " + why.message());
 }

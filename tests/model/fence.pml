@@ -10,8 +10,10 @@
 // A host may also lose its connection or restart, with its disk: "goto changed".
 //
 // Time: World decides when the time for which a host counts itself complete has passed (`stale`). A
-// row is set to "out" only after that: the host that sets it has watched the row for longer, and no
-// two sets are in use at the same time for longer than the difference.
+// row is set to "out" only after that: the host that sets it has watched the row for longer. The
+// difference is how long two sets may be in use at the same time. So when that time has passed since
+// a host's last look at the set that hosts came to last, the other sets accept nothing any more
+// (`stopped`), until a host comes to them again. The variant OVERLAP goes without this.
 //
 // A beat is not modelled as a number. `fresh` says whether a row has the run and the beat that its
 // host wrote last: each beat of a host is greater than all earlier ones, so no older row has them.
@@ -24,8 +26,10 @@
 //   -DLEAVES=n      clean stops
 //   -DWIPES=n       hosts that are set up again under their name, without their disk
 //   -DPROXY         between any two statements a session may be moved to another set
+//   -DMOVES=n       how many times, all together
 //   -DRESTORED      set 0 is once replaced in place by a dump, under the running server
 //   -DREPLICA       set 1 can be watched while it still replicates set 0
+//   -DMARKS_PUT_OFF a host that is killed may lose its marks
 //   -DSAME_NAME     set 1 has the name of set 0: its server restarted, with older data
 //   -DCOVERED       asks for Invariant 1 as well
 //
@@ -54,6 +58,9 @@
 #endif
 #ifndef TICKS
 #define TICKS 2
+#endif
+#ifndef MOVES
+#define MOVES 3
 #endif
 #ifndef LEAVES
 #define LEAVES 0
@@ -104,6 +111,13 @@ byte opened = 1;
 #define OPENED(d) true
 #endif
 #define COPIED(d) ((copied & (1 << (d))) != 0)
+byte newest;  // the set that a host came to last
+byte stopped; // a set of bits
+#ifdef OVERLAP
+#define ACCEPTS(d) true
+#else
+#define ACCEPTS(d) ((stopped & (1 << (d))) == 0)
+#endif
 
 // --- A host's disk ---
 
@@ -126,6 +140,8 @@ byte at[HOSTS];     // where its session really is
 #define CONNECTED(h) true
 #endif
 bool aged[HOSTS];   // the same as stale, for the look in progress
+byte looked[HOSTS]; // the set of its last look
+byte read[HOSTS];   // the counter that the look in progress has read
 bool joined[HOSTS];
 bool waits[HOSTS];  // watches set `conf`
 bool lifted[HOSTS]; // (a): saw a host there that has joined
@@ -142,12 +158,12 @@ bool gap[HOSTS];    // seconds have passed since its last look, by the server's 
 
 // --- What the assertions compare; the protocol does not read it ---
 
-byte leases, raises, changes, ticks, leaves, wipes;
+byte leases, raises, changes, ticks, leaves, wipes, moves;
 Tags highest;
 short granted[TAGS]; // a set of bits
 bool twice, uncovered;
 
-#define ROW_INTACT(h) (set[AT(h)].state[h] == LIVE && set[AT(h)].fresh[h])
+#define ROW_INTACT(h) (ACCEPTS(AT(h)) && set[AT(h)].state[h] == LIVE && set[AT(h)].fresh[h])
 #define INTACT(h) (CONNECTED(h) && ROW_INTACT(h))
 #define COMPLETE(h) (member[h] && !stale[h])
 
@@ -157,7 +173,7 @@ bool twice, uncovered;
 
 // The conditions of the look's statements, and the effect of a lease.
 #ifdef OUT_NOT_NOTICED
-#define LOOK_ROW(h) set[AT(h)].fresh[h]
+#define LOOK_ROW(h) (ACCEPTS(AT(h)) && set[AT(h)].fresh[h])
 #else
 #define LOOK_ROW(h) ROW_INTACT(h)
 #endif
@@ -227,6 +243,58 @@ inline Refresh(d, h) {
   set[d].fresh[h] = true
 }
 
+// Only the order of a set's epochs matters, so their numbers are made as small as that order allows:
+// fewer states. A read that is in progress meets other numbers if the set is restored, and a number
+// that was taken ahead of its use must stay free.
+hidden byte v;
+hidden byte used;
+#define LESS(n) ((n) > v -> (n) - 1 : (n))
+inline Compact(d) {
+#if !defined(RESTORED) && !defined(EPOCH_WITHOUT_ROW_LOCK)
+  v = 1;
+  do
+  :: v >= set[d].counter -> break
+  :: else ->
+    used = 0;
+    for (i : 0 .. HOSTS - 1) {
+      used = used || set[d].noted[i] == v || set[d].since[i] == v || (conf[i] == d && read[i] == v)
+    }
+    for (u : 0 .. TAGS - 1) {
+      used = used || set[d].epoch[u] == v
+    }
+    if
+    :: used -> v++
+    :: else ->
+      set[d].counter--;
+      for (i : 0 .. HOSTS - 1) {
+        set[d].noted[i] = LESS(set[d].noted[i]);
+        set[d].since[i] = LESS(set[d].since[i]);
+        read[i] = (conf[i] == d -> LESS(read[i]) : read[i])
+      }
+      for (u : 0 .. TAGS - 1) {
+        set[d].epoch[u] = LESS(set[d].epoch[u])
+      }
+    fi
+  od;
+  i = 0;
+  u = 0
+#else
+  skip
+#endif
+}
+
+// What a row holds that is not live has no reader until its host joins again.
+inline End(d, h, why) {
+  set[d].state[h] = why;
+#if !defined(OUT_NOT_NOTICED) && !defined(NOTED_IS_KEPT)
+  set[d].counter = MAX(set[d].counter, set[d].noted[h]);
+  set[d].noted[h] = 0;
+  set[d].since[h] = 0;
+  set[d].server[h] = 0;
+  set[d].fresh[h] = false
+#endif
+}
+
 inline TakeEpoch(d) {
   for (i : 0 .. HOSTS - 1) {
     set[d].counter = MAX(set[d].counter, set[d].noted[i])
@@ -244,7 +312,9 @@ inline RaiseTo(d, t, to) {
 // Pushes everything that h knows to the set.
 inline Push() {
   for (u : 0 .. TAGS - 1) {
+#ifndef NOTES_ARE_NO_MARKS
     mark[h].id[u] = MAX(mark[h].id[u], note[h].id[u]);
+#endif
 #ifndef PUSH_NOTHING
     set[AT(h)].max_id[u] = MAX(set[AT(h)].max_id[u], mark[h].id[u]);
 #endif
@@ -283,7 +353,7 @@ inline NoteTag(t) {
 
 // Reads the counter first, then the ceilings; then comes the sync.
 inline ReadCounter() {
-  read = set[AT(h)].counter;
+  read[h] = set[AT(h)].counter;
   known[h] = 0;
   for (i : 0 .. HOSTS - 1) {
     known[h] = known[h] | (set[AT(h)].state[i] == LIVE -> 1 << i : 0);
@@ -319,6 +389,7 @@ inline Beat() {
   set[AT(h)].server[h] = NAME(conf[h]);
   Refresh(AT(h), h);
   aged[h] = false; // from now on, since it was sent before
+  looked[h] = AT(h);
   Moved()
 }
 
@@ -338,8 +409,9 @@ inline Confirm() {
   unknown = false;
   joined[h] = true;
   lifted[h] = false;
-  read = 0;
+  read[h] = 0;
   as_complete = false;
+  Compact(AT(h));
   CheckCovered()
 }
 
@@ -399,11 +471,7 @@ inline Announce() {
 #else
 #define NOT_LATE(h) (!aged[h])
 #endif
-#ifdef OVERLAP
-#define SILENT(h, x) (aged[x] || conf[x] != conf[h])
-#else
 #define SILENT(h, x) (aged[x])
-#endif
 #define MAY_PUT_OUT(h, x)                                                     \
   (GOING && x != h && INTACT(h) && COMPLETE(h) && NOT_LATE(h) && SILENT(h, x) && \
    set[AT(h)].state[x] == LIVE)
@@ -412,11 +480,11 @@ inline Announce() {
 #define PUT_OUT(h, x) \
   atomic { MAY_PUT_OUT(h, x) }; \
   if                    \
-  :: d_step { INTACT(h) -> set[AT(h)].state[x] = OUT } \
+  :: d_step { INTACT(h) -> End(AT(h), x, OUT) } \
   :: !INTACT(h)         \
   fi
 #else
-#define PUT_OUT(h, x) d_step { MAY_PUT_OUT(h, x) -> set[AT(h)].state[x] = OUT }
+#define PUT_OUT(h, x) d_step { MAY_PUT_OUT(h, x) -> End(AT(h), x, OUT) }
 #endif
 
 inline Lease(t) {
@@ -440,16 +508,17 @@ inline Lease(t) {
   (leases < LEASES && LEASE_IDENTITY(h) && LEASE_ROW(h) && LEASE_GAP(h) && BELOW_CEILING(h, t))
 
 #define MAY_RAISE(h, t) \
-  (GOING && raises < RAISES && CONNECTED(h) && set[AT(h)].wanted[t] == set[AT(h)].current[t] && \
+  (GOING && raises < RAISES && CONNECTED(h) && ACCEPTS(AT(h)) && set[AT(h)].wanted[t] == set[AT(h)].current[t] && \
    !BELOW_CEILING(h, t))
 #define MAY_ACTIVATE(h, t) \
-  (GOING && CONNECTED(h) && set[AT(h)].wanted[t] > set[AT(h)].current[t] && ALL_HAVE_NOTED(AT(h), t))
+  (GOING && CONNECTED(h) && ACCEPTS(AT(h)) && set[AT(h)].wanted[t] > set[AT(h)].current[t] && ALL_HAVE_NOTED(AT(h), t))
 
 inline Raise(t) {
   raises++;
   new_id = MAX(set[AT(h)].max_id[t], mark[h].id[t]) + 1;
   RaiseTo(AT(h), t, new_id);
-  new_id = 0
+  new_id = 0;
+  Compact(AT(h))
 }
 
 #ifdef EPOCH_WITHOUT_ROW_LOCK
@@ -466,7 +535,7 @@ inline Raise(t) {
 #endif
 
 proctype Host(byte h) {
-  byte read, i, u, new_id, taken;
+  byte i, u, new_id, taken;
   bool as_complete, unknown;
 
   if
@@ -502,7 +571,7 @@ go_on:
 #endif
     };
     if
-    :: d_step { ROW_INTACT(h) -> set[AT(h)].state[h] = LEFT }
+    :: d_step { ROW_INTACT(h) -> End(AT(h), h, LEFT) }
     :: !ROW_INTACT(h)
     :: true
     fi;
@@ -519,7 +588,7 @@ changed:
     waits[h] = false;
     lifted[h] = false;
     as_complete = false;
-    read = 0;
+    read[h] = 0;
     unknown = false;
 #ifdef ALL_CAME
     came[h] = 0;
@@ -551,6 +620,15 @@ changed:
 #endif
     fi;
 #endif
+#ifdef MARKS_PUT_OFF
+    if
+    :: for (u : 0 .. TAGS - 1) {
+         mark[h].id[u] = 0
+       }
+       u = 0
+    :: true
+    fi;
+#endif
     aged[h] = stale[h];
 #if defined(STALE_IS_COMPLETE)
     as_complete = member[h];
@@ -578,6 +656,8 @@ join:
       came[h] = 0;
       witness[h] = false;
 #endif
+      newest = AT(h);
+      stopped = stopped & ~(1 << AT(h));
       TakeEpoch(AT(h));
       set[AT(h)].since[h] = set[AT(h)].counter;
       set[AT(h)].state[h] = LIVE;
@@ -594,7 +674,8 @@ join:
       gap[h] = false;
 #endif
       aged[h] = false;
-      Refresh(AT(h), h)
+      Refresh(AT(h), h);
+      Compact(AT(h))
     }
   :: !JOIN_GUARD(h) -> goto changed
   fi;
@@ -640,14 +721,14 @@ look:
 #endif
 #ifdef READ_IN_PAGES
   // `noted` will be the highest epoch read.
-  d_step { NoteTag(0); read = set[AT(h)].epoch[0] };
-  d_step { NoteTag(1); read = MAX(read, set[AT(h)].epoch[1]) };
+  d_step { NoteTag(0); read[h] = set[AT(h)].epoch[0] };
+  d_step { NoteTag(1); read[h] = MAX(read[h], set[AT(h)].epoch[1]) };
 #endif
   // Step 3.
   if
   :: d_step {
       NOTED_GUARD(h) ->
-      set[AT(h)].noted[h] = MAX(read, set[AT(h)].noted[h]);
+      set[AT(h)].noted[h] = MAX(read[h], set[AT(h)].noted[h]);
 #ifndef NOTED_BEFORE_NOTE
       Confirm()
 #endif
@@ -704,11 +785,16 @@ inline Copy(to, from) {
 }
 
 #ifdef PROXY
-#define RECONNECT(h, d) d_step { GOING && COPIED(d) && at[h] != d -> at[h] = d }
+#define RECONNECT(h, d) \
+  d_step { GOING && moves < MOVES && COPIED(d) && at[h] != d -> moves++; at[h] = d }
 #endif
 
 #define TICK(h) \
-  d_step { GOING && ticks < TICKS && !aged[h] -> ticks++; stale[h] = true; aged[h] = true; lifted[h] = false }
+  d_step {                                                                            \
+    GOING && ticks < TICKS && !aged[h] ->                                             \
+    ticks++; stale[h] = true; aged[h] = true; lifted[h] = false;                      \
+    stopped = (looked[h] == newest -> ((1 << SETS) - 1) & ~(1 << newest) : stopped)   \
+  }
 
 proctype World() {
   byte i, u;

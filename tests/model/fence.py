@@ -31,6 +31,7 @@ MODEL_RUNS = {
     "first leases after a failover": define(MEMBERS=1, **FIRST_LEASE),
     "proxy, first leases": define("PROXY", **{**FIRST_LEASE, "CHANGES": 0}),
     "restored in place": define("RESTORED", **IN_PLACE),
+    "restored in place, marks put off": define("RESTORED", "MARKS_PUT_OFF", **IN_PLACE),
 }
 
 # Each must be rejected. Each uses the bounds of a run above, which is accepted.
@@ -42,6 +43,8 @@ MUTANTS = {
         "NO_IDENTITY_IN_LEASE", "PROXY", **{**FIRST_LEASE, "CHANGES": 0}),
     "NO_OWN_ROW_IN_LEASE, restored": define("NO_OWN_ROW_IN_LEASE", "RESTORED", **IN_PLACE),
     "NO_GAP, restored": define("NO_GAP", "RESTORED", **IN_PLACE),
+    "NOTES_ARE_NO_MARKS, restored": define(
+        "NOTES_ARE_NO_MARKS", "RESTORED", "MARKS_PUT_OFF", **IN_PLACE),
 }
 
 # Not completed yet: expected to be accepted, and to be rejected.

@@ -79,7 +79,7 @@ Result<Tag*> Client::OpenTag(std::string_view name, std::uint64_t block_size) {
   auto tag = std::make_unique<Tag>(*this, std::string(name), block_size, blocks);
   Status status = tag->Attach(Deadline::After(options_.timeout));
   if (!status.ok()) {
-    // Some of the daemon's sentences begin with it.
+    // Some of the daemon's error messages already begin with these words.
     const std::string who = "tag '" + std::string(name) + "'";
     return status.message().starts_with(who) ? status : status.WithContext(who);
   }

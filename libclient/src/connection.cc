@@ -209,7 +209,7 @@ void Connection::LeadOnce(Lock& lock, Deadline deadline) {
       patience = Deadline::After(std::chrono::milliseconds(0));
     } while (end.ok() && leads_others && replies.size() < kMaxRepliesAtOnce);
   } catch (const std::bad_alloc&) {
-    end = {Code::kSystem, "out of memory"};  // short enough to need none
+    end = {Code::kSystem, "out of memory"};  // fits a std::string without an allocation
   }
   lock.lock();
   leading_ = false;

@@ -62,7 +62,7 @@ void ThreadBlocks::FreePlace(const BlockOwner& owner) noexcept {
 ThreadBlocks* ThreadBlocks::Make() noexcept {
   if (exited) return nullptr;
   static thread_local ThreadExit at_exit;
-  static_cast<void>(&at_exit);  // made now, so that it is destroyed
+  static_cast<void>(&at_exit);  // made now, so that its destructor runs when the thread exits
   void* const memory = MapWipedOnFork();
   if (memory == nullptr) return nullptr;
   mine_ = new (memory) ThreadBlocks;

@@ -10,7 +10,8 @@
 namespace idd::shm {
 namespace {
 
-// An open cursor stays below that: honest claimers overshoot a limit by far less than kClosingStep.
+// An open cursor stays below base + kClosingStep, because honest claimers overshoot a limit by far
+// less.
 bool IsClosed(std::uint64_t cursor, std::uint64_t base) noexcept {
   return cursor >= base + kClosingStep;
 }

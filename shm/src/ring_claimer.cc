@@ -71,8 +71,9 @@ ClaimPoint* RingClaimer::Advance() noexcept {
 }
 
 void RingClaimer::RaisePosition(std::uint64_t from, std::uint64_t to) noexcept {
-  // N6: a failure means that another thread moved on; its position is as good as ours. The number
-  // alone is compared, and dry ranks above not dry: "exhausted" is later news of the same segment.
+  // N6: a failure means that another thread moved on; its position is as good as ours. Positions
+  // are compared by number. Of the same number, dry ranks above not dry, because "exhausted" is the
+  // later news of a segment.
   const auto rank = [](std::uint64_t position) noexcept {
     return ((position & ~kDryBit) << 1) | (position >> 63);
   };

@@ -39,7 +39,8 @@ std::optional<SegmentUse> UseOfEnded(const SlotDescriptor& slot, std::uint64_t n
       slot.ended_segment.load(std::memory_order_acquire);  // C6, pairs with D4
   if (ended != number) return std::nullopt;
   const std::uint64_t end = slot.ended_at.load(std::memory_order_acquire);  // C7, pairs with D3
-  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);  // C3: P2 of it, or later
+  // The base is this segment's or, if the slot was published again meanwhile, a later one's.
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);                   // C3
   if (slot.ended_segment.load(std::memory_order_relaxed) != number) return std::nullopt;  // C8
   if (base > end || end > kMaxLimit) return std::nullopt;
   return SegmentUse{.claimed = end - base, .available = 0, .is_closed = false};

@@ -12,7 +12,7 @@ std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken, std::uint64_
                                   std::atomic<std::uint64_t>* witness) noexcept {
   IDD_CHECK(CanPublish());
   IDD_CHECK(!ids.empty() && ids.first >= floor_ && ids.limit <= kMaxLimit);
-  // A closed cursor must lie above the limit, and an open one below where closing begins.
+  // A closed cursor must lie above the limit, and an open one below base + kClosingStep.
   IDD_CHECK(ids.size() <= kClosingStep / 2);
   IDD_CHECK(taken <= ids.size());
   const std::uint64_t number = ++tail_;
@@ -31,7 +31,7 @@ SlotClaim RingWriter::Claim(std::uint64_t count) noexcept {
   const std::uint64_t added = std::min(count, kMaxClaim);
   for (std::uint64_t number = head_; number <= tail_ && !forged_; ++number) {
     const std::size_t slot = number % kSlotCount;
-    // Look before the add, as every claimer does.
+    // This look finds a forged cursor before the add; nothing is added to an exhausted segment.
     const Segment segment = ReadSegment(number);
     if (forged_) break;
     if (segment.available() == 0) continue;

@@ -211,7 +211,7 @@ Result<Message> Channel::Receive(Deadline deadline) {
         ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | (sleeps ? 0 : MSG_DONTWAIT));
     if (bytes > 0) {
       CollectFds(header, message.fds);
-      // If both are there, the kernel cut off only descriptors that idd never passes.
+      // If both descriptors have arrived, the kernel cut off only others, which idd never passes.
       if ((header.msg_flags & MSG_CTRUNC) != 0 && !message.fds[1].valid()) {
         return Status(Code::kSystem,
                       "no free descriptor for what idd passed; raise this process's RLIMIT_NOFILE");

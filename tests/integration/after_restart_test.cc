@@ -166,8 +166,8 @@ TEST_F(AfterRestart, RestartNeedsNoRoomForAllRingsTwice) {
   EXPECT_EQ(gaps, 0) << "tags whose leases were abandoned";
 }
 
-// In between runs a version that does not know the list (a rollback), or an idd that did not get
-// its descriptors; the service manager still keeps them.
+// A version that does not know the list (a rollback), or an idd that did not get its descriptors,
+// runs in between; the service manager still keeps them.
 TEST_F(AfterRestart, ListThatAnotherRunHasOvertakenIsNotBelieved) {
   ExpectGoesOn(10);
   host_.daemon.Kill();

@@ -31,7 +31,7 @@ complete -p idctl >/dev/null || fail "nothing is registered for idctl"
   offers '' idctl tag show ''
   offers $'tag\ntop' idctl t
 } 2>"$folder/said"
-[[ ! -s $folder/said ]] || fail "a daemon that is away is complained about: $(cat "$folder/said")"
+[[ ! -s $folder/said ]] || fail "the completion complains that there is no daemon: $(cat "$folder/said")"
 
 start_idd
 for tag in orders order-lines 'two words' billing; do "$idctl" tag create "$tag" >/dev/null; done

@@ -47,7 +47,8 @@ TEST_F(DoctorOnMariadb, FindsNothingOnAHealthyServerAndThenThatItIsDown) {
     EXPECT_TRUE(healthy.Has("ok", check)) << check << healthy.document.dump(1);
   }
   EXPECT_THAT(healthy.document.dump(), HasSubstr("MariaDB"));
-  EXPECT_THAT(healthy.document.dump(), HasSubstr("the store's clock is this host's, within "));
+  EXPECT_THAT(healthy.document.dump(),
+              HasSubstr("the store's clock agrees with this host's within "));
   server_.Kill();
   ASSERT_TRUE(WaitForProblem("store"));
   ExpectFinding(host_.idctl, {"problem", "store", "cannot be reached, for .*error 20",

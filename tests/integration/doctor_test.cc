@@ -271,14 +271,14 @@ TEST_F(Doctor, DistinguishesAHangFromAnAbsence) {
   host_.daemon.Kill();
   const IdctlResult dead = host_.idctl.Run({"doctor"});
   EXPECT_EQ(dead.exit_status, 4) << dead.out << dead.err;
-  EXPECT_THAT(dead.out, HasSubstr("the file is left of an idd that has ended"));
+  EXPECT_THAT(dead.out, HasSubstr("the file was left by an idd that has ended"));
   const IdctlResult none = Idctl(dir_.File("nowhere")).Run({"doctor"});
   EXPECT_EQ(none.exit_status, 4) << none.out << none.err;
   EXPECT_THAT(none.out, HasSubstr("problem  socket       there is no '"));
   WriteFile(dir_.File("file"), "");
   const IdctlResult file = Idctl(dir_.File("file")).Run({"doctor"});
   EXPECT_NE(file.exit_status, 0);
-  EXPECT_THAT(file.out, HasSubstr("is no socket"));
+  EXPECT_THAT(file.out, HasSubstr("is not a socket"));
 }
 
 class DoctorForUsers : public HostWithUsers {};

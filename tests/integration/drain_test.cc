@@ -294,8 +294,7 @@ TEST_F(Drain, KilledAtAnyStepMakesNoDuplicate) {
   host_.daemon.Stop();
 }
 
-// Between the record of the drain and the hand-back is the store, which accepts nothing while
-// another program locks it.
+// The drain is recorded, but the store takes no tails back while another program locks it.
 TEST_F(Drain, StoreThatTakesNothingIsSaidAndGetsTheTailsLater) {
   (void)host_.idctl.Claim("orders", 137);
   const std::uint64_t before = host_.Database().MaxId("orders");

@@ -309,7 +309,8 @@ TEST_F(StoppedDaemon, OpenAndClaimReturnByTheirDeadlines) {
   RequireErrno(::setrlimit(RLIMIT_NOFILE, &raised) == 0, "setrlimit");
   // The first claim may be answered before the rest of the lease is in the ring; the second is not.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(host_.idctl.Claim("orders").size(), 1U);
-  // A busy machine may need longer than that for the daemon's answers.
+  // On a busy machine the daemon's answers may take longer than these 300 ms, so the calls are
+  // repeated.
   const idclient_options options = Options(300);
   idclient* early = nullptr;
   ASSERT_TRUE(WaitUntil(Patience(5s), [&] {

@@ -113,8 +113,8 @@ TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
   EXPECT_NE(store->Incarnation().value(), "");
 }
 
-// Each packet is small, whatever the number of leases: a server refuses one above its limit, and a
-// slow one does not carry it out before the deadline.
+// Each packet stays small, whatever the number of leases: a server refuses a packet above its
+// limit, and a slow server does not finish a large packet before the deadline.
 TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
   const std::string usual = Ask("SELECT @@GLOBAL.max_allowed_packet");
   Root("").Execute("SET GLOBAL max_allowed_packet = 524288");

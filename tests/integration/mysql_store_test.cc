@@ -452,7 +452,8 @@ TEST_F(MysqlStoreTest, LeaseThatCommitsAfterItsDaemonsEndIsKnownToTheNext) {
     EXPECT_TRUE(next->Open().ok());
     is_abandoned = next->AbandonActive({}).ok();
   });
-  // Before the lock wait ends, and too late for a store that does not wait.
+  // The COMMIT comes before the lock wait ends, and only after a store that does not wait would
+  // have looked for active leases.
   std::this_thread::sleep_for(500ms);
   other.Execute("COMMIT");
   asks.join();

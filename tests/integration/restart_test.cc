@@ -289,7 +289,8 @@ TEST_F(Restart, KilledInTheMiddleOfALeaseMakesNoGap) {
   const auto is_seen = [this] {
     return host_.daemon.Log().find("lease.handed_back") != std::string::npos;
   };
-  // Tries at least twelve moments, and on a busy machine more until it hits that one.
+  // Tries at least twelve moments and, on a busy machine, more until a kill came between a lease's
+  // commit and its answer.
   for (int round = 0; round < 12 || (round < 120 && !is_seen()); ++round) {
     const int ms = round * 10 % 120;
     std::vector<std::uint64_t> ids(1500);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""doc_links.py ROOT: every link of a page to another page, a place in one or a file leads somewhere,
+"""doc_links.py ROOT: every link of a page leads to a page, a place in a page or a file that exists,
 and every test that docs/failures.md names is there.
 """
 
@@ -23,7 +23,7 @@ def without_code(text):
 
 
 def anchor(heading):
-    """As the forges make it of a heading."""
+    """The anchor that the forges make of a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip())
     return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", text).lower()).replace(" ", "-")
 

@@ -13,7 +13,7 @@ import sys
 TABLE = pathlib.PurePath("docs", "log-events.md")
 CALL = re.compile(r"\blog::(Debug|Info|Warning|Error|Write)\(")
 EVENT = re.compile(r'\s*"([a-z_]+(?:\.[a-z_]+)+)"\s*,')
-# The logger's own line passes by no log:: function: it tells what those left out.
+# The logger itself writes this line, not a log:: function: the number of lines that were left out.
 OWN = {"log.suppressed": ("warning", {"of", "suppressed"})}
 OWN_FILE = "logging.cc"
 FIELD = re.compile(r'\{\s*"([a-z_]+)"\s*,')
@@ -52,7 +52,7 @@ def logged(root, findings):
             inside = arguments(text, call.end())
             event = EVENT.match(inside)
             if event is None or call.group(1) == "Write":
-                findings.append(f"{where}: log an event by a name that is written there, or nobody finds it")
+                findings.append(f"{where}: log an event by a name that is a literal here, so that a search finds it")
                 continue
             entry = events.setdefault(event.group(1), Event(where))
             entry.levels.add(call.group(1).lower())

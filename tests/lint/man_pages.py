@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""man_pages.py ROOT: a man page shows an asterisk only where its source says \\*: others are emphasis that pandoc does not
-take for it, as in **@***HOST*, and are printed as they are."""
+"""man_pages.py ROOT: a man page shows an asterisk only where its source has \\*. Any other asterisk
+in the output belongs to an emphasis that pandoc does not recognise, as in **@***HOST*."""
 
 import json
 import pathlib
@@ -34,7 +34,7 @@ def check(path):
     found = shown(json.loads(done.stdout)["blocks"])
     if found == expected:
         return
-    # The line: the first paragraph whose own rendering shows more than it says.
+    # Finds the line to report: the first paragraph that shows more asterisks than it has \*.
     for number, paragraph in paragraphs(text):
         done = subprocess.run(["pandoc", "--from", "markdown", "--to", "json"], input=paragraph.encode(),
                               stdout=subprocess.PIPE, check=True)
@@ -48,7 +48,7 @@ def paragraphs(text):
     number = 1
     for paragraph in re.split(r"(\n\n+)", text):
         if paragraph.strip():
-            # A definition's text is indented, which would make it verbatim alone.
+            # A definition's text is indented; on its own pandoc would take it for a block of code.
             is_definition = re.search(r"^:   ", paragraph, flags=re.MULTILINE)
             yield number, re.sub(r"^(:   |    )", "", paragraph, flags=re.MULTILINE) if is_definition else paragraph
         number += paragraph.count("\n")

@@ -26,7 +26,7 @@ def compose_mounts(service):
 
 
 def check_mounts(name, mounts):
-    """`mounts` are those of what a container may share with others: (path, is_read_only)."""
+    """`mounts`: the mounts that the container may share with others, as (path, is_read_only)."""
     if name == "idd":
         for path, _ in mounts:
             if path not in OF_IDD:

@@ -98,7 +98,7 @@ def check_table(root, metrics, findings):
 
 
 def unknown(expression, metrics):
-    """What the expression asks for and nobody tells."""
+    """The metrics that the expression uses and idd does not expose."""
     known = set(metrics)
     for name, (kind, _) in metrics.items():
         known |= {name + suffix for suffix in SUFFIXES.get(kind, ())}
@@ -109,7 +109,7 @@ def unknown(expression, metrics):
 
 def check_alert(where, rule, metrics, sections):
     for name in unknown(rule["expr"], metrics):
-        yield f"{where}: {name} is not told"
+        yield f"{where}: {name} is not exposed"
     notes = rule.get("annotations", {})
     for note in ("summary", "description", "runbook_url"):
         if not notes.get(note):
@@ -153,10 +153,10 @@ def check_dashboard(root, metrics, findings):
             findings.append(f"{where}: shows nothing")
         for expression in expressions:
             asked |= set(NAME.findall(expression))
-            findings += [f"{where}: {name} is not told" for name in unknown(expression, metrics)]
+            findings += [f"{where}: {name} is not exposed" for name in unknown(expression, metrics)]
     for variable in dashboard["templating"]["list"]:
         for name in unknown(variable.get("definition", ""), metrics):
-            findings.append(f"{root / DASHBOARD}:1: variable {variable['name']}: {name} is not told")
+            findings.append(f"{root / DASHBOARD}:1: variable {variable['name']}: {name} is not exposed")
     if not asked:
         findings.append(f"{root / DASHBOARD}:1: shows no metric")
 

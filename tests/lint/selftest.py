@@ -212,11 +212,11 @@ class Lint(unittest.TestCase):
             (names[1], "| `idd_store_up` | gauge |", "| `idd_store_up` | counter |", "is a gauge, unit 1"),
             (names[1], "| `idd_store_up` |", "| `idd_store_is_up` |", "is not declared"),
             (names[1], "### IddDown", "### Down", "IddDown: its runbook"),
-            (names[2], "idd_store_up == 0", "idd_stored_up == 0", "idd_stored_up is not told"),
-            (names[2], "idd_lease_duration_seconds_bucket", "idd_lease_duration_seconds", "is not told"),
+            (names[2], "idd_store_up == 0", "idd_stored_up == 0", "idd_stored_up is not exposed"),
+            (names[2], "idd_lease_duration_seconds_bucket", "idd_lease_duration_seconds", "is not exposed"),
             (names[2], "          summary: \"idd does", "          summery: \"idd does", "has no summary"),
             (names[3], "alertname: IddStoreDown", "alertname: IddStoreUp", "IddStoreDown: a case"),
-            (names[4], "min(idd_store_up", "min(idd_stored_up", "idd_stored_up is not told"),
+            (names[4], "min(idd_store_up", "min(idd_stored_up", "idd_stored_up is not exposed"),
             (names[4], '"panels"', "panels", "idd-dashboard.json:"),
         ):
             with self.subTest(old=old, new=new):

@@ -249,7 +249,7 @@ check_all_ran() {
   [[ ! -s $work/never ]] || { cat "$work/never" >&2 && fail "the above was never run"; }
   "$here/document.py" commands "$operations" | cat - <("$here/document.py" commands "$mysql") | sort -u >"$work/commands"
   printf '%s\n' "${left_out[@]}" | sort | comm -23 - "$work/commands" >"$work/stale"
-  [[ ! -s $work/stale ]] || { cat "$work/stale" >&2 && fail "the above is left out, and in no page"; }
+  [[ ! -s $work/stale ]] || { cat "$work/stale" >&2 && fail "the above is in left_out, not in a page"; }
 }
 
 check_sqlite

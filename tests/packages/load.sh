@@ -57,6 +57,6 @@ check_claims() {
   longest=$(sed -n 's/^longest wait \([0-9]*\) ms$/\1/p' "$work"/claimer.*.log | sort -n | tail -n 1)
   step "$count ids, $((last - first + 1 - distinct)) missing between the first and the last, longest wait $longest ms"
   ((distinct == count)) || fail "$((count - distinct)) ids came twice"
-  ((count >= $1)) || fail "only $count ids were claimed, not $1: the load was none"
+  ((count >= $1)) || fail "only $count ids were claimed, not $1: there was no load"
   ((last - first + 1 == distinct)) || fail "$((last - first + 1 - distinct)) ids are missing"
 }

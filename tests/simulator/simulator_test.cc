@@ -78,7 +78,7 @@ TEST_P(Refill, HoldsNoMoreThanThePromise) {
     const Result result = Simulate(trace, settings_, idd_.make_policy, {});
     EXPECT_LE(result.held_max, static_cast<double>(settings_.max_prefetch) + 1);
     // The ids that the tolerance needs at the highest rate, plus half of that and a margin for
-    // growth; or a step ahead of a step.
+    // growth; but at least two steps, one in use and one ahead.
     double highest = 0;
     for (const TracePiece& piece : trace.pieces) highest = std::max(highest, piece.ids_per_s);
     const double needed = highest * tolerance_s_ * 1.1 * 1.5;
@@ -112,7 +112,7 @@ TEST_P(Refill, OutageNoLongerThanTheLoadHasLastedIsNotNoticed) {
   }
 }
 
-// Smaller ceilings are kept.
+// A lower max_prefetch limits the held ids as well.
 TEST_P(Refill, CeilingIsKept) {
   daemon::RefillSettings small = settings_;
   small.max_prefetch = 50'000;

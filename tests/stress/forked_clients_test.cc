@@ -66,7 +66,7 @@ TEST_F(ForkedClients, ClaimDistinctIdsWhenForkedBesideClaimingThreads) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP()
       << "gcc 12's AddressSanitizer does not unlock its allocator in a forked child, whose "
-         "first new may wait for ever for a thread of the parent";
+         "first new may wait indefinitely for a thread of the parent";
 #endif
   RunAndCheck(4, 4);
 }

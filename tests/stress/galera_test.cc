@@ -140,7 +140,7 @@ class Galera : public ::testing::Test {
     for (const auto& worker : workers_) worker->WaitReady(Patience(20s));
     for (const auto& worker : workers_) worker->Go();
   }
-  // As an operator would who has lost the other nodes.
+  // Does what an operator who has lost the other nodes would do.
   void Bootstrap(int node) {
     const std::string position = Recovered(node);
     ASSERT_NE(position, "");

@@ -10,10 +10,11 @@
 // Thread i writes to PREFIX.i, the forked child i to PREFIX.(threads + i). The test made these
 // files (claim_log.h), starts the claimers, and may stop them. Threads share one handle; children
 // are forked while it is open and the other threads claim. A batch above 1 mixes single claims,
-// ranges and batches. --retry logs TIMEOUT and UNAVAILABLE and tries again, --await-tag also
-// NO_SUCH_TAG; every other failure, and without these options these too, ends the claimer. --tally
-// makes single claims as fast as it can and, instead of a record of each, keeps their count, their
-// sums and the slowest. Exit status 0 if every claimer of the process completed its work.
+// ranges and batches. --retry logs TIMEOUT and UNAVAILABLE and tries again; --await-tag does the
+// same for NO_SUCH_TAG. Any other failure ends the claimer, as these do without the options.
+// --tally makes single claims as fast as it can and, instead of a record of each, keeps their
+// count, their sums and the slowest. Exit status 0 if every claimer of the process completed its
+// work.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

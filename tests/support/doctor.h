@@ -72,7 +72,7 @@ inline void ExpectFinding(const Idctl& idctl, const ExpectedFinding& expected) {
   EXPECT_EQ(examination.exit_status, expected.exit_status) << examination.document.dump(1);
   EXPECT_EQ(examination.document.at("ok"), examination.Of("problem").empty());
   std::vector<nlohmann::json> of_state = examination.Of(expected.state);
-  // The tests' idd does not run as it should, so there are other warnings.
+  // The tests' idd does not run as idd.service, so there are other warnings.
   if (expected.state == "warning") {
     std::erase_if(of_state, [&](const auto& found) { return found.at("check") != expected.check; });
   }

@@ -28,7 +28,7 @@ void RequireErrno(bool ok, const std::string& what);
 
 // The slowdown factor of this build: 1, or more under a sanitizer.
 [[nodiscard]] int SlowdownFactor() noexcept;
-// How long to wait for an event that normally takes `normal`: at least half a minute, because the
+// How long to wait for an event that normally takes `normal`: at least two minutes, because the
 // machine may be busy, and more under a sanitizer. Only a failing test waits that long. Use it for
 // polling and for deadlines that are never reached, not for sleeping or measuring.
 [[nodiscard]] std::chrono::milliseconds Patience(std::chrono::milliseconds normal) noexcept;

@@ -132,7 +132,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/peers/clients/0/abi/minor", "0", "clients", "warning", "1.2.3 (ABI 1.0)"},
       {"/peers/clients/0/version", R"("1.3.0")", "clients", "", ""},
       {"/peers/clients/0/abi/minor", "2", "clients", "", ""},
-      {"/peers/not_listed", "7", "clients", "warning", "many others in 7"},
+      {"/peers/not_listed", "7", "clients", "warning", "others in 7 connections"},
       {"/peers/connections", "14900", "limits", "problem", "connections: 14900 of 15000"},
       {"/peers/connections", "13000", "limits", "warning", "connections: 13000 of 15000"},
       {"/peers/busiest/connections", "1000", "limits", "problem", "uid 1000's connections: 1000"},
@@ -151,8 +151,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/places/0/mode", "1023", "permissions", "problem", "is open to all users (mode 01777)"},
       {"/places/0/mode", "504", "permissions", "warning", "has mode 0770: its group"},
       {"/places/0/owner", "1000", "permissions", "problem", "belongs to uid 1000"},
-      {"/places/0/error", R"("gone")", "permissions", "problem",
-       "cannot be looked at by idd: gone"},
+      {"/places/0/error", R"("gone")", "permissions", "problem", "cannot be examined by idd: gone"},
       {"/places/0/file_system", R"("tmpfs")", "durability", "warning", "in memory (tmpfs)"},
       {"/places/1/free_bytes", "0", "disk", "", ""},
   };
@@ -451,7 +450,8 @@ TEST(DoctorSocketTest, IsReportedByTheKindOfItsFile) {
   EXPECT_TRUE(Contains(CheckSocket(missing, Folder(), 1000).found, "there is no"));
   missing.error = EACCES;
   EXPECT_TRUE(Contains(CheckSocket(missing, Folder(), 1000).next, "usermod -aG idd"));
-  EXPECT_TRUE(Contains(CheckSocket(Socket(S_IFREG | 0666), Folder(), 1000).found, "is no socket"));
+  EXPECT_TRUE(
+      Contains(CheckSocket(Socket(S_IFREG | 0666), Folder(), 1000).found, "is not a socket"));
   FileProbe shut = Socket(S_IFSOCK | 0600);
   shut.may_write = false;
   EXPECT_TRUE(Contains(CheckSocket(shut, Folder(), 1000).found, "uid 1000) may not connect"));
@@ -473,7 +473,7 @@ TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "is not a socket"));
   failed.socket = Socket();
   failed.status = {Code::kDenied, "runs as uid 7"};
-  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).next, "stranger"));
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).next, "another process"));
   failed.listener.error = EACCES;
   EXPECT_TRUE(Contains(ExplainNoAnswer(failed).next, "usermod"));
   failed.status = {Code::kIncompatible, "ABI 2.0"};

@@ -203,7 +203,7 @@ TEST_F(InheritanceTest, OneOfTwoTagsTakenOverIsInheritedLikeBoth) {
   EXPECT_EQ(third.tags[1].leases.at(0).claimed, 5U);
 }
 
-// Killed in the middle of it, any number of times.
+// Killed in the middle of the takeover, any number of times.
 TEST_F(InheritanceTest, MayBeBegunAgain) {
   Hold(LeaseOf('a', 1, 1001));
   Publish(LeaseOf('a', 1, 1001));
@@ -211,7 +211,7 @@ TEST_F(InheritanceTest, MayBeBegunAgain) {
   for (int start = 0; start < 3; ++start) EXPECT_EQ(Rest(Take()).claimed, 10U) << start;
 }
 
-// Closed, and killed before idd recorded how far it was claimed.
+// The earlier idd closed the ring and was killed before it recorded how far the lease was claimed.
 TEST_F(InheritanceTest, RingThatTheEarlierDaemonHadClosedIsRead) {
   Hold(LeaseOf('a', 1, 1001));
   Publish(LeaseOf('a', 1, 1001));

@@ -100,7 +100,8 @@ TEST_F(LeaseSchedulerTest, TagThatNeedsNothingAnyMoreCostsNothing) {
 }
 
 TEST_F(LeaseSchedulerTest, NoTurnComesAfterTheEndButOrdersAreCarriedOut) {
-  // One a second, so the second tag's turn does not come even while a busy machine asks for it.
+  // One lease a second, so that even on a busy machine the second tag's turn does not come before
+  // Stop().
   const auto scheduler = Make(1);
   wanted_ = {{"a", 1}, {"b", 1}};
   const MonotonicTime began = MonotonicClock::now();

@@ -91,7 +91,7 @@ TEST(MetricsPageTest, IdleTagHasNoForecast) {
   EXPECT_NE(page.find("# TYPE idd_tag_cover_seconds gauge"), std::string::npos);
 }
 
-// For it neither IddPromiseNotKept nor IddIdsRunOut must fire.
+// Neither IddPromiseNotKept nor IddIdsRunOut may fire for a drained tag.
 TEST(MetricsPageTest, DrainedTagPromisesNothing) {
   TagSample tag = OrdersSample();
   tag.state = "drained";

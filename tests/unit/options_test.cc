@@ -278,11 +278,11 @@ TEST_F(OptionsTest, RelativePathInTheFileIsRefusedWithWhatToWrite) {
       {"state_dir = \"./state\"", "state_dir must be an absolute path, as \"/var/lib/idd\""},
       {"metrics_textfile = \"m.prom\"", "metrics_textfile must be an absolute path"},
       {"database = \"sqlite:idd.db\"", "database must name an absolute path, as \"sqlite:/var"},
-      {"database = \"mysql://idd@h/x?password_file=./pw\"", "must have in password_file"},
-      {"database = \"mysql://idd@h/x?ssl_ca=ca.pem\"", "must have in ssl_ca"},
-      {"database = \"mysql://idd@h/x?ssl_cert=c&ssl_key=/k\"", "must have in ssl_cert"},
-      {"database = \"mysql://idd@h/x?ssl_cert=/c&ssl_key=k\"", "must have in ssl_key"},
-      {"database = \"mysql://idd@/x?unix_socket=db.sock\"", "must have in unix_socket"}};
+      {"database = \"mysql://idd@h/x?password_file=./pw\"", "absolute path in password_file"},
+      {"database = \"mysql://idd@h/x?ssl_ca=ca.pem\"", "must have an absolute path in ssl_ca"},
+      {"database = \"mysql://idd@h/x?ssl_cert=c&ssl_key=/k\"", "absolute path in ssl_cert"},
+      {"database = \"mysql://idd@h/x?ssl_cert=/c&ssl_key=k\"", "absolute path in ssl_key"},
+      {"database = \"mysql://idd@/x?unix_socket=db.sock\"", "absolute path in unix_socket"}};
   for (const auto& [line, words] : wrong) {
     Write("\n" + line + "\n");
     ExpectUsageError(Parse(), {file_ + ":2: ", words});

@@ -336,7 +336,7 @@ TEST_F(SqliteStoreFaultTest, LeaseWhoseCommitDidNotSyncIsNeverServed) {
   g_sync_fails = false;
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(Says(status, "unknown")) << status.message();
-  // Not before the store is opened again.
+  // Nothing is leased before the store is opened again.
   EXPECT_EQ(store->TakeLease(Request(3, 1001)).status().code(), Code::kUnavailable);
   ASSERT_TRUE(store->Open().ok());
   Take(*store, Request(4, 1001));
@@ -432,7 +432,7 @@ TEST_F(SqliteStoreFaultTest, ForeignLockIsUnavailableAfterTwoSecondsAndNothingIs
     EXPECT_LT(waited, std::chrono::seconds(60));
     EXPECT_TRUE(store->FindTag("orders").ok()) << "a reader must not wait";
   }
-  // kBusy is certain, so Open() is not needed.
+  // After kBusy it is certain that nothing was done, so Open() is not needed.
   EXPECT_EQ(Take(*store, Request(3, 1001)), (IdRange{1001, 2001}));
   EXPECT_EQ(Journal(), "active 0/0/0,active 0/0/0");
 }

@@ -316,7 +316,7 @@ TEST_F(SetBackTest, EmptiedFileIsNotServedNorMadeAgain) {
   for (SqliteStore* store : {a_.get(), b_.get()}) {
     EXPECT_EQ(store->Open().code(), Code::kUnavailable);
   }
-  // Nor by a host that has never leased from it.
+  // A host that has never leased from the file does not open it either.
   EXPECT_EQ(NewStore("c")->Open().code(), Code::kUnavailable);
   EXPECT_EQ(ReadFile(path_), "");
 }

@@ -53,7 +53,7 @@ void AdmissionControl::CheckDescriptorLimit() {
   const bool is_known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0;
   const std::size_t all = is_known ? static_cast<std::size_t>(limit.rlim_cur) : 2 * kMaxConnections;
   most_ = MostDescriptorsOfPeers(all, rings_);
-  most_under_way_ = all - all / 8;  // some are on their way to the service manager
+  most_under_way_ = all - all / 8;  // the rest: those on their way to the service manager
 }
 
 void AdmissionControl::Poll(MonotonicTime now, std::size_t rings) {

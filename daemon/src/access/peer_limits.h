@@ -78,7 +78,7 @@ class PeerLimits {
     std::uint64_t connections = 0;
     std::uint64_t descriptors = 0;  // in addition to theirs
     std::uint64_t under_way = 0;    // descriptors that it has not read
-    MonotonicTime looked_at{};      // what of them has arrived
+    MonotonicTime looked_at{};      // last check which of them have arrived
     RateBucket requests;
     MonotonicTime told_at{};
   };

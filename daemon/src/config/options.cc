@@ -140,10 +140,10 @@ Result<std::uint32_t> ParseLeaseLimit(const Setting& setting) {
 
 // A path in the file must not depend on the directory that idd was started in, which is "/" for the
 // unit and any other for a shell. Paths in flags and variables may be relative.
-Status CheckIsAbsolute(const Setting& setting, const std::string& path, const std::string& verb,
+Status CheckIsAbsolute(const Setting& setting, const std::string& path, const std::string& rule,
                        const std::string& example) {
   if (setting.where.empty() || path.starts_with('/')) return Status::Ok();
-  return Wrong(setting, verb + " an absolute path, as \"" + example + "\", got '" + path +
+  return Wrong(setting, rule + ", as \"" + example + "\", got '" + path +
                             "'; a relative path depends on idd's working directory");
 }
 
@@ -155,13 +155,13 @@ Status CheckUrlPaths(const Setting& setting, const MysqlUrl& url) {
        {"ssl_key", &url.ssl_key}}};
   for (const auto& [name, path] : paths) {
     if (path->empty()) continue;
-    Status status = CheckIsAbsolute(setting, *path, std::string("must have in ") + name,
-                                    name + std::string("=/etc/idd/FILE"));
+    const std::string rule = std::string("must have an absolute path in ") + name;
+    Status status = CheckIsAbsolute(setting, *path, rule, name + std::string("=/etc/idd/FILE"));
     if (!status.ok()) return status;
   }
-  // A name without '/' is one of a credential.
+  // A name without '/' is a credential's.
   if (url.password_file.find('/') == std::string::npos) return Status::Ok();
-  return CheckIsAbsolute(setting, url.password_file, "must have in password_file",
+  return CheckIsAbsolute(setting, url.password_file, "must have an absolute path in password_file",
                          "password_file=/etc/idd/password");
 }
 
@@ -169,8 +169,8 @@ Status CheckDatabase(const Setting& setting) {
   const auto store = MakeStore(setting.value, {.id = "check", .boot_id = "", .instance = ""});
   if (!store.ok()) return Locate(setting, store.status());
   if (setting.value.starts_with(kSqliteScheme)) {
-    return CheckIsAbsolute(setting, setting.value.substr(kSqliteScheme.size()), "must name",
-                           "sqlite:/var/lib/idd/idd.db");
+    return CheckIsAbsolute(setting, setting.value.substr(kSqliteScheme.size()),
+                           "must name an absolute path", "sqlite:/var/lib/idd/idd.db");
   }
   const Result<MysqlUrl> url = ParseOwnMysqlUrl(setting.value);
   return url.ok() ? CheckUrlPaths(setting, url.value()) : Locate(setting, url.status());
@@ -197,7 +197,8 @@ Status CheckMetrics(const Setting& listen, const Setting& textfile) {
     return Wrong(textfile, "must be the path of a file, got '" + file + "'");
   }
   if (!file.empty()) {
-    Status status = CheckIsAbsolute(textfile, file, "must be", "/run/idd/idd.prom");
+    Status status =
+        CheckIsAbsolute(textfile, file, "must be an absolute path", "/run/idd/idd.prom");
     if (!status.ok()) return status;
   }
   if (listen.value.empty()) return Status::Ok();
@@ -215,9 +216,10 @@ Status CheckFolders(const Setting& socket, const Setting& state_dir) {
   if (socket.value.size() > kMaxSocketPathBytes) {
     return Wrong(socket, "must have at most " + std::to_string(kMaxSocketPathBytes) + " bytes");
   }
-  Status status = CheckIsAbsolute(socket, socket.value, "must be", "/run/idd/idd.sock");
+  Status status =
+      CheckIsAbsolute(socket, socket.value, "must be an absolute path", "/run/idd/idd.sock");
   if (!status.ok()) return status;
-  return CheckIsAbsolute(state_dir, state_dir.value, "must be", "/var/lib/idd");
+  return CheckIsAbsolute(state_dir, state_dir.value, "must be an absolute path", "/var/lib/idd");
 }
 
 // Checks what can be checked without touching anything.
@@ -316,8 +318,8 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
   app.add_flag("--check-config", check_config, "check the configuration and exit");
   app.footer(
       "Every option is also a key of the file (state_dir = \"...\") and a variable (IDD_STATE_DIR);"
-      "\na flag beats a variable, a variable beats the file. Who may use which tag is said in the "
-      "file alone.\n\n"
+      "\na flag overrides a variable, a variable overrides the file. Only the file can define who "
+      "may use which tag.\n\n"
       "Example: idd --database sqlite:/var/lib/idd/idd.db --socket /run/idd/idd.sock");
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());

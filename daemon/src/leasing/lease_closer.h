@@ -61,7 +61,8 @@ class LeaseCloser {
   void Hurry() { is_hurried_ = true; }
 
   // True once the store has answered for every lease that an earlier idd asked for; those that it
-  // granted are on their way back. Until then nothing may be leased, because they are the newest.
+  // granted are on their way back. Until then nothing may be leased, because their ids are the
+  // newest and would lie below those of a new lease.
   [[nodiscard]] bool knows_all() const noexcept { return unanswered_.empty(); }
   // While true, nothing may be leased for the tag: its tails are below the ids of a new lease.
   [[nodiscard]] bool HasUnreturned(const std::string& tag) const;
@@ -95,7 +96,7 @@ class LeaseCloser {
   std::vector<LeaseUse> unreturned_;
   std::set<std::string, std::less<>> reported_unavailable_;  // of unreturned_, by token
   MonotonicTime journalled_at_{};                            // when ends were last sent
-  std::size_t due_ = 0;  // how many of closing_ wait for no others
+  std::size_t due_ = 0;  // how many of closing_ are journalled without a wait for others
   bool is_hurried_ = false;
   bool flushing_ = false;
   AskedLeases unanswered_;

@@ -45,8 +45,8 @@ void LeaseScheduler::ServeTurns() {
   }
 }
 
-// Sends the first orders, but stops at a second order of the same tag, which was made again
-// meanwhile.
+// Sends the first orders, but only one of each tag. A tag that was deleted and created again
+// meanwhile may have a second order, which goes in the next batch.
 void LeaseScheduler::SendBatch() {
   if (orders_.empty()) return;
   is_under_way_ = true;

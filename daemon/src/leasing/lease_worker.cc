@@ -114,7 +114,8 @@ void LeaseWorker::Loop() {
   LeaveFence();
 }
 
-// By now the leases are handed back; if not, other hosts may lease without waiting for this one.
+// By now this host's leases are handed back. Even if some are not, other hosts need not wait for it
+// any more.
 void LeaseWorker::LeaveFence() {
   FenceStore* const fence = store_->fence();
   if (opened_ && fence != nullptr) session_.fence.Leave(*fence, *marks_);

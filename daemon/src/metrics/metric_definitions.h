@@ -75,7 +75,7 @@ inline constexpr Metric kRefillNotices{"idd_refill_notices_total", MetricKind::k
 inline constexpr Metric kDryClaims{"idd_dry_claims_total", MetricKind::kCounter, "claims",
                                    "Claims that found the ring dry and had to wait."};
 inline constexpr Metric kClaimWait{"idd_claim_wait_seconds", MetricKind::kHistogram, "seconds",
-                                   "How long dry claims waited for ids or for a reasoned error."};
+                                   "How long dry claims waited for ids or an error with a reason."};
 inline constexpr Metric kFailedClaims{"idd_failed_claims_total", MetricKind::kCounter, "claims",
                                       "Dry claims that ended without ids, by reason."};
 inline constexpr Metric kWaiting{"idd_waiting_requests", MetricKind::kGauge, "requests",
@@ -90,7 +90,7 @@ inline constexpr Metric kConnectionsRefused{"idd_connections_refused_total", Met
                                             "connections",
                                             "Connections beyond a limit, refused at once."};
 inline constexpr Metric kDenials{"idd_denials_total", MetricKind::kCounter, "requests",
-                                 "What was denied for want of rights, by what was asked."};
+                                 "Requests denied for lack of rights, by what they asked for."};
 inline constexpr Metric kLimited{"idd_limited_requests_total", MetricKind::kCounter, "requests",
                                  "Times that a request limit took effect, by limit."};
 inline constexpr Metric kAdminRequests{"idd_admin_requests_total", MetricKind::kCounter, "requests",

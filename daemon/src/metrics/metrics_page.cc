@@ -95,10 +95,10 @@ void AddEvents(const TagSamples& tags, FamilyBuilder& families) {
   }
 }
 
-// Also adds tags that are not served now, because the next idd gives up what a crash has left. Tags
-// that are served start at 0, so that the first loss shows as an increase. The names come from the
-// journal, which any program may have written; an invalid one would make Prometheus drop the whole
-// page.
+// Also adds tags that are not served now, because after a crash the next idd gives up the ids of
+// all tags at its start. Tags that are served start at 0, so that the first loss shows as an
+// increase. The names come from the journal, which any program may have written; an invalid one
+// would make Prometheus drop the whole page.
 void AddWaste(const MetricsSample& sample, const ShowsTag& shows, FamilyBuilder& families) {
   families.Declare(metric::kTagWasted);
   std::map<std::string, std::uint64_t, std::less<>> wasted = sample.wasted;

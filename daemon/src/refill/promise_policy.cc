@@ -13,7 +13,8 @@ using DoubleSeconds = std::chrono::duration<double>;
 constexpr DoubleSeconds kShortestLook(100e-6);
 constexpr DoubleSeconds kSecond(1);
 constexpr DoubleSeconds kBurstMemory(10);
-// The next lease may take as long as the slowest recent one, and so may the lease after it.
+// The number of leases that the ring must outlast at the burst rate, each as long as the slowest
+// recent one. The next lease and the one after it may take that long; the other two are a margin.
 constexpr double kLeasesAhead = 4;
 // A growing load continues to grow while the store is unavailable.
 constexpr double kGrowth = 1.1;

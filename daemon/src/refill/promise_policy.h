@@ -12,10 +12,10 @@ namespace idd::daemon {
 
 // idd's own rule. Two rates are measured:
 //
-//   sustained  ids of the busiest second, fading over the outage tolerance: what the ring must hold
-//              the tolerance long;
-//   burst      ids a second between two looks, fading over ten seconds: what the ring must hold
-//              while the next lease is on its way.
+//   sustained  ids of the busiest second, fading over the outage tolerance: at this rate the ring
+//              must last for the tolerance;
+//   burst      ids a second between two looks, fading over ten seconds: at this rate the ring must
+//              last while the next lease is on its way.
 //
 // A lease is due when less is left than both rates need, and at the latest when a tenth of a step
 // is used. It has a step at least and fills the ring up to half as much again as they need, but

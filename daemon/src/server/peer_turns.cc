@@ -6,7 +6,7 @@
 namespace idd::daemon {
 
 // While no user waits, a frame is read at once, which spares a quiet daemon a turn of the loop for
-// each. At most as many frames as in a turn are read so, because the loop may have found many
+// each. At most kFramesAtOnce frames are read in this way, because the loop may have found many
 // readable connections at once.
 void PeerTurns::Add(uid_t uid, std::uint64_t connection) {
   if (order_.empty() && read_at_once_ < kFramesAtOnce && !users_.contains(uid)) {

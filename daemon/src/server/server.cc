@@ -46,8 +46,8 @@ bool Server::DropSilent(const char* why) {
   return false;
 }
 
-// Needed only if the limits per user have not prevented it: the limit of descriptors was lowered,
-// or more rings are open than expected.
+// Needed only if idd runs out of descriptors in spite of the limits per user: the limit of
+// descriptors was lowered, or more rings are open than expected.
 bool Server::DropBusiest() {
   const auto busiest = gate_.limits().Busiest();
   if (!busiest.has_value()) return false;

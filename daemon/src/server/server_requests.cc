@@ -25,8 +25,8 @@ using wire::FrameView;
 
 constexpr const char* kTooManyRequests = "this connection has too many requests under way";
 
-// Makes a descriptor of the document, which so may have any length and needs no queue. It is
-// sealed, so that it cannot change.
+// Puts the document into a memfd, so that it may have any length and needs no queue. The memfd is
+// sealed, so that the document cannot change.
 Result<ScopedFd> MakeDocument(const std::string& text) {
   ScopedFd fd(::memfd_create("idd-document", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");

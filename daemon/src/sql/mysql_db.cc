@@ -122,7 +122,7 @@ class ReadsInTime {
   const bool has_tls_ = mysql_get_ssl_cipher(mysql_) != nullptr;
 };
 
-// While it lives.
+// Sets ask_ends for one request, for as long as the object lives.
 class AskDeadline {
  public:
   AskDeadline() { Renew(); }

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kForm = "mysql://user[:password]@host[:port][,host2[:port]...]/database";
 
 Status Bad(const std::string& what) {
-  return {Code::kInvalid, "the database URL " + what + "; it is " + std::string(kForm)};
+  return {Code::kInvalid, "the database URL " + what + "; it must be " + std::string(kForm)};
 }
 
 std::optional<std::string> Decode(std::string_view text) {
@@ -176,9 +176,9 @@ Result<MysqlUrl> ParseMysqlUrl(std::string_view text) {
   for (std::string_view rest = hosts; !rest.empty();) {
     const auto [host, next] = Split(rest, ',');
     const std::optional<MysqlEndpoint> endpoint = ParseEndpoint(host);
-    if (!endpoint.has_value()) return Bad("has a host or port that cannot be");
+    if (!endpoint.has_value()) return Bad("has an invalid host or port");
     url.endpoints.push_back(*endpoint);
-    if (next.empty() && rest.ends_with(',')) return Bad("has a host or port that cannot be");
+    if (next.empty() && rest.ends_with(',')) return Bad("has an invalid host or port");
     rest = next;
   }
   if (url.endpoints.empty()) return Bad("names no host");

@@ -22,7 +22,7 @@ struct MysqlEndpoint {
 struct MysqlUrl {
   std::string user;
   std::string password;       // unless password_file
-  std::string password_file;  // read at every connect; a bare name is one of a systemd credential
+  std::string password_file;  // read at every connect; a bare name is a systemd credential's
   std::vector<MysqlEndpoint> endpoints;  // tried in order; one without a host with unix_socket
   std::string database;
   std::string unix_socket;

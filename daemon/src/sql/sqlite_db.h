@@ -46,9 +46,9 @@ struct SqliteFormat {
   // leased.
   bool check_pages = true;
   // Whether other processes use the file too. If so, each transaction checks that its log and its
-  // shared memory are still those that the paths name: SQLite does not exclude a process with a
-  // deleted log from one with its successor, and both would write. A process that is alone keeps a
-  // deleted log, because closing copies from it what the file lacks.
+  // shared memory are still those that the paths name: SQLite's locks do not exclude a process that
+  // has a deleted log open from one that has the new log open, so both could write at once. A
+  // process that is alone keeps a deleted log, because closing copies from it what the file lacks.
   bool is_shared = false;
   // Whether a missing, empty or adoptable file gets the schema. If not, it is kUnavailable, because
   // the expected file is missing.
@@ -158,9 +158,9 @@ class SqliteDb {
   // file. Nothing more can be done with this object; open another.
   [[nodiscard]] bool commit_outcome_unknown() const noexcept { return commit_outcome_unknown_; }
 
-  // kUnavailable unless the file that is open, and of a shared one its log and its shared memory,
-  // are still those that the paths name, and the file has not become shorter. Every transaction
-  // checks this at its beginning and after its COMMIT.
+  // kUnavailable unless the paths still name the file that is open and, if the file is shared, its
+  // log and its shared memory, and the file has not become shorter. Every transaction checks this
+  // at its beginning and after its COMMIT.
   [[nodiscard]] Status CheckNotReplaced() const;
 
   // Copies into the file the contents of a log that was deleted while it was open here, because no

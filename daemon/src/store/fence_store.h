@@ -45,7 +45,7 @@ struct Ceiling {
   std::string tag;
   std::uint64_t active = 0;
   std::uint64_t wanted = 0;
-  std::uint64_t pushed = 0;  // ids below may be in use, as a host knew that came later
+  std::uint64_t pushed = 0;  // ids below it may be in use, says a host that came later
 };
 
 struct FenceView {
@@ -70,8 +70,8 @@ class FenceStore {
   [[nodiscard]] virtual std::uint64_t data_set() const = 0;
   // Whether this run has made the data set: nothing was leased from it before.
   [[nodiscard]] virtual bool is_new() const = 0;
-  // How long the open server has been running, at least; nothing if the uptime would not show that
-  // it has lost nothing.
+  // How long the open server has been running, at least; nothing if it may lose data without a
+  // restart, so that its uptime proves nothing.
   [[nodiscard]] virtual std::optional<std::chrono::seconds> uptime() const = 0;
   // This host's row as it was before Open() took it over for this run; nothing: there was none.
   [[nodiscard]] virtual const std::optional<FenceMember>& found() const = 0;
@@ -84,8 +84,8 @@ class FenceStore {
   [[nodiscard]] virtual Status SetNoted(std::uint64_t epoch) = 0;
   // Records in this host's row that it has confirmed on this server.
   [[nodiscard]] virtual Status Confirm() = 0;
-  // Makes hosts live members that have no row, or a row with a lower beat and a state other than
-  // kLive and kWaiting.
+  // Makes live members of those hosts that have no row, or a row with a lower beat and a state
+  // other than kLive and kWaiting.
   [[nodiscard]] virtual Status Admit(const std::vector<FenceMember>& members) = 0;
   // Asks for ceilings under a new epoch, which is taken even if `wanted` is empty. A ceiling that
   // is already wanted higher stays.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator as the daemon sees it. One implementation a file; ADR 0006 says why it is this
-// shape.
+// The allocator as the daemon sees it. SqliteStore and MysqlStore implement it; ADR 0006 says why
+// it has this shape.
 #ifndef IDD_DAEMON_STORE_STORE_H_
 #define IDD_DAEMON_STORE_STORE_H_
 

@@ -21,7 +21,7 @@ Status BadColumn(const StoredRow& row, int column, const std::string& expected) 
   const std::string tag = row.TextIf(0).value_or("(not a text)");
   return {Code::kInvalid, std::string(kNames[column]) + " of tag '" + tag + "' is " +
                               row.Describe(column) + "; it must be " + expected +
-                              "; idd leases nothing from it until it is"};
+                              "; until then idd leases nothing from the tag"};
 }
 
 // Parses columns 8 to 11; NULL is the default. A max_step below the step, which any program may

@@ -449,7 +449,7 @@ void ServedTag::OnDeleted() {
 
 bool ServedTag::Withdraw(std::uint64_t ring_id) {
   if (!ids_.HasOpenRing() || ids_.ring()->ring_id() != ring_id) return true;
-  if (!ids_.ReplaceRing("one who has it may not use it any more", MarkOf())) return false;
+  if (!ids_.ReplaceRing("a user who has it may not use it any more", MarkOf())) return false;
   MaybeLease();
   return true;
 }

@@ -2,11 +2,11 @@
  *
  * libidclient: cluster-unique 64-bit ids from the host's idd, at the price of one atomic add.
  *
- * A claim takes ids from shared memory without a system call. Only when that ring is dry does it
- * ask the daemon over its Unix socket, and waits for at most timeout_ms. When the daemon is killed,
- * crashes or is restarted as a service the ring goes on serving. A daemon that is stopped closes
- * its rings, so that what is left goes back to the allocator: then claims wait, for at most
- * timeout_ms, for the next daemon.
+ * A claim takes ids from a ring in shared memory, without a system call. Only when the ring is dry
+ * (has no ids left) does the claim ask the daemon over its Unix socket; it then waits for at most
+ * timeout_ms. When the daemon is killed, crashes or is restarted as a service, the ring goes on
+ * serving. A daemon that is stopped closes its rings, so that what is left goes back to the
+ * allocator: then claims wait, for at most timeout_ms, for the next daemon.
  * After a restart of either kind the library connects and attaches again automatically. Ids of one
  * tag never repeat and, on one host, rise: if one claim returned before another began, its ids are
  * smaller.

@@ -10,8 +10,8 @@
 // handle and may be copied freely, but must not outlive its Client. Failures are thrown as
 // idclient::Error, which says what failed and why; try_claim does not throw. A claim that finds ids
 // in the ring is inlined into the caller: one atomic add and a look at memory that is in the cache.
-// `idclient` is the C struct, given nested names here, so that C and C++ headers can be included
-// together.
+// `idclient` is a struct, not a namespace, because idclient.h declares a struct of that name; the
+// C++ names are nested in it. So both headers can be included together.
 #ifndef IDCLIENT_HPP_
 #define IDCLIENT_HPP_
 
@@ -56,7 +56,7 @@ class idclient::Error : public std::runtime_error {
 struct idclient::Options {
   std::string socket_path{};                   // empty: $IDD_SOCKET, else /run/idd/idd.sock
   std::chrono::milliseconds timeout{0};        // longest wait on a dry ring; 0: 500 ms
-  std::optional<std::uint32_t> trusted_uid{};  // trusted to run idd, beside root, this user and idd
+  std::optional<std::uint32_t> trusted_uid{};  // may run idd, beside root, this user and user idd
 };
 
 struct idclient::TagOptions {
@@ -83,8 +83,8 @@ class idclient::Tag {
   // One id, or nothing and, if asked for, the status that says why.
   [[nodiscard, gnu::always_inline]] std::optional<std::uint64_t> try_claim(
       idclient_status* why = nullptr) noexcept {
-    // It stays a Range until the end: gcc 12 passes an optional that two paths make through memory,
-    // which costs more than the add.
+    // It stays a Range until the end: if two paths make an optional, gcc 12 passes it through
+    // memory, which costs more than the add.
     Range claimed = ClaimInRing(1);
     if (claimed.count != 0) [[likely]] {
       if (why != nullptr) *why = IDCLIENT_OK;

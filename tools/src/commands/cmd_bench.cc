@@ -123,7 +123,7 @@ void RegisterBenchCommand(Command root, Invocation& invocation) {
   bench.AddNumber("--threads", "Threads of each process [1]", {1, 256}, &arguments.threads);
   bench.AddNumber("--seconds", "Length of the whole measurement [3]", {1, 3600},
                   &arguments.seconds);
-  bench.AddNumber("--batch", "Ids a claim [1]", {1, 1'000'000}, &arguments.batch);
+  bench.AddNumber("--batch", "Ids per claim [1]", {1, 1'000'000}, &arguments.batch);
   bench.AddNumber("--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
                   &arguments.block);
   SetAction(bench, invocation,

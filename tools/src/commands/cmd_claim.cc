@@ -109,7 +109,7 @@ Outcome ClaimAndPrint(const ClaimRun& run, const ClaimSource& source,
     if (status != IDCLIENT_OK) {
       error = StatusFromClient(status, last_error());
     } else if (claimed == 0) {
-      error = Status(Code::kSystem, "the library claims success without an id");
+      error = Status(Code::kSystem, "the library reported success without an id");
     }
     printer.Print(ids.data(), std::min(claimed, ids.size()));
     // Flushes after each claim so that a reader sees the ids at once, and stops claiming when the

@@ -93,7 +93,7 @@ Status ImportVerdict(const Json& document) {
   if (!warnings.empty()) return {Code::kSystem, warnings.front()};
   if (refused == 0) return Status::Ok();
   return {Code::kSystem, std::to_string(refused) + (refused == 1 ? " row was" : " rows were") +
-                             " refused; see why beside each, and import again"};
+                             " refused; correct them as the output says, and import again"};
 }
 
 void RegisterImportCommand(Command root, Invocation& invocation) {

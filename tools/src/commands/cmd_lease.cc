@@ -41,7 +41,8 @@ void AddLeaseFilters(Command command, FilterArguments& filter) {
       .AddChoice("--state", "Only leases in this state",
                  {"active", "exhausted", "returned", "abandoned"}, &filter.state)
       .ValueName("STATE");
-  command.AddNumber("--limit", "Only that many, the newest [10000]", {1, 1'000'000}, &filter.limit);
+  command.AddNumber("--limit", "Maximum number of leases, the newest [10000]", {1, 1'000'000},
+                    &filter.limit);
 }
 
 }  // namespace

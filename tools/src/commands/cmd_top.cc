@@ -291,7 +291,7 @@ void RegisterTopCommand(Command root, Invocation& invocation) {
                 &arguments.sort);
   top.AddText("--filter", "Only tags whose name contains TEXT", &arguments.filter);
   top.AddFlag("--once", "Print one snapshot and exit", &arguments.is_once);
-  top.AddNumber("--count", "Print so many snapshots; with --json each on a line",
+  top.AddNumber("--count", "Number of snapshots to print; with --json, one per line",
                 {1, 1'000'000'000}, &arguments.count);
   SetAction(top, invocation,
             [&invocation](Output& out) { return Top(invocation.global, invocation.top, out); });

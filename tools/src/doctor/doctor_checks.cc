@@ -89,7 +89,7 @@ void CheckClients(const Fields& peers, const Fields& daemon, Findings& findings)
     old.push_back(std::move(text));
   }
   const std::uint64_t not_listed = peers.Count("not_listed");
-  if (not_listed > 0) old.push_back("many others in " + std::to_string(not_listed));
+  if (not_listed > 0) old.push_back("others in " + Counted(not_listed, "connection"));
   if (!old.empty()) {
     findings.push_back(
         {"clients", Health::kWarning, "old clients, " + ListSome(old, "version"),
@@ -130,7 +130,7 @@ constexpr std::array kTroubles = {
             "look at disk and permissions of the state dir; nothing is leased until the marks can "
             "be kept"},
     Trouble{"lock", "a lock is held in the store",
-            "find who holds it (SHOW PROCESSLIST, fuser), and end that"},
+            "find the session or process that holds it (SHOW PROCESSLIST, fuser), and end it"},
     Trouble{"away", "the store cannot be reached",
             "start the database server, or correct its address in idd's database URL; idd connects "
             "by itself"},
@@ -202,12 +202,11 @@ void CheckStoreState(const Fields& store, Findings& findings) {
 
 void CheckWritable(const Fields& look, Findings& findings) {
   if (!look.Flag("read_only")) {
-    findings.push_back({"writable", Health::kOk, "the store may be written", ""});
+    findings.push_back({"writable", Health::kOk, "the store is writable", ""});
     return;
   }
   findings.push_back({"writable", Health::kProblem,
-                      "the store (" + look.Text("version") +
-                          ") is read-only: nothing can be leased once idd asks next",
+                      "the store (" + look.Text("version") + ") is read-only: the next lease fails",
                       "SET GLOBAL read_only = OFF, or name the primary in idd's database URL; a "
                       "SQLite file and its folder must be writable for idd's user"});
 }
@@ -232,7 +231,7 @@ void CheckDurability(const Fields& look, Findings& findings) {
 void CheckClock(const Fields& look, Findings& findings) {
   const std::optional<Fields> clock = look.OptionalObject("clock");
   if (!clock) {
-    findings.push_back({"clock", Health::kOk, "the store has this machine's clock", ""});
+    findings.push_back({"clock", Health::kOk, "the store uses this machine's clock", ""});
     return;
   }
   const std::uint64_t off_ms = clock->Count("off_ms");
@@ -241,14 +240,14 @@ void CheckClock(const Fields& look, Findings& findings) {
   const std::uint64_t surely_ms = off_ms - std::min(off_ms, uncertain_ms);
   if (surely_ms < kClockWarningMs) {
     findings.push_back({"clock", Health::kOk,
-                        "the store's clock is this host's, within " +
+                        "the store's clock agrees with this host's within " +
                             std::to_string(std::max(off_ms, uncertain_ms)) + " ms",
                         ""});
     return;
   }
   findings.push_back({"clock", surely_ms < kClockProblemMs ? Health::kWarning : Health::kProblem,
                       "the store's clock is " + std::to_string(off_ms) + " ms" + way +
-                          " this host's: the times of leases and hosts mislead",
+                          " this host's: the times shown for leases and hosts are misleading",
                       "set both by NTP: timedatectl status here and on the database server"});
 }
 
@@ -257,7 +256,7 @@ void CheckHostName(const Fields& look, const Fields& daemon, Findings& findings)
   const std::uint64_t strange = look.Count("strange_leases");
   const std::string host = daemon.Text("host_id");
   if (lost == 0 && strange == 0) {
-    findings.push_back({"host", Health::kOk, Quote(host) + " is this host's alone", ""});
+    findings.push_back({"host", Health::kOk, "only this host leases as " + Quote(host), ""});
     return;
   }
   findings.push_back(
@@ -375,7 +374,7 @@ void CheckPlace(const Place& place, std::uint64_t idd_uid, Findings& findings) {
   };
   const std::string path = ShellWord(place.path);
   if (place.error) {
-    return add(Health::kProblem, "cannot be looked at by idd: " + *place.error,
+    return add(Health::kProblem, "cannot be examined by idd: " + *place.error,
                "let idd's user reach it, or correct the option that names it");
   }
   constexpr std::uint64_t kOthersWrite = 0002;
@@ -393,7 +392,7 @@ void CheckPlace(const Place& place, std::uint64_t idd_uid, Findings& findings) {
   if ((place.mode & kOthersWrite) != 0 && (place.mode & kSticky) != 0) {
     return add(Health::kProblem,
                "is open to all users (mode " + OctalText(place.mode) +
-                   "): any of them can be there before idd",
+                   "): any of them can create the files before idd does",
                "keep it in a folder of idd's own: --database, --state-dir");
   }
   if ((place.mode & kOthersWrite) != 0) {
@@ -422,8 +421,8 @@ void CheckLimit(const std::string& what, double used, double most, Findings& fin
                       what + ": " + std::to_string(static_cast<std::uint64_t>(used)) + " of " +
                           std::to_string(static_cast<std::uint64_t>(most)),
                       what.starts_with("uid ")
-                          ? "does it leave connections open? else raise connections_per_uid in "
-                            "idd.toml, then systemctl reload idd"
+                          ? "check whether its programs leave connections open; if not, raise "
+                            "connections_per_uid in idd.toml, then systemctl reload idd"
                           : "raise LimitNOFILE= of idd.service, then systemctl restart idd"});
 }
 
@@ -456,7 +455,7 @@ void CheckHardening(const Fields& process, Findings& findings) {
     for (std::size_t i = 0; i < lacks.size(); ++i) found += (i == 0 ? "" : ", ") + lacks[i];
     findings.push_back({"hardening", Health::kWarning, found,
                         "run it as the unit idd.service of the package does (systemctl cat idd), "
-                        "without drop-ins that open it"});
+                        "without drop-ins that remove restrictions"});
   }
   AddOkUnlessFound(findings, "hardening",
                    "a user of its own, no capabilities, a system call filter");

@@ -80,7 +80,7 @@ Finding NobodyListens(const NoAnswer& failed) {
   }
   return {"daemon", Health::kProblem,
           (is_left ? "no process listens at " + Quote(failed.socket.path) +
-                         ": the file is left of an idd that has ended"
+                         ": the file was left by an idd that has ended"
                    : "no idd runs with this socket") +
               ServiceText(failed.service),
           "systemctl start idd, and journalctl -u idd says why it ended; or name its socket with "
@@ -94,8 +94,8 @@ Finding NotLetIn(const NoAnswer& failed) {
             "again), or open the folder: chmod 0755"};
   }
   return {"daemon", Health::kProblem, failed.status.message(),
-          "ask root for an [[access]] rule in idd.toml; if a stranger listens there, end it and "
-          "systemctl restart idd"};
+          "ask root for an [[access]] rule in idd.toml; if another process listens there, end it "
+          "and then systemctl restart idd"};
 }
 
 }  // namespace
@@ -166,17 +166,17 @@ Finding CheckSocket(const FileProbe& socket, const FileProbe& folder, uid_t uid)
   };
   if (socket.error == ENOENT || socket.error == ENOTDIR) {
     return problem("there is no " + path,
-                   "is idd started (systemctl status idd)? else name its socket with --socket or "
-                   "IDD_SOCKET");
+                   "start idd (systemctl status idd shows its state), or name its socket with "
+                   "--socket or IDD_SOCKET");
   }
   if (socket.error != 0) {
-    return problem(path + " cannot be looked at: " + ErrorText(socket.error),
+    return problem(path + " cannot be examined: " + ErrorText(socket.error),
                    "let this user into the folder: usermod -aG idd USER and log in again, or chmod "
                    "0755 of " +
                        ShellWord(folder.path));
   }
   if (!S_ISSOCK(socket.mode)) {
-    return problem(path + " is no socket",
+    return problem(path + " is not a socket",
                    "name idd's socket with --socket or IDD_SOCKET; if this is its path, move the "
                    "file elsewhere and start idd");
   }
@@ -189,8 +189,8 @@ Finding CheckSocket(const FileProbe& socket, const FileProbe& folder, uid_t uid)
   }
   if (!socket.may_write) {
     return problem("this user (uid " + std::to_string(uid) + ") may not connect to " + path,
-                   "systemctl restart idd, which gives it mode 0666; who may do what is said in "
-                   "[[access]] of idd.toml");
+                   "systemctl restart idd, which gives it mode 0666; [[access]] in idd.toml says "
+                   "who may do what");
   }
   return {"socket", Health::kOk, path + " of uid " + std::to_string(socket.owner), ""};
 }

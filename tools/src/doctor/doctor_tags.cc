@@ -137,8 +137,8 @@ void CheckExhaustion(const std::vector<Fields>& tags, std::vector<Finding>& find
     }
   }
   const auto next = [](const Group& group) {
-    return "raise the largest id that may be handed out, after the column that keeps the ids: "
-           "idctl tag set " +
+    return "if the column that stores the ids is too narrow, widen it first; then raise the "
+           "largest id that may be handed out: idctl tag set " +
            group.first + " --max-id N";
   };
   AddGroup(last, {"exhaustion", Health::kProblem, " nearly used up", next(last)}, findings);
@@ -147,7 +147,8 @@ void CheckExhaustion(const std::vector<Fields>& tags, std::vector<Finding>& find
 }
 
 // The ids that the tag must hold for its promise, at the rate that idd reckons with. The promise
-// grows with the load up to the outage tolerance; whether max_prefetch limits it is known before.
+// grows with the load up to the outage tolerance; whether max_prefetch will limit it is known
+// before it has grown.
 void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group limited;
   Group behind;
@@ -174,17 +175,18 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
                 covers + ", may hold " + std::to_string(tag.Count("max_prefetch")));
   }
   AddGroup(limited,
-           {"promise", Health::kProblem, " cannot outlast the store for as long as promised",
+           {"promise", Health::kProblem, " cannot survive a store outage for as long as promised",
             "idctl tag set " + limited.first + " --max-prefetch " + std::to_string(enough) +
                 ", or a shorter --outage-tolerance"},
            findings);
   AddGroup(behind,
-           {"promise", Health::kWarning, " not as far ahead as promised",
+           {"promise", Health::kWarning, " holding fewer ids than promised",
             "look again in some seconds, leases may be under way; if it stays, look at the store: "
             "idctl status " +
                 behind.first},
            findings);
-  AddOkUnlessFound(findings, "promise", "every tag in use outlasts the store as long as promised");
+  AddOkUnlessFound(findings, "promise",
+                   "every tag in use survives a store outage for as long as promised");
 }
 
 }  // namespace

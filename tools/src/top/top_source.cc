@@ -9,11 +9,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The screen freezes for as long.
+// The screen freezes for at most this long.
 constexpr milliseconds kConnectPatience(200);
 constexpr milliseconds kReplyPatience(2000);
 constexpr std::chrono::seconds kBetweenTries(1);
-// The daemon's own lines, and the tags that cannot be observed.
+// How often the daemon is asked for its own lines and for the tags that cannot be observed.
 constexpr milliseconds kBetweenRequests(950);
 // The list of all tags costs the daemon and the store some work. It is read soon after the daemon
 // reports a change, otherwise now and then, as other hosts also create tags, and never so often

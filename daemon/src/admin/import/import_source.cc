@@ -15,8 +15,9 @@
 namespace idd::daemon {
 namespace {
 
-// The columns that are read. A source does not have the empty ones, and a table may lack the last
-// two. A row's ids were handed out up to `last`, which the generator writes before it uses them.
+// The columns that are read. An empty name stands for a column that the source does not have, and a
+// table may lack the last two. A generator raises a row's `last` before it hands out the ids up to
+// it, so no id above `last` was handed out.
 struct Layout {
   ImportSource source;
   const char* name;

@@ -55,8 +55,8 @@ Result<ImportedTag> Create(Store& store, const ImportRow& row, ImportMode mode,
   return tag;
 }
 
-// This is done even for a tag that stands high enough: ids below the row's that leases return must
-// not be leased again.
+// This is done even for a tag that stands high enough: if leases hand back ids below the row's next
+// id, those must not be leased again.
 Result<ImportedTag> Lift(Store& store, const ImportRow& row, const TagRecord& record,
                          ImportMode mode) {
   const bool is_kept = record.next_id >= row.next_id;
@@ -205,8 +205,9 @@ void TagImport::OnReadAgain(const Result<Rows>& again) {
 
 void TagImport::OnRewritten(const Rows& moved, const Result<std::vector<ImportedTag>>& tags) {
   if (!tags.ok()) {
-    return done_(tags.status().WithContext("what moved of " + std::to_string(moved.size()) +
-                                           " rows while importing could not be written"));
+    return done_(tags.status().WithContext("rows that moved while importing (" +
+                                           std::to_string(moved.size()) +
+                                           ") could not be written"));
   }
   std::map<std::string, std::size_t, std::less<>> places;
   for (std::size_t i = 0; i < report_.tags.size(); ++i) places[report_.tags[i].tag] = i;

@@ -52,7 +52,7 @@ void Append(AuditReport report, AuditReport& to) {
 }
 
 struct AuditRun {
-  std::optional<std::string> only;  // it must be there
+  std::optional<std::string> only;  // the one tag to audit, which must exist; nothing: all
   AuditScope scope = AuditScope::kThisHost;
   std::vector<std::string> tags;   // the last one is next
   std::vector<std::string> again;  // tags with findings

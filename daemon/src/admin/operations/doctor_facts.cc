@@ -32,7 +32,7 @@ std::uint64_t CountDescriptors() {
   while (const dirent* entry = ::readdir(folder.get())) {
     if (entry->d_name[0] != '.') ++count;
   }
-  return count - std::min<std::uint64_t>(count, 1);  // the descriptor that reads
+  return count - std::min<std::uint64_t>(count, 1);  // without the one that reads the folder
 }
 
 struct FileSystem {

@@ -15,7 +15,7 @@ namespace {
 // Below this many ids a second, a tag is shown as idle.
 constexpr double kIdlePerSecond = 0.01;
 
-// Both numbers of the promise, how long it is now at the present rate, and whether the ids that it
+// The promise: its settings, its present length at the present rate, and whether the ids that it
 // requires are held.
 Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
   const Json length_s = tag.rate_per_s < kIdlePerSecond

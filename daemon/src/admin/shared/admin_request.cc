@@ -122,8 +122,8 @@ Result<RefillChange> RefillFields(const AdminRequest& request) {
     }
   }
   if (tolerance.value().has_value()) {
-    // A value that a signed number of seconds cannot hold becomes one second too long, and is
-    // refused like it.
+    // A longer value becomes the longest tolerance plus one second, which is refused. A signed
+    // number of seconds could not hold every value.
     const auto longest = static_cast<std::uint64_t>(kMaxOutageTolerance.count()) + 1;
     refill.outage_tolerance = std::chrono::seconds(std::min(*tolerance.value(), longest));
   }

@@ -46,7 +46,8 @@ void DrainNotes::DeleteTag(const std::string& tag, Then then) {
         // A later tag of the same name must not begin drained.
         Status forgotten = marks.SetDrained(tag, false);
         if (forgotten.ok()) return true;
-        return forgotten.WithContext("the tag is deleted, and a tag of its name begins drained");
+        return forgotten.WithContext(
+            "the tag is deleted, but a new tag of its name would begin drained");
       },
       [this, deleting, tag, then = std::move(then)](const Result<bool>& deleted) {
         deleting_.erase(deleting);

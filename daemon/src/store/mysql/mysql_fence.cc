@@ -83,7 +83,8 @@ Status MysqlStore::ClaimMember() {
 }
 
 // Learns table times that another host has seen, after tables were made again or their files were
-// touched. Hosts that name these tables differently would wait for each other.
+// touched. The name of a data set is made from these times, and hosts that use different names for
+// the same one would wait for each other.
 bool MysqlStore::LearnTablesFrom(const FenceMember& member) {
   const std::string_view name = member.server;
   return !server_.is_cluster() && name.starts_with(server_.name()) &&

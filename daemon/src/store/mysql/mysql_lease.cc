@@ -17,8 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long the state that was read of a tag is used. A lease's guards notice a row that was set
-// back since, but not a journal with ids above it.
+// How long a tag's state is used after it was read. A lease's guards notice a row that was set back
+// since, but not a journal with ids above it.
 constexpr milliseconds kStateLife(100);
 // How often a lease is tried if other transactions are in its way.
 constexpr int kTries = 4;
@@ -188,9 +188,9 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
   const std::uint64_t most =
       std::min(state.record.max_id + 1, state.record.ceiling.value_or(shm::kMaxLimit));
   if (base >= most) {
-    return Status(Code::kUnavailable, "tag '" + request.tag + "' may not be leased from " +
+    return Status(Code::kUnavailable, "tag '" + request.tag + "': ids from " +
                                           std::to_string(base) +
-                                          " on before every host has noted "
+                                          " on may not be leased until every host has noted "
                                           "the tag's next ceiling");
   }
   return Advance{.request = &request,

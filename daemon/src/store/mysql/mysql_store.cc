@@ -26,7 +26,7 @@ std::map<std::string, std::string> Pairs(const MysqlResult& result) {
   return pairs;
 }
 
-// A lease shares ids with itself.
+// The result includes the lease's own token.
 std::vector<std::string> TokensThatShareIdsWith(const Lease& lease,
                                                 const std::vector<const Lease*>& held) {
   std::vector<std::string> tokens;

@@ -4,7 +4,7 @@
 // mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases, mysql_tags.cc reads
 // and administers tags, mysql_fence.cc has what the hosts agree on, mysql_inspect.cc looks at the
 // server, mysql_schema.cc has the tables.
-// docs/adr/0009 says why it is sent this way.
+// docs/adr/0009 says why a lease is one packet.
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 
@@ -106,7 +106,7 @@ class MysqlStore final : public Store, public FenceStore {
   struct TagState {
     TagRecord record;
     std::uint64_t used_limit = 0;        // end of ids in journal, returned ranges and tombstone
-    std::uint64_t tombstone = 0;         // ids below were not this tag's, or may not be again
+    std::uint64_t tombstone = 0;         // ids below it are not this tag's, or not any more
     std::vector<ReturnedTail> returned;  // this host's, lowest first
 
     MonotonicTime read_at{};

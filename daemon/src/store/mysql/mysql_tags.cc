@@ -168,9 +168,9 @@ void MysqlStore::RaiseUsed(const MysqlRow& row, int column, Result<TagState>& st
     state.value().used_limit = std::max(state.value().used_limit, *limit);
     return;
   }
-  state = Status(Code::kInvalid, "what is known to be used of tag '" + row.TextIf(0).value_or("") +
-                                     "' ends at " + row.Describe(column) +
-                                     "; it must be from 0 to 2^63-1");
+  state =
+      Status(Code::kInvalid, "the end of the used ids of tag '" + row.TextIf(0).value_or("") +
+                                 "' is " + row.Describe(column) + "; it must be from 0 to 2^63-1");
 }
 
 Result<std::uint64_t> MysqlStore::UsedLimit(const std::string& tag) {

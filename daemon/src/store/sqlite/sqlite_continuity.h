@@ -29,7 +29,7 @@ class SqliteContinuity {
   // The relation of an opened database to the witness.
   enum class Join {
     kContinues,  // it has every grant that the witness knows
-    kBegins,     // the witness knows no grant of it, or there was none
+    kBegins,     // there was no witness, or it knows no grant
     kWasSetBack  // it lacks grants that the witness knows: the caller lifts it to the witness
   };
 

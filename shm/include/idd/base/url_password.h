@@ -35,8 +35,8 @@ struct PasswordPlace {
   return text.replace(place.begin, place.size, place.size, '*');
 }
 
-// Overwrites passwords in main's `argv`, so that ps does not show them. The caller has a copy of
-// the arguments.
+// Overwrites passwords in main's `argv`, so that ps does not show them. The caller must have copied
+// the arguments before.
 inline void HidePasswords(int argc, char** argv) noexcept {
   for (int i = 1; i < argc; ++i) {
     const PasswordPlace place = FindPassword(argv[i]);

@@ -123,9 +123,10 @@ inline constexpr std::uint32_t kMaxTagBytes = 128;
 
 // Ids are 0 .. 2^63-2, so that limit, an exclusive bound, fits BIGINT and every signed language.
 inline constexpr std::uint64_t kMaxLimit = 0x7fffffffffffffffULL;
-// Closing a cursor adds this to it. It is more than any segment has, so every later claim starts
-// above the limit. The cursor's earlier value can still be read from it by the next daemon if this
-// one is killed. A quarter of the number space lies above, so no overshoot wraps it round to an id.
+// Closing a cursor adds this to it. No segment has so many ids, so every later claim starts above
+// the limit. If this daemon is killed, the next one subtracts the step to get the cursor's earlier
+// value. A quarter of the number space lies above a closed cursor, so no overshoot wraps it round
+// to an id.
 inline constexpr std::uint64_t kClosingStep = 0x4000000000000000ULL;
 inline constexpr std::uint64_t kNoMark = 0xffffffffffffffffULL;
 // The largest n of one fetch_add. A closed cursor wraps round only after 2^30 adds of it.

@@ -31,9 +31,9 @@ namespace idd::shm {
 // it delays no other.
 class RingClaimer {
  public:
-  // RingMemory::Attach() has validated the ring. The view may outlive rings: the claimers of
-  // successive rings move it in turn. All outlive the claimer, but no claim of the view may outlive
-  // a ring.
+  // RingMemory::Attach() has validated the ring. Table, cursors and view outlive the claimer. The
+  // view may also outlive the ring, because the claimers of successive rings move it in turn; but
+  // no claim at the view may still run when the ring is unmapped.
   RingClaimer(const Table& table, Cursors& cursors, ClaimView& view) noexcept;
   RingClaimer(const RingClaimer&) = delete;
   RingClaimer& operator=(const RingClaimer&) = delete;

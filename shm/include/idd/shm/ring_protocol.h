@@ -72,7 +72,7 @@ inline void PauseBetweenLooks() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm("yield");  // without outputs, hence never left out
+  asm("yield");  // an asm without outputs is never removed
 #endif
 }
 

@@ -62,8 +62,9 @@ class RingWriter {
   // Segments that were seen exhausted since the last call, oldest first; moves head past them.
   [[nodiscard]] std::vector<Segment> RetireExhausted();
 
-  // Claimers that the end of their segment overtook may keep their ids until the second call after
-  // that end. To be called about once a second, and before the memory is unmapped.
+  // A claimer that the end of its segment overtook can still read that end (C6), and so keep its
+  // ids, until the second call after it. To be called about once a second, and before the memory is
+  // unmapped.
   void ClearOldEnds() noexcept;
 
   // The segments now published, oldest first.

@@ -78,7 +78,7 @@ struct HelloReply {
 
 struct AttachRequest {
   TagName tag;
-  std::uint32_t timeout_ms = 0;  // how long the store may be asked about an unknown tag
+  std::uint32_t timeout_ms = 0;  // longest wait for the store's answer about an unknown tag
   std::uint32_t reserved = 0;
 };
 

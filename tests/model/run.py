@@ -148,7 +148,9 @@ def explore(model, defines, optimize, want_trail, options=()):
     errors = re.search(r"errors: (\d+)", out)
     states = re.search(r"(\S+) states, stored", out)
     violated = re.search(r"assertion violated (.*) \(at", out)
-    if status != 0 or errors is None or states is None:
+    if status == 124:
+        verdict = "cut short: time"
+    elif status != 0 or errors is None or states is None:
         verdict = "failed: " + out
     elif (re.search(r"(Full statespace|Hash-Compact \d) search", out) is None
           or "max search depth too small" in out):

@@ -238,7 +238,9 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     for (const TagMark& mark : marks) {
       if (Status status = CheckMark(mark); !status.ok()) return status;
     }
-    const Result<bool> are_below_ceilings = AreBelowCeilings(marks);
+    // The first raise is written in any case.
+    const Result<bool> are_below_ceilings =
+        raises_ == Raises::kNone ? Result<bool>(false) : AreBelowCeilings(marks);
     if (!are_below_ceilings.ok()) return are_below_ceilings.status();
     if (are_below_ceilings.value() && raises_ == Raises::kPutOff) {
       for (const TagMark& mark : marks) {

@@ -144,7 +144,12 @@ Status LeaseWorker::Prepare() {
 // Whether the store may be used as it is.
 Result<bool> LeaseWorker::CheckFence() {
   FenceStore* const fence = store_->fence();
-  if (fence == nullptr) return true;
+  if (fence == nullptr) {
+    // Notes of an earlier store's ceilings may be there, but no look will write marks that they put
+    // off.
+    Status status = marks_->Flush();
+    return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
+  }
   Result<bool> looked = session_.fence.Refresh(*fence, *marks_);
   FenceReport report = session_.fence.Report();
   if (report != health_.fence) {

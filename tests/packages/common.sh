@@ -10,7 +10,7 @@ work=$root/build/$name
 debs=$root/build/packages-test-debs
 started=$SECONDS
 
-exec 9>"$root/build/packages-test.lock"
+exec 9>"$root/build/$name.lock"
 flock 9
 rm -rf --one-file-system "$work"
 mkdir -p "$work"

@@ -224,6 +224,11 @@ Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
     for (const TagMark& mark : memory.marks) {
       if (Status status = LiftToMark(mark, found); !status.ok()) return status;
     }
+    Reconciliation fenced;
+    for (const TagMark& ceiling : memory.ceilings) {
+      if (Status status = LiftToMark(ceiling, fenced); !status.ok()) return status;
+    }
+    found.fenced = fenced.lifted.size();
     for (const Lease& lease : memory.held) {
       if (Status status = RestoreLease(lease, found); !status.ok()) return status;
     }

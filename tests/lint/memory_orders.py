@@ -23,6 +23,8 @@ HOMES = {
     "F": ("libclient/src/connection.cc",),
     "G": ("libclient/src/client.cc",),
     "H": SHM,  # head
+    # sources of time and chance
+    "J": ("shm/include/idd/base/clock.h", "daemon/src/platform/random.h"),
     "K": ("libclient/src/client.cc",),
     "L": SHM,  # look
     "M": ("libclient/src/process_mark.cc",),

@@ -137,7 +137,7 @@ TEST_F(UnfinishedBusiness, HandBackThatFoundTheStoreDownIsTriedAgainOrAbandoned)
   WorkerHarness h;
   h.store.AddTag("orders", 1000);
   const Lease lease = Take(h, 'a');
-  StoreSession session;  // as Daemon::Inherit() does
+  StoreSession session;  // as Engine::Inherit() does
   session.held[lease.token] = lease;
   h.worker.Assume(std::move(session));
   h.store.script.Fail("Open", {Code::kUnavailable, "down"});
@@ -220,7 +220,7 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
   service->Shutdown([&] { stopped = true; });
   for (int i = 0; i < 20; ++i) h.loop.RunOne(std::chrono::milliseconds(5));
   ASSERT_FALSE(stopped);
-  h.worker.DropQueued();  // as Daemon::Stop() after its timeout
+  h.worker.DropQueued();  // as Engine::Stop() after its timeout
   service.reset();
   std::size_t lost = 0;
   for (const HeldLease& left :

@@ -52,16 +52,15 @@ void LeaseWorker::Start(Recovery recovery, HealthChange on_health) {
   recovery_ = std::move(recovery);
   on_health_ = std::move(on_health);
   health_.since = MonotonicClock::now();
-  thread_ = std::thread([this] { Loop(); });
+  const std::lock_guard lock(mutex_);
+  thread_ = std::make_unique<WorkThread>();
+  for (std::size_t i = 0; i < jobs_.size(); ++i) thread_->Post([this] { RunNext(); });
 }
 
 void LeaseWorker::Stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (thread_ == nullptr) return;
+  thread_->Post([this] { LeaveFence(); });
+  thread_->Finish();
 }
 
 void LeaseWorker::DropQueued() {
@@ -73,9 +72,8 @@ void LeaseWorker::CheckStore() {
   {
     const std::lock_guard lock(mutex_);
     if (!jobs_.empty()) return;
-    jobs_.emplace_back([this] { Observe(Prepare()); });
   }
-  wake_.notify_one();
+  Enqueue([this] { Observe(Prepare()); });
 }
 
 void LeaseWorker::Replace(std::unique_ptr<Store> store) {
@@ -92,26 +90,20 @@ void LeaseWorker::Replace(std::unique_ptr<Store> store) {
 }
 
 void LeaseWorker::Enqueue(std::function<void()> job) {
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-  }
-  wake_.notify_one();
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(std::move(job));
+  if (thread_ != nullptr) thread_->Post([this] { RunNext(); });
 }
 
-void LeaseWorker::Loop() {
-  while (true) {
-    std::function<void()> job;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-      if (jobs_.empty()) break;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-    }
-    job();
+void LeaseWorker::RunNext() {
+  std::function<void()> job;
+  {
+    const std::lock_guard lock(mutex_);
+    if (jobs_.empty()) return;  // dropped
+    job = std::move(jobs_.front());
+    jobs_.pop_front();
   }
-  LeaveFence();
+  job();
 }
 
 // By now this host's leases are handed back. Even if some are not, other hosts need not wait for it

@@ -2,7 +2,6 @@
 #ifndef IDD_DAEMON_LEASING_LEASE_WORKER_H_
 #define IDD_DAEMON_LEASING_LEASE_WORKER_H_
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -10,7 +9,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "idd/base/clock.h"
@@ -18,6 +16,8 @@
 #include "leasing/high_water.h"
 #include "leasing/recovery.h"
 #include "metrics/store_meter.h"
+#include "platform/event_loop.h"
+#include "platform/random.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -64,7 +64,7 @@ class LeaseWorker {
 
   // `recovery` runs after every successful Open; if it fails, the store counts as not open.
   void Start(Recovery recovery, HealthChange on_health);
-  // Finishes the submitted jobs and joins the thread. Their completions are still posted.
+  // Finishes the submitted jobs and ends the thread. Their completions are still posted.
   void Stop();
   // Gives up the jobs that have not begun; their completions never come.
   void DropQueued();
@@ -120,7 +120,7 @@ class LeaseWorker {
 
  private:
   void Enqueue(std::function<void()> job);
-  void Loop();
+  void RunNext();
   [[nodiscard]] Status Prepare();
   [[nodiscard]] Result<bool> CheckFence();
   void LeaveFence();
@@ -131,12 +131,9 @@ class LeaseWorker {
   const Post post_;
   Recovery recovery_;
   HealthChange on_health_;
-  std::thread thread_;
 
   std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> jobs_;
-  bool stopping_ = false;
+  std::deque<std::function<void()>> jobs_;  // the thread has a task for each
   StoreMeter meter_;
 
   // Below: the worker's thread only.
@@ -146,7 +143,9 @@ class LeaseWorker {
   StoreSession session_;
   bool opened_ = false;  // and recovered as well
   int failures_ = 0;
-  std::mt19937 jitter_{std::random_device{}()};
+  std::mt19937_64 jitter_{RandomBits::Next()};
+
+  std::unique_ptr<WorkThread> thread_;  // set by Start(); last: it ends before the rest goes
 };
 
 }  // namespace idd::daemon

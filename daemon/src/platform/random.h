@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <string>
@@ -13,16 +14,37 @@
 
 namespace idd::daemon {
 
-// Never 0, which means "none" wherever such ids are used. The number comes from the kernel, because
-// std::random_device uses the processor's source, which takes some 20 us per number in a virtual
-// machine.
-[[nodiscard]] inline std::uint64_t RandomId() {
-  std::uint64_t id = 0;
-  while (id == 0) {
-    if (::getentropy(&id, sizeof id) != 0) {
+// 64 random bits from the kernel, or a test's.
+class RandomBits {
+ public:
+  using Source = std::uint64_t (*)();
+
+  // From the kernel, because std::random_device uses the processor's source, which takes some 20 us
+  // per number in a virtual machine.
+  [[nodiscard]] static std::uint64_t Next() {
+    // Relaxed: a source is set before the threads that ask are started.
+    const Source source = source_.load(std::memory_order_relaxed);  // J3
+    if (source != nullptr) return source();
+    std::uint64_t bits = 0;
+    if (::getentropy(&bits, sizeof bits) != 0) {
       throw std::system_error(errno, std::generic_category(), "getentropy");
     }
+    return bits;
   }
+
+  // For tests and the simulator, before anything asks for a number. Null: the kernel's.
+  static void SetSource(Source source) noexcept {
+    source_.store(source, std::memory_order_relaxed);  // J4
+  }
+
+ private:
+  static inline std::atomic<Source> source_{nullptr};
+};
+
+// Never 0, which means "none" wherever such ids are used.
+[[nodiscard]] inline std::uint64_t RandomId() {
+  std::uint64_t id = 0;
+  while (id == 0) id = RandomBits::Next();
   return id;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "store/store.h"
+#include "store_history.h"
 #include "support/store_case.h"
 
 namespace idd::daemon {
@@ -285,6 +286,31 @@ TYPED_TEST_P(StoreContract, TailOfADeletedTagIsAbandoned) {
   EXPECT_EQ(this->MaxId(), "2001");
 }
 
+// Regression: SqliteStore did not look at them, so that a host that had noted ceilings on MySQL and
+// moved to a file left the file below ids that other hosts had been granted.
+TYPED_TEST_P(StoreContract, CeilingsLiftTheTagAsMarksDo) {
+  const auto store = this->OpenWithOrders("a");
+  HostMemory memory;
+  memory.ceilings = {{.tag = "orders", .mark = 5001}};
+  const auto reconciliation = store->Reconcile(memory);
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_TRUE(reconciliation.value().lifted.empty());
+  EXPECT_EQ(reconciliation.value().fenced, 1U);
+  EXPECT_EQ(this->MaxId(), "5001");
+  EXPECT_EQ(this->Take(*store, Request(1)), (IdRange{5001, 6001}));
+}
+
+// The simulator's model of a store (tests/simulation) must do what the real ones do.
+TYPED_TEST_P(StoreContract, RandomHistoriesGoAsTheModelSays) {
+  const auto a = this->OpenStore("a");
+  const auto b = this->OpenStore("b");
+  for (std::uint32_t seed = 1; seed <= 12; ++seed) {
+    StoreHistory history(seed, {a.get(), b.get()});
+    history.Run(80);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
 REGISTER_TYPED_TEST_SUITE_P(
     StoreContract, LeasesAreContiguousAndJournalled, TokenUsedTwiceLeasesNothing,
     TailGoesBackIntoMaxIdWhenNobodyLeasedAfter, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap,
@@ -293,7 +319,8 @@ REGISTER_TYPED_TEST_SUITE_P(
     ReturnOfNothingOrOfMoreThanThereIsIsInvalid, LeasesAreClosedOnceAndOnlyTheirOwners,
     ClosureThatCannotBeTrueJournalsNothing, NamesakeOfADeletedTagStartsWhereItEnded,
     DeletionGivesListedRangesUpAndTheSumsStayTrue, LiftedTagLeasesNothingBelowAgain,
-    TailThatReachesOverALiftIsAbandoned, TailOfADeletedTagIsAbandoned);
+    TailThatReachesOverALiftIsAbandoned, TailOfADeletedTagIsAbandoned, CeilingsLiftTheTagAsMarksDo,
+    RandomHistoriesGoAsTheModelSays);
 
 }  // namespace idd::daemon
 

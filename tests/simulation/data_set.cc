@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data_set.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "store/tag_row.h"
+
+namespace idd::simulation {
+namespace {
+
+using daemon::LeaseState;
+
+Status NoSuchTag(const std::string& tag) {
+  return {Code::kNoSuchTag, "there is no tag '" + tag + "'"};
+}
+
+bool Overlap(shm::IdRange a, shm::IdRange b) { return a.first < b.limit && b.first < a.limit; }
+
+void Apply(const daemon::RefillChange& change, daemon::RefillSettings& refill) {
+  refill.rule = change.rule.value_or(refill.rule);
+  refill.max_step = change.max_step.value_or(refill.max_step);
+  refill.max_prefetch = change.max_prefetch.value_or(refill.max_prefetch);
+  refill.outage_tolerance = change.outage_tolerance.value_or(refill.outage_tolerance);
+}
+
+}  // namespace
+
+std::uint64_t UsedLimitOf(const LeaseRecord& lease) noexcept {
+  if (lease.state != LeaseState::kReturned) return lease.ids.limit;
+  return lease.claimed == 0 ? 0 : lease.ids.first + lease.claimed;
+}
+
+void DataSet::AddRow(const std::string& token, const std::string& tag, const std::string& host,
+                     shm::IdRange ids) {
+  LeaseRecord row;
+  row.token = token;
+  row.tag = tag;
+  row.host = host;
+  row.ids = ids;
+  places_[token] = journal.size();
+  active_[host].insert(journal.size());
+  used_[tag].insert(UsedLimitOf(row));
+  journal.push_back(std::move(row));
+}
+
+void DataSet::EndRow(std::size_t place, const End& end) {
+  LeaseRecord& row = journal[place];
+  std::multiset<std::uint64_t>& used = used_[row.tag];
+  used.erase(used.find(UsedLimitOf(row)));
+  row.state = end.state;
+  row.claimed = end.claimed;
+  row.returned = end.returned;
+  row.abandoned = end.abandoned;
+  used.insert(UsedLimitOf(row));
+  active_[row.host].erase(place);
+}
+
+const LeaseRecord* DataSet::FindLease(const std::string& token) const {
+  const auto it = places_.find(token);
+  return it == places_.end() ? nullptr : &journal[it->second];
+}
+
+std::optional<std::size_t> DataSet::FindActive(const std::string& token,
+                                               const std::string& host) const {
+  const auto it = places_.find(token);
+  if (it == places_.end()) return std::nullopt;
+  const LeaseRecord& row = journal[it->second];
+  if (row.host != host || row.state != LeaseState::kActive) return std::nullopt;
+  return it->second;
+}
+
+std::uint64_t DataSet::UsedLimit(const std::string& tag) const {
+  std::uint64_t used = 0;
+  const auto leases = used_.find(tag);
+  if (leases != used_.end() && !leases->second.empty()) used = *leases->second.rbegin();
+  for (const ReturnedRow& row : returned) {
+    if (row.tag == tag) used = std::max(used, row.ids.limit);
+  }
+  const auto tombstone = tombstones.find(tag);
+  return tombstone == tombstones.end() ? used : std::max(used, tombstone->second);
+}
+
+Result<TagRecord> DataSet::FindTag(const std::string& tag, bool has_fence) const {
+  const auto it = tags.find(tag);
+  if (it == tags.end()) return NoSuchTag(tag);
+  TagRecord record = it->second;
+  record.used_limit = UsedLimit(tag);
+  if (has_fence) {
+    const auto ceiling = ceilings.find(tag);
+    record.ceiling = ceiling == ceilings.end() ? 0 : ceiling->second.active;
+    if (ceiling != ceilings.end()) {
+      record.used_limit = std::max(record.used_limit, ceiling->second.pushed);
+    }
+  }
+  return record;
+}
+
+Result<Lease> DataSet::TakeLease(const LeaseRequest& request, const std::string& host,
+                                 bool has_fence) {
+  const Result<TagRecord> found = FindTag(request.tag, has_fence);
+  if (!found.ok()) return found.status();
+  const TagRecord& record = found.value();
+  const auto tombstone = tombstones.find(request.tag);
+  const std::uint64_t least =
+      std::max({request.floor, request.high_water_mark,
+                tombstone == tombstones.end() ? std::uint64_t{0} : tombstone->second});
+  const auto own = std::find_if(returned.begin(), returned.end(), [&](const ReturnedRow& row) {
+    return row.tag == request.tag && row.host == host && row.ids.first >= least &&
+           row.ids.limit <= record.max_id + 1 && row.ids.limit <= record.next_id;
+  });
+  Lease lease{.token = request.token, .tag = request.tag, .ids = {}};
+  if (own != returned.end()) {
+    lease.ids = own->ids;
+    lease.from_returned = true;
+    returned.erase(own);
+  } else {
+    const std::uint64_t lowest =
+        std::max({record.used_limit, request.high_water_mark, request.floor});
+    const std::uint64_t base = std::max(record.next_id, lowest);
+    if (base > record.max_id) {
+      return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up");
+    }
+    const std::uint64_t most =
+        std::min(record.max_id + 1, record.ceiling.value_or(record.max_id + 1));
+    if (base >= most) {
+      return Status(Code::kUnavailable, "tag '" + request.tag + "' waits for its ceiling");
+    }
+    lease.ids = {base, base + std::min(request.count, most - base)};
+    if (lowest > record.next_id) lease.lifted_from = record.next_id;
+    tags[request.tag].next_id = lease.ids.limit;
+  }
+  AddRow(request.token, request.tag, host, lease.ids);
+  return lease;
+}
+
+Status DataSet::CloseLeases(const std::vector<LeaseClosure>& closures, const std::string& host) {
+  for (const LeaseClosure& closure : closures) {
+    const std::optional<std::size_t> place = FindActive(closure.token, host);
+    if (!place.has_value()) continue;
+    Status status = daemon::CheckClosure(closure, journal[*place].ids);
+    if (!status.ok()) return status;
+  }
+  for (const LeaseClosure& closure : closures) {
+    const std::optional<std::size_t> place = FindActive(closure.token, host);
+    if (!place.has_value()) continue;
+    EndRow(*place, {.state = closure.state,
+                    .claimed = closure.claimed,
+                    .abandoned = journal[*place].ids.size() - closure.claimed});
+  }
+  return Status::Ok();
+}
+
+Result<daemon::ReturnOutcome> DataSet::ReturnTail(const LeaseClosure& closure,
+                                                  const std::string& host, bool is_restored) {
+  const std::optional<std::size_t> place = FindActive(closure.token, host);
+  if (!place.has_value()) return daemon::ReturnOutcome::kStale;
+  const shm::IdRange ids = journal[*place].ids;
+  if (closure.claimed >= ids.size()) return Status(Code::kInvalid, "nothing is left");
+  const shm::IdRange rest{ids.first + closure.claimed, ids.limit};
+  const auto tag = tags.find(closure.tag);
+  const auto tombstone = tombstones.find(closure.tag);
+  const bool is_alive =
+      tag != tags.end() && (tombstone == tombstones.end() || tombstone->second <= rest.first);
+  if (!is_alive || is_restored) {
+    EndRow(*place,
+           {.state = LeaseState::kAbandoned, .claimed = closure.claimed, .abandoned = rest.size()});
+    if (is_alive) return daemon::ReturnOutcome::kAbandoned;
+    return NoSuchTag(closure.tag);
+  }
+  EndRow(*place,
+         {.state = LeaseState::kReturned, .claimed = closure.claimed, .returned = rest.size()});
+  if (tag->second.next_id == rest.limit) {
+    tag->second.next_id = rest.first;
+    return daemon::ReturnOutcome::kLowered;
+  }
+  const ReturnedRow listed{.token = closure.token, .tag = closure.tag, .host = host, .ids = rest};
+  returned.insert(std::upper_bound(returned.begin(), returned.end(), listed,
+                                   [](const ReturnedRow& a, const ReturnedRow& b) {
+                                     return std::tie(a.tag, a.ids.first) <
+                                            std::tie(b.tag, b.ids.first);
+                                   }),
+                  listed);
+  return daemon::ReturnOutcome::kListed;
+}
+
+std::vector<LeaseRecord> DataSet::AbandonActive(const std::set<std::string>& except,
+                                                const std::string& host) {
+  std::vector<LeaseRecord> marked;
+  for (const std::size_t place : std::set<std::size_t>(active_[host])) {
+    if (except.contains(journal[place].token)) continue;
+    EndRow(place, {.state = LeaseState::kAbandoned, .abandoned = journal[place].ids.size()});
+    marked.push_back(journal[place]);
+  }
+  return marked;
+}
+
+void DataSet::AbandonLost(const std::set<std::string>& tokens, const std::string& host) {
+  for (const std::string& token : tokens) {
+    const std::optional<std::size_t> place = FindActive(token, host);
+    if (!place.has_value()) continue;
+    EndRow(*place, {.state = LeaseState::kAbandoned, .abandoned = journal[*place].ids.size()});
+  }
+}
+
+daemon::Reconciliation DataSet::Reconcile(const daemon::HostMemory& memory,
+                                          const std::string& host) {
+  daemon::Reconciliation result;
+  const auto lift = [this](const std::vector<daemon::TagMark>& marks,
+                           daemon::Reconciliation& lifted) {
+    for (const daemon::TagMark& mark : marks) {
+      const auto tag = tags.find(mark.tag);
+      const std::uint64_t used = UsedLimit(mark.tag);
+      const std::uint64_t stands_at = tag == tags.end() ? used : tag->second.next_id;
+      if (stands_at >= mark.mark) continue;
+      if (tag == tags.end()) {
+        std::uint64_t& tombstone = tombstones[mark.tag];
+        tombstone = std::max(tombstone, mark.mark);
+      } else {
+        tag->second.next_id = mark.mark;
+      }
+      lifted.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
+      if (std::max(stands_at, used) < mark.mark) lifted.forgot_leases = true;
+    }
+  };
+  lift(memory.marks, result);
+  daemon::Reconciliation fenced;
+  lift(memory.ceilings, fenced);
+  result.fenced = fenced.lifted.size();
+  for (const Lease& lease : memory.held) {
+    if (FindLease(lease.token) != nullptr) continue;
+    result.forgot_leases = true;
+    result.restored.push_back(lease);
+  }
+  for (const Lease& lease : result.restored) {
+    AddRow(lease.token, lease.tag, host, lease.ids);
+    if (memory.from_other_data_set) continue;
+    std::set<std::string> but;
+    for (const Lease& other : memory.held) {
+      if (other.tag == lease.tag && Overlap(other.ids, lease.ids)) but.insert(other.token);
+    }
+    std::erase_if(returned, [&](const ReturnedRow& row) {
+      return row.tag == lease.tag && row.host == host && Overlap(row.ids, lease.ids);
+    });
+    for (const std::size_t place : std::set<std::size_t>(active_[host])) {
+      const LeaseRecord& row = journal[place];
+      if (row.tag != lease.tag || !Overlap(row.ids, lease.ids) || but.contains(row.token)) continue;
+      const std::uint64_t from = std::max(row.ids.first, lease.ids.first);
+      EndRow(place, {.state = LeaseState::kReturned,
+                     .returned = row.ids.limit - from,
+                     .abandoned = from - row.ids.first});
+    }
+  }
+  return result;
+}
+
+// --- tags
+
+Result<TagRecord> DataSet::CreateTag(const daemon::NewTag& tag) {
+  if (Status status = daemon::CheckNewTag(tag); !status.ok()) return status;
+  const std::uint64_t used = UsedLimit(tag.tag);
+  const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used, 1));
+  if (Status status = daemon::CheckStart(tag, start, used); !status.ok()) return status;
+  if (tags.contains(tag.tag)) return Status(Code::kInvalid, "it exists");
+  TagRecord record;
+  record.tag = tag.tag;
+  record.mode = tag.mode;
+  record.next_id = start;
+  record.step = tag.step;
+  record.max_id = tag.max_id.value_or(daemon::kMaxId);
+  record.description = tag.description;
+  record.access = tag.access;
+  record.refill.step = tag.step;
+  record.refill.max_prefetch = daemon::DefaultMaxPrefetch(tag.step);
+  Apply(tag.refill, record.refill);
+  return tags[tag.tag] = record;
+}
+
+Result<TagRecord> DataSet::ChangeTag(const daemon::TagChange& change) {
+  if (Status status = daemon::CheckTagChange(change); !status.ok()) return status;
+  const auto it = tags.find(change.tag);
+  if (it == tags.end()) return NoSuchTag(change.tag);
+  TagRecord after = it->second;
+  after.step = change.step.value_or(after.step);
+  after.refill.step = after.step;
+  after.max_id = change.max_id.value_or(after.max_id);
+  after.description = change.description.value_or(after.description);
+  after.access = change.access.value_or(after.access);
+  Apply(change.refill, after.refill);
+  if (Status status = daemon::CheckChanged(change, after); !status.ok()) return status;
+  return it->second = after;
+}
+
+// Listed ranges of the tag that begin below `below` will not be leased again.
+void DataSet::GiveUpReturned(const std::string& tag, std::uint64_t below) {
+  std::erase_if(returned, [&](const ReturnedRow& row) {
+    if (row.tag != tag || row.ids.first >= below) return false;
+    const auto place = places_.find(row.token);
+    if (place == places_.end()) return true;
+    const LeaseRecord& lease = journal[place->second];
+    EndRow(place->second, {.state = LeaseState::kAbandoned,
+                           .claimed = lease.claimed,
+                           .abandoned = lease.abandoned + lease.returned});
+    return true;
+  });
+}
+
+Result<TagRecord> DataSet::LiftTag(const std::string& tag, std::uint64_t to) {
+  const auto it = tags.find(tag);
+  if (it == tags.end()) return NoSuchTag(tag);
+  it->second.next_id = std::max(it->second.next_id, to);
+  GiveUpReturned(tag, to);
+  std::uint64_t& tombstone = tombstones[tag];
+  tombstone = std::max(tombstone, to);
+  return FindTag(tag, false);
+}
+
+Status DataSet::DeleteTag(const std::string& tag) {
+  const auto it = tags.find(tag);
+  if (it == tags.end()) return NoSuchTag(tag);
+  GiveUpReturned(tag, shm::kMaxLimit);
+  std::uint64_t used = it->second.next_id;
+  const auto leases = used_.find(tag);
+  if (leases != used_.end() && !leases->second.empty()) {
+    used = std::max(used, *leases->second.rbegin());
+  }
+  std::uint64_t& tombstone = tombstones[tag];
+  tombstone = std::max(tombstone, used);
+  tags.erase(it);
+  return Status::Ok();
+}
+
+std::optional<shm::IdRange> DataSet::TakeAsLeaf(const std::string& tag, std::uint64_t count) {
+  const auto it = tags.find(tag);
+  if (it == tags.end()) return std::nullopt;
+  const std::uint64_t first = it->second.next_id;
+  it->second.next_id += count;
+  return shm::IdRange{first, first + count};
+}
+
+// --- the fence
+
+void DataSet::Raise(const std::vector<Ceiling>& wanted) {
+  std::uint64_t noted = epoch;
+  for (const auto& [host, member] : members) noted = std::max(noted, member.noted);
+  epoch = noted + 1;
+  for (const Ceiling& ceiling : wanted) {
+    CeilingRow& row = ceilings[ceiling.tag];
+    row.wanted = std::max(row.wanted, ceiling.wanted);
+    row.pushed = std::max(row.pushed, ceiling.pushed);
+    row.epoch = epoch;
+  }
+}
+
+std::vector<Ceiling> DataSet::Activate(const std::vector<std::string>& names) {
+  std::optional<std::uint64_t> noted;
+  for (const auto& [host, member] : members) {
+    if (member.state == MemberState::kLive) {
+      noted = std::min(noted.value_or(member.noted), member.noted);
+    }
+  }
+  std::vector<Ceiling> found;
+  for (const std::string& name : names) {
+    const auto it = ceilings.find(name);
+    if (it == ceilings.end()) continue;
+    CeilingRow& row = it->second;
+    if (noted.has_value() && row.epoch <= *noted) row.active = std::max(row.active, row.wanted);
+    found.push_back({.tag = name, .active = row.active, .wanted = row.wanted});
+  }
+  return found;
+}
+
+void DataSet::Admit(const std::vector<FenceMember>& admitted) {
+  for (const FenceMember& member : admitted) {
+    const auto [it, is_new] = members.try_emplace(member.host);
+    FenceMember& row = it->second;
+    if (is_new) {
+      row.host = member.host;
+      row.beat = member.beat;
+      row.state = MemberState::kLive;
+      row.silence = member.silence;
+      continue;
+    }
+    const bool is_older = row.beat < member.beat &&
+                          (row.state == MemberState::kOut || row.state == MemberState::kLeft);
+    if (!is_older) continue;
+    row.noted = 0;
+    row.state = MemberState::kLive;
+  }
+}
+
+bool DataSet::PutOut(const FenceMember& member) {
+  const auto it = members.find(member.host);
+  if (it == members.end() || it->second.run != member.run || it->second.beat != member.beat) {
+    return false;
+  }
+  MemberState& state = it->second.state;
+  if (state != MemberState::kLive && state != MemberState::kWaiting) return false;
+  state = MemberState::kOut;
+  return true;
+}
+
+}  // namespace idd::simulation

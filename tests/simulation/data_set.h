@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model of the allocator's tables and of each transaction on them, as SqliteStore and MysqlStore
+// carry them out. It is a value: a copy of it is a dump, a replica, or the state that a restore
+// brings back. store_model_test compares it with the real stores.
+#ifndef IDD_TESTS_SIMULATION_DATA_SET_H_
+#define IDD_TESTS_SIMULATION_DATA_SET_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "idd/base/status.h"
+#include "store/fence_store.h"
+#include "store/lease.h"
+#include "store/store.h"
+#include "store/tag_record.h"
+
+namespace idd::simulation {
+
+using daemon::Ceiling;
+using daemon::FenceMember;
+using daemon::Lease;
+using daemon::LeaseClosure;
+using daemon::LeaseRecord;
+using daemon::LeaseRequest;
+using daemon::MemberState;
+using daemon::TagRecord;
+
+// A host as the allocator's own tables know it: idd_host.
+struct HostRow {
+  std::string boot_id;  // empty: no idd has the name now
+  std::string instance;
+  std::string run;
+  std::uint64_t beat = 0;
+  std::int64_t seen_at = 0;  // on the server's clock, nanoseconds
+};
+
+struct ReturnedRow {
+  std::string token;
+  std::string tag;
+  std::string host;
+  shm::IdRange ids;
+};
+
+struct CeilingRow {
+  std::uint64_t active = 0;
+  std::uint64_t wanted = 0;
+  std::uint64_t pushed = 0;
+  std::uint64_t epoch = 0;
+};
+
+struct DataSet {
+  std::string incarnation;
+  std::map<std::string, TagRecord> tags;  // next_id is max_id of leaf_alloc; ceiling is not set
+  std::vector<LeaseRecord> journal;       // in the order of leases; changed only by functions
+  std::vector<ReturnedRow> returned;      // by tag, then base
+  std::map<std::string, std::uint64_t> tombstones;
+  std::map<std::string, HostRow> hosts;
+  std::map<std::string, FenceMember> members;
+  std::map<std::string, CeilingRow> ceilings;
+  std::uint64_t epoch = 0;
+
+  // --- leasing. Every function is one transaction: it changes everything or, with an error,
+  // nothing.
+  [[nodiscard]] std::uint64_t UsedLimit(const std::string& tag) const;
+  [[nodiscard]] Result<TagRecord> FindTag(const std::string& tag, bool has_fence) const;
+  // `has_fence`: no lease ends above the tag's ceiling.
+  [[nodiscard]] Result<Lease> TakeLease(const LeaseRequest& request, const std::string& host,
+                                        bool has_fence);
+  [[nodiscard]] Status CloseLeases(const std::vector<LeaseClosure>& closures,
+                                   const std::string& host);
+  // `is_restored`: Reconcile() has put the lease into the journal.
+  [[nodiscard]] Result<daemon::ReturnOutcome> ReturnTail(const LeaseClosure& closure,
+                                                         const std::string& host, bool is_restored);
+  [[nodiscard]] std::vector<LeaseRecord> AbandonActive(const std::set<std::string>& except,
+                                                       const std::string& host);
+  void AbandonLost(const std::set<std::string>& tokens, const std::string& host);
+  [[nodiscard]] daemon::Reconciliation Reconcile(const daemon::HostMemory& memory,
+                                                 const std::string& host);
+
+  // --- tags
+  [[nodiscard]] Result<TagRecord> CreateTag(const daemon::NewTag& tag);
+  [[nodiscard]] Result<TagRecord> ChangeTag(const daemon::TagChange& change);
+  [[nodiscard]] Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to);
+  [[nodiscard]] Status DeleteTag(const std::string& tag);
+  // What a Leaf server does: takes `count` ids past all of idd's tables.
+  [[nodiscard]] std::optional<shm::IdRange> TakeAsLeaf(const std::string& tag, std::uint64_t count);
+
+  // --- the fence
+  void Raise(const std::vector<Ceiling>& wanted);
+  [[nodiscard]] std::vector<Ceiling> Activate(const std::vector<std::string>& names);
+  void Admit(const std::vector<FenceMember>& admitted);
+  [[nodiscard]] bool PutOut(const FenceMember& member);
+
+  [[nodiscard]] const LeaseRecord* FindLease(const std::string& token) const;
+
+ private:
+  // How a lease ended.
+  struct End {
+    daemon::LeaseState state = daemon::LeaseState::kActive;
+    std::uint64_t claimed = 0;
+    std::uint64_t returned = 0;
+    std::uint64_t abandoned = 0;
+  };
+  void AddRow(const std::string& token, const std::string& tag, const std::string& host,
+              shm::IdRange ids);
+  void EndRow(std::size_t place, const End& end);
+  // The place in the journal of a host's active lease.
+  [[nodiscard]] std::optional<std::size_t> FindActive(const std::string& token,
+                                                      const std::string& host) const;
+  void GiveUpReturned(const std::string& tag, std::uint64_t below);
+
+  // Indexes of the journal.
+  std::map<std::string, std::size_t, std::less<>> places_;
+  std::map<std::string, std::multiset<std::uint64_t>, std::less<>> used_;  // by tag
+  std::map<std::string, std::set<std::size_t>, std::less<>> active_;       // by host
+};
+
+// The end of a lease's ids that may have been used: idd_lease.used_limit.
+[[nodiscard]] std::uint64_t UsedLimitOf(const LeaseRecord& lease) noexcept;
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_DATA_SET_H_

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "access/access_rules.h"
+#include "access/client_ledger.h"
+#include "admin/admin.h"
+#include "exporter/metrics_collector.h"
+#include "idd/base/check.h"
+#include "leasing/high_water.h"
+#include "platform/random.h"
+
+namespace idd::simulation {
+namespace {
+
+// How long a service manager takes to start a service again.
+constexpr Nanos kRestartDelay = 100 * kMillisecond;
+
+ScopedFd Duplicate(int fd) { return ScopedFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+}  // namespace
+
+// A service manager's descriptor store, which outlives idd.
+class Machine::Descriptors final : public daemon::DescriptorStore {
+ public:
+  Descriptors(daemon::EventLoop& loop, std::map<std::string, ScopedFd>& kept, bool keeps)
+      : loop_(loop), kept_(kept), keeps_(keeps) {}
+
+  void Keep(const std::string& name, int fd) override {
+    if (!keeps_ || Process::Current()->is_dead()) return;
+    Thread::Current()->Sleep(World::Get().random().Between(1, 50) * kMicrosecond);
+    kept_[name] = Duplicate(fd);
+    Thread::Current()->Sleep(World::Get().random().Between(1, 50) * kMicrosecond);
+  }
+  // Destructors call it, so no kill comes here.
+  void Drop(const std::string& name) override {
+    if (keeps_ && !Process::Current()->is_dead()) kept_.erase(name);
+  }
+  void WhenHandled(std::function<void()> done) override { loop_.Post(std::move(done)); }
+  [[nodiscard]] bool keeps() const noexcept override { return keeps_; }
+
+ private:
+  daemon::EventLoop& loop_;
+  std::map<std::string, ScopedFd>& kept_;
+  const bool keeps_;
+};
+
+// What idd's main thread has on its stack.
+struct Machine::Running {
+  daemon::EventLoop& loop;
+  daemon::Engine& engine;
+  daemon::Admin& admin;
+  std::uint64_t run = 0;
+};
+
+Machine::Machine(
+    std::string name, Settings settings,
+    std::function<std::unique_ptr<daemon::Store>(Machine&, daemon::HostIdentity)> make_store,
+    std::filesystem::path dir)
+    : name_(std::move(name)),
+      settings_(std::move(settings)),
+      make_store_(std::move(make_store)),
+      dir_(std::move(dir)),
+      clock_offset_(World::Get().random().Between(1, 1'000'000) * kSecond),
+      boot_id_(daemon::RandomToken()) {
+  std::filesystem::create_directories(dir_ / "0");
+}
+
+Machine::~Machine() {
+  LoseProcess();
+  std::error_code ignored;
+  std::filesystem::remove_all(dir_, ignored);
+}
+
+// CLOCK_BOOTTIME begins with the boot.
+std::int64_t Machine::BootTimeMs() const {
+  return (World::Get().now() - booted_at_) / kMillisecond + 10'000;
+}
+
+void Machine::Main() {
+  // As RunDaemon() and Daemon do it, without what needs the kernel.
+  daemon::EventLoop loop;
+  Descriptors descriptors(loop, kept_, settings_.has_manager);
+  Result<std::unique_ptr<daemon::HighWaterMarks>> opened =
+      daemon::HighWaterMarks::Open((dir_ / std::to_string(disk_version_)).string());
+  IDD_CHECK(opened.ok());
+  auto marks = std::make_unique<SteppedMarks>(std::move(opened).value(), disk_);
+  const Result<std::string> instance = marks->FallbackHostId();
+  IDD_CHECK(instance.ok());
+  const daemon::HostIdentity host{
+      .id = settings_.host_id, .boot_id = boot_id_, .instance = instance.value()};
+  Result<std::vector<std::string>> drained = marks->Drained();
+  IDD_CHECK(drained.ok());
+  std::vector<daemon::PassedDescriptor> passed;
+  for (const auto& [name, fd] : kept_) {
+    passed.push_back({.name = name, .fd = Duplicate(fd.get())});
+  }
+  Result<daemon::Inheritance> inheritance =
+      daemon::TakeInheritance(std::move(passed), host.id, *marks);
+  if (!inheritance.ok()) {
+    World::Get().Trace(name_ + ": idd cannot start: " + inheritance.status().message());
+    starts_again_ = true;
+    return;
+  }
+  daemon::Admin* the_admin = nullptr;
+  daemon::Engine engine(loop, descriptors,
+                        {.leases_per_s = settings_.leases_per_s,
+                         .fence_after = settings_.fence_after,
+                         .most_tags_to_warm = 1000,
+                         .boot_time_ms = [this] { return BootTimeMs(); }},
+                        {.store = make_store_(*this, host),
+                         .marks = std::move(marks),
+                         .host = host,
+                         .drained = std::move(drained).value(),
+                         .inheritance = std::move(inheritance).value()},
+                        {.listen = [this] { return listens_ = true; },
+                         .on_ready =
+                             [this, &the_admin] {
+                               World::Get().Trace(name_ + ": idd is ready");
+                               the_admin->GoOn();
+                             },
+                         .on_failed =
+                             [this, &loop](const Status& status) {
+                               World::Get().Trace(name_ + ": idd fails: " + status.message());
+                               starts_again_ = true;
+                               loop.Stop();
+                             },
+                         .on_poll = [](std::chrono::nanoseconds) {}});
+  daemon::MetricsCollector collector(loop, engine.tags());
+  const daemon::ClientLedger clients;
+  daemon::DaemonInfo info;
+  info.version = "simulated";
+  info.host_id = host.id;
+  info.has_manager = settings_.has_manager;
+  daemon::Admin admin(
+      loop, std::move(info),
+      {.worker = engine.worker(),
+       .tags = engine.tags(),
+       .metrics = collector,
+       .clients = clients,
+       .open_reader = [this,
+                       host](const std::string&) -> Result<std::unique_ptr<daemon::StoreReader>> {
+         std::unique_ptr<daemon::Store> reader = make_store_(*this, host);
+         if (Status status = reader->Open(); !status.ok()) return status;
+         return std::unique_ptr<daemon::StoreReader>(std::move(reader));
+       }});
+  the_admin = &admin;
+  Running running{.loop = loop, .engine = engine, .admin = admin, .run = run_};
+  runs_ = &running;
+  struct Ended {
+    Machine& machine;
+    ~Ended() { machine.runs_ = nullptr; }
+  } const ended{*this};
+  admin.Hold();
+  engine.Start();
+  loop.Run();
+}
+
+void Machine::StartIdd() {
+  if (idd_ != nullptr || !is_on_) return;
+  World::Get().Trace(name_ + ": idd starts");
+  starts_again_ = false;
+  listens_ = false;
+  ++run_;
+  idd_ = std::make_unique<Process>(name_ + "/idd", clock_offset_);
+  idd_->Start([this] { Main(); }, [this] { EndIdd(); });
+}
+
+// idd has ended by itself.
+void Machine::EndIdd() {
+  World::Get().Trace(name_ + ": idd has ended");
+  listens_ = false;
+  idd_.reset();
+  if (!starts_again_) {
+    kept_.clear();  // the manager drops the descriptors of a service that was stopped
+    return;
+  }
+  World::Get().After(kRestartDelay, [this, boots = boots_] {
+    if (boots == boots_) StartIdd();
+  });
+}
+
+void Machine::StopIdd() {
+  if (runs_ == nullptr) return;
+  World::Get().Trace(name_ + ": systemctl stop idd");
+  starts_again_ = false;
+  runs_->loop.Post([this] {
+    if (runs_ == nullptr || runs_->engine.is_stopping()) return;
+    listens_ = false;
+    runs_->engine.Stop([this](bool is_clean) {
+      World::Get().Trace(name_ + (is_clean ? ": idd stopped" : ": idd stopped without the store"));
+      if (!is_clean) World::Get().Met("a stop without the store");
+      runs_->loop.Stop();
+    });
+  });
+}
+
+void Machine::RestartIdd() {
+  if (runs_ == nullptr) return;
+  if (!settings_.has_manager) {
+    StopIdd();
+    starts_again_ = true;
+    return;
+  }
+  World::Get().Trace(name_ + ": systemctl restart idd");
+  World::Get().Met("a restart with inherited rings");
+  starts_again_ = true;
+  runs_->loop.Post([this] {
+    if (runs_ == nullptr || runs_->engine.is_stopping()) return;
+    runs_->engine.Leave();
+    runs_->loop.Stop();
+  });
+}
+
+// The disk is left as it is at this moment: what destructors write goes to the old copy.
+void Machine::LoseProcess() {
+  if (idd_ == nullptr) return;
+  const std::filesystem::path before = dir_ / std::to_string(disk_version_);
+  const std::filesystem::path after = dir_ / std::to_string(++disk_version_);
+  std::filesystem::copy(before, after);
+  idd_->Kill();
+  idd_.reset();
+  listens_ = false;
+  std::filesystem::remove_all(before);
+}
+
+void Machine::KillIdd() {
+  if (idd_ == nullptr) return;
+  World::Get().Trace(name_ + ": kill -9 idd");
+  World::Get().Met("idd was killed");
+  LoseProcess();
+  if (!settings_.has_manager) has_old_rings_ = true;
+  World::Get().After(kRestartDelay, [this, boots = boots_] {
+    if (boots == boots_) StartIdd();
+  });
+}
+
+void Machine::SuspendIdd() {
+  if (idd_ == nullptr || idd_->is_suspended()) return;
+  World::Get().Trace(name_ + ": kill -STOP idd");
+  idd_->Suspend();
+}
+
+void Machine::ContinueIdd() {
+  if (idd_ == nullptr || !idd_->is_suspended()) return;
+  World::Get().Trace(name_ + ": kill -CONT idd");
+  idd_->Unsuspend();
+}
+
+void Machine::KeepIddRunning() {
+  starts_again_ = true;
+  StartIdd();
+}
+
+void Machine::PowerOff() {
+  if (!is_on_) return;
+  World::Get().Trace(name_ + ": power off");
+  World::Get().Met("a machine lost its power");
+  LoseProcess();
+  kept_.clear();
+  has_old_rings_ = false;
+  is_on_ = false;
+  ++boots_;
+}
+
+void Machine::PowerOn() {
+  if (is_on_) return;
+  World::Get().Trace(name_ + ": power on");
+  is_on_ = true;
+  booted_at_ = World::Get().now();
+  boot_id_ = daemon::RandomToken();
+  StartIdd();
+}
+
+// Precondition: it is off.
+void Machine::CopyDiskFrom(const Machine& other) {
+  const std::filesystem::path before = dir_ / std::to_string(disk_version_);
+  const std::filesystem::path after = dir_ / std::to_string(++disk_version_);
+  std::filesystem::copy(other.dir_ / std::to_string(other.disk_version_), after);
+  std::filesystem::remove_all(before);
+}
+
+bool Machine::store_is_up() const {
+  return runs_ != nullptr && runs_->engine.is_ready() && runs_->engine.tags().store_health().up;
+}
+
+void Machine::Post(std::function<void(daemon::TagService&)> request) {
+  if (runs_ == nullptr) return;
+  runs_->loop.Post([this, run = run_, request = std::move(request)] {
+    if (runs_ != nullptr && runs_->run == run) request(runs_->engine.tags());
+  });
+}
+
+void Machine::Administer(const std::string& request, std::function<void(bool, std::string)> done) {
+  if (runs_ == nullptr || !listens_) return;
+  runs_->loop.Post([this, request, done = std::move(done)] {
+    const daemon::PeerRights root(std::make_shared<daemon::AccessRules>(), daemon::Peer{});
+    runs_->admin.Handle(request, root, [done](const Status& status, const std::string& document) {
+      World::Get().After(0, [done, ok = status.ok(), document] { done(ok, document); });
+    });
+  });
+}
+
+}  // namespace idd::simulation

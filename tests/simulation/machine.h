@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SIMULATION_MACHINE_H_
+#define IDD_TESTS_SIMULATION_MACHINE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine.h"
+#include "idd/base/scoped_fd.h"
+#include "platform/event_loop.h"
+#include "platform/service_manager.h"
+#include "servers.h"
+#include "stepped_marks.h"
+#include "world.h"
+
+namespace idd::simulation {
+
+// One machine: its disk, its service manager and the idd that runs on it.
+class Machine {
+ public:
+  struct Settings {
+    std::string host_id;
+    bool has_manager = true;  // that keeps descriptors
+    std::chrono::seconds fence_after{60};
+    std::uint32_t leases_per_s = 1000;
+  };
+  Machine(std::string name, Settings settings,
+          std::function<std::unique_ptr<daemon::Store>(Machine&, daemon::HostIdentity)> make_store,
+          std::filesystem::path dir);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& host_id() const noexcept { return settings_.host_id; }
+  [[nodiscard]] Link& link() noexcept { return link_; }
+  [[nodiscard]] Disk& disk() noexcept { return disk_; }
+  [[nodiscard]] Nanos clock_offset() const noexcept { return clock_offset_; }
+  [[nodiscard]] bool is_on() const noexcept { return is_on_; }
+  // Whether rings outlive a run of idd.
+  [[nodiscard]] bool keeps_rings() const noexcept { return settings_.has_manager; }
+  // Whether programs may still claim from rings that no idd can close.
+  [[nodiscard]] bool has_old_rings() const noexcept { return has_old_rings_; }
+  // Rises with every boot; programs of an earlier one are gone.
+  [[nodiscard]] std::uint64_t boots() const noexcept { return boots_; }
+
+  // --- idd
+  [[nodiscard]] bool idd_runs() const noexcept { return idd_ != nullptr; }
+  [[nodiscard]] bool idd_is_suspended() const noexcept {
+    return idd_ != nullptr && idd_->is_suspended();
+  }
+  void StartIdd();
+  // systemctl stop.
+  void StopIdd();
+  // systemctl restart: with a manager that keeps descriptors, the rings stay open.
+  void RestartIdd();
+  // kill -9. The manager starts it again.
+  void KillIdd();
+  void SuspendIdd();
+  void ContinueIdd();
+  // Starts it now, or as soon as the one that is stopping has ended.
+  void KeepIddRunning();
+
+  // --- the machine
+  // Power off: all processes end, what was not on the disk is gone.
+  void PowerOff();
+  void PowerOn();
+  // Another machine begins with a copy of this one's disk.
+  void CopyDiskFrom(const Machine& other);
+
+  // --- for programs on the machine
+  // Whether a program can connect now; connections end with the run.
+  [[nodiscard]] bool listens() const noexcept { return runs_ != nullptr && listens_; }
+  [[nodiscard]] std::uint64_t run() const noexcept { return run_; }
+  // Whether idd runs and its store answers, as far as it knows.
+  [[nodiscard]] bool store_is_up() const;
+  // Calls `request` on the loop of the idd that runs now, if it still runs then.
+  void Post(std::function<void(daemon::TagService&)> request);
+  // An operator's request, in JSON. `done` gets the document, in the world.
+  void Administer(const std::string& request, std::function<void(bool, std::string)> done);
+
+ private:
+  struct Running;
+  class Descriptors;
+
+  void Main();
+  void EndIdd();
+  void LoseProcess();
+  [[nodiscard]] std::int64_t BootTimeMs() const;
+
+  const std::string name_;
+  const Settings settings_;
+  const std::function<std::unique_ptr<daemon::Store>(Machine&, daemon::HostIdentity)> make_store_;
+  const std::filesystem::path dir_;
+  const Nanos clock_offset_;
+  Link link_;
+  Disk disk_;
+  bool is_on_ = true;
+  std::uint64_t boots_ = 1;
+  Nanos booted_at_ = 0;
+  std::string boot_id_;
+  std::uint64_t disk_version_ = 0;  // a kill copies the state dir
+  std::map<std::string, ScopedFd> kept_;
+  std::unique_ptr<Process> idd_;
+  Running* runs_ = nullptr;
+  std::uint64_t run_ = 0;
+  bool listens_ = false;
+  bool starts_again_ = false;  // as soon as it has ended
+  bool has_old_rings_ = false;
+};
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_MACHINE_H_

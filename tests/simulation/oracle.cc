@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "oracle.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace idd::simulation {
+namespace {
+
+std::string Text(shm::IdRange ids) {
+  return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
+}
+
+}  // namespace
+
+void Oracle::Fail(std::string what) {
+  if (failure_.has_value()) return;
+  world_.Trace("FAILURE: " + what);
+  failure_ = std::move(what);
+}
+
+void Oracle::OnLeased(const Lease& lease, const std::string& host) {
+  ++leases_;
+  std::uint64_t& limit = leased_[{lease.tag, host}][lease.ids.first];
+  limit = std::max(limit, lease.ids.limit);
+  world_.Trace(host + " leased " + lease.tag + " " + Text(lease.ids) +
+               (lease.from_returned ? ", a returned range" : ""));
+}
+
+Oracle::Claim Oracle::Begin(std::string machine, std::string host, std::string tag,
+                            std::string scope) const {
+  Claim claim{.machine = std::move(machine),
+              .host = std::move(host),
+              .tag = std::move(tag),
+              .scope = std::move(scope),
+              .began = world_.now()};
+  const auto it = newest_.find({claim.scope, claim.tag});
+  if (it != newest_.end()) claim.above = it->second;
+  return claim;
+}
+
+void Oracle::OnDrained(const std::string& machine, const std::string& tag) {
+  drained_.try_emplace({machine, tag}, world_.now());
+}
+
+void Oracle::OnResumed(const std::string& machine, const std::string& tag) {
+  drained_.erase({machine, tag});
+}
+
+const Oracle::Ranges::value_type* Oracle::FindShared(const Ranges& ranges, shm::IdRange ids) {
+  auto it = ranges.lower_bound(ids.limit);
+  if (it == ranges.begin()) return nullptr;
+  --it;
+  return it->second.first > ids.first ? &*it : nullptr;
+}
+
+void Oracle::OnClaimed(const Claim& claim, shm::IdRange ids) {
+  const auto& [machine, host, tag, scope, began, above] = claim;
+  claimed_ += ids.size();
+  Ranges& ranges = handed_out_[tag];
+  if (const auto* const shared = FindShared(ranges, ids)) {
+    return Fail("twice: " + machine + " claimed " + tag + " " + Text(ids) + ", and " +
+                shared->second.second + " had " + Text({shared->first, shared->second.first}));
+  }
+  // Neighbours of one machine become one range.
+  std::uint64_t first = ids.first;
+  auto next = ranges.lower_bound(ids.first);
+  if (next != ranges.begin()) {
+    const auto before = std::prev(next);
+    if (before->second.first == ids.first && before->second.second == machine) {
+      first = before->first;
+      ranges.erase(before);
+    }
+  }
+  ranges[first] = {ids.limit, machine};
+
+  // The claimed ids must lie in leases of this host that were committed; a claim is of one lease.
+  const auto& leases = leased_[{tag, host}];
+  bool is_leased = false;
+  for (auto it = leases.upper_bound(ids.first); it != leases.begin() && !is_leased;) {
+    --it;
+    is_leased = it->second >= ids.limit;
+  }
+  if (!is_leased) {
+    return Fail("not leased: " + machine + " claimed " + tag + " " + Text(ids) +
+                ", which no committed lease of host " + host + " has");
+  }
+  for (const std::string& drained_scope : {tag, std::string()}) {
+    const auto drained = drained_.find({machine, drained_scope});
+    if (drained != drained_.end() && drained->second < began) {
+      return Fail("drained: " + machine + " claimed " + tag + " " + Text(ids) +
+                  " after an operator had drained it");
+    }
+  }
+  if (ids.first < above) {
+    Fail("out of order: " + machine + " claimed " + tag + " " + Text(ids) +
+         " after a claim below " + std::to_string(above) + " had returned");
+  }
+  std::uint64_t& newest = newest_[{scope, tag}];
+  newest = std::max(newest, ids.limit);
+}
+
+void Oracle::OnLeafTook(const std::string& tag, shm::IdRange ids) {
+  Ranges& ranges = handed_out_[tag];
+  if (const auto* const shared = FindShared(ranges, ids)) {
+    return Fail("twice: a Leaf server took " + tag + " " + Text(ids) + ", and " +
+                shared->second.second + " had " + Text({shared->first, shared->second.first}));
+  }
+  ranges[ids.first] = {ids.limit, "leaf"};
+}
+
+void Oracle::CheckJournal(const std::vector<LeaseRecord>& journal) {
+  std::map<std::string, Ranges> kept;  // by tag
+  for (const LeaseRecord& row : journal) {
+    if (row.state == daemon::LeaseState::kActive) {
+      return Fail("open: the journal still has lease " + Text(row.ids) + " of " + row.tag + " by " +
+                  row.host + " as active, and all idds have stopped");
+    }
+    const bool went_back = row.state == daemon::LeaseState::kReturned;
+    const std::uint64_t limit = went_back ? row.ids.first + row.claimed : row.ids.limit;
+    std::uint64_t& end = kept[row.tag][row.ids.first].first;
+    end = std::max(end, limit);
+  }
+  for (const auto& [tag, ranges] : handed_out_) {
+    for (const auto& [first, range] : ranges) {
+      if (range.second == "leaf") continue;
+      // Walks over the leases that keep these ids, which may be several.
+      std::uint64_t next = first;
+      while (next < range.first) {
+        auto it = kept[tag].upper_bound(next);
+        std::uint64_t end = next;
+        while (it != kept[tag].begin() && end == next) end = std::max(end, (--it)->second.first);
+        if (end <= next) {
+          return Fail("unaccounted: " + range.second + " claimed id " + std::to_string(next) +
+                      " of " + tag + ", and the journal has it as handed back");
+        }
+        next = end;
+      }
+    }
+  }
+}
+
+}  // namespace idd::simulation

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SIMULATION_ORACLE_H_
+#define IDD_TESTS_SIMULATION_ORACLE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data_set.h"
+#include "idd/shm/ring_protocol.h"
+#include "world.h"
+
+namespace idd::simulation {
+
+// Sees every lease that any server committed and every id that a claimer kept, and reports the
+// first broken promise.
+class Oracle {
+ public:
+  explicit Oracle(World& world) : world_(world) {}
+  Oracle(const Oracle&) = delete;
+  Oracle& operator=(const Oracle&) = delete;
+
+  void OnLeased(const Lease& lease, const std::string& host);
+
+  // A claim that is under way.
+  struct Claim {
+    std::string machine;
+    std::string host;
+    std::string tag;
+    std::string scope;  // claims of one scope are in order: those of a machine, or of a program
+    Nanos began = 0;
+    std::uint64_t above = 0;  // its ids are at or above it
+  };
+  [[nodiscard]] Claim Begin(std::string machine, std::string host, std::string tag,
+                            std::string scope) const;
+  // The claimer keeps these ids.
+  void OnClaimed(const Claim& claim, shm::IdRange ids);
+  // From now on no claim of the tag that begins on the machine gets ids, until OnResumed(). An
+  // empty tag stands for all.
+  void OnDrained(const std::string& machine, const std::string& tag);
+  void OnResumed(const std::string& machine, const std::string& tag);
+  // A Leaf server beside idd hands these ids out.
+  void OnLeafTook(const std::string& tag, shm::IdRange ids);
+
+  // After every idd has stopped: the journal has the end of each lease, and each id that a program
+  // kept is in a part of a lease that did not go back. Only while no server has lost commits.
+  void CheckJournal(const std::vector<LeaseRecord>& journal);
+
+  void Fail(std::string what);
+  [[nodiscard]] const std::optional<std::string>& failure() const noexcept { return failure_; }
+  [[nodiscard]] std::uint64_t claimed() const noexcept { return claimed_; }
+  [[nodiscard]] std::uint64_t leases() const noexcept { return leases_; }
+
+ private:
+  // Disjoint ranges, by their first id, with who has them.
+  using Ranges = std::map<std::uint64_t, std::pair<std::uint64_t, std::string>>;
+
+  // A range of `ranges` that shares an id with `ids`, or null.
+  [[nodiscard]] static const Ranges::value_type* FindShared(const Ranges& ranges, shm::IdRange ids);
+
+  World& world_;
+  std::map<std::string, Ranges> handed_out_;  // by tag
+  // Leases by tag and host: by first id, the highest limit of the leases that begin there.
+  std::map<std::pair<std::string, std::string>, std::map<std::uint64_t, std::uint64_t>> leased_;
+  std::map<std::pair<std::string, std::string>, std::uint64_t> newest_;  // by scope and tag
+  std::map<std::pair<std::string, std::string>, Nanos> drained_;
+  std::uint64_t claimed_ = 0;
+  std::uint64_t leases_ = 0;
+  std::optional<std::string> failure_;
+};
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_ORACLE_H_

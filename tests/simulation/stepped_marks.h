@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SIMULATION_STEPPED_MARKS_H_
+#define IDD_TESTS_SIMULATION_STEPPED_MARKS_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "leasing/high_water.h"
+#include "world.h"
+
+namespace idd::simulation {
+
+// A disk as the marks meet it.
+struct Disk {
+  bool is_full = false;
+  Nanos sync = 300 * kMicrosecond;
+};
+
+// The real marks, with the time that a disk takes around every write, so that a process can be
+// killed before it or between it and what follows, and with a disk that can be full.
+class SteppedMarks final : public daemon::HighWaterMarks {
+ public:
+  SteppedMarks(std::unique_ptr<daemon::HighWaterMarks> marks, Disk& disk)
+      : marks_(std::move(marks)), disk_(disk) {}
+
+  Result<std::uint64_t> Get(const std::string& tag) override { return marks_->Get(tag); }
+  Result<std::vector<daemon::TagMark>> All() override { return marks_->All(); }
+  Result<std::vector<daemon::TagMark>> Own() override { return marks_->Own(); }
+  Status RaiseAll(const std::vector<daemon::TagMark>& raised) override {
+    return Write([&] { return marks_->RaiseAll(raised); });
+  }
+  Status Flush() override {
+    return Write([&] { return marks_->Flush(); });
+  }
+  Status Lower(const std::string& tag, std::uint64_t mark) override {
+    return Write([&] { return marks_->Lower(tag, mark); });
+  }
+  Result<std::string> Incarnation() override { return marks_->Incarnation(); }
+  Status SetIncarnation(const std::string& incarnation) override {
+    return Write([&] { return marks_->SetIncarnation(incarnation); });
+  }
+  Result<std::string> Database() override { return marks_->Database(); }
+  Status SetDatabase(const std::string& url) override {
+    return Write([&] { return marks_->SetDatabase(url); });
+  }
+  Result<std::vector<daemon::TagMark>> Ceilings() override { return marks_->Ceilings(); }
+  Status NoteCeilings(const std::vector<daemon::TagMark>& ceilings) override {
+    return Write([&] { return marks_->NoteCeilings(ceilings); });
+  }
+  Status RaiseToCeilings() override {
+    return Write([&] { return marks_->RaiseToCeilings(); });
+  }
+  Result<MemberList> Members() override { return marks_->Members(); }
+  Status SetMembers(const MemberList& members) override {
+    return Write([&] { return marks_->SetMembers(members); });
+  }
+  Result<daemon::Membership> GetMembership() override { return marks_->GetMembership(); }
+  Status SetMembership(const daemon::Membership& membership) override {
+    return Write([&] { return marks_->SetMembership(membership); });
+  }
+  Result<std::string> HeldList() override { return marks_->HeldList(); }
+  Status SetHeldList(const std::string& id) override {
+    return Write([&] { return marks_->SetHeldList(id); });
+  }
+  Result<std::vector<std::string>> Drained() override { return marks_->Drained(); }
+  Status SetDrained(const std::string& scope, bool is_drained) override {
+    return Write([&] { return marks_->SetDrained(scope, is_drained); });
+  }
+  Result<std::string> FallbackHostId() override { return marks_->FallbackHostId(); }
+
+ private:
+  template <typename Call>
+  Status Write(Call call) {
+    try {
+      Pause();
+    } catch (const Killed&) {
+      World::Get().Met("idd was killed before a mark was written");
+      throw;
+    }
+    if (disk_.is_full) return {Code::kSystem, "the disk is full"};
+    Status status = call();
+    Pause();
+    return status;
+  }
+  void Pause() const { Thread::Current()->Sleep(World::Get().random().Between(1, disk_.sync)); }
+
+  std::unique_ptr<daemon::HighWaterMarks> marks_;
+  Disk& disk_;
+};
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_STEPPED_MARKS_H_

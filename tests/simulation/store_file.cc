@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store_file.h"
+
+#include <sqlite3.h>
+
+#include <memory>
+#include <utility>
+
+#include "idd/base/check.h"
+#include "store/sqlite/sqlite_store.h"
+
+namespace idd::simulation {
+namespace {
+
+using Database = std::unique_ptr<sqlite3, decltype([](sqlite3* db) { sqlite3_close(db); })>;
+
+Database Open(const std::string& path) {
+  sqlite3* db = nullptr;
+  IDD_CHECK(sqlite3_open(path.c_str(), &db) == SQLITE_OK);
+  return Database(db);
+}
+
+std::unique_ptr<daemon::SqliteStore> OpenStore(const std::string& path) {
+  daemon::SqliteStoreOptions options;
+  options.path = path;
+  options.host_id = "operator";
+  return std::make_unique<daemon::SqliteStore>(std::move(options));
+}
+
+}  // namespace
+
+StoreFile::StoreFile(std::filesystem::path dir) : dir_(std::move(dir)) {
+  std::filesystem::remove_all(dir_);
+  std::filesystem::create_directories(dir_);
+}
+
+StoreFile::~StoreFile() {
+  std::error_code ignored;
+  std::filesystem::remove_all(dir_, ignored);
+}
+
+void StoreFile::CreateTag(const daemon::NewTag& tag) const {
+  const auto store = OpenStore(path());
+  IDD_CHECK(store->Open().ok());
+  IDD_CHECK(store->CreateTag(tag).ok());
+}
+
+bool StoreFile::HasTag(const std::string& tag) const {
+  const auto store = OpenStore(path());
+  return store->OpenToRead().ok() && store->FindTag(tag).ok();
+}
+
+std::vector<daemon::LeaseRecord> StoreFile::Journal() const {
+  const auto store = OpenStore(path());
+  IDD_CHECK(store->OpenToRead().ok());
+  return store->ListLeases({}).value();
+}
+
+void StoreFile::Dump() const {
+  std::filesystem::remove(dir_ / "dump.db");
+  const std::string sql = "VACUUM INTO '" + (dir_ / "dump.db").string() + "'";
+  static_cast<void>(sqlite3_exec(Open(path()).get(), sql.c_str(), nullptr, nullptr, nullptr));
+}
+
+void StoreFile::Restore(bool in_place) const {
+  if (!in_place) {
+    std::filesystem::copy_file(dir_ / "dump.db", dir_ / "copy.db",
+                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::remove(path() + "-wal");
+    std::filesystem::remove(path() + "-shm");
+    std::filesystem::rename(dir_ / "copy.db", path());
+    return;
+  }
+  const Database from = Open((dir_ / "dump.db").string());
+  const Database to = Open(path());
+  sqlite3_backup* const backup = sqlite3_backup_init(to.get(), "main", from.get(), "main");
+  IDD_CHECK(backup != nullptr);
+  static_cast<void>(sqlite3_backup_step(backup, -1));
+  static_cast<void>(sqlite3_backup_finish(backup));
+}
+
+}  // namespace idd::simulation

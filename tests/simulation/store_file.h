@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SIMULATION_STORE_FILE_H_
+#define IDD_TESTS_SIMULATION_STORE_FILE_H_
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "store/lease.h"
+#include "store/tag_record.h"
+
+namespace idd::simulation {
+
+// A SQLite file that several idds use as their store, and what operators do to it.
+class StoreFile {
+ public:
+  explicit StoreFile(std::filesystem::path dir);
+  ~StoreFile();
+  StoreFile(const StoreFile&) = delete;
+  StoreFile& operator=(const StoreFile&) = delete;
+
+  [[nodiscard]] std::string path() const { return (dir_ / "idd.db").string(); }
+  void CreateTag(const daemon::NewTag& tag) const;
+  [[nodiscard]] bool HasTag(const std::string& tag) const;
+  [[nodiscard]] std::vector<daemon::LeaseRecord> Journal() const;
+
+  [[nodiscard]] bool has_dump() const { return std::filesystem::exists(dir_ / "dump.db"); }
+  void Dump() const;
+  // In place: the same file gets the dump's content. Otherwise a copy of the dump takes its place.
+  void Restore(bool in_place) const;
+
+ private:
+  const std::filesystem::path dir_;
+};
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_STORE_FILE_H_

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store_history.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "support/store_case.h"
+
+namespace idd::daemon {
+namespace {
+
+std::string Text(shm::IdRange ids) {
+  return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
+}
+
+std::string Text(const LeaseRecord& row) {
+  return row.token + " " + row.tag + " " + row.host + " " + Text(row.ids) + " " +
+         LeaseStateName(row.state) + " " + std::to_string(row.claimed) + "/" +
+         std::to_string(row.returned) + "/" + std::to_string(row.abandoned);
+}
+
+std::vector<std::string> Texts(const std::vector<LeaseRecord>& rows,
+                               const std::vector<std::string>& tags) {
+  std::vector<std::string> texts;
+  for (const LeaseRecord& row : rows) {
+    if (std::find(tags.begin(), tags.end(), row.tag) != tags.end()) texts.push_back(Text(row));
+  }
+  std::sort(texts.begin(), texts.end());
+  return texts;
+}
+
+}  // namespace
+
+StoreHistory::StoreHistory(std::uint32_t seed, std::array<Store*, 2> stores)
+    : random_(seed), seed_(seed), stores_(stores) {
+  for (Store* const store : stores_) EXPECT_TRUE(store->AbandonActive({}).ok());
+  for (const char* name : {"x", "y"}) {
+    tags_.push_back("history-" + std::to_string(seed) + name);
+    CreateTag(tags_.back());
+  }
+}
+
+std::string StoreHistory::Story() const {
+  std::string text = "seed " + std::to_string(seed_);
+  for (const std::string& step : story_) text += "\n  " + step;
+  return text;
+}
+
+void StoreHistory::Say(std::string step) { story_.push_back(std::move(step)); }
+
+std::string StoreHistory::NewToken() { return TestToken((std::uint64_t{seed_} << 32) + ++tokens_); }
+
+void StoreHistory::Run(int steps) {
+  for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) Step();
+  CompareTables();
+}
+
+void StoreHistory::Step() {
+  const std::uint64_t pick = Below(100);
+  if (pick < 45) return TakeLease();
+  if (pick < 60) return CloseLeases();
+  if (pick < 82) return ReturnTail();
+  if (pick < 85) return AbandonActive();
+  if (pick < 90) return Reconcile();
+  if (pick < 94) return LiftTag();
+  if (pick < 97) return DeleteTag();
+  CreateTag(AnyTag());
+}
+
+void StoreHistory::CreateTag(const std::string& tag) {
+  NewTag made;
+  made.tag = tag;
+  made.step = 10;
+  if (Below(4) == 0) made.start = 1 + Below(500);
+  if (Below(4) == 0) made.max_id = 500 + Below(5000);
+  Say("create " + tag);
+  const Result<TagRecord> real = stores_[0]->CreateTag(made);
+  const Result<TagRecord> expected = model_.CreateTag(made);
+  ASSERT_EQ(real.status().code(), expected.status().code())
+      << Story() << real.status().message() << expected.status().message();
+  if (real.ok()) {
+    EXPECT_EQ(real.value().next_id, expected.value().next_id) << Story();
+  }
+}
+
+void StoreHistory::TakeLease() {
+  const std::size_t host = Below(2);
+  LeaseRequest request{.tag = AnyTag(),
+                       .count = 1 + Below(100),
+                       .high_water_mark = 0,
+                       .floor = 0,
+                       .token = NewToken()};
+  // As the host's own marks would be, or anything.
+  for (const Known& lease : leases_) {
+    if (lease.tag != request.tag || lease.host != host || Below(3) == 0) continue;
+    request.high_water_mark = std::max(request.high_water_mark, lease.ids.limit - Below(3));
+  }
+  if (Below(4) == 0) request.floor = request.high_water_mark + Below(50);
+  Say(hosts_[host] + " leases " + request.tag + " " + std::to_string(request.count) + ", mark " +
+      std::to_string(request.high_water_mark) + ", floor " + std::to_string(request.floor));
+  // A record that was read a moment ago may be out of date by another host's lease.
+  ASSERT_TRUE(stores_[host]->FindTags({request.tag}).ok()) << Story();
+  const Result<Lease> real = stores_[host]->TakeLease(request);
+  const Result<Lease> expected = model_.TakeLease(request, hosts_[host], false);
+  ASSERT_EQ(real.status().code(), expected.status().code()) << Story() << "\n"
+                                                            << real.status().message() << "\n"
+                                                            << expected.status().message();
+  if (!real.ok()) return;
+  ASSERT_EQ(Text(real.value().ids), Text(expected.value().ids)) << Story();
+  EXPECT_EQ(real.value().from_returned, expected.value().from_returned) << Story();
+  EXPECT_EQ(real.value().lifted_from, expected.value().lifted_from) << Story();
+  leases_.push_back(
+      {.token = request.token, .tag = request.tag, .host = host, .ids = real.value().ids});
+}
+
+void StoreHistory::CloseLeases() {
+  if (leases_.empty()) return;
+  const Known& lease = leases_[Below(leases_.size())];
+  const std::size_t host = Below(8) == 0 ? 1 - lease.host : lease.host;
+  const bool is_whole = Below(2) == 0;
+  const LeaseClosure closure{.token = lease.token,
+                             .tag = lease.tag,
+                             .state = is_whole ? LeaseState::kExhausted : LeaseState::kAbandoned,
+                             .claimed = is_whole ? lease.ids.size() : Below(lease.ids.size() + 2)};
+  Say(hosts_[host] + " closes " + lease.tag + " " + Text(lease.ids) + ", claimed " +
+      std::to_string(closure.claimed));
+  const Status real = stores_[host]->CloseLeases({closure});
+  const Status expected = model_.CloseLeases({closure}, hosts_[host]);
+  ASSERT_EQ(real.code(), expected.code()) << Story() << real.message() << expected.message();
+}
+
+void StoreHistory::ReturnTail() {
+  if (leases_.empty()) return;
+  // Mostly a new one, as those are still active.
+  const std::size_t back = std::min<std::size_t>(Below(6), leases_.size() - 1);
+  const Known& lease = leases_[leases_.size() - 1 - back];
+  const std::size_t host = Below(8) == 0 ? 1 - lease.host : lease.host;
+  const LeaseClosure closure{.token = lease.token,
+                             .tag = lease.tag,
+                             .state = LeaseState::kReturned,
+                             .claimed = Below(3) == 0 ? 0 : Below(lease.ids.size() + 1)};
+  Say(hosts_[host] + " hands back " + lease.tag + " " + Text(lease.ids) + ", claimed " +
+      std::to_string(closure.claimed));
+  const Result<ReturnOutcome> real = stores_[host]->ReturnTail(closure);
+  const Result<ReturnOutcome> expected = model_.ReturnTail(closure, hosts_[host], false);
+  ASSERT_EQ(real.status().code(), expected.status().code())
+      << Story() << real.status().message() << expected.status().message();
+  if (real.ok()) {
+    EXPECT_EQ(real.value(), expected.value()) << Story();
+  }
+}
+
+void StoreHistory::AbandonActive() {
+  const std::size_t host = Below(2);
+  std::vector<std::string> except;
+  for (const Known& lease : leases_) {
+    if (Below(2) == 0) except.push_back(lease.token);
+  }
+  Say(hosts_[host] + " abandons all but " + std::to_string(except.size()));
+  const Result<std::vector<LeaseRecord>> real = stores_[host]->AbandonActive(except);
+  ASSERT_TRUE(real.ok()) << Story() << real.status().message();
+  const std::vector<LeaseRecord> expected =
+      model_.AbandonActive({except.begin(), except.end()}, hosts_[host]);
+  EXPECT_EQ(Texts(real.value(), tags_), Texts(expected, tags_)) << Story();
+}
+
+void StoreHistory::Reconcile() {
+  const std::size_t host = Below(2);
+  HostMemory memory;
+  for (const std::string& tag : tags_) {
+    if (Below(2) == 0) memory.marks.push_back({.tag = tag, .mark = 1 + Below(3000)});
+    if (Below(4) == 0) memory.ceilings.push_back({.tag = tag, .mark = 1 + Below(4000)});
+  }
+  Say(hosts_[host] + " pushes its marks");
+  const Result<Reconciliation> real = stores_[host]->Reconcile(memory);
+  ASSERT_TRUE(real.ok()) << Story() << real.status().message();
+  const Reconciliation expected = model_.Reconcile(memory, hosts_[host]);
+  ASSERT_EQ(real.value().lifted.size(), expected.lifted.size()) << Story();
+  for (std::size_t i = 0; i < expected.lifted.size(); ++i) {
+    EXPECT_EQ(real.value().lifted[i].tag, expected.lifted[i].tag) << Story();
+    EXPECT_EQ(real.value().lifted[i].from, expected.lifted[i].from) << Story();
+    EXPECT_EQ(real.value().lifted[i].to, expected.lifted[i].to) << Story();
+  }
+  EXPECT_EQ(real.value().forgot_leases, expected.forgot_leases) << Story();
+}
+
+void StoreHistory::LiftTag() {
+  const std::string& tag = AnyTag();
+  const std::uint64_t to = 1 + Below(3000);
+  Say("lift " + tag + " to " + std::to_string(to));
+  const Result<TagRecord> real = stores_[0]->LiftTag(tag, to);
+  const Result<TagRecord> expected = model_.LiftTag(tag, to);
+  ASSERT_EQ(real.status().code(), expected.status().code())
+      << Story() << real.status().message() << expected.status().message();
+  if (real.ok()) {
+    EXPECT_EQ(real.value().next_id, expected.value().next_id) << Story();
+  }
+}
+
+void StoreHistory::DeleteTag() {
+  const std::string& tag = AnyTag();
+  Say("delete " + tag);
+  const Status real = stores_[1]->DeleteTag(tag);
+  const Status expected = model_.DeleteTag(tag);
+  ASSERT_EQ(real.code(), expected.code()) << Story() << real.message() << expected.message();
+}
+
+void StoreHistory::CompareTables() {
+  const Result<std::vector<LeaseRecord>> journal =
+      stores_[0]->ListLeases({.tag = {}, .host = {}, .state = {}, .among = tags_});
+  ASSERT_TRUE(journal.ok()) << journal.status().message();
+  EXPECT_EQ(Texts(journal.value(), tags_), Texts(model_.journal, tags_)) << Story();
+  for (const std::string& tag : tags_) {
+    EXPECT_EQ(stores_[0]->UsedLimit(tag).value(), model_.UsedLimit(tag)) << tag << Story();
+    const Result<TagRecord> real = stores_[0]->FindTag(tag);
+    const Result<TagRecord> expected = model_.FindTag(tag, false);
+    ASSERT_EQ(real.status().code(), expected.status().code()) << tag << Story();
+    if (real.ok()) {
+      EXPECT_EQ(real.value().next_id, expected.value().next_id) << tag << Story();
+    }
+    std::vector<std::string> listed;
+    const Result<std::vector<ReturnedRange>> ranges = stores_[0]->ListReturned(tag);
+    ASSERT_TRUE(ranges.ok()) << Story();
+    for (const ReturnedRange& range : ranges.value()) {
+      listed.push_back(range.host + Text(range.ids));
+    }
+    std::vector<std::string> modelled;
+    for (const simulation::ReturnedRow& row : model_.returned) {
+      if (row.tag == tag) modelled.push_back(row.host + Text(row.ids));
+    }
+    std::sort(listed.begin(), listed.end());
+    std::sort(modelled.begin(), modelled.end());
+    EXPECT_EQ(listed, modelled) << tag << Story();
+  }
+}
+
+}  // namespace idd::daemon

@@ -62,7 +62,6 @@ struct Timer::State {
 
   EventLoop& loop;
   MonotonicTime expiry{};
-  std::function<void()> callback;
   std::uint64_t wait = 0;  // the newest one's number
 };
 
@@ -100,12 +99,10 @@ Timer::~Timer() { Cancel(); }
 
 void Timer::At(MonotonicTime at, std::function<void()> callback) {
   state_->expiry = at;
-  state_->callback = std::move(callback);
   EventLoop::Impl& loop = *state_->loop.impl_;
-  loop.alarms.emplace(at, [state = state_, wait = ++state_->wait] {
-    if (wait != state->wait) return;
-    const std::function<void()> due = std::exchange(state->callback, nullptr);
-    if (due) due();
+  // The loop owns the callback, which may own the timer.
+  loop.alarms.emplace(at, [state = state_, wait = ++state_->wait, callback = std::move(callback)] {
+    if (wait == state->wait) callback();
   });
   loop.WakeRunner();
 }
@@ -114,10 +111,7 @@ void Timer::After(std::chrono::nanoseconds delay, std::function<void()> callback
   At(MonotonicClock::now() + delay, std::move(callback));
 }
 
-void Timer::Cancel() {
-  ++state_->wait;
-  state_->callback = nullptr;
-}
+void Timer::Cancel() { ++state_->wait; }
 
 MonotonicTime Timer::expiry() const { return state_->expiry; }
 

@@ -23,7 +23,7 @@ class RandomBits {
   // per number in a virtual machine.
   [[nodiscard]] static std::uint64_t Next() {
     // Relaxed: a source is set before the threads that ask are started.
-    const Source source = source_.load(std::memory_order_relaxed);  // J3
+    const Source source = TheSource().load(std::memory_order_relaxed);  // J3
     if (source != nullptr) return source();
     std::uint64_t bits = 0;
     if (::getentropy(&bits, sizeof bits) != 0) {
@@ -34,11 +34,14 @@ class RandomBits {
 
   // For tests and the simulator, before anything asks for a number. Null: the kernel's.
   static void SetSource(Source source) noexcept {
-    source_.store(source, std::memory_order_relaxed);  // J4
+    TheSource().store(source, std::memory_order_relaxed);  // J4
   }
 
  private:
-  static inline std::atomic<Source> source_{nullptr};
+  [[nodiscard]] static std::atomic<Source>& TheSource() noexcept {
+    static constinit std::atomic<Source> source{nullptr};
+    return source;
+  }
 };
 
 // Never 0, which means "none" wherever such ids are used.

@@ -18,26 +18,25 @@ using MonotonicTime = std::chrono::steady_clock::time_point;
 class MonotonicClock {
  public:
   using duration = MonotonicTime::duration;
-  using rep = duration::rep;
-  using period = duration::period;
-  using time_point = MonotonicTime;
   using Source = MonotonicTime (*)() noexcept;
-  static constexpr bool is_steady = true;
 
   [[nodiscard]] static MonotonicTime now() noexcept {
     // Relaxed: a source is set before the threads that ask are started.
-    const Source source = source_.load(std::memory_order_relaxed);  // J1
+    const Source source = TheSource().load(std::memory_order_relaxed);  // J1
     return source == nullptr ? std::chrono::steady_clock::now() : source();
   }
 
   // For tests and the simulator, before anything asks for the time. Its times must not fall. Null:
   // the kernel's.
   static void SetSource(Source source) noexcept {
-    source_.store(source, std::memory_order_relaxed);  // J2
+    TheSource().store(source, std::memory_order_relaxed);  // J2
   }
 
  private:
-  static inline std::atomic<Source> source_{nullptr};
+  [[nodiscard]] static std::atomic<Source>& TheSource() noexcept {
+    static constinit std::atomic<Source> source{nullptr};
+    return source;
+  }
 };
 
 inline constexpr double kSecondsPerDay = 86'400;

@@ -28,13 +28,17 @@ ScopedFd Duplicate(int fd) { return ScopedFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 // A service manager's descriptor store, which outlives idd.
 class Machine::Descriptors final : public daemon::DescriptorStore {
  public:
-  Descriptors(daemon::EventLoop& loop, std::map<std::string, ScopedFd>& kept, bool keeps)
-      : loop_(loop), kept_(kept), keeps_(keeps) {}
+  Descriptors(Machine& machine, daemon::EventLoop& loop)
+      : machine_(machine),
+        loop_(loop),
+        kept_(machine.kept_),
+        keeps_(machine.settings_.has_manager) {}
 
   void Keep(const std::string& name, int fd) override {
     if (!keeps_ || Process::Current()->is_dead()) return;
-    Thread::Current()->Sleep(World::Get().random().Between(1, 50) * kMicrosecond);
+    machine_.Step();
     kept_[name] = Duplicate(fd);
+    machine_.Step();
     Thread::Current()->Sleep(World::Get().random().Between(1, 50) * kMicrosecond);
   }
   // Destructors call it, so no kill comes here.
@@ -45,6 +49,7 @@ class Machine::Descriptors final : public daemon::DescriptorStore {
   [[nodiscard]] bool keeps() const noexcept override { return keeps_; }
 
  private:
+  Machine& machine_;
   daemon::EventLoop& loop_;
   std::map<std::string, ScopedFd>& kept_;
   const bool keeps_;
@@ -85,11 +90,11 @@ std::int64_t Machine::BootTimeMs() const {
 void Machine::Main() {
   // As RunDaemon() and Daemon do it, without what needs the kernel.
   daemon::EventLoop loop;
-  Descriptors descriptors(loop, kept_, settings_.has_manager);
+  Descriptors descriptors(*this, loop);
   Result<std::unique_ptr<daemon::HighWaterMarks>> opened =
       daemon::HighWaterMarks::Open((dir_ / std::to_string(disk_version_)).string());
   IDD_CHECK(opened.ok());
-  auto marks = std::make_unique<SteppedMarks>(std::move(opened).value(), disk_);
+  auto marks = std::make_unique<SteppedMarks>(std::move(opened).value(), disk_, [this] { Step(); });
   const Result<std::string> instance = marks->FallbackHostId();
   IDD_CHECK(instance.ok());
   const daemon::HostIdentity host{
@@ -218,15 +223,26 @@ void Machine::RestartIdd() {
 }
 
 // The disk is left as it is at this moment: what destructors write goes to the old copy.
+void Machine::CopyDisk() {
+  const std::filesystem::path before = dir_ / std::to_string(disk_version_);
+  std::filesystem::copy(before, dir_ / std::to_string(++disk_version_));
+}
+
 void Machine::LoseProcess() {
   if (idd_ == nullptr) return;
-  const std::filesystem::path before = dir_ / std::to_string(disk_version_);
-  const std::filesystem::path after = dir_ / std::to_string(++disk_version_);
-  std::filesystem::copy(before, after);
+  if (!idd_->is_dead()) CopyDisk();
   idd_->Kill();
   idd_.reset();
   listens_ = false;
-  std::filesystem::remove_all(before);
+  steps_to_live_ = 0;
+  std::filesystem::remove_all(dir_ / std::to_string(disk_version_ - 1));
+}
+
+void Machine::StartAgainLater() {
+  if (!settings_.has_manager) has_old_rings_ = true;
+  World::Get().After(kRestartDelay, [this, boots = boots_] {
+    if (boots == boots_) StartIdd();
+  });
 }
 
 void Machine::KillIdd() {
@@ -234,10 +250,20 @@ void Machine::KillIdd() {
   World::Get().Trace(name_ + ": kill -9 idd");
   World::Get().Met("idd was killed");
   LoseProcess();
-  if (!settings_.has_manager) has_old_rings_ = true;
-  World::Get().After(kRestartDelay, [this, boots = boots_] {
-    if (boots == boots_) StartIdd();
+  StartAgainLater();
+}
+
+void Machine::Step() {
+  if (steps_to_live_ == 0 || --steps_to_live_ != 0 || Process::Current() != idd_.get()) return;
+  World::Get().Trace(name_ + ": kill -9 idd in the middle of a step");
+  World::Get().Met("idd was killed in the middle of a step");
+  CopyDisk();
+  World::Get().After(0, [this, run = run_] {
+    if (run != run_ || idd_ == nullptr) return;
+    LoseProcess();
+    StartAgainLater();
   });
+  idd_->Die();
 }
 
 void Machine::SuspendIdd() {

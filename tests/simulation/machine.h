@@ -61,6 +61,11 @@ class Machine {
   void RestartIdd();
   // kill -9. The manager starts it again.
   void KillIdd();
+  // kill -9 when idd takes its n-th step from now: right before or after it sends a message to a
+  // program, leaves a descriptor with the manager, or writes a mark.
+  void KillIddAtStep(std::uint64_t n) noexcept { steps_to_live_ = n; }
+  // Such a step. Called by idd's threads.
+  void Step();
   void SuspendIdd();
   void ContinueIdd();
   // Starts it now, or as soon as the one that is stopping has ended.
@@ -91,6 +96,8 @@ class Machine {
   void Main();
   void EndIdd();
   void LoseProcess();
+  void CopyDisk();
+  void StartAgainLater();
   [[nodiscard]] std::int64_t BootTimeMs() const;
 
   const std::string name_;
@@ -112,6 +119,7 @@ class Machine {
   bool listens_ = false;
   bool starts_again_ = false;  // as soon as it has ended
   bool has_old_rings_ = false;
+  std::uint64_t steps_to_live_ = 0;  // 0: it lives on
 };
 
 }  // namespace idd::simulation

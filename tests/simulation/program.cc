@@ -265,18 +265,20 @@ Result<shm::IdRange> Program::AskDaemon(const std::string& tag, std::uint64_t co
       .owner = owner_,
       .deadline = Deadline(MonotonicTime(
           std::chrono::nanoseconds(deadline - 5 * kMillisecond + machine_.clock_offset())))};
-  World::Get().After(
-      SocketLatency(), [&machine = machine_, run, reply, tag, ring_id, count, context] {
-        if (machine.run() != run) return;  // the connection has ended
-        machine.Post([=](daemon::TagService& tags) {
-          tags.Claim(tag, ring_id, count, context, [reply](Result<daemon::ClaimGrant> grant) {
-            World::Get().After(SocketLatency(), [reply, grant = std::move(grant)] {
-              reply->grant = grant;
-              reply->Finish();
-            });
-          });
+  World::Get().After(SocketLatency(), [&machine = machine_, run, reply, tag, ring_id, count,
+                                       context] {
+    if (machine.run() != run) return;  // the connection has ended
+    machine.Post([&machine, reply, tag, ring_id, count, context](daemon::TagService& tags) {
+      tags.Claim(tag, ring_id, count, context, [&machine, reply](Result<daemon::ClaimGrant> grant) {
+        machine.Step();
+        World::Get().After(SocketLatency(), [reply, grant = std::move(grant)] {
+          reply->grant = grant;
+          reply->Finish();
         });
+        machine.Step();
       });
+    });
+  });
   if (!AwaitReply(*reply, run, deadline)) return Status(Code::kUnavailable, "no answer");
   if (!reply->grant.ok()) return reply->grant.status();
   World::Get().Met("a dry claim was served by idd");

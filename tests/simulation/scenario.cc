@@ -30,7 +30,8 @@ struct Weight {
   unsigned weight;
 };
 constexpr std::array<Weight, Incident::kKinds> kWeights = {{
-    {Kind::kKillIdd, "kill idd", 10},
+    {Kind::kKillIdd, "kill idd", 6},
+    {Kind::kKillIddAtStep, "kill idd at a step", 10},
     {Kind::kRestartIdd, "restart idd", 8},
     {Kind::kStopIdd, "stop idd", 4},
     {Kind::kSuspendIdd, "suspend idd", 5},
@@ -76,7 +77,7 @@ constexpr const char* kOtherSituations[] = {
     "an answer was lost",
     "an operator forgot a host that is off",
     "idd was killed",
-    "idd was killed before a mark was written",
+    "idd was killed in the middle of a step",
     "the journal was compared with all claims",
 };
 
@@ -276,6 +277,7 @@ void Scenario::Resume(Machine& machine, const std::string& tag) {
 void Scenario::Happen(const Incident& incident) {
   switch (incident.kind) {
     case Kind::kKillIdd:
+    case Kind::kKillIddAtStep:
     case Kind::kRestartIdd:
     case Kind::kStopIdd:
     case Kind::kSuspendIdd:
@@ -315,6 +317,8 @@ void Scenario::HappenToIdd(const Incident& incident) {
   switch (incident.kind) {
     case Kind::kKillIdd:
       return machine.KillIdd();
+    case Kind::kKillIddAtStep:
+      return machine.KillIddAtStep(1 + incident.how % 100);
     case Kind::kRestartIdd:
       return machine.RestartIdd();
     case Kind::kStopIdd:
@@ -484,6 +488,9 @@ void Scenario::HappenToTag(const Incident& incident) {
   const std::string named = R"(,"tag":")" + tag + '"';
   switch (incident.kind) {
     case Kind::kDeleteTag:
+      // That ends the drains of the name.
+      ++resumes_;
+      for (const auto& other : machines_) oracle_.OnResumed(other->name(), tag);
       return Administer(machine, R"({"op":"tag.delete","force":true)" + named + "}");
     case Kind::kCreateTag:
       return Administer(machine, R"({"op":"tag.create","if_absent":true,"step":50)" + named + "}");
@@ -534,6 +541,7 @@ void Scenario::Heal() {
     machine->disk().is_full = false;
     machine->PowerOn();
     machine->ContinueIdd();
+    machine->KillIddAtStep(0);
     machine->KeepIddRunning();
     AddProgram(*machine);
   }

@@ -19,6 +19,7 @@ namespace idd::simulation {
 struct Incident {
   enum class Kind {
     kKillIdd,
+    kKillIddAtStep,
     kRestartIdd,
     kStopIdd,
     kSuspendIdd,

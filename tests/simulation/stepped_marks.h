@@ -2,6 +2,7 @@
 #ifndef IDD_TESTS_SIMULATION_STEPPED_MARKS_H_
 #define IDD_TESTS_SIMULATION_STEPPED_MARKS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,8 +23,10 @@ struct Disk {
 // killed before it or between it and what follows, and with a disk that can be full.
 class SteppedMarks final : public daemon::HighWaterMarks {
  public:
-  SteppedMarks(std::unique_ptr<daemon::HighWaterMarks> marks, Disk& disk)
-      : marks_(std::move(marks)), disk_(disk) {}
+  // `on_step`: called right before and right after each write.
+  SteppedMarks(std::unique_ptr<daemon::HighWaterMarks> marks, Disk& disk,
+               std::function<void()> on_step)
+      : marks_(std::move(marks)), disk_(disk), on_step_(std::move(on_step)) {}
 
   Result<std::uint64_t> Get(const std::string& tag) override { return marks_->Get(tag); }
   Result<std::vector<daemon::TagMark>> All() override { return marks_->All(); }
@@ -73,14 +76,11 @@ class SteppedMarks final : public daemon::HighWaterMarks {
  private:
   template <typename Call>
   Status Write(Call call) {
-    try {
-      Pause();
-    } catch (const Killed&) {
-      World::Get().Met("idd was killed before a mark was written");
-      throw;
-    }
+    Pause();
     if (disk_.is_full) return {Code::kSystem, "the disk is full"};
+    on_step_();
     Status status = call();
+    on_step_();
     Pause();
     return status;
   }
@@ -88,6 +88,7 @@ class SteppedMarks final : public daemon::HighWaterMarks {
 
   std::unique_ptr<daemon::HighWaterMarks> marks_;
   Disk& disk_;
+  const std::function<void()> on_step_;
 };
 
 }  // namespace idd::simulation

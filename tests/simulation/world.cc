@@ -214,7 +214,6 @@ void Process::Remove(Thread& thread) {
 // The main thread's objects own the other threads, and remove them while it unwinds.
 void Process::Kill() {
   IDD_CHECK(running_thread == nullptr);
-  if (is_dead_) return;
   is_dead_ = true;
   held_up_.clear();
   while (!threads_.empty()) {
@@ -223,6 +222,12 @@ void Process::Kill() {
     IDD_CHECK(thread.has_ended());
     threads_.remove_if([&thread](const auto& other) { return other.get() == &thread; });
   }
+}
+
+void Process::Die() {
+  is_dead_ = true;
+  running_thread->is_unwinding_ = true;
+  throw Killed();
 }
 
 void Process::Unsuspend() {

@@ -173,6 +173,9 @@ class Process {
 
   // kill -9, from outside of all fibers.
   void Kill();
+  // kill -9 at this very point of the thread that runs, which is one of this process. Kill() must
+  // follow from outside.
+  [[noreturn]] void Die();
   // How often it was suspended so far.
   [[nodiscard]] std::uint64_t suspensions() const noexcept { return suspensions_; }
   // SIGSTOP and SIGCONT.

@@ -89,6 +89,9 @@ std::filesystem::path ScratchDir() {
 class Scenario {
  public:
   Scenario(std::uint64_t seed, const Tracer& tracer);
+  ~Scenario();
+  Scenario(const Scenario&) = delete;
+  Scenario& operator=(const Scenario&) = delete;
   RunResult Run(const std::vector<Incident>& incidents);
 
  private:
@@ -148,6 +151,15 @@ Scenario::Scenario(std::uint64_t seed, const Tracer& tracer)
     : world_(seed), oracle_(world_), setup_(seed ^ 0x2545f4914f6cdd1d) {
   world_.SetTracer(tracer);
   Setup();
+}
+
+// The parts may not remove the folder that they share.
+Scenario::~Scenario() {
+  programs_.clear();
+  machines_.clear();
+  file_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(ScratchDir(), ignored);
 }
 
 void Scenario::Setup() {
@@ -617,9 +629,6 @@ RunResult Scenario::Run(const std::vector<Incident>& incidents) {
     if (!oracle_.failure().has_value()) CheckLiveness(healed);
     if (!oracle_.failure().has_value() && !has_lost_data_) CheckSums();
   }
-  programs_.clear();
-  machines_.clear();
-  file_.reset();
   return {.failure = oracle_.failure(),
           .trace_hash = world_.trace_hash(),
           .events = world_.events(),

@@ -4,16 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <string_view>
 
 #include "machine.h"
 #include "oracle.h"
 #include "program.h"
 #include "servers.h"
+#include "simulated_store.h"
 #include "stepped_store.h"
 #include "store/sqlite/sqlite_store.h"
 #include "store_file.h"
@@ -22,64 +21,6 @@ namespace idd::simulation {
 namespace {
 
 using Kind = Incident::Kind;
-
-// One in how many incidents is of which kind.
-struct Weight {
-  Kind kind;
-  const char* name;
-  unsigned weight;
-};
-constexpr std::array<Weight, Incident::kKinds> kWeights = {{
-    {Kind::kKillIdd, "kill idd", 6},
-    {Kind::kKillIddAtStep, "kill idd at a step", 10},
-    {Kind::kRestartIdd, "restart idd", 8},
-    {Kind::kStopIdd, "stop idd", 4},
-    {Kind::kSuspendIdd, "suspend idd", 5},
-    {Kind::kPowerOff, "power off", 3},
-    {Kind::kNewProgram, "new program", 6},
-    {Kind::kKillProgram, "kill program", 6},
-    {Kind::kSuspendProgram, "suspend program", 4},
-    {Kind::kForkProgram, "fork program", 3},
-    {Kind::kCutLink, "cut link", 6},
-    {Kind::kLossyLink, "lossy link", 4},
-    {Kind::kSlowLink, "slow link", 2},
-    {Kind::kKillServer, "kill server", 5},
-    {Kind::kHangServer, "hang server", 3},
-    {Kind::kFailOver, "fail over", 6},
-    {Kind::kSetLag, "set lag", 4},
-    {Kind::kDump, "dump", 2},
-    {Kind::kRestoreDump, "restore dump", 2},
-    {Kind::kDeleteTag, "delete tag", 2},
-    {Kind::kCreateTag, "create tag", 3},
-    {Kind::kSetStep, "set step", 3},
-    {Kind::kDrainTag, "drain tag", 3},
-    {Kind::kDrainHost, "drain host", 2},
-    {Kind::kLeafTakes, "Leaf takes", 4},
-    {Kind::kDiskFull, "disk full", 2},
-    {Kind::kForgetHost, "forget host", 2},
-}};
-
-// Situations that World::Met() is called with, beside the incidents.
-constexpr const char* kOtherSituations[] = {
-    "a claim that stopped in the middle got ids",
-    "a client was gone when its answer came",
-    "a dry claim was served by idd",
-    "a dump was restored",
-    "a failover",
-    "a file was replaced by a copy",
-    "a file was restored in place",
-    "a Leaf server took ids",
-    "a lease packet was refused by its guard",
-    "a machine lost its power",
-    "a packet reached a server that hangs",
-    "a restart with inherited rings",
-    "a stop without the store",
-    "an answer was lost",
-    "an operator forgot a host that is off",
-    "idd was killed",
-    "idd was killed in the middle of a step",
-    "the journal was compared with all claims",
-};
 
 std::filesystem::path ScratchDir() {
   return std::filesystem::path("/dev/shm") / ("idd-simulation-" + std::to_string(::getpid()));
@@ -643,49 +584,6 @@ std::string KindOf(const std::optional<std::string>& failure) {
 }
 
 }  // namespace
-
-std::vector<std::string> Situations() {
-  std::vector<std::string> all(std::begin(kOtherSituations), std::end(kOtherSituations));
-  for (const Weight& weight : kWeights) all.emplace_back(weight.name);
-  return all;
-}
-
-const char* IncidentName(Incident::Kind kind) noexcept {
-  for (const Weight& weight : kWeights) {
-    if (weight.kind == kind) return weight.name;
-  }
-  return "?";
-}
-
-std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps) {
-  Random random(seed ^ 0x9e6c63d0876a9a47);
-  unsigned total = 0;
-  for (const Weight& weight : kWeights) total += weight.weight;
-  std::vector<Incident> incidents;
-  // In some runs the store loses nothing, so that the journal can be checked at the end.
-  const bool is_kept = random.Percent(40);
-  Nanos at = random.Between(1, 5) * kSecond;
-  for (std::uint64_t i = 0; i < steps; ++i) {
-    Incident incident;
-    incident.at = at;
-    auto pick = static_cast<unsigned>(random.Below(total));
-    for (const Weight& weight : kWeights) {
-      if (pick < weight.weight) {
-        incident.kind = weight.kind;
-        break;
-      }
-      pick -= weight.weight;
-    }
-    const bool loses = incident.kind == Kind::kFailOver || incident.kind == Kind::kRestoreDump;
-    if (loses && is_kept) incident.kind = Kind::kKillServer;
-    incident.who = random.Next() >> 8;
-    incident.how = random.Next() >> 8;
-    incidents.push_back(incident);
-    static constexpr Nanos kGaps[] = {10 * kMillisecond, 500 * kMillisecond, 5 * kSecond};
-    at += random.Between(1, kGaps[random.Below(std::size(kGaps))]);
-  }
-  return incidents;
-}
 
 RunResult RunScenario(std::uint64_t seed, const std::vector<Incident>& incidents,
                       const Tracer& tracer) {

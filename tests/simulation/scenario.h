@@ -10,52 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "incidents.h"
 #include "world.h"
 
 namespace idd::simulation {
-
-// What happens to the cluster, and when. Its numbers choose the victim and the
-// details.
-struct Incident {
-  enum class Kind {
-    kKillIdd,
-    kKillIddAtStep,
-    kRestartIdd,
-    kStopIdd,
-    kSuspendIdd,
-    kPowerOff,
-    kNewProgram,
-    kKillProgram,
-    kSuspendProgram,
-    kForkProgram,
-    kCutLink,
-    kLossyLink,
-    kSlowLink,
-    kKillServer,
-    kHangServer,
-    kFailOver,
-    kSetLag,
-    kDump,
-    kRestoreDump,
-    kDeleteTag,
-    kCreateTag,
-    kSetStep,
-    kDrainTag,
-    kDrainHost,
-    kLeafTakes,
-    kDiskFull,
-    kForgetHost,
-  };
-  static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::kForgetHost) + 1;
-  Nanos at = 0;
-  Kind kind = Kind::kKillIdd;
-  std::uint64_t who = 0;
-  std::uint64_t how = 0;
-};
-[[nodiscard]] const char* IncidentName(Incident::Kind kind) noexcept;
-
-// The names of all situations that a large set of runs must have met.
-[[nodiscard]] std::vector<std::string> Situations();
 
 struct RunResult {
   std::optional<std::string> failure;
@@ -68,10 +26,8 @@ struct RunResult {
 
 using Tracer = std::function<void(Nanos, const std::string&)>;
 
-// The incidents of a seed, enough for that many events of the world.
-[[nodiscard]] std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps);
-// Runs the seed's cluster through these incidents, then heals everything and checks that everybody
-// claims again. Stops at the first broken promise.
+// Runs the seed's cluster through these incidents, then heals everything and checks that every
+// program claims again. Stops at the first broken promise.
 [[nodiscard]] RunResult RunScenario(std::uint64_t seed, const std::vector<Incident>& incidents,
                                     const Tracer& tracer = {});
 // The fewest of the incidents, found by leaving some out, that still break a promise.

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SIMULATION_INCIDENTS_H_
+#define IDD_TESTS_SIMULATION_INCIDENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "world.h"
+
+namespace idd::simulation {
+
+// What happens to the cluster, and when. Its numbers choose the victim and the
+// details.
+struct Incident {
+  enum class Kind {
+    kKillIdd,
+    kKillIddAtStep,
+    kRestartIdd,
+    kStopIdd,
+    kSuspendIdd,
+    kPowerOff,
+    kNewProgram,
+    kKillProgram,
+    kSuspendProgram,
+    kForkProgram,
+    kCutLink,
+    kLossyLink,
+    kSlowLink,
+    kKillServer,
+    kHangServer,
+    kFailOver,
+    kSetLag,
+    kDump,
+    kRestoreDump,
+    kDeleteTag,
+    kCreateTag,
+    kSetStep,
+    kDrainTag,
+    kDrainHost,
+    kLeafTakes,
+    kDiskFull,
+    kForgetHost,
+  };
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::kForgetHost) + 1;
+  Nanos at = 0;
+  Kind kind = Kind::kKillIdd;
+  std::uint64_t who = 0;
+  std::uint64_t how = 0;
+};
+[[nodiscard]] const char* IncidentName(Incident::Kind kind) noexcept;
+
+// The incidents of a seed.
+[[nodiscard]] std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps);
+// The names of all situations that a large set of runs must have met.
+[[nodiscard]] std::vector<std::string> Situations();
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_INCIDENTS_H_

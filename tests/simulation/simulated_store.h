@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Store that a simulated idd uses. A packet travels, is carried out in one moment, and its
+// answer travels back; each part may be lost, so a COMMIT may be done without an answer.
+#ifndef IDD_TESTS_SIMULATION_SIMULATED_STORE_H_
+#define IDD_TESTS_SIMULATION_SIMULATED_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "data_set.h"
+#include "platform/host_id.h"
+#include "servers.h"
+#include "store/mysql/server_identity.h"
+#include "store/store.h"
+#include "world.h"
+
+namespace idd::simulation {
+
+// The Store of one run of a simulated idd. It keeps what MysqlStore keeps, and guards its
+// transactions as MysqlStore does.
+class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
+ public:
+  SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentity host);
+  ~SimulatedStore() override;
+
+  Status Open() override;
+  void RequireExisting() override { may_create_ = false; }
+  Status CheckCurrent() override;
+  std::uint64_t generation() const override { return generation_; }
+  daemon::FenceStore* fence() override { return this; }
+  Result<std::string> Incarnation() override;
+
+  Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
+  Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
+  Result<daemon::ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
+  Result<std::vector<LeaseRecord>> AbandonActive(const std::vector<std::string>& except) override;
+  Result<daemon::Reconciliation> Reconcile(const daemon::HostMemory& memory) override;
+
+  Result<std::vector<TagRecord>> ListTags() override;
+  Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
+  Result<TagRecord> CreateTag(const daemon::NewTag& tag) override;
+  Result<TagRecord> ChangeTag(const daemon::TagChange& change) override;
+  Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override;
+  Result<std::uint64_t> UsedLimit(const std::string& tag) override;
+  Status DeleteTag(const std::string& tag) override;
+
+  Result<std::vector<LeaseRecord>> ListLeases(const daemon::LeaseFilter& filter) override;
+  Result<std::vector<daemon::ReturnedRange>> ListReturned(
+      const std::optional<std::string>& tag) override;
+  Result<std::vector<daemon::HostRecord>> ListHosts() override;
+  Result<std::set<std::string>> LedgerTags() override;
+  Result<daemon::Ledger> ReadLedger(const std::string& tag) override { return ReadLists(tag); }
+  Result<daemon::StoreFacts> Inspect() override;
+  std::string DisplayUrl() const override { return "mysql://simulated/"; }
+
+  Result<daemon::FenceView> ReadFence(std::uint64_t noted) override;
+  std::uint64_t data_set() const override { return generation_; }
+  bool is_new() const override { return is_new_; }
+  std::optional<std::chrono::seconds> uptime() const override;
+  const std::optional<FenceMember>& found() const override { return found_; }
+  std::uint64_t beat() const override { return member_beat_; }
+  Status SetState(MemberState state, std::chrono::seconds silence) override;
+  Status SetNoted(std::uint64_t epoch) override;
+  Status Confirm() override;
+  Status Admit(const std::vector<FenceMember>& members) override;
+  Status Raise(const std::vector<Ceiling>& wanted) override;
+  Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
+  Result<bool> PutOut(const FenceMember& member) override;
+
+ private:
+  struct Session {
+    Server* server = nullptr;
+    std::uint64_t life = 0;
+    std::uint64_t connection = 0;
+  };
+  // What a statement that must find this run's state checks at the server.
+  struct Guard {
+    Session session;
+    std::string host;
+    std::string run;
+    std::string incarnation;
+    std::string last_token;
+    std::uint64_t beat = 0;
+    std::set<std::uint64_t> tables;
+
+    [[nodiscard]] bool HasTables(const Server& server) const {
+      return tables.contains(server.tables);
+    }
+    [[nodiscard]] bool IsMember(const Server& server) const;
+    [[nodiscard]] bool IsCurrent(const Server& server) const;
+  };
+  template <typename T>
+  [[nodiscard]] Result<T> Send(std::function<Result<T>(Server&)> packet);
+  template <typename T>
+  [[nodiscard]] Result<T> SendTo(Server* server, std::function<Result<T>(Server&)> packet);
+  [[nodiscard]] Guard MakeGuard() const;
+  [[nodiscard]] Status OpenAt(Server& endpoint);
+  [[nodiscard]] Status ClaimHost();
+  [[nodiscard]] Status ClaimMember();
+  [[nodiscard]] Status AbandonLost();
+  [[nodiscard]] Status UpdateMember(std::function<void(FenceMember&)> update);
+  [[nodiscard]] Status Drop(Status status);
+  [[nodiscard]] Status SetBack();
+  [[nodiscard]] Status NotOpen() const;
+  [[nodiscard]] static Status ReadOnly();
+
+  Cluster& cluster_;
+  Link& link_;
+  const daemon::HostIdentity host_;
+  const std::string run_;
+  std::optional<Session> session_;
+  bool may_create_ = true;
+  bool is_new_ = false;
+  std::uint64_t generation_ = 0;
+  daemon::ServerIdentity identity_;
+  std::set<std::uint64_t> tables_;
+  std::string data_set_name_;
+  std::string incarnation_;
+  std::string last_token_;
+  std::uint64_t host_beat_ = 0;
+  MonotonicTime host_beaten_at_{};
+  std::optional<FenceMember> found_;
+  std::uint64_t member_beat_ = 0;
+  std::set<std::string> lost_;
+  std::set<std::string> restored_;
+  MonotonicTime next_connect_{};
+  Status last_refusal_;
+};
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_SIMULATED_STORE_H_

@@ -116,8 +116,20 @@ Status Tag::Attach(Deadline deadline) {
   if (current_.compare_exchange_strong(expected, attachment.get(), std::memory_order_acq_rel,  // A2
                                        std::memory_order_relaxed)) {  // A3: the value is not used
     static_cast<void>(attachment.release());
+    // A thread that is still inside a claim of the ring before this one keeps its ids.
+    if (seen != nullptr) BlankFrom(seen->older);
   }
   return Status::Ok();
+}
+
+// A process can have a limited number of mappings, and each restart of the daemon brings two for
+// each tag.
+void Tag::BlankFrom(Attachment* attachment) noexcept {
+  for (; attachment != nullptr; attachment = attachment->older) {
+    // A4: only chooses the thread that does it.
+    if (attachment->is_blank.test_and_set(std::memory_order_relaxed)) return;
+    if (attachment->memory != nullptr) attachment->memory->Blank();
+  }
 }
 
 Result<std::unique_ptr<Tag::Attachment>> Tag::MakeAttachment(const idd::wire::AttachReply& reply,

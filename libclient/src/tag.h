@@ -26,12 +26,13 @@ class Client;
 
 // One tag of one client.
 //
-// Thread safety: all methods, also in a forked child. There is no lock: a thread that is stopped in
-// any of them delays no other.
+// Thread safety: all methods, also in a forked child. A claim that the ring serves takes no lock: a
+// thread that is stopped in it delays no other.
 //
 // Invariants: attachments form a list from the newest to the oldest and are freed with the tag
-// only, because a thread may be stopped inside any of them. Each takes two pages. A new one comes
-// with a restart of the daemon, a replaced ring, or a changed policy of the tag.
+// only, because a thread may be stopped inside any of them. A new one comes with a restart of the
+// daemon, a replaced ring, or a changed policy of the tag. The newest two have their rings mapped;
+// the older ones are blank, and each takes about 1 KiB.
 class Tag {
  public:
   // With `blocks` and a size of 2 or more, each thread claims that many ids at once and hands them
@@ -67,7 +68,7 @@ class Tag {
     return claim.ids;
   }
 
-  // One id of this thread's block, which is claimed when there is none. For tags with blocks.
+  // One id of this thread's block; claims a new block when none is left. For tags with blocks.
   [[nodiscard]] idd::Result<std::uint64_t> ClaimFromBlock();
   // The same without an error message: false when there is no block yet.
   [[nodiscard]] bool TakeFromBlock(std::uint64_t& id) noexcept {
@@ -111,6 +112,7 @@ class Tag {
     std::optional<idd::shm::RingClaimer> claimer;  // set if memory is
     const std::vector<std::byte> refill_notice{};  // made beforehand: a claim allocates nothing
     Attachment* older = nullptr;
+    std::atomic_flag is_blank{};
   };
 
   [[nodiscard]] idd::shm::IdRange ClaimFromNextSegment(std::uint64_t count) noexcept;
@@ -126,6 +128,7 @@ class Tag {
   [[nodiscard]] idd::Result<std::unique_ptr<Attachment>> MakeAttachment(
       const idd::wire::AttachReply& reply, const idd::wire::Message& message);
   void RestView() noexcept;
+  static void BlankFrom(Attachment* attachment) noexcept;
 
   // The first cache line holds what a claim reads.
   idd::shm::ClaimView view_{idd::shm::DryPoint()};

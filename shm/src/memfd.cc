@@ -103,4 +103,10 @@ void* MappedMemory::address() const noexcept {
   return region_ == nullptr ? nullptr : region_->pages.get_address();
 }
 
+bool MappedMemory::Blank() noexcept {
+  if (region_ == nullptr) return true;
+  return ::mmap(region_->pages.get_address(), region_->pages.get_size(), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
 }  // namespace idd::shm

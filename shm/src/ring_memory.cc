@@ -195,6 +195,10 @@ Result<std::unique_ptr<RingMemory>> RingMemory::AttachForReading(const ScopedFd&
   return memory;
 }
 
+void RingMemory::Blank() noexcept {
+  if (mapping_->table.Blank()) static_cast<void>(mapping_->cursors.Blank());
+}
+
 const Table& RingMemory::table() const noexcept {
   return *static_cast<const Table*>(mapping_->table.address());
 }

@@ -196,6 +196,39 @@ TEST_F(ClientTest, RetiredRingIsReplacedByAnAttach) {
 
 // Regression: without a pause between two attaches, the client asked as fast as the daemon could
 // answer.
+// Programs live for many restarts of idd, and a process has a limited number of mappings.
+TEST_F(ClientTest, RingsOfManyRestartsAreNotKeptMapped) {
+  constexpr std::uint64_t kRestarts = 50;
+  std::vector<std::unique_ptr<DaemonRing>> rings;
+  for (std::uint64_t i = 0; i < kRestarts; ++i) {
+    rings.push_back(std::make_unique<DaemonRing>(i + 1));
+    rings[i]->writer.Publish({10 * i + 1, 10 * i + 11}, 0, shm::kNoMark);
+  }
+  std::atomic<std::size_t> next = 0;
+  FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
+    if (request.type() == FrameType::kAttach) rings.at(next)->Grant(self, request);
+    return request.type() == FrameType::kAttach;
+  });
+  const std::unique_ptr<Client> client = Open();
+  Tag* const tag = client->OpenTag("orders").value();
+  const int mapped = MappedRings();
+  // Where a thread of the first ring has stopped.
+  shm::ClaimView stopped(tag->view().load());
+  std::uint64_t id = 1;
+  for (std::uint64_t i = 0; i < kRestarts; ++i) {
+    next = i;
+    if (i > 0) rings[i - 1]->writer.SetState(shm::RingState::kRetired);
+    for (int k = 0; k < 10; ++k) {
+      EXPECT_EQ(Claim(*tag, 1).value(), (IdRange{id, id + 1})) << "no id is lost or comes twice";
+      ++id;
+    }
+    if (i == 0) stopped = tag->view().load();
+    EXPECT_LE(MappedRings(), mapped + 1);
+  }
+  for (int k = 0; k < 20; ++k) EXPECT_TRUE(shm::ClaimAtPoint(stopped, 1).ids.empty());
+  EXPECT_TRUE(shm::ClaimAtPoint(stopped, 5).ids.empty());
+}
+
 TEST_F(ClientTest, DaemonThatGoesOnHandingOutARetiredRingIsNotStormed) {
   DaemonRing ring(1);
   ring.writer.SetState(shm::RingState::kRetired);

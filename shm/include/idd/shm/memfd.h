@@ -51,6 +51,10 @@ class MappedMemory {
   [[nodiscard]] static Result<MappedMemory> Map(int fd, MapAccess access, std::size_t bytes);
 
   [[nodiscard]] void* address() const noexcept;  // null when nothing is mapped
+  // Gives the memory back and leaves zeros at its address: private to this process, writable, and
+  // without cost to the system until they are written. The kernel joins neighbours to one mapping.
+  // False: the memory stays mapped, because the kernel has refused.
+  [[nodiscard]] bool Blank() noexcept;
 
  private:
   struct Region;  // of Boost.Interprocess, which stays in memfd.cc

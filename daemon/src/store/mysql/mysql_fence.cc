@@ -30,8 +30,8 @@ Result<FenceMember> ParseMember(const MysqlRow& row) {
   if (!beat || !noted || !state || !silence || *silence > kMaxSilence) {
     return Status(Code::kUnavailable,
                   "the row of host '" + member.host +
-                      "' in idd_fence is invalid; delete it if that host is off, or restart its "
-                      "idd after deleting it");
+                      "' in idd_fence is invalid; delete the row, then restart the idd of that "
+                      "host if it runs");
   }
   member.beat = *beat;
   member.noted = *noted;

@@ -78,10 +78,10 @@ Result<StoreFacts> MysqlStore::Inspect() {
   AddSetting(variables, {kFlush, "", "1", "a crash of the server forgets leases that it granted"},
              facts);
   if (IsOn(variables, "log_bin")) {
-    AddSetting(
-        variables,
-        {kSyncBinlog, "", "1", "a crash of the server leaves its replicas with other leases"},
-        facts);
+    AddSetting(variables,
+               {kSyncBinlog, "", "1",
+                "after a crash of the server, replicas may have leases that it lacks"},
+               facts);
   }
   facts.clock = Compare(now.value().rows.at(0).at(0), asked, answered);
   return facts;

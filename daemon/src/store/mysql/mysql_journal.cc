@@ -45,6 +45,15 @@ std::string EndOf(const LeaseClosure& closure, shm::IdRange ids, const std::stri
          "' AND state = 'active' AND host = " + MysqlDb::Text(host);
 }
 
+// Ends leases of which no id is left. A row has all that its end needs, so one statement ends any
+// number of them.
+std::string EndOfExhausted(const std::vector<std::string>& tokens, const std::string& host) {
+  return std::string("UPDATE idd_lease SET state = '") + LeaseStateName(LeaseState::kExhausted) +
+         "', claimed = `limit` - base, returned = 0, abandoned = 0, closed_at = CURRENT_TIMESTAMP"
+         " WHERE token IN " +
+         sql::Texts(tokens) + " AND state = 'active' AND host = " + MysqlDb::Text(host);
+}
+
 }  // namespace
 
 Result<std::optional<shm::IdRange>> MysqlStore::FindActive(const LeaseClosure& closure) {
@@ -81,19 +90,25 @@ Status MysqlStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
         closure.state == LeaseState::kExhausted || closure.state == LeaseState::kAbandoned;
     if (!is_end || !IsToken(closure.token)) {
       return {Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
-                                  "' is closed as exhausted or abandoned only"};
+                                  "' must be closed as exhausted or abandoned"};
     }
   }
   const Result<ActiveRanges> active = FindAllActive(closures);
   if (!active.ok()) return Failed(active.status());
   std::vector<std::string> statements;
+  std::vector<std::string> exhausted;
   for (const LeaseClosure& closure : closures) {
     const auto it = active.value().find(closure.token);
     // The lease is closed already, or was never ours: the journal's entry stands.
     if (it == active.value().end()) continue;
     if (Status status = CheckClosure(closure, it->second); !status.ok()) return status;
-    statements.push_back(EndOf(closure, it->second, options_.host.id));
+    if (closure.state == LeaseState::kExhausted) {
+      exhausted.push_back(closure.token);
+    } else {
+      statements.push_back(EndOf(closure, it->second, options_.host.id));
+    }
   }
+  if (!exhausted.empty()) statements.push_back(EndOfExhausted(exhausted, options_.host.id));
   if (statements.empty()) return Status::Ok();
   return Failed(db_->Transaction(statements).status());
 }
@@ -102,7 +117,7 @@ Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
   if (db_ == nullptr) return NotOpen();
   if (closure.state != LeaseState::kReturned || !IsToken(closure.token)) {
     return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
-                                      "' is handed back in state 'returned' only");
+                                      "' must be handed back in state 'returned'");
   }
   const Result<std::optional<shm::IdRange>> found = FindActive(closure);
   if (!found.ok()) return Failed(found.status());

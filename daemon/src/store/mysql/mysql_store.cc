@@ -248,7 +248,7 @@ Status MysqlStore::CheckCluster(const MysqlResult& status) {
   if (view_.empty()) view_ = view;
   if (view_ == view) return Status::Ok();
   db_.reset();
-  return {Code::kUnavailable, "the cluster at " + DisplayUrl() + " has other members"};
+  return {Code::kUnavailable, "the members of the cluster at " + DisplayUrl() + " have changed"};
 }
 
 std::optional<std::chrono::seconds> MysqlStore::uptime() const {
@@ -274,8 +274,7 @@ std::string MysqlStore::SelectIsCurrent() const {
           ? ""
           : " AND EXISTS(SELECT 1 FROM idd_lease WHERE token = '" + last_token_ + "')";
   return "SELECT COUNT(*) FROM idd_fence JOIN idd_meta ON name = 'incarnation' AND value = " +
-         MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + " AND " + server_.condition() +
-         has_token;
+         MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + has_token;
 }
 
 Status MysqlStore::SetBack() {

@@ -137,7 +137,7 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
   return states;
 }
 
-// Parses a row of ReadTags' first statement.
+// Parses a row of ReadTogether's first statement.
 Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) {
   Result<TagRecord> record = ParseTagRow(row);
   if (!record.ok()) return record.status();

@@ -42,8 +42,10 @@ struct Incident {
     kLeafTakes,
     kDiskFull,
     kForgetHost,
+    kRunByHand,
+    kCloneHost,
   };
-  static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::kForgetHost) + 1;
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::kCloneHost) + 1;
   Nanos at = 0;
   Kind kind = Kind::kKillIdd;
   std::uint64_t who = 0;

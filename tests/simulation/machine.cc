@@ -32,7 +32,7 @@ class Machine::Descriptors final : public daemon::DescriptorStore {
       : machine_(machine),
         loop_(loop),
         kept_(machine.kept_),
-        keeps_(machine.settings_.has_manager) {}
+        keeps_(machine.settings_.has_manager && !machine.is_by_hand_) {}
 
   void Keep(const std::string& name, int fd) override {
     if (!keeps_ || Process::Current()->is_dead()) return;
@@ -103,6 +103,7 @@ void Machine::Main() {
   IDD_CHECK(drained.ok());
   std::vector<daemon::PassedDescriptor> passed;
   for (const auto& [name, fd] : kept_) {
+    if (is_by_hand_) break;
     passed.push_back({.name = name, .fd = Duplicate(fd.get())});
   }
   Result<daemon::Inheritance> inheritance =
@@ -181,8 +182,13 @@ void Machine::EndIdd() {
   World::Get().Trace(name_ + ": idd has ended");
   listens_ = false;
   idd_.reset();
+  const bool was_by_hand = is_by_hand_;
+  is_by_hand_ = false;
   if (!starts_again_) {
-    kept_.clear();  // the manager drops the descriptors of a service that was stopped
+    // The manager drops the descriptors of a service that was stopped.
+    if (was_by_hand) return;
+    is_list_lost_ |= !kept_.empty();  // idd could not end its leases
+    kept_.clear();
     return;
   }
   World::Get().After(kRestartDelay, [this, boots = boots_] {
@@ -239,10 +245,22 @@ void Machine::LoseProcess() {
 }
 
 void Machine::StartAgainLater() {
-  if (!settings_.has_manager) has_old_rings_ = true;
+  if (!settings_.has_manager || is_by_hand_) has_old_rings_ = true;
+  is_by_hand_ = false;
   World::Get().After(kRestartDelay, [this, boots = boots_] {
     if (boots == boots_) StartIdd();
   });
+}
+
+void Machine::RunIddByHand() {
+  if (idd_ == nullptr) return;
+  World::Get().Trace(name_ + ": kill -9 idd, and another one is started by hand");
+  World::Get().Met("idd was run by hand");
+  LoseProcess();
+  has_old_rings_ = true;
+  is_list_lost_ = true;
+  is_by_hand_ = true;
+  StartIdd();
 }
 
 void Machine::KillIdd() {
@@ -288,6 +306,7 @@ void Machine::PowerOff() {
   World::Get().Trace(name_ + ": power off");
   World::Get().Met("a machine lost its power");
   LoseProcess();
+  is_list_lost_ = true;
   kept_.clear();
   has_old_rings_ = false;
   is_on_ = false;

@@ -38,12 +38,20 @@ class Machine {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& host_id() const noexcept { return settings_.host_id; }
+  [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] const std::filesystem::path& dir() const noexcept { return dir_; }
   [[nodiscard]] Link& link() noexcept { return link_; }
   [[nodiscard]] Disk& disk() noexcept { return disk_; }
   [[nodiscard]] Nanos clock_offset() const noexcept { return clock_offset_; }
   [[nodiscard]] bool is_on() const noexcept { return is_on_; }
-  // Whether rings outlive a run of idd.
-  [[nodiscard]] bool keeps_rings() const noexcept { return settings_.has_manager; }
+  // Whether all programs claim from the rings of one idd, also after it was killed.
+  [[nodiscard]] bool keeps_rings() const noexcept {
+    return settings_.has_manager && !has_old_rings_;
+  }
+  // Whether each idd knew the leases of the one before.
+  [[nodiscard]] bool has_kept_its_list() const noexcept {
+    return settings_.has_manager && !is_list_lost_;
+  }
   // Whether programs may still claim from rings that no idd can close.
   [[nodiscard]] bool has_old_rings() const noexcept { return has_old_rings_; }
   // Rises with every boot; programs of an earlier one are gone.
@@ -66,6 +74,8 @@ class Machine {
   void KillIddAtStep(std::uint64_t n) noexcept { steps_to_live_ = n; }
   // Such a step. Called by idd's threads.
   void Step();
+  // An operator kills it and starts another one without the manager, which keeps the descriptors.
+  void RunIddByHand();
   void SuspendIdd();
   void ContinueIdd();
   // Starts it now, or as soon as the one that is stopping has ended.
@@ -119,6 +129,8 @@ class Machine {
   bool listens_ = false;
   bool starts_again_ = false;  // as soon as it has ended
   bool has_old_rings_ = false;
+  bool is_by_hand_ = false;  // the run that is next or now
+  bool is_list_lost_ = false;
   std::uint64_t steps_to_live_ = 0;  // 0: it lives on
 };
 

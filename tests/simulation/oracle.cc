@@ -25,6 +25,20 @@ void Oracle::OnLeased(const Lease& lease, const std::string& host) {
   limit = std::max(limit, lease.ids.limit);
   world_.Trace(host + " leased " + lease.tag + " " + Text(lease.ids) +
                (lease.from_returned ? ", a returned range" : ""));
+  const auto most = most_prefetched_.find(lease.tag);
+  if (most != most_prefetched_.end() && lease.ids.size() > most->second) {
+    Fail("too much: " + host + " leased " + lease.tag + " " + Text(lease.ids) +
+         ", and its max_prefetch was never above " + std::to_string(most->second));
+  }
+}
+
+void Oracle::AllowPrefetch(const std::string& tag, std::uint64_t most) {
+  std::uint64_t& highest = most_prefetched_[tag];
+  highest = std::max(highest, most);
+}
+
+void Oracle::OnForged(const std::string& machine, const std::string& tag) {
+  if (forged_.emplace(machine, tag).second) world_.Met("a program forged a cursor");
 }
 
 Oracle::Claim Oracle::Begin(std::string machine, std::string host, std::string tag,
@@ -55,24 +69,19 @@ const Oracle::Ranges::value_type* Oracle::FindShared(const Ranges& ranges, shm::
 }
 
 void Oracle::OnClaimed(const Claim& claim, shm::IdRange ids) {
-  const auto& [machine, host, tag, scope, began, above] = claim;
+  const auto& [machine, host, tag, scope, began, above, is_of_old_ring] = claim;
   claimed_ += ids.size();
-  Ranges& ranges = handed_out_[tag];
-  if (const auto* const shared = FindShared(ranges, ids)) {
-    return Fail("twice: " + machine + " claimed " + tag + " " + Text(ids) + ", and " +
-                shared->second.second + " had " + Text({shared->first, shared->second.first}));
-  }
-  // Neighbours of one machine become one range.
-  std::uint64_t first = ids.first;
-  auto next = ranges.lower_bound(ids.first);
-  if (next != ranges.begin()) {
-    const auto before = std::prev(next);
-    if (before->second.first == ids.first && before->second.second == machine) {
-      first = before->first;
-      ranges.erase(before);
+  const bool is_forged = IsForged(machine, tag);
+  if (const auto* const shared = FindShared(handed_out_[tag], ids)) {
+    if (!is_forged || shared->second.second != machine) {
+      return Fail("twice: " + machine + " claimed " + tag + " " + Text(ids) + ", and " +
+                  shared->second.second + " had " + Text({shared->first, shared->second.first}));
     }
+    world_.Met("ids came twice after a forged cursor");
+  } else {
+    Add(handed_out_[tag], ids, machine);
+    if (is_watching_ && !is_of_old_ring) Add(watched_[tag], ids, machine);
   }
-  ranges[first] = {ids.limit, machine};
 
   // The claimed ids must lie in leases of this host that were committed; a claim is of one lease.
   const auto& leases = leased_[{tag, host}];
@@ -87,17 +96,30 @@ void Oracle::OnClaimed(const Claim& claim, shm::IdRange ids) {
   }
   for (const std::string& drained_scope : {tag, std::string()}) {
     const auto drained = drained_.find({machine, drained_scope});
-    if (drained != drained_.end() && drained->second < began) {
+    if (drained != drained_.end() && drained->second < began && !is_forged) {
       return Fail("drained: " + machine + " claimed " + tag + " " + Text(ids) +
                   " after an operator had drained it");
     }
   }
-  if (ids.first < above) {
+  if (ids.first < above && !is_forged) {
     Fail("out of order: " + machine + " claimed " + tag + " " + Text(ids) +
          " after a claim below " + std::to_string(above) + " had returned");
   }
   std::uint64_t& newest = newest_[{scope, tag}];
   newest = std::max(newest, ids.limit);
+}
+
+void Oracle::Add(Ranges& ranges, shm::IdRange ids, const std::string& machine) {
+  std::uint64_t first = ids.first;
+  const auto next = ranges.lower_bound(ids.first);
+  if (next != ranges.begin()) {
+    const auto before = std::prev(next);
+    if (before->second.first == ids.first && before->second.second == machine) {
+      first = before->first;
+      ranges.erase(before);
+    }
+  }
+  ranges[first] = {ids.limit, machine};
 }
 
 void Oracle::OnLeafTook(const std::string& tag, shm::IdRange ids) {
@@ -109,21 +131,26 @@ void Oracle::OnLeafTook(const std::string& tag, shm::IdRange ids) {
   ranges[ids.first] = {ids.limit, "leaf"};
 }
 
-void Oracle::CheckJournal(const std::vector<LeaseRecord>& journal) {
+void Oracle::CheckJournal(const std::vector<LeaseRecord>& journal,
+                          const std::set<std::string>& exact, bool only_watched) {
   std::map<std::string, Ranges> kept;  // by tag
   for (const LeaseRecord& row : journal) {
+    world_.Trace("journal: " + row.tag + " " + Text(row.ids) + " of " + row.host + ", " +
+                 daemon::LeaseStateName(row.state) + ", " + std::to_string(row.claimed) +
+                 " claimed");
     if (row.state == daemon::LeaseState::kActive) {
       return Fail("open: the journal still has lease " + Text(row.ids) + " of " + row.tag + " by " +
                   row.host + " as active, and all idds have stopped");
     }
-    const bool went_back = row.state == daemon::LeaseState::kReturned;
-    const std::uint64_t limit = went_back ? row.ids.first + row.claimed : row.ids.limit;
+    const bool has_claimed_part =
+        row.state == daemon::LeaseState::kReturned || exact.contains(row.host);
+    const std::uint64_t limit = has_claimed_part ? row.ids.first + row.claimed : row.ids.limit;
     std::uint64_t& end = kept[row.tag][row.ids.first].first;
     end = std::max(end, limit);
   }
-  for (const auto& [tag, ranges] : handed_out_) {
+  for (const auto& [tag, ranges] : only_watched ? watched_ : handed_out_) {
     for (const auto& [first, range] : ranges) {
-      if (range.second == "leaf") continue;
+      if (range.second == "leaf" || IsForged(range.second, tag)) continue;
       // Walks over the leases that keep these ids, which may be several.
       std::uint64_t next = first;
       while (next < range.first) {
@@ -132,7 +159,7 @@ void Oracle::CheckJournal(const std::vector<LeaseRecord>& journal) {
         while (it != kept[tag].begin() && end == next) end = std::max(end, (--it)->second.first);
         if (end <= next) {
           return Fail("unaccounted: " + range.second + " claimed id " + std::to_string(next) +
-                      " of " + tag + ", and the journal has it as handed back");
+                      " of " + tag + ", which no lease of the journal has as claimed");
         }
         next = end;
       }

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data_set.h"
@@ -23,6 +25,8 @@ class Oracle {
   Oracle& operator=(const Oracle&) = delete;
 
   void OnLeased(const Lease& lease, const std::string& host);
+  // The tag's max_prefetch may be as high as this from now on.
+  void AllowPrefetch(const std::string& tag, std::uint64_t most);
 
   // A claim that is under way.
   struct Claim {
@@ -31,7 +35,8 @@ class Oracle {
     std::string tag;
     std::string scope;  // claims of one scope are in order: those of a machine, or of a program
     Nanos began = 0;
-    std::uint64_t above = 0;  // its ids are at or above it
+    std::uint64_t above = 0;      // its ids are at or above it
+    bool is_of_old_ring = false;  // perhaps: no idd knows the leases of the ring any more
   };
   [[nodiscard]] Claim Begin(std::string machine, std::string host, std::string tag,
                             std::string scope) const;
@@ -44,9 +49,18 @@ class Oracle {
   // A Leaf server beside idd hands these ids out.
   void OnLeafTook(const std::string& tag, shm::IdRange ids);
 
+  // A hostile program on the machine overwrites the cursors of the tag's rings. From now on, claims
+  // of the tag on this machine may share ids, and be out of order, as docs/failures.md admits.
+  void OnForged(const std::string& machine, const std::string& tag);
+
+  // From now on the journal loses nothing and every idd knows its leases.
+  void Watch() noexcept { is_watching_ = true; }
   // After every idd has stopped: the journal has the end of each lease, and each id that a program
-  // kept is in a part of a lease that did not go back. Only while no server has lost commits.
-  void CheckJournal(const std::vector<LeaseRecord>& journal);
+  // kept is in a part of a lease that did not go back, and in the claimed part if the lease's host
+  // is one of `exact`: no idd of that host lost its list of leases. `only_watched`: ids that were
+  // claimed before Watch() may be lost from the journal.
+  void CheckJournal(const std::vector<LeaseRecord>& journal, const std::set<std::string>& exact,
+                    bool only_watched);
 
   void Fail(std::string what);
   [[nodiscard]] const std::optional<std::string>& failure() const noexcept { return failure_; }
@@ -56,16 +70,25 @@ class Oracle {
  private:
   // Disjoint ranges, by their first id, with who has them.
   using Ranges = std::map<std::uint64_t, std::pair<std::uint64_t, std::string>>;
+  // Adds a range; neighbours of one machine become one.
+  static void Add(Ranges& ranges, shm::IdRange ids, const std::string& machine);
+  [[nodiscard]] bool IsForged(const std::string& machine, const std::string& tag) const {
+    return forged_.contains({machine, tag});
+  }
 
   // A range of `ranges` that shares an id with `ids`, or null.
   [[nodiscard]] static const Ranges::value_type* FindShared(const Ranges& ranges, shm::IdRange ids);
 
   World& world_;
   std::map<std::string, Ranges> handed_out_;  // by tag
+  std::map<std::string, Ranges> watched_;     // since Watch()
+  std::map<std::string, std::uint64_t> most_prefetched_;
+  std::set<std::pair<std::string, std::string>> forged_;  // by machine and tag
   // Leases by tag and host: by first id, the highest limit of the leases that begin there.
   std::map<std::pair<std::string, std::string>, std::map<std::uint64_t, std::uint64_t>> leased_;
   std::map<std::pair<std::string, std::string>, std::uint64_t> newest_;  // by scope and tag
   std::map<std::pair<std::string, std::string>, Nanos> drained_;
+  bool is_watching_ = false;
   std::uint64_t claimed_ = 0;
   std::uint64_t leases_ = 0;
   std::optional<std::string> failure_;

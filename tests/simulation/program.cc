@@ -90,6 +90,13 @@ struct AttachReply : Pending {
 // A claim may end this long after its deadline: it looks once more.
 constexpr Nanos kMostLate = 30 * kMillisecond;
 
+// idd answers a little before the program gives up.
+daemon::RequestContext ContextOf(std::uint64_t owner, Nanos deadline, const Machine& machine) {
+  return {.owner = owner,
+          .deadline = Deadline(MonotonicTime(
+              std::chrono::nanoseconds(deadline - 5 * kMillisecond + machine.clock_offset())))};
+}
+
 Nanos SocketLatency() { return World::Get().random().Between(5, 100) * kMicrosecond; }
 
 }  // namespace
@@ -149,6 +156,7 @@ void Program::Main() {
 }
 
 void Program::ClaimOnce(const std::string& tag, std::uint64_t count) {
+  if (habits_.is_hostile && World::Get().random().Percent(20)) Forge(tag);
   const std::uint64_t suspensions = process_.suspensions();
   const Nanos deadline = World::Get().now() + habits_.timeout;
   ClaimUntil(deadline, tag, count);
@@ -159,12 +167,27 @@ void Program::ClaimOnce(const std::string& tag, std::uint64_t count) {
                std::to_string(late / kMillisecond) + " ms after its deadline");
 }
 
+// Writes into a cursor what no claim writes.
+void Program::Forge(const std::string& tag) {
+  const auto it = attachments_.find(tag);
+  if (it == attachments_.end() || it->second->memory == nullptr) return;
+  Random& random = World::Get().random();
+  oracle_.OnForged(machine_.name(), tag);
+  std::atomic<std::uint64_t>& next =
+      it->second->memory->cursors().slots[random.Below(shm::kSlotCount)].next;
+  const std::uint64_t now = next.load(std::memory_order_relaxed);
+  const std::uint64_t values[] = {now - random.Below(200), now + random.Below(200),
+                                  random.Below(10'000), random.Next(), 0};
+  next.store(values[random.Below(std::size(values))], std::memory_order_release);
+}
+
 void Program::ClaimUntil(Nanos deadline, const std::string& tag, std::uint64_t count) {
   const World& world = World::Get();
   // Without a descriptor store, programs that still claim from an old ring get smaller ids than
   // those that have attached to the new one.
-  const Oracle::Claim claim = oracle_.Begin(machine_.name(), machine_.host_id(), tag,
-                                            machine_.keeps_rings() ? machine_.name() : name());
+  Oracle::Claim claim = oracle_.Begin(machine_.name(), machine_.host_id(), tag,
+                                      machine_.keeps_rings() ? machine_.name() : name());
+  claim.is_of_old_ring = machine_.has_old_rings();
   Nanos pause = 2 * kMillisecond;
   Result<shm::IdRange> ids = ClaimFromRing(tag, count);
   while (ids.value().empty()) {
@@ -182,7 +205,7 @@ void Program::ClaimUntil(Nanos deadline, const std::string& tag, std::uint64_t c
   }
   last_claims_[tag] = world.now();
   last_statuses_[tag] = Status::Ok();
-  oracle_.OnClaimed(claim, ids.value());
+  if (!habits_.is_hostile) oracle_.OnClaimed(claim, ids.value());
 }
 
 shm::IdRange Program::ClaimFromRing(const std::string& tag, std::uint64_t count) {
@@ -261,10 +284,7 @@ Result<shm::IdRange> Program::AskDaemon(const std::string& tag, std::uint64_t co
   const std::uint64_t ring_id = attachment->memory == nullptr ? 0 : attachment->memory->ring_id();
   const auto reply = std::make_shared<ClaimReply>();
   const std::uint64_t run = machine_.run();
-  const daemon::RequestContext context{
-      .owner = owner_,
-      .deadline = Deadline(MonotonicTime(
-          std::chrono::nanoseconds(deadline - 5 * kMillisecond + machine_.clock_offset())))};
+  const daemon::RequestContext context = ContextOf(owner_, deadline, machine_);
   World::Get().After(SocketLatency(), [&machine = machine_, run, reply, tag, ring_id, count,
                                        context] {
     if (machine.run() != run) return;  // the connection has ended
@@ -293,10 +313,7 @@ Result<shm::IdRange> Program::AskDaemon(const std::string& tag, std::uint64_t co
 Status Program::Attach(const std::string& tag, Nanos deadline) {
   const auto reply = std::make_shared<AttachReply>();
   const std::uint64_t run = machine_.run();
-  const daemon::RequestContext context{
-      .owner = owner_,
-      .deadline = Deadline(MonotonicTime(
-          std::chrono::nanoseconds(deadline - 5 * kMillisecond + machine_.clock_offset())))};
+  const daemon::RequestContext context = ContextOf(owner_, deadline, machine_);
   World::Get().After(SocketLatency(), [&machine = machine_, run, reply, tag, context] {
     if (machine.run() != run) return;  // the connection has ended
     machine.Post([=](daemon::TagService& tags) {

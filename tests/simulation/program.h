@@ -30,6 +30,7 @@ class Program {
     unsigned stalls = 0;              // of 100 claims, how many stop in the middle
     unsigned loses_refills = 0;       // of 100 refill notices
     Nanos timeout = 2 * kSecond;
+    bool is_hostile = false;  // overwrites the cursors of its rings; what it gets does not count
   };
   // The rings that it has mapped; a forked child shares them.
   struct Attachment {
@@ -59,6 +60,7 @@ class Program {
  private:
   void Main();
   void ClaimOnce(const std::string& tag, std::uint64_t count);
+  void Forge(const std::string& tag);
   void ClaimUntil(Nanos deadline, const std::string& tag, std::uint64_t count);
   [[nodiscard]] shm::IdRange ClaimFromRing(const std::string& tag, std::uint64_t count);
   [[nodiscard]] shm::IdRange ClaimStalling(Attachment& attachment, std::uint64_t count,

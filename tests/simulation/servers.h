@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data_set.h"
@@ -43,6 +46,7 @@ enum class Access {
 // One host's way to the servers.
 struct Link {
   bool is_cut = false;
+  std::set<std::uint64_t> cut_from;  // numbers of servers that are out of reach
   Nanos latency = 100 * kMicrosecond;
   // Out of 100 packets: how many are lost on the way, and how many answers.
   unsigned lost = 0;
@@ -65,6 +69,16 @@ class Cluster {
   // Carries out a change on the primary and sends it to the replicas. The change must do the same
   // on each of them.
   void Commit(Server& server, std::function<void(DataSet&)> change);
+  // The same; returns what the change has returned at `server`.
+  template <typename T>
+  T CommitFor(Server& server, std::function<T(DataSet&)> change) {
+    std::optional<T> result;
+    Commit(server, [&server, &result, change = std::move(change)](DataSet& data) {
+      T done = change(data);
+      if (&data == &server.data) result = std::move(done);
+    });
+    return *std::move(result);
+  }
   void Leased(const Lease& lease, const std::string& host) const { on_leased_(lease, host); }
 
   // How far replicas are behind from now on.

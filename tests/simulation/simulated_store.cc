@@ -15,7 +15,6 @@ using std::chrono::seconds;
 
 // How long a client waits for an answer.
 constexpr Nanos kStatementPatience = 5 * kSecond;
-constexpr Nanos kConnectPatience = 2 * kSecond;
 constexpr milliseconds kConnectPause(1000);
 constexpr seconds kHostBeatEvery(20);
 constexpr Nanos kHostSilentFor = 60 * kSecond;
@@ -45,8 +44,13 @@ void End(const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-SimulatedStore::SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentity host)
-    : cluster_(cluster), link_(link), host_(std::move(host)), run_(RandomToken()) {}
+SimulatedStore::SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentity host,
+                               std::function<void()> on_step)
+    : cluster_(cluster),
+      link_(link),
+      host_(std::move(host)),
+      on_step_(std::move(on_step)),
+      run_(RandomToken()) {}
 
 // A clean end gives the host's name free.
 SimulatedStore::~SimulatedStore() {
@@ -97,7 +101,11 @@ Result<T> SimulatedStore::SendTo(Server* server, std::function<Result<T>(Server&
   const auto travel = [&link, &world] {
     return link.latency / 2 + world.random().Between(0, link.latency);
   };
-  const auto is_lost = [&link, &world] { return link.is_cut || world.random().Percent(link.lost); };
+  const auto is_lost = [&link, &world, server] {
+    return link.is_cut || link.cut_from.contains(server->number) ||
+           world.random().Percent(link.lost);
+  };
+  on_step_();
   if (!is_lost()) {
     world.After(travel(), [=, &world, packet = std::move(packet)] {
       if (!server->is_up) return End(exchange);  // a reset
@@ -120,10 +128,17 @@ Result<T> SimulatedStore::SendTo(Server* server, std::function<Result<T>(Server&
   }
   const Nanos until = world.now() + kStatementPatience;
   while (!exchange->is_over && world.now() < until) Thread::Current()->Wait(until);
-  if (!exchange->is_over) {
-    return Status(Code::kSystem, "no answer within 5 s");
-  }
+  if (!exchange->is_over) return Status(Code::kSystem, "no answer within 5 s");
+  on_step_();
   return *result;
+}
+
+template <typename T>
+Result<T> SimulatedStore::Change(std::function<Result<T>(DataSet&)> change) {
+  return Send<T>([&cluster = cluster_, change = std::move(change)](Server& server) -> Result<T> {
+    if (server.is_read_only) return ReadOnly();
+    return cluster.CommitFor<Result<T>>(server, change);
+  });
 }
 
 Status SimulatedStore::NotOpen() const { return {Code::kUnavailable, "the allocator is not open"}; }
@@ -271,7 +286,7 @@ Status SimulatedStore::ClaimHost() {
       });
   if (!claimed.ok()) return claimed.status();
   if (claimed.value().run != run_) {
-    World::Get().Met("another host had this one's name");
+    World::Get().Met("a machine's name was held by another one");
     return {Code::kUnavailable, "another host uses the name '" + host_.id + "'"};
   }
   const bool is_set_back = host_beat_ != 0 && claimed.value().beat <= host_beat_;
@@ -386,12 +401,14 @@ Result<daemon::Store::LeaseResults> SimulatedStore::TakeLeases(
           result.refusal = Refusal::kNotLive;
         }
         if (result.refusal != Refusal::kNone) return result;
-        cluster.Commit(server, [&server, &result, guard, requests](DataSet& data) {
-          for (const LeaseRequest& request : requests) {
-            Result<Lease> lease = data.TakeLease(request, guard.host, true);
-            if (&data == &server.data) result.leases.push_back(std::move(lease));
-          }
-        });
+        result.leases = cluster.CommitFor<std::vector<Result<Lease>>>(
+            server, [host = guard.host, requests](DataSet& data) {
+              std::vector<Result<Lease>> leases;
+              for (const LeaseRequest& request : requests) {
+                leases.push_back(data.TakeLease(request, host, true));
+              }
+              return leases;
+            });
         for (const Result<Lease>& lease : result.leases) {
           if (lease.ok()) cluster.Leased(lease.value(), guard.host);
         }
@@ -419,59 +436,33 @@ Result<daemon::Store::LeaseResults> SimulatedStore::TakeLeases(
 }
 
 Status SimulatedStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
-  return Send<bool>([&cluster = cluster_, host = host_.id, closures](Server& server) {
-           if (server.is_read_only) return Result<bool>(ReadOnly());
-           Status result;
-           cluster.Commit(server, [&server, &result, host, closures](DataSet& data) {
-             Status status = data.CloseLeases(closures, host);
-             if (&data == &server.data) result = std::move(status);
-           });
-           return result.ok() ? Result<bool>(true) : Result<bool>(result);
+  return Change<bool>([host = host_.id, closures](DataSet& data) -> Result<bool> {
+           if (Status status = data.CloseLeases(closures, host); !status.ok()) return status;
+           return true;
          })
       .status();
 }
 
 Result<daemon::ReturnOutcome> SimulatedStore::ReturnTail(const LeaseClosure& closure) {
-  return Send<daemon::ReturnOutcome>([&cluster = cluster_, host = host_.id, closure,
-                                      is_restored = restored_.contains(closure.token)](
-                                         Server& server) -> Result<daemon::ReturnOutcome> {
-    if (server.is_read_only) return ReadOnly();
-    Result<daemon::ReturnOutcome> result(daemon::ReturnOutcome::kStale);
-    cluster.Commit(server, [&server, &result, host, closure, is_restored](DataSet& data) {
-      Result<daemon::ReturnOutcome> outcome = data.ReturnTail(closure, host, is_restored);
-      if (&data == &server.data) result = std::move(outcome);
-    });
-    return result;
-  });
+  return Change<daemon::ReturnOutcome>(
+      [host = host_.id, closure, is_restored = restored_.contains(closure.token)](DataSet& data) {
+        return data.ReturnTail(closure, host, is_restored);
+      });
 }
 
 Result<std::vector<LeaseRecord>> SimulatedStore::AbandonActive(
     const std::vector<std::string>& except) {
-  return Send<std::vector<LeaseRecord>>(
-      [&cluster = cluster_, host = host_.id,
-       kept = std::set<std::string>(except.begin(), except.end())](
-          Server& server) -> Result<std::vector<LeaseRecord>> {
-        if (server.is_read_only) return ReadOnly();
-        std::vector<LeaseRecord> marked;
-        cluster.Commit(server, [&server, &marked, host, kept](DataSet& data) {
-          std::vector<LeaseRecord> rows = data.AbandonActive(kept, host);
-          if (&data == &server.data) marked = std::move(rows);
-        });
-        return marked;
+  const std::set<std::string> kept(except.begin(), except.end());
+  return Change<std::vector<LeaseRecord>>(
+      [host = host_.id, kept](DataSet& data) -> Result<std::vector<LeaseRecord>> {
+        return data.AbandonActive(kept, host);
       });
 }
 
 Result<daemon::Reconciliation> SimulatedStore::Reconcile(const daemon::HostMemory& memory) {
-  Result<daemon::Reconciliation> result =
-      Send<daemon::Reconciliation>([&cluster = cluster_, host = host_.id,
-                                    memory](Server& server) -> Result<daemon::Reconciliation> {
-        if (server.is_read_only) return ReadOnly();
-        daemon::Reconciliation found;
-        cluster.Commit(server, [&server, &found, host, memory](DataSet& data) {
-          daemon::Reconciliation reconciliation = data.Reconcile(memory, host);
-          if (&data == &server.data) found = std::move(reconciliation);
-        });
-        return found;
+  Result<daemon::Reconciliation> result = Change<daemon::Reconciliation>(
+      [host = host_.id, memory](DataSet& data) -> Result<daemon::Reconciliation> {
+        return data.Reconcile(memory, host);
       });
   if (!result.ok()) {
     for (const Lease& lease : memory.held) restored_.insert(lease.token);  // as far as is known
@@ -514,39 +505,15 @@ Result<daemon::Store::TagResults> SimulatedStore::FindTags(const std::vector<std
 }
 
 Result<TagRecord> SimulatedStore::CreateTag(const daemon::NewTag& tag) {
-  return Send<TagRecord>([&cluster = cluster_, tag](Server& server) -> Result<TagRecord> {
-    if (server.is_read_only) return ReadOnly();
-    Result<TagRecord> result(Status(Code::kSystem, "not done"));
-    cluster.Commit(server, [&server, &result, tag](DataSet& data) {
-      Result<TagRecord> record = data.CreateTag(tag);
-      if (&data == &server.data) result = std::move(record);
-    });
-    return result;
-  });
+  return Change<TagRecord>([tag](DataSet& data) { return data.CreateTag(tag); });
 }
 
 Result<TagRecord> SimulatedStore::ChangeTag(const daemon::TagChange& change) {
-  return Send<TagRecord>([&cluster = cluster_, change](Server& server) -> Result<TagRecord> {
-    if (server.is_read_only) return ReadOnly();
-    Result<TagRecord> result(Status(Code::kSystem, "not done"));
-    cluster.Commit(server, [&server, &result, change](DataSet& data) {
-      Result<TagRecord> record = data.ChangeTag(change);
-      if (&data == &server.data) result = std::move(record);
-    });
-    return result;
-  });
+  return Change<TagRecord>([change](DataSet& data) { return data.ChangeTag(change); });
 }
 
 Result<TagRecord> SimulatedStore::LiftTag(const std::string& tag, std::uint64_t to) {
-  return Send<TagRecord>([&cluster = cluster_, tag, to](Server& server) -> Result<TagRecord> {
-    if (server.is_read_only) return ReadOnly();
-    Result<TagRecord> result(Status(Code::kSystem, "not done"));
-    cluster.Commit(server, [&server, &result, tag, to](DataSet& data) {
-      Result<TagRecord> record = data.LiftTag(tag, to);
-      if (&data == &server.data) result = std::move(record);
-    });
-    return result;
-  });
+  return Change<TagRecord>([tag, to](DataSet& data) { return data.LiftTag(tag, to); });
 }
 
 Result<std::uint64_t> SimulatedStore::UsedLimit(const std::string& tag) {
@@ -555,14 +522,9 @@ Result<std::uint64_t> SimulatedStore::UsedLimit(const std::string& tag) {
 }
 
 Status SimulatedStore::DeleteTag(const std::string& tag) {
-  return Send<bool>([&cluster = cluster_, tag](Server& server) {
-           if (server.is_read_only) return Result<bool>(ReadOnly());
-           Status result;
-           cluster.Commit(server, [&server, &result, tag](DataSet& data) {
-             Status status = data.DeleteTag(tag);
-             if (&data == &server.data) result = std::move(status);
-           });
-           return result.ok() ? Result<bool>(true) : Result<bool>(result);
+  return Change<bool>([tag](DataSet& data) -> Result<bool> {
+           if (Status status = data.DeleteTag(tag); !status.ok()) return status;
+           return true;
          })
       .status();
 }
@@ -697,9 +659,8 @@ Status SimulatedStore::Confirm() {
 }
 
 Status SimulatedStore::Admit(const std::vector<FenceMember>& members) {
-  return Send<bool>([&cluster = cluster_, members](Server& server) -> Result<bool> {
-           if (server.is_read_only) return ReadOnly();
-           cluster.Commit(server, [members](DataSet& data) { data.Admit(members); });
+  return Change<bool>([members](DataSet& data) -> Result<bool> {
+           data.Admit(members);
            return true;
          })
       .status();
@@ -721,13 +682,9 @@ Result<std::vector<Ceiling>> SimulatedStore::Activate(const std::vector<std::str
   return Send<std::vector<Ceiling>>([&cluster = cluster_, guard = MakeGuard(),
                                      tags](Server& server) -> Result<std::vector<Ceiling>> {
     if (server.is_read_only) return ReadOnly();
-    std::vector<Ceiling> found;
-    if (!guard.HasTables(server)) return found;
-    cluster.Commit(server, [&server, &found, tags](DataSet& data) {
-      std::vector<Ceiling> ceilings = data.Activate(tags);
-      if (&data == &server.data) found = std::move(ceilings);
-    });
-    return found;
+    if (!guard.HasTables(server)) return std::vector<Ceiling>();
+    return cluster.CommitFor<std::vector<Ceiling>>(
+        server, [tags](DataSet& data) { return data.Activate(tags); });
   });
 }
 
@@ -738,12 +695,8 @@ Result<bool> SimulatedStore::PutOut(const FenceMember& member) {
         !guard.HasTables(server)) {
       return Result<bool>(false);
     }
-    bool result = false;
-    cluster.Commit(server, [&server, &result, member](DataSet& data) {
-      const bool was_put = data.PutOut(member);
-      if (&data == &server.data) result = was_put;
-    });
-    return Result<bool>(result);
+    return Result<bool>(
+        cluster.CommitFor<bool>(server, [member](DataSet& data) { return data.PutOut(member); }));
   });
 }
 

@@ -25,7 +25,9 @@ namespace idd::simulation {
 // transactions as MysqlStore does.
 class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
  public:
-  SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentity host);
+  // `on_step`: called right before each packet and right after its answer.
+  SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentity host,
+                 std::function<void()> on_step);
   ~SimulatedStore() override;
 
   Status Open() override;
@@ -98,6 +100,9 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   [[nodiscard]] Result<T> Send(std::function<Result<T>(Server&)> packet);
   template <typename T>
   [[nodiscard]] Result<T> SendTo(Server* server, std::function<Result<T>(Server&)> packet);
+  // A packet that changes the data set, which a read-only server refuses.
+  template <typename T>
+  [[nodiscard]] Result<T> Change(std::function<Result<T>(DataSet&)> change);
   [[nodiscard]] Guard MakeGuard() const;
   [[nodiscard]] Status OpenAt(Server& endpoint);
   [[nodiscard]] Status ClaimHost();
@@ -112,6 +117,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   Cluster& cluster_;
   Link& link_;
   const daemon::HostIdentity host_;
+  const std::function<void()> on_step_;
   const std::string run_;
   std::optional<Session> session_;
   bool may_create_ = true;

@@ -2,6 +2,7 @@
 #ifndef IDD_TESTS_SIMULATION_STEPPED_STORE_H_
 #define IDD_TESTS_SIMULATION_STEPPED_STORE_H_
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -19,11 +20,13 @@ namespace idd::simulation {
 // can be killed before it or between it and what follows, and with a disk that can be full.
 class SteppedStore final : public daemon::Store {
  public:
+  // `on_step`: called right before and right after each call.
   SteppedStore(std::unique_ptr<daemon::Store> store, std::string host, Disk& disk,
-               OnLeased on_leased)
+               std::function<void()> on_step, OnLeased on_leased)
       : store_(std::move(store)),
         host_(std::move(host)),
         disk_(disk),
+        on_step_(std::move(on_step)),
         on_leased_(std::move(on_leased)) {}
 
   Status Open() override {
@@ -109,7 +112,9 @@ class SteppedStore final : public daemon::Store {
   auto Step(Call call) -> decltype(call()) {
     Pause();
     if (disk_.is_full) return Status(Code::kUnavailable, "the disk is full");
+    on_step_();
     auto result = call();
+    on_step_();
     Pause();
     return result;
   }
@@ -118,6 +123,7 @@ class SteppedStore final : public daemon::Store {
   std::unique_ptr<daemon::Store> store_;
   const std::string host_;
   Disk& disk_;
+  const std::function<void()> on_step_;
   const OnLeased on_leased_;
 };
 

@@ -12,6 +12,8 @@
 namespace idd::simulation {
 namespace {
 
+constexpr auto kOverwrite = std::filesystem::copy_options::overwrite_existing;
+
 using Database = std::unique_ptr<sqlite3, decltype([](sqlite3* db) { sqlite3_close(db); })>;
 
 Database Open(const std::string& path) {
@@ -60,15 +62,18 @@ void StoreFile::Dump() const {
   std::filesystem::remove(dir_ / "dump.db");
   const std::string sql = "VACUUM INTO '" + (dir_ / "dump.db").string() + "'";
   static_cast<void>(sqlite3_exec(Open(path()).get(), sql.c_str(), nullptr, nullptr, nullptr));
+  std::filesystem::copy_file(path() + ".witness", dir_ / "dump.witness", kOverwrite);
 }
 
-void StoreFile::Restore(bool in_place) const {
-  if (!in_place) {
-    std::filesystem::copy_file(dir_ / "dump.db", dir_ / "copy.db",
-                               std::filesystem::copy_options::overwrite_existing);
+void StoreFile::Restore(How how) const {
+  if (how != How::kInPlace) {
+    std::filesystem::copy_file(dir_ / "dump.db", dir_ / "copy", kOverwrite);
     std::filesystem::remove(path() + "-wal");
     std::filesystem::remove(path() + "-shm");
-    std::filesystem::rename(dir_ / "copy.db", path());
+    std::filesystem::rename(dir_ / "copy", path());
+    if (how == How::kByCopy) return;
+    std::filesystem::copy_file(dir_ / "dump.witness", dir_ / "copy", kOverwrite);
+    std::filesystem::rename(dir_ / "copy", path() + ".witness");
     return;
   }
   const Database from = Open((dir_ / "dump.db").string());

@@ -26,8 +26,12 @@ class StoreFile {
 
   [[nodiscard]] bool has_dump() const { return std::filesystem::exists(dir_ / "dump.db"); }
   void Dump() const;
-  // In place: the same file gets the dump's content. Otherwise a copy of the dump takes its place.
-  void Restore(bool in_place) const;
+  enum class How {
+    kInPlace,      // the same file gets the dump's content
+    kByCopy,       // a copy of the dump takes its place
+    kWithWitness,  // also of the witness; no idd may run
+  };
+  void Restore(How how) const;
 
  private:
   const std::filesystem::path dir_;

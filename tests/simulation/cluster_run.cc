@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+
+#include "simulated_store.h"
+#include "stepped_store.h"
+#include "store/sqlite/sqlite_store.h"
+
+namespace idd::simulation {
+namespace {
+
+std::filesystem::path ScratchDir() {
+  return std::filesystem::path("/dev/shm") / ("idd-simulation-" + std::to_string(::getpid()));
+}
+
+// Claims of a machine's own name wait this long after a clone of it was switched off.
+constexpr Nanos kNameIsHeld = 60 * kSecond;
+
+}  // namespace
+
+ClusterRun::ClusterRun(std::uint64_t seed, const Tracer& tracer)
+    : world_(seed), oracle_(world_), setup_(seed ^ 0x2545f4914f6cdd1d) {
+  world_.SetTracer(tracer);
+  Setup();
+}
+
+// The parts may not remove the folder that they share.
+ClusterRun::~ClusterRun() {
+  programs_.clear();
+  machines_.clear();
+  clone_.reset();
+  machines_that_were_.clear();
+  file_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(ScratchDir(), ignored);
+}
+
+void ClusterRun::Setup() {
+  const auto access = static_cast<Access>(setup_.Below(3));
+  const std::size_t servers = 1 + setup_.Below(3);
+  cluster_ = std::make_unique<Cluster>(
+      access, servers,
+      [this](const Lease& lease, const std::string& host) { oracle_.OnLeased(lease, host); });
+  if (setup_.Percent(30)) file_ = std::make_unique<StoreFile>(ScratchDir() / "store");
+  fence_after_ = std::chrono::seconds(5 + setup_.Below(40));
+  SetupTags();
+  const std::size_t machines = 1 + setup_.Below(4);
+  for (std::size_t i = 0; i < machines; ++i) {
+    const std::string name = std::string("host-") + static_cast<char>('a' + i);
+    Machine::Settings settings;
+    settings.host_id = name;
+    settings.has_manager = !setup_.Percent(25);
+    settings.fence_after = fence_after_;
+    static constexpr std::uint32_t kLeasesPerSecond[] = {5, 50, 1000, 1000};
+    settings.leases_per_s = kLeasesPerSecond[setup_.Below(std::size(kLeasesPerSecond))];
+    machines_.push_back(std::make_unique<Machine>(
+        name, settings,
+        [this](Machine& machine, daemon::HostIdentity host) {
+          return MakeStore(machine, std::move(host));
+        },
+        ScratchDir() / name));
+    Machine& machine = *machines_.back();
+    machine.link().latency = setup_.Between(50, 2000) * kMicrosecond;
+    // Some machines come later.
+    Later(setup_.Percent(70) ? 0 : setup_.Between(0, 30) * kSecond,
+          [&machine] { machine.StartIdd(); });
+    const std::size_t programs = 1 + setup_.Below(3);
+    for (std::size_t k = 0; k < programs; ++k) AddProgram(machine);
+  }
+  if (setup_.Percent(15)) AddHostileProgram(*machines_.front());
+}
+
+void ClusterRun::SetupTags() {
+  const std::size_t tags = 1 + setup_.Below(3);
+  static constexpr std::uint64_t kSteps[] = {5, 20, 100, 1000};
+  for (std::size_t i = 0; i < tags; ++i) {
+    tags_.push_back("tag" + std::to_string(i));
+    const std::uint64_t step = kSteps[setup_.Below(std::size(kSteps))];
+    daemon::NewTag tag;
+    tag.tag = tags_.back();
+    tag.step = step;
+    tag.refill.max_prefetch = step * (2 + setup_.Below(50));
+    tag.refill.outage_tolerance = std::chrono::seconds(1 + setup_.Below(30));
+    oracle_.AllowPrefetch(tag.tag, *tag.refill.max_prefetch);
+    if (setup_.Percent(10)) tag.access = daemon::TagAccess::kSocket;
+    if (file_ != nullptr) {
+      file_->CreateTag(tag);
+    } else {
+      cluster_->Commit(cluster_->primary(),
+                       [tag](DataSet& data) { static_cast<void>(data.CreateTag(tag)); });
+    }
+  }
+}
+
+std::unique_ptr<daemon::Store> ClusterRun::MakeStore(Machine& machine, daemon::HostIdentity host) {
+  if (file_ == nullptr) {
+    return std::make_unique<SimulatedStore>(*cluster_, machine.link(), std::move(host),
+                                            [&machine] { machine.Step(); });
+  }
+  daemon::SqliteStoreOptions options;
+  options.path = file_->path();
+  options.host_id = host.id;
+  return std::make_unique<SteppedStore>(
+      std::make_unique<daemon::SqliteStore>(std::move(options)), host.id, machine.disk(),
+      [&machine] { machine.Step(); },
+      [this](const Lease& lease, const std::string& leased_by) {
+        oracle_.OnLeased(lease, leased_by);
+      });
+}
+
+bool ClusterRun::HasTag(const std::string& tag) {
+  return file_ == nullptr ? cluster_->primary().data.tags.contains(tag) : file_->HasTag(tag);
+}
+
+void ClusterRun::AddProgram(Machine& machine) {
+  Random& random = world_.random();
+  Program::Habits habits;
+  habits.tags = tags_;
+  static constexpr Nanos kPauses[] = {5 * kMillisecond, 50 * kMillisecond, 200 * kMillisecond};
+  habits.pause = kPauses[random.Below(std::size(kPauses))];
+  habits.most = random.Percent(70) ? 1 : 1 + random.Below(100);
+  habits.stalls = random.Percent(50) ? 5 : 0;
+  habits.loses_refills = random.Percent(20) ? 50 : 0;
+  programs_.push_back(std::make_unique<Program>(
+      machine.name() + "/p" + std::to_string(++programs_made_), machine, oracle_, habits));
+}
+
+// It overwrites the cursors of the first tag's rings.
+void ClusterRun::AddHostileProgram(Machine& machine) {
+  Program::Habits habits;
+  habits.tags = {tags_.front()};
+  habits.pause = 50 * kMillisecond;
+  habits.is_hostile = true;
+  programs_.push_back(
+      std::make_unique<Program>(machine.name() + "/hostile", machine, oracle_, habits));
+}
+
+void ClusterRun::RemovePrograms(const Machine& machine) {
+  std::erase_if(programs_, [&machine](const auto& p) { return &p->machine() == &machine; });
+}
+
+void ClusterRun::Later(Nanos delay, std::function<void()> undo) {
+  world_.After(delay, [this, undo = std::move(undo)] {
+    if (!is_healed_) undo();
+  });
+}
+
+// All faults end, and every machine has a program.
+void ClusterRun::Heal() {
+  world_.Trace("all faults end");
+  is_healed_ = true;
+  cluster_->SetLag(0);
+  cluster_->Start(cluster_->primary_number());
+  cluster_->primary().hangs = false;
+  cluster_->primary().is_read_only = false;
+  for (std::size_t i = 0; i < cluster_->servers().size(); ++i) cluster_->Reseed(i);
+  SwitchCloneOff();
+  std::erase_if(programs_, [](const auto& program) { return program->habits().is_hostile; });
+  for (const auto& program : programs_) program->process().Unsuspend();
+  for (const auto& machine : machines_) {
+    machine->link().is_cut = false;
+    machine->link().cut_from.clear();
+    machine->link().lost = 0;
+    machine->link().latency = kMillisecond;
+    machine->disk().is_full = false;
+    machine->PowerOn();
+    machine->ContinueIdd();
+    machine->KillIddAtStep(0);
+    machine->KeepIddRunning();
+    AddProgram(*machine);
+  }
+}
+
+bool ClusterRun::HaveAllClaimed(Nanos since) {
+  for (const auto& machine : machines_) {
+    if (!machine->store_is_up()) return false;
+  }
+  return std::all_of(tags_.begin(), tags_.end(), [this, since](const std::string& tag) {
+    return !HasTag(tag) ||
+           std::all_of(programs_.begin(), programs_.end(), [&tag, since](const auto& program) {
+             return program->LastClaim(tag).value_or(0) > since;
+           });
+  });
+}
+
+void ClusterRun::CheckLiveness(Nanos since) {
+  for (const auto& machine : machines_) {
+    if (!machine->store_is_up()) oracle_.Fail("stuck: " + machine->name() + " has no store");
+  }
+  for (const auto& program : programs_) {
+    for (const std::string& tag : tags_) {
+      if (!HasTag(tag)) continue;
+      if (program->LastClaim(tag).value_or(0) > since) continue;
+      oracle_.Fail("stuck: " + program->name() + " has no ids of " + tag +
+                   " long after all faults have ended: " + program->LastStatus(tag).message());
+    }
+  }
+}
+
+// Everything stops in good order.
+void ClusterRun::CheckSums() {
+  programs_.clear();
+  std::set<std::string> exact;
+  for (const auto& machine : machines_) {
+    if (machine->has_kept_its_list()) exact.insert(machine->host_id());
+  }
+  for (const std::string& host : cloned_) exact.erase(host);
+  for (const auto& machine : machines_) machine->StopIdd();
+  RunUntil(world_.now() + 20 * kSecond);
+  for (const auto& machine : machines_) {
+    if (machine->idd_runs()) oracle_.Fail("stuck: idd on " + machine->name() + " does not stop");
+  }
+  if (oracle_.failure().has_value()) return;
+  world_.Met(has_lost_data_ ? "the journal was compared with the claims since all was healed"
+                            : "the journal was compared with all claims");
+  oracle_.CheckJournal(file_ == nullptr ? cluster_->primary().data.journal : file_->Journal(),
+                       exact, has_lost_data_);
+}
+
+void ClusterRun::RunUntil(Nanos time) {
+  while (world_.now() < time && !oracle_.failure().has_value()) {
+    world_.RunUntil(std::min(time, world_.now() + 100 * kMillisecond));
+  }
+}
+
+RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
+  for (const Incident& incident : incidents) {
+    RunUntil(incident.at);
+    if (oracle_.failure().has_value()) break;
+    world_.Met(IncidentName(incident.kind));
+    Happen(incident);
+  }
+  if (!oracle_.failure().has_value()) {
+    RunUntil(world_.now() + 5 * kSecond);
+    Heal();
+    for (int second = 0; second < 5; ++second) {
+      RunUntil(world_.now() + kSecond);
+      for (const auto& machine : machines_) {
+        Resume(*machine, "");
+        for (const std::string& tag : tags_) Resume(*machine, tag);
+      }
+    }
+    const Nanos healed = world_.now();
+    const Nanos limit = healed + std::chrono::nanoseconds(fence_after_).count() + 70 * kSecond +
+                        (cloned_.empty() ? 0 : kNameIsHeld);
+    while (world_.now() < limit && !oracle_.failure().has_value() && !HaveAllClaimed(healed)) {
+      RunUntil(world_.now() + kSecond);
+    }
+    if (!oracle_.failure().has_value()) CheckLiveness(healed);
+    if (!oracle_.failure().has_value()) {
+      oracle_.Watch();
+      RunUntil(world_.now() + 5 * kSecond);
+    }
+    if (!oracle_.failure().has_value()) CheckSums();
+  }
+  return {.failure = oracle_.failure(),
+          .trace_hash = world_.trace_hash(),
+          .events = world_.events(),
+          .claimed = oracle_.claimed(),
+          .leases = oracle_.leases(),
+          .met = world_.met()};
+}
+
+}  // namespace idd::simulation

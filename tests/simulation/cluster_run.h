@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef IDD_TESTS_SIMULATION_CLUSTER_RUN_H_
+#define IDD_TESTS_SIMULATION_CLUSTER_RUN_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "incidents.h"
+#include "machine.h"
+#include "oracle.h"
+#include "program.h"
+#include "scenario.h"
+#include "servers.h"
+#include "store_file.h"
+#include "world.h"
+
+namespace idd::simulation {
+
+// The cluster of a seed: machines, servers, tags, programs.
+class ClusterRun {
+ public:
+  ClusterRun(std::uint64_t seed, const Tracer& tracer);
+  ~ClusterRun();
+  ClusterRun(const ClusterRun&) = delete;
+  ClusterRun& operator=(const ClusterRun&) = delete;
+  RunResult Run(const std::vector<Incident>& incidents);
+
+ private:
+  void Setup();
+  void SetupTags();
+  [[nodiscard]] std::unique_ptr<daemon::Store> MakeStore(Machine& machine,
+                                                         daemon::HostIdentity host);
+  [[nodiscard]] bool HasTag(const std::string& tag);
+  void AddProgram(Machine& machine);
+  void AddHostileProgram(Machine& machine);
+  void RemovePrograms(const Machine& machine);
+  void Happen(const Incident& incident);
+  void HappenToIdd(const Incident& incident);
+  void HappenToProgram(const Incident& incident);
+  void HappenToLink(const Incident& incident);
+  void HappenToServer(const Incident& incident);
+  void HappenToTag(const Incident& incident);
+  void FailOver(const Incident& incident);
+  void CloneHost(const Incident& incident);
+  void SwitchCloneOff();
+  void RestoreDump();
+  void HappenToFile(const Incident& incident);
+  void ForgetHost(const Incident& incident);
+  void Heal();
+  [[nodiscard]] bool HaveAllClaimed(Nanos since);
+  void CheckLiveness(Nanos since);
+  void CheckSums();
+  [[nodiscard]] Nanos Duration(const Incident& incident, Nanos most) const;
+  [[nodiscard]] Machine& MachineOf(const Incident& incident) {
+    return *machines_[incident.who % machines_.size()];
+  }
+  [[nodiscard]] const std::string& TagOf(const Incident& incident) const {
+    return tags_[incident.who % tags_.size()];
+  }
+  using OnAnswer = std::function<void(bool ok, const std::string& document)>;
+  void Administer(Machine& machine, const std::string& request, OnAnswer on_answer = {});
+  // An empty tag stands for the whole host.
+  void Drain(const Incident& incident, Machine& machine, const std::string& tag);
+  void Resume(Machine& machine, const std::string& tag);
+  // Runs `undo` later, or when everything is healed.
+  void Later(Nanos delay, std::function<void()> undo);
+  void RunUntil(Nanos time);
+
+  World world_;
+  Oracle oracle_;
+  Random setup_;
+  std::unique_ptr<Cluster> cluster_;
+  std::unique_ptr<StoreFile> file_;  // the store is this one, and the cluster is not used
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::unique_ptr<Machine> clone_;  // of one of them; null most of the time
+  std::vector<std::unique_ptr<Machine>> machines_that_were_;  // clones, switched off
+  std::set<std::string> cloned_;                              // the ids of hosts that had one
+  std::vector<std::string> tags_;
+  std::vector<std::unique_ptr<Program>> programs_;
+  std::optional<DataSet> dump_;
+  std::chrono::seconds fence_after_{0};
+  unsigned programs_made_ = 0;
+  std::uint64_t resumes_ = 0;  // so far
+  bool is_healed_ = false;
+  bool has_lost_data_ = false;  // the store, perhaps
+};
+
+}  // namespace idd::simulation
+
+#endif  // IDD_TESTS_SIMULATION_CLUSTER_RUN_H_

@@ -6,8 +6,8 @@
 
 namespace idd::daemon {
 
-// Runs idd until SIGTERM or SIGINT; returns the process's exit status: 0 after a clean stop, 1
-// after a failure, 2 for a configuration that cannot be used. Logs everything it does.
+// Runs idd until SIGTERM, SIGINT or SIGUSR2; returns the process's exit status: 0 after a clean
+// stop, 1 after a failure. Logs everything it does.
 //
 // Start: state dir locked, marks opened, store opened (or found unavailable), socket bound,
 // READY=1. Stop: no more connections, waiters refused, rings drained, tails handed back, exit.

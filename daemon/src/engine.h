@@ -55,8 +55,8 @@ class Engine {
     Inheritance inheritance;
   };
   struct Events {
-    // From here on clients may need the socket. False: there is none, and the start ends. Called
-    // again until it is ready.
+    // From here on clients may need the socket. False: there is none, and the start ends. May be
+    // called more than once.
     std::function<bool()> listen;
     std::function<void()> on_ready;
     // The start has failed, and an operator must act.

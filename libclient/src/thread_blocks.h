@@ -38,7 +38,8 @@ class ThreadBlocks {
   };
   static constexpr std::size_t kPlaces = 127;  // with the header, one page
 
-  // A place for a new handle; nothing when all are taken.
+  // A place for a new handle. kSystem when all are taken, or the kernel cannot wipe memory at a
+  // fork.
   [[nodiscard]] static idd::Result<BlockOwner> TakePlace();
   static void FreePlace(const BlockOwner& owner) noexcept;
 

@@ -87,7 +87,7 @@ Status AdmissionControl::Admit(const Peer& peer) {
   if (free == 0) return {Code::kUnavailable, "idd has too many connections"};
   const std::string uid = "uid " + std::to_string(peer.uid);
   if (limits_.ConnectionsOf(peer.uid) < limits_.settings().connections_per_uid) {
-    return {Code::kUnavailable, uid + " has as many connections as are left for all others, " +
+    return {Code::kUnavailable, uid + " has as many connections as idd has left for all others, " +
                                     std::to_string(free) +
                                     "; close some, or raise LimitNOFILE= of idd"};
   }

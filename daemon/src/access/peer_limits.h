@@ -60,11 +60,11 @@ class PeerLimits {
     std::uint64_t ids = 0;  // of the ids asked for; at least one
     MonotonicTime at{};
   };
-  // Precondition of all three: `order.pace` is set. Of the latter two also: `order.count` is at
-  // most a burst, as NextIds() returns it.
+  // Precondition of both: `order.pace` is set. Of TakeIds() also: `order.count` is at most a burst,
+  // as NextIds() returns it.
   [[nodiscard]] IdTurn NextIds(const ClaimOrder& order, MonotonicTime now) const;
   void TakeIds(const ClaimOrder& order, MonotonicTime now);
-  // Gives back what an order has taken and not used.
+  // Gives back what an order has taken and not used; nothing if it has taken none.
   void GiveIdsBack(const ClaimOrder& order, std::uint64_t used = 0);
 
   // Forgets users that have no connection and no recent use.
@@ -78,7 +78,7 @@ class PeerLimits {
     std::uint64_t connections = 0;
     std::uint64_t descriptors = 0;  // in addition to theirs
     std::uint64_t under_way = 0;    // descriptors that it has not read
-    MonotonicTime looked_at{};      // last check which of them have arrived
+    MonotonicTime looked_at{};      // when it was last checked which of them have arrived
     RateBucket requests;
     MonotonicTime told_at{};
   };

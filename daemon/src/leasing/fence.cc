@@ -517,7 +517,7 @@ std::string Fence::Reason() const {
   }
   switch (state_) {
     case State::kWatching:
-      return "the database was replaced, or this host has just come; it looks for hosts that lease";
+      return "the database was replaced, or this host has just come; idd looks for leasing hosts";
     case State::kWaiting:
       return "the database may lack leases of other hosts; leasing waits until they have come: " +
              hosts + "; 'idctl host forget HOST' for one that is off for good";

@@ -53,9 +53,9 @@ class HighWaterMarks {
   HighWaterMarks& operator=(const HighWaterMarks&) = delete;
 
   // Opens or creates `<state_dir>/high-water.db`. kIncompatible when the file is corrupt or not
-  // ours (it is left alone), kSystem otherwise. The members return kUnavailable when the file
-  // cannot be written now (full, locked, replaced): nothing may be published that the mark does not
-  // cover.
+  // ours (it is left alone), kSystem otherwise. The member functions return kUnavailable when
+  // the file cannot be written now (full, locked, replaced): nothing may be published that the mark
+  // does not cover.
   [[nodiscard]] static Result<std::unique_ptr<HighWaterMarks>> Open(const std::string& state_dir);
 
   // 0 if there is none. kInvalid, naming tag and column, if the row is invalid.

@@ -22,8 +22,8 @@ constexpr std::chrono::seconds kGathering(1);
 
 const char* HandedBackHow(const Result<ReturnOutcome>& outcome) {
   if (!outcome.ok()) {
-    return "failed; tried again while the store is unavailable, and at the next start if it "
-           "inherits";
+    return "failed; if the store was unavailable, idd tries again, and so does the next idd if it "
+           "inherits the lease";
   }
   switch (outcome.value()) {
     case ReturnOutcome::kLowered:

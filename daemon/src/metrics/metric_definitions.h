@@ -51,8 +51,8 @@ inline constexpr Metric kStoreChangeTime{"idd_store_state_change_time_seconds", 
 inline constexpr Metric kStoreFailures{"idd_store_failures_total", MetricKind::kCounter, "calls",
                                        "Calls to the store that failed because of the store."};
 inline constexpr Metric kStoreAlarms{"idd_store_alarms_total", MetricKind::kCounter, "alarms",
-                                     "How often the store was found set back, replaced, another "
-                                     "one, or not durable."};
+                                     "Alarms about the store, by kind: set back, replaced, "
+                                     "another data set, not durable."};
 
 // --- leases
 inline constexpr Metric kLeasesTaken{"idd_leases_taken_total", MetricKind::kCounter, "leases",
@@ -109,14 +109,14 @@ inline constexpr Metric kTagPromise{"idd_tag_promise_seconds", MetricKind::kGaug
                                     "Outage tolerance: how long the ids held must last."};
 inline constexpr Metric kTagPromiseLength{
     "idd_tag_promise_length_seconds", MetricKind::kGauge, "seconds",
-    "How long the promise is now, which grows with the load to outage_tolerance; absent while idle "
-    "or drained."};
+    "Present length of the promise: as long as the load has lasted, at most outage_tolerance; "
+    "absent while idle or drained."};
 inline constexpr Metric kTagPromiseKept{
     "idd_tag_promise_kept", MetricKind::kGauge, "1",
     "1 if the ids held cover the present length of the promise; absent while drained."};
 inline constexpr Metric kTagExhaustion{"idd_tag_exhaustion_seconds", MetricKind::kGauge, "seconds",
-                                       "When the tag's last id is claimed at the present rate; "
-                                       "absent while idle."};
+                                       "Time until the tag's last id is claimed at the present "
+                                       "rate; absent while idle."};
 inline constexpr Metric kTagWasted{"idd_tag_wasted_ids_total", MetricKind::kCounter, "ids",
                                    "Ids that were leased and given up; they are never handed out."};
 inline constexpr Metric kTagLeases{"idd_tag_leases_total", MetricKind::kCounter, "leases",

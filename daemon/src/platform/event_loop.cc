@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asio calls the handler of a cancelled wait with an error and, if the wait had already succeeded,
+// Asio calls the handler of a cancelled wait with an error or, if the wait had already succeeded,
 // as if it was not cancelled. Here each wait has a number, and a handler does nothing if its number
 // is no longer the newest.
 #include "platform/event_loop.h"
@@ -141,7 +141,7 @@ void DescriptorWatch::WhenWritable(std::function<void()> callback) {
 
 void DescriptorWatch::Cancel() {
   state_->Forget();
-  error_code ignored;  // there is no descriptor
+  error_code ignored;  // it can only say that there is no descriptor
   state_->descriptor.cancel(ignored);
 }
 
@@ -179,7 +179,7 @@ Signals::Signals(EventLoop& loop, std::initializer_list<int> signals,
 
 Signals::~Signals() {
   state_->is_over = true;
-  error_code ignored;               // of a signal that was not asked for
+  error_code ignored;               // there is one only for a signal that was not added
   state_->signals.cancel(ignored);  // else the wait would keep the state, and the state the wait
   state_->signals.clear(ignored);
 }

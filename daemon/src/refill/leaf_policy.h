@@ -10,10 +10,10 @@
 namespace idd::daemon {
 
 // Leaf's rule: two buffers, the second one filled when a tenth of the first is used. A lease that
-// comes less than 15 minutes after the last one is twice as long, up to max_step; one that comes
-// more than 30 minutes after it half as long, down to the step of the table. A lease is cut to what
-// MostHeld() leaves room for; where that is less than the next step, it waits until there is room
-// for a good part of it.
+// comes less than 15 minutes after the last one is twice as large, up to max_step; one that comes
+// more than 30 minutes after it is half as large, down to the step of the table. A lease is cut to
+// what MostHeld() leaves room for; where that is less than the next step, it waits until there is
+// room for a good part of it.
 class LeafPolicy : public RefillPolicy {
  public:
   explicit LeafPolicy(const RefillSettings& settings) { LeafPolicy::Configure(settings); }

@@ -34,7 +34,8 @@ std::uint64_t MostHeldBeforeLease(const RefillSettings& settings, std::uint64_t 
   return std::min({of_earned, of_prefetch, most - std::min(settings.step, most / 2)});
 }
 
-// Less than MostHeldBeforeLease(): part of those ids is for the time until a lease comes.
+// Without the limit of max_prefetch, at most MostHeldBeforeLease(): part of those ids is for the
+// time until a lease comes.
 double PromisedIds(const RefillSettings& settings, std::uint64_t earned,
                    double planning_rate_per_s) noexcept {
   const double tolerance_s = std::chrono::duration<double>(settings.outage_tolerance).count();

@@ -44,7 +44,7 @@ class RefillPolicy {
   // How many ids to lease now; 0: none. Never more than RefillSettings allow, and never so many
   // that more than MostHeld() would be held, even if every waiting claim gave up.
   [[nodiscard]] virtual std::uint64_t Wanted(const RefillView& view) const = 0;
-  // Ids a second, what the policy reckons with.
+  // The rate that the policy reckons with, in ids a second.
   [[nodiscard]] virtual double RatePerSecond() const = 0;
 
   // The id of a segment whose claimer wakes the daemon. `view` is from before the segment's

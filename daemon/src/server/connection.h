@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxUnanswered = 1024;
 // one table of connections.
 //
 // Thread safety: none; event loop. It never deletes itself: `on_close` is posted to the loop once,
-// and no handler runs re-entrantly from Send().
+// and neither `on_readable` nor `on_message` is called from within Send().
 class Connection {
  public:
   // There is something to read: ReadOne() must be called once, now or later.

@@ -267,9 +267,10 @@ void Server::PaceClaim(ClaimOrder order) {
   if (turn.at > deadline) {
     if (!order.deadline.passed()) return pacer_.Add(deadline, std::move(order));
     return ReplyClaim(
-        order, Status(Code::kTimeout, "uid " + std::to_string(order.pace->uid) + " may claim " +
-                                          std::to_string(order.pace->per_s) +
-                                          " ids a second of tag '" + order.tag + "', and has"));
+        order,
+        Status(Code::kTimeout, "uid " + std::to_string(order.pace->uid) + " may claim " +
+                                   std::to_string(order.pace->per_s) + " ids a second of tag '" +
+                                   order.tag + "', and has reached that limit"));
   }
   order.count = turn.ids;
   gate_.limits().TakeIds(order, now);

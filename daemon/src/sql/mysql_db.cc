@@ -66,9 +66,9 @@ constexpr std::array kKnown = {
     KnownError{1146, Code::kIncompatible, false, "a table is missing; restore it from a backup"},
     KnownError{1048, Code::kInvalid, false, ""},
     KnownError{1062, Code::kInvalid, false, ""},
-    KnownError{1267, Code::kInvalid, false, "the column's character set lacks the name"},
-    KnownError{1270, Code::kInvalid, false, "the column's character set lacks the name"},
-    KnownError{1271, Code::kInvalid, false, "the column's character set lacks the name"},
+    KnownError{1267, Code::kInvalid, false, "the column's character set cannot store the name"},
+    KnownError{1270, Code::kInvalid, false, "the column's character set cannot store the name"},
+    KnownError{1271, Code::kInvalid, false, "the column's character set cannot store the name"},
     KnownError{1264, Code::kInvalid, false, "the number does not fit its column"},
     KnownError{1366, Code::kInvalid, false, "the value does not fit its column"},
     KnownError{1406, Code::kInvalid, false, "the text does not fit its column"},
@@ -166,7 +166,8 @@ bool IsOwnError(unsigned number) {
 }
 
 // Whether a COMMIT among `statements` may have been carried out, if the first `answered` of them
-// were answered. It was not if the server reported an error before it, or a certain abort for it.
+// were answered. It was not if the server reported an error before it, or for the COMMIT itself an
+// error that always means an abort.
 bool IsOutcomeUnknown(const std::vector<std::string>& statements, std::size_t answered,
                       unsigned error) {
   const auto commit = std::find(statements.begin(), statements.end(), "COMMIT");

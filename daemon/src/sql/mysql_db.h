@@ -56,8 +56,8 @@ class MysqlRow final : public StoredRow {
 //
 // Errors of all members: kUnavailable (unreachable, restarting, read-only, full, locked, no
 // privilege or password: worth trying again later), kIncompatible (not what idd needs: an operator
-// must act), kInvalid (the statement or its numbers; only after this error the connection is still
-// good), kSystem.
+// must act), kInvalid (the statement or its numbers), kSystem. After an error, broken() says
+// whether the connection can still be used.
 class MysqlDb {
  public:
   // Connects to `endpoint`, within kMysqlTimeout, and sets the session up.
@@ -78,9 +78,9 @@ class MysqlDb {
   [[nodiscard]] Result<std::vector<MysqlResult>> Transaction(
       const std::vector<std::string>& statements, const std::vector<std::string>& behind = {});
   // Sends statements one at a time from now on. A node of a Galera cluster that must roll a
-  // transaction back in favour of another node's reports that only to the next packet. The rest of
-  // the present packet runs on outside any transaction; a journal row without its advance of max_id
-  // came about that way.
+  // transaction back in favour of one from another node reports that only to the next packet. The
+  // rest of the present packet runs on outside any transaction; a journal row without its advance
+  // of max_id came about that way.
   void SendSingly() noexcept { sends_singly_ = true; }
 
   // After an error of Packet() or Transaction(): whether a commit may have happened nevertheless.

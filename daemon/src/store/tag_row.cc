@@ -194,8 +194,8 @@ Status CheckLeaseRequest(const LeaseRequest& request) {
 Status CheckClosure(const LeaseClosure& closure, shm::IdRange ids) {
   const std::string lease = "lease " + closure.token + " of tag '" + closure.tag + "'";
   if (closure.claimed > ids.size()) {
-    return {Code::kInvalid, lease + " has " + std::to_string(ids.size()) + " ids, not " +
-                                std::to_string(closure.claimed) + " claimed ones"};
+    return {Code::kInvalid, lease + " has " + std::to_string(ids.size()) + " ids, so " +
+                                std::to_string(closure.claimed) + " cannot be claimed"};
   }
   if (closure.state == LeaseState::kExhausted && closure.claimed != ids.size()) {
     return {Code::kInvalid, lease + " is not exhausted with " + std::to_string(closure.claimed) +
@@ -231,7 +231,7 @@ Result<LeaseRecord> ParseLeaseRow(const StoredRow& row) {
   for (int i = 0; i < 3; ++i) {
     const std::optional<std::uint64_t> count = row.UintIf(6 + i);
     if (!count.has_value() || *count > lease.ids.size()) {
-      return bad(6 + i, kCounts[i], "at most the ids of the lease");
+      return bad(6 + i, kCounts[i], "at most the number of ids of the lease");
     }
     *counts[i] = *count;
   }

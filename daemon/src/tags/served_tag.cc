@@ -166,7 +166,7 @@ std::string ServedTag::WaitReason() const {
   if (!store_.last_error.empty()) return prefix + store_.last_error;
   if (ids_.WasQuarantinedRecently()) {
     return prefix + "its ring was quarantined " + SecondsSince(ids_.quarantined_at()) +
-           " ago, as a client had forged a cursor; the new one's segment is on its way";
+           " ago, as a client had forged a cursor; a segment for the new ring is on its way";
   }
   return prefix + "the next segment is on its way";
 }

@@ -34,8 +34,8 @@ namespace idd::daemon {
 // All tags of this host. Passes each request, store answer and operator's order to the tag that it
 // is about, or to all tags. ServedTag has what a tag does.
 //
-// It has more methods than a class should, because it is the interface of all tags for the rooms
-// above, and each of them needs a few of its calls.
+// It has more methods than a class should, because it is the interface of all tags for the other
+// parts of the daemon, and each of them needs a few of its calls.
 //
 // Thread safety: none; everything runs on the event loop. Store work goes through the LeaseWorker.
 class TagService : private TagOwner {

@@ -24,7 +24,7 @@ namespace idd::daemon {
 enum class TagState { kOk, kDry, kQuarantined, kDrained };
 [[nodiscard]] const char* TagStateName(TagState state) noexcept;  // "ok", ...
 
-// The facts about a served tag that `status` and `audit` show.
+// The facts about a served tag that `status` and `doctor` show.
 struct TagSnapshot {
   std::string tag;
   TagMode mode = TagMode::kSegment;

@@ -11,7 +11,7 @@ namespace idd::daemon {
 namespace {
 
 // The pause between two tags. A client that connects and attaches again takes several turns of the
-// loop, with a moment of its own before each. They fit into one pause, so that the client need not
+// loop, and needs a moment itself before each. They fit into one pause, so that the client need not
 // wait for a tag in each turn.
 constexpr std::chrono::milliseconds kBetweenTags(1);
 
@@ -120,7 +120,7 @@ void Takeover::WatchOldRings() {
                {{"tag", old.tag},
                 {"ring", old.ring->ring_id()},
                 {"reason", "a client forged a cursor that the earlier idd left"},
-                {"action", "closed again; what the tag's ring still has of it is given up"}});
+                {"action", "closed again; a later ring that has ids of it is quarantined"}});
     old.ring->Close();
     on_forged_(old.tag, old.tokens);
   }

@@ -24,7 +24,8 @@
  * both.
  *
  * Errors: the status says which kind, idclient_last_error() says it in a sentence. Outputs are
- * written on success only, except `claimed`, which is always written.
+ * written on success only, except `claimed`, which is always written, and the first `claimed` of
+ * the `ids` of idclient_claim_many.
  * The library starts no thread and installs no signal handler. In the program's signal handlers,
  * claims are safe while the ring has ids; a claim that finds it dry may wait indefinitely for the
  * code that the handler interrupted.
@@ -47,7 +48,7 @@ typedef struct idclient_tag idclient_tag; /* one tag; thread-safe; owned by its 
 typedef enum idclient_status {
   IDCLIENT_OK = 0,
   IDCLIENT_INVALID,     /* an argument is wrong; trying again cannot help */
-  IDCLIENT_UNAVAILABLE, /* the daemon cannot be reached */
+  IDCLIENT_UNAVAILABLE, /* the daemon cannot be reached, or refuses for now; see last_error */
   IDCLIENT_NO_SUCH_TAG, /* the allocator has no such tag */
   IDCLIENT_DENIED,  /* this user may not use the socket or the tag, or the daemon is not trusted */
   IDCLIENT_TIMEOUT, /* nothing to claim before the deadline; last_error has the daemon's reason */

@@ -121,7 +121,8 @@ Status ReadNumbers(const Layout& layout, const ImportQuery& query, const MysqlRo
                                 std::to_string(kMaxStep) + ", or give --step"};
   }
   if (row.UintIf(kDeltaColumn).value_or(1) > 1) {
-    read.note = "delta is " + row.Describe(kDeltaColumn) + ": import its other databases as well";
+    read.note =
+        "delta is " + row.Describe(kDeltaColumn) + ": import the source's other databases as well";
   }
   return Status::Ok();
 }

@@ -175,7 +175,7 @@ void TagImport::OnWritten(std::size_t end, Result<std::vector<ImportedTag>> tags
 // A server of the source that still runs has leased ids meanwhile, which this second reading shows.
 void TagImport::OnReadAgain(const Result<Rows>& again) {
   if (!again.ok()) {
-    report_.warnings.push_back("whether it moved while importing is not known: " +
+    report_.warnings.push_back("it is not known whether rows moved while importing: " +
                                again.status().message());
     return Finish();
   }

@@ -28,7 +28,8 @@ void Account(const LeaseRecord& lease, const AuditInput& input, AuditReport& rep
     account.returned += lease.returned;
     account.abandoned += lease.abandoned;
     if (lease.claimed + lease.returned + lease.abandoned != lease.ids.size()) {
-      report.findings.push_back(Describe(lease) + " is closed but its parts are not its size");
+      report.findings.push_back(Describe(lease) +
+                                " is closed but its parts do not add up to its size");
     }
     return;
   }

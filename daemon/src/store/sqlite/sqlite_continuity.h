@@ -18,7 +18,7 @@ namespace idd::daemon {
 // never answered the grant. ADR 0019 has the argument.
 //
 // A transaction runs with the witness locked, from Begin() to Record():
-//   Begin(); BEGIN IMMEDIATE; Check() or Join(); changes, with Raise() and Lower(); Stamp();
+//   Begin(); BEGIN IMMEDIATE; Check() or JoinWitness(); changes, with Raise() and Lower(); Stamp();
 //   COMMIT; Record().
 //
 // Thread safety: none.

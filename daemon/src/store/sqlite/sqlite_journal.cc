@@ -52,7 +52,7 @@ Status SqliteStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
     for (const LeaseClosure& closure : closures) {
       if (closure.state != LeaseState::kExhausted && closure.state != LeaseState::kAbandoned) {
         return {Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
-                                    "' is closed as exhausted or abandoned only"};
+                                    "' must be closed as exhausted or abandoned"};
       }
       Result<std::optional<shm::IdRange>> ids = FindActive(closure);
       if (!ids.ok()) return ids.status();
@@ -72,7 +72,7 @@ Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
   if (!db_) return NotOpen();
   if (closure.state != LeaseState::kReturned) {
     return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
-                                      "' is handed back in state 'returned' only");
+                                      "' must be handed back in state 'returned'");
   }
   Result<std::optional<ReturnOutcome>> outcome =
       Change([&] { return ReturnInTransaction(closure); });

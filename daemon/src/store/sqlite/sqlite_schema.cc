@@ -78,8 +78,8 @@ CREATE TABLE idd_lease(
 CREATE INDEX idd_lease_used ON idd_lease(biz_tag, used_limit);
 CREATE INDEX idd_lease_active ON idd_lease(host, biz_tag) WHERE state = 'active';
 
--- Tails that could not go back into max_id because somebody had leased after them. The same host
--- takes them again; token is that of the lease they are the rest of.
+-- Tails that could not go back into max_id because a later lease lies above them. The same host
+-- takes them again; token is that of the lease that the tail was part of.
 CREATE TABLE idd_returned(
   token       TEXT PRIMARY KEY NOT NULL REFERENCES idd_lease(token),
   biz_tag     TEXT NOT NULL,

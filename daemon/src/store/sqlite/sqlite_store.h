@@ -25,8 +25,8 @@ namespace idd::daemon {
 struct SqliteStoreOptions {
   std::string path;
   std::string host_id;
-  // Tests only, where the process dies or the disk fails: called with the name of each point
-  // between two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
+  // For tests only, which let the process die or the disk fail there: called with the name of each
+  // point between two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
@@ -132,7 +132,7 @@ class SqliteStore final : public Store {
   [[nodiscard]] Result<std::optional<Lease>> TakeBack(const LeaseRequest& request,
                                                       const TagRecord& tag);
   [[nodiscard]] Result<Lease> Advance(const LeaseRequest& request, const TagRecord& tag);
-  // nullopt: the tag was deleted, and the tail is journalled as abandoned.
+  // nullopt: the tag was deleted or lifted, and the tail is journalled as abandoned.
   [[nodiscard]] Result<std::optional<ReturnOutcome>> ReturnInTransaction(
       const LeaseClosure& closure);
   [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail);

@@ -86,7 +86,8 @@
 //   Drain:    D1 D2 D3 D4, the newest segment first; [min(old, limit), limit) belongs to the daemon
 //             alone, indefinitely.
 //   Retire:   D3 D4 D1, once the cursor was seen at or above limit.
-//   D5 follows once no claimer can still be on its way, and before the slot is used again.
+//   D5 follows one or two seconds later, and in any case before the slot is used again. It comes
+//   earlier if the daemon discards the ring.
 //   Publish stats (the daemon's numbers of the tag, for observers only):  T1 T2... T3
 //   Observe:  O1 version.load(acquire), even and not 0;  O2 loads of the rest, acquire;
 //             O3 version.load(relaxed) is still the same.  A bounded number of tries.
@@ -150,7 +151,7 @@ enum class TagMode : std::uint32_t {
 // kServed.
 enum class TagCondition : std::uint32_t {
   kServed = 1,       // dry or not: the slots show which
-  kQuarantined = 2,  // its last ring was; shown until RingStats.quarantined_until_ns
+  kQuarantined = 2,  // its last ring was quarantined; shown until RingStats.quarantined_until_ns
   kDrained = 3,      // an operator has drained the tag
 };
 

@@ -18,8 +18,8 @@
 
 namespace idd::shm {
 
-// A ring that an earlier daemon left, as the next daemon sees it. Like any client, that daemon can
-// write the cursors but not the table.
+// A ring that an earlier daemon left, as the next daemon sees it. Like any client, the next daemon
+// can write the cursors but not the table.
 //
 // So it cannot withdraw a slot (D1). Honest claimers stop at a closed cursor. If a hostile client
 // writes a cursor back, clients that have not attached again claim ids of this ring again;

@@ -63,8 +63,8 @@ class RingWriter {
   [[nodiscard]] std::vector<Segment> RetireExhausted();
 
   // A claimer that the end of its segment overtook can still read that end (C6), and so keep its
-  // ids, until the second call after it. To be called about once a second, and before the memory is
-  // unmapped.
+  // ids, until this function has been called twice after the end. To be called about once a second,
+  // and before the memory is unmapped.
   void ClearOldEnds() noexcept;
 
   // The segments now published, oldest first.

@@ -39,7 +39,7 @@ class Channel {
   // Connects, even to a daemon that is stopped with a full backlog, within the deadline, and checks
   // that the listener's process runs as root, as this process's user, as `trusted_uid` if given, or
   // as the user `idd`. kUnavailable (no process listens, deadline), kDenied (permission, wrong
-  // owner), kInvalid (path too long), kSystem.
+  // owner), kInvalid (path empty or too long), kIncompatible (another type of socket), kSystem.
   [[nodiscard]] static Result<Channel> Connect(const std::string& path, Deadline deadline,
                                                std::optional<uid_t> trusted_uid);
 
@@ -48,7 +48,7 @@ class Channel {
   // One non-blocking try, for notices that may be lost.
   [[nodiscard]] bool TrySend(std::span<const std::byte> frame) noexcept;
   // The next frame, of a message that may hold several. kUnavailable when the peer closed,
-  // kTimeout, kInvalid (longer than a message may be).
+  // kTimeout, kInvalid (longer than a message may be), kSystem (no free descriptor).
   [[nodiscard]] Result<Message> Receive(Deadline deadline);
 
   // Sends `frame` and returns the reply with its request id and type, skipping late replies to

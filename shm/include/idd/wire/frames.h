@@ -37,12 +37,12 @@ inline constexpr std::uint32_t kMaxTimeoutMs = 3'600'000;
 
 enum class FrameType : std::uint16_t {
   kHello = 1,   // -> HelloRequest; <- HelloReply. First frame of a connection.
-  kAttach = 2,  // -> AttachRequest; <- AttachReply, mostly with two descriptors (table, cursors)
+  kAttach = 2,  // -> AttachRequest; <- AttachReply, usually with two descriptors (table, cursors)
   kClaim = 3,   // -> ClaimRequest; <- ClaimReply, at the latest after timeout_ms
   kRefill = 4,  // -> RefillNotice; no reply
   kAdmin = 5,   // -> JSON text; <- AdminReply with one descriptor (the JSON document)
   kError = 6,   // <- StatusReply, then the daemon closes the connection
-  // -> ObserveRequest; <- AttachReply, mostly with two descriptors that cannot be written through
+  // -> ObserveRequest; <- AttachReply, usually with two descriptors that cannot be written through
   kObserve = 7,
 };
 // A reply has the type of its request with this bit, and its request_id.

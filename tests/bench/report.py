@@ -86,7 +86,7 @@ def socket_figures(by_place):
         for percentile in ("p50", "p99"):
             us = statistics.median(run["fallback"][percentile] for run in runs) / 1000
             raw_us = statistics.median(run["ping_pong"][percentile] for run in runs) / 1000
-            yield Figure(group, f"claim by socket to a bare ping-pong, {percentile}", "x",
+            yield Figure(group, f"claim over the socket to a bare ping-pong, {percentile}", "x",
                          tuple(run["fallback"][percentile] / run["ping_pong"][percentile]
                                for run in runs), 1.5 if percentile == "p50" else None,
                          detail=f"{us:.1f} us to {raw_us:.1f} us")
@@ -162,7 +162,7 @@ def look_figures(looks):
     group = "A look at 2,000 tags with a ring each"
     for name, key in (("idctl status", "status_ms"), ("idctl --json status", "status_json_ms")):
         yield Figure(group, f"{name}, time of a processor, with idd's", "ms", tuple(looks[key]), 100)
-    yield Figure(group, "idctl top, of a processor, with idd's", "%", (looks["top_percent"],), 1)
+    yield Figure(group, "processor time of idctl top and idd together", "%", (looks["top_percent"],), 1)
     yield Figure(group, "a scrape of /metrics", "ms", tuple(looks["scrape_ms"]), 1000)
     yield Figure(group, "the slowest claim of a new client beside scrapes", "ms", (looks["claim_ms"],), 1000)
     yield Figure(group, "turns of the loop for scrapes that take less than 3 ms", "%",
@@ -180,7 +180,7 @@ def attack_figures(attacks):
     for name, runs in (attacks or {}).items():
         quiet_us = statistics.median(run["quiet_us"] for run in runs)
         attacked_us = statistics.median(run["attacked_us"] for run in runs)
-        yield Figure("Claim by socket while another user attacks, to the same while it is quiet", f"{name}, p99", "x",
+        yield Figure("Claim over the socket while another user attacks, to the same while that user is quiet", f"{name}, p99", "x",
                      tuple(run["attacked_us"] / run["quiet_us"] for run in runs), 10,
                      detail=f"{attacked_us:.0f} us to {quiet_us:.0f} us")
 
@@ -191,7 +191,8 @@ IDLE_LIMITS = {1: (20, 0.1, 1), 10_000: (200, 0.5, None)}
 
 def footprint_figures(rows):
     for row in rows:
-        group = f"idd idle, {row['tags']:,} tags, {row['rings']:,} with a ring"
+        tags = "1 tag" if row["tags"] == 1 else f"{row['tags']:,} tags"
+        group = f"idd idle, {tags}, {row['rings']:,} with a ring"
         resident, processor, wake_ups = IDLE_LIMITS.get(row["tags"], (None, None, None))
         yield Figure(group, "resident", "MiB", (row["resident_mib"],), resident)
         yield Figure(group, "processor", "%", (row["cpu_percent"],), processor)

@@ -144,7 +144,8 @@ def explore(model, defines, optimize, want_trail, options=()):
         status, out = command(["./pan", f"-m{DEPTH}", *(["-w27"] if IS_LONG else []), *options], folder)
         trail = ""
         if want_trail and (pathlib.Path(folder) / f"{model}.trail").exists():
-            trail = command(["spin", "-t", "-p", "-g", *defines, str(FOLDER / model)], folder)[1]
+            trail = command(["spin", "-k", f"{model}.trail", "-p", "-g", *defines,
+                             str(FOLDER / model)], folder)[1]
     errors = re.search(r"errors: (\d+)", out)
     states = re.search(r"(\S+) states, stored", out)
     violated = re.search(r"assertion violated (.*) \(at", out)

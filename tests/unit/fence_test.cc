@@ -413,6 +413,28 @@ TEST_F(FenceTest, HostsThatWereAllOffWaitForEachOther) {
   EXPECT_TRUE(LeasesWithin(host(0), 8));
 }
 
+// The server's machine goes back to a snapshot of its memory, and so to the connections that it had.
+// Only a host that has sent nothing since the snapshot finds its connection intact.
+TEST_F(FenceTest, HostThatWasSuspendedForLongArrivesAgain) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  const DataSet snapshot = *world_.data;
+  const int silence_s = static_cast<int>(kSilence.count());
+  for (int i = 0; i < 3 * silence_s; ++i) {  // host a is suspended
+    world_.now_ms += 1000;
+    static_cast<void>(Leases(host(1)));
+    static_cast<void>(Leases(host(2)));
+  }
+  ASSERT_GT(grants_.size(), 50U);
+  host(1).Kill();
+  host(2).Kill();
+  *world_.data = snapshot;
+  EXPECT_FALSE(LeasesWithin(host(0), 10)) << "the others have not come yet";
+  host(1).Start();
+  host(2).Start();
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(LeasesWithin(host(i), 10)) << "host " << i;
+}
+
 TEST_F(FenceTest, HostThatStoppedIsNotWaitedFor) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);

@@ -329,6 +329,7 @@ Status Fence::Remember(const FenceStore& store, HighWaterMarks& marks, bool is_l
 
 Result<bool> Fence::Refresh(FenceStore& store, HighWaterMarks& marks) {
   const std::int64_t now = settings_.now_ms();
+  if (is_late()) return false;
   if (now - looked_ms_ < (looks_soon_ ? kLookSoonMs : kLookEveryMs)) return true;
   if (Status status = marks.Flush(); !status.ok()) return status;
   const Result<FenceView> view = ReadView(store);
@@ -361,6 +362,10 @@ Result<bool> Fence::RefreshLive(FenceStore& store, HighWaterMarks& marks, const 
   if (Status status = PutOutSilent(store); !status.ok()) return status;
   if (Status status = ActivatePending(store); !status.ok()) return status;
   return true;
+}
+
+bool Fence::is_late() const {
+  return state_ == State::kLive && 2 * (settings_.now_ms() - confirmed_ms_) >= SilenceMs();
 }
 
 bool Fence::HasWatched() const { return settings_.now_ms() - contact_ms_ >= kWatchMs; }

@@ -97,6 +97,18 @@ Status ApplyCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
   return Status::Ok();
 }
 
+// Gives back leases of which no id was used.
+void HandBack(const std::vector<LeaseRequest>& requests, const Store::LeaseResults& leases,
+              Store& store) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (!leases[i].ok()) continue;
+    static_cast<void>(store.ReturnTail({.token = requests[i].token,
+                                        .tag = requests[i].tag,
+                                        .state = LeaseState::kReturned,
+                                        .claimed = 0}));
+  }
+}
+
 // If the marks cannot be kept, the leases go back: without its marks a host would trust a store
 // that was set back.
 Status KeepMarks(const std::vector<LeaseRequest>& requests, const Store::LeaseResults& leases,
@@ -108,13 +120,7 @@ Status KeepMarks(const std::vector<LeaseRequest>& requests, const Store::LeaseRe
   if (raised.empty()) return Status::Ok();
   Status status = marks.RaiseAll(raised);
   if (status.ok()) return status;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    if (!leases[i].ok()) continue;
-    static_cast<void>(store.ReturnTail({.token = requests[i].token,
-                                        .tag = requests[i].tag,
-                                        .state = LeaseState::kReturned,
-                                        .claimed = 0}));
-  }
+  HandBack(requests, leases, store);
   return status.WithContext("the high-water mark cannot be kept");
 }
 
@@ -154,6 +160,10 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
     session.meter->lease_duration.Observe(Seconds(MonotonicClock::now() - began));
   }
   if (!leases.ok()) return leases.status();
+  if (session.fence.is_late()) {  // it was suspended while it asked
+    HandBack(requests, leases.value(), store);
+    return Status(Code::kUnavailable, "this host was suspended while it leased; it joins again");
+  }
   if (Status status = KeepMarks(requests, leases.value(), store, marks); !status.ok()) {
     return status;
   }

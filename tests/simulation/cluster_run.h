@@ -49,7 +49,7 @@ class ClusterRun {
   void FailOver(const Incident& incident);
   void CloneHost(const Incident& incident);
   void SwitchCloneOff();
-  void RestoreDump();
+  void RestoreDump(const Incident& incident);
   void HappenToFile(const Incident& incident);
   void ForgetHost(const Incident& incident);
   void Heal();
@@ -83,7 +83,17 @@ class ClusterRun {
   std::set<std::string> cloned_;                              // the ids of hosts that had one
   std::vector<std::string> tags_;
   std::vector<std::unique_ptr<Program>> programs_;
-  std::optional<DataSet> dump_;
+  // A dump of the tables, or a snapshot of the whole machine.
+  struct Dump {
+    DataSet data;
+    Nanos made_at = 0;
+    std::size_t server = 0;
+    std::uint64_t life = 0;
+    std::uint64_t connections = 0;
+    std::uint64_t tables = 0;
+  };
+  std::optional<Dump> dump_;
+  std::uint64_t tables_made_ = 1;
   std::chrono::seconds fence_after_{0};
   unsigned programs_made_ = 0;
   std::uint64_t resumes_ = 0;  // so far

@@ -226,10 +226,15 @@ void ClusterRun::HappenToServer(const Incident& incident) {
     case Kind::kDump:
       // An empty database is nothing to come back to.
       if (!cluster_->primary().is_up || cluster_->primary().data.incarnation.empty()) return;
-      dump_ = cluster_->primary().data;
+      dump_ = Dump{.data = cluster_->primary().data,
+                   .made_at = world_.now(),
+                   .server = cluster_->primary_number(),
+                   .life = cluster_->primary().life,
+                   .connections = cluster_->primary().connections,
+                   .tables = cluster_->primary().tables};
       return;
     default:
-      return RestoreDump();
+      return RestoreDump(incident);
   }
 }
 
@@ -272,14 +277,25 @@ void ClusterRun::FailOver(const Incident& incident) {
   });
 }
 
-void ClusterRun::RestoreDump() {
+void ClusterRun::RestoreDump(const Incident& incident) {
   if (!dump_.has_value()) return;
   Server& server = cluster_->primary();
   has_lost_data_ = true;
-  world_.Met("a dump was restored");
-  world_.Trace(server.name + ": a dump is restored");
-  server.data = *dump_;
-  ++server.tables;
+  server.data = dump_->data;
+  const bool is_of_this_life = dump_->server == server.number && dump_->life == server.life;
+  if (incident.how % 2 == 0 && is_of_this_life) {
+    world_.Met("a server's machine was set back to a snapshot");
+    world_.Trace(server.name + ": its machine is set back to a snapshot of its memory");
+    server.tables = dump_->tables;
+    server.connections = dump_->connections;
+    server.started += world_.now() - dump_->made_at;  // its uptime is what it was
+    server.set_back_at = world_.now();
+    server.set_back_to = dump_->made_at;
+  } else {
+    world_.Met("a dump was restored");
+    world_.Trace(server.name + ": a dump is restored");
+    server.tables = ++tables_made_;
+  }
   for (std::size_t i = 0; i < cluster_->servers().size(); ++i) cluster_->Reseed(i);
 }
 

@@ -33,6 +33,10 @@ struct Server {
   std::uint64_t tables = 1;       // creation time of the tables: a restored dump has another
   bool is_up = true;
   bool is_read_only = false;
+  // The last time that the machine was set back to a snapshot of its memory, and when that was
+  // made. Connections that were used in between are broken; the others live on.
+  Nanos set_back_at = 0;
+  Nanos set_back_to = 0;
   bool hangs = false;  // SIGSTOP: takes packets and answers nothing
 };
 

@@ -76,12 +76,13 @@ Result<T> SimulatedStore::Send(std::function<Result<T>(Server&)> packet) {
   if (!session_.has_value()) return NotOpen();
   Server* server = session_->server;
   if (cluster_.access() == Access::kProxy) server = &cluster_.primary();
-  const bool is_reset = cluster_.access() != Access::kProxy && session_->life != server->life;
-  if (is_reset) {
+  if (cluster_.access() != Access::kProxy && session_->IsReset()) {
     session_.reset();
     return Status(Code::kUnavailable, "connection reset");
   }
+  session_->used = World::Get().now();
   Result<T> result = SendTo<T>(server, std::move(packet));
+  session_->used = World::Get().now();
   if (result.status().code() == Code::kSystem) {
     session_.reset();
     return Status(Code::kUnavailable, result.status().message());
@@ -222,7 +223,10 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
       });
   if (!greeting.ok()) return {Code::kUnavailable, greeting.status().message()};
   const Greeting& hello = greeting.value();
-  session_ = Session{.server = &endpoint, .life = hello.life, .connection = hello.facts.connection};
+  session_ = Session{.server = &endpoint,
+                     .life = hello.life,
+                     .connection = hello.facts.connection,
+                     .used = World::Get().now()};
   const auto change = identity_.Recognise(hello.facts);
   if (change != daemon::ServerIdentity::Change::kNone) ++generation_;
   if (change == daemon::ServerIdentity::Change::kOther) tables_.clear();
@@ -341,8 +345,8 @@ Status SimulatedStore::AbandonLost() {
 }
 
 Status SimulatedStore::CheckCurrent() {
-  const bool is_closed = session_.has_value() && cluster_.access() != Access::kProxy &&
-                         session_->life != session_->server->life;
+  const bool is_closed =
+      session_.has_value() && cluster_.access() != Access::kProxy && session_->IsReset();
   if (!session_.has_value() || is_closed) {
     session_.reset();
     return NotOpen();

@@ -79,6 +79,11 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
     Server* server = nullptr;
     std::uint64_t life = 0;
     std::uint64_t connection = 0;
+    Nanos used = 0;  // when this side sent or received last
+
+    [[nodiscard]] bool IsReset() const {
+      return life != server->life || (used > server->set_back_to && used < server->set_back_at);
+    }
   };
   // What a statement that must find this run's state checks at the server.
   struct Guard {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "incidents.h"
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 
@@ -46,6 +47,16 @@ constexpr std::array<Weight, Incident::kKinds> kWeights = {{
     {Kind::kRunByHand, "run idd by hand", 2},
     {Kind::kCloneHost, "clone a host", 2},
 }};
+
+// What is dangerous together. Some seeds have incidents of one theme only.
+const std::vector<std::vector<Kind>> kThemes = {
+    {Kind::kCutLink, Kind::kFailOver, Kind::kSetLag, Kind::kPowerOff, Kind::kKillIddAtStep,
+     Kind::kSuspendIdd},
+    {Kind::kDump, Kind::kRestoreDump, Kind::kSuspendIdd, Kind::kPowerOff, Kind::kCutLink,
+     Kind::kStopIdd},
+    {Kind::kDrainTag, Kind::kDrainHost, Kind::kKillIdd, Kind::kKillIddAtStep, Kind::kDump,
+     Kind::kRestoreDump, Kind::kKillServer, Kind::kDiskFull, Kind::kLossyLink},
+};
 
 // Situations that World::Met() is called with, beside the incidents.
 constexpr const char* kOtherSituations[] = {
@@ -102,6 +113,15 @@ std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps) {
     static constexpr unsigned kFactors[] = {0, 0, 1, 1, 4};
     weight.weight *= kFactors[random.Below(std::size(kFactors))];
     total += weight.weight;
+  }
+  if (random.Percent(40)) {
+    const std::vector<Kind>& theme = kThemes[random.Below(kThemes.size())];
+    total = 0;
+    for (Weight& weight : weights) {
+      const bool is_in = std::find(theme.begin(), theme.end(), weight.kind) != theme.end();
+      weight.weight = is_in ? 1 : 0;
+      total += weight.weight;
+    }
   }
   if (total == 0) return {};
   std::vector<Incident> incidents;

@@ -34,7 +34,7 @@
 namespace idd::daemon {
 namespace {
 
-// A start that reports nothing for this many periods of the watchdog has failed.
+// A start that reports nothing for this many periods of watchdog_timer_ has failed.
 constexpr int kPeriodsUntilFailed = 4;
 
 // Two descriptors a served tag and one a connection: the default of 1024 would not do.

@@ -413,8 +413,8 @@ TEST_F(FenceTest, HostsThatWereAllOffWaitForEachOther) {
   EXPECT_TRUE(LeasesWithin(host(0), 8));
 }
 
-// The server's machine goes back to a snapshot of its memory, and so to the connections that it had.
-// Only a host that has sent nothing since the snapshot finds its connection intact.
+// The server's machine is set back to a snapshot of its memory, and so to the connections that it
+// had. Only a host that has sent nothing since the snapshot finds its connection intact.
 TEST_F(FenceTest, HostThatWasSuspendedForLongArrivesAgain) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);

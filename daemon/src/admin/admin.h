@@ -23,9 +23,9 @@ namespace idd::daemon {
 // The administration requests of docs/socket-protocol.md: JSON in, JSON out. It parses them, checks
 // the peer's rights and calls the operation.
 //
-// Thread safety: none; event loop. Changes of the store go through the LeaseWorker. A thread of its
-// own reads the journal over a connection of its own and makes the documents on the whole journal
-// there, one at a time, so that leases do not wait for them.
+// Thread safety: none; event loop. Changes of the store go through the LeaseWorker. A separate
+// thread reads the journal over a connection of its own and makes the documents about the whole
+// journal, one at a time, so that leases do not wait for them.
 class Admin {
  public:
   Admin(EventLoop& loop, DaemonInfo info, AdminParts parts);

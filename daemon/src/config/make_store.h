@@ -11,7 +11,7 @@
 
 namespace idd::daemon {
 
-// `url` as in --database. Makes no connection. kInvalid: the URL; kUnavailable never.
+// `url` as in --database. Makes no connection. Only kInvalid: the URL or the host id is wrong.
 [[nodiscard]] Result<std::unique_ptr<Store>> MakeStore(const std::string& url,
                                                        const HostIdentity& host);
 

@@ -269,7 +269,7 @@ Status CheckPassword(const Setting& database, std::string& unchecked) {
   const bool is_credential = file.find('/') == std::string::npos;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
   if (is_credential && std::getenv("CREDENTIALS_DIRECTORY") == nullptr) {
-    unchecked = "; not checked: the credential '" + file + "', which only the service is passed";
+    unchecked = "; not checked: the credential '" + file + "', which only the service gets";
     return Status::Ok();
   }
   const Result<std::string> password = PasswordOf(url.value());

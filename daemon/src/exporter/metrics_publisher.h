@@ -27,7 +27,7 @@ class MetricsPublisher {
   MetricsPublisher(const MetricsPublisher&) = delete;
   MetricsPublisher& operator=(const MetricsPublisher&) = delete;
 
-  // Records how late the timer of every second was.
+  // Records how late the one-second timer was.
   void NoteDelay(std::chrono::nanoseconds delay) { loop_delay_.Observe(Seconds(delay)); }
   // Keeps the metrics in this file from now on; empty: in none. Removes the earlier file.
   void KeepIn(const std::string& textfile);

@@ -130,9 +130,9 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   const Result<Membership> membership = marks.GetMembership();
   if (!membership.ok()) return membership.status();
   const bool is_complete = is_continued || IsComplete(membership.value());
-  // If a live member was gone for longer, the data set may have been set back to its state at that
-  // member's last look, without what others were granted since. A host that had left asks the
-  // others anyway.
+  // If a live member was gone for kContinuedMs or longer, the data set may have been set back to
+  // its state at that member's last look, without what others were granted since. A host that had
+  // left asks the others anyway.
   const bool is_recent =
       settings_.now_ms() - membership.value().confirmed_ms < kContinuedMs || !is_complete;
   // A row that is as this host left it does not show what others were granted since.
@@ -329,7 +329,7 @@ Status Fence::Remember(const FenceStore& store, HighWaterMarks& marks, bool is_l
 
 Result<bool> Fence::Refresh(FenceStore& store, HighWaterMarks& marks) {
   const std::int64_t now = settings_.now_ms();
-  if (is_late()) return false;
+  if (IsLate()) return false;
   if (now - looked_ms_ < (looks_soon_ ? kLookSoonMs : kLookEveryMs)) return true;
   if (Status status = marks.Flush(); !status.ok()) return status;
   const Result<FenceView> view = ReadView(store);
@@ -364,7 +364,7 @@ Result<bool> Fence::RefreshLive(FenceStore& store, HighWaterMarks& marks, const 
   return true;
 }
 
-bool Fence::is_late() const {
+bool Fence::IsLate() const {
   return state_ == State::kLive && 2 * (settings_.now_ms() - confirmed_ms_) >= SilenceMs();
 }
 
@@ -524,7 +524,9 @@ std::string Fence::Reason() const {
     case State::kWatching:
       return "the database was replaced, or this host has just come; idd looks for leasing hosts";
     case State::kWaiting:
-      return "the database may lack leases of other hosts; leasing waits until they have come: " +
+      if (hosts.empty())
+        return "the database may lack leases of other hosts; leasing waits for them";
+      return "the database may lack leases of other hosts; leasing waits for these hosts: " +
              hosts + "; 'idctl host forget HOST' for one that is off for good";
     case State::kNone:
       return "the fence has not been looked at yet";

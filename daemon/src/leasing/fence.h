@@ -97,10 +97,11 @@ class Fence {
   [[nodiscard]] Status Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Need>& needs);
 
   [[nodiscard]] bool may_lease() const noexcept { return state_ == State::kLive; }
-  // Whether the last look of a live host was so long ago that it is no longer complete, because it
-  // was suspended. Its row and its connection may be as it left them although others have put it
-  // out since: the server's machine may have been set back together with them.
-  [[nodiscard]] bool is_late() const;
+  // Whether this host is live, but its last look was so long ago, because it was suspended, that
+  // its notes no longer count as complete. Its row and its connection may be as it left them even
+  // if others have put it out since: the server's machine may have been set back, and with it the
+  // row and the connection.
+  [[nodiscard]] bool IsLate() const;
   // For people: why this host may not lease, or why a ceiling is not raised.
   [[nodiscard]] std::string Reason() const;
   // Ends the wait for a host that an operator knows to be off. kInvalid: the host is unknown, not

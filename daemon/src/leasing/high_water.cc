@@ -101,7 +101,7 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   explicit SqliteHighWaterMarks(std::unique_ptr<SqliteDb> db) : db_(std::move(db)) {}
 
   ~SqliteHighWaterMarks() override {
-    // If this fails, the next run takes the ceilings for the marks.
+    // If this fails, the next run raises the marks to the ceilings.
     if (raises_ == Raises::kPutOff) static_cast<void>(WriteAllMarks());
   }
 

@@ -37,10 +37,9 @@ struct Membership {
 // off. A run that finds the note, because the earlier run was killed, raises all marks to the noted
 // ceilings.
 //
-// A mark may be lowered again
-// to the first unclaimed id once the segment is drained. Lower it before the tail is handed back:
-// drained ids are never handed out from that lease, whether or not the hand-back succeeds, and a
-// crash between the two then leaves no mark above max_id.
+// A mark may be lowered again to the first unclaimed id once the segment is drained. Lower it
+// before the tail is handed back: drained ids are never handed out from that lease, whether or not
+// the hand-back succeeds, and a crash between the two then leaves no mark above max_id.
 //
 // No id is ever handed out from this file: a mark only lifts the allocator (a cloned disk makes
 // gaps).

@@ -26,8 +26,9 @@ namespace idd::daemon {
 // Ends leases: journals how each ended, and hands tails back. It keeps what cannot be journalled
 // now and tries again.
 //
-// The ends of a second, or as many as fit one transaction, are journalled together, so that a busy
-// host's commits go to its leases. Waiting ends are recorded in HeldLeases and listed by Open().
+// The ends that come within a second, or as many as fit one transaction, are journalled together,
+// so that most commits of a busy host are for its leases. Waiting ends are recorded in HeldLeases
+// and listed by Open().
 //
 // It has more members than a class should: an end goes from one of its lists to the next, and a
 // lease is in one of them at a time.

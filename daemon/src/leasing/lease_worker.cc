@@ -137,8 +137,8 @@ Status LeaseWorker::Prepare() {
 Result<bool> LeaseWorker::CheckFence() {
   FenceStore* const fence = store_->fence();
   if (fence == nullptr) {
-    // Notes of an earlier store's ceilings may be there, but no look will write marks that they put
-    // off.
+    // RaiseAll() may have put off marks below an earlier store's ceilings. Without a fence, no look
+    // would write them.
     Status status = marks_->Flush();
     return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
   }

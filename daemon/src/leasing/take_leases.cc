@@ -160,7 +160,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
     session.meter->lease_duration.Observe(Seconds(MonotonicClock::now() - began));
   }
   if (!leases.ok()) return leases.status();
-  if (session.fence.is_late()) {  // it was suspended while it asked
+  if (session.fence.IsLate()) {  // it was suspended while it asked
     HandBack(requests, leases.value(), store);
     return Status(Code::kUnavailable, "this host was suspended while it leased; it joins again");
   }

@@ -30,7 +30,7 @@ inline constexpr Metric kBuildInfo{"idd_build_info", MetricKind::kGauge, "1",
 inline constexpr Metric kStartTime{"idd_start_time_seconds", MetricKind::kGauge, "seconds",
                                    "When idd started, in Unix time."};
 inline constexpr Metric kInheritedRings{"idd_inherited_rings", MetricKind::kGauge, "rings",
-                                        "Rings that an earlier idd had left at the start."};
+                                        "Rings of an earlier idd that idd found at its start."};
 inline constexpr Metric kInheritedLeases{"idd_inherited_leases", MetricKind::kGauge, "leases",
                                          "Leases that were taken over from an earlier idd."};
 inline constexpr Metric kLoopDelay{"idd_event_loop_delay_seconds", MetricKind::kHistogram,

@@ -39,7 +39,7 @@ void PromisePolicy::Observe(const RefillView& view) {
     looked_claimed_ = second_claimed_ = view.claimed;
     return;
   }
-  // A tag without claims is not looked at, so after a pause new claims came within the last second.
+  // A tag without claims is not looked at. After a pause, new claims count as the last second's.
   const DoubleSeconds since = view.now - looked_at_;
   if (since > kSecond * 2) {
     second_began_ = view.now - std::chrono::seconds(1);

@@ -19,8 +19,8 @@ namespace idd::daemon {
 //
 // A lease is due when less is left than both rates need, and at the latest when a tenth of a step
 // is used. It has a step at least and fills the ring up to half as much again as they need, but
-// never above MostHeld(). So when a load begins, or rises a thousandfold, the held ids grow three
-// times as fast as it claims, until they cover the tolerance. When a load falls, the ids in the
+// never above MostHeld(). So when a load begins, or rises a thousandfold, the held ids grow at most
+// twice as fast as it claims, until they cover the tolerance. When a load falls, the ids in the
 // ring are used up before more are leased. A tag without traffic leases nothing.
 class PromisePolicy : public RefillPolicy {
  public:

@@ -113,7 +113,7 @@ class Server {
     MonotonicTime since;
   };
   std::deque<Silent> silent_;
-  std::vector<RingHolders::Ring> to_withdraw_;  // rings to be replaced that are not yet
+  std::vector<RingHolders::Ring> to_withdraw_;  // rings still to be replaced
 };
 
 }  // namespace idd::daemon

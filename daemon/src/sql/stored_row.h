@@ -18,7 +18,8 @@ class StoredRow {
   // Nothing unless the value is an integer from 0 to 2^63-1.
   [[nodiscard]] virtual std::optional<std::uint64_t> UintIf(int column) const = 0;
   [[nodiscard]] virtual std::optional<std::string> TextIf(int column) const = 0;
-  // The column's value, for a message: "-5", "real 1.5", "a text", "NULL". Never quotes texts.
+  // The column's value, for a message: "-5", "the real number 1.500000", "a text", "NULL". Never
+  // quotes texts.
   [[nodiscard]] virtual std::string Describe(int column) const = 0;
 
  protected:

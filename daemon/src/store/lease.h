@@ -19,7 +19,7 @@ struct Lease {
   std::string token;  // random, 32 hex digits; the journal's key
   std::string tag;
   shm::IdRange ids;
-  // This host's high-water mark before the lease; kept by the caller of TakeLease.
+  // This host's high-water mark before the lease; filled in by the caller of TakeLeases().
   std::uint64_t previous_mark = 0;
   bool from_returned = false;  // an own tail taken back, not a new advance of max_id
   // The earlier max_id, if it stood below this host's high-water mark, the request's floor or an

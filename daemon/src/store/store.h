@@ -24,7 +24,7 @@ namespace idd::daemon {
 
 enum class ReturnOutcome {
   kLowered,  // max_id is now the first unclaimed id
-  kListed,   // another host leased after us: the tail is in the list of returned ranges
+  kListed,   // a later lease lies above it: the tail is in the list of returned ranges
   kStale,    // the journal does not have the lease as active and ours: nothing was changed
   // Reconcile() had put the lease into the journal. The data set may have leased the same ids to
   // another host meanwhile, so the tail is journalled as abandoned.

@@ -38,8 +38,8 @@ struct TagRecord {
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
   RefillSettings refill;  // refill.step is step
-  // Set by FindTagsCached(): the end of used ids in the journal, the returned ranges and a
-  // tombstone.
+  // Set by FindTagsCached() of a store with a fence: the end of used ids in the journal, the
+  // returned ranges and a tombstone.
   std::uint64_t used_limit = 0;
   // No lease may end above it (fence.h); nothing: the store has no fence.
   std::optional<std::uint64_t> ceiling{};

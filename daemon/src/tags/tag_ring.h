@@ -42,7 +42,7 @@ class TagRing {
   [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
                                                                std::uint64_t floor,
                                                                DescriptorStore& descriptors);
-  // Claimers that the ring's end overtook keep no ids from here on.
+  // Claimers overtaken by the ring's end keep no ids from here on.
   ~TagRing();
   TagRing(const TagRing&) = delete;
   TagRing& operator=(const TagRing&) = delete;

@@ -12,7 +12,7 @@ namespace {
 
 // The pause between two tags. A client that connects and attaches again takes several turns of the
 // loop, and needs a moment itself before each. They fit into one pause, so that the client need not
-// wait for a tag in each turn.
+// wait for another tag's takeover in each turn.
 constexpr std::chrono::milliseconds kBetweenTags(1);
 
 }  // namespace

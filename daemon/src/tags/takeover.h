@@ -23,8 +23,8 @@ namespace idd::daemon {
 // Thread safety: none; event loop.
 class Takeover {
  public:
-  // Called with the rest of a tag's leases and a new ring for them. Without a ring the tag is
-  // drained, or there is no memory for one, and the leases go back.
+  // Called with the rest of a tag's leases and a new ring for them. No ring: the tag is drained, or
+  // there is no memory for a ring, and the leases go back.
   using OnTaken = std::function<void(const InheritedTag& tag, std::unique_ptr<TagRing> ring)>;
   // Called when a client has written into an old ring: the published ids of these leases are
   // spoilt.

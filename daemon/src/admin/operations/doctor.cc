@@ -23,7 +23,7 @@
 namespace idd::daemon {
 namespace {
 
-// idctl itself waits for 5 s; a store that takes longer than this is reported as slow.
+// A store that takes longer than this is reported as slow. idctl itself waits for 5 s.
 constexpr std::chrono::seconds kStorePatience(2);
 
 Json AbiJson(std::uint32_t version) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises,
-// mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases, mysql_tags.cc reads
-// and administers tags, mysql_fence.cc has what the hosts agree on, mysql_inspect.cc looks at the
-// server, mysql_schema.cc has the tables.
+// The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises the
+// data set, mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases,
+// mysql_tags.cc reads and administers tags, mysql_fence.cc has what the hosts agree on,
+// mysql_inspect.cc looks at the server, mysql_schema.cc has the tables.
 // docs/adr/0009 says why a lease is one packet.
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_

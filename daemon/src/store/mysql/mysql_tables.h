@@ -33,8 +33,8 @@ class MysqlTables {
   [[nodiscard]] bool empty() const { return made_.empty(); }
 
  private:
-  // How many times of one table are known, the latest ones. Each new time costs a recovery, so
-  // there are few.
+  // At most this many creation times of one table are remembered, the latest ones. Each new time
+  // costs a recovery, so there are few.
   static constexpr std::size_t kMaxKnownTimes = 8;
 
   std::map<std::string, std::set<std::uint64_t>> made_;

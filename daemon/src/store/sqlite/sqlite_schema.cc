@@ -29,9 +29,9 @@ CREATE TABLE idd_meta(
 INSERT INTO idd_meta(key, value) VALUES('incarnation', lower(hex(randomblob(16))));
 
 -- What a tag needs beyond Leaf's columns. No row means the defaults, so rows made for Leaf serve as
--- they stand. max_id_allowed is the largest id ever handed out. access 'socket': the tag's ring is
--- passed to no client. refill, max_step, max_prefetch and outage_tolerance_s say when the next ids are
--- leased, and how many (docs/refill.md); NULL is the default of the idd that reads it.
+-- they stand. max_id_allowed is the largest id that may be handed out. access 'socket': the tag's
+-- ring is passed to no client. refill, max_step, max_prefetch and outage_tolerance_s say when the
+-- next ids are leased, and how many (docs/refill.md); NULL is the default of the idd that reads it.
 CREATE TABLE idd_tag(
   biz_tag        TEXT PRIMARY KEY NOT NULL,
   mode           TEXT NOT NULL DEFAULT 'segment' CHECK(mode IN ('segment', 'snowflake', 'ticket')),

@@ -24,6 +24,8 @@
 //   +--------------------------------+ 640         +---------------------------+ 2048
 //   | SlotDescriptor 1 ...15         |             | reserved, zero            |
 //   +--------------------------------+ 2560        |  (lanes of order `cpu`)   |
+//   | RingStats                      |             |                           |
+//   +--------------------------------+ 2816        |                           |
 //   | reserved, zero                 |             |                           |
 //   +--------------------------------+ 4096        +---------------------------+ 4096
 //
@@ -69,7 +71,7 @@
 //
 //   Publish s into slot i = s % 16, which holds no open segment:   P1 P2 P3 P4 P5 P6 P7
 //   Claim n ids, knowing that s was published (C0: s was read with acquire from P5 or P6):
-//     C1  first   = cursor.next.fetch_add(n, acquire)   orders what follows after it
+//     C1  first   = cursor.next.fetch_add(n, acquire)   orders the loads below after it
 //     C2  limit   = slot.limit.load(acquire)            pairs with P4: base and P1 are seen with it
 //     C3  base    = slot.base.load(relaxed)
 //     C4  mark    = slot.refill_mark.load(relaxed), to know whether to send the wake-up

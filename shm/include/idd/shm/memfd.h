@@ -52,7 +52,8 @@ class MappedMemory {
 
   [[nodiscard]] void* address() const noexcept;  // null when nothing is mapped
   // Gives the memory back and leaves zeros at its address: private to this process, writable, and
-  // without cost to the system until they are written. The kernel joins neighbours to one mapping.
+  // without cost to the system until they are written. The kernel merges adjacent blank regions
+  // into one mapping.
   // False: the memory stays mapped, because the kernel has refused.
   [[nodiscard]] bool Blank() noexcept;
 

@@ -72,7 +72,7 @@ class RingMemory {
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return table().header.ring_id; }
 
   // Claimer: gives the ring's memory back although a thread may be stopped inside a claim. Zeros
-  // take its place, first the table's: every add of that thread to the blank cursor is followed by
+  // take its place, in the table first: every add of that thread to the blank cursor is followed by
   // its look at a limit of 0 (C2), and a claim that has looked at the limit before finds no segment
   // (C5), so it accepts no id. What such a thread had added is lost. ring_id() is 0 from now on.
   void Blank() noexcept;

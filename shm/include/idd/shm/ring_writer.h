@@ -49,8 +49,9 @@ class RingWriter {
   // ids.limit <= kMaxLimit. Returns the segment's number.
   //
   // `witness`, if there is one, is the caller's memory that outlives the process. From now until
-  // the segment leaves the ring it holds the highest cursor of the segment, within its bounds, that
-  // a look or a claim of this writer has seen. It is raised before the look or the claim returns.
+  // the segment leaves the ring, the witness holds the highest cursor of the segment, within its
+  // bounds, that a look or a claim of this writer has seen. It is raised before the look or the
+  // claim returns.
   std::uint64_t Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark,
                         std::atomic<std::uint64_t>* witness = nullptr) noexcept;
 
@@ -62,7 +63,7 @@ class RingWriter {
   // Segments that were seen exhausted since the last call, oldest first; moves head past them.
   [[nodiscard]] std::vector<Segment> RetireExhausted();
 
-  // A claimer that the end of its segment overtook can still read that end (C6), and so keep its
+  // A claimer overtaken by the end of its segment can still read that end (C6), and so keep its
   // ids, until this function has been called twice after the end. To be called about once a second,
   // and before the memory is unmapped.
   void ClearOldEnds() noexcept;

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include "support/host.h"
@@ -20,14 +22,25 @@ inline const Identity kAlice{.uid = 12345, .gid = 12345, .groups = {12001, 12002
 inline const Identity kBob{.uid = 12346, .gid = 12346, .groups = {12002, 12003}};
 inline const Identity kOutsider{.uid = 12399, .gid = 12399, .groups = {}};
 
-// The number of rings that a process has mapped, including closed ones.
-[[nodiscard]] inline int MappedRings(const std::string& pid) {
+// The rings that a process has mapped, including closed ones, by their cursors' inodes.
+[[nodiscard]] inline std::set<std::string> RingsMappedBy(const std::string& pid) {
   std::ifstream maps("/proc/" + pid + "/maps");
-  int rings = 0;
+  std::set<std::string> rings;
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:idd-cursors") != std::string::npos) ++rings;
+    if (line.find("memfd:idd-cursors") == std::string::npos) continue;
+    std::istringstream fields(line);
+    std::string addresses;
+    std::string permissions;
+    std::string offset;
+    std::string device;
+    std::string inode;
+    fields >> addresses >> permissions >> offset >> device >> inode;
+    rings.insert(inode);
   }
   return rings;
+}
+[[nodiscard]] inline int MappedRings(const std::string& pid) {
+  return static_cast<int>(RingsMappedBy(pid).size());
 }
 
 // A host whose socket other users can reach. Its tests need root, to act as other users.

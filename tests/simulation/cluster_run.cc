@@ -122,7 +122,7 @@ void ClusterRun::AddProgram(Machine& machine) {
   Random& random = world_.random();
   Program::Habits habits;
   habits.tags = tags_;
-  static constexpr Nanos kPauses[] = {5 * kMillisecond, 50 * kMillisecond, 200 * kMillisecond};
+  static constexpr Nanos kPauses[] = {10 * kMillisecond, 100 * kMillisecond, 400 * kMillisecond};
   habits.pause = kPauses[random.Below(std::size(kPauses))];
   habits.most = random.Percent(70) ? 1 : 1 + random.Below(100);
   habits.stalls = random.Percent(50) ? 5 : 0;
@@ -255,7 +255,7 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
     if (!oracle_.failure().has_value()) CheckLiveness(healed);
     if (!oracle_.failure().has_value()) {
       oracle_.Watch();
-      RunUntil(world_.now() + 5 * kSecond);
+      RunUntil(world_.now() + 2 * kSecond);
     }
     if (!oracle_.failure().has_value()) CheckSums();
   }

@@ -370,10 +370,6 @@ bool Fence::IsLate() const {
 
 bool Fence::HasWatched() const { return settings_.now_ms() - contact_ms_ >= kWatchMs; }
 
-std::int64_t Fence::SilenceMs() const {
-  return std::chrono::milliseconds(settings_.silence).count();
-}
-
 void Fence::Track(const FenceView& view) {
   for (const FenceMember& member : view.members) {
     if (member.host == settings_.host) continue;

@@ -142,7 +142,9 @@ class Fence {
   [[nodiscard]] bool IsContinued() const;
   [[nodiscard]] bool IsKnownToAll() const;
   [[nodiscard]] bool HasWatched() const;
-  [[nodiscard]] std::int64_t SilenceMs() const;
+  [[nodiscard]] std::int64_t SilenceMs() const {
+    return std::chrono::milliseconds(settings_.silence).count();
+  }
   [[nodiscard]] bool IsUnchanged(const FenceStore& store, const Membership& membership) const;
   [[nodiscard]] bool IsConfirmedByOther() const;
   [[nodiscard]] bool HaveAllCome() const;

@@ -187,7 +187,8 @@ void Machine::EndIdd() {
   if (!starts_again_) {
     // The manager drops the descriptors of a service that was stopped.
     if (was_by_hand) return;
-    is_list_lost_ |= !kept_.empty();  // idd could not end its leases
+    is_list_lost_ |= !kept_.empty();   // idd could not end its leases
+    has_old_rings_ |= !kept_.empty();  // and its rings are still mapped
     kept_.clear();
     return;
   }

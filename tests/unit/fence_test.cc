@@ -435,6 +435,54 @@ TEST_F(FenceTest, HostThatWasSuspendedForLongArrivesAgain) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(LeasesWithin(host(i), 10)) << "host " << i;
 }
 
+// The same within the time for which this host's notes are complete: only the time that has passed
+// since its last look shows that the server may have been set back.
+TEST_F(FenceTest, IdleConnectionDoesNotProveThatTheServerWasNotSetBack) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  const DataSet snapshot = *world_.data;
+  for (int i = 0; i < 6; ++i) {
+    world_.now_ms += 1000;
+    ASSERT_TRUE(Leases(host(1)));
+  }
+  host(1).Kill();
+  host(2).Kill();
+  *world_.data = snapshot;
+  EXPECT_TRUE(LeasesWithin(host(0), 2 * static_cast<int>(kSilence.count())))
+      << "above its ceilings, once the others are out";
+}
+
+// A statement that was on its way to a server that is set back moves the sender's row, but the
+// sender did not push there what others were granted in between.
+TEST_F(FenceTest, OneLookOfAnotherHostProvesNothing) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  FenceHost late(world_, "late");
+  static_cast<void>(late.Prepare());
+  ASSERT_TRUE(host(0).store->ReadFence(0).ok());
+  for (int i = 0; i < 4; ++i) {
+    world_.now_ms += 250;
+    EXPECT_FALSE(Leases(late)) << i;
+  }
+  EXPECT_TRUE(LeasesWithin(late, 3)) << "once another host looks again";
+}
+
+// A host that came by what it saw of others begins again if the server may have been set back
+// between two of its looks.
+TEST_F(FenceTest, HostThatIsSuspendedWhileItWatchesForgetsWhatItSaw) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  FenceHost late(world_, "late");
+  static_cast<void>(late.Prepare());
+  ASSERT_TRUE(host(0).store->ReadFence(0).ok());
+  world_.now_ms += 250;
+  static_cast<void>(late.Prepare());
+  world_.now_ms += 6000;
+  ASSERT_TRUE(host(0).store->ReadFence(0).ok());
+  EXPECT_FALSE(Leases(late));
+  EXPECT_TRUE(LeasesWithin(late, 4));
+}
+
 TEST_F(FenceTest, HostThatStoppedIsNotWaitedFor) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);

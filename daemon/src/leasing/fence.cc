@@ -17,8 +17,14 @@ constexpr std::int64_t kLookSoonMs = 200;
 // How long a host that does not know all ceilings waits for a sign of a host that does, before it
 // pushes its own. Three looks of the other host fit in; if it appears, no gap is made.
 constexpr std::int64_t kWatchMs = 3000;
-// If two looks are this far apart, the data set may have been set back to its state at the first.
+// If two connections are this far apart, the data set may have been set back to its state at the
+// first.
 constexpr std::int64_t kContinuedMs = 3000;
+// If this much passes between the sending of one packet of a connection and the answer to the next,
+// the same holds: a server's machine that is set back to a snapshot of its memory has its
+// connections again, too. A connection that does not answer for two seconds (kMysqlTimeout) is
+// given up, so hardly any slow server makes a host late that looks once a second.
+constexpr std::int64_t kUnprovenMs = 6000;
 // A host that was seen within this time may be alive.
 constexpr std::int64_t kAliveMs = 5000;
 // The marks' copy of the time of the last look is at most fence_after / kRememberedIn old.
@@ -43,10 +49,6 @@ std::vector<TagMark> MarksOf(const std::vector<Ceiling>& ceilings) {
     marks.push_back({.tag = ceiling.tag, .mark = ceiling.wanted});
   }
   return marks;
-}
-
-bool IsIn(const FenceMember& member) {
-  return member.state == MemberState::kLive || member.state == MemberState::kWaiting;
 }
 
 const FenceMember* FindMember(const FenceView& view, const std::string& host) {
@@ -116,7 +118,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
       (state_ == State::kWatching || state_ == State::kWaiting) && store.data_set() == data_set_;
   data_set_ = store.data_set();
   if (!was_watching && !is_continued) {
-    others_.clear();
+    others_.Clear();
     contact_ms_ = settings_.now_ms();
   }
   noted_ = 0;
@@ -138,17 +140,18 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   // A row that is as this host left it does not show what others were granted since.
   const bool is_unchanged =
       !was_replaced_ && (is_continued || (is_recent && IsUnchanged(store, membership.value())));
-  const bool is_alone = std::none_of(others_.begin(), others_.end(),
-                                     [](const auto& other) { return IsIn(other.second.member); });
+  const bool joins = is_complete || (others_.AreAllOut() && (is_unchanged || store.is_new()));
+  const std::int64_t known_ms = std::max(membership.value().confirmed_ms, confirmed_ms_);
   Arrival arrival{.pushes_ceilings = !is_unchanged,
-                  .joins = is_complete || (is_alone && (is_unchanged || store.is_new())),
-                  .is_complete = is_complete};
+                  .joins = joins,
+                  .is_complete = is_complete,
+                  .proven_ms = is_unchanged ? known_ms : looked_ms_};
   if (!arrival.joins && !was_watching) {
     // First find out whether there are other hosts, and whether one of them knows all ceilings.
     arrival.pushes_ceilings = false;
     state_ = State::kWatching;
     looks_soon_ = true;
-    log::Info("fence.watching", {{"server", server_}, {"hosts", others_.size()}});
+    log::Info("fence.watching", {{"server", server_}, {"hosts", others_.seen().size()}});
   }
   if (arrival.pushes_ceilings) {
     if (Status status = marks.RaiseToCeilings(); !status.ok()) return status;
@@ -200,7 +203,8 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
     const FenceMember* const row = FindMember(view.value(), host);
     // The row is from before this host knew the member as live. A later row would show what became
     // of it.
-    const bool is_older = row == nullptr || (!IsIn(*row) && row->beat < noted_member.beat);
+    const bool is_older =
+        row == nullptr || (!OtherHosts::IsMember(*row) && row->beat < noted_member.beat);
     if (!is_older) continue;
     FenceMember& member = unknown.emplace_back();
     member.host = host;
@@ -227,7 +231,7 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
     if (!IsComplete(membership.value())) {
       state_ = State::kWatching;
       contact_ms_ = settings_.now_ms();
-      others_.clear();
+      others_.Clear();
       return Status::Ok();
     }
   }
@@ -238,10 +242,13 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   if (was_put_out_) return {Code::kUnavailable, "this host was put out while it joined"};
+  if (!arrival.pushes_ceilings && IsUnproven(arrival.proven_ms)) {
+    return {Code::kUnavailable, "the server may have been set back while this host joined"};
+  }
   joined_epoch_ = view.value().epoch;
   if (Status status = Note(marks, view.value()); !status.ok()) return status;
   confirmed_ms_ = looked_ms_;
-  is_known_ = IsKnownToAll();
+  is_known_ = others_.AllHaveNoted(joined_epoch_);
   if (Status status = Remember(store, marks, is_known_); !status.ok()) return status;
   if (Status status = store.SetNoted(noted_); !status.ok()) return status;
   if (Status status = store.Confirm(); !status.ok()) return status;
@@ -252,15 +259,6 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
   looks_soon_ = false;
   was_replaced_ = false;
   return Status::Ok();
-}
-
-// Until all members know this host, its leases are below ceilings that all have noted, but another
-// data set may go on without it.
-bool Fence::IsKnownToAll() const {
-  return std::all_of(others_.begin(), others_.end(), [this](const auto& other) {
-    const FenceMember& member = other.second.member;
-    return member.state != MemberState::kLive || member.noted >= joined_epoch_;
-  });
 }
 
 void Fence::Leave(FenceStore& store, HighWaterMarks& marks) {
@@ -277,6 +275,7 @@ Result<FenceView> Fence::ReadView(FenceStore& store) {
   const std::int64_t sent_ms = settings_.now_ms();
   Result<FenceView> view = store.ReadFence(noted_);
   if (!view.ok()) return view;
+  if (IsUnproven(looked_ms_)) others_.ForgetLooks();
   looked_ms_ = sent_ms;
   const FenceMember* const own = FindMember(view.value(), settings_.host);
   if (own == nullptr) {
@@ -284,7 +283,7 @@ Result<FenceView> Fence::ReadView(FenceStore& store) {
                   "the row of host '" + settings_.host + "' is gone from the fence's members");
   }
   if (own->state == MemberState::kOut) was_put_out_ = true;
-  Track(view.value());
+  others_.Track(view.value(), settings_.host, settings_.now_ms());
   return view;
 }
 
@@ -335,8 +334,9 @@ Result<bool> Fence::Refresh(FenceStore& store, HighWaterMarks& marks) {
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   if (state_ == State::kLive) return RefreshLive(store, marks, view.value());
-  if (IsConfirmedByOther() || (state_ == State::kWaiting && HaveAllCome())) {
-    if (Status status = Join(store, marks, {}); !status.ok()) return status;
+  if (others_.OneIsLiveOn(server_) ||
+      (state_ == State::kWaiting && others_.AllHaveComeTo(server_))) {
+    if (Status status = Join(store, marks, {.proven_ms = looked_ms_}); !status.ok()) return status;
     return true;
   }
   return state_ == State::kWaiting || !HasWatched();
@@ -348,13 +348,16 @@ Result<bool> Fence::RefreshLive(FenceStore& store, HighWaterMarks& marks, const 
     if (Status status = Remember(store, marks, false); !status.ok()) return status;
     return false;
   }
+  if (IsLate()) return false;
   const std::uint64_t noted = noted_;
   if (Status status = Note(marks, view); !status.ok()) return status;
   if (noted_ != noted) {
     if (Status status = store.SetNoted(noted_); !status.ok()) return status;
   }
   confirmed_ms_ = looked_ms_;
-  const bool becomes_known = !is_known_ && IsKnownToAll();
+  // Until all members know this host, its leases are below ceilings that all have noted, but
+  // another data set may go on without it.
+  const bool becomes_known = !is_known_ && others_.AllHaveNoted(joined_epoch_);
   if (becomes_known) is_known_ = true;
   if (becomes_known || confirmed_ms_ - remembered_ms_ > SilenceMs() / kRememberedIn) {
     if (Status status = Remember(store, marks, is_known_); !status.ok()) return status;
@@ -365,55 +368,23 @@ Result<bool> Fence::RefreshLive(FenceStore& store, HighWaterMarks& marks, const 
 }
 
 bool Fence::IsLate() const {
-  return state_ == State::kLive && 2 * (settings_.now_ms() - confirmed_ms_) >= SilenceMs();
+  return state_ == State::kLive &&
+         (IsUnproven(confirmed_ms_) || 2 * (settings_.now_ms() - confirmed_ms_) >= SilenceMs());
+}
+
+bool Fence::IsUnproven(std::int64_t proven_ms) const {
+  return settings_.now_ms() - proven_ms >= kUnprovenMs;
 }
 
 bool Fence::HasWatched() const { return settings_.now_ms() - contact_ms_ >= kWatchMs; }
 
-void Fence::Track(const FenceView& view) {
-  for (const FenceMember& member : view.members) {
-    if (member.host == settings_.host) continue;
-    const auto [it, is_first] = others_.try_emplace(member.host);
-    Seen& seen = it->second;
-    const bool moved = seen.member.run != member.run || seen.member.beat != member.beat;
-    if (is_first || moved) seen.since_ms = settings_.now_ms();
-    if (!is_first && moved) seen.has_moved = true;
-    seen.member = member;
-  }
-  std::erase_if(others_,
-                [&view](const auto& other) { return FindMember(view, other.first) == nullptr; });
-}
-
-// Whether another live member looks at this same server now and has pushed there what it knew.
-bool Fence::IsConfirmedByOther() const {
-  return std::any_of(others_.begin(), others_.end(), [this](const auto& other) {
-    const Seen& seen = other.second;
-    return seen.has_moved && seen.member.state == MemberState::kLive &&
-           seen.member.server == server_;
-  });
-}
-
-bool Fence::HaveAllCome() const {
-  return std::all_of(others_.begin(), others_.end(), [this](const auto& other) {
-    const Seen& seen = other.second;
-    return !IsIn(seen.member) || (seen.has_moved && seen.member.server == server_);
-  });
-}
-
-std::size_t Fence::LiveMembers() const {
-  return 1 + static_cast<std::size_t>(
-                 std::count_if(others_.begin(), others_.end(), [](const auto& other) {
-                   return other.second.member.state == MemberState::kLive;
-                 }));
-}
-
 Status Fence::PutOutSilent(FenceStore& store) {
   const std::int64_t now = settings_.now_ms();
-  for (auto& [host, seen] : others_) {
+  for (auto& [host, seen] : others_.seen()) {
     // The longer of both hosts' settings, in case they differ.
     const std::int64_t silence_ms =
         std::chrono::milliseconds(std::max(seen.member.silence, settings_.silence)).count();
-    if (!IsIn(seen.member) || now - seen.since_ms < silence_ms) continue;
+    if (!OtherHosts::IsMember(seen.member) || now - seen.since_ms < silence_ms) continue;
     const Result<bool> put = store.PutOut(seen.member);
     if (!put.ok()) return put.status();
     if (!put.value()) continue;
@@ -446,7 +417,8 @@ Status Fence::ActivatePending(FenceStore& store) {
 
 std::uint64_t Fence::AheadOf(const Need& need, Growth& growth) const {
   const std::int64_t now = settings_.now_ms();
-  std::uint64_t ahead = need.count * (kLeasesAhead + kLeasesAheadForEach * LiveMembers());
+  std::uint64_t ahead =
+      need.count * (kLeasesAhead + kLeasesAheadForEach * (1 + others_.LiveMembers()));
   if (growth.at_ms != 0 && need.base > growth.base) {
     const double seconds = std::max(static_cast<double>(now - growth.at_ms) / 1000, 0.1);
     const double rate = static_cast<double>(need.base - growth.base) / seconds;
@@ -485,6 +457,7 @@ Status Fence::RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   if (was_put_out_) return {Code::kUnavailable, "this host was put out of the fence's members"};
+  if (IsLate()) return {Code::kUnavailable, "this host was suspended; it joins again"};
   if (Status status = Note(marks, view.value()); !status.ok()) return status;
   if (Status status = store.SetNoted(noted_); !status.ok()) return status;
   confirmed_ms_ = looked_ms_;
@@ -549,12 +522,12 @@ FenceReport Fence::Report() const {
 std::vector<FenceWait> Fence::Waits() const {
   std::vector<FenceWait> waits;
   const std::int64_t now = settings_.now_ms();
-  for (const auto& [host, seen] : others_) {
+  for (const auto& [host, seen] : others_.seen()) {
     const bool is_awaited =
         state_ == State::kLive
             ? !pending_.empty() && seen.member.state == MemberState::kLive &&
                   seen.member.noted < noted_
-            : IsIn(seen.member) && !(seen.has_moved && seen.member.server == server_);
+            : OtherHosts::IsMember(seen.member) && !OtherHosts::HasComeTo(seen, server_);
     if (!is_awaited) continue;
     FenceWait& wait = waits.emplace_back();
     wait.host = host;
@@ -570,12 +543,12 @@ Status Fence::Forget(FenceStore& store, const std::string& host, bool is_forced)
   if (host == settings_.host) {
     return {Code::kInvalid, "host '" + host + "' is this one; stop its idd instead"};
   }
-  const auto it = others_.find(host);
-  if (it == others_.end()) {
+  const auto it = others_.seen().find(host);
+  if (it == others_.seen().end()) {
     return {Code::kInvalid, "host '" + host + "' is not known; 'idctl host list' shows the names"};
   }
-  Seen& seen = it->second;
-  if (!IsIn(seen.member)) {
+  OtherHosts::Seen& seen = it->second;
+  if (!OtherHosts::IsMember(seen.member)) {
     return {Code::kInvalid,
             "host '" + host + "' is not waited for: it " +
                 (seen.member.state == MemberState::kLeft ? "has stopped" : "was put out before")};

@@ -22,6 +22,7 @@
 
 #include "idd/base/status.h"
 #include "leasing/high_water.h"
+#include "leasing/other_hosts.h"
 #include "store/fence_store.h"
 
 namespace idd::daemon {
@@ -74,7 +75,8 @@ class Fence {
   struct Arrival {
     bool pushes_ceilings = false;
     bool joins = false;
-    bool is_complete = false;  // the marks have all ceilings
+    bool is_complete = false;    // the marks have all ceilings
+    std::int64_t proven_ms = 0;  // what was found is from this time
   };
   [[nodiscard]] Result<Arrival> Arrive(FenceStore& store, HighWaterMarks& marks,
                                        const std::string& incarnation, bool is_replaced);
@@ -98,9 +100,9 @@ class Fence {
 
   [[nodiscard]] bool may_lease() const noexcept { return state_ == State::kLive; }
   // Whether this host is live, but its last look was so long ago, because it was suspended, that
-  // its notes no longer count as complete. Its row and its connection may be as it left them even
-  // if others have put it out since: the server's machine may have been set back, and with it the
-  // row and the connection.
+  // the server's machine may have been set back since to a snapshot of its memory. Row and
+  // connection are then as this host left them. They do not show what others were granted since, or
+  // that others have put this host out.
   [[nodiscard]] bool IsLate() const;
   // For people: why this host may not lease, or why a ceiling is not raised.
   [[nodiscard]] std::string Reason() const;
@@ -116,12 +118,6 @@ class Fence {
 
  private:
   enum class State { kNone, kWatching, kWaiting, kLive };
-  // Another host's row, as it was when it last changed.
-  struct Seen {
-    FenceMember member;
-    std::int64_t since_ms = 0;
-    bool has_moved = false;  // since the first look
-  };
   struct Growth {
     std::uint64_t base = 0;
     std::int64_t at_ms = 0;
@@ -140,20 +136,17 @@ class Fence {
   [[nodiscard]] Status ActivatePending(FenceStore& store);
   [[nodiscard]] bool IsComplete(const Membership& membership) const;
   [[nodiscard]] bool IsContinued() const;
-  [[nodiscard]] bool IsKnownToAll() const;
+  // Whether the server may have been set back to its state at that time.
+  [[nodiscard]] bool IsUnproven(std::int64_t proven_ms) const;
   [[nodiscard]] bool HasWatched() const;
   [[nodiscard]] std::int64_t SilenceMs() const {
     return std::chrono::milliseconds(settings_.silence).count();
   }
   [[nodiscard]] bool IsUnchanged(const FenceStore& store, const Membership& membership) const;
-  [[nodiscard]] bool IsConfirmedByOther() const;
-  [[nodiscard]] bool HaveAllCome() const;
   [[nodiscard]] std::optional<std::uint64_t> WantedFor(const Need& need);
   [[nodiscard]] Status RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
                                     const std::vector<Ceiling>& raised);
   [[nodiscard]] std::uint64_t AheadOf(const Need& need, Growth& growth) const;
-  void Track(const FenceView& view);
-  [[nodiscard]] std::size_t LiveMembers() const;
   [[nodiscard]] std::vector<FenceWait> Waits() const;
 
   FenceSettings settings_;
@@ -172,7 +165,7 @@ class Fence {
   bool was_replaced_ = false;  // the data set, since the last join
   bool looks_soon_ = false;    // something waits for other hosts' notes
   std::optional<HighWaterMarks::MemberList> noted_members_;
-  std::map<std::string, Seen, std::less<>> others_;
+  OtherHosts others_;
   std::map<std::string, Growth, std::less<>> growth_;
   std::map<std::string, std::uint64_t, std::less<>> pending_;  // tags: wanted, not active yet
   std::map<std::string, std::uint64_t, std::less<>> active_;   // of tags that were pending

@@ -47,6 +47,11 @@ constexpr const char* kCommonSequence =
     " NULL, current_max_id bigint NOT NULL, step int NOT NULL, version bigint NOT NULL DEFAULT 0,"
     " PRIMARY KEY (service_name, business_name)) ENGINE=InnoDB";
 
+constexpr const char* kTickets64 =
+    "CREATE TABLE `Tickets64` (`id` bigint(20) unsigned NOT NULL auto_increment,"
+    " `stub` char(1) NOT NULL default '', PRIMARY KEY (`id`), UNIQUE KEY `stub` (`stub`))"
+    " ENGINE=InnoDB";
+
 // The result of an import for one tag: "action from next_id step".
 std::string Line(const nlohmann::json& document, const std::string& tag) {
   for (const auto& row : document.at("tags")) {
@@ -166,6 +171,30 @@ TEST_F(Import, CommonSequencesTagsAreNamedAfterServiceAndBusiness) {
   EXPECT_EQ(Line(document, "old.shop.orders"), "created null 8001 500");
   EXPECT_EQ(Line(document, "old.pay.orders"), "created null 121 7");
   EXPECT_EQ(host_.idctl.Claim("old.shop.orders").front(), 8001U);
+}
+
+// A ticket server's table is one sequence, whatever stubs it has. Two servers with offsets share
+// the ids, so the tag must begin above both.
+TEST_F(Import, TicketServersOfAPairMakeOneTagAboveBoth) {
+  Sql(kTickets64);
+  Sql(kTickets64, "legacy");
+  for (int i = 0; i < 5; ++i) Sql("REPLACE INTO Tickets64(stub) VALUES('a')");
+  Sql("INSERT INTO Tickets64(id, stub) VALUES(72157623227190423, 'a')", "legacy");
+  EXPECT_EQ(Line(Take({"flickr", "--dry-run"}), "Tickets64"), "would create null 6 1000");
+  EXPECT_EQ(Line(Take({"flickr"}), "Tickets64"), "created null 6 1000");
+  EXPECT_EQ(Line(Take({"flickr", "--from", Legacy()}), "Tickets64"),
+            "lifted 6 72157623227190424 1000");
+  EXPECT_EQ(Line(Take({"flickr"}), "Tickets64"), "kept null 72157623227190424 1000");
+  const nlohmann::json tag = host_.idctl.Json({"tag", "show", "Tickets64"}).at("tag");
+  EXPECT_EQ(tag.at("mode"), "ticket");
+  EXPECT_EQ(tag.at("access"), "socket");
+  EXPECT_EQ(host_.idctl.Claim("Tickets64", 2),
+            (std::vector<std::uint64_t>{72157623227190424, 72157623227190425}));
+  Sql("DELETE FROM Tickets64");
+  EXPECT_EQ(Line(Take({"flickr", "--prefix", "old.", "--mode", "segment"}), "old.Tickets64"),
+            "created null 6 1000")
+      << "the number of a deleted row was used";
+  EXPECT_EQ(host_.idctl.Json({"tag", "show", "old.Tickets64"}).at("tag").at("mode"), "segment");
 }
 
 TEST_F(Import, StandingTagsAreLiftedOrKeptAndNeverLowered) {

@@ -113,6 +113,8 @@ check_sqlite() {
   run "$operations" 'idctl tag create TAG --access socket' 's/TAG/careful/'
   run "$operations" 'idctl tag set TAG --access socket' 's/TAG/orders/'
   claim 10
+  run "$operations" 'idctl tag create TAG --mode ticket' 's/TAG/invoices/'
+  in_tree idctl claim invoices >"$work/said" || fail "no ticket"
   step "operations.md: permissions"
   in_tree sh -c 'groupadd billing && useradd --uid 2001 contractor && useradd --groups billing accountant'
   block "$operations" toml 1 Permissions >>"$tree/etc/idd/idd.toml"

@@ -89,6 +89,12 @@ void ClusterRun::SetupTags() {
     tag.refill.outage_tolerance = std::chrono::seconds(1 + setup_.Below(30));
     oracle_.AllowPrefetch(tag.tag, *tag.refill.max_prefetch);
     if (setup_.Percent(10)) tag.access = daemon::TagAccess::kSocket;
+    if (setup_.Percent(15)) {
+      tag.mode = daemon::TagMode::kTicket;
+      tag.access = daemon::TagAccess::kSocket;
+      oracle_.AllowPrefetch(tag.tag, daemon::kMaxStep);  // as much as claims wait for
+      oracle_.RiseOverMachines(tag.tag);
+    }
     if (file_ != nullptr) {
       file_->CreateTag(tag);
     } else {

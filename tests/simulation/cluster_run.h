@@ -49,6 +49,7 @@ class ClusterRun {
   void FailOver(const Incident& incident);
   void CloneHost(const Incident& incident);
   void SwitchCloneOff();
+  void LoseData();
   void RestoreDump(const Incident& incident);
   void HappenToFile(const Incident& incident);
   void ForgetHost(const Incident& incident);

@@ -71,6 +71,15 @@ std::optional<std::size_t> DataSet::FindActive(const std::string& token,
   return it->second;
 }
 
+bool DataSet::KnewThoseWhoLeasedIn(const DataSet& other) const {
+  return std::all_of(other.journal.begin(), other.journal.end(), [this](const LeaseRecord& lease) {
+    if (places_.contains(lease.token)) return true;
+    const auto member = members.find(lease.host);
+    return member != members.end() && (member->second.state == MemberState::kLive ||
+                                       member->second.state == MemberState::kWaiting);
+  });
+}
+
 std::uint64_t DataSet::UsedLimit(const std::string& tag) const {
   std::uint64_t used = 0;
   const auto leases = used_.find(tag);
@@ -107,7 +116,7 @@ Result<Lease> DataSet::TakeLease(const LeaseRequest& request, const std::string&
       std::max({request.floor, request.high_water_mark,
                 tombstone == tombstones.end() ? std::uint64_t{0} : tombstone->second});
   const auto own = std::find_if(returned.begin(), returned.end(), [&](const ReturnedRow& row) {
-    return row.tag == request.tag && row.host == host && row.ids.first >= least &&
+    return !request.rises && row.tag == request.tag && row.host == host && row.ids.first >= least &&
            row.ids.limit <= record.max_id + 1 && row.ids.limit <= record.next_id;
   });
   Lease lease{.token = request.token, .tag = request.tag, .ids = {}};

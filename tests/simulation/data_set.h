@@ -64,6 +64,10 @@ struct DataSet {
   std::map<std::string, CeilingRow> ceilings;
   std::uint64_t epoch = 0;
 
+  // Whether this earlier copy of `other` has as a member each host that was granted leases since.
+  // ADR 0016 does not cover a host that such a copy never knew, or has as stopped.
+  [[nodiscard]] bool KnewThoseWhoLeasedIn(const DataSet& other) const;
+
   // --- leasing. Every function is one transaction: it changes everything or, with an error,
   // nothing.
   [[nodiscard]] std::uint64_t UsedLimit(const std::string& tag) const;

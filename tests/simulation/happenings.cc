@@ -190,7 +190,7 @@ void ClusterRun::HappenToFile(const Incident& incident) {
   if (incident.kind == Kind::kDump) {
     file_->Dump();
   } else if (incident.kind == Kind::kRestoreDump && file_->has_dump()) {
-    has_lost_data_ = true;
+    LoseData();
     // The witness protects several hosts on one file. Without it, each host has its own marks only.
     if (incident.how % 3 == 2 && machines_.size() == 1) {
       world_.Met("a file was restored with its witness");
@@ -238,6 +238,11 @@ void ClusterRun::HappenToServer(const Incident& incident) {
   }
 }
 
+void ClusterRun::LoseData() {
+  has_lost_data_ = true;
+  oracle_.OnDataLost();
+}
+
 // A replica becomes the primary, whatever it lacks. The old one is killed, is set read-only, or
 // hangs until the manager of the failover has killed it.
 void ClusterRun::FailOver(const Incident& incident) {
@@ -249,6 +254,7 @@ void ClusterRun::FailOver(const Incident& incident) {
   const Server& after = *cluster_->servers()[next];
   // No operator promotes a server that has nothing yet.
   if (!after.is_up || after.hangs || after.data.incarnation.empty()) return;
+  if (!after.data.KnewThoseWhoLeasedIn(before.data)) return;
   const char* how = "is killed";
   switch (incident.how % 3) {
     case 0:
@@ -267,7 +273,7 @@ void ClusterRun::FailOver(const Incident& incident) {
       break;
   }
   cluster_->Promote(next);
-  has_lost_data_ = true;
+  LoseData();
   world_.Met("a failover");
   world_.Trace(cluster_->primary().name + ": is the primary; " + before.name + " " + how);
   Later(Duration(incident, 60 * kSecond), [this, old] {
@@ -280,7 +286,8 @@ void ClusterRun::FailOver(const Incident& incident) {
 void ClusterRun::RestoreDump(const Incident& incident) {
   if (!dump_.has_value()) return;
   Server& server = cluster_->primary();
-  has_lost_data_ = true;
+  if (!dump_->data.KnewThoseWhoLeasedIn(server.data)) return;
+  LoseData();
   server.data = dump_->data;
   const bool is_of_this_life = dump_->server == server.number && dump_->life == server.life;
   // ADR 0016 does not cover a snapshot that is younger.
@@ -310,6 +317,7 @@ void ClusterRun::HappenToTag(const Incident& incident) {
       // That ends the drains of the name.
       ++resumes_;
       for (const auto& other : machines_) oracle_.OnResumed(other->name(), tag);
+      oracle_.OnDeleted(tag);
       return Administer(machine, R"({"op":"tag.delete","force":true)" + named + "}");
     case Kind::kCreateTag:
       oracle_.AllowPrefetch(tag, 2500);

@@ -78,6 +78,7 @@ constexpr const char* kOtherSituations[] = {
     "a program forged a cursor",
     "a restart with inherited rings",
     "a server's machine was set back to a snapshot",
+    "a ticket was claimed",
     "a stop without the store",
     "an answer was lost",
     "an operator forgot a host that is off",

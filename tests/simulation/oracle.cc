@@ -50,6 +50,9 @@ Oracle::Claim Oracle::Begin(std::string machine, std::string host, std::string t
               .began = world_.now()};
   const auto it = newest_.find({claim.scope, claim.tag});
   if (it != newest_.end()) claim.above = it->second;
+  if (!rising_.contains(claim.tag)) return claim;
+  const auto of_all = newest_.find({"", claim.tag});
+  if (of_all != newest_.end()) claim.above = std::max(claim.above, of_all->second);
   return claim;
 }
 
@@ -105,8 +108,11 @@ void Oracle::OnClaimed(const Claim& claim, shm::IdRange ids) {
     Fail("out of order: " + machine + " claimed " + tag + " " + Text(ids) +
          " after a claim below " + std::to_string(above) + " had returned");
   }
-  std::uint64_t& newest = newest_[{scope, tag}];
-  newest = std::max(newest, ids.limit);
+  for (const std::string& order : {scope, std::string()}) {
+    std::uint64_t& newest = newest_[{order, tag}];
+    newest = std::max(newest, ids.limit);
+  }
+  if (rising_.contains(tag)) world_.Met("a ticket was claimed");
 }
 
 void Oracle::Add(Ranges& ranges, shm::IdRange ids, const std::string& machine) {

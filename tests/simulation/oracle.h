@@ -28,6 +28,12 @@ class Oracle {
   // The tag's max_prefetch may be as high as this from now on.
   void AllowPrefetch(const std::string& tag, std::uint64_t most);
 
+  // Claims of the tag are in order over all machines, as its mode is `ticket`, until it is deleted
+  // or the store loses data: two data sets may then be in use side by side.
+  void RiseOverMachines(const std::string& tag) { rising_.insert(tag); }
+  void OnDeleted(const std::string& tag) { rising_.erase(tag); }
+  void OnDataLost() { rising_.clear(); }
+
   // A claim that is under way.
   struct Claim {
     std::string machine;
@@ -86,7 +92,9 @@ class Oracle {
   std::set<std::pair<std::string, std::string>> forged_;  // by machine and tag
   // Leases by tag and host: by first id, the highest limit of the leases that begin there.
   std::map<std::pair<std::string, std::string>, std::map<std::uint64_t, std::uint64_t>> leased_;
-  std::map<std::pair<std::string, std::string>, std::uint64_t> newest_;  // by scope and tag
+  std::map<std::pair<std::string, std::string>, std::uint64_t>
+      newest_;  // by scope, empty: all, and tag
+  std::set<std::string> rising_;
   std::map<std::pair<std::string, std::string>, Nanos> drained_;
   bool is_watching_ = false;
   std::uint64_t claimed_ = 0;

@@ -115,7 +115,7 @@ class ClaimerLoop {
     log_.SetState(ClaimerState::kReady);
     while (log_.header().go.load(std::memory_order_acquire) == 0) {
       if (Stopped()) break;
-      ::usleep(100);
+      ::usleep(static_cast<useconds_t>(100 * options_.threads));
     }
     log_.SetState(ClaimerState::kClaiming);
     while (!Stopped() && !log_.Full() && claimed_ < options_.ids) {
@@ -311,7 +311,7 @@ class Worker {
     for (std::uint64_t i = 1; i < options_.threads; ++i) {
       while (logs_[i].state() == ClaimerState::kStarting ||
              logs_[i].state() == ClaimerState::kReady) {
-        ::usleep(100);
+        ::usleep(static_cast<useconds_t>(100 * options_.threads));
       }
     }
     for (std::uint64_t i = 0; i < options_.children; ++i) {

@@ -129,6 +129,20 @@ TYPED_TEST_P(StoreContract, OwnReturnedRangesAreTakenBackFirstAndInOrder) {
   EXPECT_EQ(a->ListReturned("orders").value()[0].ids, (IdRange{501, 1001}));
 }
 
+TYPED_TEST_P(StoreContract, LeaseThatMustRiseTakesNoReturnedRange) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Take(*b, Request(2));
+  this->Return(*a, 1, 0, ReturnOutcome::kListed);
+  LeaseRequest rising = Request(3);
+  rising.rises = true;
+  const auto lease = a->TakeLease(rising);
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  EXPECT_EQ(lease.value().ids, (IdRange{2001, 3001}));
+  EXPECT_EQ(this->Take(*a, Request(4)), (IdRange{1, 1001})) << "the range is still listed";
+}
+
 TYPED_TEST_P(StoreContract, ReturnedRangeBelowFloorOrMarkIsLeftAlone) {
   const auto a = this->OpenWithOrders("a");
   this->Take(*a, Request(1));
@@ -315,12 +329,12 @@ REGISTER_TYPED_TEST_SUITE_P(
     StoreContract, LeasesAreContiguousAndJournalled, TokenUsedTwiceLeasesNothing,
     TailGoesBackIntoMaxIdWhenNobodyLeasedAfter, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap,
     TailIsListedWhenSomebodyLeasedAfter, OwnReturnedRangesAreTakenBackFirstAndInOrder,
-    ReturnedRangeBelowFloorOrMarkIsLeftAlone, ReturnIsStaleUnlessTheLeaseIsActiveAndOurs,
-    ReturnOfNothingOrOfMoreThanThereIsIsInvalid, LeasesAreClosedOnceAndOnlyTheirOwners,
-    ClosureThatCannotBeTrueJournalsNothing, NamesakeOfADeletedTagStartsWhereItEnded,
-    DeletionGivesListedRangesUpAndTheSumsStayTrue, LiftedTagLeasesNothingBelowAgain,
-    TailThatReachesOverALiftIsAbandoned, TailOfADeletedTagIsAbandoned, CeilingsLiftTheTagAsMarksDo,
-    RandomHistoriesGoAsTheModelSays);
+    LeaseThatMustRiseTakesNoReturnedRange, ReturnedRangeBelowFloorOrMarkIsLeftAlone,
+    ReturnIsStaleUnlessTheLeaseIsActiveAndOurs, ReturnOfNothingOrOfMoreThanThereIsIsInvalid,
+    LeasesAreClosedOnceAndOnlyTheirOwners, ClosureThatCannotBeTrueJournalsNothing,
+    NamesakeOfADeletedTagStartsWhereItEnded, DeletionGivesListedRangesUpAndTheSumsStayTrue,
+    LiftedTagLeasesNothingBelowAgain, TailThatReachesOverALiftIsAbandoned,
+    TailOfADeletedTagIsAbandoned, CeilingsLiftTheTagAsMarksDo, RandomHistoriesGoAsTheModelSays);
 
 }  // namespace idd::daemon
 

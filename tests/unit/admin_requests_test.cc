@@ -100,8 +100,12 @@ TEST_F(AdminRequestsTest, BracketsInStringsAreNoDepth) {
 TEST_F(AdminRequestsTest, TagsAreCreatedInKnownModesOnly) {
   EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"sequence"})"),
               HasSubstr("unknown mode 'sequence'"));
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket"})"),
-              HasSubstr("mode ticket is not available"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"snowflake"})"),
+              HasSubstr("mode snowflake is not available"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket","step":5})"),
+              HasSubstr("step, refill settings and access ring do not apply"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket","access":"ring"})"),
+              HasSubstr("step, refill settings and access ring do not apply"));
 }
 
 TEST_F(AdminRequestsTest, RequestsOfManyFieldsAreRefused) {

@@ -24,11 +24,13 @@ Result<LeaseRequest> RequestFor(const LeaseOrder& order, const TagRecord& record
                                 HighWaterMarks& marks) {
   const Result<std::uint64_t> mark = marks.Get(order.tag);
   if (!mark.ok()) return mark.status();
+  const bool is_ticket = record.mode == TagMode::kTicket;
   return LeaseRequest{.tag = order.tag,
-                      .count = ClampToSettings(order, record.refill),
+                      .count = is_ticket ? order.wanted : ClampToSettings(order, record.refill),
                       .high_water_mark = mark.value(),
                       .floor = order.floor,
-                      .token = order.token};
+                      .token = order.token,
+                      .rises = is_ticket};
 }
 
 void WaitForFence(const StoreSession& session, LeaseOutcome& outcome) {

@@ -55,7 +55,8 @@ struct HeldLeases::Entry {
   std::uint64_t max_id;
   std::uint64_t outage_tolerance_s;
   std::uint32_t rule;    // RefillRule
-  std::uint32_t access;  // TagAccess
+  std::uint16_t access;  // TagAccess
+  std::uint16_t mode;    // TagMode
   std::array<char, kTokenBytes> token;
   std::array<char, shm::kMaxTagBytes> tag;  // the rest is zero
 
@@ -147,7 +148,8 @@ bool HeldLeases::MakesSense(const Entry& entry) {
          entry.max_prefetch >= 2 * entry.step && entry.max_id < shm::kMaxLimit &&
          entry.outage_tolerance_s <= static_cast<std::uint64_t>(kMaxOutageTolerance.count()) &&
          entry.rule <= static_cast<std::uint32_t>(RefillRule::kLeaf) &&
-         entry.access <= static_cast<std::uint32_t>(TagAccess::kSocket);
+         entry.access <= static_cast<std::uint16_t>(TagAccess::kSocket) &&
+         entry.mode <= static_cast<std::uint16_t>(TagMode::kTicket);
 }
 
 HeldLease HeldLeases::Read(const Entry& entry) {
@@ -165,6 +167,7 @@ HeldLease HeldLeases::Read(const Entry& entry) {
   held.record.step = entry.step;
   held.record.max_id = entry.max_id;
   held.record.access = static_cast<TagAccess>(entry.access);
+  held.record.mode = static_cast<TagMode>(entry.mode);
   held.record.refill = {.rule = static_cast<RefillRule>(entry.rule),
                         .step = entry.step,
                         .max_step = entry.max_step,
@@ -234,7 +237,8 @@ void HeldLeases::RecordGranted(const Lease& lease, const TagRecord& record) {
   entry->max_id = record.max_id;
   entry->outage_tolerance_s = static_cast<std::uint64_t>(record.refill.outage_tolerance.count());
   entry->rule = static_cast<std::uint32_t>(record.refill.rule);
-  entry->access = static_cast<std::uint32_t>(record.access);
+  entry->access = static_cast<std::uint16_t>(record.access);
+  entry->mode = static_cast<std::uint16_t>(record.mode);
   entry->next.store(lease.ids.first, std::memory_order_relaxed);  // E5, before E1
   entry->ring_id.store(0, std::memory_order_relaxed);             // E5
   entry->Store(HeldState::kHeld);

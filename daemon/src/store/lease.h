@@ -44,6 +44,8 @@ struct LeaseRequest {
   // The running daemon has already handed out ids up to here; nothing below it is leased.
   std::uint64_t floor = 0;
   std::string token;  // made by the caller, so that an unknown outcome can be looked up
+  // Only ids above every earlier lease of the tag: no returned range.
+  bool rises = false;
 };
 
 enum class LeaseState { kActive, kExhausted, kReturned, kAbandoned };

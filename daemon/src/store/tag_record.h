@@ -21,7 +21,8 @@ enum class TagAccess { kRing, kSocket };
 [[nodiscard]] const char* TagAccessName(TagAccess access) noexcept;  // "ring", "socket"
 [[nodiscard]] std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept;
 
-// How the ids of a tag are made. This version serves segments only.
+// How the ids of a tag are made. kTicket: each claim is a transaction at the allocator, so that ids
+// rise over all hosts; claims that wait together share one. This version does not serve kSnowflake.
 enum class TagMode { kSegment, kSnowflake, kTicket };
 [[nodiscard]] const char* TagModeName(TagMode mode) noexcept;  // "segment", ...
 [[nodiscard]] std::optional<TagMode> ParseTagMode(std::string_view name) noexcept;
@@ -51,6 +52,7 @@ struct RefillChange {
   std::optional<std::uint64_t> max_step{};
   std::optional<std::uint64_t> max_prefetch{};
   std::optional<std::chrono::seconds> outage_tolerance{};
+  friend bool operator==(const RefillChange&, const RefillChange&) = default;
 };
 
 struct NewTag {

@@ -120,6 +120,10 @@ Result<TagRecord> ParseTagRow(const StoredRow& row) {
   record.access = *access;
   record.refill.step = step;
   if (Status status = ParseRefill(row, record.refill); !status.ok()) return status;
+  if (record.mode == TagMode::kTicket) {
+    record.access = TagAccess::kSocket;
+    record.refill.outage_tolerance = std::chrono::seconds(0);
+  }
   return record;
 }
 
@@ -157,7 +161,17 @@ Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
   return Status::Ok();
 }
 
+Status NoSuchSettingOfTickets() {
+  return {Code::kInvalid,
+          "a tag of mode ticket leases exactly what claims wait for, and its ids are claimed over "
+          "the socket: step, refill settings and access ring do not apply"};
+}
+
 Status CheckChanged(const TagChange& change, const TagRecord& after) {
+  const bool has_prefetch = change.step.has_value() || change.refill != RefillChange{};
+  if (after.mode == TagMode::kTicket && (has_prefetch || change.access == TagAccess::kRing)) {
+    return NoSuchSettingOfTickets();
+  }
   if (Status status = CheckRefill(change.tag, after.step, change.refill); !status.ok()) {
     return status;
   }

@@ -28,6 +28,8 @@ inline constexpr int kTagColumns = 12;
 [[nodiscard]] Status CheckTagChange(const TagChange& change);
 // Checks a new tag against the allocator: `used` is the end of a deleted tag of the same name.
 [[nodiscard]] Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used);
+// The error for a setting that does not apply to mode `ticket`.
+[[nodiscard]] Status NoSuchSettingOfTickets();
 // Checks a change against the changed row: `after` must not be kept if this fails.
 [[nodiscard]] Status CheckChanged(const TagChange& change, const TagRecord& after);
 

@@ -116,6 +116,11 @@ void LeasedIds::CloseExhausted() {
   if (!exhausted.empty()) events_.changed();
 }
 
+void LeasedIds::CloseUnpublished(const Lease& lease, std::uint64_t given) {
+  CloseAll({{.lease = lease, .claimed = given}});
+  events_.changed();
+}
+
 void LeasedIds::CloseAll(const std::vector<LeaseUse>& uses) {
   std::vector<LeaseClosure> closures;
   for (const LeaseUse& use : uses) {

@@ -69,6 +69,9 @@ class LeasedIds {
   // as far as they were: no id is lost, and ids keep rising. A ring that proves forged is
   // quarantined instead. False: there is no memory for a new ring. Precondition: there is a ring.
   [[nodiscard]] bool ReplaceRing(const char* reason, const MarkOf& mark_of);
+  // Ends a lease that was never published: its first `given` ids were given out, and the rest is
+  // given up.
+  void CloseUnpublished(const Lease& lease, std::uint64_t given);
   // Closes the leases whose last id was claimed. A ring that proves forged is quarantined.
   void CloseExhausted();
   // A client has written into the ring: gives up all segments published in it, and replaces it.

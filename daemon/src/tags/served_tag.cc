@@ -7,6 +7,7 @@
 
 #include "platform/logging.h"
 #include "platform/random.h"
+#include "refill/ticket_policy.h"
 
 namespace idd::daemon {
 namespace {
@@ -18,15 +19,6 @@ constexpr std::chrono::milliseconds kShortPause(20);
 // After this many polls without a claim, only every kIdlePollEvery-th poll looks at a tag.
 constexpr unsigned kIdlePolls = 10;
 constexpr unsigned kIdlePollEvery = 4;
-// If the store takes longer than this, a waiter's timeout reports it.
-constexpr std::chrono::milliseconds kSlowStore(100);
-
-std::string SecondsSince(MonotonicTime since) {
-  const auto seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - since);
-  return std::to_string(seconds.count()) + " s";
-}
-
 }  // namespace
 
 ServedTag::ServedTag(std::string name, TagContext& context)
@@ -39,14 +31,6 @@ ServedTag::ServedTag(std::string name, TagContext& context)
       deadline_timer_(context.loop),
       retry_timer_(context.loop) {}
 
-bool ServedTag::AwaitsStore() const { return store_.is_busy || context_.scheduler.Awaits(name_); }
-
-bool ServedTag::IsUnused() const { return !is_known() && waiters_.empty() && !store_.is_busy; }
-
-std::uint64_t ServedTag::AttachedRing() const {
-  return IsClaimedBySocket() ? 0 : ids_.ring()->ring_id();
-}
-
 // Requests.
 
 void ServedTag::Attach(RequestContext request, AttachDone done) {
@@ -58,7 +42,7 @@ void ServedTag::Claim(RequestContext request, std::uint64_t ring_id, std::uint64
                       ClaimDone done) {
   // If claims go over the socket, only those that find the ring dry are counted.
   const bool by_socket = request.by_socket || (is_known() && IsClaimedBySocket());
-  const bool is_dry = ids_.IsDry();
+  const bool is_dry = !IsTicket() && ids_.IsDry();  // a ticket always waits for the store
   if (!by_socket || is_dry) ++counts_.fallbacks;
   if (is_dry) done = MeterDryClaim(context_.meter, std::move(done));
   waiters_.PushClaim(request, ring_id, count, std::move(done));
@@ -100,23 +84,25 @@ void ServedTag::Serve() {
   if (ids_.ring() == nullptr)
     return;  // quarantined, no memory for another: every waiter has failed
   ServeAttaches();
-  ServeClaims([this](std::uint64_t count) { return ids_.ring()->Claim(count); });
+  ServeClaims([this](std::uint64_t count) { return ids_.ring()->Claim(count); }, waiters_.newest());
   ids_.CloseExhausted();  // these claims may have used segments up, or found the ring forged
   // The ring is dry and the store has just said no: the same answer would come again.
   if (!store_.refusal.ok()) waiters_.FailAll(store_.refusal);
+  FailTicketsIfDown();
   ExpireWaiters();
   if (!waiters_.empty() && ids_.ring() != nullptr) ObserveRing();
   MaybeLease();
 }
 
-void ServedTag::ServeClaims(const WaitQueue::Take& take, const std::function<void()>& before_send) {
+void ServedTag::ServeClaims(const WaitQueue::Take& take, std::uint64_t last,
+                            const std::function<void()>& before_send) {
   const WaitQueue::Take counted = [this, &take](std::uint64_t count) {
     const shm::IdRange ids = take(count);
     counts_.by_socket += ids.size();
     return ids;
   };
   while (true) {
-    WaitQueue::Answers answers = waiters_.ServeOldest(counted);
+    WaitQueue::Answers answers = waiters_.ServeOldest(counted, last);
     if (answers.empty()) return;
     if (before_send) before_send();
     answers.Send(AttachedRing());
@@ -134,7 +120,7 @@ void ServedTag::ServeAttaches() {
 }
 
 void ServedTag::ExpireWaiters() {
-  waiters_.FailExpired([this] { return Status(Code::kTimeout, WaitReason()); });
+  waiters_.FailExpired([this] { return NoIdsBeforeDeadline(WhyItWaits()); });
   ArmDeadline();
 }
 
@@ -149,26 +135,11 @@ void ServedTag::ArmDeadline() {
   });
 }
 
-std::string ServedTag::WaitReason() const {
-  const std::string prefix = "tag '" + name_ + "': no ids before the deadline; ";
-  const StoreHealth& health = context_.health;
-  if (health.since == MonotonicTime{}) return prefix + "the store has not answered yet";
-  if (!health.up) {
-    return prefix + "the store has been down for " + SecondsSince(health.since) + ": " +
-           health.last_error;
-  }
-  const auto asked = MonotonicClock::now() - store_.asked_at;
-  if (store_.is_busy && asked > kSlowStore) {
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(asked).count();
-    return prefix + "the store has not answered for " + std::to_string(ms) +
-           " ms; is it locked or slow?";
-  }
-  if (!store_.last_error.empty()) return prefix + store_.last_error;
-  if (ids_.WasQuarantinedRecently()) {
-    return prefix + "its ring was quarantined " + SecondsSince(ids_.quarantined_at()) +
-           " ago, as a client had forged a cursor; a segment for the new ring is on its way";
-  }
-  return prefix + "the next segment is on its way";
+WaitFacts ServedTag::WhyItWaits() const {
+  WaitFacts facts{.tag = name_, .health = context_.health, .last_error = store_.last_error};
+  if (store_.is_busy) facts.asked_at = store_.asked_at;
+  if (ids_.WasQuarantinedRecently()) facts.quarantined_at = ids_.quarantined_at();
+  return facts;
 }
 
 // The store.
@@ -187,7 +158,7 @@ void ServedTag::LookUp() {
 void ServedTag::OnLookedUp(Result<TagRecord> record) {
   store_.is_busy = false;
   if (context_.is_stopping) return;
-  if (record.ok() && record.value().mode != TagMode::kSegment) {
+  if (record.ok() && record.value().mode == TagMode::kSnowflake) {
     record =
         Status(Code::kInvalid, "tag '" + name_ + "': mode " + TagModeName(record.value().mode) +
                                    " is not available in this version");
@@ -210,7 +181,9 @@ void ServedTag::Warm() {
 }
 
 void ServedTag::Configure(TagRecord record) {
-  if (policy_ == nullptr || record_->refill.rule != record.refill.rule) {
+  if (record.mode == TagMode::kTicket) {
+    if (!IsTicket()) policy_ = std::make_unique<TicketPolicy>();
+  } else if (policy_ == nullptr || record_->refill.rule != record.refill.rule) {
     policy_ = MakeRefillPolicy(record.refill);
   } else if (record_->refill != record.refill) {
     policy_->Configure(record.refill);
@@ -269,6 +242,7 @@ std::optional<LeaseOrder> ServedTag::TakeTurn() {
   if (wanted == 0) return std::nullopt;
   store_.is_busy = true;
   store_.asked_at = MonotonicClock::now();
+  store_.last_waiter = waiters_.newest();
   LeaseOrder order{.tag = name_,
                    .instance = instance_,
                    .token = RandomToken(),
@@ -340,16 +314,9 @@ void ServedTag::PublishLease(const Lease& lease) {
     context_.closer.Close({Abandoned({.lease = lease, .claimed = 0})});
     return RetryAt(MonotonicClock::now() + kRefusalPause);
   }
+  if (IsTicket()) return GiveTickets(lease);
   // The queue gets its ids before claimers can reach the segment: first come, first served.
-  std::uint64_t next = lease.ids.first;
-  ServeClaims(
-      [&next, &lease](std::uint64_t count) {
-        const std::uint64_t first = next;
-        next += std::min({count, kMaxForOneWaiter, lease.ids.limit - next});
-        return shm::IdRange{first, next};
-      },
-      [&] { context_.handover.leases.RecordUsed(lease.token, next, 0); });
-  const std::uint64_t served = next - lease.ids.first;
+  const std::uint64_t served = GiveToWaiters(lease, waiters_.newest());
   const RefillView view = NoteView(served);
   store_.leased_to = lease.ids.limit;
   policy_->OnLeased(view, lease.ids.size(), view.now - store_.asked_at);
@@ -357,6 +324,36 @@ void ServedTag::PublishLease(const Lease& lease) {
   context_.meter.refills.Increment();
   PublishStats();
   Serve();
+}
+
+// Gives ids of the lease to the claims up to number `last`. Returns how many.
+std::uint64_t ServedTag::GiveToWaiters(const Lease& lease, std::uint64_t last) {
+  std::uint64_t next = lease.ids.first;
+  ServeClaims(
+      [&next, &lease](std::uint64_t count) {
+        const std::uint64_t first = next;
+        next += std::min({count, kMaxForOneWaiter, lease.ids.limit - next});
+        return shm::IdRange{first, next};
+      },
+      last, [&] { context_.handover.leases.RecordUsed(lease.token, next, 0); });
+  return next - lease.ids.first;
+}
+
+// A claim that came after this lease was asked for gets no id of it: by then, another host may have
+// given out a greater one. For the same reason, what claims that have gone leave is given up.
+void ServedTag::GiveTickets(const Lease& lease) {
+  const std::uint64_t given = GiveToWaiters(lease, store_.last_waiter);
+  static_cast<void>(NoteView(given));
+  store_.leased_to = lease.ids.limit;
+  ids_.CloseUnpublished(lease, given);
+  PublishStats();
+  Serve();
+}
+
+void ServedTag::FailTicketsIfDown() {
+  const StoreHealth& health = context_.health;
+  if (!IsTicket() || health.up || health.since == MonotonicTime{} || waiters_.empty()) return;
+  waiters_.FailAll(NoTicketWithoutStore(name_, health));
 }
 
 // The ring stays as it is.
@@ -384,6 +381,7 @@ bool ServedTag::OnStoreFailure(const Status& status) {
       context_.meter.lease_failures.Increment();
       // The store failed, but may come back in time, so the waiters wait until their deadlines.
       store_.last_error = status.message();
+      FailTicketsIfDown();
       RetryAt(std::max(context_.health.next_try, MonotonicClock::now() + kShortPause));
       return true;
     default:
@@ -472,6 +470,11 @@ void ServedTag::Inherit(const TagRecord& record) {
 void ServedTag::Inherit(const TagRecord& record, std::unique_ptr<TagRing> ring,
                         const std::vector<LeaseUse>& leases) {
   Inherit(record);
+  if (IsTicket()) {
+    ids_.Inherit(std::move(ring), 0);
+    for (const LeaseUse& use : leases) ids_.CloseUnpublished(use.lease, use.claimed);
+    return;
+  }
   ids_.Inherit(std::move(ring), leases.front().lease.ids.first);
   for (const LeaseUse& use : leases) {
     ids_.Publish(use.lease, use.claimed, MarkOf()(use.lease.ids));

@@ -25,6 +25,7 @@
 #include "tags/tag_context.h"
 #include "tags/tag_views.h"
 #include "tags/wait_queue.h"
+#include "tags/wait_reason.h"
 
 namespace idd::daemon {
 
@@ -59,12 +60,14 @@ class ServedTag {
   [[nodiscard]] const LeasedIds& ids() const noexcept { return ids_; }
   [[nodiscard]] std::size_t waiting() const noexcept { return waiters_.size(); }
   // Whether a look-up or a lease is under way, or the tag awaits its turn to lease.
-  [[nodiscard]] bool AwaitsStore() const;
+  [[nodiscard]] bool AwaitsStore() const {
+    return store_.is_busy || context_.scheduler.Awaits(name_);
+  }
   [[nodiscard]] bool is_at_store() const noexcept { return store_.is_busy; }
   // True if the lease under way must go back, because the tag was drained meanwhile.
   [[nodiscard]] bool hands_back() const noexcept { return store_.hands_back; }
   // True if the tag is unknown and no request waits for it.
-  [[nodiscard]] bool IsUnused() const;
+  [[nodiscard]] bool IsUnused() const { return !is_known() && waiters_.empty() && !store_.is_busy; }
 
   // Requests.
   void Attach(RequestContext request, AttachDone done);
@@ -74,6 +77,7 @@ class ServedTag {
   [[nodiscard]] Result<ObserveGrant> Observe() const;
 
   // The store.
+  void OnStoreDown() { FailTicketsIfDown(); }
   void LookUp();
   void OnLookedUp(Result<TagRecord> record);
   void MaybeLease();
@@ -128,6 +132,8 @@ class ServedTag {
     std::string last_error;
     std::uint64_t data_set = 0;   // StoreSession::data_set of the newest lease
     std::uint64_t leased_to = 0;  // the limit of the newest lease
+    // The newest request when the lease under way was asked for.
+    std::uint64_t last_waiter = 0;
   };
   struct Counts {
     std::uint64_t inherited = 0;  // ids claimed before this idd
@@ -140,19 +146,25 @@ class ServedTag {
   // Serves the requests that can be served now, then leases for the rest.
   void Serve();
   void ServeAttaches();
-  // Answers the waiting claims with ids from `take`, until it has none left.
-  void ServeClaims(const WaitQueue::Take& take, const std::function<void()>& before_send = {});
+  // Answers the waiting claims up to number `last` with ids from `take`, until it has none left.
+  void ServeClaims(const WaitQueue::Take& take, std::uint64_t last,
+                   const std::function<void()>& before_send = {});
   void ExpireWaiters();
   void ArmDeadline();
-  [[nodiscard]] std::string WaitReason() const;
+  [[nodiscard]] WaitFacts WhyItWaits() const;
 
   void Configure(TagRecord record);
   // A tag whose ids are claimed over the socket must not have a ring that clients can write.
   void EnforceAccess();
+  [[nodiscard]] bool IsTicket() const { return is_known() && record_->mode == TagMode::kTicket; }
   // Precondition: it is known.
-  [[nodiscard]] bool IsClaimedBySocket() const { return record_->access == TagAccess::kSocket; }
+  [[nodiscard]] bool IsClaimedBySocket() const {
+    return IsTicket() || record_->access == TagAccess::kSocket;
+  }
   // The ring id in the answer to an ATTACH. Precondition: there is a ring.
-  [[nodiscard]] std::uint64_t AttachedRing() const;
+  [[nodiscard]] std::uint64_t AttachedRing() const {
+    return IsClaimedBySocket() ? 0 : ids_.ring()->ring_id();
+  }
 
   // The facts for the policy. Precondition: there is a ring.
   [[nodiscard]] RefillView View() const;
@@ -164,6 +176,10 @@ class ServedTag {
   [[nodiscard]] LeasedIds::MarkOf MarkOf() const;
   void OnLeased(LeaseOutcome outcome);
   void PublishLease(const Lease& lease);
+  [[nodiscard]] std::uint64_t GiveToWaiters(const Lease& lease, std::uint64_t last);
+  void GiveTickets(const Lease& lease);
+  // Fails the waiting claims if the store is down: no ticket is given without it.
+  void FailTicketsIfDown();
   void OnNotLeased(const LeaseOutcome& outcome);
   // False: there is no such tag.
   [[nodiscard]] bool OnStoreFailure(const Status& status);

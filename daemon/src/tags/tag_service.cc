@@ -155,6 +155,8 @@ void TagService::OnStoreHealth(const StoreHealth& health) {
   }
   if (health.since != known.since) health_since_ = UnixTimeOf(health.since);
   known = health;
+  if (health.up) return;
+  for (const auto& [name, tag] : tags_) tag->OnStoreDown();
 }
 
 void TagService::OnLookedUp(const std::string& tag, std::uint64_t instance,

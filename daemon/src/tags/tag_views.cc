@@ -61,7 +61,9 @@ const char* TagStateName(TagState state) noexcept {
 TagState StateOf(const TagFacts& facts, std::uint64_t available) noexcept {
   if (facts.is_drained) return TagState::kDrained;
   if (facts.was_quarantined_recently) return TagState::kQuarantined;
-  return facts.has_ring && available == 0 ? TagState::kDry : TagState::kOk;
+  // A tag of mode `ticket` holds no ids.
+  const bool is_dry = facts.has_ring && available == 0 && facts.record.mode != TagMode::kTicket;
+  return is_dry ? TagState::kDry : TagState::kOk;
 }
 
 TagSnapshot SnapshotOf(const TagFacts& facts, std::vector<LeaseUse> in_ring) {

@@ -18,7 +18,8 @@ void WaitQueue::Waiter::Fail(const Status& status) const {
 }
 
 void WaitQueue::PushAttach(RequestContext context, AttachDone done) {
-  waiters_.push_back({.context = context, .attach_done = std::move(done), .claim_done = {}});
+  waiters_.push_back(
+      {.context = context, .number = ++newest_, .attach_done = std::move(done), .claim_done = {}});
 }
 
 void WaitQueue::PushClaim(RequestContext context, std::uint64_t ring_id, std::uint64_t count,
@@ -26,6 +27,7 @@ void WaitQueue::PushClaim(RequestContext context, std::uint64_t ring_id, std::ui
   waiters_.push_back({.context = context,
                       .ring_id = ring_id,
                       .count = count,
+                      .number = ++newest_,
                       .turn = turn_,
                       .attach_done = {},
                       .claim_done = std::move(done)});
@@ -59,11 +61,12 @@ bool WaitQueue::AnswerAttaches(const AttachGrant& grant) {
   return !attaches.empty();
 }
 
-WaitQueue::Answers WaitQueue::ServeOldest(const Take& take) {
+WaitQueue::Answers WaitQueue::ServeOldest(const Take& take, std::uint64_t last) {
   Answers answers;
   if (waiters_.empty()) return answers;
   const std::uint64_t owner = waiters_.front().context.owner;
   for (auto it = waiters_.begin(); it != waiters_.end();) {
+    if (it->number > last) break;
     if (it->context.owner != owner) {
       ++it;
       continue;

@@ -56,6 +56,8 @@ class WaitQueue {
 
   [[nodiscard]] bool empty() const noexcept { return waiters_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return waiters_.size(); }
+  // The number of the newest request; they rise in the order of arrival.
+  [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
   // How many ids the queued claims wait for, at most kMaxForOneWaiter each.
   [[nodiscard]] std::uint64_t IdsWanted() const;
   // The earliest deadline. Precondition: not empty.
@@ -88,7 +90,9 @@ class WaitQueue {
   // connection are taken: ids that were taken and not sent are lost if idd is killed. Precondition:
   // no ATTACH waits.
   using Take = std::function<shm::IdRange(std::uint64_t count)>;
-  [[nodiscard]] Answers ServeOldest(const Take& take);
+  [[nodiscard]] Answers ServeOldest(const Take& take) { return ServeOldest(take, newest_); }
+  // The same for the requests up to number `last`.
+  [[nodiscard]] Answers ServeOldest(const Take& take, std::uint64_t last);
 
   void FailAll(const Status& status);
   // Fails the requests whose deadline has passed.
@@ -102,6 +106,7 @@ class WaitQueue {
     RequestContext context;
     std::uint64_t ring_id = 0;
     std::uint64_t count = 0;
+    std::uint64_t number = 0;
     std::uint64_t turn = 0;  // in which it came
     AttachDone attach_done;
     ClaimDone claim_done;
@@ -110,6 +115,7 @@ class WaitQueue {
   };
 
   std::list<Waiter> waiters_;
+  std::uint64_t newest_ = 0;
   std::uint64_t turn_ = 0;
 };
 

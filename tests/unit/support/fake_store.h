@@ -170,7 +170,7 @@ class FakeStore final : public Store {
     lease.tag = request.tag;
     const std::uint64_t lowest = std::max(request.high_water_mark, request.floor);
     const auto own = std::find_if(returned_.begin(), returned_.end(), [&](const auto& range) {
-      return range.tag == request.tag && range.ids.first >= lowest;
+      return !request.rises && range.tag == request.tag && range.ids.first >= lowest;
     });
     if (lie_.has_value()) {
       lease.ids = *std::exchange(lie_, std::nullopt);

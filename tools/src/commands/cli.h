@@ -64,6 +64,7 @@ struct ImportArguments {
   std::optional<std::string> table;
   std::optional<std::string> prefix;
   std::optional<std::uint64_t> step;
+  std::optional<std::string> mode;
   bool is_dry_run = false;
 };
 

@@ -38,6 +38,7 @@ Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Ou
   call.request.SetIfGiven("table", arguments.table);
   call.request.SetIfGiven("prefix", arguments.prefix);
   call.request.SetIfGiven("step", arguments.step);
+  call.request.SetIfGiven("mode", arguments.mode);
   if (arguments.is_dry_run) call.request.Set("dry_run", true);
   call.render = ForScreen(out, RenderImport);
   call.verdict = ImportVerdict;
@@ -104,16 +105,22 @@ void RegisterImportCommand(Command root, Invocation& invocation) {
       "--dry-run");
   command
       .AddChoice("SOURCE", "The generator that the table belongs to",
-                 {"tinyid", "cosid", "common-sequence"}, &arguments.source)
+                 {"tinyid", "cosid", "common-sequence", "flickr"}, &arguments.source)
       .ValueName("")
       .Required();
   command.AddText("--from", "The table's database, mysql://... [idd's own]", &arguments.from)
       .ValueName("URL");
-  command.AddText("--table", "The table [tiny_id_info, cosid, common_sequence]", &arguments.table)
+  command
+      .AddText("--table", "The table [tiny_id_info, cosid, common_sequence, Tickets64]",
+               &arguments.table)
       .ValueName("NAME");
   command.AddText("--prefix", "Prefix of the tag names", &arguments.prefix);
   command.AddNumber("--step", "Smallest number of ids in a lease [the row's, else 1000]",
                     {1, shm::kMaxLimit - 1}, &arguments.step);
+  command
+      .AddChoice("--mode", "Mode of created tags [ticket for flickr, else segment]",
+                 {"segment", "ticket"}, &arguments.mode)
+      .ValueName("MODE");
   command.AddFlag("--dry-run", "Show the changes without writing them", &arguments.is_dry_run);
   SetAction(command, invocation, [&invocation](Output& out) {
     return Import(invocation.global, invocation.import, out);

@@ -22,12 +22,13 @@ struct Layout {
   ImportSource source;
   const char* name;
   const char* table;
-  const char* name_column;
+  const char* name_column;         // empty: the table is one sequence, and its name the tag's
   const char* second_name_column;  // a tag is then "name.second name"
   const char* last_column;
   const char* step_column;
   const char* begin_column;  // ids may have begun only above it
   const char* delta_column;  // above 1 the ids are shared out among several databases
+  TagMode mode = TagMode::kSegment;
 };
 constexpr std::array kLayouts = {
     Layout{ImportSource::kTinyid, "tinyid", "tiny_id_info", "biz_type", "", "max_id", "step",
@@ -35,6 +36,8 @@ constexpr std::array kLayouts = {
     Layout{ImportSource::kCosid, "cosid", "cosid", "name", "", "last_max_id", "", "", ""},
     Layout{ImportSource::kCommonSequence, "common-sequence", "common_sequence", "service_name",
            "business_name", "current_max_id", "step", "", ""},
+    Layout{ImportSource::kFlickr, "flickr", "Tickets64", "", "", "id", "", "",
+           "auto_increment_increment", TagMode::kTicket},
 };
 // Their order in the rows of Select().
 enum SourceColumn {
@@ -86,12 +89,23 @@ Status CheckColumns(const Layout& layout, const std::string& table, const Column
   return Status::Ok();
 }
 
+// The newest row may have been rolled back or deleted, but its number was used.
+std::string SelectAutoIncrement(const Layout& layout, const std::string& table,
+                                const std::string& quoted) {
+  return "SELECT " + MysqlDb::Text(table) + ", '', GREATEST(COALESCE(MAX(`" + layout.last_column +
+         "`), 0), COALESCE((SELECT auto_increment FROM information_schema.tables"
+         " WHERE table_schema = DATABASE() AND table_name = " +
+         MysqlDb::Text(table) + "), 1) - 1), 0, 0, @@global.auto_increment_increment FROM `" +
+         quoted + "`";
+}
+
 std::string Select(const Layout& layout, const std::string& table, const ColumnTypes& types) {
   const auto column = [&](const char* name, const char* otherwise) {
     return types.contains(name) ? "`" + std::string(name) + "`" : std::string(otherwise);
   };
   std::string quoted;
   for (const char c : table) quoted += c == '`' ? "``" : std::string(1, c);
+  if (*layout.name_column == '\0') return SelectAutoIncrement(layout, table, quoted);
   return "SELECT " + column(layout.name_column, "''") + ", " +
          column(layout.second_name_column, "''") + ", " + column(layout.last_column, "0") + ", " +
          column(layout.step_column, "0") + ", " + column(layout.begin_column, "0") + ", " +
@@ -121,14 +135,15 @@ Status ReadNumbers(const Layout& layout, const ImportQuery& query, const MysqlRo
                                 std::to_string(kMaxStep) + ", or give --step"};
   }
   if (row.UintIf(kDeltaColumn).value_or(1) > 1) {
-    read.note =
-        "delta is " + row.Describe(kDeltaColumn) + ": import the source's other databases as well";
+    read.note = std::string(layout.delta_column) + " is " + row.Describe(kDeltaColumn) +
+                ": import the source's other databases as well";
   }
   return Status::Ok();
 }
 
 ImportRow ReadRow(const Layout& layout, const ImportQuery& query, const MysqlRow& row) {
   ImportRow read;
+  read.mode = query.mode.value_or(layout.mode);
   const bool has_second = *layout.second_name_column != '\0';
   read.tag = query.prefix + row.TextIf(kNameColumn).value_or("");
   if (has_second) read.tag += "." + row.TextIf(kSecondNameColumn).value_or("");

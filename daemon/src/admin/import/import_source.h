@@ -14,6 +14,7 @@
 
 #include "idd/base/status.h"
 #include "sql/mysql_url.h"
+#include "store/tag_record.h"
 
 namespace idd::daemon {
 
@@ -21,6 +22,7 @@ enum class ImportSource {
   kTinyid,          // didi/tinyid's tiny_id_info
   kCosid,           // Ahoo-Wang/CosId's cosid
   kCommonSequence,  // common_sequence, by service and business
+  kFlickr,          // a ticket server's Tickets64
 };
 [[nodiscard]] const char* ImportSourceName(ImportSource source) noexcept;  // "tinyid", ...
 [[nodiscard]] std::optional<ImportSource> ParseImportSource(std::string_view name) noexcept;
@@ -33,12 +35,14 @@ struct ImportQuery {
   std::string table;                  // empty: the source's default name
   std::string prefix;                 // of the tags, before the names of the rows
   std::optional<std::uint64_t> step;  // nothing: the row's, or the default where it has none
+  std::optional<TagMode> mode;        // of tags that are created; nothing: as the source's
 };
 
 struct ImportRow {
   std::string tag;
   std::uint64_t next_id = 0;  // above every id that the source may have handed out
   std::uint64_t step = 0;
+  TagMode mode = TagMode::kSegment;
   std::string note;  // what an operator should know of it; may be empty
   Status refusal;    // not ok: why the row makes no tag; the numbers are then invalid
 };

@@ -46,6 +46,8 @@ Result<ImportedTag> Create(Store& store, const ImportRow& row, ImportMode mode,
   if (mode == ImportMode::kDryRun) return tag;
   NewTag created;
   created.tag = row.tag;
+  created.mode = row.mode;
+  if (row.mode == TagMode::kTicket) created.access = TagAccess::kSocket;
   created.step = row.step;
   created.start = tag.next_id;
   created.description = description;

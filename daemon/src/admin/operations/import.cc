@@ -37,18 +37,26 @@ Result<ImportQuery> ReadImportQuery(const AdminRequest& request, const std::stri
   const auto table = TextField(request, "table");
   const auto prefix = TextField(request, "prefix");
   const auto step = NumberField(request, "step");
-  for (const Status& status : {source.status(), table.status(), prefix.status(), step.status()}) {
+  const auto mode = TextField(request, "mode");
+  for (const Status& status :
+       {source.status(), table.status(), prefix.status(), step.status(), mode.status()}) {
     if (!status.ok()) return status;
   }
   const auto known = ParseImportSource(source.value().value_or(""));
   if (!known.has_value()) {
     return Status(Code::kInvalid, "unknown source '" + source.value().value_or("") +
-                                      "'; tinyid, cosid and common-sequence are known");
+                                      "'; tinyid, cosid, common-sequence and flickr are known");
   }
   if (step.value().has_value() && (*step.value() < 1 || *step.value() > kMaxStep)) {
     return Status(Code::kInvalid, "'step' must be from 1 to " + std::to_string(kMaxStep));
   }
   ImportQuery query;
+  if (mode.value().has_value()) {
+    query.mode = ParseTagMode(*mode.value());
+    if (!query.mode.has_value() || *query.mode == TagMode::kSnowflake) {
+      return Status(Code::kInvalid, "'mode' must be segment or ticket");
+    }
+  }
   query.source = *known;
   query.table = table.value().value_or("");
   query.prefix = prefix.value().value_or("");

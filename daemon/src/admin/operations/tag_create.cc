@@ -11,6 +11,7 @@
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
 #include "platform/logging.h"
+#include "store/tag_row.h"
 
 namespace idd::daemon {
 namespace {
@@ -34,16 +35,24 @@ Result<NewTag> ReadNewTag(const AdminRequest& request) {
   const std::string mode_name = mode.value().value_or(TagModeName(created.mode));
   const std::optional<TagMode> known_mode = ParseTagMode(mode_name);
   if (!known_mode.has_value()) {
-    return Status(Code::kInvalid, "unknown mode '" + mode_name + "'; segment is available");
+    return Status(Code::kInvalid,
+                  "unknown mode '" + mode_name + "'; segment and ticket are available");
   }
-  if (*known_mode != TagMode::kSegment) {
+  if (*known_mode == TagMode::kSnowflake) {
     return Status(Code::kInvalid, "mode " + mode_name + " is not available in this version");
   }
+  const bool has_prefetch = step.value().has_value() || refill.value() != RefillChange{};
+  const bool is_by_ring = access.value() == TagAccess::kRing;
+  if (*known_mode == TagMode::kTicket && (has_prefetch || is_by_ring)) {
+    return NoSuchSettingOfTickets();
+  }
+  created.mode = *known_mode;
   created.step = step.value().value_or(kDefaultStep);
   created.start = start.value();
   created.max_id = max_id.value();
   created.description = description.value().value_or("");
-  created.access = access.value().value_or(TagAccess::kRing);
+  created.access = access.value().value_or(*known_mode == TagMode::kTicket ? TagAccess::kSocket
+                                                                           : TagAccess::kRing);
   created.refill = std::move(refill).value();
   return created;
 }

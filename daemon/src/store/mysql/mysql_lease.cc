@@ -159,6 +159,7 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
 // out lie below the mark, so a list from a restored backup cannot be served twice. A range above
 // max_id shows that max_id was moved by hand; an advance lifts max_id first.
 const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseRequest& request) const {
+  if (request.rises) return nullptr;
   const std::uint64_t lowest = std::max({request.floor, request.high_water_mark, tombstone});
   for (const ReturnedTail& tail : returned) {
     const bool fits = tail.ids.first >= lowest && tail.ids.limit <= record.max_id + 1 &&

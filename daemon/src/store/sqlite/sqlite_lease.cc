@@ -83,6 +83,7 @@ Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
 // max_id shows that max_id was moved by hand; Advance() lifts max_id first.
 Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
                                                    const TagRecord& tag) {
+  if (request.rises) return std::optional<Lease>();
   const std::uint64_t lowest = std::max(request.floor, request.high_water_mark);
   SqliteQuery query = db_->Query(
       "SELECT token, base, \"limit\" FROM idd_returned"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "client.h"
@@ -40,12 +41,18 @@ struct ReplyReader {
   // The fixed part of the reply, or the failure that its status and reason describe.
   template <typename T>
   static Result<T> Read(const Message& message) {
+    bool is_final = false;
+    return Read<T>(message, is_final);
+  }
+  template <typename T>
+  static Result<T> Read(const Message& message, bool& is_final) {
     const auto frame = idd::wire::ParseFrame(message.bytes);
     if (!frame.ok()) return frame.status();
     std::string reason;
     Result<T> reply = idd::wire::ParseReply<T>(frame.value(), &reason);
     if (!reply.ok()) return reply;
     if (reply.value().status == 0) return reply;
+    if constexpr (std::is_same_v<T, idd::wire::ClaimReply>) is_final = reply.value().is_final != 0;
     return Status(idd::CodeFromNumber(reply.value().status), reason);
   }
 };
@@ -198,11 +205,13 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
   if (!deadline.has_value()) deadline = Deadline::After(client_.timeout());
   milliseconds pause = kFirstReconnectPause;
   while (true) {
-    Result<IdRange> ids = AskDaemon(count, *deadline);
+    bool is_final = false;
+    Result<IdRange> ids = AskDaemon(count, *deadline, is_final);
     if (ids.ok() && !ids.value().empty()) return ids;
     if (!ids.ok() && ids.status().code() != Code::kUnavailable) return ids;
-    // An operator has drained the tag: waiting would not help, and the reason says who can.
-    if (!ids.ok() && IsDrained()) return ids;
+    // An operator has drained the tag, or its mode needs a store that is down: waiting would not
+    // help, and the reason says what would.
+    if (!ids.ok() && (is_final || IsDrained())) return ids;
     if (deadline->passed()) {
       return ids.ok() ? Status(Code::kTimeout, "tag '" + name_ + "': nothing to claim in time")
                       : ids.status();
@@ -217,7 +226,7 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
   }
 }
 
-Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
+Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline, bool& is_final) {
   if (NeedsAttach()) {
     if (Status status = Attach(deadline); !status.ok()) return status;
     return ClaimFromRing(count);
@@ -234,7 +243,7 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline) {
       },
       deadline);
   if (!message.ok()) return message.status();
-  const auto reply = ReplyReader::Read<idd::wire::ClaimReply>(message.value());
+  const auto reply = ReplyReader::Read<idd::wire::ClaimReply>(message.value(), is_final);
   if (!reply.ok()) return reply.status();
   if (Status status = CheckGrant(reply.value(), count); !status.ok()) return status;
   // The ids are ours whether or not the new ring can be had at once; the next dry claim tries

@@ -118,9 +118,10 @@ class Tag {
   [[nodiscard]] idd::shm::IdRange ClaimFromNextSegment(std::uint64_t count) noexcept;
   [[nodiscard]] idd::Result<idd::shm::IdRange> ClaimSlow(std::uint64_t count,
                                                          std::optional<idd::Deadline>& deadline);
-  // One request to the daemon. An empty range: look at the ring again.
+  // One request to the daemon. An empty range: look at the ring again. `is_final`: the daemon says
+  // that asking again would not help.
   [[nodiscard]] idd::Result<idd::shm::IdRange> AskDaemon(std::uint64_t count,
-                                                         idd::Deadline deadline);
+                                                         idd::Deadline deadline, bool& is_final);
   [[nodiscard]] bool NeedsAttach() const noexcept;
   [[nodiscard]] bool IsDrained() const noexcept;
   // Makes the attachment of an answered ATTACH, with the ring of `message`, or without one if

@@ -324,5 +324,26 @@ TEST_F(Tags, AuditAddsUpAfterEveryStep) {
   expect(1251);
 }
 
+TEST_F(Tags, TicketFailsAtOnceWithTheReasonWhileTheStoreIsDown) {
+  ASSERT_EQ(host_.idctl.Run({"tag", "create", "tickets", "--mode", "ticket"}).exit_status, 0);
+  EXPECT_EQ(host_.idctl.Run({"claim", "tickets"}).out, "1\n");
+  SqliteFile database = host_.Database();
+  database.Execute("BEGIN EXCLUSIVE");
+  const std::size_t mark = host_.daemon.LogMark();
+  // The claim that finds it out.
+  EXPECT_EQ(host_.idctl.Run({"claim", "tickets", "--timeout", "20000"}).exit_status, 4);
+  ASSERT_TRUE(host_.daemon.WaitForLogLine("store.down", mark, Patience(20s)));
+  const auto began = std::chrono::steady_clock::now();
+  const IdctlResult result = host_.idctl.Run({"claim", "tickets", "--timeout", "20000"});
+  EXPECT_LT(std::chrono::steady_clock::now() - began, Patience(5s));
+  EXPECT_EQ(result.exit_status, 4) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("each of its ids is a transaction at the store"));
+  ExpectOneLine(result);
+  database.Execute("ROLLBACK");
+  EXPECT_TRUE(WaitUntil(Patience(20s), [this] {
+    return host_.idctl.Run({"claim", "tickets"}).exit_status == 0;
+  }));
+}
+
 }  // namespace
 }  // namespace idd::harness

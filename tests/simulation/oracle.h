@@ -31,6 +31,7 @@ class Oracle {
   // Claims of the tag are in order over all machines, as its mode is `ticket`, until it is deleted
   // or the store loses data: two data sets may then be in use side by side.
   void RiseOverMachines(const std::string& tag) { rising_.insert(tag); }
+  [[nodiscard]] bool Rises(const std::string& tag) const { return rising_.contains(tag); }
   void OnDeleted(const std::string& tag) { rising_.erase(tag); }
   void OnDataLost() { rising_.clear(); }
 

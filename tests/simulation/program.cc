@@ -152,6 +152,8 @@ void Program::Main() {
     Thread::Current()->Sleep(random.Between(0, 2 * habits_.pause));
     const std::string& tag = habits_.tags[random.Below(habits_.tags.size())];
     ClaimOnce(tag, 1 + random.Below(habits_.most));
+    // Each ticket is a transaction: some dozens of events.
+    if (oracle_.Rises(tag)) Thread::Current()->Sleep(std::min(20 * habits_.pause, kSecond));
   }
 }
 

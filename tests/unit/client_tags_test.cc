@@ -297,6 +297,29 @@ TEST_F(ClientTest, DryClaimOutlivesARestartOfTheDaemon) {
 // --- tags without a ring
 
 // Answers CLAIM with the next ids, at most `most`, and ATTACH with `ring`, or with no ring.
+TEST_F(ClientTest, FinalRefusalEndsTheClaimAtOnceAndAnyOtherIsRetried) {
+  FakeDaemon daemon(path_, [](FakeDaemon& self, const Request& request) {
+    if (request.type() == FrameType::kAttach) {
+      self.Reply(request, wire::AttachReply{.abi_version = shm::kAbiVersion});
+    } else if (request.type() == FrameType::kClaim) {
+      const bool is_final = self.Count(FrameType::kClaim) == 3;
+      self.Reply(request,
+                 wire::ClaimReply{.status = static_cast<std::uint32_t>(Code::kUnavailable),
+                                  .is_final = static_cast<std::uint16_t>(is_final ? 1 : 0)},
+                 is_final ? "the store is down" : "idd is stopping");
+    }
+    return request.type() != FrameType::kHello;
+  });
+  const std::unique_ptr<Client> client = Open();
+  Tag* const tag = client->OpenTag("orders").value();
+  const MonotonicTime began = MonotonicClock::now();
+  const Status status = Claim(*tag).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_EQ(status.message(), "the store is down");
+  EXPECT_EQ(daemon.Count(FrameType::kClaim), 3);
+  EXPECT_LT(MonotonicClock::now() - began, milliseconds(1900));
+}
+
 class TagWithoutRingTest : public ClientTest {
  protected:
   // `attach_again` is a field of the next reply to CLAIM.
@@ -326,7 +349,7 @@ class TagWithoutRingTest : public ClientTest {
   }
 
   std::atomic<const DaemonRing*> ring_{nullptr};
-  std::atomic<std::uint32_t> attach_again_{0};
+  std::atomic<std::uint16_t> attach_again_{0};
   std::atomic<std::uint64_t> next_{1};
   std::atomic<std::uint64_t> last_ring_id_{~0ULL};
   std::unique_ptr<FakeDaemon> daemon_;

@@ -304,6 +304,8 @@ void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant
   wire::ClaimReply reply;
   if (!grant.ok()) {
     reply.status = static_cast<std::uint32_t>(grant.status().code());
+    // A client that meets a stop asks the next idd; all else that a tag says is its answer.
+    reply.is_final = tags_.is_stopping() ? 0 : 1;
     connection->Send(
         wire::BuildReply(FrameType::kClaim, request_id, reply, grant.status().message()));
     return;

@@ -58,6 +58,8 @@ class TagService : private TagOwner {
   [[nodiscard]] Result<ObserveGrant> Observe(std::string_view tag) const;
   // Grows whenever the set of tags, or Observe()'s answer for some tag, has changed.
   [[nodiscard]] std::uint64_t tags_version() const noexcept { return context_.tags_version; }
+  // Shutdown() was called.
+  [[nodiscard]] bool is_stopping() const noexcept { return context_.is_stopping; }
   // The connection is gone: its requests are dropped without an answer.
   void DropOwner(std::uint64_t owner);
 

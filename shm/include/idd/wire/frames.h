@@ -108,7 +108,8 @@ struct ClaimRequest {
 // Followed by a reason when status is not 0.
 struct ClaimReply {
   std::uint32_t status = 0;
-  std::uint32_t attach_again = 0;  // 1: ATTACH would not return the request's ring_id now
+  std::uint16_t attach_again = 0;  // 1: ATTACH would not return the request's ring_id now
+  std::uint16_t is_final = 0;      // 1: asking again until the deadline would not help
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 };

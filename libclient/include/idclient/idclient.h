@@ -23,9 +23,9 @@
  * fork outside the handler. Ids that the program got before a fork are, like all its variables, in
  * both.
  *
- * Errors: the status says which kind, idclient_last_error() says it in a sentence. Outputs are
- * written on success only, except `claimed`, which is always written, and the first `claimed` of
- * the `ids` of idclient_claim_many.
+ * Errors: the status is the kind of failure; idclient_last_error() explains it in a sentence.
+ * Outputs are written on success only, except `claimed`, which is always written, and the first
+ * `claimed` of the `ids` of idclient_claim_many.
  * The library starts no thread and installs no signal handler. In the program's signal handlers,
  * claims are safe while the ring has ids; a claim that finds it dry may wait indefinitely for the
  * code that the handler interrupted.
@@ -76,7 +76,7 @@ typedef struct idclient_options {
   { sizeof(idclient_options), NULL, 0u, 0u, 0u, 0u }
 
 /* Connects to the daemon, checks who runs it and agrees on versions. `options` may be NULL and is
- * not kept. On success *out must be given to idclient_close. INVALID, UNAVAILABLE, DENIED,
+ * not kept. On success *out must be given to idclient_close. Errors: INVALID, UNAVAILABLE, DENIED,
  * INCOMPATIBLE, SYSTEM. */
 IDCLIENT_API idclient_status idclient_open(const idclient_options* options, idclient** out);
 
@@ -84,8 +84,8 @@ IDCLIENT_API idclient_status idclient_open(const idclient_options* options, idcl
 IDCLIENT_API void idclient_close(idclient* client);
 
 /* Opens a tag: 1 to 128 bytes of printable UTF-8. The handle lives until idclient_close; opening
- * the same tag again returns the same handle. INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED, TIMEOUT,
- * INCOMPATIBLE, SYSTEM. */
+ * the same tag again returns the same handle. Errors: INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED,
+ * TIMEOUT, INCOMPATIBLE, SYSTEM. */
 IDCLIENT_API idclient_status idclient_tag_open(idclient* client, const char* tag,
                                                idclient_tag** out);
 
@@ -101,22 +101,23 @@ typedef struct idclient_tag_options {
 #define IDCLIENT_TAG_OPTIONS_INIT \
   { sizeof(idclient_tag_options), 0u, 0u }
 
-/* Opens a tag as idclient_tag_open does, with options; NULL means the defaults. One handle per tag
- * and block size.
+/* Opens a tag as idclient_tag_open does, with options; NULL means the defaults. Returns one handle
+ * per tag and block size.
  *
  * With a block size, idclient_claim costs less than an atomic add, but the order is weaker: ids
  * rise within a thread only, and across threads they are out of order by no more than the blocks
  * that the threads hold. A thread that exits, an idclient_close and a fork's child each lose at
  * most one block per thread and handle: a gap, and the ids count as claimed. Batches and ranges are
  * claimed from the ring.
- * INVALID also for a bad option; SYSTEM where the kernel cannot keep blocks out of a fork's child.
+ * Errors: also INVALID for a bad option, and SYSTEM if the kernel cannot keep blocks out of the
+ * child of a fork.
  */
 IDCLIENT_API idclient_status idclient_tag_open_with(idclient* client, const char* tag,
                                                     const idclient_tag_options* options,
                                                     idclient_tag** out);
 
 /* Claims one id. Never blocks while the ring has ids.
- * INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED, TIMEOUT, OUT_OF_IDS, INCOMPATIBLE, SYSTEM. */
+ * Errors: INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED, TIMEOUT, OUT_OF_IDS, INCOMPATIBLE, SYSTEM. */
 IDCLIENT_API idclient_status idclient_claim(idclient_tag* tag, uint64_t* id);
 
 /* Claims `count` ids, rising, not necessarily contiguous, under one deadline. On an error the first

@@ -56,7 +56,7 @@ class idclient::Error : public std::runtime_error {
 struct idclient::Options {
   std::string socket_path{};                   // empty: $IDD_SOCKET, else /run/idd/idd.sock
   std::chrono::milliseconds timeout{0};        // longest wait on a dry ring; 0: 500 ms
-  std::optional<std::uint32_t> trusted_uid{};  // may run idd, beside root, this user and user idd
+  std::optional<std::uint32_t> trusted_uid{};  // may run idd, besides root, this user, user idd
 };
 
 struct idclient::TagOptions {

@@ -72,8 +72,8 @@ ClaimPoint* RingClaimer::Advance() noexcept {
 
 void RingClaimer::RaisePosition(std::uint64_t from, std::uint64_t to) noexcept {
   // N6: a failure means that another thread moved on; its position is as good as ours. Positions
-  // are compared by number. Of the same number, dry ranks above not dry, because "exhausted" is the
-  // later news of a segment.
+  // are compared by number. If the numbers are equal, dry ranks above not dry, because a segment
+  // that is exhausted stays so.
   const auto rank = [](std::uint64_t position) noexcept {
     return ((position & ~kDryBit) << 1) | (position >> 63);
   };

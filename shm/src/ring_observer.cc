@@ -8,7 +8,7 @@
 namespace idd::shm {
 namespace {
 
-// The daemon writes for some hundred nanoseconds, a few times a second.
+// Enough, because the daemon writes a few times a second, for a few hundred nanoseconds each time.
 constexpr int kTries = 8;
 
 // How many ids of one segment are claimed and available.

@@ -138,7 +138,7 @@ RingWriter::Segment RingWriter::ReadSegment(std::uint64_t number) const noexcept
 std::uint64_t RingWriter::ClampCursor(std::size_t slot, std::uint64_t raw_cursor) const noexcept {
   const std::uint64_t base = table_.slots[slot].base.load(std::memory_order_relaxed);    // P2: ours
   const std::uint64_t limit = table_.slots[slot].limit.load(std::memory_order_relaxed);  // P4: ours
-  // Honest claimers may add to an exhausted cursor, but not 2^30 claims of the largest size. And
+  // Honest claimers may add to an exhausted cursor, but not 2^29 claims of the largest size. And
   // only this daemon closes a cursor.
   if (raw_cursor < seen_[slot] || raw_cursor >= base + kClosingStep) forged_ = true;
   RaiseSeen(slot, std::min(raw_cursor, limit));

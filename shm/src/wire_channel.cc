@@ -174,8 +174,8 @@ bool Channel::TrySend(std::span<const std::byte> frame) noexcept {
   return ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
-// Takes the next frame of what was received, or all of the rest if it does not begin with a frame;
-// its parser reports why.
+// Takes the next frame of what was received. If the rest does not begin with a frame, takes all of
+// it: the caller's ParseFrame() then reports what is wrong.
 std::vector<std::byte> Channel::TakeFrame() {
   const std::span<const std::byte> rest(buffer_.get() + taken_, received_ - taken_);
   const std::size_t bytes = LeadingFrameBytes(rest);

@@ -21,13 +21,13 @@ class MonotonicClock {
   using Source = MonotonicTime (*)() noexcept;
 
   [[nodiscard]] static MonotonicTime now() noexcept {
-    // Relaxed: a source is set before the threads that ask are started.
+    // Relaxed: a source is set before the threads that read the clock are started.
     const Source source = TheSource().load(std::memory_order_relaxed);  // J1
     return source == nullptr ? std::chrono::steady_clock::now() : source();
   }
 
-  // For tests and the simulator, before anything asks for the time. Its times must not fall. Null:
-  // the kernel's.
+  // For tests and the simulator. To be called before anything reads the clock. The times of
+  // `source` must never go back; null selects the kernel's clock.
   static void SetSource(Source source) noexcept {
     TheSource().store(source, std::memory_order_relaxed);  // J2
   }

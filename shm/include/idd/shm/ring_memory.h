@@ -57,7 +57,7 @@ class RingMemory {
                                                                   const ScopedFd& cursors_fd,
                                                                   std::string_view expected_tag);
   // Observer: both mapped read-only, with the same checks; cursors() must not be called. The second
-  // descriptor need be open for reading only.
+  // descriptor may be one that was opened for reading only.
   [[nodiscard]] static Result<std::unique_ptr<RingMemory>> AttachForReading(
       const ScopedFd& table_fd, const ScopedFd& cursors_fd, std::string_view expected_tag);
   // The table alone; neither cursors() nor read_cursors() may be called.
@@ -82,7 +82,7 @@ class RingMemory {
   [[nodiscard]] int cursors_fd() const noexcept { return cursors_fd_.get(); }
 
  private:
-  struct Mapping;  // the Boost.Interprocess regions stay in ring_memory.cc
+  struct Mapping;  // of the two memfds; defined in ring_memory.cc
   explicit RingMemory(std::unique_ptr<Mapping> mapping);
 
   std::unique_ptr<Mapping> mapping_;

@@ -63,8 +63,8 @@ template <typename Slot>
 }
 
 // How often a claimer looks for the end of its segment before it gives up what it added. The daemon
-// takes some hundred nanoseconds from D1 to D4, unless it loses its processor in between. This is a
-// template so that the exhaustive tests can look less often at their own slots.
+// takes a few hundred nanoseconds from D1 to D4, unless it loses its processor in between. This is
+// a template so that the exhaustive tests can look less often at their own slots.
 template <typename Slot>
 inline constexpr int kLooksForEnd = 2000;
 
@@ -88,7 +88,7 @@ template <typename Slot>
   for (int look = 0; look < kLooksForEnd<Slot>; ++look) {
     if (slot.ended_segment.load(std::memory_order_acquire) == segment) {        // C6, pairs with D4
       const std::uint64_t end = slot.ended_at.load(std::memory_order_acquire);  // C7, pairs with D3
-      // C8, ordered by C7: with the end of a later segment comes the 0 that D5 wrote before it.
+      // C8, ordered by C7: a claimer that read a later segment's end also sees the 0 of D5.
       if (slot.ended_segment.load(std::memory_order_relaxed) != segment) return {};
       if (added.first >= end) return {};
       return {added.first, std::min(added.limit, end)};
@@ -118,7 +118,7 @@ template <typename Slot, typename Cursor>
     return {};
   IdRange ids{first, first + std::min(count, limit - first)};
   bool wakes_daemon = mark - first < ids.size();
-  // C5, ordered by C2: with the limit of a later segment comes the 0 that P1 wrote before it.
+  // C5, ordered by C2: a claimer that read a later segment's limit also sees the 0 of P1.
   if (slot.segment.load(std::memory_order_relaxed) != segment) [[unlikely]] {
     ids = KeepOvertaken(slot, segment, ids);
     wakes_daemon = false;

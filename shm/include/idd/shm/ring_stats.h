@@ -33,8 +33,8 @@ struct TagNumbers {
 // Daemon only, one thread.
 void PublishStats(RingStats& stats, const TagNumbers& numbers) noexcept;
 
-// Makes one try. Nothing while the numbers are being written, and if they never were (ABI 1.0 and
-// 1.1).
+// Makes one try. Returns nothing while the daemon writes the numbers, or if it never has (ABI 1.0
+// and 1.1).
 [[nodiscard]] std::optional<TagNumbers> ReadNumbers(const RingStats& stats) noexcept;
 
 }  // namespace idd::shm

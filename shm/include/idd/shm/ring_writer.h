@@ -21,8 +21,7 @@ namespace idd::shm {
 //
 // Invariants
 //  - segments are published with numbers 1, 2, 3, ... and ids that only ascend;
-//  - segments head_..tail_ are open or waiting to be noticed as exhausted, all older ones are
-//  gone;
+//  - segments head_..tail_ are open, or exhausted and not yet retired; all older ones are gone;
 //  - a slot is rewritten only after its segment left that window.
 class RingWriter {
  public:

@@ -91,8 +91,7 @@ struct ObserveRequest {
 struct AttachReply {
   std::uint32_t status = 0;
   std::uint32_t abi_version = 0;
-  std::uint64_t ring_id =
-      0;  // 0: no ring and sizes of 0; the tag's ids are claimed by kClaim alone
+  std::uint64_t ring_id = 0;  // 0: no ring, sizes of 0; the ids are claimed only with kClaim
   std::uint32_t table_bytes = 0;
   std::uint32_t cursors_bytes = 0;
 };
@@ -147,8 +146,9 @@ static_assert(kIsPayload<FrameHeader> && kIsPayload<HelloRequest> && kIsPayload<
               kIsPayload<ClaimRequest> && kIsPayload<ClaimReply> && kIsPayload<RefillNotice> &&
               kIsPayload<StatusReply> && kIsPayload<AdminReply>);
 
-// Tags are 1..128 bytes of printable UTF-8 without control characters or spaces at either end, so
-// that no tag can forge a log line or look like another one. kInvalid says what is wrong.
+// Tags are 1..128 bytes of printable UTF-8: without control characters, so that no tag can forge a
+// log line; without a space at either end and characters that join, hide or reverse text, because
+// with these two tags can look alike. kInvalid says what is wrong.
 [[nodiscard]] Status CheckTagName(std::string_view tag);
 
 // Precondition: CheckTagName(tag).ok().

@@ -59,7 +59,8 @@ struct Registration {
   }
 };
 
-// Never 0, which HELLO and notices use, even after more requests than a process makes.
+// Never 0, which HELLO and notices use. No process makes so many requests that counting up from
+// here wraps round to 0.
 std::uint64_t RandomRequestId() noexcept {
   std::uint32_t id = 0;
   if (::getrandom(&id, sizeof(id), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(id))) id = 0;

@@ -24,10 +24,10 @@
 namespace idd::client {
 
 // One process's connection to the daemon, shared by all its threads: many calls may be under way at
-// once, so that a thread that waits for one tag does not hold up another tag's.
+// once, so that a thread that waits for one tag does not delay the calls for another.
 //
-// There is no reader thread. One of the threads that wait for a reply, the leader, reads for all
-// and hands each its own. When it leaves, it wakes another thread to lead.
+// There is no reader thread. One of the threads that wait for a reply, the leader, reads the
+// replies for all and hands each thread its own. When it leaves, it wakes another thread to lead.
 //
 // Thread safety: all methods. A forked child must not use its parent's object (its locks may be
 // held by threads that do not exist there): see Client::connection().
@@ -74,7 +74,7 @@ class Connection {
   // Fails the calls that are not finished. Precondition: no thread leads.
   void Drop(const idd::Status& reason);
   void SetChannel(idd::wire::Channel channel);
-  // kUnavailable: the daemon has not got it and will not.
+  // kUnavailable: the daemon has not received the frame and will not.
   [[nodiscard]] idd::Status SendLocked(Lock& lock, std::span<const std::byte> frame,
                                        idd::Deadline deadline);
   // Returns with the lock, or without it if another thread has finished the call.

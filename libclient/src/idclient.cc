@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C face: checks arguments, keeps exceptions in, puts failures into words.
+// The C API: checks arguments, catches exceptions and records error messages.
 #include "idclient/idclient.h"
 
 #include <pthread.h>

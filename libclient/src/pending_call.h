@@ -19,7 +19,7 @@ namespace idd::client {
 //
 // Thread safety: Finish and AskToLead by one thread at a time (under the connection's mutex), the
 // rest by the thread that made it. Finish ends the other threads' use of it: the object may be gone
-// before it returns.
+// before Finish returns.
 class PendingCall {
  public:
   explicit PendingCall(std::uint64_t request_id) noexcept : request_id_(request_id) {}

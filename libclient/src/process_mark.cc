@@ -11,8 +11,8 @@ namespace {
 
 using Word = std::atomic<std::uint64_t>;
 
-// In memory that the kernel wipes in a forked child; null until it is first needed. Not a static
-// local: its lock could be held by another thread when the process is forked.
+// Points to memory that the kernel wipes in a forked child; null until the first use. Not a static
+// local: another thread could hold the lock of its initialization when the process is forked.
 std::atomic<Word*> page{nullptr};
 // The highest mark of this process and those it was forked from: copied by a fork.
 Word last{0};

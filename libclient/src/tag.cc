@@ -252,9 +252,9 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline, bool& is_
   return IdRange{reply.value().first, reply.value().first + reply.value().count};
 }
 
-// Without a ring, the view leaves the last ring's closed cursor, where every claim would add in
-// vain. If this fails, or takes the view from another thread's new ring, the next claim moves it
-// again.
+// For a tag that has no ring now: moves the view off the last ring's closed cursor, where every
+// claim would add in vain. If this fails, or takes the view from another thread's new ring, the
+// next claim moves it again.
 void Tag::RestView() noexcept {
   idd::shm::ClaimPoint* seen = view_.load(std::memory_order_acquire);  // N1, pairs with N2
   if (seen == idd::shm::DryPoint()) return;

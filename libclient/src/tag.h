@@ -89,8 +89,8 @@ class Tag {
   // Sends the one wake-up per segment; without waiting, so it may be lost.
   void WakeDaemon() noexcept;
 
-  // Gets the ring's descriptors from the daemon and makes it current, or learns that there is none
-  // for clients.
+  // Asks the daemon for the tag's ring and makes it current. If the daemon grants clients no ring,
+  // the current attachment is one without a ring.
   [[nodiscard]] idd::Status Attach(idd::Deadline deadline);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }

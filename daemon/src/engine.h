@@ -35,8 +35,8 @@ namespace idd::daemon {
 // thread.
 //
 // A start has two parts that go on at the same time. The engine takes over what an earlier idd
-// left, and it waits for the store and leases for the tags that this host has served before. It is
-// ready when both have ended.
+// left. It also waits for the store, and then takes leases for the tags that this host has served
+// before. It is ready when both parts have ended.
 //
 // Thread safety: none; event loop.
 class Engine {
@@ -61,7 +61,7 @@ class Engine {
     std::function<void()> on_ready;
     // The start has failed, and an operator must act.
     std::function<void(const Status&)> on_failed;
-    // Once a second from when it is ready; `lateness`: how late the loop was for it.
+    // Once a second after the engine is ready. `lateness` is how late the loop made this call.
     std::function<void(std::chrono::nanoseconds lateness)> on_poll;
   };
   // `loop` and `descriptors` outlive the engine.
@@ -77,11 +77,11 @@ class Engine {
   [[nodiscard]] bool is_stopping() const noexcept { return is_stopping_; }
 
   void Start();
-  // Another idd follows at once and inherits the rings; meanwhile claims continue in them. Jobs of
-  // the worker that have not begun never do.
+  // Another idd follows at once and inherits the rings; meanwhile claims continue in them. The
+  // worker's queued jobs are dropped.
   void Leave();
-  // Refuses the waiters, drains the rings and hands the tails back, and then calls `done`. False:
-  // the store did not take all of them back in time.
+  // Refuses the waiters, drains the rings and hands the tails back, and then calls `done`.
+  // `is_clean` is false if the store did not take all of the tails back in time.
   void Stop(std::function<void(bool is_clean)> done);
 
  private:

@@ -17,7 +17,7 @@
 
 namespace idd::daemon {
 
-// What a peer may do with a tag; each level has what those below it have.
+// A peer's access to a tag; each level includes those before it.
 enum class Access : std::uint8_t {
   kNone,
   kSocket,  // claim through the daemon: no descriptor of the tag's memory

@@ -60,8 +60,8 @@ class PeerLimits {
     std::uint64_t ids = 0;  // of the ids asked for; at least one
     MonotonicTime at{};
   };
-  // Precondition of both: `order.pace` is set. Of TakeIds() also: `order.count` is at most a burst,
-  // as NextIds() returns it.
+  // Precondition of both: `order.pace` is set. TakeIds() also requires that `order.count` is at
+  // most a burst, as NextIds() returns it.
   [[nodiscard]] IdTurn NextIds(const ClaimOrder& order, MonotonicTime now) const;
   void TakeIds(const ClaimOrder& order, MonotonicTime now);
   // Gives back what an order has taken and not used; nothing if it has taken none.

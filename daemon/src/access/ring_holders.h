@@ -14,8 +14,8 @@
 
 namespace idd::daemon {
 
-// Which users were given the memory of which tag's present ring. A mapping outlives the connection
-// that delivered it, so a user is removed only together with the ring.
+// Records which users were given the memory of which tag's present ring. A mapping outlives the
+// connection that delivered it, so a user is removed only together with the ring.
 //
 // Pure. Thread safety: none; event loop. Memory: a bounded number of identities a ring.
 class RingHolders {

@@ -48,7 +48,7 @@ class Admin {
   void Do(const Result<AdminRequest>& request, const PeerRights& rights, const AdminDone& done);
   void AddFamilies(FamilyBuilder& families) const;
 
-  const double started_at_;  // Unix time, worked out once: a restart is seen by its change
+  const double started_at_;  // Unix time, computed once, so that only a restart changes it
   RequestBudget budget_;
   bool is_held_ = false;
   std::vector<std::function<void()>> held_;             // at most RequestBudget::kMaxUnderWay

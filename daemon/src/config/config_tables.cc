@@ -26,7 +26,7 @@ constexpr std::string_view kAccess = "access";
 constexpr std::int64_t kMaxPerSecond = 1'000'000'000;
 constexpr std::int64_t kMaxConnectionLimit = 1'000'000;
 constexpr std::size_t kMaxPatternBytes = 128;  // as a tag's name
-// The largest is what the kernel means by "none".
+// One less than the largest number, which means "no user" or "no group" to the kernel.
 constexpr std::int64_t kMaxUserId = std::numeric_limits<uid_t>::max() - std::int64_t{1};
 
 // A position in the file, for error messages.

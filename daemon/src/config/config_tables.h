@@ -37,7 +37,7 @@ struct ConfigKey {
 class ConfigFile {
  public:
   // The text of the file at `path`, or nothing if there is no such file. kInvalid with the reason
-  // if it exists and cannot be read, because it may have access rules and a database.
+  // if it exists and cannot be read: its access rules and its database must not be ignored.
   [[nodiscard]] static Result<std::optional<std::string>> Text(const std::string& path);
   // kInvalid with file and line; `path` is what messages call it.
   [[nodiscard]] static Result<ConfigFile> Parse(std::string_view text, const std::string& path);

@@ -28,7 +28,8 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr std::size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 
-// One setting: its flag; the file's key is the same with '_', the variable IDD_ and upper case.
+// One setting. `name` is its flag; its key in the file has '_' for '-', and its environment
+// variable is IDD_ and that key in upper case.
 struct Setting {
   const char* name;
   const char* help;

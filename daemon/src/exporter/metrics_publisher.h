@@ -15,8 +15,8 @@
 
 namespace idd::daemon {
 
-// What idd does for its metrics besides answering idctl: it gives them to scrapers, writes them to
-// a file and measures the event loop's lag.
+// Lets scrapers read the metrics, writes the metrics to a file, and measures the event loop's lag.
+// (Admin answers idctl.)
 //
 // Thread safety: none; event loop.
 class MetricsPublisher {

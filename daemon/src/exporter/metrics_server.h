@@ -21,9 +21,9 @@ namespace idd::daemon {
 // Serves GET /metrics over HTTP to Prometheus: the metrics of all tags, to anyone who can connect.
 // It changes nothing.
 //
-// Threads of civetweb serve the scrapers. Of all scrapers within a second, one has a sample taken
-// and written out, and the others get the same page. So the event loop is asked at most once a
-// second, however many scrapers there are and however slowly they read.
+// Threads of civetweb serve the scrapers. A scraper that finds no page of the last second has a
+// sample taken and written out; the others get the same page. So the event loop is asked at most
+// once a second, however many scrapers there are and however slowly they read.
 //
 // Thread safety: all. It must outlive the loop that Serve() asks.
 class MetricsServer {

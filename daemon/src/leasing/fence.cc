@@ -18,12 +18,12 @@ constexpr std::int64_t kLookSoonMs = 200;
 // pushes its own. Three looks of the other host fit in; if it appears, no gap is made.
 constexpr std::int64_t kWatchMs = 3000;
 // If two connections are this far apart, the data set may have been set back to its state at the
-// first.
+// time of the first.
 constexpr std::int64_t kContinuedMs = 3000;
 // If this much passes between the sending of one packet of a connection and the answer to the next,
 // the same holds: a server's machine that is set back to a snapshot of its memory has its
 // connections again, too. A connection that does not answer for two seconds (kMysqlTimeout) is
-// given up, so hardly any slow server makes a host late that looks once a second.
+// given up, so a server that is only slow hardly ever makes a host late: hosts look once a second.
 constexpr std::int64_t kUnprovenMs = 6000;
 // A host that was seen within this time may be alive.
 constexpr std::int64_t kAliveMs = 5000;

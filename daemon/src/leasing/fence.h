@@ -70,8 +70,8 @@ class Fence {
 
   // The first step after a store was opened. It decides whether the marks must be pushed together
   // with the ceilings (the marks then include them), and whether this host may lease afterwards.
-  // `is_replaced`: nothing shows that the store is what was open before. At the first Open() of a
-  // run this call finds that out.
+  // `is_replaced`: the store may not be the one that was open before. At the first Open() of a run,
+  // this call finds that out itself.
   struct Arrival {
     bool pushes_ceilings = false;
     bool joins = false;
@@ -99,10 +99,10 @@ class Fence {
   [[nodiscard]] Status Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Need>& needs);
 
   [[nodiscard]] bool may_lease() const noexcept { return state_ == State::kLive; }
-  // Whether this host is live, but its last look was so long ago, because it was suspended, that
-  // the server's machine may have been set back since to a snapshot of its memory. Row and
-  // connection are then as this host left them. They do not show what others were granted since, or
-  // that others have put this host out.
+  // Whether this host is live, but looked so long ago, because it was suspended, that meanwhile the
+  // server's machine may have been set back to a snapshot of its memory. This host's row and
+  // connection then look as this host left them: they show neither what others were granted since,
+  // nor that others have put this host out.
   [[nodiscard]] bool IsLate() const;
   // For people: why this host may not lease, or why a ceiling is not raised.
   [[nodiscard]] std::string Reason() const;

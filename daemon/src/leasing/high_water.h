@@ -109,8 +109,8 @@ class HighWaterMarks {
   [[nodiscard]] virtual Result<std::string> HeldList() = 0;
   [[nodiscard]] virtual Status SetHeldList(const std::string& id) = 0;
 
-  // What operators have drained on this host and not resumed: names of tags, and kWholeHost. In no
-  // order.
+  // The scopes that operators have drained on this host and not resumed: names of tags, and
+  // kWholeHost. In no particular order.
   [[nodiscard]] virtual Result<std::vector<std::string>> Drained() = 0;
   // Durable on return. Idempotent.
   [[nodiscard]] virtual Status SetDrained(const std::string& scope, bool is_drained) = 0;

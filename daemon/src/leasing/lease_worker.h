@@ -27,7 +27,7 @@ struct StoreHealth {
   bool up = false;
   MonotonicTime since{};     // of the present state
   std::string last_error;    // empty while up
-  MonotonicTime next_try{};  // while down: earlier jobs fail at once
+  MonotonicTime next_try{};  // while down: until then, jobs fail at once
   FenceReport fence;
 };
 
@@ -54,7 +54,7 @@ class LeaseWorker {
   using Post = std::function<void(std::function<void()>)>;
   // Called on the loop, before the completion of the job that noticed it.
   using HealthChange = std::function<void(const StoreHealth&)>;
-  // What the worker does first with a store that it has (re)opened: Recover() in recovery.h.
+  // The worker's first step on a store that it has (re)opened: Recover() in recovery.h.
   using Recovery = std::function<Status(Store&, HighWaterMarks&, StoreSession&)>;
 
   LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWaterMarks> marks, Post post);

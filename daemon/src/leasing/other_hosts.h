@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this host has seen of the other hosts' rows in the fence's table.
+// The other hosts' rows in the fence's table, as far as this host has seen them.
 #ifndef IDD_DAEMON_LEASING_OTHER_HOSTS_H_
 #define IDD_DAEMON_LEASING_OTHER_HOSTS_H_
 
@@ -21,8 +21,8 @@ class OtherHosts {
   struct Seen {
     FenceMember member;
     std::int64_t since_ms = 0;
-    // How often the row moved, while we looked, with the name of the server that we look at before
-    // and after. A statement that was on its way while the server was set back moves it once.
+    // How often we saw the row move while it named the server that we look at, before the move as
+    // well as after it. A statement that was under way when the server was set back moves it once.
     int looks_here = 0;
   };
   using Map = std::map<std::string, Seen, std::less<>>;
@@ -30,8 +30,8 @@ class OtherHosts {
   // Takes over what a look has shown.
   void Track(const FenceView& view, const std::string& own_host, std::int64_t now_ms);
   void Clear() { seen_.clear(); }
-  // The server may have been set back since the last look, so what was seen to move there before
-  // proves nothing now.
+  // The server may have been set back since the last look, so the moves that were seen before prove
+  // nothing now.
   void ForgetLooks();
 
   [[nodiscard]] const Map& seen() const noexcept { return seen_; }
@@ -54,8 +54,8 @@ class OtherHosts {
   }
 
  private:
-  // The second one was sent after the answer to the first, by a host that checks how long an answer
-  // took.
+  // Two, because a host sends the second after the answer to the first, and checks how long that
+  // answer took.
   static constexpr int kLooksThatProve = 2;
 
   Map seen_;

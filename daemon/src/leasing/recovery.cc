@@ -38,8 +38,8 @@ void LogBackwards(const std::string& tag, std::uint64_t store_max_id, std::uint6
                                       {"action", action}});
 }
 
-// Logs tags for which the store has forgotten leases of this host but another host, with a higher
-// mark, has lifted it already.
+// Logs tags of which the store has forgotten leases of this host, but which another host, with a
+// higher mark, has already lifted.
 Status LogLiftedByOthers(Store& store, const HostMemory& memory,
                          const Reconciliation& reconciliation) {
   std::map<std::string, std::uint64_t> forgotten;  // with its mark

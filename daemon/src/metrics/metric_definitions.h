@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every metric of idd, once: name, type, unit and one line of help. Code that measures something
-// names it from here; docs/metrics.md says what to do about each, and a test holds the two
-// together.
+// takes its metric from here. docs/metrics.md says what to do about each; a test checks that it
+// lists the same metrics.
 //
 // Names follow Prometheus: base units, counters end in _total. A metric with a label `tag` is about
 // that tag alone, and is shown to peers that may use the tag. Histograms are per host: with one for

@@ -17,8 +17,8 @@ namespace idd::daemon {
 using ShowsTag = std::function<bool(const std::string& tag)>;
 
 [[nodiscard]] std::string MetricsText(const MetricsSample& sample, const ShowsTag& shows);
-// {"metrics": [{"name","type","unit","help","samples": [{"labels","value"}]}]}; of a histogram
-// {"labels","count","sum","buckets": [{"le","count"}]}, the last without "le".
+// {"metrics": [{"name","type","unit","help","samples": [{"labels","value"}]}]}. A histogram's
+// samples are {"labels","count","sum","buckets": [{"le","count"}]}; the last bucket has no "le".
 [[nodiscard]] nlohmann::ordered_json MetricsJson(const MetricsSample& sample,
                                                  const ShowsTag& shows);
 

@@ -4,7 +4,7 @@
 // for work that the loop must not wait for. Only event_loop.cc uses Boost.Asio, so another clock or
 // another order can replace it.
 //
-// What holds for every callback:
+// Rules for every callback:
 // - It is called on the loop: in the thread that is in Run(), RunOne() or RunUntilIdle(), one at a
 //   time, and never from within the call that asked for it.
 // - It is called at most once for each time that it was asked for. It is no longer called once its

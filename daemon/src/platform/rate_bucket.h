@@ -21,7 +21,7 @@ class RateBucket {
 
   // When `count` units, at most a burst, may be taken.
   [[nodiscard]] MonotonicTime ReadyAt(std::uint64_t count, Rate rate, MonotonicTime now) const;
-  // Takes them at that time.
+  // Takes them. They may be used from that time on.
   void Take(std::uint64_t count, Rate rate, MonotonicTime now);
   void GiveBack(std::uint64_t count, Rate rate);
   [[nodiscard]] bool IsFull(MonotonicTime now) const noexcept { return paid_at_ <= now; }

@@ -31,8 +31,8 @@ inline constexpr std::size_t kMaxUnanswered = 1024;
 // against the kernel's limit for all descriptors that idd sends (RLIMIT_NOFILE). So a closed
 // connection keeps its socket, shut down, until CheckArrived() has found them read or dropped.
 //
-// It has more members than a class should: what Server notes of a peer is here, so that there is
-// one table of connections.
+// It has more members than a class should: it also holds what Server records about the peer, so
+// that there is one table of connections.
 //
 // Thread safety: none; event loop. It never deletes itself: `on_close` is posted to the loop once,
 // and neither `on_readable` nor `on_message` is called from within Send().

@@ -76,7 +76,7 @@ class Server {
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
-  // What the peer may do with the tag, or why it is refused.
+  // The peer's right to the tag, or why the request is refused.
   [[nodiscard]] Result<TagRight> MayAsk(const Connection& connection, std::string_view tag);
   [[nodiscard]] Status OnHello(Connection& connection, const wire::FrameView& frame);
   [[nodiscard]] Status OnAttach(Connection& connection, const wire::FrameView& frame);

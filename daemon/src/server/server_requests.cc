@@ -304,7 +304,7 @@ void Server::ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant
   wire::ClaimReply reply;
   if (!grant.ok()) {
     reply.status = static_cast<std::uint32_t>(grant.status().code());
-    // A client that meets a stop asks the next idd; all else that a tag says is its answer.
+    // During a stop, the client asks the next idd. Any other failure that a tag reports is final.
     reply.is_final = tags_.is_stopping() ? 0 : 1;
     connection->Send(
         wire::BuildReply(FrameType::kClaim, request_id, reply, grant.status().message()));

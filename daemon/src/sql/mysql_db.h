@@ -79,13 +79,14 @@ class MysqlDb {
       const std::vector<std::string>& statements, const std::vector<std::string>& behind = {});
   // Sends statements one at a time from now on. A node of a Galera cluster that must roll a
   // transaction back in favour of one from another node reports that only to the next packet. The
-  // rest of the present packet runs on outside any transaction; a journal row without its advance
-  // of max_id came about that way.
+  // rest of the present packet runs on outside any transaction, and can commit a journal row
+  // without its advance of max_id.
   void SendSingly() noexcept { sends_singly_ = true; }
 
   // After an error of Packet() or Transaction(): whether a commit may have happened nevertheless.
   [[nodiscard]] bool outcome_unknown() const noexcept { return outcome_unknown_; }
-  // The server's error number of the last failure; 0: none, or it was this side's.
+  // The error number of the last failure, the server's or libmariadb's; 0: there was no failure, or
+  // it has no number.
   [[nodiscard]] unsigned last_error() const noexcept { return last_error_; }
   // The connection cannot be used any more.
   [[nodiscard]] bool broken() const noexcept { return broken_; }

@@ -144,7 +144,8 @@ Result<MysqlUrl> ParseMysqlUrl(std::string_view text) {
   if (!text.starts_with(kMysqlScheme)) return Bad("does not begin with mysql://");
   MysqlUrl url;
   const auto [before_query, query] = Split(text.substr(kMysqlScheme.size()), '?');
-  // A password may hold anything but '/', '?' and '@' unencoded.
+  // The last '@' ends the password, so the password may have any character but '?' and '%'
+  // unencoded.
   const std::size_t at = before_query.rfind('@');
   if (at == std::string_view::npos) return Bad("names no user");
   if (Status status = ParseUser(before_query.substr(0, at), url); !status.ok()) return status;

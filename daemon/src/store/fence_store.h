@@ -21,8 +21,8 @@ inline constexpr std::chrono::seconds kDefaultFenceAfter(600);
 inline constexpr std::chrono::seconds kMinFenceAfter(5);
 inline constexpr std::chrono::seconds kMaxFenceAfter(7 * 24 * 3600);
 
-// kLive: no ceiling is activated before this host has noted it. A host in another state is not
-// waited for. kWaiting: it has come, and does not lease yet. kOut: it was silent for too long, or
+// kLive: no ceiling is activated before this host has noted it; hosts in other states delay no
+// activation. kWaiting: it has come, and does not lease yet. kOut: it was silent for too long, or
 // an operator has forgotten it. kLeft: it stopped.
 enum class MemberState { kLive, kWaiting, kOut, kLeft };
 [[nodiscard]] const char* MemberStateName(MemberState state) noexcept;  // "live", ...
@@ -45,7 +45,7 @@ struct Ceiling {
   std::string tag;
   std::uint64_t active = 0;
   std::uint64_t wanted = 0;
-  std::uint64_t pushed = 0;  // ids below it may be in use, says a host that came later
+  std::uint64_t pushed = 0;  // a host that came later knows that ids below it may be in use
 };
 
 struct FenceView {
@@ -64,7 +64,7 @@ class FenceStore {
   FenceStore& operator=(const FenceStore&) = delete;
 
   // Raises this host's beat and reads the state. kUnavailable, and the store must be opened again,
-  // if the answer is not from what was opened, or this host's row is not as this run left it.
+  // if another server or other tables answer, or this host's row is not as this run left it.
   [[nodiscard]] virtual Result<FenceView> ReadFence(std::uint64_t noted) = 0;
   // Rises with every Open() that found another data set, or one that may have been replaced.
   [[nodiscard]] virtual std::uint64_t data_set() const = 0;

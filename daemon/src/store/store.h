@@ -31,7 +31,7 @@ enum class ReturnOutcome {
   kAbandoned,
 };
 
-// What this host knows of its ids, for a data set that may have forgotten it.
+// This host's knowledge of its ids, for a data set that may have forgotten it.
 struct HostMemory {
   std::vector<TagMark> marks{};
   std::vector<TagMark> ceilings{};  // every id that a host was granted lies below (fence.h)
@@ -40,7 +40,7 @@ struct HostMemory {
   bool from_other_data_set = false;
 };
 
-// What the data set had forgotten, as Reconcile() found out.
+// The knowledge that Reconcile() found missing in the data set.
 struct Reconciliation {
   struct Lift {
     std::string tag;

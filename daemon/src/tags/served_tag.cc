@@ -175,7 +175,7 @@ void ServedTag::OnLookedUp(Result<TagRecord> record) {
 void ServedTag::Warm() {
   if (!is_known()) {
     LookUp();
-  } else if (ids_.ring() != nullptr && ids_.IsDry()) {  // else a request has asked for it
+  } else if (ids_.ring() != nullptr && ids_.IsDry()) {  // else it has ids, or can have no ring now
     MaybeLease();
   }
 }
@@ -340,7 +340,7 @@ std::uint64_t ServedTag::GiveToWaiters(const Lease& lease, std::uint64_t last) {
 }
 
 // A claim that came after this lease was asked for gets no id of it: by then, another host may have
-// given out a greater one. For the same reason, what claims that have gone leave is given up.
+// given out a greater one. For the same reason, ids for claims that no longer wait are given up.
 void ServedTag::GiveTickets(const Lease& lease) {
   const std::uint64_t given = GiveToWaiters(lease, store_.last_waiter);
   static_cast<void>(NoteView(given));

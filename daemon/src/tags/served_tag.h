@@ -29,7 +29,7 @@
 
 namespace idd::daemon {
 
-// What an observer of a ring needs to map it; nothing if ring_id is 0.
+// The descriptors with which an observer maps a ring; none if ring_id is 0.
 struct ObserveGrant {
   std::uint64_t ring_id = 0;
   int table_fd = -1;  // owned by the service, as in AttachGrant
@@ -122,7 +122,7 @@ class ServedTag {
   [[nodiscard]] bool IsUnobservable() const;
 
  private:
-  // What is under way at the store, and its last answer.
+  // The tag's request to the store, and the store's last answer.
   struct StoreState {
     bool is_busy = false;      // a look-up or a lease is under way
     MonotonicTime asked_at{};  // since then

@@ -334,8 +334,8 @@ void TagService::Poll() {
   for (auto& [name, tag] : tags_) tag->Poll(now);
   takeover_.WatchOldRings();
   closer_.Flush();
-  // Even without a request for ids, this notices a store that comes back or was replaced. The other
-  // hosts of a replaced store wait for our marks only during the grace period.
+  // Even without a request for ids, this notices a store that comes back or was replaced. If a
+  // replaced store has no fence, its other hosts wait for our marks only during the grace period.
   if (!context_.is_stopping) context_.worker.CheckStore();
 }
 

@@ -32,7 +32,7 @@
 namespace idd::daemon {
 
 // All tags of this host. Passes each request, store answer and operator's order to the tag that it
-// is about, or to all tags. ServedTag has what a tag does.
+// is about, or to all tags. ServedTag implements one tag.
 //
 // It has more methods than a class should, because it is the interface of all tags for the other
 // parts of the daemon, and each of them needs a few of its calls.

@@ -14,8 +14,8 @@
 
 namespace idd::daemon {
 
-// What a client needs to map a ring; nothing for a tag that is claimed only over the socket. The
-// descriptors stay the service's; they are valid until the event loop runs another handler.
+// The descriptors with which a client maps a ring; none for a tag that is claimed only over the
+// socket. The service owns them; they are valid until the event loop runs another handler.
 struct AttachGrant {
   std::uint64_t ring_id = 0;
   int table_fd = -1;

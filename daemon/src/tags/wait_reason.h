@@ -17,13 +17,13 @@ struct WaitFacts {
   const std::string& tag;
   const StoreHealth& health;
   const std::string& last_error;                  // of the store, for this tag
-  std::optional<MonotonicTime> asked_at{};        // since then the store is asked
-  std::optional<MonotonicTime> quarantined_at{};  // the ring, a moment ago
+  std::optional<MonotonicTime> asked_at{};        // of the request that the store has not answered
+  std::optional<MonotonicTime> quarantined_at{};  // of the ring, if that was a moment ago
 };
 
-// Of a claim whose deadline has passed.
+// For a claim whose deadline has passed.
 [[nodiscard]] Status NoIdsBeforeDeadline(const WaitFacts& facts);
-// Of a claim of mode `ticket` while the store is down.
+// For a claim of mode `ticket` while the store is down.
 [[nodiscard]] Status NoTicketWithoutStore(const std::string& tag, const StoreHealth& health);
 
 }  // namespace idd::daemon

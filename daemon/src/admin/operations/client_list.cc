@@ -19,7 +19,7 @@
 namespace idd::daemon {
 namespace {
 
-// Which clients the request asks for, and the peer may see.
+// Selects the clients that the request asks for and the peer may see.
 struct ClientFilter {
   std::optional<std::string> tag;
   std::optional<std::uint64_t> uid;

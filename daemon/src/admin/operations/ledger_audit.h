@@ -26,8 +26,9 @@ struct TagAccount {
   }
 };
 
-// Which leases are accounted: this host's, or every host's. Only the other host knows what was
-// claimed of its active leases, so all of their ids count as available.
+// The leases that an audit accounts for: this host's, or every host's. Only a lease's own host
+// knows what was claimed of it while it is active, so all ids of other hosts' active leases count
+// as available.
 enum class AuditScope { kThisHost, kAllHosts };
 
 struct AuditInput {

@@ -64,7 +64,7 @@ template <typename T>
 void ReportQueue::Read(const StoreHealth& health, const std::string& url,
                        std::function<Result<T>(StoreReader&)> read,
                        std::function<void(Result<T>)> done) {
-  // Otherwise each report in turn would try a server that hangs for seconds.
+  // Otherwise each report in turn would wait for seconds for a server that hangs.
   if (!health.up) {
     Status down(Code::kUnavailable, "the store is down; last error: " + health.last_error);
     return loop_.Post([done = std::move(done), down = std::move(down)] { done(down); });

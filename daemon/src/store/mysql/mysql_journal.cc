@@ -24,7 +24,7 @@ std::string SelectLease(const std::string& from = "idd_lease") {
          from;
 }
 
-// Selects, by index, leases of a tag that include all those with the id; otherwise the whole
+// Selects, by index, some leases of a tag, among them all that contain the id; otherwise the whole
 // journal would be read. The ids that leases have kept do not overlap, so the nearest leases that
 // end above the id are enough, even in a damaged journal. Ids that were handed back may be in any
 // lease.
@@ -134,9 +134,9 @@ Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
   const std::string lease = "token = '" + closure.token +
                             "' AND host = " + MysqlDb::Text(options_.host.id) +
                             " AND state = 'active'";
-  // Nothing below the tombstone goes back. It marks where a deleted tag ended, and its successor
-  // must not be lowered below that; or where another generator ended, above which the tag was
-  // lifted.
+  // Nothing below the tombstone goes back. It marks where a deleted tag ended: its successor must
+  // not be lowered below that. Or it marks where another generator ended: the tag was lifted above
+  // that.
   const std::string alive = " WHERE " + sql::IsTag(closure.tag) +
                             " AND EXISTS(SELECT 1 FROM idd_lease WHERE " + lease +
                             ") AND NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = " +

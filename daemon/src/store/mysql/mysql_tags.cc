@@ -54,8 +54,8 @@ Status InWords(const Status& status, unsigned error, const std::string& tag) {
   constexpr unsigned kDuplicate = 1062;
   if (error == kDuplicate) {
     return {Code::kInvalid, "tag '" + tag +
-                                "' already exists, or one that the column biz_tag "
-                                "takes for the same (case, spaces)"};
+                                "' already exists, or another name that the column "
+                                "biz_tag treats as equal (case, spaces)"};
   }
   return status;
 }

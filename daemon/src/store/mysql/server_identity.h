@@ -24,10 +24,9 @@ struct ServerFacts {
   MonotonicTime asked{};  // when the server was asked
 };
 
-// Which server is open, and whether it is the one that was open before and has been running ever
-// since; any other server may lack data that the earlier one had. A cluster may have been
-// bootstrapped with less data whenever this host was not connected, and its nodes only show their
-// identity.
+// Knows which server is open, and whether it is the one that was open before and has been running
+// ever since; any other server may lack data that the earlier one had. A cluster may have been
+// bootstrapped with less data whenever this host was not connected, and its nodes do not show that.
 //
 // Pure. Thread safety: none.
 class ServerIdentity {

@@ -85,7 +85,7 @@ class SqliteContinuity {
   std::string line_;
   bool is_witness_lost_ = false;
 
-  // Of the present transaction.
+  // The present transaction:
   NextIds next_;              // of the tags that it changes
   bool is_granting_ = false;  // it needs a stamp, and a record that is durable before the answer
   bool is_unrecorded_ = false;

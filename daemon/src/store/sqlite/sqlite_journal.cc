@@ -97,9 +97,9 @@ Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const Leas
     return Status(Code::kInvalid, "nothing is left of " + RangeText(ids) + " after " +
                                       std::to_string(closure.claimed) + " claimed ids");
   }
-  // Nothing below the tombstone goes back. It marks where a deleted tag ended, and its successor
-  // must not be lowered below that; or where another generator ended, above which the tag was
-  // lifted.
+  // Nothing below the tombstone goes back. It marks where a deleted tag ended: its successor must
+  // not be lowered below that. Or it marks where another generator ended: the tag was lifted above
+  // that.
   SqliteQuery alive = db_->Query(
       "SELECT EXISTS(SELECT 1 FROM leaf_alloc WHERE biz_tag = ?1) AND"
       "   NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = ?1 AND max_id > ?2)",

@@ -108,8 +108,8 @@ Result<std::optional<Lease>> SqliteStore::TakeBack(const LeaseRequest& request,
   return std::optional<Lease>(std::move(lease));
 }
 
-// max_id is advanced relatively, from the highest of itself and every end of used ids that this
-// host, the daemon, the journal and a tombstone know: lifting only makes gaps.
+// Advances max_id relatively, from the highest of itself and every end of used ids that the
+// request, the witness, the journal and a tombstone know: lifting only makes gaps.
 Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord& tag) {
   Result<std::uint64_t> used = UsedLimit(request.tag);
   if (!used.ok()) return used.status();

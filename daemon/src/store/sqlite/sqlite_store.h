@@ -25,8 +25,8 @@ namespace idd::daemon {
 struct SqliteStoreOptions {
   std::string path;
   std::string host_id;
-  // For tests only, which let the process die or the disk fail there: called with the name of each
-  // point between two persistent steps. "lease.begun", "lease.advanced" (or "lease.taken_back"),
+  // For tests only: called with the name of each point between two persistent steps, where the test
+  // lets the process die or the disk fail. "lease.begun", "lease.advanced" (or "lease.taken_back"),
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
@@ -161,8 +161,7 @@ class SqliteStore final : public Store {
   std::uint64_t generation_ = 0;
 
   SqliteContinuity continuity_;
-  // Set if the last Open() found the database set back and lifted it: what Reconcile() reports of
-  // that.
+  // Set if the last Open() found the database set back and lifted it; Reconcile() then reports it.
   std::optional<Reconciliation> set_back_;
   bool is_explained_ = false;  // the witness covers what every host leased before the last Open()
   MonotonicTime looked_{};     // CheckCurrent()'s last look at the witness

@@ -45,9 +45,8 @@ class SqliteWitness {
     std::uint64_t next = 0;
   };
   struct State {
-    std::string line;  // of the data set: a new one after each time that it was set back; or ""
-    std::string
-        stamp;  // of the last transaction that granted ids; "" when there is none to compare
+    std::string line;   // of the data set: a new one after each time that it was set back; or ""
+    std::string stamp;  // of the last transaction that granted ids; "": none to compare
     NextIds next;
     std::optional<HandBack> announced{};  // nothing was appended since
   };
@@ -65,7 +64,8 @@ class SqliteWitness {
   // Takes the lock and reads what was added. kUnavailable when another process holds it for longer
   // than kSqliteBusyTimeout, or the file cannot be read or made.
   [[nodiscard]] Status Lock();
-  // The same, but makes no file: false, and not locked, when there is none.
+  // The same, but does not make the first file: false, and not locked, when there is none. A file
+  // that this object has read is made again if it was deleted.
   [[nodiscard]] Result<bool> LockIfThere();
   void Unlock() noexcept;
   [[nodiscard]] bool is_locked() const noexcept { return is_locked_; }

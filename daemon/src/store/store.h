@@ -137,7 +137,7 @@ class StoreReader {
 class Store : public StoreReader {
  public:
   // Opens or re-opens; creates the schema in an empty database; journals this host as seen. Called
-  // before the first use and after every kUnavailable. Once it has succeeded, or after
+  // before the first use and after every failure of the store. Once it has succeeded, or after
   // RequireExisting(), a missing or empty database is kUnavailable and none is made: an empty one
   // would lease ids a second time.
   [[nodiscard]] virtual Status Open() = 0;

@@ -8,7 +8,7 @@ cd "$root"
 
 export LC_ALL=C.UTF-8
 
-# Where ccache may not write it fails, and the build with it.
+# Without a folder that it can write to, ccache fails, and the build with it.
 if [[ -z ${CCACHE_DIR-} && ! -w ${HOME:-/nonexistent} ]]; then
   export CCACHE_DIR=$root/build/ccache
 fi

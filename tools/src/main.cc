@@ -12,8 +12,9 @@
 
 namespace {
 
-// If the caller has closed a standard descriptor, the next socket would get its number and with it
-// the output for people. So it is opened in the wrong direction: using it fails as before.
+// If the caller has closed a standard descriptor, the next socket would get its number and receive
+// the output for people. So a file takes the number, open in the wrong direction: using the
+// descriptor still fails.
 void OccupyStandardDescriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) != -1) continue;

@@ -31,7 +31,7 @@ constexpr std::uint32_t kRounds = 9;
 // Phases: each round has one of raw adds and one of claims, in an order that alternates from round
 // to round. Two more phases follow, one of each kind, in which every claim is timed.
 constexpr std::uint32_t kPhases = 2 * kRounds + 2;
-// Claims between two checks whether the phase is over.
+// Claims between two checks of whether the phase is over.
 constexpr std::uint32_t kClaimsPerLook = 64;
 constexpr auto kLongestSleep = std::chrono::milliseconds(20);
 

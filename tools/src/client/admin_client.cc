@@ -158,7 +158,7 @@ Result<std::optional<shm::RingObserver>> AdminClient::Observe(const std::string&
       shm::RingObserver::Attach(message.value().fds[0], message.value().fds[1], tag);
   if (!observer.ok()) return observer.status();
   if (observer.value().ring_id() != reply.value().ring_id) {
-    return Malformed("a ring of another id than it says");
+    return Malformed("its ring has another id than it states");
   }
   return std::optional<shm::RingObserver>(std::move(observer).value());
 }

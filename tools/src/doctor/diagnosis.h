@@ -32,7 +32,7 @@ struct Diagnosis {
 };
 
 // Problems first, then warnings, then, with `shows_all`, the ok findings, one a line; on a terminal
-// the lines are broken at blanks. A last line has the counts.
+// the lines are broken at blanks. The last line has the counts.
 [[nodiscard]] std::string RenderDiagnosis(const Diagnosis& diagnosis, bool shows_all,
                                           const Screen& screen);
 // {"ok", "findings": [{"check", "state", "found", "next"}], "left_out": [texts]}

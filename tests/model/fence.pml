@@ -283,7 +283,7 @@ inline Compact(d) {
 #endif
 }
 
-// What a row holds that is not live has no reader until its host joins again.
+// No process reads the rest of a row that is not live until its host joins again.
 inline End(d, h, why) {
   set[d].state[h] = why;
 #if !defined(OUT_NOT_NOTICED) && !defined(NOTED_IS_KEPT)
@@ -849,8 +849,8 @@ end:
   :: d_step { COPIED(1) && !OPENED(1) -> opened = opened | 2 }
 #endif
 #ifdef RESTORED
-  // A dump takes seconds: hosts that looked meanwhile find another beat; the others have not looked
-  // for as long.
+  // A dump takes seconds. Hosts that looked meanwhile find another beat; the other hosts have not
+  // looked for those seconds.
   :: d_step { restored == 0 -> Copy(DUMP, 0); restored = 1 }
   :: d_step {
       restored == 1 ->

@@ -16,9 +16,9 @@
 //   -DHOSTILE=n     a client writes n words of its choice into the cursors
 //   -DKILLED=n      the daemon, and then the next one, may be killed n times between any two steps
 //   -DQUICK         one claimer more, which nothing interrupts
-//   -DLOOKUP_IN_ONE_STEP, -DRETIRE_IN_ONE_STEP  the way to the next segment, and D3 D4 D1 of an exhausted
-//                   one, is one step: fewer interleavings
-//   -DENDS_STAND    ends are forgotten by recycling alone: the same
+//   -DLOOKUP_IN_ONE_STEP  finding the next segment is one step: fewer interleavings
+//   -DRETIRE_IN_ONE_STEP  D3 D4 D1 of an exhausted segment are one step: fewer interleavings
+//   -DENDS_STAND    ends are forgotten by recycling alone: fewer interleavings
 //
 // Every other define changes one thing and makes a variant.
 

@@ -19,7 +19,7 @@ std::filesystem::path ScratchDir() {
   return std::filesystem::path("/dev/shm") / ("idd-simulation-" + std::to_string(::getpid()));
 }
 
-// Claims of a machine's own name wait this long after a clone of it was switched off.
+// How long the store keeps a machine's name from it after its clone was switched off.
 constexpr Nanos kNameIsHeld = 60 * kSecond;
 
 }  // namespace
@@ -92,7 +92,7 @@ void ClusterRun::SetupTags() {
     if (setup_.Percent(15)) {
       tag.mode = daemon::TagMode::kTicket;
       tag.access = daemon::TagAccess::kSocket;
-      oracle_.AllowPrefetch(tag.tag, daemon::kMaxStep);  // as much as claims wait for
+      oracle_.AllowPrefetch(tag.tag, daemon::kMaxStep);  // the ids of all claims that wait
       oracle_.RiseOverMachines(tag.tag);
     }
     if (file_ != nullptr) {

@@ -77,11 +77,11 @@ class ClusterRun {
   Oracle oracle_;
   Random setup_;
   std::unique_ptr<Cluster> cluster_;
-  std::unique_ptr<StoreFile> file_;  // the store is this one, and the cluster is not used
+  std::unique_ptr<StoreFile> file_;  // the store; the cluster is then not used
   std::vector<std::unique_ptr<Machine>> machines_;
   std::unique_ptr<Machine> clone_;  // of one of them; null most of the time
   std::vector<std::unique_ptr<Machine>> machines_that_were_;  // clones, switched off
-  std::set<std::string> cloned_;                              // the ids of hosts that had one
+  std::set<std::string> cloned_;                              // host ids that had a clone
   std::vector<std::string> tags_;
   std::vector<std::unique_ptr<Program>> programs_;
   // A dump of the tables, or a snapshot of the whole machine.
@@ -99,7 +99,7 @@ class ClusterRun {
   unsigned programs_made_ = 0;
   std::uint64_t resumes_ = 0;  // so far
   bool is_healed_ = false;
-  bool has_lost_data_ = false;  // the store, perhaps
+  bool has_lost_data_ = false;  // the store may have lost some
 };
 
 }  // namespace idd::simulation

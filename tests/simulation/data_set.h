@@ -64,8 +64,9 @@ struct DataSet {
   std::map<std::string, CeilingRow> ceilings;
   std::uint64_t epoch = 0;
 
-  // Whether this earlier copy of `other` has as a member each host that was granted leases since.
-  // ADR 0016 does not cover a host that such a copy never knew, or has as stopped.
+  // For a copy of `other` that was made earlier: whether each host that was granted leases in
+  // `other` since then is a member in the copy. ADR 0016 does not cover a host that such a copy
+  // never knew, or has as stopped.
   [[nodiscard]] bool KnewThoseWhoLeasedIn(const DataSet& other) const;
 
   // --- leasing. Every function is one transaction: it changes everything or, with an error,
@@ -91,7 +92,7 @@ struct DataSet {
   [[nodiscard]] Result<TagRecord> ChangeTag(const daemon::TagChange& change);
   [[nodiscard]] Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to);
   [[nodiscard]] Status DeleteTag(const std::string& tag);
-  // What a Leaf server does: takes `count` ids past all of idd's tables.
+  // Takes `count` ids as a Leaf server does, without a record in idd's own tables.
   [[nodiscard]] std::optional<shm::IdRange> TakeAsLeaf(const std::string& tag, std::uint64_t count);
 
   // --- the fence

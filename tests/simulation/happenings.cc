@@ -32,7 +32,7 @@ void ClusterRun::Administer(Machine& machine, const std::string& request, OnAnsw
 }
 
 void ClusterRun::Drain(const Incident& incident, Machine& machine, const std::string& tag) {
-  // What the drain hands back may be on its way then.
+  // The kill may come while the ids that the drain hands back are on their way.
   if ((incident.how >> 44) % 3 == 0) machine.KillIddAtStep(1 + (incident.how >> 46) % 30);
   const std::string named = tag.empty() ? "" : R"(,"tag":")" + tag + '"';
   Administer(machine, R"({"op":"drain","wait_ms":1000)" + named + "}",
@@ -112,7 +112,7 @@ void ClusterRun::HappenToIdd(const Incident& incident) {
       if (!machine.is_on()) return;
       RemovePrograms(machine);
       machine.PowerOff();
-      // So long that others put it out, now and then.
+      // Sometimes long enough that the other hosts put it out.
       return Later(Duration(incident, 3 * std::chrono::nanoseconds(fence_after_).count()),
                    [this, &machine] {
                      machine.PowerOn();
@@ -185,7 +185,7 @@ void ClusterRun::HappenToLink(const Incident& incident) {
   }
 }
 
-// What may happen to a file.
+// The incidents of a store in a file.
 void ClusterRun::HappenToFile(const Incident& incident) {
   if (incident.kind == Kind::kDump) {
     file_->Dump();
@@ -297,7 +297,7 @@ void ClusterRun::RestoreDump(const Incident& incident) {
     world_.Trace(server.name + ": its machine is set back to a snapshot of its memory");
     server.tables = dump_->tables;
     server.connections = dump_->connections;
-    server.started += world_.now() - dump_->made_at;  // its uptime is what it was
+    server.started += world_.now() - dump_->made_at;  // its uptime is that of the snapshot
     server.set_back_at = world_.now();
     server.set_back_to = dump_->made_at;
   } else {

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = Incident::Kind;
 
-// One in how many incidents is of which kind.
+// How often each kind of incident occurs, relative to the others.
 struct Weight {
   Kind kind;
   const char* name;
@@ -48,7 +48,7 @@ constexpr std::array<Weight, Incident::kKinds> kWeights = {{
     {Kind::kCloneHost, "clone a host", 2},
 }};
 
-// What is dangerous together. Some seeds have incidents of one theme only.
+// Kinds that are dangerous together. Some seeds have incidents of one theme only.
 const std::vector<std::vector<Kind>> kThemes = {
     {Kind::kCutLink, Kind::kFailOver, Kind::kSetLag, Kind::kPowerOff, Kind::kKillIddAtStep,
      Kind::kSuspendIdd},

@@ -11,8 +11,7 @@
 
 namespace idd::simulation {
 
-// What happens to the cluster, and when. Its numbers choose the victim and the
-// details.
+// One event in a run, and its time. `who` and `how` choose the victim and the details.
 struct Incident {
   enum class Kind {
     kKillIdd,

@@ -55,7 +55,7 @@ class Machine::Descriptors final : public daemon::DescriptorStore {
   const bool keeps_;
 };
 
-// What idd's main thread has on its stack.
+// The objects on the stack of idd's main thread.
 struct Machine::Running {
   daemon::EventLoop& loop;
   daemon::Engine& engine;

@@ -74,7 +74,8 @@ class Machine {
   void KillIddAtStep(std::uint64_t n) noexcept { steps_to_live_ = n; }
   // Such a step. Called by idd's threads.
   void Step();
-  // An operator kills it and starts another one without the manager, which keeps the descriptors.
+  // An operator kills it and starts another one by hand. The manager does not pass that one the
+  // descriptors.
   void RunIddByHand();
   void SuspendIdd();
   void ContinueIdd();

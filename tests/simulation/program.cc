@@ -65,7 +65,7 @@ struct StallingCursor {
   StallingWord<std::atomic<std::uint64_t>> next;
 };
 
-// What a program and idd share of a request, even if one of them ends.
+// The state of a request that a program and idd share. It outlives either of them.
 struct Pending {
   Thread* waiter = nullptr;
   bool is_done = false;

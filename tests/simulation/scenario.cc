@@ -9,7 +9,7 @@
 namespace idd::simulation {
 namespace {
 
-// What kind of failure it is: "twice", "stuck" ...
+// The kind of a failure: "twice", "stuck" ...
 std::string KindOf(const std::optional<std::string>& failure) {
   return failure.value_or("").substr(0, failure.value_or("").find(':'));
 }

@@ -18,8 +18,7 @@
 
 namespace idd::simulation {
 
-// A committed lease, as the oracle must know it: no server's loss of it undoes what a host may do
-// with it.
+// Reports a committed lease to the oracle: its host may use the ids even if the server loses it.
 using OnLeased = std::function<void(const Lease&, const std::string& host)>;
 
 // A server with the tables of one data set.

@@ -34,7 +34,7 @@ Nanos WorldTime(MonotonicTime time) {
 }  // namespace
 
 struct EventLoop::Impl {
-  // Calls what is due first. False: nothing is.
+  // Calls the first callback that is due. False: none is due.
   bool CallNext() {
     const MonotonicTime now = MonotonicClock::now();
     while (!alarms.empty() && alarms.begin()->first <= now) {

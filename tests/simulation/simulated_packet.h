@@ -16,7 +16,7 @@ namespace idd::simulation {
 // How long a client waits for an answer.
 inline constexpr Nanos kStatementPatience = 5 * kSecond;
 
-// What a client and a server share of a packet, even if one of them ends.
+// The state of a packet that its client and its server share. It outlives either of them.
 struct Exchange {
   Thread* waiter = nullptr;
   bool is_over = false;  // answered, or refused by a reset

@@ -85,7 +85,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
       return life != server->life || (used > server->set_back_to && used < server->set_back_at);
     }
   };
-  // What a statement that must find this run's state checks at the server.
+  // The state of this run that a guarded statement must find at the server.
   struct Guard {
     Session session;
     std::string host;

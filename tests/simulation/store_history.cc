@@ -93,7 +93,7 @@ void StoreHistory::TakeLease() {
                        .high_water_mark = 0,
                        .floor = 0,
                        .token = NewToken()};
-  // As the host's own marks would be, or anything.
+  // The host's own mark, or a lower one.
   for (const Known& lease : leases_) {
     if (lease.tag != request.tag || lease.host != host || Below(3) == 0) continue;
     request.high_water_mark = std::max(request.high_water_mark, lease.ids.limit - Below(3));
@@ -101,7 +101,7 @@ void StoreHistory::TakeLease() {
   if (Below(4) == 0) request.floor = request.high_water_mark + Below(50);
   Say(hosts_[host] + " leases " + request.tag + " " + std::to_string(request.count) + ", mark " +
       std::to_string(request.high_water_mark) + ", floor " + std::to_string(request.floor));
-  // A record that was read a moment ago may be out of date by another host's lease.
+  // Reads the record again, because another host's lease may have changed it.
   ASSERT_TRUE(stores_[host]->FindTags({request.tag}).ok()) << Story();
   const Result<Lease> real = stores_[host]->TakeLease(request);
   const Result<Lease> expected = model_.TakeLease(request, hosts_[host], false);
@@ -134,7 +134,7 @@ void StoreHistory::CloseLeases() {
 
 void StoreHistory::ReturnTail() {
   if (leases_.empty()) return;
-  // Mostly a new one, as those are still active.
+  // One of the newest, because most of those are still active.
   const std::size_t back = std::min<std::size_t>(Below(6), leases_.size() - 1);
   const Known& lease = leases_[leases_.size() - 1 - back];
   const std::size_t host = Below(8) == 0 ? 1 - lease.host : lease.host;

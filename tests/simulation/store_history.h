@@ -45,7 +45,7 @@ class StoreHistory {
   [[nodiscard]] std::uint64_t Below(std::uint64_t n) { return random_() % n; }
   [[nodiscard]] const std::string& AnyTag() { return tags_[Below(tags_.size())]; }
   [[nodiscard]] std::string NewToken();
-  // What the steps so far were, for the message of a failure.
+  // The steps so far, for the message of a failure.
   [[nodiscard]] std::string Story() const;
   void Say(std::string step);
 

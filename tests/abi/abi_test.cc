@@ -233,7 +233,7 @@ TEST(AbiTest, CallsFromCFailWithTheirStatuses) { EXPECT_EQ(c_calls_fail_politely
 TEST(AbiTest, CppHeaderThrowsWhatTheCCallsAnswer) {
   try {
     const idclient::Client client({.socket_path = "/nonexistent/idd.sock"});
-    FAIL() << "nobody listens there";
+    FAIL() << "no process listens there";
   } catch (const idclient::Error& error) {
     EXPECT_EQ(error.status(), IDCLIENT_UNAVAILABLE);
     EXPECT_NE(std::string(error.what()).find("/nonexistent/idd.sock"), std::string::npos);

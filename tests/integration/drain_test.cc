@@ -145,7 +145,7 @@ TEST_F(Drain, HandsBackAndSaysHowMuch) {
   host_.daemon.Stop();
 }
 
-TEST_F(Drain, TagThatIsNotThereIsSaid) {
+TEST_F(Drain, UnknownTagIsReported) {
   for (const char* command : {"drain", "resume"}) {
     const IdctlResult result = host_.idctl.Run({command, "nothing"});
     EXPECT_EQ(result.exit_status, 3) << result.err;
@@ -295,7 +295,7 @@ TEST_F(Drain, KilledAtAnyStepMakesNoDuplicate) {
 }
 
 // The drain is recorded, but the store takes no tails back while another program locks it.
-TEST_F(Drain, StoreThatTakesNothingIsSaidAndGetsTheTailsLater) {
+TEST_F(Drain, StoreThatTakesNothingIsReportedAndGetsTheTailsLater) {
   (void)host_.idctl.Claim("orders", 137);
   const std::uint64_t before = host_.Database().MaxId("orders");
   {

@@ -292,7 +292,8 @@ TEST_F(MysqlFaults, HostThatWasGrantedNothingMovesToAnEmptyDatabase) {
   EXPECT_TRUE(WaitForError("knows of granted ids")) << Database();
 }
 
-// Of many leases within a second, the marks are on the disk later, but a bound of them at once.
+// When there are many leases within a second, idd writes a bound of their marks at once, and the
+// marks later.
 TEST_F(MysqlFaults, LeasesOfAKilledRunThatTheTablesLackDoNotComeAgain) {
   server_.Start();
   Start(Url());

@@ -452,7 +452,7 @@ TEST_F(MysqlStoreTest, LeaseThatCommitsAfterItsDaemonsEndIsKnownToTheNext) {
     EXPECT_TRUE(next->Open().ok());
     is_abandoned = next->AbandonActive({}).ok();
   });
-  // The COMMIT comes before the lock wait ends, and only after a store that does not wait would
+  // The COMMIT comes before the lock wait ends. By then, a store that does not wait would already
   // have looked for active leases.
   std::this_thread::sleep_for(500ms);
   other.Execute("COMMIT");

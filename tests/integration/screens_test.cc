@@ -409,7 +409,7 @@ TEST_F(Screens, ClosedPipeEndsItQuietly) {
   EXPECT_THAT(shell.stdout_text(), HasSubstr("\n1\n"));
 }
 
-TEST_F(Screens, WrongUsageAndNoDaemonAreSaid) {
+TEST_F(Screens, WrongUsageAndNoDaemonAreReported) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"top", "--interval", "0.09"},
                                              {"top", "--interval", "nan"},

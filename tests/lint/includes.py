@@ -71,8 +71,8 @@ ROOMS = {
     },
 }
 
-# Package, by its include: the only files outside tests/ that may use it (regex on the path). What is
-# slow to compile stands in no header.
+# Package, by its include: the only files outside tests/ that may use it (regex on the path). No
+# header includes a library that is slow to compile.
 PACKAGES = {
     r"spdlog/|fmt/": r"daemon/src/platform/logging\.cc$",
     r"(sqlite3|mysql|mariadb)(\.h|/)": r"daemon/src/sql/",

@@ -29,8 +29,8 @@ class Event:
 
 
 def arguments(text, start):
-    """What stands between the parenthesis before `start` and its partner."""
-    # Of equal length, so that places stay what they are; brackets in strings are no brackets.
+    """The text between the parenthesis before `start` and its partner."""
+    # Brackets in strings do not count. The replacement has the same length, so that positions stay.
     blank = STRING.sub(lambda match: "_" * len(match.group(0)), text)
     depth = 1
     for at in range(start, len(blank)):

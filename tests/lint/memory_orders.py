@@ -42,7 +42,7 @@ HOMES = {
 LABEL = re.compile(r"\b[A-Z][0-9]+\b")
 PAIRS = re.compile(r"pairs with ((?:[A-Z][0-9]+(?:, | and | or )?)+)")
 ORDER = re.compile(r"\bmemory_order(?:_|::)\w+")
-# `x.store(a, b)` may be no atomic at all; load() and the fetch_ family hardly ever are.
+# `x.store(a, b)` need not be an atomic operation; load() and the fetch_ family nearly always are.
 IMPLICIT = re.compile(r"(?:\.|->)(?:load\(\s*\)|(?:fetch_\w+|exchange|compare_exchange_\w+)\()")
 FORBIDDEN = re.compile(r"\b(?:volatile|atomic_thread_fence)\b")
 # Not followed by a quote: a `//` inside a string literal.

@@ -171,7 +171,7 @@ class Lint(unittest.TestCase):
         row = "| `idd.ready` | info | `store`, `socket` | it listens | nothing |\n"
         table = "docs/log-events.md"
         self.accepts("log_events.py", {"daemon/src/a.cc": call, table: "# Events\n" + row})
-        # Of two places that log an event the row has the fields of both.
+        # If two places log an event, its row has the fields of both.
         both = call + 'log::Info("idd.ready", {{"version", 1}});\n'
         good = row.replace("`socket`", "`socket`, `version`")
         self.accepts("log_events.py", {"daemon/src/a.cc": both, table: good})

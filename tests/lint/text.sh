@@ -31,7 +31,7 @@ report 'no SPDX-License-Identifier in the first three lines' < <(
 # Written so that this file does not match itself.
 report 'work left for later: do it or open an issue' < <(
   grep -nHE '\b(TO''DO|FIX''ME|XX''X)\b' "${files[@]}" | cut -d: -f1,2)
-report "a path of somebody's machine" < <(
+report "a path of a developer's machine" < <(
   grep -nHE '(^|[^A-Za-z0-9_.}-])/(home|root|work|Users|mnt|media)/' "${files[@]}" | cut -d: -f1,2)
 report 'carriage return' < <(grep -nH $'\r' "${files[@]}" | cut -d: -f1,2)
 report 'tab' < <(grep -nHP '\t' "${code[@]}" | cut -d: -f1,2)

@@ -125,7 +125,7 @@ check_activation() {
   step "the first client starts an idd that was stopped"
   in_tree systemctl stop idd.service 2>/dev/null
   ! is_active idd.service || fail "idd still runs"
-  as member idctl claim orders >/dev/null || fail "nobody answers the first client"
+  as member idctl claim orders >/dev/null || fail "idd does not answer the first client"
   is_active idd.service || fail "idd does not run"
   in_tree systemctl stop idd.socket idd.service
   fails 4 in_tree idctl --timeout 300 status
@@ -138,7 +138,7 @@ check_activation() {
     in_tree systemctl start idd.socket idd.service || fail "idd does not start again in cycle $cycle"
   done
   is_active idd.socket || fail "idd.socket has failed"
-  as member idctl claim orders >/dev/null || fail "nobody answers"
+  as member idctl claim orders >/dev/null || fail "idd does not answer"
 }
 
 check_credential() {

@@ -55,7 +55,7 @@ TEST_P(Refill, FewestClaimsFindTheRingDry) {
   }
 }
 
-// This must still hold now that the claims bound the held ids.
+// This must hold although the claims bound the held ids.
 TEST_P(Refill, NoClaimFindsTheRingDry) {
   for (const Contestant& contestant : OurPolicies()) {
     EXPECT_EQ(Play(scenario(), contestant).dry_claims, 0) << contestant.name;

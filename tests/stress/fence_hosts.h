@@ -170,8 +170,8 @@ class FenceHosts : public MysqlHosts {
       })) << hosts_[i]->daemon.Log();
     }
   }
-  // Each of the first `count` hosts has recorded that all others know it where it leases now, so
-  // that its notes count at the next server. It looks once a second, and may have leased before.
+  // Waits until each of the first `count` hosts has recorded that all others know it at its present
+  // server, so that its notes count at the next one. A host may lease before it has recorded that.
   void ExpectKnownToAll(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(60)), [&] {

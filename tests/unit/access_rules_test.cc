@@ -184,7 +184,7 @@ TEST_F(RingHoldersTest, NextRingOfATagHasNoneOfTheLastOnesHolders) {
   EXPECT_EQ(Names(holders_.ToWithdraw(Rules({Rule({"*"}, kAlice, Access::kShm)}))), Rings());
 }
 
-TEST_F(RingHoldersTest, TooManyToKnowAreTakenForUnlawful) {
+TEST_F(RingHoldersTest, RingWithTooManyHoldersToRememberIsToBeWithdrawn) {
   for (uid_t uid = 1; uid <= 64; ++uid) holders_.Add({.tag = "t", .ring_id = 1}, User(0, {uid}));
   const AccessRules rules = Rules({});
   EXPECT_EQ(Names(holders_.ToWithdraw(rules)), Rings());

@@ -176,7 +176,7 @@ TEST_F(AdminRequestsTest, StatusOfAStoreThatHangsIsAnsweredAtItsDeadline) {
   EXPECT_LE(h_.store.script.Count("ListTags") - lists_before, 2);
 }
 
-// However long reading the journal takes.
+// No lease waits for a report, however long it takes to read the journal.
 TEST_F(AdminRequestsTest, ReportsDoNotHoldLeasesUp) {
   for (const char* report :
        {R"({"op":"lease.list"})", R"({"op":"audit"})", R"({"op":"whois","tag":"orders","id":1})"}) {

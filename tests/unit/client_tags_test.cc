@@ -194,8 +194,6 @@ TEST_F(ClientTest, RetiredRingIsReplacedByAnAttach) {
   EXPECT_EQ(daemon.Count(FrameType::kClaim), 0);
 }
 
-// Regression: without a pause between two attaches, the client asked as fast as the daemon could
-// answer.
 // Programs live for many restarts of idd, and a process has a limited number of mappings.
 TEST_F(ClientTest, RingsOfManyRestartsAreNotKeptMapped) {
   constexpr std::uint64_t kRestarts = 50;
@@ -229,6 +227,8 @@ TEST_F(ClientTest, RingsOfManyRestartsAreNotKeptMapped) {
   EXPECT_TRUE(shm::ClaimAtPoint(stopped, 5).ids.empty());
 }
 
+// Regression: without a pause between two attaches, the client asked as fast as the daemon could
+// answer.
 TEST_F(ClientTest, DaemonThatGoesOnHandingOutARetiredRingIsNotStormed) {
   DaemonRing ring(1);
   ring.writer.SetState(shm::RingState::kRetired);
@@ -296,7 +296,6 @@ TEST_F(ClientTest, DryClaimOutlivesARestartOfTheDaemon) {
 
 // --- tags without a ring
 
-// Answers CLAIM with the next ids, at most `most`, and ATTACH with `ring`, or with no ring.
 TEST_F(ClientTest, FinalRefusalEndsTheClaimAtOnceAndAnyOtherIsRetried) {
   FakeDaemon daemon(path_, [](FakeDaemon& self, const Request& request) {
     if (request.type() == FrameType::kAttach) {
@@ -322,7 +321,8 @@ TEST_F(ClientTest, FinalRefusalEndsTheClaimAtOnceAndAnyOtherIsRetried) {
 
 class TagWithoutRingTest : public ClientTest {
  protected:
-  // `attach_again` is a field of the next reply to CLAIM.
+  // The daemon answers CLAIM with the next ids, at most `most`, and ATTACH with ring_, or with no
+  // ring. attach_again_ is sent in the next reply to CLAIM.
   void Start(std::uint64_t most = 1000) {
     daemon_ =
         std::make_unique<FakeDaemon>(path_, [this, most](FakeDaemon& self, const Request& request) {

@@ -152,7 +152,7 @@ TEST_F(EventLoopTest, CancelledTimerNeverCalls) {
   EXPECT_TRUE(called_.empty());
 }
 
-// Both timers are due when the first is called: of the second only its call can still be stopped.
+// Both timers are due when the first is called. Then only the second one's call can be prevented.
 TEST_F(EventLoopTest, TimerThatIsDueAlreadyCanStillBeCancelled) {
   Timer first(loop_);
   Timer second(loop_);
@@ -318,7 +318,7 @@ TEST_F(DescriptorWatchTest, CallsWhenThereIsRoomToWrite) {
   EXPECT_THAT(called_, ElementsAre("writable", "readable"));
 }
 
-TEST_F(DescriptorWatchTest, AskedAgainItForgetsTheEarlierCallback) {
+TEST_F(DescriptorWatchTest, SecondRequestReplacesTheEarlierCallback) {
   watch_.WhenReadable(Note("first"));
   watch_.WhenReadable(Note("second"));
   SendToUs();
@@ -326,7 +326,7 @@ TEST_F(DescriptorWatchTest, AskedAgainItForgetsTheEarlierCallback) {
   EXPECT_THAT(called_, ElementsAre("second"));
 }
 
-TEST_F(DescriptorWatchTest, CancelledItKeepsTheDescriptorAndMayBeAskedAgain) {
+TEST_F(DescriptorWatchTest, KeepsTheDescriptorWhenCancelledAndMayBeAskedAgain) {
   watch_.WhenReadable(Note("first"));
   SendToUs();
   watch_.Cancel();
@@ -350,7 +350,7 @@ TEST_F(DescriptorWatchTest, WhatIsDueAlreadyCanStillBeCancelled) {
   EXPECT_THAT(called_, ElementsAre("one of both"));
 }
 
-TEST_F(DescriptorWatchTest, ClosedItCallsNothingAndHasNoDescriptor) {
+TEST_F(DescriptorWatchTest, CallsNothingAndHasNoDescriptorWhenClosed) {
   watch_.WhenReadable(Note("readable"));
   SendToUs();
   watch_.Close();

@@ -435,8 +435,8 @@ TEST_F(FenceTest, HostThatWasSuspendedForLongArrivesAgain) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(LeasesWithin(host(i), 10)) << "host " << i;
 }
 
-// The same within the time for which this host's notes are complete: only the time that has passed
-// since its last look shows that the server may have been set back.
+// The same before the host stops counting itself as complete: only the time since its last look
+// shows that the server may have been set back.
 TEST_F(FenceTest, IdleConnectionDoesNotProveThatTheServerWasNotSetBack) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);
@@ -452,8 +452,8 @@ TEST_F(FenceTest, IdleConnectionDoesNotProveThatTheServerWasNotSetBack) {
       << "above its ceilings, once the others are out";
 }
 
-// A statement that was on its way to a server that is set back moves the sender's row, but the
-// sender did not push there what others were granted in between.
+// A statement may be on its way while the server is set back. It then moves the row of its sender,
+// but the sender has not pushed there what others were granted in between.
 TEST_F(FenceTest, OneLookOfAnotherHostProvesNothing) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);
@@ -467,8 +467,8 @@ TEST_F(FenceTest, OneLookOfAnotherHostProvesNothing) {
   EXPECT_TRUE(LeasesWithin(late, 3)) << "once another host looks again";
 }
 
-// A host that came by what it saw of others begins again if the server may have been set back
-// between two of its looks.
+// A host that watches others begins again if the server may have been set back between two of its
+// looks.
 TEST_F(FenceTest, HostThatIsSuspendedWhileItWatchesForgetsWhatItSaw) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);
@@ -527,8 +527,8 @@ TEST_P(FenceHistories, NoIdIsGrantedTwice) {
       if (one_in(700) && host.is_running) host.Stop();
       if (!host.is_running && one_in(20)) host.Start();
       if (one_in(300)) host.store->is_reachable = !host.store->is_reachable;
-      // Only copies from when all hosts were members: the ADR lists the remaining case, a host that
-      // the copy has never recorded and that does not come.
+      // Copies are made only while all hosts are members. ADR 0016 does not cover a host that the
+      // copy never knew and that does not come.
       const bool all_live = std::all_of(hosts.begin(), hosts.end(), [](const auto& each) {
         return each->is_running && each->fence.may_lease();
       });

@@ -402,7 +402,7 @@ constexpr const char* kTag =
         "max_step": 20, "max_prefetch": 40, "outage_tolerance_s": 60, "next_id": 1, "max_id": 99,
         "description": "d", "update_time": "t", "returned": []}})";
 
-TEST(IdctlDoctorTest, ADaemonOfBeforeItIsToBeRestarted) {
+TEST(IdctlDoctorTest, ADaemonWithoutDoctorIsToBeRestarted) {
   const Ran ran = RunAgainst({"doctor"}, static_cast<std::uint32_t>(Code::kInvalid),
                              R"({"error": "unknown operation 'doctor'"})");
   EXPECT_EQ(ran.request, Json::parse(R"({"op": "doctor"})"));

@@ -330,7 +330,7 @@ TEST(DoctorDocumentTest, PromiseOfAYoungLoadIsShort) {
   EXPECT_TRUE(Contains(ToldOf(facts, "promise"), "covers 29s of 30s")) << ToldOf(facts, "promise");
 }
 
-TEST(DoctorDocumentTest, NumbersThatNoDaemonHasAreBorne) {
+TEST(DoctorDocumentTest, NumbersThatNoDaemonHasDoNoHarm) {
   const char* kPaths[] = {"/tags/0/next_id",
                           "/tags/0/max_id",
                           "/tags/0/available",
@@ -520,7 +520,7 @@ TEST_F(ServiceManagerTest, IsAskedAndNotBelievedBlindly) {
   EXPECT_EQ(AskServiceManager(folder_, folder_ + "/none"), std::nullopt);
 }
 
-TEST_F(ServiceManagerTest, ThatHangsIsLeft) {
+TEST_F(ServiceManagerTest, IsNotWaitedForIfItHangs) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(Ask("exec sleep 60"), std::nullopt);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));

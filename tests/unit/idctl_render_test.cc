@@ -179,7 +179,7 @@ TEST(RenderStatusTest, WithoutTagsSaysHowToMakeOne) {
             std::string::npos);
 }
 
-TEST(RenderStatusTest, AnAskedTagThatIsNotThereIsNoSuchTag) {
+TEST(RenderStatusTest, ARequestedTagThatIsMissingIsNoSuchTag) {
   Json document = StatusDocument();
   document["tags"] = Json::array();
   EXPECT_EQ(RenderStatus(document, "orders").status().code(), Code::kNoSuchTag);

@@ -210,7 +210,7 @@ TEST_F(Top, WithoutUtf8NothingElseThanAsciiIsShown) {
   EXPECT_THAT(text, HasSubstr("gr??"));
 }
 
-TEST_F(Top, DaemonThatIsGoneIsSaidAndTheTagsStay) {
+TEST_F(Top, DaemonThatIsGoneIsReportedAndTheTagsStay) {
   Add("orders", 10);
   TopPage page = Page();
   page.head.gone_why = "connection refused";

@@ -65,7 +65,7 @@ TEST_F(MetricsCollectorTest, OthersHaveTheLoopBetweenTwoTurns) {
   EXPECT_GE(turns_of_others, 3) << "350 tags take four turns";
 }
 
-TEST_F(MetricsCollectorTest, WhoAsksMeanwhileGetsASampleThatBeganAfterwards) {
+TEST_F(MetricsCollectorTest, RequestMeanwhileGetsASampleThatBeganAfterIt) {
   MetricsCollector::Sample first;
   MetricsCollector::Sample second;
   MetricsCollector::Sample third;

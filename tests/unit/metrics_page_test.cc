@@ -123,7 +123,7 @@ TEST(MetricsPageTest, NameOfATagCannotForgeALine) {
       << page;
 }
 
-TEST(MetricsPageTest, NameOfTheJournalThatIsNoTextIsLeftOut) {
+TEST(MetricsPageTest, TagNameFromTheJournalThatIsNoTextIsLeftOut) {
   MetricsSample sample;
   sample.wasted = {{"bad\xff", 1}, {"good", 2}};
   const std::string page = MetricsText(sample, All);

@@ -132,7 +132,7 @@ TEST_F(OptionsTest, MetricsAreOffUnlessAnAddressOrAFileIsSet) {
   EXPECT_EQ(Good().metrics_textfile, "/tmp/m.prom");
 }
 
-TEST_F(OptionsTest, MetricsAddressOrFileOfNoSenseIsAUsageError) {
+TEST_F(OptionsTest, InvalidMetricsAddressOrFileIsAUsageError) {
   for (const char* wrong :
        {"9742", ":9742", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536",
         "127.0.0.1:-1", "127.0.0.1:80s", "::1:9742", "[::1]", "[127.0.0.1]:80", "[]:80",
@@ -192,7 +192,7 @@ TEST_F(OptionsTest, FileThatIsGivenMustBeThere) {
   ExpectUsageError(ParseOptions({"--config", dir_.File("none.toml")}), {"none.toml"});
 }
 
-TEST_F(OptionsTest, OnlyADefaultFileThatIsNotThereIsNoFile) {
+TEST_F(OptionsTest, OnlyAnAbsentDefaultFileIsNoError) {
   for (const std::string& absent : {dir_.File("none.toml"), file_ + "/idd.toml"}) {
     const ParsedOptions parsed = ParseOptions({}, absent);
     ASSERT_TRUE(parsed.options.has_value()) << parsed.output;

@@ -133,7 +133,7 @@ TEST_F(PeerLimitsTest, IdsThatWereNotClaimedAreGivenBack) {
   EXPECT_EQ(limits_.NextIds(Order(5000), start_).ids, 100U) << "never more than a burst";
 }
 
-TEST_F(PeerLimitsTest, WhoIsIdleIsForgotten) {
+TEST_F(PeerLimitsTest, IdleUserIsForgotten) {
   EXPECT_TRUE(limits_.AddConnection(kSpender, kPlenty));
   for (uid_t uid = 0; uid < 1000; ++uid) limits_.TakeRequest(uid, start_);
   limits_.TakeIds(Order(100), start_);

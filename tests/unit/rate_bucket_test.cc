@@ -35,7 +35,7 @@ TEST(RateBucketTest, BurstAtOnceAndThenItsRate) {
   EXPECT_EQ(taken, 10) << "no more is saved up";
 }
 
-TEST(RateBucketTest, WhatWaitsUntilItIsReadyFindsIt) {
+TEST(RateBucketTest, WaitUntilReadyAtIsLongEnough) {
   const RateBucket::Rate rate = LeaseRate(1000);
   RateBucket bucket;
   MonotonicTime now = MonotonicTime{} + 1h;

@@ -170,8 +170,8 @@ TEST(RingObserverTest, GarbageIsBoundedAndEnds) {
 }
 
 // One thread writes as the daemon does, another looks: a look never mixes two writes, and claims
-// never go back. The writer waits for a look now and then; on a busy machine it would finish before
-// the other thread starts.
+// never go back. The writer waits for a look now and then, because on a busy machine it could
+// otherwise finish before the other thread starts.
 TEST(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
   constexpr std::uint64_t kRounds = 20'000;
   constexpr std::uint64_t kRoundsBetweenWaits = kRounds / 10;

@@ -321,7 +321,7 @@ TEST_F(SetBackTest, EmptiedFileIsNotServedNorMadeAgain) {
   EXPECT_EQ(ReadFile(path_), "");
 }
 
-TEST_F(SetBackTest, WitnessThatWasLostIsMadeAgainAndSaid) {
+TEST_F(SetBackTest, WitnessThatWasLostIsMadeAgainAndReported) {
   a_.reset();
   b_.reset();
   ::unlink((path_ + ".witness").c_str());

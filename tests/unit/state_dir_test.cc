@@ -36,7 +36,7 @@ class StateDirTest : public ::testing::Test {
   const std::string state_ = dir_.File("state");
 };
 
-TEST_F(StateDirTest, MissingDirectoryIsMadeForTheOwnerAndHisGroup) {
+TEST_F(StateDirTest, MissingDirectoryIsMadeForTheOwnerAndItsGroup) {
   const mode_t old = ::umask(0);
   const Result<FileLock> lock = LockStateDir(state_);
   ::umask(old);

@@ -86,7 +86,7 @@ TEST_F(TagServiceTest, ShutdownIsDoneOnlyWhenEveryTagHasHandedBack) {
 
 // --- warming up
 
-TEST_F(TagServiceTest, WarmedTagsAreLeasedBeforeAnybodyAsks) {
+TEST_F(TagServiceTest, WarmedTagsAreLeasedBeforeAnyRequest) {
   std::vector<std::string> tags;
   for (int i = 0; i < 20; ++i) {
     tags.push_back("tag-" + std::to_string(i));

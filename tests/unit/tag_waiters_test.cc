@@ -48,7 +48,7 @@ TEST_F(TagServiceTest, WaitersOfOneConnectionAreAnsweredTogether) {
   EXPECT_EQ(answers_[1].grant.ids, (IdRange{11, 16}));
 }
 
-TEST_F(TagServiceTest, ThoseWhomALeaseDoesNotReachWaitForTheNextInTheirOrder) {
+TEST_F(TagServiceTest, WaitersThatALeaseDoesNotReachWaitInOrderForTheNext) {
   h_.store.AddTag("orders", 10);
   h_.store.script.Hold("TakeLease");
   for (int i = 0; i < 4; ++i) Claim("orders", 8);

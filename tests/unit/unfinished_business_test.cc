@@ -234,7 +234,7 @@ TEST_F(UnfinishedBusiness, StopThatGivesUpKeepsTheTailsForTheNext) {
 
 // An idd was killed while a lease was in progress; the store is unavailable when the next one
 // starts.
-TEST_F(UnfinishedBusiness, WhoWaitsWhileUnansweredLeasesAreLookedUpIsServedAfterwards) {
+TEST_F(UnfinishedBusiness, WaiterIsServedOnceUnansweredLeasesWereLookedUp) {
   WorkerHarness h;
   h.store.AddTag("orders", 1000);
   h.held->RecordAsked(Token('a'), "orders");

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -21,6 +22,8 @@ namespace {
 static_assert(SQLITE_VERSION_NUMBER >= 3037000, "STRICT tables need SQLite 3.37");
 
 constexpr int kSynchronousFull = 2;
+// More than idd has different statements for one file.
+constexpr std::size_t kMaxIdleStatements = 128;
 
 Code CodeOf(int sqlite_code) {
   switch (sqlite_code & 0xff) {
@@ -110,8 +113,8 @@ bool IsOpenHere(SqliteDb::FileId file) {
 // --- SqliteQuery
 
 SqliteQuery::SqliteQuery(SqliteDb& db, std::string_view sql) : db_(&db) {
-  const int code = sqlite3_prepare_v2(db.handle_, sql.data(), static_cast<int>(sql.size()),
-                                      &statement_, nullptr);
+  int code = SQLITE_OK;
+  statement_ = db.TakeStatement(sql, code);
   CheckBound(code);
 }
 
@@ -121,7 +124,13 @@ SqliteQuery::SqliteQuery(SqliteQuery&& other) noexcept
       status_(std::move(other.status_)),
       done_(other.done_) {}
 
-SqliteQuery::~SqliteQuery() { sqlite3_finalize(statement_); }
+SqliteQuery::~SqliteQuery() {
+  if (status_.ok()) {
+    db_->GiveBack(statement_);
+  } else {
+    sqlite3_finalize(statement_);
+  }
+}
 
 void SqliteQuery::CheckBound(int code) {
   if (code != SQLITE_OK && status_.ok()) status_ = db_->ErrorStatus(code);
@@ -219,7 +228,35 @@ SqliteDb::~SqliteDb() {
   if (handle_ != nullptr && (is_damaged_ || !CheckNotReplaced().ok())) {
     sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   }
+  for (const auto& [sql, statement] : idle_statements_) sqlite3_finalize(statement);
   sqlite3_close_v2(handle_);
+}
+
+sqlite3_stmt* SqliteDb::TakeStatement(std::string_view sql, int& code) {
+  if (const auto idle = idle_statements_.find(sql); idle != idle_statements_.end()) {
+    return idle_statements_.extract(idle).mapped();
+  }
+  sqlite3_stmt* statement = nullptr;
+  code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()),
+                            SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  return statement;
+}
+
+void SqliteDb::GiveBack(sqlite3_stmt* statement) noexcept {
+  if (statement == nullptr) return;
+  const std::string_view sql = sqlite3_sql(statement);
+  // A PRAGMA may do its work while it is compiled.
+  const bool may_be_kept = idle_statements_.size() < kMaxIdleStatements &&
+                           !sql.starts_with("PRAGMA") && !idle_statements_.contains(sql);
+  if (may_be_kept && sqlite3_reset(statement) == SQLITE_OK) {
+    sqlite3_clear_bindings(statement);
+    try {
+      idle_statements_.emplace(sql, statement);
+      return;
+    } catch (const std::bad_alloc&) {  // compiled again next time
+    }
+  }
+  sqlite3_finalize(statement);
 }
 
 Result<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path,

@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -191,6 +193,12 @@ class SqliteDb {
   friend class SqliteQuery;
 
   explicit SqliteDb(const std::string& path);
+  // A compiled statement for one query: an idle one of the same text, or a new one. Null, with
+  // SQLite's result in `code`, if it cannot be compiled.
+  [[nodiscard]] sqlite3_stmt* TakeStatement(std::string_view sql, int& code);
+  // Keeps a statement that has ended without an error for the next query of its text. Compiling one
+  // takes longer than running most of them.
+  void GiveBack(sqlite3_stmt* statement) noexcept;
   [[nodiscard]] Status OpenFile(bool may_create);
   // True: the file does not have this format and may get it.
   [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
@@ -209,6 +217,7 @@ class SqliteDb {
 
   std::string path_;
   sqlite3* handle_ = nullptr;
+  std::map<std::string, sqlite3_stmt*, std::less<>> idle_statements_;  // by their text
   mutable bool is_damaged_ = false;  // a call found what no idd writes
   FileId file_;
   FileId log_;  // no inode: not checked

@@ -41,8 +41,6 @@ inline constexpr int kTagColumns = 12;
 // A row of the journal: token, biz_tag, host, base, limit, state, claimed, returned, abandoned,
 // leased_at, closed_at ('' while active).
 [[nodiscard]] Result<LeaseRecord> ParseLeaseRow(const StoredRow& row);
-// The tag's column in such a row, for callers that read nothing else of it.
-inline constexpr int kLeaseTagColumn = 1;
 
 }  // namespace idd::daemon
 

@@ -29,6 +29,7 @@ using std::chrono_literals::operator""ms;
 
 constexpr int kHosts = 4;
 constexpr int kProcessesOfAHost = 4;
+// A twentieth of them under a sanitizer.
 constexpr std::uint64_t kThreadsOfAProcess = 250;
 
 // Ids a second, from the first claim's begin to the last one's end.
@@ -70,19 +71,21 @@ TEST_F(Tickets, FourThousandClaimersOnFourHostsShareTransactions) {
   const auto kept = std::exchange(workers_, {});  // with its logs
 
   plan.ids = ScaledLoad(100);
-  plan.threads = kThreadsOfAProcess;
+  plan.threads = ScaledLoad(kThreadsOfAProcess);
   plan.log_capacity = 1 << 10;
   StartWorkers(kProcessesOfAHost, plan);
   std::vector<Claimer> claimers = Finish(Patience(200s));
   const std::uint64_t tickets = CountIds(claimers);
   const double together = RateOf(claimers);
-  EXPECT_EQ(tickets, kHosts * kProcessesOfAHost * kThreadsOfAProcess * plan.ids);
+  EXPECT_EQ(tickets, kHosts * kProcessesOfAHost * plan.threads * plan.ids);
   claimers.insert(claimers.end(), alone.begin(), alone.end());
   ExpectRisingOverAllHosts(claimers);
   const double shared =
       static_cast<double>(tickets) /
       static_cast<double>(hosts_[0]->idctl.Leases("orders").size() - transactions);
-  EXPECT_GT(shared, 20) << "tickets for a transaction";
+  // Under a sanitizer there are fewer claimers to share one.
+  const double waiting = static_cast<double>(kProcessesOfAHost * plan.threads);
+  EXPECT_GT(shared, std::min(20.0, waiting / 4)) << "tickets for a transaction";
   std::printf("%.0f tickets/s, %.0f for a transaction; one claimer: %.0f/s; ratio %.1f\n", together,
               shared, single, together / single);
 }

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -102,6 +103,26 @@ WorkerOptions ParseOptions(int argc, char** argv) {
   return options;
 }
 
+// Holds the claimers of a process until the test starts or stops them. One of them polls for all:
+// thousands of pollers would leave no processor for the processes that are still starting.
+class StartGate {
+ public:
+  template <typename IsOpen>
+  void Wait(IsOpen is_open) {
+    if (has_poller_.exchange(true)) {
+      is_open_.wait(false);
+      return;
+    }
+    while (!is_open()) ::usleep(1000);
+    is_open_.store(true);
+    is_open_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> has_poller_{false};
+  std::atomic<bool> is_open_{false};
+};
+
 // One thread's claims on a tag, into its own log.
 class ClaimerLoop {
  public:
@@ -111,12 +132,10 @@ class ClaimerLoop {
   }
 
   // False if it gave up; the log has the reason.
-  [[nodiscard]] bool Run() {
+  [[nodiscard]] bool Run(StartGate& gate) {
     log_.SetState(ClaimerState::kReady);
-    while (log_.header().go.load(std::memory_order_acquire) == 0) {
-      if (Stopped()) break;
-      ::usleep(static_cast<useconds_t>(100 * options_.threads));
-    }
+    gate.Wait(
+        [this] { return Stopped() || log_.header().go.load(std::memory_order_acquire) != 0; });
     log_.SetState(ClaimerState::kClaiming);
     while (!Stopped() && !log_.Full() && claimed_ < options_.ids) {
       if (!(options_.tally ? TallySome() : ClaimSome())) return false;
@@ -297,7 +316,7 @@ class Worker {
   }
 
   [[nodiscard]] bool RunClaimer(std::uint64_t index) {
-    return ClaimerLoop(options_, tag_, logs_[index], index).Run();
+    return ClaimerLoop(options_, tag_, logs_[index], index).Run(gate_);
   }
 
   // The first child waits until the threads claim, so that the fork happens in the middle. The
@@ -350,6 +369,7 @@ class Worker {
   idclient* client_ = nullptr;
   idclient_tag* tag_ = nullptr;
   std::vector<pid_t> children_;
+  StartGate gate_;
 };
 
 }  // namespace

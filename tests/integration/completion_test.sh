@@ -38,6 +38,7 @@ for tag in orders order-lines 'two words' billing; do "$idctl" tag create "$tag"
 
 offers $'create\ndelete\nlist\nset\nshow' idctl tag ''
 offers 'delete' idctl tag d
+offers $'forget\nlist' idctl host ''
 offers $'orders\norder-lines' idctl claim ord
 offers $'billing\norder-lines\norders\ntwo\\ words' idctl tag set ''
 offers 'two\ words' idctl audit two
@@ -63,7 +64,7 @@ offers "$folder/a-file" idctl --socket "$folder/a-"
 commands=$("$idctl" --help | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z]*\) .*/\1/p')
 [[ $(wc -l <<<"$commands") -ge 8 ]] || fail "idctl --help names no commands"
 for command in $commands; do offers "$command" idctl "$command"; done
-for command in 'tag create' 'tag set' 'tag delete' 'lease list' 'client list' claim audit bench doctor import top; do
+for command in 'tag create' 'tag set' 'tag delete' 'lease list' 'client list' 'host forget' claim audit bench doctor import top; do
   read -ra words <<<"$command"
   for option in $("$idctl" "${words[@]}" --help | grep -oE '^ +(-[a-z],)?-{1,2}[a-z-]+' | grep -oE -- '--?[a-z-]+$'); do
     [[ $option == -h || $option == -v ]] && continue

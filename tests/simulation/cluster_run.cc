@@ -87,12 +87,13 @@ void ClusterRun::SetupTags() {
     tag.step = step;
     tag.refill.max_prefetch = step * (2 + setup_.Below(50));
     tag.refill.outage_tolerance = std::chrono::seconds(1 + setup_.Below(30));
-    oracle_.AllowPrefetch(tag.tag, *tag.refill.max_prefetch);
+    oracle_.Allow(tag.tag, {.step = step, .max_prefetch = *tag.refill.max_prefetch});
     if (setup_.Percent(10)) tag.access = daemon::TagAccess::kSocket;
     if (setup_.Percent(15)) {
       tag.mode = daemon::TagMode::kTicket;
       tag.access = daemon::TagAccess::kSocket;
-      oracle_.AllowPrefetch(tag.tag, daemon::kMaxStep);  // the ids of all claims that wait
+      // The ids of all claims that wait.
+      oracle_.Allow(tag.tag, {.step = daemon::kMaxStep, .max_prefetch = daemon::kMaxStep});
       oracle_.RiseOverMachines(tag.tag);
     }
     if (file_ != nullptr) {
@@ -235,12 +236,26 @@ void ClusterRun::RunUntil(Nanos time) {
   }
 }
 
+// Asks each idd, on its loop, what it holds.
+void ClusterRun::LookAtHoldings() {
+  for (const auto& machine : machines_) {
+    machine->Post([this, name = machine->name()](const daemon::TagService& tags) {
+      for (const daemon::TagSnapshot& tag : tags.Snapshot()) {
+        std::uint64_t available = 0;
+        for (const daemon::LeaseUse& use : tag.leases) available += use.available();
+        oracle_.OnHeld(tag.tag, name, available);
+      }
+    });
+  }
+}
+
 RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
   for (const Incident& incident : incidents) {
     RunUntil(incident.at);
     if (oracle_.failure().has_value()) break;
     world_.Met(IncidentName(incident.kind));
     Happen(incident);
+    LookAtHoldings();
   }
   if (!oracle_.failure().has_value()) {
     RunUntil(world_.now() + 5 * kSecond);
@@ -256,6 +271,7 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
     const Nanos limit = healed + std::chrono::nanoseconds(fence_after_).count() + 70 * kSecond +
                         (cloned_.empty() ? 0 : kNameIsHeld);
     while (world_.now() < limit && !oracle_.failure().has_value() && !HaveAllClaimed(healed)) {
+      LookAtHoldings();
       RunUntil(world_.now() + kSecond);
     }
     if (!oracle_.failure().has_value()) CheckLiveness(healed);

@@ -57,6 +57,7 @@ class ClusterRun {
   [[nodiscard]] bool HaveAllClaimed(Nanos since);
   void CheckLiveness(Nanos since);
   void CheckSums();
+  void LookAtHoldings();
   [[nodiscard]] Nanos Duration(const Incident& incident, Nanos most) const;
   [[nodiscard]] Machine& MachineOf(const Incident& incident) {
     return *machines_[incident.who % machines_.size()];

@@ -320,12 +320,12 @@ void ClusterRun::HappenToTag(const Incident& incident) {
       oracle_.OnDeleted(tag);
       return Administer(machine, R"({"op":"tag.delete","force":true)" + named + "}");
     case Kind::kCreateTag:
-      oracle_.AllowPrefetch(tag, 2500);
+      oracle_.Allow(tag, {.step = 50, .max_prefetch = 2500});
       return Administer(
           machine,
           R"({"op":"tag.create","if_absent":true,"step":50,"max_prefetch":2500)" + named + "}");
     case Kind::kSetStep:
-      oracle_.AllowPrefetch(tag, 5000);
+      oracle_.Allow(tag, {.step = 500, .max_prefetch = 5000});
       return Administer(machine, R"({"op":"tag.set","step":)" +
                                      std::to_string(1 + (incident.how >> 8) % 500) +
                                      R"(,"max_prefetch":5000)" + named + "}");

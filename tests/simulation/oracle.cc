@@ -25,16 +25,34 @@ void Oracle::OnLeased(const Lease& lease, const std::string& host) {
   limit = std::max(limit, lease.ids.limit);
   world_.Trace(host + " leased " + lease.tag + " " + Text(lease.ids) +
                (lease.from_returned ? ", a returned range" : ""));
-  const auto most = most_prefetched_.find(lease.tag);
-  if (most != most_prefetched_.end() && lease.ids.size() > most->second) {
-    Fail("too much: " + host + " leased " + lease.tag + " " + Text(lease.ids) +
-         ", and its max_prefetch was never above " + std::to_string(most->second));
+  const auto limits = limits_.find(lease.tag);
+  std::uint64_t& leased_before = ids_leased_[{lease.tag, host}];
+  if (limits != limits_.end() && !lease.from_returned) {
+    const auto [step, max_prefetch] = limits->second;
+    // The host has claimed no more than it has leased.
+    const std::uint64_t earned = std::max(2 * step, 2 * leased_before);
+    if (lease.ids.size() > std::min(earned, max_prefetch)) {
+      Fail("too much: " + host + " leased " + lease.tag + " " + Text(lease.ids) +
+           "; its step was never above " + std::to_string(step) +
+           ", its max_prefetch never above " + std::to_string(max_prefetch) +
+           ", and the host had leased " + std::to_string(leased_before) + " ids before");
+    }
   }
+  leased_before += lease.ids.size();
 }
 
-void Oracle::AllowPrefetch(const std::string& tag, std::uint64_t most) {
-  std::uint64_t& highest = most_prefetched_[tag];
-  highest = std::max(highest, most);
+void Oracle::Allow(const std::string& tag, Limits limits) {
+  Limits& highest = limits_[tag];
+  highest.step = std::max(highest.step, limits.step);
+  highest.max_prefetch = std::max(highest.max_prefetch, limits.max_prefetch);
+}
+
+// A host that holds nearly nothing may take a range back that it held before, whole.
+void Oracle::OnHeld(const std::string& tag, const std::string& host, std::uint64_t available) {
+  const auto limits = limits_.find(tag);
+  if (limits == limits_.end() || available <= 2 * limits->second.max_prefetch) return;
+  Fail("too much: " + host + " holds " + std::to_string(available) + " ids of " + tag +
+       ", and its max_prefetch was never above " + std::to_string(limits->second.max_prefetch));
 }
 
 void Oracle::OnForged(const std::string& machine, const std::string& tag) {

@@ -25,8 +25,15 @@ class Oracle {
   Oracle& operator=(const Oracle&) = delete;
 
   void OnLeased(const Lease& lease, const std::string& host);
-  // The tag's max_prefetch may be as high as this from now on.
-  void AllowPrefetch(const std::string& tag, std::uint64_t most);
+  // Settings of a tag that bound what a host may hold.
+  struct Limits {
+    std::uint64_t step = 0;
+    std::uint64_t max_prefetch = 0;
+  };
+  // The tag's settings may be as high as these from now on.
+  void Allow(const std::string& tag, Limits limits);
+  // So many ids of the tag are unclaimed in the host's ring.
+  void OnHeld(const std::string& tag, const std::string& host, std::uint64_t available);
 
   // Claims of the tag are in order over all machines, as its mode is `ticket`, until it is deleted
   // or the store loses data: two data sets may then be in use side by side.
@@ -87,14 +94,15 @@ class Oracle {
   [[nodiscard]] static const Ranges::value_type* FindShared(const Ranges& ranges, shm::IdRange ids);
 
   World& world_;
-  std::map<std::string, Ranges> handed_out_;  // by tag
-  std::map<std::string, Ranges> watched_;     // since Watch()
-  std::map<std::string, std::uint64_t> most_prefetched_;
+  std::map<std::string, Ranges> handed_out_;              // by tag
+  std::map<std::string, Ranges> watched_;                 // since Watch()
+  std::map<std::string, Limits> limits_;                  // the highest so far
   std::set<std::pair<std::string, std::string>> forged_;  // by machine and tag
   // Leases by tag and host: by first id, the highest limit of the leases that begin there.
   std::map<std::pair<std::string, std::string>, std::map<std::uint64_t, std::uint64_t>> leased_;
   std::map<std::pair<std::string, std::string>, std::uint64_t>
       newest_;  // by scope, empty: all, and tag
+  std::map<std::pair<std::string, std::string>, std::uint64_t> ids_leased_;  // by tag and host
   std::set<std::string> rising_;
   std::map<std::pair<std::string, std::string>, Nanos> drained_;
   bool is_watching_ = false;

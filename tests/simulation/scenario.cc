@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenario.h"
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "cluster_run.h"
@@ -14,12 +18,33 @@ std::string KindOf(const std::optional<std::string>& failure) {
   return failure.value_or("").substr(0, failure.value_or("").find(':'));
 }
 
+// What a whole cluster may use, all programs and the records of the oracle included.
+constexpr std::size_t kMostHeap = 16 << 20;
+// Caches of libraries, which a run may fill.
+constexpr std::size_t kMostLeft = 256 << 10;
+
+// Under a sanitizer it is always 0.
+std::size_t HeapInUse() { return ::mallinfo2().uordblks; }
+
+void CheckHeap(std::size_t before, std::size_t most, const char* what, RunResult& result) {
+  const std::size_t now = HeapInUse();
+  if (result.failure.has_value() || now <= before + most) return;
+  result.failure = "memory: " + std::to_string(now - before) + " bytes " + what;
+}
+
 }  // namespace
 
 RunResult RunScenario(std::uint64_t seed, const std::vector<Incident>& incidents,
                       const Tracer& tracer) {
-  ClusterRun run(seed, tracer);
-  return run.Run(incidents);
+  const std::size_t before = HeapInUse();
+  RunResult result;
+  {
+    ClusterRun run(seed, tracer);
+    result = run.Run(incidents);
+    CheckHeap(before, kMostHeap, "in use at the end of a run", result);
+  }
+  CheckHeap(before, kMostLeft, "still in use after a run", result);
+  return result;
 }
 
 std::vector<Incident> Shrink(std::uint64_t seed, std::vector<Incident> incidents) {

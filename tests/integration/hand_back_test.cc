@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
+#include <string>
 
 #include "support/host.h"
 #include "support/test_environment.h"
@@ -149,6 +151,30 @@ TEST_F(HandBack, JournalOfAllStatesAddsUp) {
   }
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
   host_.daemon.Stop();
+}
+
+// A stop takes ten seconds at most. The next idd ends the leases that were left.
+TEST_F(HandBack, StopOnASlowDiskEndsInTime) {
+  if (SlowdownFactor() != 1) GTEST_SKIP() << "a sanitizer's runtime must be loaded first";
+  constexpr int kTags = 4;
+  const auto name = [](int i) { return "tag" + std::to_string(i); };
+  for (int i = 0; i < kTags; ++i) {
+    host_.idctl.CreateTag(name(i), 1000);
+    static_cast<void>(host_.idctl.Claim(name(i)));
+  }
+  host_.daemon.Stop();
+  host_.daemon.options().environment = {std::string("LD_PRELOAD=") + IDD_TEST_SLOW_SYNC,
+                                        "IDD_TEST_SYNC_MS=1600"};
+  host_.daemon.Start();
+  for (int i = 0; i < kTags; ++i) {
+    host_.idctl.Do({"--timeout", "60000", "claim", name(i)});  // it has a lease then
+  }
+  host_.daemon.Signal(SIGTERM);
+  EXPECT_EQ(host_.daemon.process().WaitFor(Patience(30s)), 1) << host_.daemon.Log();
+  EXPECT_NE(host_.daemon.Log().find("idd.stop_timeout"), std::string::npos) << host_.daemon.Log();
+  host_.daemon.options().environment.clear();
+  host_.daemon.Start();
+  for (int i = 0; i < kTags; ++i) EXPECT_TRUE(host_.idctl.Audit(name(i)).ok) << i;
 }
 
 }  // namespace

@@ -220,6 +220,42 @@ TEST_F(MysqlFaults, ServerThatDripsBytesIsGivenUpInTime) {
   EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
 }
 
+// The hand-back waits for one statement, and the next idd ends what it left.
+TEST_F(MysqlFaults, StopBesideAServerThatDripsBytesEndsInTime) {
+  server_.Start();
+  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
+  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  host_.idctl.CreateTag("orders", 1000);
+  ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  proxy.Drip(true);
+  host_.daemon.Signal(SIGTERM);
+  EXPECT_EQ(host_.daemon.process().WaitFor(Patience(30s)), 0) << host_.daemon.Log();
+  EXPECT_NE(
+      host_.daemon.Log().find("lease.handed_back tag=orders first=2 limit=1001 outcome=\"failed"),
+      std::string::npos)
+      << host_.daemon.Log();
+  proxy.Drip(false);
+  host_.daemon.Start();
+  EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+}
+
+// No request may wait for the lease worker, whose statement hangs.
+TEST_F(MysqlFaults, StatusIsAnsweredWhileTheServerHangs) {
+  server_.Start();
+  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
+  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  CreateDryTag("orders");
+  ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
+  proxy.Hang(true);
+  const auto begin = std::chrono::steady_clock::now();
+  const IdctlResult status = host_.idctl.Run({"--timeout", "60000", "status"});
+  EXPECT_EQ(status.exit_status, 0) << status.err;
+  EXPECT_NE(status.out.find("orders"), std::string::npos) << status.out;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  proxy.Hang(false);
+}
+
 // A tablespace that cannot grow has the effect of a full disk.
 TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
   const TempDir dir;

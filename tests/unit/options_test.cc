@@ -346,7 +346,7 @@ TEST_F(OptionsTest, HelpNamesEveryOptionAndEndsWell) {
   EXPECT_EQ(parsed.exit_status, 0);
   for (const char* option :
        {"--config", "--database", "--socket", "--state-dir", "--host-id", "--lease-limit",
-        "--log-level", "--log-format", "--check-config", "--version"}) {
+        "--log-level", "--log-format", "--check-config", "--version", "sqlite:", "mysql:"}) {
     EXPECT_NE(parsed.output.find(option), std::string::npos) << option;
   }
 }

@@ -86,6 +86,9 @@ class ReplacedDatabase : public ::testing::Test {
     host_.Database().Execute("VACUUM INTO '" + copy + "'");
     return copy;
   }
+  static void ExpectLogged(const Host& host, const std::string& event) {
+    EXPECT_NE(host.daemon.Log().find(event), std::string::npos) << host.daemon.Log();
+  }
   void ExpectAudit() const {
     // A lease that coincides with the replacement marks the store as down until the next look.
     EXPECT_TRUE(WaitUntil(Patience(10s), [this] {
@@ -275,6 +278,7 @@ TEST_F(ReplacedDatabase, DeletedSharedMemoryAndARestartGiveNoIdTwice) {
   ClaimInTurn({&low, &host_});
   ExpectAudit();
   EXPECT_EQ(host_.Database().QueryText("PRAGMA integrity_check"), "ok");
+  ExpectLogged(host_, "store.not_current");
   low.daemon.Stop();
   host_.daemon.Stop();
 }
@@ -292,6 +296,8 @@ TEST_F(ReplacedDatabase, DeletedLogAndSharedMemoryAndARestartGiveNoIdTwice) {
   ClaimInTurn({&low, &host_});
   ExpectAudit();
   EXPECT_EQ(host_.Database().QueryText("PRAGMA integrity_check"), "ok");
+  ExpectLogged(host_, "store.replaced");
+  ExpectLogged(low, "store.set_back");
   low.daemon.Stop();
   host_.daemon.Stop();
 }

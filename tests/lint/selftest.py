@@ -61,6 +61,12 @@ class Lint(unittest.TestCase):
             with self.subTest(text=text):
                 self.finds(what, "doc_links.py", {**good, name: text})
 
+    def test_faults(self):
+        patch = "Why.\n\n--- a/a.cc\n+++ b/a.cc\n@@ -1 +1 @@\n-int a;\n+int b;\n"
+        for name in ("tests/simulation/faults/x.patch", "tests/simulation/faults/hidden/x.patch"):
+            self.accepts("faults.sh", {"a.cc": "int a;\n", name: patch})
+            self.finds(f"{name}:1", "faults.sh", {"a.cc": "int c;\n", name: patch})
+
     def test_format(self):
         style = (HERE / "../../.clang-format").read_text(encoding="utf-8")
         self.accepts("format.sh", {".clang-format": style, "a.cc": "int* p;\n"})

@@ -47,7 +47,7 @@ typedef struct idclient_tag idclient_tag; /* one tag; thread-safe; owned by its 
 
 typedef enum idclient_status {
   IDCLIENT_OK = 0,
-  IDCLIENT_INVALID,     /* an argument is wrong; trying again cannot help */
+  IDCLIENT_INVALID,     /* an argument or the tag's row is wrong; trying again cannot help */
   IDCLIENT_UNAVAILABLE, /* the daemon cannot be reached, or refuses for now; see last_error */
   IDCLIENT_NO_SUCH_TAG, /* the allocator has no such tag */
   IDCLIENT_DENIED,  /* this user may not use the socket or the tag, or the daemon is not trusted */

@@ -231,9 +231,10 @@ TEST_F(Import, LiftedTagLeasesNothingBelowAgain) {
   const nlohmann::json document = nlohmann::json::parse(result.out);
   EXPECT_THAT(Line(document, "orders"), HasSubstr("lifted "));
   ASSERT_EQ(document.at("warnings").size(), 1U);
-  EXPECT_THAT(document.at("warnings").at(0).get<std::string>(), HasSubstr("host-a; restart idd"));
-  EXPECT_THAT(result.err, HasSubstr("restart idd there"));
-  host_.daemon.Restart();
+  EXPECT_THAT(document.at("warnings").at(0).get<std::string>(), HasSubstr("host-a; run"));
+  EXPECT_THAT(result.err, HasSubstr("run 'idctl drain orders' and 'idctl resume orders' there"));
+  host_.idctl.Do({"drain", "orders"});
+  host_.idctl.Do({"resume", "orders"});
   EXPECT_EQ(host_.idctl.Claim("orders").front(), 7001U);
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
   EXPECT_EQ(Line(Take({"cosid"}), "orders").substr(0, 4), "kept");

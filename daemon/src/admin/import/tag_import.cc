@@ -230,8 +230,9 @@ void TagImport::Finish() {
     std::string hosts;
     for (const std::string& host : tag.holders) hosts += (hosts.empty() ? "" : ", ") + host;
     report_.warnings.push_back(
-        "tag '" + tag.tag + "': leases that begin below what the source had" + " are in use by " +
-        hosts + "; restart idd there, or those ids go on being handed out");
+        "tag '" + tag.tag + "': leases that begin below what the source had are in use by " +
+        hosts + "; run 'idctl drain " + tag.tag + "' and 'idctl resume " + tag.tag +
+        "' there, or those ids go on being handed out, also after a restart");
   }
   done_(report_);
 }

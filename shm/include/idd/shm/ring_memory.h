@@ -73,8 +73,9 @@ class RingMemory {
 
   // Claimer: gives the ring's memory back although a thread may be stopped inside a claim. Zeros
   // take its place, in the table first: every add of that thread to the blank cursor is followed by
-  // its look at a limit of 0 (C2), and a claim that has looked at the limit before finds no segment
-  // (C5), so it accepts no id. What such a thread had added is lost. ring_id() is 0 from now on.
+  // its look at a limit of 0 (C2), and a claim that looked at the limit while the table was not yet
+  // blank finds no segment (C5), so it accepts no id. What such a thread had added is lost.
+  // ring_id() is 0 from now on.
   void Blank() noexcept;
 
   // The daemon's descriptors, to be passed to clients; -1 on an attached ring.

@@ -36,8 +36,8 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // The tag's handle, the same one each time for a block size (0 or 1: no blocks); it lives as long
-  // as the client.
+  // The tag's handle. Calls with the same block size (0 or 1: no blocks) return the same one; it
+  // lives as long as the client.
   [[nodiscard]] idd::Result<Tag*> OpenTag(std::string_view name, std::uint64_t block_size = 0);
 
   // This process's connection: a forked child gets one of its own on first use.

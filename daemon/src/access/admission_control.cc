@@ -67,7 +67,7 @@ std::uint64_t AdmissionControl::connections_per_uid() const noexcept {
                                  (most_ - Reserved(most_) + 1) / 2);
 }
 
-// Descriptors that the peer could have if it held none.
+// Descriptors that are not in use and that this peer may take.
 std::size_t AdmissionControl::Free(const Peer& peer) const {
   const std::size_t taken = held_ + (rules_->AdministersAll(peer) ? 0 : Reserved(most_));
   return most_ - std::min(most_, taken);

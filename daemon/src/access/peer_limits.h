@@ -28,7 +28,8 @@ struct LimitSettings {
 // The open connections and recent requests of each uid. Operators have no entry.
 //
 // Pure; time is handed in. Thread safety: none; event loop. Memory: an entry for each uid with a
-// connection, and for each uid or uid and tag that used its rate in the last second.
+// connection or unread descriptors, for each uid over its limit in the last ten seconds, and for
+// each uid or uid and tag that used its rate in the last second.
 class PeerLimits {
  public:
   void Configure(const LimitSettings& settings) { settings_ = settings; }

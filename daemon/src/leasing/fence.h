@@ -100,9 +100,9 @@ class Fence {
 
   [[nodiscard]] bool may_lease() const noexcept { return state_ == State::kLive; }
   // Whether this host is live, but looked so long ago, because it was suspended, that meanwhile the
-  // server's machine may have been set back to a snapshot of its memory. This host's row and
-  // connection then look as this host left them: they show neither what others were granted since,
-  // nor that others have put this host out.
+  // server's machine may have been set back to a snapshot of its memory, or that half of `silence`
+  // has passed. After such a setback this host's row and connection look as this host left them:
+  // they show neither what others were granted since, nor that others have put this host out.
   [[nodiscard]] bool IsLate() const;
   // For people: why this host may not lease, or why a ceiling is not raised.
   [[nodiscard]] std::string Reason() const;

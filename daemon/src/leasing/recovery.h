@@ -42,12 +42,12 @@ struct StoreSession {
 };
 
 // Runs on every store that was opened, before any job. Pushes this host's marks and held leases
-// into the data set (Store::Reconcile), journals active leases that it does not hold as abandoned,
-// and compares the incarnation with the remembered one. Another data set, another file in place of
-// the one that was open, or a data set that has forgotten leases raises an alarm and, if the store
-// has no fence, begins the grace period. With a fence, the fence decides whether its ceilings are
-// pushed as marks. Idempotent: a failure leaves what was found out in `session`, and the next try
-// goes on from there.
+// into the data set (Store::Reconcile), journals as abandoned those active leases of this host that
+// this run does not hold, and compares the incarnation with the remembered one. Another data set,
+// another file in place of the one that was open, or a data set that has forgotten leases raises an
+// alarm and, if the store has no fence, begins the grace period. With a fence, the fence decides
+// whether its ceilings are pushed as marks. Idempotent: a failure leaves what was found out in
+// `session`, and the next try goes on from there.
 [[nodiscard]] Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session);
 
 }  // namespace idd::daemon

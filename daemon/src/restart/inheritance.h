@@ -46,9 +46,9 @@ struct Inheritance {
   std::vector<std::string> names;    // of descriptors that are not needed now
 };
 
-// Takes its descriptors out of `passed` and leaves the others there. Closes no ring, so claims
-// continue. Logs what cannot be read and treats its leases as closing, as after a crash without a
-// descriptor store. kSystem: no memory for the list of leases.
+// Removes the descriptors of an earlier idd from `passed` and leaves the others there. Closes no
+// ring, so claims continue. Logs what cannot be read and treats its leases as closing, as after a
+// crash without a descriptor store. kSystem: no memory for the list of leases.
 //
 // `list_id`: the id of the list that the last run of this host kept; a list with another id is from
 // an earlier run.

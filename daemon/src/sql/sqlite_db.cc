@@ -95,8 +95,8 @@ std::optional<SqliteDb::FileId> FileAt(const std::string& path) {
   return SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino};
 }
 
-// Whether this process has the file open; true if /proc cannot be read. If the name passed to
-// another file between the open and the stat, that file must not be taken for the opened one.
+// Whether this process has the file open; true if /proc cannot be read. Between the open and the
+// stat, another file may have got the name; that file must not be taken for the opened one.
 bool IsOpenHere(SqliteDb::FileId file) {
   std::error_code error;
   std::filesystem::directory_iterator fds("/proc/self/fd", error);

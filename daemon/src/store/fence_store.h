@@ -45,7 +45,7 @@ struct Ceiling {
   std::string tag;
   std::uint64_t active = 0;
   std::uint64_t wanted = 0;
-  std::uint64_t pushed = 0;  // a host that came later knows that ids below it may be in use
+  std::uint64_t pushed = 0;  // ids below it may be in use: a host pushed the ceiling it had noted
 };
 
 struct FenceView {

@@ -22,7 +22,7 @@ struct Layout {
   ImportSource source;
   const char* name;
   const char* table;
-  const char* name_column;         // empty: the table is one sequence, and its name the tag's
+  const char* name_column;         // empty: the table is one sequence; the tag has its name
   const char* second_name_column;  // a tag is then "name.second name"
   const char* last_column;
   const char* step_column;

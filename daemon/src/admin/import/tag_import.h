@@ -26,7 +26,7 @@ struct ImportedTag {
   std::string tag;
   ImportAction action = ImportAction::kRefused;
   std::optional<std::uint64_t> from;  // where a lifted tag stood
-  std::uint64_t next_id = 0;          // this and step: nothing when refused
+  std::uint64_t next_id = 0;          // meaningless when refused, as is `step`
   std::uint64_t step = 0;
   std::string reason;
   // Hosts with leases of the tag that begin below the source's next id. They may hand out those ids

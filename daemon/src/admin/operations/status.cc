@@ -31,8 +31,8 @@ std::string StatusText(const AdminContext& context, Json tags, const std::string
                {"tags_version", context.tags.tags_version()}});
 }
 
-// For peers that observe the rings of the other tags themselves and ask often. Does not ask the
-// store.
+// Shows only the tags that the peer cannot fully observe. For a peer that asks often and itself
+// observes the rings of the other tags. Does not ask the store.
 void ShowUnobserved(const AdminContext& context, const PeerRights& rights, const AdminDone& done) {
   const auto may_observe = [&rights](const std::string& tag) {
     return rights.Has(Access::kShm, tag);

@@ -32,7 +32,7 @@ constexpr std::size_t kHashDigits = 16;
 constexpr std::size_t kTokenDigits = 32;
 constexpr mode_t kWitnessMode = 0600;
 constexpr mode_t kReadWrite = 0666;  // the mode bits that are copied from the database file
-// Room for some 1,700 leases; a new file costs three syncs.
+// Room for some 2,600 leases of a tag with a short name; a new file costs two syncs.
 constexpr std::size_t kRoomBytes = std::size_t{256} * 1024;
 constexpr std::size_t kChunkBytes = 4096;
 // The size of a file's last record, which names the next file.
@@ -514,7 +514,7 @@ Status SqliteWitness::Replace() {
   return status;
 }
 
-// Makes the first file. false: another process was faster.
+// Makes a file where there is none. false: another process was faster.
 Result<bool> SqliteWitness::Make() {
   const std::string name = path_ + "-" + RandomToken();
   ScopedFd fd;

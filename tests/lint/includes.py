@@ -4,7 +4,7 @@
 
 shm uses nothing of ours; libclient uses shm; tools use both; daemon uses shm; nothing uses daemon.
 A package of the outside is used in the folders that own it and nowhere else. Inside daemon/src and
-tools/src each folder is a room: ROOMS says what it is and which rooms below it it may include. A
+tools/src each folder is a room: ROOMS says what it is and which lower rooms it may include. A
 source file there includes its own header first.
 """
 

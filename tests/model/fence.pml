@@ -11,9 +11,9 @@
 //
 // Time: World decides when the time for which a host counts itself complete has passed (`stale`). A
 // row is set to "out" only after that: the host that sets it has watched the row for longer. The
-// difference is how long two sets may be in use at the same time. So when that time has passed since
-// a host's last look at the set that hosts came to last, the other sets accept nothing any more
-// (`stopped`), until a host comes to them again. The variant OVERLAP goes without this.
+// difference is how long two sets may be in use at the same time. So when a host becomes stale
+// whose last look was at `newest`, the set that hosts came to last, the other sets accept nothing
+// any more (`stopped`), until a host comes to them again. The variant OVERLAP goes without this.
 //
 // A beat is not modelled as a number. `fresh` says whether a row has the run and the beat that its
 // host wrote last: each beat of a host is greater than all earlier ones, so no older row has them.

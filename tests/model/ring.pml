@@ -598,7 +598,7 @@ inline CloseAndTake(s) {
     d_step { old = slots[SLOT(s)].ended_at; CheckAccount(s, old); Take(s) }
 #ifndef CLOSE_UNPUBLISHED
   :: slots[SLOT(s)].ended_segment != s && slots[SLOT(s)].limit != LIMIT(s) ->
-    // P4: never published. Adds of a sleeper to its cursor were given up.
+    // Killed before P4: s was never published. Adds of a sleeper to its cursor were given up.
     d_step { old = BASE(s); taken = taken & ~OF(s); Take(s) }
   :: slots[SLOT(s)].ended_segment != s && slots[SLOT(s)].limit == LIMIT(s) ->
 #else
@@ -629,7 +629,8 @@ inline CloseAndTake(s) {
   fi
 }
 
-// Then late adds to a closed cursor count as claims, but no claim counts as unclaimed.
+// If a kill cut a drain short, late adds to the closed cursor count as claims; but no claimed id
+// counts as unclaimed.
 inline Take(s) {
   twice = (IDS(MIN(old, LIMIT(s)), LIMIT(s)) & (accepted | taken)) != 0;
   assert(!twice);

@@ -19,7 +19,7 @@ std::filesystem::path ScratchDir() {
   return std::filesystem::path("/dev/shm") / ("idd-simulation-" + std::to_string(::getpid()));
 }
 
-// How long the store keeps a machine's name from it after its clone was switched off.
+// How long the store still refuses a machine its name after the machine's clone was switched off.
 constexpr Nanos kNameIsHeld = 60 * kSecond;
 
 }  // namespace
@@ -30,7 +30,7 @@ ClusterRun::ClusterRun(std::uint64_t seed, const Tracer& tracer)
   Setup();
 }
 
-// The parts may not remove the folder that they share.
+// None of the parts removes the folder that they share, so it is removed here, after them.
 ClusterRun::~ClusterRun() {
   programs_.clear();
   machines_.clear();

@@ -106,8 +106,8 @@ const char* IncidentName(Incident::Kind kind) noexcept {
 
 std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps) {
   Random random(seed ^ 0x9e6c63d0876a9a47);
-  // Each seed has its own weights, and leaves some kinds out: what takes several incidents of few
-  // kinds would be rare otherwise.
+  // Each seed has its own weights, and leaves some kinds out: otherwise a failure that needs
+  // several incidents of the same few kinds would be rare.
   std::array<Weight, Incident::kKinds> weights = kWeights;
   unsigned total = 0;
   for (Weight& weight : weights) {

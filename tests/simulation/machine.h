@@ -70,7 +70,7 @@ class Machine {
   // kill -9. The manager starts it again.
   void KillIdd();
   // kill -9 when idd takes its n-th step from now: right before or after it sends a message to a
-  // program, leaves a descriptor with the manager, or writes a mark.
+  // program, leaves a descriptor with the manager, writes a mark or calls the store.
   void KillIddAtStep(std::uint64_t n) noexcept { steps_to_live_ = n; }
   // Such a step. Called by idd's threads.
   void Step();

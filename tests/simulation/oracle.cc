@@ -47,7 +47,8 @@ void Oracle::Allow(const std::string& tag, Limits limits) {
   highest.max_prefetch = std::max(highest.max_prefetch, limits.max_prefetch);
 }
 
-// A host that holds nearly nothing may take a range back that it held before, whole.
+// Twice max_prefetch: a host takes back a whole range that it held before, even if it then holds
+// more than max_prefetch.
 void Oracle::OnHeld(const std::string& tag, const std::string& host, std::uint64_t available) {
   const auto limits = limits_.find(tag);
   if (limits == limits_.end() || available <= 2 * limits->second.max_prefetch) return;

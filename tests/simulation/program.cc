@@ -15,7 +15,7 @@
 namespace idd::simulation {
 namespace {
 
-// The other side of a claim's words, with a program that may be stopped before each of its steps.
+// A ring's words as a claim sees them in a program that may be stopped before each access.
 void MaybeStall() {
   Random& random = World::Get().random();
   if (!random.Percent(30)) return;

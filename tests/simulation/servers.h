@@ -86,7 +86,7 @@ class Cluster {
 
   // How far replicas are behind from now on.
   void SetLag(Nanos lag) noexcept { lag_ = lag; }
-  // The best or any replica becomes the primary. What has not reached it is lost.
+  // Makes a replica the primary, however far it is behind. What has not reached it is lost.
   void Promote(std::size_t server);
   [[nodiscard]] std::size_t primary_number() const noexcept { return primary_; }
   // Makes a server a replica of the primary again, with all of its data.

@@ -28,7 +28,7 @@ SimulatedStore::SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentit
       on_step_(std::move(on_step)),
       run_(RandomToken()) {}
 
-// A clean end gives the host's name free.
+// A clean end frees the host's name.
 SimulatedStore::~SimulatedStore() {
   if (!session_.has_value() || Process::Current() == nullptr || Process::Current()->is_dead()) {
     return;

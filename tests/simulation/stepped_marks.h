@@ -19,8 +19,8 @@ struct Disk {
   Nanos sync = 300 * kMicrosecond;
 };
 
-// The real marks, with the time that a disk takes around every write, so that a process can be
-// killed before it or between it and what follows, and with a disk that can be full.
+// The real marks, on a disk that takes time and can be full. Time passes before and after each
+// write, so that a process can be killed before the write, or between the write and what follows.
 class SteppedMarks final : public daemon::HighWaterMarks {
  public:
   // `on_step`: called right before and right after each write.

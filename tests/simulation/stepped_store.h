@@ -16,8 +16,8 @@
 
 namespace idd::simulation {
 
-// A real store on a file, with the time that a disk takes around every call, so that the process
-// can be killed before it or between it and what follows, and with a disk that can be full.
+// A real store on a file, on a disk that takes time and can be full. Time passes before and after
+// each call, so that the process can be killed before the call, or between it and what follows.
 class SteppedStore final : public daemon::Store {
  public:
   // `on_step`: called right before and right after each call.

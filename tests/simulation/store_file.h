@@ -29,7 +29,7 @@ class StoreFile {
   enum class How {
     kInPlace,      // the same file gets the dump's content
     kByCopy,       // a copy of the dump takes its place
-    kWithWitness,  // also of the witness; no idd may run
+    kWithWitness,  // the same, and a copy of the witness; idd must not be running
   };
   void Restore(How how) const;
 

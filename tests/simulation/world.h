@@ -121,8 +121,8 @@ class Thread {
   // and this thread unwinds; otherwise throws Killed if it is killed.
   void Wait(std::optional<Nanos> until);
   void Sleep(Nanos duration);
-  // The same for code that may not throw. False: the thread was killed; the caller has no more
-  // effect and calls ThrowIfKilled() as soon as it may.
+  // The same for code that must not throw. False: the thread was killed; from then on the caller
+  // must have no effect, and must call ThrowIfKilled() as soon as it may throw.
   [[nodiscard]] bool TryWait(std::optional<Nanos> until);
   void ThrowIfKilled();
   // Ends the Wait() that is under way, a moment later. No effect on a thread that does not wait.

@@ -64,7 +64,7 @@ class MariadbServer {
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
   // For idd, over TCP.
   [[nodiscard]] std::string TcpUrl() const;
-  // For idd, over the socket; with a short grace, as hosts on one machine notice changes at once.
+  // For idd, over the socket.
   [[nodiscard]] std::string Url() const;
   [[nodiscard]] MariadbSession Session(const std::string& database = "idd") const {
     return MariadbSession(socket_, "root", database);

@@ -494,7 +494,7 @@ std::string Fence::Reason() const {
       return "the database was replaced, or this host has just come; idd looks for leasing hosts";
     case State::kWaiting:
       if (hosts.empty())
-        return "the database may lack leases of other hosts; leasing waits for them";
+        return "the database may lack leases of other hosts; leasing waits for those hosts";
       return "the database may lack leases of other hosts; leasing waits for these hosts: " +
              hosts + "; 'idctl host forget HOST' for one that is off for good";
     case State::kNone:

@@ -56,6 +56,7 @@ class ClusterRun {
   void Heal();
   [[nodiscard]] bool HaveAllClaimed(Nanos since);
   void CheckLiveness(Nanos since);
+  void StopAll();
   void CheckSums();
   void LookAtHoldings();
   [[nodiscard]] Nanos Duration(const Incident& incident, Nanos most) const;

@@ -170,6 +170,17 @@ class Galera : public ::testing::Test {
       }
     });
   }
+  // Each host has noticed, since its mark in the log, that the store was replaced, and leases
+  // there.
+  void ExpectAllLeaseAgain(int node, const std::vector<std::size_t>& marks) const {
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      const DaemonProcess& daemon = hosts_[i]->daemon;
+      const std::string& name = daemon.options().host_id;
+      EXPECT_TRUE(WaitForLeases(node, name, LeasesAt(node, name) + 5)) << daemon.Log();
+      const std::string log = daemon.LogSince(marks[i]);
+      EXPECT_NE(log.find("store.replaced"), std::string::npos) << log;
+    }
+  }
   [[nodiscard]] std::vector<Claimer> StopWorkers() {
     for (const auto& worker : workers_) worker->Stop();
     std::vector<Claimer> claimers;
@@ -268,12 +279,7 @@ TEST_F(Galera, NodeThatLacksTheNewestLeasesBootstrapsTheCluster) {
   const std::uint64_t synced_ns = MonotonicNs();
   std::this_thread::sleep_for(3s);
   hosts_[2]->daemon.Signal(SIGCONT);
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    const std::string& name = hosts_[i]->daemon.options().host_id;
-    EXPECT_TRUE(WaitForLeases(2, name, LeasesAt(2, name) + 5)) << hosts_[i]->daemon.Log();
-    EXPECT_NE(hosts_[i]->daemon.LogSince(marks[i]).find("store.replaced"), std::string::npos)
-        << hosts_[i]->daemon.LogSince(marks[i]);
-  }
+  ExpectAllLeaseAgain(2, marks);
   std::printf("every host leases again %.1f s after the node is there, 3 s of it stopped\n",
               static_cast<double>(MonotonicNs() - synced_ns) / 1e9);
   static_cast<void>(StopWorkers());
@@ -305,12 +311,7 @@ TEST_F(Galera, HostsOfAnEarlyViewComeBackInALaterViewOfAClusterThatHasLess) {
   EXPECT_LT(LeasesAt(2), before) << "the node does not lag";
   ASSERT_NO_FATAL_FAILURE(Join(1));
   for (const auto& host : hosts_) host->daemon.Signal(SIGCONT);
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    const std::string& name = hosts_[i]->daemon.options().host_id;
-    EXPECT_TRUE(WaitForLeases(2, name, LeasesAt(2, name) + 5)) << hosts_[i]->daemon.Log();
-    EXPECT_NE(hosts_[i]->daemon.LogSince(marks[i]).find("store.replaced"), std::string::npos)
-        << hosts_[i]->daemon.LogSince(marks[i]);
-  }
+  ExpectAllLeaseAgain(2, marks);
   static_cast<void>(StopWorkers());
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +33,12 @@ class MysqlFaults : public ::testing::Test {
   void Start(const std::string& url) {
     host_.daemon.options().database = url;
     host_.daemon.Start();
+  }
+  // Starts the server, a proxy in front of it, and idd.
+  void StartBehindProxy() {
+    server_.Start();
+    proxy_.emplace(dir_.File("proxy"), server_.socket());
+    Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
   }
   [[nodiscard]] std::string Url() const { return server_.Url(); }
   [[nodiscard]] nlohmann::json Database() const {
@@ -70,6 +77,7 @@ class MysqlFaults : public ::testing::Test {
   const TempDir dir_;
   MariadbServer server_{dir_};
   Host host_{dir_};
+  std::optional<MysqlProxy> proxy_;
 };
 
 TEST_F(MysqlFaults, WrongPasswordIsNamedAndHidden) {
@@ -191,50 +199,44 @@ TEST_F(MysqlFaults, DeletedRowIsNoTagAndNeverMadeAgain) {
 }
 
 TEST_F(MysqlFaults, ServerThatAcceptsAndNeverAnswersIsGivenUpInTime) {
-  server_.Start();
-  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
-  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  StartBehindProxy();
   CreateDryTag("orders");
   ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
-  proxy.Hang(true);
+  proxy_->Hang(true);
   ExpectRefusal("orders", "the store");
   EXPECT_TRUE(WaitForError("2013")) << Database();
-  proxy.Hang(false);
+  proxy_->Hang(false);
   EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
 // Each byte comes within the time limit of a read.
 TEST_F(MysqlFaults, ServerThatDripsBytesIsGivenUpInTime) {
-  server_.Start();
-  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
-  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  StartBehindProxy();
   CreateDryTag("orders");
   ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
-  proxy.Drip(true);
+  proxy_->Drip(true);
   // First in an answer, then in the greeting.
   ExpectRefusal("orders", "the store");
   EXPECT_TRUE(WaitForError("2013")) << Database();
   EXPECT_TRUE(WaitForError("reading initial communication packet")) << Database();
-  proxy.Drip(false);
+  proxy_->Drip(false);
   EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
 }
 
 // The hand-back waits for one statement, and the next idd ends what it left.
 TEST_F(MysqlFaults, StopBesideAServerThatDripsBytesEndsInTime) {
-  server_.Start();
-  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
-  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  StartBehindProxy();
   host_.idctl.CreateTag("orders", 1000);
   ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
-  proxy.Drip(true);
+  proxy_->Drip(true);
   host_.daemon.Signal(SIGTERM);
   EXPECT_EQ(host_.daemon.process().WaitFor(Patience(30s)), 0) << host_.daemon.Log();
   EXPECT_NE(
       host_.daemon.Log().find("lease.handed_back tag=orders first=2 limit=1001 outcome=\"failed"),
       std::string::npos)
       << host_.daemon.Log();
-  proxy.Drip(false);
+  proxy_->Drip(false);
   host_.daemon.Start();
   EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
@@ -242,18 +244,16 @@ TEST_F(MysqlFaults, StopBesideAServerThatDripsBytesEndsInTime) {
 
 // No request may wait for the lease worker, whose statement hangs.
 TEST_F(MysqlFaults, StatusIsAnsweredWhileTheServerHangs) {
-  server_.Start();
-  MysqlProxy proxy(dir_.File("proxy"), server_.socket());
-  Start("mysql://idd:secret@localhost/idd?unix_socket=" + dir_.File("proxy"));
+  StartBehindProxy();
   CreateDryTag("orders");
   ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
-  proxy.Hang(true);
+  proxy_->Hang(true);
   const auto begin = std::chrono::steady_clock::now();
   const IdctlResult status = host_.idctl.Run({"--timeout", "60000", "status"});
   EXPECT_EQ(status.exit_status, 0) << status.err;
   EXPECT_NE(status.out.find("orders"), std::string::npos) << status.out;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
-  proxy.Hang(false);
+  proxy_->Hang(false);
 }
 
 // A tablespace that cannot grow has the effect of a full disk.

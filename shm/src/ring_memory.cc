@@ -41,10 +41,17 @@ void WriteHeader(Table& table, const RingOptions& options) {
   header.cursor_stride_bytes = sizeof(Cursor);
   header.lane_count = 1;
   header.lane_stride_bytes = sizeof(Cursor);
-  header.mode = static_cast<std::uint32_t>(options.mode);
+  header.mode = static_cast<std::uint32_t>(options.time.has_value() ? TagMode::kSnowflake
+                                                                    : TagMode::kSegment);
   header.order = static_cast<std::uint32_t>(options.order);
   header.tag_bytes = static_cast<std::uint32_t>(options.tag.size());
   header.ring_id = options.ring_id;
+  if (options.time.has_value()) {
+    header.epoch_ms = options.time->epoch_ms;
+    header.unit_ms = options.time->unit_ms;
+    header.clock = static_cast<std::uint32_t>(options.time->clock);
+    header.max_ahead = options.time->max_ahead;
+  }
   std::copy(options.tag.begin(), options.tag.end(), header.tag);
   table.live.head_segment.store(1, std::memory_order_relaxed);  // H1: V1 below orders it
   table.live.state.store(static_cast<std::uint32_t>(RingState::kActive),
@@ -65,6 +72,12 @@ bool GeometryFits(const TableHeader& header) noexcept {
          header.slot_stride_bytes == sizeof(SlotDescriptor) &&
          header.cursor_stride_bytes == sizeof(Cursor) && header.lane_count == 1 &&
          header.lane_stride_bytes == sizeof(Cursor);
+}
+
+bool IsSnowflake(const TableHeader& header) noexcept {
+  return header.mode == static_cast<std::uint32_t>(TagMode::kSnowflake) && header.unit_ms != 0 &&
+         (header.clock == static_cast<std::uint32_t>(TagClock::kClaimer) ||
+          header.clock == static_cast<std::uint32_t>(TagClock::kDaemon));
 }
 
 }  // namespace
@@ -111,7 +124,8 @@ AttachOutcome CheckHeader(const Table& table, std::string_view expected_tag) noe
   if (!GeometryFits(header)) return AttachOutcome::kBadGeometry;
   if (header.tag_bytes == 0 || header.tag_bytes > kMaxTagBytes) return AttachOutcome::kBadTag;
   if (std::string_view(header.tag, header.tag_bytes) != expected_tag) return AttachOutcome::kBadTag;
-  if (header.mode != static_cast<std::uint32_t>(TagMode::kSegment) ||
+  const bool is_segment = header.mode == static_cast<std::uint32_t>(TagMode::kSegment);
+  if (!(is_segment || IsSnowflake(header)) ||
       header.order != static_cast<std::uint32_t>(TagOrder::kHost)) {
     return AttachOutcome::kUnsupportedMode;
   }

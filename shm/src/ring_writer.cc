@@ -9,7 +9,8 @@
 namespace idd::shm {
 
 std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark,
-                                  std::atomic<std::uint64_t>* witness) noexcept {
+                                  std::atomic<std::uint64_t>* witness,
+                                  const IdLayout& layout) noexcept {
   IDD_CHECK(CanPublish());
   IDD_CHECK(!ids.empty() && ids.first >= floor_ && ids.limit <= kMaxLimit);
   // A closed cursor must lie above the limit, and an open one below base + kClosingStep.
@@ -22,6 +23,7 @@ std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken, std::uint64_
   witnesses_[slot] = witness;
   ClearEnd(table_.slots[slot]);
   ends_[slot] = End::kNone;
+  WriteLayout(table_.slots[slot], layout);
   PublishSegment(table_.live, table_.slots[slot], cursors_.slots[slot],
                  {.segment = number, .ids = ids, .taken = taken, .refill_mark = refill_mark});
   return number;
@@ -50,6 +52,29 @@ SlotClaim RingWriter::Claim(std::uint64_t count) noexcept {
     return {.ids = ids, .wakes_daemon = mark - first < ids.size()};
   }
   return {};
+}
+
+void RingWriter::MoveWithTime(std::uint64_t now) noexcept {
+  for (std::uint64_t number = head_; number <= tail_ && !forged_; ++number) {
+    const std::size_t slot = number % kSlotCount;
+    // A cursor that was set back is found here, before it is moved.
+    static_cast<void>(ReadSegment(number));
+    if (forged_) return;
+    static_cast<void>(
+        ClampCursor(slot, shm::MoveWithTime(table_.slots[slot], cursors_.slots[slot], now)));
+  }
+}
+
+void RingWriter::SetFrontier(std::uint64_t frontier) noexcept {
+  table_.live.frontier.store(frontier, std::memory_order_release);  // U5, pairs with U6
+}
+
+std::optional<RingWriter::Segment> RingWriter::NextOpen() const noexcept {
+  for (std::uint64_t number = head_; number <= tail_ && !forged_; ++number) {
+    const Segment segment = ReadSegment(number);
+    if (segment.available() != 0) return segment;
+  }
+  return std::nullopt;
 }
 
 std::vector<RingWriter::Segment> RingWriter::RetireExhausted() {

@@ -35,6 +35,7 @@ HOMES = {
     "R": ("tools/src/bench/bench_run.cc",),
     "S": SHM,  # state of a ring
     "T": SHM,  # statistics
+    "U": SHM,  # time of snowflakes
     "V": SHM,  # version: the header
     "W": SHM,  # witness
     "X": ("daemon/src/exporter/metrics_textfile.cc",),

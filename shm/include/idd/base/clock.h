@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Time, as idd uses it: deadlines and rates come from the monotonic clock and nothing else. The
-// wall clock only labels rows for people.
+// wall clock labels rows for people, and gives snowflake ids their time; no id's uniqueness depends
+// on it.
 #ifndef IDD_BASE_CLOCK_H_
 #define IDD_BASE_CLOCK_H_
 
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 
 namespace idd {
 
@@ -28,6 +30,33 @@ class MonotonicClock {
 
   // For tests and the simulator. To be called before anything reads the clock. The times of
   // `source` must never go back; null selects the kernel's clock.
+  static void SetSource(Source source) noexcept {
+    TheSource().store(source, std::memory_order_relaxed);  // J2
+  }
+
+ private:
+  [[nodiscard]] static std::atomic<Source>& TheSource() noexcept {
+    static constinit std::atomic<Source> source{nullptr};
+    return source;
+  }
+};
+
+// The kernel's wall clock, or a test's. It may jump in both directions.
+class WallClock {
+ public:
+  using Source = std::int64_t (*)() noexcept;
+
+  // Milliseconds of Unix time.
+  [[nodiscard]] static std::int64_t now_ms() noexcept {
+    const Source source = TheSource().load(std::memory_order_relaxed);  // J1
+    if (source != nullptr) [[unlikely]]
+      return source();
+    timespec time{};
+    static_cast<void>(::clock_gettime(CLOCK_REALTIME, &time));
+    return std::int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+  }
+
+  // As MonotonicClock::SetSource(), except that times may fall.
   static void SetSource(Source source) noexcept {
     TheSource().store(source, std::memory_order_relaxed);  // J2
   }

@@ -64,6 +64,7 @@
 //                                                                            seen exhausted or drained
 //   RingLive.publications     daemon    P7 fetch_add release, futex word     changes at every publish
 //   RingLive.state            daemon    S1 store release                     see RingState
+//   RingLive.frontier         daemon    U5 store release                     see Mode snowflake
 //   RingStats.version         daemon    T1 store odd relaxed,                odd while the rest is
 //                                       T3 store even release                written; 0: never yet
 //   RingStats, the rest       daemon    T2 store release                     see RingStats
@@ -95,6 +96,22 @@
 //             O3 version.load(relaxed) is still the same.  A bounded number of tries.
 //   Wake-up:  the claimer whose accepted range covers refill_mark sends one REFILL frame.
 //
+// Mode snowflake. Cursor, base and limit are numbers: time << sequence_bits | sequence, where time
+// counts units of unit_ms since epoch_ms. A segment is a window of time that the host has leased for
+// one worker; all segments of a ring have the same worker_bits, sequence_bits and time_shift.
+//   id = (number >> sequence_bits) << time_shift | worker_bits | (number & (2^sequence_bits - 1))
+//   clock 1:  the claimer reads CLOCK_REALTIME. now = that time << sequence_bits, and
+//             frontier = (that time + max_ahead + 1) << sequence_bits
+//   clock 2:  the daemon moves the cursors; now = 0, frontier = RingLive.frontier (U6, acquire)
+//   Before C1:
+//     U1  next  = cursor.next.load(relaxed)
+//     C2  limit = slot.limit.load(acquire)
+//     U2  while next < min(now, limit): cursor.next.compare_exchange(next, min(now, limit), relaxed)
+//     frontier <= next < limit: the time is used up: wait, and add nothing
+//   n of C1 is at most 2^sequence_bits. Of what C1 to C8 accept, keep the numbers of the time of
+//   the first one. first < now: give them up and begin again. first >= frontier: they are yours,
+//   but wait until the clock brings the frontier above them before you use them.
+//
 // Every value read here is input: a hostile client can write anything into the cursors, at any time.
 // An accepted id is therefore always checked against base and limit, which only the daemon writes.
 // clang-format on
@@ -111,7 +128,8 @@ namespace idd::shm {
 // "IDDTABLE" read as eight bytes in memory order on a little-endian host.
 inline constexpr std::uint64_t kTableMagic = 0x454c424154444449ULL;
 inline constexpr std::uint32_t kAbiMajor = 1;
-inline constexpr std::uint32_t kAbiMinor = 2;  // 1: ended_segment, ended_at; 2: RingStats
+// 1: ended_segment, ended_at; 2: RingStats; 3: mode snowflake
+inline constexpr std::uint32_t kAbiMinor = 3;
 inline constexpr std::uint32_t kAbiVersion = (kAbiMajor << 16) | kAbiMinor;
 
 // Literals, not std::hardware_destructive_interference_size: that one follows compiler flags.
@@ -146,7 +164,14 @@ enum class RingState : std::uint32_t {
 // How a claimed number becomes an id. Values outside the list: refuse to attach.
 enum class TagMode : std::uint32_t {
   kSegment = 1,    // the number is the id
-  kSnowflake = 2,  // (time - epoch) << sequence_bits | sequence; the client adds the worker bits
+  kSnowflake = 2,  // see Mode snowflake above
+};
+
+// Who moves a snowflake tag's cursors with the time. Values outside the list: refuse to attach.
+enum class TagClock : std::uint32_t {
+  kNone = 0,     // not a snowflake tag
+  kClaimer = 1,  // each claimer reads the clock
+  kDaemon = 2,   // the daemon, while the tag is in use
 };
 
 // The condition of a tag, as far as its ring does not show it. Values outside the list count as
@@ -179,7 +204,12 @@ struct alignas(kWriterBlockBytes) TableHeader {
   std::uint32_t order;                // TagOrder
   std::uint32_t tag_bytes;            // length of `tag`, 1..128
   std::uint64_t ring_id;  // random, one for each ring ever made; identifies it on the socket
-  std::uint64_t reserved0[8];
+  // The rest is zero in TagMode::kSegment.
+  std::int64_t epoch_ms;    // where time 0 begins, in ms of Unix time
+  std::uint32_t unit_ms;    // length of a unit of time
+  std::uint32_t clock;      // TagClock
+  std::uint64_t max_ahead;  // units of time that an id may be ahead of the clock
+  std::uint64_t reserved0[5];
   char tag[kMaxTagBytes];  // not terminated when 128 bytes long; the rest is zero
 };
 
@@ -189,7 +219,8 @@ struct alignas(kWriterBlockBytes) RingLive {
   std::atomic<std::uint64_t> tail_segment;  // P6: newest published; 0 before the first
   std::atomic<std::uint32_t> state;         // S1: RingState
   std::atomic<std::uint32_t> publications;  // P7: wraps; FUTEX_WAIT on it needs no write access
-  std::uint64_t reserved0[13];
+  std::atomic<std::uint64_t> frontier;      // U5: numbers from it on must wait; TagClock::kDaemon
+  std::uint64_t reserved0[12];
   std::uint64_t reserved1[16];
 };
 
@@ -199,8 +230,7 @@ struct alignas(kWriterBlockBytes) SlotDescriptor {
   std::atomic<std::uint64_t> base;         // P2
   std::atomic<std::uint64_t> limit;        // P4
   std::atomic<std::uint64_t> refill_mark;  // P2: the id whose claimer wakes the daemon
-  // For TagMode::kSnowflake: id = (number >> sequence_bits) << time_shift | worker << worker_shift
-  // | (number & mask). Zero in TagMode::kSegment.
+  // For TagMode::kSnowflake, the same in all segments of a ring; zero in TagMode::kSegment.
   std::atomic<std::uint64_t> worker_bits;  // already shifted into place
   std::atomic<std::uint32_t> sequence_bits;
   std::atomic<std::uint32_t> time_shift;
@@ -276,7 +306,11 @@ static_assert(offsetof(TableHeader, mode) == 44);
 static_assert(offsetof(TableHeader, order) == 48);
 static_assert(offsetof(TableHeader, tag_bytes) == 52);
 static_assert(offsetof(TableHeader, ring_id) == 56);
-static_assert(offsetof(TableHeader, reserved0) == 64);
+static_assert(offsetof(TableHeader, epoch_ms) == 64);
+static_assert(offsetof(TableHeader, unit_ms) == 72);
+static_assert(offsetof(TableHeader, clock) == 76);
+static_assert(offsetof(TableHeader, max_ahead) == 80);
+static_assert(offsetof(TableHeader, reserved0) == 88);
 static_assert(offsetof(TableHeader, tag) == 128);
 
 static_assert(kIsSharable<RingLive>);
@@ -285,7 +319,8 @@ static_assert(offsetof(RingLive, head_segment) == 0);
 static_assert(offsetof(RingLive, tail_segment) == 8);
 static_assert(offsetof(RingLive, state) == 16);
 static_assert(offsetof(RingLive, publications) == 20);
-static_assert(offsetof(RingLive, reserved0) == 24);
+static_assert(offsetof(RingLive, frontier) == 24);
+static_assert(offsetof(RingLive, reserved0) == 32);
 static_assert(offsetof(RingLive, reserved1) == 128);
 
 static_assert(kIsSharable<SlotDescriptor>);

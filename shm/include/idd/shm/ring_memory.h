@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "idd/base/scoped_fd.h"
@@ -31,10 +32,18 @@ enum class AttachOutcome {
 // A short constant ("wrong seals"); never null.
 [[nodiscard]] const char* AttachOutcomeName(AttachOutcome outcome) noexcept;
 
+// The time of a snowflake ring (abi.h, TableHeader).
+struct RingTime {
+  std::int64_t epoch_ms = 0;
+  std::uint32_t unit_ms = 1;
+  TagClock clock = TagClock::kClaimer;
+  std::uint64_t max_ahead = 0;  // units
+};
+
 struct RingOptions {
   std::string_view tag;  // 1..kMaxTagBytes bytes
   std::uint64_t ring_id = 0;
-  TagMode mode = TagMode::kSegment;
+  std::optional<RingTime> time{};  // set: mode snowflake; otherwise mode segment
   TagOrder order = TagOrder::kHost;
 };
 

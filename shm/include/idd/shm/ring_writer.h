@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_protocol.h"
 #include "idd/shm/ring_stats.h"
+#include "idd/shm/snowflake.h"
 
 namespace idd::shm {
 
@@ -51,8 +53,18 @@ class RingWriter {
   // the segment leaves the ring, the witness holds the highest cursor of the segment, within its
   // bounds, that a look or a claim of this writer has seen. It is raised before the look or the
   // claim returns.
+  //
+  // `layout`: of a ring in mode snowflake, whose ids are numbers; the same in every call.
   std::uint64_t Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark,
-                        std::atomic<std::uint64_t>* witness = nullptr) noexcept;
+                        std::atomic<std::uint64_t>* witness = nullptr,
+                        const IdLayout& layout = {}) noexcept;
+
+  // Mode snowflake: moves the cursors forwards to the number `now`.
+  void MoveWithTime(std::uint64_t now) noexcept;
+  // Mode snowflake, clock of the daemon: numbers from `frontier` on must wait.
+  void SetFrontier(std::uint64_t frontier) noexcept;
+  // What Claim() would find first, if nothing else claimed; nothing: the ring is dry.
+  [[nodiscard]] std::optional<Segment> NextOpen() const noexcept;
 
   // Claims from the ring like any client, in the ring's order. Empty when the ring is dry, and
   // always once it is forged(): Claim() returns no id below a cursor value that was seen or claimed

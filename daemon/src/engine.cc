@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.h"
 
+#include <set>
 #include <utility>
 
 #include "idd/base/clock.h"
 #include "leasing/recovery.h"
 #include "platform/logging.h"
 #include "restart/descriptor_names.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -104,7 +106,11 @@ void Engine::OnFirstContact(const Status& status) {
 void Engine::WarmUp(const Result<std::vector<TagMark>>& marks) {
   if (!marks.ok() || is_stopping_ || has_settled_) return Settle();
   std::vector<std::string> known;
-  for (const TagMark& mark : marks.value()) known.push_back(mark.tag);
+  std::set<std::string> seen;  // a snowflake tag has a mark for each worker id
+  for (const TagMark& mark : marks.value()) {
+    std::string name = ServedName(mark.tag);
+    if (seen.insert(name).second) known.push_back(std::move(name));
+  }
   if (known.size() > settings_.most_tags_to_warm) known.resize(settings_.most_tags_to_warm);
   tags_.Warm(known, [this] { Settle(); });
 }

@@ -175,6 +175,17 @@ namespace {
   });
 }
 
+[[gnu::noinline]] idclient_status FinishTimed(Tag& tag, idd::shm::SnowflakeClaimer& claimer,
+                                              const idd::shm::SnowflakeClaim& claim, uint64_t* id) {
+  return Guarded([&] {
+    std::optional<Deadline> deadline;
+    const Result<IdRange> ids = tag.FinishTimed(claimer, claim, 1, deadline);
+    if (!ids.ok()) return Fail(ids.status());
+    *id = ids.value().first;
+    return IDCLIENT_OK;
+  });
+}
+
 }  // namespace
 
 idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
@@ -186,6 +197,13 @@ idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
     if (tag.TakeFromBlock(*id)) [[likely]]
       return IDCLIENT_OK;
     return ClaimSlow(tag, id);
+  }
+  if (idd::shm::SnowflakeClaimer* const timed = tag.snowflake(); timed != nullptr) [[unlikely]] {
+    const idd::shm::SnowflakeClaim claim = timed->Claim(1);
+    if (claim.ids.empty() || claim.is_early) [[unlikely]]
+      return FinishTimed(tag, *timed, claim, id);
+    *id = claim.ids.first;
+    return IDCLIENT_OK;
   }
   const IdRange fast = tag.ClaimAtView(1);
   if (fast.empty()) [[unlikely]]
@@ -239,7 +257,7 @@ const char* idclient_version(void) { return IDD_VERSION; }
 
 const void* idclient_tag_view(idclient_tag* tag, uint32_t version) {
   if (tag == nullptr || version != idd::shm::kClaimViewVersion) return nullptr;
-  if (FromHandle(tag)->block_size() != 0) return nullptr;
+  if (FromHandle(tag)->block_size() != 0 || FromHandle(tag)->snowflake() != nullptr) return nullptr;
   return &FromHandle(tag)->view();
 }
 

@@ -27,6 +27,8 @@ namespace {
 
 constexpr milliseconds kFirstReconnectPause(2);
 constexpr milliseconds kLongestReconnectPause(20);
+// How long a claim that waits for the clock sleeps before it looks again.
+constexpr milliseconds kClockPause(1);
 
 // How long the daemon may wait: a little less than the caller, so that its reason arrives before
 // the caller's own deadline.
@@ -123,6 +125,7 @@ Status Tag::Attach(Deadline deadline) {
   if (current_.compare_exchange_strong(expected, attachment.get(), std::memory_order_acq_rel,  // A2
                                        std::memory_order_relaxed)) {  // A3: the value is not used
     static_cast<void>(attachment.release());
+    FollowCurrent();
     // A thread that is still inside a claim of the ring before this one keeps its ids.
     if (seen != nullptr) BlankFrom(seen->older);
   }
@@ -158,15 +161,15 @@ Result<std::unique_ptr<Tag::Attachment>> Tag::MakeAttachment(const idd::wire::At
 bool Tag::NeedsAttach() const noexcept {
   const Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   if (attachment == nullptr) return true;
-  if (!attachment->claimer.has_value()) return false;
-  const idd::shm::RingState state = attachment->claimer->state();
+  if (attachment->memory == nullptr) return false;
+  const idd::shm::RingState state = attachment->state();
   return state != idd::shm::RingState::kActive && state != idd::shm::RingState::kDrained;
 }
 
 bool Tag::IsDrained() const noexcept {
   const Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
-  return attachment != nullptr && attachment->claimer.has_value() &&
-         attachment->claimer->state() == idd::shm::RingState::kDrained;
+  return attachment != nullptr && attachment->memory != nullptr &&
+         attachment->state() == idd::shm::RingState::kDrained;
 }
 
 Result<std::uint64_t> Tag::ClaimFromBlock() {
@@ -193,7 +196,7 @@ IdRange Tag::ClaimFromNextSegment(std::uint64_t count) noexcept {
   Attachment* const attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   if (attachment == nullptr) return {};
   if (!attachment->claimer.has_value()) {
-    RestView();
+    if (attachment->memory == nullptr) RestView();
     return {};
   }
   const idd::shm::SlotClaim claim = attachment->claimer->ClaimFromNext(count);
@@ -201,8 +204,55 @@ IdRange Tag::ClaimFromNextSegment(std::uint64_t count) noexcept {
   return claim.ids;
 }
 
+void Tag::FollowCurrent() noexcept {
+  Attachment* const attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
+  const bool is_timed = attachment != nullptr && attachment->timed.has_value();
+  // A6: threads that come here at once may leave an older claimer; its ring is closed, so the next
+  // claim comes here again.
+  snowflake_.store(is_timed ? &*attachment->timed : nullptr, std::memory_order_release);  // A6
+}
+
+Result<IdRange> Tag::WaitForTime(idd::shm::SnowflakeClaimer& claimer,
+                                 idd::shm::SnowflakeClaim claim, std::uint64_t count,
+                                 Deadline deadline) {
+  while (claim.is_early) {
+    // The daemon moves the ring of a tag whose claimers read no clock.
+    if (claim.ids.empty() && !claimer.reads_clock()) return IdRange{};
+    while (!claimer.IsDue(claim.number)) {
+      if (claim.ids.empty() && claimer.state() != idd::shm::RingState::kActive) return IdRange{};
+      if (deadline.passed()) {
+        return Status(Code::kTimeout,
+                      "tag '" + name_ + "': its next id's time is " +
+                          std::to_string(claimer.AheadMs(claim.number)) +
+                          " ms ahead of this host's clock: the clock was set back, or the ceiling "
+                          "of ids per time of the tag's layout is reached");
+      }
+      std::this_thread::sleep_for(std::min(kClockPause, deadline.remaining()));
+    }
+    if (!claim.ids.empty()) return claim.ids;
+    claim = claimer.Claim(Clamp(count));
+  }
+  return claim.ids;
+}
+
+Result<IdRange> Tag::ClaimAttached(std::uint64_t count, Deadline deadline) {
+  idd::shm::SnowflakeClaimer* const timed = snowflake();
+  if (timed == nullptr) return ClaimFromRing(count);
+  return WaitForTime(*timed, timed->Claim(Clamp(count)), count, deadline);
+}
+
+Result<IdRange> Tag::FinishTimed(idd::shm::SnowflakeClaimer& claimer,
+                                 const idd::shm::SnowflakeClaim& claim, std::uint64_t count,
+                                 std::optional<Deadline>& deadline) {
+  if (!deadline.has_value()) deadline = Deadline::After(client_.timeout());
+  Result<IdRange> ids = WaitForTime(claimer, claim, count, *deadline);
+  if (!ids.ok() || !ids.value().empty()) return ids;
+  return ClaimSlow(count, deadline);
+}
+
 Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& deadline) {
   if (!deadline.has_value()) deadline = Deadline::After(client_.timeout());
+  FollowCurrent();
   milliseconds pause = kFirstReconnectPause;
   while (true) {
     bool is_final = false;
@@ -216,8 +266,8 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
       return ids.ok() ? Status(Code::kTimeout, "tag '" + name_ + "': nothing to claim in time")
                       : ids.status();
     }
-    const IdRange from_ring = ClaimFromRing(count);
-    if (!from_ring.empty()) return from_ring;
+    Result<IdRange> from_ring = ClaimAttached(count, *deadline);
+    if (!from_ring.ok() || !from_ring.value().empty()) return from_ring;
     if (ids.ok() && !NeedsAttach()) continue;
     // The daemon is being restarted, is gone, or hands out a ring that it has retired. The caller
     // looks again until its deadline, and the pause spares the daemon.
@@ -229,7 +279,7 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
 Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline, bool& is_final) {
   if (NeedsAttach()) {
     if (Status status = Attach(deadline); !status.ok()) return status;
-    return ClaimFromRing(count);
+    return ClaimAttached(count, deadline);
   }
   const Attachment* attachment = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   idd::wire::ClaimRequest request;

@@ -16,6 +16,7 @@
 #include "idd/shm/claim_point.h"
 #include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
+#include "idd/shm/snowflake_claimer.h"
 #include "idd/wire/channel.h"
 #include "idd/wire/frames.h"
 #include "thread_blocks.h"
@@ -47,6 +48,11 @@ class Tag {
   // for the caller's next call, so that a batch has one deadline in all.
   [[nodiscard]] idd::Result<idd::shm::IdRange> Claim(std::uint64_t count,
                                                      std::optional<idd::Deadline>& deadline) {
+    if (idd::shm::SnowflakeClaimer* const timed = snowflake(); timed != nullptr) [[unlikely]] {
+      const idd::shm::SnowflakeClaim claim = timed->Claim(Clamp(count));
+      return claim.ids.empty() || claim.is_early ? FinishTimed(*timed, claim, count, deadline)
+                                                 : claim.ids;
+    }
     const idd::shm::IdRange ids = ClaimFromRing(count);
     if (!ids.empty()) [[likely]]
       return ids;
@@ -56,10 +62,20 @@ class Tag {
   // Claims from the ring only; empty when it is dry. Makes no system call except one wake-up per
   // segment.
   [[nodiscard]] idd::shm::IdRange ClaimFromRing(std::uint64_t count) noexcept {
-    const std::uint64_t n = count < idd::shm::kMaxClaim ? count : idd::shm::kMaxClaim;
+    const std::uint64_t n = Clamp(count);
     const idd::shm::IdRange ids = ClaimAtView(n);
     return ids.empty() ? ClaimFromNextSegment(n) : ids;
   }
+  // The claimer of the present ring of a snowflake tag, whose view stays dry; null: the tag has
+  // another mode, or no ring.
+  [[nodiscard]] idd::shm::SnowflakeClaimer* snowflake() const noexcept {
+    return snowflake_.load(std::memory_order_acquire);  // A5, pairs with A6
+  }
+  // What is left to do for a claim of a snowflake ring that got no ids, or ids that are early.
+  [[nodiscard]] idd::Result<idd::shm::IdRange> FinishTimed(idd::shm::SnowflakeClaimer& claimer,
+                                                           const idd::shm::SnowflakeClaim& claim,
+                                                           std::uint64_t count,
+                                                           std::optional<idd::Deadline>& deadline);
   // Claims from the ring's current segment only; `count` is 1 to kMaxClaim.
   [[nodiscard]] idd::shm::IdRange ClaimAtView(std::uint64_t count) noexcept {
     const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(view_, count);
@@ -103,18 +119,40 @@ class Tag {
     Attachment(std::unique_ptr<idd::shm::RingMemory> ring, std::vector<std::byte> notice,
                idd::shm::ClaimView& view)
         : memory(std::move(ring)), refill_notice(std::move(notice)) {
-      claimer.emplace(memory->table(), memory->cursors(), view);
+      if (memory->is_snowflake()) {
+        timed.emplace(memory->table(), memory->cursors());
+      } else {
+        claimer.emplace(memory->table(), memory->cursors(), view);
+      }
+    }
+    // Precondition: there is a ring.
+    [[nodiscard]] idd::shm::RingState state() const noexcept {
+      return timed.has_value() ? timed->state() : claimer->state();
     }
     [[nodiscard]] std::uint64_t ring_id() const noexcept {
       return memory == nullptr ? 0 : memory->ring_id();
     }
     const std::unique_ptr<idd::shm::RingMemory> memory;
-    std::optional<idd::shm::RingClaimer> claimer;  // set if memory is
+    std::optional<idd::shm::RingClaimer> claimer;     // either is set if memory is
+    std::optional<idd::shm::SnowflakeClaimer> timed;  // in mode snowflake
     const std::vector<std::byte> refill_notice{};  // made beforehand: a claim allocates nothing
     Attachment* older = nullptr;
     std::atomic_flag is_blank{};
   };
 
+  [[nodiscard]] static std::uint64_t Clamp(std::uint64_t count) noexcept {
+    return count < idd::shm::kMaxClaim ? count : idd::shm::kMaxClaim;
+  }
+  // Claims from the present ring, and waits for the clock if it is one of a snowflake tag. Empty:
+  // only the daemon can help.
+  [[nodiscard]] idd::Result<idd::shm::IdRange> ClaimAttached(std::uint64_t count,
+                                                             idd::Deadline deadline);
+  [[nodiscard]] idd::Result<idd::shm::IdRange> WaitForTime(idd::shm::SnowflakeClaimer& claimer,
+                                                           idd::shm::SnowflakeClaim claim,
+                                                           std::uint64_t count,
+                                                           idd::Deadline deadline);
+  // Makes snowflake() that of the current attachment.
+  void FollowCurrent() noexcept;
   [[nodiscard]] idd::shm::IdRange ClaimFromNextSegment(std::uint64_t count) noexcept;
   [[nodiscard]] idd::Result<idd::shm::IdRange> ClaimSlow(std::uint64_t count,
                                                          std::optional<idd::Deadline>& deadline);
@@ -133,6 +171,7 @@ class Tag {
 
   // The first cache line holds what a claim reads.
   idd::shm::ClaimView view_{idd::shm::DryPoint()};
+  std::atomic<idd::shm::SnowflakeClaimer*> snowflake_{nullptr};
   const std::uint64_t block_size_;  // 0: no blocks
   const BlockOwner block_owner_;
   Client& client_;

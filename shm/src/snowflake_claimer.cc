@@ -66,6 +66,11 @@ bool SnowflakeClaimer::IsDue(std::uint64_t number) noexcept {
   return layout.has_value() && number < clock_.Bounds(layout->sequence_bits).frontier;
 }
 
+std::uint64_t SnowflakeClaimer::AheadMs(std::uint64_t number) noexcept {
+  const std::optional<IdLayout> layout = Layout();
+  return layout.has_value() ? clock_.AheadMs(number >> layout->sequence_bits) : 0;
+}
+
 std::optional<IdLayout> SnowflakeClaimer::Layout() noexcept {
   std::uint32_t time_shift = time_shift_.load(std::memory_order_acquire);  // U3, pairs with U4
   if (time_shift != 0) [[likely]] {

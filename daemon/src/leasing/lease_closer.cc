@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "platform/logging.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -195,7 +196,7 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
   }
   const bool is_deleted = outcome.status().code() == Code::kNoSuchTag;
   if (is_deleted || (outcome.ok() && outcome.value() == ReturnOutcome::kAbandoned)) {
-    worker_.meter().AddWaste(use.lease.tag, use.available());
+    worker_.meter().AddWaste(ServedName(use.lease.tag), use.available());
   }
   if (on_answer_) on_answer_(use, outcome);
   if (IsNews(use, outcome)) LogHandedBack(use, outcome);
@@ -211,13 +212,13 @@ bool LeaseCloser::IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outco
 
 bool LeaseCloser::HasUnreturned(const std::string& tag) const {
   return std::any_of(unreturned_.begin(), unreturned_.end(),
-                     [&tag](const LeaseUse& use) { return use.lease.tag == tag; });
+                     [&tag](const LeaseUse& use) { return ServedName(use.lease.tag) == tag; });
 }
 
 bool LeaseCloser::HasOpenEnds(const std::string& scope) const {
   if (scope == kWholeHost) return !closing_.empty();
   return std::any_of(closing_.begin(), closing_.end(),
-                     [&scope](const auto& end) { return end.second.tag == scope; });
+                     [&scope](const auto& end) { return ServedName(end.second.tag) == scope; });
 }
 
 void LeaseCloser::ReturnAgain() {

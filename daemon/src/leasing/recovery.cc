@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "platform/logging.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -92,7 +93,7 @@ Status AbandonTheRest(Store& store, const StoreSession& session, bool is_start) 
   const char* reason = is_start ? "an earlier run ended without handing it back"
                                 : "the store has it as active, and this run does not hold it";
   for (const LeaseRecord& lease : abandoned.value()) {
-    if (session.meter != nullptr) session.meter->AddWaste(lease.tag, lease.ids.size());
+    if (session.meter != nullptr) session.meter->AddWaste(ServedName(lease.tag), lease.ids.size());
     log::Warning("lease.abandoned", {{"tag", lease.tag},
                                      {"token", lease.token},
                                      {"base", lease.ids.first},

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "leasing/snowflake_windows.h"
+
 namespace idd::daemon {
 namespace {
 
@@ -19,18 +21,45 @@ std::uint64_t ClampToSettings(const LeaseOrder& order, const RefillSettings& ref
   return std::max<std::uint64_t>(std::min({wanted, refill.max_step, room}), 1);
 }
 
-// The request to the store for `order`, or why there is none.
-Result<LeaseRequest> RequestFor(const LeaseOrder& order, const TagRecord& record,
-                                HighWaterMarks& marks) {
+// What is asked of the store for an order.
+struct Asked {
+  LeaseRequest request;
+  TagRecord row;          // of leaf_alloc that it leases from
+  std::size_t place = 0;  // of the order
+};
+
+Result<Asked> AskFor(const LeaseOrder& order, const TagRecord& record, HighWaterMarks& marks) {
   const Result<std::uint64_t> mark = marks.Get(order.tag);
   if (!mark.ok()) return mark.status();
   const bool is_ticket = record.mode == TagMode::kTicket;
-  return LeaseRequest{.tag = order.tag,
-                      .count = is_ticket ? order.wanted : ClampToSettings(order, record.refill),
-                      .high_water_mark = mark.value(),
-                      .floor = order.floor,
-                      .token = order.token,
-                      .rises = is_ticket};
+  Asked asked;
+  asked.request = {.tag = order.tag,
+                   .count = is_ticket ? order.wanted : ClampToSettings(order, record.refill),
+                   .high_water_mark = mark.value(),
+                   .floor = order.floor,
+                   .token = order.token,
+                   .rises = is_ticket};
+  asked.row = record;
+  return asked;
+}
+
+// The same for a snowflake tag. Nothing: `outcome` says what to do instead.
+Result<std::optional<Asked>> AskForWindow(const LeaseOrder& order, LeaseOutcome& outcome,
+                                          Store& store, HighWaterMarks& marks) {
+  Result<WindowPlan> plan = PlanWindow({.tag = order.tag,
+                                        .counter = order.counter,
+                                        .token = order.token,
+                                        .floor = order.floor},
+                                       outcome.record, WallClock::now_ms(), store, marks);
+  if (!plan.ok()) return plan.status();
+  outcome.counter = std::move(plan.value().counter);
+  outcome.not_before = plan.value().not_before;
+  outcome.reason = std::move(plan.value().reason);
+  if (!plan.value().request.has_value()) return std::optional<Asked>();
+  Asked asked;
+  asked.request = std::move(*plan.value().request);
+  asked.row = std::move(plan.value().row);
+  return std::optional<Asked>(std::move(asked));
 }
 
 void WaitForFence(const StoreSession& session, LeaseOutcome& outcome) {
@@ -67,35 +96,30 @@ bool MayLease(const Result<LeaseOutcome>& outcome) {
 // Limits each request to its tag's ceiling, and raises ceilings that are nearly reached. Drops a
 // request that has no room now; its tag waits for the ceiling.
 Status ApplyCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
-                     LeaseOutcomes& outcomes, std::vector<LeaseRequest>& requests,
-                     std::vector<std::size_t>& places) {
+                     LeaseOutcomes& outcomes, std::vector<Asked>& asked) {
   if (store.fence() == nullptr) return Status::Ok();
   std::vector<Fence::Need> needs;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const TagRecord& record = outcomes[places[i]].value().record;
-    needs.push_back({.tag = requests[i].tag,
-                     .base = std::max({record.next_id, record.used_limit,
-                                       requests[i].high_water_mark, requests[i].floor}),
-                     .count = requests[i].count,
-                     .last = record.max_id,
-                     .ceiling = record.ceiling.value_or(0)});
+  for (const Asked& one : asked) {
+    needs.push_back({.tag = one.request.tag,
+                     .base = std::max({one.row.next_id, one.row.used_limit,
+                                       one.request.high_water_mark, one.request.floor}),
+                     .count = one.request.count,
+                     .last = one.row.max_id,
+                     .ceiling = one.row.ceiling.value_or(0)});
   }
   if (Status status = session.fence.Cover(*store.fence(), marks, needs); !status.ok()) {
     return status;
   }
-  std::vector<LeaseRequest> kept;
-  std::vector<std::size_t> kept_places;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
+  std::vector<Asked> kept;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
     const Fence::Need& need = needs[i];
     if (need.ceiling <= need.base && need.base <= need.last) {
-      WaitForFence(session, outcomes[places[i]].value());
+      WaitForFence(session, outcomes[asked[i].place].value());
       continue;
     }
-    kept.push_back(std::move(requests[i]));
-    kept_places.push_back(places[i]);
+    kept.push_back(std::move(asked[i]));
   }
-  requests = std::move(kept);
-  places = std::move(kept_places);
+  asked = std::move(kept);
   return Status::Ok();
 }
 
@@ -126,6 +150,32 @@ Status KeepMarks(const std::vector<LeaseRequest>& requests, const Store::LeaseRe
   return status.WithContext("the high-water mark cannot be kept");
 }
 
+// What to ask the store for, for all orders that may lease now. The others have their outcomes.
+std::vector<Asked> AskForAll(const std::vector<LeaseOrder>& orders, Store::TagResults& records,
+                             Store& store, HighWaterMarks& marks, const StoreSession& session,
+                             LeaseOutcomes& outcomes) {
+  std::vector<Asked> all;
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    outcomes.push_back(Begin(orders[i], std::move(records[i]), session));
+    if (!MayLease(outcomes.back())) continue;
+    LeaseOutcome& outcome = outcomes.back().value();
+    Result<std::optional<Asked>> asked = std::optional<Asked>();
+    if (outcome.record.mode == TagMode::kSnowflake) {
+      asked = AskForWindow(orders[i], outcome, store, marks);
+    } else {
+      Result<Asked> one = AskFor(orders[i], outcome.record, marks);
+      asked = one.ok() ? Result<std::optional<Asked>>(std::move(one).value()) : one.status();
+    }
+    if (!asked.ok()) {
+      outcomes.back() = asked.status();
+    } else if (asked.value().has_value()) {
+      asked.value()->place = i;
+      all.push_back(std::move(*asked.value()));
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& store,
@@ -137,24 +187,15 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
   if (!records.ok()) return records.status();
 
   LeaseOutcomes outcomes;
-  std::vector<LeaseRequest> requests;
-  std::vector<std::size_t> places;  // of each request in `outcomes`
-  for (std::size_t i = 0; i < orders.size(); ++i) {
-    outcomes.push_back(Begin(orders[i], std::move(records.value()[i]), session));
-    if (!MayLease(outcomes.back())) continue;
-    Result<LeaseRequest> request = RequestFor(orders[i], outcomes.back().value().record, marks);
-    if (!request.ok()) {
-      outcomes.back() = request.status();
-      continue;
-    }
-    requests.push_back(std::move(request).value());
-    places.push_back(i);
-  }
-  if (Status status = ApplyCeilings(store, marks, session, outcomes, requests, places);
-      !status.ok()) {
+  std::vector<Asked> asked =
+      AskForAll(orders, records.value(), store, marks, session, outcomes);
+  if (Status status = ApplyCeilings(store, marks, session, outcomes, asked); !status.ok()) {
     return status;
   }
-  if (requests.empty()) return outcomes;
+  if (asked.empty()) return outcomes;
+  std::vector<LeaseRequest> requests;
+  requests.reserve(asked.size());
+  for (Asked& one : asked) requests.push_back(std::move(one.request));
 
   const MonotonicTime began = MonotonicClock::now();
   Result<Store::LeaseResults> leases = store.TakeLeases(requests);
@@ -171,7 +212,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
   }
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Result<Lease>& lease = leases.value()[i];
-    Result<LeaseOutcome>& outcome = outcomes[places[i]];
+    Result<LeaseOutcome>& outcome = outcomes[asked[i].place];
     if (!lease.ok()) {
       outcome = lease.status();
       continue;

@@ -19,6 +19,9 @@ namespace idd::daemon {
 
 struct LeaseOrder {
   std::string tag;
+  // The row of leaf_alloc to lease from: the tag's, or, in mode snowflake, that of the worker id
+  // that this host has had so far; empty: it has none.
+  std::string counter;
   std::uint64_t instance = 0;   // differs from that of an earlier tag of the same name
   std::string token;            // of the lease
   std::uint64_t wanted = 0;     // ids, computed from the settings that the daemon knows
@@ -40,6 +43,8 @@ struct LeaseOutcome {
   // ... or it is too early to lease from it.
   MonotonicTime not_before{};
   std::string reason;  // for people
+  // In mode snowflake: this host owns another worker id now, and leases from its counter.
+  std::string counter;
 };
 
 // Reads the tags, so that a changed setting counts within a second, leases in one transaction, and

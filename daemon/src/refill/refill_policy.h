@@ -15,6 +15,13 @@
 
 namespace idd::daemon {
 
+// The facts about a snowflake tag beyond those of every tag.
+struct TimeView {
+  std::chrono::milliseconds held{0};  // how far the leased time is ahead of the clock, or behind it
+  bool is_new = false;                // nothing was leased since the ring was made
+  bool is_used = false;               // ids were claimed a moment ago
+};
+
 // The facts about a tag that a policy gets. `claimed` only grows.
 struct RefillView {
   MonotonicTime now{};
@@ -24,6 +31,7 @@ struct RefillView {
   std::uint64_t newest_size = 0;    // ids of the newest of them
   std::uint64_t waiting = 0;        // ids that claims are waiting for
   std::uint64_t earned = 0;         // ids claimed in the busiest window: ClaimHistory::Most()
+  TimeView time{};                  // of a snowflake tag
 };
 
 // The policy of one tag. Thread safety: none.

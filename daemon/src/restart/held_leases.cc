@@ -18,9 +18,9 @@
 namespace idd::daemon {
 namespace {
 
-// "IDDHELD1" in memory order on a little-endian host. Another layout needs another number: leases
+// "IDDHELD2" in memory order on a little-endian host. Another layout needs another number: leases
 // in a list with another layout are abandoned, as after a crash.
-constexpr std::uint64_t kMagic = 0x31444c4548444449ULL;
+constexpr std::uint64_t kMagic = 0x32444c4548444449ULL;
 constexpr std::size_t kTokenBytes = 32;
 constexpr std::size_t kHostBytes = 128;
 // Room for twice as many tags as a host has descriptors for, with two leases each. Pages without an
@@ -59,6 +59,40 @@ struct HeldLeases::Entry {
   std::uint16_t mode;    // TagMode
   std::array<char, kTokenBytes> token;
   std::array<char, shm::kMaxTagBytes> tag;  // the rest is zero
+  // SnowflakeLayout, in mode snowflake.
+  std::int64_t epoch_ms;
+  std::uint32_t max_ahead_ms;
+  std::uint32_t unit_ms;
+  std::uint32_t clock;
+  std::uint8_t time_bits;
+  std::uint8_t worker_bits;
+  std::uint8_t sequence_bits;
+  std::array<std::uint8_t, 41> reserved;
+
+  [[nodiscard]] SnowflakeLayout Layout() const {
+    return {.time_bits = time_bits,
+            .worker_bits = worker_bits,
+            .sequence_bits = sequence_bits,
+            .unit_ms = unit_ms,
+            .epoch_ms = epoch_ms,
+            .clock = static_cast<shm::TagClock>(clock),
+            .max_ahead_ms = max_ahead_ms};
+  }
+  void SetLayout(const SnowflakeLayout& layout) {
+    time_bits = static_cast<std::uint8_t>(layout.time_bits);
+    worker_bits = static_cast<std::uint8_t>(layout.worker_bits);
+    sequence_bits = static_cast<std::uint8_t>(layout.sequence_bits);
+    unit_ms = layout.unit_ms;
+    epoch_ms = layout.epoch_ms;
+    clock = static_cast<std::uint32_t>(layout.clock);
+    max_ahead_ms = layout.max_ahead_ms;
+  }
+  // A lease of a snowflake tag must be of a worker, and its layout must be one.
+  [[nodiscard]] bool HasLayout() const {
+    const bool is_clock = clock == static_cast<std::uint32_t>(shm::TagClock::kClaimer) ||
+                          clock == static_cast<std::uint32_t>(shm::TagClock::kDaemon);
+    return is_clock && CheckLayout(Layout()).ok() && ParseCounterName(Get(tag)).has_value();
+  }
 
   void Store(HeldState to) {
     state.store(static_cast<std::uint64_t>(to), std::memory_order_release);  // E1, with E2
@@ -89,7 +123,7 @@ HeldLeases::Layout& HeldLeases::layout() const noexcept {
 }
 
 Result<std::unique_ptr<HeldLeases>> HeldLeases::Create(const std::string& host_id) {
-  static_assert(sizeof(Entry) == 256);
+  static_assert(sizeof(Entry) == 320);
   static_assert(std::is_trivially_destructible_v<Layout>);
   Result<ScopedFd> fd = shm::MakeMemfd("idd-held", sizeof(Layout));
   if (!fd.ok()) return fd.status();
@@ -149,7 +183,8 @@ bool HeldLeases::MakesSense(const Entry& entry) {
          entry.outage_tolerance_s <= static_cast<std::uint64_t>(kMaxOutageTolerance.count()) &&
          entry.rule <= static_cast<std::uint32_t>(RefillRule::kLeaf) &&
          entry.access <= static_cast<std::uint16_t>(TagAccess::kSocket) &&
-         entry.mode <= static_cast<std::uint16_t>(TagMode::kTicket);
+         entry.mode <= static_cast<std::uint16_t>(TagMode::kTicket) &&
+         (entry.mode != static_cast<std::uint16_t>(TagMode::kSnowflake) || entry.HasLayout());
 }
 
 HeldLease HeldLeases::Read(const Entry& entry) {
@@ -162,12 +197,13 @@ HeldLease HeldLeases::Read(const Entry& entry) {
   held.lease.previous_mark = entry.previous_mark;
   held.next = entry.next.load(std::memory_order_relaxed);        // E6
   held.ring_id = entry.ring_id.load(std::memory_order_relaxed);  // E6
-  held.record.tag = held.lease.tag;
+  held.record.tag = ServedName(held.lease.tag);
   held.record.next_id = entry.limit;
   held.record.step = entry.step;
   held.record.max_id = entry.max_id;
   held.record.access = static_cast<TagAccess>(entry.access);
   held.record.mode = static_cast<TagMode>(entry.mode);
+  if (held.record.mode == TagMode::kSnowflake) held.record.snowflake = entry.Layout();
   held.record.refill = {.rule = static_cast<RefillRule>(entry.rule),
                         .step = entry.step,
                         .max_step = entry.max_step,
@@ -239,6 +275,7 @@ void HeldLeases::RecordGranted(const Lease& lease, const TagRecord& record) {
   entry->rule = static_cast<std::uint32_t>(record.refill.rule);
   entry->access = static_cast<std::uint16_t>(record.access);
   entry->mode = static_cast<std::uint16_t>(record.mode);
+  if (record.snowflake.has_value()) entry->SetLayout(*record.snowflake);
   entry->next.store(lease.ids.first, std::memory_order_relaxed);  // E5, before E1
   entry->ring_id.store(0, std::memory_order_relaxed);             // E5
   entry->Store(HeldState::kHeld);

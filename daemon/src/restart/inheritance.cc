@@ -95,14 +95,15 @@ class InheritanceReader {
     if (it == descriptors_.end()) {
       return LogNotInherited(held, "the service manager does not have it");
     }
-    auto ring = shm::LeftRing::Open(it->second.table, it->second.cursors, held.lease.tag);
+    const std::string tag = ServedName(held.lease.tag);
+    auto ring = shm::LeftRing::Open(it->second.table, it->second.cursors, tag);
     if (!ring.ok() || ring.value()->ring_id() != held.ring_id) {
       return LogNotInherited(held, ring.ok() ? "it has another number" : ring.status().message());
     }
-    tags_[held.lease.tag].rings.push_back(
+    tags_[tag].rings.push_back(
         {.ring = std::move(ring).value(), .names = std::move(it->second.names)});
     descriptors_.erase(it);
-    opened_[held.ring_id] = held.lease.tag;
+    opened_[held.ring_id] = tag;
   }
 
   void Classify(const HeldLease& held) {
@@ -114,12 +115,13 @@ class InheritanceReader {
     if (held.state == HeldState::kClosing) return result_.closing.push_back(std::move(use));
     if (held.state == HeldState::kReturning) return result_.returning.push_back(std::move(use));
     const auto ring = opened_.find(held.ring_id);
-    if (held.ring_id != 0 && (ring == opened_.end() || ring->second != held.lease.tag)) {
+    const std::string name = ServedName(held.lease.tag);
+    if (held.ring_id != 0 && (ring == opened_.end() || ring->second != name)) {
       result_.held->RecordClosing(use.lease.token, use.claimed);
       return result_.closing.push_back(std::move(use));
     }
-    LeftTag& tag = tags_[held.lease.tag];
-    tag.tag = held.lease.tag;
+    LeftTag& tag = tags_[name];
+    tag.tag = name;
     tag.leases.push_back(held);
   }
 
@@ -200,7 +202,8 @@ class RingCloser {
     result_.closing.push_back(use);
   }
 
-  // Ids must rise in a ring. Leases that a ring has no room for go back.
+  // Ids must rise in a ring, and all leases of a ring are of one worker id. Leases that a ring has
+  // no room for, and those of another worker id than the newest, go back.
   void Arrange() {
     std::sort(
         result_.leases.begin(), result_.leases.end(),
@@ -210,7 +213,8 @@ class RingCloser {
       const bool rises = leases.empty() || use.lease.ids.first >= leases.back().lease.ids.limit;
       if (!rises) {
         Close(use);
-      } else if (leases.size() == shm::kSlotCount) {
+      } else if (leases.size() == shm::kSlotCount ||
+                 use.lease.tag != result_.leases.back().lease.tag) {
         held_.RecordReturning(use.lease.token, use.claimed);
         result_.returning.push_back(std::move(use));
       } else {
@@ -242,6 +246,14 @@ std::uint64_t LeftTag::first_id() const {
   std::uint64_t first = shm::kMaxLimit;
   for (const HeldLease& held : leases) first = std::min(first, held.lease.ids.first);
   return first;
+}
+
+std::optional<SnowflakeLayout> LeftTag::layout() const {
+  const auto newest =
+      std::max_element(leases.begin(), leases.end(), [](const HeldLease& a, const HeldLease& b) {
+        return a.record.next_id < b.record.next_id;
+      });
+  return newest == leases.end() ? std::nullopt : newest->record.snowflake;
 }
 
 }  // namespace idd::daemon

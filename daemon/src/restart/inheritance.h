@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct LeftTag {
 
   // The lowest id of the leases.
   [[nodiscard]] std::uint64_t first_id() const;
+  // In mode snowflake: of the newest lease.
+  [[nodiscard]] std::optional<SnowflakeLayout> layout() const;
 };
 
 struct Inheritance {

@@ -17,6 +17,8 @@ namespace idd::daemon {
 // A leased segment, durably committed.
 struct Lease {
   std::string token;  // random, 32 hex digits; the journal's key
+  // The row of leaf_alloc that counts its ids. It has the tag's name, or, in mode snowflake, that of
+  // a worker of the tag: ServedName() tells.
   std::string tag;
   shm::IdRange ids;
   // This host's high-water mark before the lease; filled in by the caller of TakeLeases().
@@ -46,6 +48,8 @@ struct LeaseRequest {
   std::string token;  // made by the caller, so that an unknown outcome can be looked up
   // Only ids above every earlier lease of the tag: no returned range.
   bool rises = false;
+  // `tag` is the counter of a snowflake worker, and this host must be the worker's owner.
+  bool is_of_worker = false;
 };
 
 enum class LeaseState { kActive, kExhausted, kReturned, kAbandoned };

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 namespace idd::daemon {
 namespace {
@@ -221,6 +222,11 @@ std::optional<CounterOf> ParseCounterName(std::string_view name) {
   CounterOf counter{.tag = std::string(name.substr(0, mark)), .worker = *worker};
   if (CounterName(counter.tag, counter.worker) != name) return std::nullopt;
   return counter;
+}
+
+std::string ServedName(const std::string& row) {
+  std::optional<CounterOf> counter = ParseCounterName(row);
+  return counter.has_value() ? std::move(counter->tag) : row;
 }
 
 }  // namespace idd::daemon

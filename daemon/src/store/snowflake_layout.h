@@ -73,7 +73,7 @@ inline constexpr std::uint32_t kMostAheadMs = 3'600'000;
 // dates.
 [[nodiscard]] Status CheckLifetime(const SnowflakeLayout& layout, std::int64_t unix_ms);
 
-// The column idd_tag.layout: "41/10/12 unit=1 epoch=1704067200000 clock=client ahead=1000", all
+// The column idd_snowflake.layout: "41/10/12 unit=1 epoch=1704067200000 clock=client ahead=1000", all
 // times in ms. Parsing accepts what FormatLayout() makes, if CheckLayout() does.
 [[nodiscard]] std::string FormatLayout(const SnowflakeLayout& layout);
 [[nodiscard]] std::optional<SnowflakeLayout> ParseLayout(std::string_view text);
@@ -98,6 +98,9 @@ struct CounterOf {
 };
 // Nothing: not such a name.
 [[nodiscard]] std::optional<CounterOf> ParseCounterName(std::string_view name);
+// The tag that is served with the leases of a row of leaf_alloc: the row's own name, without the
+// worker's number.
+[[nodiscard]] std::string ServedName(const std::string& row);
 // The longest tag name that leaves room for the worker.
 inline constexpr std::size_t kMaxSnowflakeTagBytes = 120;
 

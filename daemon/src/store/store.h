@@ -98,6 +98,24 @@ struct StoreFacts {
   std::optional<Clock> clock;
 };
 
+// A worker id of a snowflake tag that some host has owned.
+struct WorkerRecord {
+  std::uint32_t worker = 0;
+  std::string host;               // the owner
+  bool is_mine = false;           // the owner is the host that asks
+  std::uint64_t next_number = 0;  // of its counter: where its next lease begins
+};
+
+// A worker id that this host would like to own.
+struct WorkerChoice {
+  std::string tag;
+  std::uint32_t worker = 0;
+  std::optional<std::string> owner{};  // as the caller has seen it; nothing: nobody yet
+  // The counter must not be beyond it: then every window that the owner leased is over.
+  std::uint64_t at_most = 0;
+  std::uint64_t last_number = 0;  // of a counter that is made
+};
+
 class FenceStore;  // fence_store.h
 
 // Reads what the allocator has, for lists and reports. It changes nothing.
@@ -120,6 +138,8 @@ class StoreReader {
   [[nodiscard]] virtual Result<std::vector<ReturnedRange>> ListReturned(
       const std::optional<std::string>& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
+  // The worker ids of a snowflake tag that were ever owned.
+  [[nodiscard]] virtual Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) = 0;
   // All existing tags, even with invalid rows, and all tags that the journal has leases of.
   [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
   // The ledger of one tag. Its lists are from one moment, even while other hosts lease and hand
@@ -197,6 +217,16 @@ class Store : public StoreReader {
   // lease of this host shares with them count as returned, unless the held leases are from another
   // data set.
   [[nodiscard]] virtual Result<Reconciliation> Reconcile(const HostMemory& memory) = 0;
+
+  // --- worker ids of snowflake tags
+  // Makes this host the owner of a worker id, in one transaction, and its counter if there is none.
+  // False: the choice is not what the store has. Uniqueness does not depend on the owner, because
+  // all leases of a counter are disjoint: an owner keeps hosts from using one worker id in turns.
+  [[nodiscard]] virtual Result<bool> TakeWorker(const WorkerChoice& choice) = 0;
+  // Compares the store's clock with this host's. Nothing: the store has no clock of its own.
+  [[nodiscard]] virtual Result<std::optional<StoreFacts::Clock>> CompareClocks() {
+    return std::optional<StoreFacts::Clock>();
+  }
 
   // --- tags
   // Leaves out invalid rows (a column of the wrong type, a step of 0); FindTag reports why they are

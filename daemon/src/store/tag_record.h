@@ -12,6 +12,7 @@
 
 #include "idd/base/status.h"
 #include "refill/refill_settings.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 
@@ -21,8 +22,9 @@ enum class TagAccess { kRing, kSocket };
 [[nodiscard]] const char* TagAccessName(TagAccess access) noexcept;  // "ring", "socket"
 [[nodiscard]] std::optional<TagAccess> ParseTagAccess(std::string_view name) noexcept;
 
-// How the ids of a tag are made. kTicket: each claim is a transaction at the allocator, so that ids
-// rise over all hosts; claims that wait together share one. This version does not serve kSnowflake.
+// How the ids of a tag are made. kSnowflake: of time, worker and sequence; see SnowflakeLayout.
+// kTicket: each claim is a transaction at the allocator, so that ids rise over all hosts; claims
+// that wait together share one.
 enum class TagMode { kSegment, kSnowflake, kTicket };
 [[nodiscard]] const char* TagModeName(TagMode mode) noexcept;  // "segment", ...
 [[nodiscard]] std::optional<TagMode> ParseTagMode(std::string_view name) noexcept;
@@ -39,6 +41,7 @@ struct TagRecord {
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
   RefillSettings refill;  // refill.step is step
+  std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
   // Set by FindTagsCached() of a store with a fence: the end of used ids in the journal, the
   // returned ranges and a tombstone.
   std::uint64_t used_limit = 0;
@@ -65,6 +68,7 @@ struct NewTag {
   std::string description;
   TagAccess access = TagAccess::kRing;
   RefillChange refill{};
+  std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
 };
 
 struct TagChange {

@@ -161,6 +161,40 @@ Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
   return Status::Ok();
 }
 
+Status SetLayout(const std::optional<std::string>& layout, TagRecord& record) {
+  record.snowflake = layout.has_value() ? ParseLayout(*layout) : std::nullopt;
+  if (record.snowflake.has_value()) return Status::Ok();
+  return {Code::kInvalid,
+          "idd_snowflake.layout of tag '" + record.tag + "' is " +
+              (layout.has_value() ? "'" + *layout + "'" : "missing") +
+              "; it must be like '" + FormatLayout(SnowflakeLayout()) +
+              "'; until then idd leases nothing from the tag"};
+}
+
+Status CheckSameIds(const NewTag& tag, const SnowflakeLayout& before) {
+  const SnowflakeLayout& now = *tag.snowflake;
+  const bool is_same = BitsText(now) == BitsText(before) && now.unit_ms == before.unit_ms &&
+                       now.epoch_ms == before.epoch_ms;
+  if (is_same) return Status::Ok();
+  return {Code::kInvalid,
+          "a snowflake tag '" + tag.tag + "' existed before with the layout '" +
+              FormatLayout(before) +
+              "'; with other bits, another unit or another epoch its ids would come again"};
+}
+
+NewTag CounterTag(const WorkerChoice& choice) {
+  return {.tag = CounterName(choice.tag, choice.worker),
+          .step = 1,
+          .start = std::nullopt,
+          .max_id = choice.last_number,
+          .description = "numbers of worker " + std::to_string(choice.worker) +
+                         " of the snowflake tag " + choice.tag};
+}
+
+Status NoOwner(const std::string& counter) {
+  return {Code::kInvalid, "this host does not own the worker id of '" + counter + "'"};
+}
+
 Status NoSuchSettingOfTickets() {
   return {Code::kInvalid,
           "a tag of mode ticket leases exactly what claims wait for, and its ids are claimed over "

@@ -6,6 +6,8 @@
 #define IDD_DAEMON_STORE_TAG_ROW_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "idd/base/status.h"
 #include "sql/stored_row.h"
@@ -28,6 +30,16 @@ inline constexpr int kTagColumns = 12;
 [[nodiscard]] Status CheckTagChange(const TagChange& change);
 // Checks a new tag against the allocator: `used` is the end of a deleted tag of the same name.
 [[nodiscard]] Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used);
+// Sets the layout of a record of mode snowflake from idd_snowflake.layout; nothing: there is no such
+// row. kInvalid.
+[[nodiscard]] Status SetLayout(const std::optional<std::string>& layout, TagRecord& record);
+// Checks a new snowflake tag against an earlier one of its name: with other bits, another unit or
+// another epoch, ids would come again.
+[[nodiscard]] Status CheckSameIds(const NewTag& tag, const SnowflakeLayout& before);
+// The counter of a worker id, as a tag to create.
+[[nodiscard]] NewTag CounterTag(const WorkerChoice& choice);
+// The error of a lease of a worker id that another host owns.
+[[nodiscard]] Status NoOwner(const std::string& counter);
 // The error for a setting that does not apply to mode `ticket`.
 [[nodiscard]] Status NoSuchSettingOfTickets();
 // Checks a change against the changed row: `after` must not be kept if this fails.

@@ -2,6 +2,7 @@
 #include "tags/drain_ledger.h"
 
 #include "leasing/lease_closer.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 
@@ -42,19 +43,19 @@ std::vector<std::string> DrainLedger::Tags() const {
 
 void DrainLedger::OnClosed(const LeaseUse& use) {
   if (use.available() == 0) return;
-  Account& account = accounts_[use.lease.tag];
+  Account& account = accounts_[ServedName(use.lease.tag)];
   if (!account.pending.insert(use.lease.token).second) return;
   account.count.ids_pending += use.available();
   ++account.count.leases_pending;
 }
 
 void DrainLedger::OnSpoilt(const LeaseUse& use) {
-  accounts_[use.lease.tag].count.ids_abandoned += use.available();
+  accounts_[ServedName(use.lease.tag)].count.ids_abandoned += use.available();
 }
 
 void DrainLedger::OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
   if (IsWorthRetrying(outcome.status())) return;
-  const auto account = accounts_.find(use.lease.tag);
+  const auto account = accounts_.find(ServedName(use.lease.tag));
   if (account == accounts_.end() || account->second.pending.erase(use.lease.token) == 0) return;
   DrainCount& count = account->second.count;
   count.ids_pending -= use.available();

@@ -20,10 +20,15 @@ class ExhaustionForecast {
   // not leased yet.
   void Update(const std::string& tag, std::optional<double> ids_left, const UsageMeter& usage,
               MonotonicTime now);
+  // Of a snowflake tag, which ends at a time.
+  void UpdateDays(const std::string& tag, double days_left, MonotonicTime now);
   // Nothing if no ids are claimed, or the time is unknown.
   [[nodiscard]] const std::optional<double>& in_days() const noexcept { return in_days_; }
 
  private:
+  // Whether a warning is due.
+  [[nodiscard]] bool Warns(MonotonicTime now);
+
   std::optional<double> in_days_;
   MonotonicTime warned_at_{};
 };

@@ -41,7 +41,7 @@ void LeasedIds::AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) 
   uses.insert(uses.end(), tails_.begin(), tails_.end());
   for (const LeaseUse& use : uses) {
     live[use.lease.token] = {.token = use.lease.token,
-                             .tag = tag_,
+                             .tag = use.lease.tag,
                              .state = LeaseState::kActive,
                              .claimed = use.claimed};
   }
@@ -50,7 +50,7 @@ void LeasedIds::AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) 
 // Rings.
 
 Result<std::unique_ptr<TagRing>> LeasedIds::MakeRing(std::uint64_t floor) const {
-  return TagRing::Create(tag_, floor, context_.handover.descriptors);
+  return TagRing::Create(tag_, floor, context_.handover.descriptors, layout_);
 }
 
 Status LeasedIds::EnsureRing() {
@@ -104,6 +104,27 @@ bool LeasedIds::ReplaceRing(const char* reason, const MarkOf& mark_of) {
   CloseExhausted();
   events_.changed();
   return true;
+}
+
+bool LeasedIds::FitsRing(const Lease& lease) const {
+  const std::vector<LeaseUse> in_ring = InRing();
+  return in_ring.empty() || in_ring.front().lease.tag == lease.tag;
+}
+
+Status LeasedIds::ChangeWorker() {
+  const std::uint64_t floor = ring_->floor();
+  std::vector<LeaseUse> rest = ring_->Retire();
+  if (ring_->forged()) {
+    Quarantine(std::move(rest));
+    return Status::Ok();
+  }
+  log::Info("ring.retired", {{"tag", tag_},
+                             {"ring", ring_->ring_id()},
+                             {"reason", "the host has another worker id now"}});
+  floor_ = floor;
+  CloseAll(rest);
+  ring_.reset();
+  return EnsureRing();
 }
 
 // Closing leases.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,14 @@ class LeasedIds {
   // Adds the leases that the journal may still have as active, by token.
   void AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) const;
 
+  // Of a snowflake tag. Rings that are made from now on have it.
+  void SetLayout(const std::optional<SnowflakeLayout>& layout) { layout_ = layout; }
+  // True if the ring's leases, if it has any, are of the same row of leaf_alloc as `lease`.
+  [[nodiscard]] bool FitsRing(const Lease& lease) const;
+  // Closes the ring and makes another one for leases of another worker id; what is left of its
+  // leases is given up. kSystem: no memory. Precondition: there is a ring.
+  [[nodiscard]] Status ChangeWorker();
+
   // Makes a ring if there is none. kSystem: no memory.
   [[nodiscard]] Status EnsureRing();
   // Takes a ring for leases of an earlier idd, the first of which begins at `floor`.
@@ -106,6 +115,7 @@ class LeasedIds {
   void GiveUp(const std::vector<LeaseUse>& spoilt, const char* action);
 
   const std::string tag_;
+  std::optional<SnowflakeLayout> layout_;
   TagContext& context_;
   const Events events_;
   std::unique_ptr<TagRing> ring_;

@@ -23,6 +23,7 @@
 #include "tags/exhaustion_forecast.h"
 #include "tags/leased_ids.h"
 #include "tags/tag_context.h"
+#include "tags/tag_time.h"
 #include "tags/tag_views.h"
 #include "tags/wait_queue.h"
 #include "tags/wait_reason.h"
@@ -149,14 +150,17 @@ class ServedTag {
   // Answers the waiting claims up to number `last` with ids from `take`, until it has none left.
   void ServeClaims(const WaitQueue::Take& take, std::uint64_t last,
                    const std::function<void()>& before_send = {});
+  [[nodiscard]] shm::IdRange TakeFromRing(std::uint64_t count);
   void ExpireWaiters();
   void ArmDeadline();
   [[nodiscard]] WaitFacts WhyItWaits() const;
 
   void Configure(TagRecord record);
-  // A tag whose ids are claimed over the socket must not have a ring that clients can write.
-  void EnforceAccess();
+  // Replaces a ring that does not fit the settings: a tag whose ids are claimed over the socket must
+  // not have a ring that clients can write.
+  void EnforceSettings();
   [[nodiscard]] bool IsTicket() const { return is_known() && record_->mode == TagMode::kTicket; }
+  [[nodiscard]] bool IsSnowflake() const noexcept { return time_.is_on(); }
   // Precondition: it is known.
   [[nodiscard]] bool IsClaimedBySocket() const {
     return IsTicket() || record_->access == TagAccess::kSocket;
@@ -191,6 +195,7 @@ class ServedTag {
   // Writes what observers read into the ring.
   void PublishStats();
   void ForecastExhaustion(MonotonicTime now);
+  void PollTime(MonotonicTime now);
 
   const std::string name_;
   const std::uint64_t instance_;
@@ -200,6 +205,8 @@ class ServedTag {
   ClaimHistory history_;
   UsageMeter usage_;
   LeasedIds ids_;
+  TagTime time_;         // of a snowflake tag
+  std::string counter_;  // of its worker id on this host; empty: none yet
   WaitQueue waiters_;
   Timer deadline_timer_;
   Timer retry_timer_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tags/tag_ring.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "idd/base/check.h"
@@ -12,21 +13,24 @@
 namespace idd::daemon {
 
 Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::uint64_t floor,
-                                                 DescriptorStore& descriptors) {
-  Result<std::unique_ptr<shm::RingMemory>> memory =
-      shm::RingMemory::Create({.tag = tag, .ring_id = RandomId()});
+                                                 DescriptorStore& descriptors,
+                                                 const std::optional<SnowflakeLayout>& layout) {
+  shm::RingOptions options{.tag = tag, .ring_id = RandomId()};
+  if (layout.has_value()) options.time = layout->OfRing();
+  Result<std::unique_ptr<shm::RingMemory>> memory = shm::RingMemory::Create(options);
   if (!memory.ok()) {
     log::Error("ring.create_failed", {{"tag", tag}, {"error", memory.status().message()}});
     return memory.status();
   }
-  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor, descriptors));
+  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor, descriptors, layout));
 }
 
 TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
-                 DescriptorStore& descriptors)
+                 DescriptorStore& descriptors, const std::optional<SnowflakeLayout>& layout)
     : descriptors_(descriptors),
       memory_(std::move(memory)),
-      writer_(memory_->writable_table(), memory_->cursors(), floor) {
+      writer_(memory_->writable_table(), memory_->cursors(), floor),
+      layout_(layout) {
   descriptors_.Keep(TableName(ring_id()), table_fd());
   descriptors_.Keep(CursorsName(ring_id()), cursors_fd());
 }
@@ -40,8 +44,35 @@ TagRing::~TagRing() {
 
 void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark,
                       std::atomic<std::uint64_t>* witness) {
-  writer_.Publish(lease.ids, taken, mark, witness);
+  writer_.Publish(lease.ids, taken, mark, witness, IdsOf(lease));
   leases_.push_back(lease);
+}
+
+shm::IdLayout TagRing::IdsOf(const Lease& lease) const {
+  if (!layout_.has_value()) return {};
+  const std::optional<CounterOf> counter = ParseCounterName(lease.tag);
+  IDD_CHECK(counter.has_value());
+  IDD_CHECK(leases_.empty() || leases_.front().tag == lease.tag);
+  return layout_->IdsOfWorker(counter->worker);
+}
+
+void TagRing::MoveWithTime(shm::TimeBounds bounds) noexcept {
+  writer_.MoveWithTime(bounds.now);
+  writer_.SetFrontier(bounds.frontier);
+}
+
+TimedClaim TagRing::ClaimAt(shm::TimeBounds bounds, std::uint64_t count) {
+  MoveWithTime(bounds);
+  const std::optional<shm::RingWriter::Segment> open = writer_.NextOpen();
+  if (!open.has_value()) return {};
+  if (open->next >= bounds.frontier) return {.early = open->next};
+  const shm::IdLayout layout = IdsOf(leases_.front());
+  const std::uint64_t most = layout.OneTime({open->next, open->ids.limit}).size();
+  const shm::IdRange numbers = writer_.Claim(std::min(count, most)).ids;
+  if (numbers.empty()) return {};
+  // Another process has claimed in between: these numbers are a gap.
+  if (numbers.first >= bounds.frontier) return {.early = numbers.first};
+  return {.ids = layout.IdsOf(layout.OneTime(numbers))};
 }
 
 void TagRing::PublishStats(const shm::TagNumbers& numbers) noexcept {

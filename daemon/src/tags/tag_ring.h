@@ -18,6 +18,7 @@
 #include "idd/shm/ring_writer.h"
 #include "platform/service_manager.h"
 #include "store/lease.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 
@@ -29,6 +30,13 @@ struct RingLevel {
   std::uint64_t newest_size = 0;    // ids of the newest of them
 };
 
+// Ids of a snowflake ring.
+struct TimedClaim {
+  shm::IdRange ids{};  // empty: the ring is dry, or its next number is too early
+  // The number that is too early: the clock allows it later.
+  std::optional<std::uint64_t> early{};
+};
+
 // One tag's ring together with the leases of its segments.
 //
 // Thread safety: none; owned by the event loop.
@@ -38,10 +46,11 @@ class TagRing {
  public:
   // Makes an empty ring with a random ring id; nothing below `floor` will be published in it. Keeps
   // its descriptors in `descriptors`, which must outlive it, until it is destroyed after a
-  // Retire(). kSystem, which is logged: no memory.
-  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
-                                                               std::uint64_t floor,
-                                                               DescriptorStore& descriptors);
+  // Retire(). `layout`: of a snowflake tag; all leases are then of one worker id. kSystem, which is
+  // logged: no memory.
+  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(
+      const std::string& tag, std::uint64_t floor, DescriptorStore& descriptors,
+      const std::optional<SnowflakeLayout>& layout = std::nullopt);
   // Claimers overtaken by the ring's end keep no ids from here on.
   ~TagRing();
   TagRing(const TagRing&) = delete;
@@ -70,6 +79,15 @@ class TagRing {
   // Up to `count` ids, in the ring's order; empty when it is dry or forged().
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
 
+  [[nodiscard]] const std::optional<SnowflakeLayout>& layout() const noexcept { return layout_; }
+  // Of a snowflake ring: moves the cursors forwards to bounds.now, and shows claimers that read no
+  // clock where they must wait.
+  void MoveWithTime(shm::TimeBounds bounds) noexcept;
+  // Of a snowflake ring: claimers that read no clock ask idd from now on.
+  void StopTime() noexcept { writer_.SetFrontier(0); }
+  // Of a snowflake ring: up to `count` ids of one time.
+  [[nodiscard]] TimedClaim ClaimAt(shm::TimeBounds bounds, std::uint64_t count);
+
   // Writes the numbers that the ring itself does not show, for observers, if they have changed.
   // `numbers.claimed_before`: ids claimed from leases that have left the ring.
   void PublishStats(const shm::TagNumbers& numbers) noexcept;
@@ -97,11 +115,14 @@ class TagRing {
 
  private:
   TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
-          DescriptorStore& descriptors);
+          DescriptorStore& descriptors, const std::optional<SnowflakeLayout>& layout);
+  // How the numbers of a lease become ids.
+  [[nodiscard]] shm::IdLayout IdsOf(const Lease& lease) const;
 
   DescriptorStore& descriptors_;
   std::unique_ptr<shm::RingMemory> memory_;
   shm::RingWriter writer_;
+  const std::optional<SnowflakeLayout> layout_;
   std::deque<Lease> leases_;
   bool shared_ = false;
   shm::TagNumbers published_;  // last written, without the time

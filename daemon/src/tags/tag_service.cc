@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "platform/logging.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -191,7 +192,7 @@ void TagService::OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome
 // A tag that was resumed meanwhile may have waited for this tail.
 void TagService::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
   drains_.OnAnswered(use, outcome);
-  ServedTag* const tag = Find(use.lease.tag);
+  ServedTag* const tag = Find(ServedName(use.lease.tag));
   if (tag != nullptr && tag->is_known()) tag->MaybeLease();
 }
 
@@ -374,7 +375,7 @@ std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const 
 std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases(
     const std::string& tag) const {
   std::map<std::string, LeaseClosure, std::less<>> live = closer_.Open();
-  std::erase_if(live, [&tag](const auto& lease) { return lease.second.tag != tag; });
+  std::erase_if(live, [&tag](const auto& lease) { return ServedName(lease.second.tag) != tag; });
   if (const ServedTag* const served = Find(tag)) served->ids().AddLive(live);
   return live;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "platform/logging.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -64,7 +65,8 @@ void Takeover::Take(LeftTag left) {
   std::unique_ptr<TagRing> ring;
   if (!is_drained) {
     Result<std::unique_ptr<TagRing>> made =
-        TagRing::Create(name, left.first_id(), context_.handover.descriptors);
+        TagRing::Create(
+        name, left.first_id(), context_.handover.descriptors, left.layout());
     if (made.ok()) ring = std::move(made).value();
   }
   InheritedTag inherited = CloseOldRings(std::move(left), context_.handover.leases);
@@ -95,12 +97,12 @@ void Takeover::CloseEnded(const std::vector<LeaseUse>& closing,
   std::vector<LeaseClosure> closures;
   closures.reserve(closing.size());
   for (const LeaseUse& use : closing) {
-    context_.worker.meter().AddWaste(use.lease.tag, use.available());
+    context_.worker.meter().AddWaste(ServedName(use.lease.tag), use.available());
     closures.push_back(Abandoned(use));
   }
   if (!closures.empty()) context_.closer.Close(std::move(closures));
   for (const LeaseUse& use : returning) {
-    if (context_.drains.IsDrained(use.lease.tag)) context_.drains.OnClosed(use);
+    if (context_.drains.IsDrained(ServedName(use.lease.tag))) context_.drains.OnClosed(use);
   }
   HandBackNewestFirst(returning);
 }

@@ -17,6 +17,7 @@ struct WaitFacts {
   const std::string& tag;
   const StoreHealth& health;
   const std::string& last_error;                  // of the store, for this tag
+  std::string clock{};                            // why a snowflake claim waits for the clock
   std::optional<MonotonicTime> asked_at{};        // of the request that the store has not answered
   std::optional<MonotonicTime> quarantined_at{};  // of the ring, if that was a moment ago
 };

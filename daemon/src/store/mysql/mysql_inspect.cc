@@ -58,6 +58,14 @@ std::optional<StoreFacts::Clock> Compare(const std::optional<std::string>& serve
 
 }  // namespace
 
+Result<std::optional<StoreFacts::Clock>> MysqlStore::CompareClocks() {
+  if (db_ == nullptr) return NotOpen();
+  const auto asked = system_clock::now();
+  const Result<MysqlResult> now = db_->Query("SELECT UNIX_TIMESTAMP(NOW(6))");
+  if (!now.ok()) return Failed(now.status());
+  return Compare(now.value().rows.at(0).at(0), asked, system_clock::now());
+}
+
 // The variables are listed, not selected, so that a server may lack one of them.
 Result<StoreFacts> MysqlStore::Inspect() {
   if (db_ == nullptr) return NotOpen();

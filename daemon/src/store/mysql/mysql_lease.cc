@@ -42,6 +42,10 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
   states_.clear();
   // Another transaction was in the way of one lease, the state that was read has changed, or one
   // row cannot be advanced: take each lease alone.
+  return Singly(requests);
+}
+
+Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& requests) {
   LeaseResults singly;
   for (const LeaseRequest& request : requests) {
     Result<Lease> lease = TakeSingly(request);
@@ -141,6 +145,10 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
     }
     leases.emplace_back(advance.ok() ? Status(Code::kSystem, "not leased yet") : advance.status());
   }
+  // Each worker id has an owner to check.
+  const bool has_worker = std::any_of(requests.begin(), requests.end(),
+                                      [](const LeaseRequest& one) { return one.is_of_worker; });
+  if (has_worker && advances.size() > 1) return Singly(requests);
   if (!advances.empty()) {
     Result<LeaseResults> advanced = RunAdvances(advances);
     if (!advanced.ok()) return advanced.status();
@@ -211,7 +219,8 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
       {"UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(GREATEST(max_id, " +
            std::to_string(advance.lowest) + ") + " + count + ") WHERE biz_tag = " +
            MysqlDb::Text(request.tag) + " AND max_id BETWEEN " + std::to_string(advance.seen) +
-           " AND " + std::to_string(advance.most - advance.count) + IsGuarded(),
+           " AND " + std::to_string(advance.most - advance.count) + OwnsWorker(request) +
+           IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
            tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
            ", " + MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +

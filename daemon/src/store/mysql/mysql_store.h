@@ -64,6 +64,10 @@ class MysqlStore final : public Store, public FenceStore {
       const std::vector<std::string>& except_tokens) override;
   Result<Reconciliation> Reconcile(const HostMemory& memory) override;
 
+  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override;
+  Result<bool> TakeWorker(const WorkerChoice& choice) override;
+  Result<std::optional<StoreFacts::Clock>> CompareClocks() override;
+
   Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
   Result<TagResults> FindTagsCached(const std::vector<std::string>& tags) override;
@@ -164,6 +168,7 @@ class MysqlStore final : public Store, public FenceStore {
   static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
   // Uses states that were read a moment ago, and reads the others now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
+  [[nodiscard]] Result<LeaseResults> Singly(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] std::string IsGuarded() const;
@@ -176,10 +181,17 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Result<Lease> TakeBack(const LeaseRequest& request, const ReturnedTail& tail);
   [[nodiscard]] Status GiveUp(const std::vector<Result<Lease>>& taken, Status status);
 
+  [[nodiscard]] Status ReadLayouts(TagStates& states);
+  // The same for records; one whose layout is missing or wrong is removed.
+  [[nodiscard]] Status AddLayouts(std::vector<TagRecord>& records);
+  // Not Ok: an earlier tag of this name made its ids in another way.
+  [[nodiscard]] Status CheckEarlierLayout(const NewTag& tag);
+  [[nodiscard]] std::string OwnsWorker(const LeaseRequest& request) const;
+
   // The ranges of those leases that are active and this host's.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
   [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
-  [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows) const;
+  [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows);
 
   [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks,
                                    Reconciliation& reconciliation);

@@ -126,6 +126,7 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
       it->second.value().returned.push_back({.token = token, .ids = ids});
     }
   }
+  if (Status status = ReadLayouts(states); !status.ok()) return status;
   bool all_found = true;
   for (const std::string& tag : tags) {
     // A column that compares without case returns another tag's row.
@@ -196,6 +197,7 @@ Result<std::vector<TagRecord>> MysqlStore::ListTags() {
     Result<TagRecord> tag = ParseTagRow(MysqlRow(cells));
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
+  if (Status status = AddLayouts(tags); !status.ok()) return Failed(status);
   return tags;
 }
 
@@ -226,6 +228,9 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
   if (!used.ok()) return used.status();
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
   if (Status status = CheckStart(tag, start, used.value()); !status.ok()) return status;
+  if (tag.snowflake.has_value()) {
+    if (Status status = CheckEarlierLayout(tag); !status.ok()) return status;
+  }
   const std::string name = MysqlDb::Text(tag.tag);
   std::vector<std::string> statements = {
       "INSERT INTO leaf_alloc(biz_tag, max_id, step, description) VALUES(" + name + ", " +
@@ -237,6 +242,10 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
           TagAccessName(tag.access) + "')"};
   for (std::string& statement : AssignRefill(tag.tag, tag.refill)) {
     statements.push_back(std::move(statement));
+  }
+  if (tag.snowflake.has_value()) {
+    statements.push_back("REPLACE INTO idd_snowflake(biz_tag, layout) VALUES(" + name + ", " +
+                         MysqlDb::Text(FormatLayout(*tag.snowflake)) + ")");
   }
   const Status status = db_->Transaction(statements).status();
   if (!status.ok()) return Failed(InWords(status, db_->last_error(), tag.tag));
@@ -283,11 +292,15 @@ Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
   return after;
 }
 
-Result<TagRecord> MysqlStore::Changed(const TagChange& change, const MysqlResult& rows) const {
+Result<TagRecord> MysqlStore::Changed(const TagChange& change, const MysqlResult& rows) {
   for (const auto& cells : rows.rows) {
     if (cells[0] != change.tag) continue;
     Result<TagRecord> record = ParseTagRow(MysqlRow(cells));
     if (!record.ok()) return record;
+    std::vector<TagRecord> one{std::move(record).value()};
+    if (Status status = AddLayouts(one); !status.ok()) return status;
+    if (one.empty()) return FindTag(change.tag);  // says what is wrong with its layout
+    record = std::move(one.front());
     if (Status status = CheckChanged(change, record.value()); !status.ok()) return status;
     return record;
   }

@@ -62,6 +62,7 @@ Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
   AtPoint("lease.begun");
   Result<TagRecord> tag = ReadTag(request.tag);
   if (!tag.ok()) return tag.status();
+  if (Status status = CheckOwner(request); !status.ok()) return status;
   Result<std::optional<Lease>> taken = TakeBack(request, tag.value());
   if (!taken.ok()) return taken.status();
   Result<Lease> lease = taken.value().has_value() ? *taken.value() : Advance(request, tag.value());

@@ -163,7 +163,29 @@ Status CheckAllocatorTables(SqliteDb& db) {
   return CheckLeafAlloc(db);
 }
 
+// idd_snowflake: how a snowflake tag's ids are made (snowflake_layout.h). It stays when the tag is
+// deleted, so that a namesake makes the same ids from the counters of its workers, which stay too.
+// idd_worker: the host that leases from the counter of a worker id, the row 'TAG#WORKER' of
+// leaf_alloc.
+constexpr const char* kWorkerTables[] = {
+    "CREATE TABLE IF NOT EXISTS idd_snowflake("
+    "  biz_tag TEXT PRIMARY KEY NOT NULL,"
+    "  layout  TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS idd_worker("
+    "  biz_tag  TEXT NOT NULL,"
+    "  worker   INTEGER NOT NULL CHECK(worker BETWEEN 0 AND 4294967295),"
+    "  host     TEXT NOT NULL,"
+    "  taken_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    "  PRIMARY KEY(biz_tag, worker)) STRICT"};
+
 }  // namespace
+
+Status AddWorkerTables(SqliteDb& db) {
+  for (const char* sql : kWorkerTables) {
+    if (Status status = db.Run(sql); !status.ok()) return status;
+  }
+  return Status::Ok();
+}
 
 const SqliteFormat& AllocatorFormat() {
   static constexpr SqliteFormat kFormat = {

@@ -5,6 +5,7 @@
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_SCHEMA_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_SCHEMA_H_
 
+#include "idd/base/status.h"
 #include "sql/sqlite_db.h"
 
 namespace idd::daemon {
@@ -12,6 +13,9 @@ namespace idd::daemon {
 // Adopts a file in which Leaf's users have made leaf_alloc, whatever else is in it, as long as no
 // table begins with idd_ and neither application_id nor user_version is another program's.
 [[nodiscard]] const SqliteFormat& AllocatorFormat();
+// Adds the tables of snowflake tags, which an earlier version of idd has not made. To be called in a
+// transaction.
+[[nodiscard]] Status AddWorkerTables(SqliteDb& db);
 
 }  // namespace idd::daemon
 

@@ -30,7 +30,7 @@ struct SqliteStoreOptions {
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
-  // "delete.entombed", "delete.committed". "change.committed" comes before each of the
+  // "delete.entombed", "delete.committed"; "worker.taken", "worker.committed". "change.committed" comes before each of the
   // "....committed": the transaction is in the file, and the witness does not have it yet.
   std::function<void(const char* point)> at_point;
 };
@@ -69,6 +69,9 @@ class SqliteStore final : public Store {
   Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) override;
   Result<Reconciliation> Reconcile(const HostMemory& memory) override;
+
+  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override;
+  Result<bool> TakeWorker(const WorkerChoice& choice) override;
 
   Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
@@ -144,6 +147,14 @@ class SqliteStore final : public Store {
   [[nodiscard]] Status WriteRefill(const std::string& tag, const RefillChange& refill);
   [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);
   [[nodiscard]] Status DeleteInTransaction(const std::string& tag);
+
+  [[nodiscard]] Status WriteLayout(const NewTag& tag);
+  [[nodiscard]] Result<bool> TakeWorkerInTransaction(const WorkerChoice& choice);
+  // Not Ok: the request is for a worker id that another host owns.
+  [[nodiscard]] Status CheckOwner(const LeaseRequest& request);
+  [[nodiscard]] Result<std::optional<std::string>> OwnerOf(const std::string& tag,
+                                                           std::uint32_t worker);
+  [[nodiscard]] Status ReadLayout(TagRecord& record);
 
   // The ids of a lease that is active, this host's and of this tag; nullopt: there is none.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);

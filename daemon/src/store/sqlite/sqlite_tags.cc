@@ -25,7 +25,11 @@ Result<TagRecord> SqliteStore::ReadTag(const std::string& tag) {
   SqliteQuery query = db_->Query(std::string(kSelectTag) + " WHERE a.biz_tag = ?1", tag);
   // A hand-made column may compare without case and so find another tag.
   while (query.Next()) {
-    if (query.TextIf(0) == tag) return ParseTagRow(query);
+    if (query.TextIf(0) != tag) continue;
+    Result<TagRecord> record = ParseTagRow(query);
+    if (!record.ok()) return record;
+    Status status = ReadLayout(record.value());
+    return status.ok() ? std::move(record) : Result<TagRecord>(std::move(status));
   }
   if (!query.Finish().ok()) return query.Finish();
   return Status(Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl());
@@ -41,6 +45,7 @@ Result<std::vector<TagRecord>> SqliteStore::ListTags() {
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
   if (!query.Finish().ok()) return query.Finish();
+  std::erase_if(tags, [this](TagRecord& tag) { return !ReadLayout(tag).ok(); });
   return tags;
 }
 
@@ -82,6 +87,7 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
       tag.tag, std::string_view(TagModeName(tag.mode)), tag.max_id.value_or(kMaxId),
       std::string_view(TagAccessName(tag.access)));
   if (status.ok()) status = WriteRefill(tag.tag, tag.refill);
+  if (status.ok()) status = WriteLayout(tag);
   if (!status.ok()) return status;
   return ReadTag(tag.tag);
 }

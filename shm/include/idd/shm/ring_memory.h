@@ -79,6 +79,9 @@ class RingMemory {
   [[nodiscard]] Cursors& cursors() noexcept;
   [[nodiscard]] const Cursors& read_cursors() const noexcept;
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return table().header.ring_id; }
+  [[nodiscard]] bool is_snowflake() const noexcept {
+    return table().header.mode == static_cast<std::uint32_t>(TagMode::kSnowflake);
+  }
 
   // Claimer: gives the ring's memory back although a thread may be stopped inside a claim. Zeros
   // take its place, in the table first: every add of that thread to the blank cursor is followed by

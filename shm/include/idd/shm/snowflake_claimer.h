@@ -2,6 +2,7 @@
 #ifndef IDD_SHM_SNOWFLAKE_CLAIMER_H_
 #define IDD_SHM_SNOWFLAKE_CLAIMER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -23,6 +24,11 @@ class SnowflakeClock {
   [[nodiscard]] TimeBounds Bounds(std::uint32_t sequence_bits) const noexcept;
   // The time now, in units since the epoch; 0 before the epoch.
   [[nodiscard]] std::uint64_t Now() const noexcept;
+  // How far a time is ahead of the clock.
+  [[nodiscard]] std::uint64_t AheadMs(std::uint64_t time) const noexcept {
+    return (time - std::min(time, Now())) * unit_ms_;
+  }
+  [[nodiscard]] bool is_claimers() const noexcept { return is_claimers_; }
 
  private:
   const RingLive& live_;
@@ -55,6 +61,10 @@ class SnowflakeClaimer {
   [[nodiscard]] SnowflakeClaim Claim(std::uint64_t count) noexcept;
   // Whether the clock allows this number of an early claim.
   [[nodiscard]] bool IsDue(std::uint64_t number) noexcept;
+  // How far its time is ahead of this process's clock.
+  [[nodiscard]] std::uint64_t AheadMs(std::uint64_t number) noexcept;
+  // Claimers of this ring read the clock; otherwise the daemon moves the ring.
+  [[nodiscard]] bool reads_clock() const noexcept { return clock_.is_claimers(); }
 
   [[nodiscard]] RingState state() const noexcept { return claimer_.state(); }
 

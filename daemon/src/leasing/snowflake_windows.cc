@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 // A clock may always be ahead of the store's by this much.
 constexpr std::int64_t kLeastAheadMs = 1000;
 // A tag whose window is nearly over looks again after at most this long.
-constexpr milliseconds kLongestPause(1000);
+constexpr milliseconds kLongestWait(1000);
 // Other hosts may take the same worker ids at the same time.
 constexpr int kTries = 16;
 
@@ -132,10 +132,10 @@ class WindowPlanner {
     const std::uint64_t units =
         (layout_.RoundUp(order_.floor) - now_ - ahead_) >> layout_.sequence_bits;
     const auto left = milliseconds(static_cast<std::int64_t>(
-        std::min<std::uint64_t>(units, static_cast<std::uint64_t>(kLongestPause.count())) *
+        std::min<std::uint64_t>(units, static_cast<std::uint64_t>(kLongestWait.count())) *
         layout_.unit_ms));
     WindowPlan plan;
-    plan.not_before = MonotonicClock::now() + std::clamp(left, milliseconds(1), kLongestPause);
+    plan.not_before = MonotonicClock::now() + std::clamp(left, milliseconds(1), kLongestWait);
     plan.reason = "the worker id's counter was moved far ahead; the host takes another one when its "
                   "present window is over, at " +
                   TextOf(order_.floor);

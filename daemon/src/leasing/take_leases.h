@@ -21,7 +21,7 @@ struct LeaseOrder {
   std::string tag;
   // The row of leaf_alloc to lease from: the tag's, or, in mode snowflake, that of the worker id
   // that this host has had so far; empty: it has none.
-  std::string counter;
+  std::string counter{};
   std::uint64_t instance = 0;   // differs from that of an earlier tag of the same name
   std::string token;            // of the lease
   std::uint64_t wanted = 0;     // ids, computed from the settings that the daemon knows

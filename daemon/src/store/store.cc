@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "store/snowflake_layout.h"
+
 namespace idd::daemon {
 
 Result<Lease> Store::TakeLease(const LeaseRequest& request) {
@@ -15,6 +17,16 @@ Result<TagRecord> StoreReader::FindTag(const std::string& tag) {
   Result<TagResults> records = FindTags({tag});
   if (!records.ok()) return records.status();
   return std::move(records.value().front());
+}
+
+Result<std::vector<std::string>> StoreReader::RowsOf(const std::string& tag) {
+  const Result<std::vector<WorkerRecord>> workers = ListWorkers(tag);
+  if (!workers.ok()) return workers.status();
+  std::vector<std::string> rows{tag};
+  for (const WorkerRecord& worker : workers.value()) {
+    rows.push_back(CounterName(tag, worker.worker));
+  }
+  return rows;
 }
 
 Result<Ledger> StoreReader::ReadLists(const std::string& tag) {

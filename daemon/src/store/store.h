@@ -142,7 +142,10 @@ class StoreReader {
   [[nodiscard]] virtual Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) = 0;
   // All existing tags, even with invalid rows, and all tags that the journal has leases of.
   [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
-  // The ledger of one tag. Its lists are from one moment, even while other hosts lease and hand
+  // The rows of leaf_alloc that a tag leases from: its own and, of a snowflake tag, the counters of
+  // its worker ids.
+  [[nodiscard]] Result<std::vector<std::string>> RowsOf(const std::string& tag);
+  // The ledger of one row of leaf_alloc. Its lists are from one moment, even while other hosts lease and hand
   // back.
   [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
 

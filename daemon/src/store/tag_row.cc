@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "idd/base/clock.h"
 #include "idd/wire/frames.h"
 #include "platform/random.h"
 
@@ -133,6 +134,16 @@ Status CheckNewTag(const NewTag& tag) {
   if (Status status = CheckMaxId(tag.tag, tag.max_id.value_or(kMaxId)); !status.ok()) {
     return status;
   }
+  if (tag.snowflake.has_value()) {
+    if (Status status = CheckLayout(*tag.snowflake); !status.ok()) return status;
+    if (Status status = CheckLifetime(*tag.snowflake, WallClock::now_ms()); !status.ok()) {
+      return status;
+    }
+    if (tag.tag.size() > kMaxSnowflakeTagBytes) {
+      return {Code::kInvalid, "the name of a snowflake tag has at most " +
+                                  std::to_string(kMaxSnowflakeTagBytes) + " bytes"};
+    }
+  }
   return CheckRefill(tag.tag, tag.step, tag.refill);
 }
 
@@ -201,7 +212,19 @@ Status NoSuchSettingOfTickets() {
           "the socket: step, refill settings and access ring do not apply"};
 }
 
+Status NoSuchSettingOfSnowflakes() {
+  return {Code::kInvalid,
+          "a tag of mode snowflake leases time: step, start, max-id and refill settings do not "
+          "apply, except the outage tolerance"};
+}
+
 Status CheckChanged(const TagChange& change, const TagRecord& after) {
+  RefillChange counts = change.refill;
+  counts.outage_tolerance.reset();
+  if (after.mode == TagMode::kSnowflake &&
+      (change.step.has_value() || change.max_id.has_value() || counts != RefillChange{})) {
+    return NoSuchSettingOfSnowflakes();
+  }
   const bool has_prefetch = change.step.has_value() || change.refill != RefillChange{};
   if (after.mode == TagMode::kTicket && (has_prefetch || change.access == TagAccess::kRing)) {
     return NoSuchSettingOfTickets();

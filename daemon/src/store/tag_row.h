@@ -42,6 +42,8 @@ inline constexpr int kTagColumns = 12;
 [[nodiscard]] Status NoOwner(const std::string& counter);
 // The error for a setting that does not apply to mode `ticket`.
 [[nodiscard]] Status NoSuchSettingOfTickets();
+// The same for mode `snowflake`.
+[[nodiscard]] Status NoSuchSettingOfSnowflakes();
 // Checks a change against the changed row: `after` must not be kept if this fails.
 [[nodiscard]] Status CheckChanged(const TagChange& change, const TagRecord& after);
 

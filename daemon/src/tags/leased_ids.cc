@@ -152,8 +152,13 @@ void LeasedIds::CloseAll(const std::vector<LeaseUse>& uses) {
   if (!closures.empty()) context_.closer.Close(std::move(closures));
 }
 
+// The time of a snowflake tag goes on with another worker id, above all that honest claimers could
+// accept: they accept no number from the frontier on.
 void LeasedIds::GiveUp(const std::vector<LeaseUse>& spoilt, const char* action) {
   floor_ = ring_->floor();
+  if (layout_.has_value()) {
+    floor_ = std::min(floor_, layout_->BoundsAt(WallClock::now_ms()).frontier);
+  }
   quarantined_at_ = MonotonicClock::now();
   ++quarantines_;
   log::Error("ring.quarantined", {{"tag", tag_},

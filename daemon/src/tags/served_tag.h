@@ -58,6 +58,8 @@ class ServedTag {
   // Whether the store has answered that the tag exists. Everything that needs its settings (leases,
   // views) depends on that.
   [[nodiscard]] bool is_known() const noexcept { return record_.has_value(); }
+  // Null if it is not known.
+  [[nodiscard]] const TagRecord* record() const noexcept { return record_ ? &*record_ : nullptr; }
   [[nodiscard]] const LeasedIds& ids() const noexcept { return ids_; }
   [[nodiscard]] std::size_t waiting() const noexcept { return waiters_.size(); }
   // Whether a look-up or a lease is under way, or the tag awaits its turn to lease.

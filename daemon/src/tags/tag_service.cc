@@ -279,6 +279,11 @@ bool TagService::Knows(std::string_view tag) const {
   return served != nullptr && served->is_known();
 }
 
+const TagRecord* TagService::RecordOf(std::string_view tag) const {
+  const ServedTag* const served = Find(tag);
+  return served == nullptr ? nullptr : served->record();
+}
+
 // A restart, and a stop.
 
 void TagService::Inherit(Inheritance& inheritance, std::function<void()> done) {
@@ -375,8 +380,8 @@ std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const 
 std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases(
     const std::string& tag) const {
   std::map<std::string, LeaseClosure, std::less<>> live = closer_.Open();
-  std::erase_if(live, [&tag](const auto& lease) { return ServedName(lease.second.tag) != tag; });
-  if (const ServedTag* const served = Find(tag)) served->ids().AddLive(live);
+  if (const ServedTag* const served = Find(ServedName(tag))) served->ids().AddLive(live);
+  std::erase_if(live, [&tag](const auto& lease) { return lease.second.tag != tag; });
   return live;
 }
 

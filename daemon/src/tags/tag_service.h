@@ -118,6 +118,8 @@ class TagService : private TagOwner {
   [[nodiscard]] DrainProgress ProgressOf(const std::string& scope) const;
   // Whether the tag is known here, so that the store need not be asked whether it exists.
   [[nodiscard]] bool Knows(std::string_view tag) const;
+  // Its record as last seen; null if it is not known here.
+  [[nodiscard]] const TagRecord* RecordOf(std::string_view tag) const;
 
   // Looks at every ring, to do what a claimer that died before its wake-up left undone and to
   // measure the rates.

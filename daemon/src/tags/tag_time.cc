@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // A tag of which no id was claimed for this long is not in use.
-constexpr std::chrono::seconds kIdleAfter(10);
+constexpr std::chrono::seconds kIdleAfter(2);
 // How often the ring is moved at least, however long the unit is.
 constexpr milliseconds kLongestTick(100);
 // How long a claim waits at most before it looks at the clock again, which may be set.

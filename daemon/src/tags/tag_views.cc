@@ -38,6 +38,7 @@ std::uint64_t PerThousandSeconds(double per_s) {
 }
 
 double PromisedIdsOf(const TagFacts& facts) {
+  if (facts.record.mode == TagMode::kSnowflake) return 0;  // it holds time, not ids
   return PromisedIds(facts.record.refill, facts.history.Most(MonotonicClock::now()),
                      facts.planning_rate_per_s);
 }
@@ -61,8 +62,9 @@ const char* TagStateName(TagState state) noexcept {
 TagState StateOf(const TagFacts& facts, std::uint64_t available) noexcept {
   if (facts.is_drained) return TagState::kDrained;
   if (facts.was_quarantined_recently) return TagState::kQuarantined;
-  // A tag of mode `ticket` holds no ids.
-  const bool is_dry = facts.has_ring && available == 0 && facts.record.mode != TagMode::kTicket;
+  // A ticket tag holds no ids, and a snowflake tag leases time only while it is used.
+  const bool is_dry =
+      facts.has_ring && available == 0 && facts.record.mode == TagMode::kSegment;
   return is_dry ? TagState::kDry : TagState::kOk;
 }
 
@@ -71,6 +73,7 @@ TagSnapshot SnapshotOf(const TagFacts& facts, std::vector<LeaseUse> in_ring) {
   snapshot.tag = facts.tag;
   snapshot.mode = facts.record.mode;
   snapshot.step = facts.record.step;
+  snapshot.snowflake = facts.record.snowflake;
   snapshot.refill = facts.record.refill;
   snapshot.claimed = facts.closed_claimed;
   std::uint64_t available = 0;

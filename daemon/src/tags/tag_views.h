@@ -29,6 +29,7 @@ struct TagSnapshot {
   std::string tag;
   TagMode mode = TagMode::kSegment;
   std::uint64_t step = 0;
+  std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
   RefillSettings refill;
   TagState state = TagState::kOk;
   std::uint64_t claimed = 0;

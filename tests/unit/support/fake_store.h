@@ -48,6 +48,25 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     tags_[tag].mode = mode;
   }
+  void AddSnowflake(const std::string& tag, const SnowflakeLayout& layout) {
+    AddTag(tag, 1);
+    const std::lock_guard lock(mutex_);
+    tags_[tag].mode = TagMode::kSnowflake;
+    tags_[tag].snowflake = layout;
+    tags_[tag].refill = RefillSettings{};
+  }
+  // Another host's worker id, whose windows end at `next_number`; also this host's, as kHost.
+  void OwnWorker(const std::string& tag, std::uint32_t worker, const std::string& host,
+                 std::uint64_t next_number) {
+    AddTag(CounterName(tag, worker), 1, next_number);
+    const std::lock_guard lock(mutex_);
+    workers_[tag][worker] = host;
+  }
+  // The store's clock is that far ahead of this host's.
+  void SetClock(std::optional<StoreFacts::Clock> clock) {
+    const std::lock_guard lock(mutex_);
+    clock_ = clock;
+  }
   void SetAccess(const std::string& tag, TagAccess access) {
     const std::lock_guard lock(mutex_);
     tags_[tag].access = access;
@@ -164,6 +183,12 @@ class FakeStore final : public Store {
     requests_.push_back(request);
     const auto it = tags_.find(request.tag);
     if (it == tags_.end()) return NoSuchTag(request.tag);
+    if (request.is_of_worker) {
+      const std::optional<CounterOf> counter = ParseCounterName(request.tag);
+      if (!counter || workers_[counter->tag][counter->worker] != kHost) {
+        return Status(Code::kInvalid, "this host does not own the worker id");
+      }
+    }
     TagRecord& tag = it->second;
     Lease lease;
     lease.token = request.token;
@@ -296,6 +321,43 @@ class FakeStore final : public Store {
     }
     return records;
   }
+  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override {
+    if (Status status = script.Enter("ListWorkers"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    std::vector<WorkerRecord> workers;
+    for (const auto& [worker, host] : workers_[tag]) {
+      workers.push_back({.worker = worker,
+                         .host = host,
+                         .is_mine = host == kHost,
+                         .next_number = tags_[CounterName(tag, worker)].next_id});
+    }
+    return workers;
+  }
+  Result<bool> TakeWorker(const WorkerChoice& choice) override {
+    if (Status status = script.Enter("TakeWorker"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    auto& owners = workers_[choice.tag];
+    const auto owner = owners.find(choice.worker);
+    const bool is_as_seen = choice.owner.has_value()
+                                ? owner != owners.end() && owner->second == *choice.owner
+                                : owner == owners.end();
+    const std::string counter = CounterName(choice.tag, choice.worker);
+    if (!tags_.contains(counter)) {
+      TagRecord& record = tags_[counter];
+      record.tag = counter;
+      record.next_id = 1;
+      record.step = 1;
+      record.max_id = choice.last_number;
+    }
+    if (!is_as_seen || tags_[counter].next_id > choice.at_most) return false;
+    owners[choice.worker] = kHost;
+    return true;
+  }
+  Result<std::optional<StoreFacts::Clock>> CompareClocks() override {
+    if (Status status = script.Enter("CompareClocks"); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    return clock_;
+  }
   Result<TagRecord> CreateTag(const NewTag& tag) override {
     if (Status status = script.Enter("CreateTag"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
@@ -414,6 +476,8 @@ class FakeStore final : public Store {
   mutable std::mutex mutex_;
   std::map<std::string, TagRecord, std::less<>> tags_;
   std::vector<LeaseRecord> journal_;
+  std::map<std::string, std::map<std::uint32_t, std::string>, std::less<>> workers_;
+  std::optional<StoreFacts::Clock> clock_;
   std::vector<ReturnedRange> returned_;
   std::vector<LeaseRequest> requests_;
   LeaseFilter last_listed_;
@@ -442,6 +506,9 @@ class FakeReader final : public StoreReader {
   Result<std::vector<HostRecord>> ListHosts() override { return store_.ListHosts(); }
   Result<std::set<std::string>> LedgerTags() override { return store_.LedgerTags(); }
   Result<Ledger> ReadLedger(const std::string& tag) override { return store_.ReadLedger(tag); }
+  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override {
+    return store_.ListWorkers(tag);
+  }
 
  private:
   FakeStore& store_;

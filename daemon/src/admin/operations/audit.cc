@@ -22,6 +22,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -138,8 +139,16 @@ void Audit(AdminContext& context, const AdminRequest& request, const PeerRights&
   run->scope = is_all_hosts.value() ? AuditScope::kAllHosts : AuditScope::kThisHost;
   run->done = std::move(done);
   if (run->only.has_value()) {
-    run->tags = {*run->only};
-    return context.reports.Begin([&context, run] { AuditNext(context, run); });
+    return context.reports.Begin([&context, run] {
+      context.Read<std::vector<std::string>>(
+          [tag = *run->only](StoreReader& store) { return store.RowsOf(tag); },
+          [&context, run](Result<std::vector<std::string>> rows) {
+            if (!rows.ok()) return EndAudit(context, *run, rows.status());
+            if (rows.value().size() > 1) run->only.reset();  // its worker ids show that it exists
+            run->tags = std::move(rows).value();
+            AuditNext(context, run);
+          });
+    });
   }
   context.reports.Begin([&context, run, rights] {
     context.Read<std::set<std::string>>(
@@ -151,7 +160,7 @@ void Audit(AdminContext& context, const AdminRequest& request, const PeerRights&
           for (const auto& [token, lease] : context.tags.LiveLeases())
             tags.value().insert(lease.tag);
           for (const std::string& tag : tags.value()) {
-            if (rights.MaySee(tag)) run->tags.push_back(tag);
+            if (rights.MaySee(ServedName(tag))) run->tags.push_back(tag);
           }
           AuditNext(context, run);
         });

@@ -85,6 +85,7 @@ std::vector<TagWaste> SumWaste(const std::vector<LeaseRecord>& leases) {
   std::map<std::string, TagWaste, std::less<>> tags;
   for (const LeaseRecord& lease : leases) {
     if (lease.state == LeaseState::kActive) continue;
+    if (ParseCounterName(lease.tag).has_value()) continue;  // time that passed is no waste
     TagWaste& waste = tags[lease.tag];
     waste.tag = lease.tag;
     waste.ids += lease.ids.size();
@@ -104,6 +105,9 @@ Status ReadStore(Store& store, HighWaterMarks& marks, const StoreSession& sessio
   Result<std::vector<TagRecord>> tags = store.ListTags();
   if (!tags.ok()) return tags.status();
   report.tags = std::move(tags).value();
+  std::erase_if(report.tags, [](const TagRecord& tag) {
+    return ParseCounterName(tag.tag).has_value();
+  });
   const Result<std::vector<TagMark>> all = marks.All();
   if (!all.ok()) return all.status();
   if (Status status = FindBehind(store, all.value(), report); !status.ok()) return status;

@@ -12,6 +12,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -66,10 +67,20 @@ Result<LeaseFilter> ReadLeaseFilter(const AdminRequest& request) {
 // The newest of the leases that the peer may see, however many other leases are newer.
 Result<std::vector<LeaseRecord>> ReadLeases(StoreReader& store, LeaseFilter filter,
                                             const PeerRights& rights) {
-  if (!rights.AdministersAll()) {
+  if (filter.tag.has_value()) {
+    // The leases of a snowflake tag are those of its worker ids.
+    Result<std::vector<std::string>> rows = store.RowsOf(*filter.tag);
+    if (!rows.ok()) return rows.status();
+    if (rows.value().size() > 1) {
+      filter.among = std::move(rows).value();
+      filter.tag.reset();
+    }
+  } else if (!rights.AdministersAll()) {
     Result<std::set<std::string>> tags = store.LedgerTags();
     if (!tags.ok()) return tags.status();
-    std::erase_if(tags.value(), [&rights](const std::string& tag) { return !rights.MaySee(tag); });
+    std::erase_if(tags.value(), [&rights](const std::string& tag) {
+      return !rights.MaySee(ServedName(tag));
+    });
     filter.among.emplace(tags.value().begin(), tags.value().end());
   }
   return store.ListLeases(filter);

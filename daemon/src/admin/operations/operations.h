@@ -31,6 +31,7 @@ using AdminHandler = void(AdminContext& context, const AdminRequest& request,
 
 AdminHandler Audit;
 AdminHandler CreateTag;
+AdminHandler Decode;
 AdminHandler DeleteTag;
 AdminHandler Doctor;
 AdminHandler Drain;
@@ -57,6 +58,7 @@ struct AdminOperation {
 inline constexpr std::array kAdminOperations = {
     AdminOperation{"audit", Needs::kSee, &Audit},
     AdminOperation{"client.list", Needs::kSee, &ListClients},
+    AdminOperation{"decode", Needs::kSee, &Decode},
     AdminOperation{"doctor", Needs::kSee, &Doctor},
     AdminOperation{"drain", Needs::kAdministerScope, &Drain},
     AdminOperation{"host.forget", Needs::kAdministerAll, &ForgetHost},

@@ -10,6 +10,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "admin/shared/snowflake_fields.h"
 #include "platform/logging.h"
 #include "store/tag_row.h"
 
@@ -26,25 +27,38 @@ Result<NewTag> ReadNewTag(const AdminRequest& request) {
   const auto start = NumberField(request, "start");
   const auto max_id = NumberField(request, "max_id");
   auto refill = RefillFields(request);
+  const auto layout = LayoutFields(request);
   for (const Status& status : {mode.status(), access.status(), description.status(), step.status(),
-                               start.status(), max_id.status(), refill.status()}) {
+                               start.status(), max_id.status(), refill.status(), layout.status()}) {
     if (!status.ok()) return status;
   }
   NewTag created;
   created.tag = std::move(tag).value();
+  if (ParseCounterName(created.tag).has_value()) {
+    return Status(Code::kInvalid, "names that end in '#' and digits are those of the worker ids of "
+                                  "snowflake tags");
+  }
   const std::string mode_name = mode.value().value_or(TagModeName(created.mode));
   const std::optional<TagMode> known_mode = ParseTagMode(mode_name);
   if (!known_mode.has_value()) {
     return Status(Code::kInvalid,
-                  "unknown mode '" + mode_name + "'; segment and ticket are available");
-  }
-  if (*known_mode == TagMode::kSnowflake) {
-    return Status(Code::kInvalid, "mode " + mode_name + " is not available in this version");
+                  "unknown mode '" + mode_name + "'; use segment, snowflake or ticket");
   }
   const bool has_prefetch = step.value().has_value() || refill.value() != RefillChange{};
   const bool is_by_ring = access.value() == TagAccess::kRing;
   if (*known_mode == TagMode::kTicket && (has_prefetch || is_by_ring)) {
     return NoSuchSettingOfTickets();
+  }
+  if (*known_mode == TagMode::kSnowflake) {
+    RefillChange other = refill.value();
+    other.outage_tolerance.reset();
+    if (step.value() || start.value() || max_id.value() || other != RefillChange{}) {
+      return NoSuchSettingOfSnowflakes();
+    }
+    created.snowflake = layout.value().value_or(SnowflakeLayout());
+  } else if (layout.value().has_value()) {
+    return Status(Code::kInvalid, "layout, unit, epoch, clock and max-ahead apply to mode "
+                                  "snowflake only");
   }
   created.mode = *known_mode;
   created.step = step.value().value_or(kDefaultStep);

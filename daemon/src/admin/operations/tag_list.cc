@@ -20,6 +20,8 @@ void ListTags(AdminContext& context, const AdminRequest& /*request*/, const Peer
         if (!records.ok()) return Fail(done, records.status());
         Json tags = Json::array();
         for (const TagRecord& record : records.value()) {
+          // The counter of a worker id is a row, but not a tag.
+          if (ParseCounterName(record.tag).has_value()) continue;
           if (rights.MaySee(record.tag)) tags.push_back(TagJson(record));
         }
         done(Status::Ok(), Dump({{"tags", std::move(tags)}}));

@@ -10,6 +10,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "admin/shared/snowflake_fields.h"
 
 namespace idd::daemon {
 
@@ -24,6 +25,11 @@ void ShowTag(AdminContext& context, const AdminRequest& request, const PeerRight
         const Result<std::vector<ReturnedRange>> returned = store.ListReturned(tag);
         if (!returned.ok()) return returned.status();
         Json document = TagJson(record.value());
+        if (record.value().snowflake.has_value()) {
+          const Result<std::vector<WorkerRecord>> workers = store.ListWorkers(tag);
+          if (!workers.ok()) return workers.status();
+          document["workers"] = WorkersJson(*record.value().snowflake, workers.value());
+        }
         document["returned"] = Json::array();
         for (const ReturnedRange& range : returned.value()) {
           document["returned"].push_back(

@@ -11,13 +11,16 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "admin/shared/snowflake_fields.h"
 
 namespace idd::daemon {
 namespace {
 
 // The leases that an id may come from.
 struct Origin {
-  std::vector<LeaseRecord> leases;  // the newest first
+  std::vector<LeaseRecord> leases;           // the newest first
+  std::optional<SnowflakeLayout> layout{};   // of a snowflake tag; its leases are of numbers
+  std::uint64_t number = 0;                  // the id, or a snowflake id's number
   std::string reason;               // why there are none
 };
 
@@ -25,18 +28,47 @@ struct Origin {
 // time.
 constexpr std::uint64_t kMaxOrigins = 1000;
 
-Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint64_t id) {
-  Origin origin;
-  Result<std::vector<LeaseRecord>> leases = store.ListLeases({.tag = tag,
+// The leases that have the number, of one row of leaf_alloc.
+Result<std::vector<LeaseRecord>> FindLeases(StoreReader& store, const std::string& row,
+                                            std::uint64_t number) {
+  Result<std::vector<LeaseRecord>> leases = store.ListLeases({.tag = row,
                                                               .host = std::nullopt,
                                                               .state = std::nullopt,
-                                                              .containing = id,
+                                                              .containing = number,
                                                               .newest = kMaxOrigins});
+  if (leases.ok()) std::reverse(leases.value().begin(), leases.value().end());
+  return leases;
+}
+
+Result<Origin> FindSnowflake(StoreReader& store, const TagRecord& tag, std::uint64_t id) {
+  Origin origin;
+  origin.layout = tag.snowflake;
+  const std::optional<SnowflakeLayout::Parts> parts = tag.snowflake->PartsOf(id);
+  if (!parts.has_value()) {
+    origin.reason = "it has more bits than the layout " + BitsText(*tag.snowflake);
+    return origin;
+  }
+  origin.number = tag.snowflake->NumberOf(*parts);
+  Result<std::vector<LeaseRecord>> leases =
+      FindLeases(store, CounterName(tag.tag, parts->worker), origin.number);
   if (!leases.ok()) return leases.status();
   origin.leases = std::move(leases).value();
-  std::reverse(origin.leases.begin(), origin.leases.end());
-  if (!origin.leases.empty()) return origin;  // the tag itself may be deleted
+  if (origin.leases.empty()) {
+    origin.reason = "no lease of worker " + std::to_string(parts->worker) + " has its time, " +
+                    TimeTextOf(*tag.snowflake, origin.number);
+  }
+  return origin;
+}
+
+Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint64_t id) {
   const Result<TagRecord> record = store.FindTag(tag);
+  if (record.ok() && record.value().snowflake) return FindSnowflake(store, record.value(), id);
+  Origin origin;
+  origin.number = id;
+  Result<std::vector<LeaseRecord>> leases = FindLeases(store, tag, id);
+  if (!leases.ok()) return leases.status();
+  origin.leases = std::move(leases).value();
+  if (!origin.leases.empty()) return origin;  // the tag itself may be deleted
   if (!record.ok()) return record.status();
   const std::string next = std::to_string(record.value().next_id);
   origin.reason =
@@ -89,11 +121,18 @@ void WhoIs(AdminContext& context, const AdminRequest& request, const PeerRights&
           LeaseRecord shown = lease;
           if (is_live) shown.claimed = use->second.claimed;
           leases.push_back(LeaseJson(shown));
-          leases.back()["id_state"] = IdState(lease, id, is_live ? &use->second : nullptr);
+          leases.back()["id_state"] =
+              IdState(lease, origin.value().number, is_live ? &use->second : nullptr);
+          if (const auto& layout = origin.value().layout; layout.has_value()) {
+            leases.back()["from"] = TimeTextOf(*layout, lease.ids.first);
+            leases.back()["to"] = TimeTextOf(*layout, lease.ids.limit);
+          }
         }
         const std::string& reason = origin.value().reason;
+        const auto& layout = origin.value().layout;
         done(Status::Ok(), Dump({{"tag", tag},
                                  {"id", id},
+                                 {"parts", layout ? PartsJson(*layout, id) : Json(nullptr)},
                                  {"leases", std::move(leases)},
                                  {"reason", OrNull(reason)}}));
       });

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "admin/shared/admin_context.h"
+#include "admin/shared/snowflake_fields.h"
 
 namespace idd::daemon {
 namespace {
@@ -41,6 +42,25 @@ Json FenceJson(const FenceReport& fence) {
       {"state", fence.state}, {"waits_for", std::move(waits)}, {"reason", OrNull(fence.reason)}};
 }
 
+// Where a snowflake tag stands: the worker id that it leases from, and its time.
+Json SnowflakeStateJson(const TagSnapshot& tag) {
+  if (!tag.snowflake.has_value()) return nullptr;
+  Json json = {{"clock", TagClockName(tag.snowflake->clock)},
+               {"counter", nullptr},
+               {"worker", nullptr},
+               {"time", nullptr},
+               {"leased_until", nullptr}};
+  if (tag.leases.empty()) return json;
+  const Lease& newest = tag.leases.back().lease;
+  const std::optional<CounterOf> counter = ParseCounterName(newest.tag);
+  json["counter"] = newest.tag;
+  if (counter.has_value()) json["worker"] = counter->worker;
+  const LeaseUse& oldest = tag.leases.front();
+  json["time"] = TimeTextOf(*tag.snowflake, oldest.lease.ids.first + oldest.claimed);
+  json["leased_until"] = TimeTextOf(*tag.snowflake, newest.ids.limit);
+  return json;
+}
+
 std::int64_t SecondsSince(MonotonicTime since) {
   return std::chrono::duration_cast<std::chrono::seconds>(MonotonicClock::now() - since).count();
 }
@@ -66,6 +86,7 @@ Json TagJson(const TagRecord& record) {
           {"outage_tolerance_s", record.refill.outage_tolerance.count()},
           {"next_id", record.next_id},
           {"max_id", record.max_id},
+          {"snowflake", record.snowflake ? LayoutJson(*record.snowflake) : Json(nullptr)},
           {"description", record.description},
           {"update_time", record.update_time}};
 }
@@ -88,6 +109,7 @@ Json StatusTagJson(const TagSnapshot& tag) {
       {"claimed", tag.claimed},
       {"available", available},
       {"segments", std::move(segments)},
+      {"snowflake", SnowflakeStateJson(tag)},
       {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
       {"covered_s", idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},
       {"promise", PromiseJson(tag, available)},
@@ -158,10 +180,12 @@ std::map<std::string, TagSnapshot> AllTags(const std::vector<TagRecord>& records
                                            const DrainLedger::Scopes& drained) {
   std::map<std::string, TagSnapshot> tags;
   for (const TagRecord& record : records) {
+    if (ParseCounterName(record.tag).has_value()) continue;  // of a worker id
     TagSnapshot& tag = tags[record.tag];
     tag.tag = record.tag;
     tag.mode = record.mode;
     tag.step = record.step;
+    tag.snowflake = record.snowflake;
     tag.refill = record.refill;
     const bool is_drained = drained.contains(kWholeHost) || drained.contains(record.tag);
     tag.state = is_drained ? TagState::kDrained : TagState::kOk;

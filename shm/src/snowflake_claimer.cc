@@ -10,8 +10,8 @@ namespace idd::shm {
 namespace {
 
 // A claim begins again when it has come to the next segment, whose cursor the clock may not have
-// moved yet, and when the clock goes on beneath it.
-constexpr int kTries = 8;
+// moved yet, and when the clock goes on beneath it. All windows of a ring may be over.
+constexpr std::uint32_t kTries = 2 * kSlotCount;
 
 }  // namespace
 
@@ -41,13 +41,17 @@ TimeBounds SnowflakeClock::Bounds(std::uint32_t sequence_bits) const noexcept {
 SnowflakeClaim SnowflakeClaimer::Claim(std::uint64_t count) noexcept {
   const std::optional<IdLayout> layout = Layout();
   if (!layout.has_value()) return {};
-  for (int round = 0; round < kTries; ++round) {
+  for (std::uint32_t round = 0; round < kTries; ++round) {
     const TimeBounds bounds = clock_.Bounds(layout->sequence_bits);
     const ClaimPoint& point = *view_.load(std::memory_order_acquire);  // N1, pairs with N2
+    const std::uint64_t segment = point.segment.load(std::memory_order_acquire);  // N3, with N4
     const std::uint64_t next = MoveWithTime(*point.slot, *point.cursor, bounds.now);
     const std::uint64_t limit = point.slot->limit.load(std::memory_order_acquire);  // C2, with P4
     SlotClaim claim;
-    if (next < limit) {
+    // C0 after the looks at cursor and limit: they are of the segment that the point knows. A
+    // client that slept while its slot was recycled would otherwise wait for the new window, and
+    // one whose ring was drained for a forged cursor.
+    if (next < limit && HoldsSegment(*point.slot, segment)) {
       if (next >= bounds.frontier) return {.is_early = true, .number = next};
       claim = ClaimAtPoint(view_, std::min(count, layout->OneTime({next, limit}).size()));
     }

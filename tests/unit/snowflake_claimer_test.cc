@@ -191,6 +191,48 @@ TEST(SnowflakeClaimerTest, CursorThatWasSetBackIsFoundBeforeTheClockMovesIt) {
   EXPECT_TRUE(ring.writer.forged());
 }
 
+// A client that sleeps while its slot is recycled must not wait for the window that is there now.
+TEST(SnowflakeClaimerTest, LaterWindowInTheSlotOfTheLastClaimHoldsNothingBack) {
+  SnowflakeRing ring(TagClock::kClaimer, 1);
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  ring.PublishTimes(kTime, kTime + 1);
+  ASSERT_FALSE(claimer.Claim(1).ids.empty());
+  ring.writer.MoveWithTime(kLayout.FirstOf(kTime + 1));
+  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  ring.PublishTimes(kTime + 1, kTime + 2);
+  for (std::uint64_t time = kTime + 2; ring.writer.CanPublish(); ++time) {
+    ring.PublishTimes(time, time + 1);
+  }
+  ASSERT_EQ(ring.writer.Snapshot().back().number, 1 + kSlotCount);
+  SnowflakeClaimer other(ring.table, ring.cursors);
+  EXPECT_EQ(other.Claim(1).ids.first, ring.Id(kTime + 1, 0));
+  const SnowflakeClaim claim = claimer.Claim(1);
+  EXPECT_FALSE(claim.is_early);
+  EXPECT_EQ(claim.ids.size(), 1U);
+}
+
+TEST(SnowflakeClaimerTest, DrainedRingLooksDryAlthoughItsCursorWasForged) {
+  SnowflakeRing ring;
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  ring.PublishTimes(kTime, kTime + 10);
+  ASSERT_FALSE(claimer.Claim(1).ids.empty());
+  static_cast<void>(ring.writer.DrainAll());
+  ring.cursor(1) = kLayout.FirstOf(kTime + 9);
+  const SnowflakeClaim claim = claimer.Claim(1);
+  EXPECT_TRUE(claim.ids.empty());
+  EXPECT_FALSE(claim.is_early) << "the client would wait instead of attaching again";
+}
+
+TEST(SnowflakeClaimerTest, OneClaimPassesAllWindowsThatAreOver) {
+  SnowflakeRing ring;
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  for (std::uint64_t i = 1; i < kSlotCount; ++i) {
+    ring.PublishTimes(kTime - 40 + 2 * i, kTime - 38 + 2 * i);
+  }
+  ring.PublishTimes(kTime, kTime + 1);
+  EXPECT_EQ(claimer.Claim(1).ids.first, ring.Id(kTime, 0));
+}
+
 // Claimers with their own positions, in windows of one millisecond, while the daemon publishes.
 TEST(SnowflakeClaimerTest, ThreadsNeverGetAnIdTwiceAndSeeThemRise) {
   TestRing ring;

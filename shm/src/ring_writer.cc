@@ -57,11 +57,11 @@ SlotClaim RingWriter::Claim(std::uint64_t count) noexcept {
 void RingWriter::MoveWithTime(std::uint64_t now) noexcept {
   for (std::uint64_t number = head_; number <= tail_ && !forged_; ++number) {
     const std::size_t slot = number % kSlotCount;
-    // A cursor that was set back is found here, before it is moved.
-    static_cast<void>(ReadSegment(number));
+    // A cursor that was set back is found here, or not moved and found by the look afterwards.
+    const Segment segment = ReadSegment(number);
     if (forged_) return;
-    static_cast<void>(
-        ClampCursor(slot, shm::MoveWithTime(table_.slots[slot], cursors_.slots[slot], now)));
+    static_cast<void>(ClampCursor(slot, RaiseCursor(cursors_.slots[slot], segment.next, seen_[slot],
+                                                    std::min(now, segment.ids.limit))));
   }
 }
 

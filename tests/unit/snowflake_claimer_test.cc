@@ -233,6 +233,41 @@ TEST(SnowflakeClaimerTest, OneClaimPassesAllWindowsThatAreOver) {
   EXPECT_EQ(claimer.Claim(1).ids.first, ring.Id(kTime, 0));
 }
 
+TEST(SnowflakeClaimerTest, CursorBelowItsBaseIsLeftForTheDaemonToFind) {
+  SnowflakeRing ring;
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  ring.PublishTimes(kTime - 10, kTime + 10);
+  ASSERT_EQ(claimer.Claim(5).ids.size(), 5U);
+  ring.cursor(1) = 0;
+  EXPECT_TRUE(claimer.Claim(1).ids.empty()) << "the clock would make five ids come again";
+  static_cast<void>(ring.writer.Snapshot());
+  EXPECT_TRUE(ring.writer.forged());
+}
+
+// A cursor that a hostile client writes between any two steps of another process.
+struct ContendedCursor {
+  struct Word {
+    std::uint64_t value = 1;
+    int tries = 0;
+    [[nodiscard]] std::uint64_t load(std::memory_order /*order*/) const { return value; }
+    bool compare_exchange_weak(std::uint64_t& expected, std::uint64_t /*desired*/,
+                               std::memory_order /*success*/, std::memory_order /*failure*/) {
+      expected = value = 3 - value;
+      return ++tries == 1'000'000;
+    }
+  };
+  Word next;
+};
+
+TEST(MoveWithTimeTest, EndsAlthoughTheCursorIsWrittenAllTheTime) {
+  SlotDescriptor slot{};
+  slot.base = 1;
+  slot.limit = 100;
+  ContendedCursor cursor;
+  EXPECT_LT(MoveWithTime(slot, cursor, 50), 50U);
+  EXPECT_LT(cursor.next.tries, 1000);
+}
+
 // Claimers with their own positions, in windows of one millisecond, while the daemon publishes.
 TEST(SnowflakeClaimerTest, ThreadsNeverGetAnIdTwiceAndSeeThemRise) {
   TestRing ring;

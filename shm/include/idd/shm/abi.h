@@ -56,6 +56,7 @@
 //   Cursor.next               daemon    P3 store relaxed (publish)           never moves backwards while
 //                                       D2 fetch_add kClosingStep acq_rel    its segment is open
 //                             claimer   C1 fetch_add acquire
+//                             both      U2 compare_exchange relaxed          not above limit
 //   SlotDescriptor.limit      daemon    P4 store release                     base < limit <= kMaxLimit,
 //                                                                            at most kClosingStep / 2
 //                                                                            ids
@@ -106,8 +107,11 @@
 //   Before C1:
 //     U1  next  = cursor.next.load(relaxed)
 //     C2  limit = slot.limit.load(acquire)
-//     U2  while next < min(now, limit): cursor.next.compare_exchange(next, min(now, limit), relaxed)
-//     frontier <= next < limit: the time is used up: wait, and add nothing
+//     C3  base  = slot.base.load(relaxed)
+//     U2  while base <= next < min(now, limit), and a bounded number of times:
+//         cursor.next.compare_exchange(next, min(now, limit), relaxed)
+//     frontier <= next < limit, and then slot.segment.load(acquire) == s (C0): the time is used up:
+//         wait, and add nothing
 //   n of C1 is at most 2^sequence_bits. Of what C1 to C8 accept, keep the numbers of the time of
 //   the first one. first < now: give them up and begin again. first >= frontier: they are yours,
 //   but wait until the clock brings the frontier above them before you use them.

@@ -40,10 +40,12 @@ struct IdLayout {
 
 // Precondition: a segment was seen published in the slot (C0). All segments of a ring have the same
 // layout, so it does not matter which one is in the slot now.
+//
+// The shift is read last: if the ring is blanked meanwhile, it is 0, and the layout is none.
 template <typename Slot>
 [[nodiscard]] IdLayout LayoutOf(const Slot& slot) noexcept {
-  return {.worker_bits = slot.worker_bits.load(std::memory_order_relaxed),      // P2, after C0
-          .sequence_bits = slot.sequence_bits.load(std::memory_order_relaxed),  // P2, after C0
+  return {.worker_bits = slot.worker_bits.load(std::memory_order_acquire),      // P2, after C0
+          .sequence_bits = slot.sequence_bits.load(std::memory_order_acquire),  // P2, after C0
           .time_shift = slot.time_shift.load(std::memory_order_relaxed)};       // P2, after C0
 }
 
@@ -61,22 +63,36 @@ struct TimeBounds {
   std::uint64_t frontier = 0;
 };
 
-// Moves the cursor forwards to `now`, over numbers of the past that are not claimed, and returns
-// where it stands. It is safe at any time, also on a slot that is being recycled: the cursor only
-// rises, and not above the limit, so numbers are skipped and none comes twice.
-template <typename Slot, typename Cursor>
-std::uint64_t MoveWithTime(const Slot& slot, Cursor& cursor, std::uint64_t now) noexcept {
-  std::uint64_t next = cursor.next.load(std::memory_order_relaxed);        // U1: a look
-  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C2, pairs with P4
-  const std::uint64_t target = std::min(now, limit);
-  while (next < target) {
-    // U2: C1 orders what follows; a failure shows where another claim has moved the cursor.
+// How often a move is tried before it is given up: a hostile client could write the cursor between
+// any two steps. A template as kLooksForEnd.
+template <typename Cursor>
+inline constexpr int kTriesToMove = 100;
+
+// Raises a cursor that was seen at `next` to `target`, if that is higher, and returns where it was
+// seen last. A cursor below `floor` is forged. It is left as it is, for the daemon to find.
+template <typename Cursor>
+std::uint64_t RaiseCursor(Cursor& cursor, std::uint64_t next, std::uint64_t floor,
+                          std::uint64_t target) noexcept {
+  for (int tries = 0; tries < kTriesToMove<Cursor>; ++tries) {
+    if (next < floor || next >= target) break;
+    // U2: C1 orders what follows. A failure shows where another process has moved the cursor.
     if (cursor.next.compare_exchange_weak(next, target, std::memory_order_relaxed,  // U2
                                           std::memory_order_relaxed)) {             // U1
       return target;
     }
   }
   return next;
+}
+
+// Moves the cursor forwards to `now`, over numbers of the past that are not claimed, and returns
+// where it was seen last. It is safe at any time, also on a slot that is being recycled: the cursor
+// only rises, and not above the limit, so numbers are skipped and none comes twice.
+template <typename Slot, typename Cursor>
+std::uint64_t MoveWithTime(const Slot& slot, Cursor& cursor, std::uint64_t now) noexcept {
+  const std::uint64_t next = cursor.next.load(std::memory_order_relaxed);  // U1: a look
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C2, pairs with P4
+  const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C2
+  return RaiseCursor(cursor, next, base, std::min(now, limit));
 }
 
 }  // namespace idd::shm

@@ -19,6 +19,8 @@
 //   -DLOOKUP_IN_ONE_STEP  finding the next segment is one step: fewer interleavings
 //   -DRETIRE_IN_ONE_STEP  D3 D4 D1 of an exhausted segment are one step: fewer interleavings
 //   -DENDS_STAND    ends are forgotten by recycling alone: fewer interleavings
+//   -DMOVES         mode snowflake: a claimer may move the cursor with the time before it adds
+//   -DDAEMON_MOVES  the daemon may do so at any time
 //
 // Every other define changes one thing and makes a variant.
 
@@ -96,7 +98,7 @@ short drained;       // ids that a drain returned: they are leased again and han
 byte in_cursor[SLOTS]; // the segment that the cursor belongs to, from P3 on
 byte newest;         // the largest id of a claim that has returned
 byte rest = TOP + 4; // the least id that a next daemon may hand out, once it closed every cursor
-hidden byte twice, outside, elsewhere, after_end, gap, disorder, unaccounted;
+hidden byte twice, outside, elsewhere, after_end, gap, disorder, unaccounted, beyond;
 
 // With forged cursors, ids come twice until the daemon notices. The bounds still hold: `outside`,
 // `elsewhere` and `after_end`. TWICE_ONLY asks whether a variant that violates several assertions
@@ -126,11 +128,94 @@ inline Return(first, limit) {
   newest = (HONEST -> MAX(newest, limit - 1) : 0)
 }
 
-// Published = taken (accepted, lost with a claimer or given up) + still in the cursor. `next` is
-// the first id of segment s that no claimer has taken.
+// Published = taken (accepted, lost with a claimer, given up or skipped by a move) + still in the
+// cursor. `next` is the first id of segment s that no claimer has taken.
 inline CheckAccount(s, next) {
   unaccounted = HONEST && OTHERS && (taken & OF(s)) != IDS(BASE(s), MIN(next, LIMIT(s)));
   assert(!unaccounted)
+}
+
+// --- The time moves on ---
+
+// MoveWithTime() of snowflake.h after U1, which has read `next`. `target` becomes min(now, limit),
+// where `now` is any number: a clock may be late, ahead or set back at any moment. Targets up to
+// `next` are left out, because they move nothing. That the code leaves a cursor below the base alone
+// is left out too, so that more moves are made here.
+inline ReadTarget(index, next, target) {
+#ifdef MOVE_LIMIT_FIRST
+  target = slots[index].limit; // C2
+  atomic {
+    next = slots[index].cursor; // U1
+    AnyTime(next, target)
+  }
+#else
+  atomic {
+    target = slots[index].limit; // C2
+    AnyTime(next, target)
+  }
+#endif
+}
+inline AnyTime(next, target) {
+#ifdef MOVE_WITHOUT_LIMIT
+  target = CLOSING + 2;
+#endif
+  do
+#ifdef MOVE_BACK
+  :: target > 1 -> target--
+#else
+  :: target > next + 1 -> target--
+#endif
+  :: break
+  od
+}
+inline CompareAndMove(index, next, target) {
+  do
+#if defined(MOVE_BACK) || defined(MOVE_TO_OLD_LIMIT)
+  :: next == target || target == 0 || next >= CLOSING -> break
+#elif defined(MOVE_REOPENS)
+  :: next % CLOSING >= target -> break
+#else
+  :: next >= target -> break
+#endif
+  :: else ->
+    d_step { // U2
+      if
+#ifdef MOVE_BY_STORE
+      :: true ->
+#else
+      :: slots[index].cursor == next ->
+#endif
+        SkipTo(index, target);
+        next = target
+#ifndef MOVE_BY_STORE
+      :: else ->
+        next = slots[index].cursor;
+#ifdef MOVE_TRIES_AGAIN_BLINDLY
+        if
+        :: next < CLOSING -> SkipTo(index, target)
+        :: else
+        fi;
+        next = target
+#endif
+#endif
+      fi
+    }
+  od;
+  next = 0;
+  target = 0
+}
+// What is skipped counts as used.
+inline SkipTo(index, target) {
+  if
+  :: HONEST && in_cursor[index] != 0 ->
+    beyond = OTHERS && target > LIMIT(in_cursor[index]);
+    assert(!beyond);
+#ifndef MOVED_IS_CLAIMED
+    taken = taken | (IDS(slots[index].cursor, target) & OF(in_cursor[index]))
+#endif
+  :: else
+  fi;
+  slots[index].cursor = target
 }
 
 // --- A claim ---
@@ -347,14 +432,30 @@ proctype Claimer(bool watched) {
   OWN_KNOWLEDGE
   byte n, before, slot, known, first, limit, base, from, tail, seen, found;
   short forgone, owed;
-  bool added, ok, overtaken;
+  bool added, ok, overtaken, moves;
 
 end:
   do
   :: STEP {
       before = (watched -> newest : 0);
+#ifdef MOVES
+      slot = view; // N1
+      if
+      :: slot != DRY -> first = slots[slot].cursor; moves = true // U1
+      :: AddAtPoint() // the time does not move the cursor
+      fi
+    };
+    if
+    :: moves ->
+      ReadTarget(slot, first, limit);
+      CompareAndMove(slot, first, limit);
+      STEP { moves = false; AddAtPoint() }
+    :: else
+    fi;
+#else
       AddAtPoint()
     };
+#endif
     LookWhatWasAdded();
     do // ClaimFromNext
     :: ok -> ok = false; break
@@ -689,6 +790,22 @@ end:
     Retire(head);
     OR_KILLED
     d_step { head++; head_segment = head } // H1
+
+#ifdef DAEMON_MOVES
+    // MoveWithTime, one segment: the table's limit is the daemon's own.
+  :: head < next ->
+    atomic {
+      if
+      :: s = head
+      :: next - head > 1 -> s = next - 1
+      fi;
+      old = slots[SLOT(s)].cursor // U1
+    };
+    OR_KILLED
+    atomic { before = LIMIT(s); AnyTime(old, before) };
+    CompareAndMove(SLOT(s), old, before);
+    s = 0
+#endif
 
     // ClearOldEnds
 #if !defined(NO_D5) && !defined(ENDS_STAND)

@@ -41,6 +41,7 @@ FORGED = {"HOSTILE": 1}
 QUICK = ("QUICK", "ENDS_STAND")
 FEWER = ("LOOKUP_IN_ONE_STEP", "RETIRE_IN_ONE_STEP", "ENDS_STAND")
 KILL = {"DRAINS": 0, "KILLED": 1}
+MOVED = ("MOVES", *QUICK)
 
 # The model itself.
 MODEL_RUNS = {
@@ -59,6 +60,17 @@ MODEL_RUNS = {
     "forged": define(*FEWER, **FORGED),
     "forged, ends forgotten": define(SLOTS=1, **FORGED),
     "forged twice": define(*FEWER, HOSTILE=2, BATCH=1, SEGMENTS=2),
+    "moved": define("MOVES", "QUICK", *FEWER),
+    "moved, ends forgotten": define("MOVES"),
+    "moved by two claimers": define(
+        "MOVES", *FEWER, CLAIMERS=2, BATCH=1, SLOTS=1, SEGMENTS=2),
+    "moved by two threads of one view": define(
+        "MOVES", "SHARED_VIEW", *FEWER, CLAIMERS=2, BATCH=1, SEGMENTS=2, DRAINS=0),
+    "moved by the daemon": define("MOVES", "DAEMON_MOVES", *FEWER),
+    "moved, killed": define("MOVES", "DAEMON_MOVES", *FEWER, **KILL),
+    "moved, killed in a drain, and twice": define(
+        "MOVES", "ENDS_STAND", KILLED=2, SEGMENTS=2),
+    "moved, forged": define("MOVES", *FEWER, **FORGED),
 }
 
 # Each must be rejected.
@@ -98,6 +110,16 @@ MUTANTS = {
     "NO_BASE_CHECK, forged": define("NO_BASE_CHECK", **FORGED),
     "BASE_AFTER_SEGMENT, forged": define("BASE_AFTER_SEGMENT", **FORGED),
     "NO_D1, forged": define("NO_D1", **FORGED),
+    "MOVE_BY_STORE": define(*MOVED, "TWICE_ONLY", "MOVE_BY_STORE"),
+    "MOVE_BACK": define(*MOVED, "TWICE_ONLY", "MOVE_BACK"),
+    "MOVE_TRIES_AGAIN_BLINDLY": define(*MOVED, "TWICE_ONLY", "MOVE_TRIES_AGAIN_BLINDLY"),
+    "MOVE_TO_OLD_LIMIT": define(*MOVED, "TWICE_ONLY", "MOVE_TO_OLD_LIMIT"),
+    "MOVE_REOPENS": define("MOVES", "TWICE_ONLY", "MOVE_REOPENS", **KILL),
+    "MOVE_WITHOUT_LIMIT": define(*MOVED, "MOVE_WITHOUT_LIMIT"),
+    "MOVE_WITHOUT_LIMIT, killed": define(
+        "MOVES", "TWICE_ONLY", "MOVE_WITHOUT_LIMIT", **KILL),
+    "MOVED_IS_CLAIMED": define(*MOVED, "MOVED_IS_CLAIMED"),
+    "LIMIT_BEFORE_CURSOR, moved": define(*MOVED, "LIMIT_BEFORE_CURSOR"),
 }
 
 # Each must be accepted: something else also ensures what it removes (README.md).
@@ -118,6 +140,10 @@ REDUNDANT = {
     "NO_P1": define(*QUICK, "NO_P1", **ORDERS),
     "NO_P1, forged": define("NO_P1", **ORDERS, **FORGED),
     "NO_D1": define(*QUICK, "NO_D1"),
+    "moved by two claimers, recycled": define("MOVES", *FEWER, CLAIMERS=2, BATCH=1, DRAINS=0),
+    "moved by two claimers and the daemon": define(
+        "MOVES", "DAEMON_MOVES", *FEWER, CLAIMERS=2, BATCH=1, SLOTS=1, SEGMENTS=2),
+    "MOVE_LIMIT_FIRST": define(*MOVED, "MOVE_LIMIT_FIRST"),
 }
 
 

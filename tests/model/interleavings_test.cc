@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the templates of ring_protocol.h, the shipped code, under Relacy. Relacy runs every
-// interleaving of a few threads, or many at random, and lets each load return any value that the
-// C++11 memory model allows. README.md describes the scenarios. Each scenario is run again with one
-// memory order weakened: the orders that matter must then fail, otherwise the scenario proves
-// nothing.
+// Runs the templates of ring_protocol.h and snowflake.h, the shipped code, under Relacy. Relacy
+// runs every interleaving of a few threads, or many at random, and lets each load return any value
+// that the C++11 memory model allows. README.md describes the scenarios. Each scenario is run again
+// with one memory order weakened: the orders that matter must then fail, otherwise the scenario
+// proves nothing.
 //
 // usage: interleavings_test [SCENARIO [LABEL]]   with a failure's history on stdout
 #include <algorithm>
@@ -67,20 +67,33 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
   }
   void Keep(IdRange ids) {
     if (ids.empty()) return;
-    RL_ASSERT((Bits(ids) & ~published_) == 0);             // inside a published segment
-    RL_ASSERT((Bits(ids) & (accepted_ | drained_)) == 0);  // once
+    RL_ASSERT((Bits(ids) & ~published_) == 0);                        // inside a published segment
+    RL_ASSERT((Bits(ids) & (accepted_ | drained_ | skipped_)) == 0);  // once
     accepted_ |= Bits(ids);
   }
   void Drain(std::uint64_t segment) {
     std::uint64_t raw_cursor = 0;
     const IdRange rest = DrainSlot(slot(segment), cursor(segment), raw_cursor);
-    RL_ASSERT((Bits(rest) & accepted_) == 0);
-    drained_ |= Bits(rest);
+    Take(rest);
     RecordEnd(slot(segment), segment, rest.first);
+  }
+  void Take(IdRange rest) {
+    RL_ASSERT((Bits(rest) & (accepted_ | skipped_)) == 0);
+    drained_ |= Bits(rest);
+  }
+  // The time moves on. What is skipped is used.
+  void Move(std::uint64_t segment, std::uint64_t now) {
+    Skipped() = {};
+    MoveWithTime(slot(segment), cursor(segment), now);
+    const std::uint32_t skipped = Bits(Skipped());
+    RL_ASSERT((skipped & ~published_) == 0);
+    RL_ASSERT((skipped & (accepted_ | drained_ | skipped_)) == 0);
+    skipped_ |= skipped;
   }
   static std::uint32_t Bits(IdRange ids) {
     std::uint32_t bits = 0;
-    for (std::uint64_t id = ids.first; id < ids.limit; ++id) bits |= std::uint32_t{1} << id;
+    const std::uint64_t limit = std::min<std::uint64_t>(ids.limit, 32);
+    for (std::uint64_t id = ids.first; id < limit; ++id) bits |= std::uint32_t{1} << id;
     return bits;
   }
 
@@ -90,6 +103,7 @@ class Scenario : public rl::test_suite<Derived, kThreads> {
   std::uint32_t published_ = 0;
   std::uint32_t accepted_ = 0;
   std::uint32_t drained_ = 0;
+  std::uint32_t skipped_ = 0;
   int wake_ups_ = 0;
 };
 
@@ -360,6 +374,110 @@ struct NoSegmentIsSkipped : Ordered<NoSegmentIsSkipped, 2> {
   }
 };
 
+// A claimer that knows segment 1 moves its cursor with the time, and claims, while the slot is
+// recycled.
+struct MoveMeetsRecycledSlot : Scenario<MoveMeetsRecycledSlot, 2> {
+  void before() { Publish(1, {10, 12}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Claim(1, 2);  // the segment ends, by this add or by the move before it
+      Retire(1);
+      Recycle(3, {12, 16});
+      Claim(3, 2);
+      Claim(3, 2);
+    } else {
+      for (int i = 0; i < 2; ++i) {
+        Move(1, 13);
+        Claim(1, 1);
+      }
+    }
+  }
+};
+
+// Two claimers whose clocks differ, and the daemon's, while the ring is drained.
+struct DrainMeetsMoves : Scenario<DrainMeetsMoves, 3> {
+  void before() { Publish(1, {10, 16}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Move(1, 11);
+      Drain(1);
+    } else {
+      Move(1, 11 + index);
+      Claim(1, index);
+    }
+  }
+  void after() { Move(1, 15); }  // a closed cursor
+};
+
+// The next daemon closes the cursor of a killed one, whose segment is still published. A claimer's
+// clock shows a number that looks like a closed cursor.
+struct NextDaemonMeetsMove : Scenario<NextDaemonMeetsMove, 2> {
+  void before() { Publish(1, {10, 14}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      // As the next daemon does it, which cannot write the table.
+      std::uint64_t raw = cursor(1).next.load(std::memory_order_relaxed);
+      if (raw >= 10 + kClosingStep) {
+        raw -= kClosingStep;
+      } else {
+        raw = cursor(1).next.fetch_add(kClosingStep, std::memory_order_acq_rel);
+      }
+      Take({raw, 14});
+    } else {
+      Claim(1, 2);
+      Move(1, kClosingStep + 11);
+      Claim(1, 1);
+    }
+  }
+};
+
+// A hostile client sees a cursor closed and resets it, and the clock moves it before the claim: the
+// claimer must still see that the segment is withdrawn.
+struct WithdrawnSegmentIsNotReopened : Scenario<WithdrawnSegmentIsNotReopened, 3> {
+  void before() { Publish(1, {10, 14}); }
+  void thread(unsigned index) {
+    if (index == 0) {
+      Drain(1);
+    } else if (index == 1) {
+      if (cursor(1).next.load(std::memory_order_relaxed) >= kClosingStep) {
+        rl::atomic_thread_fence(rl::mo_acquire, $);
+        cursor(1).next.store(11, std::memory_order_release);
+      }
+    } else {
+      MoveWithTime(slot(1), cursor(1), 12);
+      Claim(1, 1);
+    }
+  }
+};
+
+// LaterClaimsGetGreaterIds with a move before each claim.
+struct MovedClaimsKeepTheirOrder : Ordered<MovedClaimsKeepTheirOrder, 3> {
+  void before() {
+    Publish(1, {10, 12});
+    Publish(2, {12, 14});
+    live_.head_segment.store(1, std::memory_order_release);
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      std::uint64_t head = 1;
+      for (std::uint64_t next = 3, tries = 0; tries < 4 && next <= 4; ++tries) {
+        Move(head, 9 + 2 * head);
+        if (!Exhausted(head)) continue;
+        Retire(head);
+        live_.head_segment.store(++head, std::memory_order_release);
+        Recycle(next, {8 + 2 * next, 10 + 2 * next});
+        ++next;
+      }
+    } else {
+      std::uint64_t position = 0;
+      for (std::uint64_t now = 11; now <= 15; now += 2) {
+        if (position != 0) Move(position, now + index);
+        ClaimInOrder(position);
+      }
+    }
+  }
+};
+
 struct Search {
   rl::scheduler_type_e type;
   unsigned iterations;  // of a random search
@@ -390,7 +508,7 @@ struct Case {
   std::string_view name;
   Result (*run)(const Search&, Label, bool print);
   Search search;
-  std::array<Label, 4> needs;
+  std::array<Label, 6> needs;
 };
 
 constexpr Search Random(unsigned iterations) { return {rl::random_scheduler_type, iterations}; }
@@ -425,6 +543,27 @@ const Case kCases[] = {
      Random(300'000),
      {Label::kP4, Label::kC2}},
     {"NoSegmentIsSkipped", Run<NoSegmentIsSkipped>, Random(300'000), {Label::kP6, Label::kTail}},
+    {"MoveMeetsRecycledSlot",
+     Run<MoveMeetsRecycledSlot>,
+     Random(300'000),
+     {Label::kP4, Label::kC2, Label::kU2AsTwo, Label::kU2AsStore, Label::kU2Blind,
+      Label::kU2NoLimit}},
+    {"DrainMeetsMoves",
+     Run<DrainMeetsMoves>,
+     Random(300'000),
+     {Label::kD2AsTwo, Label::kU2AsTwo, Label::kU2AsStore, Label::kU2Blind}},
+    {"NextDaemonMeetsMove",
+     Run<NextDaemonMeetsMove>,
+     kFull,
+     {Label::kD2AsTwo, Label::kU2AsTwo, Label::kU2AsStore, Label::kU2NoLimit}},
+    {"WithdrawnSegmentIsNotReopened",
+     Run<WithdrawnSegmentIsNotReopened>,
+     Random(300'000),
+     {Label::kC1, Label::kU2AsTwo}},
+    {"MovedClaimsKeepTheirOrder",
+     Run<MovedClaimsKeepTheirOrder>,
+     Random(300'000),
+     {Label::kP4, Label::kC2, Label::kU2AsTwo, Label::kU2Blind, Label::kU2NoLimit}},
 };
 
 bool Needs(const Case& test, Label label) {

@@ -5,6 +5,7 @@
 #ifndef IDD_TESTS_MODEL_RELACY_RING_H_
 #define IDD_TESTS_MODEL_RELACY_RING_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -13,6 +14,7 @@
 
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_protocol.h"
+#include "idd/shm/snowflake.h"
 
 // Relacy last: it redefines new, assert and the names of the memory orders.
 #include <relacy/relacy.hpp>
@@ -45,19 +47,40 @@ enum class Label {
   kH2,
   kTail,     // C0 on tail_segment
   kD2AsTwo,  // D2 as a load and a store
-  kOther,    // relaxed already
+  // Faults in the move of a cursor with the time.
+  kU2AsTwo,    // U2 as a load and a store
+  kU2AsStore,  // U2 compares nothing
+  kU2Blind,    // a U2 that failed is repeated although the cursor may be higher
+  kU2NoLimit,  // the target is `now` even above the limit
+  kOther,      // relaxed already
 };
 
 inline constexpr struct {
   Label label;
   std::string_view name;
 } kLabels[] = {
-    {Label::kNone, "as it is"}, {Label::kP4, "P4"},        {Label::kP5, "P5"},
-    {Label::kP6, "P6"},         {Label::kP7, "P7"},        {Label::kC0, "C0"},
-    {Label::kC1, "C1"},         {Label::kC2, "C2"},        {Label::kC6, "C6"},
-    {Label::kC7, "C7"},         {Label::kD1, "D1"},        {Label::kD2, "D2"},
-    {Label::kD3, "D3"},         {Label::kD4, "D4"},        {Label::kH1, "H1"},
-    {Label::kH2, "H2"},         {Label::kTail, "C0 tail"}, {Label::kD2AsTwo, "D2 as load, store"},
+    {Label::kNone, "as it is"},
+    {Label::kP4, "P4"},
+    {Label::kP5, "P5"},
+    {Label::kP6, "P6"},
+    {Label::kP7, "P7"},
+    {Label::kC0, "C0"},
+    {Label::kC1, "C1"},
+    {Label::kC2, "C2"},
+    {Label::kC6, "C6"},
+    {Label::kC7, "C7"},
+    {Label::kD1, "D1"},
+    {Label::kD2, "D2"},
+    {Label::kD3, "D3"},
+    {Label::kD4, "D4"},
+    {Label::kH1, "H1"},
+    {Label::kH2, "H2"},
+    {Label::kTail, "C0 tail"},
+    {Label::kD2AsTwo, "D2 as load, store"},
+    {Label::kU2AsTwo, "U2 as load, store"},
+    {Label::kU2AsStore, "U2 as store"},
+    {Label::kU2Blind, "U2 again blindly"},
+    {Label::kU2NoLimit, "U2 without C2"},
 };
 
 // The order that is relaxed in this run.
@@ -103,6 +126,17 @@ inline std::uint64_t& ReadEnd() {
   return read_ends[static_cast<std::size_t>(rl::ctx().current_thread())];
 }
 
+// What each thread's last successful U2 has skipped.
+inline std::array<IdRange, 3> skipped_ranges{};
+inline IdRange& Skipped() {
+  return skipped_ranges[static_cast<std::size_t>(rl::ctx().current_thread())];
+}
+// Whether each thread's last access was a look at a cursor: the next one is C2 of MoveWithTime().
+inline std::array<bool, 3> looks_at_cursor{};
+inline bool& LooksAtCursor() {
+  return looks_at_cursor[static_cast<std::size_t>(rl::ctx().current_thread())];
+}
+
 // A std::atomic for the templates, an rl::atomic for Relacy.
 template <Word kWord>
 class Atomic {
@@ -110,7 +144,10 @@ class Atomic {
   [[nodiscard]] std::uint64_t load(std::memory_order order) const {
     const std::uint64_t value = word_.load(OrderOf(LoadLabel(order), order), $);
     if (LoadLabel(order) == Label::kC6) ReadEnd() = value;
-    return value;
+    const bool is_move = LooksAtCursor();
+    LooksAtCursor() = kWord == Word::kCursor;
+    const bool is_forgotten = is_move && kWord == Word::kLimit && weakened == Label::kU2NoLimit;
+    return is_forgotten ? ~std::uint64_t{0} : value;
   }
   void store(std::uint64_t value, std::memory_order order) {
     word_.store(value, OrderOf(StoreLabel(value, order), order), $);
@@ -123,11 +160,36 @@ class Atomic {
     word_.store(old + value, rl::mo_release, $);
     return old;
   }
+  // U2, which has no spurious failures here: they would only repeat a step.
+  bool compare_exchange_weak(std::uint64_t& expected, std::uint64_t desired,
+                             std::memory_order success, std::memory_order failure) {
+    bool is_done = weakened == Label::kU2AsStore;
+    if (weakened == Label::kU2AsTwo) {
+      const std::uint64_t seen = word_.load(rl::mo_relaxed, $);
+      is_done = seen == expected;
+      if (!is_done) expected = seen;
+    }
+    if (is_done) {
+      word_.store(desired, rl::mo_relaxed, $);
+    } else if (weakened != Label::kU2AsTwo) {
+      is_done = Exchange(expected, desired, success, failure);
+      if (!is_done && weakened == Label::kU2Blind) {
+        is_done = Exchange(expected, desired, success, failure);
+      }
+    }
+    if (is_done) Skipped() = {expected, desired};
+    return is_done;
+  }
   std::uint64_t fetch_or(std::uint64_t value, std::memory_order order) {
     return word_.fetch_or(value, OrderOf(Label::kOther, order), $);
   }
 
  private:
+  bool Exchange(std::uint64_t& expected, std::uint64_t desired, std::memory_order success,
+                std::memory_order failure) {
+    return word_.compare_exchange_strong(expected, desired, OrderOf(Label::kOther, success), $,
+                                         OrderOf(Label::kOther, failure), $);
+  }
   static Label LoadLabel(std::memory_order order) {
     if (order == std::memory_order_relaxed) return Label::kOther;
     switch (kWord) {
@@ -186,6 +248,10 @@ inline constexpr int kLooksForEnd<Slot> = 1;
 struct CursorWord {
   Atomic<Word::kCursor> next;
 };
+// A second try shows what later ones would.
+template <>
+inline constexpr int kTriesToMove<CursorWord> = 2;
+
 struct Live {
   Atomic<Word::kTail> tail_segment;
   Atomic<Word::kHead> head_segment;

@@ -59,7 +59,9 @@ class SnowflakeClaimer {
 
   // Up to `count` (>= 1) ids of one time. Never blocks.
   [[nodiscard]] SnowflakeClaim Claim(std::uint64_t count) noexcept;
-  // Whether the clock allows this number of an early claim.
+  // Whether the clock allows this number of an early claim. Wait with a deadline, and look at
+  // state() meanwhile: with the daemon's clock, a ring that is no longer active may never allow it.
+  // Without ids, claim again from time to time: a hostile client may have set the cursor ahead.
   [[nodiscard]] bool IsDue(std::uint64_t number) noexcept;
   // How far its time is ahead of this process's clock.
   [[nodiscard]] std::uint64_t AheadMs(std::uint64_t number) noexcept;

@@ -52,7 +52,7 @@ const std::vector<Words>& Commands() {
   return commands;
 }
 // Commands that need another set-up; other tests cover them.
-const std::vector<std::string> kElsewhere = {"import", "drain", "resume"};
+const std::vector<std::string> kElsewhere = {"import", "drain", "resume", "decode"};
 
 std::string Text(const Words& words) {
   std::string text;

@@ -460,6 +460,18 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
       {{"tag", "set", "orders", "--access", "ring"},
        R"({"op":"tag.set","tag":"orders","access":"ring"})",
        kTag},
+      {{"tag", "create", "orders", "--mode", "snowflake"},
+       R"({"op":"tag.create","tag":"orders","mode":"snowflake","if_absent":true})",
+       kTag},
+      {{"tag", "create", "orders", "--mode", "snowflake", "--layout", "39/16/8", "--unit", "10ms",
+        "--epoch", "2014-09-01", "--clock", "daemon", "--max-ahead", "2s", "--access", "socket"},
+       R"({"op":"tag.create","tag":"orders","mode":"snowflake","access":"socket",)"
+       R"("layout":"39/16/8","unit_ms":10,"epoch":"2014-09-01","clock":"daemon",)"
+       R"("max_ahead_ms":2000,"if_absent":true})",
+       kTag},
+      {{"decode", "orders", "1", "9223372036854775806"},
+       R"({"op":"decode","tag":"orders","ids":[1,9223372036854775806]})",
+       R"({"tag": "orders", "mode": "snowflake", "parts": []})"},
       {{"tag", "show", "orders"}, R"({"op":"tag.show","tag":"orders"})", kTag},
       {{"tag", "show", "--", "-x"}, R"({"op":"tag.show","tag":"-x"})", kTag},
       {{"tag", "list"}, R"({"op":"tag.list"})", R"({"tags": []})"},
@@ -483,6 +495,19 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
     EXPECT_EQ(ran.err, "");
     EXPECT_NE(ran.out, "");
   }
+}
+
+TEST(IdctlTest, AnIdThatDoesNotFitFailsAfterTheDocument) {
+  const char* const reply = R"({"tag": "orders", "mode": "snowflake", "parts": [
+      {"id": 5, "error": "it has more than 53 bits"}]})";
+  const Ran human = RunAgainst({"decode", "orders", "5"}, 0, reply);
+  EXPECT_EQ(human.exit, ExitStatus::kFailed);
+  EXPECT_EQ(human.out, "ID  TIME  WORKER  SEQUENCE\n 5  -          -         -\n");
+  EXPECT_EQ(human.err,
+            "idctl: decode 'orders': id 5: it has more than 53 bits; is it an id of this tag?\n");
+  const Ran json = RunAgainst({"--json", "decode", "orders", "5"}, 0, reply);
+  EXPECT_EQ(json.exit, ExitStatus::kFailed);
+  EXPECT_EQ(json.out, Json::parse(reply).dump(2) + "\n");
 }
 
 TEST(IdctlTest, JsonPrintsTheDocumentAsItCame) {

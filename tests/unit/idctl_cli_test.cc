@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands/cli.h"
+#include "commands/snowflake_layout.h"
 #include "idd/base/scoped_fd.h"
 
 namespace idd::tools {
@@ -94,6 +96,79 @@ TEST(ParseNumberTest, TakesDecimalDigitsOnly) {
   EXPECT_EQ(number, 9223372036854775806ULL) << "written on success only";
 }
 
+TEST(LayoutArgumentTest, LayoutIsThreeNumbersOfBits) {
+  for (const char* text : {"41/10/12", "0/0/0", "39/16/8", "62/1/99"}) {
+    EXPECT_EQ(CheckLayoutArgument(text), "") << text << ": the daemon knows the bounds";
+  }
+  for (const char* text :
+       {"", "/", "//", "41", "41/10", "41/10/", "/10/12", "41//12", "41/10/12/", "41/10/12/1",
+        "41-10-12", "41 / 10 / 12", "+41/10/12", "41/10/-1", "41/10/100", "a/b/c"}) {
+    EXPECT_NE(CheckLayoutArgument(text), "") << text;
+  }
+}
+
+TEST(LayoutArgumentTest, UnitIsOneOfThree) {
+  std::uint64_t ms = 0;
+  const std::vector<std::pair<const char*, std::uint64_t>> units = {
+      {"1ms", 1}, {"10ms", 10}, {"1s", 1000}};
+  for (const auto& [text, expected] : units) {
+    EXPECT_EQ(ParseUnitArgument(text, &ms), "");
+    EXPECT_EQ(ms, expected);
+  }
+  for (const char* text : {"", "1", "ms", "s", "1 ms", "100ms", "1000ms", "1S", "01s"}) {
+    EXPECT_NE(ParseUnitArgument(text, &ms), "") << text;
+  }
+}
+
+TEST(LayoutArgumentTest, EpochIsADayOrASecondInUtc) {
+  for (const char* text : {"2024-01-01", "2024-02-29", "1970-01-01", "2024-01-01T00:00:00Z",
+                           "2010-11-04T01:42:54Z", "2024-12-31T23:59:59Z"}) {
+    EXPECT_EQ(CheckEpochArgument(text), "") << text;
+  }
+  for (const char* text : {"",
+                           "2024",
+                           "2024-01",
+                           "2024-1-1",
+                           "24-01-01",
+                           "2024/01/01",
+                           "01-01-2024",
+                           "2023-02-29",
+                           "2024-00-01",
+                           "2024-13-01",
+                           "2024-01-00",
+                           "2024-01-32",
+                           "2024-01-01T00:00:00",
+                           "2024-01-01 00:00:00Z",
+                           "2024-01-01T00:00Z",
+                           "2024-01-01T24:00:00Z",
+                           "2024-01-01T00:60:00Z",
+                           "2024-01-01T00:00:60Z",
+                           "2024-01-01T00:00:00.000Z",
+                           "2024-01-01T00:00:00+01:00",
+                           "2024-01-01Z",
+                           "-024-01-01",
+                           "1704067200"}) {
+    EXPECT_NE(CheckEpochArgument(text), "") << text;
+  }
+}
+
+TEST(LayoutArgumentTest, AheadIsATimeOfAtMostAnHour) {
+  std::uint64_t ms = 0;
+  const std::vector<std::pair<const char*, std::uint64_t>> times = {
+      {"0", 0},     {"0ms", 0},   {"0s", 0},          {"500ms", 500},
+      {"1s", 1000}, {"2s", 2000}, {"3600s", 3600000}, {"3600000ms", 3600000}};
+  for (const auto& [text, expected] : times) {
+    EXPECT_EQ(ParseAheadArgument(text, &ms), "") << text;
+    EXPECT_EQ(ms, expected) << text;
+  }
+  ms = 7;
+  for (const char* text : {"", "1", "s", "ms", "-1s", "1.5s", "1 s", "1m", "1h", "3601s",
+                           "3600001ms", "18446744073709551615s", "1sms"}) {
+    EXPECT_NE(ParseAheadArgument(text, &ms), "") << text;
+  }
+  EXPECT_EQ(ms, 7U) << "written on success only";
+}
+
 TEST(ArgumentCheckTest, RefusesWhatCannotBeSent) {
   EXPECT_EQ(CheckTagArgument("orders"), "");
   EXPECT_NE(CheckTagArgument(""), "");
@@ -125,6 +200,23 @@ TEST(UsageTest, WrongCommandLinesExitWithTwoAndOneLine) {
       {"tag", "create", "a", "--start", "5", "--max-id", "4"},
       {"tag", "create", "a", "--mode", "magic"},
       {"tag", "create", "a", "--access", "both"},
+      {"tag", "create", "a", "--layout", "41/10/12"},
+      {"tag", "create", "a", "--unit", "1ms", "--mode", "segment"},
+      {"tag", "create", "a", "--epoch", "2024-01-01", "--mode", "ticket"},
+      {"tag", "create", "a", "--clock", "client"},
+      {"tag", "create", "a", "--max-ahead", "1s"},
+      {"tag", "create", "a", "--mode", "snowflake", "--step", "1"},
+      {"tag", "create", "a", "--mode", "snowflake", "--start", "1"},
+      {"tag", "create", "a", "--mode", "snowflake", "--max-id", "1"},
+      {"tag", "create", "a", "--mode", "snowflake", "--refill", "leaf"},
+      {"tag", "create", "a", "--mode", "snowflake", "--max-step", "1"},
+      {"tag", "create", "a", "--mode", "snowflake", "--max-prefetch", "1"},
+      {"tag", "create", "a", "--mode", "snowflake", "--layout", "41/10"},
+      {"tag", "create", "a", "--mode", "snowflake", "--unit", "1"},
+      {"tag", "create", "a", "--mode", "snowflake", "--epoch", "yesterday"},
+      {"tag", "create", "a", "--mode", "snowflake", "--clock", "sun"},
+      {"tag", "create", "a", "--mode", "snowflake", "--max-ahead", "1"},
+      {"tag", "set", "a", "--layout", "41/10/12"},
       {"tag", "create", "a", "--description", "\xff"},
       {"tag", "set", "a"},
       {"tag", "set", "a", "--mode", "segment"},
@@ -152,6 +244,10 @@ TEST(UsageTest, WrongCommandLinesExitWithTwoAndOneLine) {
       {"whois", "orders", "-1"},
       {"whois", "orders", "9223372036854775807"},
       {"whois", "4711 ", "1"},
+      {"decode"},
+      {"decode", "orders"},
+      {"decode", "orders", "1", "-1"},
+      {"decode", "orders", "1", "9223372036854775807"},
       {"audit", "orders", "--all-hosts=maybe"},
   };
   for (const auto& line : lines) {
@@ -160,6 +256,23 @@ TEST(UsageTest, WrongCommandLinesExitWithTwoAndOneLine) {
     EXPECT_EQ(ran.out, "");
     ExpectOneLine(ran.err);
   }
+}
+
+TEST(UsageTest, OptionOfAnotherModeIsNamed) {
+  EXPECT_EQ(RunTool({"tag", "create", "a", "--max-ahead", "0"}).err,
+            "idctl: tag create: --max-ahead is for mode snowflake only; add --mode snowflake\n");
+  EXPECT_EQ(
+      RunTool({"tag", "create", "a", "--mode", "snowflake", "--step", "5"}).err,
+      "idctl: tag create: --step has no meaning in mode snowflake; leave it out; --layout and "
+      "--epoch define the ids\n");
+}
+
+TEST(UsageTest, DecodeTakesAsManyIdsAsFitARequest) {
+  std::vector<const char*> line = {"decode", "orders"};
+  line.insert(line.end(), 501, "9223372036854775806");
+  const Ran ran = RunTool(line);
+  EXPECT_EQ(ran.exit, ExitStatus::kUsage);
+  EXPECT_NE(ran.err.find("got 501; "), std::string::npos) << ran.err;
 }
 
 TEST(UsageTest, PasswordInAMisplacedUrlIsNotRepeated) {
@@ -191,6 +304,7 @@ TEST(UsageTest, EveryCommandsHelpHasAnExample) {
                                                           {"doctor"},
                                                           {"metrics"},
                                                           {"whois"},
+                                                          {"decode"},
                                                           {"drain"},
                                                           {"resume"},
                                                           {"client"},
@@ -208,7 +322,7 @@ TEST(UsageTest, EveryCommandsHelpHasAnExample) {
 TEST(UsageTest, HelpListsEveryCommand) {
   const std::string help = RunTool({"--help"}).out;
   for (const char* name : {"tag", "claim", "status", "lease", "host", "audit", "top", "doctor",
-                           "metrics", "whois", "drain", "resume", "client", "import"}) {
+                           "metrics", "whois", "decode", "drain", "resume", "client", "import"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
   }
 }

@@ -53,6 +53,36 @@ Json TagListDocument() {
     "update_time": "2025-01-02 03:04:05"}]})");
 }
 
+constexpr const char* kLayout =
+    R"({"layout": "41/10/12", "unit_ms": 1, "epoch": "2024-01-01T00:00:00.000Z",
+        "epoch_ms": 1704067200000, "clock": "client", "max_ahead_ms": 1000, "ids_per_unit": 4096,
+        "workers": 1024, "ends": "2093-09-06T15:47:35.552Z"})";
+
+Json SnowflakeTagDocument() {
+  Json document = TagDocument();
+  Json& tag = document["tag"];
+  tag["mode"] = "snowflake";
+  tag["access"] = "ring";
+  tag["returned"] = Json::array();
+  tag["snowflake"] = Parse(kLayout);
+  tag["workers"] = Parse(R"([
+      {"worker": 3, "host": "web-1", "until": "2026-11-25T04:00:00.000Z", "is_over": false},
+      {"worker": 12, "host": "web-2", "until": "2026-11-24T04:00:00.000Z", "is_over": true}])");
+  return document;
+}
+
+Json SnowflakeStatusDocument() {
+  Json document = StatusDocument();
+  Json& tag = document["tags"][0];
+  tag["mode"] = "snowflake";
+  tag["rate_per_s"] = 0U;
+  tag["covered_s"] = nullptr;
+  tag["snowflake"] = Parse(R"({"counter": "orders#3", "worker": 3,
+      "time": "2026-11-25T03:00:00.123Z", "leased_until": "2026-11-25T03:10:00.000Z",
+      "clock": "client"})");
+  return document;
+}
+
 Json LeaseDocument() {
   return Parse(
       R"({"truncated": false, "leases": [{"token": "00ff", "tag": "orders", "host": "web-1",
@@ -74,6 +104,24 @@ Json WhoIsDocument() {
      "state": "returned", "claimed": 120, "returned": 880, "abandoned": 0,
      "leased_at": "2025-01-02 03:04:05", "closed_at": "2025-01-02 03:05:00",
      "id_state": "returned"}], "reason": null})");
+}
+
+Json SnowflakeWhoIsDocument() {
+  return Parse(R"({"tag": "orders", "id": 383123456789012345, "parts":
+    {"id": 383123456789012345, "time": "2026-11-25T03:00:00.123Z", "time_ms": 1795575600123,
+     "worker": 3, "sequence": 17}, "leases": [
+    {"token": "01", "host": "web-1", "base": 374000000000000, "limit": 374002457600000,
+     "from": "2026-11-25T03:00:00.000Z", "to": "2026-11-25T03:10:00.000Z", "state": "active",
+     "claimed": 120, "returned": 0, "abandoned": 0, "leased_at": "2026-11-25 02:59:00",
+     "closed_at": null, "id_state": "claimed"}], "reason": null})");
+}
+
+Json DecodeDocument() {
+  return Parse(R"({"tag": "orders", "mode": "snowflake", "parts": [
+    {"id": 383123456789012345, "time": "2026-11-25T03:00:00.123Z", "time_ms": 1795575600123,
+     "worker": 3, "sequence": 17},
+    {"id": 1, "time": "2024-01-01T00:00:00.000Z", "time_ms": 1704067200000, "worker": 0,
+     "sequence": 1}]})");
 }
 
 Json ImportDocument() {
@@ -185,6 +233,62 @@ TEST(RenderStatusTest, ARequestedTagThatIsMissingIsNoSuchTag) {
   EXPECT_EQ(RenderStatus(document, "orders").status().code(), Code::kNoSuchTag);
 }
 
+TEST(RenderStatusTest, SnowflakeTagsShowTheirTimeInATableOfTheirOwn) {
+  const Result<std::string> text = RenderStatus(SnowflakeStatusDocument(), "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(
+      text.value().find(
+          "\n\n"
+          "TAG     MODE     STATE  STEP              CLAIMED  AVAILABLE  RATE/S  COVERED  FALLBACKS"
+          "  LEASES\n"
+          "x\\x0ay  segment  dry       5  9223372036854775806          0       0        -          "
+          "7"
+          "       1\n"
+          "\n"
+          "TAG     MODE       STATE  WORKER  TIME                  LEASED-UNTIL          CLOCK   "
+          "FALLBACKS  LEASES\n"
+          "orders  snowflake  ok          3  2026-11-25T03:00:00Z  2026-11-25T03:10:00Z  client  "
+          "        0       2\n"
+          "\n"
+          "x\\x0ay: its ids end in"),
+      std::string::npos)
+      << text.value();
+}
+
+TEST(RenderStatusTest, SnowflakeTagFitsEightyColumns) {
+  Json document = SnowflakeStatusDocument();
+  document["tags"].erase(1);
+  const Screen screen{.is_terminal = true, .columns = 80, .rows = 24};
+  const Result<std::string> text = RenderStatus(document, "orders", screen);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_TRUE(text.value().ends_with(
+      "\n\n"
+      "TAG     STATE  WORKER  TIME                  LEASED-UNTIL          LEASES\n"
+      "orders  ok          3  2026-11-25T03:00:00Z  2026-11-25T03:10:00Z       2\n"))
+      << text.value() << "it has no segments of ids";
+}
+
+TEST(RenderStatusTest, UnusedSnowflakeTagIsNotDry) {
+  Json document = SnowflakeStatusDocument();
+  document["tags"].erase(1);
+  Json& tag = document["tags"][0];
+  tag["state"] = "dry";
+  tag["snowflake"] = nullptr;  // this host has no worker id yet
+  tag["exhausted_in_days"] = 17.5;
+  Result<std::string> text = RenderStatus(document, "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("\norders  snowflake  ok          -  -     -             -  "),
+            std::string::npos)
+      << text.value();
+  EXPECT_NE(text.value().find("\norders: the time bits of its layout end in 17d 12h\n"),
+            std::string::npos)
+      << text.value();
+  tag["last_error"] = "no worker id is free";
+  text = RenderStatus(document, "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("\norders  snowflake  dry "), std::string::npos) << text.value();
+}
+
 TEST(RenderTagTest, ShowsEveryFieldAndReturnedRanges) {
   Result<std::string> text = RenderTag(TagDocument());
   ASSERT_TRUE(text.ok()) << text.status().message();
@@ -212,6 +316,85 @@ TEST(RenderTagTest, CreatedAndChangedTagsAreOneLine) {
   EXPECT_EQ(text.value(),
             "created tag 'orders': mode segment, access socket, step 1000, next id 2001, max id "
             "9223372036854775806\n");
+}
+
+TEST(RenderTagTest, SnowflakeTagShowsItsLayoutAndWorkers) {
+  const Result<std::string> text = RenderTag(SnowflakeTagDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "tag:               orders\n"
+            "mode:              snowflake\n"
+            "access:            ring\n"
+            "outage tolerance:  600 s\n"
+            "layout:            41/10/12 (bits of time/worker/sequence)\n"
+            "ids:               4096 per ms and host\n"
+            "worker ids:        1024\n"
+            "epoch:             2024-01-01T00:00:00.000Z\n"
+            "ends:              2093-09-06T15:47:35.552Z\n"
+            "clock:             claimers read the clock\n"
+            "bursts:            ids may be up to 1s ahead of the clock\n"
+            "description:       -\n"
+            "updated:           2025-01-02 03:04:05\n"
+            "\n"
+            "WORKER  HOST   LEASED-UNTIL              STATE\n"
+            "     3  web-1  2026-11-25T04:00:00.000Z  leased\n"
+            "    12  web-2  2026-11-24T04:00:00.000Z  over\n");
+  Json unused = SnowflakeTagDocument();
+  unused["tag"]["workers"] = Json::array();
+  EXPECT_EQ(RenderTag(unused).value().find("WORKER"), std::string::npos);
+}
+
+TEST(RenderTagTest, CreatedSnowflakeTagShowsItsLayoutInWords) {
+  Json document = SnowflakeTagDocument();
+  document["created"] = true;
+  EXPECT_EQ(RenderCreatedTag(document).value(),
+            "created tag 'orders': mode snowflake, access ring\n"
+            "  layout:      41/10/12 (bits of time/worker/sequence)\n"
+            "  ids:         4096 per ms and host\n"
+            "  worker ids:  1024\n"
+            "  epoch:       2024-01-01T00:00:00.000Z\n"
+            "  ends:        2093-09-06T15:47:35.552Z\n"
+            "  clock:       claimers read the clock\n"
+            "  bursts:      ids may be up to 1s ahead of the clock\n");
+}
+
+TEST(RenderTagTest, LayoutInOtherWords) {
+  Json document = SnowflakeTagDocument();
+  Json& layout = document["tag"]["snowflake"];
+  const auto shows = [&document](const char* line) {
+    const std::string text = RenderTagLine(document, "changed").value();
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+  };
+  layout["unit_ms"] = 10U;
+  shows("  ids:         4096 per 10 ms and host\n");
+  layout["unit_ms"] = 1000U;
+  shows("  ids:         4096 per s and host\n");
+  layout["clock"] = "daemon";
+  shows("  clock:       idd moves the time, claimers read no clock\n");
+  layout["clock"] = "sun\ndial";
+  shows("  clock:       sun\\x0adial\n");
+  layout["max_ahead_ms"] = 500U;
+  shows("up to 500ms ahead");
+  layout["max_ahead_ms"] = 0U;
+  shows("  bursts:      no id is ahead of the clock\n");
+}
+
+TEST(RenderTagTest, OlderDaemonHasNoLayouts) {
+  const std::string before = RenderTag(TagDocument()).value();
+  Json document = TagDocument();
+  document["tag"]["snowflake"] = nullptr;
+  EXPECT_EQ(RenderTag(document).value(), before);
+}
+
+TEST(RenderTagListTest, SnowflakeTagHasNoRange) {
+  Json document = TagListDocument();
+  document["tags"][0]["mode"] = "snowflake";
+  document["tags"][0]["snowflake"] = Parse(kLayout);
+  const Result<std::string> text = RenderTagList(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "TAG     MODE       ACCESS  STEP  NEXT-ID  MAX-ID  UPDATED              DESCRIPTION\n"
+            "orders  snowflake  ring       -        -       -  2025-01-02 03:04:05  order ids\n");
 }
 
 TEST(RenderTagListTest, IsATable) {
@@ -280,6 +463,66 @@ TEST(RenderWhoIsTest, ShowsEveryLeaseThatHasTheId) {
       "returned  web-1  returned     1   1001      120       880          0  "
       "2025-01-02 03:04:05  2025-01-02 03:05:00  00ff\n");
   EXPECT_TRUE(WhoIsVerdict(WhoIsDocument()).ok());
+}
+
+TEST(RenderWhoIsTest, SnowflakeIdShowsItsPartsAndWindowsOfTime) {
+  const Result<std::string> text = RenderWhoIs(SnowflakeWhoIsDocument(), 80);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "id 383123456789012345 of tag 'orders'\n"
+            "time 2026-11-25T03:00:00.123Z, worker 3, sequence 17\n"
+            "\n"
+            "ID-STATE  HOST   LEASE   FROM                      TO\n"
+            "claimed   web-1  active  2026-11-25T03:00:00.000Z  2026-11-25T03:10:00.000Z\n");
+  EXPECT_TRUE(WhoIsVerdict(SnowflakeWhoIsDocument()).ok());
+}
+
+TEST(RenderWhoIsTest, SnowflakeIdWithoutALeaseStillHasParts) {
+  Json document = SnowflakeWhoIsDocument();
+  document["leases"] = Json::array();
+  document["reason"] = "it is not leased yet";
+  const Result<std::string> text = RenderWhoIs(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "id 383123456789012345 of tag 'orders'\n"
+            "time 2026-11-25T03:00:00.123Z, worker 3, sequence 17\n");
+  EXPECT_FALSE(WhoIsVerdict(document).ok());
+}
+
+TEST(RenderWhoIsTest, OtherModesHaveNoParts) {
+  const std::string before = RenderWhoIs(WhoIsDocument()).value();
+  Json document = WhoIsDocument();
+  document["parts"] = nullptr;
+  for (Json& lease : document["leases"]) lease["from"] = lease["to"] = nullptr;
+  EXPECT_EQ(RenderWhoIs(document).value(), before);
+}
+
+TEST(RenderDecodeTest, ShowsThePartsOfEachId) {
+  const Result<std::string> text = RenderDecode(DecodeDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "                ID  TIME                      WORKER  SEQUENCE\n"
+            "383123456789012345  2026-11-25T03:00:00.123Z       3        17\n"
+            "                 1  2024-01-01T00:00:00.000Z       0         1\n");
+  EXPECT_TRUE(DecodeVerdict(DecodeDocument()).ok());
+}
+
+TEST(RenderDecodeTest, AnIdThatDoesNotFitFailsAndTheOthersAreShown) {
+  Json document = DecodeDocument();
+  document["parts"][1] = {{"id", 9007199254740993U}, {"error", "it has more than 53 bits"}};
+  const Result<std::string> text = RenderDecode(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "                ID  TIME                      WORKER  SEQUENCE\n"
+            "383123456789012345  2026-11-25T03:00:00.123Z       3        17\n"
+            "  9007199254740993  -                              -         -\n");
+  const Status verdict = DecodeVerdict(document);
+  EXPECT_EQ(ExitFor(verdict.code()), ExitStatus::kFailed);
+  EXPECT_TRUE(verdict.message().starts_with("id 9007199254740993: it has more than 53 bits; "))
+      << verdict.message();
+  document["parts"][0] = document["parts"][1];
+  EXPECT_TRUE(DecodeVerdict(document).message().starts_with("2 ids do not fit the layout, the "))
+      << DecodeVerdict(document).message();
 }
 
 TEST(RenderWhoIsTest, AnIdWithoutALeaseFailsWithTheReason) {
@@ -400,6 +643,14 @@ std::vector<Case> Cases() {
       {"audit", AuditDocument(), [](const Json& json) { return RenderAudit(json); }},
       {"whois", WhoIsDocument(), [](const Json& json) { return RenderWhoIs(json); }},
       {"import", ImportDocument(), [](const Json& json) { return RenderImport(json); }},
+      {"snowflake status", SnowflakeStatusDocument(),
+       [](const Json& json) { return RenderStatus(json, ""); }},
+      {"snowflake tag", SnowflakeTagDocument(), RenderTag},
+      {"snowflake line", SnowflakeTagDocument(),
+       [](const Json& json) { return RenderTagLine(json, "created"); }},
+      {"snowflake whois", SnowflakeWhoIsDocument(),
+       [](const Json& json) { return RenderWhoIs(json); }},
+      {"decode", DecodeDocument(), [](const Json& json) { return RenderDecode(json); }},
   };
 }
 
@@ -416,8 +667,9 @@ void CollectPaths(const Json& json, const Json::json_pointer& path,
 }
 
 bool MayBeNull(const std::string& path) {
-  for (const char* name : {"last_error", "since_s", "covered_s", "exhausted_in_days", "closed_at",
-                           "description", "boot_id", "reason"}) {
+  for (const char* name :
+       {"last_error", "since_s", "covered_s", "exhausted_in_days", "closed_at", "description",
+        "boot_id", "reason", "/snowflake", "parts", "counter", "time", "leased_until", "until"}) {
     if (path.ends_with(name)) return true;
   }
   return path.find("/hosts/") == 0 && path.ends_with("/state");
@@ -427,7 +679,10 @@ bool MayBeNull(const std::string& path) {
 // created tag has no previous position.
 bool IsUnread(const Case& each, const std::string& path) {
   const std::string name(each.name);
-  return (name == "line" && path.find("/returned") != std::string::npos) ||
+  const bool is_line = name == "line" || name == "snowflake line";
+  return (is_line && path.find("/returned") != std::string::npos) ||
+         (name == "snowflake line" && path.find("/workers") != std::string::npos &&
+          path.find("/snowflake/") == std::string::npos) ||
          (name == "whois" && path.find("/leases/") == 0 && path.ends_with("/tag")) ||
          (name == "import" && path == "/tags/0/from");
 }

@@ -17,7 +17,7 @@ class AdminRequest {
  public:
   explicit AdminRequest(std::string_view op) { fields_.Set("op", op); }
 
-  // A text, a bool or an unsigned number, as JsonDocument::Set accepts it.
+  // A text, a bool, an unsigned number or a list, as JsonDocument::Set accepts it.
   template <typename T>
   AdminRequest& Set(const char* key, const T& value) {
     fields_.Set(key, value);

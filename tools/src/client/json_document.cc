@@ -90,6 +90,11 @@ JsonDocument& JsonDocument::Set(const char* key, const std::vector<std::string>&
   return *this;
 }
 
+JsonDocument& JsonDocument::Set(const char* key, const std::vector<std::uint64_t>& numbers) {
+  json()[key] = numbers;
+  return *this;
+}
+
 JsonDocument& JsonDocument::Set(const char* key, std::nullptr_t null) {
   json()[key] = null;
   return *this;

@@ -43,6 +43,7 @@ class JsonDocument {
   JsonDocument& Set(const char* key, const JsonDocument& part);
   JsonDocument& Set(const char* key, const std::vector<JsonDocument>& parts);
   JsonDocument& Set(const char* key, const std::vector<std::string>& texts);
+  JsonDocument& Set(const char* key, const std::vector<std::uint64_t>& numbers);
   JsonDocument& Set(const char* key, std::nullptr_t null);
   template <typename T>
   JsonDocument& Set(const char* key, const std::optional<T>& value) {

@@ -58,6 +58,7 @@ void AddCommands(Command root, Invocation& invocation) {
   RegisterLeaseCommands(root, invocation);
   RegisterAuditCommand(root, invocation);
   RegisterWhoIsCommand(root, invocation);
+  RegisterDecodeCommand(root, invocation);
   RegisterDoctorCommand(root, invocation);
   RegisterImportCommand(root, invocation);
   RegisterMetricsCommand(root, invocation);

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/admin_request.h"
 #include "client/json_fields.h"
@@ -40,6 +41,12 @@ struct TagArguments {
   std::optional<std::uint64_t> max_prefetch;
   std::optional<std::uint64_t> outage_tolerance_s;
   std::optional<std::string> description;
+  // Of mode snowflake.
+  std::optional<std::string> layout;
+  std::optional<std::uint64_t> unit_ms;
+  std::optional<std::string> epoch;
+  std::optional<std::string> clock;
+  std::optional<std::uint64_t> max_ahead_ms;
   bool is_forced = false;
   bool is_exist_ok = false;
 };
@@ -98,6 +105,11 @@ struct WhoIsArguments {
   std::optional<std::uint64_t> id;
 };
 
+struct DecodeArguments {
+  std::string tag;
+  std::vector<std::uint64_t> ids;
+};
+
 struct HostArguments {
   std::optional<std::string> host;
   bool is_forced = false;
@@ -120,6 +132,7 @@ struct Invocation {
   FilterArguments filter;
   TopArguments top;
   WhoIsArguments whois;
+  DecodeArguments decode;
   ImportArguments import;
   HostArguments host;
   DoctorArguments doctor;

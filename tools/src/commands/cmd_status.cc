@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands/commands.h"
+#include "commands/snowflake_layout.h"
 #include "terminal/terminal.h"
 
 namespace idd::tools {
@@ -47,6 +48,7 @@ std::string DatabaseLines(const Fields& database, std::size_t columns) {
   return line + WrapTo("leasing   waits: " + EscapeText(*waits), columns, kHeadIndent) + "\n";
 }
 
+// Of both tables of tags.
 constexpr std::size_t kStateColumn = 2;
 constexpr std::size_t kCoveredColumn = 7;
 
@@ -59,6 +61,19 @@ Table TagTable() {
                 {"AVAILABLE", Align::kRight},
                 {"RATE/S", Align::kRight},
                 {"COVERED", Align::kRight},
+                {"FALLBACKS", Align::kRight, 3},
+                {"LEASES", Align::kRight, 2}});
+}
+
+// Snowflake tags: the time of the next id, and until when ids need no lease.
+Table SnowflakeTable() {
+  return Table({{"TAG"},
+                {"MODE", Align::kLeft, 5},
+                {"STATE"},
+                {"WORKER", Align::kRight},
+                {"TIME", Align::kLeft, 1},
+                {"LEASED-UNTIL"},
+                {"CLOCK", Align::kLeft, 4},
                 {"FALLBACKS", Align::kRight, 3},
                 {"LEASES", Align::kRight, 2}});
 }
@@ -93,8 +108,40 @@ std::string Covered(const Fields& tag) {
   return FormatDuration(*covered_s) + of + (is_kept ? "" : ", short");
 }
 
+// A snowflake tag that no program uses holds no time, and needs none: the next claim leases it.
+std::string ShownState(const Fields& tag) {
+  std::string state = tag.Text("state");
+  const bool is_idle = state == "dry" && !tag.OptionalText("last_error");
+  return is_idle && IsSnowflake(tag.Text("mode")) ? "ok" : state;
+}
+
+// To the second: "2026-11-25T03:00:00Z". Any other form stays as it is.
+std::string InSeconds(std::string time) {
+  constexpr std::size_t kFraction = 19;  // its position
+  if (time.size() == kFraction + 5 && time[kFraction] == '.') time.erase(kFraction, 4);
+  return time;
+}
+
+// A worker id, once this host has one.
+void AddSnowflakeRow(const Fields& tag, Table& table) {
+  std::string worker;
+  std::string time;
+  std::string until;
+  std::string clock;
+  if (const std::optional<Fields> snowflake = SnowflakeOf(tag)) {
+    static_cast<void>(snowflake->OptionalText("counter"));  // checks it
+    worker = snowflake->CountText("worker");
+    time = InSeconds(snowflake->OptionalText("time").value_or(""));
+    until = InSeconds(snowflake->OptionalText("leased_until").value_or(""));
+    clock = snowflake->Text("clock");
+  }
+  table.AddRow({tag.Text("tag"), tag.Text("mode"), ShownState(tag), std::move(worker),
+                std::move(time), std::move(until), std::move(clock), tag.CountText("fallbacks"),
+                tag.CountText("leases")});
+}
+
 void AddTagRow(const Fields& tag, Table& table) {
-  table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), tag.CountText("step"),
+  table.AddRow({tag.Text("tag"), tag.Text("mode"), ShownState(tag), tag.CountText("step"),
                 tag.CountText("claimed"), tag.CountText("available"),
                 FormatRate(tag.Number("rate_per_s")), Covered(tag), tag.CountText("fallbacks"),
                 tag.CountText("leases")});
@@ -125,8 +172,11 @@ std::string ForecastLine(const Fields& tag) {
   constexpr double kForecastDays = 90;
   const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
   if (!days || *days >= kForecastDays) return {};
-  return EscapeText(tag.Text("tag")) + ": its ids end in " + FormatDuration(*days * 86'400) +
-         " at this rate";
+  const std::string left = FormatDuration(*days * 86'400);
+  if (IsSnowflake(tag.Text("mode"))) {
+    return EscapeText(tag.Text("tag")) + ": the time bits of its layout end in " + left;
+  }
+  return EscapeText(tag.Text("tag")) + ": its ids end in " + left + " at this rate";
 }
 
 std::string ErrorLine(const Fields& tag) {
@@ -139,22 +189,30 @@ std::string ErrorLine(const Fields& tag) {
 std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_tag,
                      const Screen& screen) {
   if (tags.empty()) return "\nno tags; create one with 'idctl tag create TAG'\n";
-  Table table = TagTable();
+  Table of_ranges = TagTable();
+  Table of_time = SnowflakeTable();
+  std::size_t count_of_time = 0;
   std::string segments;
   std::string errors;
   for (const Fields& tag : tags) {
-    AddTagRow(tag, table);
+    const bool has_time = IsSnowflake(tag.Text("mode"));
+    Table checked = TagTable();  // also of a tag that is shown by its time
+    AddTagRow(tag, has_time ? checked : of_ranges);
+    if (has_time) AddSnowflakeRow(tag, of_time);
+    count_of_time += has_time ? 1U : 0U;
     for (const std::string& line : {ForecastLine(tag), ErrorLine(tag)}) {
       if (!line.empty()) errors += WrapTo(line, screen.columns, kErrorIndent) + "\n";
     }
     const Table of_tag = SegmentTable(tag);  // always read: this checks the fields
-    if (!asked_tag.empty()) segments += "\n" + of_tag.Format(screen.columns);
+    if (!asked_tag.empty() && !has_time) segments += "\n" + of_tag.Format(screen.columns);
   }
   const auto paint = [&screen](std::size_t column, const std::string& cell) {
     return PaintCell(column, cell, screen);
   };
-  return "\n" + table.Format(screen.columns, paint) + segments +
-         (errors.empty() ? "" : "\n" + errors);
+  std::string text;
+  if (count_of_time < tags.size()) text += "\n" + of_ranges.Format(screen.columns, paint);
+  if (count_of_time > 0) text += "\n" + of_time.Format(screen.columns, paint);
+  return text + segments + (errors.empty() ? "" : "\n" + errors);
 }
 
 Outcome ShowStatus(const GlobalOptions& global, const std::string& tag, Output& out) {

@@ -2,10 +2,12 @@
 //
 // idctl tag create, list, show, set, delete.
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include "commands/commands.h"
+#include "commands/snowflake_layout.h"
 #include "idd/shm/abi.h"
 
 namespace idd::tools {
@@ -30,6 +32,7 @@ struct TagFields {
   std::uint64_t max_id = 0;
   std::string description;
   std::string update_time;
+  std::optional<LayoutFields> layout;  // of mode snowflake
 };
 
 TagFields ReadTag(const Fields& fields) {
@@ -46,16 +49,19 @@ TagFields ReadTag(const Fields& fields) {
   tag.max_id = fields.Count("max_id");
   tag.description = fields.OptionalText("description").value_or("");
   tag.update_time = fields.Text("update_time");
+  if (const auto snowflake = SnowflakeOf(fields)) tag.layout = ReadLayout(*snowflake);
   return tag;
 }
 
-// "  key:  value" lines, the values below each other.
-std::string FormatPairs(const std::vector<std::pair<std::string, std::string>>& pairs) {
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// "key:  value" lines after `indent`, the values below each other.
+std::string FormatPairs(const Pairs& pairs, std::string_view indent = "") {
   std::size_t width = 0;
   for (const auto& pair : pairs) width = std::max(width, pair.first.size());
   std::string text;
   for (const auto& [key, value] : pairs) {
-    text += key + ":" + std::string(width - key.size() + 2, ' ');
+    text += std::string(indent) + key + ":" + std::string(width - key.size() + 2, ' ');
     text += (value.empty() ? "-" : EscapeText(value)) + "\n";
   }
   return text;
@@ -75,6 +81,14 @@ void SetTagFields(const TagArguments& arguments, AdminRequest& request) {
   request.SetIfGiven("description", arguments.description);
 }
 
+void SetLayoutFields(const TagArguments& arguments, AdminRequest& request) {
+  request.SetIfGiven("layout", arguments.layout);
+  request.SetIfGiven("unit_ms", arguments.unit_ms);
+  request.SetIfGiven("epoch", arguments.epoch);
+  request.SetIfGiven("clock", arguments.clock);
+  request.SetIfGiven("max_ahead_ms", arguments.max_ahead_ms);
+}
+
 Failure TagUsage(const char* command, std::string why, std::string todo) {
   return Failure{ExitStatus::kUsage, command, std::move(why), std::move(todo)};
 }
@@ -91,13 +105,51 @@ Outcome AlreadyExists(const std::string& what) {
                  "see 'idctl tag show', change it with 'idctl tag set', or add --if-absent"};
 }
 
+struct GivenOption {
+  const char* name;
+  bool is_given;
+};
+
+// The first that is given, or null.
+const char* FirstGiven(std::initializer_list<GivenOption> options) {
+  for (const GivenOption& option : options) {
+    if (option.is_given) return option.name;
+  }
+  return nullptr;
+}
+
+// Options that the mode of the new tag does not have.
+Outcome CheckOptionsOfMode(const TagArguments& arguments) {
+  if (IsSnowflake(arguments.mode.value_or(""))) {
+    const char* const wrong = FirstGiven({{"--step", arguments.step.has_value()},
+                                          {"--start", arguments.start.has_value()},
+                                          {"--max-id", arguments.max_id.has_value()},
+                                          {"--refill", arguments.refill.has_value()},
+                                          {"--max-step", arguments.max_step.has_value()},
+                                          {"--max-prefetch", arguments.max_prefetch.has_value()}});
+    if (wrong == nullptr) return std::nullopt;
+    return TagUsage("tag create", std::string(wrong) + " has no meaning in mode snowflake",
+                    "leave it out; --layout and --epoch define the ids");
+  }
+  const char* const wrong = FirstGiven({{"--layout", arguments.layout.has_value()},
+                                        {"--unit", arguments.unit_ms.has_value()},
+                                        {"--epoch", arguments.epoch.has_value()},
+                                        {"--clock", arguments.clock.has_value()},
+                                        {"--max-ahead", arguments.max_ahead_ms.has_value()}});
+  if (wrong == nullptr) return std::nullopt;
+  return TagUsage("tag create", std::string(wrong) + " is for mode snowflake only",
+                  "add --mode snowflake");
+}
+
 Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
   if (arguments.start && arguments.max_id && *arguments.start > *arguments.max_id) {
     return TagUsage("tag create", "--start is above --max-id, so that there are no ids",
                     "give a larger --max-id");
   }
+  if (Outcome wrong = CheckOptionsOfMode(arguments)) return wrong;
   AdminCall call("tag create " + Quote(arguments.tag), "tag.create");
   SetTagFields(arguments, call.request);
+  SetLayoutFields(arguments, call.request);
   // Always set: the reply says whether the tag is new, which decides the exit status.
   call.request.Set("if_absent", true);
   call.render = RenderCreatedTag;
@@ -195,6 +247,83 @@ void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) 
   command.AddText("--description", "Purpose of the ids", &arguments.description);
 }
 
+void AddLayoutOptions(Command command, TagArguments& arguments) {
+  command
+      .AddArgument("--layout", "Mode snowflake: bits of the time, the worker and the sequence",
+                   [&arguments](const std::string& text) {
+                     std::string why = CheckLayoutArgument(text);
+                     if (why.empty()) arguments.layout = text;
+                     return why;
+                   })
+      .ValueName("T/W/S")
+      .Default("41/10/12");
+  command
+      .AddArgument("--unit", "Mode snowflake: unit of the time: 1ms, 10ms, 1s",
+                   [&arguments](const std::string& text) {
+                     return ParseUnitArgument(text, &arguments.unit_ms.emplace());
+                   })
+      .ValueName("UNIT")
+      .Default("1ms");
+  command
+      .AddArgument("--epoch", "Mode snowflake: when the time is 0, in UTC",
+                   [&arguments](const std::string& text) {
+                     std::string why = CheckEpochArgument(text);
+                     if (why.empty()) arguments.epoch = text;
+                     return why;
+                   })
+      .ValueName("DATE")
+      .Default("2024-01-01");
+  command
+      .AddChoice("--clock", "Mode snowflake: who reads the clock", {"client", "daemon"},
+                 &arguments.clock)
+      .ValueName("CLOCK")
+      .Default("client");
+  command
+      .AddArgument("--max-ahead", "Mode snowflake: how far ids may be ahead of the clock",
+                   [&arguments](const std::string& text) {
+                     return ParseAheadArgument(text, &arguments.max_ahead_ms.emplace());
+                   })
+      .ValueName("TIME")
+      .Default("1s");
+}
+
+// The settings of a tag that leases ranges of ids.
+Pairs RangePairs(const TagFields& tag) {
+  return {{"tag", tag.tag},
+          {"mode", tag.mode},
+          {"access", tag.access},
+          {"step", std::to_string(tag.step)},
+          {"refill", tag.refill},
+          {"outage tolerance", std::to_string(tag.outage_tolerance_s) + " s"},
+          {"max prefetch", std::to_string(tag.max_prefetch)},
+          {"max step", std::to_string(tag.max_step)},
+          {"next id", std::to_string(tag.next_id)},
+          {"max id", std::to_string(tag.max_id)}};
+}
+
+// The settings of a snowflake tag, which leases time.
+Pairs TimePairs(const TagFields& tag) {
+  Pairs pairs = {{"tag", tag.tag},
+                 {"mode", tag.mode},
+                 {"access", tag.access},
+                 {"outage tolerance", std::to_string(tag.outage_tolerance_s) + " s"}};
+  if (!tag.layout) return pairs;
+  for (auto& pair : LayoutInWords(*tag.layout)) pairs.push_back(std::move(pair));
+  return pairs;
+}
+
+// The worker ids that hosts have taken; empty if there are none.
+std::string WorkersText(const Fields& tag) {
+  Table table({{"WORKER", Align::kRight}, {"HOST"}, {"LEASED-UNTIL"}, {"STATE"}});
+  const std::vector<Fields> workers = tag.Objects("workers");
+  for (const Fields& worker : workers) {
+    table.AddRow({worker.CountText("worker"), worker.Text("host"),
+                  worker.OptionalText("until").value_or(""),
+                  worker.Flag("is_over") ? "over" : "leased"});
+  }
+  return workers.empty() ? "" : "\n" + table.Format();
+}
+
 }  // namespace
 
 void RegisterTagCommands(Command root, Invocation& invocation) {
@@ -212,6 +341,7 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
       .AddChoice("--mode", "Kind of ids", {"segment", "snowflake", "ticket"}, &invocation.tag.mode)
       .ValueName("MODE")
       .Default("segment");
+  AddLayoutOptions(create, invocation.tag);
   create.AddFlag("--if-absent", "Succeed without a change if the tag exists",
                  &invocation.tag.is_exist_ok);
   AddTagAction(create, invocation, CreateTag);
@@ -237,19 +367,11 @@ Result<std::string> RenderTag(const Json& document) {
   Status error;
   const Fields fields = Fields(document, "reply", &error).Object("tag");
   const TagFields tag = ReadTag(fields);
-  std::string text =
-      FormatPairs({{"tag", tag.tag},
-                   {"mode", tag.mode},
-                   {"access", tag.access},
-                   {"step", std::to_string(tag.step)},
-                   {"refill", tag.refill},
-                   {"outage tolerance", std::to_string(tag.outage_tolerance_s) + " s"},
-                   {"max prefetch", std::to_string(tag.max_prefetch)},
-                   {"max step", std::to_string(tag.max_step)},
-                   {"next id", std::to_string(tag.next_id)},
-                   {"max id", std::to_string(tag.max_id)},
-                   {"description", tag.description},
-                   {"updated", tag.update_time}});
+  Pairs pairs = IsSnowflake(tag.mode) ? TimePairs(tag) : RangePairs(tag);
+  pairs.emplace_back("description", tag.description);
+  pairs.emplace_back("updated", tag.update_time);
+  std::string text = FormatPairs(pairs);
+  if (tag.layout) text += WorkersText(fields);
   Table returned({{"RETURNED BY"}, {"BASE", Align::kRight}, {"LIMIT", Align::kRight}});
   bool has_returned = false;
   for (const Fields& range : fields.Objects("returned")) {
@@ -264,10 +386,11 @@ Result<std::string> RenderTagLine(const Json& document, std::string_view verb) {
   Status error;
   const TagFields tag = ReadTag(Fields(document, "reply", &error).Object("tag"));
   if (!error.ok()) return error;
-  return std::string(verb) + " tag " + Quote(tag.tag) + ": mode " + EscapeText(tag.mode) +
-         ", access " + EscapeText(tag.access) + ", step " + std::to_string(tag.step) +
-         ", next id " + std::to_string(tag.next_id) + ", max id " + std::to_string(tag.max_id) +
-         "\n";
+  const std::string line = std::string(verb) + " tag " + Quote(tag.tag) + ": mode " +
+                           EscapeText(tag.mode) + ", access " + EscapeText(tag.access);
+  if (tag.layout) return line + "\n" + FormatPairs(LayoutInWords(*tag.layout), "  ");
+  return line + ", step " + std::to_string(tag.step) + ", next id " + std::to_string(tag.next_id) +
+         ", max id " + std::to_string(tag.max_id) + "\n";
 }
 
 Result<std::string> RenderCreatedTag(const Json& document) {
@@ -287,9 +410,10 @@ Result<std::string> RenderTagList(const Json& document, std::size_t columns) {
                {"DESCRIPTION", Align::kLeft, 1}});
   for (const Fields& fields : Fields(document, "reply", &error).Objects("tags")) {
     const TagFields tag = ReadTag(fields);
-    table.AddRow({tag.tag, tag.mode, tag.access, std::to_string(tag.step),
-                  std::to_string(tag.next_id), std::to_string(tag.max_id), tag.update_time,
-                  tag.description});
+    const bool has_range = !IsSnowflake(tag.mode);
+    table.AddRow({tag.tag, tag.mode, tag.access, has_range ? std::to_string(tag.step) : "",
+                  has_range ? std::to_string(tag.next_id) : "",
+                  has_range ? std::to_string(tag.max_id) : "", tag.update_time, tag.description});
   }
   if (!error.ok()) return error;
   return table.Format(columns);

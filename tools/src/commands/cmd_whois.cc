@@ -3,6 +3,7 @@
 // idctl whois: the host and the lease that an id comes from.
 #include "commands/commands.h"
 #include "commands/lease_table.h"
+#include "commands/snowflake_layout.h"
 #include "idd/shm/abi.h"
 
 namespace idd::tools {
@@ -17,21 +18,32 @@ Outcome WhoIs(const GlobalOptions& global, const WhoIsArguments& arguments, Outp
   return RunAdminCall(global, call, out);
 }
 
+std::string PartsLine(const Fields& parts) {
+  const PartsFields fields = ReadParts(parts);
+  return "time " + EscapeText(fields.time) + ", worker " + fields.worker + ", sequence " +
+         fields.sequence + "\n";
+}
+
 }  // namespace
 
 Result<std::string> RenderWhoIs(const Json& document, std::size_t columns) {
   Status error;
   const Fields reply(document, "reply", &error);
-  LeaseTable table("ID-STATE", "LEASE");
+  // Null for other modes, and missing in replies of an older idd.
+  const std::optional<Fields> parts =
+      reply.Has("parts") ? reply.OptionalObject("parts") : std::nullopt;
+  LeaseTable table("ID-STATE", "LEASE",
+                   parts ? LeaseTable::Bounds::kTime : LeaseTable::Bounds::kNumbers);
   bool is_found = false;
   for (const Fields& lease : reply.Objects("leases")) {
     is_found = true;
     table.Add(lease.Text("id_state"), lease);
   }
-  const std::string what =
-      "id " + reply.CountText("id") + " of tag " + Quote(reply.Text("tag")) + "\n";
+  std::string what = "id " + reply.CountText("id") + " of tag " + Quote(reply.Text("tag")) + "\n";
+  if (parts) what += PartsLine(*parts);
   if (!error.ok()) return error;
-  return is_found ? what + "\n" + table.Format(columns) : std::string();
+  if (!is_found) return parts ? what : std::string();
+  return what + "\n" + table.Format(columns);
 }
 
 Status WhoIsVerdict(const Json& document) {

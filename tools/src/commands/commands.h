@@ -38,6 +38,7 @@ void RegisterStatusCommand(Command root, Invocation& invocation);
 void RegisterLeaseCommands(Command root, Invocation& invocation);
 void RegisterAuditCommand(Command root, Invocation& invocation);
 void RegisterWhoIsCommand(Command root, Invocation& invocation);
+void RegisterDecodeCommand(Command root, Invocation& invocation);
 void RegisterDoctorCommand(Command root, Invocation& invocation);
 void RegisterImportCommand(Command root, Invocation& invocation);
 void RegisterMetricsCommand(Command root, Invocation& invocation);
@@ -46,6 +47,7 @@ void RegisterClientCommands(Command root, Invocation& invocation);
 
 // --- tag
 [[nodiscard]] Result<std::string> RenderTag(const Json& document);
+// One line; for a snowflake tag its layout follows, in words.
 [[nodiscard]] Result<std::string> RenderTagLine(const Json& document, std::string_view verb);
 [[nodiscard]] Result<std::string> RenderCreatedTag(const Json& document);
 [[nodiscard]] Result<std::string> RenderTagList(const Json& document, std::size_t columns = 0);
@@ -68,6 +70,11 @@ void RegisterClientCommands(Command root, Invocation& invocation);
 [[nodiscard]] Result<std::string> RenderWhoIs(const Json& document, std::size_t columns = 0);
 // kSystem, with the daemon's reason, if no lease contains the id.
 [[nodiscard]] Status WhoIsVerdict(const Json& document);
+
+// --- decode
+[[nodiscard]] Result<std::string> RenderDecode(const Json& document, std::size_t columns = 0);
+// kSystem if an id does not fit the tag's layout.
+[[nodiscard]] Status DecodeVerdict(const Json& document);
 
 // --- import
 [[nodiscard]] Result<std::string> RenderImport(const Json& document, std::size_t columns = 0);

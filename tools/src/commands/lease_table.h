@@ -11,15 +11,20 @@
 
 namespace idd::tools {
 
-// Leases as `lease list` and `whois` show them, after one column that the command adds.
+// Leases as `lease list` and `whois` show them, after one column that the command adds. The leases
+// of a snowflake tag, if kTime is chosen, are windows of time.
 class LeaseTable {
  public:
-  LeaseTable(std::string_view own_title, std::string_view state_title)
-      : table_({{own_title},
+  enum class Bounds { kNumbers, kTime };
+
+  LeaseTable(std::string_view own_title, std::string_view state_title,
+             Bounds bounds = Bounds::kNumbers)
+      : bounds_(bounds),
+        table_({{own_title},
                 {"HOST"},
                 {state_title},
-                {"BASE", Align::kRight},
-                {"LIMIT", Align::kRight},
+                {bounds == Bounds::kTime ? "FROM" : "BASE", AlignOf(bounds)},
+                {bounds == Bounds::kTime ? "TO" : "LIMIT", AlignOf(bounds)},
                 {"CLAIMED", Align::kRight, 1},
                 {"RETURNED", Align::kRight, 4},
                 {"ABANDONED", Align::kRight, 3},
@@ -28,15 +33,25 @@ class LeaseTable {
                 {"TOKEN", Align::kLeft, 6}}) {}
 
   void Add(std::string own, const Fields& lease) {
-    table_.AddRow({std::move(own), lease.Text("host"), lease.Text("state"), lease.CountText("base"),
-                   lease.CountText("limit"), lease.CountText("claimed"),
-                   lease.CountText("returned"), lease.CountText("abandoned"),
-                   lease.Text("leased_at"), lease.OptionalText("closed_at").value_or(""),
-                   lease.Text("token")});
+    std::string first = lease.CountText("base");
+    std::string limit = lease.CountText("limit");
+    if (bounds_ == Bounds::kTime) {
+      first = lease.Text("from");
+      limit = lease.Text("to");
+    }
+    table_.AddRow({std::move(own), lease.Text("host"), lease.Text("state"), std::move(first),
+                   std::move(limit), lease.CountText("claimed"), lease.CountText("returned"),
+                   lease.CountText("abandoned"), lease.Text("leased_at"),
+                   lease.OptionalText("closed_at").value_or(""), lease.Text("token")});
   }
   [[nodiscard]] std::string Format(std::size_t columns) const { return table_.Format(columns); }
 
  private:
+  static Align AlignOf(Bounds bounds) {
+    return bounds == Bounds::kTime ? Align::kLeft : Align::kRight;
+  }
+
+  const Bounds bounds_;
   Table table_;
 };
 

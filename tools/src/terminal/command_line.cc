@@ -90,6 +90,23 @@ Argument Command::AddNumber(const char* name, const char* help, NumberRange rang
   return AddArgument(name, help, read).ValueName("N");
 }
 
+Argument Command::AddNumbers(const char* name, const char* help, NumberRange range,
+                             std::vector<std::uint64_t>* numbers) {
+  const auto check = [range](const std::string& text) {
+    std::uint64_t value = 0;
+    return ParseNumber(text, range, &value);
+  };
+  // Called after the check.
+  const auto store = [range, numbers](const std::vector<std::string>& texts) {
+    numbers->clear();
+    for (const std::string& text : texts) {
+      static_cast<void>(ParseNumber(text, range, &numbers->emplace_back()));
+    }
+  };
+  return Argument(
+      app_->add_option_function<std::vector<std::string>>(name, store, help)->check(check, ""));
+}
+
 Argument Command::AddText(const char* name, const char* help, std::optional<std::string>* text) {
   return AddArgument(name, help, Checked(CheckTextArgument, text)).ValueName("TEXT");
 }

@@ -71,6 +71,9 @@ class Command {
   // accept.
   Argument AddNumber(const char* name, const char* help, NumberRange range,
                      std::optional<std::uint64_t>* number);
+  // One or more such numbers.
+  Argument AddNumbers(const char* name, const char* help, NumberRange range,
+                      std::vector<std::uint64_t>* numbers);
   Argument AddText(const char* name, const char* help, std::optional<std::string>* text);
   // One of a few words; the help lists them.
   Argument AddChoice(const char* name, const char* help, std::vector<std::string> choices,

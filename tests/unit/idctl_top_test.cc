@@ -256,6 +256,45 @@ TEST_F(Top, DrainedTagBreaksNoPromise) {
   }
 }
 
+TEST_F(Top, SnowflakeTagHasNoRateAndNoIdsToCount) {
+  TopTag& tag = tags_.emplace_back();
+  tag.name = "flakes";
+  tag.mode = "snowflake";
+  Advance(tag, Reading(0, 1), 0);
+  TagReading reading = Reading(4'096'000, 77);
+  reading.planning_rate_per_s = 1e9;
+  Advance(tag, reading, 1);
+  EXPECT_EQ(tag.rate_per_s, 0) << "time passed, whether or not ids were claimed";
+  EXPECT_FALSE(tag.covered_s.has_value());
+  EXPECT_TRUE(tag.is_kept);
+  EXPECT_EQ(tag.rates.size(), 0U);
+  const auto alone = Lines(Page(), ScreenOf(220, 24));
+  EXPECT_EQ(alone[2], "1 tag, 1 snowflake");
+  EXPECT_THAT(alone[5], ::testing::MatchesRegex("flakes +ok +- +- +- +10m +- +3 +0 +- *"));
+  EXPECT_THAT(RenderTopText(Page(), Screen()),
+              HasSubstr("\nflakes  ok          -          -        -      10m        -       3"));
+  Add("orders", 1000).is_kept = false;
+  const auto both = Lines(Page(), ScreenOf(80, 24));
+  EXPECT_EQ(both[2], "2 tags, 1000 ids/s, promise kept for 0 of 1, 1 snowflake");
+  EXPECT_THAT(Names({.order = TopOrder::kAvailable}), ElementsAre("orders", "flakes"));
+  EXPECT_EQ(SumUp(All()).available, 1000U);
+}
+
+TEST_F(Top, UnusedSnowflakeTagIsNotDry) {
+  TopTag& tag = tags_.emplace_back();
+  tag.name = "flakes";
+  tag.mode = "snowflake";
+  TagReading reading = Reading(0, 0);
+  reading.state = "dry";
+  Advance(tag, reading, 0);
+  EXPECT_EQ(tag.now.state, "ok");
+  EXPECT_EQ(SumUp(All()).dry, 0U);
+  tag.last_error = "no worker id is free";
+  Advance(tag, reading, 1);
+  EXPECT_EQ(tag.now.state, "dry");
+  EXPECT_EQ(SumUp(All()).dry, 1U);
+}
+
 TEST_F(Top, ScrollingShowsTheRestOfTheTags) {
   for (int i = 10; i < 50; ++i) Add("tag-" + std::to_string(i));
   TopPage page = Page();

@@ -42,6 +42,7 @@ JsonDocument SumsJson(const TopSums& sums) {
       .Set("rate_per_s", sums.rate_per_s)
       .Set("available", sums.available)
       .Set("promise_kept", sums.kept)
+      .Set("snowflake", sums.snowflake)
       .Set("dry", sums.dry)
       .Set("quarantined", sums.quarantined)
       .Set("drained", sums.drained);
@@ -55,6 +56,7 @@ JsonDocument TopTagJson(const TopTag& tag) {
       .Set("kept", tag.is_kept);
   JsonDocument document;
   document.Set("tag", tag.name)
+      .Set("mode", tag.mode)
       .Set("state", tag.now.state)
       .Set("rate_per_s", tag.rate_per_s)
       .Set("available", tag.now.available)

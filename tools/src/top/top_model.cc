@@ -17,6 +17,24 @@ constexpr double kSmoothedSeconds = 3;
 // Below this many ids a second a tag is idle, as in `status`.
 constexpr double kLeastRate = 0.01;
 
+// Sorts behind all tags whose ids are counted.
+std::uint64_t AvailableOrMost(const TopTag& tag) {
+  return tag.is_snowflake() ? std::numeric_limits<std::uint64_t>::max() : tag.now.available;
+}
+
+// A snowflake tag that no program uses holds no time, and needs none: the next claim leases it.
+void AdvanceSnowflake(TopTag& tag, TagReading reading) {
+  if (reading.state == "dry" && !tag.last_error) reading.state = "ok";
+  tag.now = std::move(reading);
+  tag.is_known = false;  // so that no rate comes from another mode's numbers
+  tag.rate_per_s = 0;
+  tag.smooth_per_s = 0;
+  tag.covered_s.reset();
+  tag.is_kept = true;
+  tag.rates = {};
+  tag.covers = {};
+}
+
 // A tag without ids has no rate, and has to be shown first.
 double CoverOrForEver(const TopTag& tag) {
   if (tag.now.state == "dry") return 0;
@@ -31,7 +49,7 @@ std::pair<bool, bool> Compare(const TopTag& a, const TopTag& b, TopOrder order) 
     case TopOrder::kCover:
       return {CoverOrForEver(a) < CoverOrForEver(b), CoverOrForEver(b) < CoverOrForEver(a)};
     case TopOrder::kAvailable:
-      return {a.now.available < b.now.available, b.now.available < a.now.available};
+      return {AvailableOrMost(a) < AvailableOrMost(b), AvailableOrMost(b) < AvailableOrMost(a)};
     case TopOrder::kName:
       break;
   }
@@ -52,6 +70,7 @@ double History::Back(std::size_t age) const noexcept {
 }
 
 void Advance(TopTag& tag, TagReading reading, double seconds) {
+  if (tag.is_snowflake()) return AdvanceSnowflake(tag, std::move(reading));
   const bool has_rate = tag.is_known && seconds > 0;
   if (has_rate) {
     // A smaller number: another daemon has begun to count from zero.
@@ -78,11 +97,14 @@ TopSums SumUp(const std::vector<const TopTag*>& tags) {
   TopSums sums;
   for (const TopTag* tag : tags) {
     ++sums.tags;
-    sums.kept += tag->is_kept && tag->now.state != "drained" ? 1U : 0U;
+    const bool is_judged = tag->now.state != "drained" && !tag->is_snowflake();
+    sums.judged += is_judged ? 1U : 0U;
+    sums.kept += is_judged && tag->is_kept ? 1U : 0U;
+    sums.snowflake += tag->is_snowflake() ? 1U : 0U;
     sums.dry += tag->now.state == "dry" ? 1U : 0U;
     sums.quarantined += tag->now.state == "quarantined" ? 1U : 0U;
     sums.drained += tag->now.state == "drained" ? 1U : 0U;
-    sums.available += tag->now.available;
+    sums.available += tag->is_snowflake() ? 0 : tag->now.available;
     sums.rate_per_s += tag->rate_per_s;
   }
   return sums;

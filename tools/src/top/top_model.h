@@ -45,6 +45,8 @@ struct TagReading {
 
 struct TopTag {
   std::string name;
+  // "snowflake": its numbers count time, used or not, so it has no rate, cover or kept promise.
+  std::string mode;
   TagReading now;
   std::optional<std::string> last_error;
   double rate_per_s = 0;            // between the last two readings
@@ -55,6 +57,8 @@ struct TopTag {
 
   double smooth_per_s = 0;
   bool is_known = false;  // has had a reading
+
+  [[nodiscard]] bool is_snowflake() const noexcept { return mode == "snowflake"; }
 };
 
 // Advances the tag with a reading. `seconds`: since the previous one; 0: it is the first.
@@ -76,7 +80,9 @@ struct TopHead {
 
 struct TopSums {
   std::size_t tags = 0;
+  std::size_t judged = 0;  // tags with a promise that is kept or not
   std::size_t kept = 0;
+  std::size_t snowflake = 0;
   std::size_t dry = 0;
   std::size_t quarantined = 0;
   std::size_t drained = 0;

@@ -182,6 +182,7 @@ void TopSource::TakeTag(const Fields& tag, bool is_whole, MonotonicTime now) {
   const std::string name = tag.Text("tag");
   Watched& watched = tags_[name];
   watched.shown.name = name;
+  watched.shown.mode = tag.Text("mode");
   watched.was_listed = true;
   watched.shown.last_error = tag.OptionalText("last_error");
   const Fields promise = tag.Object("promise");

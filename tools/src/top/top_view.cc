@@ -86,6 +86,18 @@ double HighestRate(const TopTag& tag, std::size_t width) {
   return highest;
 }
 
+std::string RateText(const TopTag& tag) {
+  return tag.is_snowflake() ? "-" : FormatRate(tag.rate_per_s);
+}
+
+// A number of ids; of a snowflake tag, which has none, "-".
+Span IdsCell(const TopTag& tag, std::uint64_t ids, std::size_t width) {
+  return {Tone::kPlain, tag.is_snowflake() ? "-" : ShortCount(static_cast<double>(ids), width)};
+}
+std::string IdsText(const TopTag& tag, std::uint64_t ids) {
+  return tag.is_snowflake() ? "-" : std::to_string(ids);
+}
+
 // A column of the screen. `rank`: if room is short, the highest are left out.
 struct TopColumn {
   const char* title;
@@ -103,14 +115,14 @@ Span StateCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
   return {StateTone(tag), EscapeText(StateText(tag))};
 }
 Span RateCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
-  const std::string rate = FormatRate(tag.rate_per_s);
+  const std::string rate = RateText(tag);
   return {Tone::kPlain, rate.size() <= width ? rate : ShortCount(tag.rate_per_s, width)};
 }
 Span RateCurve(const TopTag& tag, std::size_t width, bool has_utf8) {
   return {Tone::kFaint, Sparkline(tag.rates, width, HighestRate(tag, width), has_utf8)};
 }
 Span AvailableCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
-  return {Tone::kPlain, ShortCount(static_cast<double>(tag.now.available), width)};
+  return IdsCell(tag, tag.now.available, width);
 }
 Span CoveredCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
   return {IsShort(tag) ? Tone::kWarning : Tone::kPlain, CoveredText(tag)};
@@ -123,7 +135,7 @@ Span PromiseCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
   return {Tone::kPlain, FormatDuration(tag.now.outage_tolerance_s)};
 }
 Span ClaimedCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
-  return {Tone::kPlain, ShortCount(static_cast<double>(tag.now.claimed), width)};
+  return IdsCell(tag, tag.now.claimed, width);
 }
 Span LeasesCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
   return {Tone::kPlain, ShortCount(static_cast<double>(tag.now.leases), width)};
@@ -132,7 +144,7 @@ Span FallbacksCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
   return {Tone::kPlain, ShortCount(static_cast<double>(tag.now.fallbacks), width)};
 }
 Span StepCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
-  return {Tone::kPlain, ShortCount(static_cast<double>(tag.now.step), width)};
+  return IdsCell(tag, tag.now.step, width);
 }
 Span ErrorCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
   return {Tone::kWarning, EscapeText(tag.last_error.value_or(""))};
@@ -234,9 +246,12 @@ Span DatabaseText(const TopHead& head) {
 }
 
 std::string SumsText(const TopSums& sums) {
-  std::string text = Counted(sums.tags, "tag") + ", " + FormatRate(sums.rate_per_s) +
-                     " ids/s, promise kept for " + std::to_string(sums.kept) + " of " +
-                     std::to_string(sums.tags - sums.drained);
+  std::string text = Counted(sums.tags, "tag");
+  if (sums.snowflake < sums.tags || sums.tags == 0) {
+    text += ", " + FormatRate(sums.rate_per_s) + " ids/s, promise kept for " +
+            std::to_string(sums.kept) + " of " + std::to_string(sums.judged);
+  }
+  if (sums.snowflake > 0) text += ", " + std::to_string(sums.snowflake) + " snowflake";
   if (sums.dry > 0) text += ", " + std::to_string(sums.dry) + " dry";
   if (sums.quarantined > 0) text += ", " + std::to_string(sums.quarantined) + " quarantined";
   if (sums.drained > 0) text += ", " + std::to_string(sums.drained) + " drained";
@@ -245,7 +260,7 @@ std::string SumsText(const TopSums& sums) {
 
 Tone SumsTone(const TopSums& sums) {
   if (sums.dry + sums.quarantined > 0) return Tone::kBad;
-  return sums.kept + sums.drained < sums.tags ? Tone::kWarning : Tone::kPlain;
+  return sums.kept < sums.judged ? Tone::kWarning : Tone::kPlain;
 }
 
 // The line above the tags: their arrangement, and which of them are visible. The line below: the
@@ -328,11 +343,10 @@ std::string RenderTopText(const TopPage& page, const Screen& screen) {
                {"FALLBACKS", Align::kRight, 4},
                {"STEP", Align::kRight, 5}});
   for (const TopTag* tag : page.tags) {
-    table.AddRow({tag->name, StateText(*tag), FormatRate(tag->rate_per_s),
-                  std::to_string(tag->now.available), CoveredText(*tag),
-                  FormatDuration(tag->now.outage_tolerance_s), std::to_string(tag->now.claimed),
-                  std::to_string(tag->now.leases), std::to_string(tag->now.fallbacks),
-                  std::to_string(tag->now.step)});
+    table.AddRow({tag->name, StateText(*tag), RateText(*tag), IdsText(*tag, tag->now.available),
+                  CoveredText(*tag), FormatDuration(tag->now.outage_tolerance_s),
+                  IdsText(*tag, tag->now.claimed), std::to_string(tag->now.leases),
+                  std::to_string(tag->now.fallbacks), IdsText(*tag, tag->now.step)});
   }
   std::string text = FitTo(DaemonText(page.head).text, screen.columns) + "\n" +
                      FitTo(DatabaseText(page.head).text, screen.columns) + "\n" +

@@ -242,6 +242,50 @@ TEST(DoctorChecksTest, ADryTagWithAnErrorIsAProblem) {
   EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "problem: 1 tag: 'orders' (used up)"));
 }
 
+TEST(DoctorChecksTest, UnusedSnowflakeTagIsNeitherDryNorShort) {
+  Json facts = HealthyFacts();
+  Json& tag = facts["tags"][0];
+  tag["mode"] = "snowflake";
+  tag["state"] = "dry";
+  tag["available"] = 0U;
+  tag["next_id"] = tag["max_id"] = 1U;
+  for (const Finding& finding : Check(facts).findings) {
+    EXPECT_EQ(finding.state, Health::kOk) << finding.check << ": " << finding.found;
+  }
+  tag["last_error"] = "no worker id is free";
+  EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "problem: 1 tag: 'orders' (no worker id is free)"));
+}
+
+TEST(DoctorChecksTest, SnowflakeTagEndsWithItsTimeBits) {
+  Json facts = HealthyFacts();
+  Json& tag = facts["tags"][0];
+  tag["mode"] = "snowflake";
+  tag["exhausted_in_days"] = 20;
+  std::string told = ToldOf(facts, "exhaustion");
+  EXPECT_TRUE(
+      told.starts_with("warning: 1 tag: 'orders' (20d left) whose time bits are running "
+                       "out -> a tag keeps its layout"))
+      << told;
+  EXPECT_FALSE(Contains(told, "--max-id")) << told;
+  tag["exhausted_in_days"] = 2.5;
+  told = ToldOf(facts, "exhaustion");
+  EXPECT_TRUE(told.starts_with("problem: 1 tag: 'orders' (2d 12h left)")) << told;
+}
+
+TEST(DoctorChecksTest, TimeThatACrashGaveUpIsNoWaste) {
+  Json facts = HealthyFacts();
+  Json& waste = facts["store"]["look"]["waste"][0];
+  waste["abandoned"] = 400U;
+  for (const char* counter : {"orders#3", "a#b#1048575"}) {
+    waste["tag"] = counter;
+    EXPECT_EQ(ToldOf(facts, "waste"), "") << counter;
+  }
+  for (const char* name : {"orders#", "#3", "orders3", "123", "orders#3x", ""}) {
+    waste["tag"] = name;
+    EXPECT_TRUE(ToldOf(facts, "waste").starts_with("warning")) << name;
+  }
+}
+
 TEST(DoctorChecksTest, ManyTagsMakeOneFinding) {
   Json facts = HealthyFacts();
   facts["tags"][0]["state"] = "quarantined";

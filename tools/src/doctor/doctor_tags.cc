@@ -31,6 +31,15 @@ struct Group {
   }
 };
 
+// An older idd reports no mode here, and has no snowflake tags.
+bool IsOfSnowflake(const Fields& tag) { return tag.Has("mode") && tag.Text("mode") == "snowflake"; }
+
+// "orders#3": the store's counter of one worker of a snowflake tag. Other tags have no such names.
+bool IsCounterName(const std::string& name) {
+  const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+  return digits > 1 && digits < name.size() && name[digits - 1] == '#';
+}
+
 void AddGroup(const Group& group, Finding finding, std::vector<Finding>& findings) {
   if (group.items.empty()) return;
   finding.found = ListSome(group.items, "tag") + finding.found;
@@ -78,14 +87,16 @@ void CheckDrained(const Fields& daemon, const std::vector<Fields>& tags,
 }
 
 // Among the tags without ids, separates those whose last lease failed from those that are only
-// waiting.
+// waiting. A snowflake tag that no program uses has no ids either: the next claim leases time.
 void CheckDry(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group failing;
   Group waiting;
   for (const Fields& tag : tags) {
     const std::string name = tag.Text("tag");
     const std::optional<std::string> error = tag.OptionalText("last_error");
-    if (tag.Text("state") == "dry") (error ? failing : waiting).Add(name, error.value_or(""));
+    const bool is_idle = IsOfSnowflake(tag) && !error;
+    if (tag.Text("state") != "dry" || is_idle) continue;
+    (error ? failing : waiting).Add(name, error.value_or(""));
   }
   AddGroup(failing,
            {"dry", Health::kProblem, " without ids, and the last lease failed",
@@ -118,12 +129,33 @@ std::optional<Remaining> RemainingOf(const Fields& tag) {
   return Remaining{.ids = ids, .leases = ids / step};
 }
 
+// Snowflake tags end at a time, however many ids are claimed.
+void CheckEndOfTime(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+  Group last;
+  Group warned;
+  for (const Fields& tag : tags) {
+    const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
+    if (!IsOfSnowflake(tag) || !days || *days >= kWarnedDays) continue;
+    (*days < kLastDays ? last : warned)
+        .Add(tag.Text("tag"), FormatDuration(*days * 86'400) + " left");
+  }
+  const std::string next =
+      "a tag keeps its layout: create another tag with more time bits for the programs; if its ids "
+      "go where these are, keep the unit, the epoch and the other bits";
+  AddGroup(last, {"exhaustion", Health::kProblem, " whose time bits are nearly used up", next},
+           findings);
+  AddGroup(warned, {"exhaustion", Health::kWarning, " whose time bits are running out", next},
+           findings);
+}
+
 void CheckExhaustion(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+  CheckEndOfTime(tags, findings);
   Group last;
   Group warned;
   for (const Fields& tag : tags) {
     const std::optional<Remaining> left = RemainingOf(tag);
     const std::optional<double> days = tag.OptionalNumber("exhausted_in_days");
+    if (IsOfSnowflake(tag)) continue;
     std::string what = left ? std::to_string(left->ids) + " ids left" : "";
     if (days && *days < kWarnedDays) {
       what += (what.empty() ? "" : ", ") + FormatDuration(*days * 86'400) + " at this rate";
@@ -160,7 +192,8 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
     const double by_now = tag.Has("promised_ids") ? tag.Number("promised_ids") : needed;
     const auto available = static_cast<double>(tag.Count("available"));
     const auto most = static_cast<double>(tag.Count("max_prefetch"));
-    if (available >= needed || rate <= 0 || tag.Text("state") == "drained") continue;
+    const bool is_judged = tag.Text("state") != "drained" && !IsOfSnowflake(tag);
+    if (available >= needed || rate <= 0 || !is_judged) continue;
     const bool is_limited = needed > most;
     if (!is_limited && available >= by_now) continue;
     const std::string covers = "covers " + FormatDuration(available / rate) + " of " +
@@ -217,6 +250,8 @@ void CheckStoredTags(const Fields& look, std::vector<Finding>& findings) {
     const std::string name = tag.Text("tag");
     const auto ids = static_cast<double>(tag.Count("ids"));
     const auto abandoned = static_cast<double>(tag.Count("abandoned"));
+    // A crash gives up a window of time, of which most ids would never have been claimed.
+    if (IsCounterName(name)) continue;
     if (ids > 0 && abandoned / ids > kMuchWaste) {
       waste.Add(name, Percent(abandoned / ids) + " of " + tag.CountText("ids"));
     }

@@ -103,6 +103,13 @@ TEST_F(WindowTest, NothingBelowTheMarkIsLeased) {
   EXPECT_EQ(Plan("t#0").value().counter, "t#1");
 }
 
+TEST_F(WindowTest, WorkerIdThatTheStoreDoesNotGiveIsNotChosenAgain) {
+  store_.OwnWorker("t", 0, FakeStore::kHost, At(kClock - 10));
+  store_.RefuseWorker(0);
+  EXPECT_EQ(Taken(), "t#1");
+  EXPECT_EQ(store_.script.Count("TakeWorker"), 2);
+}
+
 // A failover lifts every counter to its ceiling.
 TEST_F(WindowTest, WorkerIdWhoseCounterWasLiftedIsLeftOnceTheHeldWindowIsNearlyOver) {
   store_.OwnWorker("t", 0, FakeStore::kHost, At(kClock + 86'400'000));

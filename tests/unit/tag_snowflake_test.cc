@@ -282,6 +282,33 @@ TEST_F(SnowflakeTest, ForgedCursorLosesTheWindowAndRepeatsNothing) {
   EXPECT_EQ(SnapshotOf(kTag).state, TagState::kQuarantined);
 }
 
+// Otherwise every claim would wait until the window is over.
+TEST_F(SnowflakeTest, CursorThatWasForgedFarAheadCostsTheWorkerIdAndNoTime) {
+  const Client& client = AttachedClient(kTag);
+  SnowflakeClaimer claimer(client.memory->table(), client.memory->cursors());
+  One(claimer);
+  client.memory->cursors().slots[1].next.fetch_add(layout_.FirstOf(500'000));
+  const Answer& answer = Claim(kTag, 1);
+  h_.Settle();
+  clock_.Advance(1);
+  ASSERT_TRUE(Await(answer));
+  EXPECT_EQ(WorkerOf(answer.grant.ids.first), 1U);
+  EXPECT_EQ(TimeOf(answer.grant.ids.first), kNow + 1001);
+}
+
+TEST_F(SnowflakeTest, ClockThatWasAheadAndSetBackForgesNothing) {
+  SnowflakeClaimer& claimer = Claimer();
+  clock_.Advance(300'000);
+  const std::uint64_t first = One(claimer);
+  service_.Poll();
+  clock_.Set(kNow);
+  PollAndSettle();
+  EXPECT_NE(SnapshotOf(kTag).state, TagState::kQuarantined);
+  EXPECT_TRUE(claimer.Claim(1).is_early);
+  clock_.Set(kNow + 300'000);
+  EXPECT_EQ(One(claimer), first + 1);
+}
+
 // --- the clock of the daemon
 
 class DaemonClockTest : public SnowflakeTest {

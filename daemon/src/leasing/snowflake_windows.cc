@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -142,46 +143,66 @@ class WindowPlanner {
     return plan;
   }
 
+  // Where the next lease of a worker id would begin, as far as store and host know.
+  Result<std::uint64_t> NextOf(std::uint32_t worker, std::uint64_t next_number) {
+    const Result<std::uint64_t> mark = marks_.Get(CounterName(order_.tag, worker));
+    if (!mark.ok()) return mark;
+    return std::max(next_number, mark.value());
+  }
+
   // The choice among the worker ids as they are now; nothing: all are in use.
-  [[nodiscard]] std::optional<WorkerChoice> Choose(const std::vector<WorkerRecord>& workers) const {
+  Result<std::optional<WorkerChoice>> Choose(const std::vector<WorkerRecord>& workers) {
     const WorkerRecord* mine = nullptr;
     const WorkerRecord* over = nullptr;
     std::uint64_t unused = 0;  // `workers` is in the order of their numbers
     for (const WorkerRecord& worker : workers) {
       if (worker.worker == unused) ++unused;
-      const std::uint64_t next = worker.next_number;
-      if (worker.is_mine && next <= first_ + ahead_) {
-        if (mine == nullptr || next > mine->next_number) mine = &worker;
-      } else if (!worker.is_mine && next <= now_) {
-        if (over == nullptr || next < over->next_number) over = &worker;
+      if (refused_.contains(worker.worker)) continue;
+      const Result<std::uint64_t> next = NextOf(worker.worker, worker.next_number);
+      if (!next.ok()) return next.status();
+      if (worker.is_mine && next.value() <= first_ + ahead_) {
+        if (mine == nullptr || worker.next_number > mine->next_number) mine = &worker;
+      } else if (!worker.is_mine && next.value() <= now_) {
+        if (over == nullptr || worker.next_number < over->next_number) over = &worker;
       }
     }
+    for (; unused < layout_.workers(); ++unused) {
+      const auto worker = static_cast<std::uint32_t>(unused);
+      const Result<std::uint64_t> next = NextOf(worker, 0);
+      if (!next.ok()) return next.status();
+      const bool is_listed = std::any_of(workers.begin(), workers.end(),
+                                         [worker](const auto& one) { return one.worker == worker; });
+      if (!is_listed && !refused_.contains(worker) && next.value() <= now_) break;
+    }
     WorkerChoice choice{.tag = order_.tag, .last_number = layout_.number_limit() - 1};
+    choice.at_most = now_;
     if (mine != nullptr) {
       choice.worker = mine->worker;
       choice.owner = mine->host;
       choice.at_most = first_ + ahead_;
     } else if (unused < layout_.workers()) {
       choice.worker = static_cast<std::uint32_t>(unused);
-      choice.at_most = now_;
     } else if (over != nullptr) {
       choice.worker = over->worker;
       choice.owner = over->host;
-      choice.at_most = now_;
     } else {
-      return std::nullopt;
+      return std::optional<WorkerChoice>();
     }
-    return choice;
+    return std::optional(choice);
   }
 
   Result<std::optional<WindowPlan>> TakeWorker(const std::vector<WorkerRecord>& workers) {
-    const std::optional<WorkerChoice> choice = Choose(workers);
-    if (!choice.has_value()) return AllInUse(workers);
-    const Result<bool> taken = store_.TakeWorker(*choice);
+    const Result<std::optional<WorkerChoice>> choice = Choose(workers);
+    if (!choice.ok()) return choice.status();
+    if (!choice.value().has_value()) return AllInUse(workers);
+    const Result<bool> taken = store_.TakeWorker(*choice.value());
     if (!taken.ok()) return taken.status();
-    if (!taken.value()) return std::optional<WindowPlan>();
+    if (!taken.value()) {
+      refused_.insert(choice.value()->worker);
+      return std::optional<WindowPlan>();
+    }
     WindowPlan plan;
-    plan.counter = CounterName(order_.tag, choice->worker);
+    plan.counter = CounterName(order_.tag, choice.value()->worker);
     return std::optional<WindowPlan>(std::move(plan));
   }
 
@@ -203,6 +224,7 @@ class WindowPlanner {
   const std::uint64_t ahead_;  // max_ahead, in numbers
   Store& store_;
   HighWaterMarks& marks_;
+  std::set<std::uint32_t> refused_;  // the store knows more of these than the list shows
 };
 
 }  // namespace

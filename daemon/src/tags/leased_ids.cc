@@ -32,6 +32,14 @@ std::vector<LeaseUse> LeasedIds::InRing() const {
   return ring_ == nullptr ? std::vector<LeaseUse>() : ring_->Snapshot();
 }
 
+std::uint64_t LeasedIds::ReachedTo() const {
+  std::uint64_t end = 0;
+  for (const LeaseUse& use : InRing()) {
+    if (use.claimed != 0) end = std::max(end, use.lease.ids.first + use.claimed);
+  }
+  return end;
+}
+
 bool LeasedIds::WasQuarantinedRecently() const {
   return quarantines_ != 0 && MonotonicClock::now() - quarantined_at_ < kQuarantineShown;
 }

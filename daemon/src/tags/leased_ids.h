@@ -50,6 +50,8 @@ class LeasedIds {
   [[nodiscard]] bool HasOpenRing() const { return ring_ != nullptr && !ring_->IsDrained(); }
   [[nodiscard]] RingLevel Level() const { return ring_ == nullptr ? RingLevel{} : ring_->Level(); }
   [[nodiscard]] std::vector<LeaseUse> InRing() const;
+  // The end of what was claimed from the ring; 0: nothing was.
+  [[nodiscard]] std::uint64_t ReachedTo() const;
   // The ids claimed from leases that have left the ring.
   [[nodiscard]] std::uint64_t closed_claimed() const noexcept { return closed_claimed_; }
   [[nodiscard]] std::uint64_t Claimed() const { return closed_claimed_ + Level().claimed; }

@@ -49,7 +49,7 @@ void ServedTag::Claim(RequestContext request, std::uint64_t ring_id, std::uint64
 
 void ServedTag::OnRefillMark() {
   idle_polls_ = 0;
-  if (IsSnowflake()) time_.Use();
+  FollowTime();
   if (ids_.ring() != nullptr) ObserveRing();
   ids_.CloseExhausted();
   MaybeLease();
@@ -78,7 +78,7 @@ void ServedTag::Serve() {
   }
   // The ring is checked before it serves any request: a forged ring must give out neither ids nor
   // its memory.
-  if (IsSnowflake()) time_.Use();
+  FollowTime();
   ids_.CloseExhausted();
   if (ids_.ring() == nullptr)
     return;  // quarantined, no memory for another: every waiter has failed
@@ -212,6 +212,7 @@ void ServedTag::Inherit(const TagRecord& record, std::unique_ptr<TagRing> ring,
   store_.leased_to = leases.back().lease.ids.limit;
   if (IsSnowflake()) {
     counter_ = leases.back().lease.tag;
+    time_.Inherit(leases);
     time_.Use();
   }
   PublishStats();
@@ -274,11 +275,24 @@ void ServedTag::Poll(MonotonicTime now) {
   ForecastExhaustion(now);
 }
 
+// Moves a snowflake ring with the time. If its cursors are too far ahead, other ids are leased: what
+// lies below the cursor may not be handed out, and the rest would have to wait.
+void ServedTag::FollowTime(bool is_use) {
+  if (!IsSnowflake() || !ids_.HasOpenRing()) return;
+  if (!time_.IsPlausible()) ids_.Quarantine();
+  if (ids_.ring() == nullptr) return;
+  if (is_use) {
+    time_.Use();
+  } else {
+    time_.Poll();
+  }
+}
+
 // A snowflake tag has no rate: what its cursors pass over was not all claimed.
 void ServedTag::PollTime(MonotonicTime now) {
   EnforceSettings();
   if (ids_.ring() == nullptr) return;  // quarantined, and no memory for another
-  time_.Poll();
+  FollowTime(false);
   ids_.CloseExhausted();
   if (ids_.ring() == nullptr) return;
   MaybeLease();

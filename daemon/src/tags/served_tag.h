@@ -198,6 +198,7 @@ class ServedTag {
   void PublishStats();
   void ForecastExhaustion(MonotonicTime now);
   void PollTime(MonotonicTime now);
+  void FollowTime(bool is_use = true);
 
   const std::string name_;
   const std::uint64_t instance_;

@@ -14,6 +14,8 @@
 namespace idd::daemon {
 namespace {
 
+using std::chrono::milliseconds;
+
 // The pause after the store has refused, for another reason than being unavailable.
 constexpr std::chrono::milliseconds kRefusalPause(1000);
 // The pause after a failure while the store is up (another session holds a lock on the tag's row).
@@ -190,6 +192,7 @@ void ServedTag::OnLeased(LeaseOutcome outcome) {
                                {"base", lease.ids.first},
                                {"limit", lease.ids.limit}});
   EnforceSettings();      // another host may have changed them
+  FollowTime();
   ids_.CloseExhausted();  // a lease that comes into a forged ring is lost with it
   if (Status status = ids_.EnsureRing(); !status.ok()) {
     context_.closer.HandBack({.lease = lease, .claimed = 0});
@@ -269,14 +272,15 @@ void ServedTag::OnNotLeased(const LeaseOutcome& outcome) {
                 "database or create the tag"});
     return;
   }
-  if (!outcome.counter.empty()) {
+  if (!outcome.counter.empty() && outcome.counter != counter_) {
     counter_ = outcome.counter;
     log::Info("worker.taken", {{"tag", name_}, {"counter", counter_}});
     MaybeLease();
     return;
   }
   store_.last_error = "nothing is leased yet: " + outcome.reason;
-  RetryAt(outcome.not_before);
+  RetryAt(std::max(outcome.not_before,
+                   MonotonicClock::now() + (IsSnowflake() ? kShortPause : milliseconds(0))));
 }
 
 bool ServedTag::OnStoreFailure(const Status& status) {

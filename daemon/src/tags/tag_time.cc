@@ -13,12 +13,30 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kIdleAfter(2);
 // How often the ring is moved at least, however long the unit is.
 constexpr milliseconds kLongestTick(100);
+// A cursor that is further than this ahead of everything that claims may have is not believed.
+constexpr milliseconds kImplausible(10'000);
 // How long a claim waits at most before it looks at the clock again, which may be set.
 constexpr milliseconds kLongestWait(1000);
 
 }  // namespace
 
 shm::TimeBounds TagTime::Bounds() const { return layout_->BoundsAt(WallClock::now_ms()); }
+
+void TagTime::Inherit(const std::vector<LeaseUse>& leases) {
+  for (const LeaseUse& use : leases) {
+    if (use.claimed == 0) continue;
+    const std::uint64_t next = use.lease.ids.first + use.claimed;
+    highest_ = std::max(highest_, layout_->RoundUp(next));
+  }
+}
+
+// Claims that are under way at the frontier may each pass it by as many ids as they ask for.
+bool TagTime::IsPlausible() {
+  highest_ = std::max(highest_, Bounds().frontier);
+  const auto slack =
+      static_cast<std::uint64_t>(kImplausible.count()) / layout_->unit_ms + 1;
+  return ids_.ReachedTo() <= highest_ + layout_->FirstOf(slack);
+}
 
 bool TagTime::IsUsed() const {
   return used_at_ != MonotonicTime{} && MonotonicClock::now() - used_at_ < kIdleAfter;

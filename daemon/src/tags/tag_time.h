@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "idd/base/clock.h"
 #include "idd/shm/snowflake.h"
@@ -36,6 +38,11 @@ class TagTime {
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count);
   // The tag is asked for: moves its ring to the present.
   void Use();
+  // False: the ring's cursors stand further ahead than any claim at a time that idd has seen can
+  // have moved them, so a client forged them, or its clock is wrong.
+  [[nodiscard]] bool IsPlausible();
+  // The next ring goes on from there: another idd has seen these leases claimed.
+  void Inherit(const std::vector<LeaseUse>& leases);
   // Once a second: notes whether ids were claimed since, and ends a window that is over.
   void Poll();
   void Stop();
@@ -63,6 +70,7 @@ class TagTime {
   std::optional<SnowflakeLayout> layout_;
   std::uint64_t seen_ = 0;  // LeasedIds::Claimed() after the last move or look
   MonotonicTime used_at_{};
+  std::uint64_t highest_ = 0;  // frontier that was seen, also before the clock was set back
   std::optional<std::uint64_t> early_;  // the number that the last claim found too early
 };
 

@@ -62,6 +62,11 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     workers_[tag][worker] = host;
   }
+  // The worker id cannot be had, although the list does not show why.
+  void RefuseWorker(std::uint32_t worker) {
+    const std::lock_guard lock(mutex_);
+    refused_workers_.insert(worker);
+  }
   // The store's clock is that far ahead of this host's.
   void SetClock(std::optional<StoreFacts::Clock> clock) {
     const std::lock_guard lock(mutex_);
@@ -349,6 +354,7 @@ class FakeStore final : public Store {
       record.step = 1;
       record.max_id = choice.last_number;
     }
+    if (refused_workers_.contains(choice.worker)) return false;
     if (!is_as_seen || tags_[counter].next_id > choice.at_most) return false;
     owners[choice.worker] = kHost;
     return true;
@@ -477,6 +483,7 @@ class FakeStore final : public Store {
   std::map<std::string, TagRecord, std::less<>> tags_;
   std::vector<LeaseRecord> journal_;
   std::map<std::string, std::map<std::uint32_t, std::string>, std::less<>> workers_;
+  std::set<std::uint32_t> refused_workers_;
   std::optional<StoreFacts::Clock> clock_;
   std::vector<ReturnedRange> returned_;
   std::vector<LeaseRequest> requests_;

@@ -108,13 +108,6 @@ std::string Covered(const Fields& tag) {
   return FormatDuration(*covered_s) + of + (is_kept ? "" : ", short");
 }
 
-// A snowflake tag that no program uses holds no time, and needs none: the next claim leases it.
-std::string ShownState(const Fields& tag) {
-  std::string state = tag.Text("state");
-  const bool is_idle = state == "dry" && !tag.OptionalText("last_error");
-  return is_idle && IsSnowflake(tag.Text("mode")) ? "ok" : state;
-}
-
 // To the second: "2026-11-25T03:00:00Z". Any other form stays as it is.
 std::string InSeconds(std::string time) {
   constexpr std::size_t kFraction = 19;  // its position
@@ -130,18 +123,19 @@ void AddSnowflakeRow(const Fields& tag, Table& table) {
   std::string clock;
   if (const std::optional<Fields> snowflake = SnowflakeOf(tag)) {
     static_cast<void>(snowflake->OptionalText("counter"));  // checks it
-    worker = snowflake->CountText("worker");
+    const std::optional<double> owned = snowflake->OptionalNumber("worker");
+    if (owned) worker = std::to_string(static_cast<std::uint64_t>(std::max(*owned, 0.0)));
     time = InSeconds(snowflake->OptionalText("time").value_or(""));
     until = InSeconds(snowflake->OptionalText("leased_until").value_or(""));
     clock = snowflake->Text("clock");
   }
-  table.AddRow({tag.Text("tag"), tag.Text("mode"), ShownState(tag), std::move(worker),
+  table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), std::move(worker),
                 std::move(time), std::move(until), std::move(clock), tag.CountText("fallbacks"),
                 tag.CountText("leases")});
 }
 
 void AddTagRow(const Fields& tag, Table& table) {
-  table.AddRow({tag.Text("tag"), tag.Text("mode"), ShownState(tag), tag.CountText("step"),
+  table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), tag.CountText("step"),
                 tag.CountText("claimed"), tag.CountText("available"),
                 FormatRate(tag.Number("rate_per_s")), Covered(tag), tag.CountText("fallbacks"),
                 tag.CountText("leases")});

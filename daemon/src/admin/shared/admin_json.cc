@@ -124,6 +124,7 @@ Json DoctorTagJson(const TagSnapshot& tag, const TagRecord* record) {
   std::uint64_t available = 0;
   for (const LeaseUse& use : tag.leases) available += use.available();
   return {{"tag", tag.tag},
+          {"mode", TagModeName(tag.mode)},
           {"state", TagStateName(tag.state)},
           {"step", tag.step},
           {"available", available},

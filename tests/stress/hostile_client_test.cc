@@ -259,6 +259,51 @@ class HostileClient : public ::testing::Test {
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
 };
 
+// The honest clients of a snowflake tag accept no id of another worker, and none of a time that the
+// host did not lease or that is too far ahead.
+TEST_F(HostileClient, GetsNoSnowflakeOutsideTheLeasedTimeAccepted) {
+  host_.idctl.Do({"tag", "delete", "hot", "--force"});
+  host_.idctl.Do({"tag", "create", "hot", "--mode", "snowflake"});
+  StartScribbler();
+  for (int i = 0; i < 2; ++i) StartWorker("hot", i, true);
+  for (const auto& worker : workers_) worker->Go();
+  const Deadline deadline =
+      Deadline::After(std::chrono::seconds(std::max<std::uint64_t>(5, ScaledLoad(kFullSeconds))));
+  const Deadline last = Deadline::After(deadline.remaining() + Patience(60s));
+  const auto claimed = [&] { return workers_[0]->ids() + workers_[1]->ids(); };
+  while (!deadline.passed() || ((claimed() < 100 || report_->attaches < 3) && !last.passed())) {
+    std::this_thread::sleep_for(500ms);
+    ASSERT_TRUE(host_.daemon.process().Running()) << host_.daemon.Log();
+  }
+  EndScribbler();
+  EXPECT_GT(claimed(), 100U) << "honest clients must continue";
+  EXPECT_NE(host_.daemon.Log().find("ring.quarantined"), std::string::npos);
+  const std::vector<Claimer> claimers = Finish("hot");
+  std::vector<JournalLease> leases;
+  const auto document = host_.idctl.Json({"lease", "list", "--tag", "hot"});
+  const auto workers = host_.idctl.Json({"tag", "show", "hot"}).at("tag").at("workers");
+  for (const auto& worker : workers) {
+    const std::string counter = "hot#" + worker.at("worker").dump();
+    const std::vector<JournalLease> of = ParseLeases(document, counter);
+    leases.insert(leases.end(), of.begin(), of.end());
+  }
+  for (const Claimer& claimer : claimers) {
+    for (const ClaimRecord& record : claimer.records) {
+      if (record.count == 0) continue;
+      const std::uint64_t number = record.first >> 22 << 12 | (record.first & 4095);
+      const std::string counter = "hot#" + std::to_string(record.first >> 12 & 1023);
+      ASSERT_TRUE(std::any_of(leases.begin(), leases.end(), [&](const JournalLease& lease) {
+        return lease.tag == counter && lease.base <= number &&
+               number + record.count <= lease.limit;
+      })) << record.first << " is in no window of " << counter;
+    }
+  }
+  EXPECT_LE(workers.size(), 4 + ScaledLoad(kFullSeconds) / 10) << "it cannot use them all up";
+  std::printf("%llu ids of %zu worker ids, %llu times written all over\n",
+              static_cast<unsigned long long>(CountIds(claimers)), workers.size(),
+              static_cast<unsigned long long>(report_->writes));
+}
+
 TEST_F(HostileClient, HarmsOnlyTheSegmentsItHas) {
   StartScribbler();
   for (int i = 0; i < 2; ++i) StartWorker("hot", i, true);

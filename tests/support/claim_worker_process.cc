@@ -22,6 +22,7 @@ std::vector<ClaimLog> CreateLogs(const TempDir& dir, const WorkerPlan& plan) {
 ChildOptions WorkerCommand(const TempDir& dir, const WorkerPlan& plan) {
   ChildOptions options;
   options.identity = plan.identity;
+  options.environment = plan.environment;
   options.argv = {IDD_TEST_CLAIM_WORKER_BINARY,
                   "--socket",
                   plan.socket,

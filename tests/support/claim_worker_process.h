@@ -30,6 +30,7 @@ struct WorkerPlan {
   bool tally = false;                    // single claims at full speed, summed up, not recorded
   std::uint64_t log_capacity = 1 << 20;  // records for each claimer
   std::uint64_t seed = 1;
+  std::vector<std::string> environment{};  // "NAME=value"
   std::optional<Identity> identity{};  // run as; needs root, and a directory that it may enter
 };
 

@@ -296,6 +296,25 @@ TEST_F(SnowflakeTest, CursorThatWasForgedFarAheadCostsTheWorkerIdAndNoTime) {
   EXPECT_EQ(TimeOf(answer.grant.ids.first), kNow + 1001);
 }
 
+TEST_F(SnowflakeTest, RingsThatAreForgedAgainAndAgainCostFewWorkerIds) {
+  const auto forge = [&] {
+    AttachedClient(kTag).memory->cursors().slots[1].next.store(0);
+    service_.Poll();
+  };
+  OneBySocket();
+  forge();
+  clock_.Advance(2000);
+  OneBySocket();
+  EXPECT_EQ(h_.store.script.Count("TakeWorker"), 2) << "an honest client need not wait";
+  forge();
+  clock_.Advance(2000);
+  const Answer& waits = Claim(kTag, 1, std::chrono::milliseconds(300));
+  ASSERT_TRUE(Await(waits));
+  EXPECT_EQ(waits.status.code(), Code::kTimeout);
+  EXPECT_THAT(waits.status.message(), HasSubstr("quarantined"));
+  EXPECT_EQ(h_.store.script.Count("TakeWorker"), 2);
+}
+
 TEST_F(SnowflakeTest, ClockThatWasAheadAndSetBackForgesNothing) {
   SnowflakeClaimer& claimer = Claimer();
   clock_.Advance(300'000);

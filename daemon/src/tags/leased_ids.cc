@@ -2,6 +2,7 @@
 #include "tags/leased_ids.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -42,6 +43,12 @@ std::uint64_t LeasedIds::ReachedTo() const {
 
 bool LeasedIds::WasQuarantinedRecently() const {
   return quarantines_ != 0 && MonotonicClock::now() - quarantined_at_ < kQuarantineShown;
+}
+
+bool LeasedIds::IsSpoiltOften() const {
+  constexpr std::chrono::seconds kPause(10);
+  return quarantines_ > 1 && quarantined_at_ - quarantined_before_ < kPause &&
+         MonotonicClock::now() - quarantined_at_ < kPause;
 }
 
 void LeasedIds::AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) const {
@@ -167,7 +174,7 @@ void LeasedIds::GiveUp(const std::vector<LeaseUse>& spoilt, const char* action) 
   if (layout_.has_value()) {
     floor_ = std::min(floor_, layout_->BoundsAt(WallClock::now_ms()).frontier);
   }
-  quarantined_at_ = MonotonicClock::now();
+  quarantined_before_ = std::exchange(quarantined_at_, MonotonicClock::now());
   ++quarantines_;
   log::Error("ring.quarantined", {{"tag", tag_},
                                   {"ring", ring_->ring_id()},

@@ -58,6 +58,9 @@ class LeasedIds {
   [[nodiscard]] std::uint64_t quarantines() const noexcept { return quarantines_; }
   [[nodiscard]] MonotonicTime quarantined_at() const noexcept { return quarantined_at_; }
   [[nodiscard]] bool WasQuarantinedRecently() const;
+  // True for a while after two rings in a row were forged soon after they were made. Each costs a
+  // snowflake tag a worker id for the length of a window.
+  [[nodiscard]] bool IsSpoiltOften() const;
   // Adds the leases that the journal may still have as active, by token.
   void AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) const;
 
@@ -126,6 +129,7 @@ class LeasedIds {
   std::uint64_t closed_claimed_ = 0;
   std::uint64_t quarantines_ = 0;
   MonotonicTime quarantined_at_{};
+  MonotonicTime quarantined_before_{};  // the time before that
 };
 
 }  // namespace idd::daemon

@@ -125,6 +125,7 @@ std::uint64_t ServedTag::IdsToLease() const {
   if (!context_.closer.knows_all() || context_.closer.HasUnreturned(name_)) return 0;
   if (context_.drains.IsDrained(name_) || context_.drains.IsReturning(name_)) return 0;
   if (ids_.ring() == nullptr || !ids_.ring()->CanPublish()) return 0;
+  if (IsSnowflake() && ids_.IsSpoiltOften()) return 0;
   return policy_->Wanted(View());
 }
 

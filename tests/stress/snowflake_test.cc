@@ -308,10 +308,11 @@ TEST_F(SnowflakeHosts, ClockThatIsADayAheadOfTheServersIsRefused) {
   EXPECT_EQ(worker.Finish(Patience(20s)), 0) << worker.Failure();
   // The clock that was ahead has passed over the window, so the next id's time is the window's end.
   clocks_[0]->ShiftTo(0);
+  IdctlResult waits;
   EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
-    const IdctlResult waits = hosts_[0]->idctl.Run({"--timeout", "500", "claim", "orders"});
+    waits = hosts_[0]->idctl.Run({"--timeout", "500", "claim", "orders"});
     return waits.exit_status != 0 && waits.err.find("ahead of this host's clock") != std::string::npos;
-  }));
+  })) << waits.out << waits.err << hosts_[0]->daemon.Log();
   // A stop frees the worker id up to there, and a start takes another one at the present time.
   hosts_[0]->daemon.Stop();
   hosts_[0]->daemon.Start();

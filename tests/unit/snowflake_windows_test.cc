@@ -157,15 +157,19 @@ TEST_F(WindowTest, PolicyLeasesTimeWhileTheTagIsUsed) {
   const SnowflakePolicy policy{RefillSettings{}};
   RefillView view;
   EXPECT_EQ(policy.Wanted(view), 0U) << "nobody uses it";
-  view.time = {.held = milliseconds(0), .is_new = true, .is_used = false};
+  view.time = {.held = milliseconds(0), .is_new = true};
   EXPECT_EQ(policy.Wanted(view), 1U);
-  view.time = {.held = milliseconds(450'001), .is_new = false, .is_used = true};
+  view.time = {.held = milliseconds(450'001), .is_used = true};
   EXPECT_EQ(policy.Wanted(view), 0U);
   view.time.held = milliseconds(450'000);
   EXPECT_EQ(policy.Wanted(view), 1U) << "a quarter of the window is over";
   view.time.is_used = false;
   EXPECT_EQ(policy.Wanted(view), 0U);
   view.waiting = 1;
+  EXPECT_EQ(policy.Wanted(view), 1U);
+  view.time.held = milliseconds(599'000);
+  EXPECT_EQ(policy.Wanted(view), 0U) << "it waits for the clock";
+  view.time.is_dry = true;
   EXPECT_EQ(policy.Wanted(view), 1U);
 }
 

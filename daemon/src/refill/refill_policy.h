@@ -20,6 +20,7 @@ struct TimeView {
   std::chrono::milliseconds held{0};  // how far the leased time is ahead of the clock, or behind it
   bool is_new = false;                // nothing was leased since the ring was made
   bool is_used = false;               // ids were claimed a moment ago
+  bool is_dry = false;                // no leased time is left, wherever the clock stands
 };
 
 // The facts about a tag that a policy gets. `claimed` only grows.

@@ -32,7 +32,9 @@ class SnowflakePolicy : public RefillPolicy {
   // 1: the next window; its length follows from the clock at the moment when it is leased.
   [[nodiscard]] std::uint64_t Wanted(const RefillView& view) const override {
     const bool is_wanted = view.time.is_used || view.time.is_new || view.waiting != 0;
-    return is_wanted && view.time.held <= length_ - length_ / 4 ? 1 : 0;
+    if (is_wanted && view.time.held <= length_ - length_ / 4) return 1;
+    // A clock that was ahead for a moment has passed over a window. Who waits learns how long.
+    return view.waiting != 0 && view.time.is_dry ? 1 : 0;
   }
   [[nodiscard]] double RatePerSecond() const override { return 0; }
   [[nodiscard]] std::uint64_t MarkOf(shm::IdRange /*ids*/,

@@ -105,8 +105,10 @@ TimeView TagTime::View() const {
   // A window is at most some weeks long; what a clock that was set back shows is cut.
   constexpr std::int64_t kMost = 1'000'000'000'000;
   const std::int64_t held = std::clamp(units, -kMost, kMost) * layout_->unit_ms;
-  return {.held = milliseconds(held), .is_new = ids_.Claimed() == 0 && ids_.IsDry(),
-          .is_used = IsUsed()};
+  return {.held = milliseconds(held),
+          .is_new = ids_.Claimed() == 0 && ids_.IsDry(),
+          .is_used = IsUsed(),
+          .is_dry = ids_.IsDry()};
 }
 
 std::string TagTime::Reason() const {

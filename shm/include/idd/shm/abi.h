@@ -53,6 +53,9 @@
 //                                                                            the life of the ring
 //   SlotDescriptor.refill_    daemon    P2 store relaxed                     base <= mark < limit, or
 //     mark                                                                   kNoMark
+//   SlotDescriptor.worker_    daemon    P2 store relaxed                     the same in all segments of
+//     bits, sequence_bits,                                                   the ring: read them in slot
+//     time_shift                                                             1, after C0
 //   Cursor.next               daemon    P3 store relaxed (publish)           never moves backwards while
 //                                       D2 fetch_add kClosingStep acq_rel    its segment is open
 //                             claimer   C1 fetch_add acquire
@@ -111,7 +114,8 @@
 //     U2  while base <= next < min(now, limit), and a bounded number of times:
 //         cursor.next.compare_exchange(next, min(now, limit), relaxed)
 //     frontier <= next < limit, and then slot.segment.load(acquire) == s (C0): the time is used up:
-//         wait, and add nothing
+//         add nothing. Clock 1: wait while state is kActive, until the caller's deadline. Clock 2:
+//         send CLAIM; the daemon then moves the ring. Once the tag is idle, frontier is 0.
 //   n of C1 is at most 2^sequence_bits. Of what C1 to C8 accept, keep the numbers of the time of
 //   the first one. first < now: give them up and begin again. first >= frontier: they are yours,
 //   but wait until the clock brings the frontier above them before you use them.

@@ -135,7 +135,7 @@ class Tag {
     const std::unique_ptr<idd::shm::RingMemory> memory;
     std::optional<idd::shm::RingClaimer> claimer;     // either is set if memory is
     std::optional<idd::shm::SnowflakeClaimer> timed;  // in mode snowflake
-    const std::vector<std::byte> refill_notice{};  // made beforehand: a claim allocates nothing
+    const std::vector<std::byte> refill_notice{};     // made beforehand: a claim allocates nothing
     Attachment* older = nullptr;
     std::atomic_flag is_blank{};
   };

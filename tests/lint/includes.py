@@ -46,7 +46,7 @@ ROOMS = {
         "tags": ("one state machine per tag: waiters, ring, refill, drain",
                  "leasing restart store refill metrics platform"),
         "leasing": ("the lease worker and its jobs: leases, marks, the fence, recovery",
-                    "restart store sql metrics platform"),
+                    "restart store sql refill metrics platform"),
         "restart": ("what the next idd inherits from this one", "store platform"),
         "store/mysql": ("the store over MySQL and MariaDB", "store sql platform"),
         "store/sqlite": ("the store over a SQLite file", "store sql platform"),

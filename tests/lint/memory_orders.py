@@ -15,7 +15,7 @@ import sys
 # Letter: the files whose words it is about.
 SHM = ("shm/",)
 HOMES = {
-    "A": ("libclient/src/tag.cc",),  # a tag's attachment
+    "A": ("libclient/src/tag.",),  # a tag's attachment
     "B": ("libclient/src/thread_blocks.",),
     "C": SHM,  # claim
     "D": SHM,  # drain

@@ -292,10 +292,12 @@ TEST_F(HostileClient, GetsNoSnowflakeOutsideTheLeasedTimeAccepted) {
       if (record.count == 0) continue;
       const std::uint64_t number = record.first >> 22 << 12 | (record.first & 4095);
       const std::string counter = "hot#" + std::to_string(record.first >> 12 & 1023);
-      ASSERT_TRUE(std::any_of(leases.begin(), leases.end(), [&](const JournalLease& lease) {
-        return lease.tag == counter && lease.base <= number &&
-               number + record.count <= lease.limit;
-      })) << record.first << " is in no window of " << counter;
+      ASSERT_TRUE(std::any_of(leases.begin(), leases.end(),
+                              [&](const JournalLease& lease) {
+                                return lease.tag == counter && lease.base <= number &&
+                                       number + record.count <= lease.limit;
+                              }))
+          << record.first << " is in no window of " << counter;
     }
   }
   EXPECT_LE(workers.size(), 4 + ScaledLoad(kFullSeconds) / 10) << "it cannot use them all up";

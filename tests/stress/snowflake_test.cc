@@ -164,8 +164,8 @@ class SnowflakeHosts : public MysqlHosts {
       hosts_.push_back(std::move(host));
     }
     ASSERT_TRUE(WaitUntil(Patience(30s), [&] {
-      return hosts_[0]->idctl.Run({"tag", "create", "orders", "--mode", "snowflake"})
-                 .exit_status == 0;
+      return hosts_[0]->idctl.Run({"tag", "create", "orders", "--mode", "snowflake"}).exit_status ==
+             0;
     }));
     for (const auto& host : hosts_) {
       ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
@@ -309,10 +309,13 @@ TEST_F(SnowflakeHosts, ClockThatIsADayAheadOfTheServersIsRefused) {
   // The clock that was ahead has passed over the window, so the next id's time is the window's end.
   clocks_[0]->ShiftTo(0);
   IdctlResult waits;
-  EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
-    waits = hosts_[0]->idctl.Run({"--timeout", "500", "claim", "orders"});
-    return waits.exit_status != 0 && waits.err.find("ahead of this host's clock") != std::string::npos;
-  })) << waits.out << waits.err << hosts_[0]->daemon.Log();
+  EXPECT_TRUE(WaitUntil(Patience(20s),
+                        [&] {
+                          waits = hosts_[0]->idctl.Run({"--timeout", "500", "claim", "orders"});
+                          return waits.exit_status != 0 &&
+                                 waits.err.find("ahead of this host's clock") != std::string::npos;
+                        }))
+      << waits.out << waits.err << hosts_[0]->daemon.Log();
   // A stop frees the worker id up to there, and a start takes another one at the present time.
   hosts_[0]->daemon.Stop();
   hosts_[0]->daemon.Start();
@@ -414,10 +417,8 @@ TEST_F(SnowflakeClock, StepsWhileProgramsClaim) {
   ClaimWorkerProcess& later = StartWorker(5000);
   EXPECT_TRUE(GoesOn(later)) << host_.daemon.Log();
   const std::vector<Claimer> more = Finish(later);
-  EXPECT_NE(WorkerOf(LastClaim(more).first),
-            WorkerOf(LastClaim(claimers).first));
-  EXPECT_LT(TimeOf(LastClaim(more).first),
-            TimeOf(LastClaim(claimers).first));
+  EXPECT_NE(WorkerOf(LastClaim(more).first), WorkerOf(LastClaim(claimers).first));
+  EXPECT_LT(TimeOf(LastClaim(more).first), TimeOf(LastClaim(claimers).first));
   claimers.insert(claimers.end(), more.begin(), more.end());
   ExpectSound(claimers);
 }
@@ -462,16 +463,15 @@ TEST_F(SnowflakeClock, CloneOnTheSameFileTakesAnotherWorkerId) {
 TEST_F(SnowflakeClock, StepsAcrossARebootTakeAWorkerIdWhoseTimeHasPassed) {
   Start(nullptr);
   std::vector<Claimer> all;
-  for (const std::int64_t shift : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{-900}, -kHourMs,
-                                   kDayMs, std::int64_t{0}}) {
+  for (const std::int64_t shift :
+       {std::int64_t{0}, std::int64_t{-1}, std::int64_t{-900}, -kHourMs, kDayMs, std::int64_t{0}}) {
     clock_.ShiftTo(shift);
     if (!workers_.empty()) host_.daemon.Start();
     ClaimWorkerProcess& worker = StartWorker(5000);
     EXPECT_TRUE(GoesOn(worker)) << shift << host_.daemon.Log();
     const std::vector<Claimer> claimers = Finish(worker);
     const std::int64_t time = TimeOf(LastClaim(claimers).first);
-    EXPECT_LE(std::abs(time - clock_.UnixMsAt(LastClaim(claimers).after_ns)),
-              kMaxAheadMs + 2);
+    EXPECT_LE(std::abs(time - clock_.UnixMsAt(LastClaim(claimers).after_ns)), kMaxAheadMs + 2);
     all.insert(all.end(), claimers.begin(), claimers.end());
     host_.daemon.Kill();
   }

@@ -31,7 +31,7 @@ struct WorkerPlan {
   std::uint64_t log_capacity = 1 << 20;  // records for each claimer
   std::uint64_t seed = 1;
   std::vector<std::string> environment{};  // "NAME=value"
-  std::optional<Identity> identity{};  // run as; needs root, and a directory that it may enter
+  std::optional<Identity> identity{};      // run as; needs root, and a directory that it may enter
 };
 
 // A running idd_claim_worker and the logs of its claimers.

@@ -64,8 +64,7 @@ TEST(SnowflakeLayoutTest, TimeNeverLeavesItsBits) {
   EXPECT_EQ(layout.TimeAt(layout.epoch_ms - 1), 0U);
   EXPECT_EQ(layout.TimeAt(std::numeric_limits<std::int64_t>::max()), layout.time_limit());
   EXPECT_EQ(layout.TimeAt(layout.end_ms() - 1), layout.time_limit() - 1);
-  const std::uint64_t greatest =
-      layout.IdsOfWorker(1023).IdOf(layout.number_limit() - 1);
+  const std::uint64_t greatest = layout.IdsOfWorker(1023).IdOf(layout.number_limit() - 1);
   EXPECT_EQ(greatest, (1ULL << 63) - 1) << "the greatest id is positive";
 }
 
@@ -93,11 +92,14 @@ TEST(SnowflakeLayoutTest, TextIsReadBackAndNothingElseIs) {
   EXPECT_EQ(ParseLayout(FormatLayout(layout)), layout);
   EXPECT_EQ(FormatLayout(SnowflakeLayout()),
             "41/10/12 unit=1 epoch=1704067200000 clock=client ahead=1000");
-  for (const char* text :
-       {"", "41/10/12", "41/10/12 unit=1 epoch=0 clock=client", "41/10 unit=1 epoch=0 clock=client"
-        " ahead=0", "41/10/12 unit=1 epoch=0 clock=none ahead=0",
-        "41/10/12 unit=1 epoch=0 clock=client ahead=0 more", "60/10/12 unit=1 epoch=0 clock=client"
-        " ahead=0", "41/10/12 unit=0 epoch=0 clock=client ahead=0"}) {
+  for (const char* text : {"", "41/10/12", "41/10/12 unit=1 epoch=0 clock=client",
+                           "41/10 unit=1 epoch=0 clock=client"
+                           " ahead=0",
+                           "41/10/12 unit=1 epoch=0 clock=none ahead=0",
+                           "41/10/12 unit=1 epoch=0 clock=client ahead=0 more",
+                           "60/10/12 unit=1 epoch=0 clock=client"
+                           " ahead=0",
+                           "41/10/12 unit=0 epoch=0 clock=client ahead=0"}) {
     EXPECT_FALSE(ParseLayout(text).has_value()) << text;
   }
 }
@@ -105,9 +107,11 @@ TEST(SnowflakeLayoutTest, TextIsReadBackAndNothingElseIs) {
 TEST(SnowflakeLayoutTest, DatesAreReadAndWritten) {
   EXPECT_EQ(ParseUtc("2024-01-01"), 1'704'067'200'000);
   EXPECT_EQ(ParseUtc("2024-01-01T00:00:01Z"), 1'704'067'201'000);
+  EXPECT_EQ(ParseUtc("2010-11-04T01:42:54.657Z"), 1'288'834'974'657) << "Twitter's and Leaf's";
   EXPECT_EQ(UtcText(1'704'067'200'123), "2024-01-01T00:00:00.123Z");
   for (const char* text : {"", "2024-1-1", "2024-02-30", "2024-01-01T24:00:00Z",
-                           "2024-01-01 00:00:00Z", "2024-01-01T00:00:00", "yyyy-mm-dd"}) {
+                           "2024-01-01 00:00:00Z", "2024-01-01T00:00:00", "yyyy-mm-dd",
+                           "2024-01-01T00:00:00,000Z", "2024-01-01T00:00:00.00xZ"}) {
     EXPECT_FALSE(ParseUtc(text).has_value()) << text;
   }
 }

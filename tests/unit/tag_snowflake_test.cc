@@ -134,9 +134,12 @@ TEST_F(SnowflakeTest, ClockThatIsSetBackALittleIsBorrowedFromAndFarBackIsWaitedF
   EXPECT_THAT(refused.status.message(), HasSubstr("3600000 ms ahead of this host's clock"));
   const int leases = Leases();
   PollAndSettle();
+  EXPECT_THAT(SnapshotOf(kTag).last_error, HasSubstr("3600000 ms ahead of this host's clock"));
   EXPECT_EQ(Leases(), leases) << "there is time enough";
   clock_.Set(kNow - 1000);
   EXPECT_EQ(One(claimer), first + 3);
+  PollAndSettle();
+  EXPECT_EQ(SnapshotOf(kTag).last_error, "");
 }
 
 TEST_F(SnowflakeTest, ClockThatJumpsBeyondTheWindowGetsAnotherWindowOfTheSameWorkerId) {
@@ -381,11 +384,14 @@ class SnowflakeRestartTest : public ::testing::Test {
   // An idd that has published a window, from which `claimed` numbers were claimed.
   void Leave(const std::string& counter, char digit, std::uint64_t claimed) {
     const std::string token(32, digit);
-    const Lease lease =
-        h_.store
-            .TakeLease({.tag = counter, .count = layout_.FirstOf(600'000), .floor = At(kNow),
-                        .token = token, .rises = true, .is_of_worker = true})
-            .value();
+    const Lease lease = h_.store
+                            .TakeLease({.tag = counter,
+                                        .count = layout_.FirstOf(600'000),
+                                        .floor = At(kNow),
+                                        .token = token,
+                                        .rises = true,
+                                        .is_of_worker = true})
+                            .value();
     h_.held->RecordAsked(token, counter);
     h_.held->RecordGranted(lease, h_.store.FindTag(kTag).value());
     old_ = TagRing::Create(kTag, 0, h_.descriptors, layout_).value();
@@ -434,8 +440,11 @@ TEST_F(SnowflakeRestartTest, WindowOfAnEarlierWorkerIdGoesBack) {
   h_.store.OwnWorker(kTag, 6, FakeStore::kHost, At(kNow + 600'000));
   const std::string token(32, 'b');
   const Lease lease = h_.store
-                          .TakeLease({.tag = "flakes#6", .count = layout_.FirstOf(100),
-                                      .floor = At(kNow + 600'000), .token = token, .rises = true,
+                          .TakeLease({.tag = "flakes#6",
+                                      .count = layout_.FirstOf(100),
+                                      .floor = At(kNow + 600'000),
+                                      .token = token,
+                                      .rises = true,
                                       .is_of_worker = true})
                           .value();
   h_.held->RecordAsked(token, "flakes#6");

@@ -55,8 +55,9 @@ class WindowPlanner {
       workers = store_.ListWorkers(order_.tag);
       if (!workers.ok()) return workers.status();
     }
-    return Status(Code::kUnavailable, Name() + "other hosts take worker ids at the same time; "
-                                               "it is tried again");
+    return Status(Code::kUnavailable, Name() +
+                                          "other hosts take worker ids at the same time; "
+                                          "it is tried again");
   }
 
  private:
@@ -71,8 +72,7 @@ class WindowPlanner {
                                       ", is before the tag's epoch, " + UtcText(layout_.epoch_ms)};
     }
     if (layout_.TimeAt(unix_ms_) < layout_.time_limit()) return Status::Ok();
-    return {Code::kOutOfIds,
-            Name() + "its time bits were used up at " + UtcText(layout_.end_ms())};
+    return {Code::kOutOfIds, Name() + "its time bits were used up at " + UtcText(layout_.end_ms())};
   }
 
   // A window in the far future would make its worker id useless until then.
@@ -80,13 +80,13 @@ class WindowPlanner {
     const Result<std::optional<StoreFacts::Clock>> clock = store_.CompareClocks();
     if (!clock.ok()) return clock.status();
     if (!clock.value().has_value()) return Status::Ok();
-    const std::int64_t ahead = -clock.value()->ahead_ms -
-                               static_cast<std::int64_t>(clock.value()->uncertain_ms);
+    const std::int64_t ahead =
+        -clock.value()->ahead_ms - static_cast<std::int64_t>(clock.value()->uncertain_ms);
     const std::int64_t most = std::max<std::int64_t>(layout_.max_ahead_ms, kLeastAheadMs);
     if (ahead <= most) return Status::Ok();
     return {Code::kUnavailable, Name() + "this host's clock is " + std::to_string(ahead) +
-                                    " ms ahead of the store's, and may be " +
-                                    std::to_string(most) + " ms ahead; set the clock"};
+                                    " ms ahead of the store's, and may be " + std::to_string(most) +
+                                    " ms ahead; set the clock"};
   }
 
   // The next window of the worker id that the host has; nothing if it cannot keep it.
@@ -137,9 +137,10 @@ class WindowPlanner {
         layout_.unit_ms));
     WindowPlan plan;
     plan.not_before = MonotonicClock::now() + std::clamp(left, milliseconds(1), kLongestWait);
-    plan.reason = "the worker id's counter was moved far ahead; the host takes another one when its "
-                  "present window is over, at " +
-                  TextOf(order_.floor);
+    plan.reason =
+        "the worker id's counter was moved far ahead; the host takes another one when its "
+        "present window is over, at " +
+        TextOf(order_.floor);
     return plan;
   }
 
@@ -170,8 +171,9 @@ class WindowPlanner {
       const auto worker = static_cast<std::uint32_t>(unused);
       const Result<std::uint64_t> next = NextOf(worker, 0);
       if (!next.ok()) return next.status();
-      const bool is_listed = std::any_of(workers.begin(), workers.end(),
-                                         [worker](const auto& one) { return one.worker == worker; });
+      const bool is_listed = std::any_of(workers.begin(), workers.end(), [worker](const auto& one) {
+        return one.worker == worker;
+      });
       if (!is_listed && !refused_.contains(worker) && next.value() <= now_) break;
     }
     WorkerChoice choice{.tag = order_.tag, .last_number = layout_.number_limit() - 1};
@@ -210,9 +212,8 @@ class WindowPlanner {
     std::uint64_t next = layout_.number_limit();
     for (const WorkerRecord& worker : workers) next = std::min(next, worker.next_number);
     return {Code::kUnavailable, Name() + "all " + std::to_string(layout_.workers()) +
-                                    " worker ids are in use; the first is free at " +
-                                    TextOf(next) + ", this host's clock is at " +
-                                    UtcText(unix_ms_)};
+                                    " worker ids are in use; the first is free at " + TextOf(next) +
+                                    ", this host's clock is at " + UtcText(unix_ms_)};
   }
 
   const WindowOrder& order_;

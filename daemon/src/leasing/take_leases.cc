@@ -46,11 +46,9 @@ Result<Asked> AskFor(const LeaseOrder& order, const TagRecord& record, HighWater
 // The same for a snowflake tag. Nothing: `outcome` says what to do instead.
 Result<std::optional<Asked>> AskForWindow(const LeaseOrder& order, LeaseOutcome& outcome,
                                           Store& store, HighWaterMarks& marks) {
-  Result<WindowPlan> plan = PlanWindow({.tag = order.tag,
-                                        .counter = order.counter,
-                                        .token = order.token,
-                                        .floor = order.floor},
-                                       outcome.record, WallClock::now_ms(), store, marks);
+  Result<WindowPlan> plan = PlanWindow(
+      {.tag = order.tag, .counter = order.counter, .token = order.token, .floor = order.floor},
+      outcome.record, WallClock::now_ms(), store, marks);
   if (!plan.ok()) return plan.status();
   outcome.counter = std::move(plan.value().counter);
   outcome.not_before = plan.value().not_before;
@@ -187,8 +185,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
   if (!records.ok()) return records.status();
 
   LeaseOutcomes outcomes;
-  std::vector<Asked> asked =
-      AskForAll(orders, records.value(), store, marks, session, outcomes);
+  std::vector<Asked> asked = AskForAll(orders, records.value(), store, marks, session, outcomes);
   if (Status status = ApplyCeilings(store, marks, session, outcomes, asked); !status.ok()) {
     return status;
   }

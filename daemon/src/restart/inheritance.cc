@@ -249,10 +249,9 @@ std::uint64_t LeftTag::first_id() const {
 }
 
 std::optional<SnowflakeLayout> LeftTag::layout() const {
-  const auto newest =
-      std::max_element(leases.begin(), leases.end(), [](const HeldLease& a, const HeldLease& b) {
-        return a.record.next_id < b.record.next_id;
-      });
+  const auto newest = std::max_element(
+      leases.begin(), leases.end(),
+      [](const HeldLease& a, const HeldLease& b) { return a.record.next_id < b.record.next_id; });
   return newest == leases.end() ? std::nullopt : newest->record.snowflake;
 }
 

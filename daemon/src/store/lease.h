@@ -17,8 +17,8 @@ namespace idd::daemon {
 // A leased segment, durably committed.
 struct Lease {
   std::string token;  // random, 32 hex digits; the journal's key
-  // The row of leaf_alloc that counts its ids. It has the tag's name, or, in mode snowflake, that of
-  // a worker of the tag: ServedName() tells.
+  // The row of leaf_alloc that counts its ids. It has the tag's name, or, in mode snowflake, that
+  // of a worker of the tag: ServedName() tells.
   std::string tag;
   shm::IdRange ids;
   // This host's high-water mark before the lease; filled in by the caller of TakeLeases().

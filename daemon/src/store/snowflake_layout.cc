@@ -69,8 +69,7 @@ shm::IdLayout SnowflakeLayout::IdsOfWorker(std::uint32_t worker) const noexcept 
 }
 
 shm::RingTime SnowflakeLayout::OfRing() const noexcept {
-  return {
-      .epoch_ms = epoch_ms, .unit_ms = unit_ms, .clock = clock, .max_ahead = max_ahead_units()};
+  return {.epoch_ms = epoch_ms, .unit_ms = unit_ms, .clock = clock, .max_ahead = max_ahead_units()};
 }
 
 std::optional<SnowflakeLayout::Parts> SnowflakeLayout::PartsOf(std::uint64_t id) const noexcept {
@@ -88,8 +87,10 @@ Status CheckLayout(const SnowflakeLayout& layout) {
   if (layout.time_bits < 1 || layout.worker_bits < 1 || layout.sequence_bits < 1 ||
       layout.worker_bits > kMaxWorkerBits || layout.sequence_bits > kMaxSequenceBits ||
       layout.time_bits > 62) {
-    return refuse("has 1 bit or more for each part, at most 20 for the worker and 22 for the "
-                  "sequence, not " + BitsText(layout));
+    return refuse(
+        "has 1 bit or more for each part, at most 20 for the worker and 22 for the "
+        "sequence, not " +
+        BitsText(layout));
   }
   if (layout.time_bits + layout.worker_bits + layout.sequence_bits > 63) {
     return refuse("has at most 63 bits, so that ids are positive, not " + BitsText(layout));
@@ -188,7 +189,7 @@ std::string UtcText(std::int64_t unix_ms) {
 
 std::optional<std::int64_t> ParseUtc(std::string_view text) {
   using namespace std::chrono;
-  if (text.size() != 10 && text.size() != 20) return std::nullopt;
+  if (text.size() != 10 && text.size() != 20 && text.size() != 24) return std::nullopt;
   const auto number = [&](std::size_t at, std::size_t length) {
     return Number<unsigned>(text.substr(at, length));
   };
@@ -204,10 +205,14 @@ std::optional<std::int64_t> ParseUtc(std::string_view text) {
   const auto min = number(14, 2);
   const auto s = number(17, 2);
   if (!h || !min || !s || *h > 23 || *min > 59 || *s > 59 || text[10] != 'T' || text[13] != ':' ||
-      text[16] != ':' || text[19] != 'Z') {
+      text[16] != ':' || text.back() != 'Z') {
     return std::nullopt;
   }
-  return ms + ((*h * 60LL + *min) * 60 + *s) * 1000;
+  ms += ((*h * 60LL + *min) * 60 + *s) * 1000;
+  if (text.size() == 20) return ms;
+  const auto fraction = number(20, 3);
+  if (!fraction || text[19] != '.') return std::nullopt;
+  return ms + *fraction;
 }
 
 std::string CounterName(const std::string& tag, std::uint32_t worker) {
@@ -222,6 +227,13 @@ std::optional<CounterOf> ParseCounterName(std::string_view name) {
   CounterOf counter{.tag = std::string(name.substr(0, mark)), .worker = *worker};
   if (CounterName(counter.tag, counter.worker) != name) return std::nullopt;
   return counter;
+}
+
+Status CheckIsNoCounter(const std::string& tag) {
+  if (!ParseCounterName(tag).has_value()) return Status::Ok();
+  return {Code::kInvalid, "tag '" + tag +
+                              "': names that end in '#' and digits are those of the worker ids of "
+                              "snowflake tags"};
 }
 
 std::string ServedName(const std::string& row) {

@@ -22,10 +22,10 @@ struct SnowflakeLayout {
   std::uint32_t time_bits = 41;
   std::uint32_t worker_bits = 10;
   std::uint32_t sequence_bits = 12;
-  std::uint32_t unit_ms = 1;                // of time
-  std::int64_t epoch_ms = 1704067200000;    // where time 0 begins, in Unix time: 2024-01-01
+  std::uint32_t unit_ms = 1;              // of time
+  std::int64_t epoch_ms = 1704067200000;  // where time 0 begins, in Unix time: 2024-01-01
   shm::TagClock clock = shm::TagClock::kClaimer;
-  std::uint32_t max_ahead_ms = 1000;        // of the clock, for bursts
+  std::uint32_t max_ahead_ms = 1000;  // of the clock, for bursts
 
   [[nodiscard]] std::uint64_t workers() const noexcept { return 1ULL << worker_bits; }
   [[nodiscard]] std::uint64_t time_limit() const noexcept { return 1ULL << time_bits; }
@@ -73,8 +73,8 @@ inline constexpr std::uint32_t kMostAheadMs = 3'600'000;
 // dates.
 [[nodiscard]] Status CheckLifetime(const SnowflakeLayout& layout, std::int64_t unix_ms);
 
-// The column idd_snowflake.layout: "41/10/12 unit=1 epoch=1704067200000 clock=client ahead=1000", all
-// times in ms. Parsing accepts what FormatLayout() makes, if CheckLayout() does.
+// The column idd_snowflake.layout: "41/10/12 unit=1 epoch=1704067200000 clock=client ahead=1000",
+// all times in ms. Parsing accepts what FormatLayout() makes, if CheckLayout() does.
 [[nodiscard]] std::string FormatLayout(const SnowflakeLayout& layout);
 [[nodiscard]] std::optional<SnowflakeLayout> ParseLayout(std::string_view text);
 
@@ -87,7 +87,7 @@ inline constexpr std::uint32_t kMostAheadMs = 3'600'000;
 
 // "2024-01-01T00:00:00.000Z".
 [[nodiscard]] std::string UtcText(std::int64_t unix_ms);
-// "2024-01-01" or "2024-01-01T00:00:00Z", in ms.
+// "2024-01-01", "2024-01-01T00:00:00Z" or "2024-01-01T00:00:00.000Z", in ms.
 [[nodiscard]] std::optional<std::int64_t> ParseUtc(std::string_view text);
 
 // The row of leaf_alloc that counts the numbers of one worker: "TAG#WORKER".
@@ -98,6 +98,8 @@ struct CounterOf {
 };
 // Nothing: not such a name.
 [[nodiscard]] std::optional<CounterOf> ParseCounterName(std::string_view name);
+// kInvalid: the name is that of a counter, which is not a tag.
+[[nodiscard]] Status CheckIsNoCounter(const std::string& tag);
 // The tag that is served with the leases of a row of leaf_alloc: the row's own name, without the
 // worker's number.
 [[nodiscard]] std::string ServedName(const std::string& row);

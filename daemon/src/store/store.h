@@ -145,8 +145,8 @@ class StoreReader {
   // The rows of leaf_alloc that a tag leases from: its own and, of a snowflake tag, the counters of
   // its worker ids.
   [[nodiscard]] Result<std::vector<std::string>> RowsOf(const std::string& tag);
-  // The ledger of one row of leaf_alloc. Its lists are from one moment, even while other hosts lease and hand
-  // back.
+  // The ledger of one row of leaf_alloc. Its lists are from one moment, even while other hosts
+  // lease and hand back.
   [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
 
  protected:

@@ -40,7 +40,7 @@ struct TagRecord {
   std::string description;
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
-  RefillSettings refill;  // refill.step is step
+  RefillSettings refill;                       // refill.step is step
   std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
   // Set by FindTagsCached() of a store with a fence: the end of used ids in the journal, the
   // returned ranges and a tombstone.

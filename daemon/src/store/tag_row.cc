@@ -175,11 +175,10 @@ Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
 Status SetLayout(const std::optional<std::string>& layout, TagRecord& record) {
   record.snowflake = layout.has_value() ? ParseLayout(*layout) : std::nullopt;
   if (record.snowflake.has_value()) return Status::Ok();
-  return {Code::kInvalid,
-          "idd_snowflake.layout of tag '" + record.tag + "' is " +
-              (layout.has_value() ? "'" + *layout + "'" : "missing") +
-              "; it must be like '" + FormatLayout(SnowflakeLayout()) +
-              "'; until then idd leases nothing from the tag"};
+  return {Code::kInvalid, "idd_snowflake.layout of tag '" + record.tag + "' is " +
+                              (layout.has_value() ? "'" + *layout + "'" : "missing") +
+                              "; it must be like '" + FormatLayout(SnowflakeLayout()) +
+                              "'; until then idd leases nothing from the tag"};
 }
 
 Status CheckSameIds(const NewTag& tag, const SnowflakeLayout& before) {

@@ -30,8 +30,8 @@ inline constexpr int kTagColumns = 12;
 [[nodiscard]] Status CheckTagChange(const TagChange& change);
 // Checks a new tag against the allocator: `used` is the end of a deleted tag of the same name.
 [[nodiscard]] Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used);
-// Sets the layout of a record of mode snowflake from idd_snowflake.layout; nothing: there is no such
-// row. kInvalid.
+// Sets the layout of a record of mode snowflake from idd_snowflake.layout; nothing: there is no
+// such row. kInvalid.
 [[nodiscard]] Status SetLayout(const std::optional<std::string>& layout, TagRecord& record);
 // Checks a new snowflake tag against an earlier one of its name: with other bits, another unit or
 // another epoch, ids would come again.

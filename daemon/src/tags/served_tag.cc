@@ -275,8 +275,8 @@ void ServedTag::Poll(MonotonicTime now) {
   ForecastExhaustion(now);
 }
 
-// Moves a snowflake ring with the time. If its cursors are too far ahead, other ids are leased: what
-// lies below the cursor may not be handed out, and the rest would have to wait.
+// Moves a snowflake ring with the time. If its cursors are too far ahead, other ids are leased:
+// what lies below the cursor may not be handed out, and the rest would have to wait.
 void ServedTag::FollowTime(bool is_use) {
   if (!IsSnowflake() || !ids_.HasOpenRing()) return;
   if (!time_.IsPlausible()) ids_.Quarantine();
@@ -295,6 +295,7 @@ void ServedTag::PollTime(MonotonicTime now) {
   FollowTime(false);
   ids_.CloseExhausted();
   if (ids_.ring() == nullptr) return;
+  clock_error_ = time_.LookAhead();
   MaybeLease();
   usage_.SkipTo(now);
   PublishStats();
@@ -317,7 +318,7 @@ TagFacts ServedTag::Facts() const {
   return {.tag = name_,
           .record = *record_,
           .history = history_,
-          .last_error = store_.last_error,
+          .last_error = store_.last_error.empty() ? clock_error_ : store_.last_error,
           .is_drained = context_.drains.IsDrained(name_),
           .is_refused = !store_.refusal.ok(),
           .has_ring = ids_.ring() != nullptr,
@@ -350,7 +351,7 @@ TagSample ServedTag::Sample() {
 }
 
 bool ServedTag::IsUnobservable() const {
-  return ids_.ring() == nullptr || IsClaimedBySocket() || !store_.last_error.empty();
+  return ids_.ring() == nullptr || IsClaimedBySocket() || !Facts().last_error.empty();
 }
 
 }  // namespace idd::daemon

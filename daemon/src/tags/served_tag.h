@@ -158,8 +158,8 @@ class ServedTag {
   [[nodiscard]] WaitFacts WhyItWaits() const;
 
   void Configure(TagRecord record);
-  // Replaces a ring that does not fit the settings: a tag whose ids are claimed over the socket must
-  // not have a ring that clients can write.
+  // Replaces a ring that does not fit the settings: a tag whose ids are claimed over the socket
+  // must not have a ring that clients can write.
   void EnforceSettings();
   [[nodiscard]] bool IsTicket() const { return is_known() && record_->mode == TagMode::kTicket; }
   [[nodiscard]] bool IsSnowflake() const noexcept { return time_.is_on(); }
@@ -208,8 +208,9 @@ class ServedTag {
   ClaimHistory history_;
   UsageMeter usage_;
   LeasedIds ids_;
-  TagTime time_;         // of a snowflake tag
-  std::string counter_;  // of its worker id on this host; empty: none yet
+  TagTime time_;             // of a snowflake tag
+  std::string counter_;      // of its worker id on this host; empty: none yet
+  std::string clock_error_;  // why every claim waits for the clock; empty: none has to
   WaitQueue waiters_;
   Timer deadline_timer_;
   Timer retry_timer_;

@@ -41,11 +41,6 @@ void ServedTag::LookUp() {
 void ServedTag::OnLookedUp(Result<TagRecord> record) {
   store_.is_busy = false;
   if (context_.is_stopping) return;
-  if (record.ok() && ParseCounterName(name_).has_value()) {
-    record = Status(Code::kInvalid, "tag '" + name_ +
-                                        "': names that end in '#' and digits are those of the "
-                                        "worker ids of snowflake tags");
-  }
   if (!record.ok()) {
     static_cast<void>(OnStoreFailure(record.status()));  // an unused tag is then removed
     return;
@@ -192,7 +187,7 @@ void ServedTag::OnLeased(LeaseOutcome outcome) {
                                {"token", lease.token},
                                {"base", lease.ids.first},
                                {"limit", lease.ids.limit}});
-  EnforceSettings();      // another host may have changed them
+  EnforceSettings();  // another host may have changed them
   FollowTime();
   ids_.CloseExhausted();  // a lease that comes into a forged ring is lost with it
   if (Status status = ids_.EnsureRing(); !status.ok()) {

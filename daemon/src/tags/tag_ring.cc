@@ -22,7 +22,8 @@ Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::ui
     log::Error("ring.create_failed", {{"tag", tag}, {"error", memory.status().message()}});
     return memory.status();
   }
-  return std::unique_ptr<TagRing>(new TagRing(std::move(memory).value(), floor, descriptors, layout));
+  return std::unique_ptr<TagRing>(
+      new TagRing(std::move(memory).value(), floor, descriptors, layout));
 }
 
 TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
@@ -59,6 +60,11 @@ shm::IdLayout TagRing::IdsOf(const Lease& lease) const {
 void TagRing::MoveWithTime(shm::TimeBounds bounds) noexcept {
   writer_.MoveWithTime(bounds.now);
   writer_.SetFrontier(bounds.frontier);
+}
+
+std::optional<std::uint64_t> TagRing::NextNumber() const {
+  const std::optional<shm::RingWriter::Segment> open = writer_.NextOpen();
+  return open.has_value() ? std::optional(open->next) : std::nullopt;
 }
 
 TimedClaim TagRing::ClaimAt(shm::TimeBounds bounds, std::uint64_t count) {

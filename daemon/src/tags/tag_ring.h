@@ -85,6 +85,8 @@ class TagRing {
   void MoveWithTime(shm::TimeBounds bounds) noexcept;
   // Of a snowflake ring: claimers that read no clock ask idd from now on.
   void StopTime() noexcept { writer_.SetFrontier(0); }
+  // Of a snowflake ring: the number that the next claim gets; nothing: the ring is dry.
+  [[nodiscard]] std::optional<std::uint64_t> NextNumber() const;
   // Of a snowflake ring: up to `count` ids of one time.
   [[nodiscard]] TimedClaim ClaimAt(shm::TimeBounds bounds, std::uint64_t count);
 

@@ -113,6 +113,7 @@ void TagService::ForgetIfUnused(const std::string& name) {
 void TagService::Attach(const std::string& tag, RequestContext context, AttachDone done) {
   if (context_.is_stopping) return done(Stopping());
   if (drains_.IsDrained(tag)) return done(drains_.Refusal(tag));
+  if (Status status = CheckIsNoCounter(tag); !status.ok()) return done(std::move(status));
   GetTag(tag).Attach(context, std::move(done));
 }
 
@@ -120,6 +121,7 @@ void TagService::Claim(const std::string& tag, std::uint64_t ring_id, std::uint6
                        RequestContext context, ClaimDone done) {
   if (context_.is_stopping) return done(Stopping());
   if (drains_.IsDrained(tag)) return done(drains_.Refusal(tag));
+  if (Status status = CheckIsNoCounter(tag); !status.ok()) return done(std::move(status));
   GetTag(tag).Claim(context, ring_id, count, std::move(done));
 }
 

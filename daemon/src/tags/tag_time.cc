@@ -33,8 +33,7 @@ void TagTime::Inherit(const std::vector<LeaseUse>& leases) {
 // Claims that are under way at the frontier may each pass it by as many ids as they ask for.
 bool TagTime::IsPlausible() {
   highest_ = std::max(highest_, Bounds().frontier);
-  const auto slack =
-      static_cast<std::uint64_t>(kImplausible.count()) / layout_->unit_ms + 1;
+  const auto slack = static_cast<std::uint64_t>(kImplausible.count()) / layout_->unit_ms + 1;
   return ids_.ReachedTo() <= highest_ + layout_->FirstOf(slack);
 }
 
@@ -60,8 +59,8 @@ shm::IdRange TagTime::Claim(std::uint64_t count) {
   if (!claim.early.has_value()) return claim.ids;
   const std::uint64_t time = *claim.early >> layout_->sequence_bits;
   const std::int64_t due = layout_->UnixMsOf(time - std::min(time, layout_->max_ahead_units()));
-  const milliseconds wait(std::clamp<std::int64_t>(due - WallClock::now_ms(), 1,
-                                                   kLongestWait.count()));
+  const milliseconds wait(
+      std::clamp<std::int64_t>(due - WallClock::now_ms(), 1, kLongestWait.count()));
   wake_.After(wait, on_time_);
   return {};
 }
@@ -73,8 +72,8 @@ void TagTime::Use() {
   if (IsMovedByDaemon()) Tick();
 }
 
-// Claimers that read no clock get the present time while the tag is used. When it no longer is, they
-// are sent to idd, which moves the ring first.
+// Claimers that read no clock get the present time while the tag is used. When it no longer is,
+// they are sent to idd, which moves the ring first.
 void TagTime::Tick() {
   if (!is_on() || !IsMovedByDaemon() || !ids_.HasOpenRing()) return;
   NoteUse();
@@ -111,14 +110,21 @@ TimeView TagTime::View() const {
           .is_dry = ids_.IsDry()};
 }
 
-std::string TagTime::Reason() const {
-  if (!early_.has_value()) return "";
+std::string TagTime::LookAhead() const {
+  const std::optional<std::uint64_t> next =
+      ids_.HasOpenRing() ? ids_.ring()->NextNumber() : std::nullopt;
+  return next.value_or(0) < Bounds().frontier ? "" : ReasonFor(next);
+}
+
+std::string TagTime::ReasonFor(const std::optional<std::uint64_t>& early) const {
+  if (!early.has_value()) return "";
   const shm::TimeBounds bounds = Bounds();
-  const std::uint64_t time = *early_ >> layout_->sequence_bits;
+  const std::uint64_t time = *early >> layout_->sequence_bits;
   const std::uint64_t now = bounds.now >> layout_->sequence_bits;
   const std::string ahead = std::to_string((time - std::min(time, now)) * layout_->unit_ms) + " ms";
   return "its next id's time is " + ahead + " ahead of this host's clock, and may be " +
-         std::to_string(layout_->max_ahead_ms) + " ms ahead: the clock was set back, or more than " +
+         std::to_string(layout_->max_ahead_ms) +
+         " ms ahead: the clock was set back, or more than " +
          std::to_string(layout_->ids_per_unit()) + " ids in " + std::to_string(layout_->unit_ms) +
          " ms were claimed, the ceiling of this layout; a layout with more sequence bits, or mode "
          "segment, has a higher one";

@@ -49,7 +49,9 @@ class TagTime {
 
   [[nodiscard]] TimeView View() const;
   // Why the last claim waits for the clock; empty: it does not.
-  [[nodiscard]] std::string Reason() const;
+  [[nodiscard]] std::string Reason() const { return ReasonFor(early_); }
+  // The same for the next claim, whoever makes it.
+  [[nodiscard]] std::string LookAhead() const;
   // The days until the time bits are used up.
   [[nodiscard]] double DaysLeft() const;
 
@@ -58,6 +60,7 @@ class TagTime {
   [[nodiscard]] bool IsMovedByDaemon() const noexcept {
     return layout_->clock == shm::TagClock::kDaemon;
   }
+  [[nodiscard]] std::string ReasonFor(const std::optional<std::uint64_t>& early) const;
   [[nodiscard]] bool IsUsed() const;
   void NoteUse();
   void Move();

@@ -63,8 +63,7 @@ TagState StateOf(const TagFacts& facts, std::uint64_t available) noexcept {
   if (facts.is_drained) return TagState::kDrained;
   if (facts.was_quarantined_recently) return TagState::kQuarantined;
   // A ticket tag holds no ids, and a snowflake tag leases time only while it is used.
-  const bool is_dry =
-      facts.has_ring && available == 0 && facts.record.mode == TagMode::kSegment;
+  const bool is_dry = facts.has_ring && available == 0 && facts.record.mode == TagMode::kSegment;
   return is_dry ? TagState::kDry : TagState::kOk;
 }
 

@@ -65,8 +65,7 @@ void Takeover::Take(LeftTag left) {
   std::unique_ptr<TagRing> ring;
   if (!is_drained) {
     Result<std::unique_ptr<TagRing>> made =
-        TagRing::Create(
-        name, left.first_id(), context_.handover.descriptors, left.layout());
+        TagRing::Create(name, left.first_id(), context_.handover.descriptors, left.layout());
     if (made.ok()) ring = std::move(made).value();
   }
   InheritedTag inherited = CloseOldRings(std::move(left), context_.handover.leases);

@@ -21,8 +21,8 @@ Result<std::vector<std::uint64_t>> IdsField(const AdminRequest& request) {
   const auto field = request.find("ids");
   const bool is_list = field != request.end() && field->is_array() && !field->empty();
   if (!is_list || field->size() > kMaxIds) {
-    return Status(Code::kInvalid, "'ids' must be a list of 1 to " + std::to_string(kMaxIds) +
-                                      " ids");
+    return Status(Code::kInvalid,
+                  "'ids' must be a list of 1 to " + std::to_string(kMaxIds) + " ids");
   }
   std::vector<std::uint64_t> ids;
   for (const AdminRequest& id : *field) {
@@ -34,15 +34,15 @@ Result<std::vector<std::uint64_t>> IdsField(const AdminRequest& request) {
 
 void Answer(const AdminDone& done, const TagRecord& record, const std::vector<std::uint64_t>& ids) {
   if (!record.snowflake.has_value()) {
-    return Fail(done, {Code::kInvalid, "tag '" + record.tag + "' has mode " +
-                                           TagModeName(record.mode) +
-                                           ": its ids are plain numbers without parts"});
+    return Fail(done,
+                {Code::kInvalid, "tag '" + record.tag + "' has mode " + TagModeName(record.mode) +
+                                     ": its ids are plain numbers without parts"});
   }
   Json parts = Json::array();
   for (const std::uint64_t id : ids) parts.push_back(PartsJson(*record.snowflake, id));
-  done(Status::Ok(), Dump({{"tag", record.tag},
-                           {"mode", TagModeName(record.mode)},
-                           {"parts", std::move(parts)}}));
+  done(
+      Status::Ok(),
+      Dump({{"tag", record.tag}, {"mode", TagModeName(record.mode)}, {"parts", std::move(parts)}}));
 }
 
 }  // namespace

@@ -105,9 +105,8 @@ Status ReadStore(Store& store, HighWaterMarks& marks, const StoreSession& sessio
   Result<std::vector<TagRecord>> tags = store.ListTags();
   if (!tags.ok()) return tags.status();
   report.tags = std::move(tags).value();
-  std::erase_if(report.tags, [](const TagRecord& tag) {
-    return ParseCounterName(tag.tag).has_value();
-  });
+  std::erase_if(report.tags,
+                [](const TagRecord& tag) { return ParseCounterName(tag.tag).has_value(); });
   const Result<std::vector<TagMark>> all = marks.All();
   if (!all.ok()) return all.status();
   if (Status status = FindBehind(store, all.value(), report); !status.ok()) return status;

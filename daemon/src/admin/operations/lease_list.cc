@@ -78,9 +78,8 @@ Result<std::vector<LeaseRecord>> ReadLeases(StoreReader& store, LeaseFilter filt
   } else if (!rights.AdministersAll()) {
     Result<std::set<std::string>> tags = store.LedgerTags();
     if (!tags.ok()) return tags.status();
-    std::erase_if(tags.value(), [&rights](const std::string& tag) {
-      return !rights.MaySee(ServedName(tag));
-    });
+    std::erase_if(tags.value(),
+                  [&rights](const std::string& tag) { return !rights.MaySee(ServedName(tag)); });
     filter.among.emplace(tags.value().begin(), tags.value().end());
   }
   return store.ListLeases(filter);

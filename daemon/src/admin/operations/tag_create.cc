@@ -34,10 +34,6 @@ Result<NewTag> ReadNewTag(const AdminRequest& request) {
   }
   NewTag created;
   created.tag = std::move(tag).value();
-  if (ParseCounterName(created.tag).has_value()) {
-    return Status(Code::kInvalid, "names that end in '#' and digits are those of the worker ids of "
-                                  "snowflake tags");
-  }
   const std::string mode_name = mode.value().value_or(TagModeName(created.mode));
   const std::optional<TagMode> known_mode = ParseTagMode(mode_name);
   if (!known_mode.has_value()) {
@@ -57,8 +53,9 @@ Result<NewTag> ReadNewTag(const AdminRequest& request) {
     }
     created.snowflake = layout.value().value_or(SnowflakeLayout());
   } else if (layout.value().has_value()) {
-    return Status(Code::kInvalid, "layout, unit, epoch, clock and max-ahead apply to mode "
-                                  "snowflake only");
+    return Status(Code::kInvalid,
+                  "layout, unit, epoch, clock and max-ahead apply to mode "
+                  "snowflake only");
   }
   created.mode = *known_mode;
   created.step = step.value().value_or(kDefaultStep);

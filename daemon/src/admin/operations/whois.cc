@@ -18,10 +18,10 @@ namespace {
 
 // The leases that an id may come from.
 struct Origin {
-  std::vector<LeaseRecord> leases;           // the newest first
-  std::optional<SnowflakeLayout> layout{};   // of a snowflake tag; its leases are of numbers
-  std::uint64_t number = 0;                  // the id, or a snowflake id's number
-  std::string reason;               // why there are none
+  std::vector<LeaseRecord> leases;          // the newest first
+  std::optional<SnowflakeLayout> layout{};  // of a snowflake tag; its leases are of numbers
+  std::uint64_t number = 0;                 // the id, or a snowflake id's number
+  std::string reason;                       // why there are none
 };
 
 // A host that hands a tail back and takes it again without a claim in between leaves a row each

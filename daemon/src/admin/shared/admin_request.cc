@@ -8,6 +8,7 @@
 
 #include "admin/shared/admin_json.h"
 #include "idd/wire/frames.h"
+#include "store/snowflake_layout.h"
 
 namespace idd::daemon {
 namespace {
@@ -91,6 +92,7 @@ Result<std::string> TagField(const AdminRequest& request) {
   if (!tag.ok()) return tag.status();
   if (!tag.value().has_value()) return Status(Code::kInvalid, "'tag' is missing");
   if (Status status = wire::CheckTagName(*tag.value()); !status.ok()) return status;
+  if (Status status = CheckIsNoCounter(*tag.value()); !status.ok()) return status;
   return *std::move(tag.value());
 }
 

@@ -27,7 +27,7 @@ namespace idd::daemon {
 [[nodiscard]] std::string TimeTextOf(const SnowflakeLayout& layout, std::uint64_t number);
 // The owners of worker ids, and until when their last windows last.
 [[nodiscard]] Json WorkersJson(const SnowflakeLayout& layout,
-                                         const std::vector<WorkerRecord>& workers);
+                               const std::vector<WorkerRecord>& workers);
 
 }  // namespace idd::daemon
 

@@ -217,10 +217,10 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
   const std::string count = std::to_string(advance.count);
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(GREATEST(max_id, " +
-           std::to_string(advance.lowest) + ") + " + count + ") WHERE biz_tag = " +
-           MysqlDb::Text(request.tag) + " AND max_id BETWEEN " + std::to_string(advance.seen) +
-           " AND " + std::to_string(advance.most - advance.count) + OwnsWorker(request) +
-           IsGuarded(),
+           std::to_string(advance.lowest) + ") + " + count +
+           ") WHERE biz_tag = " + MysqlDb::Text(request.tag) + " AND max_id BETWEEN " +
+           std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count) +
+           OwnsWorker(request) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
            tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
            ", " + MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +

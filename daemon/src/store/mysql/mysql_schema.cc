@@ -128,9 +128,9 @@ constexpr std::array kWorkerTables = {
 #undef IDD_WORD_COLUMN
 #undef IDD_TABLE
 
-constexpr std::array kTables = {"leaf_alloc",   "idd_tag",         "idd_lease",   "idd_returned",
-                                "idd_host",     "idd_fence",       "idd_meta",    "idd_snowflake",
-                                "idd_worker",   "idd_deleted_tag", "idd_ceiling"};
+constexpr std::array kTables = {"leaf_alloc", "idd_tag",         "idd_lease",  "idd_returned",
+                                "idd_host",   "idd_fence",       "idd_meta",   "idd_snowflake",
+                                "idd_worker", "idd_deleted_tag", "idd_ceiling"};
 
 }  // namespace
 

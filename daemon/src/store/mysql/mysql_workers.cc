@@ -27,8 +27,8 @@ Status MysqlStore::ReadLayouts(TagStates& states) {
     if (state.ok() && state.value().record.mode == TagMode::kSnowflake) tags.push_back(tag);
   }
   if (tags.empty()) return Status::Ok();
-  const Result<MysqlResult> found = db_->Query(
-      "SELECT biz_tag, layout FROM idd_snowflake WHERE biz_tag IN " + sql::Texts(tags));
+  const Result<MysqlResult> found =
+      db_->Query("SELECT biz_tag, layout FROM idd_snowflake WHERE biz_tag IN " + sql::Texts(tags));
   if (!found.ok()) return found.status();
   std::map<std::string, std::string, std::less<>> layouts;
   for (const auto& cells : found.value().rows) {
@@ -37,8 +37,9 @@ Status MysqlStore::ReadLayouts(TagStates& states) {
   for (const std::string& tag : tags) {
     const auto layout = layouts.find(tag);
     Result<TagState>& state = states.find(tag)->second;
-    Status status = SetLayout(layout == layouts.end() ? std::nullopt : std::optional(layout->second),
-                              state.value().record);
+    Status status =
+        SetLayout(layout == layouts.end() ? std::nullopt : std::optional(layout->second),
+                  state.value().record);
     if (!status.ok()) state = std::move(status);
   }
   return Status::Ok();
@@ -63,8 +64,8 @@ Status MysqlStore::AddLayouts(std::vector<TagRecord>& records) {
 }
 
 Status MysqlStore::CheckEarlierLayout(const NewTag& tag) {
-  const Result<MysqlResult> found = db_->Query("SELECT layout FROM idd_snowflake WHERE biz_tag = " +
-                                               MysqlDb::Text(tag.tag));
+  const Result<MysqlResult> found =
+      db_->Query("SELECT layout FROM idd_snowflake WHERE biz_tag = " + MysqlDb::Text(tag.tag));
   if (!found.ok()) return Failed(found.status());
   if (found.value().rows.empty()) return Status::Ok();
   TagRecord before;

@@ -30,7 +30,8 @@ struct SqliteStoreOptions {
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
-  // "delete.entombed", "delete.committed"; "worker.taken", "worker.committed". "change.committed" comes before each of the
+  // "delete.entombed", "delete.committed"; "worker.taken", "worker.committed". "change.committed"
+  // comes before each of the
   // "....committed": the transaction is in the file, and the witness does not have it yet.
   std::function<void(const char* point)> at_point;
 };

@@ -40,7 +40,8 @@ Status SqliteStore::WriteLayout(const NewTag& tag) {
 Result<std::vector<WorkerRecord>> SqliteStore::ListWorkers(const std::string& tag) {
   if (!db_) return NotOpen();
   SqliteQuery query = db_->Query(
-      "SELECT w.worker, w.host, coalesce(a.max_id, 0) FROM idd_worker AS w LEFT JOIN leaf_alloc AS a"
+      "SELECT w.worker, w.host, coalesce(a.max_id, 0) FROM idd_worker AS w LEFT JOIN leaf_alloc AS "
+      "a"
       " ON a.biz_tag = w.biz_tag || '#' || w.worker WHERE w.biz_tag = ?1 ORDER BY w.worker",
       tag);
   std::vector<WorkerRecord> workers;
@@ -101,9 +102,9 @@ Result<bool> SqliteStore::TakeWorkerInTransaction(const WorkerChoice& choice) {
     const Result<TagRecord> made = CreateInTransaction(CounterTag(choice));
     if (!made.ok()) return made.status();
   }
-  Status status = db_->Run(
-      "INSERT OR REPLACE INTO idd_worker(biz_tag, worker, host) VALUES(?1, ?2, ?3)", choice.tag,
-      choice.worker, options_.host_id);
+  Status status =
+      db_->Run("INSERT OR REPLACE INTO idd_worker(biz_tag, worker, host) VALUES(?1, ?2, ?3)",
+               choice.tag, choice.worker, options_.host_id);
   if (!status.ok()) return status;
   AtPoint("worker.taken");
   return true;

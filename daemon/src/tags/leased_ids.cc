@@ -122,8 +122,7 @@ bool LeasedIds::ReplaceRing(const char* reason, const MarkOf& mark_of) {
 }
 
 bool LeasedIds::FitsRing(const Lease& lease) const {
-  const std::vector<LeaseUse> in_ring = InRing();
-  return in_ring.empty() || in_ring.front().lease.tag == lease.tag;
+  return ring_->row().empty() || ring_->row() == lease.tag;
 }
 
 Status LeasedIds::ChangeWorker() {

@@ -47,13 +47,14 @@ void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mar
                       std::atomic<std::uint64_t>* witness) {
   writer_.Publish(lease.ids, taken, mark, witness, IdsOf(lease));
   leases_.push_back(lease);
+  row_ = lease.tag;
 }
 
 shm::IdLayout TagRing::IdsOf(const Lease& lease) const {
   if (!layout_.has_value()) return {};
   const std::optional<CounterOf> counter = ParseCounterName(lease.tag);
   IDD_CHECK(counter.has_value());
-  IDD_CHECK(leases_.empty() || leases_.front().tag == lease.tag);
+  IDD_CHECK(row_.empty() || row_ == lease.tag);
   return layout_->IdsOfWorker(counter->worker);
 }
 

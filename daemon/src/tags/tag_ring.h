@@ -80,6 +80,8 @@ class TagRing {
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
 
   [[nodiscard]] const std::optional<SnowflakeLayout>& layout() const noexcept { return layout_; }
+  // The row of leaf_alloc of all its leases, also of those that have left it; empty: it had none.
+  [[nodiscard]] const std::string& row() const noexcept { return row_; }
   // Of a snowflake ring: moves the cursors forwards to bounds.now, and shows claimers that read no
   // clock where they must wait.
   void MoveWithTime(shm::TimeBounds bounds) noexcept;
@@ -126,6 +128,7 @@ class TagRing {
   shm::RingWriter writer_;
   const std::optional<SnowflakeLayout> layout_;
   std::deque<Lease> leases_;
+  std::string row_;
   bool shared_ = false;
   shm::TagNumbers published_;  // last written, without the time
 };

@@ -111,6 +111,7 @@ Result<Lease> DataSet::TakeLease(const LeaseRequest& request, const std::string&
   const Result<TagRecord> found = FindTag(request.tag, has_fence);
   if (!found.ok()) return found.status();
   const TagRecord& record = found.value();
+  if (request.is_of_worker && OwnerOf(request.tag) != host) return daemon::NoOwner(request.tag);
   const auto tombstone = tombstones.find(request.tag);
   const std::uint64_t least =
       std::max({request.floor, request.high_water_mark,
@@ -264,6 +265,59 @@ daemon::Reconciliation DataSet::Reconcile(const daemon::HostMemory& memory,
   return result;
 }
 
+// --- worker ids of snowflake tags
+
+std::vector<WorkerRecord> DataSet::ListWorkers(const std::string& tag,
+                                               const std::string& host) const {
+  std::vector<WorkerRecord> found;
+  const auto of_tag = workers.find(tag);
+  if (of_tag == workers.end()) return found;
+  for (const auto& [worker, owner] : of_tag->second) {
+    const auto counter = tags.find(daemon::CounterName(tag, worker));
+    found.push_back({.worker = worker,
+                     .host = owner,
+                     .is_mine = owner == host,
+                     .next_number = counter == tags.end() ? 0 : counter->second.next_id});
+  }
+  return found;
+}
+
+std::optional<std::string> DataSet::OwnerOf(const std::string& counter) const {
+  const std::optional<daemon::CounterOf> parts = daemon::ParseCounterName(counter);
+  if (!parts.has_value()) return std::nullopt;
+  const auto of_tag = workers.find(parts->tag);
+  if (of_tag == workers.end()) return std::nullopt;
+  const auto owner = of_tag->second.find(parts->worker);
+  return owner == of_tag->second.end() ? std::nullopt : std::optional(owner->second);
+}
+
+Result<bool> DataSet::PrepareWorker(const WorkerChoice& choice, bool has_fence) {
+  const std::string counter = daemon::CounterName(choice.tag, choice.worker);
+  Result<TagRecord> row = FindTag(counter, has_fence);
+  if (row.status().code() == Code::kNoSuchTag) {
+    row = CreateTag(daemon::CounterTag(choice));
+    if (!row.ok()) return false;
+  }
+  return std::max(row.value().next_id, row.value().used_limit) <= choice.at_most;
+}
+
+bool DataSet::OwnWorker(const WorkerChoice& choice, const std::string& host) {
+  const std::string counter = daemon::CounterName(choice.tag, choice.worker);
+  const auto row = tags.find(counter);
+  if (row == tags.end() || row->second.next_id > choice.at_most) return false;
+  if (OwnerOf(counter) != choice.owner) return false;
+  workers[choice.tag][choice.worker] = host;
+  return true;
+}
+
+Result<bool> DataSet::TakeWorker(const WorkerChoice& choice, const std::string& host) {
+  const std::string counter = daemon::CounterName(choice.tag, choice.worker);
+  if (OwnerOf(counter) != choice.owner || UsedLimit(counter) > choice.at_most) return false;
+  Result<bool> is_free = PrepareWorker(choice, false);
+  if (!is_free.ok() || !is_free.value()) return is_free;
+  return OwnWorker(choice, host);
+}
+
 // --- tags
 
 Result<TagRecord> DataSet::CreateTag(const daemon::NewTag& tag) {
@@ -272,6 +326,13 @@ Result<TagRecord> DataSet::CreateTag(const daemon::NewTag& tag) {
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used, 1));
   if (Status status = daemon::CheckStart(tag, start, used); !status.ok()) return status;
   if (tags.contains(tag.tag)) return Status(Code::kInvalid, "it exists");
+  if (tag.snowflake.has_value()) {
+    const auto before = layouts.find(tag.tag);
+    if (before != layouts.end()) {
+      if (Status status = daemon::CheckSameIds(tag, before->second); !status.ok()) return status;
+    }
+    layouts[tag.tag] = *tag.snowflake;
+  }
   TagRecord record;
   record.tag = tag.tag;
   record.mode = tag.mode;
@@ -280,6 +341,7 @@ Result<TagRecord> DataSet::CreateTag(const daemon::NewTag& tag) {
   record.max_id = tag.max_id.value_or(daemon::kMaxId);
   record.description = tag.description;
   record.access = tag.access;
+  record.snowflake = tag.snowflake;
   record.refill.step = tag.step;
   record.refill.max_prefetch = daemon::DefaultMaxPrefetch(tag.step);
   Apply(tag.refill, record.refill);

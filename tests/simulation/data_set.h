@@ -28,7 +28,10 @@ using daemon::LeaseClosure;
 using daemon::LeaseRecord;
 using daemon::LeaseRequest;
 using daemon::MemberState;
+using daemon::SnowflakeLayout;
 using daemon::TagRecord;
+using daemon::WorkerChoice;
+using daemon::WorkerRecord;
 
 // A host as the allocator's own tables know it: idd_host.
 struct HostRow {
@@ -59,6 +62,9 @@ struct DataSet {
   std::vector<LeaseRecord> journal;       // in the order of leases; changed only by functions
   std::vector<ReturnedRow> returned;      // by tag, then base
   std::map<std::string, std::uint64_t> tombstones;
+  std::map<std::string, SnowflakeLayout> layouts;  // idd_snowflake: also of deleted tags
+  // idd_worker: the owners of worker ids, by tag.
+  std::map<std::string, std::map<std::uint32_t, std::string>> workers;
   std::map<std::string, HostRow> hosts;
   std::map<std::string, FenceMember> members;
   std::map<std::string, CeilingRow> ceilings;
@@ -86,6 +92,19 @@ struct DataSet {
   void AbandonLost(const std::set<std::string>& tokens, const std::string& host);
   [[nodiscard]] daemon::Reconciliation Reconcile(const daemon::HostMemory& memory,
                                                  const std::string& host);
+
+  // --- worker ids of snowflake tags
+  [[nodiscard]] std::vector<WorkerRecord> ListWorkers(const std::string& tag,
+                                                      const std::string& host) const;
+  // The owner of the worker id whose counter this is; nothing: it has none, or is no counter.
+  [[nodiscard]] std::optional<std::string> OwnerOf(const std::string& counter) const;
+  // Whether the counter is there and not beyond `choice.at_most`. MysqlStore makes a missing
+  // counter first, in a transaction of its own.
+  [[nodiscard]] Result<bool> PrepareWorker(const WorkerChoice& choice, bool has_fence);
+  // The transaction in which MysqlStore then takes the worker id.
+  [[nodiscard]] bool OwnWorker(const WorkerChoice& choice, const std::string& host);
+  // All in one transaction, as SqliteStore does it.
+  [[nodiscard]] Result<bool> TakeWorker(const WorkerChoice& choice, const std::string& host);
 
   // --- tags
   [[nodiscard]] Result<TagRecord> CreateTag(const daemon::NewTag& tag);

@@ -12,6 +12,9 @@
 namespace idd::daemon {
 namespace {
 
+constexpr std::size_t kTags = 2;  // in the front of tags_
+constexpr std::uint32_t kWorkers = 3;
+
 std::string Text(shm::IdRange ids) {
   return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
 }
@@ -41,6 +44,11 @@ StoreHistory::StoreHistory(std::uint32_t seed, std::array<Store*, 2> stores)
     tags_.push_back("history-" + std::to_string(seed) + name);
     CreateTag(tags_.back());
   }
+  snowflake_ = "history-" + std::to_string(seed) + "s";
+  CreateSnowflake();
+  for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
+    tags_.push_back(CounterName(snowflake_, worker));
+  }
 }
 
 std::string StoreHistory::Story() const {
@@ -60,6 +68,7 @@ void StoreHistory::Run(int steps) {
 
 void StoreHistory::Step() {
   const std::uint64_t pick = Below(100);
+  if (pick < 10) return TakeWorker();
   if (pick < 45) return TakeLease();
   if (pick < 60) return CloseLeases();
   if (pick < 82) return ReturnTail();
@@ -67,7 +76,55 @@ void StoreHistory::Step() {
   if (pick < 90) return Reconcile();
   if (pick < 94) return LiftTag();
   if (pick < 97) return DeleteTag();
-  CreateTag(AnyTag());
+  if (Below(3) == 0) return CreateSnowflake();
+  CreateTag(tags_[Below(kTags)]);
+}
+
+// One of two layouts: the second makes other ids of a time.
+void StoreHistory::CreateSnowflake() {
+  NewTag made;
+  made.tag = snowflake_;
+  made.mode = TagMode::kSnowflake;
+  made.snowflake = SnowflakeLayout();
+  if (Below(3) == 0) made.snowflake->max_ahead_ms = static_cast<std::uint32_t>(Below(5000));
+  if (Below(3) == 0) made.snowflake->sequence_bits = 11;
+  Say("create " + snowflake_ + " as " + FormatLayout(*made.snowflake));
+  const Result<TagRecord> real = stores_[0]->CreateTag(made);
+  const Result<TagRecord> expected = model_.CreateTag(made);
+  ASSERT_EQ(real.status().code(), expected.status().code())
+      << Story() << real.status().message() << expected.status().message();
+  if (real.ok() && Below(2) == 0) {
+    Say("delete it");
+    ASSERT_EQ(stores_[1]->DeleteTag(snowflake_).code(), model_.DeleteTag(snowflake_).code());
+  }
+}
+
+// The owner as it is, or a wrong one; the counter may be anywhere.
+void StoreHistory::TakeWorker() {
+  const std::size_t host = Below(2);
+  WorkerChoice choice{.tag = snowflake_,
+                      .worker = static_cast<std::uint32_t>(Below(kWorkers)),
+                      .owner = {},
+                      .at_most = 1 + Below(Below(3) == 0 ? 500 : 5000),
+                      .last_number = 1'000'000'000};
+  const std::string counter = CounterName(snowflake_, choice.worker);
+  choice.owner = model_.OwnerOf(counter);
+  const bool is_made = model_.tags.contains(counter);
+  if (is_made && Below(4) == 0) choice.owner = hosts_[Below(2)];
+  if (is_made && Below(8) == 0) choice.owner.reset();
+  Say(hosts_[host] + " takes " + counter + " of " + choice.owner.value_or("nobody") + " up to " +
+      std::to_string(choice.at_most));
+  const Result<bool> real = stores_[host]->TakeWorker(choice);
+  ASSERT_TRUE(real.ok()) << Story() << real.status().message();
+  Result<bool> expected = false;
+  if (stores_[host]->fence() == nullptr) {
+    expected = model_.TakeWorker(choice, hosts_[host]);
+  } else {
+    expected = model_.PrepareWorker(choice, false);
+    if (expected.ok() && expected.value()) expected = model_.OwnWorker(choice, hosts_[host]);
+  }
+  ASSERT_TRUE(expected.ok()) << Story() << expected.status().message();
+  ASSERT_EQ(real.value(), expected.value()) << Story();
 }
 
 void StoreHistory::CreateTag(const std::string& tag) {
@@ -99,8 +156,13 @@ void StoreHistory::TakeLease() {
     request.high_water_mark = std::max(request.high_water_mark, lease.ids.limit - Below(3));
   }
   if (Below(4) == 0) request.floor = request.high_water_mark + Below(50);
+  if (ParseCounterName(request.tag).has_value()) {
+    request.rises = Below(4) != 0;
+    request.is_of_worker = Below(4) != 0;
+  }
   Say(hosts_[host] + " leases " + request.tag + " " + std::to_string(request.count) + ", mark " +
-      std::to_string(request.high_water_mark) + ", floor " + std::to_string(request.floor));
+      std::to_string(request.high_water_mark) + ", floor " + std::to_string(request.floor) +
+      (request.is_of_worker ? ", as its owner" : ""));
   // Reads the record again, because another host's lease may have changed it.
   ASSERT_TRUE(stores_[host]->FindTags({request.tag}).ok()) << Story();
   const Result<Lease> real = stores_[host]->TakeLease(request);
@@ -208,7 +270,29 @@ void StoreHistory::DeleteTag() {
   ASSERT_EQ(real.code(), expected.code()) << Story() << real.message() << expected.message();
 }
 
+void StoreHistory::CompareWorkers() {
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    const Result<std::vector<WorkerRecord>> real = stores_[host]->ListWorkers(snowflake_);
+    ASSERT_TRUE(real.ok()) << real.status().message();
+    const std::vector<WorkerRecord> expected = model_.ListWorkers(snowflake_, hosts_[host]);
+    ASSERT_EQ(real.value().size(), expected.size()) << Story();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(real.value()[i].worker, expected[i].worker) << Story();
+      EXPECT_EQ(real.value()[i].host, expected[i].host) << Story();
+      EXPECT_EQ(real.value()[i].is_mine, expected[i].is_mine) << Story();
+      EXPECT_EQ(real.value()[i].next_number, expected[i].next_number) << Story();
+    }
+  }
+  const Result<TagRecord> real = stores_[0]->FindTag(snowflake_);
+  const Result<TagRecord> expected = model_.FindTag(snowflake_, false);
+  ASSERT_EQ(real.status().code(), expected.status().code()) << Story();
+  if (real.ok()) {
+    EXPECT_EQ(real.value().snowflake, expected.value().snowflake) << Story();
+  }
+}
+
 void StoreHistory::CompareTables() {
+  CompareWorkers();
   const Result<std::vector<LeaseRecord>> journal =
       stores_[0]->ListLeases({.tag = {}, .host = {}, .state = {}, .among = tags_});
   ASSERT_TRUE(journal.ok()) << journal.status().message();

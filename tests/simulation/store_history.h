@@ -14,9 +14,9 @@
 
 namespace idd::daemon {
 
-// A random history of leases, hand-backs, closures, lifts and changes of tags by two hosts on one
-// data set, carried out by a real store and by the simulator's model of it. Every answer must be
-// the same, and the tables afterwards.
+// A random history of leases, hand-backs, closures, lifts, changes of tags and of the owners of
+// worker ids by two hosts on one data set, carried out by a real store and by the simulator's model
+// of it. Every answer must be the same, and the tables afterwards.
 class StoreHistory {
  public:
   // `stores`: of hosts "a" and "b", on the same data set. Tags and tokens belong to the seed; the
@@ -41,9 +41,12 @@ class StoreHistory {
   void LiftTag();
   void DeleteTag();
   void CreateTag(const std::string& tag);
+  void CreateSnowflake();
+  void TakeWorker();
   void CompareTables();
   [[nodiscard]] std::uint64_t Below(std::uint64_t n) { return random_() % n; }
   [[nodiscard]] const std::string& AnyTag() { return tags_[Below(tags_.size())]; }
+  void CompareWorkers();
   [[nodiscard]] std::string NewToken();
   // The steps so far, for the message of a failure.
   [[nodiscard]] std::string Story() const;
@@ -54,7 +57,8 @@ class StoreHistory {
   const std::array<Store*, 2> stores_;
   const std::array<std::string, 2> hosts_{"a", "b"};
   simulation::DataSet model_;
-  std::vector<std::string> tags_;
+  std::vector<std::string> tags_;  // rows of leaf_alloc: two tags, and counters of snowflake_
+  std::string snowflake_;
   std::vector<Known> leases_;
   std::uint32_t tokens_ = 0;
   std::vector<std::string> story_;

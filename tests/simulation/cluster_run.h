@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "incidents.h"
@@ -34,6 +36,9 @@ class ClusterRun {
  private:
   void Setup();
   void SetupTags();
+  void SetupSnowflakes();
+  void MakeTag(const daemon::NewTag& tag);
+  void AddClock(Machine& machine);
   [[nodiscard]] std::unique_ptr<daemon::Store> MakeStore(Machine& machine,
                                                          daemon::HostIdentity host);
   [[nodiscard]] bool HasTag(const std::string& tag);
@@ -46,6 +51,8 @@ class ClusterRun {
   void HappenToLink(const Incident& incident);
   void HappenToServer(const Incident& incident);
   void HappenToTag(const Incident& incident);
+  void HappenToClock(const Incident& incident);
+  void MoveCounter(const Incident& incident, const daemon::NewTag& tag);
   void FailOver(const Incident& incident);
   void CloneHost(const Incident& incident);
   void SwitchCloneOff();
@@ -55,6 +62,16 @@ class ClusterRun {
   void ForgetHost(const Incident& incident);
   void Heal();
   [[nodiscard]] bool HaveAllClaimed(Nanos since);
+  // Whether the program need not get ids of the tag now.
+  [[nodiscard]] bool IsExcused(Program& program, const std::string& tag);
+  [[nodiscard]] std::vector<WorkerRecord> ListWorkers(const std::string& tag,
+                                                      const std::string& host);
+  // Where a row of leaf_alloc stands: no number below it is leased.
+  [[nodiscard]] std::uint64_t NextOf(const std::string& row);
+  // Whether the machine may take no worker id of the tag now.
+  [[nodiscard]] bool IsShortOfWorkers(Machine& machine, const daemon::NewTag& tag);
+  void NoteShortages();
+  void TraceWorkers();
   void CheckLiveness(Nanos since);
   void StopAll();
   void CheckSums();
@@ -77,6 +94,7 @@ class ClusterRun {
 
   World world_;
   Oracle oracle_;
+  const std::uint64_t seed_;
   Random setup_;
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<StoreFile> file_;  // the store; the cluster is then not used
@@ -85,6 +103,10 @@ class ClusterRun {
   std::vector<std::unique_ptr<Machine>> machines_that_were_;  // clones, switched off
   std::set<std::string> cloned_;                              // host ids that had a clone
   std::vector<std::string> tags_;
+  std::vector<daemon::NewTag> snowflakes_;  // those of tags_ that are
+  std::uint64_t clocks_ = 0;                // so far
+  // When a machine was last seen without a worker id to take, by machine and tag.
+  std::map<std::pair<std::string, std::string>, Nanos> short_at_;
   std::vector<std::unique_ptr<Program>> programs_;
   // A dump of the tables, or a snapshot of the whole machine.
   struct Dump {

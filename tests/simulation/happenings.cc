@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cluster_run.h"
+#include "snowflakes.h"
 
 namespace idd::simulation {
 namespace {
@@ -90,6 +91,10 @@ void ClusterRun::Happen(const Incident& incident) {
       return ForgetHost(incident);
     case Kind::kCloneHost:
       return CloneHost(incident);
+    case Kind::kClockBack:
+    case Kind::kClockAhead:
+    case Kind::kClockRight:
+      return HappenToClock(incident);
   }
 }
 
@@ -312,6 +317,16 @@ void ClusterRun::HappenToTag(const Incident& incident) {
   const std::string& tag = TagOf(incident);
   Machine& machine = *machines_[incident.how % machines_.size()];
   const std::string named = R"(,"tag":")" + tag + '"';
+  const auto snowflake = std::find_if(snowflakes_.begin(), snowflakes_.end(),
+                                      [&tag](const auto& other) { return other.tag == tag; });
+  if (snowflake != snowflakes_.end()) {
+    if (incident.kind == Kind::kCreateTag) return Administer(machine, CreateRequest(*snowflake));
+    if (incident.kind == Kind::kLeafTakes) return MoveCounter(incident, *snowflake);
+    if (incident.kind == Kind::kSetStep) {
+      return Administer(machine, R"({"op":"tag.set","outage_tolerance_s":)" +
+                                     std::to_string(1 + (incident.how >> 8) % 30) + named + "}");
+    }
+  }
   switch (incident.kind) {
     case Kind::kDeleteTag:
       // That ends the drains of the name.
@@ -346,6 +361,39 @@ void ClusterRun::HappenToTag(const Incident& incident) {
   }
 }
 
+// An operator, or another program, moves the counter of a worker id ahead.
+void ClusterRun::MoveCounter(const Incident& incident, const daemon::NewTag& tag) {
+  if (file_ != nullptr) return;
+  Server& server = cluster_->primary();
+  if (!server.is_up || server.hangs || server.is_read_only) return;
+  const std::vector<WorkerRecord> workers = ListWorkers(tag.tag, "");
+  if (workers.empty()) return;
+  const std::uint64_t ms = (incident.how >> 8) % 60'000;
+  const std::string counter =
+      daemon::CounterName(tag.tag, workers[incident.how % workers.size()].worker);
+  const std::uint64_t numbers = tag.snowflake->FirstOf(ms / tag.snowflake->unit_ms);
+  world_.Met("an operator moved a worker id's counter ahead");
+  world_.Trace(counter + ": moved ahead by " + std::to_string(ms) + " ms");
+  cluster_->Commit(server, [counter, numbers](DataSet& data) {
+    static_cast<void>(data.TakeAsLeaf(counter, numbers));
+  });
+}
+
+void ClusterRun::HappenToClock(const Incident& incident) {
+  Machine& machine = MachineOf(incident);
+  static constexpr Nanos kBack[] = {kMillisecond, kSecond, 3600 * kSecond};
+  static constexpr Nanos kAhead[] = {kSecond, kSecond, 86'400 * kSecond};
+  if (incident.kind == Kind::kClockRight) {
+    machine.clock().SetRight();
+  } else if (incident.kind == Kind::kClockBack) {
+    machine.clock().Step(-kBack[incident.how % std::size(kBack)]);
+  } else {
+    machine.clock().Step(kAhead[incident.how % std::size(kAhead)]);
+  }
+  world_.Trace(machine.name() + ": its clock is set to " +
+               daemon::UtcText(machine.clock().wall_ms()));
+}
+
 void ClusterRun::ForgetHost(const Incident& incident) {
   for (const auto& off : machines_) {
     if (off->is_on()) continue;
@@ -370,6 +418,7 @@ void ClusterRun::CloneHost(const Incident& incident) {
         return MakeStore(machine, std::move(host));
       },
       original.dir().parent_path() / name);
+  AddClock(*clone_);
   clone_->CopyDiskFrom(original);
   clone_->StartIdd();
   AddProgram(*clone_);

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
+
+#include "snowflakes.h"
 
 namespace idd::simulation {
 namespace {
@@ -48,6 +51,13 @@ constexpr std::array<Weight, Incident::kKinds> kWeights = {{
     {Kind::kCloneHost, "clone a host", 2},
 }};
 
+// Only with snowflake tags, and apart from the weights: see AddClockIncidents().
+constexpr std::pair<Kind, const char*> kClockKinds[] = {
+    {Kind::kClockBack, "clock back"},
+    {Kind::kClockAhead, "clock ahead"},
+    {Kind::kClockRight, "clock right"},
+};
+
 // Kinds that are dangerous together. Some seeds have incidents of one theme only.
 const std::vector<std::vector<Kind>> kThemes = {
     {Kind::kCutLink, Kind::kFailOver, Kind::kSetLag, Kind::kPowerOff, Kind::kKillIddAtStep,
@@ -60,14 +70,22 @@ const std::vector<std::vector<Kind>> kThemes = {
 
 // Situations that World::Met() is called with, beside the incidents.
 constexpr const char* kOtherSituations[] = {
+    "a claim found the clock set back beyond max_ahead",
+    "a claim of a ring that the daemon moved got ids",
     "a claim that stopped in the middle got ids",
+    "a claim waited for the clock",
     "a client was gone when its answer came",
+    "a clock was refused by the store's clock",
     "a dry claim was served by idd",
     "a dump was restored",
     "a failover",
     "a file was replaced by a copy",
     "a file was restored in place",
     "a file was restored with its witness",
+    "a host had no worker id to take until the end",
+    "a host took a worker id again that it had before",
+    "a host took a worker id that was never used",
+    "a host took another worker id because its counter was lifted",
     "a host was cloned",
     "a host was cut off from one server",
     "a Leaf server took ids",
@@ -78,13 +96,20 @@ constexpr const char* kOtherSituations[] = {
     "a program forged a cursor",
     "a restart with inherited rings",
     "a server's machine was set back to a snapshot",
-    "a ticket was claimed",
+    "a snowflake claim that stopped in the middle got ids",
     "a stop without the store",
+    "a ticket was claimed",
+    "a worker id of another host was taken over",
+    "a worker id was no longer as the host had seen it",
+    "all worker ids were in use",
     "an answer was lost",
     "an operator forgot a host that is off",
+    "an operator moved a worker id's counter ahead",
+    "idd waited for the clock",
     "idd was killed",
     "idd was killed in the middle of a step",
     "idd was run by hand",
+    "ids of a snowflake tag fell, as idd had begun without knowing the earlier ones",
     "the journal was compared with all claims",
     "the journal was compared with the claims since all was healed",
 };
@@ -94,12 +119,16 @@ constexpr const char* kOtherSituations[] = {
 std::vector<std::string> Situations() {
   std::vector<std::string> all(std::begin(kOtherSituations), std::end(kOtherSituations));
   for (const Weight& weight : kWeights) all.emplace_back(weight.name);
+  for (const auto& [kind, name] : kClockKinds) all.emplace_back(name);
   return all;
 }
 
 const char* IncidentName(Incident::Kind kind) noexcept {
   for (const Weight& weight : kWeights) {
     if (weight.kind == kind) return weight.name;
+  }
+  for (const auto& [other, name] : kClockKinds) {
+    if (other == kind) return name;
   }
   return "?";
 }
@@ -148,6 +177,7 @@ std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps) {
     static constexpr Nanos kGaps[] = {10 * kMillisecond, 500 * kMillisecond, 5 * kSecond};
     at += random.Between(1, kGaps[random.Below(std::size(kGaps))]);
   }
+  AddClockIncidents(seed, incidents);
   return incidents;
 }
 

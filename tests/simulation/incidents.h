@@ -43,7 +43,12 @@ struct Incident {
     kForgetHost,
     kRunByHand,
     kCloneHost,
+    // Only with snowflake tags (snowflakes.h).
+    kClockBack,
+    kClockAhead,
+    kClockRight,
   };
+  // Of those that every seed may have.
   static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::kCloneHost) + 1;
   Nanos at = 0;
   Kind kind = Kind::kKillIdd;

@@ -71,7 +71,7 @@ Machine::Machine(
       settings_(std::move(settings)),
       make_store_(std::move(make_store)),
       dir_(std::move(dir)),
-      clock_offset_(World::Get().random().Between(1, 1'000'000) * kSecond),
+      clock_(World::Get().random().Between(1, 1'000'000) * kSecond),
       boot_id_(daemon::RandomToken()) {
   std::filesystem::create_directories(dir_ / "0");
 }
@@ -113,6 +113,7 @@ void Machine::Main() {
     starts_again_ = true;
     return;
   }
+  NoteInherited(inheritance.value().tags);
   daemon::Admin* the_admin = nullptr;
   daemon::Engine engine(loop, descriptors,
                         {.leases_per_s = settings_.leases_per_s,
@@ -167,13 +168,25 @@ void Machine::Main() {
   loop.Run();
 }
 
+void Machine::NoteInherited(const std::vector<daemon::LeftTag>& tags) {
+  std::map<std::string, Nanos> since;
+  for (const daemon::LeftTag& tag : tags) since[tag.tag] = forgot_at(tag.tag);
+  remembers_since_ = std::move(since);
+  run_began_ = World::Get().now();
+}
+
+Nanos Machine::forgot_at(const std::string& tag) const {
+  const auto it = remembers_since_.find(tag);
+  return it == remembers_since_.end() ? run_began_ : it->second;
+}
+
 void Machine::StartIdd() {
   if (idd_ != nullptr || !is_on_) return;
   World::Get().Trace(name_ + ": idd starts");
   starts_again_ = false;
   listens_ = false;
   ++run_;
-  idd_ = std::make_unique<Process>(name_ + "/idd", clock_offset_);
+  idd_ = std::make_unique<Process>(name_ + "/idd", clock_);
   idd_->Start([this] { Main(); }, [this] { EndIdd(); });
 }
 

@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine.h"
 #include "idd/base/scoped_fd.h"
 #include "platform/event_loop.h"
 #include "platform/service_manager.h"
+#include "restart/inheritance.h"
 #include "servers.h"
 #include "stepped_marks.h"
 #include "world.h"
@@ -42,7 +44,10 @@ class Machine {
   [[nodiscard]] const std::filesystem::path& dir() const noexcept { return dir_; }
   [[nodiscard]] Link& link() noexcept { return link_; }
   [[nodiscard]] Disk& disk() noexcept { return disk_; }
-  [[nodiscard]] Nanos clock_offset() const noexcept { return clock_offset_; }
+  [[nodiscard]] HostClock& clock() noexcept { return clock_; }
+  // When the last idd began that knew nothing of what earlier ones have handed out of the tag: it
+  // inherited no lease of it.
+  [[nodiscard]] Nanos forgot_at(const std::string& tag) const;
   [[nodiscard]] bool is_on() const noexcept { return is_on_; }
   // Whether all programs claim from the rings of one idd, also after it was killed.
   [[nodiscard]] bool keeps_rings() const noexcept {
@@ -106,6 +111,7 @@ class Machine {
 
   void Main();
   void EndIdd();
+  void NoteInherited(const std::vector<daemon::LeftTag>& tags);
   void LoseProcess();
   void CopyDisk();
   void StartAgainLater();
@@ -115,12 +121,14 @@ class Machine {
   const Settings settings_;
   const std::function<std::unique_ptr<daemon::Store>(Machine&, daemon::HostIdentity)> make_store_;
   const std::filesystem::path dir_;
-  const Nanos clock_offset_;
+  HostClock clock_;
   Link link_;
   Disk disk_;
   bool is_on_ = true;
   std::uint64_t boots_ = 1;
   Nanos booted_at_ = 0;
+  Nanos run_began_ = 0;
+  std::map<std::string, Nanos> remembers_since_;  // forgot_at() of the tags that it inherited
   std::string boot_id_;
   std::uint64_t disk_version_ = 0;  // a kill copies the state dir
   std::map<std::string, ScopedFd> kept_;

@@ -2,10 +2,17 @@
 #include "oracle.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace idd::simulation {
 namespace {
+
+using daemon::CounterName;
+using daemon::CounterOf;
+using daemon::ParseCounterName;
+using daemon::ServedName;
+using daemon::UtcText;
 
 std::string Text(shm::IdRange ids) {
   return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
@@ -19,8 +26,10 @@ void Oracle::Fail(std::string what) {
   failure_ = std::move(what);
 }
 
-void Oracle::OnLeased(const Lease& lease, const std::string& host) {
+void Oracle::OnLeased(const Lease& lease, const std::string& host,
+                      const std::optional<std::string>& owner) {
   ++leases_;
+  CheckWindow(lease, host, owner);
   std::uint64_t& limit = leased_[{lease.tag, host}][lease.ids.first];
   limit = std::max(limit, lease.ids.limit);
   world_.Trace(host + " leased " + lease.tag + " " + Text(lease.ids) +
@@ -56,23 +65,131 @@ void Oracle::OnHeld(const std::string& tag, const std::string& host, std::uint64
        ", and its max_prefetch was never above " + std::to_string(limits->second.max_prefetch));
 }
 
+// --- snowflake tags
+
+void Oracle::AddSnowflake(const std::string& tag, const SnowflakeLayout& layout,
+                          std::chrono::milliseconds window) {
+  Snowflake& known = snowflakes_[tag];
+  known.layout = layout;
+  known.window = std::max(known.window, window);
+}
+
+const SnowflakeLayout* Oracle::LayoutOf(const std::string& tag) const {
+  const auto it = snowflakes_.find(tag);
+  return it == snowflakes_.end() ? nullptr : &it->second.layout;
+}
+
+bool Oracle::IsAfter(const std::string& scope, const std::string& tag, std::int64_t unix_ms) const {
+  const SnowflakeLayout* const layout = LayoutOf(tag);
+  const auto order = orders_.find({scope, tag});
+  if (layout == nullptr || order == orders_.end()) return false;
+  const std::uint64_t newest = std::max(order->second.newest, order->second.before);
+  const auto parts = layout->PartsOf(newest);
+  return newest != 0 && parts.has_value() && layout->UnixMsOf(parts->time) > unix_ms;
+}
+
+// The lease of a counter is its owner's, and lies near the host's clock.
+void Oracle::CheckWindow(const Lease& lease, const std::string& host,
+                         const std::optional<std::string>& owner) {
+  const std::optional<CounterOf> counter = ParseCounterName(lease.tag);
+  if (!counter.has_value()) return;
+  const std::string what = host + " leased " + lease.tag + " " + Text(lease.ids);
+  if (owner != host)
+    return Fail("not owned: " + what + ", and its owner is " + owner.value_or("-"));
+  const auto snowflake = snowflakes_.find(counter->tag);
+  if (snowflake == snowflakes_.end()) return;
+  const auto& [layout, window] = snowflake->second;
+  if (counter->worker >= layout.workers()) return Fail("no such worker: " + what);
+  std::int64_t greatest = 0;
+  for (const HostClock* const clock : clocks_[host]) {
+    greatest = std::max(greatest, clock->greatest_ms());
+  }
+  // A window begins at most max_ahead beyond the one before, which ended three quarters of a window
+  // beyond the clock.
+  const std::int64_t most =
+      greatest + window.count() + 2 * layout.max_ahead_ms + 3 * layout.unit_ms;
+  const std::int64_t end = layout.UnixMsOf((lease.ids.limit - 1) >> layout.sequence_bits);
+  if (end <= most) return;
+  Fail("too much: " + what + ", whose time ends at " + UtcText(end) +
+       ", and the host's clock was never above " + UtcText(greatest));
+}
+
+bool Oracle::CheckTime(const Claim& claim, const SnowflakeLayout& layout, std::uint64_t time) {
+  const std::int64_t greatest = claim.clock->greatest_ms();
+  const std::string what = claim.machine + " claimed an id of " + claim.tag + " of " +
+                           UtcText(layout.UnixMsOf(time)) + ", ";
+  if (time > layout.TimeAt(greatest) + layout.max_ahead_units() + 1) {
+    Fail("too early: " + what + "and its clock was never above " + UtcText(greatest));
+    return false;
+  }
+  const std::int64_t least = claim.clock->LeastSince(claim.began);
+  if (claim.is_timely && time < layout.TimeAt(least)) {
+    Fail("too late: " + what + "and its clock was never below " + UtcText(least) +
+         " since the claim began");
+    return false;
+  }
+  return true;
+}
+
+std::optional<Oracle::Counted> Oracle::Count(const Claim& claim, shm::IdRange ids) {
+  const SnowflakeLayout* const layout = LayoutOf(claim.tag);
+  if (layout == nullptr) return Counted{.row = claim.tag, .numbers = ids};
+  const auto first = layout->PartsOf(ids.first);
+  const auto last = layout->PartsOf(ids.limit - 1);
+  const bool is_sane = ids.first != 0 && ids.limit <= shm::kMaxLimit && first.has_value() &&
+                       last.has_value() && first->time == last->time &&
+                       first->worker == last->worker;
+  if (!is_sane) {
+    Fail("no snowflake: " + claim.machine + " claimed " + claim.tag + " " + Text(ids));
+    return std::nullopt;
+  }
+  if (!CheckTime(claim, *layout, first->time)) return std::nullopt;
+  const std::uint64_t number = layout->NumberOf(*first);
+  return Counted{.row = CounterName(claim.tag, first->worker),
+                 .numbers = {number, number + ids.size()}};
+}
+
+// Ids of a snowflake tag may fall after an idd has begun that did not know the earlier ones, if the
+// clock was then behind those. After a deletion, each host takes the tag for another one as soon as
+// it notices.
+bool Oracle::IsRising(const Claim& claim, std::uint64_t first) const {
+  const SnowflakeLayout* const layout = LayoutOf(claim.tag);
+  if (layout == nullptr) return first >= claim.above;
+  if (deleted_.contains(claim.tag)) return true;
+  if (first < claim.above) return false;
+  if (first >= claim.earlier) return true;
+  const auto parts = layout->PartsOf(claim.earlier - 1);
+  world_.Met("ids of a snowflake tag fell, as idd had begun without knowing the earlier ones");
+  return parts.has_value() &&
+         layout->TimeAt(claim.clock->LeastSince(claim.forgot_at)) <= parts->time;
+}
+
 void Oracle::OnForged(const std::string& machine, const std::string& tag) {
   if (forged_.emplace(machine, tag).second) world_.Met("a program forged a cursor");
 }
 
-Oracle::Claim Oracle::Begin(std::string machine, std::string host, std::string tag,
-                            std::string scope) const {
-  Claim claim{.machine = std::move(machine),
-              .host = std::move(host),
-              .tag = std::move(tag),
-              .scope = std::move(scope),
-              .began = world_.now()};
-  const auto it = newest_.find({claim.scope, claim.tag});
-  if (it != newest_.end()) claim.above = it->second;
+Oracle::Claim Oracle::Begin(Claim claim) const {
+  claim.began = world_.now();
+  ChangeScope(claim, std::string(claim.scope));
   if (!rising_.contains(claim.tag)) return claim;
-  const auto of_all = newest_.find({"", claim.tag});
-  if (of_all != newest_.end()) claim.above = std::max(claim.above, of_all->second);
+  const auto of_all = orders_.find({"", claim.tag});
+  if (of_all != orders_.end()) claim.above = std::max(claim.above, of_all->second.newest);
   return claim;
+}
+
+void Oracle::ChangeScope(Claim& claim, std::string scope) const {
+  claim.scope = std::move(scope);
+  const auto it = orders_.find({claim.scope, claim.tag});
+  const Order order = it == orders_.end() ? Order() : it->second;
+  claim.above = order.newest;
+  claim.earlier = order.before;
+  if (order.since < claim.forgot_at) Forget(claim, claim.forgot_at);
+}
+
+void Oracle::Forget(Claim& claim, Nanos forgot_at) {
+  claim.forgot_at = forgot_at;
+  claim.earlier = std::max(claim.earlier, claim.above);
+  claim.above = 0;
 }
 
 void Oracle::OnDrained(const std::string& machine, const std::string& tag) {
@@ -91,45 +208,55 @@ const Oracle::Ranges::value_type* Oracle::FindShared(const Ranges& ranges, shm::
 }
 
 void Oracle::OnClaimed(const Claim& claim, shm::IdRange ids) {
-  const auto& [machine, host, tag, scope, began, above, is_of_old_ring] = claim;
+  const std::string& machine = claim.machine;
+  const std::string& tag = claim.tag;
   claimed_ += ids.size();
+  const std::optional<Counted> counted = Count(claim, ids);
+  if (!counted.has_value()) return;
+  const auto& [row, numbers] = *counted;
   const bool is_forged = IsForged(machine, tag);
-  if (const auto* const shared = FindShared(handed_out_[tag], ids)) {
+  if (const auto* const shared = FindShared(handed_out_[row], numbers)) {
     if (!is_forged || shared->second.second != machine) {
-      return Fail("twice: " + machine + " claimed " + tag + " " + Text(ids) + ", and " +
+      return Fail("twice: " + machine + " claimed " + row + " " + Text(numbers) + ", and " +
                   shared->second.second + " had " + Text({shared->first, shared->second.first}));
     }
     world_.Met("ids came twice after a forged cursor");
   } else {
-    Add(handed_out_[tag], ids, machine);
-    if (is_watching_ && !is_of_old_ring) Add(watched_[tag], ids, machine);
+    Add(handed_out_[row], numbers, machine);
+    if (is_watching_ && !claim.is_of_old_ring) Add(watched_[row], numbers, machine);
   }
 
   // The claimed ids must lie in leases of this host that were committed; a claim is of one lease.
-  const auto& leases = leased_[{tag, host}];
+  const auto& leases = leased_[{row, claim.host}];
   bool is_leased = false;
-  for (auto it = leases.upper_bound(ids.first); it != leases.begin() && !is_leased;) {
+  for (auto it = leases.upper_bound(numbers.first); it != leases.begin() && !is_leased;) {
     --it;
-    is_leased = it->second >= ids.limit;
+    is_leased = it->second >= numbers.limit;
   }
   if (!is_leased) {
-    return Fail("not leased: " + machine + " claimed " + tag + " " + Text(ids) +
-                ", which no committed lease of host " + host + " has");
+    return Fail("not leased: " + machine + " claimed " + row + " " + Text(numbers) +
+                ", which no committed lease of host " + claim.host + " has");
   }
   for (const std::string& drained_scope : {tag, std::string()}) {
     const auto drained = drained_.find({machine, drained_scope});
-    if (drained != drained_.end() && drained->second < began && !is_forged) {
+    if (drained != drained_.end() && drained->second < claim.began && !is_forged) {
       return Fail("drained: " + machine + " claimed " + tag + " " + Text(ids) +
                   " after an operator had drained it");
     }
   }
-  if (ids.first < above && !is_forged) {
+  if (!is_forged && !IsRising(claim, ids.first)) {
     Fail("out of order: " + machine + " claimed " + tag + " " + Text(ids) +
-         " after a claim below " + std::to_string(above) + " had returned");
+         " after a claim below " + std::to_string(std::max(claim.above, claim.earlier)) +
+         " had returned");
   }
-  for (const std::string& order : {scope, std::string()}) {
-    std::uint64_t& newest = newest_[{order, tag}];
-    newest = std::max(newest, ids.limit);
+  for (const std::string& scope : {claim.scope, std::string()}) {
+    Order& order = orders_[{scope, tag}];
+    if (order.since < claim.forgot_at) {
+      order.before = std::max(order.before, order.newest);
+      order.newest = 0;
+      order.since = claim.forgot_at;
+    }
+    order.newest = std::max(order.newest, ids.limit);
   }
   if (rising_.contains(tag)) world_.Met("a ticket was claimed");
 }
@@ -175,7 +302,7 @@ void Oracle::CheckJournal(const std::vector<LeaseRecord>& journal,
   }
   for (const auto& [tag, ranges] : only_watched ? watched_ : handed_out_) {
     for (const auto& [first, range] : ranges) {
-      if (range.second == "leaf" || IsForged(range.second, tag)) continue;
+      if (range.second == "leaf" || IsForged(range.second, ServedName(tag))) continue;
       // Walks over the leases that keep these ids, which may be several.
       std::uint64_t next = first;
       while (next < range.first) {

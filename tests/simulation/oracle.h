@@ -2,6 +2,7 @@
 #ifndef IDD_TESTS_SIMULATION_ORACLE_H_
 #define IDD_TESTS_SIMULATION_ORACLE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,7 +25,9 @@ class Oracle {
   Oracle(const Oracle&) = delete;
   Oracle& operator=(const Oracle&) = delete;
 
-  void OnLeased(const Lease& lease, const std::string& host);
+  // `owner`: of the worker id, if the lease is of a counter.
+  void OnLeased(const Lease& lease, const std::string& host,
+                const std::optional<std::string>& owner);
   // Settings of a tag that bound what a host may hold.
   struct Limits {
     std::uint64_t step = 0;
@@ -39,8 +42,23 @@ class Oracle {
   // or the store loses data: two data sets may then be in use side by side.
   void RiseOverMachines(const std::string& tag) { rising_.insert(tag); }
   [[nodiscard]] bool Rises(const std::string& tag) const { return rising_.contains(tag); }
-  void OnDeleted(const std::string& tag) { rising_.erase(tag); }
+  void OnDeleted(const std::string& tag) {
+    rising_.erase(tag);
+    deleted_.insert(tag);
+  }
   void OnDataLost() { rising_.clear(); }
+
+  // A snowflake tag, and the longest window that a host may lease ahead of its clock from now on.
+  void AddSnowflake(const std::string& tag, const SnowflakeLayout& layout,
+                    std::chrono::milliseconds window);
+  [[nodiscard]] const SnowflakeLayout* LayoutOf(const std::string& tag) const;
+  // That host's clock, for the windows that it leases.
+  void AddClock(const std::string& host, const HostClock& clock) {
+    clocks_[host].push_back(&clock);
+  }
+  // Whether the newest id of a claim of that scope is of a time after `unix_ms`.
+  [[nodiscard]] bool IsAfter(const std::string& scope, const std::string& tag,
+                             std::int64_t unix_ms) const;
 
   // A claim that is under way.
   struct Claim {
@@ -51,9 +69,22 @@ class Oracle {
     Nanos began = 0;
     std::uint64_t above = 0;      // its ids are at or above it
     bool is_of_old_ring = false;  // perhaps: no idd knows the leases of the ring any more
+    // Of a snowflake tag:
+    const HostClock* clock = nullptr;
+    // An idd that began at this moment knew nothing of what earlier ones had handed out, which lies
+    // below `earlier`. Its ids are above that too, unless the clock was behind.
+    Nanos forgot_at = 0;
+    std::uint64_t earlier = 0;
+    // Who made the ids has read the clock meanwhile.
+    bool is_timely = false;
   };
-  [[nodiscard]] Claim Begin(std::string machine, std::string host, std::string tag,
-                            std::string scope) const;
+  // Fills in `began`, `above` and `earlier`.
+  [[nodiscard]] Claim Begin(Claim claim) const;
+  // The same in another scope, as the claim got its ids from another ring.
+  void ChangeScope(Claim& claim, std::string scope) const;
+  // An idd that knew nothing of earlier ids has begun at that moment, perhaps since the claim
+  // began.
+  static void Forget(Claim& claim, Nanos forgot_at);
   // The claimer keeps these ids.
   void OnClaimed(const Claim& claim, shm::IdRange ids);
   // From now on no claim of the tag that begins on the machine gets ids, until OnResumed(). An
@@ -82,6 +113,30 @@ class Oracle {
   [[nodiscard]] std::uint64_t leases() const noexcept { return leases_; }
 
  private:
+  // A snowflake tag.
+  struct Snowflake {
+    SnowflakeLayout layout;
+    std::chrono::milliseconds window{};  // the longest so far
+  };
+  // How far the claims of a scope have come.
+  struct Order {
+    std::uint64_t newest = 0;
+    Nanos since = 0;  // when idd began, see Claim::forgot_at
+    // The claims before, of which an idd that began then knew nothing.
+    std::uint64_t before = 0;
+  };
+  // Ids as the store counts them: a row of leaf_alloc, and the numbers leased from it.
+  struct Counted {
+    std::string row;
+    shm::IdRange numbers;
+  };
+  // Nothing: the oracle has failed.
+  [[nodiscard]] std::optional<Counted> Count(const Claim& claim, shm::IdRange ids);
+  [[nodiscard]] bool CheckTime(const Claim& claim, const SnowflakeLayout& layout,
+                               std::uint64_t time);
+  void CheckWindow(const Lease& lease, const std::string& host,
+                   const std::optional<std::string>& owner);
+  [[nodiscard]] bool IsRising(const Claim& claim, std::uint64_t first) const;
   // Disjoint ranges, by their first id, with who has them.
   using Ranges = std::map<std::uint64_t, std::pair<std::uint64_t, std::string>>;
   // Adds a range; neighbours of one machine become one.
@@ -100,8 +155,10 @@ class Oracle {
   std::set<std::pair<std::string, std::string>> forged_;  // by machine and tag
   // Leases by tag and host: by first id, the highest limit of the leases that begin there.
   std::map<std::pair<std::string, std::string>, std::map<std::uint64_t, std::uint64_t>> leased_;
-  std::map<std::pair<std::string, std::string>, std::uint64_t>
-      newest_;  // by scope, empty: all, and tag
+  std::map<std::pair<std::string, std::string>, Order> orders_;  // by scope, empty: all, and tag
+  std::map<std::string, Snowflake> snowflakes_;                  // by tag
+  std::map<std::string, std::vector<const HostClock*>> clocks_;  // by host; clones share a name
+  std::set<std::string> deleted_;
   std::map<std::pair<std::string, std::string>, std::uint64_t> ids_leased_;  // by tag and host
   std::set<std::string> rising_;
   std::map<std::pair<std::string, std::string>, Nanos> drained_;

@@ -37,6 +37,11 @@ class StallingWord {
     MaybeStall();
     return word_.fetch_add(n, order);
   }
+  bool compare_exchange_weak(std::uint64_t& expected, std::uint64_t desired,
+                             std::memory_order success, std::memory_order failure) noexcept {
+    MaybeStall();
+    return word_.compare_exchange_weak(expected, desired, success, failure);
+  }
 
  private:
   Word& word_;
@@ -91,10 +96,10 @@ struct AttachReply : Pending {
 constexpr Nanos kMostLate = 30 * kMillisecond;
 
 // idd answers a little before the program gives up.
-daemon::RequestContext ContextOf(std::uint64_t owner, Nanos deadline, const Machine& machine) {
+daemon::RequestContext ContextOf(std::uint64_t owner, Nanos deadline, Machine& machine) {
   return {.owner = owner,
-          .deadline = Deadline(MonotonicTime(
-              std::chrono::nanoseconds(deadline - 5 * kMillisecond + machine.clock_offset())))};
+          .deadline = Deadline(MonotonicTime(std::chrono::nanoseconds(
+              deadline - 5 * kMillisecond + machine.clock().monotonic_offset())))};
 }
 
 Nanos SocketLatency() { return World::Get().random().Between(5, 100) * kMicrosecond; }
@@ -117,6 +122,9 @@ Program::Attachment::Attachment(std::unique_ptr<shm::RingMemory> mapped)
     : memory(std::move(mapped)), view(shm::DryPoint()) {
   if (memory != nullptr) {
     claimer = std::make_unique<shm::RingClaimer>(memory->table(), memory->cursors(), view);
+    if (memory->is_snowflake()) {
+      timed = std::make_unique<shm::SnowflakeClaimer>(memory->table(), memory->cursors());
+    }
   }
 }
 
@@ -127,7 +135,7 @@ Program::Program(std::string name, Machine& machine, Oracle& oracle, Habits habi
       habits_(std::move(habits)),
       owner_(World::Get().NextId()),
       attachments_(std::move(attachments)),
-      process_(std::move(name), machine.clock_offset()) {
+      process_(std::move(name), machine.clock()) {
   process_.Start([this] { Main(); }, [] {});
 }
 
@@ -185,37 +193,74 @@ void Program::Forge(const std::string& tag) {
 
 void Program::ClaimUntil(Nanos deadline, const std::string& tag, std::uint64_t count) {
   const World& world = World::Get();
-  // Without a descriptor store, programs that still claim from an old ring get smaller ids than
-  // those that have attached to the new one.
-  Oracle::Claim claim = oracle_.Begin(machine_.name(), machine_.host_id(), tag,
-                                      machine_.keeps_rings() ? machine_.name() : name());
-  claim.is_of_old_ring = machine_.has_old_rings();
+  const bool is_snowflake = oracle_.LayoutOf(tag) != nullptr;
+  Oracle::Claim claim = oracle_.Begin({.machine = machine_.name(),
+                                       .host = machine_.host_id(),
+                                       .tag = tag,
+                                       .scope = Scope(tag),
+                                       .is_of_old_ring = machine_.has_old_rings(),
+                                       .clock = &machine_.clock(),
+                                       .forgot_at = is_snowflake ? machine_.forgot_at(tag) : 0});
   Nanos pause = 2 * kMillisecond;
-  Result<shm::IdRange> ids = ClaimFromRing(tag, count);
-  while (ids.value().empty()) {
+  Result<shm::IdRange> ids = ClaimFromRing(tag, count, deadline);
+  while (ids.ok() && ids.value().empty()) {
+    reads_clock_ = true;
     ids = AskDaemon(tag, count, deadline);
     if (ids.ok() && !ids.value().empty()) break;
+    if (!ids.ok()) NoteRefusal(ids.status());
     const bool may_wait = ids.ok() || ids.status().code() == Code::kUnavailable;
     if (!may_wait || world.now() >= deadline) {
       last_statuses_[tag] = ids.ok() ? Status(Code::kTimeout, "nothing in time") : ids.status();
       return;
     }
-    ids = ClaimFromRing(tag, count);
-    if (!ids.value().empty()) break;
+    ids = ClaimFromRing(tag, count, deadline);
+    if (!ids.ok() || !ids.value().empty()) break;
     Thread::Current()->Sleep(std::min(pause, std::max<Nanos>(deadline - world.now(), 1)));
     pause = std::min(2 * pause, 20 * kMillisecond);
+  }
+  if (!ids.ok()) {
+    last_statuses_[tag] = ids.status();
+    return;
+  }
+  if (is_snowflake) {
+    if (claim.forgot_at < machine_.forgot_at(tag)) Oracle::Forget(claim, machine_.forgot_at(tag));
+    claim.is_timely = reads_clock_;
+    const std::string scope = Scope(tag);
+    if (scope != claim.scope) oracle_.ChangeScope(claim, scope);
   }
   last_claims_[tag] = world.now();
   last_statuses_[tag] = Status::Ok();
   if (!habits_.is_hostile) oracle_.OnClaimed(claim, ids.value());
 }
 
-shm::IdRange Program::ClaimFromRing(const std::string& tag, std::uint64_t count) {
+// Without a descriptor store, programs that still claim from an old ring get smaller ids than those
+// that have attached to the new one. Snowflake windows of two rings are not in the order of leases.
+std::string Program::Scope(const std::string& tag) const {
+  if (machine_.keeps_rings()) return machine_.name();
+  if (oracle_.LayoutOf(tag) == nullptr) return name();
   const auto it = attachments_.find(tag);
-  if (it == attachments_.end() || it->second->claimer == nullptr) return {};
+  const bool has_ring = it != attachments_.end() && it->second->memory != nullptr;
+  return name() + "@" + std::to_string(has_ring ? it->second->memory->ring_id() : 0);
+}
+
+void Program::NoteRefusal(const Status& status) {
+  World& world = World::Get();
+  const auto says = [&status](const char* text) {
+    return status.message().find(text) != std::string::npos;
+  };
+  if (says("worker ids are in use")) world.Met("all worker ids were in use");
+  if (says("ms ahead of the store's")) world.Met("a clock was refused by the store's clock");
+  if (says("ahead of this host's clock")) world.Met("idd waited for the clock");
+}
+
+Result<shm::IdRange> Program::ClaimFromRing(const std::string& tag, std::uint64_t count,
+                                            Nanos deadline) {
+  const auto it = attachments_.find(tag);
+  if (it == attachments_.end() || it->second->claimer == nullptr) return shm::IdRange();
   Random& random = World::Get().random();
   // A forked child or this program's next call may attach again meanwhile.
   const std::shared_ptr<Attachment> attachment = it->second;
+  if (attachment->timed != nullptr) return ClaimTimed(*attachment, count, deadline);
   bool wakes_daemon = false;
   shm::IdRange ids;
   if (random.Percent(habits_.stalls)) {
@@ -231,6 +276,73 @@ shm::IdRange Program::ClaimFromRing(const std::string& tag, std::uint64_t count)
     });
   }
   return ids;
+}
+
+// As libidclient's WaitForTime() does it, with longer pauses.
+Result<shm::IdRange> Program::ClaimTimed(Attachment& attachment, std::uint64_t count,
+                                         Nanos deadline) {
+  World& world = World::Get();
+  shm::SnowflakeClaimer& claimer = *attachment.timed;
+  reads_clock_ = claimer.reads_clock();
+  shm::SnowflakeClaim claim = ClaimTimedOnce(attachment, count);
+  while (claim.is_early) {
+    if (claim.ids.empty() && !claimer.reads_clock()) return shm::IdRange();
+    world.Met("a claim waited for the clock");
+    const std::uint64_t ahead_ms = claimer.AheadMs(claim.number);
+    if (ahead_ms > 2 * attachment.memory->table().header.max_ahead *
+                           attachment.memory->table().header.unit_ms +
+                       10) {
+      world.Met("a claim found the clock set back beyond max_ahead");
+    }
+    while (!claimer.IsDue(claim.number)) {
+      if (claim.ids.empty() && claimer.state() != shm::RingState::kActive) return shm::IdRange();
+      if (world.now() >= deadline) {
+        return Status(Code::kTimeout, "its next id's time is " +
+                                          std::to_string(claimer.AheadMs(claim.number)) +
+                                          " ms ahead of this host's clock");
+      }
+      const auto pause = static_cast<Nanos>(std::clamp<std::uint64_t>(ahead_ms / 4, 1, 50));
+      Thread::Current()->Sleep(std::min(pause * kMillisecond, deadline - world.now()));
+    }
+    if (!claim.ids.empty()) return claim.ids;
+    claim = ClaimTimedOnce(attachment, count);
+  }
+  if (!claim.ids.empty() && !claimer.reads_clock()) {
+    world.Met("a claim of a ring that the daemon moved got ids");
+  }
+  return claim.ids;
+}
+
+shm::SnowflakeClaim Program::ClaimTimedOnce(Attachment& attachment, std::uint64_t count) {
+  if (World::Get().random().Percent(habits_.stalls)) return ClaimTimedStalling(attachment, count);
+  return attachment.timed->Claim(count);
+}
+
+// SnowflakeClaimer::Claim() on words that may wait before each step.
+shm::SnowflakeClaim Program::ClaimTimedStalling(Attachment& attachment, std::uint64_t count) {
+  const shm::Table& table = attachment.memory->table();
+  if (table.live.tail_segment.load(std::memory_order_acquire) == 0) return {};
+  const shm::IdLayout layout = shm::LayoutOf(table.slots[1]);
+  const shm::TimeBounds bounds = shm::SnowflakeClock(table).Bounds(layout.sequence_bits);
+  const shm::ClaimPoint& point = *attachment.view.load(std::memory_order_acquire);
+  const std::uint64_t segment = point.segment.load(std::memory_order_acquire);
+  StallingSlot slot(*point.slot);
+  StallingCursor cursor{StallingWord<std::atomic<std::uint64_t>>(point.cursor->next)};
+  const std::uint64_t next = shm::MoveWithTime(slot, cursor, bounds.now);
+  const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);
+  shm::SlotClaim claim;
+  if (next < limit && shm::HoldsSegment(slot, segment)) {
+    if (next >= bounds.frontier) return {.is_early = true, .number = next};
+    const std::uint64_t most = layout.OneTime({next, limit}).size();
+    claim = shm::ClaimFromSlot(slot, cursor, segment, std::min(count, most));
+  }
+  Thread::Current()->ThrowIfKilled();
+  if (claim.ids.empty()) claim = attachment.claimer->ClaimFromNext(1);
+  if (claim.ids.empty() || claim.ids.first < bounds.now) return attachment.timed->Claim(count);
+  World::Get().Met("a snowflake claim that stopped in the middle got ids");
+  return {.ids = layout.IdsOf(layout.OneTime(claim.ids)),
+          .is_early = claim.ids.first >= bounds.frontier,
+          .number = claim.ids.first};
 }
 
 // The protocol's claim on the words that the view shows, step by step.
@@ -280,7 +392,7 @@ Result<shm::IdRange> Program::AskDaemon(const std::string& tag, std::uint64_t co
   if (!machine_.listens()) return Status(Code::kUnavailable, "idd is not there");
   if (NeedsAttach(tag)) {
     if (Status status = Attach(tag, deadline); !status.ok()) return status;
-    return ClaimFromRing(tag, count);
+    return ClaimFromRing(tag, count, deadline);
   }
   const auto attachment = attachments_.at(tag);
   const std::uint64_t ring_id = attachment->memory == nullptr ? 0 : attachment->memory->ring_id();

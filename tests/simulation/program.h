@@ -12,6 +12,7 @@
 #include "idd/base/status.h"
 #include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
+#include "idd/shm/snowflake_claimer.h"
 #include "machine.h"
 #include "oracle.h"
 #include "world.h"
@@ -38,6 +39,7 @@ class Program {
     std::unique_ptr<shm::RingMemory> memory;  // null: the tag is claimed over the socket
     shm::ClaimView view;
     std::unique_ptr<shm::RingClaimer> claimer;
+    std::unique_ptr<shm::SnowflakeClaimer> timed;  // in mode snowflake
   };
   using Attachments = std::map<std::string, std::shared_ptr<Attachment>>;
 
@@ -62,7 +64,16 @@ class Program {
   void ClaimOnce(const std::string& tag, std::uint64_t count);
   void Forge(const std::string& tag);
   void ClaimUntil(Nanos deadline, const std::string& tag, std::uint64_t count);
-  [[nodiscard]] shm::IdRange ClaimFromRing(const std::string& tag, std::uint64_t count);
+  [[nodiscard]] Result<shm::IdRange> ClaimFromRing(const std::string& tag, std::uint64_t count,
+                                                   Nanos deadline);
+  [[nodiscard]] Result<shm::IdRange> ClaimTimed(Attachment& attachment, std::uint64_t count,
+                                                Nanos deadline);
+  [[nodiscard]] shm::SnowflakeClaim ClaimTimedOnce(Attachment& attachment, std::uint64_t count);
+  [[nodiscard]] static shm::SnowflakeClaim ClaimTimedStalling(Attachment& attachment,
+                                                              std::uint64_t count);
+  void NoteRefusal(const Status& status);
+  // The scope in which the ids of a claim rise.
+  [[nodiscard]] std::string Scope(const std::string& tag) const;
   [[nodiscard]] shm::IdRange ClaimStalling(Attachment& attachment, std::uint64_t count,
                                            bool& wakes_daemon);
   [[nodiscard]] Result<shm::IdRange> AskDaemon(const std::string& tag, std::uint64_t count,
@@ -77,6 +88,7 @@ class Program {
   const Habits habits_;
   const std::uint64_t owner_;
   Attachments attachments_;
+  bool reads_clock_ = true;  // who made the last ids of a snowflake tag
   std::map<std::string, Nanos> last_claims_;
   std::map<std::string, Status> last_statuses_;
   Process process_;  // last: it ends before the rest goes

@@ -19,7 +19,9 @@
 namespace idd::simulation {
 
 // Reports a committed lease to the oracle: its host may use the ids even if the server loses it.
-using OnLeased = std::function<void(const Lease&, const std::string& host)>;
+// `owner`: of the worker id at that moment, if the lease is of a counter.
+using OnLeased = std::function<void(const Lease&, const std::string& host,
+                                    const std::optional<std::string>& owner)>;
 
 // A server with the tables of one data set.
 struct Server {
@@ -82,7 +84,9 @@ class Cluster {
     });
     return *std::move(result);
   }
-  void Leased(const Lease& lease, const std::string& host) const { on_leased_(lease, host); }
+  void Leased(const Server& server, const Lease& lease, const std::string& host) const {
+    on_leased_(lease, host, server.data.OwnerOf(lease.tag));
+  }
 
   // How far replicas are behind from now on.
   void SetLag(Nanos lag) noexcept { lag_ = lag; }

@@ -28,7 +28,7 @@ Nanos CallbackTime() { return World::Get().random().Between(1, 10) * kMicrosecon
 
 // The world's time of a time on this process's clock.
 Nanos WorldTime(MonotonicTime time) {
-  return time.time_since_epoch().count() - Process::Current()->clock_offset();
+  return time.time_since_epoch().count() - Process::Current()->clock().monotonic_offset();
 }
 
 }  // namespace

@@ -43,6 +43,10 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   Result<std::vector<LeaseRecord>> AbandonActive(const std::vector<std::string>& except) override;
   Result<daemon::Reconciliation> Reconcile(const daemon::HostMemory& memory) override;
 
+  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override;
+  Result<bool> TakeWorker(const WorkerChoice& choice) override;
+  Result<std::optional<daemon::StoreFacts::Clock>> CompareClocks() override;
+
   Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
   Result<TagRecord> CreateTag(const daemon::NewTag& tag) override;

@@ -2,6 +2,7 @@
 //
 // SimulatedStore: what its packets do to the tables of a server.
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <set>
@@ -9,8 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "idd/base/clock.h"
 #include "simulated_packet.h"
 #include "simulated_store.h"
+#include "store/tag_row.h"
+#include "worker_situation.h"
 
 namespace idd::simulation {
 
@@ -46,7 +50,7 @@ Result<daemon::Store::LeaseResults> SimulatedStore::TakeLeases(
               return leases;
             });
         for (const Result<Lease>& lease : result.leases) {
-          if (lease.ok()) cluster.Leased(lease.value(), guard.host);
+          if (lease.ok()) cluster.Leased(server, lease.value(), guard.host);
         }
         return result;
       });
@@ -106,6 +110,50 @@ Result<daemon::Reconciliation> SimulatedStore::Reconcile(const daemon::HostMemor
   }
   for (const Lease& lease : result.value().restored) restored_.insert(lease.token);
   return result;
+}
+
+// --- worker ids of snowflake tags
+
+Result<std::vector<WorkerRecord>> SimulatedStore::ListWorkers(const std::string& tag) {
+  return Send<std::vector<WorkerRecord>>(
+      [host = host_.id, tag](Server& server) -> Result<std::vector<WorkerRecord>> {
+        return server.data.ListWorkers(tag, host);
+      });
+}
+
+// Three packets: the look at the counter, which is made if it is missing, and the transaction.
+Result<bool> SimulatedStore::TakeWorker(const WorkerChoice& choice) {
+  Result<TagRecord> row = FindTag(daemon::CounterName(choice.tag, choice.worker));
+  if (row.status().code() == Code::kNoSuchTag) {
+    row = CreateTag(daemon::CounterTag(choice));
+    if (row.status().code() == Code::kInvalid) return false;
+  }
+  if (!row.ok()) return row.status();
+  if (std::max(row.value().next_id, row.value().used_limit) > choice.at_most) return false;
+  return Send<bool>([&cluster = cluster_, host = host_.id, choice](Server& server) -> Result<bool> {
+    if (server.is_read_only) return ReadOnly();
+    const std::vector<WorkerRecord> before = server.data.ListWorkers(choice.tag, host);
+    const bool is_taken = cluster.CommitFor<bool>(
+        server, [host, choice](DataSet& data) { return data.OwnWorker(choice, host); });
+    World::Get().Trace(host + (is_taken ? " took " : " did not get ") +
+                       daemon::CounterName(choice.tag, choice.worker) + " of " +
+                       choice.owner.value_or("nobody"));
+    World::Get().Met(is_taken ? SituationOf(before, choice)
+                              : "a worker id was no longer as the host had seen it");
+    return is_taken;
+  });
+}
+
+// As MysqlStore compares them.
+Result<std::optional<daemon::StoreFacts::Clock>> SimulatedStore::CompareClocks() {
+  const std::int64_t asked = WallClock::now_ms();
+  const Result<std::int64_t> now = Send<std::int64_t>(
+      [](Server& /*server*/) -> Result<std::int64_t> { return WallClock::now_ms(); });
+  if (!now.ok()) return now.status();
+  const std::int64_t half = (WallClock::now_ms() - asked) / 2;
+  return std::optional(
+      daemon::StoreFacts::Clock{.ahead_ms = now.value() - asked - half,
+                                .uncertain_ms = static_cast<std::uint64_t>(std::abs(half)) + 1});
 }
 
 // --- tags

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,7 +12,9 @@
 
 #include "servers.h"
 #include "stepped_marks.h"
+#include "store/snowflake_layout.h"
 #include "store/store.h"
+#include "worker_situation.h"
 #include "world.h"
 
 namespace idd::simulation {
@@ -44,7 +47,7 @@ class SteppedStore final : public daemon::Store {
       Result<LeaseResults> leases = store_->TakeLeases(requests);
       if (!leases.ok()) return leases;
       for (const Result<Lease>& lease : leases.value()) {
-        if (lease.ok()) on_leased_(lease.value(), host_);
+        if (lease.ok()) on_leased_(lease.value(), host_, OwnerOf(lease.value().tag));
       }
       return leases;
     });
@@ -60,6 +63,23 @@ class SteppedStore final : public daemon::Store {
   }
   Result<daemon::Reconciliation> Reconcile(const daemon::HostMemory& memory) override {
     return Step([&] { return store_->Reconcile(memory); });
+  }
+
+  Result<std::vector<daemon::WorkerRecord>> ListWorkers(const std::string& tag) override {
+    return Step([&] { return store_->ListWorkers(tag); });
+  }
+  Result<bool> TakeWorker(const daemon::WorkerChoice& choice) override {
+    return Step([&]() -> Result<bool> {
+      const Result<std::vector<daemon::WorkerRecord>> before = store_->ListWorkers(choice.tag);
+      Result<bool> taken = store_->TakeWorker(choice);
+      if (before.ok() && taken.ok() && taken.value()) {
+        World::Get().Met(SituationOf(before.value(), choice));
+      }
+      return taken;
+    });
+  }
+  Result<std::optional<daemon::StoreFacts::Clock>> CompareClocks() override {
+    return Step([&] { return store_->CompareClocks(); });
   }
 
   Result<std::vector<TagRecord>> ListTags() override {
@@ -108,6 +128,17 @@ class SteppedStore final : public daemon::Store {
   std::string DisplayUrl() const override { return store_->DisplayUrl(); }
 
  private:
+  // At this moment, which is that of the COMMIT.
+  [[nodiscard]] std::optional<std::string> OwnerOf(const std::string& counter) const {
+    const std::optional<daemon::CounterOf> parts = daemon::ParseCounterName(counter);
+    if (!parts.has_value()) return std::nullopt;
+    const Result<std::vector<daemon::WorkerRecord>> workers = store_->ListWorkers(parts->tag);
+    if (!workers.ok()) return std::nullopt;
+    for (const daemon::WorkerRecord& worker : workers.value()) {
+      if (worker.worker == parts->worker) return worker.host;
+    }
+    return std::nullopt;
+  }
   template <typename Call>
   auto Step(Call call) -> decltype(call()) {
     Pause();

@@ -3,6 +3,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -22,10 +23,11 @@ Database Open(const std::string& path) {
   return Database(db);
 }
 
-std::unique_ptr<daemon::SqliteStore> OpenStore(const std::string& path) {
+std::unique_ptr<daemon::SqliteStore> OpenStore(const std::string& path,
+                                               const std::string& host = "operator") {
   daemon::SqliteStoreOptions options;
   options.path = path;
-  options.host_id = "operator";
+  options.host_id = host;
   return std::make_unique<daemon::SqliteStore>(std::move(options));
 }
 
@@ -56,6 +58,22 @@ std::vector<daemon::LeaseRecord> StoreFile::Journal() const {
   const auto store = OpenStore(path());
   IDD_CHECK(store->OpenToRead().ok());
   return store->ListLeases({}).value();
+}
+
+std::vector<daemon::WorkerRecord> StoreFile::ListWorkers(const std::string& tag,
+                                                         const std::string& host) const {
+  const auto store = OpenStore(path(), host);
+  if (!store->OpenToRead().ok()) return {};
+  const Result<std::vector<daemon::WorkerRecord>> workers = store->ListWorkers(tag);
+  return workers.ok() ? workers.value() : std::vector<daemon::WorkerRecord>();
+}
+
+std::uint64_t StoreFile::NextOf(const std::string& row) const {
+  const auto store = OpenStore(path());
+  if (!store->OpenToRead().ok()) return 0;
+  const std::uint64_t used = store->UsedLimit(row).value();
+  const Result<daemon::TagRecord> record = store->FindTag(row);
+  return record.ok() ? std::max(used, record.value().next_id) : used;
 }
 
 void StoreFile::Dump() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "store/lease.h"
+#include "store/store.h"
 #include "store/tag_record.h"
 
 namespace idd::simulation {
@@ -23,6 +24,11 @@ class StoreFile {
   void CreateTag(const daemon::NewTag& tag) const;
   [[nodiscard]] bool HasTag(const std::string& tag) const;
   [[nodiscard]] std::vector<daemon::LeaseRecord> Journal() const;
+  // As that host sees them.
+  [[nodiscard]] std::vector<daemon::WorkerRecord> ListWorkers(const std::string& tag,
+                                                              const std::string& host) const;
+  // No number of this row below it is leased from now on.
+  [[nodiscard]] std::uint64_t NextOf(const std::string& row) const;
 
   [[nodiscard]] bool has_dump() const { return std::filesystem::exists(dir_ / "dump.db"); }
   void Dump() const;

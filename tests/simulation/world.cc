@@ -23,8 +23,15 @@ std::uint64_t SplitMix(std::uint64_t& state) noexcept {
 
 MonotonicTime ProductTime() noexcept {
   const Process* const process = Process::Current();
-  const Nanos offset = process == nullptr ? 0 : process->clock_offset();
+  const Nanos offset = process == nullptr ? 0 : process->clock().monotonic_offset();
   return MonotonicTime(std::chrono::nanoseconds(the_world->now() + offset));
+}
+
+// Outside of all processes, on a server or for an operator, it is the true time.
+std::int64_t ProductWallTime() noexcept {
+  const Process* const process = Process::Current();
+  if (process != nullptr) return process->clock().wall_ms();
+  return kWorldBeganMs + the_world->now() / kMillisecond;
 }
 
 std::uint64_t ProductRandom() { return the_world->product_random().Next(); }
@@ -65,11 +72,13 @@ World::World(std::uint64_t seed) : random_(seed), product_random_(seed ^ 0x5851f
   IDD_CHECK(the_world == nullptr);
   the_world = this;
   MonotonicClock::SetSource(ProductTime);
+  WallClock::SetSource(ProductWallTime);
   daemon::RandomBits::SetSource(ProductRandom);
 }
 
 World::~World() {
   MonotonicClock::SetSource(nullptr);
+  WallClock::SetSource(nullptr);
   daemon::RandomBits::SetSource(nullptr);
   the_world = nullptr;
 }
@@ -184,8 +193,8 @@ Process* Process::Current() noexcept {
   return running_thread == nullptr ? nullptr : &running_thread->process();
 }
 
-Process::Process(std::string name, Nanos clock_offset)
-    : name_(std::move(name)), clock_offset_(clock_offset) {}
+Process::Process(std::string name, const HostClock& clock)
+    : name_(std::move(name)), clock_(clock) {}
 
 Process::~Process() { Kill(); }
 

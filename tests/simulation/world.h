@@ -16,15 +16,10 @@
 #include <vector>
 
 #include "fiber.h"
+#include "host_clock.h"
 #include "idd/base/clock.h"
 
 namespace idd::simulation {
-
-// Nanoseconds since the world began.
-using Nanos = std::int64_t;
-inline constexpr Nanos kMicrosecond = 1000;
-inline constexpr Nanos kMillisecond = 1'000'000;
-inline constexpr Nanos kSecond = 1'000'000'000;
 
 // Numbers that follow from a seed, the same on every machine (xoshiro256**, seeded by splitmix64).
 class Random {
@@ -41,7 +36,8 @@ class Random {
   std::uint64_t state_[4];
 };
 
-// At most one at a time; it is the source of MonotonicClock and RandomBits while it exists.
+// At most one at a time; it is the source of MonotonicClock, WallClock and RandomBits while it
+// exists.
 class World {
  public:
   explicit World(std::uint64_t seed);
@@ -146,11 +142,11 @@ class Thread {
   bool is_unwinding_ = false;
 };
 
-// A process: its threads, its clock, its end.
+// A process: its threads, its machine's clock, its end.
 class Process {
  public:
-  // `clock_offset`: what its machine's monotonic clock showed when the world began.
-  Process(std::string name, Nanos clock_offset);
+  // `clock` must outlive it.
+  Process(std::string name, const HostClock& clock);
   // Kills it if it still runs.
   ~Process();
   Process(const Process&) = delete;
@@ -159,7 +155,7 @@ class Process {
   // The one whose thread runs; null outside.
   [[nodiscard]] static Process* Current() noexcept;
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] Nanos clock_offset() const noexcept { return clock_offset_; }
+  [[nodiscard]] const HostClock& clock() const noexcept { return clock_; }
   [[nodiscard]] bool is_dead() const noexcept { return is_dead_; }
   [[nodiscard]] bool is_suspended() const noexcept { return is_suspended_; }
 
@@ -188,7 +184,7 @@ class Process {
  private:
   friend class Thread;
   const std::string name_;
-  const Nanos clock_offset_;
+  const HostClock& clock_;
   std::list<std::unique_ptr<Thread>> threads_;  // the first is main
   std::vector<Thread*> held_up_;                // their wait ended while it was suspended
   bool is_dead_ = false;

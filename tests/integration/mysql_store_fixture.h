@@ -38,6 +38,7 @@ class MysqlStoreTest : public StoreCase {
     return server_->Session(database);
   }
   static void Sql(const std::string& sql) { Root().Execute(sql); }
+  static void Execute(const std::string& sql) { Sql(sql); }
   [[nodiscard]] static std::string Ask(const std::string& sql) { return Root().Query(sql); }
 
   // The writable columns, separated by commas.

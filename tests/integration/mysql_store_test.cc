@@ -22,6 +22,7 @@
 #include "config/make_store.h"
 #include "mysql_store_fixture.h"
 #include "support/store_contract.h"
+#include "support/worker_contract.h"
 
 namespace idd::daemon {
 namespace {
@@ -35,6 +36,7 @@ using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Mysql, StoreContract, MysqlStoreTest);
+INSTANTIATE_TYPED_TEST_SUITE_P(Mysql, WorkerContract, MysqlStoreTest);
 
 // --- leasing
 

@@ -180,6 +180,35 @@ INSTANTIATE_TEST_SUITE_P(At, CloseCrashTest,
                                            CrashPoint{"delete.entombed", false},
                                            CrashPoint{"delete.committed", true}));
 
+class WorkerCrashTest : public CrashPointTest {};
+
+TEST_P(WorkerCrashTest, LeavesTheWorkerIdWithItsCounterOrNothing) {
+  const WorkerChoice choice{
+      .tag = "ids", .worker = 3, .owner = {}, .at_most = 1000, .last_number = 1'000'000};
+  DieAt([&choice](SqliteStore& store) { static_cast<void>(store.TakeWorker(choice)); });
+  const bool committed = GetParam().committed;
+  EXPECT_EQ(Sql(path_, "SELECT worker||' '||host FROM idd_worker"), committed ? "3 a" : "");
+  EXPECT_EQ(Sql(path_, "SELECT biz_tag FROM leaf_alloc"), committed ? "ids#3" : "");
+  EXPECT_EQ(OpenStore("b")->TakeWorker(choice).value(), !committed);
+}
+
+TEST_P(WorkerCrashTest, LeavesTheWorkerIdWithTheOldOwnerOrTheNewOne) {
+  WorkerChoice choice{
+      .tag = "ids", .worker = 3, .owner = {}, .at_most = 1000, .last_number = 1'000'000};
+  ASSERT_TRUE(OpenStore("b")->TakeWorker(choice).value());
+  choice.owner = "b";
+  DieAt([&choice](SqliteStore& store) { static_cast<void>(store.TakeWorker(choice)); });
+  LeaseRequest request = Request(1, 0, 100, "ids#3");
+  request.is_of_worker = true;
+  EXPECT_EQ(OpenStore("a")->TakeLease(request).ok(), GetParam().committed);
+  EXPECT_EQ(OpenStore("b")->TakeLease(request).ok(), !GetParam().committed);
+}
+
+INSTANTIATE_TEST_SUITE_P(At, WorkerCrashTest,
+                         ::testing::Values(CrashPoint{"worker.taken", false},
+                                           CrashPoint{"change.committed", true},
+                                           CrashPoint{"worker.committed", true}));
+
 // The ids that a process was given or used, as it reports them on a pipe: whole records, whatever
 // happens.
 void Report(int fd, IdRange ids) {

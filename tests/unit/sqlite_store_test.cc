@@ -19,6 +19,7 @@
 #include "sqlite_test_support.h"
 #include "store/store.h"
 #include "support/store_contract.h"
+#include "support/worker_contract.h"
 
 namespace idd::daemon {
 namespace {
@@ -27,6 +28,7 @@ using shm::IdRange;
 using shm::kMaxLimit;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, StoreContract, SqliteStoreTest);
+INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, WorkerContract, SqliteStoreTest);
 
 // --- leasing
 

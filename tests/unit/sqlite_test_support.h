@@ -113,6 +113,7 @@ class SqliteStoreTest : public StoreCase {
     return store;
   }
 
+  void Execute(const std::string& sql) const { EXPECT_EQ(Sql(path_, sql), ""); }
   [[nodiscard]] std::string MaxId() const {
     return Sql(path_, "SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'");
   }

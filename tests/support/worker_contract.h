@@ -101,6 +101,16 @@ TYPED_TEST_P(WorkerContract, WorkerIdIsTakenFromTheOwnerThatWasSeen) {
   EXPECT_EQ(counter.value().max_id, this->kLast);
 }
 
+// Regression: MySQL counts only rows that change, and the new row was the old one if the host had
+// taken the worker id less than a second ago.
+TYPED_TEST_P(WorkerContract, HostTakesItsOwnWorkerIdAgainAtOnce) {
+  const auto a = this->OpenWithIds("a");
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(this->Taken(*a, this->Choice(1, i == 0 ? std::nullopt : std::optional("a"))), "true");
+  }
+  EXPECT_EQ(this->Workers(*a), "1 a* 1");
+}
+
 TYPED_TEST_P(WorkerContract, CounterThatIsBeyondTheBoundKeepsItsOwner) {
   const auto a = this->OpenWithIds("a");
   const auto b = this->OpenStore("b");
@@ -249,6 +259,7 @@ TYPED_TEST_P(WorkerContract, OwnerWithoutACounterBeginsAtTheFirstNumber) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(WorkerContract, WorkerIdIsTakenFromTheOwnerThatWasSeen,
+                            HostTakesItsOwnWorkerIdAgainAtOnce,
                             CounterThatIsBeyondTheBoundKeepsItsOwner,
                             WindowThatGoesBackFreesItsWorkerIdFromThereOn,
                             WindowsOfTwoTagsAreLeasedTogether, OneOfSeveralHostsTakesAWorkerId,

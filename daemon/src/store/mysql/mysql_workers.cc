@@ -126,16 +126,23 @@ Result<bool> MysqlStore::TakeWorker(const WorkerChoice& choice) {
                               " AND max_id <= " + std::to_string(choice.at_most) + ") = 1";
   const std::string name = MysqlDb::Text(choice.tag);
   const std::string worker = std::to_string(choice.worker);
-  const Result<std::vector<MysqlResult>> taken = db_->Transaction(
-      {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(counter) + " FOR UPDATE",
-       choice.owner.has_value()
-           ? "UPDATE idd_worker SET host = " + mine + ", taken_at = CURRENT_TIMESTAMP" +
-                 IsWorker(choice.tag, choice.worker) +
-                 " AND host = " + MysqlDb::Text(*choice.owner) + " AND " + is_free
-           : "INSERT IGNORE INTO idd_worker(biz_tag, worker, host) SELECT " + name + ", " + worker +
-                 ", " + mine + " FROM DUAL WHERE " + is_free});
+  std::vector<std::string> statements = {"SELECT max_id FROM leaf_alloc WHERE " +
+                                         sql::IsTag(counter) + " FOR UPDATE"};
+  if (choice.owner.has_value()) {
+    const std::string is_theirs = IsWorker(choice.tag, choice.worker) +
+                                  " AND host = " + MysqlDb::Text(*choice.owner) + " AND " + is_free;
+    // The UPDATE does not count a row that stays as it is: this host's own, taken a moment ago.
+    statements.push_back("SELECT 1 FROM idd_worker" + is_theirs + " FOR UPDATE");
+    statements.push_back("UPDATE idd_worker SET host = " + mine + ", taken_at = CURRENT_TIMESTAMP" +
+                         is_theirs);
+  } else {
+    statements.push_back("INSERT IGNORE INTO idd_worker(biz_tag, worker, host) SELECT " + name +
+                         ", " + worker + ", " + mine + " FROM DUAL WHERE " + is_free);
+  }
+  const Result<std::vector<MysqlResult>> taken = db_->Transaction(statements);
   if (!taken.ok()) return Failed(taken.status());
-  return taken.value().at(1).changed == 1;
+  const MysqlResult& found = taken.value().at(1);
+  return choice.owner.has_value() ? !found.rows.empty() : found.changed == 1;
 }
 
 }  // namespace idd::daemon

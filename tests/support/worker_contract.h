@@ -137,6 +137,35 @@ TYPED_TEST_P(WorkerContract, WindowThatGoesBackFreesItsWorkerIdFromThereOn) {
   EXPECT_EQ(this->Take(*b, this->WindowOf(0, 2, 1040)), (shm::IdRange{1040, 1140}));
 }
 
+TYPED_TEST_P(WorkerContract, LeaseByAHostThatIsNotTheOwnerIsRefused) {
+  const auto a = this->OpenWithIds("a");
+  const auto b = this->OpenStore("b");
+  this->CreateOrders(*b);
+  ASSERT_EQ(this->Taken(*a, this->Choice(0, std::nullopt)), "true");
+  this->Take(*a, this->WindowOf(0, 1, 1000));
+  const auto refused = b->TakeLease(this->WindowOf(0, 2, 1000));
+  EXPECT_EQ(refused.status().code(), Code::kUnavailable) << "it can lease from another";
+  EXPECT_NE(refused.status().message().find("does not own the worker id of 'ids#0'"),
+            std::string::npos)
+      << refused.status().message();
+  EXPECT_EQ(this->Journal(), "active 0/0/0");
+  EXPECT_EQ(this->Workers(*a), "0 a* 1100");
+  // Nor is a row that is no counter leased as one.
+  LeaseRequest of_no_worker = Request(3);
+  of_no_worker.is_of_worker = true;
+  EXPECT_EQ(b->TakeLease(of_no_worker).status().code(), Code::kUnavailable);
+  // It fails alone.
+  const auto both = b->TakeLeases({this->WindowOf(0, 4, 1000), Request(5)});
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both.value()[0].status().code(), Code::kUnavailable);
+  ASSERT_TRUE(both.value()[1].ok()) << both.value()[1].status().message();
+  EXPECT_EQ(this->Journal(), "active 0/0/0,active 0/0/0");
+  EXPECT_EQ(this->MaxId(), "1001");
+  ASSERT_EQ(this->Taken(*b, this->Choice(0, "a")), "true");
+  EXPECT_FALSE(a->TakeLease(this->WindowOf(0, 6, 1100)).ok()) << "a is the owner no more";
+  EXPECT_EQ(this->Take(*b, this->WindowOf(0, 7, 1100)).first, 1100U);
+}
+
 TYPED_TEST_P(WorkerContract, WindowsOfTwoTagsAreLeasedTogether) {
   const auto a = this->OpenWithIds("a");
   ASSERT_EQ(this->Taken(*a, this->Choice(0, std::nullopt)), "true");
@@ -258,14 +287,12 @@ TYPED_TEST_P(WorkerContract, OwnerWithoutACounterBeginsAtTheFirstNumber) {
   EXPECT_EQ(this->Workers(*store), "4 a* 1");
 }
 
-REGISTER_TYPED_TEST_SUITE_P(WorkerContract, WorkerIdIsTakenFromTheOwnerThatWasSeen,
-                            HostTakesItsOwnWorkerIdAgainAtOnce,
-                            CounterThatIsBeyondTheBoundKeepsItsOwner,
-                            WindowThatGoesBackFreesItsWorkerIdFromThereOn,
-                            WindowsOfTwoTagsAreLeasedTogether, OneOfSeveralHostsTakesAWorkerId,
-                            DeletedTagKeepsItsCountersItsOwnersAndItsLayout,
-                            LayoutThatIsMissingOrWrongIsReported,
-                            OwnerWithoutACounterBeginsAtTheFirstNumber);
+REGISTER_TYPED_TEST_SUITE_P(
+    WorkerContract, WorkerIdIsTakenFromTheOwnerThatWasSeen, HostTakesItsOwnWorkerIdAgainAtOnce,
+    CounterThatIsBeyondTheBoundKeepsItsOwner, WindowThatGoesBackFreesItsWorkerIdFromThereOn,
+    LeaseByAHostThatIsNotTheOwnerIsRefused, WindowsOfTwoTagsAreLeasedTogether,
+    OneOfSeveralHostsTakesAWorkerId, DeletedTagKeepsItsCountersItsOwnersAndItsLayout,
+    LayoutThatIsMissingOrWrongIsReported, OwnerWithoutACounterBeginsAtTheFirstNumber);
 
 }  // namespace idd::daemon
 

@@ -191,7 +191,7 @@ class FakeStore final : public Store {
     if (request.is_of_worker) {
       const std::optional<CounterOf> counter = ParseCounterName(request.tag);
       if (!counter || workers_[counter->tag][counter->worker] != kHost) {
-        return Status(Code::kInvalid, "this host does not own the worker id");
+        return Status(Code::kUnavailable, "this host does not own the worker id");
       }
     }
     TagRecord& tag = it->second;

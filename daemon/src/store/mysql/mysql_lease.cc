@@ -76,6 +76,7 @@ Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
                                           "' at the same time; it is tried again");
   }
   if (Status status = CheckGuard(); !status.ok()) return status;
+  if (Status status = CheckOwner(request); !status.ok()) return status;
   return Status(Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " +
                                     DisplayUrl() +
                                     " did not advance; look for triggers on the table");

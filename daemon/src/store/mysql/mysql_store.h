@@ -187,6 +187,8 @@ class MysqlStore final : public Store, public FenceStore {
   // Not Ok: an earlier tag of this name made its ids in another way.
   [[nodiscard]] Status CheckEarlierLayout(const NewTag& tag);
   [[nodiscard]] std::string OwnsWorker(const LeaseRequest& request) const;
+  // Not Ok: the request is for a worker id that another host owns.
+  [[nodiscard]] Status CheckOwner(const LeaseRequest& request);
 
   // The ranges of those leases that are active and this host's.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);

@@ -110,6 +110,14 @@ std::string MysqlStore::OwnsWorker(const LeaseRequest& request) const {
          " AND host = " + MysqlDb::Text(options_.host.id) + " LOCK IN SHARE MODE) = 1";
 }
 
+Status MysqlStore::CheckOwner(const LeaseRequest& request) {
+  const std::string owns = OwnsWorker(request);
+  if (owns.empty()) return Status::Ok();
+  const Result<MysqlResult> found = db_->Query("SELECT 1 FROM DUAL WHERE 1 = 1" + owns);
+  if (!found.ok()) return Failed(found.status());
+  return found.value().rows.empty() ? NoOwner(request.tag) : Status::Ok();
+}
+
 // The counter is made before, in a transaction of its own: without an owner it is only a row.
 Result<bool> MysqlStore::TakeWorker(const WorkerChoice& choice) {
   if (db_ == nullptr) return NotOpen();

@@ -44,6 +44,12 @@ Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
       leases.emplace_back(std::move(status));
       continue;
     }
+    const Result<bool> owns = OwnsWorker(request);
+    if (!owns.ok()) return owns.status();
+    if (!owns.value()) {
+      leases.emplace_back(NoOwner(request.tag));
+      continue;
+    }
     if (Status status = db_->Run("SAVEPOINT one"); !status.ok()) return status;
     Result<Lease> lease = LeaseOne(request);
     const Code code = lease.status().code();
@@ -62,7 +68,6 @@ Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
   AtPoint("lease.begun");
   Result<TagRecord> tag = ReadTag(request.tag);
   if (!tag.ok()) return tag.status();
-  if (Status status = CheckOwner(request); !status.ok()) return status;
   Result<std::optional<Lease>> taken = TakeBack(request, tag.value());
   if (!taken.ok()) return taken.status();
   Result<Lease> lease = taken.value().has_value() ? *taken.value() : Advance(request, tag.value());

@@ -151,8 +151,8 @@ class SqliteStore final : public Store {
 
   [[nodiscard]] Status WriteLayout(const NewTag& tag);
   [[nodiscard]] Result<bool> TakeWorkerInTransaction(const WorkerChoice& choice);
-  // Not Ok: the request is for a worker id that another host owns.
-  [[nodiscard]] Status CheckOwner(const LeaseRequest& request);
+  // False: the request is for a worker id that another host owns.
+  [[nodiscard]] Result<bool> OwnsWorker(const LeaseRequest& request);
   [[nodiscard]] Result<std::optional<std::string>> OwnerOf(const std::string& tag,
                                                            std::uint32_t worker);
   [[nodiscard]] Status ReadLayout(TagRecord& record);

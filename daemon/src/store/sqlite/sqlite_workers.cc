@@ -67,13 +67,13 @@ Result<std::optional<std::string>> SqliteStore::OwnerOf(const std::string& tag,
   return owner;
 }
 
-Status SqliteStore::CheckOwner(const LeaseRequest& request) {
-  if (!request.is_of_worker) return Status::Ok();
+Result<bool> SqliteStore::OwnsWorker(const LeaseRequest& request) {
+  if (!request.is_of_worker) return true;
   const std::optional<CounterOf> counter = ParseCounterName(request.tag);
-  if (!counter.has_value()) return NoOwner(request.tag);
+  if (!counter.has_value()) return false;
   const Result<std::optional<std::string>> owner = OwnerOf(counter->tag, counter->worker);
   if (!owner.ok()) return owner.status();
-  return owner.value() == options_.host_id ? Status::Ok() : NoOwner(request.tag);
+  return owner.value() == options_.host_id;
 }
 
 Result<bool> SqliteStore::TakeWorker(const WorkerChoice& choice) {

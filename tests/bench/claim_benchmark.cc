@@ -7,6 +7,7 @@
 // The alignment of the code alone moves such figures by a fifth. So the build makes several
 // programs of this file with different alignment, and scripts/bench takes the median over all.
 #include <benchmark/benchmark.h>
+#include <time.h>
 
 #include <array>
 #include <atomic>
@@ -31,10 +32,17 @@ struct World {
     host.daemon.Start();
     // The longest segments there are: the run reaches neither their ends nor their refill marks.
     host.idctl.CreateTag("bench", 1'000'000'000'000);
+    // So many ids a millisecond that no claim waits for the clock.
+    for (const char* clock : {"client", "daemon"}) {
+      host.idctl.Do(
+          {"tag", "create", clock, "--mode", "snowflake", "--layout", "40/1/22", "--clock", clock});
+    }
     idclient::Options options;
     options.socket_path = host.daemon.socket();
     client = std::make_unique<idclient::Client>(options);
-    static_cast<void>(client->tag("bench").claim());
+    for (const char* tag : {"bench", "client", "daemon"}) {
+      static_cast<void>(client->tag(tag).claim());
+    }
   }
   TempDir dir;
   Host host;
@@ -71,6 +79,26 @@ void ClaimCall(benchmark::State& state) {
   }
 }
 
+// What a claim of a snowflake id needs at least, if claimers read the clock.
+void RawClock(benchmark::State& state) {
+  std::atomic<std::uint64_t>& word = world->raw.word();
+  timespec time{};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(::clock_gettime(CLOCK_REALTIME, &time));
+    benchmark::DoNotOptimize(time);
+    benchmark::DoNotOptimize(word.fetch_add(1, std::memory_order_relaxed));
+  }
+}
+
+void ClaimSnowflake(benchmark::State& state, const char* name) {
+  idclient_tag* const tag = world->client->tag(name).get();
+  std::uint64_t id = 0;
+  for (auto _ : state) {
+    if (idclient_claim(tag, &id) != IDCLIENT_OK) state.SkipWithError(idclient_last_error());
+    benchmark::DoNotOptimize(id);
+  }
+}
+
 // One item is one id, so the time for an item is the time for an id.
 void ClaimBatch(benchmark::State& state) {
   idclient_tag* const tag = world->client->tag("bench").get();
@@ -100,6 +128,9 @@ BENCHMARK(RawInlined)->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(ClaimInlined)->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(RawCall)->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(ClaimCall)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(RawClock)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK_CAPTURE(ClaimSnowflake, client, "client")->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK_CAPTURE(ClaimSnowflake, daemon, "daemon")->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(ClaimBatch)->Arg(8)->Arg(64)->Arg(1000)->UseRealTime();
 BENCHMARK(ClaimBlock)->Arg(64)->ThreadRange(1, 2)->UseRealTime();
 

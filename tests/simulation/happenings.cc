@@ -355,6 +355,7 @@ void ClusterRun::HappenToTag(const Incident& incident) {
         const std::optional<shm::IdRange> ids = data.TakeAsLeaf(tag, n);
         if (&data == &server.data) taken = ids;
       });
+      if (taken.has_value() && !has_lost_data_) oracle_.OnLeafTook(tag, *taken);
       world_.Met("a Leaf server took ids");
       return;
     }

@@ -14,6 +14,8 @@ using daemon::ParseCounterName;
 using daemon::ServedName;
 using daemon::UtcText;
 
+constexpr const char* kLeaf = "leaf";  // who has the ids that Leaf servers took
+
 std::string Text(shm::IdRange ids) {
   return "[" + std::to_string(ids.first) + ", " + std::to_string(ids.limit) + ")";
 }
@@ -274,13 +276,20 @@ void Oracle::Add(Ranges& ranges, shm::IdRange ids, const std::string& machine) {
   ranges[first] = {ids.limit, machine};
 }
 
+void Oracle::OnDataLost() {
+  rising_.clear();
+  for (auto& [tag, ranges] : handed_out_) {
+    std::erase_if(ranges, [](const auto& range) { return range.second.second == kLeaf; });
+  }
+}
+
 void Oracle::OnLeafTook(const std::string& tag, shm::IdRange ids) {
   Ranges& ranges = handed_out_[tag];
   if (const auto* const shared = FindShared(ranges, ids)) {
     return Fail("twice: a Leaf server took " + tag + " " + Text(ids) + ", and " +
                 shared->second.second + " had " + Text({shared->first, shared->second.first}));
   }
-  ranges[ids.first] = {ids.limit, "leaf"};
+  ranges[ids.first] = {ids.limit, kLeaf};
 }
 
 void Oracle::CheckJournal(const std::vector<LeaseRecord>& journal,
@@ -302,7 +311,7 @@ void Oracle::CheckJournal(const std::vector<LeaseRecord>& journal,
   }
   for (const auto& [tag, ranges] : only_watched ? watched_ : handed_out_) {
     for (const auto& [first, range] : ranges) {
-      if (range.second == "leaf" || IsForged(range.second, ServedName(tag))) continue;
+      if (range.second == kLeaf || IsForged(range.second, ServedName(tag))) continue;
       // Walks over the leases that keep these ids, which may be several.
       std::uint64_t next = first;
       while (next < range.first) {

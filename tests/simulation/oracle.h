@@ -46,7 +46,8 @@ class Oracle {
     rising_.erase(tag);
     deleted_.insert(tag);
   }
-  void OnDataLost() { rising_.clear(); }
+  // The ids of Leaf servers come again then: Leaf has nothing that protects them.
+  void OnDataLost();
 
   // A snowflake tag, and the longest window that a host may lease ahead of its clock from now on.
   void AddSnowflake(const std::string& tag, const SnowflakeLayout& layout,

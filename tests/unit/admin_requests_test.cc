@@ -100,8 +100,10 @@ TEST_F(AdminRequestsTest, BracketsInStringsAreNoDepth) {
 TEST_F(AdminRequestsTest, TagsAreCreatedInKnownModesOnly) {
   EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"sequence"})"),
               HasSubstr("unknown mode 'sequence'"));
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"snowflake"})"),
-              HasSubstr("mode snowflake is not available"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"snowflake","step":5})"),
+              HasSubstr("a tag of mode snowflake leases time: step"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"segment","layout":"41/10/12"})"),
+              HasSubstr("snowflake only"));
   EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket","step":5})"),
               HasSubstr("step, refill settings and access ring do not apply"));
   EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket","access":"ring"})"),

@@ -52,16 +52,6 @@ TEST_F(TagServiceTest, ManyRequestsForAnUnknownTagAskTheStoreOnce) {
   EXPECT_EQ(h_.store.script.Count("FindTag"), 2) << "the look-up and the one lease";
 }
 
-TEST_F(TagServiceTest, ModeThatThisVersionDoesNotServeIsRefused) {
-  h_.store.AddTag("orders", 100);
-  h_.store.SetMode("orders", TagMode::kSnowflake);
-  const Answer& answer = Attach("orders");
-  ASSERT_TRUE(Await(answer));
-  EXPECT_EQ(answer.status.code(), Code::kInvalid);
-  EXPECT_NE(answer.status.message().find("snowflake"), std::string::npos);
-  EXPECT_EQ(Leases(), 0);
-}
-
 TEST_F(TagServiceTest, RefillOfAnUnusedTagDoesNothing) {
   service_.Refill("orders");
   h_.Settle();

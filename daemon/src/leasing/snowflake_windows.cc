@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "platform/random.h"
 #include "refill/snowflake_policy.h"
 
 namespace idd::daemon {
@@ -154,7 +155,7 @@ class WindowPlanner {
   // The choice among the worker ids as they are now; nothing: all are in use.
   Result<std::optional<WorkerChoice>> Choose(const std::vector<WorkerRecord>& workers) {
     const WorkerRecord* mine = nullptr;
-    const WorkerRecord* over = nullptr;
+    std::vector<const WorkerRecord*> over;
     std::uint64_t unused = 0;  // `workers` is in the order of their numbers
     for (const WorkerRecord& worker : workers) {
       if (worker.worker == unused) ++unused;
@@ -164,7 +165,7 @@ class WindowPlanner {
       if (worker.is_mine && next.value() <= first_ + ahead_) {
         if (mine == nullptr || worker.next_number > mine->next_number) mine = &worker;
       } else if (!worker.is_mine && next.value() <= now_) {
-        if (over == nullptr || worker.next_number < over->next_number) over = &worker;
+        over.push_back(&worker);
       }
     }
     for (; unused < layout_.workers(); ++unused) {
@@ -184,9 +185,11 @@ class WindowPlanner {
       choice.at_most = first_ + ahead_;
     } else if (unused < layout_.workers()) {
       choice.worker = static_cast<std::uint32_t>(unused);
-    } else if (over != nullptr) {
-      choice.worker = over->worker;
-      choice.owner = over->host;
+    } else if (!over.empty()) {
+      // Not always the same: another host that looks now would take it before the first lease.
+      const WorkerRecord& any = *over[RandomBits::Next() % over.size()];
+      choice.worker = any.worker;
+      choice.owner = any.host;
     } else {
       return std::optional<WorkerChoice>();
     }

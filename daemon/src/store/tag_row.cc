@@ -202,8 +202,8 @@ NewTag CounterTag(const WorkerChoice& choice) {
 }
 
 Status NoOwner(const std::string& counter) {
-  return {Code::kUnavailable, "this host does not own the worker id of '" + counter +
-                                  "'; it takes another one"};
+  return {Code::kUnavailable,
+          "this host does not own the worker id of '" + counter + "'; it takes another one"};
 }
 
 Status NoSuchSettingOfTickets() {

@@ -66,8 +66,8 @@ class LeasedIds {
 
   // Of a snowflake tag. Rings that are made from now on have it.
   void SetLayout(const std::optional<SnowflakeLayout>& layout) { layout_ = layout; }
-  // True if the ring's leases, if it had any, are of the same row of leaf_alloc as `lease`: claimers
-  // keep the layout of the first. Precondition: there is a ring.
+  // True if the ring's leases, if it had any, are of the same row of leaf_alloc as `lease`:
+  // claimers keep the layout of the first. Precondition: there is a ring.
   [[nodiscard]] bool FitsRing(const Lease& lease) const;
   // Closes the ring and makes another one for leases of another worker id; what is left of its
   // leases is given up. kSystem: no memory. Precondition: there is a ring.

@@ -123,8 +123,7 @@ void AddSnowflakeRow(const Fields& tag, Table& table) {
   std::string clock;
   if (const std::optional<Fields> snowflake = SnowflakeOf(tag)) {
     static_cast<void>(snowflake->OptionalText("counter"));  // checks it
-    const std::optional<double> owned = snowflake->OptionalNumber("worker");
-    if (owned) worker = std::to_string(static_cast<std::uint64_t>(std::max(*owned, 0.0)));
+    if (snowflake->OptionalNumber("worker")) worker = snowflake->CountText("worker");
     time = InSeconds(snowflake->OptionalText("time").value_or(""));
     until = InSeconds(snowflake->OptionalText("leased_until").value_or(""));
     clock = snowflake->Text("clock");

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MysqlStore: facts about the server.
-#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "idd/base/clock.h"
 #include "store/mysql/mysql_store.h"
 
 namespace idd::daemon {
 namespace {
-
-using std::chrono::duration_cast;
-using std::chrono::milliseconds;
-using std::chrono::system_clock;
 
 constexpr const char* kFlush = "innodb_flush_log_at_trx_commit";
 constexpr const char* kSyncBinlog = "sync_binlog";
@@ -43,35 +40,33 @@ bool IsOn(const Variables& variables, std::string_view name) {
 
 // The server read its clock between `asked` and `answered` of this host's clock.
 std::optional<StoreFacts::Clock> Compare(const std::optional<std::string>& server_s,
-                                         system_clock::time_point asked,
-                                         system_clock::time_point answered) {
+                                         std::int64_t asked_ms, std::int64_t answered_ms) {
   if (!server_s.has_value()) return std::nullopt;
   char* end = nullptr;
   const double told_s = std::strtod(server_s->c_str(), &end);
   const bool is_time = end != server_s->c_str() && std::isfinite(told_s) && std::abs(told_s) < 1e11;
   if (!is_time) return std::nullopt;
-  const milliseconds half = duration_cast<milliseconds>(answered - asked) / 2;
-  const auto ours = duration_cast<milliseconds>(asked.time_since_epoch()) + half;
-  return StoreFacts::Clock{.ahead_ms = std::llround(told_s * 1000) - ours.count(),
-                           .uncertain_ms = static_cast<std::uint64_t>(std::abs(half.count())) + 1};
+  const std::int64_t half_ms = (answered_ms - asked_ms) / 2;
+  return StoreFacts::Clock{.ahead_ms = std::llround(told_s * 1000) - (asked_ms + half_ms),
+                           .uncertain_ms = static_cast<std::uint64_t>(std::abs(half_ms)) + 1};
 }
 
 }  // namespace
 
 Result<std::optional<StoreFacts::Clock>> MysqlStore::CompareClocks() {
   if (db_ == nullptr) return NotOpen();
-  const auto asked = system_clock::now();
+  const std::int64_t asked_ms = WallClock::now_ms();
   const Result<MysqlResult> now = db_->Query("SELECT UNIX_TIMESTAMP(NOW(6))");
   if (!now.ok()) return Failed(now.status());
-  return Compare(now.value().rows.at(0).at(0), asked, system_clock::now());
+  return Compare(now.value().rows.at(0).at(0), asked_ms, WallClock::now_ms());
 }
 
 // The variables are listed, not selected, so that a server may lack one of them.
 Result<StoreFacts> MysqlStore::Inspect() {
   if (db_ == nullptr) return NotOpen();
-  const auto asked = system_clock::now();
+  const std::int64_t asked_ms = WallClock::now_ms();
   const Result<MysqlResult> now = db_->Query("SELECT UNIX_TIMESTAMP(NOW(6)), VERSION()");
-  const auto answered = system_clock::now();
+  const std::int64_t answered_ms = WallClock::now_ms();
   if (!now.ok()) return Failed(now.status());
   const Result<MysqlResult> rows =
       db_->Query(std::string("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('") + kFlush + "', '" +
@@ -91,7 +86,7 @@ Result<StoreFacts> MysqlStore::Inspect() {
                 "after a crash of the server, replicas may have leases that it lacks"},
                facts);
   }
-  facts.clock = Compare(now.value().rows.at(0).at(0), asked, answered);
+  facts.clock = Compare(now.value().rows.at(0).at(0), asked_ms, answered_ms);
   return facts;
 }
 

@@ -47,7 +47,9 @@ Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
     const Result<bool> owns = OwnsWorker(request);
     if (!owns.ok()) return owns.status();
     if (!owns.value()) {
-      leases.emplace_back(NoOwner(request.tag));
+      const Result<TagRecord> tag = ReadTag(request.tag);
+      if (!tag.ok() && tag.status().code() != Code::kNoSuchTag) return tag.status();
+      leases.emplace_back(tag.ok() ? NoOwner(request.tag) : tag.status());
       continue;
     }
     if (Status status = db_->Run("SAVEPOINT one"); !status.ok()) return status;

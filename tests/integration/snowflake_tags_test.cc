@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tags of mode snowflake through idctl: what each command answers, and what the commands of a tag's
+// life do to its worker ids.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "idclient/idclient.hpp"
+#include "support/host.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class SnowflakeTags : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_.daemon.Start();
+    host_.idctl.Do({"tag", "create", "events", "--mode", "snowflake"});
+  }
+
+  [[nodiscard]] nlohmann::json PartsOf(const Host& host, std::uint64_t id) const {
+    return host.idctl.Json({"decode", "events", std::to_string(id)}).at("parts").at(0);
+  }
+  [[nodiscard]] std::uint64_t WorkerOf(const Host& host, std::uint64_t id) const {
+    return PartsOf(host, id).at("worker");
+  }
+  [[nodiscard]] std::string StateOf(const std::string& tag) const {
+    return host_.idctl.Json({"status", tag}).at("tags").at(0).at("state");
+  }
+  void ExpectAuditAddsUp() const {
+    const IdctlResult audit = host_.idctl.Run({"audit"});
+    EXPECT_EQ(audit.exit_status, 0) << audit.out << audit.err;
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+};
+
+TEST_F(SnowflakeTags, CreateShowsTheLayoutInWords) {
+  const IdctlResult created = host_.idctl.Run(
+      {"tag", "create", "js", "--mode", "snowflake", "--layout", "41/5/7", "--clock", "daemon"});
+  ASSERT_EQ(created.exit_status, 0) << created.err;
+  for (const char* line :
+       {"created tag 'js': mode snowflake", "41/5/7", "128 per ms and host", "worker ids:  32",
+        "2093-09-06T15:47:35.552Z", "claimers read no clock"}) {
+    EXPECT_THAT(created.out, HasSubstr(line));
+  }
+  EXPECT_LT(host_.idctl.Claim("js").front(), std::uint64_t{1} << 53);
+}
+
+TEST_F(SnowflakeTags, ImpossibleLayoutsAreRefused) {
+  struct Refused {
+    std::vector<std::string> options;
+    const char* why;
+  };
+  for (const Refused& each : std::vector<Refused>{
+           {{"--layout", "42/10/12"}, "63"},
+           {{"--layout", "28/22/13", "--unit", "1s"}, "worker"},
+           {{"--layout", "28/20/13", "--unit", "1s", "--epoch", "2016-05-20"}, "end"},
+           {{"--layout", "41/10"}, "41/10/12"},
+           {{"--epoch", "2999-01-01"}, "epoch"},
+           {{"--max-ahead", "2h"}, "ahead"},
+           {{"--step", "5"}, "--step has no meaning in mode snowflake"},
+       }) {
+    std::vector<std::string> command = {"tag", "create", "bad", "--mode", "snowflake"};
+    command.insert(command.end(), each.options.begin(), each.options.end());
+    const IdctlResult result = host_.idctl.Run(command);
+    EXPECT_NE(result.exit_status, 0) << each.options[1];
+    EXPECT_THAT(result.err, HasSubstr(each.why)) << each.options[1];
+    EXPECT_EQ(host_.idctl.Run({"tag", "show", "bad"}).exit_status, 3) << each.options[1];
+  }
+  const IdctlResult counter = host_.idctl.Run({"tag", "create", "events#3"});
+  EXPECT_NE(counter.exit_status, 0);
+  EXPECT_NE(host_.idctl.Run({"claim", "events#0"}).exit_status, 0);
+}
+
+TEST_F(SnowflakeTags, EveryCommandKnowsTheIdsOfAClaim) {
+  const std::vector<std::uint64_t> ids = host_.idctl.Claim("events", 100);
+  const nlohmann::json parts = PartsOf(host_, ids.back());
+  EXPECT_EQ(parts.at("worker"), 0);
+  EXPECT_THAT(parts.at("time"), HasSubstr("T"));
+
+  const nlohmann::json owner = host_.idctl.Json({"whois", "events", std::to_string(ids.back())});
+  EXPECT_EQ(owner.at("leases").at(0).at("host"), "host-a");
+  EXPECT_EQ(owner.at("leases").at(0).at("tag"), "events#0");
+
+  const nlohmann::json shown = host_.idctl.Json({"tag", "show", "events"});
+  EXPECT_EQ(shown.at("tag").at("workers").at(0).at("host"), "host-a");
+  const nlohmann::json state = host_.idctl.Json({"status", "events"}).at("tags").at(0);
+  EXPECT_EQ(state.at("state"), "ok");
+  EXPECT_EQ(state.at("snowflake").at("worker"), 0);
+  EXPECT_THAT(host_.idctl.Run({"lease", "list", "--tag", "events"}).out, HasSubstr("events#0"));
+  EXPECT_THAT(host_.idctl.Run({"tag", "list"}).out, Not(HasSubstr("events#0")));
+
+  const IdctlResult foreign = host_.idctl.Run({"decode", "events", "9223372036854775806"});
+  EXPECT_THAT(foreign.out, HasSubstr("1023")) << "an id that nobody has claimed still has parts";
+  ExpectAuditAddsUp();
+}
+
+TEST_F(SnowflakeTags, DecodeOfAnotherTagIsRefused) {
+  host_.idctl.CreateTag("orders", 10);
+  const IdctlResult result = host_.idctl.Run({"decode", "orders", "5"});
+  EXPECT_NE(result.exit_status, 0);
+  EXPECT_THAT(result.err, HasSubstr("its ids are plain numbers without parts"));
+}
+
+// A drain hands the rest of the window back, so that another host has the worker id at once.
+TEST_F(SnowflakeTags, DrainFreesTheWorkerId) {
+  host_.idctl.Do({"tag", "create", "few", "--mode", "snowflake", "--layout", "41/1/12"});
+  host_.idctl.Do({"tag", "set", "few", "--outage-tolerance", "3600"});
+  Host second(dir_, "host-b");
+  second.daemon.Start();
+  Host third(dir_, "host-c");
+  third.daemon.Start();
+  const std::uint64_t before = host_.idctl.Claim("few").front();
+  (void)second.idctl.Claim("few");
+  const IdctlResult refused = third.idctl.Run({"claim", "few", "--timeout", "500"});
+  EXPECT_NE(refused.exit_status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("all 2 worker ids are in use; the first is free at"));
+
+  EXPECT_EQ(host_.idctl.Json({"drain", "few"}).at("done"), true);
+  EXPECT_EQ(StateOf("few"), "drained");
+  const IdctlResult drained = host_.idctl.Run({"claim", "few"});
+  EXPECT_THAT(drained.err, HasSubstr("drained on this host"));
+  const std::uint64_t after = third.idctl.Claim("few").front();
+  EXPECT_EQ(
+      third.idctl.Json({"decode", "few", std::to_string(after)}).at("parts").at(0).at("worker"), 0);
+  EXPECT_GT(after, before);
+  host_.idctl.Do({"resume", "few"});
+  EXPECT_NE(host_.idctl.Run({"claim", "few", "--timeout", "500"}).exit_status, 0)
+      << "its worker id is another host's now";
+  ExpectAuditAddsUp();
+}
+
+TEST_F(SnowflakeTags, CleanStopKeepsTheWorkerIdForTheNextStart) {
+  const std::uint64_t before = host_.idctl.Claim("events").front();
+  host_.daemon.Stop();
+  host_.daemon.Start();
+  const std::uint64_t after = host_.idctl.Claim("events").front();
+  EXPECT_GT(after, before);
+  EXPECT_EQ(WorkerOf(host_, after), WorkerOf(host_, before));
+  ExpectAuditAddsUp();
+}
+
+TEST_F(SnowflakeTags, KilledHostTakesAnotherWorkerId) {
+  const std::uint64_t before = host_.idctl.Claim("events").front();
+  host_.daemon.Kill();
+  host_.daemon.Start();
+  const std::uint64_t after = host_.idctl.Claim("events").front();
+  EXPECT_GT(after, before);
+  EXPECT_NE(WorkerOf(host_, after), WorkerOf(host_, before)) << "its window is not over";
+  ExpectAuditAddsUp();
+}
+
+// Without a layout, another tag of the same name would hand out the same ids again.
+TEST_F(SnowflakeTags, DeletedTagComesBackWithItsLayoutOnly) {
+  const std::uint64_t before = host_.idctl.Claim("events").front();
+  host_.idctl.Do({"tag", "delete", "events", "--force"});
+  const IdctlResult other =
+      host_.idctl.Run({"tag", "create", "events", "--mode", "snowflake", "--layout", "40/10/12"});
+  EXPECT_NE(other.exit_status, 0);
+  EXPECT_THAT(other.err, HasSubstr("existed before with the layout"));
+  host_.idctl.Do({"tag", "create", "events", "--mode", "snowflake", "--clock", "daemon"});
+  EXPECT_GT(host_.idctl.Claim("events").front(), before);
+  ExpectAuditAddsUp();
+}
+
+TEST_F(SnowflakeTags, SocketTagHasNoRing) {
+  host_.idctl.Do({"tag", "set", "events", "--access", "socket"});
+  idclient::Client client({.socket_path = host_.daemon.socket(), .timeout = Patience(10s)});
+  idclient::Tag tag = client.tag("events");
+  const std::uint64_t first = tag.claim();
+  EXPECT_GT(tag.claim(), first);
+  EXPECT_EQ(WorkerOf(host_, first), 0U);
+}
+
+}  // namespace
+}  // namespace idd::harness

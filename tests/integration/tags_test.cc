@@ -176,13 +176,6 @@ TEST_F(Tags, PathThatIsNotASocketIsCalledSo) {
   }
 }
 
-TEST_F(Tags, ModeSnowflakeIsClearlyNotAvailable) {
-  const IdctlResult result = host_.idctl.Run({"tag", "create", "later", "--mode", "snowflake"});
-  EXPECT_EQ(result.exit_status, 1);
-  EXPECT_THAT(result.err, HasSubstr("mode snowflake is not available"));
-  EXPECT_EQ(host_.idctl.Run({"tag", "show", "later"}).exit_status, 3);
-}
-
 TEST_F(Tags, AreIsolatedFromOneAnother) {
   host_.idctl.CreateTag("orders", 10);
   host_.idctl.CreateTag("Orders", 10);

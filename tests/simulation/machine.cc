@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -170,7 +171,13 @@ void Machine::Main() {
 
 void Machine::NoteInherited(const std::vector<daemon::LeftTag>& tags) {
   std::map<std::string, Nanos> since;
-  for (const daemon::LeftTag& tag : tags) since[tag.tag] = forgot_at(tag.tag);
+  for (const daemon::LeftTag& tag : tags) {
+    // Leases that are used up are closed, and what they were is forgotten.
+    const bool has_ids =
+        std::any_of(tag.leases.begin(), tag.leases.end(),
+                    [](const daemon::HeldLease& held) { return held.next < held.lease.ids.limit; });
+    if (has_ids) since[tag.tag] = forgot_at(tag.tag);
+  }
   remembers_since_ = std::move(since);
   run_began_ = World::Get().now();
 }

@@ -46,7 +46,7 @@ class Machine {
   [[nodiscard]] Disk& disk() noexcept { return disk_; }
   [[nodiscard]] HostClock& clock() noexcept { return clock_; }
   // When the last idd began that knew nothing of what earlier ones have handed out of the tag: it
-  // inherited no lease of it.
+  // inherited no lease of it that still had ids.
   [[nodiscard]] Nanos forgot_at(const std::string& tag) const;
   [[nodiscard]] bool is_on() const noexcept { return is_on_; }
   // Whether all programs claim from the rings of one idd, also after it was killed.

@@ -12,6 +12,7 @@
 
 #include "idclient/idclient.hpp"
 #include "support/host.h"
+#include "support/managed_host.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -182,6 +183,47 @@ TEST_F(SnowflakeTags, SocketTagHasNoRing) {
   const std::uint64_t first = tag.claim();
   EXPECT_GT(tag.claim(), first);
   EXPECT_EQ(WorkerOf(host_, first), 0U);
+}
+
+// idd runs under a manager that keeps its descriptors.
+class SnowflakeRestart : public ManagedHostTest {
+ protected:
+  [[nodiscard]] nlohmann::json PartsOf(std::uint64_t id) const {
+    return host_.idctl.Json({"decode", "events", std::to_string(id)}).at("parts").at(0);
+  }
+};
+
+// The window that the host holds outlives idd; no id is beyond its end.
+TEST_F(SnowflakeRestart, HeldWindowIsServedWithoutTheStoreAndNotBeyond) {
+  host_.idctl.Do({"tag", "create", "events", "--mode", "snowflake", "--outage-tolerance", "8"});
+  std::uint64_t last = host_.idctl.Claim("events").front();
+  const nlohmann::json worker = PartsOf(last).at("worker");
+  {
+    SqliteFile database = host_.Database();
+    database.Execute("BEGIN EXCLUSIVE");
+    host_.daemon.Kill();
+    host_.daemon.Start();
+    for (int i = 0; i < 100; ++i) {
+      const std::uint64_t id = host_.idctl.Claim("events").front();
+      ASSERT_GT(id, last);
+      last = id;
+    }
+    EXPECT_EQ(PartsOf(last).at("worker"), worker);
+    const std::string until =
+        host_.idctl.Json({"status", "events"}).at("tags").at(0).at("snowflake").at("leased_until");
+    IdctlResult claimed;
+    ASSERT_TRUE(WaitUntil(Patience(30s), [&] {
+      claimed = host_.idctl.Run({"claim", "events", "--timeout", "100"});
+      if (claimed.exit_status == 0) last = ParseIds(claimed.out).front();
+      return claimed.exit_status != 0;
+    })) << "the window ends after 8 s";
+    EXPECT_THAT(claimed.err, HasSubstr("the store"));
+    EXPECT_LT(PartsOf(last).at("time"), until);
+  }
+  ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
+    return host_.idctl.Run({"claim", "events", "--timeout", "1000"}).exit_status == 0;
+  })) << "the store is back";
+  EXPECT_EQ(host_.idctl.Run({"audit"}).exit_status, 0);
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
     return ClaimSlow(tag, id);
   }
   if (idd::shm::SnowflakeClaimer* const timed = tag.snowflake(); timed != nullptr) [[unlikely]] {
-    const idd::shm::SnowflakeClaim claim = timed->Claim(1);
+    const idd::shm::SnowflakeClaim claim = timed->ClaimOne();
     if (claim.ids.empty() || claim.is_early) [[unlikely]]
       return FinishTimed(tag, *timed, claim, id);
     *id = claim.ids.first;

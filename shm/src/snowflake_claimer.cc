@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "idd/base/clock.h"
-
 namespace idd::shm {
 namespace {
 
@@ -22,22 +20,6 @@ SnowflakeClock::SnowflakeClock(const Table& table) noexcept
       max_ahead_(table.header.max_ahead),
       is_claimers_(table.header.clock == static_cast<std::uint32_t>(TagClock::kClaimer)) {}
 
-std::uint64_t SnowflakeClock::Now() const noexcept {
-  const std::int64_t since = WallClock::now_ms() - epoch_ms_;
-  if (since < 0) return 0;
-  // A division by a number that is not known when this is compiled takes longer than the add.
-  return unit_ms_ == 1 ? static_cast<std::uint64_t>(since)
-                       : static_cast<std::uint64_t>(since) / unit_ms_;
-}
-
-TimeBounds SnowflakeClock::Bounds(std::uint32_t sequence_bits) const noexcept {
-  if (!is_claimers_) {
-    return {.now = 0, .frontier = live_.frontier.load(std::memory_order_acquire)};  // U6, with U5
-  }
-  const std::uint64_t time = Now();
-  return {.now = time << sequence_bits, .frontier = (time + max_ahead_ + 1) << sequence_bits};
-}
-
 SnowflakeClaim SnowflakeClaimer::Claim(std::uint64_t count) noexcept {
   const std::optional<IdLayout> layout = Layout();
   if (!layout.has_value()) return {};
@@ -53,16 +35,27 @@ SnowflakeClaim SnowflakeClaimer::Claim(std::uint64_t count) noexcept {
     // one whose ring was drained for a forged cursor.
     if (next < limit && HoldsSegment(*point.slot, segment)) {
       if (next >= bounds.frontier) return {.is_early = true, .number = next};
+      if (looks_first_.load(std::memory_order_relaxed)) {      // U7
+        looks_first_.store(false, std::memory_order_relaxed);  // U7
+      }
       claim = ClaimAtPoint(view_, std::min(count, layout->OneTime({next, limit}).size()));
     }
     if (claim.ids.empty()) claim = claimer_.ClaimFromNext(1);
     if (claim.ids.empty()) return {};
     if (claim.ids.first < bounds.now) continue;
+    if (claim.ids.first >= bounds.frontier) return Early(*layout, layout->OneTime(claim.ids));
     return {.ids = layout->IdsOf(layout->OneTime(claim.ids)),
-            .is_early = claim.ids.first >= bounds.frontier,
+            .is_early = false,
             .number = claim.ids.first};
   }
   return {};
+}
+
+SnowflakeClaim SnowflakeClaimer::Early(const IdLayout& layout, IdRange numbers) noexcept {
+  looks_first_.store(true, std::memory_order_relaxed);  // U7
+  // With the daemon's clock only the daemon can help, and it may have stopped moving the ring.
+  if (!clock_.is_claimers()) return {.ids = {}, .is_early = true, .number = numbers.first};
+  return {.ids = layout.IdsOf(numbers), .is_early = true, .number = numbers.first};
 }
 
 bool SnowflakeClaimer::IsDue(std::uint64_t number) noexcept {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "idclient/idclient.hpp"
@@ -183,6 +184,28 @@ TEST_F(SnowflakeTags, SocketTagHasNoRing) {
   const std::uint64_t first = tag.claim();
   EXPECT_GT(tag.claim(), first);
   EXPECT_EQ(WorkerOf(host_, first), 0U);
+}
+
+// idd moves the ring only while the tag is in use. The first claim after a pause asks idd, and does
+// not wait for it.
+TEST_F(SnowflakeTags, DaemonsClockGoesOnAfterAPause) {
+  host_.idctl.Do({"tag", "create", "ticks", "--mode", "snowflake", "--clock", "daemon"});
+  idclient::Client client({.socket_path = host_.daemon.socket(), .timeout = Patience(20s)});
+  idclient::Tag tag = client.tag("ticks");
+  std::uint64_t last = tag.claim();
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(3s);
+    const auto began = std::chrono::steady_clock::now();
+    const std::uint64_t id = tag.claim();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, Patience(5s)) << "it waited";
+    EXPECT_GT(id, last);
+    last = id;
+    for (int n = 0; n < 1000; ++n) {
+      const std::uint64_t next = tag.claim();
+      ASSERT_GT(next, last);
+      last = next;
+    }
+  }
 }
 
 // idd runs under a manager that keeps its descriptors.

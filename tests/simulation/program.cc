@@ -318,7 +318,7 @@ Result<shm::IdRange> Program::ClaimTimed(Attachment& attachment, std::uint64_t c
 
 shm::SnowflakeClaim Program::ClaimTimedOnce(Attachment& attachment, std::uint64_t count) {
   if (World::Get().random().Percent(habits_.stalls)) return ClaimTimedStalling(attachment, count);
-  return attachment.timed->Claim(count);
+  return count == 1 ? attachment.timed->ClaimOne() : attachment.timed->Claim(count);
 }
 
 // SnowflakeClaimer::Claim() on words that may wait before each step.
@@ -342,9 +342,13 @@ shm::SnowflakeClaim Program::ClaimTimedStalling(Attachment& attachment, std::uin
   Thread::Current()->ThrowIfKilled();
   if (claim.ids.empty()) claim = attachment.claimer->ClaimFromNext(1);
   if (claim.ids.empty() || claim.ids.first < bounds.now) return attachment.timed->Claim(count);
+  const bool is_early = claim.ids.first >= bounds.frontier;
+  if (is_early && !attachment.timed->reads_clock()) {
+    return {.ids = {}, .is_early = true, .number = claim.ids.first};
+  }
   World::Get().Met("a snowflake claim that stopped in the middle got ids");
   return {.ids = layout.IdsOf(layout.OneTime(claim.ids)),
-          .is_early = claim.ids.first >= bounds.frontier,
+          .is_early = is_early,
           .number = claim.ids.first};
 }
 

@@ -120,6 +120,82 @@ TEST(SnowflakeClaimerTest, IdsThatAnotherClaimMovedBeyondTheFrontierAreEarly) {
   EXPECT_TRUE(claimer.Claim(1).is_early);
 }
 
+TEST(SnowflakeClaimerTest, SingleClaimsGetTheSameIdsAsOthers) {
+  SnowflakeRing ring(TagClock::kClaimer, 1);
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  EXPECT_TRUE(claimer.ClaimOne().ids.empty()) << "there is no window";
+  ring.PublishTimes(kTime - 10, kTime + 10);
+  const SnowflakeClaim first = claimer.ClaimOne();
+  EXPECT_EQ(first.ids, (IdRange{ring.Id(kTime, 0), ring.Id(kTime, 1)}));
+  EXPECT_EQ(first.number, kLayout.FirstOf(kTime));
+  EXPECT_EQ(claimer.Claim(2).ids.first, ring.Id(kTime, 1));
+  EXPECT_EQ(claimer.ClaimOne().ids.first, ring.Id(kTime, 3));
+  EXPECT_EQ(ring.cursor(1), kLayout.FirstOf(kTime) + 4);
+}
+
+// The clock has gone on since the last claim: the cursor moves with it.
+TEST(SnowflakeClaimerTest, SingleClaimSkipsNumbersOfThePast) {
+  SnowflakeRing ring(TagClock::kClaimer, 1);
+  ring.PublishTimes(kTime - 10, kTime + 10);
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  ASSERT_EQ(claimer.ClaimOne().ids.first, ring.Id(kTime, 0));
+  ring.cursor(1) = kLayout.FirstOf(kTime - 3) + 5;
+  EXPECT_EQ(claimer.ClaimOne().ids.first, ring.Id(kTime, 0));
+  EXPECT_EQ(claimer.ClaimOne().ids.first, ring.Id(kTime, 1));
+}
+
+// However often a program tries, it drives the cursor no further ahead than by one id.
+TEST(SnowflakeClaimerTest, EarlySingleClaimKeepsItsIdAndTheNextOnesAddNothing) {
+  SnowflakeRing ring(TagClock::kClaimer, 1);
+  ring.PublishTimes(kTime, kTime + 10);
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  ASSERT_FALSE(claimer.ClaimOne().is_early);
+  ring.cursor(1) = kLayout.FirstOf(kTime + 2);
+  const SnowflakeClaim early = claimer.ClaimOne();
+  EXPECT_TRUE(early.is_early);
+  EXPECT_EQ(early.ids, (IdRange{ring.Id(kTime + 2, 0), ring.Id(kTime + 2, 1)}));
+  EXPECT_FALSE(claimer.IsDue(early.number));
+  for (int i = 0; i < 100; ++i) {
+    const SnowflakeClaim next = claimer.ClaimOne();
+    EXPECT_TRUE(next.is_early);
+    EXPECT_TRUE(next.ids.empty());
+  }
+  EXPECT_EQ(ring.cursor(1), kLayout.FirstOf(kTime + 2) + 1);
+  ring.cursor(1) = kLayout.FirstOf(kTime + 1);
+  EXPECT_FALSE(claimer.ClaimOne().is_early) << "it looks, and finds that it may add again";
+  EXPECT_EQ(claimer.ClaimOne().ids.first, ring.Id(kTime + 1, 1));
+}
+
+// The daemon has stopped moving the ring: only it can help, so the caller does not wait.
+TEST(SnowflakeClaimerTest, EarlySingleClaimWithTheDaemonsClockGivesItsIdUp) {
+  SnowflakeRing ring(TagClock::kDaemon, 1);
+  ring.PublishTimes(kTime, kTime + 10);
+  ring.table.live.frontier = kLayout.FirstOf(kTime + 2);
+  SnowflakeClaimer claimer(ring.table, ring.cursors);
+  ASSERT_EQ(claimer.ClaimOne().ids.first, ring.Id(kTime, 0));
+  ring.table.live.frontier = 0;
+  for (int i = 0; i < 3; ++i) {
+    const SnowflakeClaim early = claimer.ClaimOne();
+    EXPECT_TRUE(early.is_early);
+    EXPECT_TRUE(early.ids.empty());
+  }
+  EXPECT_EQ(ring.cursor(1), kLayout.FirstOf(kTime) + 2);
+  ring.table.live.frontier = kLayout.FirstOf(kTime + 2);
+  EXPECT_EQ(claimer.ClaimOne().ids.first, ring.Id(kTime, 2));
+}
+
+// A claimer that knows no segment yet adds without a look.
+TEST(SnowflakeClaimerTest, FirstClaimOfARingThatTheDaemonHasStoppedMovingGetsNothing) {
+  for (const bool is_single : {true, false}) {
+    SnowflakeRing ring(TagClock::kDaemon, 1);
+    ring.PublishTimes(kTime, kTime + 10);
+    SnowflakeClaimer claimer(ring.table, ring.cursors);
+    const SnowflakeClaim claim = is_single ? claimer.ClaimOne() : claimer.Claim(10);
+    EXPECT_TRUE(claim.is_early);
+    EXPECT_TRUE(claim.ids.empty()) << "the caller would wait until its deadline";
+  }
+}
+
 TEST(SnowflakeClaimerTest, ClockThatWasSetBackHoldsTheClaimsAndRepeatsNothing) {
   SnowflakeRing ring(TagClock::kClaimer, 1);
   ring.PublishTimes(kTime, kTime + 10);

@@ -51,7 +51,10 @@ Status MysqlStore::NotOpen() const {
 }
 
 Status MysqlStore::Failed(Status status) {
-  if (db_ != nullptr && db_->broken()) db_.reset();
+  if (db_ == nullptr || !db_->broken()) return status;
+  db_.reset();
+  // A guard refused the statement, and the connection ended before it could be asked which one.
+  if (status.code() == Code::kInvalid) return {Code::kUnavailable, status.message()};
   return status;
 }
 

@@ -105,7 +105,7 @@ TEST_F(SnowflakeTags, EveryCommandKnowsTheIdsOfAClaim) {
   EXPECT_THAT(host_.idctl.Run({"tag", "list"}).out, Not(HasSubstr("events#0")));
 
   const IdctlResult foreign = host_.idctl.Run({"decode", "events", "9223372036854775806"});
-  EXPECT_THAT(foreign.out, HasSubstr("1023")) << "an id that nobody has claimed still has parts";
+  EXPECT_THAT(foreign.out, HasSubstr("1023")) << "an unclaimed id has parts, too";
   ExpectAuditAddsUp();
 }
 

@@ -31,7 +31,7 @@ class HostClock {
   // The least time that it has shown since that moment.
   [[nodiscard]] std::int64_t LeastSince(Nanos moment) const noexcept;
 
-  // How far it is ahead of the true time while nobody sets it; before it is read.
+  // How far it is ahead of the true time until it is set; before it is read.
   void SetError(Nanos error) noexcept { steps_.front().second = error_ = error; }
   void Step(Nanos by) { steps_.emplace_back(Now(), steps_.back().second + by); }
   void SetRight() { steps_.emplace_back(Now(), error_); }

@@ -15,7 +15,7 @@ namespace idd::simulation {
 // The snowflake tags of a seed: none in half of the seeds, otherwise one or two. They have random
 // numbers of their own, so that a seed without them is what it was before there were any.
 [[nodiscard]] std::vector<daemon::NewTag> PlanSnowflakes(std::uint64_t seed);
-// How far the wall clock of a seed's n-th machine is ahead of the true time while nobody sets it.
+// How far the wall clock of a seed's n-th machine is ahead of the true time until it is set.
 [[nodiscard]] Nanos ClockErrorOf(std::uint64_t seed, std::uint64_t machine);
 // Adds incidents of wall clocks, in the order of time. None without a snowflake tag.
 void AddClockIncidents(std::uint64_t seed, std::vector<Incident>& incidents);

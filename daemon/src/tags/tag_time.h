@@ -50,7 +50,7 @@ class TagTime {
   [[nodiscard]] TimeView View() const;
   // Why the last claim waits for the clock; empty: it does not.
   [[nodiscard]] std::string Reason() const { return ReasonFor(early_); }
-  // The same for the next claim, whoever makes it.
+  // The same for the next claim of any claimer.
   [[nodiscard]] std::string LookAhead() const;
   // The days until the time bits are used up.
   [[nodiscard]] double DaysLeft() const;

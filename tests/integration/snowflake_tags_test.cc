@@ -218,7 +218,7 @@ class SnowflakeRestart : public ManagedHostTest {
 
 // The window that the host holds outlives idd; no id is beyond its end.
 TEST_F(SnowflakeRestart, HeldWindowIsServedWithoutTheStoreAndNotBeyond) {
-  host_.idctl.Do({"tag", "create", "events", "--mode", "snowflake", "--outage-tolerance", "8"});
+  host_.idctl.Do({"tag", "create", "events", "--mode", "snowflake", "--outage-tolerance", "20"});
   std::uint64_t last = host_.idctl.Claim("events").front();
   const nlohmann::json worker = PartsOf(last).at("worker");
   {
@@ -239,7 +239,7 @@ TEST_F(SnowflakeRestart, HeldWindowIsServedWithoutTheStoreAndNotBeyond) {
       claimed = host_.idctl.Run({"claim", "events", "--timeout", "100"});
       if (claimed.exit_status == 0) last = ParseIds(claimed.out).front();
       return claimed.exit_status != 0;
-    })) << "the window ends after 8 s";
+    })) << "the window ends after 20 s";
     EXPECT_THAT(claimed.err, HasSubstr("the store"));
     EXPECT_LT(PartsOf(last).at("time"), until);
   }

@@ -17,6 +17,7 @@ mysql=$root/docs/mysql.md
 # run here.
 left_out=(
   'apt install' 'idctl import' 'idctl lease list' 'idctl tag create' 'idctl tag create --start' 'idctl tag show' 'idctl whois'
+  'idctl decode'
   'idctl host forget' 'systemctl restart' 'systemctl stop' # names of commands
   'idd --check-config' 'systemctl start idd.socket idd.service' # likewise
   'idctl tag set TAG --max-id'                             # the reader chooses the number
@@ -90,6 +91,10 @@ check_sqlite() {
   says orders
   run "$operations" 'idctl tag show TAG' 's/TAG/orders/'
   run "$operations" 'idctl whois TAG ID' 's/TAG ID/orders 2/'
+  shell 'idctl tag create events --mode snowflake >/dev/null && idctl claim events'
+  run "$operations" 'idctl decode TAG ID...' "s/TAG ID.../events $(tail -n 1 "$work/said")/"
+  says WORKER
+  shell 'idctl tag delete events --force'
   run "$operations" 'idctl client list'
   run "$operations" 'idctl host list'
   run "$operations" 'idctl doctor'

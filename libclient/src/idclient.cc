@@ -193,10 +193,12 @@ idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
     return Fail(Code::kInvalid, "idclient_claim: an argument is NULL");
   }
   Tag& tag = *FromHandle(handle);
-  if (tag.block_size() != 0) {
-    if (tag.TakeFromBlock(*id)) [[likely]]
-      return IDCLIENT_OK;
-    return ClaimSlow(tag, id);
+  if (const idd::client::BlockOwner& owner = tag.block_owner(); owner.serial != 0) {
+    std::uint64_t next = 0;  // *id may be memory that others see
+    if (!TakeFromBlock(idclient_thread_blocks, owner, next)) [[unlikely]]
+      return ClaimSlow(tag, id);
+    *id = next;
+    return IDCLIENT_OK;
   }
   if (idd::shm::SnowflakeClaimer* const timed = tag.snowflake(); timed != nullptr) [[unlikely]] {
     const idd::shm::SnowflakeClaim claim = timed->ClaimOne();
@@ -259,6 +261,12 @@ const void* idclient_tag_view(idclient_tag* tag, uint32_t version) {
   if (tag == nullptr || version != idd::shm::kClaimViewVersion) return nullptr;
   if (FromHandle(tag)->block_size() != 0 || FromHandle(tag)->snowflake() != nullptr) return nullptr;
   return &FromHandle(tag)->view();
+}
+
+int idclient_tag_blocks(idclient_tag* tag, uint32_t version, idd::client::BlockOwner* owner) {
+  if (tag == nullptr || owner == nullptr || version != idd::client::kThreadBlockVersion) return 0;
+  *owner = FromHandle(tag)->block_owner();
+  return owner->serial != 0 ? 1 : 0;
 }
 
 void idclient_tag_wake(idclient_tag* tag) {

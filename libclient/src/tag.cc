@@ -174,9 +174,9 @@ bool Tag::IsDrained() const noexcept {
 
 Result<std::uint64_t> Tag::ClaimFromBlock() {
   std::uint64_t id = 0;
-  if (TakeFromBlock(id)) return id;
-  std::optional<Deadline> deadline;
   ThreadBlocks* const mine = ThreadBlocks::Mine();
+  if (TakeFromBlock(mine, block_owner_, id)) return id;
+  std::optional<Deadline> deadline;
   if (mine == nullptr || !mine->Enter()) {
     const Result<IdRange> one = Claim(1, deadline);
     if (!one.ok()) return one.status();
@@ -185,10 +185,7 @@ Result<std::uint64_t> Tag::ClaimFromBlock() {
   const std::unique_ptr<ThreadBlocks, LeaveBlocks> inside(mine);
   const Result<IdRange> ids = Claim(block_size_, deadline);
   if (!ids.ok()) return ids.status();
-  mine->block(block_owner_) = {.owner = block_owner_.serial,
-                               .next = ids.value().first + 1,
-                               .limit = ids.value().limit,
-                               .reserved = 0};
+  mine->Fill(block_owner_, {ids.value().first + 1, ids.value().limit});
   return ids.value().first;
 }
 

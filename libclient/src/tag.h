@@ -86,18 +86,8 @@ class Tag {
 
   // One id of this thread's block; claims a new block when none is left. For tags with blocks.
   [[nodiscard]] idd::Result<std::uint64_t> ClaimFromBlock();
-  // The same without an error message: false when there is no block yet.
-  [[nodiscard]] bool TakeFromBlock(std::uint64_t& id) noexcept {
-    ThreadBlocks* const mine = ThreadBlocks::Mine();
-    if (mine == nullptr || !mine->Enter()) [[unlikely]]
-      return false;
-    ThreadBlocks::Block& block = mine->block(block_owner_);
-    const bool has_id = block.owner == block_owner_.serial && block.next < block.limit;
-    if (has_id) [[likely]]
-      id = block.next++;
-    mine->Leave();
-    return has_id;
-  }
+  // Whose blocks threads have. serial 0: no blocks.
+  [[nodiscard]] const BlockOwner& block_owner() const noexcept { return block_owner_; }
   [[nodiscard]] std::uint64_t block_size() const noexcept { return block_size_; }
 
   // For claims that are inlined into the program.

@@ -6,12 +6,17 @@
 #include <cerrno>
 #include <new>
 #include <string>
+#include <utility>
+
+// The library is linked into programs or loaded early; eight bytes of static TLS are available
+// then.
+__thread idd::client::ThreadBlockTable* idclient_thread_blocks = nullptr;
 
 namespace idd::client {
 namespace {
 
 // Which places have a handle. Lock-free, because a fork may copy a lock while it is held.
-std::array<std::atomic<bool>, ThreadBlocks::kPlaces> taken{};
+std::array<std::atomic<bool>, kThreadBlocks> taken{};
 std::atomic<std::uint64_t> last_serial{0};
 
 thread_local bool exited = false;
@@ -29,16 +34,14 @@ void* MapWipedOnFork() noexcept {
 
 }  // namespace
 
-static_assert(sizeof(ThreadBlocks) == 4096);
-
-thread_local ThreadBlocks* ThreadBlocks::mine_ = nullptr;
+static_assert(sizeof(ThreadBlocks) == sizeof(ThreadBlockTable));
 
 // Unmaps the thread's blocks when it exits.
 struct ThreadExit {
   ~ThreadExit() {
     exited = true;
-    if (ThreadBlocks::mine_ != nullptr) ::munmap(ThreadBlocks::mine_, sizeof(ThreadBlocks));
-    ThreadBlocks::mine_ = nullptr;
+    ThreadBlockTable* const mine = std::exchange(idclient_thread_blocks, nullptr);
+    if (mine != nullptr) ::munmap(mine, sizeof(ThreadBlocks));
   }
 };
 
@@ -46,17 +49,28 @@ Result<BlockOwner> ThreadBlocks::TakePlace() {
   if (Mine() == nullptr) {
     return Status::FromErrno(errno, "memory for blocks that a fork does not copy");
   }
-  for (std::size_t place = 0; place < kPlaces; ++place) {
+  for (std::size_t place = 0; place < kThreadBlocks; ++place) {
     if (taken[place].exchange(true, std::memory_order_acq_rel)) continue;  // B3, pairs with B4
     return BlockOwner{place,
                       last_serial.fetch_add(1, std::memory_order_relaxed) + 1};  // B5: a name
   }
-  return Status(Code::kSystem, "this process has " + std::to_string(kPlaces) +
+  return Status(Code::kSystem, "this process has " + std::to_string(kThreadBlocks) +
                                    " handles with blocks open; close some");
 }
 
 void ThreadBlocks::FreePlace(const BlockOwner& owner) noexcept {
   taken[owner.place].store(false, std::memory_order_release);  // B4, pairs with B3
+}
+
+void ThreadBlocks::Fill(const BlockOwner& owner, const idd::shm::IdRange& ids) noexcept {
+  ThreadBlock& block = blocks[owner.place];
+  block.owner = 0;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // B6
+  block.next = ids.first;
+  block.limit = ids.limit;
+  block.first = ids.first;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // B6
+  block.owner = owner.serial;
 }
 
 ThreadBlocks* ThreadBlocks::Make() noexcept {
@@ -65,8 +79,9 @@ ThreadBlocks* ThreadBlocks::Make() noexcept {
   static_cast<void>(&at_exit);  // made now, so that its destructor runs when the thread exits
   void* const memory = MapWipedOnFork();
   if (memory == nullptr) return nullptr;
-  mine_ = new (memory) ThreadBlocks;
-  return mine_;
+  auto* const mine = new (memory) ThreadBlocks;
+  idclient_thread_blocks = mine;
+  return mine;
 }
 
 }  // namespace idd::client

@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "idclient/idclient.h"
+#include "idclient/thread_block.h"
 #include "idd/shm/claim_point.h"
 
 struct idclient {
@@ -74,7 +75,7 @@ class idclient::Tag {
  public:
   // One id. Throws Error.
   [[nodiscard, gnu::always_inline]] std::uint64_t claim() {
-    const Range fast = ClaimInRing(1);
+    const Range fast = ClaimOne();
     if (fast.count != 0) [[likely]]
       return fast.first;
     return ClaimByCall();
@@ -85,7 +86,7 @@ class idclient::Tag {
       idclient_status* why = nullptr) noexcept {
     // It stays a Range until the end: if two paths make an optional, gcc 12 passes it through
     // memory, which costs more than the add.
-    Range claimed = ClaimInRing(1);
+    Range claimed = ClaimOne();
     if (claimed.count != 0) [[likely]] {
       if (why != nullptr) *why = IDCLIENT_OK;
     } else {
@@ -126,12 +127,22 @@ class idclient::Tag {
   explicit Tag(idclient_tag* tag) noexcept
       : tag_(tag),
         view_(static_cast<const idd::shm::ClaimView*>(
-            idclient_tag_view(tag, idd::shm::kClaimViewVersion))) {}
+            idclient_tag_view(tag, idd::shm::kClaimViewVersion))) {
+    if (idclient_tag_blocks(tag, idd::client::kThreadBlockVersion, &blocks_) == 0) blocks_ = {};
+  }
 
-  // Empty: the ring's current segment has ended, or claims of this tag are not inlined.
+  // One id of this thread's block, or of the ring if the tag has no blocks. Empty: the block or the
+  // ring's current segment has ended, or claims of this tag are not inlined.
+  [[nodiscard, gnu::always_inline]] Range ClaimOne() noexcept {
+    if (view_ != nullptr) return ClaimInRing(1);
+    std::uint64_t id = 0;
+    if (blocks_.serial != 0 && idd::client::TakeFromBlock(idclient_thread_blocks, blocks_, id))
+      return {id, 1};
+    return {};
+  }
+
+  // Precondition: there is a view.
   [[nodiscard, gnu::always_inline]] Range ClaimInRing(std::size_t count) noexcept {
-    if (view_ == nullptr) [[unlikely]]
-      return {};
     const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(*view_, count);
     if (claim.ids.empty()) [[unlikely]]
       return {};
@@ -156,7 +167,8 @@ class idclient::Tag {
   }
 
   idclient_tag* tag_;
-  const idd::shm::ClaimView* view_;
+  const idd::shm::ClaimView* view_;   // null: claims are not made in the ring by inlined code
+  idd::client::BlockOwner blocks_{};  // of a tag with a block size
 };
 
 // A connection to the host's idd. Move-only.

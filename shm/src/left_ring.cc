@@ -53,6 +53,30 @@ void LeftRing::Close() noexcept {
                                          std::memory_order_acq_rel);  // D2, after C1s
     closed_[slot] = next_[slot] + kClosingStep;
   }
+  left_in_lanes_ += SumOfLanes(memory_->lanes()).left;
+  CloseLanes();
+}
+
+// A claim may still be between its store of a block (Y3) and ours: then it stores the block again
+// after us, and the next call closes the lane.
+bool LeftRing::CloseLanes() noexcept {
+  bool all_taken = true;
+  for (Lane& lane : memory_->lanes()) {
+    const std::optional<LaneLook> look = LookAtLane(lane);
+    if (look.has_value() && look->limit == 0) continue;
+    if (look.has_value() && !IsTakenFromASlot(*look)) all_taken = false;
+    lane.limit.store(0, std::memory_order_relaxed);  // Y6
+  }
+  return all_taken;
+}
+
+bool LeftRing::IsTakenFromASlot(const LaneLook& look) const noexcept {
+  if (look.left().empty()) return true;
+  const auto slot = static_cast<std::uint32_t>(look.segment % kSlotCount);
+  // Claims of a segment that is not published any more are refused.
+  if (!HoldsSegment(memory_->table().slots[slot], look.segment)) return true;
+  const IdRange ids = SegmentIn(slot);
+  return look.next >= ids.first && look.limit <= std::min(next_[slot], ids.limit);
 }
 
 std::optional<std::uint64_t> LeftRing::NextOf(IdRange segment) const noexcept {
@@ -71,13 +95,13 @@ std::optional<std::uint64_t> LeftRing::NextOf(IdRange segment) const noexcept {
 
 // Compares with closed_, not with the slot's base: a daemon that was killed between P2 and P3
 // leaves a base that does not belong to the cursor. Honest claimers only add.
-bool LeftRing::StaysClosed() const noexcept {
+bool LeftRing::StaysClosed() noexcept {
   for (std::uint32_t slot = 0; slot < kSlotCount; ++slot) {
     const std::uint64_t cursor =
         memory_->cursors().slots[slot].next.load(std::memory_order_relaxed);  // L1: a look
     if (cursor < closed_[slot]) return false;
   }
-  return true;
+  return CloseLanes();
 }
 
 }  // namespace idd::shm

@@ -34,16 +34,17 @@ void WriteHeader(Table& table, const RingOptions& options) {
   TableHeader& header = table.header;
   header.magic = kTableMagic;
   header.table_bytes = kTableBytes;
-  header.cursors_bytes = kCursorsBytes;
+  header.cursors_bytes = CursorsBytes(options.lane_count);
   header.slot_count = kSlotCount;
   header.slots_offset_bytes = offsetof(Table, slots);
   header.slot_stride_bytes = sizeof(SlotDescriptor);
   header.cursor_stride_bytes = sizeof(Cursor);
-  header.lane_count = 1;
-  header.lane_stride_bytes = sizeof(Cursor);
+  header.lane_count = std::max(options.lane_count, 1U);
+  header.lane_stride_bytes = kLaneBytes;
   header.mode = static_cast<std::uint32_t>(options.time.has_value() ? TagMode::kSnowflake
                                                                     : TagMode::kSegment);
-  header.order = static_cast<std::uint32_t>(options.order);
+  header.order =
+      static_cast<std::uint32_t>(options.lane_count == 0 ? TagOrder::kHost : TagOrder::kCpu);
   header.tag_bytes = static_cast<std::uint32_t>(options.tag.size());
   header.ring_id = options.ring_id;
   if (options.time.has_value()) {
@@ -59,19 +60,29 @@ void WriteHeader(Table& table, const RingOptions& options) {
   header.abi_version.store(kAbiVersion, std::memory_order_release);  // V1, pairs with V2
 }
 
-Result<MappedMemory> MapCursors(const ScopedFd& cursors_fd, MapAccess access) {
-  const AttachOutcome outcome =
-      OutcomeOf(CheckMemfd(cursors_fd.get(), MemfdSeals::kFixed, kCursorsBytes));
+Result<MappedMemory> MapCursors(const ScopedFd& cursors_fd, MapAccess access, std::uint32_t bytes) {
+  const AttachOutcome outcome = OutcomeOf(CheckMemfd(cursors_fd.get(), MemfdSeals::kFixed, bytes));
   if (outcome != AttachOutcome::kOk) return Refuse(outcome, "cursors");
-  return MappedMemory::Map(cursors_fd.get(), access, kCursorsBytes);
+  return MappedMemory::Map(cursors_fd.get(), access, bytes);
+}
+
+bool IsOrderCpu(const TableHeader& header) noexcept {
+  return header.order == static_cast<std::uint32_t>(TagOrder::kCpu);
+}
+
+// As RingOptions::lane_count. Precondition: the geometry fits.
+std::uint32_t LanesOf(const TableHeader& header) noexcept {
+  return IsOrderCpu(header) ? header.lane_count : 0;
 }
 
 bool GeometryFits(const TableHeader& header) noexcept {
-  return header.table_bytes == kTableBytes && header.cursors_bytes == kCursorsBytes &&
-         header.slot_count == kSlotCount && header.slots_offset_bytes == offsetof(Table, slots) &&
+  const std::uint32_t most_lanes = IsOrderCpu(header) ? kMaxLanes : 1;
+  return header.table_bytes == kTableBytes && header.slot_count == kSlotCount &&
+         header.slots_offset_bytes == offsetof(Table, slots) &&
          header.slot_stride_bytes == sizeof(SlotDescriptor) &&
-         header.cursor_stride_bytes == sizeof(Cursor) && header.lane_count == 1 &&
-         header.lane_stride_bytes == sizeof(Cursor);
+         header.cursor_stride_bytes == sizeof(Cursor) && header.lane_count >= 1 &&
+         header.lane_count <= most_lanes && header.lane_stride_bytes == kLaneBytes &&
+         header.cursors_bytes == CursorsBytes(LanesOf(header));
 }
 
 bool IsSnowflake(const TableHeader& header) noexcept {
@@ -86,6 +97,12 @@ struct RingMemory::Mapping {
   MappedMemory table;
   MappedMemory cursors;
 };
+
+std::uint32_t CursorsBytes(std::uint32_t lane_count) noexcept {
+  constexpr std::uint32_t kPage = kCursorsBytes;
+  const std::uint32_t lane_bytes = lane_count * kLaneBytes;
+  return kLanesOffsetBytes + (lane_bytes + kPage - 1) / kPage * kPage;
+}
 
 const char* AttachOutcomeName(AttachOutcome outcome) noexcept {
   switch (outcome) {
@@ -125,8 +142,9 @@ AttachOutcome CheckHeader(const Table& table, std::string_view expected_tag) noe
   if (header.tag_bytes == 0 || header.tag_bytes > kMaxTagBytes) return AttachOutcome::kBadTag;
   if (std::string_view(header.tag, header.tag_bytes) != expected_tag) return AttachOutcome::kBadTag;
   const bool is_segment = header.mode == static_cast<std::uint32_t>(TagMode::kSegment);
-  if (!(is_segment || IsSnowflake(header)) ||
-      header.order != static_cast<std::uint32_t>(TagOrder::kHost)) {
+  const bool is_order_host = header.order == static_cast<std::uint32_t>(TagOrder::kHost);
+  if (!(is_segment || (IsSnowflake(header) && is_order_host)) ||
+      !(is_order_host || IsOrderCpu(header))) {
     return AttachOutcome::kUnsupportedMode;
   }
   return AttachOutcome::kOk;
@@ -137,16 +155,19 @@ RingMemory::~RingMemory() = default;
 
 Result<std::unique_ptr<RingMemory>> RingMemory::Create(const RingOptions& options) {
   IDD_CHECK(!options.tag.empty() && options.tag.size() <= kMaxTagBytes);
+  IDD_CHECK(options.lane_count <= kMaxLanes);
+  IDD_CHECK(options.lane_count == 0 || !options.time.has_value());
+  const std::uint32_t cursors_bytes = CursorsBytes(options.lane_count);
   Result<ScopedFd> table_fd = MakeMemfd("idd-table", kTableBytes);
   if (!table_fd.ok()) return table_fd.status();
-  Result<ScopedFd> cursors_fd = MakeMemfd("idd-cursors", kCursorsBytes);
+  Result<ScopedFd> cursors_fd = MakeMemfd("idd-cursors", cursors_bytes);
   if (!cursors_fd.ok()) return cursors_fd.status();
   // Mapped before it is sealed: the seal forbids every later writable mapping, ours too.
   Result<MappedMemory> table =
       MappedMemory::Map(table_fd.value().get(), MapAccess::kReadWrite, kTableBytes);
   if (!table.ok()) return table.status();
   Result<MappedMemory> cursors =
-      MappedMemory::Map(cursors_fd.value().get(), MapAccess::kReadWrite, kCursorsBytes);
+      MappedMemory::Map(cursors_fd.value().get(), MapAccess::kReadWrite, cursors_bytes);
   if (!cursors.ok()) return cursors.status();
   Status status = SealMemfd(table_fd.value().get(), MemfdSeals::kWrittenByMapper);
   if (status.ok()) status = SealMemfd(cursors_fd.value().get(), MemfdSeals::kFixed);
@@ -159,6 +180,8 @@ Result<std::unique_ptr<RingMemory>> RingMemory::Create(const RingOptions& option
   WriteHeader(*new (mapping->table.address()) Table{}, options);
   new (mapping->cursors.address()) Cursors{};
   std::unique_ptr<RingMemory> memory(new RingMemory(std::move(mapping)));
+  memory->lane_count_ = options.lane_count;
+  for (Lane& lane : memory->lanes()) new (&lane) Lane{};
   memory->table_fd_ = std::move(table_fd).value();
   memory->cursors_fd_ = std::move(cursors_fd).value();
   return memory;
@@ -184,6 +207,7 @@ Result<std::unique_ptr<RingMemory>> RingMemory::AttachTable(const ScopedFd& tabl
                       std::to_string(kAbiMajor) + "." + std::to_string(kAbiMinor));
   }
   if (outcome != AttachOutcome::kOk) return Refuse(outcome, "table");
+  memory->lane_count_ = LanesOf(memory->table().header);
   return memory;
 }
 
@@ -192,7 +216,8 @@ Result<std::unique_ptr<RingMemory>> RingMemory::Attach(const ScopedFd& table_fd,
                                                        std::string_view expected_tag) {
   Result<std::unique_ptr<RingMemory>> memory = AttachTable(table_fd, expected_tag);
   if (!memory.ok()) return memory;
-  Result<MappedMemory> cursors = MapCursors(cursors_fd, MapAccess::kReadWrite);
+  Result<MappedMemory> cursors =
+      MapCursors(cursors_fd, MapAccess::kReadWrite, memory.value()->cursors_bytes());
   if (!cursors.ok()) return cursors.status();
   memory.value()->mapping_->cursors = std::move(cursors).value();
   return memory;
@@ -203,7 +228,8 @@ Result<std::unique_ptr<RingMemory>> RingMemory::AttachForReading(const ScopedFd&
                                                                  std::string_view expected_tag) {
   Result<std::unique_ptr<RingMemory>> memory = AttachTable(table_fd, expected_tag);
   if (!memory.ok()) return memory;
-  Result<MappedMemory> cursors = MapCursors(cursors_fd, MapAccess::kRead);
+  Result<MappedMemory> cursors =
+      MapCursors(cursors_fd, MapAccess::kRead, memory.value()->cursors_bytes());
   if (!cursors.ok()) return cursors.status();
   memory.value()->mapping_->cursors = std::move(cursors).value();
   return memory;
@@ -225,6 +251,19 @@ Table& RingMemory::writable_table() noexcept {
 Cursors& RingMemory::cursors() noexcept {
   IDD_CHECK(mapping_->cursors.address() != nullptr);
   return *static_cast<Cursors*>(mapping_->cursors.address());
+}
+
+std::span<Lane> RingMemory::lanes() noexcept {
+  IDD_CHECK(mapping_->cursors.address() != nullptr);
+  auto* const begin = static_cast<char*>(mapping_->cursors.address()) + kLanesOffsetBytes;
+  return {reinterpret_cast<Lane*>(begin), lane_count_};
+}
+
+std::span<const Lane> RingMemory::read_lanes() const noexcept {
+  IDD_CHECK(mapping_->cursors.address() != nullptr);
+  const auto* const begin =
+      static_cast<const char*>(mapping_->cursors.address()) + kLanesOffsetBytes;
+  return {reinterpret_cast<const Lane*>(begin), lane_count_};
 }
 
 const Cursors& RingMemory::read_cursors() const noexcept {

@@ -108,9 +108,12 @@ bool TryLook(const Table& table, const Cursors& cursors, RingView& view) noexcep
 
 }  // namespace
 
-bool ReadRing(const Table& table, const Cursors& cursors, RingView& view) noexcept {
+bool ReadRing(const Table& table, const Cursors& cursors, RingView& view,
+              std::span<const Lane> lanes) noexcept {
   for (int tries = 0; tries < kTries; ++tries) {
-    if (TryLook(table, cursors, view)) return true;
+    if (!TryLook(table, cursors, view)) continue;
+    view.lanes = SumOfLanes(lanes);
+    return true;
   }
   // A quarantined ring shows no ends, but its state shows that it is over.
   const RingState state =
@@ -135,7 +138,8 @@ Result<RingObserver> RingObserver::Attach(const ScopedFd& table_fd, const Scoped
 
 const RingView& RingObserver::Snapshot() noexcept {
   // If the look fails, view_ still has the result of the last one.
-  static_cast<void>(ReadRing(memory_->table(), memory_->read_cursors(), view_));
+  static_cast<void>(
+      ReadRing(memory_->table(), memory_->read_cursors(), view_, memory_->read_lanes()));
   return view_;
 }
 

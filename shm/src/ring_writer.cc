@@ -8,6 +8,11 @@
 
 namespace idd::shm {
 
+RingWriter::RingWriter(Table& table, Cursors& cursors, std::uint64_t floor, std::span<Lane> lanes)
+    : table_(table), cursors_(cursors), lanes_(lanes), lane_floors_(lanes.size()), floor_(floor) {
+  lane_ids_.reserve(lanes.size());
+}
+
 std::uint64_t RingWriter::Publish(IdRange ids, std::uint64_t taken, std::uint64_t refill_mark,
                                   std::atomic<std::uint64_t>* witness,
                                   const IdLayout& layout) noexcept {
@@ -83,14 +88,31 @@ std::vector<RingWriter::Segment> RingWriter::RetireExhausted() {
   for (; head <= tail_; ++head) {
     const Segment segment = ReadSegment(head);
     if (segment.available() != 0) break;
-    RecordEnd(table_.slots[head % kSlotCount], head, segment.ids.limit);
-    WithdrawSegment(table_.slots[head % kSlotCount]);
-    ends_[head % kSlotCount] = End::kPublished;
-    witnesses_[head % kSlotCount] = nullptr;
+    const std::size_t slot = head % kSlotCount;
+    witnesses_[slot] = nullptr;
     retired.push_back(segment);
+    // Claims of a lane's ids are refused from the withdrawal on.
+    if (lanes_.empty()) {
+      EndSegment(slot);
+    } else {
+      ends_[slot] = End::kInLanes;
+    }
   }
   MoveHead(head);
   return retired;
+}
+
+void RingWriter::EndSegment(std::size_t slot) noexcept {
+  SlotDescriptor& descriptor = table_.slots[slot];
+  RecordEnd(descriptor, NumberIn(slot),
+            descriptor.limit.load(std::memory_order_relaxed));  // P4: our own store
+  WithdrawSegment(descriptor);
+  ends_[slot] = End::kPublished;
+}
+
+std::uint64_t RingWriter::NumberIn(std::size_t slot) const noexcept {
+  const std::uint64_t back = (tail_ + kSlotCount - slot) % kSlotCount;
+  return back < tail_ ? tail_ - back : 0;
 }
 
 std::vector<RingWriter::Segment> RingWriter::Snapshot() const {
@@ -125,16 +147,76 @@ std::vector<RingWriter::Segment> RingWriter::DrainAll() {
     witnesses_[slot] = nullptr;
     drained.push_back(segment);
   }
+  for (std::size_t slot = 0; slot < kSlotCount; ++slot) {
+    if (ends_[slot] == End::kInLanes || ends_[slot] == End::kLeftLanes) EndSegment(slot);
+  }
   std::reverse(drained.begin(), drained.end());
   MoveHead(tail_ + 1);
+  // All cursors are closed, so lanes get no more ids than these.
+  CheckLanes();
   return drained;
 }
 
 void RingWriter::ClearOldEnds() noexcept {
+  const std::uint32_t in_lanes = lanes_.empty() ? 0 : CheckLanes();
   for (std::size_t slot = 0; slot < kSlotCount; ++slot) {
+    // Two looks, because a claimer may have taken ids from the slot (Y2) that it has yet to give to
+    // a lane (Y3).
+    if (ends_[slot] == End::kInLanes || ends_[slot] == End::kLeftLanes) {
+      const bool has_ids = (in_lanes & (1U << slot)) != 0;
+      if (!has_ids && ends_[slot] == End::kLeftLanes) {
+        EndSegment(slot);
+      } else {
+        ends_[slot] = has_ids ? End::kInLanes : End::kLeftLanes;
+      }
+      continue;
+    }
     if (ends_[slot] == End::kOld) ClearEnd(table_.slots[slot]);
     ends_[slot] = ends_[slot] == End::kPublished ? End::kOld : End::kNone;
   }
+}
+
+void RingWriter::SetLaneBlock(std::uint64_t ids) noexcept {
+  IDD_CHECK(ids >= 1 && ids <= kMaxLaneBlock);
+  table_.live.lane_block.store(ids, std::memory_order_relaxed);  // Y5
+}
+
+std::uint64_t RingWriter::lane_block() const noexcept {
+  return table_.live.lane_block.load(std::memory_order_relaxed);  // Y5: our own store
+}
+
+std::uint32_t RingWriter::CheckLanes() noexcept {
+  lane_ids_.clear();
+  std::uint32_t slots = 0;
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) slots |= CheckLane(lane);
+  std::sort(lane_ids_.begin(), lane_ids_.end(),
+            [](const IdRange& a, const IdRange& b) { return a.first < b.first; });
+  for (std::size_t i = 1; i < lane_ids_.size(); ++i) {
+    if (lane_ids_[i].first < lane_ids_[i - 1].limit) forged_ = true;
+  }
+  return slots;
+}
+
+std::uint32_t RingWriter::CheckLane(std::size_t lane) noexcept {
+  const std::optional<LaneLook> look = LookAtLane(lanes_[lane]);
+  if (!look.has_value()) return 0;
+  // The lesser of both never falls, also while a sequence stores one after the other.
+  const std::uint64_t floor = std::min(look->next, look->limit);
+  if (floor < lane_floors_[lane]) forged_ = true;
+  lane_floors_[lane] = std::max(floor, lane_floors_[lane]);
+  const IdRange left = look->left();
+  if (left.empty()) return 0;
+  if (left.size() > kMaxLaneBlock || look->segment == 0 || look->segment > tail_) forged_ = true;
+  const std::size_t slot = look->segment % kSlotCount;
+  // Of a segment whose slot has another one since: its claims are refused.
+  if (look->segment != NumberIn(slot)) return 0;
+  // The lane was looked at first: the cursor has passed the block before the lane got it.
+  const std::uint64_t claimed_to =
+      look->segment >= head_ ? ReadSegment(look->segment).next : seen_[slot];
+  const std::uint64_t base = table_.slots[slot].base.load(std::memory_order_relaxed);  // P2: ours
+  if (left.first < base || left.limit > claimed_to) forged_ = true;
+  lane_ids_.push_back(left);
+  return 1U << slot;
 }
 
 void RingWriter::PublishStats(TagNumbers numbers) noexcept {

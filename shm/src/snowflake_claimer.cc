@@ -9,7 +9,7 @@ namespace {
 
 // A claim begins again when it has come to the next segment, whose cursor the clock may not have
 // moved yet, and when the clock goes on beneath it. All windows of a ring may be over.
-constexpr std::uint32_t kTries = 2 * kSlotCount;
+constexpr std::uint32_t kMoveTries = 2 * kSlotCount;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ SnowflakeClock::SnowflakeClock(const Table& table) noexcept
 SnowflakeClaim SnowflakeClaimer::Claim(std::uint64_t count) noexcept {
   const std::optional<IdLayout> layout = Layout();
   if (!layout.has_value()) return {};
-  for (std::uint32_t round = 0; round < kTries; ++round) {
+  for (std::uint32_t round = 0; round < kMoveTries; ++round) {
     const TimeBounds bounds = clock_.Bounds(layout->sequence_bits);
     const ClaimPoint& point = *view_.load(std::memory_order_acquire);  // N1, pairs with N2
     const std::uint64_t segment = point.segment.load(std::memory_order_acquire);  // N3, with N4

@@ -35,7 +35,8 @@ std::vector<StructLayout> SharedMemoryLayouts() {
                  IDD_FIELD(TableHeader, tag)),
       IDD_STRUCT(RingLive, IDD_FIELD(RingLive, head_segment), IDD_FIELD(RingLive, tail_segment),
                  IDD_FIELD(RingLive, state), IDD_FIELD(RingLive, publications),
-                 IDD_FIELD(RingLive, frontier), IDD_FIELD(RingLive, reserved0),
+                 IDD_FIELD(RingLive, frontier), IDD_FIELD(RingLive, lane_block),
+                 IDD_FIELD(RingLive, reserved0),
                  IDD_FIELD(RingLive, reserved1)),
       IDD_STRUCT(SlotDescriptor, IDD_FIELD(SlotDescriptor, segment),
                  IDD_FIELD(SlotDescriptor, base), IDD_FIELD(SlotDescriptor, limit),
@@ -44,6 +45,8 @@ std::vector<StructLayout> SharedMemoryLayouts() {
                  IDD_FIELD(SlotDescriptor, ended_segment), IDD_FIELD(SlotDescriptor, ended_at),
                  IDD_FIELD(SlotDescriptor, reserved0)),
       IDD_STRUCT(Cursor, IDD_FIELD(Cursor, next), IDD_FIELD(Cursor, reserved0)),
+      IDD_STRUCT(Lane, IDD_FIELD(Lane, reserved0), IDD_FIELD(Lane, next), IDD_FIELD(Lane, limit),
+                 IDD_FIELD(Lane, segment), IDD_FIELD(Lane, dropped), IDD_FIELD(Lane, reserved1)),
       IDD_STRUCT(RingStats, IDD_FIELD(RingStats, version), IDD_FIELD(RingStats, written_at_ns),
                  IDD_FIELD(RingStats, claimed_before), IDD_FIELD(RingStats, counted_from),
                  IDD_FIELD(RingStats, leases), IDD_FIELD(RingStats, fallbacks),
@@ -120,6 +123,10 @@ void PrintConstants(std::ostream& out) {
       << "shm.kTableBytes " << shm::kTableBytes << "\n"
       << "shm.kCursorsBytes " << shm::kCursorsBytes << "\n"
       << "shm.kMaxTagBytes " << shm::kMaxTagBytes << "\n"
+      << "shm.kMaxLanes " << shm::kMaxLanes << "\n"
+      << "shm.kLaneBytes " << shm::kLaneBytes << "\n"
+      << "shm.kLanesOffsetBytes " << shm::kLanesOffsetBytes << "\n"
+      << "shm.kMaxLaneBlock " << shm::kMaxLaneBlock << "\n"
       << "wire.version " << wire::kProtocolVersion << "\n"
       << "wire.kMaxFrameBytes " << wire::kMaxFrameBytes << "\n"
       << "wire.kMaxTagBytes " << wire::kMaxTagBytes << "\n"

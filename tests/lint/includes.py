@@ -94,7 +94,7 @@ EXACT = {
 
 
 # shm's headers that are installed, because idclient.hpp inlines what is in them.
-INSTALLED = {f"idd/shm/{name}.h" for name in ("abi", "claim_point", "ring_protocol")}
+INSTALLED = {f"idd/shm/{name}.h" for name in ("abi", "claim_point", "lane_sequences", "ring_protocol")}
 
 
 def includes_of(path):

@@ -16,7 +16,7 @@ import sys
 SHM = ("shm/",)
 HOMES = {
     "A": ("libclient/src/tag.",),  # a tag's attachment
-    "B": ("libclient/src/thread_blocks.",),
+    "B": ("libclient/src/thread_blocks.", "libclient/include/idclient/thread_block.h"),
     "C": SHM,  # claim
     "D": SHM,  # drain
     "E": ("daemon/src/restart/held_leases.cc",),
@@ -39,6 +39,7 @@ HOMES = {
     "V": SHM,  # version: the header
     "W": SHM,  # witness
     "X": ("daemon/src/exporter/metrics_textfile.cc",),
+    "Y": SHM,  # lanes
 }
 LABEL = re.compile(r"\b[A-Z][0-9]+\b")
 PAIRS = re.compile(r"pairs with ((?:[A-Z][0-9]+(?:, | and | or )?)+)")

@@ -390,8 +390,18 @@ TEST(RingMemoryTest, AttachRefusesAModeOrOrderThatItCannotClaimFrom) {
     ExpectRefused(AttachImage(image), AttachOutcome::kUnsupportedMode, "table");
     image = GoodImage();
     Put(image, offsetof(TableHeader, order), value);
-    ExpectRefused(AttachImage(image), AttachOutcome::kUnsupportedMode, "table");
+    // Order cpu has lanes behind the cursors.
+    const bool is_cpu = value == static_cast<std::uint32_t>(TagOrder::kCpu);
+    ExpectRefused(AttachImage(image),
+                  is_cpu ? AttachOutcome::kBadGeometry : AttachOutcome::kUnsupportedMode, "table");
   }
+  Image image = GoodImage();
+  Put(image, offsetof(TableHeader, order), static_cast<std::uint32_t>(TagOrder::kCpu));
+  Put(image, offsetof(TableHeader, cursors_bytes), CursorsBytes(1));
+  Put(image, offsetof(TableHeader, mode), static_cast<std::uint32_t>(TagMode::kSnowflake));
+  Put(image, offsetof(TableHeader, unit_ms), 1U);
+  Put(image, offsetof(TableHeader, clock), static_cast<std::uint32_t>(TagClock::kClaimer));
+  ExpectRefused(AttachImage(image), AttachOutcome::kUnsupportedMode, "table");
 }
 
 TEST(RingMemoryTest, EveryOutcomeHasItsOwnName) {

@@ -183,9 +183,9 @@ class RingCloser {
   }
 
   // The first id of the lease that was not and will not be claimed. Nothing: unknown.
-  [[nodiscard]] std::optional<std::uint64_t> NextOf(const HeldLease& held) const {
+  [[nodiscard]] std::optional<std::uint64_t> NextOf(const HeldLease& held) {
     if (held.ring_id == 0) return held.next;
-    const shm::LeftRing& ring = *rings_.at(held.ring_id);
+    shm::LeftRing& ring = *rings_.at(held.ring_id);
     if (!forged_.contains(held.ring_id) && ring.StaysClosed()) {
       return ring.NextOf(held.lease.ids).value_or(held.next);
     }
@@ -226,7 +226,7 @@ class RingCloser {
 
   LeftTag left_;
   HeldLeases& held_;
-  std::map<std::uint64_t, const shm::LeftRing*> rings_;
+  std::map<std::uint64_t, shm::LeftRing*> rings_;
   std::set<std::uint64_t> forged_;  // rings
   InheritedTag result_;
 };
@@ -248,11 +248,11 @@ std::uint64_t LeftTag::first_id() const {
   return first;
 }
 
-std::optional<SnowflakeLayout> LeftTag::layout() const {
+const TagRecord* LeftTag::settings() const {
   const auto newest = std::max_element(
       leases.begin(), leases.end(),
       [](const HeldLease& a, const HeldLease& b) { return a.record.next_id < b.record.next_id; });
-  return newest == leases.end() ? std::nullopt : newest->record.snowflake;
+  return newest == leases.end() ? nullptr : &newest->record;
 }
 
 }  // namespace idd::daemon

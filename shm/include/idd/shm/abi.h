@@ -23,11 +23,12 @@
 //   | SlotDescriptor 0               |             | Cursor of slot 15         |
 //   +--------------------------------+ 640         +---------------------------+ 2048
 //   | SlotDescriptor 1 ...15         |             | reserved, zero            |
-//   +--------------------------------+ 2560        |  (lanes of order `cpu`)   |
-//   | RingStats                      |             |                           |
-//   +--------------------------------+ 2816        |                           |
-//   | reserved, zero                 |             |                           |
-//   +--------------------------------+ 4096        +---------------------------+ 4096
+//   +--------------------------------+ 2560        +---------------------------+ 4096
+//   | RingStats                      |             | order cpu only: Lane 0,   |
+//   +--------------------------------+ 2816        | Lane 1, ... one for each  |
+//   | reserved, zero                 |             | CPU, 128 bytes each, then |
+//   +--------------------------------+ 4096        | zeros to a whole page     |
+//                                                  +---------------------------+ cursors_bytes
 //
 //   segment number s = 1, 2, 3, ...  is published in slot  s % 16.  Number 0 means "none".
 //
@@ -69,6 +70,11 @@
 //   RingLive.publications     daemon    P7 fetch_add release, futex word     changes at every publish
 //   RingLive.state            daemon    S1 store release                     see RingState
 //   RingLive.frontier         daemon    U5 store release                     see Mode snowflake
+//   RingLive.lane_block       daemon    Y5 store relaxed                     1 to kMaxLaneBlock; see
+//                                                                            Order cpu
+//   Lane.next, limit,         claimer   Y1, Y3, Y4, in sequences             see Order cpu
+//     segment                 daemon    Y6 store 0 relaxed, limit only
+//   Lane.dropped              claimer   Y7 fetch_add relaxed                 for observers only
 //   RingStats.version         daemon    T1 store odd relaxed,                odd while the rest is
 //                                       T3 store even release                written; 0: never yet
 //   RingStats, the rest       daemon    T2 store release                     see RingStats
@@ -120,8 +126,31 @@
 //   the first one. first < now: give them up and begin again. first >= frontier: they are yours,
 //   but wait until the clock brings the frontier above them before you use them.
 //
-// Every value read here is input: a hostile client can write anything into the cursors, at any time.
-// An accepted id is therefore always checked against base and limit, which only the daemon writes.
+// Order cpu. Beside the slots' cursors, the ring has lane_count lanes. A lane holds ids that one
+// claim has taken from a slot for all threads that run on one CPU. Only restartable sequences (rseq)
+// of claimers write its words: if the thread loses its CPU, moves to another or gets a signal before
+// the last store of the sequence, the kernel lets it begin again. Each sequence reads the CPU number
+// (rseq.cpu_id, never mm_cid) within itself. A number at or above lane_count is no lane: that is
+// also the case when the thread has no rseq.
+//   Y1  one id:  next, limit and segment of the lane; iff next < limit: store next + 1 (commit)
+//       n ids:   k = min(n, limit - next); iff next < limit: store next + k (commit)
+//       Accept iff slot (segment % 16) has base <= id < limit, and its segment is the lane's and not
+//       0: C2, C3, C5. Otherwise do Y4.
+//   Y2  if the lane is used up: claim lane_block ids from the slots (C0 to C8): [first, end)
+//   Y3  iff next >= limit and first >= limit: store segment, store next = first + the ids that the
+//       claimer keeps, store limit = end with release (commit).
+//       If another thread was faster, keep the ids that you need; the rest of [first, end) is a gap.
+//   Y4  iff limit and segment of the lane are still those that Y1 saw: store limit = next (commit).
+//   Claims of lane_block ids or more, and all claims of threads without a lane, go to the slots.
+//   At every moment next >= limit means "used up", also between two stores of Y3: blocks rise.
+//   The daemon takes no ids out of a lane. It keeps an exhausted segment published while a lane has
+//   ids of it and its slot is not needed. After D1 the lanes' claims are refused, so what is left in
+//   lanes is a gap. A later daemon, which cannot write the table, stores 0 in each limit (Y6).
+//   Ids of a ring of order cpu rise within a lane. Across lanes nothing is promised.
+//
+// Every value read here is input: a hostile client can write anything into the cursors and lanes, at
+// any time. An accepted id is therefore always checked against base and limit, which only the daemon
+// writes.
 // clang-format on
 #ifndef IDD_SHM_ABI_H_
 #define IDD_SHM_ABI_H_
@@ -136,8 +165,8 @@ namespace idd::shm {
 // "IDDTABLE" read as eight bytes in memory order on a little-endian host.
 inline constexpr std::uint64_t kTableMagic = 0x454c424154444449ULL;
 inline constexpr std::uint32_t kAbiMajor = 1;
-// 1: ended_segment, ended_at; 2: RingStats; 3: mode snowflake
-inline constexpr std::uint32_t kAbiMinor = 3;
+// 1: ended_segment, ended_at; 2: RingStats; 3: mode snowflake; 4: order cpu
+inline constexpr std::uint32_t kAbiMinor = 4;
 inline constexpr std::uint32_t kAbiVersion = (kAbiMajor << 16) | kAbiMinor;
 
 // Literals, not std::hardware_destructive_interference_size: that one follows compiler flags.
@@ -149,6 +178,10 @@ inline constexpr std::uint32_t kSlotCount = 16;
 inline constexpr std::uint32_t kTableBytes = 4096;
 inline constexpr std::uint32_t kCursorsBytes = 4096;
 inline constexpr std::uint32_t kMaxTagBytes = 128;
+inline constexpr std::uint32_t kMaxLanes = 8192;  // more than Linux has CPUs
+inline constexpr std::uint32_t kLaneBytes = 128;
+inline constexpr std::uint32_t kLanesOffsetBytes = kCursorsBytes;  // of lane 0 in the cursors memfd
+inline constexpr std::uint64_t kMaxLaneBlock = 65'536;             // ids
 
 // Ids are 0 .. 2^63-2, so that limit, an exclusive bound, fits BIGINT and every signed language.
 inline constexpr std::uint64_t kMaxLimit = 0x7fffffffffffffffULL;
@@ -190,10 +223,10 @@ enum class TagCondition : std::uint32_t {
   kDrained = 3,      // an operator has drained the tag
 };
 
-// Which cursors a slot has. Values outside the list: refuse to attach.
+// In which order ids come. Values outside the list: refuse to attach.
 enum class TagOrder : std::uint32_t {
-  kHost = 1,  // one cursor a slot; ids rise over all processes of the host
-  kCpu = 2,   // lane_count cursors a slot; ids rise within a lane
+  kHost = 1,  // ids rise over all processes of the host
+  kCpu = 2,   // ids rise within a lane; see Order cpu above. Only in TagMode::kSegment.
 };
 
 // Written once, before the table is sealed and passed on.
@@ -205,9 +238,9 @@ struct alignas(kWriterBlockBytes) TableHeader {
   std::uint32_t slot_count;
   std::uint32_t slots_offset_bytes;   // of SlotDescriptor 0 in the table
   std::uint32_t slot_stride_bytes;    // from one SlotDescriptor to the next
-  std::uint32_t cursor_stride_bytes;  // from one slot's first Cursor to the next slot's
-  std::uint32_t lane_count;           // cursors a slot: 1 for order `host`
-  std::uint32_t lane_stride_bytes;    // from one lane's Cursor to the next lane's
+  std::uint32_t cursor_stride_bytes;  // from one slot's Cursor to the next slot's
+  std::uint32_t lane_count;           // 1 for order `host`, which has no Lane
+  std::uint32_t lane_stride_bytes;    // from one Lane to the next
   std::uint32_t mode;                 // TagMode
   std::uint32_t order;                // TagOrder
   std::uint32_t tag_bytes;            // length of `tag`, 1..128
@@ -228,7 +261,8 @@ struct alignas(kWriterBlockBytes) RingLive {
   std::atomic<std::uint32_t> state;         // S1: RingState
   std::atomic<std::uint32_t> publications;  // P7: wraps; FUTEX_WAIT on it needs no write access
   std::atomic<std::uint64_t> frontier;      // U5: numbers from it on must wait; TagClock::kDaemon
-  std::uint64_t reserved0[12];
+  std::atomic<std::uint64_t> lane_block;    // Y5: ids to claim for a lane; 0 for order `host`
+  std::uint64_t reserved0[11];
   std::uint64_t reserved1[16];
 };
 
@@ -252,6 +286,18 @@ struct alignas(kWriterBlockBytes) SlotDescriptor {
 struct alignas(kWriterBlockBytes) Cursor {
   std::atomic<std::uint64_t> next;  // P3, C1, D2
   std::uint64_t reserved0[15];
+};
+
+// The ids [next, limit) that threads on one CPU may claim without the others. The words begin at
+// 64, so that no lane shares its low 12 address bits with the slot that a claim reads after its
+// store.
+struct alignas(kWriterBlockBytes) Lane {
+  std::uint64_t reserved0[8];
+  std::atomic<std::uint64_t> next;     // Y1, Y3; at or above limit: used up
+  std::atomic<std::uint64_t> limit;    // Y3, Y4, Y6
+  std::atomic<std::uint64_t> segment;  // Y3
+  std::atomic<std::uint64_t> dropped;  // Y7: ids that claimers gave up
+  std::uint64_t reserved1[4];
 };
 
 // Numbers of the tag that the slots do not show. Only observers read them; claimers never do. The
@@ -328,7 +374,8 @@ static_assert(offsetof(RingLive, tail_segment) == 8);
 static_assert(offsetof(RingLive, state) == 16);
 static_assert(offsetof(RingLive, publications) == 20);
 static_assert(offsetof(RingLive, frontier) == 24);
-static_assert(offsetof(RingLive, reserved0) == 32);
+static_assert(offsetof(RingLive, lane_block) == 32);
+static_assert(offsetof(RingLive, reserved0) == 40);
 static_assert(offsetof(RingLive, reserved1) == 128);
 
 static_assert(kIsSharable<SlotDescriptor>);
@@ -350,6 +397,14 @@ static_assert(sizeof(Cursor) == 128);
 static_assert(alignof(Cursor) == 128);
 static_assert(offsetof(Cursor, next) == 0);
 static_assert(offsetof(Cursor, reserved0) == 8);
+
+static_assert(kIsSharable<Lane>);
+static_assert(sizeof(Lane) == kLaneBytes && alignof(Lane) == 128);
+static_assert(offsetof(Lane, next) == 64);
+static_assert(offsetof(Lane, limit) == 72);
+static_assert(offsetof(Lane, segment) == 80);
+static_assert(offsetof(Lane, dropped) == 88);
+static_assert(offsetof(Lane, reserved1) == 96);
 
 static_assert(kIsSharable<RingStats>);
 static_assert(sizeof(RingStats) == 256 && alignof(RingStats) == 128);

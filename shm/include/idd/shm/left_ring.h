@@ -13,6 +13,7 @@
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/shm/abi.h"
+#include "idd/shm/lane_look.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_protocol.h"
 
@@ -24,6 +25,9 @@ namespace idd::shm {
 // So it cannot withdraw a slot (D1). Honest claimers stop at a closed cursor. If a hostile client
 // writes a cursor back, clients that have not attached again claim ids of this ring again;
 // StaysClosed() detects that.
+//
+// Order cpu: the lanes' ids are claimed, so nobody else gets them. Closing stops the claims of
+// lanes, so that claimers go to the next ring soon; what lanes had left is a gap.
 //
 // Thread safety: none. Claimers in any process run concurrently.
 class LeftRing {
@@ -45,16 +49,24 @@ class LeftRing {
   // ago. To be called after Close().
   [[nodiscard]] std::optional<std::uint64_t> NextOf(IdRange segment) const noexcept;
 
-  // False once a closed cursor is open again: a client has forged it.
-  [[nodiscard]] bool StaysClosed() const noexcept;
+  // False once a closed cursor is open again, or a lane has ids that no claim took from a slot: a
+  // client has forged it. Closes lanes that a claim has filled after Close() with ids that it had
+  // taken before.
+  [[nodiscard]] bool StaysClosed() noexcept;
+  // Order cpu: the ids that Close() found in lanes.
+  [[nodiscard]] std::uint64_t left_in_lanes() const noexcept { return left_in_lanes_; }
 
  private:
   explicit LeftRing(std::unique_ptr<RingMemory> memory) : memory_(std::move(memory)) {}
   [[nodiscard]] IdRange SegmentIn(std::uint32_t slot) const noexcept;
+  // False: a lane has ids that no claim took from a slot.
+  bool CloseLanes() noexcept;
+  [[nodiscard]] bool IsTakenFromASlot(const LaneLook& look) const noexcept;
 
   std::unique_ptr<RingMemory> memory_;
   std::array<std::uint64_t, kSlotCount> next_{};    // the cursors, as they were when closed
   std::array<std::uint64_t, kSlotCount> closed_{};  // and as they were left
+  std::uint64_t left_in_lanes_ = 0;
 };
 
 }  // namespace idd::shm

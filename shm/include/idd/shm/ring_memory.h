@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "idd/base/scoped_fd.h"
@@ -44,8 +45,12 @@ struct RingOptions {
   std::string_view tag;  // 1..kMaxTagBytes bytes
   std::uint64_t ring_id = 0;
   std::optional<RingTime> time{};  // set: mode snowflake; otherwise mode segment
-  TagOrder order = TagOrder::kHost;
+  // 0: order host. Otherwise order cpu with so many lanes, 1..kMaxLanes; only in mode segment.
+  std::uint32_t lane_count = 0;
 };
+
+// Of the cursors memfd of a ring with so many lanes; 0: order host.
+[[nodiscard]] std::uint32_t CursorsBytes(std::uint32_t lane_count) noexcept;
 
 // Both mappings of one ring. Move-only through unique_ptr; unmaps on destruction, so it must
 // outlive every thread that claims from it.
@@ -78,6 +83,10 @@ class RingMemory {
   [[nodiscard]] Table& writable_table() noexcept;
   [[nodiscard]] Cursors& cursors() noexcept;
   [[nodiscard]] const Cursors& read_cursors() const noexcept;
+  // The ring's lanes, as many as the header says; empty with order host. Const: as read_cursors().
+  [[nodiscard]] std::span<Lane> lanes() noexcept;
+  [[nodiscard]] std::span<const Lane> read_lanes() const noexcept;
+  [[nodiscard]] std::uint32_t cursors_bytes() const noexcept { return CursorsBytes(lane_count_); }
   [[nodiscard]] std::uint64_t ring_id() const noexcept { return table().header.ring_id; }
   [[nodiscard]] bool is_snowflake() const noexcept {
     return table().header.mode == static_cast<std::uint32_t>(TagMode::kSnowflake);
@@ -99,6 +108,7 @@ class RingMemory {
   explicit RingMemory(std::unique_ptr<Mapping> mapping);
 
   std::unique_ptr<Mapping> mapping_;
+  std::uint32_t lane_count_ = 0;  // as RingOptions::lane_count
   ScopedFd table_fd_;
   ScopedFd cursors_fd_;
 };

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
 #include "idd/shm/abi.h"
+#include "idd/shm/lane_look.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/ring_stats.h"
 
@@ -26,12 +28,14 @@ struct RingView {
                                 // the segments now published
   std::uint64_t available = 0;  // ids published and not claimed
   std::uint64_t open_segments = 0;  // published and not exhausted
+  LaneSums lanes;                   // of a ring of order cpu; their ids count as claimed
 };
 
-// Reads `table` and `cursors` while others write them, whatever garbage they hold. Returns false
-// and leaves `view` as it was if none of a bounded number of tries saw consistent values. Writes
-// nothing, waits for nothing.
-[[nodiscard]] bool ReadRing(const Table& table, const Cursors& cursors, RingView& view) noexcept;
+// Reads `table`, `cursors` and `lanes` while others write them, whatever garbage they hold. Returns
+// false and leaves `view` as it was if none of a bounded number of tries saw consistent values.
+// Writes nothing, waits for nothing.
+[[nodiscard]] bool ReadRing(const Table& table, const Cursors& cursors, RingView& view,
+                            std::span<const Lane> lanes = {}) noexcept;
 
 // One tag's ring, seen from outside. It works as long as the ring is mapped, whether or not the
 // daemon is alive.

@@ -38,6 +38,7 @@ struct Publication {
 struct SlotClaim {
   IdRange ids;                // empty: the slot is exhausted, drained or holds another segment
   bool wakes_daemon = false;  // the range covers the refill mark: the caller sends the wake-up
+  std::uint64_t segment = 0;  // that the ids are of; not set by claims of lanes
 };
 
 // Daemon only. Precondition: the slot's earlier segment is exhausted or drained.
@@ -123,7 +124,7 @@ template <typename Slot, typename Cursor>
     ids = KeepOvertaken(slot, segment, ids);
     wakes_daemon = false;
   }
-  return {ids, wakes_daemon};
+  return {ids, wakes_daemon, segment};
 }
 
 // The first id of the slot that is not claimed, within [base, limit]. The result is limit for a

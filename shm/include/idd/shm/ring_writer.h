@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "idd/shm/abi.h"
+#include "idd/shm/lane_look.h"
 #include "idd/shm/ring_protocol.h"
 #include "idd/shm/ring_stats.h"
 #include "idd/shm/snowflake.h"
@@ -37,10 +39,10 @@ class RingWriter {
     [[nodiscard]] std::uint64_t available() const noexcept { return ids.limit - next; }
   };
 
-  // `table` and `cursors` outlive the writer; RingMemory::Create has completed the header of
-  // `table`. Nothing below `floor`, the limit of the ring that this one replaces, is published.
-  RingWriter(Table& table, Cursors& cursors, std::uint64_t floor = 0) noexcept
-      : table_(table), cursors_(cursors), floor_(floor) {}
+  // `table`, `cursors` and `lanes` outlive the writer; RingMemory::Create has completed the header
+  // of `table`. Nothing below `floor`, the limit of the ring that this one replaces, is published.
+  // `lanes`: of a ring of order cpu.
+  RingWriter(Table& table, Cursors& cursors, std::uint64_t floor = 0, std::span<Lane> lanes = {});
 
   [[nodiscard]] bool CanPublish() const noexcept { return tail_ - head_ + 1 < kSlotCount; }
   // The highest limit ever published here; the next segment starts at or above it.
@@ -76,16 +78,22 @@ class RingWriter {
 
   // A claimer overtaken by the end of its segment can still read that end (C6), and so keep its
   // ids, until this function has been called twice after the end. To be called about once a second,
-  // and before the memory is unmapped.
+  // and before the memory is unmapped. Order cpu: it also looks for what no honest claimer writes
+  // into a lane (forged()).
   void ClearOldEnds() noexcept;
+
+  // Order cpu: how many ids claimers take for a lane at once, 1..kMaxLaneBlock.
+  void SetLaneBlock(std::uint64_t ids) noexcept;
+  [[nodiscard]] std::uint64_t lane_block() const noexcept;
+  [[nodiscard]] LaneSums Lanes() const noexcept { return SumOfLanes(lanes_); }
 
   // The segments now published, oldest first.
   [[nodiscard]] std::vector<Segment> Snapshot() const;
   [[nodiscard]] std::uint64_t Available() const noexcept;
 
   // True once a look or a claim has found what no honest claimer writes: a cursor below an earlier
-  // value, or one that another process has closed. From then on it is unknown which ids were
-  // claimed.
+  // value, one that another process has closed, or a lane with ids that no claim took from a slot.
+  // From then on it is unknown which ids were claimed.
   [[nodiscard]] bool forged() const noexcept { return forged_; }
 
   // Closes every cursor, the newest first. The returned segments' [next, ids.limit) belong to the
@@ -108,12 +116,25 @@ class RingWriter {
   void RaiseSeen(std::size_t slot, std::uint64_t next) const noexcept;
   void MoveHead(std::uint64_t head) noexcept;
 
-  // Whether a slot still shows the end of its withdrawn segment, and whether it already did at the
-  // last ClearOldEnds().
-  enum class End : std::uint8_t { kNone, kPublished, kOld };
+  // The number of the segment that was published last in this slot; 0: none.
+  [[nodiscard]] std::uint64_t NumberIn(std::size_t slot) const noexcept;
+  // Withdraws an exhausted segment.
+  void EndSegment(std::size_t slot) noexcept;
+  // Order cpu: checks all lanes. Returns the slots of whose segments lanes have ids, as bits.
+  std::uint32_t CheckLanes() noexcept;
+  // Checks what one lane shows, and returns the bit of its slot if it has ids.
+  std::uint32_t CheckLane(std::size_t lane) noexcept;
+
+  // What became of the segment in a slot below head_. It is exhausted, but lanes had ids of it
+  // (kInLanes) or at the last ClearOldEnds() had none (kLeftLanes); or the slot shows its end
+  // (kPublished), and did already at the last ClearOldEnds() (kOld).
+  enum class End : std::uint8_t { kNone, kInLanes, kLeftLanes, kPublished, kOld };
 
   Table& table_;
   Cursors& cursors_;
+  std::span<Lane> lanes_;
+  std::vector<std::uint64_t> lane_floors_;  // no id of the lane below it is left
+  std::vector<IdRange> lane_ids_;           // of the last CheckLanes()
   std::uint64_t head_ = 1;  // oldest segment not yet retired; tail_ + 1 when there is none
   std::uint64_t tail_ = 0;  // newest published
   std::uint64_t floor_;

@@ -342,6 +342,8 @@ Result<TagRecord> DataSet::CreateTag(const daemon::NewTag& tag) {
   record.description = tag.description;
   record.access = tag.access;
   record.snowflake = tag.snowflake;
+  record.order = tag.order;
+  record.lane_block = tag.lane_block;
   record.refill.step = tag.step;
   record.refill.max_prefetch = daemon::DefaultMaxPrefetch(tag.step);
   Apply(tag.refill, record.refill);
@@ -358,6 +360,8 @@ Result<TagRecord> DataSet::ChangeTag(const daemon::TagChange& change) {
   after.max_id = change.max_id.value_or(after.max_id);
   after.description = change.description.value_or(after.description);
   after.access = change.access.value_or(after.access);
+  after.order = change.order.value_or(after.order);
+  after.lane_block = change.lane_block.value_or(after.lane_block);
   Apply(change.refill, after.refill);
   if (Status status = daemon::CheckChanged(change, after); !status.ok()) return status;
   return it->second = after;

@@ -67,7 +67,9 @@ struct HeldLeases::Entry {
   std::uint8_t time_bits;
   std::uint8_t worker_bits;
   std::uint8_t sequence_bits;
-  std::array<std::uint8_t, 41> reserved;
+  std::uint8_t order;  // TagOrder; 0, as in a list of an earlier version, is kHost
+  std::uint32_t lane_block;
+  std::array<std::uint8_t, 36> reserved;
 
   [[nodiscard]] SnowflakeLayout Layout() const {
     return {.time_bits = time_bits,
@@ -184,6 +186,8 @@ bool HeldLeases::MakesSense(const Entry& entry) {
          entry.rule <= static_cast<std::uint32_t>(RefillRule::kLeaf) &&
          entry.access <= static_cast<std::uint16_t>(TagAccess::kSocket) &&
          entry.mode <= static_cast<std::uint16_t>(TagMode::kTicket) &&
+         entry.order <= static_cast<std::uint8_t>(TagOrder::kCpu) &&
+         entry.lane_block <= shm::kMaxLaneBlock &&
          (entry.mode != static_cast<std::uint16_t>(TagMode::kSnowflake) || entry.HasLayout());
 }
 
@@ -203,6 +207,8 @@ HeldLease HeldLeases::Read(const Entry& entry) {
   held.record.max_id = entry.max_id;
   held.record.access = static_cast<TagAccess>(entry.access);
   held.record.mode = static_cast<TagMode>(entry.mode);
+  held.record.order = static_cast<TagOrder>(entry.order);
+  held.record.lane_block = entry.lane_block;
   if (held.record.mode == TagMode::kSnowflake) held.record.snowflake = entry.Layout();
   held.record.refill = {.rule = static_cast<RefillRule>(entry.rule),
                         .step = entry.step,
@@ -275,6 +281,8 @@ void HeldLeases::RecordGranted(const Lease& lease, const TagRecord& record) {
   entry->rule = static_cast<std::uint32_t>(record.refill.rule);
   entry->access = static_cast<std::uint16_t>(record.access);
   entry->mode = static_cast<std::uint16_t>(record.mode);
+  entry->order = static_cast<std::uint8_t>(record.order);
+  entry->lane_block = static_cast<std::uint32_t>(record.lane_block);
   if (record.snowflake.has_value()) entry->SetLayout(*record.snowflake);
   entry->next.store(lease.ids.first, std::memory_order_relaxed);  // E5, before E1
   entry->ring_id.store(0, std::memory_order_relaxed);             // E5

@@ -35,8 +35,8 @@ struct LeftTag {
 
   // The lowest id of the leases.
   [[nodiscard]] std::uint64_t first_id() const;
-  // In mode snowflake: of the newest lease.
-  [[nodiscard]] std::optional<SnowflakeLayout> layout() const;
+  // As they came with the newest lease; null: there is no lease.
+  [[nodiscard]] const TagRecord* settings() const;
 };
 
 struct Inheritance {

@@ -9,6 +9,8 @@ constexpr const char* kSocket = "socket";
 constexpr const char* kSegment = "segment";
 constexpr const char* kSnowflake = "snowflake";
 constexpr const char* kTicket = "ticket";
+constexpr const char* kHost = "host";
+constexpr const char* kCpu = "cpu";
 
 }  // namespace
 
@@ -32,6 +34,14 @@ const char* TagModeName(TagMode mode) noexcept {
       return kTicket;
   }
   return kSegment;
+}
+
+const char* TagOrderName(TagOrder order) noexcept { return order == TagOrder::kCpu ? kCpu : kHost; }
+
+std::optional<TagOrder> ParseTagOrder(std::string_view name) noexcept {
+  if (name == kHost) return TagOrder::kHost;
+  if (name == kCpu) return TagOrder::kCpu;
+  return std::nullopt;
 }
 
 std::optional<TagMode> ParseTagMode(std::string_view name) noexcept {

@@ -29,6 +29,12 @@ enum class TagMode { kSegment, kSnowflake, kTicket };
 [[nodiscard]] const char* TagModeName(TagMode mode) noexcept;  // "segment", ...
 [[nodiscard]] std::optional<TagMode> ParseTagMode(std::string_view name) noexcept;
 
+// In which order the ids of a tag in mode segment come on a host. kHost: they rise over all
+// processes. kCpu: they rise within a lane, of which each CPU has one.
+enum class TagOrder { kHost, kCpu };
+[[nodiscard]] const char* TagOrderName(TagOrder order) noexcept;  // "host", "cpu"
+[[nodiscard]] std::optional<TagOrder> ParseTagOrder(std::string_view name) noexcept;
+
 // One row of leaf_alloc with idd's own policy row beside it. Already validated: step in
 // [1, kMaxStep], 0 <= next_id <= kMaxLimit, mode, access and refill known and within their bounds.
 struct TagRecord {
@@ -40,6 +46,8 @@ struct TagRecord {
   std::string description;
   std::string update_time;  // UTC, "YYYY-MM-DD HH:MM:SS"
   TagAccess access = TagAccess::kRing;
+  TagOrder order = TagOrder::kHost;
+  std::uint64_t lane_block = 0;                // ids of a lane's block; 0: idd chooses
   RefillSettings refill;                       // refill.step is step
   std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
   // Set by FindTagsCached() of a store with a fence: the end of used ids in the journal, the
@@ -69,6 +77,8 @@ struct NewTag {
   TagAccess access = TagAccess::kRing;
   RefillChange refill{};
   std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
+  TagOrder order = TagOrder::kHost;
+  std::uint64_t lane_block = 0;
 };
 
 struct TagChange {
@@ -78,6 +88,8 @@ struct TagChange {
   std::optional<std::string> description{};
   std::optional<TagAccess> access{};
   RefillChange refill{};
+  std::optional<TagOrder> order{};
+  std::optional<std::uint64_t> lane_block{};
 };
 
 }  // namespace idd::daemon

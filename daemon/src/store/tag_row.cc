@@ -18,7 +18,8 @@ Status BadColumn(const StoredRow& row, int column, const std::string& expected) 
       "leaf_alloc.biz_tag",     "leaf_alloc.max_id",      "leaf_alloc.step",
       "leaf_alloc.description", "leaf_alloc.update_time", "idd_tag.mode",
       "idd_tag.max_id_allowed", "idd_tag.access",         "idd_tag.refill",
-      "idd_tag.max_step",       "idd_tag.max_prefetch",   "idd_tag.outage_tolerance_s"};
+      "idd_tag.max_step",       "idd_tag.max_prefetch",   "idd_tag.outage_tolerance_s",
+      "idd_order.tag_order",    "idd_order.lane_block"};
   const std::string tag = row.TextIf(0).value_or("(not a text)");
   return {Code::kInvalid, std::string(kNames[column]) + " of tag '" + tag + "' is " +
                               row.Describe(column) + "; it must be " + expected +
@@ -52,6 +53,29 @@ Status ParseRefill(const StoredRow& row, RefillSettings& refill) {
   }
   refill.outage_tolerance = std::chrono::seconds(*tolerance);
   return Status::Ok();
+}
+
+// Parses columns 12 and 13.
+Status ParseOrder(const StoredRow& row, TagRecord& record) {
+  const std::optional<TagOrder> order = ParseTagOrder(row.TextIf(12).value_or(std::string()));
+  if (!order.has_value()) return BadColumn(row, 12, "'host' or 'cpu' and nothing else");
+  const std::optional<std::uint64_t> block = row.UintIf(13);
+  if (!block.has_value() || *block > shm::kMaxLaneBlock || *block == 1) {
+    return BadColumn(row, 13, "0 or an integer from 2 to " + std::to_string(shm::kMaxLaneBlock));
+  }
+  if (record.mode != TagMode::kSegment && *order != TagOrder::kHost) {
+    return BadColumn(row, 12, "'host' in mode " + std::string(TagModeName(record.mode)));
+  }
+  record.order = *order;
+  record.lane_block = *block;
+  return Status::Ok();
+}
+
+Status CheckLaneBlock(const std::string& tag, std::uint64_t block) {
+  if (block != 1 && block <= shm::kMaxLaneBlock) return Status::Ok();
+  return {Code::kInvalid, "the lane block of tag '" + tag + "' must be from 2 to " +
+                              std::to_string(shm::kMaxLaneBlock) +
+                              ", or 0 to let idd choose it, not " + std::to_string(block)};
 }
 
 Status CheckStep(const std::string& tag, std::uint64_t step) {
@@ -121,6 +145,7 @@ Result<TagRecord> ParseTagRow(const StoredRow& row) {
   record.access = *access;
   record.refill.step = step;
   if (Status status = ParseRefill(row, record.refill); !status.ok()) return status;
+  if (Status status = ParseOrder(row, record); !status.ok()) return status;
   if (record.mode == TagMode::kTicket) {
     record.access = TagAccess::kSocket;
     record.refill.outage_tolerance = std::chrono::seconds(0);
@@ -144,6 +169,9 @@ Status CheckNewTag(const NewTag& tag) {
                                   std::to_string(kMaxSnowflakeTagBytes) + " bytes"};
     }
   }
+  if (Status status = CheckLaneBlock(tag.tag, tag.lane_block); !status.ok()) return status;
+  const bool has_order = tag.order != TagOrder::kHost || tag.lane_block != 0;
+  if (has_order && tag.mode != TagMode::kSegment) return NoOrderInThisMode();
   return CheckRefill(tag.tag, tag.step, tag.refill);
 }
 
@@ -153,6 +181,9 @@ Status CheckTagChange(const TagChange& change) {
   }
   if (change.max_id.has_value()) {
     if (Status status = CheckMaxId(change.tag, *change.max_id); !status.ok()) return status;
+  }
+  if (Status status = CheckLaneBlock(change.tag, change.lane_block.value_or(0)); !status.ok()) {
+    return status;
   }
   // Finds errors that no step could fix; CheckChanged() finds the others.
   return CheckRefill(change.tag, change.step.value_or(1), change.refill);
@@ -218,7 +249,14 @@ Status NoSuchSettingOfSnowflakes() {
           "apply, except the outage tolerance"};
 }
 
+Status NoOrderInThisMode() {
+  return {Code::kInvalid, "order cpu and lane-block are for mode segment only"};
+}
+
 Status CheckChanged(const TagChange& change, const TagRecord& after) {
+  const bool has_order = change.order.value_or(TagOrder::kHost) != TagOrder::kHost ||
+                         change.lane_block.value_or(0) != 0;
+  if (has_order && after.mode != TagMode::kSegment) return NoOrderInThisMode();
   RefillChange counts = change.refill;
   counts.outage_tolerance.reset();
   if (after.mode == TagMode::kSnowflake &&

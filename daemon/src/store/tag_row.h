@@ -19,8 +19,9 @@ inline constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
 
 // The columns of a row that ParseTagRow reads, from 0 on: leaf_alloc's biz_tag, max_id, step,
 // description, update_time; idd_tag's mode, max_id_allowed, access, refill (defaults filled in),
-// max_step, max_prefetch, outage_tolerance_s (NULL: the default).
-inline constexpr int kTagColumns = 12;
+// max_step, max_prefetch, outage_tolerance_s (NULL: the default); idd_order's tag_order and
+// lane_block (defaults filled in).
+inline constexpr int kTagColumns = 14;
 
 // kInvalid names the invalid column.
 [[nodiscard]] Result<TagRecord> ParseTagRow(const StoredRow& row);
@@ -44,6 +45,8 @@ inline constexpr int kTagColumns = 12;
 [[nodiscard]] Status NoSuchSettingOfTickets();
 // The same for mode `snowflake`.
 [[nodiscard]] Status NoSuchSettingOfSnowflakes();
+// The error for an order or a lane block of another mode than `segment`.
+[[nodiscard]] Status NoOrderInThisMode();
 // Checks a change against the changed row: `after` must not be kept if this fails.
 [[nodiscard]] Status CheckChanged(const TagChange& change, const TagRecord& after);
 

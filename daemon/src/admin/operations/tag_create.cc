@@ -22,14 +22,17 @@ Result<NewTag> ReadNewTag(const AdminRequest& request) {
   if (!tag.ok()) return tag.status();
   const auto mode = TextField(request, "mode");
   const auto access = AccessField(request);
+  const auto order = OrderField(request);
+  const auto lane_block = NumberField(request, "lane_block");
   const auto description = TextField(request, "description");
   const auto step = NumberField(request, "step");
   const auto start = NumberField(request, "start");
   const auto max_id = NumberField(request, "max_id");
   auto refill = RefillFields(request);
   const auto layout = LayoutFields(request);
-  for (const Status& status : {mode.status(), access.status(), description.status(), step.status(),
-                               start.status(), max_id.status(), refill.status(), layout.status()}) {
+  for (const Status& status :
+       {mode.status(), access.status(), description.status(), step.status(), start.status(),
+        max_id.status(), refill.status(), layout.status(), order.status(), lane_block.status()}) {
     if (!status.ok()) return status;
   }
   NewTag created;
@@ -65,6 +68,8 @@ Result<NewTag> ReadNewTag(const AdminRequest& request) {
   created.access = access.value().value_or(*known_mode == TagMode::kTicket ? TagAccess::kSocket
                                                                            : TagAccess::kRing);
   created.refill = std::move(refill).value();
+  created.order = order.value().value_or(TagOrder::kHost);
+  created.lane_block = lane_block.value().value_or(0);
   return created;
 }
 

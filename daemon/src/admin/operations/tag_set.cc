@@ -22,8 +22,11 @@ Result<TagChange> ReadTagChange(const AdminRequest& request) {
   const auto max_id = NumberField(request, "max_id");
   const auto access = AccessField(request);
   const auto refill = RefillFields(request);
+  const auto order = OrderField(request);
+  const auto lane_block = NumberField(request, "lane_block");
   for (const Status& status :
-       {description.status(), step.status(), max_id.status(), access.status(), refill.status()}) {
+       {description.status(), step.status(), max_id.status(), access.status(), refill.status(),
+        order.status(), lane_block.status()}) {
     if (!status.ok()) return status;
   }
   return TagChange{.tag = std::move(tag).value(),
@@ -31,7 +34,9 @@ Result<TagChange> ReadTagChange(const AdminRequest& request) {
                    .max_id = max_id.value(),
                    .description = description.value(),
                    .access = access.value(),
-                   .refill = refill.value()};
+                   .refill = refill.value(),
+                   .order = order.value(),
+                   .lane_block = lane_block.value()};
 }
 
 }  // namespace

@@ -79,6 +79,8 @@ Json TagJson(const TagRecord& record) {
   return {{"tag", record.tag},
           {"mode", TagModeName(record.mode)},
           {"access", TagAccessName(record.access)},
+          {"order", TagOrderName(record.order)},
+          {"lane_block", record.lane_block},
           {"step", record.step},
           {"refill", RefillRuleName(record.refill.rule)},
           {"max_step", record.refill.max_step},
@@ -89,6 +91,14 @@ Json TagJson(const TagRecord& record) {
           {"snowflake", record.snowflake ? LayoutJson(*record.snowflake) : Json(nullptr)},
           {"description", record.description},
           {"update_time", record.update_time}};
+}
+
+Json LanesJson(const TagSnapshot& tag) {
+  if (!tag.lanes.has_value()) return nullptr;
+  return {{"count", tag.lanes->count},
+          {"block", tag.lanes->block},
+          {"left", tag.lanes->left},
+          {"dropped", tag.lanes->dropped}};
 }
 
 Json StatusTagJson(const TagSnapshot& tag) {
@@ -104,11 +114,13 @@ Json StatusTagJson(const TagSnapshot& tag) {
   return {
       {"tag", tag.tag},
       {"mode", TagModeName(tag.mode)},
+      {"order", TagOrderName(tag.order)},
       {"step", tag.step},
       {"state", TagStateName(tag.state)},
       {"claimed", tag.claimed},
       {"available", available},
       {"segments", std::move(segments)},
+      {"lanes", LanesJson(tag)},
       {"snowflake", SnowflakeStateJson(tag)},
       {"rate_per_s", idle ? 0.0 : tag.rate_per_s},
       {"covered_s", idle ? Json(nullptr) : Json(static_cast<double>(available) / tag.rate_per_s)},

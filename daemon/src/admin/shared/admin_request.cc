@@ -106,6 +106,16 @@ Result<std::optional<TagAccess>> AccessField(const AdminRequest& request) {
                 "unknown access '" + *name.value() + "'; ring and socket are available");
 }
 
+Result<std::optional<TagOrder>> OrderField(const AdminRequest& request) {
+  const Result<std::optional<std::string>> name = TextField(request, "order");
+  if (!name.ok()) return name.status();
+  if (!name.value().has_value()) return std::optional<TagOrder>();
+  const std::optional<TagOrder> order = ParseTagOrder(*name.value());
+  if (order.has_value()) return order;
+  return Status(Code::kInvalid,
+                "unknown order '" + *name.value() + "'; host and cpu are available");
+}
+
 Result<RefillChange> RefillFields(const AdminRequest& request) {
   const auto rule = TextField(request, "refill");
   const auto max_step = NumberField(request, "max_step");

@@ -41,6 +41,7 @@ void Fail(const AdminDone& done, const Status& status);
 // False if the field is absent.
 [[nodiscard]] Result<bool> FlagField(const AdminRequest& request, const char* key);
 [[nodiscard]] Result<std::optional<TagAccess>> AccessField(const AdminRequest& request);
+[[nodiscard]] Result<std::optional<TagOrder>> OrderField(const AdminRequest& request);
 [[nodiscard]] Result<RefillChange> RefillFields(const AdminRequest& request);
 // kInvalid also if the field is absent.
 [[nodiscard]] Result<std::string> TagField(const AdminRequest& request);

@@ -111,8 +111,8 @@ constexpr std::array kFenceTables = {
     " pushed bigint NOT NULL DEFAULT 0,"
     " KEY idd_ceiling_epoch(epoch)) " IDD_TABLE,
 };
-// The tables of snowflake tags (sqlite_schema.cc says what they are for).
-constexpr std::array kWorkerTables = {
+// The tables that later versions of idd have brought (sqlite_schema.cc says what they are for).
+constexpr std::array kLaterTables = {
     "CREATE TABLE IF NOT EXISTS idd_snowflake("
     " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
     " layout " IDD_WORD_COLUMN("128") " NOT NULL) " IDD_TABLE,
@@ -123,14 +123,19 @@ constexpr std::array kWorkerTables = {
     " host " IDD_WORD_COLUMN("64") " NOT NULL,"
     " taken_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
     " PRIMARY KEY(biz_tag, worker)) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_order("
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
+    " tag_order " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT 'host',"
+    " lane_block bigint NOT NULL DEFAULT 0) " IDD_TABLE,
 };
 #undef IDD_TAG_COLUMN
 #undef IDD_WORD_COLUMN
 #undef IDD_TABLE
 
-constexpr std::array kTables = {"leaf_alloc", "idd_tag",         "idd_lease",  "idd_returned",
-                                "idd_host",   "idd_fence",       "idd_meta",   "idd_snowflake",
-                                "idd_worker", "idd_deleted_tag", "idd_ceiling"};
+constexpr std::array kTables = {"leaf_alloc", "idd_tag",         "idd_lease",   "idd_returned",
+                                "idd_host",   "idd_fence",       "idd_meta",    "idd_snowflake",
+                                "idd_worker", "idd_deleted_tag", "idd_ceiling", "idd_order"};
 
 }  // namespace
 
@@ -234,14 +239,15 @@ Status AddFence(MysqlDb& db) {
   return Status::Ok();
 }
 
-// Adds the tables of snowflake tags, which an earlier version of idd has not made. Without their
-// rows, snowflake tags lease nothing or take other worker ids, so an empty table repeats no id.
-Status AddWorkerTables(MysqlDb& db) {
+// Adds the tables that an earlier version of idd has not made. Without their rows, snowflake tags
+// lease nothing or take other worker ids, and other tags have order host, so an empty table repeats
+// no id.
+Status AddLaterTables(MysqlDb& db) {
   const Result<MysqlResult> there = db.Query(
       "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
-      " AND LOWER(table_name) IN ('idd_snowflake', 'idd_worker')");
+      " AND LOWER(table_name) IN ('idd_snowflake', 'idd_worker', 'idd_order')");
   if (!there.ok()) return there.status();
-  return there.value().rows.at(0).at(0) == "2" ? Status::Ok() : CreateTables(db, kWorkerTables);
+  return there.value().rows.at(0).at(0) == "3" ? Status::Ok() : CreateTables(db, kLaterTables);
 }
 
 // Whether a host has finished making the tables: idd_meta gets its rows last, in one statement. (A
@@ -274,7 +280,7 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
     if (Status status = CreateDataSet(db); !status.ok()) return status;
   }
   if (Status status = AddFence(db); !status.ok()) return status;
-  if (Status status = AddWorkerTables(db); !status.ok()) return status;
+  if (Status status = AddLaterTables(db); !status.ok()) return status;
   if (Status status = CheckMysqlTables(db); !status.ok()) return status;
   if (Status status = CheckLeafAlloc(db); !status.ok()) return status;
   const Result<MysqlResult> meta = db.Query(

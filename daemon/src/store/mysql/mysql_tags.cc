@@ -21,13 +21,15 @@ std::string SelectTags(const std::string& more = "") {
   return "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
          " COALESCE(t.mode, 'segment'), COALESCE(t.max_id_allowed, 9223372036854775806),"
          " COALESCE(t.access, 'ring'), COALESCE(t.refill, 'promise'), t.max_step, t.max_prefetch,"
-         " t.outage_tolerance_s" +
-         more + " FROM leaf_alloc a LEFT JOIN idd_tag t ON t.biz_tag = " + name;
+         " t.outage_tolerance_s, COALESCE(o.tag_order, 'host'), COALESCE(o.lane_block, 0)" +
+         more + " FROM leaf_alloc a LEFT JOIN idd_tag t ON t.biz_tag = " + name +
+         " LEFT JOIN idd_order o ON o.biz_tag = " + name;
 }
 
-std::string Assign(const std::string& tag, const char* column, const std::string& value) {
-  return std::string("INSERT INTO idd_tag(biz_tag, ") + column + ") VALUES(" + MysqlDb::Text(tag) +
-         ", " + value + ") ON DUPLICATE KEY UPDATE " + column + " = " + value;
+std::string Assign(const std::string& tag, const std::string& column, const std::string& value,
+                   const std::string& table = "idd_tag") {
+  return "INSERT INTO " + table + "(biz_tag, " + column + ") VALUES(" + MysqlDb::Text(tag) + ", " +
+         value + ") ON DUPLICATE KEY UPDATE " + column + " = " + value;
 }
 
 std::vector<std::string> AssignRefill(const std::string& tag, const RefillChange& refill) {
@@ -239,7 +241,9 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
       // A row deleted by hand may have left its policy behind.
       "REPLACE INTO idd_tag(biz_tag, mode, max_id_allowed, access) VALUES(" + name + ", '" +
           TagModeName(tag.mode) + "', " + std::to_string(tag.max_id.value_or(kMaxId)) + ", '" +
-          TagAccessName(tag.access) + "')"};
+          TagAccessName(tag.access) + "')",
+      "REPLACE INTO idd_order(biz_tag, tag_order, lane_block) VALUES(" + name + ", '" +
+          TagOrderName(tag.order) + "', " + std::to_string(tag.lane_block) + ")"};
   for (std::string& statement : AssignRefill(tag.tag, tag.refill)) {
     statements.push_back(std::move(statement));
   }
@@ -278,6 +282,14 @@ Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
   }
   for (std::string& statement : AssignRefill(change.tag, change.refill)) {
     statements.push_back(std::move(statement));
+  }
+  if (change.order.has_value()) {
+    const std::string order = std::string("'") + TagOrderName(*change.order) + "'";
+    statements.push_back(Assign(change.tag, "tag_order", order, "idd_order"));
+  }
+  if (change.lane_block.has_value()) {
+    const std::string block = std::to_string(*change.lane_block);
+    statements.push_back(Assign(change.tag, "lane_block", block, "idd_order"));
   }
   // The row is read inside the transaction, on the same connection.
   statements.insert(statements.begin(), "START TRANSACTION");
@@ -351,7 +363,7 @@ Status MysqlStore::DeleteTag(const std::string& tag) {
            " ON DUPLICATE KEY UPDATE max_id = GREATEST(idd_deleted_tag.max_id, VALUES(max_id)),"
            " deleted_at = CURRENT_TIMESTAMP",
        "DELETE FROM idd_returned" + is_tag, "DELETE FROM idd_tag" + is_tag,
-       "DELETE FROM leaf_alloc WHERE " + sql::IsTag(tag)});
+       "DELETE FROM idd_order" + is_tag, "DELETE FROM leaf_alloc WHERE " + sql::IsTag(tag)});
   return Failed(deleted.status());
 }
 

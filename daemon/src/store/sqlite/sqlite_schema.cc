@@ -167,7 +167,9 @@ Status CheckAllocatorTables(SqliteDb& db) {
 // deleted, so that a namesake makes the same ids from the counters of its workers, which stay too.
 // idd_worker: the host that leases from the counter of a worker id, the row 'TAG#WORKER' of
 // leaf_alloc.
-constexpr const char* kWorkerTables[] = {
+// idd_order: in which order a tag's ids come on a host, and how many ids a CPU's lane takes (0: idd
+// chooses). No row: order host.
+constexpr const char* kLaterTables[] = {
     "CREATE TABLE IF NOT EXISTS idd_snowflake("
     "  biz_tag TEXT PRIMARY KEY NOT NULL,"
     "  layout  TEXT NOT NULL) STRICT",
@@ -176,12 +178,16 @@ constexpr const char* kWorkerTables[] = {
     "  worker   INTEGER NOT NULL CHECK(worker BETWEEN 0 AND 4294967295),"
     "  host     TEXT NOT NULL,"
     "  taken_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
-    "  PRIMARY KEY(biz_tag, worker)) STRICT"};
+    "  PRIMARY KEY(biz_tag, worker)) STRICT",
+    "CREATE TABLE IF NOT EXISTS idd_order("
+    "  biz_tag    TEXT PRIMARY KEY NOT NULL,"
+    "  tag_order  TEXT NOT NULL DEFAULT 'host' CHECK(tag_order IN ('host', 'cpu')),"
+    "  lane_block INTEGER NOT NULL DEFAULT 0 CHECK(lane_block BETWEEN 0 AND 65536)) STRICT"};
 
 }  // namespace
 
-Status AddWorkerTables(SqliteDb& db) {
-  for (const char* sql : kWorkerTables) {
+Status AddLaterTables(SqliteDb& db) {
+  for (const char* sql : kLaterTables) {
     if (Status status = db.Run(sql); !status.ok()) return status;
   }
   return Status::Ok();

@@ -15,7 +15,7 @@ namespace idd::daemon {
 [[nodiscard]] const SqliteFormat& AllocatorFormat();
 // Adds the tables of snowflake tags, which an earlier version of idd has not made. To be called in
 // a transaction.
-[[nodiscard]] Status AddWorkerTables(SqliteDb& db);
+[[nodiscard]] Status AddLaterTables(SqliteDb& db);
 
 }  // namespace idd::daemon
 

@@ -131,7 +131,7 @@ Status SqliteStore::JoinWitness() {
   const Result<Join> join = db_->InTransaction([this]() -> Result<Join> {
     Result<Join> joined = continuity_.JoinWitness(*db_);
     if (!joined.ok()) return joined;
-    Status done = AddWorkerTables(*db_);
+    Status done = AddLaterTables(*db_);
     if (done.ok() && joined.value() == Join::kWasSetBack) done = LiftToWitness();
     if (done.ok()) done = JournalHost();
     if (done.ok()) done = AbandonLostLeases();

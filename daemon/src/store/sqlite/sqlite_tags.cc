@@ -16,8 +16,10 @@ constexpr const char* kSelectTag =
     "SELECT a.biz_tag, a.max_id, a.step, a.description, a.update_time,"
     " coalesce(t.mode, 'segment'), coalesce(t.max_id_allowed, 9223372036854775806),"
     " coalesce(t.access, 'ring'),"
-    " coalesce(t.refill, 'promise'), t.max_step, t.max_prefetch, t.outage_tolerance_s"
-    " FROM leaf_alloc AS a LEFT JOIN idd_tag AS t ON t.biz_tag = a.biz_tag";
+    " coalesce(t.refill, 'promise'), t.max_step, t.max_prefetch, t.outage_tolerance_s,"
+    " coalesce(o.tag_order, 'host'), coalesce(o.lane_block, 0)"
+    " FROM leaf_alloc AS a LEFT JOIN idd_tag AS t ON t.biz_tag = a.biz_tag"
+    " LEFT JOIN idd_order AS o ON o.biz_tag = a.biz_tag";
 
 }  // namespace
 
@@ -88,6 +90,11 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
       std::string_view(TagAccessName(tag.access)));
   if (status.ok()) status = WriteRefill(tag.tag, tag.refill);
   if (status.ok()) status = WriteLayout(tag);
+  if (status.ok()) {
+    status = db_->Run(
+        "INSERT OR REPLACE INTO idd_order(biz_tag, tag_order, lane_block) VALUES(?1, ?2, ?3)",
+        tag.tag, std::string_view(TagOrderName(tag.order)), tag.lane_block);
+  }
   if (!status.ok()) return status;
   return ReadTag(tag.tag);
 }
@@ -145,6 +152,18 @@ Result<TagRecord> SqliteStore::ChangeInTransaction(const TagChange& change) {
         change.tag, std::string_view(TagAccessName(*change.access)));
   }
   if (status.ok()) status = WriteRefill(change.tag, change.refill);
+  if (status.ok() && change.order.has_value()) {
+    status = db_->Run(
+        "INSERT INTO idd_order(biz_tag, tag_order) VALUES(?1, ?2)"
+        " ON CONFLICT(biz_tag) DO UPDATE SET tag_order = excluded.tag_order",
+        change.tag, std::string_view(TagOrderName(*change.order)));
+  }
+  if (status.ok() && change.lane_block.has_value()) {
+    status = db_->Run(
+        "INSERT INTO idd_order(biz_tag, lane_block) VALUES(?1, ?2)"
+        " ON CONFLICT(biz_tag) DO UPDATE SET lane_block = excluded.lane_block",
+        change.tag, *change.lane_block);
+  }
   if (!status.ok()) return status;
   Result<TagRecord> record = ReadTag(change.tag);
   if (!record.ok()) return record;
@@ -201,7 +220,7 @@ Status SqliteStore::DeleteInTransaction(const std::string& tag) {
   AtPoint("delete.entombed");
   for (const char* sql :
        {"DELETE FROM idd_returned WHERE biz_tag = ?1", "DELETE FROM idd_tag WHERE biz_tag = ?1",
-        "DELETE FROM leaf_alloc WHERE biz_tag = ?1"}) {
+        "DELETE FROM idd_order WHERE biz_tag = ?1", "DELETE FROM leaf_alloc WHERE biz_tag = ?1"}) {
     if (status = db_->Run(sql, tag); !status.ok()) return status;
   }
   return status;

@@ -394,7 +394,7 @@ class SnowflakeRestartTest : public ::testing::Test {
                             .value();
     h_.held->RecordAsked(token, counter);
     h_.held->RecordGranted(lease, h_.store.FindTag(kTag).value());
-    old_ = TagRing::Create(kTag, 0, h_.descriptors, layout_).value();
+    old_ = TagRing::Create(kTag, 0, h_.descriptors, {.layout = layout_}).value();
     h_.held->RecordUsed(token, lease.ids.first, old_->ring_id());
     old_->Publish(lease, 0, shm::kNoMark, h_.held->NextOf(token));
     EXPECT_EQ(old_->Claim(claimed).size(), claimed);

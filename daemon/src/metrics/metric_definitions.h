@@ -102,6 +102,12 @@ inline constexpr Metric kTagClaimed{"idd_tag_claimed_ids_total", MetricKind::kCo
                                     "Ids claimed from the ring, and by requests on the socket."};
 inline constexpr Metric kTagAvailable{"idd_tag_available_ids", MetricKind::kGauge, "ids",
                                       "Ids that are published and not claimed."};
+inline constexpr Metric kTagLaneIds{"idd_tag_lane_ids", MetricKind::kGauge, "ids",
+                                    "Ids that CPUs' lanes have, which count as claimed; absent "
+                                    "with order host."};
+inline constexpr Metric kTagLaneDropped{
+    "idd_tag_lane_dropped_ids_total", MetricKind::kCounter, "ids",
+    "Ids of lanes that claimers gave up, in the present ring; absent with order host."};
 inline constexpr Metric kTagCover{"idd_tag_cover_seconds", MetricKind::kGauge, "seconds",
                                   "Time for which the available ids last at the present rate; "
                                   "absent while idle or drained."};

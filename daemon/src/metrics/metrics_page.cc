@@ -49,6 +49,16 @@ std::optional<double> ExhaustionOf(const TagSample& tag) {
   return *tag.exhausted_in_days * kSecondsPerDay;
 }
 
+std::optional<double> LaneIdsOf(const TagSample& tag) {
+  if (!tag.lane_ids.has_value()) return std::nullopt;
+  return Number(*tag.lane_ids);
+}
+
+std::optional<double> LaneDroppedOf(const TagSample& tag) {
+  if (!tag.lane_ids.has_value()) return std::nullopt;
+  return Number(tag.lane_dropped);
+}
+
 std::optional<double> PromiseLengthOf(const TagSample& tag) {
   if (tag.rate_per_s < kIdleRate || IsDrained(tag)) return std::nullopt;
   return std::min(tag.promised_ids / tag.rate_per_s, tag.tolerance_s);
@@ -72,6 +82,8 @@ void AddClaims(const TagSamples& tags, FamilyBuilder& families) {
 void AddSupply(const TagSamples& tags, FamilyBuilder& families) {
   AddForEach(metric::kTagAvailable, tags, families,
              [](const TagSample& tag) { return Number(tag.available); });
+  AddForEach(metric::kTagLaneIds, tags, families, LaneIdsOf);
+  AddForEach(metric::kTagLaneDropped, tags, families, LaneDroppedOf);
   AddForEach(metric::kTagCover, tags, families, CoverOf);
   AddForEach(metric::kTagPromise, tags, families,
              [](const TagSample& tag) { return tag.tolerance_s; });

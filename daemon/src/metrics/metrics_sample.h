@@ -28,6 +28,8 @@ struct TagSample {
   std::uint64_t leases = 0;
   std::uint64_t fallbacks = 0;
   std::uint64_t quarantines = 0;
+  std::optional<std::uint64_t> lane_ids{};  // of a ring of order cpu
+  std::uint64_t lane_dropped = 0;
   bool is_refused = false;
 };
 

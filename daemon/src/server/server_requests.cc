@@ -192,7 +192,7 @@ void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& gra
   gate_.holders().Add({.tag = order.tag, .ring_id = grant.value().ring_id}, connection->peer());
   reply.ring_id = grant.value().ring_id;
   reply.table_bytes = shm::kTableBytes;
-  reply.cursors_bytes = shm::kCursorsBytes;
+  reply.cursors_bytes = grant.value().cursors_bytes;
   connection->Send(wire::BuildReply(FrameType::kAttach, order.request_id, reply),
                    {grant.value().table_fd, grant.value().cursors_fd});
 }
@@ -220,7 +220,7 @@ Status Server::OnObserve(Connection& connection, const FrameView& frame) {
   reply.ring_id = grant.value().ring_id;
   if (reply.ring_id != 0) {
     reply.table_bytes = shm::kTableBytes;
-    reply.cursors_bytes = shm::kCursorsBytes;
+    reply.cursors_bytes = grant.value().cursors_bytes;
   }
   connection.Send(wire::BuildReply(FrameType::kObserve, frame.header.request_id, reply),
                   {grant.value().table_fd, grant.value().cursors_fd.get()});

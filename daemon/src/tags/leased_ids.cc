@@ -65,7 +65,15 @@ void LeasedIds::AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) 
 // Rings.
 
 Result<std::unique_ptr<TagRing>> LeasedIds::MakeRing(std::uint64_t floor) const {
-  return TagRing::Create(tag_, floor, context_.handover.descriptors, layout_);
+  return TagRing::Create(tag_, floor, context_.handover.descriptors, shape_);
+}
+
+std::vector<LeaseUse> LeasedIds::CloseRing(shm::RingState state) {
+  const bool was_active = ring_->IsActive();
+  std::vector<LeaseUse> uses = ring_->Retire(state);
+  const std::optional<LaneLevel> lanes = was_active ? ring_->Lanes() : std::nullopt;
+  if (lanes.has_value()) context_.worker.meter().AddWaste(tag_, lanes->left);
+  return uses;
 }
 
 Status LeasedIds::EnsureRing() {
@@ -103,7 +111,7 @@ bool LeasedIds::ReplaceRing(const char* reason, const MarkOf& mark_of) {
   const std::uint64_t floor = before.empty() ? ring_->floor() : before.front().lease.ids.first;
   Result<std::unique_ptr<TagRing>> ring = MakeRing(floor);
   if (!ring.ok()) return false;
-  std::vector<LeaseUse> drained = ring_->Retire();
+  std::vector<LeaseUse> drained = CloseRing();
   if (ring_->forged()) {
     static_cast<void>(ring.value()->Retire());  // unused: its descriptors are dropped
     Quarantine(std::move(drained));
@@ -127,7 +135,7 @@ bool LeasedIds::FitsRing(const Lease& lease) const {
 
 Status LeasedIds::ChangeWorker() {
   const std::uint64_t floor = ring_->floor();
-  std::vector<LeaseUse> rest = ring_->Retire();
+  std::vector<LeaseUse> rest = CloseRing();
   if (ring_->forged()) {
     Quarantine(std::move(rest));
     return Status::Ok();
@@ -170,8 +178,8 @@ void LeasedIds::CloseAll(const std::vector<LeaseUse>& uses) {
 // accept: they accept no number from the frontier on.
 void LeasedIds::GiveUp(const std::vector<LeaseUse>& spoilt, const char* action) {
   floor_ = ring_->floor();
-  if (layout_.has_value()) {
-    floor_ = std::min(floor_, layout_->BoundsAt(WallClock::now_ms()).frontier);
+  if (shape_.layout.has_value()) {
+    floor_ = std::min(floor_, shape_.layout->BoundsAt(WallClock::now_ms()).frontier);
   }
   quarantined_before_ = std::exchange(quarantined_at_, MonotonicClock::now());
   ++quarantines_;
@@ -186,7 +194,7 @@ void LeasedIds::GiveUp(const std::vector<LeaseUse>& spoilt, const char* action) 
 // Only the segments that were published in the ring are lost. Claimers find it closed and attach
 // again. `drained`: the leases that were already drained from it.
 void LeasedIds::Quarantine(std::vector<LeaseUse> drained) {
-  std::vector<LeaseUse> rest = ring_->Retire(shm::RingState::kQuarantined);
+  std::vector<LeaseUse> rest = CloseRing(shm::RingState::kQuarantined);
   drained.insert(drained.end(), std::make_move_iterator(rest.begin()),
                  std::make_move_iterator(rest.end()));
   // Recorded before the ring's descriptors are dropped, so that none of its leases is inherited.
@@ -199,7 +207,7 @@ void LeasedIds::Quarantine(std::vector<LeaseUse> drained) {
 
 bool LeasedIds::Drain() {
   if (!HasOpenRing()) return false;
-  const std::vector<LeaseUse> drained = ring_->Retire(shm::RingState::kDrained);
+  const std::vector<LeaseUse> drained = CloseRing(shm::RingState::kDrained);
   if (ring_->forged()) {
     for (const LeaseUse& use : drained) context_.drains.OnSpoilt(use);
     GiveUp(drained, kNothingBack);
@@ -227,7 +235,7 @@ bool LeasedIds::Resume() {
 
 void LeasedIds::Retire() {
   if (ring_ == nullptr) return;
-  const std::vector<LeaseUse> open = ring_->Retire();
+  const std::vector<LeaseUse> open = CloseRing();
   tails_.insert(tails_.end(), open.begin(), open.end());  // a drained ring has no open leases
   // Some ids that seem unclaimed may have been handed out, so none of them may be leased again.
   if (ring_->forged() && !open.empty()) GiveUp(std::exchange(tails_, {}), kNothingBack);
@@ -236,7 +244,7 @@ void LeasedIds::Retire() {
 void LeasedIds::Abandon() {
   CloseAll(std::exchange(tails_, {}));
   if (ring_ == nullptr) return;
-  const std::vector<LeaseUse> drained = ring_->Retire();
+  const std::vector<LeaseUse> drained = CloseRing();
   log::Info("ring.retired", {{"tag", tag_}, {"reason", "the tag was deleted"}});
   CloseAll(drained);
 }

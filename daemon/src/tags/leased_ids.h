@@ -49,6 +49,10 @@ class LeasedIds {
   // True if there is a ring and no operator has drained it.
   [[nodiscard]] bool HasOpenRing() const { return ring_ != nullptr && !ring_->IsDrained(); }
   [[nodiscard]] RingLevel Level() const { return ring_ == nullptr ? RingLevel{} : ring_->Level(); }
+  // Nothing: no ring, or one of order host.
+  [[nodiscard]] std::optional<LaneLevel> Lanes() const {
+    return ring_ == nullptr ? std::nullopt : ring_->Lanes();
+  }
   [[nodiscard]] std::vector<LeaseUse> InRing() const;
   // The end of what was claimed from the ring; 0: nothing was.
   [[nodiscard]] std::uint64_t ReachedTo() const;
@@ -64,8 +68,8 @@ class LeasedIds {
   // Adds the leases that the journal may still have as active, by token.
   void AddLive(std::map<std::string, LeaseClosure, std::less<>>& live) const;
 
-  // Of a snowflake tag. Rings that are made from now on have it.
-  void SetLayout(const std::optional<SnowflakeLayout>& layout) { layout_ = layout; }
+  // Rings that are made from now on have it.
+  void SetShape(const RingShape& shape) { shape_ = shape; }
   // True if the ring's leases, if it had any, are of the same row of leaf_alloc as `lease`:
   // claimers keep the layout of the first. Precondition: there is a ring.
   [[nodiscard]] bool FitsRing(const Lease& lease) const;
@@ -113,6 +117,8 @@ class LeasedIds {
 
  private:
   [[nodiscard]] Result<std::unique_ptr<TagRing>> MakeRing(std::uint64_t floor) const;
+  // Closes the ring, TagRing::Retire(). What lanes had left is lost.
+  [[nodiscard]] std::vector<LeaseUse> CloseRing(shm::RingState state = shm::RingState::kRetired);
   void PublishAgain(const std::vector<LeaseUse>& uses, const MarkOf& mark_of);
   void CloseAll(const std::vector<LeaseUse>& uses);
   void Quarantine(std::vector<LeaseUse> drained);
@@ -121,7 +127,7 @@ class LeasedIds {
   void GiveUp(const std::vector<LeaseUse>& spoilt, const char* action);
 
   const std::string tag_;
-  std::optional<SnowflakeLayout> layout_;
+  RingShape shape_;
   TagContext& context_;
   const Events events_;
   std::unique_ptr<TagRing> ring_;

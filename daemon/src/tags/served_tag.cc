@@ -61,7 +61,8 @@ Result<ObserveGrant> ServedTag::Observe() const {
   if (!cursors_fd.ok()) return cursors_fd.status();
   return ObserveGrant{.ring_id = ids_.ring()->ring_id(),
                       .table_fd = ids_.ring()->table_fd(),
-                      .cursors_fd = std::move(cursors_fd).value()};
+                      .cursors_fd = std::move(cursors_fd).value(),
+                      .cursors_bytes = ids_.ring()->cursors_bytes()};
 }
 
 void ServedTag::Serve() {
@@ -76,6 +77,7 @@ void ServedTag::Serve() {
     waiters_.FailAll(status);
     return;
   }
+  SizeLanes();
   // The ring is checked before it serves any request: a forged ring must give out neither ids nor
   // its memory.
   FollowTime();
@@ -116,8 +118,10 @@ void ServedTag::ServeAttaches() {
   AttachGrant grant;
   TagRing& ring = *ids_.ring();
   if (!IsClaimedBySocket()) {
-    grant = {
-        .ring_id = ring.ring_id(), .table_fd = ring.table_fd(), .cursors_fd = ring.cursors_fd()};
+    grant = {.ring_id = ring.ring_id(),
+             .table_fd = ring.table_fd(),
+             .cursors_fd = ring.cursors_fd(),
+             .cursors_bytes = ring.cursors_bytes()};
   }
   if (waiters_.AnswerAttaches(grant) && grant.ring_id != 0) ring.MarkShared();
 }
@@ -210,6 +214,7 @@ void ServedTag::Inherit(const TagRecord& record, std::unique_ptr<TagRing> ring,
                                   {"limit", use.lease.ids.limit}});
   }
   store_.leased_to = leases.back().lease.ids.limit;
+  SizeLanes();
   if (IsSnowflake()) {
     counter_ = leases.back().lease.tag;
     time_.Inherit(leases);
@@ -269,6 +274,7 @@ void ServedTag::Poll(MonotonicTime now) {
   ids_.CloseExhausted();
   if (ids_.ring() == nullptr) return;  // quarantined, and no memory for another
   ObserveRing();
+  SizeLanes();
   MaybeLease();
   usage_.Observe(now, claimed);
   PublishStats();
@@ -339,7 +345,11 @@ void ServedTag::PublishStats() {
   if (ids_.ring() != nullptr && is_known()) ids_.ring()->PublishStats(NumbersOf(Facts()));
 }
 
-TagSnapshot ServedTag::Snapshot() const { return SnapshotOf(Facts(), ids_.InRing()); }
+TagSnapshot ServedTag::Snapshot() const {
+  TagFacts facts = Facts();
+  facts.lanes = ids_.Lanes();
+  return SnapshotOf(facts, ids_.InRing());
+}
 
 TagSample ServedTag::Sample() {
   const RingLevel level = ids_.Level();
@@ -347,7 +357,9 @@ TagSample ServedTag::Sample() {
   const std::uint64_t others = counts_.inherited + counts_.by_socket;
   // A forged cursor may seem to go back. The counter must not, or ids would count twice.
   counts_.by_ring = std::max(counts_.by_ring, claimed - std::min(claimed, others));
-  return SampleOf(Facts(), level.available);
+  TagFacts facts = Facts();
+  facts.lanes = ids_.Lanes();
+  return SampleOf(facts, level.available);
 }
 
 bool ServedTag::IsUnobservable() const {

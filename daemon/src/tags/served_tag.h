@@ -35,6 +35,7 @@ struct ObserveGrant {
   std::uint64_t ring_id = 0;
   int table_fd = -1;  // owned by the service, as in AttachGrant
   ScopedFd cursors_fd;
+  std::uint32_t cursors_bytes = 0;
 };
 
 // One tag as this host serves it: its requests, its refills, its ring (LeasedIds).
@@ -194,6 +195,8 @@ class ServedTag {
   void HandBackTails();
 
   [[nodiscard]] TagFacts Facts() const;
+  // Of order cpu: adapts the lanes' blocks to the rate.
+  void SizeLanes();
   // Writes what observers read into the ring.
   void PublishStats();
   void ForecastExhaustion(MonotonicTime now);

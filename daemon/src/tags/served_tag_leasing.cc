@@ -7,6 +7,7 @@
 
 #include "platform/logging.h"
 #include "platform/random.h"
+#include "refill/lane_block.h"
 #include "refill/snowflake_policy.h"
 #include "refill/ticket_policy.h"
 #include "tags/served_tag.h"
@@ -71,7 +72,7 @@ void ServedTag::Configure(TagRecord record) {
     policy_->Configure(record.refill);
   }
   history_.SetWindow(record.refill.outage_tolerance);
-  ids_.SetLayout(record.snowflake);
+  ids_.SetShape(ShapeOf(record));
   time_.Configure(record.snowflake);
   record_ = std::move(record);
 }
@@ -81,10 +82,12 @@ void ServedTag::EnforceSettings() {
   if (!ids_.HasOpenRing()) return;
   if (ids_.ring()->shared() && IsClaimedBySocket()) {
     static_cast<void>(ids_.ReplaceRing("the tag's ids are claimed over the socket now", MarkOf()));
-  } else if (ids_.ring()->layout() != record_->snowflake) {
-    // The tag was deleted, and made again with another clock or max_ahead.
-    static_cast<void>(ids_.ReplaceRing("the tag's layout has changed", MarkOf()));
+  } else if (ids_.ring()->shape() != ShapeOf(*record_)) {
+    // An operator has changed the order, or the tag was deleted and made again with another clock
+    // or max_ahead.
+    static_cast<void>(ids_.ReplaceRing("the tag's order or layout has changed", MarkOf()));
   }
+  SizeLanes();
 }
 
 // Leasing.
@@ -222,11 +225,21 @@ void ServedTag::PublishLease(const Lease& lease) {
   const RefillView view = NoteView(served);
   store_.leased_to = lease.ids.limit;
   policy_->OnLeased(view, lease.ids.size(), view.now - store_.asked_at);
+  SizeLanes();
   ids_.Publish(lease, served, policy_->MarkOf(lease.ids, view));
   if (IsSnowflake()) time_.Use();
   context_.meter.refills.Increment();
   PublishStats();
   Serve();
+}
+
+void ServedTag::SizeLanes() {
+  const std::uint32_t lanes = ids_.ring() == nullptr ? 0 : ids_.ring()->shape().lane_count;
+  if (lanes == 0) return;
+  ids_.ring()->SetLaneBlock(LaneBlockOf({.configured = record_->lane_block,
+                                         .lanes = lanes,
+                                         .max_prefetch = record_->refill.max_prefetch,
+                                         .rate_per_s = policy_->RatePerSecond()}));
 }
 
 // Gives ids of the lease to the claims up to number `last`. Returns how many.

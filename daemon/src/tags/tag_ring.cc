@@ -14,24 +14,24 @@ namespace idd::daemon {
 
 Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::uint64_t floor,
                                                  DescriptorStore& descriptors,
-                                                 const std::optional<SnowflakeLayout>& layout) {
-  shm::RingOptions options{.tag = tag, .ring_id = RandomId()};
-  if (layout.has_value()) options.time = layout->OfRing();
+                                                 const RingShape& shape) {
+  shm::RingOptions options{.tag = tag, .ring_id = RandomId(), .lane_count = shape.lane_count};
+  if (shape.layout.has_value()) options.time = shape.layout->OfRing();
   Result<std::unique_ptr<shm::RingMemory>> memory = shm::RingMemory::Create(options);
   if (!memory.ok()) {
     log::Error("ring.create_failed", {{"tag", tag}, {"error", memory.status().message()}});
     return memory.status();
   }
   return std::unique_ptr<TagRing>(
-      new TagRing(std::move(memory).value(), floor, descriptors, layout));
+      new TagRing(std::move(memory).value(), floor, descriptors, shape));
 }
 
 TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
-                 DescriptorStore& descriptors, const std::optional<SnowflakeLayout>& layout)
+                 DescriptorStore& descriptors, const RingShape& shape)
     : descriptors_(descriptors),
       memory_(std::move(memory)),
-      writer_(memory_->writable_table(), memory_->cursors(), floor),
-      layout_(layout) {
+      writer_(memory_->writable_table(), memory_->cursors(), floor, memory_->lanes()),
+      shape_(shape) {
   descriptors_.Keep(TableName(ring_id()), table_fd());
   descriptors_.Keep(CursorsName(ring_id()), cursors_fd());
 }
@@ -51,11 +51,11 @@ void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mar
 }
 
 shm::IdLayout TagRing::IdsOf(const Lease& lease) const {
-  if (!layout_.has_value()) return {};
+  if (!shape_.layout.has_value()) return {};
   const std::optional<CounterOf> counter = ParseCounterName(lease.tag);
   IDD_CHECK(counter.has_value());
   IDD_CHECK(row_.empty() || row_ == lease.tag);
-  return layout_->IdsOfWorker(counter->worker);
+  return shape_.layout->IdsOfWorker(counter->worker);
 }
 
 void TagRing::MoveWithTime(shm::TimeBounds bounds) noexcept {
@@ -121,6 +121,15 @@ std::vector<LeaseUse> TagRing::Snapshot() const {
     uses.push_back({.lease = *lease++, .claimed = segment.claimed()});
   }
   return uses;
+}
+
+std::optional<LaneLevel> TagRing::Lanes() const {
+  if (shape_.lane_count == 0) return std::nullopt;
+  const shm::LaneSums sums = writer_.Lanes();
+  return LaneLevel{.count = shape_.lane_count,
+                   .block = writer_.lane_block(),
+                   .left = sums.left,
+                   .dropped = sums.dropped};
 }
 
 RingLevel TagRing::Level() const {

@@ -19,6 +19,7 @@
 #include "platform/service_manager.h"
 #include "store/lease.h"
 #include "store/snowflake_layout.h"
+#include "tags/ring_shape.h"
 
 namespace idd::daemon {
 
@@ -28,6 +29,14 @@ struct RingLevel {
   std::uint64_t available = 0;
   std::uint64_t open_segments = 0;  // not exhausted
   std::uint64_t newest_size = 0;    // ids of the newest of them
+};
+
+// The lanes of a ring of order cpu.
+struct LaneLevel {
+  std::uint32_t count = 0;
+  std::uint64_t block = 0;    // ids that a claim takes for a lane
+  std::uint64_t left = 0;     // ids that lanes have; they count as claimed
+  std::uint64_t dropped = 0;  // ids that claimers say they gave up
 };
 
 // Ids of a snowflake ring.
@@ -46,11 +55,12 @@ class TagRing {
  public:
   // Makes an empty ring with a random ring id; nothing below `floor` will be published in it. Keeps
   // its descriptors in `descriptors`, which must outlive it, until it is destroyed after a
-  // Retire(). `layout`: of a snowflake tag; all leases are then of one worker id. kSystem, which is
-  // logged: no memory.
-  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(
-      const std::string& tag, std::uint64_t floor, DescriptorStore& descriptors,
-      const std::optional<SnowflakeLayout>& layout = std::nullopt);
+  // Retire(). All leases of a snowflake tag's ring are of one worker id. kSystem, which is logged:
+  // no memory.
+  [[nodiscard]] static Result<std::unique_ptr<TagRing>> Create(const std::string& tag,
+                                                               std::uint64_t floor,
+                                                               DescriptorStore& descriptors,
+                                                               const RingShape& shape = {});
   // Claimers overtaken by the ring's end keep no ids from here on.
   ~TagRing();
   TagRing(const TagRing&) = delete;
@@ -79,7 +89,13 @@ class TagRing {
   // Up to `count` ids, in the ring's order; empty when it is dry or forged().
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
 
-  [[nodiscard]] const std::optional<SnowflakeLayout>& layout() const noexcept { return layout_; }
+  [[nodiscard]] const RingShape& shape() const noexcept { return shape_; }
+  // Of the cursors' memory, which has the lanes of order cpu too.
+  [[nodiscard]] std::uint32_t cursors_bytes() const noexcept { return memory_->cursors_bytes(); }
+  // Of order cpu: how many ids a claim takes for a lane.
+  void SetLaneBlock(std::uint64_t ids) noexcept { writer_.SetLaneBlock(ids); }
+  // Nothing: the ring is of order host.
+  [[nodiscard]] std::optional<LaneLevel> Lanes() const;
   // The row of leaf_alloc of all its leases, also of those that have left it; empty: it had none.
   [[nodiscard]] const std::string& row() const noexcept { return row_; }
   // Of a snowflake ring: moves the cursors forwards to bounds.now, and shows claimers that read no
@@ -104,6 +120,10 @@ class TagRing {
   // True if a client wrote a value into a cursor that no claim writes. It is then unknown which ids
   // were claimed.
   [[nodiscard]] bool forged() const noexcept { return writer_.forged(); }
+  // No Retire() yet.
+  [[nodiscard]] bool IsActive() const noexcept {
+    return writer_.state() == shm::RingState::kActive;
+  }
   // Drained for an operator: the ring has no lease and will get none.
   [[nodiscard]] bool IsDrained() const noexcept {
     return writer_.state() == shm::RingState::kDrained;
@@ -119,14 +139,14 @@ class TagRing {
 
  private:
   TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
-          DescriptorStore& descriptors, const std::optional<SnowflakeLayout>& layout);
+          DescriptorStore& descriptors, const RingShape& shape);
   // How the numbers of a lease become ids.
   [[nodiscard]] shm::IdLayout IdsOf(const Lease& lease) const;
 
   DescriptorStore& descriptors_;
   std::unique_ptr<shm::RingMemory> memory_;
   shm::RingWriter writer_;
-  const std::optional<SnowflakeLayout> layout_;
+  const RingShape shape_;
   std::deque<Lease> leases_;
   std::string row_;
   bool shared_ = false;

@@ -86,6 +86,8 @@ TagSnapshot SnapshotOf(const TagFacts& facts, std::vector<LeaseUse> in_ring) {
   snapshot.planning_rate_per_s = facts.planning_rate_per_s;
   snapshot.promised_ids = PromisedIdsOf(facts);
   snapshot.exhausted_in_days = facts.exhausted_in_days;
+  snapshot.order = facts.record.order;
+  snapshot.lanes = facts.lanes;
   snapshot.fallbacks = facts.fallbacks;
   snapshot.leases_taken = facts.leases_taken;
   snapshot.last_error = facts.last_error;
@@ -105,6 +107,8 @@ TagSample SampleOf(const TagFacts& facts, std::uint64_t available) {
           .leases = facts.leases_taken,
           .fallbacks = facts.fallbacks,
           .quarantines = facts.quarantines,
+          .lane_ids = facts.lanes.has_value() ? std::optional(facts.lanes->left) : std::nullopt,
+          .lane_dropped = facts.lanes.has_value() ? facts.lanes->dropped : 0,
           .is_refused = facts.is_refused};
 }
 

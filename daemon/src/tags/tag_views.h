@@ -34,6 +34,8 @@ struct TagSnapshot {
   TagState state = TagState::kOk;
   std::uint64_t claimed = 0;
   std::vector<LeaseUse> leases;  // in the ring, oldest first
+  TagOrder order = TagOrder::kHost;
+  std::optional<LaneLevel> lanes{};  // of a ring of order cpu
   double rate_per_s = 0;
   double planning_rate_per_s = 0;           // what the refill policy reckons with
   double promised_ids = 0;                  // ids that should be held by now: PromisedIds()
@@ -63,6 +65,7 @@ struct TagFacts {
   double rate_per_s = 0;
   double planning_rate_per_s = 0;
   std::optional<double> exhausted_in_days{};
+  std::optional<LaneLevel> lanes{};
 };
 
 [[nodiscard]] TagState StateOf(const TagFacts& facts, std::uint64_t available) noexcept;

@@ -7,6 +7,7 @@
 
 #include "platform/logging.h"
 #include "store/snowflake_layout.h"
+#include "tags/ring_shape.h"
 
 namespace idd::daemon {
 namespace {
@@ -64,8 +65,10 @@ void Takeover::Take(LeftTag left) {
   const bool is_drained = context_.drains.IsDrained(name);
   std::unique_ptr<TagRing> ring;
   if (!is_drained) {
+    const TagRecord* const settings = left.settings();
     Result<std::unique_ptr<TagRing>> made =
-        TagRing::Create(name, left.first_id(), context_.handover.descriptors, left.layout());
+        TagRing::Create(name, left.first_id(), context_.handover.descriptors,
+                        settings == nullptr ? RingShape{} : ShapeOf(*settings));
     if (made.ok()) ring = std::move(made).value();
   }
   InheritedTag inherited = CloseOldRings(std::move(left), context_.handover.leases);
@@ -88,7 +91,10 @@ void Takeover::Take(LeftTag left) {
   for (const std::string& descriptor : inherited.names) {
     context_.handover.descriptors.Drop(descriptor);
   }
-  for (InheritedRing& old : inherited.rings) old_rings_.push_back(std::move(old));
+  for (InheritedRing& old : inherited.rings) {
+    context_.worker.meter().AddWaste(name, old.ring->left_in_lanes());
+    old_rings_.push_back(std::move(old));
+  }
 }
 
 void Takeover::CloseEnded(const std::vector<LeaseUse>& closing,

@@ -20,6 +20,7 @@ struct AttachGrant {
   std::uint64_t ring_id = 0;
   int table_fd = -1;
   int cursors_fd = -1;
+  std::uint32_t cursors_bytes = 0;
 };
 
 struct ClaimGrant {

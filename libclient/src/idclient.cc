@@ -175,6 +175,26 @@ namespace {
   });
 }
 
+// After a claim of one id that found nothing in its lane.
+[[gnu::noinline]] idclient_status FinishInRing(Tag& tag, const idd::shm::LaneGrant& grant,
+                                               uint64_t* id) {
+  idd::shm::LaneClaimer* const lanes = tag.lanes();
+  const IdRange ids = lanes == nullptr ? IdRange{} : tag.FinishInRing(*lanes, grant);
+  if (ids.empty()) [[unlikely]]
+    return ClaimSlow(tag, id);
+  *id = ids.first;
+  return IDCLIENT_OK;
+}
+
+// After a claim of one id at the view that found nothing, or the refill mark.
+[[gnu::noinline]] idclient_status FinishInRing(Tag& tag, const idd::shm::SlotClaim& claim,
+                                               uint64_t* id) {
+  if (claim.ids.empty()) return ClaimSlow(tag, id);
+  tag.WakeDaemon();
+  *id = claim.ids.first;
+  return IDCLIENT_OK;
+}
+
 [[gnu::noinline]] idclient_status FinishTimed(Tag& tag, idd::shm::SnowflakeClaimer& claimer,
                                               const idd::shm::SnowflakeClaim& claim, uint64_t* id) {
   return Guarded([&] {
@@ -186,31 +206,46 @@ namespace {
   });
 }
 
+idclient_status ClaimTimed(Tag& tag, uint64_t* id) {
+  idd::shm::SnowflakeClaimer* const timed = tag.snowflake();
+  if (timed == nullptr) return ClaimSlow(tag, id);
+  const idd::shm::SnowflakeClaim claim = timed->ClaimOne();
+  if (claim.ids.empty() || claim.is_early) [[unlikely]]
+    return FinishTimed(tag, *timed, claim, id);
+  *id = claim.ids.first;
+  return IDCLIENT_OK;
+}
+
 }  // namespace
 
 idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
   if (handle == nullptr || id == nullptr) [[unlikely]] {
     return Fail(Code::kInvalid, "idclient_claim: an argument is NULL");
   }
+  // Rare ways are calls at the end, so that the others need no registers saved.
   Tag& tag = *FromHandle(handle);
-  if (const idd::client::BlockOwner& owner = tag.block_owner(); owner.serial != 0) {
+  const Tag::Way way = tag.way();
+  if (way == Tag::Way::kBlock) {
     std::uint64_t next = 0;  // *id may be memory that others see
-    if (!TakeFromBlock(idclient_thread_blocks, owner, next)) [[unlikely]]
+    if (!TakeFromBlock(idclient_thread_blocks, tag.block_owner(), next)) [[unlikely]]
       return ClaimSlow(tag, id);
     *id = next;
     return IDCLIENT_OK;
   }
-  if (idd::shm::SnowflakeClaimer* const timed = tag.snowflake(); timed != nullptr) [[unlikely]] {
-    const idd::shm::SnowflakeClaim claim = timed->ClaimOne();
-    if (claim.ids.empty() || claim.is_early) [[unlikely]]
-      return FinishTimed(tag, *timed, claim, id);
-    *id = claim.ids.first;
+  if (way == Tag::Way::kLane) {
+    const idd::shm::LaneView& view = idd::shm::ViewAt(tag.lane_view());
+    const idd::shm::LaneGrant grant = idd::shm::ClaimOneInLane(view);
+    if (grant.empty() || !IsPublished(view, grant)) [[unlikely]]
+      return FinishInRing(tag, grant, id);
+    *id = grant.first;
     return IDCLIENT_OK;
   }
-  const IdRange fast = tag.ClaimAtView(1);
-  if (fast.empty()) [[unlikely]]
-    return ClaimSlow(tag, id);
-  *id = fast.first;
+  if (way == Tag::Way::kSnowflake) [[unlikely]]
+    return ClaimTimed(tag, id);
+  const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(tag.view(), 1);
+  if (claim.ids.empty() || claim.wakes_daemon) [[unlikely]]
+    return FinishInRing(tag, claim, id);
+  *id = claim.ids.first;
   return IDCLIENT_OK;
 }
 
@@ -223,7 +258,8 @@ idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* ids, size_t cou
     }
     std::optional<Deadline> deadline;
     while (*claimed < count) {
-      const Result<IdRange> range = FromHandle(tag)->Claim(count - *claimed, deadline);
+      const Result<IdRange> range =
+          FromHandle(tag)->Claim(count - *claimed, deadline, *claimed != 0);
       if (!range.ok()) return Fail(range.status());
       for (std::uint64_t id = range.value().first; id < range.value().limit; ++id) {
         ids[(*claimed)++] = id;
@@ -259,8 +295,16 @@ const char* idclient_version(void) { return IDD_VERSION; }
 
 const void* idclient_tag_view(idclient_tag* tag, uint32_t version) {
   if (tag == nullptr || version != idd::shm::kClaimViewVersion) return nullptr;
-  if (FromHandle(tag)->block_size() != 0 || FromHandle(tag)->snowflake() != nullptr) return nullptr;
-  return &FromHandle(tag)->view();
+  const Tag& opened = *FromHandle(tag);
+  if (opened.block_size() != 0 || opened.snowflake() != nullptr || opened.lanes() != nullptr)
+    return nullptr;
+  return &opened.view();
+}
+
+const void* idclient_tag_lanes(idclient_tag* tag, uint32_t version) {
+  if (tag == nullptr || version != idd::shm::kLaneViewVersion) return nullptr;
+  if (FromHandle(tag)->block_size() != 0 || FromHandle(tag)->lanes() == nullptr) return nullptr;
+  return &FromHandle(tag)->lane_view();
 }
 
 int idclient_tag_blocks(idclient_tag* tag, uint32_t version, idd::client::BlockOwner* owner) {

@@ -87,7 +87,8 @@ Status CheckGrant(const idd::wire::ClaimReply& reply, std::uint64_t asked) {
 
 Tag::Tag(Client& client, std::string name, std::uint64_t block_size,
          std::optional<BlockOwner> blocks)
-    : block_size_(blocks.has_value() ? block_size : 0),
+    : way_(blocks.has_value() ? Way::kBlock : Way::kRing),
+      block_size_(blocks.has_value() ? block_size : 0),
       block_owner_(blocks.value_or(BlockOwner{})),
       client_(client),
       name_(std::move(name)) {}
@@ -196,9 +197,7 @@ IdRange Tag::ClaimFromNextSegment(std::uint64_t count) noexcept {
     if (attachment->memory == nullptr) RestView();
     return {};
   }
-  const idd::shm::SlotClaim claim = attachment->claimer->ClaimFromNext(count);
-  if (claim.wakes_daemon) WakeDaemon();
-  return claim.ids;
+  return WakeFor(attachment->claimer->ClaimFromNext(count));
 }
 
 void Tag::FollowCurrent() noexcept {
@@ -207,6 +206,13 @@ void Tag::FollowCurrent() noexcept {
   // A6: threads that come here at once may leave an older claimer; its ring is closed, so the next
   // claim comes here again.
   snowflake_.store(is_timed ? &*attachment->timed : nullptr, std::memory_order_release);  // A6
+  const bool has_lanes = attachment != nullptr && attachment->lanes.has_value();
+  lanes_.store(has_lanes ? &*attachment->lanes : nullptr, std::memory_order_release);  // A6
+  lane_view_.store(has_lanes ? &attachment->lanes->view() : idd::shm::NoLanes(),
+                   std::memory_order_release);  // N2, pairs with N1
+  if (block_size_ != 0) return;
+  const Way way = is_timed ? Way::kSnowflake : has_lanes ? Way::kLane : Way::kRing;
+  way_.store(way, std::memory_order_release);  // A6, after what the way needs
 }
 
 Result<IdRange> Tag::WaitForTime(idd::shm::SnowflakeClaimer& claimer,

@@ -14,6 +14,7 @@
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "idd/shm/claim_point.h"
+#include "idd/shm/lane_claimer.h"
 #include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
 #include "idd/shm/snowflake_claimer.h"
@@ -45,26 +46,46 @@ class Tag {
   Tag& operator=(const Tag&) = delete;
 
   // Claims up to `count` (>= 1) contiguous ids. `deadline` is made when it is first needed and kept
-  // for the caller's next call, so that a batch has one deadline in all.
+  // for the caller's next call, so that a batch has one deadline in all. `goes_on`: the ids must be
+  // above those of the caller's last call.
   [[nodiscard]] idd::Result<idd::shm::IdRange> Claim(std::uint64_t count,
-                                                     std::optional<idd::Deadline>& deadline) {
+                                                     std::optional<idd::Deadline>& deadline,
+                                                     bool goes_on = false) {
     if (idd::shm::SnowflakeClaimer* const timed = snowflake(); timed != nullptr) [[unlikely]] {
       const idd::shm::SnowflakeClaim claim = timed->Claim(Clamp(count));
       return claim.ids.empty() || claim.is_early ? FinishTimed(*timed, claim, count, deadline)
                                                  : claim.ids;
     }
-    const idd::shm::IdRange ids = ClaimFromRing(count);
+    const idd::shm::IdRange ids = ClaimFromRing(count, goes_on);
     if (!ids.empty()) [[likely]]
       return ids;
     return ClaimSlow(count, deadline);
   }
 
   // Claims from the ring only; empty when it is dry. Makes no system call except one wake-up per
-  // segment.
-  [[nodiscard]] idd::shm::IdRange ClaimFromRing(std::uint64_t count) noexcept {
+  // segment. `goes_on`: as above.
+  [[nodiscard]] idd::shm::IdRange ClaimFromRing(std::uint64_t count,
+                                                bool goes_on = false) noexcept {
     const std::uint64_t n = Clamp(count);
+    if (idd::shm::LaneClaimer* const claimer = lanes(); claimer != nullptr) [[unlikely]]
+      return WakeFor(goes_on ? claimer->ClaimAboveLanes(n) : claimer->Claim(n));
     const idd::shm::IdRange ids = ClaimAtView(n);
     return ids.empty() ? ClaimFromNextSegment(n) : ids;
+  }
+  // The claimer of the lanes of a ring of order cpu; null: the present ring has none, or this
+  // process has no restartable sequences.
+  [[nodiscard]] idd::shm::LaneClaimer* lanes() const noexcept {
+    return lanes_.load(std::memory_order_acquire);  // A5, pairs with A6
+  }
+  // What is left to do for a claim of one id that found nothing in its lane.
+  [[nodiscard]] idd::shm::IdRange FinishInRing(idd::shm::LaneClaimer& claimer,
+                                               const idd::shm::LaneGrant& grant) noexcept {
+    return WakeFor(claimer.FinishOne(grant));
+  }
+  // Which way claims of one id go.
+  enum class Way : std::uint32_t { kRing, kBlock, kLane, kSnowflake };
+  [[nodiscard]] Way way() const noexcept {
+    return way_.load(std::memory_order_acquire);  // A5, pairs with A6
   }
   // The claimer of the present ring of a snowflake tag, whose view stays dry; null: the tag has
   // another mode, or no ring.
@@ -78,10 +99,7 @@ class Tag {
                                                            std::optional<idd::Deadline>& deadline);
   // Claims from the ring's current segment only; `count` is 1 to kMaxClaim.
   [[nodiscard]] idd::shm::IdRange ClaimAtView(std::uint64_t count) noexcept {
-    const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(view_, count);
-    if (claim.wakes_daemon) [[unlikely]]
-      WakeDaemon();
-    return claim.ids;
+    return WakeFor(idd::shm::ClaimAtPoint(view_, count));
   }
 
   // One id of this thread's block; claims a new block when none is left. For tags with blocks.
@@ -92,6 +110,8 @@ class Tag {
 
   // For claims that are inlined into the program.
   [[nodiscard]] const idd::shm::ClaimView& view() const noexcept { return view_; }
+  // Refuses every claim while the ring has no lanes.
+  [[nodiscard]] const idd::shm::LaneViewPointer& lane_view() const noexcept { return lane_view_; }
   // Sends the one wake-up per segment; without waiting, so it may be lost.
   void WakeDaemon() noexcept;
 
@@ -111,9 +131,12 @@ class Tag {
         : memory(std::move(ring)), refill_notice(std::move(notice)) {
       if (memory->is_snowflake()) {
         timed.emplace(memory->table(), memory->cursors());
-      } else {
-        claimer.emplace(memory->table(), memory->cursors(), view);
+        return;
       }
+      claimer.emplace(memory->table(), memory->cursors(), view);
+      const std::optional<std::ptrdiff_t> rseq = idd::shm::RseqOffset();
+      if (!memory->lanes().empty() && rseq.has_value())
+        lanes.emplace(memory->table(), memory->lanes().data(), *claimer, *rseq);
     }
     // Precondition: there is a ring.
     [[nodiscard]] idd::shm::RingState state() const noexcept {
@@ -125,7 +148,8 @@ class Tag {
     const std::unique_ptr<idd::shm::RingMemory> memory;
     std::optional<idd::shm::RingClaimer> claimer;     // either is set if memory is
     std::optional<idd::shm::SnowflakeClaimer> timed;  // in mode snowflake
-    const std::vector<std::byte> refill_notice{};     // made beforehand: a claim allocates nothing
+    std::optional<idd::shm::LaneClaimer> lanes;    // in a ring of order cpu; `claimer` is set too
+    const std::vector<std::byte> refill_notice{};  // made beforehand: a claim allocates nothing
     Attachment* older = nullptr;
     std::atomic_flag is_blank{};
   };
@@ -141,7 +165,12 @@ class Tag {
                                                            idd::shm::SnowflakeClaim claim,
                                                            std::uint64_t count,
                                                            idd::Deadline deadline);
-  // Makes snowflake() that of the current attachment.
+  [[nodiscard]] idd::shm::IdRange WakeFor(const idd::shm::SlotClaim& claim) noexcept {
+    if (claim.wakes_daemon) [[unlikely]]
+      WakeDaemon();
+    return claim.ids;
+  }
+  // Makes snowflake() and lanes() those of the current attachment.
   void FollowCurrent() noexcept;
   [[nodiscard]] idd::shm::IdRange ClaimFromNextSegment(std::uint64_t count) noexcept;
   [[nodiscard]] idd::Result<idd::shm::IdRange> ClaimSlow(std::uint64_t count,
@@ -161,7 +190,10 @@ class Tag {
 
   // The first cache line holds what a claim reads.
   idd::shm::ClaimView view_{idd::shm::DryPoint()};
+  std::atomic<Way> way_;
   std::atomic<idd::shm::SnowflakeClaimer*> snowflake_{nullptr};
+  std::atomic<idd::shm::LaneClaimer*> lanes_{nullptr};
+  idd::shm::LaneViewPointer lane_view_{idd::shm::NoLanes()};
   const std::uint64_t block_size_;  // 0: no blocks
   const BlockOwner block_owner_;
   Client& client_;

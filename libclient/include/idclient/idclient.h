@@ -144,6 +144,11 @@ IDCLIENT_API const char* idclient_version(void);
  * `version` or the tag's claims cannot be inlined: then call idclient_claim. */
 IDCLIENT_API const void* idclient_tag_view(idclient_tag* tag, uint32_t version);
 
+/* For idclient.hpp only. The lanes of a tag of order cpu, an idd::shm::LaneViewPointer that lives
+ * as long as the handle; NULL when this library's layout is not `version`, the tag has another
+ * order, or this process has no restartable sequences: then use idclient_tag_view. */
+IDCLIENT_API const void* idclient_tag_lanes(idclient_tag* tag, uint32_t version);
+
 /* For idclient.hpp only: the inlined claim covered the refill mark. Never blocks. */
 IDCLIENT_API void idclient_tag_wake(idclient_tag* tag);
 

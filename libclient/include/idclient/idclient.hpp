@@ -29,6 +29,7 @@
 #include "idclient/idclient.h"
 #include "idclient/thread_block.h"
 #include "idd/shm/claim_point.h"
+#include "idd/shm/lane_sequences.h"
 
 struct idclient {
   class Error;
@@ -127,14 +128,17 @@ class idclient::Tag {
   explicit Tag(idclient_tag* tag) noexcept
       : tag_(tag),
         view_(static_cast<const idd::shm::ClaimView*>(
-            idclient_tag_view(tag, idd::shm::kClaimViewVersion))) {
+            idclient_tag_view(tag, idd::shm::kClaimViewVersion))),
+        lanes_(static_cast<const idd::shm::LaneViewPointer*>(
+            idclient_tag_lanes(tag, idd::shm::kLaneViewVersion))) {
     if (idclient_tag_blocks(tag, idd::client::kThreadBlockVersion, &blocks_) == 0) blocks_ = {};
   }
 
-  // One id of this thread's block, or of the ring if the tag has no blocks. Empty: the block or the
-  // ring's current segment has ended, or claims of this tag are not inlined.
+  // One id of the ring, of this CPU's lane or of this thread's block, as the tag has it. Empty: the
+  // ring's current segment, the lane or the block has ended, or claims of this tag are not inlined.
   [[nodiscard, gnu::always_inline]] Range ClaimOne() noexcept {
     if (view_ != nullptr) return ClaimInRing(1);
+    if (lanes_ != nullptr) return ClaimInLane();
     std::uint64_t id = 0;
     if (blocks_.serial != 0 && idd::client::TakeFromBlock(idclient_thread_blocks, blocks_, id))
       return {id, 1};
@@ -149,6 +153,15 @@ class idclient::Tag {
     if (claim.wakes_daemon) [[unlikely]]
       idclient_tag_wake(tag_);
     return {claim.ids.first, claim.ids.size()};
+  }
+
+  // Precondition: there are lanes.
+  [[nodiscard, gnu::always_inline]] Range ClaimInLane() noexcept {
+    const idd::shm::LaneView& view = idd::shm::ViewAt(*lanes_);
+    const idd::shm::LaneGrant grant = idd::shm::ClaimOneInLane(view);
+    if (grant.empty() || !idd::shm::IsPublished(view, grant)) [[unlikely]]
+      return {};
+    return {grant.first, 1};
   }
 
   [[nodiscard, gnu::noinline, gnu::cold]] std::uint64_t ClaimByCall() {
@@ -167,8 +180,9 @@ class idclient::Tag {
   }
 
   idclient_tag* tag_;
-  const idd::shm::ClaimView* view_;   // null: claims are not made in the ring by inlined code
-  idd::client::BlockOwner blocks_{};  // of a tag with a block size
+  const idd::shm::ClaimView* view_;         // null: claims are not made in the ring by inlined code
+  const idd::shm::LaneViewPointer* lanes_;  // of a tag of order cpu when it was opened; or null
+  idd::client::BlockOwner blocks_{};        // of a tag with a block size
 };
 
 // A connection to the host's idd. Move-only.

@@ -55,7 +55,7 @@ static_assert(sizeof(BlockOwner) == 16);
     std::uint64_t& word) noexcept {
 #if defined(__x86_64__)
   std::uint64_t value = 1;
-  __asm__ volatile("xaddq %0, %1" : "+r"(value), "+m"(word) : : "cc");
+  __asm__ __volatile__("xaddq %0, %1" : "+r"(value), "+m"(word) : : "cc");
   return value;
 #else
   return std::atomic_ref<std::uint64_t>(word).fetch_add(1, std::memory_order_relaxed);  // B1

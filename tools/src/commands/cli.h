@@ -36,6 +36,8 @@ struct TagArguments {
   std::optional<std::uint64_t> max_id;
   std::optional<std::string> mode;
   std::optional<std::string> access;
+  std::optional<std::string> order;
+  std::optional<std::uint64_t> lane_block;
   std::optional<std::string> refill;
   std::optional<std::uint64_t> max_step;
   std::optional<std::uint64_t> max_prefetch;

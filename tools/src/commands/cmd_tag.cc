@@ -18,11 +18,16 @@ constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
 constexpr NumberRange kIdRange = {0, kMaxId};
 constexpr NumberRange kStepRange = {1, kMaxId};
 constexpr NumberRange kToleranceRange = {0, 604'800};
+constexpr NumberRange kLaneBlockRange = {0, shm::kMaxLaneBlock};
+constexpr const char* kCpuOrder =
+    "cpu: ids rise on each CPU only, not across CPUs, threads or processes";
 
 struct TagFields {
   std::string tag;
   std::string mode;
   std::string access;
+  std::string order;
+  std::uint64_t lane_block = 0;  // 0: idd chooses
   std::uint64_t step = 0;
   std::string refill;
   std::uint64_t max_step = 0;
@@ -40,6 +45,9 @@ TagFields ReadTag(const Fields& fields) {
   tag.tag = fields.Text("tag");
   tag.mode = fields.Text("mode");
   tag.access = fields.Text("access");
+  // An older idd knows neither.
+  tag.order = fields.Has("order") ? fields.Text("order") : "host";
+  tag.lane_block = fields.Has("lane_block") ? fields.Count("lane_block") : 0;
   tag.step = fields.Count("step");
   tag.refill = fields.Text("refill");
   tag.max_step = fields.Count("max_step");
@@ -71,6 +79,8 @@ void SetTagFields(const TagArguments& arguments, AdminRequest& request) {
   request.Set("tag", arguments.tag);
   request.SetIfGiven("mode", arguments.mode);
   request.SetIfGiven("access", arguments.access);
+  request.SetIfGiven("order", arguments.order);
+  request.SetIfGiven("lane_block", arguments.lane_block);
   request.SetIfGiven("step", arguments.step);
   request.SetIfGiven("refill", arguments.refill);
   request.SetIfGiven("max_step", arguments.max_step);
@@ -126,7 +136,9 @@ Outcome CheckOptionsOfMode(const TagArguments& arguments) {
                                           {"--max-id", arguments.max_id.has_value()},
                                           {"--refill", arguments.refill.has_value()},
                                           {"--max-step", arguments.max_step.has_value()},
-                                          {"--max-prefetch", arguments.max_prefetch.has_value()}});
+                                          {"--max-prefetch", arguments.max_prefetch.has_value()},
+                                          {"--order", arguments.order == "cpu"},
+                                          {"--lane-block", arguments.lane_block.has_value()}});
     if (wrong == nullptr) return std::nullopt;
     return TagUsage("tag create", std::string(wrong) + " has no meaning in mode snowflake",
                     "leave it out; --layout and --epoch define the ids");
@@ -168,7 +180,7 @@ Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Outpu
   if (call.request.size() == 2) {
     return TagUsage("tag set", "nothing to change",
                     "give --step, --max-id, --access, --refill, --max-step, --max-prefetch, "
-                    "--outage-tolerance or --description");
+                    "--outage-tolerance, --order, --lane-block or --description");
   }
   call.render = [](const Json& document) { return RenderTagLine(document, "changed"); };
   return RunAdminCall(global, call, out);
@@ -228,6 +240,13 @@ void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) 
                          {"ring", "socket"}, &arguments.access),
        "ring")
       .ValueName("ACCESS");
+  show(command.AddChoice("--order", "Ids rise on the host, or only on each CPU, which is faster",
+                         {"host", "cpu"}, &arguments.order),
+       "host")
+      .ValueName("ORDER");
+  show(command.AddNumber("--lane-block", "Order cpu: ids that a CPU takes at once; 0: idd chooses",
+                         kLaneBlockRange, &arguments.lane_block),
+       "0");
   show(command.AddChoice("--refill", "Refill rule: promise or leaf", {"promise", "leaf"},
                          &arguments.refill),
        "promise")
@@ -289,16 +308,23 @@ void AddLayoutOptions(Command command, TagArguments& arguments) {
 
 // The settings of a tag that leases ranges of ids.
 Pairs RangePairs(const TagFields& tag) {
-  return {{"tag", tag.tag},
-          {"mode", tag.mode},
-          {"access", tag.access},
-          {"step", std::to_string(tag.step)},
-          {"refill", tag.refill},
-          {"outage tolerance", std::to_string(tag.outage_tolerance_s) + " s"},
-          {"max prefetch", std::to_string(tag.max_prefetch)},
-          {"max step", std::to_string(tag.max_step)},
-          {"next id", std::to_string(tag.next_id)},
-          {"max id", std::to_string(tag.max_id)}};
+  Pairs pairs = {{"tag", tag.tag}, {"mode", tag.mode}, {"access", tag.access}};
+  if (tag.order == "cpu") {
+    pairs.emplace_back("order", kCpuOrder);
+    pairs.emplace_back("lane block",
+                       tag.lane_block == 0 ? "chosen by idd" : std::to_string(tag.lane_block));
+  } else {
+    pairs.emplace_back("order", tag.order);
+  }
+  const Pairs rest = {{"step", std::to_string(tag.step)},
+                      {"refill", tag.refill},
+                      {"outage tolerance", std::to_string(tag.outage_tolerance_s) + " s"},
+                      {"max prefetch", std::to_string(tag.max_prefetch)},
+                      {"max step", std::to_string(tag.max_step)},
+                      {"next id", std::to_string(tag.next_id)},
+                      {"max id", std::to_string(tag.max_id)}};
+  pairs.insert(pairs.end(), rest.begin(), rest.end());
+  return pairs;
 }
 
 // The settings of a snowflake tag, which leases time.
@@ -389,8 +415,13 @@ Result<std::string> RenderTagLine(const Json& document, std::string_view verb) {
   const std::string line = std::string(verb) + " tag " + Quote(tag.tag) + ": mode " +
                            EscapeText(tag.mode) + ", access " + EscapeText(tag.access);
   if (tag.layout) return line + "\n" + FormatPairs(LayoutInWords(*tag.layout), "  ");
-  return line + ", step " + std::to_string(tag.step) + ", next id " + std::to_string(tag.next_id) +
-         ", max id " + std::to_string(tag.max_id) + "\n";
+  const std::string order = tag.order == "cpu" ? ", order cpu" : "";
+  const std::string given_up =
+      tag.order == "cpu" ? "  ids rise on each CPU only, not across CPUs, threads or processes;\n"
+                           "  a stop loses at most one lane block for each CPU\n"
+                         : "";
+  return line + order + ", step " + std::to_string(tag.step) + ", next id " +
+         std::to_string(tag.next_id) + ", max id " + std::to_string(tag.max_id) + "\n" + given_up;
 }
 
 Result<std::string> RenderCreatedTag(const Json& document) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compares one claim with one raw fetch_add on the same kind of mapping, in one run: inlined, by a
-// call into a shared library, in batches and from blocks. A real idd leases the ids, in segments so
-// long that none ends.
+// call into a shared library, in batches, from blocks and from lanes. A real idd leases the ids, in
+// segments so long that none ends.
 //
 // The alignment of the code alone moves such figures by a fifth. So the build makes several
 // programs of this file with different alignment, and scripts/bench takes the median over all.
@@ -32,6 +32,7 @@ struct World {
     host.daemon.Start();
     // The longest segments there are: the run reaches neither their ends nor their refill marks.
     host.idctl.CreateTag("bench", 1'000'000'000'000);
+    host.idctl.Do({"tag", "create", "lanes", "--order", "cpu", "--step", "1000000000000"});
     // So many ids a millisecond that no claim waits for the clock.
     for (const char* clock : {"client", "daemon"}) {
       host.idctl.Do(
@@ -40,7 +41,7 @@ struct World {
     idclient::Options options;
     options.socket_path = host.daemon.socket();
     client = std::make_unique<idclient::Client>(options);
-    for (const char* tag : {"bench", "client", "daemon"}) {
+    for (const char* tag : {"bench", "lanes", "client", "daemon"}) {
       static_cast<void>(client->tag(tag).claim());
     }
   }
@@ -61,6 +62,17 @@ void ClaimInlined(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(tag.claim());
 }
 
+void LaneInlined(benchmark::State& state) {
+  idclient::Tag tag = world->client->tag("lanes");
+  for (auto _ : state) benchmark::DoNotOptimize(tag.claim());
+}
+
+void BlockInlined(benchmark::State& state) {
+  idclient::Tag tag =
+      world->client->tag("bench", {.block_size = static_cast<std::uint32_t>(state.range(0))});
+  for (auto _ : state) benchmark::DoNotOptimize(tag.claim());
+}
+
 void RawCall(benchmark::State& state) {
   raw_handle handle = world->raw.handle();
   std::uint64_t id = 0;
@@ -70,8 +82,8 @@ void RawCall(benchmark::State& state) {
   }
 }
 
-void ClaimCall(benchmark::State& state) {
-  idclient_tag* const tag = world->client->tag("bench").get();
+void ClaimCall(benchmark::State& state, const char* name) {
+  idclient_tag* const tag = world->client->tag(name).get();
   std::uint64_t id = 0;
   for (auto _ : state) {
     if (idclient_claim(tag, &id) != IDCLIENT_OK) state.SkipWithError(idclient_last_error());
@@ -126,13 +138,16 @@ void ClaimBlock(benchmark::State& state) {
 
 BENCHMARK(RawInlined)->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(ClaimInlined)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(LaneInlined)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(BlockInlined)->Arg(64)->Arg(1024)->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(RawCall)->ThreadRange(1, 2)->UseRealTime();
-BENCHMARK(ClaimCall)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK_CAPTURE(ClaimCall, ring, "bench")->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK_CAPTURE(ClaimCall, lane, "lanes")->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(RawClock)->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK_CAPTURE(ClaimSnowflake, client, "client")->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK_CAPTURE(ClaimSnowflake, daemon, "daemon")->ThreadRange(1, 2)->UseRealTime();
 BENCHMARK(ClaimBatch)->Arg(8)->Arg(64)->Arg(1000)->UseRealTime();
-BENCHMARK(ClaimBlock)->Arg(64)->ThreadRange(1, 2)->UseRealTime();
+BENCHMARK(ClaimBlock)->Arg(64)->Arg(1024)->ThreadRange(1, 2)->UseRealTime();
 
 }  // namespace
 }  // namespace idd::harness

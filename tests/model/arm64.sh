@@ -30,7 +30,7 @@ compile() { "$compiler" "${flags[@]}" -c "$1" -o "$work/$(basename "$1" .cc).o";
 # Compiling GoogleTest takes as long as all the rest.
 compile "$gtest/src/gtest-all.cc" &
 library=$!
-for source in "$gtest/src/gtest_main.cc" "$root"/shm/src/*.cc "$root"/tests/unit/ring_{claimer,observer,writer}_test.cc; do
+for source in "$gtest/src/gtest_main.cc" "$root"/shm/src/*.cc "$root"/tests/unit/{lane_claimer,lane_sequences,ring_claimer,ring_observer,ring_writer}_test.cc; do
   compile "$source"
 done
 wait "$library"

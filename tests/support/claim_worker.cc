@@ -4,7 +4,7 @@
 //
 //   idd_claim_worker --socket PATH --tag TAG --log PREFIX [--ids N] [--batch N] [--pace-us N]
 //                    [--threads N] [--children N] [--timeout-ms N] [--retry] [--await-tag]
-//                    [--tally]
+//                    [--tally] [--bitmap FILE] [--block N]
 //                    [--seed N]
 //
 // Thread i writes to PREFIX.i, the forked child i to PREFIX.(threads + i). The test made these
@@ -13,8 +13,10 @@
 // ranges and batches. --retry logs TIMEOUT and UNAVAILABLE and tries again; --await-tag does the
 // same for NO_SUCH_TAG. Any other failure ends the claimer, as these do without the options.
 // --tally makes single claims as fast as it can and, instead of a record of each, keeps their
-// count, their sums and the slowest. Exit status 0 if every claimer of the process completed its
-// work.
+// count, their sums and the slowest. --bitmap claims as fast as it can, by call, inlined and in
+// ranges, and marks each id in that file (id_bitmap.h): an id that is marked already ends the
+// claimer. --block opens the tag with a block size. Exit status 0 if every claimer of the process
+// completed its work.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +30,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -36,7 +39,9 @@
 #include <vector>
 
 #include "idclient/idclient.h"
+#include "idclient/idclient.hpp"
 #include "support/claim_log.h"
+#include "support/id_bitmap.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -56,6 +61,8 @@ struct WorkerOptions {
   bool retry = false;
   bool awaits_tag = false;
   bool tally = false;
+  std::string bitmap;
+  std::uint64_t block = 0;
 };
 
 WorkerOptions ParseOptions(int argc, char** argv) {
@@ -95,6 +102,10 @@ WorkerOptions ParseOptions(int argc, char** argv) {
       options.children = number;
     else if (name == "--timeout-ms")
       options.timeout_ms = number;
+    else if (name == "--bitmap")
+      options.bitmap = value;
+    else if (name == "--block")
+      options.block = number;
     else if (name == "--seed")
       options.seed = number;
     else
@@ -126,8 +137,14 @@ class StartGate {
 // One thread's claims on a tag, into its own log.
 class ClaimerLoop {
  public:
-  ClaimerLoop(const WorkerOptions& options, idclient_tag* tag, ClaimLog& log, std::uint64_t index)
-      : options_(options), tag_(tag), log_(log), random_(options.seed * 1000 + index) {
+  ClaimerLoop(const WorkerOptions& options, idclient_tag* tag, idclient::Tag* inlined,
+              IdBitmap* bitmap, ClaimLog& log, std::uint64_t index)
+      : options_(options),
+        tag_(tag),
+        inlined_(inlined),
+        bitmap_(bitmap),
+        log_(log),
+        random_(options.seed * 1000 + index) {
     ids_.resize(options.batch);
   }
 
@@ -138,7 +155,8 @@ class ClaimerLoop {
         [this] { return Stopped() || log_.header().go.load(std::memory_order_acquire) != 0; });
     log_.SetState(ClaimerState::kClaiming);
     while (!Stopped() && !log_.Full() && claimed_ < options_.ids) {
-      if (!(options_.tally ? TallySome() : ClaimSome())) return false;
+      if (!(options_.tally ? TallySome() : bitmap_ != nullptr ? MarkSome() : ClaimSome()))
+        return false;
       if (options_.pace_us > 0) ::usleep(static_cast<useconds_t>(options_.pace_us));
     }
     log_.SetState(ClaimerState::kDone);
@@ -195,6 +213,38 @@ class ClaimerLoop {
     header.sum_of_squares.store(sum_of_squares_, std::memory_order_relaxed);
     header.sum_of_cubes.store(sum_of_cubes_, std::memory_order_relaxed);
     header.slowest_ns.store(slowest_ns_, std::memory_order_relaxed);
+    return true;
+  }
+
+  // A few dozen claims of each kind.
+  [[nodiscard]] bool MarkSome() {
+    constexpr int kClaims = 32;
+    const std::uint64_t before = MonotonicNs();
+    idclient_status status = IDCLIENT_OK;
+    for (int i = 0; i < kClaims && status == IDCLIENT_OK; ++i) {
+      std::uint64_t id = 0;
+      status = idclient_claim(tag_, &id);
+      if (status == IDCLIENT_OK && !MarkRun(id, 1)) return false;
+      if (status != IDCLIENT_OK) break;
+      const std::optional<std::uint64_t> inlined = inlined_->try_claim(&status);
+      if (inlined.has_value() && !MarkRun(*inlined, 1)) return false;
+    }
+    if (status == IDCLIENT_OK && options_.batch > 1) {
+      std::uint64_t first = 0;
+      std::size_t claimed = 0;
+      status = idclient_claim_range(tag_, 1 + random_() % options_.batch, &first, &claimed);
+      if (status == IDCLIENT_OK && !MarkRun(first, claimed)) return false;
+    }
+    log_.header().ids.store(claimed_, std::memory_order_relaxed);
+    return status == IDCLIENT_OK || Failed(status, before, MonotonicNs());
+  }
+
+  [[nodiscard]] bool MarkRun(std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t id = first; id < first + count; ++id) {
+      if (id >= IdBitmap::kIds) return Fail("id " + std::to_string(id) + " is too large");
+      if (!bitmap_->Mark(id)) return Fail("id " + std::to_string(id) + " came twice");
+    }
+    claimed_ += count;
     return true;
   }
 
@@ -259,6 +309,8 @@ class ClaimerLoop {
 
   const WorkerOptions& options_;
   idclient_tag* tag_;
+  idclient::Tag* inlined_;  // with a bitmap
+  IdBitmap* bitmap_;        // or null
   ClaimLog& log_;
   std::mt19937_64 random_;
   std::vector<std::uint64_t> ids_;
@@ -306,7 +358,12 @@ class Worker {
     const Deadline last = Deadline::After(std::chrono::minutes(1));
     do {
       status = idclient_open(&options, &client_);
-      if (status == IDCLIENT_OK) status = idclient_tag_open(client_, options_.tag.c_str(), &tag_);
+      idclient_tag_options tag_options = IDCLIENT_TAG_OPTIONS_INIT;
+      tag_options.block_size = static_cast<std::uint32_t>(options_.block);
+      if (status == IDCLIENT_OK) {
+        status = idclient_tag_open_with(client_, options_.tag.c_str(), &tag_options, &tag_);
+      }
+      if (status == IDCLIENT_OK) status = OpenInlined();
       if (status == IDCLIENT_OK) return true;
       if (client_ != nullptr) idclient_close(std::exchange(client_, nullptr));
     } while ((status == IDCLIENT_TIMEOUT || status == IDCLIENT_UNAVAILABLE) && !last.passed());
@@ -315,8 +372,27 @@ class Worker {
     return false;
   }
 
+  // A second connection, for the claims through idclient.hpp.
+  [[nodiscard]] idclient_status OpenInlined() {
+    if (options_.bitmap.empty()) return IDCLIENT_OK;
+    try {
+      if (!bitmap_.has_value()) bitmap_.emplace(IdBitmap::Open(options_.bitmap));
+      idclient::Options options;
+      options.socket_path = options_.socket;
+      options.timeout = std::chrono::milliseconds(options_.timeout_ms);
+      cpp_client_.emplace(options);
+      inlined_.emplace(cpp_client_->tag(
+          options_.tag, {.block_size = static_cast<std::uint32_t>(options_.block)}));
+      return IDCLIENT_OK;
+    } catch (const idclient::Error& error) {
+      return error.status();
+    }
+  }
+
   [[nodiscard]] bool RunClaimer(std::uint64_t index) {
-    return ClaimerLoop(options_, tag_, logs_[index], index).Run(gate_);
+    return ClaimerLoop(options_, tag_, inlined_ ? &*inlined_ : nullptr,
+                       bitmap_ ? &*bitmap_ : nullptr, logs_[index], index)
+        .Run(gate_);
   }
 
   // The first child waits until the threads claim, so that the fork happens in the middle. The
@@ -368,6 +444,9 @@ class Worker {
   std::vector<ClaimLog> logs_;
   idclient* client_ = nullptr;
   idclient_tag* tag_ = nullptr;
+  std::optional<IdBitmap> bitmap_;
+  std::optional<idclient::Client> cpp_client_;
+  std::optional<idclient::Tag> inlined_;
   std::vector<pid_t> children_;
   StartGate gate_;
 };

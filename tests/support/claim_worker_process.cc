@@ -46,6 +46,10 @@ ChildOptions WorkerCommand(const TempDir& dir, const WorkerPlan& plan) {
   if (plan.retry) options.argv.emplace_back("--retry");
   if (plan.awaits_tag) options.argv.emplace_back("--await-tag");
   if (plan.tally) options.argv.emplace_back("--tally");
+  if (!plan.bitmap.empty()) options.argv.insert(options.argv.end(), {"--bitmap", plan.bitmap});
+  if (plan.block != 0) {
+    options.argv.insert(options.argv.end(), {"--block", std::to_string(plan.block)});
+  }
   return options;
 }
 

@@ -28,6 +28,8 @@ struct WorkerPlan {
   bool retry = false;                    // TIMEOUT and UNAVAILABLE are logged and tried again
   bool awaits_tag = false;               // with retry: also NO_SUCH_TAG, as during a restore
   bool tally = false;                    // single claims at full speed, summed up, not recorded
+  std::string bitmap{};                  // claims at full speed, marked in this IdBitmap
+  std::uint64_t block = 0;               // ids of a thread's block; 0: none
   std::uint64_t log_capacity = 1 << 20;  // records for each claimer
   std::uint64_t seed = 1;
   std::vector<std::string> environment{};  // "NAME=value"

@@ -23,8 +23,9 @@ namespace idd::shm {
 
 inline constexpr std::uint32_t kLaneViewVersion = (kAbiMajor << 16) | 1;
 
-// The lanes of one mapped ring, as one process sees them.
-struct LaneView {
+// The lanes of one mapped ring, as one process sees them. Its words lie in the first line of a
+// block, so that they never share their low 12 address bits with a lane's.
+struct alignas(kWriterBlockBytes) LaneView {
   Lane* lanes = nullptr;
   const SlotDescriptor* slots = nullptr;
   std::uint64_t lane_count = 0;    // 0: no lanes, every claim is refused
@@ -115,7 +116,9 @@ static_assert(offsetof(Lane, next) == 64 && offsetof(Lane, limit) == 72 &&
 [[nodiscard, gnu::always_inline]] inline LaneGrant ClaimOneInLane(const LaneView& view) noexcept {
   std::uint64_t lane;
   std::uint64_t scratch;
-  LaneGrant grant;
+  std::uint64_t first;
+  std::uint64_t limit = 0;
+  std::uint64_t segment;
   __asm__ __volatile__(
       IDD_SEQUENCE_BEGIN IDD_SEQUENCE_LANE
       "movq 64(%[lane]), %[first]\n\t"
@@ -126,11 +129,11 @@ static_assert(offsetof(Lane, next) == 64 && offsetof(Lane, limit) == 72 &&
       "leaq 1(%[first]), %[scratch]\n\t"
       "movq %[scratch], 64(%[lane])\n\t" IDD_SEQUENCE_END("xorl %k[first], %k[first]\n\t"
                                                           "xorl %k[limit], %k[limit]\n\t")
-      : [lane] "=&r"(lane), [scratch] "=&r"(scratch), [first] "+&r"(grant.first),
-        [limit] "+&r"(grant.limit), [segment] "+&r"(grant.segment)
+      : [lane] "=&r"(lane), [scratch] "=&r"(scratch), [first] "=&r"(first), [limit] "+&r"(limit),
+        [segment] "=&r"(segment)
       : [rseq] "r"(view.rseq_offset), [lanes] "r"(view.lanes), [count] "rm"(view.lane_count)
       : "memory", "cc");
-  return grant;
+  return {first, limit, segment};
 }
 
 // Y1: claims up to `count` (>= 1) ids: `taken` of them, all that the lane has left if it has fewer.
@@ -376,12 +379,16 @@ static_assert(offsetof(Lane, next) == 64 && offsetof(Lane, limit) == 72 &&
 }
 
 // Is `first` of a segment that is published? `segment` is what the lane says, so it is input.
-[[nodiscard]] inline bool IsPublished(const LaneView& view, const LaneGrant& grant) noexcept {
+[[nodiscard, gnu::always_inline]] inline bool IsPublished(const LaneView& view,
+                                                          const LaneGrant& grant) noexcept {
   const SlotDescriptor& slot = view.slots[grant.segment % kSlotCount];
   const std::uint64_t limit = slot.limit.load(std::memory_order_acquire);  // C2, pairs with P4
   const std::uint64_t base = slot.base.load(std::memory_order_relaxed);    // C3, ordered by C2
-  return grant.first >= base && grant.first < limit && grant.segment != 0 &&
-         slot.segment.load(std::memory_order_relaxed) == grant.segment;  // C5, ordered by C2
+  if (grant.first < base || grant.first >= limit) [[unlikely]]
+    return false;
+  if (grant.segment == 0) [[unlikely]]
+    return false;
+  return slot.segment.load(std::memory_order_relaxed) == grant.segment;  // C5, ordered by C2
 }
 
 }  // namespace idd::shm

@@ -82,6 +82,30 @@ std::optional<RingWriter::Segment> RingWriter::NextOpen() const noexcept {
   return std::nullopt;
 }
 
+RingWriter::NextMark RingWriter::FindNextMark() const noexcept {
+  std::uint64_t before = 0;
+  for (std::uint64_t number = head_; number <= tail_; ++number) {
+    const Segment segment = ReadSegment(number);
+    const std::uint64_t mark = table_.slots[number % kSlotCount].refill_mark.load(
+        std::memory_order_relaxed);  // P2, P8: our own store
+    if (mark != kNoMark && mark >= segment.next) return {number, before + (mark - segment.next)};
+    before += segment.available();
+  }
+  return {};
+}
+
+std::optional<std::uint64_t> RingWriter::ToNextMark() const noexcept {
+  const NextMark next = FindNextMark();
+  return next.number == 0 ? std::nullopt : std::optional(next.distance);
+}
+
+void RingWriter::ClearNextMark() noexcept {
+  const NextMark next = FindNextMark();
+  if (next.number == 0) return;
+  table_.slots[next.number % kSlotCount].refill_mark.store(kNoMark,
+                                                           std::memory_order_relaxed);  // P8
+}
+
 std::vector<RingWriter::Segment> RingWriter::RetireExhausted() {
   std::vector<Segment> retired;
   std::uint64_t head = head_;

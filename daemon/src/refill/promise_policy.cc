@@ -89,7 +89,7 @@ std::uint64_t PromisePolicy::LowWater(std::uint64_t earned) const {
 
 std::uint64_t PromisePolicy::Wanted(const RefillView& view) const {
   std::uint64_t wanted = view.waiting;
-  if (view.available < LowWater(view.earned)) {
+  if (view.available - std::min(view.soon, view.available) < LowWater(view.earned)) {
     const std::uint64_t full = Ids(Reserve() * kFillUp);
     wanted = std::max({wanted, Step(), full - std::min(full, view.available)});
   }

@@ -28,6 +28,7 @@ struct RefillView {
   MonotonicTime now{};
   std::uint64_t claimed = 0;        // ids, since the policy was made
   std::uint64_t available = 0;      // published and not claimed
+  std::uint64_t soon = 0;           // of these, will be claimed before the next look (MarkWatch)
   std::uint64_t open_segments = 0;  // published and not exhausted
   std::uint64_t newest_size = 0;    // ids of the newest of them
   std::uint64_t waiting = 0;        // ids that claims are waiting for

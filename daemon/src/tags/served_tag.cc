@@ -25,6 +25,7 @@ ServedTag::ServedTag(std::string name, TagContext& context)
            {.changed = [this] { PublishStats(); },
             .no_ring = [this](const Status& status) { waiters_.FailAll(status); }}),
       time_(context.loop, ids_, [this] { Serve(); }),
+      mark_timer_(context.loop),
       deadline_timer_(context.loop),
       retry_timer_(context.loop) {}
 
@@ -53,6 +54,37 @@ void ServedTag::OnRefillMark() {
   if (ids_.ring() != nullptr) ObserveRing();
   ids_.CloseExhausted();
   MaybeLease();
+  WatchMark();
+}
+
+// If no lease is due after all, or none can be taken now, the claim that takes the mark asks again.
+// A publication comes here too.
+void ServedTag::WatchMark() {
+  mark_timer_.Cancel();
+  // Ids of these come with the time, or by request.
+  if (context_.is_stopping || !is_known() || IsSnowflake() || IsTicket()) return;
+  if (!ids_.HasOpenRing()) return;
+  const MarkWatch::Plan plan =
+      mark_watch_.Look(MonotonicClock::now(), ids_.Claimed(), ids_.ring()->ToNextMark());
+  if (plan.is_due) {
+    if (!AwaitsStore()) {
+      ObserveRing();
+      ids_.CloseExhausted();
+      MaybeLease();
+    }
+    if (!AwaitsStore() || is_at_store()) return;
+  }
+  if (plan.next_look.has_value()) {
+    mark_timer_.At(*plan.next_look, [this] { WatchMark(); });
+  }
+}
+
+// The lease that is under way is what the claim that takes the mark would ask for.
+void ServedTag::ClearMarkThatIsDue() {
+  const std::optional<std::uint64_t> to_mark = ids_.ring()->ToNextMark();
+  const bool is_due =
+      to_mark.has_value() && *to_mark <= mark_watch_.Expected(MonotonicClock::now());
+  if (is_due) ids_.ring()->ClearNextMark();
 }
 
 Result<ObserveGrant> ServedTag::Observe() const {
@@ -232,6 +264,7 @@ void ServedTag::OnForged(const std::vector<std::string>& tokens) {
 }
 
 bool ServedTag::Shutdown() {
+  mark_timer_.Cancel();
   deadline_timer_.Cancel();
   retry_timer_.Cancel();
   time_.Stop();
@@ -276,6 +309,7 @@ void ServedTag::Poll(MonotonicTime now) {
   ObserveRing();
   SizeLanes();
   MaybeLease();
+  WatchMark();
   usage_.Observe(now, claimed);
   PublishStats();
   ForecastExhaustion(now);

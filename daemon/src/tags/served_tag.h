@@ -16,6 +16,7 @@
 #include "leasing/take_leases.h"
 #include "platform/event_loop.h"
 #include "refill/claim_history.h"
+#include "refill/mark_watch.h"
 #include "refill/refill_policy.h"
 #include "refill/usage_meter.h"
 #include "store/lease.h"
@@ -195,6 +196,9 @@ class ServedTag {
   void HandBackTails();
 
   [[nodiscard]] TagFacts Facts() const;
+  // Looks whether a claim is about to take a refill mark, and refills before it does.
+  void WatchMark();
+  void ClearMarkThatIsDue();
   // Of order cpu: adapts the lanes' blocks to the rate.
   void SizeLanes();
   // Writes what observers read into the ring.
@@ -215,6 +219,8 @@ class ServedTag {
   std::string counter_;      // of its worker id on this host; empty: none yet
   std::string clock_error_;  // why every claim waits for the clock; empty: none has to
   WaitQueue waiters_;
+  MarkWatch mark_watch_;
+  Timer mark_timer_;
   Timer deadline_timer_;
   Timer retry_timer_;
   StoreState store_;

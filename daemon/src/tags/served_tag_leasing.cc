@@ -98,6 +98,7 @@ RefillView ServedTag::View() const {
   return {.now = now,
           .claimed = ids_.closed_claimed() + level.claimed,
           .available = level.available,
+          .soon = mark_watch_.Expected(now),
           .open_segments = level.open_segments,
           .newest_size = level.newest_size,
           .waiting = waiters_.IdsWanted(),
@@ -137,6 +138,7 @@ std::optional<LeaseOrder> ServedTag::TakeTurn() {
   store_.is_busy = true;
   store_.asked_at = MonotonicClock::now();
   store_.last_waiter = waiters_.newest();
+  ClearMarkThatIsDue();
   LeaseOrder order{.tag = name_,
                    .counter = IsSnowflake() ? counter_ : name_,
                    .instance = instance_,
@@ -231,6 +233,7 @@ void ServedTag::PublishLease(const Lease& lease) {
   context_.meter.refills.Increment();
   PublishStats();
   Serve();
+  WatchMark();
 }
 
 void ServedTag::SizeLanes() {

@@ -86,6 +86,10 @@ class TagRing {
   void Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark,
                std::atomic<std::uint64_t>* witness = nullptr);
 
+  // As shm::RingWriter.
+  [[nodiscard]] std::optional<std::uint64_t> ToNextMark() const { return writer_.ToNextMark(); }
+  void ClearNextMark() noexcept { writer_.ClearNextMark(); }
+
   // Up to `count` ids, in the ring's order; empty when it is dry or forged().
   [[nodiscard]] shm::IdRange Claim(std::uint64_t count) { return writer_.Claim(count).ids; }
 

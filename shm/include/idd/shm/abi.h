@@ -53,7 +53,7 @@
 //   SlotDescriptor.base       daemon    P2 store relaxed                     >= every earlier limit in
 //                                                                            the life of the ring
 //   SlotDescriptor.refill_    daemon    P2 store relaxed                     base <= mark < limit, or
-//     mark                                                                   kNoMark
+//     mark                              P8 store kNoMark relaxed             kNoMark
 //   SlotDescriptor.worker_    daemon    P2 store relaxed                     the same in all segments of
 //     bits, sequence_bits,                                                   the ring: read them in slot
 //     time_shift                                                             1, after C0

@@ -73,6 +73,12 @@ class RingWriter {
   // here. The caller is the daemon, so it handles the wake-up flag itself.
   [[nodiscard]] SlotClaim Claim(std::uint64_t count) noexcept;
 
+  // How many ids can be claimed before a claim takes the next refill mark; nothing: no mark lies
+  // ahead.
+  [[nodiscard]] std::optional<std::uint64_t> ToNextMark() const noexcept;
+  // No claim takes that mark: the caller knows already what its message would say.
+  void ClearNextMark() noexcept;
+
   // Segments that were seen exhausted since the last call, oldest first; moves head past them.
   [[nodiscard]] std::vector<Segment> RetireExhausted();
 
@@ -110,6 +116,12 @@ class RingWriter {
 
  private:
   [[nodiscard]] Segment ReadSegment(std::uint64_t number) const noexcept;
+  // The next refill mark: its segment, and the ids to claim before it. Segment 0: there is none.
+  struct NextMark {
+    std::uint64_t number = 0;
+    std::uint64_t distance = 0;
+  };
+  [[nodiscard]] NextMark FindNextMark() const noexcept;
   // Updates seen_ and forged_ from a cursor's word, and returns the position that may be trusted.
   std::uint64_t ClampCursor(std::size_t slot, std::uint64_t raw_cursor) const noexcept;
   // Records that the slot's cursor was seen at `next`, which is within its segment's bounds.

@@ -150,6 +150,8 @@ TEST_F(Tags, HelpOfCreateShowsTheDefaultsThatANewTagHas) {
       {"--step", "step"},
       {"--max-id", "max_id"},
       {"--access", "access"},
+      {"--order", "order"},
+      {"--lane-block", "lane_block"},
       {"--refill", "refill"},
       {"--outage-tolerance", "outage_tolerance_s"},
       {"--max-prefetch", "max_prefetch"},

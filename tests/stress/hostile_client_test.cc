@@ -143,18 +143,20 @@ class Scribbler {
   // Runs until the ring is no longer active, and a little longer.
   void Scribble(int table_fd, int cursors_fd) {
     void* const table = ::mmap(nullptr, shm::kTableBytes, PROT_READ, MAP_SHARED, table_fd, 0);
-    void* const cursors =
-        ::mmap(nullptr, shm::kCursorsBytes, PROT_READ | PROT_WRITE, MAP_SHARED, cursors_fd, 0);
+    struct stat info {};
+    if (::fstat(cursors_fd, &info) != 0) return;
+    const auto bytes = static_cast<std::size_t>(info.st_size);  // with lanes, if there are any
+    void* const cursors = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, cursors_fd, 0);
     if (table == MAP_FAILED || cursors == MAP_FAILED) return;
     const auto& live = static_cast<const shm::Table*>(table)->live;
     auto* const words = static_cast<std::atomic<std::uint64_t>*>(cursors);
-    constexpr std::size_t kWords = shm::kCursorsBytes / sizeof(std::uint64_t);
-    std::array<std::uint64_t, kWords> old{};
+    const std::size_t count = bytes / sizeof(std::uint64_t);
+    std::vector<std::uint64_t> old(count);
     for (int more = 20; more > 0 && !report_.stop;) {
       const auto state = live.state.load(std::memory_order_relaxed);
       if (state != static_cast<std::uint32_t>(shm::RingState::kActive)) --more;
       const std::uint64_t kind = random_() % 5;
-      for (std::size_t i = 0; i < kWords; ++i) {
+      for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t present = words[i].load(std::memory_order_relaxed);
         words[i].store(Value(kind, present, old[i]), std::memory_order_relaxed);
         if (random_() % 64 == 0) old[i] = present;
@@ -164,7 +166,7 @@ class Scribbler {
       if (random_() % 4 == 0) ::usleep(static_cast<useconds_t>(random_() % 3000));
     }
     ::munmap(table, shm::kTableBytes);
-    ::munmap(cursors, shm::kCursorsBytes);
+    ::munmap(cursors, bytes);
   }
 
   [[nodiscard]] std::uint64_t Value(std::uint64_t kind, std::uint64_t present, std::uint64_t old) {
@@ -252,6 +254,8 @@ class HostileClient : public ::testing::Test {
     return claimers;
   }
 
+  void ExpectHarmsOnlyItsSegments();
+
   const TempDir dir_;
   Host host_{dir_};
   Report* const report_;
@@ -306,7 +310,15 @@ TEST_F(HostileClient, GetsNoSnowflakeOutsideTheLeasedTimeAccepted) {
               static_cast<unsigned long long>(report_->writes));
 }
 
-TEST_F(HostileClient, HarmsOnlyTheSegmentsItHas) {
+TEST_F(HostileClient, HarmsOnlyTheSegmentsItHas) { ExpectHarmsOnlyItsSegments(); }
+
+TEST_F(HostileClient, HarmsOnlyTheSegmentsWhoseLanesItHas) {
+  host_.idctl.Do({"tag", "delete", "hot", "--force"});
+  host_.idctl.Do({"tag", "create", "hot", "--order", "cpu", "--step", "1000"});
+  ExpectHarmsOnlyItsSegments();
+}
+
+void HostileClient::ExpectHarmsOnlyItsSegments() {
   StartScribbler();
   for (int i = 0; i < 2; ++i) StartWorker("hot", i, true);
   StartWorker("other", 0, false);

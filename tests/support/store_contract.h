@@ -314,6 +314,45 @@ TYPED_TEST_P(StoreContract, CeilingsLiftTheTagAsMarksDo) {
   EXPECT_EQ(this->Take(*store, Request(1)), (IdRange{5001, 6001}));
 }
 
+TYPED_TEST_P(StoreContract, OrderIsHostUnlessItIsSet) {
+  const auto store = this->OpenWithOrders("a");
+  EXPECT_EQ(store->FindTag("orders").value().order, TagOrder::kHost);
+  EXPECT_EQ(store->FindTag("orders").value().lane_block, 0U);
+  NewTag tag;
+  tag.tag = "lanes";
+  tag.order = TagOrder::kCpu;
+  tag.lane_block = 64;
+  const auto created = store->CreateTag(tag);
+  ASSERT_TRUE(created.ok()) << created.status().message();
+  EXPECT_EQ(created.value().order, TagOrder::kCpu);
+  EXPECT_EQ(created.value().lane_block, 64U);
+  EXPECT_EQ(store->ListTags().value().front().order, TagOrder::kCpu);
+  const auto lease = store->TakeLease(Request(1, 0, 1000, "lanes"));
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  // Each is changed alone, and kept by other changes.
+  TagChange change{.tag = "lanes", .lane_block = 0};
+  EXPECT_EQ(store->ChangeTag(change).value().lane_block, 0U);
+  EXPECT_EQ(store->FindTag("lanes").value().order, TagOrder::kCpu);
+  change = {.tag = "orders", .order = TagOrder::kCpu};
+  EXPECT_EQ(store->ChangeTag(change).value().order, TagOrder::kCpu);
+  change = {.tag = "orders", .step = 5};
+  EXPECT_EQ(store->ChangeTag(change).value().order, TagOrder::kCpu);
+  // A namesake of a deleted tag has its own order.
+  ASSERT_TRUE(store->DeleteTag("lanes").ok());
+  tag.order = TagOrder::kHost;
+  tag.lane_block = 0;
+  EXPECT_EQ(store->CreateTag(tag).value().order, TagOrder::kHost);
+  for (const std::uint64_t block : {std::uint64_t{1}, shm::kMaxLaneBlock + 1}) {
+    change = {.tag = "lanes", .lane_block = block};
+    EXPECT_EQ(store->ChangeTag(change).status().code(), Code::kInvalid) << block;
+  }
+  NewTag ticket;
+  ticket.tag = "tickets";
+  ticket.mode = TagMode::kTicket;
+  ticket.order = TagOrder::kCpu;
+  EXPECT_EQ(store->CreateTag(ticket).status().code(), Code::kInvalid);
+}
+
 // The simulator's model of a store (tests/simulation) must do what the real ones do.
 TYPED_TEST_P(StoreContract, RandomHistoriesGoAsTheModelSays) {
   const auto a = this->OpenStore("a");
@@ -334,7 +373,8 @@ REGISTER_TYPED_TEST_SUITE_P(
     LeasesAreClosedOnceAndOnlyTheirOwners, ClosureThatCannotBeTrueJournalsNothing,
     NamesakeOfADeletedTagStartsWhereItEnded, DeletionGivesListedRangesUpAndTheSumsStayTrue,
     LiftedTagLeasesNothingBelowAgain, TailThatReachesOverALiftIsAbandoned,
-    TailOfADeletedTagIsAbandoned, CeilingsLiftTheTagAsMarksDo, RandomHistoriesGoAsTheModelSays);
+    TailOfADeletedTagIsAbandoned, CeilingsLiftTheTagAsMarksDo, OrderIsHostUnlessItIsSet,
+    RandomHistoriesGoAsTheModelSays);
 
 }  // namespace idd::daemon
 

@@ -110,6 +110,14 @@ TEST_F(AdminRequestsTest, TagsAreCreatedInKnownModesOnly) {
               HasSubstr("step, refill settings and access ring do not apply"));
 }
 
+TEST_F(AdminRequestsTest, OrdersAreKnownAndOfModeSegment) {
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","order":"strict"})"),
+              HasSubstr("unknown order 'strict'; host and cpu are available"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","lane_block":"many"})"),
+              HasSubstr("lane_block"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.set","tag":"x","order":5})"), HasSubstr("order"));
+}
+
 TEST_F(AdminRequestsTest, RequestsOfManyFieldsAreRefused) {
   std::string text = R"({"op":"status")";
   for (std::size_t i = 0; i < 64; ++i) text += ",\"f" + std::to_string(i) + "\":1";

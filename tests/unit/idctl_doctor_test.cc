@@ -286,6 +286,19 @@ TEST(DoctorChecksTest, TimeThatACrashGaveUpIsNoWaste) {
   }
 }
 
+TEST(DoctorChecksTest, LanesNeedRestartableSequences) {
+  Json facts = HealthyFacts();
+  facts["tags"][0]["order"] = "cpu";
+  EXPECT_EQ(ToldOf(facts, "lanes"), "");
+  DoctorSelf self = kSelf;
+  self.has_rseq = false;
+  const std::string told = Told(CheckFacts(facts, self).value(), "lanes");
+  EXPECT_TRUE(Contains(told, "'orders' of order cpu, but there are no restartable sequences here"))
+      << told;
+  facts["tags"][0]["order"] = "host";
+  EXPECT_EQ(Told(CheckFacts(facts, self).value(), "lanes"), "");
+}
+
 TEST(DoctorChecksTest, ManyTagsMakeOneFinding) {
   Json facts = HealthyFacts();
   facts["tags"][0]["state"] = "quarantined";

@@ -167,6 +167,7 @@ TEST(RenderTagTest, ShowsEveryFieldAndReturnedRanges) {
             "tag:               orders\n"
             "mode:              segment\n"
             "access:            socket\n"
+            "order:             host\n"
             "step:              1000\n"
             "refill:            promise\n"
             "outage tolerance:  600 s\n"

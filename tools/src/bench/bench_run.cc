@@ -67,6 +67,7 @@ struct alignas(shm::kWriterBlockBytes) Control {
   std::atomic<std::uint32_t> ended;
   std::atomic<std::uint32_t> waiting;  // claimers between phases; each counts once a phase
   std::atomic<std::uint32_t> status;   // the first failure: idclient_status
+  std::atomic<std::uint32_t> has_lanes;
   shm::Cursor raw;
   std::array<char, 1024> reason;  // the message for `status`
 };
@@ -158,7 +159,7 @@ class Claimer {
   }
 
   [[nodiscard]] std::uint64_t RawAdd() {
-    return control_.raw.next.fetch_add(plan_.batch, std::memory_order_relaxed);  // R7: the number
+    return control_.raw.next.fetch_add(1, std::memory_order_relaxed);  // R7: the number
   }
 
   // As with the raw adds, nothing is stored between claims: a locked add waits for every earlier
@@ -212,6 +213,8 @@ void RunProcess(const BenchPlan& plan, Control& control, ClaimerResult* results)
     options.timeout = std::chrono::milliseconds(plan.timeout_ms);
     idclient::Client client(options);
     const idclient::Tag tag = client.tag(plan.tag, {.block_size = plan.block});
+    const bool has_lanes = idclient_tag_lanes(tag.get(), shm::kLaneViewVersion) != nullptr;
+    control.has_lanes.store(has_lanes ? 1 : 0, std::memory_order_relaxed);  // R10: all say the same
     std::vector<std::thread> threads;
     for (std::uint32_t i = 1; i < plan.threads; ++i) {
       threads.emplace_back(
@@ -319,22 +322,25 @@ class Run {
   [[nodiscard]] BenchReport Report() const {
     BenchReport report;
     report.rounds = kRounds;
+    report.has_lanes = control_.has_lanes.load(std::memory_order_relaxed) != 0;  // R10
     std::vector<double> ratios;
     std::array<std::vector<double>, 2> rates;
     std::array<std::vector<double>, 2> times;
     for (std::uint32_t phase = 0; phase < 2 * kRounds; ++phase) {
-      double claims_per_s = 0;
-      double ns_per_claim = 0;
+      double ids_per_s = 0;
+      double ns_per_id = 0;
+      const Operation operation = PhaseAt(phase).operation;
+      const std::uint64_t ids_of_one = operation == Operation::kClaim ? plan_.batch : 1;
       for (std::uint32_t i = 0; i < claimers_; ++i) {
-        const auto claims = static_cast<double>(results_[i].claims[phase]);
+        const auto ids = static_cast<double>(results_[i].claims[phase] * ids_of_one);
         const auto ns = static_cast<double>(results_[i].ns[phase]);
-        if (claims == 0) continue;
-        claims_per_s += claims / ns * 1e9;
-        ns_per_claim += ns / claims / claimers_;
+        if (ids == 0) continue;
+        ids_per_s += ids / ns * 1e9;
+        ns_per_id += ns / ids / claimers_;
       }
-      const auto side = static_cast<std::size_t>(PhaseAt(phase).operation);
-      rates[side].push_back(claims_per_s * plan_.batch);
-      times[side].push_back(ns_per_claim);
+      const auto side = static_cast<std::size_t>(operation);
+      rates[side].push_back(ids_per_s);
+      times[side].push_back(ns_per_id);
     }
     for (std::uint32_t round = 0; round < kRounds; ++round) {
       ratios.push_back(times[1][round] / times[0][round]);
@@ -343,7 +349,7 @@ class Run {
     BenchSide* const sides[] = {&report.raw, &report.claim};
     for (std::size_t side = 0; side < 2; ++side) {
       sides[side]->ids_per_s = Median(rates[side]);
-      sides[side]->ns_per_claim = Median(times[side]);
+      sides[side]->ns_per_id = Median(times[side]);
       for (std::uint32_t i = 0; i < claimers_; ++i) {
         sides[side]->latency.Add(results_[i].latency[side]);
       }

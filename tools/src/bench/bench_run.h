@@ -25,17 +25,18 @@ struct BenchPlan {
 // The result for one of the two measured operations.
 struct BenchSide {
   double ids_per_s = 0;      // all claimers together; the median of the rounds
-  double ns_per_claim = 0;   // of one claimer, time over claims; the median of the rounds
+  double ns_per_id = 0;      // of one claimer, time over ids; the median of the rounds
   LatencyHistogram latency;  // of single claims, including the clock reading
 };
 
 struct BenchReport {
   std::uint32_t rounds = 0;
-  std::uint64_t ids = 0;  // claimed from the tag
-  BenchSide raw;          // fetch_add by the batch on a word in a memfd that all claimers map
+  std::uint64_t ids = 0;   // claimed from the tag
+  bool has_lanes = false;  // the tag has order cpu, and this host restartable sequences
+  // A fetch_add of 1, which is one id, on a word in a memfd that all claimers map.
+  BenchSide raw;
   BenchSide claim;
-  double ratio =
-      0;  // claim.ns_per_claim / raw.ns_per_claim, the median over the rounds' own ratios
+  double ratio = 0;  // claim.ns_per_id / raw.ns_per_id, the median over the rounds' own ratios
 };
 
 // Claims from a real tag in new processes and threads, and alternates raw adds with claims in the

@@ -37,7 +37,7 @@ JsonDocument SideJson(const BenchSide& side) {
   latency.Set("max", side.latency.max()).Set("samples", side.latency.count());
   JsonDocument document;
   document.Set("ids_per_s", side.ids_per_s)
-      .Set("ns_per_claim", side.ns_per_claim)
+      .Set("ns_per_id", side.ns_per_id)
       .Set("latency_ns", latency);
   return document;
 }
@@ -49,6 +49,7 @@ JsonDocument ReportJson(const BenchPlan& plan, const BenchReport& report) {
       .Set("threads", std::uint64_t{plan.threads})
       .Set("batch", std::uint64_t{plan.batch})
       .Set("block", std::uint64_t{plan.block})
+      .Set("lanes", report.has_lanes)
       .Set("rounds", std::uint64_t{report.rounds})
       .Set("ids", report.ids)
       .Set("raw", SideJson(report.raw))
@@ -57,10 +58,17 @@ JsonDocument ReportJson(const BenchPlan& plan, const BenchReport& report) {
   return document;
 }
 
-std::string ReportText(const BenchReport& report, const Screen& screen) {
+// How the ids were claimed.
+std::string WayInWords(const BenchPlan& plan, const BenchReport& report) {
+  if (plan.batch > 1) return "batches of " + std::to_string(plan.batch);
+  if (plan.block > 1) return "thread blocks of " + std::to_string(plan.block);
+  return report.has_lanes ? "the CPUs' lanes" : "the ring, one at a time";
+}
+
+std::string ReportText(const BenchPlan& plan, const BenchReport& report, const Screen& screen) {
   Table table({{"OPERATION"},
                {"IDS/S", Align::kRight},
-               {"NS/CLAIM", Align::kRight},
+               {"NS/ID", Align::kRight},
                {"P50", Align::kRight},
                {"P90", Align::kRight, 1},
                {"P99", Align::kRight},
@@ -68,8 +76,7 @@ std::string ReportText(const BenchReport& report, const Screen& screen) {
                {"P99.99", Align::kRight, 2},
                {"MAX", Align::kRight}});
   const auto add = [&table](const char* name, const BenchSide& side) {
-    std::vector<std::string> cells = {name, FormatRate(side.ids_per_s),
-                                      Fixed(side.ns_per_claim, 2)};
+    std::vector<std::string> cells = {name, FormatRate(side.ids_per_s), Fixed(side.ns_per_id, 2)};
     for (const Percentile& percentile : kPercentiles) {
       cells.push_back(std::to_string(side.latency.Percentile(percentile.part)));
     }
@@ -78,9 +85,10 @@ std::string ReportText(const BenchReport& report, const Screen& screen) {
   };
   add("raw add", report.raw);
   add("claim", report.claim);
-  return table.Format(screen.columns) + "\nA claim costs " + Fixed(report.ratio, 2) +
-         " times a raw fetch_add on shared memory (median of " + std::to_string(report.rounds) +
-         " rounds). Latencies in ns, each with two readings of the clock.\n" +
+  return table.Format(screen.columns) + "\nAn id from " + WayInWords(plan, report) + " costs " +
+         Fixed(report.ratio, 2) + " times a raw fetch_add on shared memory (median of " +
+         std::to_string(report.rounds) +
+         " rounds).\nLatencies of claims in ns, each with two readings of the clock.\n" +
          std::to_string(report.ids) + " ids were taken from the tag.\n";
 }
 
@@ -106,7 +114,7 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
   progress.Clear();
   if (!report.ok()) return FailureFrom(report.status(), "bench " + Quote(plan.tag));
   out.Write(global.as_json ? ReportJson(plan, report.value()).Indented() + "\n"
-                           : ReportText(report.value(), ProbeScreen(out.fd())));
+                           : ReportText(plan, report.value(), ProbeScreen(out.fd())));
   return std::nullopt;
 }
 

@@ -13,6 +13,7 @@
 #include "doctor/doctor_host.h"
 #include "idd/base/clock.h"
 #include "idd/shm/abi.h"
+#include "idd/shm/lane_claimer.h"
 #include "terminal/terminal.h"
 
 namespace idd::tools {
@@ -27,7 +28,10 @@ std::string FolderOf(const std::string& path) {
 }
 
 DoctorSelf ThisIdctl() {
-  return {.version = IDD_VERSION, .abi_major = shm::kAbiMajor, .abi_minor = shm::kAbiMinor};
+  return {.version = IDD_VERSION,
+          .abi_major = shm::kAbiMajor,
+          .abi_minor = shm::kAbiMinor,
+          .has_rseq = shm::RseqOffset().has_value()};
 }
 
 // Reports what can be checked without the daemon, and why the rest cannot. A missing or

@@ -160,6 +160,16 @@ Table SegmentTable(const Fields& tag) {
   return table;
 }
 
+// Of order cpu; empty for other tags, and from an older idd.
+std::string LanesLine(const Fields& tag) {
+  if (!tag.Has("lanes")) return {};
+  const std::optional<Fields> lanes = tag.OptionalObject("lanes");
+  if (!lanes) return {};
+  return lanes->CountText("count") + " lanes with blocks of " + lanes->CountText("block") + ": " +
+         lanes->CountText("left") + " ids left in lanes, " + lanes->CountText("dropped") +
+         " dropped in this ring\n";
+}
+
 // Shown from three months before the end.
 std::string ForecastLine(const Fields& tag) {
   constexpr double kForecastDays = 90;
@@ -197,7 +207,8 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
       if (!line.empty()) errors += WrapTo(line, screen.columns, kErrorIndent) + "\n";
     }
     const Table of_tag = SegmentTable(tag);  // always read: this checks the fields
-    if (!asked_tag.empty() && !has_time) segments += "\n" + of_tag.Format(screen.columns);
+    const std::string lanes = LanesLine(tag);
+    if (!asked_tag.empty() && !has_time) segments += "\n" + of_tag.Format(screen.columns) + lanes;
   }
   const auto paint = [&screen](std::size_t column, const std::string& cell) {
     return PaintCell(column, cell, screen);

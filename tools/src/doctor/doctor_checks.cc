@@ -504,7 +504,7 @@ Result<Diagnosis> CheckFacts(const Json& facts, const DoctorSelf& self) {
   const Fields daemon = reply.Object("daemon");
   CheckVersions(daemon, self, diagnosis.findings);
   const std::string store = CheckStore(reply.Object("store"), daemon, diagnosis);
-  CheckTags(reply, diagnosis.findings);
+  CheckTags(reply, self.has_rseq, diagnosis.findings);
   const std::optional<Fields> peers = reply.OptionalObject("peers");
   if (peers) {
     const Fields process = reply.Object("process");

@@ -18,6 +18,7 @@ struct DoctorSelf {
   std::string version;
   std::uint32_t abi_major = 0;
   std::uint32_t abi_minor = 0;
+  bool has_rseq = true;  // restartable sequences, which lanes need
 };
 
 // The daemon's document (docs/socket-protocol.md, `doctor`). kIncompatible when it is malformed.

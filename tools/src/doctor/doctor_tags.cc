@@ -222,15 +222,37 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
                    "every tag in use survives a store outage for as long as promised");
 }
 
+// No finding without a tag of order cpu, which an older idd does not have.
+void CheckLanes(const std::vector<Fields>& tags, bool has_rseq, std::vector<Finding>& findings) {
+  Group group;
+  for (const Fields& tag : tags) {
+    if (tag.Has("order") && tag.Text("order") == "cpu") group.Add(tag.Text("tag"), "");
+  }
+  if (group.items.empty()) return;
+  if (has_rseq) {
+    findings.push_back({"lanes", Health::kOk, "programs can claim from the CPUs' lanes", ""});
+    return;
+  }
+  AddGroup(group,
+           {"lanes", Health::kWarning,
+            " of order cpu, but there are no restartable sequences here: programs claim from the "
+            "ring, which is slower and as safe",
+            "a kernel with CONFIG_RSEQ and glibc 2.35 or later, without "
+            "GLIBC_TUNABLES=glibc.pthread.rseq=0; or: idctl tag set " +
+                group.first + " --order host"},
+           findings);
+}
+
 }  // namespace
 
-void CheckTags(const Fields& facts, std::vector<Finding>& findings) {
+void CheckTags(const Fields& facts, bool has_rseq, std::vector<Finding>& findings) {
   const std::vector<Fields> tags = facts.Objects("tags");
   CheckQuarantine(tags, findings);
   CheckDrained(facts.Object("daemon"), tags, findings);
   CheckDry(tags, findings);
   CheckExhaustion(tags, findings);
   CheckPromise(tags, findings);
+  CheckLanes(tags, has_rseq, findings);
 }
 
 void CheckStoredTags(const Fields& look, std::vector<Finding>& findings) {

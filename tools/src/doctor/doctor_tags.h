@@ -12,7 +12,8 @@
 namespace idd::tools {
 
 // Checks the tags that the daemon serves or the store has.
-void CheckTags(const Fields& facts, std::vector<Finding>& findings);
+// `has_rseq`: this host has restartable sequences.
+void CheckTags(const Fields& facts, bool has_rseq, std::vector<Finding>& findings);
 // From the store's journal: "behind" and "waste".
 void CheckStoredTags(const Fields& look, std::vector<Finding>& findings);
 }  // namespace idd::tools

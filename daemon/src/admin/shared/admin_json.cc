@@ -137,6 +137,7 @@ Json DoctorTagJson(const TagSnapshot& tag, const TagRecord* record) {
   for (const LeaseUse& use : tag.leases) available += use.available();
   return {{"tag", tag.tag},
           {"mode", TagModeName(tag.mode)},
+          {"order", TagOrderName(tag.order)},
           {"state", TagStateName(tag.state)},
           {"step", tag.step},
           {"available", available},

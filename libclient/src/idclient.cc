@@ -175,23 +175,23 @@ namespace {
   });
 }
 
-// After a claim of one id that found nothing in its lane.
-[[gnu::noinline]] idclient_status FinishInRing(Tag& tag, const idd::shm::LaneGrant& grant,
-                                               uint64_t* id) {
+// After a claim of one id that found nothing in its lane. The grant comes in registers: a caller
+// that passes it in memory saves registers and guards its stack for every claim.
+[[gnu::noinline]] idclient_status FinishInLane(Tag& tag, std::uint64_t first, std::uint64_t limit,
+                                               std::uint64_t segment, uint64_t* id) {
   idd::shm::LaneClaimer* const lanes = tag.lanes();
-  const IdRange ids = lanes == nullptr ? IdRange{} : tag.FinishInRing(*lanes, grant);
+  const IdRange ids =
+      lanes == nullptr ? IdRange{} : tag.FinishInRing(*lanes, {first, limit, segment});
   if (ids.empty()) [[unlikely]]
     return ClaimSlow(tag, id);
   *id = ids.first;
   return IDCLIENT_OK;
 }
 
-// After a claim of one id at the view that found nothing, or the refill mark.
-[[gnu::noinline]] idclient_status FinishInRing(Tag& tag, const idd::shm::SlotClaim& claim,
-                                               uint64_t* id) {
-  if (claim.ids.empty()) return ClaimSlow(tag, id);
+// The claim has taken the refill mark.
+[[gnu::noinline]] idclient_status WakeDaemon(Tag& tag, std::uint64_t claimed, uint64_t* id) {
   tag.WakeDaemon();
-  *id = claim.ids.first;
+  *id = claimed;
   return IDCLIENT_OK;
 }
 
@@ -206,7 +206,7 @@ namespace {
   });
 }
 
-idclient_status ClaimTimed(Tag& tag, uint64_t* id) {
+[[gnu::noinline]] idclient_status ClaimTimed(Tag& tag, uint64_t* id) {
   idd::shm::SnowflakeClaimer* const timed = tag.snowflake();
   if (timed == nullptr) return ClaimSlow(tag, id);
   const idd::shm::SnowflakeClaim claim = timed->ClaimOne();
@@ -236,15 +236,17 @@ idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
     const idd::shm::LaneView& view = idd::shm::ViewAt(tag.lane_view());
     const idd::shm::LaneGrant grant = idd::shm::ClaimOneInLane(view);
     if (grant.empty() || !IsPublished(view, grant)) [[unlikely]]
-      return FinishInRing(tag, grant, id);
+      return FinishInLane(tag, grant.first, grant.limit, grant.segment, id);
     *id = grant.first;
     return IDCLIENT_OK;
   }
   if (way == Tag::Way::kSnowflake) [[unlikely]]
     return ClaimTimed(tag, id);
   const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(tag.view(), 1);
-  if (claim.ids.empty() || claim.wakes_daemon) [[unlikely]]
-    return FinishInRing(tag, claim, id);
+  if (claim.ids.empty()) [[unlikely]]
+    return ClaimSlow(tag, id);
+  if (claim.wakes_daemon) [[unlikely]]
+    return WakeDaemon(tag, claim.ids.first, id);
   *id = claim.ids.first;
   return IDCLIENT_OK;
 }

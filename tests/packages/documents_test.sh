@@ -117,6 +117,8 @@ check_sqlite() {
   claim 10
   run "$operations" 'idctl tag create TAG --access socket' 's/TAG/careful/'
   run "$operations" 'idctl tag set TAG --access socket' 's/TAG/orders/'
+  run "$operations" 'idctl tag create TAG --order cpu' 's/TAG/lanes/'
+  run "$operations" 'idctl tag set TAG --order' 's/TAG/lanes/; s/cpu|host/host/'
   claim 10
   run "$operations" 'idctl tag create TAG --mode ticket' 's/TAG/invoices/'
   in_tree idctl claim invoices >"$work/said" || fail "no ticket"

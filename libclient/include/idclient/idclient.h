@@ -9,7 +9,7 @@
  * allocator: then claims wait, for at most timeout_ms, for the next daemon.
  * After a restart of either kind the library connects and attaches again automatically. Ids of one
  * tag never repeat and, on one host, rise: if one claim returned before another began, its ids are
- * smaller.
+ * smaller. Ids of a tag of order `cpu`, which an operator chooses, rise on each CPU only.
  *
  * Thread safety: every function may be called from any thread at any time, except that close must
  * not run concurrently with another call on the same object. No function is a cancellation point:
@@ -126,7 +126,7 @@ IDCLIENT_API idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* id
                                                  size_t* claimed);
 
 /* Claims the contiguous ids [*first, *first + *claimed): the largest run up to `count` that one
- * segment has left, at least one. count 0 is INVALID. */
+ * segment has left, or with order `cpu` this CPU's lane; at least one. count 0 is INVALID. */
 IDCLIENT_API idclient_status idclient_claim_range(idclient_tag* tag, size_t count, uint64_t* first,
                                                   size_t* claimed);
 

@@ -55,8 +55,8 @@ std::uint64_t LeafPolicy::DoubledOrHalved(MonotonicTime now, std::uint64_t ceili
 std::uint64_t LeafPolicy::Wanted(const RefillView& view) const {
   // A lease is due when the second buffer is empty and a tenth of the first is used.
   const std::uint64_t left = view.available - std::min(view.soon, view.available);
-  const bool is_due = view.open_segments == 0 ||
-                      (view.open_segments == 1 && left < NineTenthsOf(view.newest_size));
+  const bool is_due =
+      view.open_segments == 0 || (view.open_segments == 1 && left < NineTenthsOf(view.newest_size));
   if (!is_due && view.waiting == 0) return 0;
   if (left > MostHeldNow(view)) return 0;
   const std::uint64_t most = MostHeld(settings_, view.earned);

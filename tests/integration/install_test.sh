@@ -20,7 +20,7 @@ pkgconfig=$(dirname "$(find "$prefix" -name idclient.pc)")
 libdir=$(dirname "$pkgconfig")
 
 for file in sbin/idd bin/idctl include/idclient/idclient.h include/idclient/idclient.hpp \
-  include/idd/shm/abi.h include/idd/shm/claim_point.h include/idd/shm/ring_protocol.h \
+  include/idclient/thread_block.h include/idd/shm/{abi,claim_point,lane_sequences,ring_protocol}.h \
   lib/systemd/system/idd.service lib/systemd/system/idd.socket lib/sysusers.d/idd.conf lib/tmpfiles.d/idd.conf \
   share/doc/idd/{operations,mysql,failures,log-events,metrics,containers,capacity,refill}.md \
   share/doc/idd/{idd-dashboard.json,idd-alerts.rules.yml,containers/compose.yaml}; do
@@ -30,7 +30,7 @@ done
 readelf --dynamic "$libdir/libidclient.so" | grep -q 'SONAME.*\[libidclient\.so\.0\]' ||
   fail "the soname is not libidclient.so.0"
 headers=$(find "$prefix/include" -type f | wc -l)
-((headers == 5)) || fail "$headers headers are installed, not 5"
+((headers == 7)) || fail "$headers headers are installed, not 7"
 # Under a prefix that the system's linker does not search, idctl still finds its library, and the
 # unit its program.
 paths=$(readelf --dynamic --wide "$prefix/sbin/idd" "$prefix/bin/idctl" | sed -nE 's/.*R(UN)?PATH.*\[(.*)\]/\2/p')

@@ -112,6 +112,43 @@ TEST_F(Refill, LeasesGrowToWhatIsClaimedWhileOneIsUnderWay) {
 
 // All are served by one lease and the messages of one publication. tests/bench/refill_benchmark.cc
 // measures the time from the first served thread to the last.
+// A steady claimer: idd looks before the claim that would take the mark. On a busy machine idd may
+// look too late, and the claim sends its message.
+TEST_F(Refill, BusyDaemonRefillsWithoutAMessage) {
+  Start({"--refill", "leaf", "--step", "500", "--max-step", "500"});
+  idclient::Client client(Options());
+  idclient::Tag tag = client.tag("orders");
+  const auto sum = [this](const std::string& name) {
+    double value = 0;
+    const nlohmann::json metrics = host_.idctl.Json({"metrics"}).at("metrics");
+    for (const nlohmann::json& metric : metrics) {
+      if (metric.at("name") != name) continue;
+      for (const nlohmann::json& sample : metric.at("samples")) {
+        value += sample.at("value").get<double>();
+      }
+    }
+    return value;
+  };
+  const auto without_message = [&] {
+    return sum("idd_tag_leases_total") - sum("idd_refill_notices_total") -
+           sum("idd_tag_fallbacks_total");
+  };
+  const Deadline last = Deadline::After(Patience(30s));
+  std::uint64_t before = tag.claim();
+  while (without_message() < 10 && !last.passed()) {
+    const Deadline look = Deadline::After(1s);
+    while (!look.passed()) {
+      for (int i = 0; i < 10; ++i) {
+        const std::uint64_t id = tag.claim();
+        ASSERT_GT(id, before);
+        before = id;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  EXPECT_GE(without_message(), 10) << "each lease had a message";
+}
+
 TEST_F(Refill, ThreadsWaitingOnADryRingAreServedByOnePublication) {
   constexpr std::size_t kThreads = 500;
   Start();

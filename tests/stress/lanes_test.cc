@@ -189,7 +189,7 @@ class Lanes : public ::testing::Test {
     }
     for (const shm::IdRange& range : ranges) leased += bitmap_.CountIn(range);
     EXPECT_LT(limit, IdBitmap::kIds);
-    const std::uint64_t marked = bitmap_.CountTo(IdBitmap::kIds);
+    const std::uint64_t marked = bitmap_.CountAll();
     EXPECT_EQ(leased, marked) << "ids outside all leases";
     return marked;
   }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "idd/base/scoped_fd.h"
 #include "idd/shm/ring_protocol.h"
 
 namespace idd::harness {
@@ -31,13 +32,13 @@ class IdBitmap {
   }
   // How many ids of the range are marked.
   [[nodiscard]] std::uint64_t CountIn(shm::IdRange ids) const noexcept;
-  // Of all ids up to `limit`.
-  [[nodiscard]] std::uint64_t CountTo(std::uint64_t limit) const noexcept {
-    return CountIn({0, limit});
-  }
+  // Of all ids. Skips the holes of the file.
+  [[nodiscard]] std::uint64_t CountAll() const noexcept;
 
  private:
-  explicit IdBitmap(int fd);
+  explicit IdBitmap(ScopedFd fd);
+
+  ScopedFd fd_;
 
   std::span<std::atomic<std::uint64_t>> words_;
 };

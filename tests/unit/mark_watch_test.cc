@@ -53,6 +53,7 @@ class MarkWatchTest : public testing::Test {
       ++outcome.early;
       outcome.most_early = std::max(outcome.most_early, mark - claimed);
       mark += segment;
+      look = now + 1ms;  // the publication
     }
     return outcome;
   }

@@ -44,8 +44,7 @@ MarkWatch::Plan MarkWatch::Look(MonotonicTime now, std::uint64_t claimed,
   }
   if (per_s_ < 1) per_s_ = 0;
   if (!to_mark.has_value() || !IsLoad(now)) return {};
-  const MonotonicTime again = OnGrid(now + kShortestPause);
-  if (*to_mark <= Expected(now)) return {.is_due = true, .next_look = again};
+  if (*to_mark <= Expected(now)) return {.is_due = true, .next_look = {}};
   const Seconds left(static_cast<double>(*to_mark) / per_s_);
   if (left > kHorizon) return {};
   const auto pause = std::max<std::chrono::nanoseconds>(

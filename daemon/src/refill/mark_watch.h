@@ -29,9 +29,8 @@ class MarkWatch {
   static constexpr std::chrono::milliseconds kHorizon{1'300};
 
   struct Plan {
-    bool is_due = false;  // refill now
-    // Nothing: at the next event of the tag. If the refill is due: as long as it has not begun.
-    std::optional<MonotonicTime> next_look{};
+    bool is_due = false;                       // refill now
+    std::optional<MonotonicTime> next_look{};  // nothing: at the next event of the tag
   };
   // `claimed` ids of the tag since the beginning; `to_mark` more until a claim takes the next mark,
   // nothing if there is none.

@@ -58,7 +58,7 @@ void ServedTag::OnRefillMark() {
 }
 
 // If no lease is due after all, or none can be taken now, the claim that takes the mark asks again.
-// A publication comes here too.
+// So does the publication of a lease that waits for its turn, or for the store.
 void ServedTag::WatchMark() {
   mark_timer_.Cancel();
   // Ids of these come with the time, or by request.
@@ -66,17 +66,13 @@ void ServedTag::WatchMark() {
   if (!ids_.HasOpenRing()) return;
   const MarkWatch::Plan plan =
       mark_watch_.Look(MonotonicClock::now(), ids_.Claimed(), ids_.ring()->ToNextMark());
-  if (plan.is_due) {
-    if (!AwaitsStore()) {
-      ObserveRing();
-      ids_.CloseExhausted();
-      MaybeLease();
-    }
-    if (!AwaitsStore() || is_at_store()) return;
-  }
   if (plan.next_look.has_value()) {
     mark_timer_.At(*plan.next_look, [this] { WatchMark(); });
   }
+  if (!plan.is_due || AwaitsStore()) return;
+  ObserveRing();
+  ids_.CloseExhausted();
+  MaybeLease();
 }
 
 // The lease that is under way is what the claim that takes the mark would ask for.

@@ -27,7 +27,7 @@ std::optional<std::ptrdiff_t> RseqOffset() noexcept {
 
 const LaneView* NoLanes() noexcept {
   // The sequence stores into the thread's struct rseq before it looks at lane_count, so claims may
-  // use this view only where there is one. libidclient shows it to nobody else.
+  // use this view only where there is one. libidclient shows it only there.
   static const LaneView view{.rseq_offset = RseqOffset().value_or(0)};
   return &view;
 }

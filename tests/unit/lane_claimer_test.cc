@@ -239,7 +239,7 @@ TEST_F(LaneClaimerTest, BlockThatComesAfterTheLanesWereStoppedIsStoppedToo) {
                                                   .limit = block.ids.limit,
                                                   .segment = block.segment}),
             LaneInstall::kInstalled);
-  EXPECT_EQ(process->Claim(), block.ids.first + 1) << "nobody else has it";
+  EXPECT_EQ(process->Claim(), block.ids.first + 1) << "no other claim has it";
   EXPECT_TRUE(left->StaysClosed()) << "an honest block";
   EXPECT_EQ(process->Claim(), 0U);
 }

@@ -64,9 +64,9 @@ static_assert(sizeof(BlockOwner) == 16);
 
 // Takes the next id of the handle's block. False: there is no block, or it is used up.
 //
-// A signal handler may claim from the same block in between, and may even fill it anew. The id is
-// then one that nobody else gets: the handler's adds are others, and an id of the earlier block is
-// not within the new one. It is a gap.
+// A signal handler may claim from the same block in between, and may even fill it again. No other
+// claim gets the id then: the handler's adds are others, and an id of the earlier block is not
+// within the new one. It is a gap.
 [[nodiscard, gnu::always_inline]] inline bool TakeFromBlock(ThreadBlockTable* mine,
                                                             const BlockOwner& owner,
                                                             std::uint64_t& id) noexcept {

@@ -26,8 +26,8 @@ namespace idd::shm {
 // writes a cursor back, clients that have not attached again claim ids of this ring again;
 // StaysClosed() detects that.
 //
-// Order cpu: the lanes' ids are claimed, so nobody else gets them. Closing stops the claims of
-// lanes, so that claimers go to the next ring soon; what lanes had left is a gap.
+// Order cpu: the lanes' ids are claimed, so no other claim or host gets them. Closing stops the
+// claims of lanes, so that claimers go to the next ring soon; what lanes had left is a gap.
 //
 // Thread safety: none. Claimers in any process run concurrently.
 class LeftRing {

@@ -69,6 +69,22 @@ TEST_F(LeaseSchedulerTest, FirstIsServedAtOnce) {
   EXPECT_TRUE(outcomes_[0].second);
 }
 
+TEST_F(LeaseSchedulerTest, TurnThatGoesOnWaitsForNoBudget) {
+  const auto scheduler = Make(1);
+  wanted_ = {{"a", 1}, {"b", 1}};
+  scheduler->Ask("a");
+  scheduler->Ask("b");
+  ASSERT_TRUE(Await(1));
+  EXPECT_THAT(turns_, ElementsAre("a"));
+  scheduler->GoOn("a");
+  EXPECT_THAT(turns_, ElementsAre("a", "a")) << "before b, which waits for a second";
+  EXPECT_EQ(scheduler->waiting(), 1U);
+  ASSERT_TRUE(Await(2));
+  wanted_["a"] = 0;
+  scheduler->GoOn("a");
+  EXPECT_EQ(turns_.size(), 2U);
+}
+
 TEST_F(LeaseSchedulerTest, OneThatAsksAllTheTimeDelaysTheOthersByOneLease) {
   const auto scheduler = Make(10);
   wanted_ = {{"hog", 1000}, {"b", 1}, {"c", 1}};

@@ -249,6 +249,30 @@ TEST_F(SnowflakeTest, AllWorkerIdsInUseIsAnErrorWithTheTimeAtTheDeadline) {
   EXPECT_TRUE(waits.status.ok()) << waits.status.message();
 }
 
+// Hosts that are short of worker ids take them from each other. A host that waited for its next
+// turn between taking one and its first lease might lose each of them.
+TEST_F(SnowflakeTest, FirstLeaseFollowsAWorkerIdAtOnceAlsoIfItIsTheSameAgain) {
+  SnowflakeLayout narrow;
+  narrow.worker_bits = 1;
+  h_.store.AddSnowflake("narrow", narrow);
+  h_.store.OwnWorker("narrow", 0, "other", At(kNow - 1000));
+  h_.store.OwnWorker("narrow", 1, "other", At(kNow + 86'400'000));
+  service_.SetLeaseLimit(1);
+  const Answer& first = Claim("narrow", 1);
+  h_.Settle();  // waits for no timer
+  ASSERT_TRUE(first.done());
+  ASSERT_TRUE(first.status.ok()) << first.status.message();
+
+  clock_.Set(kNow + 3'600'000);
+  h_.store.OwnWorker("narrow", 0, "other", At(kNow + 1'800'000));
+  service_.SetLeaseLimit(1);  // with a new budget
+  const Answer& next = Claim("narrow", 1);
+  h_.Settle();
+  ASSERT_TRUE(next.done());
+  EXPECT_TRUE(next.status.ok()) << next.status.message();
+  EXPECT_EQ(h_.store.script.Count("TakeWorker"), 2);
+}
+
 TEST_F(SnowflakeTest, CounterIsNotServedAsATag) {
   OneBySocket();
   const Answer& answer = Attach("flakes#0");

@@ -37,12 +37,19 @@ void LeaseScheduler::ServeTurns() {
     const std::string tag = std::move(turns_.front());
     turns_.pop_front();
     waiting_.erase(tag);
-    std::optional<LeaseOrder> order = make_order_(tag);
-    if (!order.has_value()) continue;
-    budget_.Take(1, rate_, now);
-    orders_.push_back(*std::move(order));
-    if (!is_under_way_) SendBatch();
+    if (MakeOrderOf(tag)) budget_.Take(1, rate_, now);
   }
+}
+
+void LeaseScheduler::GoOn(const std::string& tag) { static_cast<void>(MakeOrderOf(tag)); }
+
+// False: the tag needs no lease.
+bool LeaseScheduler::MakeOrderOf(const std::string& tag) {
+  std::optional<LeaseOrder> order = make_order_(tag);
+  if (!order.has_value()) return false;
+  orders_.push_back(*std::move(order));
+  if (!is_under_way_) SendBatch();
+  return true;
 }
 
 // Sends the first orders, but only one of each tag. A tag that was deleted and created again

@@ -40,6 +40,8 @@ class LeaseScheduler {
   // The tag's turn comes now, or when the budget allows a lease and the tags that asked earlier had
   // their turns.
   void Ask(const std::string& tag);
+  // Goes on with the tag's turn: its last order only made the lease possible. Costs nothing.
+  void GoOn(const std::string& tag);
   [[nodiscard]] bool Awaits(const std::string& tag) const { return waiting_.contains(tag); }
   [[nodiscard]] std::size_t waiting() const noexcept { return turns_.size(); }
   // Sets the limit from now on.
@@ -51,6 +53,7 @@ class LeaseScheduler {
 
  private:
   void ServeTurns();
+  [[nodiscard]] bool MakeOrderOf(const std::string& tag);
   void SendBatch();
 
   LeaseWorker& worker_;

@@ -129,11 +129,12 @@ class ServedTag {
  private:
   // The tag's request to the store, and the store's last answer.
   struct StoreState {
-    bool is_busy = false;      // a look-up or a lease is under way
-    MonotonicTime asked_at{};  // since then
-    bool hands_back = false;   // the lease under way must go back
-    bool is_pausing = false;   // the next try waits for retry_timer_
-    Status refusal;            // until then: the store's answer to the last try, if it refused
+    bool is_busy = false;           // a look-up or a lease is under way
+    MonotonicTime asked_at{};       // since then
+    bool hands_back = false;        // the lease under way must go back
+    bool has_taken_worker = false;  // in the turn that goes on
+    bool is_pausing = false;        // the next try waits for retry_timer_
+    Status refusal;                 // until then: the store's answer to the last try, if it refused
     std::string last_error;
     std::uint64_t data_set = 0;   // StoreSession::data_set of the newest lease
     std::uint64_t leased_to = 0;  // the limit of the newest lease

@@ -156,6 +156,7 @@ std::optional<LeaseOrder> ServedTag::TakeTurn() {
 bool ServedTag::OnOutcome(Result<LeaseOutcome> outcome) {
   store_.is_busy = false;
   const bool is_drained = std::exchange(store_.hands_back, false);
+  if (!outcome.ok() || outcome.value().counter.empty()) store_.has_taken_worker = false;
   if (context_.is_stopping || is_drained) {
     if (outcome.ok() && outcome.value().lease.has_value()) {
       const Lease& lease = *outcome.value().lease;
@@ -284,11 +285,16 @@ void ServedTag::OnNotLeased(const LeaseOutcome& outcome) {
                 "database or create the tag"});
     return;
   }
-  if (!outcome.counter.empty() && outcome.counter != counter_) {
+  if (!outcome.counter.empty()) {
+    // It may be the one that this host had, if another host took that in between.
+    if (outcome.counter != counter_) {
+      log::Info("worker.taken", {{"tag", name_}, {"counter", outcome.counter}});
+    }
     counter_ = outcome.counter;
-    log::Info("worker.taken", {{"tag", name_}, {"counter", counter_}});
-    MaybeLease();
-    return;
+    // Hosts that are short of worker ids take them from each other until one of them has leased. If
+    // each waited for its next turn in between, none might ever lease.
+    store_.has_taken_worker = !store_.has_taken_worker;
+    return store_.has_taken_worker ? context_.scheduler.GoOn(name_) : MaybeLease();
   }
   store_.last_error = "nothing is leased yet: " + outcome.reason;
   RetryAt(std::max(outcome.not_before,

@@ -262,6 +262,28 @@ TEST_F(SetBackTest, RestoreIsSeenByAHostThatStarts) {
   EXPECT_EQ(Take(*a, Request(3, 1001)), (IdRange{2001, 3001}));
 }
 
+// A copy that was made after the first host had reconciled has the grants of all hosts, but not yet
+// the other host's lease.
+TEST_F(SetBackTest, CopyWithoutALeaseThatWasRestoredIsOld) {
+  RestoreInPlace();
+  ASSERT_EQ(TakeAfterOpen(*a_, Request(3, 1001)), (IdRange{2001, 3001}));
+  ::unlink(dir_.File("backup.db").c_str());
+  Sql(path_, "VACUUM INTO '" + dir_.File("backup.db") + "'");
+  ASSERT_TRUE(b_->Open().ok());
+  const HostMemory of_b{
+      .marks = {{.tag = "orders", .mark = 2001}},
+      .held = {{.token = TestToken(2), .tag = "orders", .ids = {1001, 2001}, .previous_mark = 1}}};
+  const Result<Reconciliation> first = b_->Reconcile(of_b);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  ASSERT_EQ(first.value().restored.size(), 1U);
+  RestoreInPlace();
+  EXPECT_EQ(b_->TakeLease(Request(4, 2001)).status().code(), Code::kUnavailable);
+  ASSERT_TRUE(b_->Open().ok());
+  const Result<Reconciliation> again = b_->Reconcile(of_b);
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again.value().restored.size(), 1U) << "the second copy lacks it too";
+}
+
 TEST_F(SetBackTest, RestoreIsSeenWithoutALease) {
   RestoreInPlace();
   const Deadline deadline = Deadline::After(std::chrono::seconds(30));

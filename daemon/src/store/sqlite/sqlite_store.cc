@@ -285,6 +285,8 @@ Status SqliteStore::RestoreLease(const Lease& lease, Reconciliation& reconciliat
   reconciliation.forgot_leases = true;
   reconciliation.restored.push_back(lease);
   restored_tokens_.insert(lease.token);  // whether this commits or not
+  // A copy that was made before this row is old, whoever granted ids since.
+  continuity_.Raise(lease.tag, lease.ids.limit);
   return db_->Run(
       "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
       lease.token, lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);

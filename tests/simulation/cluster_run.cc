@@ -253,7 +253,7 @@ void ClusterRun::NoteShortages() {
 }
 
 // For the reader of a failure.
-void ClusterRun::TraceWorkers() {
+void ClusterRun::TraceRows() {
   for (const daemon::NewTag& tag : snowflakes_) {
     for (const WorkerRecord& worker : ListWorkers(tag.tag, "")) {
       const std::string counter = daemon::CounterName(tag.tag, worker.worker);
@@ -261,6 +261,16 @@ void ClusterRun::TraceWorkers() {
       world_.Trace(counter + " of " + worker.host + " is at " +
                    daemon::UtcText(tag.snowflake->UnixMsOf(time)));
     }
+  }
+  if (file_ != nullptr) return;
+  const DataSet& data = cluster_->primary().data;
+  for (const auto& [name, ceiling] : data.ceilings) {
+    world_.Trace("ceiling of " + name + ": active " + std::to_string(ceiling.active) + ", wanted " +
+                 std::to_string(ceiling.wanted) + ", epoch " + std::to_string(ceiling.epoch));
+  }
+  for (const auto& [name, member] : data.members) {
+    world_.Trace("member " + name + ": noted " + std::to_string(member.noted) +
+                 (member.state == daemon::MemberState::kLive ? ", live" : ", not live"));
   }
 }
 
@@ -369,7 +379,10 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
   if (!oracle_.failure().has_value()) {
     RunUntil(world_.now() + 5 * kSecond);
     Heal();
-    for (int second = 0; second < 5; ++second) {
+    // An idd that stops without its store takes ten seconds, and then begins again.
+    const auto is_up = [](const auto& machine) { return machine->store_is_up(); };
+    for (int second = 0; second < 5 || (second < 15 && !std::ranges::all_of(machines_, is_up));
+         ++second) {
       RunUntil(world_.now() + kSecond);
       for (const auto& machine : machines_) {
         Resume(*machine, "");
@@ -385,7 +398,7 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
       RunUntil(world_.now() + kSecond);
     }
     if (!oracle_.failure().has_value()) {
-      TraceWorkers();
+      TraceRows();
       CheckLiveness(healed);
     }
     if (!oracle_.failure().has_value()) {

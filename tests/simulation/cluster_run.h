@@ -71,7 +71,7 @@ class ClusterRun {
   // Whether the machine may take no worker id of the tag now.
   [[nodiscard]] bool IsShortOfWorkers(Machine& machine, const daemon::NewTag& tag);
   void NoteShortages();
-  void TraceWorkers();
+  void TraceRows();
   void CheckLiveness(Nanos since);
   void StopAll();
   void CheckSums();

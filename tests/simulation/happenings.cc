@@ -35,6 +35,7 @@ void ClusterRun::Administer(Machine& machine, const std::string& request, OnAnsw
 void ClusterRun::Drain(const Incident& incident, Machine& machine, const std::string& tag) {
   // The kill may come while the ids that the drain hands back are on their way.
   if ((incident.how >> 44) % 3 == 0) machine.KillIddAtStep(1 + (incident.how >> 46) % 30);
+  machine.NoteDrain(tag);
   const std::string named = tag.empty() ? "" : R"(,"tag":")" + tag + '"';
   Administer(machine, R"({"op":"drain","wait_ms":1000)" + named + "}",
              [this, &machine, tag, resumes = resumes_](bool ok, const std::string&) {
@@ -49,6 +50,7 @@ void ClusterRun::Drain(const Incident& incident, Machine& machine, const std::st
 void ClusterRun::Resume(Machine& machine, const std::string& tag) {
   ++resumes_;
   oracle_.OnResumed(machine.name(), tag);
+  machine.NoteResume(tag);
   Administer(machine,
              tag.empty() ? R"({"op":"resume"})" : R"({"op":"resume","tag":")" + tag + R"("})");
 }
@@ -378,6 +380,7 @@ void ClusterRun::MoveCounter(const Incident& incident, const daemon::NewTag& tag
   cluster_->Commit(server, [counter, numbers](DataSet& data) {
     static_cast<void>(data.TakeAsLeaf(counter, numbers));
   });
+  oracle_.OnMoved(counter, NextOf(counter));
 }
 
 void ClusterRun::HappenToClock(const Incident& incident) {
@@ -413,6 +416,7 @@ void ClusterRun::CloneHost(const Incident& incident) {
   cloned_.insert(original.host_id());
   const std::string name =
       original.name() + "-clone" + std::to_string(machines_that_were_.size() + 1);
+  oracle_.OnCloned(original.name(), name);
   clone_ = std::make_unique<Machine>(
       name, original.settings(),
       [this](Machine& machine, daemon::HostIdentity host) {

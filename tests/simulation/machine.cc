@@ -176,15 +176,32 @@ void Machine::NoteInherited(const std::vector<daemon::LeftTag>& tags) {
     const bool has_ids =
         std::any_of(tag.leases.begin(), tag.leases.end(),
                     [](const daemon::HeldLease& held) { return held.next < held.lease.ids.limit; });
-    if (has_ids) since[tag.tag] = forgot_at(tag.tag);
+    if (has_ids) since[tag.tag] = BeganWithout(tag.tag);
   }
   remembers_since_ = std::move(since);
   run_began_ = World::Get().now();
 }
 
-Nanos Machine::forgot_at(const std::string& tag) const {
+// When the first idd began of those that inherited leases of the tag from each other.
+Nanos Machine::BeganWithout(const std::string& tag) const {
   const auto it = remembers_since_.find(tag);
   return it == remembers_since_.end() ? run_began_ : it->second;
+}
+
+Nanos Machine::forgot_at(const std::string& tag) const {
+  Nanos at = BeganWithout(tag);
+  for (const std::string& drained : {tag, std::string()}) {
+    const auto it = drains_.find(drained);
+    if (it != drains_.end()) at = std::max(at, it->second);
+  }
+  return at;
+}
+
+// A drain of the host ends with that of its last tag, and that of a tag with the host's.
+void Machine::NoteResume(const std::string& tag) {
+  for (auto& [drained, resumed_at] : drains_) {
+    if (tag.empty() || drained.empty() || drained == tag) resumed_at = World::Get().now();
+  }
 }
 
 void Machine::StartIdd() {
@@ -330,6 +347,7 @@ void Machine::PowerOff() {
   is_list_lost_ = true;
   kept_.clear();
   has_old_rings_ = false;
+  is_by_hand_ = false;  // the service manager starts it after the boot
   is_on_ = false;
   ++boots_;
 }

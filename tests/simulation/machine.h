@@ -45,9 +45,13 @@ class Machine {
   [[nodiscard]] Link& link() noexcept { return link_; }
   [[nodiscard]] Disk& disk() noexcept { return disk_; }
   [[nodiscard]] HostClock& clock() noexcept { return clock_; }
-  // When the last idd began that knew nothing of what earlier ones have handed out of the tag: it
-  // inherited no lease of it that still had ids.
+  // When idd last knew nothing of what had been handed out of the tag: it inherited no lease of it
+  // that still had ids, or its leases went back in a drain.
   [[nodiscard]] Nanos forgot_at(const std::string& tag) const;
+  // An operator drains the tag, or every tag if that is empty. The drain may take effect even if
+  // idd is killed before it answers.
+  void NoteDrain(const std::string& tag) { drains_.try_emplace(tag); }
+  void NoteResume(const std::string& tag);
   [[nodiscard]] bool is_on() const noexcept { return is_on_; }
   // Whether all programs claim from the rings of one idd, also after it was killed.
   [[nodiscard]] bool keeps_rings() const noexcept {
@@ -111,6 +115,7 @@ class Machine {
 
   void Main();
   void EndIdd();
+  [[nodiscard]] Nanos BeganWithout(const std::string& tag) const;
   void NoteInherited(const std::vector<daemon::LeftTag>& tags);
   void LoseProcess();
   void CopyDisk();
@@ -129,6 +134,7 @@ class Machine {
   Nanos booted_at_ = 0;
   Nanos run_began_ = 0;
   std::map<std::string, Nanos> remembers_since_;  // forgot_at() of the tags that it inherited
+  std::map<std::string, Nanos> drains_;           // by tag or empty, the last resume
   std::string boot_id_;
   std::uint64_t disk_version_ = 0;  // a kill copies the state dir
   std::map<std::string, ScopedFd> kept_;

@@ -112,6 +112,8 @@ void Oracle::CheckWindow(const Lease& lease, const std::string& host,
       greatest + window.count() + 2 * layout.max_ahead_ms + 3 * layout.unit_ms;
   const std::int64_t end = layout.UnixMsOf((lease.ids.limit - 1) >> layout.sequence_bits);
   if (end <= most) return;
+  const auto moved = moved_.find(lease.tag);
+  if (moved != moved_.end() && moved->second == lease.ids.first) return;
   Fail("too much: " + what + ", whose time ends at " + UtcText(end) +
        ", and the host's clock was never above " + UtcText(greatest));
 }
@@ -218,11 +220,14 @@ void Oracle::OnClaimed(const Claim& claim, shm::IdRange ids) {
   const auto& [row, numbers] = *counted;
   const bool is_forged = IsForged(machine, tag);
   if (const auto* const shared = FindShared(handed_out_[row], numbers)) {
-    if (!is_forged || shared->second.second != machine) {
-      return Fail("twice: " + machine + " claimed " + row + " " + Text(numbers) + ", and " +
-                  shared->second.second + " had " + Text({shared->first, shared->second.first}));
+    const std::string& other = shared->second.second;
+    const bool is_of_clone = unprotected_.contains(machine) || unprotected_.contains(other);
+    if (!is_of_clone && (!is_forged || other != machine)) {
+      return Fail("twice: " + machine + " claimed " + row + " " + Text(numbers) + ", and " + other +
+                  " had " + Text({shared->first, shared->second.first}));
     }
-    world_.Met("ids came twice after a forged cursor");
+    world_.Met(is_of_clone ? "ids of two machines with one name came twice after a loss of data"
+                           : "ids came twice after a forged cursor");
   } else {
     Add(handed_out_[row], numbers, machine);
     if (is_watching_ && !claim.is_of_old_ring) Add(watched_[row], numbers, machine);
@@ -278,6 +283,7 @@ void Oracle::Add(Ranges& ranges, shm::IdRange ids, const std::string& machine) {
 
 void Oracle::OnDataLost() {
   rising_.clear();
+  unprotected_ = clones_;
   for (auto& [tag, ranges] : handed_out_) {
     std::erase_if(ranges, [](const auto& range) { return range.second.second == kLeaf; });
   }

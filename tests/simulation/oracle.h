@@ -46,13 +46,19 @@ class Oracle {
     rising_.erase(tag);
     deleted_.insert(tag);
   }
-  // The ids of Leaf servers come again then: Leaf has nothing that protects them.
+  // The ids of Leaf servers come again then: Leaf has nothing that protects them. So may those of
+  // machines with one name: the fence takes them for one host.
   void OnDataLost();
+  void OnCloned(const std::string& original, const std::string& clone) {
+    clones_.insert({original, clone});
+  }
 
   // A snowflake tag, and the longest window that a host may lease ahead of its clock from now on.
   void AddSnowflake(const std::string& tag, const SnowflakeLayout& layout,
                     std::chrono::milliseconds window);
   [[nodiscard]] const SnowflakeLayout* LayoutOf(const std::string& tag) const;
+  // An operator has moved the counter there. A host that had looked at it before may lease there.
+  void OnMoved(const std::string& counter, std::uint64_t next) { moved_[counter] = next; }
   // That host's clock, for the windows that it leases.
   void AddClock(const std::string& host, const HostClock& clock) {
     clocks_[host].push_back(&clock);
@@ -158,11 +164,14 @@ class Oracle {
   std::map<std::pair<std::string, std::string>, std::map<std::uint64_t, std::uint64_t>> leased_;
   std::map<std::pair<std::string, std::string>, Order> orders_;  // by scope, empty: all, and tag
   std::map<std::string, Snowflake> snowflakes_;                  // by tag
+  std::map<std::string, std::uint64_t> moved_;                   // by counter, the last time
   std::map<std::string, std::vector<const HostClock*>> clocks_;  // by host; clones share a name
   std::set<std::string> deleted_;
   std::map<std::pair<std::string, std::string>, std::uint64_t> ids_leased_;  // by tag and host
   std::set<std::string> rising_;
   std::map<std::pair<std::string, std::string>, Nanos> drained_;
+  std::set<std::string> clones_;       // machines, and those that they were copied from
+  std::set<std::string> unprotected_;  // those of them before the store lost data
   bool is_watching_ = false;
   std::uint64_t claimed_ = 0;
   std::uint64_t leases_ = 0;

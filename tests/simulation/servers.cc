@@ -11,7 +11,8 @@ Cluster::Cluster(Access access, std::size_t servers, OnLeased on_leased)
     : access_(access),
       on_leased_(std::move(on_leased)),
       applied_until_(servers, 0),
-      follows_(servers, 0) {
+      follows_(servers, 0),
+      seeds_(servers, 0) {
   for (std::size_t i = 0; i < servers; ++i) {
     auto server = std::make_unique<Server>();
     server->name = std::string("db") + static_cast<char>('a' + i);
@@ -35,8 +36,8 @@ void Cluster::Commit(Server& server, std::function<void(DataSet&)> change) {
     const std::size_t i = replica->number;
     if (i == primary_ || follows_[i] != term_) continue;
     applied_until_[i] = std::max(applied_until_[i], World::Get().now() + lag_);
-    World::Get().At(applied_until_[i], [this, i, change, term = term_] {
-      if (follows_[i] == term && i != primary_) change(servers_[i]->data);
+    World::Get().At(applied_until_[i], [this, i, change, term = term_, seed = seeds_[i]] {
+      if (follows_[i] == term && seeds_[i] == seed && i != primary_) change(servers_[i]->data);
     });
   }
 }
@@ -59,6 +60,7 @@ void Cluster::Reseed(std::size_t server) {
   replica.started = World::Get().now();
   replica.is_up = true;
   follows_[server] = term_;
+  ++seeds_[server];  // its data has what was on the way
 }
 
 void Cluster::Kill(std::size_t server) {

@@ -107,6 +107,7 @@ class Cluster {
   std::uint64_t term_ = 0;  // rises with every promotion: later changes are another line
   std::vector<Nanos> applied_until_;
   std::vector<std::uint64_t> follows_;  // the term that a replica follows
+  std::vector<std::uint64_t> seeds_;    // how often it was made a replica again
 };
 
 }  // namespace idd::simulation

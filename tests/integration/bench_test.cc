@@ -68,6 +68,26 @@ TEST_F(Bench, ShowsTheRatioInWords) {
   EXPECT_THAT(result.out, HasSubstr("ids were taken from the tag"));
 }
 
+TEST_F(Bench, MeasuresNoOtherOrderThanTheOneAskedFor) {
+  const IdctlResult host =
+      host_.idctl.Run({"bench", "orders", "--order", "host", "--seconds", "1"});
+  EXPECT_EQ(host.exit_status, 0) << host.err;
+  const IdctlResult cpu = host_.idctl.Run({"bench", "orders", "--order", "cpu", "--seconds", "1"});
+  EXPECT_EQ(cpu.exit_status, 1) << cpu.out;
+  EXPECT_THAT(cpu.err, HasSubstr("the tag has order host"));
+  host_.idctl.Do({"tag", "create", "fast", "--order", "cpu"});
+  const IdctlResult lanes = host_.idctl.Run({"bench", "fast", "--order", "cpu", "--seconds", "1"});
+  const IdctlResult no_lanes =
+      host_.idctl.Run({"bench", "fast", "--order", "host", "--seconds", "1"});
+  if (lanes.exit_status != 0) {
+    EXPECT_THAT(lanes.err, HasSubstr("restartable sequences"));
+    GTEST_SKIP() << "no lanes on this machine";
+  }
+  EXPECT_THAT(lanes.out, HasSubstr("the CPUs' lanes"));
+  EXPECT_EQ(no_lanes.exit_status, 1) << no_lanes.out;
+  EXPECT_THAT(no_lanes.err, HasSubstr("the tag has order cpu"));
+}
+
 TEST_F(Bench, FailsAsAClaimWould) {
   const IdctlResult unknown = host_.idctl.Run({"bench", "nobody", "--seconds", "1"});
   EXPECT_EQ(unknown.exit_status, 3) << unknown.err;

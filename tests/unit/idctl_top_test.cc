@@ -129,7 +129,9 @@ TEST_F(Top, ObservedRingReadsAsStatusWouldSay) {
   view.claimed = 8;
   view.numbers.reckoned_per_1000_s = 1500;
   view.numbers.quarantined_until_ns = 100;
+  view.lanes.left = 5;
   const TagReading reading = ReadingOf(view, 50);
+  EXPECT_EQ(reading.in_lanes, 5U);
   EXPECT_EQ(reading.state, "ok");
   EXPECT_DOUBLE_EQ(reading.planning_rate_per_s, 1.5);
   EXPECT_EQ(reading.claimed, 8U);
@@ -193,6 +195,15 @@ TEST_F(Top, EightyColumnsShowBothCurvesAndTwoHundredEverything) {
     EXPECT_THAT(wide[4], HasSubstr(title));
     EXPECT_THAT(narrow[4], Not(HasSubstr(title)));
   }
+}
+
+TEST_F(Top, IdsInLanesAreShownOfTagsThatHaveThem) {
+  Add("orders", 1000);
+  Add("lanes", 1000).now.in_lanes = 12'345;
+  const auto lines = Lines(Page(), ScreenOf(200, 60));
+  EXPECT_THAT(lines[4], HasSubstr("IN LANES"));
+  EXPECT_THAT(lines[5] + lines[6], HasSubstr("12345"));
+  EXPECT_THAT(RenderTopText(Page(), ScreenOf(200, 60)), HasSubstr("12345\n"));
 }
 
 TEST_F(Top, SmallScreenShowsTheSizeThatIsNeeded) {
@@ -270,7 +281,7 @@ TEST_F(Top, SnowflakeTagHasNoRateAndNoIdsToCount) {
   EXPECT_EQ(tag.rates.size(), 0U);
   const auto alone = Lines(Page(), ScreenOf(220, 24));
   EXPECT_EQ(alone[2], "1 tag, 1 snowflake");
-  EXPECT_THAT(alone[5], ::testing::MatchesRegex("flakes +ok +- +- +- +10m +- +3 +0 +- *"));
+  EXPECT_THAT(alone[5], ::testing::MatchesRegex("flakes +ok +- +- +- +10m +- +3 +0 +- +- *"));
   EXPECT_THAT(RenderTopText(Page(), Screen()),
               HasSubstr("\nflakes  ok          -          -        -      10m        -       3"));
   Add("orders", 1000).is_kept = false;

@@ -96,13 +96,22 @@ class SharedPages {
   void* address_ = nullptr;
 };
 
-void FailRun(Control& control, idclient_status status) {
+void FailRun(Control& control, idclient_status status, const char* reason) {
   std::uint32_t none = IDCLIENT_OK;
   if (control.status.compare_exchange_strong(none, static_cast<std::uint32_t>(status),
                                              std::memory_order_acq_rel,     // R8, pairs with R9
                                              std::memory_order_relaxed)) {  // R8: not used
-    std::strncpy(control.reason.data(), idclient_last_error(), control.reason.size() - 1);
+    std::strncpy(control.reason.data(), reason, control.reason.size() - 1);
   }
+}
+
+// Why claims cannot be measured as BenchPlan::needs_lanes asks.
+const char* LanesProblem(const BenchPlan& plan, bool has_lanes) {
+  if (!plan.needs_lanes.has_value() || *plan.needs_lanes == has_lanes) return nullptr;
+  if (has_lanes) return "the tag has order cpu; see 'idctl tag set --order host'";
+  return "the tag has order host, or this thread has no restartable sequences (see 'idctl "
+         "doctor'); "
+         "see 'idctl tag set --order cpu'";
 }
 
 class Claimer {
@@ -194,7 +203,7 @@ class Claimer {
     } else if (tag_.try_claim_many(ids_, &status) == ids_.size()) {
       return true;
     }
-    FailRun(control_, status);
+    FailRun(control_, status, idclient_last_error());
     return false;
   }
 
@@ -215,6 +224,9 @@ void RunProcess(const BenchPlan& plan, Control& control, ClaimerResult* results)
     const idclient::Tag tag = client.tag(plan.tag, {.block_size = plan.block});
     const bool has_lanes = idclient_tag_lanes(tag.get(), shm::kLaneViewVersion) != nullptr;
     control.has_lanes.store(has_lanes ? 1 : 0, std::memory_order_relaxed);  // R10: all say the same
+    if (const char* const problem = LanesProblem(plan, has_lanes)) {
+      return FailRun(control, IDCLIENT_INVALID, problem);
+    }
     std::vector<std::thread> threads;
     for (std::uint32_t i = 1; i < plan.threads; ++i) {
       threads.emplace_back(
@@ -223,7 +235,7 @@ void RunProcess(const BenchPlan& plan, Control& control, ClaimerResult* results)
     Claimer(plan, tag, control, results[0]).Run();
     for (std::thread& thread : threads) thread.join();
   } catch (const idclient::Error& error) {
-    FailRun(control, error.status());
+    FailRun(control, error.status(), idclient_last_error());
   }
 }
 
@@ -251,8 +263,8 @@ class Processes {
         if (::getppid() != parent) ::_exit(1);
         try {
           RunProcess(plan, control, results + std::size_t{i} * plan.threads);
-        } catch (const std::exception&) {
-          FailRun(control, IDCLIENT_SYSTEM);
+        } catch (const std::exception& error) {
+          FailRun(control, IDCLIENT_SYSTEM, error.what());
         }
         ::_exit(0);
       }

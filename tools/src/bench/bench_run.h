@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "bench/latency_histogram.h"
@@ -19,6 +20,8 @@ struct BenchPlan {
   std::uint32_t threads = 1;  // of each process
   std::uint32_t batch = 1;    // ids of each claim
   std::uint32_t block = 0;    // idclient_tag_options::block_size
+  // Fails unless claims come from lanes, or unless they do not; nothing: either is measured.
+  std::optional<bool> needs_lanes;
   double seconds = 3;
 };
 

@@ -65,6 +65,7 @@ struct BenchArguments {
   std::optional<std::uint64_t> seconds;
   std::optional<std::uint64_t> batch;
   std::optional<std::uint64_t> block;
+  std::optional<std::string> order;
 };
 
 struct ImportArguments {

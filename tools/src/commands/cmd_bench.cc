@@ -101,6 +101,7 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
   plan.threads = static_cast<std::uint32_t>(arguments.threads.value_or(1));
   plan.batch = static_cast<std::uint32_t>(arguments.batch.value_or(1));
   plan.block = static_cast<std::uint32_t>(arguments.block.value_or(0));
+  if (arguments.order.has_value()) plan.needs_lanes = *arguments.order == "cpu";
   plan.seconds = static_cast<double>(arguments.seconds.value_or(3));
   if (std::uint64_t{plan.processes} * plan.threads > kMaxClaimers) {
     return Failure{ExitStatus::kUsage, "bench",
@@ -134,6 +135,8 @@ void RegisterBenchCommand(Command root, Invocation& invocation) {
   bench.AddNumber("--batch", "Ids per claim [1]", {1, 1'000'000}, &arguments.batch);
   bench.AddNumber("--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
                   &arguments.block);
+  bench.AddChoice("--order", "Fail unless ids are claimed in this order", {"host", "cpu"},
+                  &arguments.order);
   SetAction(bench, invocation,
             [&invocation](Output& out) { return Bench(invocation.global, invocation.bench, out); });
 }

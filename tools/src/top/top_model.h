@@ -38,6 +38,7 @@ struct TagReading {
   std::uint64_t step = 0;
   std::uint64_t leases = 0;
   std::uint64_t fallbacks = 0;
+  std::uint64_t in_lanes = 0;  // of order cpu: counted as claimed, and no program has them yet
   double outage_tolerance_s = 0;
   double planning_rate_per_s = 0;
   bool is_observed = false;  // read from its ring

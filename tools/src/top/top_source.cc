@@ -42,6 +42,12 @@ const char* StateName(const shm::RingView& view, std::uint64_t now_ns) {
   return view.available == 0 ? "dry" : "ok";
 }
 
+// An idd before ABI 1.4 reports no lanes.
+std::uint64_t InLanes(const Fields& tag) {
+  const std::optional<Fields> lanes = tag.Has("lanes") ? tag.OptionalObject("lanes") : std::nullopt;
+  return lanes.has_value() ? lanes->Count("left") : 0;
+}
+
 }  // namespace
 
 TagReading ReadingOf(const shm::RingView& view, std::uint64_t now_ns) {
@@ -51,6 +57,7 @@ TagReading ReadingOf(const shm::RingView& view, std::uint64_t now_ns) {
           .step = view.numbers.step,
           .leases = view.numbers.leases,
           .fallbacks = view.numbers.fallbacks,
+          .in_lanes = view.lanes.left,
           .outage_tolerance_s = static_cast<double>(view.numbers.outage_tolerance_s),
           .planning_rate_per_s = static_cast<double>(view.numbers.reckoned_per_1000_s) / 1000,
           .is_observed = true};
@@ -192,6 +199,7 @@ void TopSource::TakeTag(const Fields& tag, bool is_whole, MonotonicTime now) {
                      .step = tag.Count("step"),
                      .leases = tag.Count("leases"),
                      .fallbacks = tag.Count("fallbacks"),
+                     .in_lanes = InLanes(tag),
                      .outage_tolerance_s = promise.Number("outage_tolerance_s"),
                      .planning_rate_per_s = promise.Number("reckoned_per_s"),
                      .is_observed = false};

@@ -143,6 +143,10 @@ Span LeasesCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
 Span FallbacksCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
   return {Tone::kPlain, ShortCount(static_cast<double>(tag.now.fallbacks), width)};
 }
+Span InLanesCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
+  const auto ids = static_cast<double>(tag.now.in_lanes);
+  return {Tone::kPlain, ids == 0 ? "-" : ShortCount(ids, width)};
+}
 Span StepCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
   return IdsCell(tag, tag.now.step, width);
 }
@@ -150,10 +154,11 @@ Span ErrorCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
   return {Tone::kWarning, EscapeText(tag.last_error.value_or(""))};
 }
 
+constexpr int kHighestRank = 11;
 constexpr std::size_t kTagColumn = 0;
 constexpr std::size_t kRateCurveColumn = 3;
 constexpr std::size_t kCoverCurveColumn = 6;
-constexpr std::array<TopColumn, 13> kColumns = {{
+constexpr std::array<TopColumn, 14> kColumns = {{
     {"TAG", 12, 0, 0, Align::kLeft, TagCell},
     {"STATE", 11, 1, 0, Align::kLeft, StateCell},
     {"RATE/S", 9, 1, 0, Align::kRight, RateCell},
@@ -166,7 +171,8 @@ constexpr std::array<TopColumn, 13> kColumns = {{
     {"LEASES", 8, 1, 7, Align::kRight, LeasesCell},
     {"FALLBACKS", 9, 1, 8, Align::kRight, FallbacksCell},
     {"STEP", 10, 1, 9, Align::kRight, StepCell},
-    {"LAST ERROR", 24, 2, 10, Align::kLeft, ErrorCell},
+    {"IN LANES", 8, 1, 10, Align::kRight, InLanesCell},
+    {"LAST ERROR", 24, 2, kHighestRank, Align::kLeft, ErrorCell},
 }};
 
 // The width of each column; 0 if it is left out.
@@ -174,7 +180,7 @@ std::array<std::size_t, kColumns.size()> LayOut(std::size_t columns) {
   std::array<std::size_t, kColumns.size()> widths{};
   std::size_t used = 0;
   bool is_full = false;
-  for (int rank = 0; rank <= 10 && !is_full; ++rank) {
+  for (int rank = 0; rank <= kHighestRank && !is_full; ++rank) {
     for (std::size_t i = 0; i < kColumns.size(); ++i) {
       if (kColumns[i].rank != rank) continue;
       is_full = is_full || used + kColumns[i].width + kColumns[i].gap > columns;
@@ -341,12 +347,14 @@ std::string RenderTopText(const TopPage& page, const Screen& screen) {
                {"CLAIMED", Align::kRight, 2},
                {"LEASES", Align::kRight, 3},
                {"FALLBACKS", Align::kRight, 4},
-               {"STEP", Align::kRight, 5}});
+               {"STEP", Align::kRight, 5},
+               {"IN LANES", Align::kRight, 6}});
   for (const TopTag* tag : page.tags) {
     table.AddRow({tag->name, StateText(*tag), RateText(*tag), IdsText(*tag, tag->now.available),
                   CoveredText(*tag), FormatDuration(tag->now.outage_tolerance_s),
                   IdsText(*tag, tag->now.claimed), std::to_string(tag->now.leases),
-                  std::to_string(tag->now.fallbacks), IdsText(*tag, tag->now.step)});
+                  std::to_string(tag->now.fallbacks), IdsText(*tag, tag->now.step),
+                  tag->now.in_lanes == 0 ? "-" : std::to_string(tag->now.in_lanes)});
   }
   std::string text = FitTo(DaemonText(page.head).text, screen.columns) + "\n" +
                      FitTo(DatabaseText(page.head).text, screen.columns) + "\n" +

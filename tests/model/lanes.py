@@ -49,6 +49,8 @@ MUTANTS = {
 
 # Too long for a test: expected to be accepted.
 LONG_RUNS = {
+    "two claimers on two CPUs, two ids": define(CPUS=2, IDS_OF_SEGMENT=2),
+    "two claimers on two CPUs, two ids, drain": define("DRAIN", CPUS=2, IDS_OF_SEGMENT=2),
     "two claimers on two CPUs": define(CPUS=2, **SMALL),
     "two claimers on two CPUs, drain": define("DRAIN", CPUS=2, **SMALL),
     "two claimers on two CPUs, killed": define("DRAIN", CPUS=2, KILLS=1, **SMALL),

@@ -388,11 +388,11 @@ void ClusterRun::HappenToClock(const Incident& incident) {
   static constexpr Nanos kBack[] = {kMillisecond, kSecond, 3600 * kSecond};
   static constexpr Nanos kAhead[] = {kSecond, kSecond, 86'400 * kSecond};
   if (incident.kind == Kind::kClockRight) {
-    machine.clock().SetRight();
+    machine.SetClockRight();
   } else if (incident.kind == Kind::kClockBack) {
-    machine.clock().Step(-kBack[incident.how % std::size(kBack)]);
+    machine.StepClock(-kBack[incident.how % std::size(kBack)]);
   } else {
-    machine.clock().Step(kAhead[incident.how % std::size(kAhead)]);
+    machine.StepClock(kAhead[incident.how % std::size(kAhead)]);
   }
   world_.Trace(machine.name() + ": its clock is set to " +
                daemon::UtcText(machine.clock().wall_ms()));

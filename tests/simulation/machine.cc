@@ -114,7 +114,6 @@ void Machine::Main() {
     starts_again_ = true;
     return;
   }
-  NoteInherited(inheritance.value().tags);
   daemon::Admin* the_admin = nullptr;
   daemon::Engine engine(loop, descriptors,
                         {.leases_per_s = settings_.leases_per_s,
@@ -166,16 +165,16 @@ void Machine::Main() {
   } const ended{*this};
   admin.Hold();
   engine.Start();
+  NoteInherited(engine.tags());
   loop.Run();
 }
 
-void Machine::NoteInherited(const std::vector<daemon::LeftTag>& tags) {
+// Leases that are used up are closed, and what they were is forgotten.
+void Machine::NoteInherited(const daemon::TagService& tags) {
   std::map<std::string, Nanos> since;
-  for (const daemon::LeftTag& tag : tags) {
-    // Leases that are used up are closed, and what they were is forgotten.
-    const bool has_ids =
-        std::any_of(tag.leases.begin(), tag.leases.end(),
-                    [](const daemon::HeldLease& held) { return held.next < held.lease.ids.limit; });
+  for (const daemon::TagSnapshot& tag : tags.Snapshot()) {
+    const bool has_ids = std::any_of(tag.leases.begin(), tag.leases.end(),
+                                     [](const auto& use) { return use.available() != 0; });
     if (has_ids) since[tag.tag] = BeganWithout(tag.tag);
   }
   remembers_since_ = std::move(since);
@@ -189,12 +188,35 @@ Nanos Machine::BeganWithout(const std::string& tag) const {
 }
 
 Nanos Machine::forgot_at(const std::string& tag) const {
-  Nanos at = BeganWithout(tag);
+  Nanos at = std::max(BeganWithout(tag), unseen_time_at_);
   for (const std::string& drained : {tag, std::string()}) {
     const auto it = drains_.find(drained);
     if (it != drains_.end()) at = std::max(at, it->second);
   }
   return at;
+}
+
+void Machine::StepClock(Nanos by) {
+  const Nanos now = World::Get().now();
+  clock_.Step(by);
+  if (by > 10 * kSecond) clock_ahead_at_ = now;  // less is taken for a clock that went on
+  if (by < 0) NoteClockBack();
+}
+
+void Machine::SetClockRight() {
+  clock_.SetRight();
+  NoteClockBack();
+}
+
+// If claims followed a time that idd has not seen, it takes their cursors for forged.
+void Machine::NoteClockBack() {
+  // How often idd looks at the rings of tags that are not used.
+  constexpr Nanos kIdleLook = 4 * kSecond + 200 * kMillisecond;
+  const Nanos now = World::Get().now();
+  const bool is_suspended = idd_ != nullptr && idd_->is_suspended();
+  const bool was_unseen = now - clock_ahead_at_ <= kIdleLook ||
+                          (is_suspended && suspended_at_ <= clock_ahead_at_ + kIdleLook);
+  if (was_unseen) unseen_time_at_ = now;
 }
 
 // A drain of the host ends with that of its last tag, and that of a tag with the host's.
@@ -324,6 +346,7 @@ void Machine::Step() {
 
 void Machine::SuspendIdd() {
   if (idd_ == nullptr || idd_->is_suspended()) return;
+  suspended_at_ = World::Get().now();
   World::Get().Trace(name_ + ": kill -STOP idd");
   idd_->Suspend();
 }

@@ -50,6 +50,8 @@ class Machine {
   [[nodiscard]] Nanos forgot_at(const std::string& tag) const;
   // An operator drains the tag, or every tag if that is empty. The drain may take effect even if
   // idd is killed before it answers.
+  void StepClock(Nanos by);
+  void SetClockRight();
   void NoteDrain(const std::string& tag) { drains_.try_emplace(tag); }
   void NoteResume(const std::string& tag);
   [[nodiscard]] bool is_on() const noexcept { return is_on_; }
@@ -115,8 +117,9 @@ class Machine {
 
   void Main();
   void EndIdd();
+  void NoteClockBack();
   [[nodiscard]] Nanos BeganWithout(const std::string& tag) const;
-  void NoteInherited(const std::vector<daemon::LeftTag>& tags);
+  void NoteInherited(const daemon::TagService& tags);
   void LoseProcess();
   void CopyDisk();
   void StartAgainLater();
@@ -134,6 +137,9 @@ class Machine {
   Nanos booted_at_ = 0;
   Nanos run_began_ = 0;
   std::map<std::string, Nanos> remembers_since_;  // forgot_at() of the tags that it inherited
+  Nanos clock_ahead_at_ = 0;  // the wall clock was last set far ahead
+  Nanos suspended_at_ = 0;    // idd was last suspended
+  Nanos unseen_time_at_ = 0;  // the wall clock was last set back from a time that idd may not know
   std::map<std::string, Nanos> drains_;           // by tag or empty, the last resume
   std::string boot_id_;
   std::uint64_t disk_version_ = 0;  // a kill copies the state dir

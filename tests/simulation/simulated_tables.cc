@@ -153,7 +153,8 @@ Result<std::optional<daemon::StoreFacts::Clock>> SimulatedStore::CompareClocks()
   const std::int64_t half = (WallClock::now_ms() - asked) / 2;
   return std::optional(
       daemon::StoreFacts::Clock{.ahead_ms = now.value() - asked - half,
-                                .uncertain_ms = static_cast<std::uint64_t>(std::abs(half)) + 1});
+                                .uncertain_ms = static_cast<std::uint64_t>(std::abs(half)) + 1,
+                                .store_ms = now.value()});
 }
 
 // --- tags

@@ -132,14 +132,16 @@ TEST_F(WindowTest, WorkerIdThatAnotherHostHasTakenOverIsLeft) {
 }
 
 TEST_F(WindowTest, ClockThatIsFarAheadOfTheStoresIsRefused) {
-  store_.SetClock(StoreFacts::Clock{.ahead_ms = -60'000, .uncertain_ms = 5});
+  store_.SetClock(StoreFacts::Clock{.store_ms = kClock - 60'000});
   const Result<WindowPlan> plan = Plan("");
   EXPECT_EQ(plan.status().code(), Code::kUnavailable);
-  EXPECT_THAT(plan.status().message(), HasSubstr("clock is 59995 ms ahead of the store's"));
-  store_.SetClock(StoreFacts::Clock{.ahead_ms = 60'000, .uncertain_ms = 5});
+  EXPECT_THAT(plan.status().message(), HasSubstr("clock is 60000 ms ahead of the store's"));
+  store_.SetClock(StoreFacts::Clock{.store_ms = kClock + 60'000});
   EXPECT_EQ(Taken(), "t#0") << "a clock that is behind makes no window useless";
-  store_.SetClock(StoreFacts::Clock{.ahead_ms = -60'000, .uncertain_ms = 5});
+  store_.SetClock(StoreFacts::Clock{.store_ms = kClock - 60'000});
   EXPECT_EQ(Plan("t#0").status().code(), Code::kUnavailable) << "the clock jumped meanwhile";
+  store_.SetClock(StoreFacts::Clock{.ahead_ms = 0, .store_ms = kClock - 60'000});
+  EXPECT_EQ(Plan("").status().code(), Code::kUnavailable) << "it was set right after it was read";
   const std::uint64_t held = At(kClock + 100'000);
   store_.OwnWorker("t", 0, FakeStore::kHost, held);
   EXPECT_TRUE(Plan("t#0", held).ok()) << "the window that is held is continued";

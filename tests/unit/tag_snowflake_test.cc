@@ -355,6 +355,21 @@ TEST_F(SnowflakeTest, ClockThatWasAheadAndSetBackForgesNothing) {
   EXPECT_EQ(One(claimer), first + 1);
 }
 
+TEST_F(SnowflakeTest, ClaimsOfTheTimeThatIddDidNotRunForgeNothingAlsoIfTheClockWasSetBackThen) {
+  SnowflakeClaimer& claimer = Claimer();
+  One(claimer);
+  PollAndSettle();
+  clock_.Advance(60'000);
+  const MonotonicClockAhead later(std::chrono::minutes(1));
+  const std::uint64_t first = One(claimer);
+  clock_.Set(kNow - 3'600'000);
+  PollAndSettle();
+  EXPECT_NE(SnapshotOf(kTag).state, TagState::kQuarantined);
+  EXPECT_EQ(h_.store.script.Count("TakeWorker"), 1);
+  clock_.Set(kNow + 60'000);
+  EXPECT_EQ(One(claimer), first + 1);
+}
+
 // --- the clock of the daemon
 
 class DaemonClockTest : public SnowflakeTest {

@@ -76,13 +76,13 @@ class WindowPlanner {
     return {Code::kOutOfIds, Name() + "its time bits were used up at " + UtcText(layout_.end_ms())};
   }
 
-  // A window in the far future would make its worker id useless until then.
+  // A window in the far future would make its worker id useless until then. What is compared is the
+  // time that the window is planned for: by now, this host's clock may have been set.
   [[nodiscard]] Status CheckStoreClock() {
     const Result<std::optional<StoreFacts::Clock>> clock = store_.CompareClocks();
     if (!clock.ok()) return clock.status();
     if (!clock.value().has_value()) return Status::Ok();
-    const std::int64_t ahead =
-        -clock.value()->ahead_ms - static_cast<std::int64_t>(clock.value()->uncertain_ms);
+    const std::int64_t ahead = unix_ms_ - clock.value()->store_ms;
     const std::int64_t most = std::max<std::int64_t>(layout_.max_ahead_ms, kLeastAheadMs);
     if (ahead <= most) return Status::Ok();
     return {Code::kUnavailable, Name() + "this host's clock is " + std::to_string(ahead) +

@@ -94,6 +94,7 @@ struct StoreFacts {
   struct Clock {
     std::int64_t ahead_ms = 0;
     std::uint64_t uncertain_ms = 0;
+    std::int64_t store_ms = 0;  // what the store's clock showed, Unix time
   };
   std::optional<Clock> clock;
 };

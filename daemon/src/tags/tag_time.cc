@@ -30,8 +30,18 @@ void TagTime::Inherit(const std::vector<LeaseUse>& leases) {
   }
 }
 
-// Claims that are under way at the frontier may each pass it by as many ids as they ask for.
+// Claims that are under way at the frontier may each pass it by as many ids as they ask for. Also
+// while idd does not run, claimers follow the clock; it may be set back before idd sees it again.
 bool TagTime::IsPlausible() {
+  const MonotonicTime now = MonotonicClock::now();
+  if (looked_at_ != MonotonicTime{}) {
+    const auto units = std::chrono::duration_cast<milliseconds>(now - looked_at_).count() /
+                       static_cast<std::int64_t>(layout_->unit_ms);
+    highest_ += layout_->FirstOf(static_cast<std::uint64_t>(units));
+    looked_at_ += milliseconds(units * layout_->unit_ms);
+  } else {
+    looked_at_ = now;
+  }
   highest_ = std::max(highest_, Bounds().frontier);
   const auto slack = static_cast<std::uint64_t>(kImplausible.count()) / layout_->unit_ms + 1;
   return ids_.ReachedTo() <= highest_ + layout_->FirstOf(slack);

@@ -73,7 +73,9 @@ class TagTime {
   std::optional<SnowflakeLayout> layout_;
   std::uint64_t seen_ = 0;  // LeasedIds::Claimed() after the last move or look
   MonotonicTime used_at_{};
-  std::uint64_t highest_ = 0;  // frontier that was seen, also before the clock was set back
+  // The frontier that idd would see if its clock had only gone on since the highest that it saw.
+  std::uint64_t highest_ = 0;
+  MonotonicTime looked_at_{};
   std::optional<std::uint64_t> early_;  // the number that the last claim found too early
 };
 

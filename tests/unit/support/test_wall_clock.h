@@ -3,6 +3,7 @@
 #define IDD_TESTS_UNIT_SUPPORT_TEST_WALL_CLOCK_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "idd/base/clock.h"
@@ -26,6 +27,24 @@ class TestWallClock {
 
  private:
   inline static std::atomic<std::int64_t> now_ms_{0};
+};
+
+// The monotonic clock is ahead of the kernel's as long as the object lives. Timers that are set
+// meanwhile expire late.
+class MonotonicClockAhead {
+ public:
+  explicit MonotonicClockAhead(std::chrono::milliseconds ahead) {
+    ahead_ms_ = ahead.count();
+    MonotonicClock::SetSource([]() noexcept {
+      return std::chrono::steady_clock::now() + std::chrono::milliseconds(ahead_ms_.load());
+    });
+  }
+  ~MonotonicClockAhead() { MonotonicClock::SetSource(nullptr); }
+  MonotonicClockAhead(const MonotonicClockAhead&) = delete;
+  MonotonicClockAhead& operator=(const MonotonicClockAhead&) = delete;
+
+ private:
+  inline static std::atomic<std::int64_t> ahead_ms_{0};
 };
 
 }  // namespace idd

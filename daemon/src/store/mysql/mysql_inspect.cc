@@ -47,8 +47,10 @@ std::optional<StoreFacts::Clock> Compare(const std::optional<std::string>& serve
   const bool is_time = end != server_s->c_str() && std::isfinite(told_s) && std::abs(told_s) < 1e11;
   if (!is_time) return std::nullopt;
   const std::int64_t half_ms = (answered_ms - asked_ms) / 2;
-  return StoreFacts::Clock{.ahead_ms = std::llround(told_s * 1000) - (asked_ms + half_ms),
-                           .uncertain_ms = static_cast<std::uint64_t>(std::abs(half_ms)) + 1};
+  const std::int64_t told_ms = std::llround(told_s * 1000);
+  return StoreFacts::Clock{.ahead_ms = told_ms - (asked_ms + half_ms),
+                           .uncertain_ms = static_cast<std::uint64_t>(std::abs(half_ms)) + 1,
+                           .store_ms = told_ms};
 }
 
 }  // namespace

@@ -137,10 +137,10 @@ class Machine {
   Nanos booted_at_ = 0;
   Nanos run_began_ = 0;
   std::map<std::string, Nanos> remembers_since_;  // forgot_at() of the tags that it inherited
-  Nanos clock_ahead_at_ = 0;  // the wall clock was last set far ahead
-  Nanos suspended_at_ = 0;    // idd was last suspended
+  Nanos clock_ahead_at_ = 0;                      // the wall clock was last set far ahead
+  Nanos suspended_at_ = 0;                        // idd was last suspended
   Nanos unseen_time_at_ = 0;  // the wall clock was last set back from a time that idd may not know
-  std::map<std::string, Nanos> drains_;           // by tag or empty, the last resume
+  std::map<std::string, Nanos> drains_;  // by tag or empty, the last resume
   std::string boot_id_;
   std::uint64_t disk_version_ = 0;  // a kill copies the state dir
   std::map<std::string, ScopedFd> kept_;

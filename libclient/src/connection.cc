@@ -69,9 +69,10 @@ std::uint64_t RandomRequestId() noexcept {
 
 }  // namespace
 
-Connection::Connection(std::string socket_path, std::optional<uid_t> trusted_uid)
+Connection::Connection(std::string socket_path, std::optional<uid_t> trusted_uid, Log log)
     : socket_path_(std::move(socket_path)),
       trusted_uid_(trusted_uid),
+      log_(log),
       owner_(ProcessMark()),
       next_request_id_(RandomRequestId()) {}
 
@@ -93,6 +94,7 @@ void Connection::DropIfTaken() {
 
 void Connection::Drop(const Status& reason) {
   raw_.fd.store(-1, std::memory_order_relaxed);  // F1: this process only
+  if (channel_.has_value()) lost_ = reason.message();
   channel_.reset();
   // The next daemon does not know the requests that this one was sent.
   FailAll(reason);
@@ -114,12 +116,15 @@ Status Connection::ConnectLocked(Lock& lock, Deadline deadline) {
   }
   if (channel_.has_value()) return Status::Ok();
   connecting_ = true;
+  const std::string lost = std::exchange(lost_, {});
   lock.unlock();
+  if (!lost.empty()) log_.Warning(lost);
   Result<idd::wire::Channel> channel =
       idd::wire::Channel::Connect(socket_path_, deadline, trusted_uid_);
   Status status = channel.ok() ? Hello(channel.value(), deadline) : channel.status();
   // A daemon that accepts and does not answer counts as unavailable.
   if (status.code() == Code::kTimeout) status = {Code::kUnavailable, status.message()};
+  if (status.ok()) log_.Info("connected to idd at " + socket_path_);
   lock.lock();
   connecting_ = false;
   if (status.ok()) SetChannel(std::move(channel).value());

@@ -19,6 +19,7 @@
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "idd/wire/channel.h"
+#include "log.h"
 #include "pending_call.h"
 
 namespace idd::client {
@@ -36,7 +37,7 @@ namespace idd::client {
 // has the unfinished calls: the thread that finishes one removes it.
 class Connection {
  public:
-  Connection(std::string socket_path, std::optional<uid_t> trusted_uid);
+  Connection(std::string socket_path, std::optional<uid_t> trusted_uid, Log log);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -86,6 +87,7 @@ class Connection {
 
   const std::string socket_path_;
   const std::optional<uid_t> trusted_uid_;
+  const Log log_;
   const std::uint64_t owner_;
 
   std::mutex mutex_;
@@ -93,6 +95,7 @@ class Connection {
   std::optional<idd::wire::Channel> channel_;
   bool connecting_ = false;
   bool leading_ = false;
+  std::string lost_;  // why the last connection ended; logged by the next try
   // Starts at a random number, so that a reply to another connection's request is not taken for one
   // of ours.
   std::uint64_t next_request_id_;

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -19,7 +19,9 @@
 #include "idd/base/status.h"
 #include "idd/wire/channel.h"
 #include "idd/wire/frames.h"
+#include "log.h"
 #include "tag.h"
+#include "thread_state.h"
 
 namespace {
 
@@ -29,25 +31,26 @@ using idd::Result;
 using idd::Status;
 using idd::client::Client;
 using idd::client::ClientOptions;
+using idd::client::Log;
 using idd::client::Tag;
+using idd::client::ThreadState;
 using idd::shm::IdRange;
 
 constexpr std::uint32_t kDefaultTimeoutMs = 500;
 constexpr std::uint32_t kMaxBlockSize = 65'536;
+constexpr std::size_t kMostStructBytes = 4096;
 // The options of the first release: up to and including trusted_uid.
 constexpr std::size_t kFirstOptionsBytes =
     offsetof(idclient_options, trusted_uid) + sizeof(std::uint32_t);
 
+constexpr std::size_t kFirstInfoBytes = sizeof(idclient_tag_info);
+
 static_assert(static_cast<int>(Code::kTimeout) == IDCLIENT_TIMEOUT);
 static_assert(static_cast<int>(Code::kSystem) == IDCLIENT_SYSTEM);
 
-// A fixed buffer: reporting an error must not need memory.
-thread_local std::array<char, 1024> last_error{};
-
+// Reporting an error must not need memory.
 idclient_status Fail(Code code, std::string_view message) noexcept {
-  const std::size_t bytes = std::min(message.size(), last_error.size() - 1);
-  std::copy_n(message.begin(), bytes, last_error.begin());
-  last_error[bytes] = '\0';
+  if (ThreadState* const state = ThreadState::Mine(); state != nullptr) state->SetError(message);
   return static_cast<idclient_status>(code);
 }
 idclient_status Fail(const Status& status) noexcept {
@@ -66,60 +69,103 @@ idclient_status Contained(Body body) noexcept {
   }
 }
 
-// The same without cancellation points. Cancellation would unwind a waiting thread through noexcept
-// functions, which aborts the process, and the thread may hold replies of others. So it ends at its
-// next cancellation point after the call, which has a deadline.
+// The same, once at a time for each thread, and without cancellation points.
+//
+// A signal handler must not wait for what its own thread holds.
+//
+// Cancellation would unwind a waiting thread through noexcept functions, which aborts the process,
+// and the thread may hold replies of others. So it ends at its next cancellation point after the
+// call, which has a deadline.
 template <typename Body>
 idclient_status Guarded(Body body) {
+  ThreadState* const state = ThreadState::Mine();
+  if (state == nullptr) return IDCLIENT_SYSTEM;
+  if (state->is_inside) {
+    state->SetError(
+        "this thread is in a call of libidclient already, which a signal handler or a log function "
+        "interrupted");
+    return IDCLIENT_UNAVAILABLE;
+  }
   int before = PTHREAD_CANCEL_ENABLE;
   static_cast<void>(::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before));
+  state->is_inside = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // I1 before the body
   const idclient_status status = Contained(body);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // I1 after it
+  state->is_inside = false;
   static_cast<void>(::pthread_setcancelstate(before, nullptr));
   return status;
 }
 
 // The handles are opaque to users; these are the only places that know what they are.
-idclient* ToHandle(Client* client) noexcept { return reinterpret_cast<idclient*>(client); }
+idclient_client* ToHandle(Client* client) noexcept {
+  return reinterpret_cast<idclient_client*>(client);
+}
 idclient_tag* ToHandle(Tag* tag) noexcept { return reinterpret_cast<idclient_tag*>(tag); }
-Client* FromHandle(idclient* client) noexcept { return reinterpret_cast<Client*>(client); }
+Client* FromHandle(idclient_client* client) noexcept { return reinterpret_cast<Client*>(client); }
 Tag* FromHandle(idclient_tag* tag) noexcept { return reinterpret_cast<Tag*>(tag); }
+
+// Copies as much of `given` as its struct_size says. An older program's struct lacks the later
+// fields; a newer one's may have more, as long as they are zero.
+template <typename Struct>
+Status ReadStruct(const Struct& given, std::size_t least, const char* name, Struct& read) {
+  const std::size_t bytes = given.struct_size;
+  if (bytes < least || bytes > kMostStructBytes) {
+    return {Code::kInvalid, std::string(name) + ".struct_size is wrong; set it to sizeof"};
+  }
+  std::memcpy(&read, &given, std::min(bytes, sizeof(Struct)));
+  const auto* const all = reinterpret_cast<const unsigned char*>(&given);
+  if (std::any_of(all + std::min(bytes, sizeof(Struct)), all + bytes,
+                  [](unsigned char byte) { return byte != 0; })) {
+    return {Code::kInvalid, std::string(name) + " has a field that this library does not know"};
+  }
+  return Status::Ok();
+}
 
 Result<ClientOptions> ReadOptions(const idclient_options* given) {
   ClientOptions options;
   options.socket_path = idd::wire::DefaultSocketPath();
   if (given == nullptr) return options;
-  if (given->struct_size < kFirstOptionsBytes) {
-    return Status(Code::kInvalid, "idclient_options.struct_size is too small; set it to sizeof");
+  idclient_options read = IDCLIENT_OPTIONS_INIT;
+  if (Status status = ReadStruct(*given, kFirstOptionsBytes, "idclient_options", read);
+      !status.ok()) {
+    return status;
   }
-  if (given->socket_path != nullptr) options.socket_path = given->socket_path;
-  const std::uint32_t timeout_ms = given->timeout_ms == 0 ? kDefaultTimeoutMs : given->timeout_ms;
+  if (read.socket_path != nullptr) options.socket_path = read.socket_path;
+  const std::uint32_t timeout_ms = read.timeout_ms == 0 ? kDefaultTimeoutMs : read.timeout_ms;
   if (timeout_ms > idd::wire::kMaxTimeoutMs) {
     return Status(Code::kInvalid, "idclient_options.timeout_ms is more than an hour");
   }
   options.timeout = std::chrono::milliseconds(timeout_ms);
-  if ((given->flags & ~IDCLIENT_TRUST_UID) != 0) {
+  if ((read.flags & ~(IDCLIENT_TRUST_UID | IDCLIENT_OPEN_ONCE)) != 0) {
     return Status(Code::kInvalid, "idclient_options.flags has an unknown bit");
   }
-  if ((given->flags & IDCLIENT_TRUST_UID) != 0) options.trusted_uid = given->trusted_uid;
+  if (read.reserved != 0) {
+    return Status(Code::kInvalid, "idclient_options.reserved is not zero");
+  }
+  if ((read.flags & IDCLIENT_TRUST_UID) != 0) options.trusted_uid = read.trusted_uid;
+  options.opens_once = (read.flags & IDCLIENT_OPEN_ONCE) != 0;
+  options.log = Log(read.log, read.log_context);
   return options;
 }
 
 Result<std::uint64_t> ReadBlockSize(const idclient_tag_options* given) {
   if (given == nullptr) return std::uint64_t{0};
-  if (given->struct_size < sizeof(idclient_tag_options)) {
-    return Status(Code::kInvalid,
-                  "idclient_tag_options.struct_size is too small; set it to sizeof");
+  idclient_tag_options read = IDCLIENT_TAG_OPTIONS_INIT;
+  if (Status status = ReadStruct(*given, sizeof(read), "idclient_tag_options", read);
+      !status.ok()) {
+    return status;
   }
-  if (given->block_size > kMaxBlockSize || given->reserved != 0) {
+  if (read.block_size > kMaxBlockSize || read.reserved != 0) {
     return Status(Code::kInvalid, "idclient_tag_options.block_size is more than " +
                                       std::to_string(kMaxBlockSize) + ", or reserved is not zero");
   }
-  return std::uint64_t{given->block_size};
+  return std::uint64_t{read.block_size};
 }
 
 }  // namespace
 
-idclient_status idclient_open(const idclient_options* options, idclient** out) {
+idclient_status idclient_open(const idclient_options* options, idclient_client** out) {
   return Guarded([&] {
     if (out == nullptr) return Fail(Code::kInvalid, "idclient_open: out is NULL");
     Result<ClientOptions> read = ReadOptions(options);
@@ -131,18 +177,18 @@ idclient_status idclient_open(const idclient_options* options, idclient** out) {
   });
 }
 
-void idclient_close(idclient* client) {
+void idclient_close(idclient_client* client) {
   static_cast<void>(Guarded([&] {
     const std::unique_ptr<Client> owned(FromHandle(client));
     return IDCLIENT_OK;
   }));
 }
 
-idclient_status idclient_tag_open(idclient* client, const char* tag, idclient_tag** out) {
+idclient_status idclient_tag_open(idclient_client* client, const char* tag, idclient_tag** out) {
   return idclient_tag_open_with(client, tag, nullptr, out);
 }
 
-idclient_status idclient_tag_open_with(idclient* client, const char* tag,
+idclient_status idclient_tag_open_with(idclient_client* client, const char* tag,
                                        const idclient_tag_options* options, idclient_tag** out) {
   return Guarded([&] {
     if (client == nullptr || tag == nullptr || out == nullptr) {
@@ -157,18 +203,58 @@ idclient_status idclient_tag_open_with(idclient* client, const char* tag,
   });
 }
 
+void idclient_tag_close(idclient_tag* tag) {
+  if (tag == nullptr) return;
+  static_cast<void>(Guarded([&] {
+    FromHandle(tag)->client().CloseTag(FromHandle(tag));
+    return IDCLIENT_OK;
+  }));
+}
+
+idclient_status idclient_tag_get_info(idclient_tag* tag, idclient_tag_info* info) {
+  if (tag == nullptr || info == nullptr) {
+    return Fail(Code::kInvalid, "idclient_tag_get_info: an argument is NULL");
+  }
+  const std::size_t bytes = info->struct_size;
+  if (bytes < kFirstInfoBytes || bytes > kMostStructBytes) {
+    return Fail(Code::kInvalid, "idclient_tag_info.struct_size is wrong; set it to sizeof");
+  }
+  const idd::client::TagInfo seen = FromHandle(tag)->Info();
+  const idclient_tag_info read = {.struct_size = bytes,
+                                  .mode = static_cast<std::uint32_t>(seen.mode),
+                                  .order = static_cast<std::uint32_t>(seen.order),
+                                  .state = static_cast<std::uint32_t>(seen.state),
+                                  .reserved = 0,
+                                  .step = seen.step,
+                                  .available = seen.available,
+                                  .cover_ms = seen.cover_ms};
+  std::memset(info, 0, bytes);
+  std::memcpy(info, &read, std::min(bytes, sizeof(read)));
+  return IDCLIENT_OK;
+}
+
 namespace {
 
-[[gnu::noinline]] idclient_status ClaimSlow(Tag& tag, uint64_t* id) {
+// How long a claim may wait; this instead of the client's timeout.
+constexpr std::int64_t kClientsTimeout = -1;
+
+std::optional<Deadline> DeadlineOf(std::int64_t timeout_ms) {
+  if (timeout_ms == kClientsTimeout) return std::nullopt;
+  return Deadline::After(std::chrono::milliseconds(timeout_ms));
+}
+
+[[gnu::noinline]] idclient_status ClaimSlow(Tag& tag, uint64_t* id, std::int64_t timeout_ms) {
   return Guarded([&] {
+    std::optional<Deadline> deadline = DeadlineOf(timeout_ms);
     if (tag.block_size() != 0) {
-      const Result<std::uint64_t> claimed = tag.ClaimFromBlock();
+      const Result<std::uint64_t> claimed =
+          timeout_ms == IDCLIENT_NO_WAIT ? tag.ClaimFromBlockNow() : tag.ClaimFromBlock(deadline);
       if (!claimed.ok()) return Fail(claimed.status());
       *id = claimed.value();
       return IDCLIENT_OK;
     }
-    std::optional<Deadline> deadline;
-    const Result<IdRange> ids = tag.Claim(1, deadline);
+    const Result<IdRange> ids =
+        timeout_ms == IDCLIENT_NO_WAIT ? tag.ClaimNow(1) : tag.Claim(1, deadline);
     if (!ids.ok()) return Fail(ids.status());
     *id = ids.value().first;
     return IDCLIENT_OK;
@@ -178,12 +264,13 @@ namespace {
 // After a claim of one id that found nothing in its lane. The grant comes in registers: a caller
 // that passes it in memory saves registers and guards its stack for every claim.
 [[gnu::noinline]] idclient_status FinishInLane(Tag& tag, std::uint64_t first, std::uint64_t limit,
-                                               std::uint64_t segment, uint64_t* id) {
+                                               std::uint64_t segment, uint64_t* id,
+                                               std::int64_t timeout_ms) {
   idd::shm::LaneClaimer* const lanes = tag.lanes();
   const IdRange ids =
       lanes == nullptr ? IdRange{} : tag.FinishInRing(*lanes, {first, limit, segment});
   if (ids.empty()) [[unlikely]]
-    return ClaimSlow(tag, id);
+    return ClaimSlow(tag, id, timeout_ms);
   *id = ids.first;
   return IDCLIENT_OK;
 }
@@ -196,9 +283,16 @@ namespace {
 }
 
 [[gnu::noinline]] idclient_status FinishTimed(Tag& tag, idd::shm::SnowflakeClaimer& claimer,
-                                              const idd::shm::SnowflakeClaim& claim, uint64_t* id) {
+                                              const idd::shm::SnowflakeClaim& claim, uint64_t* id,
+                                              std::int64_t timeout_ms) {
   return Guarded([&] {
-    std::optional<Deadline> deadline;
+    if (timeout_ms == IDCLIENT_NO_WAIT) {
+      const Result<IdRange> now = tag.ClaimNow(1);
+      if (!now.ok()) return Fail(now.status());
+      *id = now.value().first;
+      return IDCLIENT_OK;
+    }
+    std::optional<Deadline> deadline = DeadlineOf(timeout_ms);
     const Result<IdRange> ids = tag.FinishTimed(claimer, claim, 1, deadline);
     if (!ids.ok()) return Fail(ids.status());
     *id = ids.value().first;
@@ -206,29 +300,24 @@ namespace {
   });
 }
 
-[[gnu::noinline]] idclient_status ClaimTimed(Tag& tag, uint64_t* id) {
+[[gnu::noinline]] idclient_status ClaimTimed(Tag& tag, uint64_t* id, std::int64_t timeout_ms) {
   idd::shm::SnowflakeClaimer* const timed = tag.snowflake();
-  if (timed == nullptr) return ClaimSlow(tag, id);
+  if (timed == nullptr) return ClaimSlow(tag, id, timeout_ms);
   const idd::shm::SnowflakeClaim claim = timed->ClaimOne();
   if (claim.ids.empty() || claim.is_early) [[unlikely]]
-    return FinishTimed(tag, *timed, claim, id);
+    return FinishTimed(tag, *timed, claim, id, timeout_ms);
   *id = claim.ids.first;
   return IDCLIENT_OK;
 }
 
-}  // namespace
-
-idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
-  if (handle == nullptr || id == nullptr) [[unlikely]] {
-    return Fail(Code::kInvalid, "idclient_claim: an argument is NULL");
-  }
-  // Rare ways are calls at the end, so that the others need no registers saved.
-  Tag& tag = *FromHandle(handle);
+// Rare ways are calls at the end, so that the others need no registers saved.
+[[gnu::always_inline]] inline idclient_status ClaimOne(Tag& tag, uint64_t* id,
+                                                       std::int64_t timeout_ms) {
   const Tag::Way way = tag.way();
   if (way == Tag::Way::kBlock) {
     std::uint64_t next = 0;  // *id may be memory that others see
     if (!TakeFromBlock(idclient_thread_blocks, tag.block_owner(), next)) [[unlikely]]
-      return ClaimSlow(tag, id);
+      return ClaimSlow(tag, id, timeout_ms);
     *id = next;
     return IDCLIENT_OK;
   }
@@ -236,19 +325,38 @@ idclient_status idclient_claim(idclient_tag* handle, uint64_t* id) {
     const idd::shm::LaneView& view = idd::shm::ViewAt(tag.lane_view());
     const idd::shm::LaneGrant grant = idd::shm::ClaimOneInLane(view);
     if (grant.empty() || !IsPublished(view, grant)) [[unlikely]]
-      return FinishInLane(tag, grant.first, grant.limit, grant.segment, id);
+      return FinishInLane(tag, grant.first, grant.limit, grant.segment, id, timeout_ms);
     *id = grant.first;
     return IDCLIENT_OK;
   }
   if (way == Tag::Way::kSnowflake) [[unlikely]]
-    return ClaimTimed(tag, id);
+    return ClaimTimed(tag, id, timeout_ms);
   const idd::shm::SlotClaim claim = idd::shm::ClaimAtPoint(tag.view(), 1);
   if (claim.ids.empty()) [[unlikely]]
-    return ClaimSlow(tag, id);
+    return ClaimSlow(tag, id, timeout_ms);
   if (claim.wakes_daemon) [[unlikely]]
     return WakeDaemon(tag, claim.ids.first, id);
   *id = claim.ids.first;
   return IDCLIENT_OK;
+}
+
+}  // namespace
+
+idclient_status idclient_claim(idclient_tag* tag, uint64_t* id) {
+  if (tag == nullptr || id == nullptr) [[unlikely]] {
+    return Fail(Code::kInvalid, "idclient_claim: an argument is NULL");
+  }
+  return ClaimOne(*FromHandle(tag), id, kClientsTimeout);
+}
+
+idclient_status idclient_claim_timeout(idclient_tag* tag, uint32_t timeout_ms, uint64_t* id) {
+  if (tag == nullptr || id == nullptr) [[unlikely]] {
+    return Fail(Code::kInvalid, "idclient_claim_timeout: an argument is NULL");
+  }
+  if (timeout_ms > idd::wire::kMaxTimeoutMs) [[unlikely]] {
+    return Fail(Code::kInvalid, "idclient_claim_timeout: timeout_ms is more than an hour");
+  }
+  return ClaimOne(*FromHandle(tag), id, timeout_ms);
 }
 
 idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* ids, size_t count,
@@ -291,7 +399,14 @@ const char* idclient_status_name(idclient_status status) {
   return idd::CodeName(static_cast<Code>(status));
 }
 
-const char* idclient_last_error(void) { return last_error.data(); }
+int idclient_status_retryable(idclient_status status) {
+  return status == IDCLIENT_UNAVAILABLE || status == IDCLIENT_TIMEOUT ? 1 : 0;
+}
+
+const char* idclient_last_error(void) {
+  const ThreadState* const state = ThreadState::MineIfAny();
+  return state == nullptr ? "" : state->error();
+}
 
 const char* idclient_version(void) { return IDD_VERSION; }
 

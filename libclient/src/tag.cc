@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "client.h"
+#include "idd/shm/ring_observer.h"
 #include "idd/wire/frames.h"
 
 namespace idd::client {
@@ -25,10 +26,11 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds kFirstReconnectPause(2);
 constexpr milliseconds kLongestReconnectPause(20);
 // How long a claim that waits for the clock sleeps before it looks again.
 constexpr milliseconds kClockPause(1);
+// Claims that do not wait tell the daemon no oftener that a tag is dry.
+constexpr std::chrono::nanoseconds kLeastBetweenNotices = milliseconds(10);
 
 // How long the daemon may wait: a little less than the caller, so that its reason arrives before
 // the caller's own deadline.
@@ -48,9 +50,13 @@ struct ReplyReader {
   }
   template <typename T>
   static Result<T> Read(const Message& message, bool& is_final) {
+    std::string reason;
+    return Read<T>(message, is_final, reason);
+  }
+  template <typename T>
+  static Result<T> Read(const Message& message, bool& is_final, std::string& reason) {
     const auto frame = idd::wire::ParseFrame(message.bytes);
     if (!frame.ok()) return frame.status();
-    std::string reason;
     Result<T> reply = idd::wire::ParseReply<T>(frame.value(), &reason);
     if (!reply.ok()) return reply;
     if (reply.value().status == 0) return reply;
@@ -83,7 +89,35 @@ Status CheckGrant(const idd::wire::ClaimReply& reply, std::uint64_t asked) {
   return {Code::kIncompatible, "idd granted a range that was not asked for"};
 }
 
+// The mode of a tag without a ring, as the reason of a successful ATTACH names it.
+idclient_tag_mode ModeOf(const std::string& reason) {
+  if (reason == "segment") return IDCLIENT_MODE_SEGMENT;
+  if (reason == "snowflake") return IDCLIENT_MODE_SNOWFLAKE;
+  return reason == "ticket" ? IDCLIENT_MODE_TICKET : IDCLIENT_MODE_UNKNOWN;
+}
+
+idclient_tag_state StateOf(const idd::shm::RingView& view) noexcept {
+  using idd::shm::RingState;
+  using idd::shm::TagCondition;
+  switch (view.state) {
+    case RingState::kActive:
+      if (view.numbers.condition == TagCondition::kDrained) return IDCLIENT_STATE_DRAINED;
+      return view.available == 0 ? IDCLIENT_STATE_DRY : IDCLIENT_STATE_OK;
+    case RingState::kDrained:
+      return IDCLIENT_STATE_DRAINED;
+    case RingState::kQuarantined:
+      return IDCLIENT_STATE_QUARANTINED;
+    default:
+      return IDCLIENT_STATE_NO_RING;
+  }
+}
+
 }  // namespace
+
+void ReconnectPause::Sleep(Deadline deadline) {
+  std::this_thread::sleep_for(std::min(next_, deadline.remaining()));
+  next_ = std::min(next_ * 2, kLongestReconnectPause);
+}
 
 Tag::Tag(Client& client, std::string name, std::uint64_t block_size,
          std::optional<BlockOwner> blocks)
@@ -103,6 +137,12 @@ Tag::~Tag() {
 }
 
 Status Tag::Attach(Deadline deadline) {
+  bool is_answered = false;
+  return Attach(deadline, is_answered);
+}
+
+Status Tag::Attach(Deadline deadline, bool& is_answered) {
+  is_answered = false;
   Attachment* const seen = current_.load(std::memory_order_acquire);  // A1, pairs with A2
   idd::wire::AttachRequest request;
   request.tag = idd::wire::PackTag(name_);
@@ -113,9 +153,12 @@ Status Tag::Attach(Deadline deadline) {
       },
       deadline);
   if (!message.ok()) return message.status();
-  const auto reply = ReplyReader::Read<idd::wire::AttachReply>(message.value());
+  is_answered = true;
+  bool is_final = false;
+  std::string reason;
+  const auto reply = ReplyReader::Read<idd::wire::AttachReply>(message.value(), is_final, reason);
   if (!reply.ok()) return reply.status();
-  Result<std::unique_ptr<Attachment>> made = MakeAttachment(reply.value(), message.value());
+  Result<std::unique_ptr<Attachment>> made = MakeAttachment(reply.value(), reason, message.value());
   if (!made.ok()) return made.status();
   std::unique_ptr<Attachment> attachment = std::move(made).value();
   if (seen != nullptr && seen->ring_id() == attachment->ring_id()) return Status::Ok();
@@ -128,7 +171,24 @@ Status Tag::Attach(Deadline deadline) {
     static_cast<void>(attachment.release());
     FollowCurrent();
     // A thread that is still inside a claim of the ring before this one keeps its ids.
-    if (seen != nullptr) BlankFrom(seen->older);
+    if (seen != nullptr) {
+      BlankFrom(seen->older);
+      client_.log().Info("tag '" + name_ + "': attached to another ring");
+    }
+  }
+  return Status::Ok();
+}
+
+Status Tag::AttachFirst(Deadline deadline) {
+  ReconnectPause pause;
+  while (current_.load(std::memory_order_acquire) == nullptr) {  // A1, pairs with A2
+    bool is_answered = false;
+    Status status = Attach(deadline, is_answered);
+    if (status.ok()) break;
+    if (status.code() != Code::kUnavailable || is_answered || deadline.passed()) return status;
+    if (client_.opens_once()) return status;
+    pause.Sleep(deadline);
+    if (deadline.passed()) return status;
   }
   return Status::Ok();
 }
@@ -144,9 +204,10 @@ void Tag::BlankFrom(Attachment* attachment) noexcept {
 }
 
 Result<std::unique_ptr<Tag::Attachment>> Tag::MakeAttachment(const idd::wire::AttachReply& reply,
+                                                             const std::string& reason,
                                                              const Message& message) {
   if (Status status = CheckAttachReply(reply, message); !status.ok()) return status;
-  if (reply.ring_id == 0) return std::make_unique<Attachment>();
+  if (reply.ring_id == 0) return std::make_unique<Attachment>(ModeOf(reason));
   auto memory = idd::shm::RingMemory::Attach(message.fds[0], message.fds[1], name_);
   if (!memory.ok()) return memory.status();
   if (memory.value()->ring_id() != reply.ring_id) {
@@ -173,11 +234,10 @@ bool Tag::IsDrained() const noexcept {
          attachment->state() == idd::shm::RingState::kDrained;
 }
 
-Result<std::uint64_t> Tag::ClaimFromBlock() {
+Result<std::uint64_t> Tag::ClaimFromBlock(std::optional<Deadline>& deadline) {
   std::uint64_t id = 0;
   ThreadBlocks* const mine = ThreadBlocks::Mine();
   if (TakeFromBlock(mine, block_owner_, id)) return id;
-  std::optional<Deadline> deadline;
   if (mine == nullptr || !mine->Enter()) {
     const Result<IdRange> one = Claim(1, deadline);
     if (!one.ok()) return one.status();
@@ -188,6 +248,71 @@ Result<std::uint64_t> Tag::ClaimFromBlock() {
   if (!ids.ok()) return ids.status();
   mine->Fill(block_owner_, {ids.value().first + 1, ids.value().limit});
   return ids.value().first;
+}
+
+Result<std::uint64_t> Tag::ClaimFromBlockNow() {
+  std::uint64_t id = 0;
+  ThreadBlocks* const mine = ThreadBlocks::Mine();
+  if (TakeFromBlock(mine, block_owner_, id)) return id;
+  const bool fills = mine != nullptr && mine->Enter();
+  const std::unique_ptr<ThreadBlocks, LeaveBlocks> inside(fills ? mine : nullptr);
+  const Result<IdRange> ids = ClaimNow(fills ? block_size_ : 1);
+  if (!ids.ok()) return ids.status();
+  if (fills) mine->Fill(block_owner_, {ids.value().first + 1, ids.value().limit});
+  return ids.value().first;
+}
+
+Result<IdRange> Tag::ClaimNow(std::uint64_t count) {
+  FollowCurrent();
+  idd::shm::SnowflakeClaimer* const timed = snowflake();
+  if (timed == nullptr) {
+    const IdRange ids = ClaimFromRing(count);
+    if (!ids.empty()) return ids;
+  } else {
+    // Ids that are early are a gap: only a wait for the clock would make them usable.
+    const idd::shm::SnowflakeClaim claim = timed->Claim(Clamp(count));
+    if (!claim.ids.empty() && !claim.is_early) return claim.ids;
+  }
+  AskForIds();
+  return Status(Code::kTimeout, "tag '" + name_ + "': nothing to claim without a wait");
+}
+
+// A program that never waits would otherwise get no id of a tag that nobody else uses.
+void Tag::AskForIds() noexcept {
+  const std::int64_t now = idd::MonotonicClock::now().time_since_epoch().count();
+  std::int64_t asked = asked_at_.load(std::memory_order_relaxed);  // A5: only spaces notices
+  if (asked != 0 && now - asked < kLeastBetweenNotices.count()) return;
+  if (!asked_at_.compare_exchange_strong(asked, now, std::memory_order_relaxed)) return;  // A5
+  WakeDaemon();
+}
+
+TagInfo Tag::Info() const noexcept {
+  TagInfo info;
+  const Attachment* const attachment = current_.load(std::memory_order_acquire);  // A1, with A2
+  if (attachment == nullptr) return info;
+  if (attachment->memory == nullptr) {
+    info.mode = attachment->mode;
+    return info;
+  }
+  idd::shm::RingMemory& memory = *attachment->memory;
+  info.mode = memory.is_snowflake() ? IDCLIENT_MODE_SNOWFLAKE : IDCLIENT_MODE_SEGMENT;
+  if (!memory.lanes().empty()) info.order = IDCLIENT_ORDER_CPU;
+  idd::shm::RingView view;
+  if (!idd::shm::ReadRing(memory.table(), memory.cursors(), view, memory.lanes())) return info;
+  info.state = StateOf(view);
+  if (memory.is_snowflake()) {
+    const idd::shm::IdLayout layout = idd::shm::LayoutOf(memory.table().slots[1]);
+    info.cover_ms = (view.available >> layout.sequence_bits) * memory.table().header.unit_ms;
+    return info;
+  }
+  info.step = view.numbers.step;
+  info.available = view.available;
+  const std::uint64_t per_1000_s = view.numbers.reckoned_per_1000_s;
+  if (per_1000_s != 0) {
+    info.cover_ms = static_cast<std::uint64_t>(static_cast<double>(view.available) * 1e6 /
+                                               static_cast<double>(per_1000_s));
+  }
+  return info;
 }
 
 IdRange Tag::ClaimFromNextSegment(std::uint64_t count) noexcept {
@@ -256,7 +381,7 @@ Result<IdRange> Tag::FinishTimed(idd::shm::SnowflakeClaimer& claimer,
 Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& deadline) {
   if (!deadline.has_value()) deadline = Deadline::After(client_.timeout());
   FollowCurrent();
-  milliseconds pause = kFirstReconnectPause;
+  ReconnectPause pause;
   while (true) {
     bool is_final = false;
     Result<IdRange> ids = AskDaemon(count, *deadline, is_final);
@@ -274,8 +399,7 @@ Result<IdRange> Tag::ClaimSlow(std::uint64_t count, std::optional<Deadline>& dea
     if (ids.ok() && !NeedsAttach()) continue;
     // The daemon is being restarted, is gone, or hands out a ring that it has retired. The caller
     // looks again until its deadline, and the pause spares the daemon.
-    std::this_thread::sleep_for(std::min(pause, deadline->remaining()));
-    pause = std::min(pause * 2, kLongestReconnectPause);
+    pause.Sleep(*deadline);
   }
 }
 

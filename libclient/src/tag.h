@@ -3,6 +3,7 @@
 #define IDCLIENT_SRC_TAG_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "idclient/idclient.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
 #include "idd/shm/claim_point.h"
@@ -25,6 +27,26 @@
 namespace idd::client {
 
 class Client;
+
+// The pauses of a call that waits for a daemon: short at first.
+class ReconnectPause {
+ public:
+  // Not beyond the deadline.
+  void Sleep(idd::Deadline deadline);
+
+ private:
+  std::chrono::milliseconds next_{2};
+};
+
+// idclient_tag_info without its size.
+struct TagInfo {
+  idclient_tag_mode mode = IDCLIENT_MODE_UNKNOWN;
+  idclient_tag_order order = IDCLIENT_ORDER_HOST;
+  idclient_tag_state state = IDCLIENT_STATE_NO_RING;
+  std::uint64_t step = 0;
+  std::uint64_t available = 0;
+  std::uint64_t cover_ms = IDCLIENT_UNKNOWN;
+};
 
 // One tag of one client.
 //
@@ -103,7 +125,7 @@ class Tag {
   }
 
   // One id of this thread's block; claims a new block when none is left. For tags with blocks.
-  [[nodiscard]] idd::Result<std::uint64_t> ClaimFromBlock();
+  [[nodiscard]] idd::Result<std::uint64_t> ClaimFromBlock(std::optional<idd::Deadline>& deadline);
   // Whose blocks threads have. serial 0: no blocks.
   [[nodiscard]] const BlockOwner& block_owner() const noexcept { return block_owner_; }
   [[nodiscard]] std::uint64_t block_size() const noexcept { return block_size_; }
@@ -115,17 +137,30 @@ class Tag {
   // Sends the one wake-up per segment; without waiting, so it may be lost.
   void WakeDaemon() noexcept;
 
+  // The same without a request, and without a wait for the daemon or the clock. kTimeout: nothing.
+  [[nodiscard]] idd::Result<idd::shm::IdRange> ClaimNow(std::uint64_t count);
+  [[nodiscard]] idd::Result<std::uint64_t> ClaimFromBlockNow();
+
   // Asks the daemon for the tag's ring and makes it current. If the daemon grants clients no ring,
   // the current attachment is one without a ring.
   [[nodiscard]] idd::Status Attach(idd::Deadline deadline);
+  // The same, unless it was attached before. Waits for a daemon that is not there.
+  [[nodiscard]] idd::Status AttachFirst(idd::Deadline deadline);
+
+  // What the ring shows: idclient_tag_get_info.
+  [[nodiscard]] TagInfo Info() const noexcept;
+  [[nodiscard]] Client& client() const noexcept { return client_; }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  Tag* next = nullptr;  // Client's list; written before the tag is published in it
+  // Client's, under its lock:
+  Tag* next = nullptr;
+  std::uint64_t opens = 0;
 
  private:
   struct Attachment {
-    Attachment() = default;  // no ring: every claim is a request
+    // No ring: every claim is a request. The reason of the daemon's answer names the mode.
+    explicit Attachment(idclient_tag_mode tag_mode) : mode(tag_mode) {}
     Attachment(std::unique_ptr<idd::shm::RingMemory> ring, std::vector<std::byte> notice,
                idd::shm::ClaimView& view)
         : memory(std::move(ring)), refill_notice(std::move(notice)) {
@@ -145,6 +180,7 @@ class Tag {
     [[nodiscard]] std::uint64_t ring_id() const noexcept {
       return memory == nullptr ? 0 : memory->ring_id();
     }
+    const idclient_tag_mode mode = IDCLIENT_MODE_UNKNOWN;  // only if there is no ring
     const std::unique_ptr<idd::shm::RingMemory> memory;
     std::optional<idd::shm::RingClaimer> claimer;     // either is set if memory is
     std::optional<idd::shm::SnowflakeClaimer> timed;  // in mode snowflake
@@ -170,6 +206,9 @@ class Tag {
       WakeDaemon();
     return claim.ids;
   }
+  void AskForIds() noexcept;
+  // `is_answered`: the daemon refused it, and would again.
+  [[nodiscard]] idd::Status Attach(idd::Deadline deadline, bool& is_answered);
   // Makes snowflake() and lanes() those of the current attachment.
   void FollowCurrent() noexcept;
   [[nodiscard]] idd::shm::IdRange ClaimFromNextSegment(std::uint64_t count) noexcept;
@@ -184,7 +223,8 @@ class Tag {
   // Makes the attachment of an answered ATTACH, with the ring of `message`, or without one if
   // `reply` has none.
   [[nodiscard]] idd::Result<std::unique_ptr<Attachment>> MakeAttachment(
-      const idd::wire::AttachReply& reply, const idd::wire::Message& message);
+      const idd::wire::AttachReply& reply, const std::string& reason,
+      const idd::wire::Message& message);
   void RestView() noexcept;
   static void BlankFrom(Attachment* attachment) noexcept;
 
@@ -199,6 +239,7 @@ class Tag {
   Client& client_;
   const std::string name_;
   std::atomic<Attachment*> current_{nullptr};
+  std::atomic<std::int64_t> asked_at_{0};  // by a claim that does not wait, on the monotonic clock
 };
 
 }  // namespace idd::client

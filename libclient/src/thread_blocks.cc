@@ -8,8 +8,10 @@
 #include <string>
 #include <utility>
 
-// The library is linked into programs or loaded early; eight bytes of static TLS are available
-// then.
+#include "thread_state.h"
+
+// The library's only thread-local storage: inlined claims read it in one instruction, and a library
+// that is loaded late still gets eight bytes.
 __thread idd::client::ThreadBlockTable* idclient_thread_blocks = nullptr;
 
 namespace idd::client {
@@ -18,8 +20,6 @@ namespace {
 // Which places have a handle. Lock-free, because a fork may copy a lock while it is held.
 std::array<std::atomic<bool>, kThreadBlocks> taken{};
 std::atomic<std::uint64_t> last_serial{0};
-
-thread_local bool exited = false;
 
 void* MapWipedOnFork() noexcept {
   void* const memory = ::mmap(nullptr, sizeof(ThreadBlocks), PROT_READ | PROT_WRITE,
@@ -35,15 +35,6 @@ void* MapWipedOnFork() noexcept {
 }  // namespace
 
 static_assert(sizeof(ThreadBlocks) == sizeof(ThreadBlockTable));
-
-// Unmaps the thread's blocks when it exits.
-struct ThreadExit {
-  ~ThreadExit() {
-    exited = true;
-    ThreadBlockTable* const mine = std::exchange(idclient_thread_blocks, nullptr);
-    if (mine != nullptr) ::munmap(mine, sizeof(ThreadBlocks));
-  }
-};
 
 Result<BlockOwner> ThreadBlocks::TakePlace() {
   if (Mine() == nullptr) {
@@ -74,14 +65,18 @@ void ThreadBlocks::Fill(const BlockOwner& owner, const idd::shm::IdRange& ids) n
 }
 
 ThreadBlocks* ThreadBlocks::Make() noexcept {
-  if (exited) return nullptr;
-  static thread_local ThreadExit at_exit;
-  static_cast<void>(&at_exit);  // made now, so that its destructor runs when the thread exits
+  // Its end is that of the blocks.
+  if (ThreadState::Mine() == nullptr) return nullptr;
   void* const memory = MapWipedOnFork();
   if (memory == nullptr) return nullptr;
   auto* const mine = new (memory) ThreadBlocks;
   idclient_thread_blocks = mine;
   return mine;
+}
+
+void ThreadBlocks::FreeMine() noexcept {
+  ThreadBlockTable* const mine = std::exchange(idclient_thread_blocks, nullptr);
+  if (mine != nullptr) ::munmap(mine, sizeof(ThreadBlocks));
 }
 
 }  // namespace idd::client

@@ -27,11 +27,14 @@ class ThreadBlocks : public ThreadBlockTable {
   [[nodiscard]] static idd::Result<BlockOwner> TakePlace();
   static void FreePlace(const BlockOwner& owner) noexcept;
 
-  // The calling thread's, made on first use. Null: it can have none (no memory, or it is exiting).
+  // The calling thread's, made on first use. Null: there is no memory.
   [[nodiscard]] static ThreadBlocks* Mine() noexcept {
     ThreadBlockTable* const mine = idclient_thread_blocks;
     return mine != nullptr ? static_cast<ThreadBlocks*>(mine) : Make();
   }
+
+  // For a thread that exits. Its next claim, in a later destructor, makes others.
+  static void FreeMine() noexcept;
 
   // False: this thread is inside already, so this is a signal handler.
   [[nodiscard]] bool Enter() noexcept {

@@ -56,7 +56,8 @@ TEST(AbiTest, FieldsFillTheirStructsWithoutAGap) {
   std::vector<StructLayout> all = SharedMemoryLayouts();
   const std::vector<StructLayout> frames = FrameLayouts();
   all.insert(all.end(), frames.begin(), frames.end());
-  all.push_back(OptionsLayout());
+  const std::vector<StructLayout> client = ClientLayouts();
+  all.insert(all.end(), client.begin(), client.end());
   for (const StructLayout& layout : all) {
     std::size_t end = 0;
     for (const FieldLayout& field : layout.fields) {

@@ -23,8 +23,12 @@ size_t c_options_offset(int field) {
       return offsetof(idclient_options, flags);
     case 4:
       return offsetof(idclient_options, trusted_uid);
-    default:
+    case 5:
       return offsetof(idclient_options, reserved);
+    case 6:
+      return offsetof(idclient_options, log);
+    default:
+      return offsetof(idclient_options, log_context);
   }
 }
 
@@ -32,7 +36,7 @@ int c_initializer_is_complete(void) {
   const idclient_options options = IDCLIENT_OPTIONS_INIT;
   return options.struct_size == sizeof(options) && options.socket_path == NULL &&
          options.timeout_ms == 0 && options.flags == 0 && options.trusted_uid == 0 &&
-         options.reserved == 0;
+         options.reserved == 0 && options.log == NULL && options.log_context == NULL;
 }
 
 /* Every function, with exactly the types that the header declares. */
@@ -51,6 +55,16 @@ int c_calls_fail_politely(void) {
   claimed = 7;
   if (idclient_claim_range(tag, 1, &id, &claimed) != IDCLIENT_INVALID || claimed != 0) return 6;
   if (idclient_status_name(IDCLIENT_TIMEOUT)[0] != 'T' || idclient_version()[0] == '\0') return 7;
+  if (idclient_claim_timeout(tag, IDCLIENT_NO_WAIT, &id) != IDCLIENT_INVALID) return 10;
+  idclient_tag_info info = IDCLIENT_TAG_INFO_INIT;
+  if (idclient_tag_get_info(tag, &info) != IDCLIENT_INVALID) return 11;
+  if (!idclient_status_retryable(IDCLIENT_TIMEOUT) || idclient_status_retryable(IDCLIENT_DENIED)) {
+    return 12;
+  }
+  idclient_tag_close(NULL);
+  options.reserved = 1;
+  if (idclient_open(&options, &client) != IDCLIENT_INVALID) return 13;
+  options.reserved = 0;
   options.struct_size = 4;
   if (idclient_open(&options, &client) != IDCLIENT_INVALID) return 8;
   if (idclient_open(NULL, NULL) != IDCLIENT_INVALID) return 9;

@@ -95,8 +95,22 @@ StructLayout OptionsLayout() {
   return IDD_STRUCT(idclient_options, IDD_FIELD(idclient_options, struct_size),
                     IDD_FIELD(idclient_options, socket_path),
                     IDD_FIELD(idclient_options, timeout_ms), IDD_FIELD(idclient_options, flags),
-                    IDD_FIELD(idclient_options, trusted_uid),
-                    IDD_FIELD(idclient_options, reserved));
+                    IDD_FIELD(idclient_options, trusted_uid), IDD_FIELD(idclient_options, reserved),
+                    IDD_FIELD(idclient_options, log), IDD_FIELD(idclient_options, log_context));
+}
+
+std::vector<StructLayout> ClientLayouts() {
+  return {
+      OptionsLayout(),
+      IDD_STRUCT(idclient_tag_options, IDD_FIELD(idclient_tag_options, struct_size),
+                 IDD_FIELD(idclient_tag_options, block_size),
+                 IDD_FIELD(idclient_tag_options, reserved)),
+      IDD_STRUCT(idclient_tag_info, IDD_FIELD(idclient_tag_info, struct_size),
+                 IDD_FIELD(idclient_tag_info, mode), IDD_FIELD(idclient_tag_info, order),
+                 IDD_FIELD(idclient_tag_info, state), IDD_FIELD(idclient_tag_info, reserved),
+                 IDD_FIELD(idclient_tag_info, step), IDD_FIELD(idclient_tag_info, available),
+                 IDD_FIELD(idclient_tag_info, cover_ms)),
+  };
 }
 
 namespace {
@@ -170,7 +184,7 @@ std::string Dump() {
   PrintEnumerators(out);
   for (const StructLayout& layout : SharedMemoryLayouts()) Print(out, layout);
   for (const StructLayout& layout : FrameLayouts()) Print(out, layout);
-  Print(out, OptionsLayout());
+  for (const StructLayout& layout : ClientLayouts()) Print(out, layout);
   return out.str();
 }
 

@@ -27,6 +27,7 @@ struct StructLayout {
 // The structs of wire/frames.h, and those that idclient.h passes by pointer.
 [[nodiscard]] std::vector<StructLayout> FrameLayouts();
 [[nodiscard]] StructLayout OptionsLayout();
+[[nodiscard]] std::vector<StructLayout> ClientLayouts();
 
 // Versions, constants, enumerators and all layouts as text, one fact a line.
 [[nodiscard]] std::string Dump();

@@ -130,7 +130,7 @@ class Benchmark {
   void OpenAndClose() {
     idclient_options options = IDCLIENT_OPTIONS_INIT;
     options.socket_path = options_.socket_path.c_str();
-    idclient* client = nullptr;
+    idclient_client* client = nullptr;
     idclient_tag* tag = nullptr;
     Time(open_ticks_, [&] {
       Succeed(idclient_open(&options, &client));

@@ -159,7 +159,7 @@ TEST_F(Access, BySocketServesEveryKindOfClaim) {
   EXPECT_NE(idclient_tag_view(tag.get(), shm::kClaimViewVersion), nullptr);
   std::uint64_t next = 1;
   for (; next <= 20; ++next) ASSERT_EQ(tag.claim(), next) << "inlined: calls the library";
-  ASSERT_EQ(tag.try_claim(), next++);
+  ASSERT_EQ(tag.try_claim().value(), next++);
   std::vector<std::uint64_t> ids(5 * kStep);
   tag.claim_many(ids);  // more than a segment: several requests
   for (const std::uint64_t id : ids) ASSERT_EQ(id, next++);

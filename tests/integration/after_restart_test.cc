@@ -188,7 +188,7 @@ TEST_F(AfterRestart, StartThatIsRefusedLeavesTheRingsOpen) {
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   options.socket_path = host_.daemon.socket().c_str();
   options.timeout_ms = static_cast<std::uint32_t>(Patience(30s).count());
-  idclient* client = nullptr;
+  idclient_client* client = nullptr;
   idclient_tag* tag = nullptr;
   ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
   ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK);

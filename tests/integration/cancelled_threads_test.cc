@@ -94,7 +94,7 @@ class CancelledThreads : public ::testing::Test {
 
   struct Handles {
     idclient_options options = IDCLIENT_OPTIONS_INIT;
-    idclient* client = nullptr;
+    idclient_client* client = nullptr;
     idclient_tag* tag = nullptr;
   };
 
@@ -155,7 +155,7 @@ class CancelledThreads : public ::testing::Test {
          }},
         {"open and close",
          [&handles] {
-           idclient* other = nullptr;
+           idclient_client* other = nullptr;
            static_cast<void>(idclient_open(&handles.options, &other));
            idclient_close(other);
          }},

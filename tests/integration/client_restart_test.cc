@@ -33,7 +33,7 @@ class ClientRestart : public ::testing::Test {
   }
 
   // On a busy machine opening may take longer than the timeout of a client's claims.
-  void Open(std::uint32_t timeout_ms, idclient** client, idclient_tag** tag) {
+  void Open(std::uint32_t timeout_ms, idclient_client** client, idclient_tag** tag) {
     idclient_options options = IDCLIENT_OPTIONS_INIT;
     options.socket_path = host_.daemon.socket().c_str();
     options.timeout_ms = timeout_ms;
@@ -68,9 +68,9 @@ class ClientRestart : public ::testing::Test {
 
   const TempDir dir_;
   Host host_{dir_};
-  idclient* client_ = nullptr;
+  idclient_client* client_ = nullptr;
   idclient_tag* tag_ = nullptr;
-  idclient* hasty_client_ = nullptr;
+  idclient_client* hasty_client_ = nullptr;
   idclient_tag* hasty_ = nullptr;
 };
 

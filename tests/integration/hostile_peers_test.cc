@@ -312,7 +312,7 @@ TEST_F(StoppedDaemon, OpenAndClaimReturnByTheirDeadlines) {
   // On a busy machine the daemon's answers may take longer than these 300 ms, so the calls are
   // repeated.
   const idclient_options options = Options(300);
-  idclient* early = nullptr;
+  idclient_client* early = nullptr;
   ASSERT_TRUE(WaitUntil(Patience(5s), [&] {
     return idclient_open(&options, &early) == IDCLIENT_OK;
   })) << idclient_last_error();
@@ -323,7 +323,7 @@ TEST_F(StoppedDaemon, OpenAndClaimReturnByTheirDeadlines) {
   std::uint64_t id = 0;
   StopAndFillBacklog();
 
-  idclient* late = nullptr;
+  idclient_client* late = nullptr;
   ExpectGivesUp([&] { return idclient_open(&options, &late); });
   EXPECT_EQ(late, nullptr);
   idclient_tag* other = nullptr;

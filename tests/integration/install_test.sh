@@ -58,8 +58,11 @@ read -ra flags <<<"$(pkg-config --cflags --libs idclient)"
 "$folder/user" "$socket"
 
 {
-  cmake -G Ninja -S "$here/install" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix"
-  cmake --build "$folder/build"
+  cmake -G Ninja -S "$here/install" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix" &&
+  cmake --build "$folder/build" &&
+  cmake -G Ninja -S "$here/install" -B "$folder/build_c" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DIDCLIENT_USER_LANGUAGES=C &&
+  cmake --build "$folder/build_c"
 } >"$folder/log" 2>&1 || {
   cat "$folder/log"
   fail "a project that uses find_package(idclient) does not build"

@@ -144,9 +144,7 @@ TEST_F(LaneTags, DrainEndsTheClaimsOfLanesAtOnce) {
   std::vector<std::uint64_t> ids;
   Claim(tag, 3, ids);
   host_.idctl.Do({"drain", "lanes"});
-  idclient_status why = IDCLIENT_OK;
-  EXPECT_FALSE(tag.try_claim(&why).has_value());
-  EXPECT_EQ(why, IDCLIENT_UNAVAILABLE);
+  EXPECT_EQ(tag.try_claim().error(), IDCLIENT_UNAVAILABLE);
   host_.idctl.Do({"resume", "lanes"});
   Claim(tag, 30, ids);
   ExpectDistinct(ids);

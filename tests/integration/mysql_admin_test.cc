@@ -183,7 +183,7 @@ TEST_F(MysqlAdmin, NewRowIsATagWithinAMinute) {
   idclient_options options = {};
   options.struct_size = sizeof options;
   options.socket_path = a_.daemon.socket().c_str();
-  idclient* client = nullptr;
+  idclient_client* client = nullptr;
   ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK);
   idclient_tag* tag = nullptr;
   ASSERT_EQ(idclient_tag_open(client, "late", &tag), IDCLIENT_NO_SUCH_TAG);

@@ -255,7 +255,7 @@ TEST_F(Tags, OpenHandleSeesTheDeletionAndTheNewTag) {
   host_.idctl.CreateTag("orders", 100);
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   options.socket_path = host_.daemon.socket().c_str();
-  idclient* client = nullptr;
+  idclient_client* client = nullptr;
   ASSERT_EQ(idclient_open(&options, &client), IDCLIENT_OK) << idclient_last_error();
   idclient_tag* tag = nullptr;
   ASSERT_EQ(idclient_tag_open(client, "orders", &tag), IDCLIENT_OK) << idclient_last_error();

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # library.sh LIBIDCLIENT: the library exports only functions idclient_* and the pointer that inlined
-# claims from thread blocks need, each with a symbol version. It needs only libc and the C++ runtime,
-# because every program on a host may have to load it.
+# claims from thread blocks need, each with a symbol version. It needs only libc, because every program
+# on a host may have to load it, and little thread-local storage, because it may be loaded late.
 set -euo pipefail
 library=$1
 failed=0
@@ -30,13 +30,20 @@ fi
 
 while read -r needed; do
   case $needed in
-    libc.so.6 | libm.so.6 | libgcc_s.so.1 | libstdc++.so.6 | ld-linux*.so.*) ;;
+    libc.so.6 | ld-linux*.so.*) ;;
     *)
       echo "$library: needs $needed"
       failed=1
       ;;
   esac
 done < <(readelf --dynamic --wide "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p')
+
+# Columns: type, offset, two addresses, size in the file, size in memory.
+tls=$(readelf --segments --wide "$library" | awk '$1 == "TLS" { print $6 }')
+if ((${tls:-0} > 16)); then
+  echo "$library: takes $((tls)) bytes of thread-local storage; 16 at most"
+  failed=1
+fi
 
 for what in 'GNU_STACK .*RWE' 'TEXTREL'; do
   if readelf --segments --dynamic --wide "$library" | grep -Eq "$what"; then

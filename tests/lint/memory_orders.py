@@ -21,9 +21,10 @@ HOMES = {
     "D": SHM,  # drain
     "E": ("daemon/src/restart/held_leases.cc",),
     "F": ("libclient/src/connection.cc",),
-    "G": ("libclient/src/client.cc",),
+    "G": ("libclient/src/process_lock.h",),
     "H": SHM,  # head
     # sources of time and chance
+    "I": ("libclient/src/idclient.cc",),  # inside a call
     "J": ("shm/include/idd/base/clock.h", "daemon/src/platform/random.h"),
     "K": ("libclient/src/client.cc",),
     "L": SHM,  # look

@@ -130,7 +130,7 @@ class ThreadsOneMapping : public ::testing::Test {
 
   const TempDir dir_;
   Host host_{dir_};
-  idclient* client_ = nullptr;
+  idclient_client* client_ = nullptr;
 };
 
 TEST_F(ThreadsOneMapping, ClaimDistinctOrderedIdsOneAtATime) {

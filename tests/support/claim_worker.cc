@@ -226,7 +226,8 @@ class ClaimerLoop {
       status = idclient_claim(tag_, &id);
       if (status == IDCLIENT_OK && !MarkRun(id, 1)) return false;
       if (status != IDCLIENT_OK) break;
-      const std::optional<std::uint64_t> inlined = inlined_->try_claim(&status);
+      const idclient::Expected<std::uint64_t> inlined = inlined_->try_claim();
+      status = inlined.error();
       if (inlined.has_value() && !MarkRun(*inlined, 1)) return false;
     }
     if (status == IDCLIENT_OK && options_.batch > 1) {
@@ -442,7 +443,7 @@ class Worker {
 
   const WorkerOptions& options_;
   std::vector<ClaimLog> logs_;
-  idclient* client_ = nullptr;
+  idclient_client* client_ = nullptr;
   idclient_tag* tag_ = nullptr;
   std::optional<IdBitmap> bitmap_;
   std::optional<idclient::Client> cpp_client_;

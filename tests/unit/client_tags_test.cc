@@ -376,7 +376,8 @@ TEST_F(TagWithoutRingTest, EveryClaimIsARequestAndNothingIsMapped) {
 TEST_F(TagWithoutRingTest, BlocksAreRequestsToo) {
   Start();
   Tag* const tag = client_->OpenTag("orders", 10).value();
-  for (std::uint64_t id = 1; id <= 20; ++id) EXPECT_EQ(tag->ClaimFromBlock().value(), id);
+  std::optional<Deadline> deadline;
+  for (std::uint64_t id = 1; id <= 20; ++id) EXPECT_EQ(tag->ClaimFromBlock(deadline).value(), id);
   EXPECT_EQ(daemon_->Count(FrameType::kClaim), 2);
 }
 

@@ -27,7 +27,7 @@ namespace {
 
 TEST_F(ConnectionTest, CallGetsItsReply) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   std::thread answers([&] { Echo(daemon, daemon.Next().value()); });
   EXPECT_EQ(FirstOf(connection.Call(ClaimOf(77), Later())), 77U);
   answers.join();
@@ -36,7 +36,7 @@ TEST_F(ConnectionTest, CallGetsItsReply) {
 
 TEST_F(ConnectionTest, LateReplyIsDroppedAndTheNextCallGetsItsOwn) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   EXPECT_EQ(connection.Call(ClaimOf(1), Soon()).status().code(), Code::kTimeout);
   const Request late = daemon.Next().value();
   std::thread answers([&] {
@@ -51,7 +51,7 @@ TEST_F(ConnectionTest, LateReplyIsDroppedAndTheNextCallGetsItsOwn) {
 
 TEST_F(ConnectionTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   constexpr std::uint64_t kThreads = 6;
   constexpr std::uint64_t kCalls = 60;
   // In every round all threads have a call in flight, and the replies arrive in another order.
@@ -85,7 +85,7 @@ TEST_F(ConnectionTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
 
 TEST_F(ConnectionTest, LeaderThatLeavesAtItsDeadlineHandsOver) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   std::atomic<std::uint64_t> patient{0};
   ASSERT_TRUE(connection.EnsureConnected(Later()).ok());  // may take longer than 80 ms
   Status hasty;
@@ -103,7 +103,7 @@ TEST_F(ConnectionTest, LeaderThatLeavesAtItsDeadlineHandsOver) {
 
 TEST_F(ConnectionTest, LeaderThatGotItsReplyHandsOver) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   std::vector<std::thread> callers;
   std::vector<Request> requests;
   std::atomic<int> right{0};
@@ -122,7 +122,7 @@ TEST_F(ConnectionTest, LeaderThatGotItsReplyHandsOver) {
 
 TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConnectsAgain) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   std::atomic<int> unavailable{0};
   std::vector<std::thread> callers;
   for (std::uint64_t number = 1; number <= 4; ++number) {
@@ -146,7 +146,7 @@ TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConne
 
 TEST_F(ConnectionTest, ConnectionThatBrokeBetweenCallsIsReplaced) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   ASSERT_TRUE(connection.EnsureConnected(Later()).ok());
   daemon.Close(1);
   std::thread answers([&] { Echo(daemon, daemon.Next().value()); });
@@ -157,7 +157,7 @@ TEST_F(ConnectionTest, ConnectionThatBrokeBetweenCallsIsReplaced) {
 
 TEST_F(ConnectionTest, ManyThreadsMakeOneConnection) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   std::atomic<int> failed{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) {
@@ -172,7 +172,7 @@ TEST_F(ConnectionTest, ManyThreadsMakeOneConnection) {
 
 TEST_F(ConnectionTest, DaemonThatAcceptsAndNeverAnswersEndsByTheDeadline) {
   FakeDaemon daemon(path_, [](FakeDaemon&, const Request&) { return true; });
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.EnsureConnected(Soon()).code(), Code::kUnavailable);
   EXPECT_GE(MonotonicClock::now() - began, milliseconds(40));
@@ -182,7 +182,7 @@ TEST_F(ConnectionTest, DaemonThatAcceptsAndNeverAnswersEndsByTheDeadline) {
 
 TEST_F(ConnectionTest, WaitersForAnothersConnectAttemptKeepTheirOwnDeadlines) {
   FakeDaemon daemon(path_, [](FakeDaemon&, const Request&) { return true; });
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   std::thread slow(
       [&] { EXPECT_EQ(connection.EnsureConnected(Later()).code(), Code::kUnavailable); });
   while (daemon.Count(FrameType::kHello) == 0) std::this_thread::yield();
@@ -201,14 +201,14 @@ TEST_F(ConnectionTest, FullBacklogEndsByTheDeadline) {
     if (!channel.ok()) break;
     filling.push_back(std::make_unique<wire::Channel>(std::move(channel).value()));
   }
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.Call(ClaimOf(1), Soon()).status().code(), Code::kUnavailable);
   EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
 }
 
 TEST_F(ConnectionTest, NoListenerIsUnavailableAtOnce) {
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   const MonotonicTime began = MonotonicClock::now();
   EXPECT_EQ(connection.Call(ClaimOf(1), Later()).status().code(), Code::kUnavailable);
   EXPECT_LT(MonotonicClock::now() - began, kOnlyByADefect);
@@ -222,7 +222,7 @@ TEST_F(ConnectionTest, RefusedHelloReportsTheDaemonsReason) {
     self.Close(request.connection);
     return true;
   });
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   const Status status = connection.EnsureConnected(Later());
   EXPECT_EQ(status.code(), Code::kIncompatible);
   EXPECT_NE(status.message().find("2.0"), std::string::npos);
@@ -230,7 +230,7 @@ TEST_F(ConnectionTest, RefusedHelloReportsTheDaemonsReason) {
 
 TEST_F(ConnectionTest, ErrorFrameFailsItsOwnCallWithTheReasonAndTheOthersAsUnavailable) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   Status of_first;
   Status of_second;
   std::thread first([&] { of_first = connection.Call(ClaimOf(1), Later()).status(); });
@@ -249,7 +249,7 @@ TEST_F(ConnectionTest, ErrorFrameFailsItsOwnCallWithTheReasonAndTheOthersAsUnava
 
 TEST_F(ConnectionTest, GarbageFromTheDaemonFailsTheCall) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   std::thread answers([&] {
     const Request request = daemon.Next().value();
     daemon.Send(request.connection, std::vector<std::byte>(7));
@@ -260,7 +260,7 @@ TEST_F(ConnectionTest, GarbageFromTheDaemonFailsTheCall) {
 
 TEST_F(ConnectionTest, DaemonThatStopsReadingEndsByTheDeadline) {
   const ScopedFd listener = ListenAt(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   ScopedFd peer;
   std::thread greets([&] {
     peer.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -281,7 +281,7 @@ TEST_F(ConnectionTest, DaemonThatStopsReadingEndsByTheDeadline) {
 // The waiter sleeps on its old socket; its next read would be from the program's new one.
 TEST_F(ConnectionTest, WaiterWhoseDescriptorIsTakenReadsNothingOfAnothers) {
   FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt);
+  Connection connection(path_, std::nullopt, Log());
   ASSERT_TRUE(connection.EnsureConnected(Later()).ok());
   const int fd = SocketOfPeer(path_);
   ASSERT_GE(fd, 0);

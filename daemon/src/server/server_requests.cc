@@ -185,7 +185,8 @@ void Server::ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& gra
   }
   if (grant.value().ring_id == 0 ||
       right.value().access < Access::kShm) {  // nothing to map: the ids are claimed by CLAIM
-    connection->Send(wire::BuildReply(FrameType::kAttach, order.request_id, reply));
+    connection->Send(
+        wire::BuildReply(FrameType::kAttach, order.request_id, reply, grant.value().mode));
     return;
   }
   ledger_.Attached(order.owner, order.tag, MonotonicClock::now());

@@ -151,6 +151,7 @@ void ServedTag::ServeAttaches() {
              .cursors_fd = ring.cursors_fd(),
              .cursors_bytes = ring.cursors_bytes()};
   }
+  if (record_.has_value()) grant.mode = TagModeName(record_->mode);
   if (waiters_.AnswerAttaches(grant) && grant.ring_id != 0) ring.MarkShared();
 }
 

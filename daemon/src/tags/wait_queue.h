@@ -21,6 +21,7 @@ struct AttachGrant {
   int table_fd = -1;
   int cursors_fd = -1;
   std::uint32_t cursors_bytes = 0;
+  const char* mode = "";  // TagModeName()
 };
 
 struct ClaimGrant {

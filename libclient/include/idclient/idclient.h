@@ -27,8 +27,9 @@
  * Outputs are written on success only, except `claimed`, which is always written, and the first
  * `claimed` of the `ids` of idclient_claim_many.
  * The library starts no thread and installs no signal handler. In the program's signal handlers,
- * claims are safe while the ring has ids; a claim that finds it dry may wait indefinitely for the
- * code that the handler interrupted.
+ * claims are safe while the ring has ids. A claim there that finds it dry returns UNAVAILABLE at
+ * once if the handler has interrupted a call of this library; if it has interrupted malloc, it may
+ * wait for that indefinitely.
  */
 #ifndef IDCLIENT_H_
 #define IDCLIENT_H_
@@ -42,8 +43,18 @@ extern "C" {
 
 #define IDCLIENT_API __attribute__((visibility("default")))
 
-typedef struct idclient idclient;         /* a connection to one daemon; thread-safe */
-typedef struct idclient_tag idclient_tag; /* one tag; thread-safe; owned by its idclient */
+/* The version of this header; idclient_version() has that of the library. */
+#define IDCLIENT_VERSION_MAJOR 0
+#define IDCLIENT_VERSION_MINOR 1
+#define IDCLIENT_VERSION_PATCH 0
+#define IDCLIENT_VERSION_NUMBER \
+  (IDCLIENT_VERSION_MAJOR * 1000000 + IDCLIENT_VERSION_MINOR * 1000 + IDCLIENT_VERSION_PATCH)
+
+typedef struct idclient_client idclient_client; /* a connection to one daemon; thread-safe */
+typedef struct idclient_tag idclient_tag;       /* one tag; thread-safe; owned by its client */
+#ifndef __cplusplus
+typedef idclient_client idclient; /* in C++, `idclient` is the namespace of idclient.hpp */
+#endif
 
 typedef enum idclient_status {
   IDCLIENT_OK = 0,
@@ -58,36 +69,57 @@ typedef enum idclient_status {
   IDCLIENT_SYSTEM        /* a system call failed: out of memory or descriptors, ... */
 } idclient_status;
 
+/* A longest wait that means: do not wait. */
+#define IDCLIENT_NO_WAIT 0u
+
+typedef enum idclient_log_level {
+  IDCLIENT_LOG_INFO = 1,   /* connected, attached to another ring */
+  IDCLIENT_LOG_WARNING = 2 /* a connection was lost */
+} idclient_log_level;
+
+/* Gets what happens to the connection. Called on the thread whose call noticed it, without a lock
+ * held; calls of this library from within get UNAVAILABLE. Must return, and must not throw. */
+typedef void (*idclient_log_function)(void* context, idclient_log_level level, const char* message);
+
 /* Fields may be added at the end; struct_size says which are there. Start from
- * IDCLIENT_OPTIONS_INIT, so that fields you do not know are zero. */
+ * IDCLIENT_OPTIONS_INIT, so that fields you do not know are zero. A field that is set and that the
+ * library does not know is INVALID. */
 typedef struct idclient_options {
   size_t struct_size;      /* sizeof(idclient_options) */
   const char* socket_path; /* NULL: $IDD_SOCKET, else /run/idd/idd.sock */
   uint32_t timeout_ms;     /* longest wait of a claim on a dry ring, of open and of tag_open, in
                               milliseconds; 0: 500. At most 3,600,000. */
-  uint32_t flags;          /* IDCLIENT_TRUST_UID or 0 */
+  uint32_t flags;          /* of the flags below */
   uint32_t trusted_uid;    /* with IDCLIENT_TRUST_UID: a user whose daemon is trusted, like that of
                               root, the caller and the user idd */
   uint32_t reserved;       /* zero */
+  idclient_log_function log; /* NULL: none */
+  void* log_context;         /* the first argument of `log` */
 } idclient_options;
 
 #define IDCLIENT_TRUST_UID 1u
+#define IDCLIENT_OPEN_ONCE 2u /* open and tag_open try once, without a wait for the daemon */
 #define IDCLIENT_OPTIONS_INIT \
-  { sizeof(idclient_options), NULL, 0u, 0u, 0u, 0u }
+  { sizeof(idclient_options), NULL, 0u, 0u, 0u, 0u, NULL, NULL }
 
-/* Connects to the daemon, checks who runs it and agrees on versions. `options` may be NULL and is
- * not kept. On success *out must be given to idclient_close. Errors: INVALID, UNAVAILABLE, DENIED,
- * INCOMPATIBLE, SYSTEM. */
-IDCLIENT_API idclient_status idclient_open(const idclient_options* options, idclient** out);
+/* Connects to the daemon, checks who runs it and agrees on versions. Waits up to timeout_ms for a
+ * daemon that is not there yet. `options` may be NULL and is not kept. On success *out must be
+ * given to idclient_close. Errors: INVALID, UNAVAILABLE, DENIED, INCOMPATIBLE, SYSTEM. */
+IDCLIENT_API idclient_status idclient_open(const idclient_options* options, idclient_client** out);
 
 /* Closes the client and all its tags. NULL is allowed. Unclaimed ids stay in the ring. */
-IDCLIENT_API void idclient_close(idclient* client);
+IDCLIENT_API void idclient_close(idclient_client* client);
 
-/* Opens a tag: 1 to 128 bytes of printable UTF-8. The handle lives until idclient_close; opening
- * the same tag again returns the same handle. Errors: INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED,
+/* Opens a tag: 1 to 128 bytes of printable UTF-8. Opening the same tag again returns the same
+ * handle. It lives until it was closed as often as it was opened, or until idclient_close. Waits up
+ * to timeout_ms for a daemon that is not there. Errors: INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED,
  * TIMEOUT, INCOMPATIBLE, SYSTEM. */
-IDCLIENT_API idclient_status idclient_tag_open(idclient* client, const char* tag,
+IDCLIENT_API idclient_status idclient_tag_open(idclient_client* client, const char* tag,
                                                idclient_tag** out);
+
+/* Ends one idclient_tag_open. The last one of a handle unmaps its ring; no other call may use the
+ * handle then. NULL is allowed. */
+IDCLIENT_API void idclient_tag_close(idclient_tag* tag);
 
 /* Fields may be added at the end; struct_size says which are there. Start from
  * IDCLIENT_TAG_OPTIONS_INIT. */
@@ -112,13 +144,21 @@ typedef struct idclient_tag_options {
  * Errors: also INVALID for a bad option, and SYSTEM if the kernel cannot keep blocks out of the
  * child of a fork.
  */
-IDCLIENT_API idclient_status idclient_tag_open_with(idclient* client, const char* tag,
+IDCLIENT_API idclient_status idclient_tag_open_with(idclient_client* client, const char* tag,
                                                     const idclient_tag_options* options,
                                                     idclient_tag** out);
 
 /* Claims one id. Never blocks while the ring has ids.
  * Errors: INVALID, UNAVAILABLE, NO_SUCH_TAG, DENIED, TIMEOUT, OUT_OF_IDS, INCOMPATIBLE, SYSTEM. */
 IDCLIENT_API idclient_status idclient_claim(idclient_tag* tag, uint64_t* id);
+
+/* The same with a longest wait of its own, at most 3,600,000 ms. IDCLIENT_NO_WAIT: takes an id that
+ * this process can have without the daemon, or returns TIMEOUT and lets the daemon know that ids
+ * are wanted. It gets nothing of a tag without a ring (mode ticket, access socket), and nothing
+ * after a restart of the daemon that closed the ring: only a claim that may wait, for 1 ms say,
+ * attaches again. */
+IDCLIENT_API idclient_status idclient_claim_timeout(idclient_tag* tag, uint32_t timeout_ms,
+                                                    uint64_t* id);
 
 /* Claims `count` ids, rising, not necessarily contiguous, under one deadline. On an error the first
  * *claimed of `ids` are yours all the same. count 0 is OK and claims nothing. */
@@ -130,8 +170,55 @@ IDCLIENT_API idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* id
 IDCLIENT_API idclient_status idclient_claim_range(idclient_tag* tag, size_t count, uint64_t* first,
                                                   size_t* claimed);
 
+typedef enum idclient_tag_mode {
+  IDCLIENT_MODE_UNKNOWN = 0, /* the daemon is older than this library */
+  IDCLIENT_MODE_SEGMENT = 1,
+  IDCLIENT_MODE_SNOWFLAKE = 2, /* ids carry time */
+  IDCLIENT_MODE_TICKET = 3     /* ids rise over all hosts; each claim asks the allocator */
+} idclient_tag_mode;
+
+typedef enum idclient_tag_order {
+  IDCLIENT_ORDER_HOST = 1, /* ids rise on the host */
+  IDCLIENT_ORDER_CPU = 2   /* ids rise on each CPU */
+} idclient_tag_order;
+
+typedef enum idclient_tag_state {
+  IDCLIENT_STATE_NO_RING = 0, /* every claim asks the daemon: mode ticket, access socket, or a ring
+                                 that was closed and has no successor yet */
+  IDCLIENT_STATE_OK = 1,
+  IDCLIENT_STATE_DRY = 2, /* the ring has no ids now */
+  IDCLIENT_STATE_QUARANTINED = 3,
+  IDCLIENT_STATE_DRAINED = 4 /* by an operator */
+} idclient_tag_state;
+
+#define IDCLIENT_UNKNOWN UINT64_MAX
+
+/* What this process can see of a tag. Fields may be added at the end; struct_size says which are
+ * wanted. Start from IDCLIENT_TAG_INFO_INIT. */
+typedef struct idclient_tag_info {
+  size_t struct_size; /* sizeof(idclient_tag_info) */
+  uint32_t mode;      /* idclient_tag_mode */
+  uint32_t order;     /* idclient_tag_order */
+  uint32_t state;     /* idclient_tag_state */
+  uint32_t reserved;  /* written as zero */
+  uint64_t step;      /* ids of the next lease; 0 without a ring and in mode snowflake */
+  uint64_t available; /* ids that this host's ring has, for all programs; 0 in mode snowflake */
+  uint64_t cover_ms;  /* how long they last: at the rate that the daemon reckons with, or in mode
+                         snowflake by the clock; IDCLIENT_UNKNOWN: there is no load, or no ring */
+} idclient_tag_info;
+
+#define IDCLIENT_TAG_INFO_INIT \
+  { sizeof(idclient_tag_info), 0u, 0u, 0u, 0u, 0u, 0u, 0u }
+
+/* Reads the ring: no request, no wait. Errors: INVALID. */
+IDCLIENT_API idclient_status idclient_tag_get_info(idclient_tag* tag, idclient_tag_info* info);
+
 /* "OK", "TIMEOUT", ...; "UNKNOWN" for other values. Never NULL, never freed. */
 IDCLIENT_API const char* idclient_status_name(idclient_status status);
+
+/* 1 if the same call may succeed later without a change by an operator or the program (UNAVAILABLE,
+ * TIMEOUT); otherwise 0. */
+IDCLIENT_API int idclient_status_retryable(idclient_status status);
 
 /* The error message of the calling thread's last failed call; valid until its next call. */
 IDCLIENT_API const char* idclient_last_error(void);

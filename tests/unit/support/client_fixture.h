@@ -128,7 +128,11 @@ class ConnectionTest : public ::testing::Test {
 class ClientTest : public ConnectionTest {
  protected:
   std::unique_ptr<Client> Open(milliseconds timeout = std::chrono::minutes(1)) {
-    auto client = Client::Open({.socket_path = path_, .timeout = timeout, .trusted_uid = {}});
+    auto client = Client::Open({.socket_path = path_,
+                                .timeout = timeout,
+                                .trusted_uid = {},
+                                .opens_once = false,
+                                .log = {}});
     EXPECT_TRUE(client.ok()) << client.status().message();
     return std::move(client).value();
   }

@@ -176,7 +176,7 @@ class Claimer {
   [[nodiscard]] bool ClaimOnes() {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < kClaimsPerLook; ++i) {
-      const std::optional<std::uint64_t> id = tag_.try_claim();
+      const idclient::Expected<std::uint64_t> id = tag_.try_claim();
       if (!id.has_value()) [[unlikely]]
         return Claim();  // claims again, to get the reason
       sum += *id;
@@ -195,7 +195,8 @@ class Claimer {
   [[nodiscard]] bool Claim() {
     idclient_status status = IDCLIENT_OK;
     if (plan_.batch == 1) {
-      const std::optional<std::uint64_t> id = tag_.try_claim(&status);
+      const idclient::Expected<std::uint64_t> id = tag_.try_claim();
+      status = id.error();
       if (id.has_value()) [[likely]] {
         ids_[0] = *id;
         return true;
@@ -220,6 +221,7 @@ void RunProcess(const BenchPlan& plan, Control& control, ClaimerResult* results)
     idclient::Options options;
     options.socket_path = plan.socket_path;
     options.timeout = std::chrono::milliseconds(plan.timeout_ms);
+    options.open_once = true;
     idclient::Client client(options);
     const idclient::Tag tag = client.tag(plan.tag, {.block_size = plan.block});
     const bool has_lanes = idclient_tag_lanes(tag.get(), shm::kLaneViewVersion) != nullptr;

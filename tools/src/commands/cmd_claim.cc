@@ -28,9 +28,9 @@ Status StatusFromClient(idclient_status status, std::string message) {
 }
 
 struct ClientCloser {
-  void operator()(idclient* client) const { idclient_close(client); }
+  void operator()(idclient_client* client) const { idclient_close(client); }
 };
-using ClientPtr = std::unique_ptr<idclient, ClientCloser>;
+using ClientPtr = std::unique_ptr<idclient_client, ClientCloser>;
 
 // Prints ids one a line, or as a JSON document with the fields of a complete claim. Prints nothing
 // before the first id, so a claim that gets none leaves the output empty.
@@ -78,9 +78,10 @@ Outcome Claim(const GlobalOptions& global, const ClaimArguments& arguments, Outp
   const ClaimRun run{arguments.tag, arguments.count.value_or(1), global.as_json};
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   options.socket_path = global.socket_path.c_str();
+  options.flags = IDCLIENT_OPEN_ONCE;
   options.timeout_ms =
       static_cast<std::uint32_t>(global.timeout_ms.value_or(kDefaultClaimTimeoutMs));
-  idclient* opened = nullptr;
+  idclient_client* opened = nullptr;
   idclient_status status = idclient_open(&options, &opened);
   const ClientPtr client(opened);
   idclient_tag* tag = nullptr;

@@ -371,9 +371,11 @@ idclient_status idclient_claim_many(idclient_tag* tag, uint64_t* ids, size_t cou
       const Result<IdRange> range =
           FromHandle(tag)->Claim(count - *claimed, deadline, *claimed != 0);
       if (!range.ok()) return Fail(range.status());
-      for (std::uint64_t id = range.value().first; id < range.value().limit; ++id) {
-        ids[(*claimed)++] = id;
-      }
+      std::uint64_t* const to = ids + *claimed;
+      const std::uint64_t first = range.value().first;
+      const auto size = static_cast<std::size_t>(range.value().size());
+      for (std::size_t i = 0; i < size; ++i) to[i] = first + i;
+      *claimed += size;
     }
     return IDCLIENT_OK;
   });

@@ -41,6 +41,7 @@ HOMES = {
     "W": SHM,  # witness
     "X": ("daemon/src/exporter/metrics_textfile.cc",),
     "Y": SHM,  # lanes
+    "Z": ("libclient/java/",),  # closing a native object under calls
 }
 LABEL = re.compile(r"\b[A-Z][0-9]+\b")
 PAIRS = re.compile(r"pairs with ((?:[A-Z][0-9]+(?:, | and | or )?)+)")

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+module idclient
+
+go 1.19

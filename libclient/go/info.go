@@ -13,7 +13,7 @@ import (
 type Mode int
 
 const (
-	// ModeUnknown: the daemon is newer than this package.
+	// ModeUnknown: the daemon is older or newer than this package.
 	ModeUnknown Mode = 0
 	// ModeSegment: ids are plain numbers.
 	ModeSegment Mode = 1

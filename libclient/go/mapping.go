@@ -157,8 +157,7 @@ func checkHeader(h *tableHeader, tag string) error {
 		return incompatible(fmt.Sprintf("has order %d, which this client does not know", h.order))
 	case h.mode != modeSegment && h.mode != modeSnowflake:
 		return incompatible(fmt.Sprintf("has mode %d, which this client does not know", h.mode))
-	case h.mode == modeSegment && h.clock != clockNone,
-		h.mode == modeSnowflake && (h.order != orderHost || h.unitMs == 0 ||
+	case h.mode == modeSnowflake && (h.order != orderHost || h.unitMs == 0 ||
 			h.clock != clockClaimer && h.clock != clockDaemon):
 		return incompatible("has a wrong clock or order for its mode")
 	}

@@ -217,6 +217,18 @@ func checkTagName(tag string) error {
 		return newError(StatusInvalid, "the tag's name is not valid UTF-8")
 	case strings.IndexFunc(tag, unicode.IsControl) >= 0:
 		return newError(StatusInvalid, "the tag's name contains a control character")
+	case strings.IndexFunc(tag, isDeceptive) >= 0:
+		return newError(StatusInvalid,
+			"the tag's name contains a character that looks like another one or is invisible")
 	}
 	return nil
+}
+
+// isDeceptive reports whether r is a space other than U+0020, or joins, hides or reverses text.
+func isDeceptive(r rune) bool {
+	switch r {
+	case 0xa0, 0xad, 0x61c, 0x1680, 0x3000, 0xfeff:
+		return true
+	}
+	return r >= 0x2000 && r <= 0x200f || r >= 0x2028 && r <= 0x202f || r >= 0x205f && r <= 0x206f
 }

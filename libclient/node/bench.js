@@ -18,7 +18,7 @@ const BATCH = 1000;
 // A function of its own for each case, so that the compiler sees one callee at each call.
 function makeLoop(expression) {
   const body = `let last; for (let i = 0; i < count; ++i) last = ${expression}; return last;`;
-  return new Function('orders', 'blocks', 'addon', 'randomUUID', 'ids', 'count', body);
+  return new Function('orders', 'blocks', 'addon', 'randomUUID', 'ids', 'counter', 'count', body);
 }
 
 const CASES = [
@@ -29,6 +29,7 @@ const CASES = [
   ['floor: an addon function that returns a number', 'addon.floorNumber()', 1],
   ['claimNumber()', 'orders.claimNumber()', 1],
   [`claimInto() of ${BATCH}, per id`, 'orders.claimInto(ids)', BATCH],
+  ['Atomics.add() of a BigInt64Array', 'Atomics.add(counter, 0, 1n)', 1],
   ['crypto.randomUUID()', 'randomUUID()', 1],
 ].map(([name, expression, batch]) => ({ name, batch, run: makeLoop(expression), costs: [] }));
 
@@ -47,12 +48,13 @@ function main([socketPath, tagName, roundsText = '9']) {
   const orders = client.tag(tagName);
   const blocks = client.tag(tagName, { blockSize: 1000 });
   const ids = new BigUint64Array(BATCH);
+  const counter = new BigInt64Array(new SharedArrayBuffer(8));
   const rounds = Number(roundsText);
   for (let round = -1; round < rounds; ++round) {
     for (const { batch, run, costs } of CASES) {
       const count = batch === 1 ? CALLS : CALLS / 100;
       const startedAt = process.hrtime.bigint();
-      run(orders, blocks, addon, randomUUID, ids, count);
+      run(orders, blocks, addon, randomUUID, ids, counter, count);
       const cost = Number(process.hrtime.bigint() - startedAt) / (count * batch);
       if (round >= 0) costs.push(cost); // the first one compiles
     }

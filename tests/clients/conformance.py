@@ -270,6 +270,7 @@ def unknown_tag_and_bad_names(host):
     expect(answer.status == "NO_SUCH_TAG", f"answered: {answer.line}")
     expect("nobody" in answer.message, f"the message does not name the tag: {answer.message}")
     expect(driver.ask("tag t " + "x" * 129).status == "INVALID", "a name of 129 bytes is not refused")
+    expect(driver.ask("tag t a\u200bb").status == "INVALID", "an invisible character is not refused")
     expect(driver.ask("claim t").status == "INVALID", "a claim without a tag is not refused")
 
 

@@ -171,7 +171,7 @@ IDCLIENT_API idclient_status idclient_claim_range(idclient_tag* tag, size_t coun
                                                   size_t* claimed);
 
 typedef enum idclient_tag_mode {
-  IDCLIENT_MODE_UNKNOWN = 0, /* the daemon is older than this library */
+  IDCLIENT_MODE_UNKNOWN = 0, /* the daemon is older or newer than this library */
   IDCLIENT_MODE_SEGMENT = 1,
   IDCLIENT_MODE_SNOWFLAKE = 2, /* ids carry time */
   IDCLIENT_MODE_TICKET = 3     /* ids rise over all hosts; each claim asks the allocator */

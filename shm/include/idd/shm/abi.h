@@ -12,7 +12,7 @@
 //
 // Picture
 // -------
-//   table memfd, 4096 bytes                        cursors memfd, 4096 bytes
+//   table memfd, 4096 bytes                        cursors memfd, 4096 bytes or more
 //   sealed SHRINK|GROW|FUTURE_WRITE|SEAL           sealed SHRINK|GROW|SEAL
 //   daemon writes, clients read                    clients and daemon write
 //   +--------------------------------+ 0           +---------------------------+ 0

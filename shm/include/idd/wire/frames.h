@@ -86,8 +86,8 @@ struct ObserveRequest {
   TagName tag;
 };
 
-// Followed by a reason of up to kMaxReasonBytes when status is not 0; descriptors only when it is
-// 0 and ring_id is not.
+// Followed by a reason of up to kMaxReasonBytes when status is not 0, and by the tag's mode when it
+// is 0 and so is ring_id; descriptors only when status is 0 and ring_id is not.
 struct AttachReply {
   std::uint32_t status = 0;
   std::uint32_t abi_version = 0;

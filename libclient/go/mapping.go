@@ -158,7 +158,7 @@ func checkHeader(h *tableHeader, tag string) error {
 	case h.mode != modeSegment && h.mode != modeSnowflake:
 		return incompatible(fmt.Sprintf("has mode %d, which this client does not know", h.mode))
 	case h.mode == modeSnowflake && (h.order != orderHost || h.unitMs == 0 ||
-			h.clock != clockClaimer && h.clock != clockDaemon):
+		h.clock != clockClaimer && h.clock != clockDaemon):
 		return incompatible("has a wrong clock or order for its mode")
 	}
 	return nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "process_mark.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -32,6 +33,13 @@ Word* MakePage() noexcept {
   ::munmap(memory, bytes);
   return expected;
 }
+
+// Emulators accept MADV_WIPEONFORK and may ignore it. The handler covers the forks that libc makes.
+void WipePageInChild() noexcept {
+  Word* const word = page.load(std::memory_order_acquire);         // M1, pairs with M2
+  if (word != nullptr) word->store(0, std::memory_order_release);  // M4, pairs with M3
+}
+[[maybe_unused]] const int page_handler = ::pthread_atfork(nullptr, nullptr, WipePageInChild);
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thread_blocks.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -31,6 +32,18 @@ void* MapWipedOnFork() noexcept {
   errno = error;
   return nullptr;
 }
+
+// Emulators accept MADV_WIPEONFORK and may ignore it. The handler covers the forks that libc makes:
+// of the child's threads, only this one lives.
+void WipeBlocksInChild() noexcept {
+  ThreadBlockTable* const mine = idclient_thread_blocks;
+  if (mine == nullptr) return;
+  mine->is_filling.store(false, std::memory_order_relaxed);  // B6
+  for (ThreadBlock& block : mine->blocks) {
+    if (block.owner != 0) block = ThreadBlock{};  // where the kernel has wiped, no page is written
+  }
+}
+[[maybe_unused]] const int blocks_handler = ::pthread_atfork(nullptr, nullptr, WipeBlocksInChild);
 
 }  // namespace
 

@@ -15,6 +15,7 @@ namespace idd::client {
 //
 // The memory is private to the thread and wiped by the kernel in a forked child (MADV_WIPEONFORK):
 // the child finds no block, whichever system call forked it, and never hands out its parent's ids.
+// Under an emulator that ignores this, a fork handler of libc does the same.
 // The memory is freed when the thread exits; ids left in the blocks are a gap.
 //
 // A signal handler may claim while the code that it interrupted takes an id: that is one

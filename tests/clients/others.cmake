@@ -23,6 +23,46 @@ function(idd_build_client name)
   add_custom_target(idd_client_${name} ALL DEPENDS ${arg_OUTPUT})
 endfunction()
 
+# --- C++, whose claims are inlined: other compilers, with and without optimisation at link time
+set(inlined --case threads --case blocks --case forks --case tags_of_order_cpu --case kills)
+function(idd_add_variant name)
+  set(driver ${out}/driver_${name})
+  add_custom_command(OUTPUT ${driver} VERBATIM
+    COMMAND ${ARGN} -std=c++20 -O2 -Wall -Wextra -Werror -I${clients}/include -I${PROJECT_SOURCE_DIR}/shm/include
+      ${here}/cpp/driver.cc -o ${driver} -L${library} -Wl,-rpath,${library} -lidclient -pthread
+    DEPENDS ${here}/cpp/driver.cc idclient COMMENT "Building the C++ driver: ${name}")
+  add_custom_target(idd_client_${name} ALL DEPENDS ${driver})
+  add_test(NAME clients/cpp_${name}
+    COMMAND Python3::Interpreter ${here}/conformance.py ${programs} ${inlined} -- ${driver})
+  set_tests_properties(clients/cpp_${name} PROPERTIES LABELS clients TIMEOUT 900)
+endfunction()
+idd_add_variant(lto ${CMAKE_CXX_COMPILER} -flto=auto)
+find_program(IDD_CLANG clang++)
+find_program(IDD_LLD ld.lld)
+if(IDD_CLANG)
+  idd_add_variant(clang ${IDD_CLANG})
+  if(IDD_LLD)
+    idd_add_variant(clang_lto ${IDD_CLANG} -flto -fuse-ld=lld)
+  endif()
+endif()
+
+# --- C++ on AArch64: the library and the driver in one program, under an emulator, beside the real
+# daemon of this machine
+find_program(IDD_AARCH64_CXX aarch64-linux-gnu-g++)
+find_program(IDD_QEMU_AARCH64 qemu-aarch64)
+if(IDD_AARCH64_CXX AND IDD_QEMU_AARCH64)
+  file(GLOB sources CONFIGURE_DEPENDS ${clients}/src/*.cc ${PROJECT_SOURCE_DIR}/shm/src/*.cc)
+  add_custom_command(OUTPUT ${out}/driver_arm64 VERBATIM
+    COMMAND ${IDD_AARCH64_CXX} -std=c++20 -O1 -static -w -DIDD_VERSION="${PROJECT_VERSION}"
+      -I${clients}/include -I${clients}/src -I${PROJECT_SOURCE_DIR}/shm/include
+      ${sources} ${here}/cpp/driver.cc -o ${out}/driver_arm64
+    DEPENDS ${sources} ${here}/cpp/driver.cc idclient COMMENT "Building the C++ driver: arm64")
+  add_custom_target(idd_client_arm64 ALL DEPENDS ${out}/driver_arm64)
+  idd_add_client(cpp_arm64 ${IDD_QEMU_AARCH64} ${out}/driver_arm64)
+else()
+  message(STATUS "No g++ for AArch64 with qemu: the client is not tested there")
+endif()
+
 # --- Python, as Debian has it
 find_program(IDD_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 execute_process(COMMAND ${IDD_PYTHON} -c "import setuptools, sysconfig, wheel; print(sysconfig.get_path('include'))"

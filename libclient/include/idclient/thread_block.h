@@ -29,8 +29,8 @@ struct ThreadBlock {
 
 inline constexpr std::size_t kThreadBlocks = 127;  // with the header, one page
 
-// All blocks of a thread, one for each handle. The kernel fills this memory with zeros in a forked
-// child, so the child finds no block.
+// All blocks of a thread, one for each handle. The kernel and a fork handler fill this memory with
+// zeros in a forked child, so the child finds no block.
 struct ThreadBlockTable {
   std::atomic<bool> is_filling{false};
   std::uint64_t reserved[3] = {};

@@ -133,6 +133,9 @@ public final class IdClient implements AutoCloseable {
     if (text.indexOf('\0') >= 0) {
       throw new IdClientException(IdStatus.INVALID, what + " must have no zero character");
     }
+    if (!StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
+      throw new IdClientException(IdStatus.INVALID, what + " is not valid Unicode");
+    }
     return text.getBytes(StandardCharsets.UTF_8);
   }
 

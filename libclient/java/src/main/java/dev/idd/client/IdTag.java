@@ -22,7 +22,7 @@ import java.util.Objects;
  */
 public final class IdTag implements AutoCloseable {
   /** What {@link #tryClaim()} returns when there is no id. */
-  public static final long NONE = 0;
+  public static final long NONE = -1;
 
   @SuppressWarnings("unused")
   private final IdClient client; // reachable as long as this is: it owns the handle
@@ -55,7 +55,7 @@ public final class IdTag implements AutoCloseable {
   public long claim() {
     long id = isClosed ? NativeCalls.CLOSED : NativeCalls.claim(handle);
     Reference.reachabilityFence(this);
-    if (id > 0) {
+    if (id >= 0) {
       return id;
     }
     throw NativeCalls.failure(id, 0);
@@ -81,7 +81,7 @@ public final class IdTag implements AutoCloseable {
    */
   public long claim(long timeoutMillis) {
     long id = claimOrStatus(timeoutMillis);
-    if (id > 0) {
+    if (id >= 0) {
       return id;
     }
     throw NativeCalls.failure(id, 0);
@@ -100,7 +100,7 @@ public final class IdTag implements AutoCloseable {
    */
   public long tryClaim() {
     long id = claimOrStatus(0);
-    if (id > 0) {
+    if (id >= 0) {
       return id;
     }
     if (id == -(IdStatus.TIMEOUT.ordinal() + 1)) {
@@ -178,7 +178,7 @@ public final class IdTag implements AutoCloseable {
     long first =
         isClosed ? NativeCalls.CLOSED : NativeCalls.claimRange(handle, count, claimed);
     Reference.reachabilityFence(this);
-    if (first <= 0) {
+    if (first < 0) {
       throw NativeCalls.failure(first, 0);
     }
     return new IdRange(first, (int) claimed[0]);

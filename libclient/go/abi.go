@@ -32,7 +32,6 @@ const (
 	modeSnowflake  = 2
 	orderHost      = 1
 	orderCPU       = 2
-	clockNone      = 0
 	clockClaimer   = 1
 	clockDaemon    = 2
 	conditionDrain = 3

@@ -219,7 +219,6 @@ func TestCheckHeaderRefusesEveryWrongField(t *testing.T) {
 		"lane_stride":   func(h *tableHeader) { h.laneStride = 64 },
 		"mode":          func(h *tableHeader) { h.mode = 3 },
 		"order":         func(h *tableHeader) { h.order = 3 },
-		"clock":         func(h *tableHeader) { h.clock = 1 },
 		"no unit":       func(h *tableHeader) { h.mode, h.clock = modeSnowflake, 1 },
 		"no clock":      func(h *tableHeader) { h.mode, h.unitMs = modeSnowflake, 1 },
 		"tag_bytes":     func(h *tableHeader) { h.tagBytes = 5 },

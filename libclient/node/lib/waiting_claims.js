@@ -25,6 +25,7 @@ class WaitingClaims {
   #isWaiting = false;
   #waitsUntil = 0; // the end of the wait that is running
   #isClosed = false;
+  #hadRing = false;
 
   constructor(native, { onBusy, onIdle }) {
     this.#native = native;
@@ -91,8 +92,9 @@ class WaitingClaims {
   #chooseWait(now) {
     let earliest = Infinity;
     for (const { deadline } of this.#claims) earliest = Math.min(earliest, deadline);
-    const hasRing = this.#native.info()[INFO_STATE] !== STATE_NO_RING;
-    const longest = hasRing ? LONGEST_WAIT_MS : LONGEST_WAIT_WITHOUT_RING_MS;
+    // A ring that idd has closed is one that the tag will have again.
+    if (this.#native.info()[INFO_STATE] !== STATE_NO_RING) this.#hadRing = true;
+    const longest = this.#hadRing ? LONGEST_WAIT_MS : LONGEST_WAIT_WITHOUT_RING_MS;
     return Math.min(Math.max(Math.ceil(earliest - now), 1), longest);
   }
 

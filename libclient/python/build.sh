@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh OUT_DIR LIBRARY_DIR INCLUDE_DIR...: builds the wheel of the Python client, which brings its
+# build.sh OUT_DIR LIBRARY_DIR INCLUDE_DIR [...]: builds the wheel of the Python client, which brings its
 # own libidclient, and unpacks it in OUT_DIR/site, a folder for PYTHONPATH.
 set -euo pipefail
 out=$(realpath --canonicalize-missing "$1")
 library_dir=$(realpath "$2")
-includes=$(printf ' -I%s' "${@:3}")
+includes=$(printf ' -I%s' "$(realpath "$3")")
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 python=${PYTHON:-/usr/bin/python3}
 

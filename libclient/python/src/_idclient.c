@@ -10,9 +10,11 @@
 #define PY_SSIZE_T_CLEAN
 #define _POSIX_C_SOURCE 200809L
 #include <Python.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,20 +47,30 @@ typedef struct {
  * anew, and one that ends too early may never get an id. */
 enum { kSliceMs = 200, kSliceWithoutRingMs = 5000, kDefaultTimeoutMs = 500 };
 
+/* What the library has logged and the log function has not got yet. */
+typedef struct LogLine {
+  struct LogLine* next;
+  int level;
+  char message[];
+} LogLine;
+
 typedef struct {
-  PyObject_HEAD idclient_client*
-      client;              /* NULL: closed, or its end is left to the last thread inside */
+  PyObject ob_base;        /* what PyObject_HEAD declares */
+  idclient_client* client; /* NULL: closed, or its end is left to the last thread inside */
   idclient_client* ending; /* to be closed by the last thread inside */
   Inside inside;
   uint32_t timeout_ms;
   PyObject* log;
+  _Atomic(LogLine*) lines; /* newest first */
 } Client;
 
 typedef struct {
-  PyObject_HEAD Client* client;
+  PyObject ob_base;
+  Client* client;
   idclient_tag* tag; /* NULL: closed */
   idclient_tag* ending;
   Inside inside;
+  bool had_ring;
   PyObject* name;
 } Tag;
 
@@ -89,7 +101,10 @@ static bool is_used(const Inside* inside) {
 static PyObject* fail_with(ModuleState* state, idclient_status status, const char* message) {
   PyObject* type = state->error;
   if (status > IDCLIENT_OK && (int)status < STATUSES) type = state->errors[status];
-  PyErr_SetString(type, message);
+  /* A message may name a path that is not UTF-8. */
+  PyObject* const text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+  if (text != NULL) PyErr_SetObject(type, text);
+  Py_XDECREF(text);
   return NULL;
 }
 
@@ -132,6 +147,8 @@ static void begin_wait(Tag* tag) {
   enter(&tag->client->inside);
 }
 
+static void write_lines(Client* self);
+
 static void end_client(Client* client) {
   idclient_client* const ending = client->ending;
   client->ending = NULL;
@@ -147,23 +164,54 @@ static void end_wait(Tag* tag) {
     if (client->client != NULL) idclient_tag_close(ending);
   }
   if (leave(&client->inside)) end_client(client);
+  write_lines(client);
   Py_DECREF((PyObject*)tag);
 }
 
 /* --- Client */
 
-static void call_log(void* context, idclient_log_level level, const char* message) {
-  const PyGILState_STATE gil = PyGILState_Ensure();
-  /* The call that noticed it may be on its way to raise an exception. */
+/* Called without the GIL, on any thread: one that asks for the GIL may be ended by an interpreter
+ * that ends. Without memory, the line is lost. */
+static void keep_line(void* context, idclient_log_level level, const char* message) {
+  Client* const client = context;
+  const size_t bytes = strlen(message) + 1;
+  LogLine* const line = malloc(sizeof(*line) + bytes);
+  if (line == NULL) return;
+  line->level = level == IDCLIENT_LOG_WARNING ? kLogWarning : kLogInfo;
+  memcpy(line->message, message, bytes);
+  line->next = atomic_load(&client->lines);
+  while (!atomic_compare_exchange_weak(&client->lines, &line->next, line)) {
+  }
+}
+
+/* Calls the log function with all lines, the oldest first. An exception that is set stays set. */
+static void write_lines(Client* self) {
+  if (atomic_load(&self->lines) == NULL) return;
+  LogLine* newest = atomic_exchange(&self->lines, NULL);
+  LogLine* oldest = NULL;
+  while (newest != NULL) {
+    LogLine* const next = newest->next;
+    newest->next = oldest;
+    oldest = newest;
+    newest = next;
+  }
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  PyObject* const log = context;
-  PyObject* const result = PyObject_CallFunction(
-      log, "is", level == IDCLIENT_LOG_WARNING ? kLogWarning : kLogInfo, message);
-  if (result == NULL) PyErr_WriteUnraisable(log);
-  Py_XDECREF(result);
+  PyObject* const log = self->log == NULL ? NULL : Py_NewRef(self->log);
+  while (oldest != NULL) {
+    LogLine* const line = oldest;
+    oldest = line->next;
+    PyObject* const text =
+        PyUnicode_DecodeUTF8(line->message, (Py_ssize_t)strlen(line->message), "replace");
+    PyObject* const result =
+        log == NULL || text == NULL ? NULL : PyObject_CallFunction(log, "iO", line->level, text);
+    if (PyErr_Occurred() != NULL) PyErr_WriteUnraisable(log);
+    Py_XDECREF(result);
+    Py_XDECREF(text);
+    free(line);
+  }
+  Py_XDECREF(log);
   PyErr_Restore(type, value, trace);
-  PyGILState_Release(gil);
 }
 
 static PyObject* client_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -207,18 +255,21 @@ static PyObject* client_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   }
   if (log != Py_None) {
     self->log = Py_NewRef(log);
-    options.log = call_log;
-    options.log_context = log;
+    options.log = keep_line;
+    options.log_context = self;
   }
   idclient_client* client = NULL;
-  idclient_status status;
-  Py_BEGIN_ALLOW_THREADS status = idclient_open(&options, &client);
-  Py_END_ALLOW_THREADS Py_XDECREF(path_bytes);
+  PyThreadState* const thread = PyEval_SaveThread();
+  const idclient_status status = idclient_open(&options, &client);
+  PyEval_RestoreThread(thread);
+  Py_XDECREF(path_bytes);
   if (status != IDCLIENT_OK) {
     fail(state_of((PyObject*)self), status);
+    write_lines(self);
     Py_DECREF((PyObject*)self);
     return NULL;
   }
+  write_lines(self);
   self->client = client;
   self->timeout_ms = options.timeout_ms == 0 ? kDefaultTimeoutMs : options.timeout_ms;
   return (PyObject*)self;
@@ -244,6 +295,7 @@ static int client_clear(PyObject* object) {
   /* Without the client, nothing calls the log function any more. */
   Py_XDECREF(client_close(object, NULL));
   Py_CLEAR(((Client*)object)->log);
+  write_lines((Client*)object); /* frees them */
   return 0;
 }
 
@@ -255,12 +307,31 @@ static void client_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
+/* A ring that idd has closed is one that the tag will have again. */
+static uint32_t slice_of(Tag* self) {
+  idclient_tag_info info = IDCLIENT_TAG_INFO_INIT;
+  if (idclient_tag_get_info(self->tag, &info) == IDCLIENT_OK &&
+      info.state != IDCLIENT_STATE_NO_RING) {
+    self->had_ring = true;
+  }
+  return self->had_ring ? kSliceMs : kSliceWithoutRingMs;
+}
+
 static PyObject* client_tag(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* names[] = {"name", "block_size", NULL};
   Client* const self = (Client*)object;
   PyObject* name = NULL;
-  unsigned int block_size = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|I:tag", names, &name, &block_size)) return NULL;
+  PyObject* block_number = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U|O!:tag", names, &name, &PyLong_Type,
+                                   &block_number)) {
+    return NULL;
+  }
+  unsigned long block_size = 0;
+  if (block_number != NULL) block_size = PyLong_AsUnsignedLong(block_number);
+  if (block_size > UINT32_MAX) {
+    PyErr_Clear();
+    return fail_with(state_of(object), IDCLIENT_INVALID, "block_size is 0 to 65,536");
+  }
   Py_ssize_t bytes = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(name, &bytes);
   if (text == NULL) return NULL;
@@ -275,15 +346,18 @@ static PyObject* client_tag(PyObject* object, PyObject* args, PyObject* kwargs) 
   tag->name = Py_NewRef(name);
 
   idclient_tag_options options = IDCLIENT_TAG_OPTIONS_INIT;
-  options.block_size = block_size;
+  options.block_size = (uint32_t)block_size;
   idclient_client* const client = self->client;
   idclient_tag* opened = NULL;
-  idclient_status status;
   begin_wait(tag);
-  Py_BEGIN_ALLOW_THREADS status = idclient_tag_open_with(client, text, &options, &opened);
-  Py_END_ALLOW_THREADS if (status != IDCLIENT_OK) { fail(state, status); }
-  else {
+  PyThreadState* const thread = PyEval_SaveThread();
+  const idclient_status status = idclient_tag_open_with(client, text, &options, &opened);
+  PyEval_RestoreThread(thread);
+  if (status != IDCLIENT_OK) {
+    fail(state, status);
+  } else {
     tag->tag = opened;
+    if (is_open(tag)) (void)slice_of(tag); /* notes whether it has a ring */
   }
   end_wait(tag);
   if (status == IDCLIENT_OK) return (PyObject*)tag;
@@ -345,13 +419,6 @@ static uint64_t now_ms(void) {
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static uint32_t slice_of(idclient_tag* tag) {
-  idclient_tag_info info = IDCLIENT_TAG_INFO_INIT;
-  const bool has_ring =
-      idclient_tag_get_info(tag, &info) == IDCLIENT_OK && info.state != IDCLIENT_STATE_NO_RING;
-  return has_ring ? kSliceMs : kSliceWithoutRingMs;
-}
-
 /* A claim that waits for at most `timeout_ms`. */
 static PyObject* claim_waiting(Tag* self, uint32_t timeout_ms) {
   const uint64_t deadline = now_ms() + timeout_ms;
@@ -365,12 +432,13 @@ static PyObject* claim_waiting(Tag* self, uint32_t timeout_ms) {
       break;
     }
     idclient_tag* const tag = self->tag;
-    const uint32_t most = slice_of(tag);
+    const uint32_t most = slice_of(self);
     const uint32_t slice = left < most ? (uint32_t)left : most;
     uint64_t id = 0;
-    idclient_status status;
-    Py_BEGIN_ALLOW_THREADS status = idclient_claim_timeout(tag, slice, &id);
-    Py_END_ALLOW_THREADS if (status == IDCLIENT_OK) {
+    PyThreadState* const thread = PyEval_SaveThread();
+    const idclient_status status = idclient_claim_timeout(tag, slice, &id);
+    PyEval_RestoreThread(thread);
+    if (status == IDCLIENT_OK) {
       result = PyLong_FromUnsignedLongLong(id);
       break;
     }
@@ -442,10 +510,11 @@ static PyObject* tag_next(PyObject* object) { return claim_default((Tag*)object)
 /* Sets an exception if not all were claimed. Its attribute `claimed` has the number. */
 static bool claim_into(Tag* self, uint64_t* ids, size_t count, size_t* claimed) {
   idclient_tag* const tag = self->tag;
-  idclient_status status;
   begin_wait(self);
-  Py_BEGIN_ALLOW_THREADS status = idclient_claim_many(tag, ids, count, claimed);
-  Py_END_ALLOW_THREADS if (status != IDCLIENT_OK) fail(state_of((PyObject*)self), status);
+  PyThreadState* const thread = PyEval_SaveThread();
+  const idclient_status status = idclient_claim_many(tag, ids, count, claimed);
+  PyEval_RestoreThread(thread);
+  if (status != IDCLIENT_OK) fail(state_of((PyObject*)self), status);
   end_wait(self);
   return status == IDCLIENT_OK;
 }
@@ -460,6 +529,20 @@ static void say_claimed(size_t claimed) {
     PyErr_Clear();
   }
   Py_XDECREF(number);
+  PyErr_Restore(type, value, trace);
+}
+
+/* Adds the claimed ones of `ids` to the exception that is set. */
+static void say_ids(PyObject* ids) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyObject* const number = value == NULL ? NULL : PyObject_GetAttrString(value, "claimed");
+  const Py_ssize_t claimed = number == NULL ? -1 : PyLong_AsSsize_t(number);
+  PyObject* const part = claimed < 0 ? NULL : PySequence_GetSlice(ids, 0, claimed);
+  if (part == NULL || PyObject_SetAttrString(value, "ids", part) != 0) PyErr_Clear();
+  Py_XDECREF(number);
+  Py_XDECREF(part);
   PyErr_Restore(type, value, trace);
 }
 
@@ -508,6 +591,7 @@ static PyObject* tag_claim_many(PyObject* object, PyObject* number) {
   if (ids == NULL) return NULL;
   PyObject* const claimed = tag_claim_into(object, ids);
   if (claimed == NULL) {
+    say_ids(ids);
     Py_DECREF(ids);
     return NULL;
   }
@@ -524,10 +608,11 @@ static PyObject* tag_claim_range(PyObject* object, PyObject* number) {
   idclient_tag* const tag = self->tag;
   uint64_t first = 0;
   size_t claimed = 0;
-  idclient_status status;
   begin_wait(self);
-  Py_BEGIN_ALLOW_THREADS status = idclient_claim_range(tag, count, &first, &claimed);
-  Py_END_ALLOW_THREADS PyObject* const result =
+  PyThreadState* const thread = PyEval_SaveThread();
+  const idclient_status status = idclient_claim_range(tag, count, &first, &claimed);
+  PyEval_RestoreThread(thread);
+  PyObject* const result =
       status == IDCLIENT_OK
           ? PyObject_CallFunction(state->range_type, "KK", (unsigned long long)first,
                                   (unsigned long long)(first + claimed))
@@ -693,8 +778,8 @@ static int add_error(PyObject* module, ModuleState* state, idclient_status statu
 }
 
 static int add_errors(PyObject* module, ModuleState* state) {
-  PyObject* const dict =
-      Py_BuildValue("{s:s,s:O,s:i}", "status", "UNKNOWN", "retryable", Py_False, "claimed", 0);
+  PyObject* const dict = Py_BuildValue("{s:s,s:O,s:i,s:()}", "status", "UNKNOWN", "retryable",
+                                       Py_False, "claimed", 0, "ids");
   if (dict == NULL) return -1;
   state->error =
       PyErr_NewExceptionWithDoc("idclient.Error", "A call of idclient failed.", NULL, dict);

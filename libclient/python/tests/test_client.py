@@ -153,6 +153,9 @@ class Claims(ClientTest):
         self.assertGreater(claimed, 0)
         self.assertDistinct(own[:claimed].tolist())
         self.assertEqual(set(own[claimed:]), {0})
+        with self.assertRaises(idclient.Error) as caught:
+            orders.claim_many(5)
+        self.assertEqual(list(caught.exception.ids), [])
 
     def test_ranges(self):
         orders = self.client().tag("orders")
@@ -185,6 +188,11 @@ class Errors(ClientTest):
         self.assertIn("nobody", str(caught.exception))
         self.assertRaises(ValueError, client.tag, "a\0b")
         self.assertRaises(ValueError, client.tag, "")
+        for size in (65537, 1 << 32, 1 << 70, -1):
+            self.assertRaises(idclient.InvalidError, client.tag, "orders", size)
+        with self.assertRaises(idclient.Error) as caught:
+            idclient.Client(b"/no/\xff/socket", timeout=0.05)
+        self.assertIn("socket", str(caught.exception))
         orders = client.tag("orders")
         self.leave_dry(orders)
         with self.assertRaises(idclient.Error) as caught:
@@ -301,6 +309,38 @@ class Waits(ClientTest):
             sys.unraisablehook = before
         self.assertIsInstance(heard[0].exc_value, ZeroDivisionError)
         self.assertEqual(orders.claim(), 1)
+
+    def test_interpreter_ends_while_a_thread_waits(self):
+        # The thread connects again while the interpreter ends; its log function is not called then.
+        code = (
+            "import idclient, sys, threading, time\n"
+            "class Slow:\n"
+            "    def write(self, text): return len(text)\n"
+            "    def flush(self):\n"
+            "        print('ends', file=sys.__stderr__, flush=True)\n"
+            "        time.sleep(1)\n"
+            "tag = idclient.Client(sys.argv[1], timeout=300, log=lambda *line: None).tag('orders')\n"
+            "sys.stdin.readline()\n"
+            "while tag.try_claim() is not None: pass\n"
+            "def wait():\n"
+            "    while True: tag.claim()\n"
+            "threading.Thread(target=wait, daemon=True).start()\n"
+            "time.sleep(0.3)\n"
+            "sys.stdout = Slow()\n"
+        )
+        for _ in range(3):
+            program = subprocess.Popen(
+                [sys.executable, "-c", code, self.idd.socket],
+                stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+            )  # fmt: skip
+            self.addCleanup(program.kill)
+            time.sleep(0.3)
+            self.idd.kill()
+            program.stdin.write(b"\n")
+            self.assertEqual(program.stderr.readline(), b"ends\n")
+            self.idd.start()
+            _, error = program.communicate(timeout=PATIENCE)
+            self.assertEqual(program.returncode, 0, error)
 
 
 def claim_in_process(socket_path, count):

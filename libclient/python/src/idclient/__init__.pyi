@@ -13,6 +13,7 @@ class Error(Exception):
     status: str
     retryable: bool
     claimed: int
+    ids: array[int] | tuple[()]
 
 class InvalidError(Error, ValueError): ...
 class UnavailableError(Error, ConnectionError): ...

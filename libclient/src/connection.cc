@@ -220,14 +220,16 @@ void Connection::LeadOnce(Lock& lock, Deadline deadline) {
   lock.lock();
   leading_ = false;
   for (Message& reply : replies) Dispatch(std::move(reply));
-  if (!end.ok() && end.code() != Code::kTimeout) Drop({Code::kUnavailable, end.message()});
+  if (!end.ok() && end.code() != Code::kTimeout) {
+    Drop({end.code() == Code::kSystem ? Code::kSystem : Code::kUnavailable, end.message()});
+  }
   connected_or_failed_.notify_all();
 }
 
 void Connection::Dispatch(Message message) {
   const auto frame = idd::wire::ParseFrame(message.bytes);
   if (!frame.ok()) {
-    FailAll(frame.status());
+    Drop({Code::kIncompatible, "idd sent what is no frame: " + frame.status().message()});
     return;
   }
   const auto found = calls_.find(frame.value().header.request_id);

@@ -326,6 +326,9 @@ Result<TagRecord> DataSet::CreateTag(const daemon::NewTag& tag) {
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used, 1));
   if (Status status = daemon::CheckStart(tag, start, used); !status.ok()) return status;
   if (tags.contains(tag.tag)) return Status(Code::kInvalid, "it exists");
+  const auto owners = workers.find(tag.tag);
+  const bool had_workers = owners != workers.end() && !owners->second.empty();
+  if (Status status = daemon::CheckSameKind(tag, used, had_workers); !status.ok()) return status;
   if (tag.snowflake.has_value()) {
     const auto before = layouts.find(tag.tag);
     if (before != layouts.end()) {

@@ -52,6 +52,12 @@ class WorkerIdHost::WatchedStore : public ForwardingStore {
     }
     return taken;
   }
+  // The store's clock is as right as the hosts' that have no skew.
+  Result<std::optional<StoreFacts::Clock>> CompareClocks() override {
+    Result<std::optional<StoreFacts::Clock>> clock = ForwardingStore::CompareClocks();
+    if (clock.ok() && clock.value().has_value()) clock.value()->store_ms = host_.run_.clock_ms;
+    return clock;
+  }
 
  private:
   const WorkerIdHost& host_;

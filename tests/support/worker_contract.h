@@ -248,6 +248,42 @@ TYPED_TEST_P(WorkerContract, DeletedTagKeepsItsCountersItsOwnersAndItsLayout) {
   EXPECT_EQ(this->Take(*store, this->WindowOf(7, 2, 0)), (shm::IdRange{1100, 1200}));
 }
 
+// The ids of both kinds are numbers of one space, but each kind keeps an account of its own.
+TYPED_TEST_P(WorkerContract, DeletedTagWithIdsIsNotCreatedAgainInAModeOfTheOtherKind) {
+  const auto store = this->OpenWithIds("a");
+  const auto refused = [&](const NewTag& tag) {
+    const Status status = store->CreateTag(tag).status();
+    return status.code() == Code::kInvalid &&
+           status.message().find("could come again") != std::string::npos;
+  };
+  NewTag segment;
+  segment.tag = "ids";
+  segment.step = 10;
+  ASSERT_TRUE(store->DeleteTag("ids").ok());
+  ASSERT_TRUE(store->CreateTag(segment).ok()) << "no id of the snowflake tag was used";
+  ASSERT_TRUE(store->DeleteTag("ids").ok());
+  ASSERT_TRUE(store->CreateTag(this->Snowflake()).ok()) << "no id of the segment tag was used";
+  ASSERT_EQ(this->Taken(*store, this->Choice(7, std::nullopt)), "true");
+  ASSERT_TRUE(store->DeleteTag("ids").ok());
+  EXPECT_TRUE(refused(segment));
+  segment.start = std::uint64_t{1} << 40;
+  EXPECT_TRUE(refused(segment));
+  NewTag ticket;
+  ticket.tag = "ids";
+  ticket.step = 1;
+  ticket.mode = TagMode::kTicket;
+  ticket.access = TagAccess::kSocket;
+  EXPECT_TRUE(refused(ticket));
+  EXPECT_TRUE(store->CreateTag(this->Snowflake()).ok());
+
+  this->CreateOrders(*store);
+  ASSERT_TRUE(store->TakeLease(Request(1)).ok());
+  ASSERT_TRUE(store->DeleteTag("orders").ok());
+  NewTag flakes = this->Snowflake();
+  flakes.tag = "orders";
+  EXPECT_TRUE(refused(flakes));
+}
+
 TYPED_TEST_P(WorkerContract, LayoutThatIsMissingOrWrongIsReported) {
   const auto store = this->OpenWithIds("a");
   this->CreateOrders(*store);
@@ -292,7 +328,8 @@ REGISTER_TYPED_TEST_SUITE_P(
     CounterThatIsBeyondTheBoundKeepsItsOwner, WindowThatGoesBackFreesItsWorkerIdFromThereOn,
     LeaseByAHostThatIsNotTheOwnerIsRefused, WindowsOfTwoTagsAreLeasedTogether,
     OneOfSeveralHostsTakesAWorkerId, DeletedTagKeepsItsCountersItsOwnersAndItsLayout,
-    LayoutThatIsMissingOrWrongIsReported, OwnerWithoutACounterBeginsAtTheFirstNumber);
+    DeletedTagWithIdsIsNotCreatedAgainInAModeOfTheOtherKind, LayoutThatIsMissingOrWrongIsReported,
+    OwnerWithoutACounterBeginsAtTheFirstNumber);
 
 }  // namespace idd::daemon
 

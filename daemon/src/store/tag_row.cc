@@ -203,6 +203,24 @@ Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used) {
   return Status::Ok();
 }
 
+Status CheckSameKind(const NewTag& tag, std::uint64_t used, bool had_workers) {
+  const std::string name = "tag '" + tag.tag + "'";
+  if (tag.snowflake.has_value() && used > 1) {
+    return {Code::kInvalid, name + " existed before in another mode and its ids below " +
+                                std::to_string(used) +
+                                " are used; in mode snowflake they could come again; choose "
+                                "another name"};
+  }
+  if (!tag.snowflake.has_value() && had_workers) {
+    return {Code::kInvalid, "a snowflake " + name +
+                                " existed before and its ids are used; in mode " +
+                                TagModeName(tag.mode) +
+                                " they could come again; choose mode snowflake with the same "
+                                "layout, or another name"};
+  }
+  return Status::Ok();
+}
+
 Status SetLayout(const std::optional<std::string>& layout, TagRecord& record) {
   record.snowflake = layout.has_value() ? ParseLayout(*layout) : std::nullopt;
   if (record.snowflake.has_value()) return Status::Ok();

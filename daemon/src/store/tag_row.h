@@ -31,6 +31,10 @@ inline constexpr int kTagColumns = 14;
 [[nodiscard]] Status CheckTagChange(const TagChange& change);
 // Checks a new tag against the allocator: `used` is the end of a deleted tag of the same name.
 [[nodiscard]] Status CheckStart(const NewTag& tag, std::uint64_t start, std::uint64_t used);
+// Checks a new tag against one of its name that had ids of another kind: those of mode snowflake
+// are made of numbers that nothing compares with the ids of the other modes. `had_workers`: a host
+// has owned a worker id of the name.
+[[nodiscard]] Status CheckSameKind(const NewTag& tag, std::uint64_t used, bool had_workers);
 // Sets the layout of a record of mode snowflake from idd_snowflake.layout; nothing: there is no
 // such row. kInvalid.
 [[nodiscard]] Status SetLayout(const std::optional<std::string>& layout, TagRecord& record);

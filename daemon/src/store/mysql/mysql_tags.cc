@@ -230,6 +230,11 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
   if (!used.ok()) return used.status();
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
   if (Status status = CheckStart(tag, start, used.value()); !status.ok()) return status;
+  const Result<MysqlResult> workers =
+      db_->Query("SELECT 1 FROM idd_worker WHERE biz_tag = " + MysqlDb::Text(tag.tag) + " LIMIT 1");
+  if (!workers.ok()) return Failed(workers.status());
+  const bool had_workers = !workers.value().rows.empty();
+  if (Status status = CheckSameKind(tag, used.value(), had_workers); !status.ok()) return status;
   if (tag.snowflake.has_value()) {
     if (Status status = CheckEarlierLayout(tag); !status.ok()) return status;
   }

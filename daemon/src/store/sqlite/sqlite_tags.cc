@@ -77,6 +77,10 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
   const std::uint64_t used = std::max(in_tables.value(), NextOfWitness(tag.tag));
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used, 1));
   if (Status status = CheckStart(tag, start, used); !status.ok()) return status;
+  SqliteQuery workers = db_->Query("SELECT 1 FROM idd_worker WHERE biz_tag = ?1 LIMIT 1", tag.tag);
+  const bool had_workers = workers.Next();
+  if (!workers.Finish().ok()) return workers.Finish();
+  if (Status status = CheckSameKind(tag, used, had_workers); !status.ok()) return status;
   Status status = db_->Run(
       "INSERT INTO leaf_alloc(biz_tag, max_id, step, description, update_time)"
       " VALUES(?1, ?2, ?3, ?4, CURRENT_TIMESTAMP)",

@@ -210,7 +210,7 @@ func TestTheContextEndsTheWait(t *testing.T) {
 	if _, err = tag.Claim(canceled); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
 	// Close ends a wait as well.
@@ -230,7 +230,7 @@ func TestTryClaimNeverWaitsAndWakesTheDaemon(t *testing.T) {
 		for {
 			start := time.Now()
 			_, ok := tag.TryClaim()
-			if took := time.Since(start); took > 200*time.Millisecond {
+			if took := time.Since(start); took > 2*time.Second {
 				t.Errorf("TryClaim took %v", took)
 			}
 			if ok {

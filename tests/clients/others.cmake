@@ -23,6 +23,13 @@ function(idd_build_client name)
   add_custom_target(idd_client_${name} ALL DEPENDS ${arg_OUTPUT})
 endfunction()
 
+# idd_add_example(LANGUAGE package): the first example of its README.md.
+function(idd_add_example language package)
+  add_test(NAME clients/${language}_example
+    COMMAND Python3::Interpreter ${here}/readme_examples.py ${programs} ${language} ${package})
+  set_tests_properties(clients/${language}_example PROPERTIES LABELS clients TIMEOUT 600)
+endfunction()
+
 # --- C++, whose claims are inlined: other compilers, with and without optimisation at link time
 set(inlined --case threads --case blocks --case forks --case tags_of_order_cpu --case kills)
 function(idd_add_variant name)
@@ -72,6 +79,7 @@ if(IDD_PYTHON AND EXISTS "${python_include}/Python.h")
     ${clients}/python/build.sh ${out}/python ${library} ${clients}/include)
   set(python ${CMAKE_COMMAND} -E env PYTHONPATH=${out}/python/site PYTHONDONTWRITEBYTECODE=1 ${IDD_PYTHON})
   idd_add_client(python ${python} ${here}/python/driver.py)
+  idd_add_example(python ${out}/python/site)
   idd_add_client_test(python_tests ${python} ${clients}/python/tests/test_client.py)
 else()
   message(STATUS "No python3-dev, python3-setuptools and python3-wheel: the Python client is not tested")
@@ -87,6 +95,7 @@ if(IDD_JAVAC AND IDD_JAVA)
     THEN ${IDD_JAVAC} -cp ${jar} -d ${out}/java/driver ${here}/java/Driver.java)
   set(java ${IDD_JAVA} -Xshare:auto -XX:+UseSerialGC)
   idd_add_client(java ${java} -cp ${jar}:${out}/java/driver Driver)
+  idd_add_example(java ${jar})
   idd_add_client_test(java_tests ${java} -cp ${jar}:${out}/java/test-classes dev.idd.client.ClientTest)
 else()
   message(STATUS "No JDK: the Java client is not tested")
@@ -100,11 +109,18 @@ if(IDD_GO)
     ${CMAKE_COMMAND} -E chdir ${here}/go ${go} build -o ${out}/go/driver .
     THEN ${CMAKE_COMMAND} -E chdir ${clients}/go ${go} test -c -o ${out}/go/tests .)
   idd_add_client(go ${out}/go/driver)
+  idd_add_example(go ${IDD_GO})
   idd_add_client_test(go_tests ${out}/go/tests -test.timeout 600s)
   idd_add_client_test(go_vet ${CMAKE_COMMAND} -E chdir ${clients}/go ${go} vet .)
 else()
   message(STATUS "No Go: the Go client is not tested")
 endif()
+
+# --- programs that insert rows; each is skipped without its tools
+add_test(NAME clients/examples COMMAND ${clients}/examples/run.sh $<TARGET_FILE:idd> $<TARGET_FILE:idctl>
+  ${library} ${clients}/include:${PROJECT_SOURCE_DIR}/shm/include ${out}/python/site
+  ${out}/java/idclient-${PROJECT_VERSION}.jar)
+set_tests_properties(clients/examples PROPERTIES LABELS clients TIMEOUT 600 COST 500 SKIP_RETURN_CODE 77)
 
 # --- Node.js
 find_program(IDD_NODE node)
@@ -114,6 +130,7 @@ if(IDD_NODE AND IDD_NODE_HEADERS)
     ${clients}/node/build.sh ${out}/node ${library} ${includes})
   set(node ${CMAKE_COMMAND} -E env IDCLIENT_NODE_ADDON=${out}/node/idclient.node ${IDD_NODE})
   idd_add_client(node ${node} ${here}/node/driver.js)
+  idd_add_example(node ${out}/node/idclient.node)
   file(GLOB node_tests CONFIGURE_DEPENDS ${clients}/node/test/*.test.js)
   idd_add_client_test(node_tests ${node} --test ${node_tests})
 else()

@@ -75,7 +75,7 @@ ROOMS = {
 # header includes a library that is slow to compile.
 PACKAGES = {
     r"spdlog/|fmt/": r"daemon/src/platform/logging\.cc$",
-    r"(sqlite3|mysql|mariadb)(\.h|/)": r"daemon/src/sql/",
+    r"(sqlite3|mysql|mariadb)(\.h|/)": r"(daemon/src/sql|libclient/examples)/",
     r"toml\+\+/": r"daemon/src/config/.*\.cc$",
     r"systemd/": r"daemon/src/platform/.*\.cc$",
     r"civetweb": r"daemon/src/exporter/.*\.cc$",

@@ -254,7 +254,7 @@ TEST_F(ConnectionTest, GarbageFromTheDaemonFailsTheCall) {
     const Request request = daemon.Next().value();
     daemon.Send(request.connection, std::vector<std::byte>(7));
   });
-  EXPECT_EQ(connection.Call(ClaimOf(1), Later()).status().code(), Code::kInvalid);
+  EXPECT_EQ(connection.Call(ClaimOf(1), Later()).status().code(), Code::kIncompatible);
   answers.join();
 }
 

@@ -114,6 +114,6 @@ describe('threads and processes', () => {
     child.send('exit');
     const [code] = await exited;
     assert.equal(code, 7);
-    assert.ok(performance.now() - startedAt < 5000);
+    assert.ok(performance.now() - startedAt < 60_000);
   });
 });

@@ -719,7 +719,7 @@ public final class ClientTest {
     long begin = System.nanoTime();
     other.close();
     orders.close(); // does not wait
-    check(System.nanoTime() - begin < 500_000_000L, "a tag's close waited");
+    check(System.nanoTime() - begin < 5_000_000_000L, "a tag's close waited");
     client.close();
     waiting.join();
     check(

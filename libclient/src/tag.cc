@@ -277,7 +277,7 @@ Result<IdRange> Tag::ClaimNow(std::uint64_t count) {
   return Status(Code::kTimeout, "tag '" + name_ + "': nothing to claim without a wait");
 }
 
-// A program that never waits would otherwise get no id of a tag that nobody else uses.
+// A program that never waits would otherwise get no id of a tag that no other program uses.
 void Tag::AskForIds() noexcept {
   const std::int64_t now = idd::MonotonicClock::now().time_since_epoch().count();
   std::int64_t asked = asked_at_.load(std::memory_order_relaxed);  // A5: only spaces notices

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where a program may fork: before it opens its client, after that, while other threads claim, and
-// again in its children. Nobody gets an id of another one, and every call ends.
+// again in its children. No process gets an id of another one, and every call ends.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

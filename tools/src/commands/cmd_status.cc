@@ -59,7 +59,7 @@ Table TagTable() {
                 {"STEP", Align::kRight, 4},
                 {"CLAIMED", Align::kRight, 1},
                 {"AVAILABLE", Align::kRight},
-                {"RATE/S", Align::kRight},
+                {"RATE/S", Align::kRight, 6},
                 {"COVERED", Align::kRight},
                 {"FALLBACKS", Align::kRight, 3},
                 {"LEASES", Align::kRight, 2}});
@@ -91,9 +91,10 @@ std::string PaintCell(std::size_t column, const std::string& cell, const Screen&
   return cell;
 }
 
-// How long the available ids last, of the promised time; in brackets, the time that the promise
-// grows to.
-std::string Covered(const Fields& tag) {
+// How long the available ids last, of the promised time; in brackets, where there is room, the time
+// that the promise grows to.
+std::string Covered(const Fields& tag, std::size_t columns) {
+  constexpr std::size_t kNarrow = 100;
   const std::optional<double> covered_s = tag.OptionalNumber("covered_s");
   const Fields promise = tag.Object("promise");
   const double tolerance_s = promise.Number("outage_tolerance_s");
@@ -102,7 +103,8 @@ std::string Covered(const Fields& tag) {
                               ? promise.OptionalNumber("length_s").value_or(tolerance_s)
                               : tolerance_s;
   std::string of = " of " + FormatDuration(length_s);
-  if (length_s < tolerance_s) of += " (" + FormatDuration(tolerance_s) + ")";
+  const bool is_wide = columns == 0 || columns >= kNarrow;
+  if (length_s < tolerance_s && is_wide) of += " (" + FormatDuration(tolerance_s) + ")";
   const bool is_kept = promise.Flag("kept");
   if (!covered_s) return "";
   return FormatDuration(*covered_s) + of + (is_kept ? "" : ", short");
@@ -133,10 +135,10 @@ void AddSnowflakeRow(const Fields& tag, Table& table) {
                 tag.CountText("leases")});
 }
 
-void AddTagRow(const Fields& tag, Table& table) {
+void AddTagRow(const Fields& tag, std::size_t columns, Table& table) {
   table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), tag.CountText("step"),
                 tag.CountText("claimed"), tag.CountText("available"),
-                FormatRate(tag.Number("rate_per_s")), Covered(tag), tag.CountText("fallbacks"),
+                FormatRate(tag.Number("rate_per_s")), Covered(tag, columns), tag.CountText("fallbacks"),
                 tag.CountText("leases")});
 }
 
@@ -200,7 +202,7 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
   for (const Fields& tag : tags) {
     const bool has_time = IsSnowflake(tag.Text("mode"));
     Table checked = TagTable();  // also of a tag that is shown by its time
-    AddTagRow(tag, has_time ? checked : of_ranges);
+    AddTagRow(tag, screen.columns, has_time ? checked : of_ranges);
     if (has_time) AddSnowflakeRow(tag, of_time);
     count_of_time += has_time ? 1U : 0U;
     for (const std::string& line : {ForecastLine(tag), ErrorLine(tag)}) {

@@ -75,6 +75,10 @@ Result<HostIdentity> Identify(const Options& options, HighWaterMarks& marks) {
   return host;
 }
 
+JournalKeeper::OpenStore JournalOpener(const std::string& url, const HostIdentity& host) {
+  return [url, host] { return OpenJournalStore(url, host); };
+}
+
 // The pieces, in the order in which they are made; destroyed in reverse.
 class Daemon {
  public:
@@ -123,7 +127,9 @@ Daemon::Daemon(const Options& options, Parts parts)
       engine_(loop_, manager_,
               {.leases_per_s = options.lease_limit,
                .fence_after = options.fence_after,
-               .most_tags_to_warm = MostTagsToWarm()},
+               .most_tags_to_warm = MostTagsToWarm(),
+               .journal_retention = options.journal_retention,
+               .open_journal = JournalOpener(options.database, parts.engine.host)},
               std::move(parts.engine), EngineEvents()),
       collector_(loop_, engine_.tags()),
       admin_(loop_,
@@ -149,6 +155,8 @@ Daemon::Daemon(const Options& options, Parts parts)
       watchdog_timer_(loop_) {
   server_.Configure(options.access, options.limits);
   collector_.AddSource([this](FamilyBuilder& families) { server_.AddFamilies(families); });
+  collector_.AddSource(
+      [this](FamilyBuilder& families) { engine_.journal().AddFamilies(families); });
 }
 
 int Daemon::Run() {
@@ -238,6 +246,7 @@ void Daemon::Reload() {
   options_ = std::move(plan.options);
   log::SetLevel(options_.log_level);
   engine_.tags().SetLeaseLimit(options_.lease_limit);
+  engine_.journal().SetRetention(options_.journal_retention);
   if (engine_.is_ready()) metrics_.KeepIn(options_.metrics_textfile);
   // Also if these have not changed: the group names may stand for other groups by now.
   server_.Configure(options_.access, options_.limits);
@@ -254,6 +263,7 @@ Status Daemon::MoveDatabase(const Options& options) {
   database_url_ = store.value()->DisplayUrl();
   admin_.SetDatabase(database_url_, options.database);
   engine_.worker().Replace(std::move(store).value());
+  engine_.journal().SetOpenStore(JournalOpener(options.database, engine_.host()));
   return Status::Ok();
 }
 

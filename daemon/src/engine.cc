@@ -50,6 +50,7 @@ Engine::Engine(EventLoop& loop, DescriptorStore& descriptors, Settings settings,
               [&loop](std::function<void()> done) { loop.Post(std::move(done)); }),
       tags_(loop, worker_, {.leases = *inheritance_.held, .descriptors = descriptors},
             settings_.leases_per_s),
+      journal_(loop, worker_, settings_.open_journal, settings_.journal_retention),
       poll_timer_(loop),
       patience_(loop) {
   tags_.LoadDrained(parts.drained);
@@ -127,6 +128,7 @@ void Engine::BecomeReady() {
   if (!has_settled_ || !has_taken_over_ || is_stopping_ || !events_.listen()) return;
   is_ready_ = true;
   SchedulePoll();
+  journal_.Start();
   events_.on_ready();
 }
 
@@ -141,12 +143,14 @@ void Engine::SchedulePoll() {
 
 void Engine::Leave() {
   is_stopping_ = true;
+  journal_.Stop();
   worker_.DropQueued();
 }
 
 void Engine::Stop(std::function<void(bool is_clean)> done) {
   is_stopping_ = true;
   poll_timer_.Cancel();
+  journal_.Stop();
   patience_.After(kStopPatience, [this, done] {
     worker_.DropQueued();
     done(false);

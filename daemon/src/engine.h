@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "idd/base/status.h"
 #include "leasing/fence.h"
 #include "leasing/high_water.h"
+#include "leasing/journal_keeper.h"
 #include "leasing/lease_worker.h"
 #include "platform/event_loop.h"
 #include "platform/host_id.h"
@@ -45,7 +47,9 @@ class Engine {
     std::uint32_t leases_per_s = 0;
     std::chrono::seconds fence_after = kDefaultFenceAfter;
     std::size_t most_tags_to_warm = 0;
-    std::function<std::int64_t()> boot_time_ms{};  // none: the kernel's
+    std::optional<std::chrono::seconds> journal_retention{};  // nothing: indefinitely
+    JournalKeeper::OpenStore open_journal{};                  // none: over the lease worker
+    std::function<std::int64_t()> boot_time_ms{};             // none: the kernel's
   };
   struct Parts {
     std::unique_ptr<Store> store;
@@ -72,6 +76,7 @@ class Engine {
 
   [[nodiscard]] TagService& tags() noexcept { return tags_; }
   [[nodiscard]] LeaseWorker& worker() noexcept { return worker_; }
+  [[nodiscard]] JournalKeeper& journal() noexcept { return journal_; }
   [[nodiscard]] const HostIdentity& host() const noexcept { return host_; }
   [[nodiscard]] bool is_ready() const noexcept { return is_ready_; }
   [[nodiscard]] bool is_stopping() const noexcept { return is_stopping_; }
@@ -99,6 +104,7 @@ class Engine {
   Inheritance inheritance_;
   LeaseWorker worker_;
   TagService tags_;
+  JournalKeeper journal_;
   Timer poll_timer_;
   Timer patience_;
   bool has_taken_over_ = false;  // what an earlier idd left

@@ -21,6 +21,7 @@
 #include "admin/operations/ledger_audit.h"
 #include "config/make_store.h"
 #include "mysql_store_fixture.h"
+#include "support/journal_contract.h"
 #include "support/store_contract.h"
 #include "support/worker_contract.h"
 
@@ -36,6 +37,7 @@ using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Mysql, StoreContract, MysqlStoreTest);
+INSTANTIATE_TYPED_TEST_SUITE_P(Mysql, JournalContract, MysqlStoreTest);
 INSTANTIATE_TYPED_TEST_SUITE_P(Mysql, WorkerContract, MysqlStoreTest);
 
 // --- leasing
@@ -359,7 +361,7 @@ TEST_F(MysqlStoreTest, LedgerIsOfOneMomentWhileOthersLeaseAndHandBack) {
   const auto auditor = OpenStore("auditor");
   AuditInput input{.host = "auditor", .scope = AuditScope::kAllHosts, .ledger = {}, .live = {}};
   for (int i = 0; i < 20'000 && input.ledger.journal.size() < 200; ++i) {
-    Result<Ledger> ledger = auditor->ReadLedger("orders");
+    Result<Ledger> ledger = auditor->ReadLedger("orders", 100);
     ASSERT_TRUE(ledger.ok()) << ledger.status().message();
     input.ledger = std::move(ledger).value();
     const AuditReport report = RunAudit(input);
@@ -405,7 +407,7 @@ TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
     const Result<std::unique_ptr<StoreReader>> reader = OpenStoreReader(server_->Url(), host);
     ASSERT_TRUE(reader.ok()) << reader.status().message();
     Take(*store, Request(2));
-    EXPECT_EQ(reader.value()->ReadLedger("orders").value().journal.size(), 2U);
+    EXPECT_EQ(reader.value()->ReadLedger("orders", 100).value().journal.size(), 2U);
     EXPECT_EQ(reader.value()->LedgerTags().value(), std::set<std::string>{"orders"});
     EXPECT_EQ(reader.value()->FindTag("orders").value().next_id, 2001U);
     LeaseFilter filter;

@@ -143,7 +143,7 @@ class Screens : public ::testing::Test {
   void SetUp() override {
     if (::access("/usr/bin/tmux", X_OK) != 0) GTEST_SKIP() << "tmux is not installed";
     host_.daemon.Start();
-    for (const char* tag : {"orders", "users.eu", "a.tag.with.a.rather.long.name"}) {
+    for (const char* tag : {"orders", "users.eu", "a.tag.with.a.longer.name"}) {
       host_.idctl.CreateTag(tag, 1000);
       static_cast<void>(host_.idctl.Claim(tag, 200));
     }

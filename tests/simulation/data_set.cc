@@ -27,11 +27,6 @@ void Apply(const daemon::RefillChange& change, daemon::RefillSettings& refill) {
 
 }  // namespace
 
-std::uint64_t UsedLimitOf(const LeaseRecord& lease) noexcept {
-  if (lease.state != LeaseState::kReturned) return lease.ids.limit;
-  return lease.claimed == 0 ? 0 : lease.ids.first + lease.claimed;
-}
-
 void DataSet::AddRow(const std::string& token, const std::string& tag, const std::string& host,
                      shm::IdRange ids) {
   LeaseRecord row;

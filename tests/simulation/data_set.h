@@ -30,6 +30,7 @@ using daemon::LeaseRequest;
 using daemon::MemberState;
 using daemon::SnowflakeLayout;
 using daemon::TagRecord;
+using daemon::UsedLimitOf;
 using daemon::WorkerChoice;
 using daemon::WorkerRecord;
 
@@ -143,9 +144,6 @@ struct DataSet {
   std::map<std::string, std::multiset<std::uint64_t>, std::less<>> used_;  // by tag
   std::map<std::string, std::set<std::size_t>, std::less<>> active_;       // by host
 };
-
-// The end of a lease's ids that may have been used: idd_lease.used_limit.
-[[nodiscard]] std::uint64_t UsedLimitOf(const LeaseRecord& lease) noexcept;
 
 }  // namespace idd::simulation
 

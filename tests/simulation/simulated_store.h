@@ -60,7 +60,9 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
       const std::optional<std::string>& tag) override;
   Result<std::vector<daemon::HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
-  Result<daemon::Ledger> ReadLedger(const std::string& tag) override { return ReadLists(tag); }
+  Result<daemon::Ledger> ReadLedger(const std::string& tag, std::size_t most) override {
+    return ReadLists(tag, most);
+  }
   Result<daemon::StoreFacts> Inspect() override;
   std::string DisplayUrl() const override { return "mysql://simulated/"; }
 

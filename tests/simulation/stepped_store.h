@@ -119,8 +119,8 @@ class SteppedStore final : public daemon::Store {
   Result<std::set<std::string>> LedgerTags() override {
     return Step([&] { return store_->LedgerTags(); });
   }
-  Result<daemon::Ledger> ReadLedger(const std::string& tag) override {
-    return Step([&] { return store_->ReadLedger(tag); });
+  Result<daemon::Ledger> ReadLedger(const std::string& tag, std::size_t most) override {
+    return Step([&] { return store_->ReadLedger(tag, most); });
   }
   Result<daemon::StoreFacts> Inspect() override {
     return Step([&] { return store_->Inspect(); });

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
+#include "store/journal_store.h"
 #include "support/store_case.h"
 
 namespace idd::daemon {
@@ -73,11 +75,21 @@ void StoreHistory::Step() {
   if (pick < 60) return CloseLeases();
   if (pick < 82) return ReturnTail();
   if (pick < 85) return AbandonActive();
-  if (pick < 90) return Reconcile();
+  if (pick < 88) return Reconcile();
+  if (pick < 90) return SettleLeases();
   if (pick < 94) return LiftTag();
   if (pick < 97) return DeleteTag();
   if (Below(3) == 0) return CreateSnowflake();
   CreateTag(tags_[Below(kTags)]);
+}
+
+// The model has no such step, because nothing but the place of rows changes.
+void StoreHistory::SettleLeases() {
+  const std::size_t host = Below(2);
+  const auto settled = stores_[host]->journal()->KeepJournal(
+      {.settle_after = std::chrono::seconds(0), .rows = 1 + Below(20)});
+  Say("settle by " + hosts_[host]);
+  EXPECT_TRUE(settled.ok()) << settled.status().message() << Story();
 }
 
 // One of two layouts: the second makes other ids of a time.
@@ -291,8 +303,37 @@ void StoreHistory::CompareWorkers() {
   }
 }
 
+// The sums of both tables are those of the model's journal.
+void StoreHistory::CompareSums() {
+  for (const std::string& tag : tags_) {
+    std::vector<LeaseRecord> of_tag;
+    for (const LeaseRecord& lease : model_.journal) {
+      if (lease.tag == tag) of_tag.push_back(lease);
+    }
+    const auto text = [](const std::vector<LeaseSums>& sums) {
+      std::string all;
+      for (const LeaseSums& one : sums) {
+        for (const std::uint64_t number :
+             {one.active_leases, one.active_ids, one.ended.leases, one.ended.leased,
+              one.ended.claimed, one.ended.returned, one.ended.abandoned}) {
+          all += " " + std::to_string(number);
+        }
+        all += " of " + one.host + ";";
+      }
+      return all;
+    };
+    const Result<std::vector<LeaseSums>> sums = stores_[0]->SumLeases(tag);
+    ASSERT_TRUE(sums.ok()) << sums.status().message();
+    EXPECT_EQ(text(sums.value()), text(AddUp(of_tag))) << tag << Story();
+    const Result<std::vector<std::string>> differences = stores_[0]->CheckSums(tag);
+    ASSERT_TRUE(differences.ok()) << differences.status().message();
+    EXPECT_TRUE(differences.value().empty()) << differences.value().front() << Story();
+  }
+}
+
 void StoreHistory::CompareTables() {
   CompareWorkers();
+  CompareSums();
   const Result<std::vector<LeaseRecord>> journal =
       stores_[0]->ListLeases({.tag = {}, .host = {}, .state = {}, .among = tags_});
   ASSERT_TRUE(journal.ok()) << journal.status().message();

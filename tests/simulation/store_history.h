@@ -38,6 +38,7 @@ class StoreHistory {
   void ReturnTail();
   void AbandonActive();
   void Reconcile();
+  void SettleLeases();
   void LiftTag();
   void DeleteTag();
   void CreateTag(const std::string& tag);
@@ -47,6 +48,7 @@ class StoreHistory {
   [[nodiscard]] std::uint64_t Below(std::uint64_t n) { return random_() % n; }
   [[nodiscard]] const std::string& AnyTag() { return tags_[Below(tags_.size())]; }
   void CompareWorkers();
+  void CompareSums();
   [[nodiscard]] std::string NewToken();
   // The steps so far, for the message of a failure.
   [[nodiscard]] std::string Story() const;

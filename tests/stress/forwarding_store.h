@@ -81,7 +81,13 @@ class ForwardingStore : public Store {
     return store_->ListWorkers(tag);
   }
   Result<std::set<std::string>> LedgerTags() override { return store_->LedgerTags(); }
-  Result<Ledger> ReadLedger(const std::string& tag) override { return store_->ReadLedger(tag); }
+  Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override {
+    return store_->ReadLedger(tag, most);
+  }
+  Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override {
+    return store_->SumLeases(tag);
+  }
+  JournalStore* journal() override { return store_->journal(); }
   Result<StoreFacts> Inspect() override { return store_->Inspect(); }
   std::string DisplayUrl() const override { return store_->DisplayUrl(); }
 

@@ -46,9 +46,15 @@ class AuditTest : public ::testing::Test {
   void AddLive(const std::string& token, LeaseState state, std::uint64_t claimed) {
     input_.live[token] = {.token = token, .tag = "orders", .state = state, .claimed = claimed};
   }
+  // The audit of a ledger whose sums are those of its journal.
+  [[nodiscard]] AuditReport Audit() const {
+    AuditInput input = input_;
+    input.ledger.sums = AddUp(input.ledger.journal);
+    return RunAudit(input);
+  }
   // The audit has exactly one finding, which contains all `words`.
   void ExpectFinding(const std::vector<std::string>& words) const {
-    const AuditReport report = RunAudit(input_);
+    const AuditReport report = Audit();
     EXPECT_FALSE(report.ok());
     ASSERT_EQ(report.findings.size(), 1U) << ::testing::PrintToString(report.findings);
     for (const std::string& word : words) {
@@ -56,7 +62,7 @@ class AuditTest : public ::testing::Test {
     }
   }
   void ExpectNoFinding() const {
-    const AuditReport report = RunAudit(input_);
+    const AuditReport report = Audit();
     EXPECT_TRUE(report.ok()) << ::testing::PrintToString(report.findings);
     for (const auto& [tag, account] : report.tags) EXPECT_TRUE(account.AddsUp()) << tag;
   }
@@ -66,7 +72,7 @@ class AuditTest : public ::testing::Test {
 
 TEST_F(AuditTest, EmptyJournalAddsUpAndListsTheTag) {
   ExpectNoFinding();
-  const AuditReport report = RunAudit(input_);
+  const AuditReport report = Audit();
   ASSERT_TRUE(report.tags.contains("orders"));
   EXPECT_EQ(report.tags.at("orders").leased, 0U);
 }
@@ -80,7 +86,7 @@ TEST_F(AuditTest, EveryStateOfALeaseGoesToItsPlace) {
   AddLive("d", LeaseState::kActive, 25);
   AddLive("e", LeaseState::kAbandoned, 30);
   ExpectNoFinding();
-  const TagAccount account = RunAudit(input_).tags.at("orders");
+  const TagAccount account = Audit().tags.at("orders");
   EXPECT_EQ(account.leased, 500U);
   EXPECT_EQ(account.claimed, 100U + 40U + 10U + 25U + 30U);
   EXPECT_EQ(account.available, 75U);
@@ -91,7 +97,7 @@ TEST_F(AuditTest, EveryStateOfALeaseGoesToItsPlace) {
 TEST_F(AuditTest, LeasesOfOtherHostsAreNotAccounted) {
   input_.ledger.journal = {JournalRow("a", {1, 101}, LeaseState::kActive, "elsewhere")};
   ExpectNoFinding();
-  EXPECT_EQ(RunAudit(input_).tags.at("orders").leased, 0U);
+  EXPECT_EQ(Audit().tags.at("orders").leased, 0U);
 }
 
 TEST_F(AuditTest, TagsAreAccountedApart) {
@@ -99,13 +105,13 @@ TEST_F(AuditTest, TagsAreAccountedApart) {
                            Closed("b", {1, 51}, LeaseState::kExhausted, 50, 0, 0)};
   input_.ledger.journal[1].tag = "users";
   ExpectNoFinding();
-  EXPECT_EQ(RunAudit(input_).tags.at("orders").leased, 100U);
-  EXPECT_EQ(RunAudit(input_).tags.at("users").leased, 50U);
+  EXPECT_EQ(Audit().tags.at("orders").leased, 100U);
+  EXPECT_EQ(Audit().tags.at("users").leased, 50U);
 }
 
 TEST_F(AuditTest, ClosedLeaseWhosePartsAreNotItsSizeIsFound) {
   input_.ledger.journal = {Closed("a", {1, 101}, LeaseState::kReturned, 40, 50, 0)};
-  const AuditReport report = RunAudit(input_);
+  const AuditReport report = Audit();
   ASSERT_EQ(report.findings.size(), 2U) << "the lease names the tag";
   EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
   EXPECT_NE(report.findings[0].find("parts"), std::string::npos);
@@ -115,10 +121,8 @@ TEST_F(AuditTest, ClosedLeaseWhosePartsAreNotItsSizeIsFound) {
 
 TEST_F(AuditTest, ActiveLeaseThatNoRingHasIsFound) {
   input_.ledger.journal = {JournalRow("a", {1, 101}, LeaseState::kActive)};
-  const AuditReport report = RunAudit(input_);
-  ASSERT_FALSE(report.ok());
-  EXPECT_NE(report.findings[0].find("lease a"), std::string::npos);
-  EXPECT_NE(report.findings[0].find("in no ring"), std::string::npos);
+  ExpectFinding({"lease a", "in no ring"});
+  EXPECT_EQ(Audit().tags.at("orders").available, 100U);
 }
 
 TEST_F(AuditTest, SegmentThatTheJournalLacksIsFound) {
@@ -142,7 +146,7 @@ TEST_F(AuditTest, LeaseInsideAWideOneIsFoundThoughAnotherLiesBetween) {
   input_.ledger.journal = {Closed("wide", {1, 901}, LeaseState::kExhausted, 900, 0, 0),
                            Closed("small", {10, 11}, LeaseState::kExhausted, 1, 0, 0),
                            Closed("late", {500, 600}, LeaseState::kExhausted, 100, 0, 0)};
-  const AuditReport report = RunAudit(input_);
+  const AuditReport report = Audit();
   ASSERT_EQ(report.findings.size(), 2U) << ::testing::PrintToString(report.findings);
   for (const std::string& finding : report.findings) {
     EXPECT_NE(finding.find("lease wide"), std::string::npos) << finding;
@@ -216,7 +220,7 @@ TEST_F(AuditTest, AnotherHostsActiveLeaseIsAvailableInFull) {
   input_.ledger.journal[2].host = "elsewhere";
   AddLive("a", LeaseState::kActive, 25);
   ExpectNoFinding();
-  const TagAccount account = RunAudit(input_).tags.at("orders");
+  const TagAccount account = Audit().tags.at("orders");
   EXPECT_EQ(account.leased, 400U);
   EXPECT_EQ(account.claimed, 65U);
   EXPECT_EQ(account.available, 275U);
@@ -227,7 +231,7 @@ TEST_F(AuditTest, AnotherHostsActiveLeaseIsAvailableInFull) {
 TEST_F(AuditTest, LiveCountBeyondTheLeaseDoesNotOverflow) {
   input_.ledger.journal = {JournalRow("a", {1, 101}, LeaseState::kActive)};
   AddLive("a", LeaseState::kActive, ~std::uint64_t{0});
-  const TagAccount account = RunAudit(input_).tags.at("orders");
+  const TagAccount account = Audit().tags.at("orders");
   EXPECT_EQ(account.claimed, 100U);
   EXPECT_EQ(account.available, 0U);
 }

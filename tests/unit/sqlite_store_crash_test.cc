@@ -180,6 +180,55 @@ INSTANTIATE_TEST_SUITE_P(At, CloseCrashTest,
                                            CrashPoint{"delete.entombed", false},
                                            CrashPoint{"delete.committed", true}));
 
+class JournalCrashTest : public CrashPointTest {};
+
+// Each of three rounds settles or folds a batch; the process dies in one of them.
+TEST_P(JournalCrashTest, LeavesTheSumsAsTheyWere) {
+  {
+    const auto store = OpenWithOrders("a");
+    for (std::uint64_t token = 1; token <= 6; ++token) Take(*store, Request(token));
+    for (std::uint64_t token = 1; token <= 5; ++token) {
+      ASSERT_TRUE(store->CloseLeases({Closure(token, LeaseState::kAbandoned, token * 10)}).ok());
+    }
+  }
+  Execute(
+      "UPDATE idd_lease SET leased_at = '2020-01-15 00:00:00', closed_at = '2020-01-15 00:00:00'"
+      " WHERE state <> 'active'");
+  const auto sums = [this] {
+    const auto all = OpenStore("b")->SumLeases("orders");
+    EXPECT_TRUE(all.ok()) << all.status().message();
+    const LeaseSums& a = all.value().at(0);
+    return std::to_string(a.active_ids) + " " + std::to_string(a.ended.leases) + " " +
+           std::to_string(a.ended.claimed) + " " + std::to_string(a.ended.abandoned);
+  };
+  const auto keep = [](SqliteStore& store) {
+    JournalOrder order{
+        .settle_after = std::chrono::seconds(0), .retention = std::chrono::hours(24), .rows = 3};
+    for (int i = 0; i < 4; ++i) {
+      const auto kept = store.KeepJournal(order);
+      if (!kept.ok()) return;
+      order.settled_to = kept.value().settled_to;
+      order.folded_to = kept.value().folded_to;
+    }
+  };
+  EXPECT_EQ(sums(), "1000 5 150 4850");
+  DieAt(keep);
+  EXPECT_EQ(sums(), "1000 5 150 4850");
+  const auto store = OpenStore("a");
+  EXPECT_TRUE(store->CheckSums("orders").value().empty());
+  keep(*store);
+  EXPECT_EQ(sums(), "1000 5 150 4850");
+  EXPECT_TRUE(store->CheckSums("orders").value().empty());
+  EXPECT_EQ(Sql(path_, "SELECT COUNT(*) FROM idd_ended"), "1");
+}
+
+INSTANTIATE_TEST_SUITE_P(At, JournalCrashTest,
+                         ::testing::Values(CrashPoint{"journal.settled", false},
+                                           CrashPoint{"journal.folded", false},
+                                           CrashPoint{"journal.kept", false},
+                                           CrashPoint{"change.committed", true},
+                                           CrashPoint{"journal.committed", true}));
+
 class WorkerCrashTest : public CrashPointTest {};
 
 TEST_P(WorkerCrashTest, LeavesTheWorkerIdWithItsCounterOrNothing) {

@@ -18,6 +18,7 @@
 #include "config/make_store.h"
 #include "sqlite_test_support.h"
 #include "store/store.h"
+#include "support/journal_contract.h"
 #include "support/store_contract.h"
 #include "support/worker_contract.h"
 
@@ -28,6 +29,7 @@ using shm::IdRange;
 using shm::kMaxLimit;
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, StoreContract, SqliteStoreTest);
+INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, JournalContract, SqliteStoreTest);
 INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, WorkerContract, SqliteStoreTest);
 
 // --- leasing
@@ -439,7 +441,7 @@ TEST_F(SqliteStoreTest, ReaderSeesWhatIsThereAndWritesNothing) {
   const Result<std::unique_ptr<StoreReader>> reader = open();
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   Take(*store, Request(2));
-  EXPECT_EQ(reader.value()->ReadLedger("orders").value().journal.size(), 2U);
+  EXPECT_EQ(reader.value()->ReadLedger("orders", 100).value().journal.size(), 2U);
   EXPECT_EQ(reader.value()->LedgerTags().value(), std::set<std::string>{"orders"});
   EXPECT_EQ(reader.value()->ListHosts().value().size(), 1U);
   LeaseFilter filter;

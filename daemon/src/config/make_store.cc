@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "platform/host_id.h"
@@ -51,6 +52,18 @@ Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& url,
   return WithStoreOf<Made>(url, host, [](auto store) -> Result<Made> {
     if (Status status = store->OpenToRead(); !status.ok()) return status;
     return Made(std::move(store));
+  });
+}
+
+Result<std::unique_ptr<Store>> OpenJournalStore(const std::string& url, const HostIdentity& host) {
+  using Made = std::unique_ptr<Store>;
+  return WithStoreOf<Made>(url, host, [](auto store) -> Result<Made> {
+    if constexpr (std::is_same_v<typename decltype(store)::element_type, MysqlStore>) {
+      if (Status status = store->OpenToKeepJournal(); !status.ok()) return status;
+      return Made(std::move(store));
+    } else {
+      return Made();
+    }
   });
 }
 

@@ -21,6 +21,11 @@ namespace idd::daemon {
 [[nodiscard]] Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& url,
                                                                    const HostIdentity& host);
 
+// Opens a separate connection for the journal's upkeep (journal_store.h). Null: there is none for
+// this database, and the store that takes leases does it.
+[[nodiscard]] Result<std::unique_ptr<Store>> OpenJournalStore(const std::string& url,
+                                                              const HostIdentity& host);
+
 }  // namespace idd::daemon
 
 #endif  // IDD_DAEMON_CONFIG_MAKE_STORE_H_

@@ -53,6 +53,10 @@ Settings DefaultSettings() {
        std::to_string(defaults.lease_limit), true},
       {"fence-after", "seconds after which other hosts stop waiting for a silent host (MySQL only)",
        std::to_string(defaults.fence_after.count()), true},
+      {"journal-retention",
+       "how long the journal keeps a lease that has ended: a number and s, m, h"
+       " or d, or 0 indefinitely",
+       "90d"},
       {"metrics-listen", "serve Prometheus metrics over HTTP at this address and port", ""},
       {"metrics-textfile", "keep Prometheus metrics in this file, for node_exporter", ""},
       {"log-level", "debug, info, warning or error", "info"},
@@ -177,6 +181,27 @@ Status CheckDatabase(const Setting& setting) {
   return url.ok() ? CheckUrlPaths(setting, url.value()) : Locate(setting, url.status());
 }
 
+// Nothing: indefinitely.
+Result<std::optional<std::chrono::seconds>> ParseRetention(const Setting& setting) {
+  constexpr std::array<std::pair<char, std::int64_t>, 4> kUnits = {
+      {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86'400}}};
+  constexpr std::int64_t kMostDays = 36'500;
+  std::int64_t number = 0;
+  const std::string& text = setting.value;
+  if (text == "0") return std::optional<std::chrono::seconds>();
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  for (const auto& [unit, seconds] : kUnits) {
+    const bool is_it = parsed.ec == std::errc{} && parsed.ptr + 1 == end && *parsed.ptr == unit;
+    if (!is_it || number < 1 || number > kMostDays * 86'400 / seconds) continue;
+    return std::optional(std::chrono::seconds(number * seconds));
+  }
+  return Wrong(setting,
+               "must be a time of at most " + std::to_string(kMostDays) +
+                   " days, as \"90d\", \"12h\", \"30m\" or \"10s\", or \"0\" indefinitely, got '" +
+                   text + "'");
+}
+
 Result<std::chrono::seconds> ParseFenceAfter(const Setting& setting) {
   std::int64_t seconds = 0;
   const std::string& text = setting.value;
@@ -239,6 +264,9 @@ Result<Options> Validate(Settings& settings) {
   const Result<std::chrono::seconds> fence_after = ParseFenceAfter(setting("fence_after"));
   if (!fence_after.ok()) return fence_after.status();
   options.fence_after = fence_after.value();
+  const auto retention = ParseRetention(setting("journal_retention"));
+  if (!retention.ok()) return retention.status();
+  options.journal_retention = retention.value();
   options.metrics_listen = setting("metrics_listen").value;
   options.metrics_textfile = setting("metrics_textfile").value;
   const Result<log::Level> level = ParseLevel(setting("log_level"));

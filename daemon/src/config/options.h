@@ -17,6 +17,7 @@
 namespace idd::daemon {
 
 inline constexpr std::uint32_t kDefaultLeasesPerSecond = 1000;
+inline constexpr std::chrono::seconds kDefaultJournalRetention{90 * 86'400};
 
 // The options of idd, from flags, environment (IDD_<OPTION>) and file, in this order of precedence.
 struct Options {
@@ -26,6 +27,8 @@ struct Options {
   std::string state_dir = "/var/lib/idd";
   std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, for all tags together
   std::chrono::seconds fence_after = kDefaultFenceAfter;
+  // How long a lease that has ended keeps its row in the journal; nothing: indefinitely.
+  std::optional<std::chrono::seconds> journal_retention = kDefaultJournalRetention;
   std::string host_id;           // empty: derived from the machine id
   std::string metrics_listen;    // HOST:PORT; empty: idd does not listen
   std::string metrics_textfile;  // empty: none is written

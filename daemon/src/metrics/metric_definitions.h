@@ -71,6 +71,16 @@ inline constexpr Metric kRefills{"idd_refills_total", MetricKind::kCounter, "seg
 inline constexpr Metric kRefillNotices{"idd_refill_notices_total", MetricKind::kCounter, "notices",
                                        "Wake-ups from claimers that passed a refill mark."};
 
+// --- the journal
+inline constexpr Metric kJournalKeeper{"idd_journal_keeper", MetricKind::kGauge, "1",
+                                       "Whether this host keeps the journal of all hosts short."};
+inline constexpr Metric kJournalSettled{"idd_journal_settled_leases_total", MetricKind::kCounter,
+                                        "leases", "Ended leases that this host added up."};
+inline constexpr Metric kJournalFolded{"idd_journal_folded_leases_total", MetricKind::kCounter,
+                                       "leases",
+                                       "Leases whose rows this host deleted after "
+                                       "journal_retention."};
+
 // --- claims over the socket
 inline constexpr Metric kDryClaims{"idd_dry_claims_total", MetricKind::kCounter, "claims",
                                    "Claims that found the ring dry and had to wait."};

@@ -31,4 +31,9 @@ std::optional<LeaseState> ParseLeaseState(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+std::uint64_t UsedLimitOf(const LeaseRecord& lease) noexcept {
+  if (lease.state != LeaseState::kReturned) return lease.ids.limit;
+  return lease.claimed == 0 ? 0 : lease.ids.first + lease.claimed;
+}
+
 }  // namespace idd::daemon

@@ -68,15 +68,21 @@ struct LeaseRecord {
   std::uint64_t abandoned = 0;
   std::string leased_at;  // UTC
   std::string closed_at;  // UTC, empty while active
+  std::uint64_t seq = 0;  // its place in the journal
 };
 
+// The end of a lease's ids that may have been handed out; 0: none of them was.
+[[nodiscard]] std::uint64_t UsedLimitOf(const LeaseRecord& lease) noexcept;
+
 struct LeaseFilter {
-  std::optional<std::string> tag;
-  std::optional<std::string> host;
-  std::optional<LeaseState> state;
+  std::optional<std::string> tag{};
+  std::optional<std::string> host{};
+  std::optional<LeaseState> state{};
   std::optional<std::uint64_t> containing{};  // leases with this id; needs `tag`
   std::uint64_t newest = 0;  // how many, of the newest, in the journal's order; 0: all
   std::optional<std::vector<std::string>> among{};  // only these tags
+  std::optional<std::uint64_t> before{};            // leases at an earlier place of the journal
+  std::optional<std::string> since{};  // leased then or later: "2026-11-26 05:30:00", UTC
 };
 
 // How a lease ended. `claimed` is counted from ids.first. The rest goes back (kReturned), is given

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/store.h"
 
+#include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "store/snowflake_layout.h"
@@ -29,19 +32,75 @@ Result<std::vector<std::string>> StoreReader::RowsOf(const std::string& tag) {
   return rows;
 }
 
-Result<Ledger> StoreReader::ReadLists(const std::string& tag) {
-  Result<std::vector<LeaseRecord>> journal =
+std::vector<LeaseSums> AddUp(const std::vector<LeaseRecord>& leases) {
+  std::map<std::pair<std::string, std::string>, LeaseSums> by_name;
+  for (const LeaseRecord& lease : leases) {
+    LeaseSums& sums = by_name[{lease.tag, lease.host}];
+    if (lease.state == LeaseState::kActive) {
+      ++sums.active_leases;
+      sums.active_ids += lease.ids.size();
+      continue;
+    }
+    ++sums.ended.leases;
+    sums.ended.leased += lease.ids.size();
+    sums.ended.claimed += lease.claimed;
+    sums.ended.returned += lease.returned;
+    sums.ended.abandoned += lease.abandoned;
+  }
+  std::vector<LeaseSums> all;
+  for (auto& [name, sums] : by_name) {
+    std::tie(sums.tag, sums.host) = name;
+    all.push_back(std::move(sums));
+  }
+  return all;
+}
+
+Result<std::vector<LeaseSums>> StoreReader::SumLeases(const std::optional<std::string>& tag) {
+  const Result<std::vector<LeaseRecord>> leases =
       ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
+  if (!leases.ok()) return leases.status();
+  return AddUp(leases.value());
+}
+
+Result<std::vector<LeaseRecord>> StoreReader::ListByIds(const std::string& tag, std::uint64_t below,
+                                                        std::size_t most) {
+  Result<std::vector<LeaseRecord>> leases =
+      ListLeases({.tag = tag, .host = std::nullopt, .state = std::nullopt});
+  if (!leases.ok()) return leases;
+  std::vector<LeaseRecord>& rows = leases.value();
+  std::erase_if(rows, [below](const LeaseRecord& lease) {
+    return UsedLimitOf(lease) == 0 || UsedLimitOf(lease) > below;
+  });
+  std::stable_sort(rows.begin(), rows.end(), [](const LeaseRecord& a, const LeaseRecord& b) {
+    return UsedLimitOf(a) > UsedLimitOf(b);
+  });
+  if (rows.size() > most) rows.resize(most);
+  return leases;
+}
+
+Result<Ledger> StoreReader::ReadLists(const std::string& tag, std::size_t most) {
+  Result<std::vector<LeaseRecord>> journal =
+      ListLeases({.tag = tag, .host = std::nullopt, .state = LeaseState::kActive});
   if (!journal.ok()) return journal.status();
+  Result<std::vector<LeaseRecord>> highest = ListByIds(tag, shm::kMaxLimit, most);
+  if (!highest.ok()) return highest.status();
+  for (LeaseRecord& lease : highest.value()) {
+    if (lease.state != LeaseState::kActive) journal.value().push_back(std::move(lease));
+  }
+  std::stable_sort(journal.value().begin(), journal.value().end(),
+                   [](const LeaseRecord& a, const LeaseRecord& b) { return a.seq < b.seq; });
   std::vector<TagRecord> tags;  // none if its row is invalid, which FindTag() reports
   Result<TagRecord> record = FindTag(tag);
   if (record.status().code() == Code::kUnavailable) return record.status();
   if (record.ok()) tags.push_back(std::move(record).value());
   Result<std::vector<ReturnedRange>> returned = ListReturned(tag);
   if (!returned.ok()) return returned.status();
+  Result<std::vector<LeaseSums>> sums = SumLeases(tag);
+  if (!sums.ok()) return sums.status();
   return Ledger{.journal = std::move(journal).value(),
                 .tags = std::move(tags),
-                .returned = std::move(returned).value()};
+                .returned = std::move(returned).value(),
+                .sums = std::move(sums).value()};
 }
 
 }  // namespace idd::daemon

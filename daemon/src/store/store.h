@@ -69,11 +69,40 @@ struct ReturnedRange {
   shm::IdRange ids;
 };
 
+// The leases that one host took of one row of leaf_alloc, added up. Those that have ended are in
+// `ended`, for which leased = claimed + returned + abandoned.
+struct LeaseSums {
+  std::string tag;
+  std::string host;
+  std::uint64_t active_leases = 0;
+  std::uint64_t active_ids = 0;  // claimed or not, which only the host knows
+  struct Ended {
+    std::uint64_t leases = 0;
+    std::uint64_t leased = 0;
+    std::uint64_t claimed = 0;
+    std::uint64_t returned = 0;
+    std::uint64_t abandoned = 0;
+  } ended{};
+};
+
+// Adds leases up; in the order of tags, then hosts.
+[[nodiscard]] std::vector<LeaseSums> AddUp(const std::vector<LeaseRecord>& leases);
+
+// Where an id of a folded lease came from.
+struct FoldedOrigin {
+  std::string host;
+  std::string month;     // in which the lease ended: "2026-11"
+  bool is_exact = true;  // false: the lease may have been another host's
+};
+
 // The allocator's records of its ids at one moment.
 struct Ledger {
-  std::vector<LeaseRecord> journal;  // of every host, oldest first
+  // Of every host: the active leases, and of the others as many as were asked for, those with the
+  // highest ids. Oldest first.
+  std::vector<LeaseRecord> journal;
   std::vector<TagRecord> tags;
   std::vector<ReturnedRange> returned;  // of every host
+  std::vector<LeaseSums> sums{};        // of all leases, also those that are not in `journal`
 };
 
 // A setting that the store's durability depends on.
@@ -117,7 +146,8 @@ struct WorkerChoice {
   std::uint64_t last_number = 0;  // of a counter that is made
 };
 
-class FenceStore;  // fence_store.h
+class FenceStore;    // fence_store.h
+class JournalStore;  // journal_store.h
 
 // Reads what the allocator has, for lists and reports. It changes nothing.
 //
@@ -141,20 +171,38 @@ class StoreReader {
   [[nodiscard]] virtual Result<std::vector<HostRecord>> ListHosts() = 0;
   // The worker ids of a snowflake tag that were ever owned.
   [[nodiscard]] virtual Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) = 0;
+  // The sums of every host's leases: of one row of leaf_alloc, or of all of them. Unless this is
+  // overridden, all leases are read.
+  [[nodiscard]] virtual Result<std::vector<LeaseSums>> SumLeases(
+      const std::optional<std::string>& tag);
+  // The leases of one row of leaf_alloc that kept ids, by the end of these ids: those below or at
+  // `below`, the highest first. Unless this is overridden, all of the tag's leases are read.
+  [[nodiscard]] virtual Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag,
+                                                                   std::uint64_t below,
+                                                                   std::size_t most);
+  // The hosts and months of folded leases that had the id (journal_store.h).
+  [[nodiscard]] virtual Result<std::vector<FoldedOrigin>> FindFolded(const std::string& /*tag*/,
+                                                                     std::uint64_t /*id*/) {
+    return std::vector<FoldedOrigin>();
+  }
+  // Compares the sums of settled leases with their rows. Returns the differences as sentences.
+  [[nodiscard]] virtual Result<std::vector<std::string>> CheckSums(const std::string& /*tag*/) {
+    return std::vector<std::string>();
+  }
   // All existing tags, even with invalid rows, and all tags that the journal has leases of.
   [[nodiscard]] virtual Result<std::set<std::string>> LedgerTags() = 0;
   // The rows of leaf_alloc that a tag leases from: its own and, of a snowflake tag, the counters of
   // its worker ids.
   [[nodiscard]] Result<std::vector<std::string>> RowsOf(const std::string& tag);
-  // The ledger of one row of leaf_alloc. Its lists are from one moment, even while other hosts
-  // lease and hand back.
-  [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag) = 0;
+  // The ledger of one row of leaf_alloc, with at most `most` leases that are not active. Its lists
+  // are from one moment, even while other hosts lease and hand back.
+  [[nodiscard]] virtual Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) = 0;
 
  protected:
   StoreReader() = default;
 
   // Reads the lists one after the other.
-  [[nodiscard]] Result<Ledger> ReadLists(const std::string& tag);
+  [[nodiscard]] Result<Ledger> ReadLists(const std::string& tag, std::size_t most);
 };
 
 // Used only on the lease worker's thread.
@@ -185,6 +233,9 @@ class Store : public StoreReader {
   [[nodiscard]] virtual bool started_recently() const { return false; }
   // Null if the store itself detects in each transaction whether it was replaced.
   [[nodiscard]] virtual FenceStore* fence() { return nullptr; }
+
+  // Null if the journal keeps every lease indefinitely.
+  [[nodiscard]] virtual JournalStore* journal() { return nullptr; }
 
   // The random id of the data set.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;

@@ -364,6 +364,7 @@ Result<LeaseRecord> ParseLeaseRow(const StoredRow& row) {
   }
   lease.leased_at = row.TextIf(9).value_or(std::string());
   lease.closed_at = row.TextIf(10).value_or(std::string());
+  lease.seq = row.UintIf(11).value_or(0);
   return lease;
 }
 

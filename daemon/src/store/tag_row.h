@@ -60,7 +60,7 @@ inline constexpr int kTagColumns = 14;
 [[nodiscard]] std::string RangeText(shm::IdRange ids);
 
 // A row of the journal: token, biz_tag, host, base, limit, state, claimed, returned, abandoned,
-// leased_at, closed_at ('' while active).
+// leased_at, closed_at ('' while active), seq.
 [[nodiscard]] Result<LeaseRecord> ParseLeaseRow(const StoredRow& row);
 
 }  // namespace idd::daemon

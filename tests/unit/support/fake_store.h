@@ -459,7 +459,9 @@ class FakeStore final : public Store {
     for (const LeaseRecord& lease : journal_) tags.insert(lease.tag);
     return tags;
   }
-  Result<Ledger> ReadLedger(const std::string& tag) override { return ReadLists(tag); }
+  Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override {
+    return ReadLists(tag, most);
+  }
   Result<StoreFacts> Inspect() override {
     if (Status status = script.Enter("Inspect"); !status.ok()) return status;
     StoreFacts facts;
@@ -512,7 +514,9 @@ class FakeReader final : public StoreReader {
   }
   Result<std::vector<HostRecord>> ListHosts() override { return store_.ListHosts(); }
   Result<std::set<std::string>> LedgerTags() override { return store_.LedgerTags(); }
-  Result<Ledger> ReadLedger(const std::string& tag) override { return store_.ReadLedger(tag); }
+  Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override {
+    return store_.ReadLedger(tag, most);
+  }
   Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override {
     return store_.ListWorkers(tag);
   }

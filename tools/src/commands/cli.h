@@ -83,7 +83,10 @@ struct FilterArguments {
   std::optional<std::string> host;
   std::optional<std::string> state;
   std::optional<std::uint64_t> limit;
+  std::optional<std::uint64_t> before;  // a place in the journal
+  std::optional<std::string> since;     // UTC
   bool is_all_hosts = false;
+  bool is_full = false;
 };
 
 struct TopArguments {

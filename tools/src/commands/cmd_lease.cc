@@ -3,9 +3,13 @@
 // idctl lease list, host list, host forget: the allocator's records of leases and hosts.
 #include "commands/commands.h"
 #include "commands/lease_table.h"
+#include "commands/time_argument.h"
+#include "terminal/terminal.h"
 
 namespace idd::tools {
 namespace {
+
+constexpr std::uint64_t kLargestNumber = 9'223'372'036'854'775'807;
 
 Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, Output& out) {
   AdminCall call("lease list", "lease.list");
@@ -13,6 +17,8 @@ Outcome ListLeases(const GlobalOptions& global, const FilterArguments& filter, O
   call.request.SetIfGiven("host", filter.host);
   call.request.SetIfGiven("state", filter.state);
   call.request.SetIfGiven("limit", filter.limit);
+  call.request.SetIfGiven("since", filter.since);
+  call.request.SetIfGiven("before", filter.before);
   call.render = ForScreen(out, RenderLeases);
   return RunAdminCall(global, call, out);
 }
@@ -43,6 +49,11 @@ void AddLeaseFilters(Command command, FilterArguments& filter) {
       .ValueName("STATE");
   command.AddNumber("--limit", "Maximum number of leases, the newest [10000]", {1, 1'000'000},
                     &filter.limit);
+  AddPastTime(command, "--since",
+              "Only leases taken since then: a time in UTC, or how long ago (12h, 7d)",
+              &filter.since);
+  command.AddNumber("--before", "The next page, as the page before it says", {1, kLargestNumber},
+                    &filter.before);
 }
 
 }  // namespace
@@ -82,9 +93,12 @@ Result<std::string> RenderLeases(const Json& document, std::size_t columns) {
   for (const Fields& lease : reply.Objects("leases")) {
     table.Add(lease.Text("tag"), lease);
   }
-  const bool is_cut = reply.Flag("truncated");
+  std::string more = reply.Flag("truncated") ? "Only the newest; --limit shows more" : "";
+  // Older daemons have no pages.
+  const std::optional<double> next = reply.OptionalNumber("before");
+  if (next) more += ", --before " + reply.CountText("before") + " the next page";
   if (!error.ok()) return error;
-  return table.Format(columns) + (is_cut ? "Only the newest; --limit shows more.\n" : "");
+  return table.Format(columns) + (more.empty() ? "" : WrapTo(more + ".", columns, 0) + "\n");
 }
 
 Result<std::string> RenderHosts(const Json& document, std::size_t columns) {

@@ -138,8 +138,8 @@ void AddSnowflakeRow(const Fields& tag, Table& table) {
 void AddTagRow(const Fields& tag, std::size_t columns, Table& table) {
   table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), tag.CountText("step"),
                 tag.CountText("claimed"), tag.CountText("available"),
-                FormatRate(tag.Number("rate_per_s")), Covered(tag, columns), tag.CountText("fallbacks"),
-                tag.CountText("leases")});
+                FormatRate(tag.Number("rate_per_s")), Covered(tag, columns),
+                tag.CountText("fallbacks"), tag.CountText("leases")});
 }
 
 // The segments of the ring. `next` is read from memory that clients can write, so it may have any

@@ -24,6 +24,22 @@ std::string PartsLine(const Fields& parts) {
          fields.sequence + "\n";
 }
 
+// Of folded leases; older daemons fold none.
+std::vector<Fields> FoldedOf(const Fields& reply) {
+  return reply.Has("folded") ? reply.Objects("folded") : std::vector<Fields>();
+}
+
+// The hosts whose folded leases had the id.
+std::string FoldedText(const std::vector<Fields>& folded, std::size_t columns) {
+  std::string text = folded.size() == 1 ? "Its lease is folded. Known of it:\n\n"
+                                        : "Its lease is folded. It was one of these hosts':\n\n";
+  Table table({{"HOST"}, {"MONTH"}, {"IDS"}});
+  for (const Fields& one : folded) {
+    table.AddRow({one.Text("host"), one.Text("month"), one.Flag("exact") ? "exact" : "about"});
+  }
+  return text + table.Format(columns);
+}
+
 }  // namespace
 
 Result<std::string> RenderWhoIs(const Json& document, std::size_t columns) {
@@ -42,6 +58,10 @@ Result<std::string> RenderWhoIs(const Json& document, std::size_t columns) {
   std::string what = "id " + reply.CountText("id") + " of tag " + Quote(reply.Text("tag")) + "\n";
   if (parts) what += PartsLine(*parts);
   if (!error.ok()) return error;
+  const std::vector<Fields> folded = FoldedOf(reply);
+  const std::string folded_text = folded.empty() ? "" : FoldedText(folded, columns);
+  if (!error.ok()) return error;
+  if (!folded.empty()) return what + "\n" + folded_text;
   if (!is_found) return parts ? what : std::string();
   return what + "\n" + table.Format(columns);
 }
@@ -49,7 +69,7 @@ Result<std::string> RenderWhoIs(const Json& document, std::size_t columns) {
 Status WhoIsVerdict(const Json& document) {
   Status error;
   const Fields reply(document, "reply", &error);
-  const bool is_found = !reply.Objects("leases").empty();
+  const bool is_found = !reply.Objects("leases").empty() || !FoldedOf(reply).empty();
   if (!error.ok() || is_found) return error;
   return {Code::kSystem, reply.OptionalText("reason").value_or("no lease has it") +
                              "; see 'idctl lease list --tag'"};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `audit`: checks that every leased id is accounted for. It reads one tag after the other, each at
-// one moment, so that only one tag's journal is in memory. The journal is read over another
-// connection than the one that takes leases, so the tag's rings are read before and after it. A
-// finding is checked again, because a lease may have come and gone in between.
+// one moment: the sums of its leases, and so many of the leases themselves that a fixed amount of
+// memory is enough. The journal is read over another connection than the one that takes leases, so
+// the tag's rings are read before and after it. A finding is checked again, because a lease may
+// have come and gone in between.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -29,12 +30,23 @@ namespace {
 
 using LiveLeases = std::map<std::string, LeaseClosure, std::less<>>;
 
-// A finding is reported when it was found this often ...
+// A finding is reported when the same one was found this often ...
 constexpr int kLooks = 4;
 // ... with this much time in between: a commit whose answer was lost may come late.
 constexpr std::chrono::seconds kBetweenLooks(2);
 
-std::string AuditText(const AuditReport& report) {
+// A normal audit compares so many leases with one another, those with the highest ids: of all tags
+// together about kCompared, and of each tag from kLeastOfTag to kPage.
+constexpr std::size_t kCompared = 200'000;
+constexpr std::size_t kLeastOfTag = 500;
+constexpr std::size_t kPage = 4'000;
+
+struct LeaseCounts {
+  std::uint64_t all = 0;
+  std::uint64_t compared = 0;
+};
+
+std::string AuditText(const AuditReport& report, const LeaseCounts& leases) {
   Json tags = Json::array();
   for (const auto& [tag, account] : report.tags) {
     tags.push_back({{"tag", tag},
@@ -44,7 +56,11 @@ std::string AuditText(const AuditReport& report) {
                     {"returned", account.returned},
                     {"abandoned", account.abandoned}});
   }
-  return Dump({{"ok", report.ok()}, {"tags", std::move(tags)}, {"findings", report.findings}});
+  return Dump({{"ok", report.ok()},
+               {"tags", std::move(tags)},
+               {"findings", report.findings},
+               {"leases", leases.all},
+               {"compared", leases.compared}});
 }
 
 void Append(AuditReport report, AuditReport& to) {
@@ -52,11 +68,91 @@ void Append(AuditReport report, AuditReport& to) {
   std::move(report.findings.begin(), report.findings.end(), std::back_inserter(to.findings));
 }
 
+// What the store has of one row of leaf_alloc.
+struct AuditRead {
+  Ledger ledger;
+  LeaseCounts leases;
+  std::vector<std::string> findings;  // of leases that are not in the ledger
+};
+
+Result<std::vector<LeaseSums>> SumSince(StoreReader& store, const std::string& tag,
+                                        const std::string& since) {
+  std::map<std::string, LeaseSums> by_host;
+  LeaseFilter filter{.tag = tag, .host = std::nullopt, .state = std::nullopt};
+  filter.newest = kPage;
+  filter.since = since;
+  while (true) {
+    const Result<std::vector<LeaseRecord>> page = store.ListLeases(filter);
+    if (!page.ok()) return page.status();
+    for (const LeaseSums& sums : AddUp(page.value())) {
+      LeaseSums& host = by_host[sums.host];
+      host.tag = sums.tag;
+      host.host = sums.host;
+      host.ended.leases += sums.ended.leases;
+      host.ended.leased += sums.ended.leased;
+      host.ended.claimed += sums.ended.claimed;
+      host.ended.returned += sums.ended.returned;
+      host.ended.abandoned += sums.ended.abandoned;
+    }
+    if (page.value().size() < kPage) break;
+    filter.before = page.value().front().seq;
+  }
+  std::vector<LeaseSums> all;
+  for (auto& [host, sums] : by_host) all.push_back(std::move(sums));
+  return all;
+}
+
+// Compares the leases that are not in the ledger, page by page, and the sums with their rows.
+Status CompareRest(StoreReader& store, const std::string& tag, AuditRead& read) {
+  std::uint64_t below = shm::kMaxLimit;
+  std::set<std::string> findings;
+  std::set<std::string, std::less<>> compared;  // tokens of the page before
+  for (const LeaseRecord& lease : read.ledger.journal) {
+    compared.insert(lease.token);
+    if (lease.state != LeaseState::kActive) below = std::min(below, UsedLimitOf(lease));
+  }
+  std::optional<LeaseRecord> lowest;
+  while (true) {
+    Result<std::vector<LeaseRecord>> page = store.ListByIds(tag, below, kPage);
+    if (!page.ok()) return page.status();
+    std::vector<LeaseRecord>& leases = page.value();
+    const bool is_last = leases.size() < kPage;
+    if (leases.empty()) break;
+    const LeaseRecord last = leases.back();
+    std::set<std::string, std::less<>> tokens;
+    for (const LeaseRecord& lease : leases) tokens.insert(lease.token);
+    read.leases.compared += static_cast<std::uint64_t>(
+        std::count_if(tokens.begin(), tokens.end(),
+                      [&compared](const std::string& token) { return !compared.contains(token); }));
+    if (lowest.has_value() && !tokens.contains(lowest->token)) leases.push_back(*lowest);
+    for (std::string& finding : FindSharedIds(leases, read.ledger.returned)) {
+      findings.insert(std::move(finding));
+    }
+    compared = std::move(tokens);
+    // The next page begins with the leases that end where this one does; if all of this one do,
+    // they share their ids anyway.
+    if (is_last) break;
+    below = UsedLimitOf(last) == below ? below - 1 : UsedLimitOf(last);
+    lowest = last;
+  }
+  Result<std::vector<std::string>> differences = store.CheckSums(tag);
+  if (!differences.ok()) return differences.status();
+  read.findings.assign(findings.begin(), findings.end());
+  std::move(differences.value().begin(), differences.value().end(),
+            std::back_inserter(read.findings));
+  return Status::Ok();
+}
+
 struct AuditRun {
   std::optional<std::string> only;  // the one tag to audit, which must exist; nothing: all
   AuditScope scope = AuditScope::kThisHost;
-  std::vector<std::string> tags;   // the last one is next
-  std::vector<std::string> again;  // tags with findings
+  bool is_full = false;  // compare all leases
+  std::string since;     // account for leases since then; empty: all
+  std::size_t most = kPage;
+  LeaseCounts leases;
+  std::vector<std::string> tags;                       // the last one is next
+  std::vector<std::string> again;                      // tags with findings
+  std::map<std::string, std::set<std::string>> found;  // the findings, by tag
   int looks = 1;
   LiveLeases before;  // of the tag that is being read
   AuditReport report;
@@ -70,13 +166,42 @@ void EndAudit(AdminContext& context, AuditRun& run, const Status& status) {
     context.reports.Finish();
     return Fail(run.done, status);
   }
-  context.reports.Write([report = std::move(run.report)] { return AuditText(report); }, run.done);
+  context.reports.Write(
+      [report = std::move(run.report), leases = run.leases] { return AuditText(report, leases); },
+      run.done);
+}
+
+Result<AuditRead> ReadForAudit(StoreReader& store, const std::string& tag, std::size_t most,
+                               const std::string& since, bool is_full) {
+  Result<Ledger> ledger = store.ReadLedger(tag, most);
+  if (!ledger.ok()) return ledger.status();
+  AuditRead read{.ledger = std::move(ledger).value(), .leases = {}, .findings = {}};
+  read.leases.compared = read.ledger.journal.size();
+  for (const LeaseSums& sums : read.ledger.sums) {
+    read.leases.all += sums.active_leases + sums.ended.leases;
+  }
+  if (!since.empty()) {
+    Result<std::vector<LeaseSums>> sums = SumSince(store, tag, since);
+    if (!sums.ok()) return sums.status();
+    read.ledger.sums = std::move(sums).value();
+  }
+  if (is_full) {
+    if (Status status = CompareRest(store, tag, read); !status.ok()) return status;
+  }
+  return read;
 }
 
 void OnAudited(AdminContext& context, const std::shared_ptr<AuditRun>& run, const std::string& tag,
                AuditReport report) {
+  // Leases that came and went, each between the reads of one look, are no findings.
+  if (run->looks > 1) {
+    const std::set<std::string>& before = run->found[tag];
+    std::erase_if(report.findings,
+                  [&before](const std::string& finding) { return !before.contains(finding); });
+  }
   if (!report.ok() && run->looks < kLooks) {
     run->again.push_back(tag);
+    run->found[tag] = {report.findings.begin(), report.findings.end()};
   } else {
     Append(std::move(report), run->report);
   }
@@ -84,22 +209,33 @@ void OnAudited(AdminContext& context, const std::shared_ptr<AuditRun>& run, cons
 }
 
 void AuditTag(AdminContext& context, const std::shared_ptr<AuditRun>& run, const std::string& tag,
-              Ledger ledger) {
-  if (run->only.has_value() && ledger.tags.empty() && ledger.journal.empty()) {
+              AuditRead read) {
+  const bool is_known =
+      !read.ledger.tags.empty() || !read.ledger.journal.empty() || !read.ledger.sums.empty();
+  if (run->only.has_value() && !is_known && read.leases.all == 0) {
     return EndAudit(context, *run, {Code::kNoSuchTag, "no such tag: '" + tag + "'"});
+  }
+  if (run->looks == 1) {
+    run->leases.all += read.leases.all;
+    run->leases.compared += read.leases.compared;
   }
   AuditInput input{.host = context.info.host_id,
                    .scope = run->scope,
-                   .ledger = std::move(ledger),
+                   .ledger = std::move(read.ledger),
+                   .since = run->since,
                    .live = context.tags.LiveLeases(tag)};
   for (const auto& [token, lease] : input.live) {
     if (!run->before.contains(token)) input.newer.insert(token);
   }
   input.live.merge(run->before);
-  context.reports.thread().Post([&context, run, tag, input = std::move(input)] {
-    context.loop.Post(
-        [&context, run, tag, report = RunAudit(input)] { OnAudited(context, run, tag, report); });
-  });
+  context.reports.thread().Post(
+      [&context, run, tag, input = std::move(input), findings = std::move(read.findings)] {
+        AuditReport report = RunAudit(input);
+        report.findings.insert(report.findings.end(), findings.begin(), findings.end());
+        context.loop.Post([&context, run, tag, report = std::move(report)] {
+          OnAudited(context, run, tag, report);
+        });
+      });
 }
 
 void AuditNext(AdminContext& context, const std::shared_ptr<AuditRun>& run) {
@@ -112,16 +248,18 @@ void AuditNext(AdminContext& context, const std::shared_ptr<AuditRun>& run) {
   std::string tag = std::move(run->tags.back());
   run->tags.pop_back();
   run->before = context.tags.LiveLeases(tag);
-  context.Read<Ledger>(
-      [tag](StoreReader& store) { return store.ReadLedger(tag); },
-      [&context, run, tag](Result<Ledger> ledger) {
-        if (!ledger.ok()) return EndAudit(context, *run, ledger.status());
+  context.Read<AuditRead>(
+      [tag, most = run->most, since = run->since, is_full = run->is_full](StoreReader& store) {
+        return ReadForAudit(store, tag, most, since, is_full);
+      },
+      [&context, run, tag](Result<AuditRead> read) {
+        if (!read.ok()) return EndAudit(context, *run, read.status());
         // This job comes after the leases that were taken before the ledger was read, so they are
         // in a ring when it is done.
         context.worker.SubmitForMarks<bool>(
             [](HighWaterMarks&) -> Result<bool> { return true; },
-            [&context, run, tag, ledger = std::move(ledger).value()](const Result<bool>&) mutable {
-              AuditTag(context, run, tag, std::move(ledger));
+            [&context, run, tag, read = std::move(read).value()](const Result<bool>&) mutable {
+              AuditTag(context, run, tag, std::move(read));
             });
       });
 }
@@ -134,9 +272,15 @@ void Audit(AdminContext& context, const AdminRequest& request, const PeerRights&
   const auto is_all_hosts = FlagField(request, "all_hosts");
   if (!only.ok()) return Fail(done, only.status());
   if (!is_all_hosts.ok()) return Fail(done, is_all_hosts.status());
+  const auto is_full = FlagField(request, "full");
+  if (!is_full.ok()) return Fail(done, is_full.status());
+  const auto since = TimeField(request, "since");
+  if (!since.ok()) return Fail(done, since.status());
   auto run = std::make_shared<AuditRun>();
   run->only = only.value();
   run->scope = is_all_hosts.value() ? AuditScope::kAllHosts : AuditScope::kThisHost;
+  run->is_full = is_full.value();
+  run->since = since.value().value_or("");
   run->done = std::move(done);
   if (run->only.has_value()) {
     return context.reports.Begin([&context, run] {
@@ -162,6 +306,8 @@ void Audit(AdminContext& context, const AdminRequest& request, const PeerRights&
           for (const std::string& tag : tags.value()) {
             if (rights.MaySee(ServedName(tag))) run->tags.push_back(tag);
           }
+          run->most = std::clamp(kCompared / std::max<std::size_t>(run->tags.size(), 1),
+                                 kLeastOfTag, kPage);
           AuditNext(context, run);
         });
   });

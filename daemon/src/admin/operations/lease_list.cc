@@ -36,7 +36,9 @@ std::string LeasesText(const std::vector<LeaseRecord>& leases, const LiveLeases&
     }
     array.push_back(LeaseJson(lease));
   }
-  return Dump({{"leases", std::move(array)}, {"truncated", is_cut}});
+  // Where the next page begins.
+  const Json before = is_cut ? Json(leases[1].seq) : Json(nullptr);
+  return Dump({{"leases", std::move(array)}, {"truncated", is_cut}, {"before", before}});
 }
 
 Result<LeaseFilter> ReadLeaseFilter(const AdminRequest& request) {
@@ -44,7 +46,10 @@ Result<LeaseFilter> ReadLeaseFilter(const AdminRequest& request) {
   const auto host = TextField(request, "host");
   const auto state = TextField(request, "state");
   const auto limit = NumberField(request, "limit");
-  for (const Status& status : {tag.status(), host.status(), state.status(), limit.status()}) {
+  const auto since = TimeField(request, "since");
+  const auto before = NumberField(request, "before");
+  for (const Status& status : {tag.status(), host.status(), state.status(), limit.status(),
+                               since.status(), before.status()}) {
     if (!status.ok()) return status;
   }
   const std::uint64_t newest = limit.value().value_or(kDefaultListedLeases);
@@ -54,6 +59,8 @@ Result<LeaseFilter> ReadLeaseFilter(const AdminRequest& request) {
   }
   LeaseFilter filter{.tag = tag.value(), .host = host.value(), .state = std::nullopt};
   filter.newest = newest + 1;
+  filter.since = since.value();
+  filter.before = before.value();
   if (state.value().has_value()) {
     filter.state = ParseLeaseState(*state.value());
     if (!filter.state.has_value()) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace idd::daemon {
 namespace {
@@ -18,26 +19,17 @@ shm::IdRange Kept(const LeaseRecord& lease) {
   return {lease.ids.first, lease.ids.limit - std::min(lease.returned, lease.ids.size())};
 }
 
-// Adds one lease to its tag's account.
-void Account(const LeaseRecord& lease, const AuditInput& input, AuditReport& report) {
+// Adds an active lease to its tag's account.
+void AccountActive(const LeaseRecord& lease, const AuditInput& input, AuditReport& report) {
   TagAccount& account = report.tags[lease.tag];
   account.leased += lease.ids.size();
-  const auto live = input.live.find(lease.token);
-  if (lease.state != LeaseState::kActive) {
-    account.claimed += lease.claimed;
-    account.returned += lease.returned;
-    account.abandoned += lease.abandoned;
-    if (lease.claimed + lease.returned + lease.abandoned != lease.ids.size()) {
-      report.findings.push_back(Describe(lease) +
-                                " is closed but its parts do not add up to its size");
-    }
-    return;
-  }
   if (lease.host != input.host) {
     account.available += lease.ids.size();
     return;
   }
+  const auto live = input.live.find(lease.token);
   if (live == input.live.end()) {
+    account.available += lease.ids.size();  // as with another host's, nothing more is known
     report.findings.push_back(Describe(lease) + " is active in the journal but in no ring");
     return;
   }
@@ -48,30 +40,26 @@ void Account(const LeaseRecord& lease, const AuditInput& input, AuditReport& rep
   (live->second.state == LeaseState::kActive ? account.available : account.abandoned) += rest;
 }
 
-void FindOverlaps(const AuditInput& input, AuditReport& report) {
-  std::vector<const LeaseRecord*> leases;
+void Account(const AuditInput& input, AuditReport& report) {
+  const auto is_asked_for = [&input](const std::string& host) {
+    return input.scope == AuditScope::kAllHosts || host == input.host;
+  };
+  for (const LeaseSums& sums : input.ledger.sums) {
+    if (!is_asked_for(sums.host)) continue;
+    TagAccount& account = report.tags[sums.tag];
+    account.leased += sums.ended.leased;
+    account.claimed += sums.ended.claimed;
+    account.returned += sums.ended.returned;
+    account.abandoned += sums.ended.abandoned;
+  }
   for (const LeaseRecord& lease : input.ledger.journal) {
-    if (!Kept(lease).empty()) leases.push_back(&lease);
-  }
-  // Ids that are listed as returned will be leased again, so no lease may have kept any of them.
-  std::vector<LeaseRecord> listed(input.ledger.returned.size());
-  for (std::size_t i = 0; i < listed.size(); ++i) {
-    listed[i].token = "(listed as returned)";
-    listed[i].tag = input.ledger.returned[i].tag;
-    listed[i].host = input.ledger.returned[i].host;
-    listed[i].ids = input.ledger.returned[i].ids;
-    leases.push_back(&listed[i]);
-  }
-  std::sort(leases.begin(), leases.end(), [](const LeaseRecord* a, const LeaseRecord* b) {
-    return a->tag != b->tag ? a->tag < b->tag : a->ids.first < b->ids.first;
-  });
-  const LeaseRecord* widest = nullptr;  // of this tag, the one that reaches furthest so far
-  for (const LeaseRecord* lease : leases) {
-    const bool same_tag = widest != nullptr && widest->tag == lease->tag;
-    if (same_tag && Kept(*lease).first < Kept(*widest).limit) {
-      report.findings.push_back(Describe(*lease) + " shares ids with " + Describe(*widest));
+    if (!is_asked_for(lease.host)) continue;
+    if (lease.state == LeaseState::kActive) {
+      if (lease.leased_at >= input.since) AccountActive(lease, input, report);
+    } else if (lease.claimed + lease.returned + lease.abandoned != lease.ids.size()) {
+      report.findings.push_back(Describe(lease) +
+                                " is closed but its parts do not add up to its size");
     }
-    if (!same_tag || Kept(*lease).limit > Kept(*widest).limit) widest = lease;
   }
 }
 
@@ -101,14 +89,43 @@ void FindAboveMaxId(const AuditInput& input, AuditReport& report) {
 
 }  // namespace
 
+std::vector<std::string> FindSharedIds(const std::vector<LeaseRecord>& all,
+                                       const std::vector<ReturnedRange>& returned) {
+  std::vector<const LeaseRecord*> leases;
+  for (const LeaseRecord& lease : all) {
+    if (!Kept(lease).empty()) leases.push_back(&lease);
+  }
+  // Ids that are listed as returned will be leased again, so no lease may have kept any of them.
+  std::vector<LeaseRecord> listed(returned.size());
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    listed[i].token = "(listed as returned)";
+    listed[i].tag = returned[i].tag;
+    listed[i].host = returned[i].host;
+    listed[i].ids = returned[i].ids;
+    leases.push_back(&listed[i]);
+  }
+  std::sort(leases.begin(), leases.end(), [](const LeaseRecord* a, const LeaseRecord* b) {
+    return a->tag != b->tag ? a->tag < b->tag : a->ids.first < b->ids.first;
+  });
+  std::vector<std::string> findings;
+  const LeaseRecord* widest = nullptr;  // of this tag, the one that reaches furthest so far
+  for (const LeaseRecord* lease : leases) {
+    const bool same_tag = widest != nullptr && widest->tag == lease->tag;
+    if (same_tag && Kept(*lease).first < Kept(*widest).limit) {
+      findings.push_back(Describe(*lease) + " shares ids with " + Describe(*widest));
+    }
+    if (!same_tag || Kept(*lease).limit > Kept(*widest).limit) widest = lease;
+  }
+  return findings;
+}
+
 AuditReport RunAudit(const AuditInput& input) {
   AuditReport report;
   for (const TagRecord& tag : input.ledger.tags) report.tags[tag.tag];
-  for (const LeaseRecord& lease : input.ledger.journal) {
-    const bool is_asked_for = input.scope == AuditScope::kAllHosts || lease.host == input.host;
-    if (is_asked_for) Account(lease, input, report);
+  Account(input, report);
+  for (std::string& finding : FindSharedIds(input.ledger.journal, input.ledger.returned)) {
+    report.findings.push_back(std::move(finding));
   }
-  FindOverlaps(input, report);
   FindUnjournalled(input, report);
   FindAboveMaxId(input, report);
   for (const auto& [tag, account] : report.tags) {

@@ -35,6 +35,7 @@ struct AuditInput {
   std::string host;  // this one
   AuditScope scope = AuditScope::kThisHost;
   Ledger ledger;
+  std::string since{};  // only leases that were taken then or later are accounted for; empty: all
   // TagService::LiveLeases() by token, from before and after the ledger was read.
   std::map<std::string, LeaseClosure, std::less<>> live;
   std::set<std::string, std::less<>> newer{};  // only in the later one: the ledger may lack them
@@ -50,8 +51,14 @@ struct AuditReport {
 // Compares the journal with the rings and with itself. Findings are: a tag whose sums differ; a
 // closed lease whose parts do not add up; two leases of one tag, of any hosts, that share ids which
 // neither gave back; an active lease of this host that is in no ring; a ring's segment that the
-// journal lacks; a lease that ends above max_id, so that its ids could be leased again. Pure.
+// journal lacks; a lease that ends above max_id, so that its ids could be leased again. Accounts
+// are made of the ledger's sums; leases are compared as far as its journal has them. Pure.
 [[nodiscard]] AuditReport RunAudit(const AuditInput& input);
+
+// The third kind of findings: leases that share ids with one another, or with ids that are listed
+// as returned.
+[[nodiscard]] std::vector<std::string> FindSharedIds(const std::vector<LeaseRecord>& leases,
+                                                     const std::vector<ReturnedRange>& listed);
 
 }  // namespace idd::daemon
 

@@ -21,7 +21,8 @@ struct Origin {
   std::vector<LeaseRecord> leases;          // the newest first
   std::optional<SnowflakeLayout> layout{};  // of a snowflake tag; its leases are of numbers
   std::uint64_t number = 0;                 // the id, or a snowflake id's number
-  std::string reason;                       // why there are none
+  std::vector<FoldedOrigin> folded{};       // if there are none: the hosts of folded leases
+  std::string reason;                       // why there are neither
 };
 
 // A host that hands a tail back and takes it again without a claim in between leaves a row each
@@ -40,6 +41,15 @@ Result<std::vector<LeaseRecord>> FindLeases(StoreReader& store, const std::strin
   return leases;
 }
 
+// Of a lease whose row is gone, its tag, host and month are known.
+Status FindFolded(StoreReader& store, const std::string& row, Origin& origin) {
+  if (!origin.leases.empty()) return Status::Ok();
+  Result<std::vector<FoldedOrigin>> folded = store.FindFolded(row, origin.number);
+  if (!folded.ok()) return folded.status();
+  origin.folded = std::move(folded).value();
+  return Status::Ok();
+}
+
 Result<Origin> FindSnowflake(StoreReader& store, const TagRecord& tag, std::uint64_t id) {
   Origin origin;
   origin.layout = tag.snowflake;
@@ -53,7 +63,11 @@ Result<Origin> FindSnowflake(StoreReader& store, const TagRecord& tag, std::uint
       FindLeases(store, CounterName(tag.tag, parts->worker), origin.number);
   if (!leases.ok()) return leases.status();
   origin.leases = std::move(leases).value();
-  if (origin.leases.empty()) {
+  if (Status status = FindFolded(store, CounterName(tag.tag, parts->worker), origin);
+      !status.ok()) {
+    return status;
+  }
+  if (origin.leases.empty() && origin.folded.empty()) {
     origin.reason = "no lease of worker " + std::to_string(parts->worker) + " has its time, " +
                     TimeTextOf(*tag.snowflake, origin.number);
   }
@@ -68,7 +82,9 @@ Result<Origin> FindOrigin(StoreReader& store, const std::string& tag, std::uint6
   Result<std::vector<LeaseRecord>> leases = FindLeases(store, tag, id);
   if (!leases.ok()) return leases.status();
   origin.leases = std::move(leases).value();
-  if (!origin.leases.empty()) return origin;  // the tag itself may be deleted
+  if (Status status = FindFolded(store, tag, origin); !status.ok()) return status;
+  // The tag itself may be deleted.
+  if (!origin.leases.empty() || !origin.folded.empty()) return origin;
   if (!record.ok()) return record.status();
   const std::string next = std::to_string(record.value().next_id);
   origin.reason =
@@ -128,12 +144,17 @@ void WhoIs(AdminContext& context, const AdminRequest& request, const PeerRights&
             leases.back()["to"] = TimeTextOf(*layout, lease.ids.limit);
           }
         }
+        Json folded = Json::array();
+        for (const FoldedOrigin& one : origin.value().folded) {
+          folded.push_back({{"host", one.host}, {"month", one.month}, {"exact", one.is_exact}});
+        }
         const std::string& reason = origin.value().reason;
         const auto& layout = origin.value().layout;
         done(Status::Ok(), Dump({{"tag", tag},
                                  {"id", id},
                                  {"parts", layout ? PartsJson(*layout, id) : Json(nullptr)},
                                  {"leases", std::move(leases)},
+                                 {"folded", std::move(folded)},
                                  {"reason", OrNull(reason)}}));
       });
 }

@@ -78,6 +78,21 @@ Result<std::optional<std::uint64_t>> NumberField(const AdminRequest& request, co
   return std::optional<std::uint64_t>(it->get<std::uint64_t>());
 }
 
+Result<std::optional<std::string>> TimeField(const AdminRequest& request, const char* key) {
+  Result<std::optional<std::string>> text = TextField(request, key);
+  if (!text.ok() || !text.value().has_value()) return text;
+  constexpr std::string_view kForm = "dddd-dd-dd dd:dd:dd";
+  const std::string& time = *text.value();
+  bool is_time = time.size() == kForm.size();
+  for (std::size_t i = 0; is_time && i < kForm.size(); ++i) {
+    const bool is_digit = time[i] >= '0' && time[i] <= '9';
+    is_time = kForm[i] == 'd' ? is_digit : time[i] == kForm[i];
+  }
+  if (is_time) return text;
+  return Status(Code::kInvalid,
+                std::string("'") + key + "' must be a time in UTC, like \"2026-11-26 05:30:00\"");
+}
+
 Result<bool> FlagField(const AdminRequest& request, const char* key) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return false;

@@ -38,6 +38,9 @@ void Fail(const AdminDone& done, const Status& status);
                                                            const char* key);
 [[nodiscard]] Result<std::optional<std::uint64_t>> NumberField(const AdminRequest& request,
                                                                const char* key);
+// A time as the allocator's tables have it, UTC: "2026-11-26 05:30:00".
+[[nodiscard]] Result<std::optional<std::string>> TimeField(const AdminRequest& request,
+                                                           const char* key);
 // False if the field is absent.
 [[nodiscard]] Result<bool> FlagField(const AdminRequest& request, const char* key);
 [[nodiscard]] Result<std::optional<TagAccess>> AccessField(const AdminRequest& request);

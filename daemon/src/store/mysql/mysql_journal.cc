@@ -3,6 +3,8 @@
 // MysqlStore: the lease journal and the reports read from it.
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,25 +18,36 @@ namespace {
 
 // How many rows of the journal one statement reads.
 constexpr std::uint64_t kRowsOfAPage = 10'000;
-constexpr int kSeqColumn = 11;
 
 std::string SelectLease(const std::string& from = "idd_lease") {
-  return "SELECT token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned,"
-         " leased_at, COALESCE(closed_at, ''), seq FROM " +
-         from;
+  return std::string("SELECT ") + sql::kLeaseColumns + " FROM " + from;
+}
+
+// The table, with the index that leaves the fewest of the settled leases.
+std::string Rows(const LeaseFilter& filter, const std::string& table) {
+  if (table != "idd_ended") return table;
+  if (filter.tag.has_value()) return table + " FORCE INDEX(idd_ended_tag)";
+  if (filter.host.has_value()) return table + " FORCE INDEX(idd_ended_host)";
+  if (filter.state.has_value()) return table + " FORCE INDEX(idd_ended_state)";
+  return table;
 }
 
 // Selects, by index, some leases of a tag, among them all that contain the id; otherwise the whole
 // journal would be read. The ids that leases have kept do not overlap, so the nearest leases that
 // end above the id are enough, even in a damaged journal. Ids that were handed back may be in any
-// lease.
-std::string NearId(const std::string& tag, const std::string& id) {
+// lease that begins below the id.
+std::string NearId(const std::string& table, const std::string& tag, const std::string& id) {
   const std::string is_tag = "biz_tag = " + MysqlDb::Text(tag);
-  return "((SELECT * FROM idd_lease WHERE " + is_tag + " AND used_limit > " + id +
-         " ORDER BY used_limit LIMIT 1000) UNION (SELECT lease.* FROM idd_host STRAIGHT_JOIN"
-         " idd_lease lease ON lease.host = idd_host.host WHERE " +
-         is_tag + " AND state = 'returned' AND base <= " + id + " AND `limit` > " + id +
-         ")) AS idd_lease";
+  const std::string kept = "((SELECT * FROM " + table + " WHERE " + is_tag + " AND used_limit > " +
+                           id + " ORDER BY used_limit LIMIT 1000) UNION (";
+  const std::string returned =
+      table == "idd_ended"
+          ? "SELECT * FROM idd_ended WHERE " + is_tag +
+                " AND state = 'returned' AND base <= " + id + " ORDER BY base DESC LIMIT 1000"
+          : "SELECT lease.* FROM idd_host STRAIGHT_JOIN idd_lease lease ON lease.host ="
+            " idd_host.host WHERE " +
+                is_tag + " AND state = 'returned' AND base <= " + id + " AND `limit` > " + id;
+  return kept + returned + ")) AS near_id";
 }
 
 std::string EndOf(const LeaseClosure& closure, shm::IdRange ids, const std::string& host) {
@@ -202,47 +215,102 @@ Result<std::vector<LeaseRecord>> MysqlStore::AbandonActive(
 
 Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filter) {
   if (db_ == nullptr) return NotOpen();
-  std::string from = "idd_lease";
   std::string where = " WHERE TRUE";
   if (filter.tag.has_value()) where += " AND biz_tag = " + MysqlDb::Text(*filter.tag);
   if (filter.host.has_value()) where += " AND host = " + MysqlDb::Text(*filter.host);
   if (filter.state.has_value()) {
     where += std::string(" AND state = '") + LeaseStateName(*filter.state) + "'";
   }
+  std::vector<std::string> tables = {"idd_lease"};
+  if (filter.state != LeaseState::kActive) tables.emplace_back("idd_ended");
+  std::vector<std::string> froms;
+  for (const std::string& table : tables) froms.push_back(Rows(filter, table));
   if (filter.containing.has_value()) {
     const std::string id = std::to_string(*filter.containing);
     where += " AND base <= " + id + " AND `limit` > " + id;
-    if (filter.tag.has_value()) from = NearId(*filter.tag, id);
+    for (std::size_t i = 0; filter.tag.has_value() && i < tables.size(); ++i) {
+      froms[i] = NearId(tables[i], *filter.tag, id);
+    }
   }
   if (filter.among.has_value()) {
     if (filter.among->empty()) return std::vector<LeaseRecord>();
     where += " AND biz_tag IN " + sql::Texts(*filter.among);
   }
+  if (filter.since.has_value()) where += " AND leased_at >= " + MysqlDb::Text(*filter.since);
+  std::vector<std::string> selects;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    std::string first;
+    if (filter.since.has_value()) {
+      const Result<std::uint64_t> place = PlaceBefore(*filter.since, tables[i]);
+      if (!place.ok()) return Failed(place.status());
+      first = " AND seq > " + std::to_string(place.value());
+    }
+    selects.push_back(SelectLease(froms[i]) + where + first);
+  }
   std::vector<LeaseRecord> leases;
-  std::string select = SelectLease(from);
-  select += where;
-  std::string before;  // the rows of the earlier pages
+  std::optional<std::uint64_t> before = filter.before;
   while (true) {
     const std::uint64_t page =
         filter.newest == 0 ? kRowsOfAPage
                            : std::min<std::uint64_t>(kRowsOfAPage, filter.newest - leases.size());
-    std::string query = select;
-    query.append(before).append(" ORDER BY seq DESC LIMIT ").append(std::to_string(page));
-    const Result<MysqlResult> found = db_->Query(query);
-    if (!found.ok()) return Failed(found.status());
-    const auto& rows = found.value().rows;
-    for (const auto& cells : rows) {
-      Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
-      if (!lease.ok()) return lease.status();
-      leases.push_back(std::move(lease).value());
+    const std::string order = (before ? " AND seq < " + std::to_string(*before) : "") +
+                              " ORDER BY seq DESC LIMIT " + std::to_string(page);
+    std::string query;
+    for (const std::string& select : selects) {
+      query += query.empty() ? "(" : " UNION ALL (";
+      query += select;
+      query += order + ")";
     }
-    if (rows.size() < page || leases.size() == filter.newest) break;
-    const std::optional<std::uint64_t> seq = MysqlRow(rows.back()).UintIf(kSeqColumn);
-    if (!seq.has_value()) return Status(Code::kInvalid, "idd_lease.seq is not a number");
-    before = " AND seq < " + std::to_string(*seq);
+    Result<std::vector<LeaseRecord>> rows =
+        ReadLeases(query + " ORDER BY seq DESC LIMIT " + std::to_string(page));
+    if (!rows.ok()) return rows;
+    std::move(rows.value().begin(), rows.value().end(), std::back_inserter(leases));
+    if (rows.value().size() < page || leases.size() == filter.newest) break;
+    before = leases.back().seq;
   }
   std::reverse(leases.begin(), leases.end());
   return leases;
+}
+
+Result<std::vector<LeaseRecord>> MysqlStore::ReadLeases(const std::string& query) {
+  const Result<MysqlResult> found = db_->Query(query);
+  if (!found.ok()) return Failed(found.status());
+  std::vector<LeaseRecord> leases;
+  for (const auto& cells : found.value().rows) {
+    Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
+    if (!lease.ok()) return lease.status();
+    leases.push_back(std::move(lease).value());
+  }
+  return leases;
+}
+
+// A place in the journal before all leases that were taken since then. Leases are in the order of
+// their time, but for what servers' clocks and the numbers of a cluster's nodes differ.
+Result<std::uint64_t> MysqlStore::PlaceBefore(const std::string& since, const std::string& table) {
+  const auto ask = [&](const std::string& sql) -> Result<std::pair<std::uint64_t, bool>> {
+    const Result<MysqlResult> found = db_->Query(sql);
+    if (!found.ok()) return found.status();
+    if (found.value().rows.empty()) return std::pair<std::uint64_t, bool>(0, false);
+    const MysqlRow row(found.value().rows.front());
+    return std::pair(row.UintIf(0).value_or(0), row.UintIf(1).value_or(0) != 0);
+  };
+  const std::string is_before = "leased_at < " + MysqlDb::Text(since) + " - INTERVAL 1 HOUR";
+  const auto ends = ask("SELECT COALESCE(MAX(seq), 0), 0 FROM " + table);
+  if (!ends.ok()) return ends.status();
+  std::uint64_t low = 0;
+  std::uint64_t high = ends.value().first;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    const auto row = ask("SELECT seq, " + is_before + " FROM " + table + " WHERE seq > " +
+                         std::to_string(middle) + " ORDER BY seq LIMIT 1");
+    if (!row.ok()) return row.status();
+    if (row.value().second) {
+      low = row.value().first;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
 }
 
 Result<std::vector<ReturnedRange>> MysqlStore::ListReturned(const std::optional<std::string>& tag) {
@@ -284,7 +352,8 @@ Result<std::set<std::string>> MysqlStore::LedgerTags() {
   std::set<std::string> tags;
   // Not a UNION: the columns' character sets may differ.
   for (const char* sql :
-       {"SELECT biz_tag FROM leaf_alloc", "SELECT DISTINCT biz_tag FROM idd_lease"}) {
+       {"SELECT biz_tag FROM leaf_alloc", "SELECT DISTINCT biz_tag FROM idd_lease",
+        "SELECT DISTINCT biz_tag FROM idd_total"}) {
     const Result<MysqlResult> found = db_->Query(sql);
     if (!found.ok()) return Failed(found.status());
     for (const auto& cells : found.value().rows) tags.insert(cells[0].value_or(""));
@@ -292,13 +361,13 @@ Result<std::set<std::string>> MysqlStore::LedgerTags() {
   return tags;
 }
 
-Result<Ledger> MysqlStore::ReadLedger(const std::string& tag) {
+Result<Ledger> MysqlStore::ReadLedger(const std::string& tag, std::size_t most) {
   if (db_ == nullptr) return NotOpen();
   const Result<std::vector<MysqlResult>> begun =
       db_->Packet({"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
                    "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"});
   if (!begun.ok()) return Failed(begun.status());
-  Result<Ledger> ledger = ReadLists(tag);
+  Result<Ledger> ledger = ReadLists(tag, most);
   if (db_ == nullptr) return ledger;
   const Result<MysqlResult> ended = db_->Query("COMMIT");
   if (!ended.ok()) db_.reset();  // the transaction must not stay open

@@ -128,14 +128,62 @@ constexpr std::array kLaterTables = {
     " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
     " tag_order " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT 'host',"
     " lane_block bigint NOT NULL DEFAULT 0) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_ended("
+    " seq bigint NOT NULL PRIMARY KEY,"
+    " token " IDD_WORD_COLUMN("32") " NOT NULL UNIQUE,"
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL,"
+    " host " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " base bigint NOT NULL,"
+    " `limit` bigint NOT NULL,"
+    " state " IDD_WORD_COLUMN("16") " NOT NULL,"
+    " claimed bigint NOT NULL,"
+    " returned bigint NOT NULL,"
+    " abandoned bigint NOT NULL,"
+    " leased_at timestamp NOT NULL DEFAULT '2000-01-01 00:00:00',"
+    " closed_at timestamp NOT NULL DEFAULT '2000-01-01 00:00:00',"
+    " used_limit bigint NOT NULL,"
+    " KEY idd_ended_used(biz_tag, used_limit),"
+    " KEY idd_ended_tag(biz_tag, seq),"
+    " KEY idd_ended_host(host, seq),"
+    " KEY idd_ended_state(state, seq),"
+    " KEY idd_ended_returned(biz_tag, state, base),"
+    " CONSTRAINT idd_ended_sum CHECK(claimed + returned + abandoned = `limit` - base)) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_total("
+    " biz_tag " IDD_TAG_COLUMN " NOT NULL,"
+    " host " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " month " IDD_WORD_COLUMN("7") " NOT NULL,"
+    " leases bigint NOT NULL,"
+    " leased bigint NOT NULL,"
+    " claimed bigint NOT NULL,"
+    " returned bigint NOT NULL,"
+    " abandoned bigint NOT NULL,"
+    " used_limit bigint NOT NULL,"
+    " folded_leases bigint NOT NULL DEFAULT 0,"
+    " folded_leased bigint NOT NULL DEFAULT 0,"
+    " folded_claimed bigint NOT NULL DEFAULT 0,"
+    " folded_returned bigint NOT NULL DEFAULT 0,"
+    " folded_abandoned bigint NOT NULL DEFAULT 0,"
+    " first_id bigint NOT NULL DEFAULT 0,"
+    " last_limit bigint NOT NULL DEFAULT 0,"
+    " ranges mediumtext CHARACTER SET ascii COLLATE ascii_bin NOT NULL,"
+    " PRIMARY KEY(biz_tag, host, month),"
+    " KEY idd_total_used(biz_tag, used_limit)) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_role("
+    " role " IDD_WORD_COLUMN("16") " NOT NULL PRIMARY KEY,"
+    " host " IDD_WORD_COLUMN("64") " NOT NULL,"
+    " since timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) " IDD_TABLE,
 };
 #undef IDD_TAG_COLUMN
 #undef IDD_WORD_COLUMN
 #undef IDD_TABLE
 
-constexpr std::array kTables = {"leaf_alloc", "idd_tag",         "idd_lease",   "idd_returned",
-                                "idd_host",   "idd_fence",       "idd_meta",    "idd_snowflake",
-                                "idd_worker", "idd_deleted_tag", "idd_ceiling", "idd_order"};
+constexpr std::array kTables = {"leaf_alloc",  "idd_tag",       "idd_lease",  "idd_returned",
+                                "idd_host",    "idd_fence",     "idd_meta",   "idd_deleted_tag",
+                                "idd_ceiling", "idd_snowflake", "idd_worker", "idd_order",
+                                "idd_ended",   "idd_total",     "idd_role"};
 
 }  // namespace
 
@@ -240,14 +288,17 @@ Status AddFence(MysqlDb& db) {
 }
 
 // Adds the tables that an earlier version of idd has not made. Without their rows, snowflake tags
-// lease nothing or take other worker ids, and other tags have order host, so an empty table repeats
-// no id.
+// lease nothing or take other worker ids, other tags have order host, and no lease has been
+// settled, so an empty table repeats no id.
 Status AddLaterTables(MysqlDb& db) {
   const Result<MysqlResult> there = db.Query(
       "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
-      " AND LOWER(table_name) IN ('idd_snowflake', 'idd_worker', 'idd_order')");
+      " AND LOWER(table_name) IN ('idd_snowflake', 'idd_worker', 'idd_order', 'idd_ended',"
+      " 'idd_total', 'idd_role')");
   if (!there.ok()) return there.status();
-  return there.value().rows.at(0).at(0) == "3" ? Status::Ok() : CreateTables(db, kLaterTables);
+  return there.value().rows.at(0).at(0) == std::to_string(kLaterTables.size())
+             ? Status::Ok()
+             : CreateTables(db, kLaterTables);
 }
 
 // Whether a host has finished making the tables: idd_meta gets its rows last, in one statement. (A

@@ -20,6 +20,12 @@ inline constexpr const char* kClusterStatus =
 // The error of a packet whose guard did not hold: a guard then sets a column to NULL.
 inline constexpr unsigned kNullRefused = 1048;
 
+// The columns that ParseLeaseRow() reads, of idd_lease and idd_ended.
+inline constexpr const char* kLeaseColumns =
+    "token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned, leased_at,"
+    " COALESCE(closed_at, ''), seq";
+inline constexpr int kLeaseColumnCount = 12;
+
 // The tables that leases depend on, and the time when a table was made.
 inline constexpr const char* kLeaseTables =
     "table_schema = DATABASE() AND engine = 'InnoDB'"

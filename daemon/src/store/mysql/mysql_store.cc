@@ -43,7 +43,7 @@ MysqlStore::MysqlStore(MysqlStoreOptions options)
     : options_(std::move(options)), run_(RandomToken()), host_row_(options_.host, run_) {}
 
 MysqlStore::~MysqlStore() {
-  if (!only_reads_ && db_ != nullptr && !db_->PeerClosed()) host_row_.Release(*db_);
+  if (!is_beside_ && db_ != nullptr && !db_->PeerClosed()) host_row_.Release(*db_);
 }
 
 Status MysqlStore::NotOpen() const {
@@ -101,11 +101,18 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   return Status::Ok();
 }
 
-Status MysqlStore::OpenToRead() {
-  only_reads_ = true;
+Status MysqlStore::OpenToRead() { return OpenBeside("SET SESSION TRANSACTION READ ONLY"); }
+
+// Its statements wait for no lease that is under way, and no lease waits for them.
+Status MysqlStore::OpenToKeepJournal() {
+  return OpenBeside("SET SESSION innodb_lock_wait_timeout=1");
+}
+
+Status MysqlStore::OpenBeside(const std::string& session) {
+  is_beside_ = true;
   Status refusal;
   for (const MysqlEndpoint& endpoint : options_.url.endpoints) {
-    Status status = OpenToReadAt(endpoint);
+    Status status = OpenBesideAt(endpoint, session);
     if (status.ok()) return status;
     db_.reset();
     refusal = std::move(status);
@@ -113,14 +120,14 @@ Status MysqlStore::OpenToRead() {
   return refusal;
 }
 
-// Reads only from a server that grants leases, because a replica may lag.
-Status MysqlStore::OpenToReadAt(const MysqlEndpoint& endpoint) {
+// Only at a server that grants leases, because a replica may lag.
+Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string& session) {
   Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(options_.url, endpoint);
   if (!db.ok()) return db.status();
   db_ = std::move(db).value();
   const Result<std::vector<MysqlResult>> answers =
       db_->Packet({"SELECT @@global.read_only, @@innodb_read_only", sql::kClusterStatus,
-                   "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'", "SET SESSION TRANSACTION READ ONLY"});
+                   "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'", session});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
   if (!IsOff(server[0]) || !IsOff(server[1])) return ReadOnly();
@@ -130,6 +137,7 @@ Status MysqlStore::OpenToReadAt(const MysqlEndpoint& endpoint) {
     // Commits at another node must be visible at this one.
     const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
     if (!set.ok()) return set.status();
+    db_->SendSingly();
   }
   return Status::Ok();
 }
@@ -271,11 +279,12 @@ Status MysqlStore::ReadOnly() {
 // A statement that returns 1 on the opened connection while the tables are those that were opened
 // and have what this host last wrote there. Tables that were set back do not have it.
 std::string MysqlStore::SelectIsCurrent() const {
-  if (only_reads_) return "SELECT 1";  // a reader has no row of its own
+  if (is_beside_) return "SELECT 1";
   const std::string has_token =
       last_token_.empty()
           ? ""
-          : " AND EXISTS(SELECT 1 FROM idd_lease WHERE token = '" + last_token_ + "')";
+          : " AND (EXISTS(SELECT 1 FROM idd_lease WHERE token = '" + last_token_ +
+                "') OR EXISTS(SELECT 1 FROM idd_ended WHERE token = '" + last_token_ + "'))";
   return "SELECT COUNT(*) FROM idd_fence JOIN idd_meta ON name = 'incarnation' AND value = " +
          MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + has_token;
 }
@@ -392,7 +401,8 @@ Status MysqlStore::RestoreLeases(const HostMemory& memory, Reconciliation& recon
   std::vector<std::string> tokens;
   for (const Lease& lease : memory.held) tokens.push_back(lease.token);
   const Result<MysqlResult> known =
-      db_->Query("SELECT token FROM idd_lease WHERE token IN " + sql::Texts(tokens));
+      db_->Query("SELECT token FROM idd_lease WHERE token IN " + sql::Texts(tokens) +
+                 " UNION ALL SELECT token FROM idd_ended WHERE token IN " + sql::Texts(tokens));
   if (!known.ok()) return known.status();
   std::set<std::string> there;
   for (const auto& cells : known.value().rows) there.insert(cells[0].value_or(""));

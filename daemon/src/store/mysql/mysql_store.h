@@ -3,7 +3,8 @@
 // The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises the
 // data set, mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases,
 // mysql_tags.cc reads and administers tags, mysql_fence.cc has what the hosts agree on,
-// mysql_inspect.cc looks at the server, mysql_schema.cc has the tables.
+// mysql_inspect.cc looks at the server, mysql_ended.cc keeps the journal short and adds it up,
+// mysql_schema.cc has the tables.
 // docs/adr/0009 says why a lease is one packet.
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
@@ -21,6 +22,7 @@
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
 #include "store/fence_store.h"
+#include "store/journal_store.h"
 #include "store/mysql/host_row.h"
 #include "store/mysql/lost_commits.h"
 #include "store/mysql/mysql_tables.h"
@@ -34,16 +36,16 @@ struct MysqlStoreOptions {
   HostIdentity host;
 };
 
-// It has more methods and members than a class should: it is Store and FenceStore over one
-// connection. Parts with invariants of their own are in ServerIdentity, MysqlTables, HostRow and
-// LostCommits.
+// It has more methods and members than a class should: it is Store, FenceStore and JournalStore
+// over one connection. Parts with invariants of their own are in ServerIdentity, MysqlTables,
+// HostRow and LostCommits.
 //
 // Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
 //
 // Invariants: leaf_alloc, which several hosts write, is only changed relatively and by packets that
 // need nothing from this host in between. A range whose COMMIT did not answer is never used, even
 // if it turns out to be in the journal.
-class MysqlStore final : public Store, public FenceStore {
+class MysqlStore final : public Store, public FenceStore, public JournalStore {
  public:
   explicit MysqlStore(MysqlStoreOptions options);
   ~MysqlStore() override;
@@ -51,10 +53,13 @@ class MysqlStore final : public Store, public FenceStore {
   Status Open() override;
   // Opens it as a StoreReader only: nothing is written.
   [[nodiscard]] Status OpenToRead();
+  // Opens it as a JournalStore only: it takes no leases and is no sign of life of the host.
+  [[nodiscard]] Status OpenToKeepJournal();
   void RequireExisting() override { may_create_ = false; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   FenceStore* fence() override { return this; }
+  JournalStore* journal() override { return this; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -81,7 +86,13 @@ class MysqlStore final : public Store, public FenceStore {
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
   Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
-  Result<Ledger> ReadLedger(const std::string& tag) override;
+  Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override;
+  Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
+  Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
+                                             std::size_t most) override;
+  Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
+  Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
+  Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
@@ -133,7 +144,9 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Status Failed(Status status);
 
   [[nodiscard]] Status OpenAt(const MysqlEndpoint& endpoint);
-  [[nodiscard]] Status OpenToReadAt(const MysqlEndpoint& endpoint);
+  // Of a store that takes no leases.
+  [[nodiscard]] Status OpenBeside(const std::string& session);
+  [[nodiscard]] Status OpenBesideAt(const MysqlEndpoint& endpoint, const std::string& session);
   [[nodiscard]] Status Recognise();
   [[nodiscard]] Status ClaimMember();
   [[nodiscard]] Status UpdateMember(const std::string& assignments);
@@ -195,6 +208,16 @@ class MysqlStore final : public Store, public FenceStore {
   [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
   [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows);
 
+  [[nodiscard]] Result<std::vector<LeaseRecord>> ReadLeases(const std::string& query);
+  [[nodiscard]] Result<std::uint64_t> PlaceBefore(const std::string& since,
+                                                  const std::string& table);
+  [[nodiscard]] Result<bool> BecomeKeeper();
+  [[nodiscard]] std::string IsKeeper() const;
+  [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);
+  [[nodiscard]] Status Fold(const JournalOrder& order, JournalOutcome& done);
+  [[nodiscard]] Result<std::vector<LeaseRecord>> FindFoldable(const JournalOrder& order,
+                                                              JournalOutcome& done);
+
   [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks,
                                    Reconciliation& reconciliation);
   [[nodiscard]] Status LiftToMark(const TagMark& mark, const TagStates& states,
@@ -208,7 +231,7 @@ class MysqlStore final : public Store, public FenceStore {
   const MysqlStoreOptions options_;
   std::unique_ptr<MysqlDb> db_;  // null while not open
   bool may_create_ = true;
-  bool only_reads_ = false;
+  bool is_beside_ = false;  // it takes no leases and has no row of its own
   std::uint64_t generation_ = 0;
   std::string incarnation_;
   ServerIdentity server_;

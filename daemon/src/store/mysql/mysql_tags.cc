@@ -91,12 +91,13 @@ Status MysqlStore::NoSuchTag(const std::string& tag) const {
 
 Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::string>& tags) {
   const std::string texts = sql::Texts(tags);
-  // The index of used_limit, read backwards, gives the end of the journal; a GROUP BY would read
+  // The indexes of used_limit, read backwards, give the end of the journal; a GROUP BY would read
   // all of the tags' leases.
-  const std::string used = std::string(
-                               "COALESCE((SELECT used_limit FROM idd_lease l WHERE"
-                               " l.biz_tag = ") +
-                           kComparedName + " ORDER BY used_limit DESC LIMIT 1), 0)";
+  const auto end_of = [](const std::string& table) {
+    return "COALESCE((SELECT used_limit FROM " + table + " l WHERE l.biz_tag = " + kComparedName +
+           " ORDER BY used_limit DESC LIMIT 1), 0)";
+  };
+  const std::string used = "GREATEST(" + end_of("idd_lease") + ", " + end_of("idd_total") + ")";
   const Result<std::vector<MysqlResult>> found = db_->Packet(
       {SelectTags(", (" + SelectIsCurrent() + "), @@global.read_only, COALESCE(d.max_id, 0), " +
                   used + ", COALESCE(c.pushed, 0), COALESCE(c.active, 0)") +
@@ -134,7 +135,7 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
     // A column that compares without case returns another tag's row.
     all_found &= !states.try_emplace(tag, NoSuchTag(tag)).second;
   }
-  if (all_found || only_reads_) return states;
+  if (all_found || is_beside_) return states;
   // A table that is being restored exists before its rows do.
   if (Status status = CheckIdentity(); !status.ok()) return status;
   return states;
@@ -181,6 +182,7 @@ Result<std::uint64_t> MysqlStore::UsedLimit(const std::string& tag) {
   const std::string is_tag = " WHERE biz_tag = " + MysqlDb::Text(tag);
   const Result<MysqlResult> found =
       db_->Query("SELECT GREATEST(COALESCE((SELECT MAX(used_limit) FROM idd_lease" + is_tag +
+                 "), 0), COALESCE((SELECT MAX(used_limit) FROM idd_total" + is_tag +
                  "), 0), COALESCE((SELECT MAX(`limit`) FROM idd_returned" + is_tag +
                  "), 0), COALESCE((SELECT max_id FROM idd_deleted_tag" + is_tag + "), 0))");
   if (!found.ok()) return Failed(found.status());
@@ -364,6 +366,7 @@ Status MysqlStore::DeleteTag(const std::string& tag) {
            is_tag + ")",
        "INSERT INTO idd_deleted_tag(biz_tag, max_id) SELECT " + name +
            ", GREATEST(a.max_id, COALESCE((SELECT MAX(used_limit) FROM idd_lease" + is_tag +
+           "), 0), COALESCE((SELECT MAX(used_limit) FROM idd_total" + is_tag +
            "), 0)) FROM leaf_alloc a WHERE " + sql::IsTag(tag) +
            " ON DUPLICATE KEY UPDATE max_id = GREATEST(idd_deleted_tag.max_id, VALUES(max_id)),"
            " deleted_at = CURRENT_TIMESTAMP",

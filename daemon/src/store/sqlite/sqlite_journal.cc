@@ -6,18 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "store/sqlite/sqlite_schema.h"
 #include "store/sqlite/sqlite_store.h"
 #include "store/tag_row.h"
 
 namespace idd::daemon {
-namespace {
-
-constexpr const char* kLeaseColumns =
-    "token, biz_tag, host, base, \"limit\", state, claimed, returned, abandoned, leased_at,"
-    " coalesce(closed_at, '')";
-
-}  // namespace
-
 Result<std::optional<shm::IdRange>> SqliteStore::FindActive(const LeaseClosure& closure) {
   SqliteQuery query = db_->Query(
       "SELECT base, \"limit\" FROM idd_lease"
@@ -154,7 +147,7 @@ Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
   using Leases = std::vector<LeaseRecord>;
   Result<Leases> abandoned = Change([&]() -> Result<Leases> {
     Leases leases;
-    SqliteQuery query = db_->Query(std::string("SELECT ") + kLeaseColumns +
+    SqliteQuery query = db_->Query(std::string("SELECT ") + kSqliteLeaseColumns +
                                        " FROM idd_lease WHERE host = ?1 AND state = 'active'"
                                        " ORDER BY seq",
                                    options_.host_id);
@@ -182,33 +175,90 @@ Result<std::vector<LeaseRecord>> SqliteStore::ListLeases(const LeaseFilter& filt
   if (!db_) return NotOpen();
   std::optional<std::string> state;
   if (filter.state.has_value()) state = LeaseStateName(*filter.state);
-  std::string of_id;
-  if (filter.containing.has_value()) {
-    const std::string id = std::to_string(*filter.containing);
-    // Only a plain comparison of the tag can use its index.
-    of_id = " AND biz_tag = ?1 AND base <= " + id + " AND \"limit\" > " + id;
-  }
   std::optional<std::string> among;
   if (filter.among.has_value()) among = nlohmann::json(*filter.among).dump();
-  SqliteQuery query = db_->Query(
-      std::string("SELECT ") + kLeaseColumns +
-          " FROM idd_lease WHERE (?1 IS NULL OR biz_tag = ?1)"
-          " AND (?2 IS NULL OR host = ?2)"
-          " AND (?3 IS NULL OR state = ?3)" +
-          // Only a bare term can use the index on the tag.
-          (among ? " AND biz_tag IN (SELECT value FROM json_each(?4))" : " AND ?4 IS NULL") +
-          of_id + " ORDER BY seq DESC LIMIT " +
-          (filter.newest == 0 ? "-1" : std::to_string(filter.newest)),
-      filter.tag, filter.host, state, among);
-  std::vector<LeaseRecord> leases;
-  while (query.Next()) {
-    Result<LeaseRecord> lease = ParseLeaseRow(query);
-    if (!lease.ok()) return lease.status();
-    leases.push_back(std::move(lease).value());
+  // Only bare terms can use an index.
+  std::string where = " WHERE ?4 IS NOT 0";
+  where += filter.tag ? " AND biz_tag = ?1" : " AND ?1 IS NULL";
+  where += filter.host ? " AND host = ?2" : " AND ?2 IS NULL";
+  where += state ? " AND state = ?3" : " AND ?3 IS NULL";
+  if (among) where += " AND biz_tag IN (SELECT value FROM json_each(?4))";
+  if (filter.containing.has_value()) {
+    const std::string id = std::to_string(*filter.containing);
+    where += " AND base <= " + id + " AND \"limit\" > " + id;
   }
-  if (!query.Finish().ok()) return query.Finish();
-  std::reverse(leases.begin(), leases.end());
+  where += filter.since ? " AND leased_at >= ?5" : " AND ?5 IS NULL";
+  const std::string limit = filter.newest == 0 ? "-1" : std::to_string(filter.newest);
+  const auto select = [&](const std::string& table) -> Result<std::string> {
+    const Result<std::string> between = Places(filter, table);
+    if (!between.ok()) return between.status();
+    return "SELECT * FROM (SELECT " + std::string(kSqliteLeaseColumns) + " FROM " +
+           Rows(filter, table) + where + between.value() + " ORDER BY seq DESC LIMIT " + limit +
+           ")";
+  };
+  const Result<std::string> lately = select("idd_lease");
+  if (!lately.ok()) return lately.status();
+  const Result<std::string> ended = select("idd_ended");
+  if (!ended.ok()) return ended.status();
+  // An active lease is in idd_lease.
+  const bool is_active = filter.state == LeaseState::kActive;
+  SqliteQuery query = db_->Query(lately.value() + (is_active ? "" : " UNION ALL " + ended.value()) +
+                                     " ORDER BY seq DESC LIMIT " + limit,
+                                 filter.tag, filter.host, state, among, filter.since);
+  Result<std::vector<LeaseRecord>> leases = ParseLeases(query);
+  if (leases.ok()) std::reverse(leases.value().begin(), leases.value().end());
   return leases;
+}
+
+// The table, with the index that leaves the fewest of the settled leases; without one, they are
+// read in their order. Of those near an id, all that may contain it: the ids that leases have kept
+// do not overlap, so the nearest ones are enough, even in a damaged journal. What was handed back
+// may be in any lease that begins below the id.
+std::string SqliteStore::Rows(const LeaseFilter& filter, const std::string& table) {
+  if (table != "idd_ended") return table;
+  if (filter.containing.has_value() && filter.tag.has_value()) {
+    const std::string id = std::to_string(*filter.containing);
+    return "(SELECT * FROM (SELECT * FROM idd_ended WHERE biz_tag = ?1 AND used_limit > " + id +
+           " ORDER BY used_limit LIMIT 1000) UNION SELECT * FROM (SELECT * FROM idd_ended"
+           " WHERE biz_tag = ?1 AND state = 'returned' AND base <= " +
+           id + " ORDER BY base DESC LIMIT 1000))";
+  }
+  if (filter.tag.has_value()) return table + " INDEXED BY idd_ended_tag";
+  if (filter.host.has_value()) return table + " INDEXED BY idd_ended_host";
+  if (filter.state.has_value()) return table + " INDEXED BY idd_ended_state";
+  return table;
+}
+
+// The places in the journal that a filter asks for. Leases are in the order of their time, but for
+// what clocks differ, so the first place is searched for.
+Result<std::string> SqliteStore::Places(const LeaseFilter& filter, const std::string& table) {
+  std::string between;
+  if (filter.before.has_value()) between += " AND seq < " + std::to_string(*filter.before);
+  if (!filter.since.has_value()) return between;
+  const auto query_two = [&](const std::string& sql) -> Result<std::pair<std::uint64_t, bool>> {
+    SqliteQuery query = db_->Query(sql, filter.since);
+    std::pair<std::uint64_t, bool> row{0, false};
+    if (query.Next()) row = {query.Uint(0), query.Uint(1) != 0};
+    if (!query.Finish().ok()) return query.Finish();
+    return row;
+  };
+  const std::string is_before = "leased_at < datetime(?1, '-1 hour')";
+  const auto ends = query_two("SELECT coalesce(MAX(seq), 0), ?1 IS NULL FROM " + table);
+  if (!ends.ok()) return ends.status();
+  std::uint64_t low = 0;  // the first place is above it
+  std::uint64_t high = ends.value().first;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    const auto row = query_two("SELECT seq, " + is_before + " FROM " + table + " WHERE seq > " +
+                               std::to_string(middle) + " ORDER BY seq LIMIT 1");
+    if (!row.ok()) return row.status();
+    if (!row.value().second) {
+      high = middle;
+    } else {
+      low = row.value().first;
+    }
+  }
+  return between + " AND seq > " + std::to_string(low);
 }
 
 Result<std::vector<ReturnedRange>> SqliteStore::ListReturned(
@@ -241,19 +291,20 @@ Result<std::vector<HostRecord>> SqliteStore::ListHosts() {
 
 Result<std::set<std::string>> SqliteStore::LedgerTags() {
   if (!db_) return NotOpen();
-  SqliteQuery query =
-      db_->Query("SELECT biz_tag FROM leaf_alloc UNION SELECT DISTINCT biz_tag FROM idd_lease");
+  SqliteQuery query = db_->Query(
+      "SELECT biz_tag FROM leaf_alloc UNION SELECT DISTINCT biz_tag FROM idd_lease"
+      " UNION SELECT DISTINCT biz_tag FROM idd_total");
   std::set<std::string> tags;
   while (query.Next()) tags.insert(query.Text(0));
   if (!query.Finish().ok()) return query.Finish();
   return tags;
 }
 
-Result<Ledger> SqliteStore::ReadLedger(const std::string& tag) {
+Result<Ledger> SqliteStore::ReadLedger(const std::string& tag, std::size_t most) {
   if (!db_) return NotOpen();
   // A transaction that only reads: it waits for no other, and no other waits for it.
   if (Status status = db_->Run("BEGIN"); !status.ok()) return status;
-  Result<Ledger> ledger = ReadLists(tag);
+  Result<Ledger> ledger = ReadLists(tag, most);
   const Status ended = db_->Run("ROLLBACK");
   if (ledger.ok() && !ended.ok()) return ended;
   return ledger;

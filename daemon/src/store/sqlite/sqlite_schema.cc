@@ -44,7 +44,8 @@ CREATE TABLE idd_tag(
   outage_tolerance_s INTEGER CHECK(outage_tolerance_s BETWEEN 0 AND 604800)
 ) STRICT;
 
--- The journal: one row a lease, never deleted. Ids are [base, limit).
+-- The journal: one row a lease. Ids are [base, limit). Some minutes after its end, a lease is moved
+-- to idd_ended. The newest row stays, so that seq rises indefinitely.
 -- A range that was handed back and is taken again gets a new row and counts as leased again, while
 -- the old row keeps its returned count: in each row that is not active
 --   claimed + returned + abandoned = limit - base,
@@ -169,6 +170,13 @@ Status CheckAllocatorTables(SqliteDb& db) {
 // leaf_alloc.
 // idd_order: in which order a tag's ids come on a host, and how many ids a CPU's lane takes (0: idd
 // chooses). No row: order host.
+// idd_ended: settled leases (journal_store.h), the rows of idd_lease as they were. Nothing changes
+// them, and they have no index that a lease would have to write.
+// idd_total: the sums of the leases that a host's settled leases of a tag came to in a month (of
+// closed_at). The sums of the folded ones among them, whose rows are deleted, are in folded_...;
+// first_id and last_limit enclose `ranges`, the ids that those had kept (folded_ranges.h).
+// used_limit: the highest of all of them.
+// idd_role: the host that does some work for all of them.
 constexpr const char* kLaterTables[] = {
     "CREATE TABLE IF NOT EXISTS idd_snowflake("
     "  biz_tag TEXT PRIMARY KEY NOT NULL,"
@@ -182,7 +190,52 @@ constexpr const char* kLaterTables[] = {
     "CREATE TABLE IF NOT EXISTS idd_order("
     "  biz_tag    TEXT PRIMARY KEY NOT NULL,"
     "  tag_order  TEXT NOT NULL DEFAULT 'host' CHECK(tag_order IN ('host', 'cpu')),"
-    "  lane_block INTEGER NOT NULL DEFAULT 0 CHECK(lane_block BETWEEN 0 AND 65536)) STRICT"};
+    "  lane_block INTEGER NOT NULL DEFAULT 0 CHECK(lane_block BETWEEN 0 AND 65536)) STRICT",
+    "CREATE TABLE IF NOT EXISTS idd_ended("
+    "  seq        INTEGER PRIMARY KEY,"
+    "  token      TEXT NOT NULL UNIQUE,"
+    "  biz_tag    TEXT NOT NULL,"
+    "  host       TEXT NOT NULL,"
+    "  base       INTEGER NOT NULL,"
+    "  \"limit\"    INTEGER NOT NULL,"
+    "  state      TEXT NOT NULL CHECK(state IN ('exhausted', 'returned', 'abandoned')),"
+    "  claimed    INTEGER NOT NULL,"
+    "  returned   INTEGER NOT NULL,"
+    "  abandoned  INTEGER NOT NULL,"
+    "  leased_at  TEXT NOT NULL,"
+    "  closed_at  TEXT NOT NULL,"
+    "  used_limit INTEGER NOT NULL,"
+    "  CHECK(claimed + returned + abandoned = \"limit\" - base)) STRICT",
+    "CREATE INDEX IF NOT EXISTS idd_ended_used ON idd_ended(biz_tag, used_limit)",
+    "CREATE INDEX IF NOT EXISTS idd_ended_tag ON idd_ended(biz_tag)",
+    "CREATE INDEX IF NOT EXISTS idd_ended_host ON idd_ended(host)",
+    "CREATE INDEX IF NOT EXISTS idd_ended_state ON idd_ended(state)",
+    "CREATE INDEX IF NOT EXISTS idd_ended_returned ON idd_ended(biz_tag, base)"
+    "  WHERE state = 'returned'",
+    "CREATE TABLE IF NOT EXISTS idd_total("
+    "  biz_tag          TEXT NOT NULL,"
+    "  host             TEXT NOT NULL,"
+    "  month            TEXT NOT NULL,"
+    "  leases           INTEGER NOT NULL,"
+    "  leased           INTEGER NOT NULL,"
+    "  claimed          INTEGER NOT NULL,"
+    "  returned         INTEGER NOT NULL,"
+    "  abandoned        INTEGER NOT NULL,"
+    "  used_limit       INTEGER NOT NULL,"
+    "  folded_leases    INTEGER NOT NULL DEFAULT 0,"
+    "  folded_leased    INTEGER NOT NULL DEFAULT 0,"
+    "  folded_claimed   INTEGER NOT NULL DEFAULT 0,"
+    "  folded_returned  INTEGER NOT NULL DEFAULT 0,"
+    "  folded_abandoned INTEGER NOT NULL DEFAULT 0,"
+    "  first_id         INTEGER NOT NULL DEFAULT 0,"
+    "  last_limit       INTEGER NOT NULL DEFAULT 0,"
+    "  ranges           TEXT NOT NULL DEFAULT '',"
+    "  PRIMARY KEY(biz_tag, host, month)) STRICT",
+    "CREATE INDEX IF NOT EXISTS idd_total_used ON idd_total(biz_tag, used_limit)",
+    "CREATE TABLE IF NOT EXISTS idd_role("
+    "  role  TEXT PRIMARY KEY NOT NULL,"
+    "  host  TEXT NOT NULL,"
+    "  since TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT"};
 
 }  // namespace
 

@@ -196,6 +196,7 @@ Result<std::uint64_t> SqliteStore::UsedLimit(const std::string& tag) {
       "SELECT MAX(coalesce((SELECT max_id FROM idd_deleted_tag WHERE biz_tag = ?1), 0),"
       "           coalesce((SELECT used_limit FROM idd_lease WHERE biz_tag = ?1"
       "                     ORDER BY used_limit DESC LIMIT 1), 0),"
+      "           coalesce((SELECT MAX(used_limit) FROM idd_total WHERE biz_tag = ?1), 0),"
       "           coalesce((SELECT MAX(\"limit\") FROM idd_returned WHERE biz_tag = ?1), 0))",
       tag);
   const std::uint64_t used = query.Next() ? query.Uint(0) : 0;
@@ -279,7 +280,10 @@ Status SqliteStore::LiftToMark(const TagMark& mark, Reconciliation& reconciliati
 }
 
 Status SqliteStore::RestoreLease(const Lease& lease, Reconciliation& reconciliation) {
-  SqliteQuery known = db_->Query("SELECT 1 FROM idd_lease WHERE token = ?1", lease.token);
+  SqliteQuery known = db_->Query(
+      "SELECT 1 FROM idd_lease WHERE token = ?1 UNION ALL"
+      " SELECT 1 FROM idd_ended WHERE token = ?1",
+      lease.token);
   const bool is_known = known.Next();
   if (!known.Finish().ok() || is_known) return known.Finish();
   reconciliation.forgot_leases = true;

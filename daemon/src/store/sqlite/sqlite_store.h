@@ -3,7 +3,7 @@
 // The allocator in a SQLite file: sqlite_store.cc opens it and reconciles it, sqlite_lease.cc
 // leases, sqlite_journal.cc closes leases and hands tails back, sqlite_tags.cc administers tags,
 // sqlite_inspect.cc looks at the file, sqlite_schema.cc has the tables, sqlite_continuity.cc
-// compares the file with its witness.
+// compares the file with its witness, sqlite_ended.cc keeps the journal short and adds it up.
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 
@@ -17,6 +17,8 @@
 
 #include "idd/base/clock.h"
 #include "sql/sqlite_db.h"
+#include "store/ended_leases.h"
+#include "store/journal_store.h"
 #include "store/sqlite/sqlite_continuity.h"
 #include "store/store.h"
 
@@ -30,8 +32,9 @@ struct SqliteStoreOptions {
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
-  // "delete.entombed", "delete.committed"; "worker.taken", "worker.committed". "change.committed"
-  // comes before each of the
+  // "delete.entombed", "delete.committed"; "worker.taken", "worker.committed"; "journal.settled",
+  // "journal.folded", "journal.kept", "journal.committed". "change.committed" comes before each of
+  // the
   // "....committed": the transaction is in the file, and the witness does not have it yet.
   std::function<void(const char* point)> at_point;
 };
@@ -46,7 +49,7 @@ struct SqliteStoreOptions {
 // such transaction runs under the lock of the witness, and only if the database is as the last one
 // left it according to the witness. No lease begins below the witness's next id of its tag, and
 // none is answered before the witness has its end.
-class SqliteStore final : public Store {
+class SqliteStore final : public Store, public JournalStore {
  public:
   explicit SqliteStore(SqliteStoreOptions options);
   ~SqliteStore() override;
@@ -63,6 +66,7 @@ class SqliteStore final : public Store {
   // that are not cannot.
   bool started_recently() const override { return continuity_.is_witness_lost(); }
   Result<std::string> Incarnation() override;
+  JournalStore* journal() override { return this; }
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
   Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
@@ -86,7 +90,13 @@ class SqliteStore final : public Store {
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
   Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
-  Result<Ledger> ReadLedger(const std::string& tag) override;
+  Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override;
+  Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
+  Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
+                                             std::size_t most) override;
+  Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
+  Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
+  Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override;
@@ -156,6 +166,15 @@ class SqliteStore final : public Store {
   [[nodiscard]] Result<std::optional<std::string>> OwnerOf(const std::string& tag,
                                                            std::uint32_t worker);
   [[nodiscard]] Status ReadLayout(TagRecord& record);
+
+  [[nodiscard]] Result<bool> BecomeKeeper();
+  [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);
+  [[nodiscard]] Status Fold(const JournalOrder& order, JournalOutcome& done);
+  [[nodiscard]] Status FoldGroup(const FoldedGroup::Key& key, FoldedGroup& group);
+  [[nodiscard]] static std::string Rows(const LeaseFilter& filter, const std::string& table);
+  [[nodiscard]] Result<std::string> Places(const LeaseFilter& filter, const std::string& table);
+  // The rest of the rows of a query for kSqliteLeaseColumns.
+  [[nodiscard]] static Result<std::vector<LeaseRecord>> ParseLeases(SqliteQuery& query);
 
   // The ids of a lease that is active, this host's and of this tag; nullopt: there is none.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);

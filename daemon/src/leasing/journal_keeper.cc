@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leasing/journal_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "metrics/metric_definitions.h"
+#include "platform/logging.h"
+
+namespace idd::daemon {
+namespace {
+
+// Leases that have ended are looked at in the table that they were taken in for so long.
+constexpr std::chrono::seconds kSettleAfter(600);
+constexpr std::chrono::seconds kBetweenRounds(60);
+constexpr std::chrono::seconds kBeforeFirstRound(1);
+// A batch is never followed at once by the next.
+constexpr std::chrono::milliseconds kLeastPause(20);
+
+// Of a connection of its own, and of the lease worker.
+constexpr std::size_t kRows = 500;
+constexpr std::size_t kRowsOfWorker = 64;
+// The pause after a batch, in times of what it took.
+constexpr int kPauses = 1;
+constexpr int kPausesOfWorker = 9;
+
+Result<JournalOutcome> Keep(Store& store, const JournalOrder& order) {
+  JournalStore* const journal = store.journal();
+  if (journal == nullptr) return JournalOutcome{.is_done = true};
+  const MonotonicTime began = MonotonicClock::now();
+  Result<JournalOutcome> outcome = journal->KeepJournal(order);
+  if (outcome.ok()) outcome.value().took = MonotonicClock::now() - began;
+  return outcome;
+}
+
+}  // namespace
+
+JournalKeeper::JournalKeeper(EventLoop& loop, LeaseWorker& worker, OpenStore open,
+                             std::optional<std::chrono::seconds> retention)
+    : loop_(loop), worker_(worker), open_(std::move(open)), retention_(retention), timer_(loop) {}
+
+void JournalKeeper::Start() {
+  timer_.After(kBeforeFirstRound, [this] { RunBatch(); });
+}
+
+void JournalKeeper::Stop() {
+  is_stopped_ = true;
+  timer_.Cancel();
+}
+
+void JournalKeeper::SetOpenStore(OpenStore open) {
+  open_ = std::move(open);
+  ++open_number_;
+}
+
+// A short retention is for trying it out.
+std::chrono::seconds JournalKeeper::BetweenRounds() const {
+  return std::clamp(retention_.value_or(kBetweenRounds), std::chrono::seconds(1), kBetweenRounds);
+}
+
+void JournalKeeper::RunBatch() {
+  order_.retention = retention_;
+  order_.settle_after = std::min(kSettleAfter, retention_.value_or(kSettleAfter));
+  if (open_) return RunOnThread();
+  has_connection_ = false;
+  RunOnWorker();
+}
+
+void JournalKeeper::RunOnWorker() {
+  order_.rows = kRowsOfWorker;
+  worker_.Submit<JournalOutcome>(
+      [order = order_](Store& store, HighWaterMarks&) { return Keep(store, order); },
+      [this](const Result<JournalOutcome>& outcome) { OnBatch(outcome); });
+}
+
+void JournalKeeper::RunOnThread() {
+  order_.rows = kRows;
+  if (thread_ == nullptr) thread_ = std::make_unique<WorkThread>();
+  thread_->Post([this, open = open_, number = open_number_, order = order_] {
+    if (connection_.number != number) connection_ = {};
+    if (connection_.store == nullptr) {
+      Result<std::unique_ptr<Store>> opened = open();
+      if (!opened.ok()) {
+        return loop_.Post([this, status = opened.status()] { OnBatch(status); });
+      }
+      connection_ = {.store = std::move(opened).value(), .number = number};
+    }
+    if (connection_.store == nullptr) {
+      return loop_.Post([this] {
+        has_connection_ = false;
+        if (!is_stopped_) RunOnWorker();
+      });
+    }
+    Result<JournalOutcome> outcome = Keep(*connection_.store, order);
+    if (!outcome.ok()) connection_ = {};
+    loop_.Post([this, outcome = std::move(outcome)] {
+      has_connection_ = true;
+      OnBatch(outcome);
+    });
+  });
+}
+
+void JournalKeeper::OnBatch(const Result<JournalOutcome>& outcome) {
+  if (is_stopped_) return;
+  if (!outcome.ok()) {
+    is_keeper_ = false;
+    // That the store is down is logged where it is noticed.
+    if (outcome.status().code() != Code::kUnavailable) {
+      log::Warning("journal.not_kept", {{"error", outcome.status().message()}});
+    }
+    return EndRound();
+  }
+  is_keeper_ = outcome.value().is_keeper;
+  settled_ += outcome.value().settled;
+  folded_ += outcome.value().folded;
+  folded_now_ += outcome.value().folded;
+  if (!is_keeper_ || outcome.value().is_done) return EndRound();
+  order_.settled_to = outcome.value().settled_to;
+  order_.folded_to = outcome.value().folded_to;
+  const int pauses = has_connection_ ? kPauses : kPausesOfWorker;
+  timer_.After(std::max<std::chrono::nanoseconds>(kLeastPause, outcome.value().took * pauses),
+               [this] { RunBatch(); });
+}
+
+void JournalKeeper::EndRound() {
+  if (folded_now_ > 0) log::Info("journal.folded", {{"leases", folded_now_}});
+  folded_now_ = 0;
+  order_ = {};
+  timer_.After(BetweenRounds(), [this] { RunBatch(); });
+}
+
+void JournalKeeper::AddFamilies(FamilyBuilder& families) const {
+  families.Add(metric::kJournalKeeper, is_keeper_ ? 1 : 0);
+  families.Add(metric::kJournalSettled, static_cast<double>(settled_));
+  families.Add(metric::kJournalFolded, static_cast<double>(folded_));
+}
+
+}  // namespace idd::daemon

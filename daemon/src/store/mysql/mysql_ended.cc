@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MysqlStore: leases that have ended: they are settled and folded (journal_store.h), and their
+// sums. A packet that changes something locks the keeper's row first, so two hosts never do so at
+// the same time.
+#include <array>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/ended_leases.h"
+#include "store/mysql/mysql_sql.h"
+#include "store/mysql/mysql_store.h"
+#include "store/tag_row.h"
+
+namespace idd::daemon {
+namespace {
+
+std::string SecondsAgo(std::chrono::seconds age) {
+  return "(CURRENT_TIMESTAMP - INTERVAL " + std::to_string(age.count()) + " SECOND)";
+}
+
+// "(number, ...)". Precondition: not empty.
+std::string Numbers(const std::vector<std::uint64_t>& numbers) {
+  std::string list;
+  for (const std::uint64_t number : numbers) {
+    list += list.empty() ? "(" : ", ";
+    list += std::to_string(number);
+  }
+  return list + ")";
+}
+
+}  // namespace
+
+Result<JournalOutcome> MysqlStore::KeepJournal(const JournalOrder& order) {
+  if (db_ == nullptr) return NotOpen();
+  JournalOutcome done{.settled_to = order.settled_to, .folded_to = order.folded_to};
+  const Result<bool> is_keeper = BecomeKeeper();
+  if (!is_keeper.ok()) return Failed(is_keeper.status());
+  if (!is_keeper.value()) return done;
+  done.is_keeper = true;
+  Status status = Settle(order, done);
+  const bool may_fold = done.settled_to == order.settled_to && order.retention.has_value();
+  if (status.ok() && may_fold) status = Fold(order, done);
+  if (!status.ok()) return Failed(std::move(status));
+  done.is_done = done.settled_to == order.settled_to && done.folded_to == order.folded_to;
+  return done;
+}
+
+Result<bool> MysqlStore::BecomeKeeper() {
+  const std::string host = MysqlDb::Text(options_.host.id);
+  const Result<std::vector<MysqlResult>> became =
+      db_->Packet({"INSERT IGNORE INTO idd_role(role, host) VALUES('journal', " + host + ")",
+                   "UPDATE idd_role SET host = " + host +
+                       ", since = CURRENT_TIMESTAMP WHERE role = 'journal' AND (host = " + host +
+                       " OR since < " + SecondsAgo(kKeeperSilence) + ")",
+                   "SELECT host FROM idd_role WHERE role = 'journal'"});
+  if (!became.ok()) return became.status();
+  const auto& rows = became.value()[2].rows;
+  return !rows.empty() && rows.front().front() == options_.host.id;
+}
+
+// The first statement of a transaction: locks the keeper's row, and finds out whether that is this
+// host's. It needs no guard of the tables, because all that the transaction reads is in them; but a
+// user with all rights could write to a read-only server.
+std::string MysqlStore::IsKeeper() const {
+  return "SELECT COUNT(*) INTO @idd_keeps FROM idd_role WHERE role = 'journal' AND host = " +
+         MysqlDb::Text(options_.host.id) +
+         " AND CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0"
+         " FOR UPDATE";
+}
+
+// The newest row stays, as in SQLite. A listed tail's row stays too, because its tail may still be
+// given up. The tables may have been restored one by one, so a row may be settled already.
+Status MysqlStore::Settle(const JournalOrder& order, JournalOutcome& done) {
+  const Result<MysqlResult> found = db_->Query(
+      "SELECT seq FROM idd_lease l WHERE seq > " + std::to_string(order.settled_to) +
+      " AND state <> 'active' AND closed_at <= " + SecondsAgo(order.settle_after) +
+      " AND seq < (SELECT MAX(seq) FROM idd_lease)"
+      " AND NOT EXISTS(SELECT 1 FROM idd_returned r WHERE r.token = l.token)"
+      " AND NOT EXISTS(SELECT 1 FROM idd_ended e WHERE e.seq = l.seq AND e.token <> l.token)"
+      " ORDER BY seq LIMIT " +
+      std::to_string(order.rows));
+  if (!found.ok()) return found.status();
+  std::vector<std::uint64_t> seqs;
+  for (const auto& cells : found.value().rows) {
+    seqs.push_back(MysqlRow(cells).UintIf(0).value_or(0));
+  }
+  if (seqs.empty()) return Status::Ok();
+  const std::string from =
+      " FROM idd_lease l WHERE @idd_keeps = 1 AND state <> 'active' AND seq IN " + Numbers(seqs) +
+      " AND NOT EXISTS(SELECT 1 FROM idd_ended e WHERE e.token = l.token)";
+  const Result<std::vector<MysqlResult>> settled = db_->Transaction(
+      {IsKeeper(),
+       "INSERT INTO idd_total(biz_tag, host, month, leases, leased, claimed, returned, abandoned,"
+       " used_limit, ranges) SELECT biz_tag, host, DATE_FORMAT(closed_at, '%Y-%m'), COUNT(*),"
+       " SUM(`limit` - base), SUM(claimed), SUM(returned), SUM(abandoned), MAX(used_limit), ''" +
+           from +
+           " GROUP BY 1, 2, 3 ON DUPLICATE KEY UPDATE leases = idd_total.leases + VALUES(leases),"
+           " leased = idd_total.leased + VALUES(leased),"
+           " claimed = idd_total.claimed + VALUES(claimed),"
+           " returned = idd_total.returned + VALUES(returned),"
+           " abandoned = idd_total.abandoned + VALUES(abandoned),"
+           " used_limit = GREATEST(idd_total.used_limit, VALUES(used_limit))",
+       "INSERT INTO idd_ended(seq, token, biz_tag, host, base, `limit`, state, claimed, returned,"
+       " abandoned, leased_at, closed_at, used_limit) SELECT seq, token, biz_tag, host, base,"
+       " `limit`, state, claimed, returned, abandoned, leased_at, closed_at, used_limit" +
+           from,
+       "DELETE FROM idd_lease WHERE @idd_keeps = 1 AND state <> 'active' AND seq IN " +
+           Numbers(seqs)});
+  if (!settled.ok()) return settled.status();
+  done.settled = settled.value().back().changed;
+  done.settled_to = seqs.back();
+  return Status::Ok();
+}
+
+// Looks at the oldest rows, up to the first one that was leased within the retention: no later one
+// can have ended before it. Of each host the newest row stays, so that its connections find the
+// last lease that they took.
+Result<std::vector<LeaseRecord>> MysqlStore::FindFoldable(const JournalOrder& order,
+                                                          JournalOutcome& done) {
+  constexpr int kIsOver = sql::kLeaseColumnCount;
+  const std::string oldest = SecondsAgo(*order.retention);
+  const Result<MysqlResult> found = db_->Query(
+      std::string("SELECT ") + sql::kLeaseColumns + ", leased_at < " + oldest + ", closed_at < " +
+      oldest + ", seq < (SELECT MAX(seq) FROM idd_ended newest WHERE newest.host = e.host)" +
+      " FROM idd_ended e WHERE seq > " + std::to_string(order.folded_to) + " ORDER BY seq LIMIT " +
+      std::to_string(order.rows));
+  if (!found.ok()) return found.status();
+  std::vector<LeaseRecord> leases;
+  for (const auto& cells : found.value().rows) {
+    const MysqlRow row(cells);
+    if (row.TextIf(kIsOver) != "1") break;
+    Result<LeaseRecord> lease = ParseLeaseRow(row);
+    if (!lease.ok()) return lease.status();
+    done.folded_to = lease.value().seq;
+    if (row.TextIf(kIsOver + 1) != "1" || row.TextIf(kIsOver + 2) != "1") continue;
+    leases.push_back(std::move(lease).value());
+  }
+  return leases;
+}
+
+// The ranges are read before the transaction. It counts the rows that it changes, and a NULL in
+// place of the keeper's name undoes it all if another host has changed one meanwhile.
+Status MysqlStore::Fold(const JournalOrder& order, JournalOutcome& done) {
+  const Result<std::vector<LeaseRecord>> leases = FindFoldable(order, done);
+  if (!leases.ok()) return leases.status();
+  if (leases.value().empty()) return Status::Ok();
+  std::vector<std::string> statements = {IsKeeper(), "SET @idd_changed = 0"};
+  std::vector<std::uint64_t> seqs;
+  const auto groups = GroupByMonth(leases.value());
+  for (const auto& [key, group] : groups) {
+    const auto& [tag, host, month] = key;
+    const std::string row = " WHERE biz_tag = " + MysqlDb::Text(tag) +
+                            " AND host = " + MysqlDb::Text(host) + " AND month = '" + month + "'";
+    const Result<MysqlResult> found =
+        db_->Query("SELECT folded_leases, ranges FROM idd_total" + row);
+    if (!found.ok()) return found.status();
+    if (found.value().rows.empty()) {
+      return {Code::kInvalid, "idd_total has no sums of the leases of tag '" + tag +
+                                  "' and host '" + host + "' that ended in " + month};
+    }
+    const MysqlRow cells(found.value().rows.front());
+    Result<FoldedRanges> ranges = FoldedRanges::Parse(cells.TextIf(1).value_or(""));
+    if (!ranges.ok()) return ranges.status();
+    group.AddTo(ranges.value());
+    const auto plus = [](const std::string& column, std::uint64_t number) {
+      return column + " = " + column + " + " + std::to_string(number);
+    };
+    const std::string first = std::to_string(group.ids.first);
+    statements.push_back(
+        "UPDATE idd_total SET " + plus("folded_leases", group.sums.leases) + ", " +
+        plus("folded_leased", group.sums.leased) + ", " +
+        plus("folded_claimed", group.sums.claimed) + ", " +
+        plus("folded_returned", group.sums.returned) + ", " +
+        plus("folded_abandoned", group.sums.abandoned) + ", first_id = IF(last_limit = 0, " +
+        first + ", LEAST(first_id, " + first + ")), last_limit = GREATEST(last_limit, " +
+        std::to_string(group.ids.limit) + "), ranges = '" + ranges.value().Text() + "'" + row +
+        " AND @idd_keeps = 1 AND folded_leases = " + std::to_string(cells.UintIf(0).value_or(0)));
+    statements.emplace_back("SET @idd_changed = @idd_changed + ROW_COUNT()");
+    seqs.insert(seqs.end(), group.seqs.begin(), group.seqs.end());
+  }
+  statements.push_back("DELETE FROM idd_ended WHERE @idd_keeps = 1 AND seq IN " + Numbers(seqs));
+  statements.emplace_back("SET @idd_changed = @idd_changed + ROW_COUNT()");
+  statements.push_back("INSERT INTO idd_role(role, host) SELECT 'journal', IF(@idd_changed = " +
+                       std::to_string(groups.size() + seqs.size()) +
+                       ", host, NULL) FROM idd_role WHERE role = 'journal' AND @idd_keeps = 1"
+                       " ON DUPLICATE KEY UPDATE since = CURRENT_TIMESTAMP");
+  const Result<std::vector<MysqlResult>> folded = db_->Transaction(statements);
+  if (!folded.ok()) return folded.status();
+  done.folded = folded.value()[statements.size() - 3].changed;
+  return Status::Ok();
+}
+
+Result<std::vector<LeaseSums>> MysqlStore::SumLeases(const std::optional<std::string>& tag) {
+  if (db_ == nullptr) return NotOpen();
+  const std::string of_tag = tag.has_value() ? " WHERE biz_tag = " + MysqlDb::Text(*tag) : "";
+  // One statement, so that a lease that is settled meanwhile is counted once.
+  const Result<MysqlResult> found = db_->Query(
+      "SELECT biz_tag, host, SUM(active), SUM(active_ids), SUM(leases), SUM(leased), SUM(claimed),"
+      " SUM(returned), SUM(abandoned) FROM ("
+      "SELECT biz_tag, host, SUM(state = 'active') AS active,"
+      " SUM(IF(state = 'active', `limit` - base, 0)) AS active_ids,"
+      " SUM(state <> 'active') AS leases, SUM(IF(state = 'active', 0, `limit` - base)) AS leased,"
+      " SUM(claimed) AS claimed, SUM(returned) AS returned, SUM(abandoned) AS abandoned"
+      " FROM idd_lease" +
+      of_tag +
+      " GROUP BY biz_tag, host UNION ALL SELECT biz_tag, host, 0, 0, SUM(leases), SUM(leased),"
+      " SUM(claimed), SUM(returned), SUM(abandoned) FROM idd_total" +
+      of_tag + " GROUP BY biz_tag, host) AS every GROUP BY biz_tag, host ORDER BY biz_tag, host");
+  if (!found.ok()) return Failed(found.status());
+  std::vector<LeaseSums> sums;
+  for (const auto& cells : found.value().rows) {
+    const MysqlRow row(cells);
+    constexpr int kCounts = 7;
+    std::array<std::uint64_t, kCounts> counts{};
+    for (int i = 0; i < kCounts; ++i) {
+      const std::optional<std::uint64_t> count = row.UintIf(2 + i);
+      if (!count.has_value()) {
+        return Status(Code::kInvalid, "a sum of the leases of tag '" + row.TextIf(0).value_or("") +
+                                          "' is " + row.Describe(2 + i));
+      }
+      counts.at(static_cast<std::size_t>(i)) = *count;
+    }
+    sums.push_back({.tag = row.TextIf(0).value_or(""),
+                    .host = row.TextIf(1).value_or(""),
+                    .active_leases = counts[0],
+                    .active_ids = counts[1],
+                    .ended = {.leases = counts[2],
+                              .leased = counts[3],
+                              .claimed = counts[4],
+                              .returned = counts[5],
+                              .abandoned = counts[6]}});
+  }
+  return sums;
+}
+
+Result<std::vector<LeaseRecord>> MysqlStore::ListByIds(const std::string& tag, std::uint64_t below,
+                                                       std::size_t most) {
+  if (db_ == nullptr) return NotOpen();
+  const std::string end = " ORDER BY used_limit DESC LIMIT " + std::to_string(most);
+  const auto select = [&](const std::string& table) {
+    return std::string("(SELECT ") + sql::kLeaseColumns + ", used_limit FROM " + table +
+           " FORCE INDEX(" + table + "_used) WHERE biz_tag = " + MysqlDb::Text(tag) +
+           " AND used_limit BETWEEN 1 AND " + std::to_string(below) + end + ")";
+  };
+  return ReadLeases(select("idd_lease") + " UNION ALL " + select("idd_ended") + end);
+}
+
+Result<std::vector<FoldedOrigin>> MysqlStore::FindFolded(const std::string& tag, std::uint64_t id) {
+  if (db_ == nullptr) return NotOpen();
+  constexpr std::size_t kAtOnce = 64;  // rows, of some 40 KB at most
+  std::vector<FoldedOrigin> origins;
+  for (std::size_t offset = 0;; offset += kAtOnce) {
+    const Result<MysqlResult> found = db_->Query(
+        "SELECT host, month, ranges FROM idd_total WHERE biz_tag = " + MysqlDb::Text(tag) +
+        " AND first_id <= " + std::to_string(id) + " AND last_limit > " + std::to_string(id) +
+        " ORDER BY month DESC, host LIMIT " + std::to_string(offset) + ", " +
+        std::to_string(kAtOnce));
+    if (!found.ok()) return Failed(found.status());
+    for (const auto& cells : found.value().rows) {
+      const Result<FoldedRanges> ranges = FoldedRanges::Parse(cells[2].value_or(""));
+      if (!ranges.ok()) return ranges.status();
+      if (!ranges.value().Contains(id)) continue;
+      origins.push_back({cells[0].value_or(""), cells[1].value_or(""), ranges.value().is_exact()});
+    }
+    if (found.value().rows.size() < kAtOnce) return origins;
+  }
+}
+
+Result<std::vector<std::string>> MysqlStore::CheckSums(const std::string& tag) {
+  if (db_ == nullptr) return NotOpen();
+  const std::string name = MysqlDb::Text(tag);
+  const Result<MysqlResult> found = db_->Query(
+      "SELECT t.host, t.month, t.leases, t.leased, t.claimed, t.returned, t.abandoned,"
+      " t.folded_leases + COALESCE(e.leases, 0), t.folded_leased + COALESCE(e.leased, 0),"
+      " t.folded_claimed + COALESCE(e.claimed, 0), t.folded_returned + COALESCE(e.returned, 0),"
+      " t.folded_abandoned + COALESCE(e.abandoned, 0) FROM idd_total t LEFT JOIN ("
+      "SELECT host, DATE_FORMAT(closed_at, '%Y-%m') AS month, COUNT(*) AS leases,"
+      " SUM(`limit` - base) AS leased, SUM(claimed) AS claimed, SUM(returned) AS returned,"
+      " SUM(abandoned) AS abandoned FROM idd_ended WHERE biz_tag = " +
+      name + " GROUP BY 1, 2) e ON e.host = t.host AND e.month = t.month WHERE t.biz_tag = " +
+      name + " ORDER BY 1, 2");
+  if (!found.ok()) return Failed(found.status());
+  std::vector<std::string> differences;
+  for (const auto& cells : found.value().rows) {
+    std::optional<std::string> difference = DifferenceOfSums(MysqlRow(cells), tag);
+    if (difference.has_value()) differences.push_back(std::move(*difference));
+  }
+  return differences;
+}
+
+}  // namespace idd::daemon

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The journal of leases as an operator sees it: it is kept short, and what is folded stays
+// accounted for. The commands' tables, JSON, exit status and narrow terminals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/child_process.h"
+#include "support/host.h"
+#include "support/pseudo_terminal.h"
+#include "support/test_environment.h"
+
+namespace idd::harness {
+namespace {
+
+using std::chrono_literals::operator""s;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What a command prints on a terminal.
+std::string OutputOnTerminal(std::vector<std::string> argv, unsigned short columns) {
+  PseudoTerminal terminal(columns, 24);
+  {
+    ChildOptions options;
+    options.argv = std::move(argv);
+    options.environment = {"LC_ALL=C.UTF-8", "TERM=xterm"};
+    options.stdout_fd = terminal.fd();
+    ChildProcess child(options);
+    EXPECT_EQ(child.WaitFor(Patience(20s)), 0) << child.stderr_text();
+  }
+  return terminal.Finish();
+}
+
+class Journal : public ::testing::Test {
+ protected:
+  void StartWith(const std::string& retention) {
+    host_.daemon.options().more_arguments = {"--journal-retention", retention};
+    host_.daemon.Start();
+  }
+  // Each claim takes the rest of a lease or more, so that leases end.
+  void UseUpLeases(int claims) const {
+    for (int i = 0; i < claims; ++i) static_cast<void>(host_.idctl.Claim("orders", 100));
+  }
+  [[nodiscard]] std::int64_t Rows(const std::string& table) const {
+    return host_.Database().QueryInteger("SELECT COUNT(*) FROM " + table);
+  }
+  [[nodiscard]] std::int64_t Folded() const {
+    return host_.Database().QueryInteger("SELECT coalesce(SUM(folded_leases), 0) FROM idd_total");
+  }
+  void FoldSome() {
+    StartWith("1s");
+    host_.idctl.CreateTag("orders", 100);
+    UseUpLeases(20);
+    ASSERT_TRUE(WaitUntil(Patience(60s), [this] { return Folded() > 2; }));
+  }
+
+  const TempDir dir_;
+  Host host_{dir_};
+};
+
+TEST_F(Journal, EndedLeasesAreFoldedAndStayAccountedFor) {
+  FoldSome();
+  const nlohmann::json audit = host_.idctl.Json({"audit", "--full"});
+  EXPECT_EQ(audit.at("ok"), true) << audit;
+  EXPECT_EQ(audit.at("tags").at(0).at("claimed"), 2000U);
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("journal\\.folded leases=[0-9]+", 0, Patience(30s)));
+  // The first ids are folded, the last ones are not.
+  const nlohmann::json first = host_.idctl.Json({"whois", "orders", "1"});
+  EXPECT_EQ(first.at("leases").size(), 0U);
+  EXPECT_EQ(first.at("folded").size(), 1U);
+  EXPECT_EQ(first.at("folded").at(0).at("host"), "host-a");
+  EXPECT_EQ(first.at("folded").at(0).at("exact"), true);
+  EXPECT_EQ(first.at("reason"), nullptr);
+  const IdctlResult table = host_.idctl.Run({"whois", "orders", "1"});
+  EXPECT_EQ(table.exit_status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("folded"));
+  EXPECT_THAT(table.out, HasSubstr("host-a"));
+  const nlohmann::json last = host_.idctl.Json({"whois", "orders", "2000"});
+  EXPECT_EQ(last.at("folded").size(), 0U);
+  EXPECT_EQ(host_.idctl.Run({"whois", "orders", "99999999"}).exit_status, 1);
+  // A restart finds what it left, and ids go on.
+  host_.daemon.Restart();
+  EXPECT_GT(host_.idctl.Claim("orders", 1).at(0), 2000U);
+  EXPECT_EQ(host_.idctl.Json({"audit"}).at("ok"), true);
+}
+
+TEST_F(Journal, IsKeptWholeWithoutARetention) {
+  StartWith("0");
+  host_.idctl.CreateTag("orders", 100);
+  UseUpLeases(20);
+  host_.daemon.Restart();
+  EXPECT_EQ(Folded(), 0);
+  EXPECT_GT(host_.idctl.Json({"lease", "list"}).at("leases").size(), 3U);
+}
+
+// A reload takes another retention.
+TEST_F(Journal, RetentionIsReloaded) {
+  StartWith("0");
+  host_.idctl.CreateTag("orders", 100);
+  UseUpLeases(20);
+  const std::size_t mark = host_.daemon.LogMark();
+  host_.daemon.options().more_arguments = {};
+  host_.daemon.Stop();
+  WriteFile(host_.daemon.options().config, "journal_retention = \"0\"\n");
+  host_.daemon.Start();
+  WriteFile(host_.daemon.options().config, "journal_retention = \"1s\"\n");
+  host_.daemon.Signal(SIGHUP);
+  EXPECT_TRUE(
+      host_.daemon.WaitForLogLine("config\\.reloaded .*journal_retention", mark, Patience(30s)));
+}
+
+TEST_F(Journal, WrongRetentionIsRefused) {
+  for (const char* wrong : {"", "x", "90", "-1d", "1w", "1.5d", "99999999d", "10 d", "d"}) {
+    const std::string config = std::string("journal_retention = \"") + wrong + "\"\n";
+    WriteFile(host_.daemon.options().config, config);
+    EXPECT_EQ(host_.daemon.LaunchAndWait(Patience(20s)), 2) << wrong;
+  }
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("journal_retention must be a time"));
+  EXPECT_THAT(host_.daemon.Log(), HasSubstr("toml:1: "));
+}
+
+TEST_F(Journal, LeasesAreListedInPagesAndSinceATime) {
+  StartWith("0");
+  host_.idctl.CreateTag("orders", 100);
+  UseUpLeases(30);
+  host_.idctl.Do({"drain", "orders"});  // the journal stands still
+  const nlohmann::json all = host_.idctl.Json({"lease", "list"});
+  const std::size_t leases = all.at("leases").size();
+  ASSERT_GT(leases, 4U);
+  EXPECT_EQ(all.at("before"), nullptr);
+  std::vector<nlohmann::json> pages;
+  std::vector<std::string> arguments = {"lease", "list", "--limit", "2"};
+  while (true) {
+    const nlohmann::json page = host_.idctl.Json(arguments);
+    pages.insert(pages.begin(), page.at("leases").begin(), page.at("leases").end());
+    if (page.at("before").is_null()) break;
+    ASSERT_LE(pages.size(), leases);
+    arguments = {"lease", "list",     "--limit",
+                 "2",     "--before", std::to_string(page.at("before").get<std::uint64_t>())};
+  }
+  EXPECT_TRUE(pages == all.at("leases").get<std::vector<nlohmann::json>>());
+  EXPECT_EQ(host_.idctl.Json({"lease", "list", "--since", "1h"}).at("leases").size(), leases);
+  EXPECT_EQ(host_.idctl.Json({"lease", "list", "--since", "2099-01-01"}).at("leases").size(), 0U);
+  EXPECT_EQ(host_.idctl.Json({"audit", "--since", "1h"}).at("tags").at(0).at("claimed"), 3000U);
+  EXPECT_EQ(
+      host_.idctl.Json({"audit", "--since", "2099-01-01 10:00"}).at("tags").at(0).at("leased"), 0U);
+  const IdctlResult cut = host_.idctl.Run({"lease", "list", "--limit", "2"});
+  EXPECT_THAT(cut.out, HasSubstr("--before "));
+  for (const char* wrong : {"yesterday", "2026-13-01", "2026-02-30", "7w", "26-11-26", ""}) {
+    for (const auto& command : {std::vector<std::string>{"lease", "list"}, {"audit"}}) {
+      std::vector<std::string> line = command;
+      line.insert(line.end(), {"--since", wrong});
+      const IdctlResult refused = host_.idctl.Run(line);
+      EXPECT_EQ(refused.exit_status, 2) << wrong;
+      EXPECT_THAT(refused.err, HasSubstr("--since")) << wrong;
+    }
+  }
+}
+
+// No line is wider than the terminal.
+TEST_F(Journal, TablesFitNarrowTerminals) {
+  FoldSome();
+  for (const unsigned short columns : std::initializer_list<unsigned short>{80, 60, 40}) {
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"audit"},
+                                                    {"audit", "--full", "--all-hosts"},
+                                                    {"lease", "list", "--limit", "2"},
+                                                    {"whois", "orders", "1"}}) {
+      std::vector<std::string> argv = {IdctlBinary(), "--socket", host_.daemon.socket()};
+      argv.insert(argv.end(), command.begin(), command.end());
+      const std::string out = OutputOnTerminal(argv, columns);
+      std::istringstream lines(out);
+      for (std::string line; std::getline(lines, line);) {
+        line.erase(std::remove(line.begin(), line.end(), '\r'), line.end());
+        EXPECT_LE(line.size(), static_cast<std::size_t>(columns))
+            << command.front() << ": " << line;
+      }
+      EXPECT_THAT(out, Not(HasSubstr("Error"))) << command.front();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace idd::harness

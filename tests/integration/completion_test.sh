@@ -36,7 +36,7 @@ complete -p idctl >/dev/null || fail "nothing is registered for idctl"
 start_idd
 for tag in orders order-lines 'two words' billing; do "$idctl" tag create "$tag" >/dev/null; done
 
-offers $'create\ndelete\nlist\nset\nshow' idctl tag ''
+offers $'create\ndelete\nexport\nlist\nset\nshow' idctl tag ''
 offers 'delete' idctl tag d
 offers $'forget\nlist' idctl host ''
 offers $'orders\norder-lines' idctl claim ord
@@ -51,6 +51,7 @@ offers $'orders\norder-lines' idctl drain ord
 offers $'--step\n--start' idctl tag create x --st
 offers '--if-absent' idctl tag create x --i
 offers '--state' idctl lease list --st
+offers $'order-lines\norders' idctl tag export billing ord
 offers $'abandoned\nactive' idctl lease list --state a
 offers $'promise' idctl tag set orders --refill p
 offers '' idctl tag create x --step 1
@@ -59,12 +60,13 @@ offers 'billing' idctl --socket "$IDD_SOCKET" status b
 offers '' idctl --socket "$folder/nobody" status b
 touch "$folder/a-file"
 offers "$folder/a-file" idctl --socket "$folder/a-"
+offers "$folder/a-file" idctl apply -f "$folder/a-"
 
 # The completion knows every command and option that idctl's own help names.
-commands=$("$idctl" --help | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z]*\) .*/\1/p')
+commands=$("$idctl" --help | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z-]*\) .*/\1/p')
 [[ $(wc -l <<<"$commands") -ge 8 ]] || fail "idctl --help names no commands"
 for command in $commands; do offers "$command" idctl "$command"; done
-for command in 'tag create' 'tag set' 'tag delete' 'lease list' 'client list' 'host forget' claim audit bench doctor import top; do
+for command in 'tag create' 'tag set' 'tag delete' 'lease list' 'client list' 'host forget' apply claim audit bench doctor import top; do
   read -ra words <<<"$command"
   for option in $("$idctl" "${words[@]}" --help | grep -oE '^ +(-[a-z],)?-{1,2}[a-z-]+' | grep -oE -- '--?[a-z-]+$'); do
     [[ $option == -h || $option == -v ]] && continue

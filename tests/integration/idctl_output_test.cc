@@ -35,6 +35,7 @@ using Words = std::vector<std::string>;
 const std::vector<Words>& Commands() {
   static const std::vector<Words> commands = {{"tag", "list"},
                                               {"tag", "show", "orders"},
+                                              {"tag", "export", "orders"},
                                               {"tag", "set", "orders", "--description", "x"},
                                               {"claim", "orders", "-n", "20000"},
                                               {"status"},
@@ -52,7 +53,7 @@ const std::vector<Words>& Commands() {
   return commands;
 }
 // Commands that need another set-up; other tests cover them.
-const std::vector<std::string> kElsewhere = {"import", "drain", "resume", "decode"};
+const std::vector<std::string> kElsewhere = {"apply", "import", "drain", "resume", "decode"};
 
 std::string Text(const Words& words) {
   std::string text;
@@ -121,7 +122,7 @@ Words Listed(const std::string& help) {
   const std::size_t begin = help.find("\nSubcommands:");
   if (begin == std::string::npos) return {};
   const std::string list = help.substr(begin);
-  const std::regex line("\n  ([a-z]+) +[A-Z]");
+  const std::regex line("\n  ([a-z-]+) +[A-Z]");
   Words names;
   for (std::sregex_iterator it(list.begin(), list.end(), line), end; it != end; ++it) {
     names.push_back((*it)[1]);

@@ -114,26 +114,84 @@ TEST_F(Tags, CreateOfAnExistingTagExits7AndChangesNothing) {
   EXPECT_EQ(host_.idctl.Claim("orders").front(), 4U);
 }
 
-TEST_F(Tags, CreateIfAbsentSucceedsEitherWay) {
-  const std::vector<std::string> create = {"tag", "create", "orders", "--if-absent", "--step"};
-  const auto run = [&](const std::string& step, bool as_json = false) {
-    std::vector<std::string> command = create;
-    command.push_back(step);
-    if (as_json) command.insert(command.begin(), "--json");
-    return host_.idctl.Run(command);
+TEST_F(Tags, CreateIfAbsentSucceedsIfTheTagHasTheSettings) {
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"tag", "create", "orders", "--if-absent"});
+    return host_.idctl.Run(more);
   };
-  EXPECT_THAT(run("50").out, HasSubstr("created tag 'orders'"));
-  (void)host_.idctl.Claim("orders", 3);
-  const IdctlResult again = run("7");
-  EXPECT_EQ(again.exit_status, 0) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("kept existing tag 'orders'"));
-  EXPECT_THAT(again.out, HasSubstr("step 50"));
-  const nlohmann::json document = nlohmann::json::parse(run("7", true).out);
+  EXPECT_THAT(run({"--step", "50", "--start", "10"}).out, HasSubstr("created tag 'orders'"));
+  EXPECT_EQ(host_.idctl.Claim("orders", 3).front(), 10U);
+  // The next id has moved on, and settings that are not given do not matter.
+  for (const std::vector<std::string>& same :
+       {std::vector<std::string>{},
+        {"--step", "50"},
+        {"--start", "10"},
+        {"--mode", "segment"},
+        {"--outage-tolerance", "10m", "--max-prefetch", "1g", "--description", ""}}) {
+    const IdctlResult again = run(same);
+    EXPECT_EQ(again.exit_status, 0) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("kept existing tag 'orders'"));
+    EXPECT_THAT(again.out, HasSubstr("step 50"));
+  }
+  const nlohmann::json document = nlohmann::json::parse(run({"--step", "50", "--json"}).out);
   EXPECT_FALSE(document.at("created"));
   EXPECT_EQ(document.at("tag").at("step"), 50);
-  EXPECT_EQ(host_.idctl.Claim("orders").front(), 4U);
+  EXPECT_EQ(host_.idctl.Claim("orders").front(), 13U);
   host_.idctl.Do({"tag", "delete", "orders", "--force"});
-  EXPECT_TRUE(nlohmann::json::parse(run("7", true).out).at("created"));
+  EXPECT_TRUE(nlohmann::json::parse(run({"--step", "7", "--json"}).out).at("created"));
+}
+
+TEST_F(Tags, CreateIfAbsentExits7AndNamesTheSettingsThatDiffer) {
+  host_.idctl.CreateTag("orders", 50);
+  host_.idctl.Do({"tag", "create", "events", "--mode", "snowflake", "--epoch", "2024-05-01"});
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"orders", "--step", "7"}, "step is 50, not 7"},
+      {{"orders", "--step", "50", "--max-id", "10k"}, "max_id is 9223372036854775806, not 10000"},
+      {{"orders", "--mode", "ticket"}, "mode is segment, not ticket"},
+      {{"orders", "--start", "10"}, "start is 1, not 10"},
+      {{"orders", "--outage-tolerance", "2h"}, "outage_tolerance is 10m, not 2h"},
+      {{"orders", "--description", "x"}, "description is not set, not x"},
+      {{"events", "--mode", "snowflake", "--epoch", "2024-05-02"},
+       "epoch is 2024-05-01, not 2024-05-02"},
+      {{"events", "--mode", "snowflake", "--layout", "39/16/8", "--unit", "10ms"},
+       "layout is 41/10/12, not 39/16/8, unit is 1ms, not 10ms"}};
+  for (const auto& [words, difference] : cases) {
+    std::vector<std::string> command = {"tag", "create", "--if-absent"};
+    command.insert(command.end(), words.begin(), words.end());
+    const IdctlResult result = host_.idctl.Run(command);
+    EXPECT_EQ(result.exit_status, 7) << difference << result.err;
+    EXPECT_THAT(result.err, HasSubstr("exists already with other settings: " + difference));
+    ExpectOneLine(result);
+  }
+  EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("step"), 50);
+}
+
+TEST_F(Tags, CountsAndTimesTakeSuffixes) {
+  host_.idctl.Do({"tag", "create", "orders", "--step", "10k", "--max-step", "1t", "--max-prefetch",
+                  "2g", "--max-id", "10m", "--start", "1k", "--outage-tolerance", "2h"});
+  const nlohmann::json tag = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
+  EXPECT_EQ(tag.at("step"), 10'000);
+  EXPECT_EQ(tag.at("max_step"), 1'000'000'000'000);
+  EXPECT_EQ(tag.at("max_prefetch"), 2'000'000'000);
+  EXPECT_EQ(tag.at("max_id"), 10'000'000);
+  EXPECT_EQ(tag.at("next_id"), 1'000);
+  EXPECT_EQ(tag.at("outage_tolerance_s"), 7'200);
+  host_.idctl.Do({"tag", "set", "orders", "--outage-tolerance", "90"});
+  EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("outage_tolerance_s"), 90);
+  const IdctlResult claimed = host_.idctl.Run({"claim", "orders", "-n", "1k", "--timeout", "60s"});
+  EXPECT_EQ(claimed.exit_status, 0) << claimed.err;
+  EXPECT_EQ(std::count(claimed.out.begin(), claimed.out.end(), '\n'), 1000);
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--step", "10h"},
+                                                {"--step", "10K"},
+                                                {"--step", "1.5k"},
+                                                {"--outage-tolerance", "10k"},
+                                                {"--outage-tolerance", "8d"},
+                                                {"--outage-tolerance", "1500ms"}}) {
+    const IdctlResult result = host_.idctl.Run({"tag", "set", "orders", wrong[0], wrong[1]});
+    EXPECT_EQ(result.exit_status, 2) << wrong[1];
+    EXPECT_THAT(result.err, HasSubstr("'" + wrong[1] + "' is not a"));
+    ExpectOneLine(result);
+  }
 }
 
 // Each option, and its name in the document of `tag create --json`.

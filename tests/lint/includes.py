@@ -62,10 +62,11 @@ ROOMS = {
     "tools/src": {
         "": ("the program", "commands terminal"),
         "commands": ("the command line of idctl, one file per group of commands",
-                     "bench doctor top client terminal"),
+                     "bench doctor top tags client terminal"),
         "bench": ("the load of idctl bench, and what it measures", ""),
         "doctor": ("the checks of idctl doctor: host, store, tags", "client terminal"),
         "top": ("the screen of idctl top: source, model, lines", "client terminal"),
+        "tags": ("the settings of tags: as options, in files, in answers of idd", "client terminal"),
         "client": ("requests to idd and its JSON answers", "terminal"),
         "terminal": ("arguments, text, tables, colours, exit status", ""),
     },
@@ -76,7 +77,7 @@ ROOMS = {
 PACKAGES = {
     r"spdlog/|fmt/": r"daemon/src/platform/logging\.cc$",
     r"(sqlite3|mysql|mariadb)(\.h|/)": r"(daemon/src/sql|libclient/examples)/",
-    r"toml\+\+/": r"daemon/src/config/.*\.cc$",
+    r"toml\+\+/": r"(daemon/src/config/.*|tools/src/tags/tag_file)\.cc$",
     r"systemd/": r"daemon/src/platform/.*\.cc$",
     r"civetweb": r"daemon/src/exporter/.*\.cc$",
     r"nlohmann/json_fwd\.hpp": r"(daemon|tools)/src/",

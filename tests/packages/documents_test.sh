@@ -122,6 +122,11 @@ check_sqlite() {
   claim 10
   run "$operations" 'idctl tag create TAG --mode ticket' 's/TAG/invoices/'
   in_tree idctl claim invoices >"$work/said" || fail "no ticket"
+  step "operations.md: tags in a file"
+  run "$operations" 'idctl tag export'
+  run "$operations" 'idctl apply -f'
+  run_block "$operations" sh 1 'Tags in a file'
+  says '0 created, 0 changed, 0 deleted, [1-9]'
   step "operations.md: permissions"
   in_tree sh -c 'groupadd billing && useradd --uid 2001 contractor && useradd --groups billing accountant'
   block "$operations" toml 1 Permissions >>"$tree/etc/idd/idd.toml"

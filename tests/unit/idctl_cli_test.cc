@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "commands/cli.h"
-#include "commands/snowflake_layout.h"
 #include "idd/base/scoped_fd.h"
+#include "tags/snowflake_layout.h"
 
 namespace idd::tools {
 namespace {
@@ -96,6 +96,60 @@ TEST(ParseNumberTest, TakesDecimalDigitsOnly) {
   EXPECT_EQ(number, 9223372036854775806ULL) << "written on success only";
 }
 
+TEST(ParseCountTest, TakesPowersOfThousandInLowerCase) {
+  constexpr NumberRange kRange = {1, 9223372036854775806ULL};
+  const std::vector<std::pair<const char*, std::uint64_t>> counts = {
+      {"1", 1},
+      {"999", 999},
+      {"10k", 10'000},
+      {"10m", 10'000'000},
+      {"2g", 2'000'000'000},
+      {"3t", 3'000'000'000'000},
+      {"9223372t", 9'223'372'000'000'000'000ULL}};
+  std::uint64_t count = 0;
+  for (const auto& [text, expected] : counts) {
+    EXPECT_EQ(ParseCount(text, kRange, &count), "") << text;
+    EXPECT_EQ(count, expected) << text;
+  }
+  count = 7;
+  for (const char* text : {"", "k", "0k", "0", "10K", "10M", "1.5k", "-1k", "+1k", "10kk", "10 k",
+                           "10s", "10h", "10ms", "10d", "9223373t", "99999999999999t", "1e3"}) {
+    EXPECT_NE(ParseCount(text, kRange, &count), "") << text;
+  }
+  EXPECT_EQ(count, 7U) << "written on success only";
+}
+
+TEST(ParseTimeTest, TakesUnitsOfTimeAndNoPowers) {
+  constexpr TimeRange kSeconds = {0, 604'800, 1000, BareTime::kAllowed};
+  const std::vector<std::pair<const char*, std::uint64_t>> times = {
+      {"0", 0},      {"90", 90},      {"90s", 90},   {"10m", 600},
+      {"2h", 7'200}, {"7d", 604'800}, {"3000ms", 3}, {"0ms", 0}};
+  std::uint64_t time = 0;
+  for (const auto& [text, expected] : times) {
+    EXPECT_EQ(ParseTime(text, kSeconds, &time), "") << text;
+    EXPECT_EQ(time, expected) << text;
+  }
+  time = 7;
+  for (const char* text : {"", "s", "10k", "10g", "10t", "1500ms", "8d", "1w", "10M", "1.5h", "-1s",
+                           "1 h", "1h30m", "604801", "18446744073709551615d"}) {
+    EXPECT_NE(ParseTime(text, kSeconds, &time), "") << text;
+  }
+  EXPECT_NE(ParseTime("5", {0, 10, 1000, BareTime::kRefused}, &time), "");
+  EXPECT_EQ(time, 7U) << "written on success only";
+}
+
+TEST(ParseTimeTest, ReadsWhatTimeTextWrites) {
+  for (const std::uint64_t ms : {0ULL, 1ULL, 500ULL, 1000ULL, 1500ULL, 90'000ULL, 600'000ULL,
+                                 7'200'000ULL, 86'400'000ULL, 604'800'000ULL, 604'800'001ULL}) {
+    std::uint64_t read = 7;
+    EXPECT_EQ(ParseTime(TimeText(ms), {0, 1'000'000'000, 1, BareTime::kRefused}, &read), "");
+    EXPECT_EQ(read, ms) << TimeText(ms);
+  }
+  EXPECT_EQ(TimeText(600'000), "10m");
+  EXPECT_EQ(TimeText(604'800'000), "7d");
+  EXPECT_EQ(TimeText(90'000), "90s");
+}
+
 TEST(LayoutArgumentTest, LayoutIsThreeNumbersOfBits) {
   for (const char* text : {"41/10/12", "0/0/0", "39/16/8", "62/1/99"}) {
     EXPECT_EQ(CheckLayoutArgument(text), "") << text << ": the daemon knows the bounds";
@@ -155,14 +209,15 @@ TEST(LayoutArgumentTest, EpochIsADayOrASecondInUtc) {
 TEST(LayoutArgumentTest, AheadIsATimeOfAtMostAnHour) {
   std::uint64_t ms = 0;
   const std::vector<std::pair<const char*, std::uint64_t>> times = {
-      {"0", 0},     {"0ms", 0},   {"0s", 0},          {"500ms", 500},
-      {"1s", 1000}, {"2s", 2000}, {"3600s", 3600000}, {"3600000ms", 3600000}};
+      {"0", 0},       {"0ms", 0},     {"0s", 0},          {"500ms", 500},
+      {"1s", 1000},   {"2s", 2000},   {"3600s", 3600000}, {"3600000ms", 3600000},
+      {"2m", 120000}, {"1h", 3600000}};
   for (const auto& [text, expected] : times) {
     EXPECT_EQ(ParseAheadArgument(text, &ms), "") << text;
     EXPECT_EQ(ms, expected) << text;
   }
   ms = 7;
-  for (const char* text : {"", "1", "s", "ms", "-1s", "1.5s", "1 s", "1m", "1h", "3601s",
+  for (const char* text : {"", "1", "s", "ms", "-1s", "1.5s", "1 s", "61m", "2h", "1k", "3601s",
                            "3600001ms", "18446744073709551615s", "1sms"}) {
     EXPECT_NE(ParseAheadArgument(text, &ms), "") << text;
   }

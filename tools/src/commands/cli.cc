@@ -41,16 +41,16 @@ void AddGlobalOptions(Command root, GlobalOptions& global) {
                    read_socket)
       .ValueName("PATH");
   root.AddFlag("--json", "Print one JSON document", &global.as_json);
-  root.AddNumber(
-          "--timeout",
-          "The longest wait for the daemon [5000; claim: 500; audit: 60000; import, drain: 600000]",
-          {1, wire::kMaxTimeoutMs}, &global.timeout_ms)
-      .ValueName("MS");
+  root.AddTime("--timeout",
+               "The longest wait for the daemon, in milliseconds without a unit [5s; claim: 500ms; "
+               "audit, apply: 1m; import, drain: 10m]",
+               {1, wire::kMaxTimeoutMs, 1, BareTime::kAllowed}, &global.timeout_ms);
 }
 
 void AddCommands(Command root, Invocation& invocation) {
   AddGlobalOptions(root, invocation.global);
   RegisterTagCommands(root, invocation);
+  RegisterApplyCommand(root, invocation);
   RegisterClaimCommand(root, invocation);
   RegisterBenchCommand(root, invocation);
   RegisterStatusCommand(root, invocation);

@@ -15,6 +15,7 @@
 #include "client/admin_request.h"
 #include "client/json_fields.h"
 #include "idd/base/status.h"
+#include "tags/tag_settings.h"
 #include "terminal/command_line.h"
 #include "terminal/exit_status.h"
 #include "terminal/output.h"
@@ -29,28 +30,17 @@ struct GlobalOptions {
   int progress_fd = -1;                     // where long work reports its progress
 };
 
-struct TagArguments {
-  std::string tag;
-  std::optional<std::uint64_t> step;
-  std::optional<std::uint64_t> start;
-  std::optional<std::uint64_t> max_id;
-  std::optional<std::string> mode;
-  std::optional<std::string> access;
-  std::optional<std::string> order;
-  std::optional<std::uint64_t> lane_block;
-  std::optional<std::string> refill;
-  std::optional<std::uint64_t> max_step;
-  std::optional<std::uint64_t> max_prefetch;
-  std::optional<std::uint64_t> outage_tolerance_s;
-  std::optional<std::string> description;
-  // Of mode snowflake.
-  std::optional<std::string> layout;
-  std::optional<std::uint64_t> unit_ms;
-  std::optional<std::string> epoch;
-  std::optional<std::string> clock;
-  std::optional<std::uint64_t> max_ahead_ms;
+struct TagArguments : TagSettings {
   bool is_forced = false;
   bool is_exist_ok = false;
+  std::vector<std::string> tags;  // of tag export
+};
+
+struct ApplyArguments {
+  std::optional<std::string> file;  // "-": standard input
+  bool is_dry_run = false;
+  bool deletes = false;
+  bool is_forced = false;
 };
 
 struct ClaimArguments {
@@ -144,6 +134,7 @@ struct Invocation {
   DoctorArguments doctor;
   DrainArguments drain;
   ClientArguments client;
+  ApplyArguments apply;
   Action action;
 };
 

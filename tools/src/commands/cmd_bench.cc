@@ -127,14 +127,13 @@ void RegisterBenchCommand(Command root, Invocation& invocation) {
       "idctl bench orders --processes 4 --seconds 5");
   bench.AddTagName("TAG", "The tag to claim from", &invocation.bench.tag).Required();
   BenchArguments& arguments = invocation.bench;
-  bench.AddNumber("--processes", "Processes that claim at once [1]", {1, 256},
-                  &arguments.processes);
-  bench.AddNumber("--threads", "Threads of each process [1]", {1, 256}, &arguments.threads);
-  bench.AddNumber("--seconds", "Length of the whole measurement [3]", {1, 3600},
-                  &arguments.seconds);
-  bench.AddNumber("--batch", "Ids per claim [1]", {1, 1'000'000}, &arguments.batch);
-  bench.AddNumber("--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
-                  &arguments.block);
+  bench.AddCount("--processes", "Processes that claim at once [1]", {1, 256}, &arguments.processes);
+  bench.AddCount("--threads", "Threads of each process [1]", {1, 256}, &arguments.threads);
+  bench.AddTime("--seconds", "Length of the whole measurement, in seconds without a unit [3]",
+                {1, 3600, 1000, BareTime::kAllowed}, &arguments.seconds);
+  bench.AddCount("--batch", "Ids per claim [1]", {1, 1'000'000}, &arguments.batch);
+  bench.AddCount("--block", "Block size of the tag's handle, 0 for none [0]", {0, 65'536},
+                 &arguments.block);
   bench.AddChoice("--order", "Fail unless ids are claimed in this order", {"host", "cpu"},
                   &arguments.order);
   SetAction(bench, invocation,

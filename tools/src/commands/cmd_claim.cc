@@ -127,7 +127,7 @@ void RegisterClaimCommand(Command root, Invocation& invocation) {
   Command claim =
       root.AddCommand("claim", "Claim ids, one decimal number a line", "idctl claim orders -n 3");
   claim.AddTagName("TAG", "The tag to claim from", &invocation.claim.tag).Required();
-  claim.AddNumber("-n,--count", "Number of ids [1]", kCountRange, &invocation.claim.count);
+  claim.AddCount("-n,--count", "Number of ids [1]", kCountRange, &invocation.claim.count);
   SetAction(claim, invocation,
             [&invocation](Output& out) { return Claim(invocation.global, invocation.claim, out); });
 }

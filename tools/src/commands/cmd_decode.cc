@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "commands/commands.h"
-#include "commands/snowflake_layout.h"
 #include "idd/shm/abi.h"
+#include "tags/snowflake_layout.h"
 
 namespace idd::tools {
 namespace {

@@ -115,8 +115,8 @@ void RegisterImportCommand(Command root, Invocation& invocation) {
                &arguments.table)
       .ValueName("NAME");
   command.AddText("--prefix", "Prefix of the tag names", &arguments.prefix);
-  command.AddNumber("--step", "Smallest number of ids in a lease [the row's, else 1000]",
-                    {1, shm::kMaxLimit - 1}, &arguments.step);
+  command.AddCount("--step", "Smallest number of ids in a lease [the row's, else 1000]",
+                   {1, shm::kMaxLimit - 1}, &arguments.step);
   command
       .AddChoice("--mode", "Mode of created tags [ticket for flickr, else segment]",
                  {"segment", "ticket"}, &arguments.mode)

@@ -47,8 +47,8 @@ void AddLeaseFilters(Command command, FilterArguments& filter) {
       .AddChoice("--state", "Only leases in this state",
                  {"active", "exhausted", "returned", "abandoned"}, &filter.state)
       .ValueName("STATE");
-  command.AddNumber("--limit", "Maximum number of leases, the newest [10000]", {1, 1'000'000},
-                    &filter.limit);
+  command.AddCount("--limit", "Maximum number of leases, the newest [10000]", {1, 1'000'000},
+                   &filter.limit);
   AddPastTime(command, "--since",
               "Only leases taken since then: a time in UTC, or how long ago (12h, 7d)",
               &filter.since);

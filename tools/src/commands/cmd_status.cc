@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "commands/commands.h"
-#include "commands/snowflake_layout.h"
+#include "tags/snowflake_layout.h"
 #include "terminal/terminal.h"
 
 namespace idd::tools {

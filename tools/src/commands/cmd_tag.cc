@@ -7,59 +7,14 @@
 #include <vector>
 
 #include "commands/commands.h"
-#include "commands/snowflake_layout.h"
-#include "idd/shm/abi.h"
+#include "tags/snowflake_layout.h"
+#include "tags/tag_settings.h"
 
 namespace idd::tools {
 namespace {
 
-// Ids are 0 .. kMaxId; the daemon checks a step further.
-constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
-constexpr NumberRange kIdRange = {0, kMaxId};
-constexpr NumberRange kStepRange = {1, kMaxId};
-constexpr NumberRange kToleranceRange = {0, 604'800};
-constexpr NumberRange kLaneBlockRange = {0, shm::kMaxLaneBlock};
 constexpr const char* kCpuOrder =
     "cpu: ids rise on each CPU only, not across CPUs, threads or processes";
-
-struct TagFields {
-  std::string tag;
-  std::string mode;
-  std::string access;
-  std::string order;
-  std::uint64_t lane_block = 0;  // 0: idd chooses
-  std::uint64_t step = 0;
-  std::string refill;
-  std::uint64_t max_step = 0;
-  std::uint64_t max_prefetch = 0;
-  std::uint64_t outage_tolerance_s = 0;
-  std::uint64_t next_id = 0;
-  std::uint64_t max_id = 0;
-  std::string description;
-  std::string update_time;
-  std::optional<LayoutFields> layout;  // of mode snowflake
-};
-
-TagFields ReadTag(const Fields& fields) {
-  TagFields tag;
-  tag.tag = fields.Text("tag");
-  tag.mode = fields.Text("mode");
-  tag.access = fields.Text("access");
-  // An older idd knows neither.
-  tag.order = fields.Has("order") ? fields.Text("order") : "host";
-  tag.lane_block = fields.Has("lane_block") ? fields.Count("lane_block") : 0;
-  tag.step = fields.Count("step");
-  tag.refill = fields.Text("refill");
-  tag.max_step = fields.Count("max_step");
-  tag.max_prefetch = fields.Count("max_prefetch");
-  tag.outage_tolerance_s = fields.Count("outage_tolerance_s");
-  tag.next_id = fields.Count("next_id");
-  tag.max_id = fields.Count("max_id");
-  tag.description = fields.OptionalText("description").value_or("");
-  tag.update_time = fields.Text("update_time");
-  if (const auto snowflake = SnowflakeOf(fields)) tag.layout = ReadLayout(*snowflake);
-  return tag;
-}
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -73,30 +28,6 @@ std::string FormatPairs(const Pairs& pairs, std::string_view indent = "") {
     text += (value.empty() ? "-" : EscapeText(value)) + "\n";
   }
   return text;
-}
-
-void SetTagFields(const TagArguments& arguments, AdminRequest& request) {
-  request.Set("tag", arguments.tag);
-  request.SetIfGiven("mode", arguments.mode);
-  request.SetIfGiven("access", arguments.access);
-  request.SetIfGiven("order", arguments.order);
-  request.SetIfGiven("lane_block", arguments.lane_block);
-  request.SetIfGiven("step", arguments.step);
-  request.SetIfGiven("refill", arguments.refill);
-  request.SetIfGiven("max_step", arguments.max_step);
-  request.SetIfGiven("max_prefetch", arguments.max_prefetch);
-  request.SetIfGiven("outage_tolerance_s", arguments.outage_tolerance_s);
-  request.SetIfGiven("start", arguments.start);
-  request.SetIfGiven("max_id", arguments.max_id);
-  request.SetIfGiven("description", arguments.description);
-}
-
-void SetLayoutFields(const TagArguments& arguments, AdminRequest& request) {
-  request.SetIfGiven("layout", arguments.layout);
-  request.SetIfGiven("unit_ms", arguments.unit_ms);
-  request.SetIfGiven("epoch", arguments.epoch);
-  request.SetIfGiven("clock", arguments.clock);
-  request.SetIfGiven("max_ahead_ms", arguments.max_ahead_ms);
 }
 
 Failure TagUsage(const char* command, std::string why, std::string todo) {
@@ -113,6 +44,23 @@ bool IsNewTag(const Json& document) {
 Outcome AlreadyExists(const std::string& what) {
   return Failure{ExitStatus::kExists, what, "the tag exists already",
                  "see 'idctl tag show', change it with 'idctl tag set', or add --if-absent"};
+}
+
+// Refuses an existing tag that lacks a setting that was asked for.
+Outcome RefuseOtherSettings(const std::string& what, const Json& document,
+                            const TagSettings& asked) {
+  Status error;
+  const TagFields tag = ReadTag(Fields(document, "reply", &error).Object("tag"));
+  if (!error.ok()) return FailureFrom(error, what);
+  std::string list;
+  for (const Difference& difference : Differences(tag, asked)) {
+    list += (list.empty() ? "" : ", ") + difference.name + " is " +
+            (difference.before.empty() ? "not set" : difference.before) + ", not " +
+            difference.after;
+  }
+  if (list.empty()) return std::nullopt;
+  return Failure{ExitStatus::kExists, what, "the tag exists already with other settings: " + list,
+                 "see 'idctl tag show', or change it with 'idctl tag set'"};
 }
 
 struct GivenOption {
@@ -165,11 +113,11 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
   // Always set: the reply says whether the tag is new, which decides the exit status.
   call.request.Set("if_absent", true);
   call.render = RenderCreatedTag;
-  if (!arguments.is_exist_ok) {
-    call.refuse = [what = call.what](const Json& document) {
-      return IsNewTag(document) ? Outcome() : AlreadyExists(what);
-    };
-  }
+  call.refuse = [&arguments, what = call.what](const Json& document) -> Outcome {
+    if (IsNewTag(document)) return std::nullopt;
+    if (!arguments.is_exist_ok) return AlreadyExists(what);
+    return RefuseOtherSettings(what, document, arguments);
+  };
   return RunAdminCall(global, call, out);
 }
 
@@ -230,11 +178,10 @@ void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) 
   const auto show = [defaults](Argument argument, const char* value) {
     return defaults == Defaults::kShown ? argument.Default(value) : argument;
   };
-  show(
-      command.AddNumber("--step", "Smallest number of ids in a lease", kStepRange, &arguments.step),
-      "1000");
-  show(command.AddNumber("--max-id", "The largest id that may ever be handed out", kIdRange,
-                         &arguments.max_id),
+  show(command.AddCount("--step", "Smallest number of ids in a lease", kStepRange, &arguments.step),
+       "1000");
+  show(command.AddCount("--max-id", "The largest id that may ever be handed out", kIdRange,
+                        &arguments.max_id),
        "9223372036854775806");
   show(command.AddChoice("--access", "How clients claim; with socket they get no shared memory",
                          {"ring", "socket"}, &arguments.access),
@@ -244,24 +191,24 @@ void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) 
                          {"host", "cpu"}, &arguments.order),
        "host")
       .ValueName("ORDER");
-  show(command.AddNumber("--lane-block", "Order cpu: ids that a CPU takes at once; 0: idd chooses",
-                         kLaneBlockRange, &arguments.lane_block),
+  show(command.AddCount("--lane-block", "Order cpu: ids that a CPU takes at once; 0: idd chooses",
+                        kLaneBlockRange, &arguments.lane_block),
        "0");
   show(command.AddChoice("--refill", "Refill rule: promise or leaf", {"promise", "leaf"},
                          &arguments.refill),
        "promise")
       .ValueName("RULE");
-  show(command.AddNumber("--outage-tolerance",
-                         "Seconds that claims must survive a database outage, at the measured rate",
-                         kToleranceRange, &arguments.outage_tolerance_s),
-       "600")
-      .ValueName("S");
-  show(command.AddNumber("--max-prefetch",
-                         "Largest number of unclaimed ids on one host, at least two steps",
-                         kIdRange, &arguments.max_prefetch),
+  show(command.AddTime("--outage-tolerance",
+                       "How long claims must survive a database outage, at the measured rate; in "
+                       "seconds without a unit",
+                       kToleranceRange, &arguments.outage_tolerance_s),
+       "600");
+  show(command.AddCount("--max-prefetch",
+                        "Largest number of unclaimed ids on one host, at least two steps", kIdRange,
+                        &arguments.max_prefetch),
        "1000000000");
-  show(command.AddNumber("--max-step", "Largest number of ids in a lease", kStepRange,
-                         &arguments.max_step),
+  show(command.AddCount("--max-step", "Largest number of ids in a lease", kStepRange,
+                        &arguments.max_step),
        "1000000000000");
   command.AddText("--description", "Purpose of the ids", &arguments.description);
 }
@@ -297,6 +244,7 @@ void AddLayoutOptions(Command command, TagArguments& arguments) {
                  &arguments.clock)
       .ValueName("CLOCK")
       .Default("client");
+  command.Explain(kTimeHelp);
   command
       .AddArgument("--max-ahead", "Mode snowflake: how far ids may be ahead of the clock",
                    [&arguments](const std::string& text) {
@@ -360,7 +308,7 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
   Command create = tag.AddCommand("create", "Create a tag, an id space of its own",
                                   "idctl tag create orders --step 10000 --description 'order ids'");
   AddTagOptions(create, invocation.tag, Defaults::kShown);
-  create.AddNumber("--start", "The first id", kIdRange, &invocation.tag.start)
+  create.AddCount("--start", "The first id", kIdRange, &invocation.tag.start)
       .ValueName("ID")
       .Default("1");
   create
@@ -368,7 +316,7 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
       .ValueName("MODE")
       .Default("segment");
   AddLayoutOptions(create, invocation.tag);
-  create.AddFlag("--if-absent", "Succeed without a change if the tag exists",
+  create.AddFlag("--if-absent", "Succeed without a change if the tag exists with these settings",
                  &invocation.tag.is_exist_ok);
   AddTagAction(create, invocation, CreateTag);
 
@@ -382,6 +330,8 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
   Command set = tag.AddCommand("set", "Change a tag", "idctl tag set orders --step 50000");
   AddTagOptions(set, invocation.tag, Defaults::kNone);
   AddTagAction(set, invocation, SetTag);
+
+  RegisterTagExport(tag, invocation);
 
   Command remove = tag.AddCommand("delete", "Delete a tag", "idctl tag delete orders --force");
   remove.AddFlag("--force", "Confirm: the tag is deleted for every host",

@@ -21,6 +21,7 @@ namespace {
 
 constexpr double kLeastIntervalSeconds = 0.1;
 constexpr double kMaxIntervalSeconds = 3600;
+constexpr TimeRange kIntervalRange = {100, 3'600'000, 1, BareTime::kRefused};
 constexpr std::size_t kMaxFilterBytes = 128;
 
 // "0.5", not "1e3", "nan" or "-1".
@@ -29,8 +30,13 @@ std::string ParseInterval(const std::string& text, double* seconds) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
   const bool is_number = stop == end && error == std::errc();
+  std::uint64_t ms = 0;
+  if (!is_number && ParseTime(text, kIntervalRange, &ms).empty()) {
+    *seconds = static_cast<double>(ms) / 1000;
+    return {};
+  }
   if (!is_number || !(value >= kLeastIntervalSeconds && value <= kMaxIntervalSeconds)) {
-    return Quote(text) + " is not a number of seconds from 0.1 to 3600";
+    return Quote(text) + " is not a time from 0.1 to 3600 seconds, such as 0.5, 500ms or 10s";
   }
   *seconds = value;
   return {};
@@ -284,17 +290,19 @@ void RegisterTopCommand(Command root, Invocation& invocation) {
   Command top = root.AddCommand("top", "Live view of the tags, or a snapshot for a pipe",
                                 "idctl top --sort cover --interval 0.5");
   TopArguments& arguments = invocation.top;
-  top.AddArgument("--interval", "Seconds between refreshes, at least 0.1 [1]",
+  top.AddArgument("--interval",
+                  "Time between refreshes, at least 0.1; in seconds without a unit [1]",
                   [&arguments](const std::string& text) {
                     return ParseInterval(text, &arguments.interval_s);
                   })
-      .ValueName("S");
+      .ValueName("TIME");
+  top.Explain(kTimeHelp);
   top.AddChoice("--sort", "Sort order of the tags [rate]", {"rate", "cover", "available", "name"},
                 &arguments.sort);
   top.AddText("--filter", "Only tags whose name contains TEXT", &arguments.filter);
   top.AddFlag("--once", "Print one snapshot and exit", &arguments.is_once);
-  top.AddNumber("--count", "Number of snapshots to print; with --json, one per line",
-                {1, 1'000'000'000}, &arguments.count);
+  top.AddCount("--count", "Number of snapshots to print; with --json, one per line",
+               {1, 1'000'000'000}, &arguments.count);
   SetAction(top, invocation,
             [&invocation](Output& out) { return Top(invocation.global, invocation.top, out); });
 }

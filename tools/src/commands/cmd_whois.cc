@@ -3,8 +3,8 @@
 // idctl whois: the host and the lease that an id comes from.
 #include "commands/commands.h"
 #include "commands/lease_table.h"
-#include "commands/snowflake_layout.h"
 #include "idd/shm/abi.h"
+#include "tags/snowflake_layout.h"
 
 namespace idd::tools {
 namespace {

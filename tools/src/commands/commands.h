@@ -31,6 +31,8 @@ using RenderTable = Result<std::string> (*)(const Json& document, std::size_t co
 }
 
 void RegisterTagCommands(Command root, Invocation& invocation);
+void RegisterTagExport(Command tag, Invocation& invocation);
+void RegisterApplyCommand(Command root, Invocation& invocation);
 void RegisterClaimCommand(Command root, Invocation& invocation);
 void RegisterBenchCommand(Command root, Invocation& invocation);
 void RegisterTopCommand(Command root, Invocation& invocation);

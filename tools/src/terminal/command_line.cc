@@ -7,9 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "idd/wire/frames.h"
@@ -61,7 +59,7 @@ Argument& Argument::Default(const char* value) {
 
 Command Command::AddCommand(const char* name, const char* summary, const char* example) {
   CLI::App* command = app_->add_subcommand(name, summary);
-  command->footer(std::string("Global options: --socket PATH, --json, --timeout MS; see 'idctl "
+  command->footer(std::string("Global options: --socket PATH, --json, --timeout TIME; see 'idctl "
                               "--help'.\nExample: ") +
                   example);
   return Command(command);
@@ -79,6 +77,13 @@ Argument Command::AddTagName(const char* name, const char* help, std::optional<s
   return AddArgument(name, help, Checked(CheckTagArgument, tag)).ValueName(TagValueName(name));
 }
 
+Argument Command::AddTagNames(const char* name, const char* help, std::vector<std::string>* tags) {
+  const auto store = [tags](const std::vector<std::string>& texts) { *tags = texts; };
+  return Argument(app_->add_option_function<std::vector<std::string>>(name, store, help)
+                      ->check(CheckTagArgument, ""))
+      .ValueName(TagValueName(name));
+}
+
 Argument Command::AddNumber(const char* name, const char* help, NumberRange range,
                             std::optional<std::uint64_t>* number) {
   const auto read = [range, number](const std::string& text) {
@@ -88,6 +93,30 @@ Argument Command::AddNumber(const char* name, const char* help, NumberRange rang
     return why;
   };
   return AddArgument(name, help, read).ValueName("N");
+}
+
+Argument Command::AddCount(const char* name, const char* help, NumberRange range,
+                           std::optional<std::uint64_t>* count) {
+  const auto read = [range, count](const std::string& text) {
+    std::uint64_t value = 0;
+    std::string why = ParseCount(text, range, &value);
+    if (why.empty()) *count = value;
+    return why;
+  };
+  Explain(kCountHelp);
+  return AddArgument(name, help, read).ValueName("N");
+}
+
+Argument Command::AddTime(const char* name, const char* help, const TimeRange& range,
+                          std::optional<std::uint64_t>* time) {
+  const auto read = [range, time](const std::string& text) {
+    std::uint64_t value = 0;
+    std::string why = ParseTime(text, range, &value);
+    if (why.empty()) *time = value;
+    return why;
+  };
+  Explain(kTimeHelp);
+  return AddArgument(name, help, read).ValueName("TIME");
 }
 
 Argument Command::AddNumbers(const char* name, const char* help, NumberRange range,
@@ -133,6 +162,11 @@ Argument Command::AddArgument(const char* name, const char* help, const ReadArgu
   const auto store = [read](const std::string& text) { static_cast<void>(read(text)); };
   return Argument(
       app_->add_option_function<std::string>(name, store, help)->take_last()->check(read, ""));
+}
+
+void Command::Explain(const char* line) {
+  const std::string footer = app_->get_footer();
+  if (footer.find(line) == std::string::npos) app_->footer(std::string(line) + "\n" + footer);
 }
 
 CommandLine::CommandLine(const Texts& texts) : app_(std::make_unique<CLI::App>(texts.description)) {
@@ -187,19 +221,6 @@ std::string CheckSocketArgument(const std::string& path) {
   if (path.size() > kMaxPathBytes) {
     return "the socket's path is longer than " + std::to_string(kMaxPathBytes) + " bytes";
   }
-  return {};
-}
-
-std::string ParseNumber(const std::string& text, NumberRange range, std::uint64_t* number) {
-  const char* const end = text.data() + text.size();
-  std::uint64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, value, 10);
-  const bool is_number = stop == end && error == std::errc();
-  if (!is_number || value < range.min || value > range.max) {
-    return Quote(text) + " is not a whole number from " + std::to_string(range.min) + " to " +
-           std::to_string(range.max);
-  }
-  *number = value;
   return {};
 }
 

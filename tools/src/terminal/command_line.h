@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "terminal/quantity.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -35,12 +37,6 @@ class Argument {
 
  private:
   CLI::Option* option_;
-};
-
-// Printable bounds of a number.
-struct NumberRange {
-  std::uint64_t min;
-  std::uint64_t max;
 };
 
 // UTF-8 text of at most kMaxTextBytes, so that a request fits a frame.
@@ -67,13 +63,20 @@ class Command {
   // A name that wire::CheckTagName refuses is wrong usage.
   Argument AddTagName(const char* name, const char* help, std::string* tag);
   Argument AddTagName(const char* name, const char* help, std::optional<std::string>* tag);
-  // A decimal number and nothing else: no sign, and not the octal or hexadecimal that CLI11 would
-  // accept.
+  // Any number of such names.
+  Argument AddTagNames(const char* name, const char* help, std::vector<std::string>* tags);
+  // ParseNumber(): an id or another number that is no count.
   Argument AddNumber(const char* name, const char* help, NumberRange range,
                      std::optional<std::uint64_t>* number);
   // One or more such numbers.
   Argument AddNumbers(const char* name, const char* help, NumberRange range,
                       std::vector<std::uint64_t>* numbers);
+  // ParseCount(); the help explains the suffixes.
+  Argument AddCount(const char* name, const char* help, NumberRange range,
+                    std::optional<std::uint64_t>* count);
+  // ParseTime(), in multiples of `range.unit_ms`; the help explains the units.
+  Argument AddTime(const char* name, const char* help, const TimeRange& range,
+                   std::optional<std::uint64_t>* time);
   Argument AddText(const char* name, const char* help, std::optional<std::string>* text);
   // One of a few words; the help lists them.
   Argument AddChoice(const char* name, const char* help, std::vector<std::string> choices,
@@ -81,6 +84,8 @@ class Command {
   void AddFlag(const char* name, const char* help, bool* flag);
   // An option of any other type.
   Argument AddArgument(const char* name, const char* help, const ReadArgument& read);
+  // Puts the line before the end of the help, once. For AddArgument() of a time.
+  void Explain(const char* line);
 
  private:
   CLI::App* app_;
@@ -120,9 +125,6 @@ class CommandLine {
 [[nodiscard]] std::string CheckTagArgument(const std::string& tag);
 [[nodiscard]] std::string CheckTextArgument(const std::string& text);
 [[nodiscard]] std::string CheckSocketArgument(const std::string& path);
-[[nodiscard]] std::string ParseNumber(const std::string& text, NumberRange range,
-                                      std::uint64_t* number);
-
 }  // namespace idd::tools
 
 #endif  // IDD_TOOLS_TERMINAL_COMMAND_LINE_H_

@@ -104,6 +104,20 @@ std::string WrapTo(std::string_view text, std::size_t columns, std::size_t inden
   return wrapped;
 }
 
+std::string BreakTo(std::string_view text, std::size_t indent, std::size_t columns) {
+  const std::size_t room = columns > indent ? columns - indent : 1;
+  std::string lines;
+  do {
+    const std::string_view piece = columns == 0 ? text : FirstCharacters(text, room);
+    // A character that is wider than the room takes a line of its own.
+    const std::size_t bytes =
+        piece.empty() && !text.empty() ? FirstCharacters(text, 2).size() : piece.size();
+    lines += std::string(indent, ' ') + std::string(text.substr(0, bytes)) + "\n";
+    text.remove_prefix(bytes);
+  } while (!text.empty());
+  return lines;
+}
+
 ProgressLine::ProgressLine(int fd) : screen_(ProbeScreen(fd)), out_(fd) {}
 
 ProgressLine::~ProgressLine() { Clear(); }

@@ -43,6 +43,10 @@ enum class Tone { kPlain, kGood, kWarning, kBad, kFaint, kStrong };
 // blanks. 0 columns: one line. A word longer than a line exceeds it.
 [[nodiscard]] std::string WrapTo(std::string_view text, std::size_t columns, std::size_t indent);
 
+// `text` on lines of at most `columns` characters (0: one line), broken anywhere. Each line starts
+// with `indent` blanks and ends with a newline.
+[[nodiscard]] std::string BreakTo(std::string_view text, std::size_t indent, std::size_t columns);
+
 // A line on a terminal that shows the progress of long work; it is rewritten in place and erased at
 // the end. On anything else, nothing. On standard error, so that it never mixes with the result.
 //

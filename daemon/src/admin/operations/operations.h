@@ -30,6 +30,7 @@ using AdminHandler = void(AdminContext& context, const AdminRequest& request,
                           const PeerRights& rights, AdminDone done);
 
 AdminHandler Audit;
+AdminHandler CheckTag;
 AdminHandler CreateTag;
 AdminHandler Decode;
 AdminHandler DeleteTag;
@@ -69,6 +70,7 @@ inline constexpr std::array kAdminOperations = {
     AdminOperation{"metrics", Needs::kSee, &ShowMetrics},
     AdminOperation{"resume", Needs::kAdministerScope, &Resume},
     AdminOperation{"status", Needs::kSee, &ShowStatus},
+    AdminOperation{"tag.check", Needs::kAdministerTag, &CheckTag},
     AdminOperation{"tag.create", Needs::kAdministerTag, &CreateTag},
     AdminOperation{"tag.delete", Needs::kAdministerTag, &DeleteTag},
     AdminOperation{"tag.list", Needs::kSee, &ListTags},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The layout of a snowflake tag: its options, and its fields in the daemon's documents in words.
-#ifndef IDD_TOOLS_COMMANDS_SNOWFLAKE_LAYOUT_H_
-#define IDD_TOOLS_COMMANDS_SNOWFLAKE_LAYOUT_H_
+#ifndef IDD_TOOLS_TAGS_SNOWFLAKE_LAYOUT_H_
+#define IDD_TOOLS_TAGS_SNOWFLAKE_LAYOUT_H_
 
 #include <cstdint>
 #include <optional>
@@ -26,7 +26,7 @@ namespace idd::tools {
 [[nodiscard]] std::string ParseUnitArgument(const std::string& text, std::uint64_t* unit_ms);
 // "2024-01-01" or "2024-01-01T00:00:00Z".
 [[nodiscard]] std::string CheckEpochArgument(const std::string& text);
-// "0", "500ms" or "1s", at most an hour.
+// "0", "500ms", "1s" or "2m", at most an hour.
 [[nodiscard]] std::string ParseAheadArgument(const std::string& text, std::uint64_t* ahead_ms);
 
 // --- Documents
@@ -60,4 +60,4 @@ struct PartsFields {
 
 }  // namespace idd::tools
 
-#endif  // IDD_TOOLS_COMMANDS_SNOWFLAKE_LAYOUT_H_
+#endif  // IDD_TOOLS_TAGS_SNOWFLAKE_LAYOUT_H_

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/snowflake_layout.h"
+#include "tags/snowflake_layout.h"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 
-#include "terminal/command_line.h"
 #include "terminal/output.h"
+#include "terminal/quantity.h"
 
 namespace idd::tools {
 namespace {
@@ -48,12 +48,6 @@ bool IsTime(std::string_view text) {
   return NumberAt(text, 11, 2) < 24 && NumberAt(text, 14, 2) < 60 && NumberAt(text, 17, 2) < 60;
 }
 
-// "1s", "500ms": as the options take it.
-std::string DurationText(std::uint64_t ms) {
-  if (ms % kMsPerSecond == 0) return std::to_string(ms / kMsPerSecond) + "s";
-  return std::to_string(ms) + "ms";
-}
-
 std::string UnitText(std::uint64_t unit_ms) {
   if (unit_ms == 1) return "ms";
   if (unit_ms == kMsPerSecond) return "s";
@@ -68,7 +62,7 @@ std::string ClockText(const std::string& clock) {
 
 std::string AheadText(std::uint64_t ahead_ms) {
   if (ahead_ms == 0) return "no id is ahead of the clock";
-  return "ids may be up to " + DurationText(ahead_ms) + " ahead of the clock";
+  return "ids may be up to " + TimeText(ahead_ms) + " ahead of the clock";
 }
 
 }  // namespace
@@ -108,21 +102,7 @@ std::string CheckEpochArgument(const std::string& text) {
 }
 
 std::string ParseAheadArgument(const std::string& text, std::uint64_t* ahead_ms) {
-  std::string_view digits = text;
-  std::uint64_t factor = 0;  // without a unit, only 0 is clear
-  if (text.ends_with("ms")) {
-    digits.remove_suffix(2);
-    factor = 1;
-  } else if (text.ends_with("s")) {
-    digits.remove_suffix(1);
-    factor = kMsPerSecond;
-  }
-  std::uint64_t value = 0;
-  if (!IsNumber(digits, {0, factor == 0 ? 0 : kMostAheadMs / factor}, &value)) {
-    return Quote(text) + " is not a time from 0 to 3600s, such as 500ms or 1s";
-  }
-  *ahead_ms = value * factor;
-  return {};
+  return ParseTime(text, {0, kMostAheadMs, 1, BareTime::kRefused}, ahead_ms);
 }
 
 std::optional<Fields> SnowflakeOf(const Fields& tag) {

@@ -166,6 +166,41 @@ TEST_F(Tags, CreateIfAbsentExits7AndNamesTheSettingsThatDiffer) {
   EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("step"), 50);
 }
 
+TEST_F(Tags, MisspeltNamesGetASuggestionInASecondLine) {
+  for (const char* tag : {"orders", "invoices"}) host_.idctl.CreateTag(tag, 50);
+  struct Case {
+    std::vector<std::string> words;
+    int exit_status;
+    std::string suggestion;  // empty: none
+  };
+  const std::vector<Case> cases = {{{"statsu"}, 2, "idctl status"},
+                                   {{"tga", "list"}, 2, "idctl tag"},
+                                   {{"tag", "lsit"}, 2, "idctl tag list"},
+                                   {{"tag", "create", "x", "--stpe", "5"}, 2, "--step"},
+                                   {{"tag", "create", "x", "--max_id=5"}, 2, "--max-id"},
+                                   {{"status", "--jsno"}, 2, "--json"},
+                                   {{"frobnicate"}, 2, ""},
+                                   {{"tag", "list", "--frobnicate"}, 2, ""},
+                                   {{"status", "a", "b"}, 2, ""},
+                                   {{"tag", "show", "order"}, 3, "orders"},
+                                   {{"tag", "set", "oredrs", "--step", "7"}, 3, "orders"},
+                                   {{"tag", "delete", "Orders", "--force"}, 3, "orders"},
+                                   {{"tag", "export", "orders", "invoice"}, 3, "invoices"},
+                                   {{"claim", "invocies"}, 3, "invoices"},
+                                   {{"status", "ordres"}, 3, "orders"},
+                                   {{"drain", "ordres"}, 3, "orders"},
+                                   {{"claim", "nobody"}, 3, ""}};
+  for (const Case& one : cases) {
+    const IdctlResult result = host_.idctl.Run(one.words);
+    EXPECT_EQ(result.exit_status, one.exit_status) << result.err;
+    EXPECT_EQ(result.out, "");
+    const std::string second = result.err.substr(result.err.find('\n') + 1);
+    EXPECT_EQ(second,
+              one.suggestion.empty() ? "" : "idctl: did you mean '" + one.suggestion + "'?\n")
+        << result.err;
+  }
+}
+
 TEST_F(Tags, CountsAndTimesTakeSuffixes) {
   host_.idctl.Do({"tag", "create", "orders", "--step", "10k", "--max-step", "1t", "--max-prefetch",
                   "2g", "--max-id", "10m", "--start", "1k", "--outage-tolerance", "2h"});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/cli.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <exception>
@@ -14,6 +15,7 @@
 #include "idd/wire/channel.h"
 #include "idd/wire/frames.h"
 #include "terminal/progress_ticker.h"
+#include "terminal/suggestion.h"
 
 namespace idd::tools {
 namespace {
@@ -26,9 +28,51 @@ constexpr const char* kFooter =
     "5 nothing to claim before the deadline, 6 not permitted, 7 exists already.\n"
     "Example: idctl tag create orders --step 10000 && idctl claim orders -n 3";
 
-Failure UsageFailure(std::string why, const std::string& command) {
+// The longest wait for the names of tags that a misspelt one may stand for.
+constexpr std::chrono::milliseconds kSuggestionTimeout(2000);
+
+Failure UsageFailure(std::string why, const std::string& command, std::string suggestion = {}) {
   return Failure{ExitStatus::kUsage, "wrong usage", WithoutPassword(std::move(why)),
-                 "see '" + command + " --help'"};
+                 "see '" + command + " --help'", std::move(suggestion)};
+}
+
+// The tags that the command line names.
+std::vector<std::string> NamedTags(const Invocation& invocation) {
+  std::vector<std::string> names = invocation.tag.tags;
+  for (const std::string& name : {invocation.tag.tag, invocation.claim.tag, invocation.bench.tag,
+                                  invocation.whois.tag, invocation.decode.tag}) {
+    names.push_back(name);
+  }
+  for (const auto& name : {invocation.filter.tag, invocation.drain.tag, invocation.client.tag}) {
+    names.push_back(name.value_or(""));
+  }
+  return names;
+}
+
+// Empty if the daemon does not answer at once.
+std::vector<std::string> KnownTags(const std::string& socket_path) {
+  const Deadline deadline = Deadline::After(kSuggestionTimeout);
+  Result<AdminClient> client = AdminClient::Connect(socket_path, deadline);
+  if (!client.ok()) return {};
+  const Result<JsonDocument> reply = client.value().Request(AdminRequest("tag.list"), deadline);
+  if (!reply.ok()) return {};
+  Status error;
+  std::vector<std::string> names;
+  for (const Fields& tag : Fields(reply.value().json(), "reply", &error).Objects("tags")) {
+    names.push_back(tag.Text("tag"));
+  }
+  return names;
+}
+
+// The tag that was probably meant by the one that does not exist, or an empty string.
+std::string SuggestTag(const Invocation& invocation) {
+  const std::vector<std::string> known = KnownTags(invocation.global.socket_path);
+  for (const std::string& name : NamedTags(invocation)) {
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    if (name.empty() || is_known) continue;
+    if (std::optional<std::string> nearest = Nearest(name, known)) return *std::move(nearest);
+  }
+  return {};
 }
 
 void AddGlobalOptions(Command root, GlobalOptions& global) {
@@ -72,7 +116,11 @@ Outcome Execute(const CommandLine& line, Invocation& invocation, Output& out) {
   if (const std::string why = CheckSocketArgument(global.socket_path); !why.empty()) {
     return UsageFailure("IDD_SOCKET: " + why, line.CommandPath());
   }
-  return invocation.action(out);
+  Outcome outcome = invocation.action(out);
+  if (outcome.has_value() && outcome->exit == ExitStatus::kNoSuchTag) {
+    outcome->suggestion = SuggestTag(invocation);
+  }
+  return outcome;
 }
 
 Outcome ParseAndExecute(int argc, const char* const* argv, Output& out, int err_fd) {
@@ -86,7 +134,7 @@ Outcome ParseAndExecute(int argc, const char* const* argv, Output& out, int err_
   CommandLine::Parsed parsed = line.Parse(argc, argv);
   switch (parsed.kind) {
     case CommandLine::Kind::kWrongUsage:
-      return UsageFailure(std::move(parsed.text), line.CommandPath());
+      return UsageFailure(std::move(parsed.text), line.CommandPath(), std::move(parsed.suggestion));
     case CommandLine::Kind::kHelp:
       out.Write(parsed.text);
       return std::nullopt;

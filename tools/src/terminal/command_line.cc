@@ -12,6 +12,7 @@
 
 #include "idd/wire/frames.h"
 #include "terminal/output.h"
+#include "terminal/suggestion.h"
 
 namespace idd::tools {
 namespace {
@@ -25,6 +26,41 @@ std::string UsageText(const CLI::ParseError& error, const CLI::App& app) {
   if (!unknown.empty()) return "unknown argument " + Quote(unknown.front());
   const std::string text = error.what();
   return text == "A subcommand is required" ? "no command given" : text;
+}
+
+const CLI::App& Chosen(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return *command;
+}
+
+std::vector<std::string> OptionsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+    for (const CLI::Option* option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> CommandsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* app : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(app->get_name());
+  }
+  return names;
+}
+
+// The command or option that the first unknown word is probably meant to be, or an empty string.
+std::string SuggestionFor(const CLI::App& app, const std::string& path) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (unknown.empty()) return {};
+  const std::string word = unknown.front().substr(0, unknown.front().find('='));
+  const CLI::App& command = Chosen(app);
+  if (word.starts_with("--")) return Nearest(word, OptionsOf(command)).value_or("");
+  const std::optional<std::string> name = Nearest(word, CommandsOf(command));
+  return name.has_value() ? path + " " + *name : "";
 }
 
 // Stores the text if it is valid. `T`: std::string, or an optional one.
@@ -186,11 +222,11 @@ CommandLine::Parsed CommandLine::Parse(int argc, const char* const* argv) {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
-      return {Kind::kWrongUsage, UsageText(error, *app_)};
+      return {Kind::kWrongUsage, UsageText(error, *app_), SuggestionFor(*app_, CommandPath())};
     }
     std::ostringstream text;  // --help and --version are "errors" to CLI11
     app_->exit(error, text, text);
-    return {Kind::kHelp, text.str()};
+    return {Kind::kHelp, text.str(), ""};
   }
   return {};
 }

@@ -111,7 +111,8 @@ class CommandLine {
   enum class Kind { kCommand, kHelp, kWrongUsage };
   struct Parsed {
     Kind kind = Kind::kCommand;
-    std::string text;  // the requested help or version, or the error
+    std::string text;        // the requested help or version, or the error
+    std::string suggestion;  // for a wrong word: the one that was perhaps meant
   };
   [[nodiscard]] Parsed Parse(int argc, const char* const* argv);
   // "idctl tag create": the part of the command line that was understood.

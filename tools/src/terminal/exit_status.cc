@@ -85,7 +85,10 @@ Failure FailureFrom(const Status& status, std::string_view what) {
 std::string FormatFailure(const Failure& failure) {
   std::string line = "idctl: " + Clause(failure.what) + ": " + Clause(failure.why);
   if (!failure.todo.empty()) line += "; " + Clause(failure.todo);
-  return line + "\n";
+  line += "\n";
+  if (!failure.suggestion.empty())
+    line += "idctl: did you mean " + Quote(failure.suggestion) + "?\n";
+  return line;
 }
 
 }  // namespace idd::tools

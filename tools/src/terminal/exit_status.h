@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The meaning of idctl's exit statuses, and the line that is printed with a failure.
+// The meaning of idctl's exit statuses, and what is printed with a failure.
 #ifndef IDD_TOOLS_TERMINAL_EXIT_STATUS_H_
 #define IDD_TOOLS_TERMINAL_EXIT_STATUS_H_
 
@@ -31,6 +31,7 @@ struct Failure {
   std::string what;
   std::string why;
   std::string todo;
+  std::string suggestion{};  // what the user may have meant; may be empty
 };
 
 // Nothing means success.
@@ -47,7 +48,8 @@ using Outcome = std::optional<Failure>;
 // --max-id"). Precondition: !status.ok().
 [[nodiscard]] Failure FailureFrom(const Status& status, std::string_view what);
 
-// "idctl: <what>: <why>; <todo>" and a newline: exactly one line, whatever the texts contain.
+// "idctl: <what>: <why>; <todo>" and a newline: exactly one line, whatever the texts contain. A
+// suggestion is a second line.
 [[nodiscard]] std::string FormatFailure(const Failure& failure);
 
 }  // namespace idd::tools

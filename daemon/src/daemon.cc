@@ -98,6 +98,7 @@ class Daemon {
   void Leave();
   void Reload();
   [[nodiscard]] Status MoveDatabase(const Options& options);
+  [[nodiscard]] std::vector<SettingInForce> SettingsInForce() const;
   void Stop();
   void Fail(const Status& status);
   void ScheduleWatchdog(std::chrono::microseconds period);
@@ -148,7 +149,8 @@ Daemon::Daemon(const Options& options, Parts parts)
               .clients = clients_,
               .open_reader = [host = engine_.host()](
                                  const std::string& url) { return OpenStoreReader(url, host); },
-              .count_peers = [this] { return server_.CountPeers(); }}),
+              .count_peers = [this] { return server_.CountPeers(); },
+              .list_settings = [this] { return SettingsInForce(); }}),
       server_(loop_, engine_.tags(), admin_, clients_),
       metrics_(loop_, collector_, parts.metrics_server),
       signals_(loop_, {SIGTERM, SIGINT, SIGHUP, SIGUSR2}, [this](int signal) { OnSignal(signal); }),
@@ -265,6 +267,16 @@ Status Daemon::MoveDatabase(const Options& options) {
   engine_.worker().Replace(std::move(store).value());
   engine_.journal().SetOpenStore(JournalOpener(options.database, engine_.host()));
   return Status::Ok();
+}
+
+std::vector<SettingInForce> Daemon::SettingsInForce() const {
+  std::vector<SettingInForce> settings;
+  for (const SettingSource& setting : options_.settings) {
+    const bool is_database = setting.key == "database";
+    settings.push_back(
+        {setting.key, is_database ? database_url_ : setting.value, setting.source, setting.where});
+  }
+  return settings;
 }
 
 void Daemon::Stop() {

@@ -39,6 +39,8 @@ for tag in orders order-lines 'two words' billing; do "$idctl" tag create "$tag"
 offers $'create\ndelete\nexport\nlist\nset\nshow' idctl tag ''
 offers 'delete' idctl tag d
 offers $'forget\nlist' idctl host ''
+offers show idctl config ''
+offers $'debug\nerror\ninfo\nwarning' idctl log-level ''
 offers $'orders\norder-lines' idctl claim ord
 offers $'billing\norder-lines\norders\ntwo\\ words' idctl tag set ''
 offers 'two\ words' idctl audit two

@@ -46,6 +46,8 @@ const std::vector<Words>& Commands() {
                                               {"audit", "orders"},
                                               {"whois", "orders", "1"},
                                               {"client", "list"},
+                                              {"config", "show"},
+                                              {"log-level"},
                                               {"doctor", "--all"},
                                               {"metrics"},
                                               {"top", "--once", "--interval", "0.1"},
@@ -231,7 +233,8 @@ TEST_F(IdctlOutput, TerminalWithoutColorsGetsNone) {
 // fails.
 TEST_F(IdctlOutput, NarrowTerminalLosesNoTag) {
   for (const Words& words : Commands()) {
-    const Words names_no_tag = {"host", "claim", "whois", "client", "doctor"};
+    const Words names_no_tag = {"host",   "claim",  "whois",    "client",
+                                "doctor", "config", "log-level"};
     if (std::count(names_no_tag.begin(), names_no_tag.end(), words[0]) > 0) continue;
     for (const unsigned short columns : std::initializer_list<unsigned short>{1, 10, 40, 80, 200}) {
       EXPECT_THAT(OnTerminal(words, columns), AnyOf(HasSubstr("orders"), HasSubstr("raw add")))

@@ -96,6 +96,10 @@ check_sqlite() {
   says WORKER
   shell 'idctl tag delete events --force'
   run "$operations" 'idctl client list'
+  run "$operations" 'idctl config show'
+  says '/etc/idd/idd.toml|default'
+  run "$operations" 'idctl log-level debug'
+  run "$operations" 'idctl log-level info'
   run "$operations" 'idctl host list'
   run "$operations" 'idctl doctor'
   run "$operations" 'idctl metrics'

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <limits>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "idd/base/scoped_fd.h"
@@ -22,6 +23,8 @@ namespace idd::daemon {
 namespace {
 
 constexpr std::string_view kLimits = "limits";
+constexpr const char* kConnections = "connections_per_uid";
+constexpr const char* kRequests = "requests_per_second_per_uid";
 constexpr std::string_view kAccess = "access";
 constexpr std::int64_t kMaxPerSecond = 1'000'000'000;
 constexpr std::int64_t kMaxConnectionLimit = 1'000'000;
@@ -67,8 +70,6 @@ Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path
   LimitSettings limits;
   const toml::table* table = node.as_table();
   if (table == nullptr) return ConfigPlace(path, node).Wrong("'limits' must be a table, [limits]");
-  constexpr const char* kConnections = "connections_per_uid";
-  constexpr const char* kRequests = "requests_per_second_per_uid";
   if (Status status = CheckKeys(*table, {kConnections, kRequests}, path); !status.ok()) {
     return status;
   }
@@ -114,6 +115,12 @@ std::optional<std::uint32_t> GroupId(const std::string& name) {
 }
 
 using FindId = std::optional<std::uint32_t> (*)(const std::string& name);
+
+std::vector<SettingSource> LimitSources(const LimitSettings& limits) {
+  const std::string prefix = std::string(kLimits) + ".";
+  return {{prefix + kConnections, std::to_string(limits.connections_per_uid), "default", ""},
+          {prefix + kRequests, std::to_string(limits.requests_per_s_per_uid), "default", ""}};
+}
 
 // A list of names or numbers. An absent list is empty; a list that is given but empty is an error.
 Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* key, FindId find,
@@ -226,6 +233,50 @@ Result<std::vector<AccessRule>> ReadAccess(const toml::node& node, const std::st
   return rules;
 }
 
+template <typename T>
+std::string Listed(const char* what, const std::vector<T>& items) {
+  std::string text;
+  for (const T& item : items) {
+    text += text.empty() ? std::string(what) : ",";
+    if constexpr (std::is_same_v<T, std::string>) {
+      text += item;
+    } else {
+      text += std::to_string(item);
+    }
+  }
+  return text;
+}
+
+// "shm to orders*,billing for uids 1000 gids 5".
+std::string RuleInWords(const AccessRule& rule) {
+  std::string text = AccessName(rule.access);
+  if (rule.ids_per_s) text += ", " + std::to_string(*rule.ids_per_s) + " ids per second,";
+  return text + Listed(" to ", rule.tags) + " for" + Listed(" uids ", rule.users) +
+         Listed(" gids ", rule.groups);
+}
+
+std::string Position(const std::string& path, const toml::node& node) {
+  return path + ":" + std::to_string(node.source().begin.line);
+}
+
+// The limits and rules of a file whose tables are valid, with their lines.
+std::vector<SettingSource> SourcesOf(const toml::table& file, const std::string& path,
+                                     const ConfigTables& tables) {
+  std::vector<SettingSource> sources = LimitSources(tables.limits);
+  for (SettingSource& limit : sources) {
+    const toml::node* const found = file[kLimits][limit.key.substr(kLimits.size() + 1)].node();
+    if (found == nullptr) continue;
+    limit.source = "file";
+    limit.where = Position(path, *found);
+  }
+  const toml::array* const rules = file.get_as<toml::array>(kAccess);
+  for (std::size_t i = 0; i < tables.access.size(); ++i) {
+    sources.push_back({std::string(kAccess), RuleInWords(tables.access[i]), "file",
+                       Position(path, *rules->get(i))});
+  }
+  return sources;
+}
+
 Status Unreadable(const std::string& path, const std::string& why) {
   return {Code::kInvalid, "cannot read the configuration " + path + ": " + why +
                               "; let the user of idd, here uid " + std::to_string(::geteuid()) +
@@ -265,6 +316,8 @@ ConfigFile::ConfigFile(std::unique_ptr<Content> content) : content_(std::move(co
 ConfigFile::ConfigFile(ConfigFile&& other) noexcept = default;
 ConfigFile& ConfigFile::operator=(ConfigFile&& other) noexcept = default;
 ConfigFile::~ConfigFile() = default;
+
+std::vector<SettingSource> DefaultLimits() { return LimitSources({}); }
 
 Result<std::optional<std::string>> ConfigFile::Text(const std::string& path) {
   const ScopedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -309,6 +362,7 @@ Result<ConfigTables> ConfigFile::ReadTables() const {
     if (!access.ok()) return access.status();
     tables.access = std::move(access).value();
   }
+  tables.settings = SourcesOf(content_->table, content_->path, tables);
   return tables;
 }
 

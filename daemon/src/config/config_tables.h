@@ -14,6 +14,7 @@
 
 #include "access/access_rules.h"
 #include "access/peer_limits.h"
+#include "config/setting_source.h"
 #include "idd/base/status.h"
 
 namespace idd::daemon {
@@ -21,7 +22,11 @@ namespace idd::daemon {
 struct ConfigTables {
   LimitSettings limits;
   std::vector<AccessRule> access;
+  std::vector<SettingSource> settings;  // each limit, and each rule in words
 };
+
+// The limits without a file.
+[[nodiscard]] std::vector<SettingSource> DefaultLimits();
 
 // A key of the file outside its tables.
 struct ConfigKey {

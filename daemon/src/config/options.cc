@@ -12,7 +12,6 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
-#include <map>
 #include <utility>
 
 #include "config/config_tables.h"
@@ -105,6 +104,29 @@ Status TakeSettings(const ConfigFile& file, const CLI::App& app, Settings& setti
   return Status::Ok();
 }
 
+bool IsOnCommandLine(const std::vector<std::string>& arguments, const std::string& name) {
+  const std::string flag = "--" + name;
+  return std::any_of(arguments.begin(), arguments.end(), [&flag](const std::string& argument) {
+    return argument == flag || argument.starts_with(flag + "=");
+  });
+}
+
+// Where the value of the option comes from; `where` is its place in the file, if it is from there.
+SettingSource SourceOf(const CLI::App& app, const std::vector<std::string>& arguments,
+                       const Setting& setting) {
+  SettingSource found{FileKey(setting.name), setting.value, "default", ""};
+  if (!setting.where.empty()) {
+    found.source = "file";
+    found.where = setting.where.substr(0, setting.where.rfind(": "));
+  } else if (IsOnCommandLine(arguments, setting.name)) {
+    found.source = "command line";
+  } else if (app.get_option(std::string("--") + setting.name)->count() != 0) {
+    found.source = "environment";
+    found.where = Variable(setting.name);
+  }
+  return found;
+}
+
 // "path:line: log_level <what>" of a value from the file, else "log-level <what>".
 Status Wrong(const Setting& setting, const std::string& what) {
   const std::string name = setting.where.empty() ? setting.name : FileKey(setting.name);
@@ -117,12 +139,8 @@ Status Locate(const Setting& setting, const Status& status) {
 }
 
 Result<log::Level> ParseLevel(const Setting& setting) {
-  static const std::map<std::string, log::Level> levels = {{"debug", log::Level::kDebug},
-                                                           {"info", log::Level::kInfo},
-                                                           {"warning", log::Level::kWarning},
-                                                           {"error", log::Level::kError}};
-  const auto it = levels.find(setting.value);
-  if (it != levels.end()) return it->second;
+  const std::optional<log::Level> level = log::ParseLevel(setting.value);
+  if (level.has_value()) return *level;
   return Wrong(setting, "must be debug, info, warning or error, got '" + setting.value + "'");
 }
 
@@ -334,6 +352,7 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
   Settings settings = DefaultSettings();
   std::string config = default_config;
   ConfigTables tables;
+  tables.settings = DefaultLimits();
   bool check_config = false;
   app.set_version_flag("--version", std::string("idd ") + IDD_VERSION);
   app.add_option("--config", config, "TOML configuration")
@@ -384,6 +403,10 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
   options.value().config_file = has_file ? config : "";
   options.value().check_config = check_config;
   options.value().arguments = arguments;
+  std::vector<SettingSource>& sources = options.value().settings;
+  sources.push_back(SourceOf(app, arguments, {"config", "", options.value().config_file}));
+  for (const Setting& setting : settings) sources.push_back(SourceOf(app, arguments, setting));
+  sources.insert(sources.end(), tables.settings.begin(), tables.settings.end());
   std::string output;
   if (check_config) {
     std::string unchecked;

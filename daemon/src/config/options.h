@@ -10,6 +10,7 @@
 
 #include "access/access_rules.h"
 #include "access/peer_limits.h"
+#include "config/setting_source.h"
 #include "idd/base/status.h"
 #include "platform/logging.h"
 #include "store/fence_store.h"
@@ -37,7 +38,8 @@ struct Options {
   LimitSettings limits;
   std::vector<AccessRule> access;
   bool check_config = false;
-  std::vector<std::string> arguments;  // as given, for a reload
+  std::vector<std::string> arguments;   // as given, for a reload
+  std::vector<SettingSource> settings;  // all of the above, and their sources
 };
 
 inline constexpr const char* kDefaultConfig = "/etc/idd/idd.toml";

@@ -11,6 +11,16 @@ void Note(const char* key, const T& now, const T& asked, std::vector<std::string
   if (now != asked) keys.emplace_back(key);
 }
 
+// What is shown of the settings that keep their old values.
+void KeepSources(const Options& now, const std::vector<std::string>& keys, Options& options) {
+  for (SettingSource& setting : options.settings) {
+    if (std::find(keys.begin(), keys.end(), setting.key) == keys.end()) continue;
+    for (const SettingSource& old : now.settings) {
+      if (old.key == setting.key) setting = old;
+    }
+  }
+}
+
 }  // namespace
 
 bool ReloadPlan::Changes(const std::string& key) const {
@@ -38,6 +48,7 @@ ReloadPlan PlanReload(const Options& now, const Options& asked) {
   plan.options.fence_after = now.fence_after;
   plan.options.metrics_listen = now.metrics_listen;
   plan.options.log_format = now.log_format;
+  KeepSources(now, plan.not_changed, plan.options);
   return plan;
 }
 

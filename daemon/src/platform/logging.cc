@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -19,6 +20,7 @@ namespace idd::daemon::log {
 namespace {
 
 constexpr int kLinesPerSecond = 20;
+constexpr std::array<const char*, 4> kLevelNames = {"debug", "info", "warning", "error"};
 constexpr std::size_t kMaxEvents = 256;
 
 struct Budget {
@@ -30,6 +32,7 @@ struct Budget {
 struct State {
   std::mutex mutex;
   Format format = Format::kText;
+  Level level = Level::kInfo;
   std::shared_ptr<spdlog::logger> logger;  // spdlog's own type for a logger
   std::map<std::string, Budget, std::less<>> budgets;
   std::map<std::string, EventCount, std::less<>> counts;
@@ -198,6 +201,7 @@ void Configure(Level level, Format format) {
   const std::lock_guard lock(state.mutex);
   state.format = format;
   spdlog::logger& logger = LoggerLocked(state);
+  state.level = level;
   logger.set_level(ToSpdlog(level));
   SetPattern(logger, format);
 }
@@ -205,7 +209,23 @@ void Configure(Level level, Format format) {
 void SetLevel(Level level) {
   State& state = GetState();
   const std::lock_guard lock(state.mutex);
+  state.level = level;
   LoggerLocked(state).set_level(ToSpdlog(level));
+}
+
+Level GetLevel() {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  return state.level;
+}
+
+const char* LevelName(Level level) noexcept { return kLevelNames[static_cast<std::size_t>(level)]; }
+
+std::optional<Level> ParseLevel(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < kLevelNames.size(); ++i) {
+    if (name == kLevelNames[i]) return static_cast<Level>(i);
+  }
+  return std::nullopt;
 }
 
 void FlushSuppressed(bool at_end) {

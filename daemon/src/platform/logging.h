@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -30,6 +31,9 @@ struct Field {
 // Thread safety: all. Before Configure() lines go to stderr as text.
 void Configure(Level level, Format format);
 void SetLevel(Level level);
+[[nodiscard]] Level GetLevel();
+[[nodiscard]] const char* LevelName(Level level) noexcept;  // "debug", "info", "warning", "error"
+[[nodiscard]] std::optional<Level> ParseLevel(std::string_view name) noexcept;
 
 // One line: the time (UTC), the level, the event (`lease.granted`, the stable name that
 // docs/log-events.md lists) and the fields. At most 20 lines a second are written for one event.

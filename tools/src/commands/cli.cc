@@ -108,6 +108,7 @@ void AddCommands(Command root, Invocation& invocation) {
   RegisterMetricsCommand(root, invocation);
   RegisterDrainCommands(root, invocation);
   RegisterClientCommands(root, invocation);
+  RegisterConfigCommands(root, invocation);
 }
 
 Outcome Execute(const CommandLine& line, Invocation& invocation, Output& out) {

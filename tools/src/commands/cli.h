@@ -36,6 +36,10 @@ struct TagArguments : TagSettings {
   std::vector<std::string> tags;  // of tag export
 };
 
+struct LogArguments {
+  std::optional<std::string> level;  // nothing: shows it
+};
+
 struct ApplyArguments {
   std::optional<std::string> file;  // "-": standard input
   bool is_dry_run = false;
@@ -135,6 +139,7 @@ struct Invocation {
   DrainArguments drain;
   ClientArguments client;
   ApplyArguments apply;
+  LogArguments log;
   Action action;
 };
 

@@ -46,6 +46,7 @@ void RegisterImportCommand(Command root, Invocation& invocation);
 void RegisterMetricsCommand(Command root, Invocation& invocation);
 void RegisterDrainCommands(Command root, Invocation& invocation);
 void RegisterClientCommands(Command root, Invocation& invocation);
+void RegisterConfigCommands(Command root, Invocation& invocation);
 
 // --- tag
 [[nodiscard]] Result<std::string> RenderTag(const Json& document);
@@ -97,6 +98,11 @@ void RegisterClientCommands(Command root, Invocation& invocation);
 // For a document that AddProcessFacts() has extended.
 // `columns`: the width of the screen; 0: no limit.
 [[nodiscard]] Result<std::string> RenderClients(const Json& document, std::size_t columns = 0);
+
+// --- config, log-level
+// A table or, on a screen that is too narrow for it, three lines for each setting.
+[[nodiscard]] Result<std::string> RenderConfig(const Json& document, std::size_t columns = 0);
+[[nodiscard]] Result<std::string> RenderLogLevel(const Json& document);
 
 // --- claim
 // idclient_claim_many, or a fake: claims up to `count` ids and stores the number claimed.

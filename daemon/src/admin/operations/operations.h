@@ -42,8 +42,10 @@ AdminHandler ListClients;
 AdminHandler ListHosts;
 AdminHandler ListLeases;
 AdminHandler ListTags;
+AdminHandler LogLevel;
 AdminHandler Resume;
 AdminHandler SetTag;
+AdminHandler ShowConfig;
 AdminHandler ShowImportProgress;
 AdminHandler ShowMetrics;
 AdminHandler ShowStatus;
@@ -59,6 +61,7 @@ struct AdminOperation {
 inline constexpr std::array kAdminOperations = {
     AdminOperation{"audit", Needs::kSee, &Audit},
     AdminOperation{"client.list", Needs::kSee, &ListClients},
+    AdminOperation{"config.show", Needs::kAdministerAll, &ShowConfig},
     AdminOperation{"decode", Needs::kSee, &Decode},
     AdminOperation{"doctor", Needs::kSee, &Doctor},
     AdminOperation{"drain", Needs::kAdministerScope, &Drain},
@@ -67,6 +70,7 @@ inline constexpr std::array kAdminOperations = {
     AdminOperation{"import", Needs::kAdministerAll, &ImportTags},
     AdminOperation{"import.progress", Needs::kAdministerAll, &ShowImportProgress},
     AdminOperation{"lease.list", Needs::kSee, &ListLeases},
+    AdminOperation{"log.level", Needs::kAdministerAll, &LogLevel},
     AdminOperation{"metrics", Needs::kSee, &ShowMetrics},
     AdminOperation{"resume", Needs::kAdministerScope, &Resume},
     AdminOperation{"status", Needs::kSee, &ShowStatus},

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "access/client_ledger.h"
 #include "access/peer_facts.h"
@@ -37,6 +38,14 @@ struct DaemonInfo {
   std::optional<std::chrono::microseconds> watchdog{};
 };
 
+// A setting in force. The database has no password.
+struct SettingInForce {
+  std::string key;
+  std::string value;
+  std::string source;  // "default", "file", "environment" or "command line"
+  std::string where;   // "path:line" or the variable; empty for the other sources
+};
+
 // The parts of the daemon that Admin works with; all of them outlive Admin.
 struct AdminParts {
   LeaseWorker& worker;
@@ -45,6 +54,7 @@ struct AdminParts {
   const ClientLedger& clients;
   ReportQueue::OpenReader open_reader;
   std::function<PeerFacts()> count_peers{};  // none: the doctor knows of no peers
+  std::function<std::vector<SettingInForce>()> list_settings{};  // none: no settings are known
 };
 
 // Everything that the operations use, and their state from one request to the next.
@@ -59,6 +69,7 @@ struct AdminContext {
         metrics(parts.metrics),
         clients(parts.clients),
         count_peers(std::move(parts.count_peers)),
+        list_settings(std::move(parts.list_settings)),
         drains(worker, tags),
         lister(worker),
         audit_pause(event_loop),
@@ -79,6 +90,7 @@ struct AdminContext {
   MetricsCollector& metrics;
   const ClientLedger& clients;
   const std::function<PeerFacts()> count_peers;
+  const std::function<std::vector<SettingInForce>()> list_settings;
   DrainNotes drains;
   TagLister lister;
   Timer audit_pause;

@@ -83,7 +83,7 @@ set(CPACK_DEBIAN_IDD_PACKAGE_CONTROL_EXTRA ${idd_control})
 string(CONCAT CPACK_DEBIAN_IDD_PACKAGE_DEPENDS
   "libidclient0 (= ${IDD_PACKAGE_VERSION}), "
   "systemd | systemd-standalone-sysusers, systemd | systemd-standalone-tmpfiles")
-set(CPACK_DEBIAN_IDD_PACKAGE_SUGGESTS "mariadb-server | default-mysql-server, bash-completion")
+set(CPACK_DEBIAN_IDD_PACKAGE_SUGGESTS "mariadb-server | default-mysql-server, bash-completion | zsh | fish")
 set(CPACK_COMPONENT_IDD_DESCRIPTION
 "idd leases segments of ids from a database, SQLite on one host, MySQL or
 MariaDB for many, and publishes them in shared memory. Programs linked

@@ -93,6 +93,13 @@ void EventLoop::Stop() {
   impl_->WakeRunner();
 }
 
+// The clock stands still during a callback, so chance cuts the work.
+bool EventLoop::IsTurnOver() const { return World::Get().random().Percent(50); }
+
+void EventLoop::SetTurn(std::chrono::nanoseconds /*turn*/) {}
+
+void EventLoop::WatchTurns(TurnWatch /*watch*/) {}
+
 Timer::Timer(EventLoop& loop) : state_(std::make_shared<State>(loop)) {}
 
 Timer::~Timer() { Cancel(); }

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -67,6 +69,78 @@ TEST_F(EventLoopTest, TasksAreCalledInTheOrderInWhichTheyWerePosted) {
   EXPECT_TRUE(called_.empty());
   loop_.RunUntilIdle();
   EXPECT_THAT(called_, ElementsAre("a", "b", "c", "d"));
+}
+
+// A thread that posts faster than the loop calls must not keep clients waiting.
+TEST_F(EventLoopTest, ManyTasksDoNotKeepTimersAndDescriptorsWaiting) {
+  std::array<int, 2> ends{-1, -1};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  DescriptorWatch watch(loop_);
+  ASSERT_TRUE(watch.Open(ScopedFd(ends[0])).ok());
+  const ScopedFd writer(ends[1]);
+  loop_.SetTurn(1ms);
+  int tasks = 0;
+  int before_timer = 0;
+  int before_descriptor = 0;
+  Timer timer(loop_);
+  timer.After(0ns, [&] { before_timer = tasks; });
+  watch.WhenReadable([&] { before_descriptor = tasks; });
+  ASSERT_EQ(::write(writer.get(), "x", 1), 1);
+  for (int i = 0; i < 100; ++i) {
+    loop_.Post([&tasks, i] {
+      EXPECT_EQ(tasks++, i) << "the order must stay";
+      std::this_thread::sleep_for(1ms);
+    });
+  }
+  loop_.RunUntilIdle();
+  EXPECT_EQ(tasks, 100);
+  EXPECT_LE(before_timer, 3);
+  EXPECT_LE(before_descriptor, 3);
+}
+
+TEST_F(EventLoopTest, TasksAfterAStopOrAnExceptionAreCalledInTheNextRun) {
+  loop_.Post([this] { loop_.Stop(); });
+  loop_.Post(Note("after the stop"));
+  loop_.Post([] { throw std::runtime_error("a task's"); });
+  loop_.Post(Note("after the exception"));
+  loop_.Run();
+  EXPECT_TRUE(called_.empty());
+  EXPECT_THROW(loop_.RunUntilIdle(), std::runtime_error);
+  EXPECT_THAT(called_, ElementsAre("after the stop"));
+  loop_.RunUntilIdle();
+  EXPECT_THAT(called_, ElementsAre("after the stop", "after the exception"));
+}
+
+TEST_F(EventLoopTest, TurnIsOverAfterItsTimeAndNotOutside) {
+  loop_.SetTurn(20ms);
+  EXPECT_FALSE(loop_.IsTurnOver());
+  loop_.Post([this] {
+    std::this_thread::sleep_for(20ms);
+    if (loop_.IsTurnOver()) called_.push_back("over");
+  });
+  loop_.RunUntilIdle();
+  EXPECT_THAT(called_, ElementsAre("over"));
+  EXPECT_FALSE(loop_.IsTurnOver());
+}
+
+TEST_F(EventLoopTest, ProcessorTimeOfATurnIsReportedAndASleepIsNot) {
+  std::vector<std::chrono::nanoseconds> turns;
+  loop_.WatchTurns([&turns](std::chrono::nanoseconds time) { turns.push_back(time); });
+  loop_.Post([] {
+    const Deadline deadline = Deadline::After(30ms);
+    while (!deadline.passed()) {
+    }
+  });
+  loop_.RunUntilIdle();
+  loop_.Post([] { std::this_thread::sleep_for(2s); });
+  loop_.RunUntilIdle();
+  ASSERT_EQ(turns.size(), 2U);
+  EXPECT_GT(turns[0], 0ns);
+  EXPECT_LT(turns[1], 1s);
+  loop_.WatchTurns(nullptr);
+  loop_.Post(Note("unwatched"));
+  loop_.RunUntilIdle();
+  EXPECT_EQ(turns.size(), 2U);
 }
 
 TEST_F(EventLoopTest, TaskOfAnotherThreadIsCalledOnTheLoop) {

@@ -46,10 +46,10 @@ void Admin::Handle(std::string request, const PeerRights& rights, AdminDone done
     Fail(done, {Code::kSystem, "idd has too many administration requests under way"});
     return;
   }
-  AdminDone last = [this, uid = rights.peer().uid, done = std::move(done)](
-                       const Status& status, const std::string& document) {
+  AdminDone last = [this, uid = rights.peer().uid, done = std::move(done)](const Status& status,
+                                                                           std::string document) {
     budget_.End(uid);
-    done(status, document);
+    done(status, std::move(document));
   };
   if (!is_held_) return Parse(std::move(request), rights, last);
   held_.emplace_back([this, text = std::move(request), rights, last = std::move(last)] {

@@ -15,6 +15,7 @@ MetricsPublisher::MetricsPublisher(EventLoop& loop, MetricsCollector& collector,
                                    MetricsServer* server)
     : loop_(loop), collector_(collector), server_(server), timer_(loop) {
   collector_.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
+  loop_.WatchTurns([this](std::chrono::nanoseconds time) { loop_turn_.Observe(Seconds(time)); });
   if (server_ == nullptr) return;
   server_->Serve([this](MetricsCollector::Done done) {
     loop_.Post([this, done = std::move(done)]() mutable { collector_.Collect(std::move(done)); });
@@ -22,11 +23,13 @@ MetricsPublisher::MetricsPublisher(EventLoop& loop, MetricsCollector& collector,
 }
 
 MetricsPublisher::~MetricsPublisher() {
+  loop_.WatchTurns(nullptr);
   if (server_ != nullptr) server_->StopServing();
 }
 
 void MetricsPublisher::AddFamilies(FamilyBuilder& families) const {
   families.Add(metric::kLoopDelay, loop_delay_);
+  families.Add(metric::kLoopTurn, loop_turn_);
 }
 
 void MetricsPublisher::KeepIn(const std::string& textfile) {

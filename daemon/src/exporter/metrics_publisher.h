@@ -15,7 +15,8 @@
 
 namespace idd::daemon {
 
-// Lets scrapers read the metrics, writes the metrics to a file, and measures the event loop's lag.
+// Lets scrapers read the metrics, writes the metrics to a file, and measures the event loop's lag
+// and turns.
 // (Admin answers idctl.)
 //
 // Thread safety: none; event loop.
@@ -41,6 +42,7 @@ class MetricsPublisher {
   MetricsServer* const server_;
   Timer timer_;
   prometheus::Histogram loop_delay_{LatencyBuckets()};
+  prometheus::Histogram loop_turn_{{0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 1}};
   std::string path_;
   std::unique_ptr<MetricsTextfile> textfile_;  // as soon as there was a path
 };

@@ -35,6 +35,8 @@ inline constexpr Metric kInheritedLeases{"idd_inherited_leases", MetricKind::kGa
                                          "Leases that were taken over from an earlier idd."};
 inline constexpr Metric kLoopDelay{"idd_event_loop_delay_seconds", MetricKind::kHistogram,
                                    "seconds", "Event-loop lag, measured with a 1 s timer."};
+inline constexpr Metric kLoopTurn{"idd_event_loop_turn_seconds", MetricKind::kHistogram, "seconds",
+                                  "Processor time of each turn of the event loop."};
 inline constexpr Metric kMetricsTurn{"idd_metrics_turn_seconds", MetricKind::kHistogram, "seconds",
                                      "How long each turn of collecting metrics held the loop."};
 inline constexpr Metric kLogEvents{"idd_log_events_total", MetricKind::kCounter, "events",

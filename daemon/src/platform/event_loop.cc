@@ -13,6 +13,9 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
+#include <ctime>
+#include <deque>
+#include <mutex>
 #include <utility>
 
 #include "idd/base/check.h"
@@ -23,19 +26,99 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using boost::system::error_code;
 
+// The processor time of this thread.
+std::chrono::nanoseconds ProcessorTime() {
+  timespec time{};
+  static_cast<void>(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time));
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 }  // namespace
 
 struct EventLoop::Impl {
-  boost::asio::io_context context;
+  // One callback.
+  template <typename... Arguments>
+  void TakeTurn(const std::function<void(Arguments...)>& callback, Arguments... arguments) {
+    struct End {
+      ~End() { is_in_turn = false; }
+      bool& is_in_turn;
+    };
+    began = MonotonicClock::now();
+    is_in_turn = true;
+    const End end{is_in_turn};
+    callback(arguments...);
+    if (watch) NoteTurn();
+  }
+  // What the loop itself did since the last turn counts too: one reading of the clock, which is a
+  // system call, instead of two.
+  void NoteTurn() {
+    const std::chrono::nanoseconds now = ProcessorTime();
+    watch(now - std::exchange(used, now));
+  }
+
+  [[nodiscard]] bool IsTurnOver() const {
+    return is_in_turn && MonotonicClock::now() - began >= turn;
+  }
+
+  void Post(std::function<void()> task) {
+    const std::lock_guard lock(mutex);
+    posted.push_back(std::move(task));
+    if (std::exchange(is_served, true)) return;
+    boost::asio::post(context, [this] { ServePosted(); });
+  }
+  // Calls posted tasks for one turn. Asio would call all of them before it looks at the descriptors
+  // again, and a thread may post more of them in that time than the loop can call.
+  void ServePosted() {
+    struct Rest {
+      ~Rest() {
+        const std::lock_guard lock(loop.mutex);
+        loop.is_served = !loop.posted.empty();
+        if (loop.is_served) boost::asio::post(loop.context, [&of = loop] { of.ServePosted(); });
+      }
+      Impl& loop;
+    };
+    const Rest rest{*this};
+    TakeTurn(std::function<void()>([this] {
+      do {
+        std::function<void()> task;
+        {
+          const std::lock_guard lock(mutex);
+          if (posted.empty()) return;
+          task = std::move(posted.front());
+          posted.pop_front();
+        }
+        task();
+      } while (!is_one_by_one && !IsTurnOver() && !context.stopped());
+    }));
+  }
+  // While tasks are destroyed, they may post others.
+  void DropPosted() {
+    std::deque<std::function<void()>> dropped;
+    do {
+      dropped.clear();
+      const std::lock_guard lock(mutex);
+      dropped.swap(posted);
+    } while (!dropped.empty());
+  }
+
+  std::chrono::nanoseconds turn = std::chrono::milliseconds(1);
+  MonotonicTime began{};  // the present or the last callback
+  bool is_in_turn = false;
+  std::chrono::nanoseconds used{0};  // ProcessorTime() after the last one
+  TurnWatch watch;
+  bool is_one_by_one = false;  // for RunOne()
+  std::mutex mutex;
+  std::deque<std::function<void()>> posted;
+  bool is_served = false;           // ServePosted() will be called
+  boost::asio::io_context context;  // last: its callbacks go first
 };
 
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 
-EventLoop::~EventLoop() = default;
+// Tasks may own timers, which must go before the context.
+EventLoop::~EventLoop() { impl_->DropPosted(); }
 
-void EventLoop::Post(std::function<void()> task) {
-  boost::asio::post(impl_->context, std::move(task));
-}
+void EventLoop::Post(std::function<void()> task) { impl_->Post(std::move(task)); }
 
 void EventLoop::Run() {
   const auto work = boost::asio::make_work_guard(impl_->context);
@@ -44,11 +127,23 @@ void EventLoop::Run() {
 
 void EventLoop::Stop() { impl_->context.stop(); }
 
+bool EventLoop::IsTurnOver() const { return impl_->IsTurnOver(); }
+
+void EventLoop::SetTurn(std::chrono::nanoseconds turn) { impl_->turn = turn; }
+
+void EventLoop::WatchTurns(TurnWatch watch) {
+  impl_->watch = std::move(watch);
+  impl_->used = ProcessorTime();
+}
+
 bool EventLoop::RunOne(std::chrono::nanoseconds patience) {
   const auto work = boost::asio::make_work_guard(impl_->context);
   impl_->context.restart();
+  impl_->is_one_by_one = true;
   // With no patience left, run_one_for() checks nothing.
-  return impl_->context.poll_one() != 0 || impl_->context.run_one_for(patience) != 0;
+  const bool has_run = impl_->context.poll_one() != 0 || impl_->context.run_one_for(patience) != 0;
+  impl_->is_one_by_one = false;
+  return has_run;
 }
 
 void EventLoop::RunUntilIdle() {
@@ -58,13 +153,14 @@ void EventLoop::RunUntilIdle() {
 }
 
 struct Timer::State {
-  explicit State(boost::asio::io_context& context) : timer(context) {}
+  explicit State(EventLoop::Impl& the_loop) : loop(the_loop), timer(the_loop.context) {}
 
+  EventLoop::Impl& loop;
   boost::asio::steady_timer timer;
   std::uint64_t wait = 0;  // the newest one's number
 };
 
-Timer::Timer(EventLoop& loop) : state_(std::make_shared<State>(loop.impl_->context)) {}
+Timer::Timer(EventLoop& loop) : state_(std::make_shared<State>(*loop.impl_)) {}
 
 Timer::~Timer() { Cancel(); }
 
@@ -72,7 +168,7 @@ void Timer::At(MonotonicTime at, std::function<void()> callback) {
   state_->timer.expires_at(at);
   state_->timer.async_wait([state = state_, wait = ++state_->wait,
                             callback = std::move(callback)](const error_code& error) {
-    if (!error && wait == state->wait) callback();
+    if (!error && wait == state->wait) state->loop.TakeTurn(callback);
   });
 }
 
@@ -95,7 +191,7 @@ struct DescriptorWatch::State {
     std::uint64_t wait = 0;
   };
 
-  explicit State(boost::asio::io_context& context) : descriptor(context) {}
+  explicit State(EventLoop::Impl& the_loop) : loop(the_loop), descriptor(the_loop.context) {}
 
   static void Wait(const std::shared_ptr<State>& state, Direction State::*direction,
                    std::function<void()> callback) {
@@ -104,7 +200,7 @@ struct DescriptorWatch::State {
     state->descriptor.async_wait(
         waiting.type,
         [state, direction, wait, callback = std::move(callback)](const error_code& error) {
-          if (!error && wait == ((*state).*direction).wait) callback();
+          if (!error && wait == ((*state).*direction).wait) state->loop.TakeTurn(callback);
         });
   }
   void Forget() {
@@ -112,13 +208,13 @@ struct DescriptorWatch::State {
     ++writable.wait;
   }
 
+  EventLoop::Impl& loop;
   stream_descriptor descriptor;
   Direction readable{.type = stream_descriptor::wait_read};
   Direction writable{.type = stream_descriptor::wait_write};
 };
 
-DescriptorWatch::DescriptorWatch(EventLoop& loop)
-    : state_(std::make_shared<State>(loop.impl_->context)) {}
+DescriptorWatch::DescriptorWatch(EventLoop& loop) : state_(std::make_shared<State>(*loop.impl_)) {}
 
 DescriptorWatch::~DescriptorWatch() { Close(); }
 
@@ -154,17 +250,18 @@ void DescriptorWatch::Close() {
 int DescriptorWatch::fd() const { return state_->descriptor.native_handle(); }
 
 struct Signals::State {
-  State(boost::asio::io_context& context, std::function<void(int)> on_signal)
-      : signals(context), callback(std::move(on_signal)) {}
+  State(EventLoop::Impl& the_loop, std::function<void(int)> on_signal)
+      : loop(the_loop), signals(the_loop.context), callback(std::move(on_signal)) {}
 
   static void Wait(const std::shared_ptr<State>& state) {
     state->signals.async_wait([state](const error_code& error, int signal) {
       if (error || state->is_over) return;
-      state->callback(signal);
+      state->loop.TakeTurn(state->callback, signal);
       if (!state->is_over) Wait(state);
     });
   }
 
+  EventLoop::Impl& loop;
   boost::asio::signal_set signals;
   const std::function<void(int)> callback;
   bool is_over = false;
@@ -172,7 +269,7 @@ struct Signals::State {
 
 Signals::Signals(EventLoop& loop, std::initializer_list<int> signals,
                  std::function<void(int signal)> callback)
-    : state_(std::make_shared<State>(loop.impl_->context, std::move(callback))) {
+    : state_(std::make_shared<State>(*loop.impl_, std::move(callback))) {
   for (const int signal : signals) state_->signals.add(signal);
   State::Wait(state_);
 }

@@ -32,6 +32,10 @@ namespace idd::daemon {
 // signals in the order in which they are found due. Neither kind keeps the other waiting
 // indefinitely.
 //
+// A callback holds the loop until it returns: its turn. Work that may take longer than a turn asks
+// IsTurnOver() between its steps and leaves the rest to later turns (platform/turns.h). Short tasks
+// share a turn; if more are posted than fit, the loop looks at timers and descriptors in between.
+//
 // Thread safety: Post() and Stop() may be called on any thread, the rest on the loop's. It outlives
 // the timers, watches and signals that are made with it, except those that its own callbacks own.
 class EventLoop {
@@ -50,6 +54,15 @@ class EventLoop {
   // Makes Run() return after the present callback, or at once if Run() is called later.
   void Stop();
 
+  // Whether the present callback has held the loop for as long as it should. False outside of
+  // callbacks.
+  [[nodiscard]] bool IsTurnOver() const;
+  // How long that is; a millisecond, unless a test sets it.
+  void SetTurn(std::chrono::nanoseconds turn);
+  // Calls `watch` after each callback with the processor time that it took. Null: none.
+  using TurnWatch = std::function<void(std::chrono::nanoseconds processor_time)>;
+  void WatchTurns(TurnWatch watch);
+
   // For tests. Calls one callback, or skips one that was cancelled, and waits for it at most
   // `patience`; false: none came. An earlier Stop() is forgotten.
   bool RunOne(std::chrono::nanoseconds patience);
@@ -66,7 +79,8 @@ class EventLoop {
 };
 
 // Calls back once, not before its time; then it is idle until it is set again. A callback with no
-// delay comes after everything that is already due on the loop.
+// delay comes after the timers and descriptors that are already due on the loop, and after one turn
+// of tasks.
 //
 // Thread safety: none; event loop.
 class Timer {

@@ -89,23 +89,34 @@ void ServiceManager::Drop(const std::string& name) {
   Send("FDSTOREREMOVE", [&state] { return ::sd_notify(0, state.c_str()); });
 }
 
+void ServiceManager::WhenHandled(std::function<void()> done) {
+  waiting_.push_back(std::move(done));
+  if (served_.empty()) SendBarrier();
+}
+
 // The manager closes a message's descriptors once it has handled that message and the earlier ones.
 // If the message cannot be sent, they are closed at once.
-void ServiceManager::WhenHandled(std::function<void()> done) {
+void ServiceManager::SendBarrier() {
+  served_ = std::exchange(waiting_, {});
   std::array<int, 2> ends{-1, -1};
-  if (!listens_ || ::pipe2(ends.data(), O_CLOEXEC) != 0) return loop_.Post(std::move(done));
+  if (!listens_ || ::pipe2(ends.data(), O_CLOEXEC) != 0) return loop_.Post([this] { OnHandled(); });
   barrier_.Close();
   Status status = barrier_.Open(ScopedFd(ends[0]));
   const ScopedFd held_by_manager(ends[1]);
-  if (!status.ok()) return loop_.Post(std::move(done));
+  if (!status.ok()) return loop_.Post([this] { OnHandled(); });
   Send("BARRIER", [fd = held_by_manager.get()] {
     return ::sd_pid_notify_with_fds(0, 0, "BARRIER=1", &fd, 1);
   });
-  barrier_.WhenReadable([this, done = std::move(done)] {
-    const std::function<void()> call = done;  // the call may ask again
+  barrier_.WhenReadable([this] {
     barrier_.Close();
-    call();
+    OnHandled();
   });
+}
+
+// Each of them may ask again.
+void ServiceManager::OnHandled() {
+  for (const std::function<void()>& done : std::exchange(served_, {})) done();
+  if (served_.empty() && !waiting_.empty()) SendBarrier();
 }
 
 #else

@@ -26,7 +26,7 @@ class DescriptorStore {
   // From here on the next idd inherits `fd` under this name. The caller also keeps it.
   virtual void Keep(const std::string& name, int fd) = 0;
   virtual void Drop(const std::string& name) = 0;
-  // Calls `done` on the loop as soon as all earlier requests have been handled. One call at a time.
+  // Calls `done` on the loop as soon as all earlier requests have been handled.
   // The next few calls of Keep() and Drop() after it return without a wait.
   virtual void WhenHandled(std::function<void()> done) = 0;
   // Whether descriptors are kept at all, as far as is known.
@@ -62,9 +62,14 @@ class ServiceManager : public DescriptorStore {
   [[nodiscard]] bool keeps() const noexcept override { return listens_; }
 
  private:
+  void SendBarrier();
+  void OnHandled();
+
   EventLoop& loop_;
   const bool listens_;  // there is a manager that takes notifications
   DescriptorWatch barrier_;
+  std::vector<std::function<void()>> served_;   // by the barrier that is under way
+  std::vector<std::function<void()>> waiting_;  // for the next one
 };
 
 }  // namespace idd::daemon

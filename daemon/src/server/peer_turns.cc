@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/peer_turns.h"
 
+#include <chrono>
 #include <utility>
 
 namespace idd::daemon {
@@ -27,13 +28,13 @@ void PeerTurns::Add(uid_t uid, std::uint64_t connection) {
 void PeerTurns::Schedule() {
   if (is_scheduled_ || order_.empty()) return;
   is_scheduled_ = true;
-  loop_.Post([this] { TakeTurns(); });
+  turn_timer_.After(std::chrono::nanoseconds(0), [this] { TakeTurns(); });
 }
 
 void PeerTurns::TakeTurns() {
   is_scheduled_ = false;
   for (read_at_once_ = 0; read_at_once_ < kFramesAtOnce; ++read_at_once_) {
-    if (!ReadNext()) break;
+    if (!ReadNext() || loop_.IsTurnOver()) break;
   }
   read_at_once_ = 0;
   Schedule();

@@ -20,7 +20,8 @@ namespace idd::daemon {
 // delays the others no more than a user with one. A user over its limit gets no turn until it is
 // below the limit again; meanwhile its clients' frames stay in the sockets.
 //
-// At most kFramesAtOnce frames are read before the event loop serves other events.
+// At most kFramesAtOnce frames are read before the event loop serves other events; fewer if they
+// take long.
 //
 // Thread safety: none; event loop. Memory: an entry for each connection that waits.
 class PeerTurns {
@@ -33,7 +34,11 @@ class PeerTurns {
   static constexpr int kFramesAtOnce = 8;
 
   PeerTurns(EventLoop& loop, Read read, MayRead may_read)
-      : loop_(loop), timer_(loop), read_(std::move(read)), may_read_(std::move(may_read)) {}
+      : loop_(loop),
+        turn_timer_(loop),
+        timer_(loop),
+        read_(std::move(read)),
+        may_read_(std::move(may_read)) {}
   PeerTurns(const PeerTurns&) = delete;
   PeerTurns& operator=(const PeerTurns&) = delete;
 
@@ -54,6 +59,7 @@ class PeerTurns {
   void Release(MonotonicTime now);
 
   EventLoop& loop_;
+  Timer turn_timer_;
   Timer timer_;  // for the first of limited_
   const Read read_;
   const MayRead may_read_;

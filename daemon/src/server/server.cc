@@ -33,7 +33,10 @@ Server::Server(EventLoop& loop, TagService& tags, Admin& admin, ClientLedger& le
           loop, [this](std::uint64_t connection) { return ReadOne(connection); },
           [this](uid_t uid, MonotonicTime now) { return gate_.MayReadAt(uid, now); }),
       pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }),
-      ledger_(ledger) {}
+      ledger_(ledger),
+      withdraw_turns_(
+          loop, [this](std::function<void()> go_on) { tags_.WhenRingsAreKept(std::move(go_on)); }) {
+}
 
 bool Server::DropSilent(const char* why) {
   while (!silent_.empty()) {
@@ -68,7 +71,7 @@ void Server::Poll() {
   CheckArrived(std::nullopt);
   for (std::size_t i = gate_.surplus(); i > 0 && DropBusiest(); --i) {
   }
-  WithdrawRings();  // those that could not be withdrawn at the reload
+  if (!withdraw_turns_.is_under_way()) WithdrawRings();  // those for which there was no memory
   const MonotonicTime latest = now - kHelloPatience;
   while (!silent_.empty()) {
     const Connection* const connection = Find(silent_.front().id);
@@ -95,6 +98,7 @@ void Server::Configure(std::vector<AccessRule> rules, const LimitSettings& limit
     if (!status.ok()) connection->CloseWith(status);
   }
   to_withdraw_ = gate_.UnlawfulRings();
+  not_withdrawn_.clear();
   WithdrawRings();
 }
 
@@ -111,11 +115,21 @@ void Server::AddFamilies(FamilyBuilder& families) const {
 }
 
 void Server::WithdrawRings() {
-  std::erase_if(to_withdraw_, [this](const RingHolders::Ring& ring) {
-    if (!tags_.Withdraw(ring.tag, ring.ring_id)) return false;
+  to_withdraw_.insert(to_withdraw_.end(), not_withdrawn_.begin(), not_withdrawn_.end());
+  not_withdrawn_.clear();
+  withdraw_turns_.Begin([this] { return WithdrawNext(); });
+}
+
+Turns::Next Server::WithdrawNext() {
+  if (to_withdraw_.empty()) return Turns::Next::kEnd;
+  const RingHolders::Ring ring = std::move(to_withdraw_.back());
+  to_withdraw_.pop_back();
+  if (tags_.Withdraw(ring.tag, ring.ring_id)) {
     gate_.holders().Forget(ring);
-    return true;
-  });
+  } else {
+    not_withdrawn_.push_back(ring);
+  }
+  return Turns::Next::kTurn;
 }
 
 void Server::Adopt(ScopedFd socket) {

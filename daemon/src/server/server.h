@@ -21,6 +21,7 @@
 #include "idd/wire/frames.h"
 #include "metrics/metric_families.h"
 #include "platform/event_loop.h"
+#include "platform/turns.h"
 #include "server/claim_pacer.h"
 #include "server/connection.h"
 #include "server/listener.h"
@@ -54,8 +55,8 @@ class Server {
   void AddFamilies(FamilyBuilder& families) const;
   // The facts about the peers, for the doctor.
   [[nodiscard]] PeerFacts CountPeers() const;
-  // Sets the rules and limits from now on. Closes peers that no longer have any right, and replaces
-  // rings of users that may no longer use them.
+  // Sets the rules and limits from now on. Closes peers that no longer have any right. Replaces
+  // rings of users that may no longer use them, in turns of the loop.
   void Configure(std::vector<AccessRule> rules, const LimitSettings& limits);
 
  private:
@@ -73,6 +74,7 @@ class Server {
   // Checks the connections of one user, or all.
   void CheckArrived(std::optional<uid_t> uid);
   void WithdrawRings();
+  [[nodiscard]] Turns::Next WithdrawNext();
 
   void OnMessage(Connection& connection, std::span<const std::byte> message);
   [[nodiscard]] Status Dispatch(Connection& connection, const wire::FrameView& frame);
@@ -91,7 +93,15 @@ class Server {
   void ReplyAttach(const ClaimOrder& order, const Result<AttachGrant>& grant);
   void ReplyClaim(const ClaimOrder& order, const Result<ClaimGrant>& grant);
   void ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Status& status,
-                  const std::string& document);
+                  std::string document);
+  // A document in a sealed memfd.
+  struct Document {
+    std::size_t bytes = 0;
+    Result<ScopedFd> fd;
+  };
+  [[nodiscard]] static Document MakeDocument(const std::string& text);
+  void SendDocument(std::uint64_t owner, std::uint64_t request_id, const Status& status,
+                    const Document& document);
   [[nodiscard]] Connection* Find(std::uint64_t id);
 
   EventLoop& loop_;
@@ -113,7 +123,10 @@ class Server {
     MonotonicTime since;
   };
   std::deque<Silent> silent_;
-  std::vector<RingHolders::Ring> to_withdraw_;  // rings still to be replaced
+  Turns withdraw_turns_;
+  std::vector<RingHolders::Ring> to_withdraw_;    // rings still to be replaced
+  std::vector<RingHolders::Ring> not_withdrawn_;  // for which there was no memory
+  WorkThread document_thread_;                    // last: it ends before the rest goes
 };
 
 }  // namespace idd::daemon

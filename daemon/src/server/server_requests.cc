@@ -25,9 +25,12 @@ using wire::FrameView;
 
 constexpr const char* kTooManyRequests = "this connection has too many requests under way";
 
+// Writing a longer document takes longer than a claim.
+constexpr std::size_t kMaxWrittenOnTheLoop = 64UL * 1024;
+
 // Puts the document into a memfd, so that it may have any length and needs no queue. The memfd is
 // sealed, so that the document cannot change.
-Result<ScopedFd> MakeDocument(const std::string& text) {
+Result<ScopedFd> WriteDocument(const std::string& text) {
   ScopedFd fd(::memfd_create("idd-document", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
   for (std::size_t done = 0; done < text.size();) {
@@ -344,27 +347,46 @@ Status Server::OnAdmin(Connection& connection, const FrameView& frame) {
   const std::uint64_t owner = connection.id();
   const std::uint64_t request_id = frame.header.request_id;
   admin_.Handle(std::move(text), gate_.RightsOf(connection.peer()),
-                [this, owner, request_id](const Status& status, const std::string& document) {
-                  ReplyAdmin(owner, request_id, status, document);
+                [this, owner, request_id](const Status& status, std::string document) {
+                  ReplyAdmin(owner, request_id, status, std::move(document));
                 });
   return Status::Ok();
 }
 
+Server::Document Server::MakeDocument(const std::string& text) {
+  return {.bytes = text.size(), .fd = WriteDocument(text)};
+}
+
+// A long document is written by another thread, so a later reply may overtake it.
 void Server::ReplyAdmin(std::uint64_t owner, std::uint64_t request_id, const Status& status,
-                        const std::string& document) {
+                        std::string document) {
+  if (document.size() <= kMaxWrittenOnTheLoop) {
+    return SendDocument(owner, request_id, status, MakeDocument(document));
+  }
+  document_thread_.Post([this, owner, request_id, status, text = std::move(document)] {
+    // Shared, as a task has to be copyable.
+    loop_.Post([this, owner, request_id, status,
+                made = std::make_shared<const Document>(MakeDocument(text))] {
+      SendDocument(owner, request_id, status, *made);
+    });
+  });
+}
+
+void Server::SendDocument(std::uint64_t owner, std::uint64_t request_id, const Status& status,
+                          const Document& document) {
   Connection* connection = Find(owner);
   if (connection == nullptr) return;
   --connection->unanswered;
   if (status.code() == Code::kDenied) gate_.NoteDeniedAdmin(connection->peer(), status);
-  Result<ScopedFd> fd = MakeDocument(document);
-  if (!fd.ok()) {
-    connection->CloseWith(fd.status(), request_id);
+  if (!document.fd.ok()) {
+    connection->CloseWith(document.fd.status(), request_id);
     return;
   }
   wire::AdminReply reply;
   reply.status = static_cast<std::uint32_t>(status.code());
-  reply.document_bytes = document.size();
-  connection->Send(wire::BuildReply(FrameType::kAdmin, request_id, reply), {fd.value().get(), -1});
+  reply.document_bytes = document.bytes;
+  connection->Send(wire::BuildReply(FrameType::kAdmin, request_id, reply),
+                   {document.fd.value().get(), -1});
 }
 
 }  // namespace idd::daemon

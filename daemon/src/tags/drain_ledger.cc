@@ -45,6 +45,7 @@ void DrainLedger::OnClosed(const LeaseUse& use) {
   if (use.available() == 0) return;
   Account& account = accounts_[ServedName(use.lease.tag)];
   if (!account.pending.insert(use.lease.token).second) return;
+  ++pending_;
   account.count.ids_pending += use.available();
   ++account.count.leases_pending;
 }
@@ -57,6 +58,7 @@ void DrainLedger::OnAnswered(const LeaseUse& use, const Result<ReturnOutcome>& o
   if (IsWorthRetrying(outcome.status())) return;
   const auto account = accounts_.find(ServedName(use.lease.tag));
   if (account == accounts_.end() || account->second.pending.erase(use.lease.token) == 0) return;
+  --pending_;
   DrainCount& count = account->second.count;
   count.ids_pending -= use.available();
   --count.leases_pending;
@@ -73,7 +75,10 @@ bool DrainLedger::IsReturning(std::string_view tag) const {
 
 void DrainLedger::Forget(const std::string& tag) {
   scopes_.erase(tag);
-  accounts_.erase(tag);
+  const auto account = accounts_.find(tag);
+  if (account == accounts_.end()) return;
+  pending_ -= account->second.pending.size();
+  accounts_.erase(account);
 }
 
 DrainCount DrainLedger::CountOf(const std::string& scope) const {

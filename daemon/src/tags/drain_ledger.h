@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_TAGS_DRAIN_LEDGER_H_
 #define IDD_DAEMON_TAGS_DRAIN_LEDGER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -63,6 +64,10 @@ class DrainLedger {
   void Forget(const std::string& tag);
 
   [[nodiscard]] DrainCount CountOf(const std::string& scope) const;
+  // Whether ids of the scope are on their way back. Costs the same for any number of tags.
+  [[nodiscard]] bool HasPending(const std::string& scope) const {
+    return scope == kWholeHost ? pending_ != 0 : IsReturning(scope);
+  }
 
  private:
   struct Account {
@@ -73,6 +78,7 @@ class DrainLedger {
 
   Scopes scopes_;
   std::map<std::string, Account, std::less<>> accounts_;  // by tag
+  std::size_t pending_ = 0;                               // tokens of all accounts
 };
 
 }  // namespace idd::daemon

@@ -94,7 +94,8 @@ Result<ObserveGrant> ServedTag::Observe() const {
 }
 
 void ServedTag::Serve() {
-  if (context_.drains.IsDrained(name_)) return waiters_.FailAll(context_.drains.Refusal(name_));
+  if (context_.drains.IsDrained(name_)) return Drain();
+  static_cast<void>(ids_.Resume());  // without memory for a ring, the next try fails as well
   if (!is_known()) {
     if (!store_.refusal.ok()) return waiters_.FailAll(store_.refusal);
     ArmDeadline();

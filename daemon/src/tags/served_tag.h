@@ -100,8 +100,9 @@ class ServedTag {
   // Closes the ring with that id to the clients that have it, and continues in a new one. False:
   // there is no memory for that now.
   [[nodiscard]] bool Withdraw(std::uint64_t ring_id);
+  // Idempotent.
   void Drain();
-  // False: the tag was not drained, or has no ring now.
+  // False: the tag was not drained, or has no ring now. A request that comes first does the same.
   [[nodiscard]] bool Resume() { return ids_.Resume(); }
 
   // Takes over, in a new ring, what an earlier idd left of the tag's leases.

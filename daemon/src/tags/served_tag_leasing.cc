@@ -123,7 +123,7 @@ std::uint64_t ServedTag::IdsToLease() const {
   if (context_.is_stopping || store_.is_busy || store_.is_pausing) return 0;
   if (!context_.closer.knows_all() || context_.closer.HasUnreturned(name_)) return 0;
   if (context_.drains.IsDrained(name_) || context_.drains.IsReturning(name_)) return 0;
-  if (ids_.ring() == nullptr || !ids_.ring()->CanPublish()) return 0;
+  if (!ids_.HasOpenRing() || !ids_.ring()->CanPublish()) return 0;
   if (IsSnowflake() && ids_.IsSpoiltOften()) return 0;
   return policy_->Wanted(View());
 }
@@ -154,6 +154,11 @@ std::optional<LeaseOrder> ServedTag::TakeTurn() {
 }
 
 bool ServedTag::OnOutcome(Result<LeaseOutcome> outcome) {
+  // A drain of the whole host may not have reached this tag yet.
+  if (context_.drains.IsDrained(name_) && !context_.is_stopping) {
+    Drain();
+    store_.hands_back = true;
+  }
   store_.is_busy = false;
   const bool is_drained = std::exchange(store_.hands_back, false);
   if (!outcome.ok() || outcome.value().counter.empty()) store_.has_taken_worker = false;

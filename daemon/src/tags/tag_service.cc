@@ -83,6 +83,9 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
             OnForged(tag, tokens);
           }),
       warm_up_([this](const std::string& tag) { return StartWarming(tag); }),
+      drain_turns_(loop,
+                   [this](std::function<void()> go_on) { WhenRingsAreKept(std::move(go_on)); }),
+      poll_turns_(loop),
       overtaken_timer_(loop) {}
 
 // If a stop timed out, there are tails that wait for a lease under way.
@@ -92,6 +95,11 @@ TagService::~TagService() {
 
 ServedTag* TagService::Find(std::string_view tag) const {
   const auto it = tags_.find(tag);
+  return it == tags_.end() ? nullptr : it->second.get();
+}
+
+ServedTag* TagService::TagAfter(const std::string& name) const {
+  const auto it = tags_.upper_bound(name);
   return it == tags_.end() ? nullptr : it->second.get();
 }
 
@@ -240,25 +248,58 @@ void TagService::LoadDrained(const std::vector<std::string>& scopes) {
 
 void TagService::Drain(const std::string& scope) {
   if (context_.is_stopping) return;  // the stop hands all back, and the next idd begins drained
-  takeover_.TakeAll();
-  drains_.Begin(scope);
-  for (auto& [name, tag] : tags_) {
-    if (scope == kWholeHost || scope == name) tag->Drain();
+  if (scope == kWholeHost) {
+    drains_.Begin(scope);
+    return FollowDrains();
   }
+  takeover_.TakeIfLeft(scope);
+  drains_.Begin(scope);
+  if (ServedTag* const tag = Find(scope)) tag->Drain();
   closer_.Flush();  // the ends do not wait for others
 }
 
-// Resumed tags lease again as at the start: of a host's thousands of tags, those that are asked for
-// go first.
 void TagService::Resume(const std::string& scope) {
   if (context_.is_stopping) return;
-  takeover_.TakeAll();
-  drains_.End(scope);
-  for (auto& [name, tag] : tags_) {
-    if (scope != kWholeHost && scope != name) continue;
-    if (!drains_.IsDrained(name) && tag->Resume()) warm_up_.Add(name);
+  if (scope == kWholeHost) {
+    drains_.End(scope);
+    return FollowDrains();
   }
-  // A tag that waited for its turn when it was drained has no turn any more.
+  takeover_.TakeIfLeft(scope);
+  drains_.End(scope);
+  ServedTag* const tag = Find(scope);
+  if (tag != nullptr && !drains_.IsDrained(scope) && tag->Resume()) warm_up_.Add(scope);
+  FinishResume();
+}
+
+// Work that is under way begins again: the tags that it has seen may have to follow another order
+// now, and those that follow it already cost nothing.
+void TagService::FollowDrains() {
+  drained_to_.clear();
+  drain_turns_.Begin([this] { return FollowDrain(); });
+}
+
+// Tags come and go between two steps. A tag that comes is drained, or not, from its beginning.
+Turns::Next TagService::FollowDrain() {
+  if (takeover_.TakeOne()) return Turns::Next::kTurn;
+  ServedTag* const tag = TagAfter(drained_to_);
+  if (tag == nullptr) {
+    closer_.Flush();  // the ends do not wait for others
+    FinishResume();
+    return Turns::Next::kEnd;
+  }
+  drained_to_ = tag->name();
+  if (drains_.IsDrained(tag->name())) {
+    tag->Drain();
+    return Turns::Next::kStep;
+  }
+  if (!tag->Resume()) return Turns::Next::kStep;
+  warm_up_.Add(tag->name());
+  return Turns::Next::kTurn;  // it has a new ring
+}
+
+// Resumed tags lease again as at the start: of a host's thousands of tags, those that are asked for
+// go first. A tag that waited for its turn when it was drained has no turn any more.
+void TagService::FinishResume() {
   warm_up_.Recheck([this](const std::string& name) {
     const ServedTag* const tag = Find(name);
     return tag != nullptr && tag->AwaitsStore();
@@ -267,6 +308,7 @@ void TagService::Resume(const std::string& scope) {
 
 TagService::DrainProgress TagService::ProgressOf(const std::string& scope) const {
   DrainProgress progress{.count = drains_.CountOf(scope),
+                         .is_closing = IsClosing(scope),
                          .has_open_ends = closer_.HasOpenEnds(scope)};
   for (const auto& [name, tag] : tags_) {
     if (scope != kWholeHost && scope != name) continue;
@@ -310,6 +352,8 @@ void TagService::OnForged(const std::string& tag, const std::vector<std::string>
 }
 
 void TagService::Shutdown(std::function<void()> done) {
+  drain_turns_.Cancel();
+  poll_turns_.Cancel();
   takeover_.TakeAll();
   context_.is_stopping = true;
   closer_.Hurry();
@@ -337,14 +381,30 @@ void TagService::FinishShutdownIfIdle() {
   std::exchange(shutdown_done_, nullptr)();
 }
 
+// A poll that is still under way after a second goes on instead.
 void TagService::Poll() {
-  const MonotonicTime now = MonotonicClock::now();
-  for (auto& [name, tag] : tags_) tag->Poll(now);
-  takeover_.WatchOldRings();
-  closer_.Flush();
+  if (!poll_turns_.is_under_way()) {
+    polled_to_.clear();
+    watched_ = 0;
+    poll_turns_.Begin([this] { return PollNext(); });
+  }
   // Even without a request for ids, this notices a store that comes back or was replaced. If a
   // replaced store has no fence, its other hosts wait for our marks only during the grace period.
   if (!context_.is_stopping) context_.worker.CheckStore();
+}
+
+Turns::Next TagService::PollNext() {
+  if (ServedTag* const tag = TagAfter(polled_to_)) {
+    polled_to_ = tag->name();
+    tag->Poll(MonotonicClock::now());
+    return Turns::Next::kStep;
+  }
+  if (takeover_.WatchOldRing(watched_)) {
+    ++watched_;
+    return Turns::Next::kStep;
+  }
+  closer_.Flush();
+  return Turns::Next::kEnd;
 }
 
 // Views.
@@ -358,19 +418,35 @@ std::size_t TagService::rings() const {
 std::vector<TagSnapshot> TagService::Snapshot() const {
   std::vector<TagSnapshot> snapshots;
   snapshots.reserve(tags_.size());
-  for (const auto& [name, tag] : tags_) {
-    if (tag->is_known()) snapshots.push_back(tag->Snapshot());
+  for (std::string at; SnapshotNext(at, snapshots);) {
   }
   return snapshots;
 }
 
-std::vector<TagSnapshot> TagService::Unobserved(const MayObserve& may_observe) const {
+std::vector<TagSnapshot> TagService::SnapshotOf(std::string_view tag) const {
   std::vector<TagSnapshot> snapshots;
-  for (const auto& [name, tag] : tags_) {
-    if (!tag->is_known() || (!tag->IsUnobservable() && may_observe(name))) continue;
+  const ServedTag* const served = Find(tag);
+  if (served != nullptr && served->is_known()) snapshots.push_back(served->Snapshot());
+  return snapshots;
+}
+
+bool TagService::SnapshotNext(std::string& at, std::vector<TagSnapshot>& snapshots) const {
+  const ServedTag* const tag = TagAfter(at);
+  if (tag == nullptr) return false;
+  at = tag->name();
+  if (tag->is_known()) snapshots.push_back(tag->Snapshot());
+  return true;
+}
+
+bool TagService::UnobservedNext(std::string& at, const MayObserve& may_observe,
+                                std::vector<TagSnapshot>& snapshots) const {
+  const ServedTag* const tag = TagAfter(at);
+  if (tag == nullptr) return false;
+  at = tag->name();
+  if (tag->is_known() && (tag->IsUnobservable() || !may_observe(at))) {
     snapshots.push_back(tag->Snapshot());
   }
-  return snapshots;
+  return true;
 }
 
 std::map<std::string, LeaseClosure, std::less<>> TagService::LiveLeases() const {

@@ -18,6 +18,7 @@
 #include "leasing/lease_worker.h"
 #include "metrics/metrics_sample.h"
 #include "platform/event_loop.h"
+#include "platform/turns.h"
 #include "restart/inheritance.h"
 #include "store/store.h"
 #include "tags/drain_ledger.h"
@@ -91,38 +92,56 @@ class TagService : private TagOwner {
   // If the ring with that id is still the tag's, closes it to the clients that have it and
   // continues with its remaining ids in a new ring. False: there is no memory for that now.
   [[nodiscard]] bool Withdraw(const std::string& tag, std::uint64_t ring_id);
+  // Calls `done` on the loop once the service manager has all rings that were made until now. For
+  // callers that make many: the manager takes its time, and the loop would have to wait for it.
+  void WhenRingsAreKept(std::function<void()> done) {
+    context_.handover.descriptors.WhenHandled(std::move(done));
+  }
   // Sets the leases a second, for all tags together, from now on.
   void SetLeaseLimit(std::uint32_t leases_per_s) { scheduler_.SetLimit(leases_per_s); }
 
   // Sets the scopes that are drained from the start, as HighWaterMarks::Drained() has them. To be
   // called before Inherit().
   void LoadDrained(const std::vector<std::string>& scopes);
-  // Closes the rings of a tag, or of kWholeHost, refuses requests for their ids from now on, and
-  // hands back the unclaimed ids, each tag's newest first. Precondition: the drain is recorded
-  // durably, so that a daemon that dies here completes it at its next start. Idempotent.
+  // Refuses requests for the ids of a tag, or of kWholeHost, from now on. Closes the rings and
+  // hands back the unclaimed ids, each tag's newest first; those of the whole host in turns of the
+  // loop, until DrainProgress::is_closing is false. Precondition: the drain is recorded durably, so
+  // that a daemon that dies here completes it at its next start. Idempotent.
   void Drain(const std::string& scope);
   // Ends a drain. Precondition: the end is recorded durably. Tags that are not drained in another
-  // way get a new ring, and lease again as soon as their tails are back.
+  // way get a new ring, those of the whole host in turns, or at once if a request needs one. They
+  // lease again as soon as their tails are back.
+  //
+  // A drain and a resume of the whole host may be under way at once: each tag follows the last one.
   void Resume(const std::string& scope);
   [[nodiscard]] const DrainLedger& drains() const noexcept { return drains_; }
   // How far a drain has come.
   struct DrainProgress {
     std::uint64_t tags = 0;  // tags that were served and are drained
     DrainCount count;
+    bool is_closing = false;     // rings of tags may still be open, and ids claimed from them
     bool is_leasing = false;     // a lease is under way, and goes back first
     bool has_open_ends = false;  // ends of leases without a tail are not journalled yet
     [[nodiscard]] bool done() const noexcept {
-      return !is_leasing && !has_open_ends && count.leases_pending == 0;
+      return !is_closing && !is_leasing && !has_open_ends && count.leases_pending == 0;
     }
   };
   [[nodiscard]] DrainProgress ProgressOf(const std::string& scope) const;
+  // False if it is certain that a drain is not done yet; much cheaper with thousands of tags.
+  [[nodiscard]] bool MayBeDone(const std::string& scope) const {
+    return !IsClosing(scope) && !drains_.HasPending(scope) && !closer_.HasOpenEnds(scope);
+  }
+  // DrainProgress::is_closing.
+  [[nodiscard]] bool IsClosing(const std::string& scope) const {
+    return scope == kWholeHost && drain_turns_.is_under_way();
+  }
   // Whether the tag is known here, so that the store need not be asked whether it exists.
   [[nodiscard]] bool Knows(std::string_view tag) const;
   // Its record as last seen; null if it is not known here.
   [[nodiscard]] const TagRecord* RecordOf(std::string_view tag) const;
 
   // Looks at every ring, to do what a claimer that died before its wake-up left undone and to
-  // measure the rates.
+  // measure the rates. To be called once a second; does its work in turns of the loop.
   void Poll();
 
   // The number of open rings, each with two descriptors.
@@ -132,10 +151,16 @@ class TagService : private TagOwner {
   void OnTagCreated() noexcept { ++context_.tags_version; }
 
   [[nodiscard]] std::vector<TagSnapshot> Snapshot() const;
-  // The tags that an observer cannot fully see through rings, if it may observe those that
-  // `may_observe` accepts: tags without a ring for it, and tags with an error to report.
+  // The snapshot of one tag; none if it is not known.
+  [[nodiscard]] std::vector<TagSnapshot> SnapshotOf(std::string_view tag) const;
+  // Looks at the tag after `at` in the order of names: sets `at` to it, and adds its snapshot if it
+  // is known. False: there is none. For callers that take a snapshot of all tags in turns.
+  [[nodiscard]] bool SnapshotNext(std::string& at, std::vector<TagSnapshot>& snapshots) const;
+  // The same for the tags that an observer cannot fully see through rings, if it may observe those
+  // that `may_observe` accepts: tags without a ring for it, and tags with an error to report.
   using MayObserve = std::function<bool(const std::string& tag)>;
-  [[nodiscard]] std::vector<TagSnapshot> Unobserved(const MayObserve& may_observe) const;
+  [[nodiscard]] bool UnobservedNext(std::string& at, const MayObserve& may_observe,
+                                    std::vector<TagSnapshot>& snapshots) const;
   // The leases that the journal may still have as active, by token: leases in a ring (kActive) and
   // leases that are being closed.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> LiveLeases() const;
@@ -169,6 +194,13 @@ class TagService : private TagOwner {
   [[nodiscard]] ServedTag& GetTag(const std::string& name);
   void ForgetIfUnused(const std::string& name);
   [[nodiscard]] bool StartWarming(const std::string& tag);
+  // The tag after that name, in the order of names; null: there is none.
+  [[nodiscard]] ServedTag* TagAfter(const std::string& name) const;
+  // Does what the ledger says with all rings, in turns.
+  void FollowDrains();
+  [[nodiscard]] Turns::Next FollowDrain();
+  void FinishResume();
+  [[nodiscard]] Turns::Next PollNext();
   void OnTaken(const InheritedTag& inherited, std::unique_ptr<TagRing> ring);
   void OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome);
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
@@ -183,6 +215,11 @@ class TagService : private TagOwner {
   Takeover takeover_;
   WarmUp warm_up_;
   double health_since_ = 0;  // Unix time of the store's last change, computed once
+  Turns drain_turns_;
+  std::string drained_to_;  // the last tag that followed the ledger
+  Turns poll_turns_;
+  std::string polled_to_;
+  std::size_t watched_ = 0;  // old rings, in this poll
   std::function<void()> shutdown_done_;
   Timer overtaken_timer_;  // while stopping: time for overtaken claimers to keep ids
   bool overtaken_are_through_ = true;

@@ -42,7 +42,7 @@ void Takeover::Begin(Inheritance& inheritance, std::function<void()> done) {
 void Takeover::TakeNext() {
   context_.handover.descriptors.WhenHandled([this] {
     timer_.After(left_.empty() ? std::chrono::milliseconds(0) : kBetweenTags, [this] {
-      if (!left_.empty()) Take(std::move(left_.extract(left_.begin()).mapped()));
+      static_cast<void>(TakeOne());
       if (!left_.empty()) return TakeNext();
       if (done_) std::exchange(done_, nullptr)();
     });
@@ -54,8 +54,15 @@ void Takeover::TakeIfLeft(const std::string& tag) {
   if (it != left_.end()) Take(std::move(left_.extract(it).mapped()));
 }
 
+bool Takeover::TakeOne() {
+  if (left_.empty()) return false;
+  Take(std::move(left_.extract(left_.begin()).mapped()));
+  return true;
+}
+
 void Takeover::TakeAll() {
-  while (!left_.empty()) Take(std::move(left_.extract(left_.begin()).mapped()));
+  while (TakeOne()) {
+  }
 }
 
 // The new ring is made and kept before the old one is closed, because making it takes much longer
@@ -120,17 +127,18 @@ void Takeover::HandBackNewestFirst(std::vector<LeaseUse> uses) {
   for (const LeaseUse& use : uses) context_.closer.HandBack(use);
 }
 
-void Takeover::WatchOldRings() {
-  for (const InheritedRing& old : old_rings_) {
-    if (old.ring->StaysClosed()) continue;
-    log::Error("ring.reopened",
-               {{"tag", old.tag},
-                {"ring", old.ring->ring_id()},
-                {"reason", "a client forged a cursor that the earlier idd left"},
-                {"action", "closed again; a later ring that has ids of it is quarantined"}});
-    old.ring->Close();
-    on_forged_(old.tag, old.tokens);
-  }
+bool Takeover::WatchOldRing(std::size_t number) {
+  if (number >= old_rings_.size()) return false;
+  const InheritedRing& old = old_rings_[number];
+  if (old.ring->StaysClosed()) return true;
+  log::Error("ring.reopened",
+             {{"tag", old.tag},
+              {"ring", old.ring->ring_id()},
+              {"reason", "a client forged a cursor that the earlier idd left"},
+              {"action", "closed again; a later ring that has ids of it is quarantined"}});
+  old.ring->Close();
+  on_forged_(old.tag, old.tokens);
+  return true;
 }
 
 }  // namespace idd::daemon

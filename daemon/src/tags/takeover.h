@@ -41,8 +41,11 @@ class Takeover {
   // Takes the tag over at once, if that is not done yet.
   void TakeIfLeft(const std::string& tag);
   void TakeAll();
-  // To be called once a second: checks whether a client has opened an old ring again.
-  void WatchOldRings();
+  // Takes over the next tag. False: none is left.
+  bool TakeOne();
+  // To be called for each number from 0 on, once a second: checks whether a client has opened that
+  // old ring again. False: there is no ring of this number.
+  [[nodiscard]] bool WatchOldRing(std::size_t number);
 
   [[nodiscard]] std::size_t old_rings() const noexcept { return old_rings_.size(); }
   // Leases that were published again.

@@ -15,6 +15,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "admin/shared/snapshots.h"
 #include "idd/base/url_password.h"
 #include "idd/shm/abi.h"
 #include "platform/event_loop.h"
@@ -212,31 +213,47 @@ struct Diagnosis {
   bool is_concluded = false;
 };
 
-void Conclude(AdminContext& context, Diagnosis& diagnosis, Result<StoreReport> look) {
-  if (diagnosis.is_concluded) return;
-  diagnosis.is_concluded = true;
-  diagnosis.patience.Cancel();
+// All but the tags.
+Gathered Gather(AdminContext& context, const PeerRights& rights, const Result<StoreReport>& look) {
   Json daemon = DaemonJson(context.info, context.tags.drains().Has(kWholeHost));
   daemon["abi"] = AbiJson(shm::kAbiVersion);
   Json store = DatabaseJson(context.info.database_url, context.tags.store_health());
   store["trouble"] = context.tags.store_health().up
                          ? Json(nullptr)
                          : Json(TroubleOf(context.tags.store_health().last_error));
-  if (diagnosis.rights.AdministersAll()) AddPasswordSource(context.info.database, store);
-  Gathered gathered{.info = context.info,
-                    .rights = diagnosis.rights,
-                    .daemon = std::move(daemon),
-                    .store = std::move(store),
-                    .look = std::move(look),
-                    .served = context.tags.Snapshot(),
-                    .drained = context.tags.drains().scopes(),
-                    .peers = context.count_peers ? context.count_peers() : PeerFacts{}};
-  if (context.doctor == nullptr) {
-    context.doctor = std::make_unique<WorkThread>();
-  }
-  context.doctor->Post([&context, gathered = std::move(gathered), done = diagnosis.done]() mutable {
-    context.loop.Post([text = FactsText(std::move(gathered)), done] { done(Status::Ok(), text); });
-  });
+  if (rights.AdministersAll()) AddPasswordSource(context.info.database, store);
+  return {.info = context.info,
+          .rights = rights,
+          .daemon = std::move(daemon),
+          .store = std::move(store),
+          .look = look,
+          .served = {},
+          .drained = context.tags.drains().scopes(),
+          .peers = context.count_peers ? context.count_peers() : PeerFacts{}};
+}
+
+void Conclude(AdminContext& context, Diagnosis& diagnosis, Result<StoreReport> look) {
+  if (diagnosis.is_concluded) return;
+  diagnosis.is_concluded = true;
+  diagnosis.patience.Cancel();
+  TakeSnapshots(
+      context.loop,
+      [&context](std::string& at, std::vector<TagSnapshot>& snapshots) {
+        return context.tags.SnapshotNext(at, snapshots);
+      },
+      [&context, rights = diagnosis.rights, done = diagnosis.done,
+       look = std::move(look)](std::vector<TagSnapshot> served) {
+        auto gathered = std::make_shared<Gathered>(Gather(context, rights, look));
+        gathered->served = std::move(served);
+        if (context.doctor == nullptr) {
+          context.doctor = std::make_unique<WorkThread>();
+        }
+        context.doctor->Post([&context, gathered, done] {
+          context.loop.Post([text = FactsText(std::move(*gathered)), done]() mutable {
+            done(Status::Ok(), std::move(text));
+          });
+        });
+      });
 }
 
 }  // namespace

@@ -36,8 +36,10 @@ Result<milliseconds> ReadWait(const AdminRequest& request) {
 struct DrainWait {
   std::string scope;
   bool was_drained = false;
+  uid_t uid = 0;
   Deadline deadline;
   AdminDone done;
+  bool is_logged = false;
 };
 
 void LogDrained(const std::string& scope, const TagService::DrainProgress& progress, uid_t uid) {
@@ -49,25 +51,34 @@ void LogDrained(const std::string& scope, const TagService::DrainProgress& progr
   }
 }
 
-// Checks again until everything is back, the store is unavailable, or the time is up.
-void AwaitDrain(AdminContext& context, const DrainWait& wait) {
-  const TagService::DrainProgress progress = context.tags.ProgressOf(wait.scope);
+// Checks again until all rings are closed, and then until everything is back, the store is
+// unavailable, or the time is up. No id is handed out after the reply.
+void AwaitDrain(AdminContext& context, DrainWait wait) {
   const StoreHealth& health = context.tags.store_health();
-  if (progress.done() || !health.up || wait.deadline.passed()) {
-    Json document = ScopeJson(wait.scope);
-    document["was_drained"] = wait.was_drained;
-    document["done"] = progress.done();
-    document["tags"] = progress.tags;
-    document["ids_returned"] = progress.count.ids_returned;
-    document["ids_abandoned"] = progress.count.ids_abandoned;
-    document["ids_pending"] = progress.count.ids_pending;
-    document["leases_pending"] = progress.count.leases_pending;
-    document["store"] = health.up ? "up" : "down";
-    document["store_error"] = health.up ? Json(nullptr) : Json(health.last_error);
-    return wait.done(Status::Ok(), Dump(document));
+  const auto look_again = [&context, &wait] {
+    auto timer = std::make_shared<Timer>(context.loop);
+    timer->After(kLookPause,
+                 [&context, timer, wait = std::move(wait)] { AwaitDrain(context, wait); });
+  };
+  if (context.tags.IsClosing(wait.scope)) return look_again();
+  if (!wait.was_drained && !std::exchange(wait.is_logged, true)) {
+    LogDrained(wait.scope, context.tags.ProgressOf(wait.scope), wait.uid);
   }
-  auto timer = std::make_shared<Timer>(context.loop);
-  timer->After(kLookPause, [&context, timer, wait] { AwaitDrain(context, wait); });
+  const bool has_to_end = !health.up || wait.deadline.passed();
+  if (!has_to_end && !context.tags.MayBeDone(wait.scope)) return look_again();
+  const TagService::DrainProgress progress = context.tags.ProgressOf(wait.scope);
+  if (!has_to_end && !progress.done()) return look_again();
+  Json document = ScopeJson(wait.scope);
+  document["was_drained"] = wait.was_drained;
+  document["done"] = progress.done();
+  document["tags"] = progress.tags;
+  document["ids_returned"] = progress.count.ids_returned;
+  document["ids_abandoned"] = progress.count.ids_abandoned;
+  document["ids_pending"] = progress.count.ids_pending;
+  document["leases_pending"] = progress.count.leases_pending;
+  document["store"] = health.up ? "up" : "down";
+  document["store_error"] = health.up ? Json(nullptr) : Json(health.last_error);
+  wait.done(Status::Ok(), Dump(document));
 }
 
 }  // namespace
@@ -82,19 +93,17 @@ void Drain(AdminContext& context, const AdminRequest& request, const PeerRights&
   if (!wait.ok()) return Fail(done, wait.status());
   const DrainWait drain{.scope = scope.value(),
                         .was_drained = context.tags.drains().Has(scope.value()),
+                        .uid = rights.peer().uid,
                         .deadline = Deadline::After(wait.value()),
                         .done = std::move(done)};
-  context.drains.FindScope(
-      drain.scope, [&context, drain, uid = rights.peer().uid](const Status& known) {
-        if (!known.ok()) return Fail(drain.done, known);
-        context.drains.SetDrained(drain.scope, true, [&context, drain, uid](const Status& noted) {
-          if (!noted.ok()) return Fail(drain.done, noted.WithContext("the drain cannot be noted"));
-          context.tags.Drain(drain.scope);
-          if (!drain.was_drained)
-            LogDrained(drain.scope, context.tags.ProgressOf(drain.scope), uid);
-          AwaitDrain(context, drain);
-        });
-      });
+  context.drains.FindScope(drain.scope, [&context, drain](const Status& known) {
+    if (!known.ok()) return Fail(drain.done, known);
+    context.drains.SetDrained(drain.scope, true, [&context, drain](const Status& noted) {
+      if (!noted.ok()) return Fail(drain.done, noted.WithContext("the drain cannot be noted"));
+      context.tags.Drain(drain.scope);
+      AwaitDrain(context, drain);
+    });
+  });
 }
 
 }  // namespace idd::daemon

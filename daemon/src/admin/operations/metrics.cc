@@ -35,9 +35,10 @@ void ShowMetrics(AdminContext& context, const AdminRequest& request, const PeerR
   }
   context.metrics.Collect(
       [&context, rights, as_text, done = std::move(done)](const MetricsCollector::Sample& sample) {
-        context.metrics_documents.Post([&context, rights, as_text, done, sample] {
-          context.loop.Post(
-              [text = DocumentOf(*sample, rights, as_text), done] { done(Status::Ok(), text); });
+        context.documents.Post([&context, rights, as_text, done, sample] {
+          context.loop.Post([text = DocumentOf(*sample, rights, as_text), done]() mutable {
+            done(Status::Ok(), std::move(text));
+          });
         });
       });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `status`: the daemon, its store and the tags.
+// `status`: the daemon, its store and the tags. Neither the snapshots of thousands of tags nor the
+// document may hold the loop: the snapshots are taken in turns, the document is made by a thread.
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,8 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "admin/shared/snapshots.h"
+#include "admin/shared/tag_lister.h"
 
 namespace idd::daemon {
 namespace {
@@ -21,27 +24,93 @@ namespace {
 constexpr std::uint64_t kStatusPatienceMs = 500;
 constexpr std::uint64_t kMaxStatusPatienceMs = 600'000;
 
-std::string StatusText(const AdminContext& context, Json tags, const std::string& late = "") {
-  Json database = DatabaseJson(context.info.database_url, context.tags.store_health());
+// What a status is made of, for the thread that makes it.
+struct StatusFacts {
+  // Of the whole host, at the time of the call.
+  StatusFacts(const AdminContext& context, PeerRights peer_rights)
+      : daemon(DaemonJson(context.info, context.tags.drains().Has(kWholeHost))),
+        database(DatabaseJson(context.info.database_url, context.tags.store_health())),
+        tags_version(context.tags.tags_version()),
+        drained(context.tags.drains().scopes()),
+        rights(std::move(peer_rights)) {}
+
+  Json daemon;
+  Json database;
+  std::uint64_t tags_version;
+  DrainLedger::Scopes drained;
+  PeerRights rights;
+  std::optional<std::string> only{};  // the one tag that was asked for
+  TagLister::Records records{};       // of the store; null: it was not asked
+  std::vector<TagSnapshot> served{};
+};
+
+Json TagsJson(StatusFacts& facts) {
+  static const std::vector<TagRecord> kNone;
+  const bool is_listed = facts.records != nullptr && facts.records->ok();
+  Json tags = Json::array();
+  for (const auto& [name, tag] : AllTags(is_listed ? facts.records->value() : kNone,
+                                         std::move(facts.served), facts.drained)) {
+    if (facts.only.has_value() ? name == *facts.only : facts.rights.MaySee(name)) {
+      tags.push_back(StatusTagJson(tag));
+    }
+  }
+  return tags;
+}
+
+// The answer to the request, as AdminDone gets it.
+std::pair<Status, std::string> MakeStatus(StatusFacts facts) {
+  Json tags = TagsJson(facts);
+  const Status listed = facts.records == nullptr ? Status::Ok() : facts.records->status();
+  const bool is_late = listed.code() == Code::kTimeout;
+  if (facts.only.has_value() && tags.empty() && (listed.ok() || is_late)) {
+    Status failed = listed.ok() ? Status(Code::kNoSuchTag, "no such tag: '" + *facts.only + "'")
+                                : Status(Code::kSystem, listed.message());
+    std::string document = ErrorDocument(failed.message());
+    return {std::move(failed), std::move(document)};
+  }
   // A store that hangs is not down yet, because the first job that will fail is still under way.
-  if (database["last_error"].is_null()) database["last_error"] = OrNull(late);
-  return Dump({{"daemon", DaemonJson(context.info, context.tags.drains().Has(kWholeHost))},
-               {"database", std::move(database)},
-               {"tags", std::move(tags)},
-               {"tags_version", context.tags.tags_version()}});
+  if (is_late && facts.database["last_error"].is_null()) {
+    facts.database["last_error"] = OrNull(listed.message());
+  }
+  return {Status::Ok(), Dump({{"daemon", std::move(facts.daemon)},
+                              {"database", std::move(facts.database)},
+                              {"tags", std::move(tags)},
+                              {"tags_version", facts.tags_version}})};
+}
+
+// Making the document takes longer than taking the snapshots, so another thread makes it.
+void Answer(AdminContext& context, StatusFacts facts, const AdminDone& done) {
+  // Shared, as a task has to be copyable.
+  auto shared = std::make_shared<StatusFacts>(std::move(facts));
+  context.documents.Post([&loop = context.loop, shared = std::move(shared), done] {
+    loop.Post([answer = MakeStatus(std::move(*shared)), done]() mutable {
+      done(answer.first, std::move(answer.second));
+    });
+  });
+}
+
+// Takes the snapshots, and answers.
+void TakeAndAnswer(AdminContext& context, StatusFacts facts, NextSnapshot next, AdminDone done) {
+  auto shared = std::make_shared<StatusFacts>(std::move(facts));
+  TakeSnapshots(context.loop, std::move(next),
+                [&context, shared, done = std::move(done)](std::vector<TagSnapshot> served) {
+                  shared->served = std::move(served);
+                  Answer(context, std::move(*shared), done);
+                });
 }
 
 // Shows only the tags that the peer cannot fully observe. For a peer that asks often and itself
 // observes the rings of the other tags. Does not ask the store.
-void ShowUnobserved(const AdminContext& context, const PeerRights& rights, const AdminDone& done) {
-  const auto may_observe = [&rights](const std::string& tag) {
+void ShowUnobserved(AdminContext& context, const PeerRights& rights, AdminDone done) {
+  const auto may_observe = [rights](const std::string& tag) {
     return rights.Has(Access::kShm, tag);
   };
-  Json tags = Json::array();
-  for (const TagSnapshot& tag : context.tags.Unobserved(may_observe)) {
-    if (rights.MaySee(tag.tag)) tags.push_back(StatusTagJson(tag));
-  }
-  done(Status::Ok(), StatusText(context, std::move(tags)));
+  TakeAndAnswer(
+      context, StatusFacts(context, rights),
+      [&context, may_observe](std::string& at, std::vector<TagSnapshot>& snapshots) {
+        return context.tags.UnobservedNext(at, may_observe, snapshots);
+      },
+      std::move(done));
 }
 
 // A status request. It is answered when the store's list comes or the wait is over, whichever is
@@ -60,13 +129,13 @@ class StatusCall : public TagLister::Caller, public std::enable_shared_from_this
     // While the store is down, its jobs are slow to fail, and the tags that are served do not
     // depend on it.
     if (!context_.tags.store_health().up) {
-      return OnListed(Status(Code::kUnavailable, "the store is down"));
+      return OnListed(Failed({Code::kUnavailable, "the store is down"}));
     }
     patience_.After(std::chrono::milliseconds(patience_ms),
                     [this, patience_ms, self = shared_from_this()] {
-                      OnListed(Status(Code::kTimeout, "the store has not listed its tags within " +
-                                                          std::to_string(patience_ms) +
-                                                          " ms; is it locked or slow?"));
+                      OnListed(Failed({Code::kTimeout, "the store has not listed its tags within " +
+                                                           std::to_string(patience_ms) +
+                                                           " ms; is it locked or slow?"}));
                     });
     context_.lister.List(shared_from_this());
   }
@@ -74,32 +143,28 @@ class StatusCall : public TagLister::Caller, public std::enable_shared_from_this
   [[nodiscard]] bool IsWaiting() const override { return !is_answered_; }
 
   // If the store does not answer, the reply has only the tags that this daemon serves.
-  void OnListed(const Result<std::vector<TagRecord>>& records) override {
+  void OnListed(const TagLister::Records& records) override {
     if (is_answered_) return;
     is_answered_ = true;
     patience_.Cancel();
-    const bool is_late = records.status().code() == Code::kTimeout;
-    Json tags = TagsJson(records.ok() ? records.value() : std::vector<TagRecord>());
-    if (only_.has_value() && tags.empty() && records.ok()) {
-      return Fail(done_, {Code::kNoSuchTag, "no such tag: '" + *only_ + "'"});
+    StatusFacts facts(context_, rights_);
+    facts.records = records;
+    facts.only = only_;
+    if (only_.has_value()) {
+      facts.served = context_.tags.SnapshotOf(*only_);
+      return Answer(context_, std::move(facts), done_);
     }
-    if (only_.has_value() && tags.empty() && is_late) {
-      return Fail(done_, {Code::kSystem, records.status().message()});
-    }
-    done_(Status::Ok(),
-          StatusText(context_, std::move(tags), is_late ? records.status().message() : ""));
+    TakeAndAnswer(
+        context_, std::move(facts),
+        [&context = context_](std::string& at, std::vector<TagSnapshot>& snapshots) {
+          return context.tags.SnapshotNext(at, snapshots);
+        },
+        done_);
   }
 
  private:
-  [[nodiscard]] Json TagsJson(const std::vector<TagRecord>& records) const {
-    Json tags = Json::array();
-    for (const auto& [name, tag] :
-         AllTags(records, context_.tags.Snapshot(), context_.tags.drains().scopes())) {
-      if (only_.has_value() ? name == *only_ : rights_.MaySee(name)) {
-        tags.push_back(StatusTagJson(tag));
-      }
-    }
-    return tags;
+  [[nodiscard]] static TagLister::Records Failed(Status status) {
+    return std::make_shared<const Result<std::vector<TagRecord>>>(std::move(status));
   }
 
   AdminContext& context_;
@@ -119,7 +184,7 @@ void ShowStatus(AdminContext& context, const AdminRequest& request, const PeerRi
   if (!only.ok()) return Fail(done, only.status());
   if (!which.ok()) return Fail(done, which.status());
   if (which.value().value_or("all") == "unobserved" && !only.value().has_value()) {
-    return ShowUnobserved(context, rights, done);
+    return ShowUnobserved(context, rights, std::move(done));
   }
   if (which.value().value_or("all") != "all") {
     return Fail(done, {Code::kInvalid, "'tags' must be 'all', or 'unobserved' without a 'tag'"});

@@ -98,7 +98,7 @@ struct AdminContext {
   // Last, because their threads must end before the rest is destroyed. A report or the doctor's
   // look at a disk may take minutes, so each has its own thread and delays no other.
   ReportQueue reports;
-  WorkThread metrics_documents;
+  WorkThread documents;                // of `status` and `metrics`
   std::unique_ptr<WorkThread> doctor;  // made when it is first asked for
 };
 

@@ -20,7 +20,7 @@ namespace idd::daemon {
 using AdminRequest = nlohmann::json;
 // Called with the document to answer with; on failure `status` is not ok and the document is
 // {"error": ...}.
-using AdminDone = std::function<void(const Status& status, const std::string& document)>;
+using AdminDone = std::function<void(const Status& status, std::string document)>;
 
 // Parses untrusted text. kInvalid unless it is a JSON object with an 'op', at most
 // kMaxRequestFields fields and at most kMaxRequestDepth levels. The depth is checked first, so a

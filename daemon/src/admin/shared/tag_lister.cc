@@ -17,10 +17,12 @@ void TagLister::BeginNext() {
   served_ = std::exchange(waiting_, {});
   worker_.Submit<std::vector<TagRecord>>(
       [](Store& store, HighWaterMarks&) { return store.ListTags(); },
-      [this](const Result<std::vector<TagRecord>>& records) { OnListed(records); });
+      [this](Result<std::vector<TagRecord>> records) {
+        OnListed(std::make_shared<const Result<std::vector<TagRecord>>>(std::move(records)));
+      });
 }
 
-void TagLister::OnListed(const Result<std::vector<TagRecord>>& records) {
+void TagLister::OnListed(const Records& records) {
   is_listing_ = false;
   for (const auto& caller : std::exchange(served_, {})) caller->OnListed(records);
   BeginNext();

@@ -19,6 +19,8 @@ namespace idd::daemon {
 // Thread safety: none; event loop.
 class TagLister {
  public:
+  // Shared, because the callers read the list on other threads. Never null.
+  using Records = std::shared_ptr<const Result<std::vector<TagRecord>>>;
   class Caller {
    public:
     Caller() = default;
@@ -27,7 +29,7 @@ class TagLister {
     Caller& operator=(const Caller&) = delete;
     // False once it has given up.
     [[nodiscard]] virtual bool IsWaiting() const = 0;
-    virtual void OnListed(const Result<std::vector<TagRecord>>& records) = 0;
+    virtual void OnListed(const Records& records) = 0;
   };
 
   explicit TagLister(LeaseWorker& worker) : worker_(worker) {}
@@ -38,7 +40,7 @@ class TagLister {
 
  private:
   void BeginNext();
-  void OnListed(const Result<std::vector<TagRecord>>& records);
+  void OnListed(const Records& records);
 
   LeaseWorker& worker_;
   std::vector<std::shared_ptr<Caller>> served_;   // by the list that is being made

@@ -79,7 +79,12 @@ void Engine::Inherit() {
   }
   for (const auto& [token, tag] : inheritance_.asked) session.unanswered.insert(token);
   worker_.Assume(std::move(session));
-  for (const std::string& name : inheritance_.names) descriptors_.Drop(name);
+  for (const std::string& name : inheritance_.names) DropInherited(descriptors_, name);
+  for (const LeftTag& tag : inheritance_.tags) {
+    for (const LeftTagRing& ring : tag.rings) {
+      for (const std::string& name : ring.names) ReserveInherited(descriptors_, name);
+    }
+  }
   if (!inheritance_.held_is_kept) {
     descriptors_.Keep(kHeldLeasesName, inheritance_.held->fd());
   }

@@ -69,5 +69,5 @@ triggers=$(in_section "$root/systemd/idd.socket" Socket | sed -n 's/^TriggerLimi
 # The names of all descriptors come back in one variable, which the kernel limits to 131072 bytes.
 descriptors=$(sed -n 's/^FileDescriptorStoreMax=//p' "$build/systemd/idd.service")
 open_files=$(sed -n 's/^LimitNOFILE=//p' "$build/systemd/idd.service")
-((descriptors > 0 && descriptors * 16 <= 131072)) || fail "$descriptors names may not fit into LISTEN_FDNAMES"
+((descriptors > 0 && descriptors * 5 + 64 <= 131072)) || fail "$descriptors names may not fit into LISTEN_FDNAMES"
 ((open_files >= 2 * descriptors)) || fail "LimitNOFILE=$open_files leaves no room beside $descriptors descriptors"

@@ -8,7 +8,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <iterator>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -170,6 +173,57 @@ TEST_F(InheritanceTest, RingStaysOpenUntilItIsTakenOver) {
   EXPECT_EQ(taken.leases[0].claimed, 17U);
   EXPECT_TRUE(ring_->Claim(1).empty());
   EXPECT_EQ(taken.names.size(), 2U);
+}
+
+// As after an idd whose names had the whole id of a ring.
+TEST_F(InheritanceTest, LongerNamesOfAnEarlierVersionAreKnown) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001), 3);
+  const std::string key = LongRingKey(ring_->ring_id());
+  EXPECT_EQ(key.size(), 11U);
+  std::vector<PassedDescriptor> passed = Left();
+  passed[1].name = "t" + key;
+  passed[2].name = "c" + key;
+  const Taken taken = Take(std::move(passed));
+  EXPECT_EQ(Rest(taken).claimed, 3U);
+  EXPECT_EQ(taken.names.size(), 2U);
+}
+
+// If the manager has not dropped what it had under a name, nobody knows which cursors belong to the
+// table: with the wrong ones, claimed ids would seem to be free.
+TEST_F(InheritanceTest, SeveralDescriptorsOfOneNameAreNotInherited) {
+  Hold(LeaseOf('a', 1, 1001));
+  Publish(LeaseOf('a', 1, 1001), 3);
+  const std::unique_ptr<TagRing> other = TagRing::Create("users", 0, descriptors_).value();
+  for (const bool is_first : {true, false}) {
+    std::vector<PassedDescriptor> passed = Left();
+    passed.insert(passed.begin() + (is_first ? 1 : 3),
+                  {CursorsName(ring_->ring_id()), ScopedFd(::dup(other->cursors_fd()))});
+    Inheritance found = Inherit(passed, kHost, held_->id()).value();
+    EXPECT_TRUE(found.tags.empty());
+    EXPECT_EQ(found.names.size(), 3U) << "all of them are dropped";
+  }
+}
+
+// Names have room for a number only, so no two rings may have the same one at a time.
+TEST_F(InheritanceTest, NamesOfRingsThatAreKeptDifferAndThoseOfDroppedOnesComeBack) {
+  std::set<std::string> names;
+  std::vector<std::uint64_t> ids;
+  for (std::uint32_t i = 1; i < DescriptorStore::kNumbers; ++i) {  // ring_ has one
+    ids.push_back(NewRingId(descriptors_));
+    names.insert(TableName(ids.back()));
+  }
+  EXPECT_EQ(names.size(), ids.size());
+  EXPECT_FALSE(names.contains(TableName(ring_->ring_id())));
+  EXPECT_EQ(names.begin()->size(), 4U);
+  DropRing(descriptors_, ids[77]);
+  EXPECT_EQ(TableName(NewRingId(descriptors_)), TableName(ids[77]));
+  DropInherited(descriptors_, CursorsName(ids[78]));
+  ReserveInherited(descriptors_, TableName(ids[78]));
+  DropInherited(descriptors_, "c" + LongRingKey(ids[79]));
+  DropInherited(descriptors_, TableName(ids[80]));
+  EXPECT_EQ(TableName(NewRingId(descriptors_)), TableName(ids[80]))
+      << "only this one was dropped and not reserved";
 }
 
 // Killed when one tag is taken over and another is not: the third idd inherits both.

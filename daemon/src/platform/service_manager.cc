@@ -40,6 +40,16 @@ void Send(const char* what, const Call& call) {
 
 }  // namespace
 
+std::uint32_t DescriptorStore::TakeNumber() {
+  std::uint32_t number = next_number_;
+  for (std::uint32_t tries = 1; tries < kNumbers && in_use_.contains(number); ++tries) {
+    number = (number + 1) % kNumbers;
+  }
+  next_number_ = (number + 1) % kNumbers;
+  in_use_.insert(number);
+  return number;
+}
+
 #ifdef IDD_WITH_SYSTEMD
 
 ServiceManager::ServiceManager(EventLoop& loop)

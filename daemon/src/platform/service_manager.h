@@ -6,8 +6,10 @@
 #define IDD_DAEMON_PLATFORM_SERVICE_MANAGER_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,8 +34,19 @@ class DescriptorStore {
   // Whether descriptors are kept at all, as far as is known.
   [[nodiscard]] virtual bool keeps() const noexcept = 0;
 
+  // Numbers for short names: takes one that is not in use. Those that were freed last are used
+  // last. If all are in use, any.
+  static constexpr std::uint32_t kNumbers = 1U << 18;
+  [[nodiscard]] std::uint32_t TakeNumber();
+  void ReserveNumber(std::uint32_t number) { in_use_.insert(number); }
+  void FreeNumber(std::uint32_t number) { in_use_.erase(number); }
+
  protected:
   DescriptorStore() = default;
+
+ private:
+  std::set<std::uint32_t> in_use_;
+  std::uint32_t next_number_ = 0;
 };
 
 struct PassedDescriptor {

@@ -21,6 +21,8 @@ struct RingDescriptors {
   ScopedFd table;
   ScopedFd cursors;
   std::vector<std::string> names{};
+  // There is more than one of a kind: it is unknown which of them belong together.
+  bool is_ambiguous = false;
 };
 
 void LogNotInherited(const HeldLease& held, const std::string& error) {
@@ -44,7 +46,7 @@ class InheritanceReader {
     for (const HeldLease& held : leases) OpenRing(held);
     for (const HeldLease& held : leases) Classify(held);
     // A ring's leases show which tag it belongs to. A ring without leases has nothing to close.
-    for (const auto& [ring_id, descriptors] : descriptors_) {
+    for (const auto& [key, descriptors] : descriptors_) {
       for (const std::string& name : descriptors.names) result_.names.push_back(name);
     }
     for (auto& [name, tag] : tags_) result_.tags.push_back(std::move(tag));
@@ -56,8 +58,10 @@ class InheritanceReader {
     std::vector<PassedDescriptor> others;
     for (PassedDescriptor& descriptor : passed_) {
       if (const auto part = ParseRingName(descriptor.name)) {
-        RingDescriptors& ring = descriptors_[part->ring_id];
-        (part->is_table ? ring.table : ring.cursors) = std::move(descriptor.fd);
+        RingDescriptors& ring = descriptors_[part->ring];
+        ScopedFd& fd = part->is_table ? ring.table : ring.cursors;
+        if (fd.valid()) ring.is_ambiguous = true;
+        fd = std::move(descriptor.fd);
         ring.names.push_back(descriptor.name);
       } else if (descriptor.name == kHeldLeasesName) {
         AdoptLeases(std::move(descriptor.fd));
@@ -91,9 +95,14 @@ class InheritanceReader {
   void OpenRing(const HeldLease& held) {
     if (held.state != HeldState::kHeld || held.ring_id == 0) return;
     if (!looked_for_.insert(held.ring_id).second) return;
-    const auto it = descriptors_.find(held.ring_id);
+    // The longer one first: only it stands for this ring alone.
+    auto it = descriptors_.find(LongRingKey(held.ring_id));
+    if (it == descriptors_.end()) it = descriptors_.find(RingKey(held.ring_id));
     if (it == descriptors_.end()) {
       return LogNotInherited(held, "the service manager does not have it");
+    }
+    if (it->second.is_ambiguous) {
+      return LogNotInherited(held, "the service manager has several of its name");
     }
     const std::string tag = ServedName(held.lease.tag);
     auto ring = shm::LeftRing::Open(it->second.table, it->second.cursors, tag);
@@ -128,7 +137,7 @@ class InheritanceReader {
   std::vector<PassedDescriptor>& passed_;
   const std::string& host_id_;
   const std::string& list_id_;
-  std::map<std::uint64_t, RingDescriptors> descriptors_;
+  std::map<std::string, RingDescriptors> descriptors_;  // by the key in their names
   std::set<std::uint64_t> looked_for_;
   std::map<std::uint64_t, std::string> opened_;  // tags, by ring
   std::map<std::string, LeftTag> tags_;

@@ -7,7 +7,6 @@
 #include "idd/base/check.h"
 #include "idd/base/clock.h"
 #include "platform/logging.h"
-#include "platform/random.h"
 #include "restart/descriptor_names.h"
 
 namespace idd::daemon {
@@ -15,10 +14,12 @@ namespace idd::daemon {
 Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::uint64_t floor,
                                                  DescriptorStore& descriptors,
                                                  const RingShape& shape) {
-  shm::RingOptions options{.tag = tag, .ring_id = RandomId(), .lane_count = shape.lane_count};
+  shm::RingOptions options{
+      .tag = tag, .ring_id = NewRingId(descriptors), .lane_count = shape.lane_count};
   if (shape.layout.has_value()) options.time = shape.layout->OfRing();
   Result<std::unique_ptr<shm::RingMemory>> memory = shm::RingMemory::Create(options);
   if (!memory.ok()) {
+    FreeRingId(descriptors, options.ring_id);
     log::Error("ring.create_failed", {{"tag", tag}, {"error", memory.status().message()}});
     return memory.status();
   }
@@ -39,8 +40,7 @@ TagRing::TagRing(std::unique_ptr<shm::RingMemory> memory, std::uint64_t floor,
 TagRing::~TagRing() {
   for (int call = 0; call < 2; ++call) writer_.ClearOldEnds();
   if (writer_.state() == shm::RingState::kActive) return;  // the next idd continues with it
-  descriptors_.Drop(TableName(ring_id()));
-  descriptors_.Drop(CursorsName(ring_id()));
+  DropRing(descriptors_, ring_id());
 }
 
 void TagRing::Publish(const Lease& lease, std::uint64_t taken, std::uint64_t mark,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "platform/logging.h"
+#include "restart/descriptor_names.h"
 #include "store/snowflake_layout.h"
 #include "tags/ring_shape.h"
 
@@ -96,7 +97,7 @@ void Takeover::Take(LeftTag left) {
   CloseEnded(inherited.closing, inherited.returning);
   // The leases of the old rings are recorded as the new ring's by now.
   for (const std::string& descriptor : inherited.names) {
-    context_.handover.descriptors.Drop(descriptor);
+    DropInherited(context_.handover.descriptors, descriptor);
   }
   for (InheritedRing& old : inherited.rings) {
     context_.worker.meter().AddWaste(name, old.ring->left_in_lanes());

@@ -231,29 +231,73 @@ class Lint(unittest.TestCase):
 
     def test_manifests(self):
         folder = HERE / "../../docs/containers"
+        recipe = "docs/containers/Dockerfile"
+        dockerfile = {recipe: (folder / "Dockerfile").read_text(encoding="utf-8")}
         for name in ("compose.yaml", "daemonset.yaml", "sidecar.yaml"):
             good = (folder / name).read_text(encoding="utf-8")
             path = f"docs/containers/{name}"
-            dockerfile = {"docs/containers/Dockerfile": ""}
             self.accepts("manifests.py", {path: good, **dockerfile})
+            self.finds("No such file", "manifests.py", {path: good})
             if "services:" in good:
-                self.finds("does not exist", "manifests.py", {path: good})
+                self.finds("does not exist", "manifests.py",
+                           {path: good.replace("context: ../..", "context: .."), **dockerfile})
             for old, new in (
                 ("/run/idd:ro", "/run/idd"),
                 (", readOnly: true}\n      volumes", "}\n      volumes"),
                 ("cap_drop: [ALL]", "cap_drop: [CHOWN]"),
                 ("drop: [ALL]", "drop: [CHOWN]"),
+                ("add: [CHOWN, FOWNER]", "add: [CHOWN, SYS_ADMIN]"),
                 ("    read_only: true", "    ipc: host"),
                 ("    spec:\n", "    spec:\n      hostIPC: true\n"),
                 ("services:", "services: ["),
                 ("mountPath: /run/idd, readOnly", "mountPath: /dev/shm, readOnly"),
-                ("image: idd:0.1.0\n    command", "image: example.org/idd:0.1.0\n    command"),
+                ("image: idd:0.1.0\n    entrypoint", "image: example.org/idd:0.1.0\n    entrypoint"),
                 ("image: example.org/idd", "image: idd"),
+                ("image: example.org/idd:0.1.0\n          args", "image: example.org/idd:0.2.0\n          args"),
+                ("image: example.org/idd:0.1.0\n          command", "image: example.org/other:1\n          command"),
                 ("Dockerfile beside this file", "image"),
+                ("command: [\"--database\"", "command: [\"idd\", \"--database\""),
+                ("args: [", "args: [\"idd\", "),
+                ("args: [", "command: ["),
+                ("image: idd:0.1.0\n    #", "image: idd:0.1.0\n    user: \"0:0\"\n    #"),
+                ("image: idd:0.1.0\n    #", "image: idd:0.1.0\n    healthcheck: {test: [CMD, \"true\"]}\n    #"),
+                ("      - idd-state:/var/lib/idd\n", ""),
+                ("            - {name: idd-state, mountPath: /var/lib/idd}\n            - {name: idd-password",
+                 "            - {name: idd-password"),
+                ("            - {name: idd-run, mountPath: /run/idd}\n            - {name: idd-state, mountPath: /var/lib/idd}\n"
+                 "      containers", "            - {name: idd-run, mountPath: /etc}\n      containers"),
+                ("group_add: [\"997\"]", "group_add: [\"998\"]"),
+                ("user: \"1000:1000\"", "user: \"0:0\""),
+                ("runAsUser: 997", "runAsUser: 0"),
+                ("runAsGroup: 997", "runAsGroup: 0"),
+                ("runAsUser: 1000", "runAsUser: 997"),
+                ("            runAsNonRoot: true\n", ""),
+                ("fsGroup: 997", "fsGroup: 998"),
+                ("supplementalGroups: [997]", "supplementalGroups: [998]"),
+                (", defaultMode: 0440", ""),
+                ("[\"idctl\", \"status\"]", "[\"idctl\", \"top\"]"),
             ):
                 if old in good:
                     with self.subTest(name=name, old=old):
                         self.finds(name, "manifests.py", {path: good.replace(old, new), **dockerfile})
+        for old, new, what in (
+            ("USER 997:997", "USER 0:0", "is root"),
+            ("USER 997:997", "USER idd", "in numbers"),
+            ("USER 997:997\n", "", "has 0 of USER"),
+            ("USER 997:997", "USER 996:997", "no command gives 996"),
+            ("--gid 997 idd", "--gid 996 idd", "no command gives 997"),
+            ("VOLUME [\"/run/idd\", ", "VOLUME [", "the volumes are"),
+            ("HEALTHCHECK CMD [\"idctl\"", "HEALTHCHECK CMD [\"idd\"", "the Dockerfile's is"),
+            ("COPY --from=build", "COPY", "not from the packages"),
+            ("RUN scripts/package", "RUN make", "does not build the packages"),
+            ("--tag idd:0.1.0", "--tag idd:0.2.0", "the Dockerfile's is idd:0.2.0"),
+            ("ENTRYPOINT", "ENTER", "cannot read"),
+        ):
+            with self.subTest(old=old, new=new):
+                self.assertIn(old, dockerfile[recipe])
+                self.finds(what, "manifests.py", {path: good, recipe: dockerfile[recipe].replace(old, new)})
+        self.finds("is not the project's", "manifests.py",
+                   {path: good, **dockerfile, "CMakeLists.txt": "project(idd VERSION 0.1.1)\n"})
         self.finds("no manifests", "manifests.py", {"docs/containers/a.md": ""})
 
     def test_man_pages(self):

@@ -129,8 +129,7 @@ Daemon::Daemon(const Options& options, Parts parts)
               {.leases_per_s = options.lease_limit,
                .fence_after = options.fence_after,
                .most_tags_to_warm = MostTagsToWarm(),
-               .journal_retention = options.journal_retention,
-               .open_journal = JournalOpener(options.database, parts.engine.host)},
+               .journal_retention = options.journal_retention},
               std::move(parts.engine), EngineEvents()),
       collector_(loop_, engine_.tags()),
       admin_(loop_,
@@ -155,6 +154,7 @@ Daemon::Daemon(const Options& options, Parts parts)
       metrics_(loop_, collector_, parts.metrics_server),
       signals_(loop_, {SIGTERM, SIGINT, SIGHUP, SIGUSR2}, [this](int signal) { OnSignal(signal); }),
       watchdog_timer_(loop_) {
+  engine_.journal().SetOpenStore(JournalOpener(options.database, engine_.host()));
   server_.Configure(options.access, options.limits);
   collector_.AddSource([this](FamilyBuilder& families) { server_.AddFamilies(families); });
   collector_.AddSource(

@@ -50,7 +50,7 @@ Engine::Engine(EventLoop& loop, DescriptorStore& descriptors, Settings settings,
               [&loop](std::function<void()> done) { loop.Post(std::move(done)); }),
       tags_(loop, worker_, {.leases = *inheritance_.held, .descriptors = descriptors},
             settings_.leases_per_s),
-      journal_(loop, worker_, settings_.open_journal, settings_.journal_retention),
+      journal_(loop, worker_, settings_.journal_retention),
       poll_timer_(loop),
       patience_(loop) {
   tags_.LoadDrained(parts.drained);

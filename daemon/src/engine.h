@@ -48,7 +48,6 @@ class Engine {
     std::chrono::seconds fence_after = kDefaultFenceAfter;
     std::size_t most_tags_to_warm = 0;
     std::optional<std::chrono::seconds> journal_retention{};  // nothing: indefinitely
-    JournalKeeper::OpenStore open_journal{};                  // none: over the lease worker
     std::function<std::int64_t()> boot_time_ms{};             // none: the kernel's
   };
   struct Parts {

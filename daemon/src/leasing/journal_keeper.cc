@@ -35,9 +35,9 @@ Result<JournalOutcome> Keep(Store& store, const JournalOrder& order) {
 
 }  // namespace
 
-JournalKeeper::JournalKeeper(EventLoop& loop, LeaseWorker& worker, OpenStore open,
+JournalKeeper::JournalKeeper(EventLoop& loop, LeaseWorker& worker,
                              std::optional<std::chrono::seconds> retention)
-    : loop_(loop), worker_(worker), open_(std::move(open)), retention_(retention), timer_(loop) {}
+    : loop_(loop), worker_(worker), retention_(retention), timer_(loop) {}
 
 void JournalKeeper::Start() {
   timer_.After(kBeforeFirstRound, [this] { RunBatch(); });

@@ -26,14 +26,15 @@ class JournalKeeper {
   // Opens a separate connection, on the keeper's thread. Null: the lease worker's store is used.
   using OpenStore = std::function<Result<std::unique_ptr<Store>>()>;
 
-  JournalKeeper(EventLoop& loop, LeaseWorker& worker, OpenStore open,
+  JournalKeeper(EventLoop& loop, LeaseWorker& worker,
                 std::optional<std::chrono::seconds> retention);
   JournalKeeper(const JournalKeeper&) = delete;
   JournalKeeper& operator=(const JournalKeeper&) = delete;
 
   void Start();
   void Stop();
-  // Count from the next batch on.
+  // Count from the next batch on. Without a function that opens a connection, the lease worker's
+  // store is used.
   void SetRetention(std::optional<std::chrono::seconds> retention) { retention_ = retention; }
   void SetOpenStore(OpenStore open);
   void AddFamilies(FamilyBuilder& families) const;
@@ -55,7 +56,7 @@ class JournalKeeper {
   EventLoop& loop_;
   LeaseWorker& worker_;
   OpenStore open_;
-  std::uint64_t open_number_ = 1;
+  std::uint64_t open_number_ = 0;
   std::optional<std::chrono::seconds> retention_;
   Timer timer_;
   bool is_stopped_ = false;

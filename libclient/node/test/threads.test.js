@@ -13,12 +13,17 @@ const { countDescriptors, drain, startDaemon } = require('./support.js');
 
 const CLAIMER = path.join(__dirname, 'claimer.js');
 
-// The next message of a worker or a child; fails if it ends without one.
+// The next message of a worker or a child; fails if it ends without one. A child's last message may
+// come after its exit, but not after its channel is closed.
 function receive(claimer) {
   return new Promise((resolve, reject) => {
     claimer.once('message', resolve);
     claimer.once('error', reject);
-    claimer.once('exit', (code) => reject(new Error(`ended with ${code}`)));
+    claimer.once('exit', (code) => {
+      const fail = () => reject(new Error(`ended with ${code}`));
+      if (claimer.connected) claimer.once('disconnect', fail);
+      else fail();
+    });
   });
 }
 

@@ -54,15 +54,15 @@ constexpr std::size_t kCoveredColumn = 7;
 
 Table TagTable() {
   return Table({{"TAG"},
-                {"MODE", Align::kLeft, 5},
+                {"MODE", Align::kLeft, 6},
                 {"STATE"},
-                {"STEP", Align::kRight, 4},
-                {"CLAIMED", Align::kRight, 1},
+                {"STEP", Align::kRight, 5},
+                {"CLAIMED", Align::kRight, 2},
                 {"AVAILABLE", Align::kRight},
-                {"RATE/S", Align::kRight, 6},
+                {"RATE/S", Align::kRight, 1},
                 {"COVERED", Align::kRight},
-                {"FALLBACKS", Align::kRight, 3},
-                {"LEASES", Align::kRight, 2}});
+                {"FALLBACKS", Align::kRight, 4},
+                {"LEASES", Align::kRight, 3}});
 }
 
 // Snowflake tags: the time of the next id, and until when ids need no lease.

@@ -539,6 +539,11 @@ std::vector<FenceWait> Fence::Waits() const {
   return waits;
 }
 
+bool Fence::IsMember(const std::string& host) const {
+  const auto it = others_.seen().find(host);
+  return it != others_.seen().end() && OtherHosts::IsMember(it->second.member);
+}
+
 Status Fence::Forget(FenceStore& store, const std::string& host, bool is_forced) {
   if (host == settings_.host) {
     return {Code::kInvalid, "host '" + host + "' is this one; stop its idd instead"};

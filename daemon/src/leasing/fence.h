@@ -109,6 +109,8 @@ class Fence {
   // Ends the wait for a host that an operator knows to be off. kInvalid: the host is unknown, not
   // waited for, or was seen a moment ago and `is_forced` is false.
   [[nodiscard]] Status Forget(FenceStore& store, const std::string& host, bool is_forced);
+  // Whether the host is a member, as far as this host has seen. Leasing may wait for members only.
+  [[nodiscard]] bool IsMember(const std::string& host) const;
   [[nodiscard]] FenceReport Report() const;
 
   // This host stops and leases no more. Other hosts do not wait for it from now on.

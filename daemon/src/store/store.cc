@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "store/host_store.h"
 #include "store/snowflake_layout.h"
 
 namespace idd::daemon {
@@ -14,6 +15,34 @@ Result<Lease> Store::TakeLease(const LeaseRequest& request) {
   Result<LeaseResults> leases = TakeLeases({request});
   if (!leases.ok()) return leases.status();
   return std::move(leases.value().front());
+}
+
+const char* HostCondition(const HostRecord& host) noexcept {
+  if (host.is_forgotten) return "forgotten";
+  if (host.state == "out") return "out";
+  if (host.has_stopped) return "left";
+  if (!host.state.has_value() && !host.has_info) return "unknown";
+  if (host.silent_s > static_cast<std::uint64_t>(kHostSilentAfter.count())) return "silent";
+  // A host that has just come is no member of the fence yet.
+  return host.state == "waiting" || host.state == "left" ? "waiting" : "live";
+}
+
+Result<std::string> FindHostId(const std::vector<HostRecord>& hosts,
+                               const std::string& id_or_name) {
+  std::string ids;
+  std::string found = id_or_name;
+  std::size_t count = 0;
+  for (const HostRecord& host : hosts) {
+    if (host.host == id_or_name) return id_or_name;
+    if (host.name != id_or_name) continue;
+    constexpr std::size_t kMostListed = 10;
+    if (++count <= kMostListed) ids += (ids.empty() ? "" : ", ") + host.host;
+    if (count == kMostListed + 1) ids += ", ...";
+    found = host.host;
+  }
+  if (count <= 1) return found;
+  return Status(Code::kInvalid, std::to_string(count) + " hosts have the name '" + id_or_name +
+                                    "': " + ids + "; give the id of one of them");
 }
 
 Result<TagRecord> StoreReader::FindTag(const std::string& tag) {

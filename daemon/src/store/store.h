@@ -59,9 +59,27 @@ struct HostRecord {
   std::string host;
   std::string first_seen;                // UTC
   std::string last_seen;                 // UTC
-  std::optional<std::string> boot_id{};  // of its kernel when last seen; not every store keeps it
+  std::optional<std::string> boot_id{};  // of its kernel when last seen; an old idd may not tell
   std::optional<std::string> state{};    // MemberStateName(); with a fence
+  // What the host says about itself (host_store.h). Empty: its idd is older.
+  std::string name{};
+  std::string address{};
+  std::string version{};
+  std::string report{};
+  std::uint64_t silent_s = 0;  // since last_seen, by the store's clock
+  bool has_info = false;       // the host's idd is not older
+  bool has_stopped = false;    // as its last act
+  bool is_forgotten = false;   // by an operator, and not seen since
 };
+
+// "forgotten", "left", "out", "waiting", "live", "silent", or "unknown" of a host whose idd is too
+// old to show signs of life.
+[[nodiscard]] const char* HostCondition(const HostRecord& host) noexcept;
+
+// The id of the host that is meant: of that id or, if there is none, of that name. The text itself
+// if no host has it. kInvalid: several hosts have the name; the message lists their ids.
+[[nodiscard]] Result<std::string> FindHostId(const std::vector<HostRecord>& hosts,
+                                             const std::string& id_or_name);
 
 struct ReturnedRange {
   std::string tag;
@@ -83,6 +101,13 @@ struct LeaseSums {
     std::uint64_t returned = 0;
     std::uint64_t abandoned = 0;
   } ended{};
+};
+
+// The leases that all hosts took lately of one row of leaf_alloc.
+struct RecentLeases {
+  std::string tag;
+  std::uint64_t leased = 0;    // ids of leases that were taken lately
+  std::uint64_t returned = 0;  // ids that were handed back lately
 };
 
 // Adds leases up; in the order of tags, then hosts.
@@ -147,6 +172,7 @@ struct WorkerChoice {
 };
 
 class FenceStore;    // fence_store.h
+class HostStore;     // host_store.h
 class JournalStore;  // journal_store.h
 
 // Reads what the allocator has, for lists and reports. It changes nothing.
@@ -175,6 +201,12 @@ class StoreReader {
   // overridden, all leases are read.
   [[nodiscard]] virtual Result<std::vector<LeaseSums>> SumLeases(
       const std::optional<std::string>& tag);
+  // Adds up the leases of the last `window`, which is shorter than leases stay in idd_lease, of one
+  // tag or of all; a tag without such leases is left out. Unless this is overridden, of none.
+  [[nodiscard]] virtual Result<std::vector<RecentLeases>> SumRecent(
+      std::chrono::seconds /*window*/, const std::optional<std::string>& /*tag*/) {
+    return std::vector<RecentLeases>();
+  }
   // The leases of one row of leaf_alloc that kept ids, by the end of these ids: those below or at
   // `below`, the highest first. Unless this is overridden, all of the tag's leases are read.
   [[nodiscard]] virtual Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag,
@@ -236,6 +268,9 @@ class Store : public StoreReader {
 
   // Null if the journal keeps every lease indefinitely.
   [[nodiscard]] virtual JournalStore* journal() { return nullptr; }
+
+  // Null if the store keeps nothing about hosts but their ids.
+  [[nodiscard]] virtual HostStore* hosts() { return nullptr; }
 
   // The random id of the data set.
   [[nodiscard]] virtual Result<std::string> Incarnation() = 0;

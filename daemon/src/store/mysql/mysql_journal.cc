@@ -333,20 +333,6 @@ Result<std::vector<ReturnedRange>> MysqlStore::ListReturned(const std::optional<
   return ranges;
 }
 
-Result<std::vector<HostRecord>> MysqlStore::ListHosts() {
-  if (db_ == nullptr) return NotOpen();
-  const Result<MysqlResult> found = db_->Query(
-      "SELECT h.host, h.first_seen, h.last_seen, h.boot_id, f.state FROM idd_host h"
-      " LEFT JOIN idd_fence f ON f.host = h.host ORDER BY h.host");
-  if (!found.ok()) return Failed(found.status());
-  std::vector<HostRecord> hosts;
-  for (const auto& cells : found.value().rows) {
-    hosts.push_back(
-        {cells[0].value_or(""), cells[1].value_or(""), cells[2].value_or(""), cells[3], cells[4]});
-  }
-  return hosts;
-}
-
 Result<std::set<std::string>> MysqlStore::LedgerTags() {
   if (db_ == nullptr) return NotOpen();
   std::set<std::string> tags;

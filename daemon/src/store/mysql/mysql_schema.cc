@@ -175,6 +175,17 @@ constexpr std::array kLaterTables = {
     " role " IDD_WORD_COLUMN("16") " NOT NULL PRIMARY KEY,"
     " host " IDD_WORD_COLUMN("64") " NOT NULL,"
     " since timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_host_info("
+    " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
+    " name varchar(255) NOT NULL DEFAULT '',"
+    " address varchar(255) NOT NULL DEFAULT '',"
+    " version varchar(64) NOT NULL DEFAULT '',"
+    " boot_id " IDD_WORD_COLUMN("64") " NOT NULL DEFAULT '',"
+    " last_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    " stopped_at timestamp NULL DEFAULT NULL,"
+    " forgotten_at timestamp NULL DEFAULT NULL,"
+    " report mediumtext) " IDD_TABLE,
 };
 #undef IDD_TAG_COLUMN
 #undef IDD_WORD_COLUMN
@@ -183,7 +194,7 @@ constexpr std::array kLaterTables = {
 constexpr std::array kTables = {"leaf_alloc",  "idd_tag",       "idd_lease",  "idd_returned",
                                 "idd_host",    "idd_fence",     "idd_meta",   "idd_deleted_tag",
                                 "idd_ceiling", "idd_snowflake", "idd_worker", "idd_order",
-                                "idd_ended",   "idd_total",     "idd_role"};
+                                "idd_ended",   "idd_total",     "idd_role",   "idd_host_info"};
 
 }  // namespace
 
@@ -294,7 +305,7 @@ Status AddLaterTables(MysqlDb& db) {
   const Result<MysqlResult> there = db.Query(
       "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
       " AND LOWER(table_name) IN ('idd_snowflake', 'idd_worker', 'idd_order', 'idd_ended',"
-      " 'idd_total', 'idd_role')");
+      " 'idd_total', 'idd_role', 'idd_host_info')");
   if (!there.ok()) return there.status();
   return there.value().rows.at(0).at(0) == std::to_string(kLaterTables.size())
              ? Status::Ok()

@@ -4,7 +4,7 @@
 // data set, mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases,
 // mysql_tags.cc reads and administers tags, mysql_fence.cc has what the hosts agree on,
 // mysql_inspect.cc looks at the server, mysql_ended.cc keeps the journal short and adds it up,
-// mysql_schema.cc has the tables.
+// mysql_hosts.cc keeps what hosts say about themselves, mysql_schema.cc has the tables.
 // docs/adr/0009 says why a lease is one packet.
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
@@ -22,6 +22,7 @@
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
 #include "store/fence_store.h"
+#include "store/host_store.h"
 #include "store/journal_store.h"
 #include "store/mysql/host_row.h"
 #include "store/mysql/lost_commits.h"
@@ -36,16 +37,16 @@ struct MysqlStoreOptions {
   HostIdentity host;
 };
 
-// It has more methods and members than a class should: it is Store, FenceStore and JournalStore
-// over one connection. Parts with invariants of their own are in ServerIdentity, MysqlTables,
-// HostRow and LostCommits.
+// It has more methods and members than a class should: it is Store, FenceStore, JournalStore and
+// HostStore over one connection. Parts with invariants of their own are in ServerIdentity,
+// MysqlTables, HostRow and LostCommits.
 //
 // Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
 //
 // Invariants: leaf_alloc, which several hosts write, is only changed relatively and by packets that
 // need nothing from this host in between. A range whose COMMIT did not answer is never used, even
 // if it turns out to be in the journal.
-class MysqlStore final : public Store, public FenceStore, public JournalStore {
+class MysqlStore final : public Store, public FenceStore, public JournalStore, public HostStore {
  public:
   explicit MysqlStore(MysqlStoreOptions options);
   ~MysqlStore() override;
@@ -60,6 +61,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore {
   std::uint64_t generation() const override { return generation_; }
   FenceStore* fence() override { return this; }
   JournalStore* journal() override { return this; }
+  HostStore* hosts() override { return this; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -93,6 +95,11 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore {
   Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
   Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
   Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
+  Result<std::vector<RecentLeases>> SumRecent(std::chrono::seconds window,
+                                              const std::optional<std::string>& tag) override;
+  Result<bool> Introduce(const HostInfo& info) override;
+  Result<ForgetOutcome> Forget(const ForgetOrder& order) override;
+  Status NoteStop() override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override { return options_.url.Display(); }

@@ -280,15 +280,6 @@ Result<std::vector<ReturnedRange>> SqliteStore::ListReturned(
   return ranges;
 }
 
-Result<std::vector<HostRecord>> SqliteStore::ListHosts() {
-  if (!db_) return NotOpen();
-  SqliteQuery query = db_->Query("SELECT host, first_seen, last_seen FROM idd_host ORDER BY host");
-  std::vector<HostRecord> hosts;
-  while (query.Next()) hosts.push_back({query.Text(0), query.Text(1), query.Text(2)});
-  if (!query.Finish().ok()) return query.Finish();
-  return hosts;
-}
-
 Result<std::set<std::string>> SqliteStore::LedgerTags() {
   if (!db_) return NotOpen();
   SqliteQuery query = db_->Query(

@@ -177,6 +177,8 @@ Status CheckAllocatorTables(SqliteDb& db) {
 // first_id and last_limit enclose `ranges`, the ids that those had kept (folded_ranges.h).
 // used_limit: the highest of all of them.
 // idd_role: the host that does some work for all of them.
+// idd_host_info: what a host says about itself (host_store.h). stopped_at: the host has stopped
+// since it was last seen; forgotten_at: an operator has forgotten it since.
 constexpr const char* kLaterTables[] = {
     "CREATE TABLE IF NOT EXISTS idd_snowflake("
     "  biz_tag TEXT PRIMARY KEY NOT NULL,"
@@ -235,7 +237,17 @@ constexpr const char* kLaterTables[] = {
     "CREATE TABLE IF NOT EXISTS idd_role("
     "  role  TEXT PRIMARY KEY NOT NULL,"
     "  host  TEXT NOT NULL,"
-    "  since TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT"};
+    "  since TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT",
+    "CREATE TABLE IF NOT EXISTS idd_host_info("
+    "  host         TEXT PRIMARY KEY NOT NULL,"
+    "  name         TEXT NOT NULL DEFAULT '',"
+    "  address      TEXT NOT NULL DEFAULT '',"
+    "  version      TEXT NOT NULL DEFAULT '',"
+    "  boot_id      TEXT NOT NULL DEFAULT '',"
+    "  last_seen    TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    "  stopped_at   TEXT,"
+    "  forgotten_at TEXT,"
+    "  report       TEXT) STRICT"};
 
 }  // namespace
 

@@ -3,7 +3,8 @@
 // The allocator in a SQLite file: sqlite_store.cc opens it and reconciles it, sqlite_lease.cc
 // leases, sqlite_journal.cc closes leases and hands tails back, sqlite_tags.cc administers tags,
 // sqlite_inspect.cc looks at the file, sqlite_schema.cc has the tables, sqlite_continuity.cc
-// compares the file with its witness, sqlite_ended.cc keeps the journal short and adds it up.
+// compares the file with its witness, sqlite_ended.cc keeps the journal short and adds it up,
+// sqlite_hosts.cc keeps what hosts say about themselves.
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 
@@ -18,6 +19,7 @@
 #include "idd/base/clock.h"
 #include "sql/sqlite_db.h"
 #include "store/ended_leases.h"
+#include "store/host_store.h"
 #include "store/journal_store.h"
 #include "store/sqlite/sqlite_continuity.h"
 #include "store/store.h"
@@ -32,9 +34,9 @@ struct SqliteStoreOptions {
   // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
   // "return.journalled", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
-  // "delete.entombed", "delete.committed"; "worker.taken", "worker.committed"; "journal.settled",
-  // "journal.folded", "journal.kept", "journal.committed". "change.committed" comes before each of
-  // the
+  // "delete.entombed", "delete.committed"; "forget.journalled", "forget.committed"; "worker.taken",
+  // "worker.committed"; "journal.settled", "journal.folded", "journal.kept", "journal.committed".
+  // "change.committed" comes before each of the
   // "....committed": the transaction is in the file, and the witness does not have it yet.
   std::function<void(const char* point)> at_point;
 };
@@ -46,10 +48,10 @@ struct SqliteStoreOptions {
 // Invariants: every change is one BEGIN IMMEDIATE transaction, so no other writer comes between its
 // statements. A range whose COMMIT did not succeed is never answered, even if it turns out to be in
 // the file: after a failed sync it is not known whether it would survive the next power cut. Every
-// such transaction runs under the lock of the witness, and only if the database is as the last one
-// left it according to the witness. No lease begins below the witness's next id of its tag, and
-// none is answered before the witness has its end.
-class SqliteStore final : public Store, public JournalStore {
+// transaction that concerns ids runs under the lock of the witness, and only if the database is as
+// the last one left it according to the witness. No lease begins below the witness's next id of its
+// tag, and none is answered before the witness has its end.
+class SqliteStore final : public Store, public JournalStore, public HostStore {
  public:
   explicit SqliteStore(SqliteStoreOptions options);
   ~SqliteStore() override;
@@ -67,6 +69,7 @@ class SqliteStore final : public Store, public JournalStore {
   bool started_recently() const override { return continuity_.is_witness_lost(); }
   Result<std::string> Incarnation() override;
   JournalStore* journal() override { return this; }
+  HostStore* hosts() override { return this; }
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
   Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
@@ -97,6 +100,11 @@ class SqliteStore final : public Store, public JournalStore {
   Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
   Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
   Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
+  Result<std::vector<RecentLeases>> SumRecent(std::chrono::seconds window,
+                                              const std::optional<std::string>& tag) override;
+  Result<bool> Introduce(const HostInfo& info) override;
+  Result<ForgetOutcome> Forget(const ForgetOrder& order) override;
+  Status NoteStop() override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override;
@@ -166,6 +174,9 @@ class SqliteStore final : public Store, public JournalStore {
   [[nodiscard]] Result<std::optional<std::string>> OwnerOf(const std::string& tag,
                                                            std::uint32_t worker);
   [[nodiscard]] Status ReadLayout(TagRecord& record);
+
+  [[nodiscard]] Status CheckIsGone(const ForgetOrder& order);
+  [[nodiscard]] Result<ForgetOutcome> ForgetInTransaction(const ForgetOrder& order);
 
   [[nodiscard]] Result<bool> BecomeKeeper();
   [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);

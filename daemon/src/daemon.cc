@@ -23,6 +23,7 @@
 #include "exporter/metrics_collector.h"
 #include "exporter/metrics_publisher.h"
 #include "leasing/high_water.h"
+#include "leasing/host_reporter.h"
 #include "platform/event_loop.h"
 #include "platform/host_id.h"
 #include "platform/logging.h"
@@ -109,6 +110,7 @@ class Daemon {
   ServiceManager manager_;
   ScopedFd passed_listener_;
   Engine engine_;
+  HostReporter reporter_;
   MetricsCollector collector_;
   ClientLedger clients_;
   Admin admin_;
@@ -131,6 +133,16 @@ Daemon::Daemon(const Options& options, Parts parts)
                .most_tags_to_warm = MostTagsToWarm(),
                .journal_retention = options.journal_retention},
               std::move(parts.engine), EngineEvents()),
+      reporter_(
+          loop_, engine_.worker(),
+          {.name = MachineName(),
+           .address = options.host_address,
+           .version = IDD_VERSION,
+           .boot_id = engine_.host().boot_id,
+           .report = ""},
+          [this](const std::string& after, std::size_t most, std::vector<TagSample>& samples) {
+            return engine_.tags().SampleTags(after, most, samples);
+          }),
       collector_(loop_, engine_.tags()),
       admin_(loop_,
              {.version = IDD_VERSION,
@@ -141,7 +153,9 @@ Daemon::Daemon(const Options& options, Parts parts)
               .started = MonotonicClock::now(),
               .state_dir = options.state_dir,
               .has_manager = manager_.keeps(),
-              .watchdog = ServiceManager::WatchdogPeriod()},
+              .watchdog = ServiceManager::WatchdogPeriod(),
+              .host_name = MachineName(),
+              .host_address = options.host_address},
              {.worker = engine_.worker(),
               .tags = engine_.tags(),
               .metrics = collector_,
@@ -149,7 +163,8 @@ Daemon::Daemon(const Options& options, Parts parts)
               .open_reader = [host = engine_.host()](
                                  const std::string& url) { return OpenStoreReader(url, host); },
               .count_peers = [this] { return server_.CountPeers(); },
-              .list_settings = [this] { return SettingsInForce(); }}),
+              .list_settings = [this] { return SettingsInForce(); },
+              .is_keeper = [this] { return engine_.journal().is_keeper(); }}),
       server_(loop_, engine_.tags(), admin_, clients_),
       metrics_(loop_, collector_, parts.metrics_server),
       signals_(loop_, {SIGTERM, SIGINT, SIGHUP, SIGUSR2}, [this](int signal) { OnSignal(signal); }),
@@ -204,6 +219,7 @@ bool Daemon::Listen() {
 
 void Daemon::OnReady() {
   admin_.GoOn();
+  reporter_.Start();
   metrics_.KeepIn(options_.metrics_textfile);
   log::Info("idd.ready", {{"version", IDD_VERSION},
                           {"socket", options_.socket},
@@ -226,6 +242,7 @@ void Daemon::Leave() {
   if (engine_.is_stopping()) return;
   log::Info("idd.leaving", {{"action", "the rings stay open for the next idd"}});
   manager_.Notify("STOPPING=1");
+  reporter_.Stop();
   engine_.Leave();
   loop_.Stop();
 }
@@ -249,6 +266,8 @@ void Daemon::Reload() {
   log::SetLevel(options_.log_level);
   engine_.tags().SetLeaseLimit(options_.lease_limit);
   engine_.journal().SetRetention(options_.journal_retention);
+  reporter_.SetAddress(options_.host_address);
+  admin_.SetHostAddress(options_.host_address);
   if (engine_.is_ready()) metrics_.KeepIn(options_.metrics_textfile);
   // Also if these have not changed: the group names may stand for other groups by now.
   server_.Configure(options_.access, options_.limits);
@@ -266,6 +285,7 @@ Status Daemon::MoveDatabase(const Options& options) {
   admin_.SetDatabase(database_url_, options.database);
   engine_.worker().Replace(std::move(store).value());
   engine_.journal().SetOpenStore(JournalOpener(options.database, engine_.host()));
+  reporter_.Renew();
   return Status::Ok();
 }
 
@@ -283,6 +303,7 @@ void Daemon::Stop() {
   if (engine_.is_stopping()) return;
   manager_.Notify("STOPPING=1");
   server_.StopAccepting();
+  reporter_.Stop();
   engine_.Stop([this](bool is_clean) {
     if (is_clean) {
       log::Info("idd.stopped", {});

@@ -125,6 +125,7 @@ TEST(ReloadTest, WhatCanBeReloadedIsAndTheRestIsNamed) {
   asked.database = "sqlite:/other";
   asked.lease_limit = 7;
   asked.metrics_textfile = "/m";
+  asked.host_address = "10.0.0.1";
   asked.metrics_listen = "[::1]:1";
   asked.log_level = log::Level::kDebug;
   asked.limits.connections_per_uid = 7;
@@ -135,7 +136,7 @@ TEST(ReloadTest, WhatCanBeReloadedIsAndTheRestIsNamed) {
   asked.log_format = log::Format::kJson;
   plan = PlanReload(now, asked);
   EXPECT_EQ(KeyList(plan.changed),
-            "database, lease_limit, log_level, metrics_textfile, limits, access");
+            "database, lease_limit, host_address, log_level, metrics_textfile, limits, access");
   EXPECT_EQ(KeyList(plan.not_changed), "socket, state_dir, host_id, metrics_listen, log_format");
   EXPECT_EQ(plan.options.lease_limit, 7U);
   EXPECT_EQ(plan.options.socket, now.socket);

@@ -27,6 +27,23 @@ TEST(HostIdTest, RefusesEmptyLongAndOtherCharacters) {
   }
 }
 
+TEST(HostIdTest, AnAddressIsPrintableAndNotTooLong) {
+  for (const std::string& address : {std::string(), std::string("10.0.0.1, rack 7 ~"),
+                                     std::string("[2001:db8::1]"), std::string(253, 'x')}) {
+    EXPECT_TRUE(CheckHostAddress(address).ok()) << address;
+  }
+  for (const std::string& address : {std::string(254, 'x'), std::string("a\n"), std::string("\x7f"),
+                                     std::string("h\xc3\xb6st"), std::string("a\0", 2)}) {
+    EXPECT_EQ(CheckHostAddress(address).code(), Code::kInvalid) << address;
+  }
+}
+
+TEST(HostIdTest, TheMachinesNameIsPrintable) {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/hostname") >> name;
+  EXPECT_EQ(MachineName(), name);
+}
+
 TEST(HostIdTest, IdOfTheMachineIsValidStableAndNotTheMachineIdItself) {
   const std::optional<std::string> id = HostIdFromMachineId();
   std::string machine_id;

@@ -30,14 +30,18 @@ Status CheckRights(const AdminRequest& request, Needs needs, const PeerRights& r
 }  // namespace
 
 Admin::Admin(EventLoop& loop, DaemonInfo info, AdminParts parts)
-    : started_at_(UnixTimeOf(info.started)), context_(loop, std::move(info), std::move(parts)) {
+    : started_at_(UnixTimeOf(info.started)),
+      context_(loop, std::move(info), parts),
+      cluster_metrics_(loop, context_.cluster, parts.is_keeper) {
   for (const AdminOperation& operation : kAdminOperations) requests_[operation.name] = 0;
   context_.metrics.AddSource([this](FamilyBuilder& families) { AddFamilies(families); });
+  context_.metrics.SetClusterSource([this] { return cluster_metrics_.tags(); });
 }
 
 void Admin::SetDatabase(std::string display_url, std::string url) {
   context_.info.database_url = std::move(display_url);
   context_.info.database = std::move(url);
+  context_.cluster.Forget();
 }
 
 // The request is counted before it is parsed: requests that wait for the parser are under way too.
@@ -59,6 +63,7 @@ void Admin::Handle(std::string request, const PeerRights& rights, AdminDone done
 
 void Admin::GoOn() {
   is_held_ = false;
+  cluster_metrics_.Start();
   for (const std::function<void()>& request : std::exchange(held_, {})) request();
 }
 
@@ -110,6 +115,7 @@ void Admin::AddFamilies(FamilyBuilder& families) const {
                  {{"event", counted.event}, {"level", level}});
   }
   families.Add(metric::kLogSuppressed, static_cast<double>(log::SuppressedLines()));
+  cluster_metrics_.AddFamilies(families);
 }
 
 }  // namespace idd::daemon

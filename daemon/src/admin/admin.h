@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "access/access_rules.h"
+#include "admin/cluster_metrics.h"
 #include "admin/operations/operations.h"
 #include "admin/request_budget.h"
 #include "admin/shared/admin_context.h"
@@ -41,6 +42,7 @@ class Admin {
   void GoOn();
   // Another database is in use from now on.
   void SetDatabase(std::string display_url, std::string url);
+  void SetHostAddress(std::string address) { context_.info.host_address = std::move(address); }
 
  private:
   void Parse(std::string request, const PeerRights& rights, const AdminDone& done);
@@ -55,6 +57,7 @@ class Admin {
   std::map<std::string_view, std::uint64_t> requests_;  // by operation
   std::uint64_t unknown_requests_ = 0;
   AdminContext context_;
+  ClusterMetrics cluster_metrics_;
   WorkThread parse_thread_;  // last: it ends before the rest goes
 };
 

@@ -48,6 +48,7 @@ Settings DefaultSettings() {
       {"socket", "path of the listening Unix socket", defaults.socket},
       {"state-dir", "state directory of this host", defaults.state_dir},
       {"host-id", "this host's name in the lease journal (default: from the machine id)", ""},
+      {"host-address", "address of this host for people, as idctl host list shows it", ""},
       {"lease-limit", "maximum leases per second of this host, over all tags",
        std::to_string(defaults.lease_limit), true},
       {"fence-after", "seconds after which other hosts stop waiting for a silent host (MySQL only)",
@@ -276,6 +277,7 @@ Result<Options> Validate(Settings& settings) {
   options.socket = setting("socket").value;
   options.state_dir = setting("state_dir").value;
   options.host_id = setting("host_id").value;
+  options.host_address = setting("host_address").value;
   const Result<std::uint32_t> limit = ParseLeaseLimit(setting("lease_limit"));
   if (!limit.ok()) return limit.status();
   options.lease_limit = limit.value();
@@ -297,6 +299,9 @@ Result<Options> Validate(Settings& settings) {
                                CheckFolders(setting("socket"), setting("state_dir")),
                                CheckDatabase(setting("database"))}) {
     if (!status.ok()) return status;
+  }
+  if (Status status = CheckHostAddress(options.host_address); !status.ok()) {
+    return Locate(setting("host_address"), status);
   }
   if (!options.host_id.empty()) {
     const Status status = CheckHostId(options.host_id);

@@ -31,6 +31,7 @@ struct Options {
   // How long a lease that has ended keeps its row in the journal; nothing: indefinitely.
   std::optional<std::chrono::seconds> journal_retention = kDefaultJournalRetention;
   std::string host_id;           // empty: derived from the machine id
+  std::string host_address;      // where people find this host; may be empty
   std::string metrics_listen;    // HOST:PORT; empty: idd does not listen
   std::string metrics_textfile;  // empty: none is written
   log::Level log_level = log::Level::kInfo;

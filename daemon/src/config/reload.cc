@@ -32,6 +32,7 @@ ReloadPlan PlanReload(const Options& now, const Options& asked) {
   Note("database", now.database, asked.database, plan.changed);
   Note("lease_limit", now.lease_limit, asked.lease_limit, plan.changed);
   Note("journal_retention", now.journal_retention, asked.journal_retention, plan.changed);
+  Note("host_address", now.host_address, asked.host_address, plan.changed);
   Note("log_level", now.log_level, asked.log_level, plan.changed);
   Note("metrics_textfile", now.metrics_textfile, asked.metrics_textfile, plan.changed);
   Note("limits", now.limits, asked.limits, plan.changed);

@@ -50,6 +50,7 @@ void MetricsCollector::Finish() {
   families.Add(metric::kMetricsTurn, turn_seconds_);
   sample_->host = families.Take();
   sample_->wasted = tags_.Waste();
+  if (cluster_) sample_->cluster = cluster_();
   const Sample sample = std::move(sample_);
   for (const Done& done : std::exchange(served_, {})) done(sample);
   if (!waiting_.empty() && sample_ == nullptr) Begin();

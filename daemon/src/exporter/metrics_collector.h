@@ -33,7 +33,11 @@ class MetricsCollector {
   MetricsCollector(const MetricsCollector&) = delete;
   MetricsCollector& operator=(const MetricsCollector&) = delete;
 
+  // The samples of tags over all hosts; null: there are none. Called on the loop.
+  using ClusterSource = std::function<std::shared_ptr<const std::vector<ClusterTagSample>>()>;
+
   void AddSource(Source source) { sources_.push_back(std::move(source)); }
+  void SetClusterSource(ClusterSource source) { cluster_ = std::move(source); }
   // Calls `done` once, later on the loop.
   void Collect(Done done);
 
@@ -46,6 +50,7 @@ class MetricsCollector {
   Timer timer_;
   TagService& tags_;
   std::vector<Source> sources_;
+  ClusterSource cluster_;                  // may be none
   std::vector<Done> waiting_;              // for the next sample
   std::vector<Done> served_;               // with the one that is being taken
   std::unique_ptr<MetricsSample> sample_;  // null: none is

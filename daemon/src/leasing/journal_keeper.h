@@ -37,6 +37,7 @@ class JournalKeeper {
   // store is used.
   void SetRetention(std::optional<std::chrono::seconds> retention) { retention_ = retention; }
   void SetOpenStore(OpenStore open);
+  [[nodiscard]] bool is_keeper() const noexcept { return is_keeper_; }
   void AddFamilies(FamilyBuilder& families) const;
 
  private:

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "store/host_store.h"
+
 namespace idd::daemon {
 namespace {
 
@@ -111,6 +113,9 @@ void LeaseWorker::RunNext() {
 void LeaseWorker::LeaveFence() {
   FenceStore* const fence = store_->fence();
   if (opened_ && fence != nullptr) session_.fence.Leave(*fence, *marks_);
+  // The fence's table says that this host has left. Without one, another table does.
+  HostStore* const hosts = store_->hosts();
+  if (opened_ && fence == nullptr && hosts != nullptr) static_cast<void>(hosts->NoteStop());
 }
 
 Status LeaseWorker::Prepare() {

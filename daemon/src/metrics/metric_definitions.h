@@ -83,6 +83,30 @@ inline constexpr Metric kJournalFolded{"idd_journal_folded_leases_total", Metric
                                        "Leases whose rows this host deleted after "
                                        "journal_retention."};
 
+// --- the whole store, of the host that keeps the journal
+inline constexpr Metric kClusterHosts{"idd_cluster_hosts", MetricKind::kGauge, "hosts",
+                                      "Hosts of the store by state, as idctl host list has it."};
+inline constexpr Metric kClusterSampleTime{"idd_cluster_sample_time_seconds", MetricKind::kGauge,
+                                           "seconds",
+                                           "When the store was read for these metrics, in Unix "
+                                           "time."};
+inline constexpr Metric kClusterTagLeased{"idd_cluster_tag_leased_ids_total", MetricKind::kCounter,
+                                          "ids", "Ids that all hosts leased of the tag."};
+inline constexpr Metric kClusterTagReturned{"idd_cluster_tag_returned_ids_total",
+                                            MetricKind::kCounter, "ids",
+                                            "Ids that all hosts handed back."};
+inline constexpr Metric kClusterTagAbandoned{
+    "idd_cluster_tag_abandoned_ids_total", MetricKind::kCounter, "ids",
+    "Ids that all hosts gave up; they are never handed out."};
+inline constexpr Metric kClusterTagHeld{"idd_cluster_tag_held_ids", MetricKind::kGauge, "ids",
+                                        "Ids of active leases of all hosts, claimed or not."};
+inline constexpr Metric kClusterTagShortHosts{
+    "idd_cluster_tag_short_hosts", MetricKind::kGauge, "hosts",
+    "Hosts that hold fewer ids of the tag than promised."};
+inline constexpr Metric kClusterTagExhaustion{
+    "idd_cluster_tag_exhaustion_seconds", MetricKind::kGauge, "seconds",
+    "Time until the tag's last id is leased at the rate of the last minutes; absent while idle."};
+
 // --- claims over the socket
 inline constexpr Metric kDryClaims{"idd_dry_claims_total", MetricKind::kCounter, "claims",
                                    "Claims that found the ring dry and had to wait."};

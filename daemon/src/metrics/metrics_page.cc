@@ -121,6 +121,27 @@ void AddWaste(const MetricsSample& sample, const ShowsTag& shows, FamilyBuilder&
   }
 }
 
+// The names of the tags come from the store, as those of the wasted ids.
+void AddCluster(const MetricsSample& sample, const ShowsTag& shows, FamilyBuilder& families) {
+  for (const Metric* const metric :
+       {&metric::kClusterTagLeased, &metric::kClusterTagReturned, &metric::kClusterTagAbandoned,
+        &metric::kClusterTagHeld, &metric::kClusterTagShortHosts, &metric::kClusterTagExhaustion}) {
+    families.Declare(*metric);
+  }
+  if (sample.cluster == nullptr) return;
+  for (const ClusterTagSample& tag : *sample.cluster) {
+    if (!wire::CheckTagName(tag.tag).ok() || !shows(tag.tag)) continue;
+    const Labels labels = OfTag(tag.tag);
+    families.Add(metric::kClusterTagLeased, Number(tag.leased), labels);
+    families.Add(metric::kClusterTagReturned, Number(tag.returned), labels);
+    families.Add(metric::kClusterTagAbandoned, Number(tag.abandoned), labels);
+    families.Add(metric::kClusterTagHeld, Number(tag.held), labels);
+    families.Add(metric::kClusterTagShortHosts, Number(tag.short_hosts), labels);
+    if (!tag.exhausted_in_days.has_value()) continue;
+    families.Add(metric::kClusterTagExhaustion, *tag.exhausted_in_days * kSecondsPerDay, labels);
+  }
+}
+
 std::vector<MeasuredFamily> TagFamilies(const MetricsSample& sample, const ShowsTag& shows) {
   TagSamples shown;
   for (const TagSample& tag : sample.tags) {
@@ -132,6 +153,7 @@ std::vector<MeasuredFamily> TagFamilies(const MetricsSample& sample, const Shows
   AddSupply(shown, families);
   AddEvents(shown, families);
   AddWaste(sample, shows, families);
+  AddCluster(sample, shows, families);
   return families.Take();
 }
 

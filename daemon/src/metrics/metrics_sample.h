@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,11 +34,24 @@ struct TagSample {
   bool is_refused = false;
 };
 
+// A tag over all hosts, as the store had it.
+struct ClusterTagSample {
+  std::string tag;
+  std::uint64_t leased = 0;
+  std::uint64_t returned = 0;
+  std::uint64_t abandoned = 0;
+  std::uint64_t held = 0;
+  std::uint64_t short_hosts = 0;
+  std::optional<double> exhausted_in_days{};
+};
+
 // All metrics at one moment. Immutable once made; any thread may read it.
 struct MetricsSample {
   std::vector<MeasuredFamily> host;
   std::vector<TagSample> tags;                               // in the order of their names
   std::map<std::string, std::uint64_t, std::less<>> wasted;  // ids by tag
+  // Null unless this host samples the whole store.
+  std::shared_ptr<const std::vector<ClusterTagSample>> cluster{};
 };
 
 }  // namespace idd::daemon

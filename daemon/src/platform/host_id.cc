@@ -5,8 +5,11 @@
 #include <systemd/sd-id128.h>
 #endif
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <string_view>
 
 namespace idd::daemon {
@@ -23,6 +26,30 @@ std::optional<std::string> HostIdFromMachineId() {
 #else
   return std::nullopt;
 #endif
+}
+
+namespace {
+
+bool IsPrintable(char c) { return c >= ' ' && c <= '~'; }
+
+}  // namespace
+
+std::string MachineName() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
+  std::string text(name.data());
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return !IsPrintable(c); }, '?');
+  return text;
+}
+
+Status CheckHostAddress(const std::string& address) {
+  constexpr std::size_t kMaxBytes = 253;  // as long as a name in the DNS
+  const bool is_printable = std::all_of(address.begin(), address.end(), IsPrintable);
+  if (is_printable && address.size() <= kMaxBytes) return Status::Ok();
+  return {Code::kInvalid, "a host address has at most " + std::to_string(kMaxBytes) +
+                              " printable ASCII characters, got " +
+                              (is_printable ? std::to_string(address.size()) : "another one")};
 }
 
 Status CheckHostId(const std::string& host_id) {

@@ -21,6 +21,13 @@ struct HostIdentity {
 // machine has none (or this build is without libsystemd).
 [[nodiscard]] std::optional<std::string> HostIdFromMachineId();
 
+// The name that the machine has for people; any character that is not printable ASCII is a '?'.
+// Empty: it cannot be found out.
+[[nodiscard]] std::string MachineName();
+
+// At most 253 printable characters of ASCII; may be empty. kInvalid says what is wrong.
+[[nodiscard]] Status CheckHostAddress(const std::string& address);
+
 // 1 to 64 letters, digits, '.', '-' and '_'. kInvalid says what is wrong.
 [[nodiscard]] Status CheckHostId(const std::string& host_id);
 

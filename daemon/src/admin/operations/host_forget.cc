@@ -1,16 +1,157 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `host.forget`: ends the fence's wait for a host that an operator knows to be off.
+// `host.forget`: an operator says that a host is off for good. The fence no longer waits for it,
+// and its active leases end, batch by batch, between the leases of this host.
+#include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "admin/operations/operations.h"
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "platform/logging.h"
+#include "store/host_store.h"
 
 namespace idd::daemon {
+namespace {
+
+constexpr std::size_t kRowsOfABatch = 500;
+
+struct Forgotten {
+  std::string id;
+  std::string name;
+  bool has_fence = false;
+  bool has_hosts = false;  // the store ends its leases, too
+};
+
+Status NotKnown(const std::string& host) {
+  return {Code::kInvalid, "host '" + host + "' is not known; 'idctl host list' shows the names"};
+}
+
+// A host that is no member, because it has just come, or its idd is older than the fence.
+Status CheckIsSilent(const HostRecord& host) {
+  const bool is_gone =
+      host.has_stopped || host.silent_s > static_cast<std::uint64_t>(kHostSilentAfter.count());
+  if (is_gone) return Status::Ok();
+  return {Code::kInvalid, "host '" + host.host + "' may be alive, it was seen " +
+                              std::to_string(host.silent_s) + " s ago; stop it, or add --force"};
+}
+
+// Finds the host and ends the fence's wait for it. A host that is alive is a member again a moment
+// later, and then its leases stay.
+Result<Forgotten> BeginToForget(Store& store, StoreSession& session, const std::string& own_id,
+                                const std::string& host, bool is_forced) {
+  const Result<std::vector<HostRecord>> hosts = store.ListHosts();
+  if (!hosts.ok()) return hosts.status();
+  Result<std::string> id = FindHostId(hosts.value(), host);
+  if (!id.ok()) return id.status();
+  Forgotten forgotten{.id = std::move(id).value(),
+                      .name = "",
+                      .has_fence = store.fence() != nullptr,
+                      .has_hosts = store.hosts() != nullptr};
+  if (forgotten.id == own_id) {
+    return Status(Code::kInvalid, "host '" + host + "' is this one; stop its idd instead");
+  }
+  const auto record =
+      std::find_if(hosts.value().begin(), hosts.value().end(),
+                   [&forgotten](const HostRecord& one) { return one.host == forgotten.id; });
+  const bool is_known = record != hosts.value().end();
+  if (is_known) forgotten.name = record->name;
+  // This host's last look at the fence may be older than the other host's stop.
+  const bool has_left = is_known && record->has_stopped && record->state == "left";
+  const bool is_member = !has_left && session.fence.IsMember(forgotten.id);
+  if (forgotten.has_fence && (!forgotten.has_hosts || is_member)) {
+    Status status = session.fence.Forget(*store.fence(), forgotten.id, is_forced);
+    return status.ok() ? Result<Forgotten>(std::move(forgotten)) : Result<Forgotten>(status);
+  }
+  if (!is_known || !forgotten.has_hosts) return NotKnown(host);
+  if (forgotten.has_fence && record->state.value_or("left") == "left" && !is_forced) {
+    if (Status status = CheckIsSilent(*record); !status.ok()) return status;
+  }
+  return forgotten;
+}
+
+// A request to forget a host, from the first batch to the last.
+class ForgetCall : public std::enable_shared_from_this<ForgetCall> {
+ public:
+  ForgetCall(AdminContext& context, bool is_forced, AdminDone done)
+      : context_(context), is_forced_(is_forced), done_(std::move(done)) {}
+
+  void Begin(const std::string& host) {
+    context_.worker.SubmitWithSession<Forgotten>(
+        [own_id = context_.info.host_id, host, is_forced = is_forced_](
+            Store& store, HighWaterMarks&, StoreSession& session) {
+          return BeginToForget(store, session, own_id, host, is_forced);
+        },
+        [self = shared_from_this()](const Result<Forgotten>& begun) {
+          if (!begun.ok()) return Fail(self->done_, begun.status());
+          self->forgotten_ = begun.value();
+          if (!self->forgotten_.has_hosts) return self->Finish();
+          self->EndLeases();
+        });
+  }
+
+ private:
+  void EndLeases() {
+    const ForgetOrder order{.host = forgotten_.id,
+                            .is_forced = is_forced_,
+                            .is_first = is_first_,
+                            .rows = kRowsOfABatch};
+    context_.worker.Submit<ForgetOutcome>(
+        [order](Store& store, HighWaterMarks&) -> Result<ForgetOutcome> {
+          HostStore* const hosts = store.hosts();
+          if (hosts != nullptr) return hosts->Forget(order);
+          return Status(Code::kUnavailable, "the store was exchanged for another");
+        },
+        [self = shared_from_this()](const Result<ForgetOutcome>& batch) { self->OnBatch(batch); });
+  }
+
+  // After a failure the next request goes on where this one has ended.
+  void OnBatch(const Result<ForgetOutcome>& batch) {
+    if (!batch.ok()) {
+      const std::string so_far =
+          leases_ == 0 ? "" : "after " + std::to_string(leases_) + " leases were abandoned";
+      return Fail(done_, so_far.empty() ? batch.status() : batch.status().WithContext(so_far));
+    }
+    is_first_ = false;
+    leases_ += batch.value().leases;
+    ids_ += batch.value().ids;
+    returned_ids_ += batch.value().returned_ids;
+    if (!batch.value().is_done) return EndLeases();
+    log::Info("host.forgotten", {{"host", forgotten_.id},
+                                 {"name", forgotten_.name},
+                                 {"leases", leases_},
+                                 {"ids", ids_},
+                                 {"returned_ids", returned_ids_}});
+    Finish();
+  }
+
+  void Finish() {
+    context_.cluster.Forget();  // what it has read is out of date
+    done_(Status::Ok(), Dump({{"host", forgotten_.id},
+                              {"state", forgotten_.has_fence ? "out" : "forgotten"},
+                              {"name", OrNull(forgotten_.name)},
+                              {"leases", leases_},
+                              {"ids", ids_},
+                              {"returned_ids", returned_ids_}}));
+  }
+
+  AdminContext& context_;
+  const bool is_forced_;
+  const AdminDone done_;
+  Forgotten forgotten_{};
+  bool is_first_ = true;
+  std::uint64_t leases_ = 0;
+  std::uint64_t ids_ = 0;
+  std::uint64_t returned_ids_ = 0;
+};
+
+}  // namespace
 
 void ForgetHost(AdminContext& context, const AdminRequest& request, const PeerRights& /*rights*/,
                 AdminDone done) {
@@ -19,21 +160,7 @@ void ForgetHost(AdminContext& context, const AdminRequest& request, const PeerRi
   if (!host.value().has_value()) return Fail(done, {Code::kInvalid, "'host' is missing"});
   const auto is_forced = FlagField(request, "force");
   if (!is_forced.ok()) return Fail(done, is_forced.status());
-  context.worker.SubmitWithSession<bool>(
-      [host = *host.value(), is_forced = is_forced.value()](Store& store, HighWaterMarks&,
-                                                            StoreSession& session) -> Result<bool> {
-        if (store.fence() == nullptr) {
-          return Status(Code::kInvalid,
-                        "leasing waits for no host with this database; only MySQL has a fence");
-        }
-        Status status = session.fence.Forget(*store.fence(), host, is_forced);
-        if (!status.ok()) return status;
-        return true;
-      },
-      [host = *host.value(), done = std::move(done)](const Result<bool>& forgotten) {
-        if (!forgotten.ok()) return Fail(done, forgotten.status());
-        done(Status::Ok(), Dump({{"host", host}, {"state", "out"}}));
-      });
+  std::make_shared<ForgetCall>(context, is_forced.value(), std::move(done))->Begin(*host.value());
 }
 
 }  // namespace idd::daemon

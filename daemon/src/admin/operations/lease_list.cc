@@ -21,11 +21,16 @@ namespace {
 constexpr std::uint64_t kMaxListedLeases = 1'000'000;
 constexpr std::uint64_t kDefaultListedLeases = 10'000;
 
+struct ListedLeases {
+  std::vector<LeaseRecord> leases;
+  HostNames names;
+};
+
 using LiveLeases = std::map<std::string, LeaseClosure, std::less<>>;
 
 // `live` has what the journal does not know yet of leases that are in a ring.
-std::string LeasesText(const std::vector<LeaseRecord>& leases, const LiveLeases& live,
-                       std::uint64_t limit) {
+std::string LeasesText(const ListedLeases& listed, const LiveLeases& live, std::uint64_t limit) {
+  const std::vector<LeaseRecord>& leases = listed.leases;
   const bool is_cut = leases.size() > limit;
   Json array = Json::array();
   for (std::size_t i = is_cut ? 1 : 0; i < leases.size(); ++i) {
@@ -34,7 +39,7 @@ std::string LeasesText(const std::vector<LeaseRecord>& leases, const LiveLeases&
     if (lease.state == LeaseState::kActive && use != live.end()) {
       lease.claimed = use->second.claimed;
     }
-    array.push_back(LeaseJson(lease));
+    array.push_back(LeaseJson(lease, listed.names));
   }
   // Where the next page begins.
   const Json before = is_cut ? Json(leases[1].seq) : Json(nullptr);
@@ -72,8 +77,14 @@ Result<LeaseFilter> ReadLeaseFilter(const AdminRequest& request) {
 }
 
 // The newest of the leases that the peer may see, however many other leases are newer.
-Result<std::vector<LeaseRecord>> ReadLeases(StoreReader& store, LeaseFilter filter,
-                                            const PeerRights& rights) {
+Result<ListedLeases> ReadLeases(StoreReader& store, LeaseFilter filter, const PeerRights& rights) {
+  const Result<std::vector<HostRecord>> hosts = store.ListHosts();
+  if (!hosts.ok()) return hosts.status();
+  if (filter.host.has_value()) {
+    Result<std::string> id = FindHostId(hosts.value(), *filter.host);
+    if (!id.ok()) return id.status();
+    filter.host = std::move(id).value();
+  }
   if (filter.tag.has_value()) {
     // The leases of a snowflake tag are those of its worker ids.
     Result<std::vector<std::string>> rows = store.RowsOf(*filter.tag);
@@ -89,7 +100,9 @@ Result<std::vector<LeaseRecord>> ReadLeases(StoreReader& store, LeaseFilter filt
                   [&rights](const std::string& tag) { return !rights.MaySee(ServedName(tag)); });
     filter.among.emplace(tags.value().begin(), tags.value().end());
   }
-  return store.ListLeases(filter);
+  Result<std::vector<LeaseRecord>> leases = store.ListLeases(filter);
+  if (!leases.ok()) return leases.status();
+  return ListedLeases{std::move(leases).value(), NamesOf(hosts.value())};
 }
 
 }  // namespace
@@ -102,9 +115,9 @@ void ListLeases(AdminContext& context, const AdminRequest& request, const PeerRi
       [&context, rights, filter = std::move(filter).value(), done = std::move(done)] {
         // The filter asks for one lease more than the limit, which shows whether there are more.
         const std::uint64_t limit = filter.newest - 1;
-        context.Read<std::vector<LeaseRecord>>(
+        context.Read<ListedLeases>(
             [filter, rights](StoreReader& store) { return ReadLeases(store, filter, rights); },
-            [&context, limit, done](Result<std::vector<LeaseRecord>> leases) {
+            [&context, limit, done](Result<ListedLeases> leases) {
               if (!leases.ok()) {
                 context.reports.Finish();
                 return Fail(done, leases.status());

@@ -45,6 +45,7 @@ AdminHandler ListTags;
 AdminHandler LogLevel;
 AdminHandler Resume;
 AdminHandler SetTag;
+AdminHandler ShowCluster;
 AdminHandler ShowConfig;
 AdminHandler ShowImportProgress;
 AdminHandler ShowMetrics;
@@ -61,6 +62,7 @@ struct AdminOperation {
 inline constexpr std::array kAdminOperations = {
     AdminOperation{"audit", Needs::kSee, &Audit},
     AdminOperation{"client.list", Needs::kSee, &ListClients},
+    AdminOperation{"cluster", Needs::kSee, &ShowCluster},
     AdminOperation{"config.show", Needs::kAdministerAll, &ShowConfig},
     AdminOperation{"decode", Needs::kSee, &Decode},
     AdminOperation{"doctor", Needs::kSee, &Doctor},

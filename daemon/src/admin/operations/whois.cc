@@ -23,6 +23,7 @@ struct Origin {
   std::uint64_t number = 0;                 // the id, or a snowflake id's number
   std::vector<FoldedOrigin> folded{};       // if there are none: the hosts of folded leases
   std::string reason;                       // why there are neither
+  HostNames names{};
 };
 
 // A host that hands a tail back and takes it again without a claim in between leaves a row each
@@ -123,8 +124,12 @@ void WhoIs(AdminContext& context, const AdminRequest& request, const PeerRights&
                        "'id' must be a number from 0 to " + std::to_string(shm::kMaxLimit - 1)});
   }
   context.Read<Origin>(
-      [tag = tag.value(), id = *id.value()](StoreReader& store) {
-        return FindOrigin(store, tag, id);
+      [tag = tag.value(), id = *id.value()](StoreReader& store) -> Result<Origin> {
+        const Result<std::vector<HostRecord>> hosts = store.ListHosts();
+        if (!hosts.ok()) return hosts.status();
+        Result<Origin> origin = FindOrigin(store, tag, id);
+        if (origin.ok()) origin.value().names = NamesOf(hosts.value());
+        return origin;
       },
       [&context, tag = tag.value(), id = *id.value(),
        done = std::move(done)](const Result<Origin>& origin) {
@@ -136,7 +141,7 @@ void WhoIs(AdminContext& context, const AdminRequest& request, const PeerRights&
           const bool is_live = lease.state == LeaseState::kActive && use != live.end();
           LeaseRecord shown = lease;
           if (is_live) shown.claimed = use->second.claimed;
-          leases.push_back(LeaseJson(shown));
+          leases.push_back(LeaseJson(shown, origin.value().names));
           leases.back()["id_state"] =
               IdState(lease, origin.value().number, is_live ? &use->second : nullptr);
           if (const auto& layout = origin.value().layout; layout.has_value()) {
@@ -146,7 +151,13 @@ void WhoIs(AdminContext& context, const AdminRequest& request, const PeerRights&
         }
         Json folded = Json::array();
         for (const FoldedOrigin& one : origin.value().folded) {
-          folded.push_back({{"host", one.host}, {"month", one.month}, {"exact", one.is_exact}});
+          const auto name = origin.value().names.find(one.host);
+          folded.push_back(
+              {{"host", one.host},
+               {"month", one.month},
+               {"exact", one.is_exact},
+               {"host_name",
+                name == origin.value().names.end() ? Json(nullptr) : Json(name->second)}});
         }
         const std::string& reason = origin.value().reason;
         const auto& layout = origin.value().layout;

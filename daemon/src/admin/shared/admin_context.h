@@ -12,6 +12,7 @@
 
 #include "access/client_ledger.h"
 #include "access/peer_facts.h"
+#include "admin/shared/cluster_reader.h"
 #include "admin/shared/drain_notes.h"
 #include "admin/shared/report_queue.h"
 #include "admin/shared/tag_lister.h"
@@ -36,6 +37,8 @@ struct DaemonInfo {
   std::string state_dir{};
   bool has_manager = false;  // a service manager that keeps descriptors
   std::optional<std::chrono::microseconds> watchdog{};
+  std::string host_name{};  // of the machine
+  std::string host_address{};
 };
 
 // A setting in force. The database has no password.
@@ -55,6 +58,8 @@ struct AdminParts {
   ReportQueue::OpenReader open_reader;
   std::function<PeerFacts()> count_peers{};  // none: the doctor knows of no peers
   std::function<std::vector<SettingInForce>()> list_settings{};  // none: no settings are known
+  // Whether this host keeps the journal of all hosts, and so samples the store for metrics.
+  std::function<bool()> is_keeper{};
 };
 
 // Everything that the operations use, and their state from one request to the next.
@@ -73,6 +78,12 @@ struct AdminContext {
         drains(worker, tags),
         lister(worker),
         audit_pause(event_loop),
+        cluster(reports,
+                [this](std::function<void(Result<ClusterView>)> done) {
+                  Read<ClusterView>(
+                      [](StoreReader& store) { return ReadCluster(store, std::nullopt); },
+                      std::move(done));
+                }),
         reports(event_loop, std::move(parts.open_reader)) {}
   AdminContext(const AdminContext&) = delete;
   AdminContext& operator=(const AdminContext&) = delete;
@@ -95,6 +106,7 @@ struct AdminContext {
   TagLister lister;
   Timer audit_pause;
   std::weak_ptr<TagImport> import;  // the one under way
+  ClusterReader cluster;
   // Last, because their threads must end before the rest is destroyed. A report or the doctor's
   // look at a disk may take minutes, so each has its own thread and delays no other.
   ReportQueue reports;

@@ -153,7 +153,16 @@ Json DoctorTagJson(const TagSnapshot& tag, const TagRecord* record) {
           {"last_error", OrNull(tag.last_error)}};
 }
 
-Json LeaseJson(const LeaseRecord& lease) {
+HostNames NamesOf(const std::vector<HostRecord>& hosts) {
+  HostNames names;
+  for (const HostRecord& host : hosts) {
+    if (!host.name.empty()) names[host.host] = host.name;
+  }
+  return names;
+}
+
+Json LeaseJson(const LeaseRecord& lease, const HostNames& names) {
+  const auto name = names.find(lease.host);
   return {{"token", lease.token},
           {"tag", lease.tag},
           {"host", lease.host},
@@ -164,7 +173,8 @@ Json LeaseJson(const LeaseRecord& lease) {
           {"returned", lease.returned},
           {"abandoned", lease.abandoned},
           {"leased_at", lease.leased_at},
-          {"closed_at", OrNull(lease.closed_at)}};
+          {"closed_at", OrNull(lease.closed_at)},
+          {"host_name", name == names.end() ? Json(nullptr) : Json(name->second)}};
 }
 
 Json HostJson(const HostRecord& host) {
@@ -172,13 +182,23 @@ Json HostJson(const HostRecord& host) {
           {"first_seen", host.first_seen},
           {"last_seen", host.last_seen},
           {"boot_id", host.boot_id ? Json(*host.boot_id) : Json(nullptr)},
-          {"state", host.state ? Json(*host.state) : Json(nullptr)}};
+          {"state", host.state ? Json(*host.state) : Json(nullptr)},
+          {"name", OrNull(host.name)},
+          {"address", OrNull(host.address)},
+          {"version", OrNull(host.version)},
+          {"condition", HostCondition(host)},
+          {"silent_s", host.silent_s}};
 }
 
 Json DaemonJson(const DaemonInfo& info, bool is_drained) {
-  return {
-      {"version", info.version}, {"pid", ::getpid()},     {"uptime_s", SecondsSince(info.started)},
-      {"host_id", info.host_id}, {"socket", info.socket}, {"drained", is_drained}};
+  return {{"version", info.version},
+          {"pid", ::getpid()},
+          {"uptime_s", SecondsSince(info.started)},
+          {"host_id", info.host_id},
+          {"socket", info.socket},
+          {"drained", is_drained},
+          {"host_name", OrNull(info.host_name)},
+          {"host_address", OrNull(info.host_address)}};
 }
 
 Json DatabaseJson(const std::string& display_url, const StoreHealth& health) {

@@ -33,7 +33,10 @@ struct DaemonInfo;  // admin_context.h
 // The tag as `doctor` has it. `record`: nullptr if the store does not have the tag, or has not
 // answered.
 [[nodiscard]] Json DoctorTagJson(const TagSnapshot& tag, const TagRecord* record);
-[[nodiscard]] Json LeaseJson(const LeaseRecord& lease);
+// The names that hosts have for people, by their ids.
+using HostNames = std::map<std::string, std::string, std::less<>>;
+[[nodiscard]] HostNames NamesOf(const std::vector<HostRecord>& hosts);
+[[nodiscard]] Json LeaseJson(const LeaseRecord& lease, const HostNames& names);
 [[nodiscard]] Json HostJson(const HostRecord& host);
 [[nodiscard]] Json DaemonJson(const DaemonInfo& info, bool is_drained);
 [[nodiscard]] Json DatabaseJson(const std::string& display_url, const StoreHealth& health);

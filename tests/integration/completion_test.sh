@@ -68,7 +68,7 @@ offers "$folder/a-file" idctl apply -f "$folder/a-"
 commands=$("$idctl" --help | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z-]*\) .*/\1/p')
 [[ $(wc -l <<<"$commands") -ge 8 ]] || fail "idctl --help names no commands"
 for command in $commands; do offers "$command" idctl "$command"; done
-for command in 'tag create' 'tag set' 'tag delete' 'lease list' 'client list' 'host forget' apply claim audit bench doctor import top; do
+for command in 'tag create' 'tag set' 'tag delete' 'lease list' 'client list' 'host list' 'host forget' apply status claim audit bench doctor import top; do
   read -ra words <<<"$command"
   for option in $("$idctl" "${words[@]}" --help | grep -oE '^ +(-[a-z],)?-{1,2}[a-z-]+' | grep -oE -- '--?[a-z-]+$'); do
     [[ $option == -h || $option == -v ]] && continue

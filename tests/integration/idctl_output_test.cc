@@ -40,6 +40,8 @@ const std::vector<Words>& Commands() {
                                               {"claim", "orders", "-n", "20000"},
                                               {"status"},
                                               {"status", "orders"},
+                                              {"status", "--all-hosts"},
+                                              {"top", "--all-hosts", "--once"},
                                               {"lease", "list"},
                                               {"host", "list"},
                                               {"audit"},

@@ -45,6 +45,8 @@ struct ScreenCase {
 constexpr ScreenCase kScreens[] = {
     {"top --interval 0.2", true, "orders", "RATE/S", 1},
     {"status", false, "orders", "RATE/S", 72},
+    {"top --all-hosts --interval 0.2", true, "hosts     1: 1 live", nullptr, 1},
+    {"status --all-hosts", false, "orders", nullptr, 40},
     {"top --once", false, "orders", "RATE/S", 72},
     {"doctor", false, "healthy: ", nullptr, 60},
 };

@@ -21,7 +21,7 @@ left_out=(
   'idctl host forget' 'systemctl restart' 'systemctl stop' # names of commands
   'idd --check-config' 'systemctl start idd.socket idd.service' # likewise
   'idctl tag set TAG --max-id'                             # the reader chooses the number
-  'idctl top'                                              # needs a terminal
+  'idctl top' 'idctl top --all-hosts'                      # need a terminal
   'systemctl edit idd'                                     # opens an editor; the test writes a file
   # With cmake --install: tests/packages uses packages; tests/integration/install_test.sh covers it.
   'systemd-sysusers && systemd-tmpfiles --create && systemctl enable --now idd.socket idd'
@@ -101,6 +101,10 @@ check_sqlite() {
   run "$operations" 'idctl log-level debug'
   run "$operations" 'idctl log-level info'
   run "$operations" 'idctl host list'
+  says live
+  run "$operations" 'idctl host list --all'
+  run "$operations" 'idctl status --all-hosts'
+  says orders
   run "$operations" 'idctl doctor'
   run "$operations" 'idctl metrics'
   says idd_

@@ -27,6 +27,7 @@
 #include "idd/base/scoped_fd.h"
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"
+#include "support/idctl_documents.h"
 #include "support/temp_dir.h"
 
 namespace idd::tools {
@@ -439,6 +440,7 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
     const char* request;
     const char* reply;
   };
+  const std::string cluster = ClusterDocument().dump();
   const std::vector<Case> cases = {
       {{"tag", "create", "orders"}, R"({"op":"tag.create","tag":"orders","if_absent":true})", kTag},
       {{"tag", "create", "orders", "--step", "10", "--start", "0", "--max-id", "99", "--mode",
@@ -483,6 +485,12 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
        R"({"op":"lease.list","tag":"orders","host":"h","state":"active"})",
        R"({"truncated": false, "leases": []})"},
       {{"host", "list"}, R"({"op":"host.list"})", R"({"hosts": []})"},
+      {{"host", "list", "--all"}, R"({"op":"host.list","all":true})", R"({"hosts": []})"},
+      {{"status", "--all-hosts"}, R"({"op":"cluster"})", cluster.c_str()},
+      {{"status", "orders", "--all-hosts", "--limit", "7"},
+       R"({"op":"cluster","tag":"orders","limit":7})",
+       cluster.c_str()},
+      {{"top", "--all-hosts", "--once"}, R"({"op":"cluster"})", cluster.c_str()},
       {{"audit"}, R"({"op":"audit"})", R"({"ok": true, "tags": [], "findings": []})"},
       {{"audit", "orders"},
        R"({"op":"audit","tag":"orders"})",

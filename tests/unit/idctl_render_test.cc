@@ -280,13 +280,15 @@ TEST(RenderTagListTest, IsATable) {
 }
 
 TEST(RenderLeasesTest, AnActiveLeaseIsNotClosed) {
-  Result<std::string> text = RenderLeases(LeaseDocument());
+  Json document = LeaseDocument();
+  document["leases"][0]["host_name"] = "web-1.example";
+  Result<std::string> text = RenderLeases(document);
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
             "TAG     HOST   STATE   BASE  LIMIT  CLAIMED  RETURNED  ABANDONED  LEASED           "
-            "    CLOSED  TOKEN\n"
+            "    CLOSED  NAME           TOKEN\n"
             "orders  web-1  active     1   1001      120         0          0  "
-            "2025-01-02 03:04:05  -       00ff\n");
+            "2025-01-02 03:04:05  -       web-1.example  00ff\n");
 }
 
 TEST(RenderLeasesTest, ANarrowTerminalGetsTheColumnsThatMatterMost) {
@@ -298,27 +300,96 @@ TEST(RenderLeasesTest, ANarrowTerminalGetsTheColumnsThatMatterMost) {
 }
 
 TEST(RenderHostsTest, IsATable) {
-  Result<std::string> text = RenderHosts(HostDocument());
+  Result<std::string> text = RenderHosts(NamedHostDocument());
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "HOST   STATE  FIRST-SEEN           LAST-SEEN            BOOT-ID\n"
-            "web-1  live   2025-01-02 03:04:05  2025-01-02 03:05:06  b-1\n");
+            "HOST   NAME           ADDRESS   STATE   VERSION  FIRST-SEEN           LAST-SEEN     "
+            "       BOOT-ID\n"
+            "web-1  web-1.example  10.0.0.1  silent  0.1.0    2025-01-02 03:04:05  2025-01-02 "
+            "03:05:06  b-1\n");
 }
 
-TEST(RenderHostsTest, ANarrowTerminalGetsWhoAndWhen) {
-  const Result<std::string> text = RenderHosts(HostDocument(), 50);
+TEST(RenderHostsTest, ANarrowTerminalGetsWhoAndHow) {
+  Result<std::string> text = RenderHosts(NamedHostDocument(), 50);
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "HOST   STATE  LAST-SEEN\n"
-            "web-1  live   2025-01-02 03:05:06\n");
+            "HOST   NAME           ADDRESS   STATE   VERSION\n"
+            "web-1  web-1.example  10.0.0.1  silent  0.1.0\n");
+  text = RenderHosts(NamedHostDocument(), 25);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "NAME           STATE\n"
+            "web-1.example  silent\n");
 }
 
-TEST(RenderHostsTest, AStoreWithoutBootIdsHasNone) {
+TEST(RenderHostsTest, AnOlderDaemonKnowsOnlyTheirIds) {
   Json document = HostDocument();
   document["hosts"][0]["boot_id"] = nullptr;
   Result<std::string> text = RenderHosts(document);
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_TRUE(text.value().ends_with("03:05:06  -\n")) << text.value();
+  text = RenderHosts(document, 20);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "HOST   NAME  STATE\n"
+            "web-1  -     live\n");
+}
+
+TEST(RenderForgottenTest, SaysWhatBecameOfTheLeases) {
+  const Json document = Parse(
+      R"({"host": "h1", "state": "out", "name": "web-1", "leases": 1, "ids": 100,
+          "returned_ids": 0})");
+  const Result<std::string> text = RenderForgotten(document, "web-1");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "forgot host 'web-1': leasing no longer waits for it\n"
+            "1 lease of it, with 100 ids, and 0 returned ids are abandoned; no host leases these "
+            "ids again\n");
+  EXPECT_EQ(RenderForgotten(Parse(R"({"host": "h1", "state": "out"})"), "h1").value(),
+            "forgot host 'h1': leasing no longer waits for it\n");
+  EXPECT_FALSE(RenderForgotten(Parse(R"({"leases": "x", "ids": 1, "returned_ids": 1})"), "h").ok());
+}
+
+TEST(RenderClusterTest, ShowsHostsAndTags) {
+  const Result<std::string> text = RenderCluster(ClusterDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "hosts     3: 2 live, 1 silent; idd 0.1.0 on 2\n"
+            "leases    3 active with 3000 ids; of 5000 leased ids 1000 claimed, 500 returned, 500 "
+            "abandoned (10 %)\n"
+            "tags      2, 13 ids/s; 1 short: a host holds fewer ids than promised\n"
+            "\n"
+            "HOST  NAME   STATE   VERSION  LAST-SEEN   LEASES  HELD  SHORT-TAGS\n"
+            "h2    web-2  silent  0.1.0    2m 10s ago       1  1000           0\n"
+            "h1    web-1  live    0.1.0    7s ago           2  2000           1\n"
+            "\n"
+            "TAG     MODE     RATE/S  HOSTS  LEASES  HELD  ABANDONED  NEXT  ENDS-IN  SHORT-HOSTS\n"
+            "orders  segment      13      2       3  3000        500  5001   1d 12h            1\n"
+            "\n"
+            "Not shown: 1 host and 1 tag; --limit shows more.\n");
+}
+
+TEST(RenderClusterTest, WhatIsNotShownToThePeerIsLeftOut) {
+  Json document = ClusterDocument();
+  for (Json& host : document["hosts"]) {
+    for (const char* const key : {"active_leases", "held_ids", "short_tags"}) host[key] = nullptr;
+  }
+  document["tags"][0]["mode"] = nullptr;
+  const Result<std::string> text = RenderCluster(document);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("7s ago           -     -           -\n"), std::string::npos)
+      << text.value();
+  EXPECT_NE(text.value().find("orders  deleted"), std::string::npos) << text.value();
+}
+
+TEST(RenderClusterTest, AMalformedCountIsAnError) {
+  for (const char* const path :
+       {"/cluster/conditions/live", "/cluster/versions", "/cluster/leased_ids", "/hosts/0/silent_s",
+        "/hosts/0/held_ids", "/tags/0/short_hosts", "/more_tags", "/age_ms"}) {
+    Json document = ClusterDocument();
+    document[Json::json_pointer(path)] = "text";
+    EXPECT_FALSE(RenderCluster(document).ok()) << path;
+  }
 }
 
 TEST(RenderWhoIsTest, ShowsEveryLeaseThatHasTheId) {
@@ -329,11 +400,11 @@ TEST(RenderWhoIsTest, ShowsEveryLeaseThatHasTheId) {
       "id 130 of tag 'orders'\n"
       "\n"
       "ID-STATE  HOST   LEASE     BASE  LIMIT  CLAIMED  RETURNED  ABANDONED  LEASED           "
-      "    CLOSED               TOKEN\n"
+      "    CLOSED               NAME  TOKEN\n"
       "active    web-2  active     121   1001        0         0          0  "
-      "2025-01-02 03:05:06  -                    01\n"
+      "2025-01-02 03:05:06  -                    -     01\n"
       "returned  web-1  returned     1   1001      120       880          0  "
-      "2025-01-02 03:04:05  2025-01-02 03:05:00  00ff\n");
+      "2025-01-02 03:04:05  2025-01-02 03:05:00  -     00ff\n");
   EXPECT_TRUE(WhoIsVerdict(WhoIsDocument()).ok());
 }
 

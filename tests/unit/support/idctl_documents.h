@@ -91,6 +91,31 @@ constexpr const char* kLayout =
     "last_seen": "2025-01-02 03:05:06", "boot_id": "b-1", "state": "live"}]})");
 }
 
+// As an idd reports it that knows more of its hosts.
+[[nodiscard]] inline Json NamedHostDocument() {
+  Json document = HostDocument();
+  document["hosts"][0].update(Parse(R"({"name": "web-1.example", "address": "10.0.0.1",
+    "version": "0.1.0", "condition": "silent", "silent_s": 61})"));
+  return document;
+}
+
+[[nodiscard]] inline Json ClusterDocument() {
+  return Parse(R"({"age_ms": 12, "rate_window_s": 300, "cluster": {"hosts": 3,
+    "conditions": {"live": 2, "silent": 1}, "versions": {"0.1.0": 2}, "tags": 2, "short_tags": 1,
+    "rate_per_s": 12.5, "active_leases": 3, "leased_ids": 5000, "claimed_ids": 1000,
+    "held_ids": 3000, "returned_ids": 500, "abandoned_ids": 500},
+    "hosts": [{"host": "h2", "name": "web-2", "condition": "silent", "version": "0.1.0",
+      "silent_s": 130, "active_leases": 1, "held_ids": 1000, "served_tags": 1, "short_tags": 0},
+     {"host": "h1", "name": "web-1", "condition": "live", "version": "0.1.0", "silent_s": 7,
+      "active_leases": 2, "held_ids": 2000, "served_tags": 2, "short_tags": 1}],
+    "more_hosts": 1,
+    "tags": [{"tag": "orders", "mode": "segment", "rate_per_s": 12.5, "next_id": 5001,
+      "max_id": 9000, "exhausted_in_days": 1.5, "hosts": 2, "short_hosts": 1, "active_leases": 3,
+      "leased_ids": 5000, "claimed_ids": 1000, "held_ids": 3000, "returned_ids": 500,
+      "abandoned_ids": 500}],
+    "more_tags": 1})");
+}
+
 [[nodiscard]] inline Json WhoIsDocument() {
   return Parse(R"({"tag": "orders", "id": 130, "leases": [
     {"token": "01", "tag": "orders", "host": "web-2", "base": 121, "limit": 1001, "state": "active",

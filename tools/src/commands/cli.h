@@ -89,6 +89,8 @@ struct TopArguments {
   std::optional<std::string> filter;
   std::optional<std::uint64_t> count;
   bool is_once = false;
+  bool is_all_hosts = false;
+  std::optional<std::uint64_t> limit;  // with is_all_hosts: of hosts, and of tags
 };
 
 struct DrainArguments {
@@ -113,6 +115,7 @@ struct DecodeArguments {
 struct HostArguments {
   std::optional<std::string> host;
   bool is_forced = false;
+  bool shows_all = false;  // forgotten ones, too
 };
 
 struct DoctorArguments {

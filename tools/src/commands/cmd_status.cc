@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "commands/cmd_cluster.h"
 #include "commands/commands.h"
 #include "tags/snowflake_layout.h"
 #include "terminal/terminal.h"
@@ -23,10 +24,20 @@ std::string Drained(const Fields& daemon) {
   return is_drained ? "; the whole host is drained, 'idctl resume' ends it" : "";
 }
 
+// Older daemons do not report the machine's name.
+std::string Named(const Fields& daemon) {
+  const std::optional<std::string> name = daemon.OptionalText("host_name");
+  const std::optional<std::string> address = daemon.OptionalText("host_address");
+  std::string text;
+  if (name) text += EscapeText(*name);
+  if (address) text += (text.empty() ? "" : ", ") + EscapeText(*address);
+  return text.empty() ? text : " (" + text + ")";
+}
+
 std::string DaemonLines(const Fields& daemon, std::size_t columns) {
   return WrapTo("daemon    idd " + EscapeText(daemon.Text("version")) + ", up " +
                     FormatDuration(daemon.Number("uptime_s")) + ", pid " + daemon.CountText("pid") +
-                    ", host " + EscapeText(daemon.Text("host_id")) + ", socket " +
+                    ", host " + EscapeText(daemon.Text("host_id")) + Named(daemon) + ", socket " +
                     EscapeText(daemon.Text("socket")) + Drained(daemon),
                 columns, kHeadIndent) +
          "\n";
@@ -257,7 +268,16 @@ void RegisterStatusCommand(Command root, Invocation& invocation) {
   Command status = root.AddCommand("status", "Show the daemon, its database and the tags",
                                    "idctl status orders");
   status.AddTagName("TAG", "Only this tag, with its segments", &invocation.filter.tag);
+  status.AddFlag("--all-hosts", "The hosts and tags of the whole store",
+                 &invocation.filter.is_all_hosts);
+  status.AddNumber("--limit", "With --all-hosts: maximum number of hosts, and of tags [20]",
+                   {1, 100'000}, &invocation.filter.limit);
   SetAction(status, invocation, [&invocation](Output& out) {
+    const FilterArguments& filter = invocation.filter;
+    if (filter.is_all_hosts) {
+      return ShowCluster(invocation.global, {.tag = filter.tag.value_or(""), .limit = filter.limit},
+                         out);
+    }
     return ShowStatus(invocation.global, invocation.filter.tag.value_or(""), out);
   });
 }

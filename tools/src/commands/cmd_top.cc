@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "commands/cmd_cluster.h"
 #include "commands/commands.h"
 #include "top/top_model.h"
 #include "top/top_screen.h"
@@ -271,6 +272,7 @@ std::optional<Outcome> ShowOnScreen(const TopArguments& arguments, TopSource& so
 }
 
 Outcome Top(const GlobalOptions& global, const TopArguments& arguments, Output& out) {
+  if (arguments.is_all_hosts) return TopOfCluster(global, arguments, out);
   TopSource source(global.socket_path);
   const auto timeout = std::chrono::milliseconds(global.timeout_ms.value_or(kAdminTimeoutMs));
   if (Status status = source.Start(Deadline::After(timeout)); !status.ok()) {
@@ -303,6 +305,9 @@ void RegisterTopCommand(Command root, Invocation& invocation) {
   top.AddFlag("--once", "Print one snapshot and exit", &arguments.is_once);
   top.AddCount("--count", "Number of snapshots to print; with --json, one per line",
                {1, 1'000'000'000}, &arguments.count);
+  top.AddFlag("--all-hosts", "The hosts and tags of the whole store", &arguments.is_all_hosts);
+  top.AddCount("--limit", "With --all-hosts: maximum number of hosts, and of tags [20]",
+               {1, 100'000}, &arguments.limit);
   SetAction(top, invocation,
             [&invocation](Output& out) { return Top(invocation.global, invocation.top, out); });
 }

@@ -60,8 +60,13 @@ void RegisterConfigCommands(Command root, Invocation& invocation);
 [[nodiscard]] Result<std::string> RenderStatus(const Json& document, const std::string& tag,
                                                const Screen& screen = {});
 
+// --- status and top with --all-hosts
+[[nodiscard]] Result<std::string> RenderCluster(const Json& document, const Screen& screen = {});
+
 // --- lease, host
 [[nodiscard]] Result<std::string> RenderLeases(const Json& document, std::size_t columns = 0);
+// `asked`: the host as the user named it.
+[[nodiscard]] Result<std::string> RenderForgotten(const Json& document, const std::string& asked);
 [[nodiscard]] Result<std::string> RenderHosts(const Json& document, std::size_t columns = 0);
 
 // --- audit

@@ -30,6 +30,7 @@ class LeaseTable {
                 {"ABANDONED", Align::kRight, 3},
                 {"LEASED", Align::kLeft, 2},
                 {"CLOSED", Align::kLeft, 5},
+                {"NAME", Align::kLeft, 4},
                 {"TOKEN", Align::kLeft, 6}}) {}
 
   void Add(std::string own, const Fields& lease) {
@@ -42,7 +43,8 @@ class LeaseTable {
     table_.AddRow({std::move(own), lease.Text("host"), lease.Text("state"), std::move(first),
                    std::move(limit), lease.CountText("claimed"), lease.CountText("returned"),
                    lease.CountText("abandoned"), lease.Text("leased_at"),
-                   lease.OptionalText("closed_at").value_or(""), lease.Text("token")});
+                   lease.OptionalText("closed_at").value_or(""),
+                   lease.OptionalText("host_name").value_or(""), lease.Text("token")});
   }
   [[nodiscard]] std::string Format(std::size_t columns) const { return table_.Format(columns); }
 

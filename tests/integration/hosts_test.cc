@@ -211,7 +211,8 @@ TEST_P(Hosts, AnOlderIddStaysWithoutAName) {
   b_.daemon.Stop();
   Execute("DROP TABLE idd_host_info");
   a_.daemon.Start();
-  WaitForInfo("host-a");
+  EXPECT_TRUE(
+      WaitUntil(Patience(20s), [&] { return Known("host-a").at("version") == IDD_TEST_VERSION; }));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace idd::tools {
 namespace {
 
-constexpr std::uint64_t kMsPerSecond = 1000;
+constexpr std::uint64_t kOneSecondMs = 1000;
 
 // The shortest form of a date that idd or a user writes: "2024-01-01T00:00:00.000Z" is 2024-01-01.
 std::string EpochText(std::string text) {
@@ -126,7 +126,7 @@ std::vector<Setting> Given(const TagSettings& settings) {
   list.Add("start", settings.start);
   list.Add("max_id", settings.max_id);
   list.Add("refill", settings.refill);
-  list.AddTime("outage_tolerance", settings.outage_tolerance_s, kMsPerSecond);
+  list.AddTime("outage_tolerance", settings.outage_tolerance_s, kOneSecondMs);
   list.Add("max_prefetch", settings.max_prefetch);
   list.Add("max_step", settings.max_step);
   if (settings.layout.has_value()) list.Add("layout", LayoutText(*settings.layout));

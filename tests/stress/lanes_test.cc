@@ -38,10 +38,10 @@ namespace {
 using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 
-constexpr std::size_t kWorkers = 8;
+constexpr std::size_t kLaneWorkers = 8;
 constexpr std::uint64_t kThreads = 2;
 constexpr std::uint64_t kBlock = 64;
-constexpr std::uint64_t kBatch = 100;
+constexpr std::uint64_t kLaneBatch = 100;
 constexpr std::uint64_t kSeconds = 60;
 constexpr std::chrono::milliseconds kBetweenRestarts = 3s;  // 200 in ten minutes
 
@@ -65,7 +65,7 @@ class Lanes : public ::testing::Test {
     host_.daemon.Start();
     host_.idctl.Do({"tag", "create", "orders", "--order", "cpu", "--step", "50000", "--lane-block",
                     std::to_string(kBlock)});
-    for (std::size_t i = 0; i < kWorkers; ++i) StartWorker(i);
+    for (std::size_t i = 0; i < kLaneWorkers; ++i) StartWorker(i);
   }
 
   void StartWorker(std::size_t place) {
@@ -73,7 +73,7 @@ class Lanes : public ::testing::Test {
     plan.socket = host_.daemon.socket();
     plan.tag = "orders";
     plan.name = "worker" + std::to_string(started_++);
-    plan.batch = kBatch;
+    plan.batch = kLaneBatch;
     plan.threads = kThreads;
     plan.retry = true;  // a drained tag refuses
     plan.bitmap = dir_.File("bitmap");
@@ -101,7 +101,7 @@ class Lanes : public ::testing::Test {
   }
 
   void StopOrKillOne() {
-    const std::size_t place = random_() % kWorkers;
+    const std::size_t place = random_() % kLaneWorkers;
     ChildProcess& process = workers_[place]->process();
     if (random_() % 2 == 0) {
       process.Signal(SIGSTOP);
@@ -199,7 +199,7 @@ class Lanes : public ::testing::Test {
   Host host_{dir_};
   IdBitmap bitmap_ = IdBitmap::Create(dir_.File("bitmap"));
   std::mt19937_64 random_;
-  std::array<std::unique_ptr<ClaimWorkerProcess>, kWorkers> workers_;
+  std::array<std::unique_ptr<ClaimWorkerProcess>, kLaneWorkers> workers_;
   const std::size_t cpus_ = std::max(1U, std::thread::hardware_concurrency());
   std::uint64_t started_ = 0;
   std::uint64_t moves_ = 0;
@@ -219,10 +219,10 @@ TEST_F(Lanes, GiveNoIdTwiceBesideMovesStopsKillsDrainsAndRestarts) {
   const std::uint64_t ids = ExpectAllLeased();
   const std::uint64_t rings = 2 + drains_ + restarts_;
   const std::uint64_t lost = rings * cpus_ * kBlock + dropped_ +
-                             kills_ * kThreads * (kBlock + kBatch) +
+                             kills_ * kThreads * (kBlock + kLaneBatch) +
                              // A claimer that is off its CPU while its slot is recycled burns what
                              // it adds; so does one that a withdrawal overtakes for long.
-                             rings * kWorkers * kThreads * (kBlock + kBatch);
+                             rings * kLaneWorkers * kThreads * (kBlock + kLaneBatch);
   const AuditRow audit = host_.idctl.Audit("orders");
   std::printf(
       "%llu ids, %llu moves, %llu stops, %llu kills, %llu drains, %llu restarts; lost %llu of at "

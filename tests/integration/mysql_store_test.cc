@@ -361,7 +361,7 @@ TEST_F(MysqlStoreTest, LedgerIsOfOneMomentWhileOthersLeaseAndHandBack) {
   const auto auditor = OpenStore("auditor");
   AuditInput input{.host = "auditor", .scope = AuditScope::kAllHosts, .ledger = {}, .live = {}};
   for (int i = 0; i < 20'000 && input.ledger.journal.size() < 200; ++i) {
-    Result<Ledger> ledger = auditor->ReadLedger("orders", 100);
+    Result<Ledger> ledger = auditor->ReadLedger("orders", 1000);
     ASSERT_TRUE(ledger.ok()) << ledger.status().message();
     input.ledger = std::move(ledger).value();
     const AuditReport report = RunAudit(input);

@@ -32,7 +32,7 @@ int HostsOfThisRun() {
   return std::getenv("IDD_TEST_LONG") != nullptr ? kMany : kFew;
 }
 
-class ManyHosts : public MysqlHosts {
+class ClusterStatus : public MysqlHosts {
  protected:
   [[nodiscard]] nlohmann::json View() {
     return hosts_.front()->idctl.Json(
@@ -48,7 +48,7 @@ class ManyHosts : public MysqlHosts {
   }
 };
 
-TEST_F(ManyHosts, StatusOfAllHostsIsYoungAndRightToTheId) {
+TEST_F(ClusterStatus, StatusOfAllHostsIsYoungAndRightToTheId) {
   constexpr std::uint64_t kMostAgeMs = 5000;
   const int count = HostsOfThisRun();
   StartHosts(count, {"--step", "1000", "--max-step", "1000", "--refill", "leaf"});

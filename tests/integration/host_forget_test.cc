@@ -2,6 +2,7 @@
 //
 // A host that is gone for good is forgotten: its leases end, and if it comes back nevertheless, no
 // id comes twice and the audits add up.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +13,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "idd/base/scoped_fd.h"
 #include "support/host.h"
 #include "support/mariadb_server.h"
 #include "support/service_manager_stand_in.h"
@@ -22,6 +25,7 @@
 namespace idd::harness {
 namespace {
 
+using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 
@@ -80,15 +84,26 @@ class HostForget : public ::testing::TestWithParam<const char*> {
     })) << a_.idctl.Run({"host", "forget", host}).err;
     return reply;
   }
-  // Stops the process, but not while it has the file locked.
+  // Whether no process has SQLite's witness locked, if there is one.
+  [[nodiscard]] bool IsWitnessFree() const {
+    if (is_mysql()) return true;
+    const ScopedFd fd(
+        ::open((a_.daemon.options().database + ".witness").c_str(), O_RDWR | O_CLOEXEC));
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    return ::fcntl(fd.get(), F_OFD_SETLK, &lock) == 0;  // closing it unlocks it
+  }
+  // Stops the process, but not while it has the file or its witness locked.
   void HangB() {
     ASSERT_TRUE(WaitUntil(Patience(30s), [&] {
       b_.daemon.Signal(SIGSTOP);
       try {
+        if (!WaitUntil(2s, [&] { return IsWitnessFree(); })) throw HarnessError("it is locked");
         Execute("UPDATE idd_host SET last_seen = last_seen WHERE host = 'nobody'");
         return true;
       } catch (const HarnessError&) {
         b_.daemon.Signal(SIGCONT);
+        std::this_thread::sleep_for(300ms);  // until it has done what it was at
         return false;
       }
     }));

@@ -147,6 +147,60 @@ TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMar
   EXPECT_GT(store->generation(), generation);
 }
 
+// Hosts that start together ask for about the same ceilings; one of them makes all hosts note it.
+TEST_F(MysqlStoreTest, CeilingThatIsWantedAlreadyKeepsItsEpoch) {
+  const auto store = OpenWithOrders("a");
+  const auto raise = [&store](std::uint64_t wanted, std::uint64_t least, std::uint64_t pushed = 0) {
+    const Status status =
+        store->Raise({{.tag = "orders", .wanted = wanted, .least = least, .pushed = pushed},
+                      {"users", 7, 7, 0}});
+    EXPECT_TRUE(status.ok()) << status.message();
+    return Ask(
+        "SELECT CONCAT(c.wanted, ' ', c.pushed, ' ', (SELECT epoch FROM idd_ceiling WHERE"
+        " biz_tag = '') - c.epoch) FROM idd_ceiling c WHERE c.biz_tag = 'orders'");
+  };
+  Sql("DELETE FROM idd_ceiling WHERE biz_tag <> ''");
+  EXPECT_EQ(raise(5000, 3000), "5000 0 0");
+  EXPECT_EQ(raise(6000, 4000), "5000 0 1");
+  EXPECT_EQ(raise(6000, 5000), "5000 0 2");
+  EXPECT_EQ(raise(9000, 5001), "9000 0 0");
+  EXPECT_EQ(raise(8000, 8000), "9000 0 1");
+  EXPECT_EQ(raise(8000, 8000, 8000), "9000 8000 0") << "a host may depend on it";
+  EXPECT_EQ(raise(7000, 7000, 7000), "9000 8000 1");
+  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'users'"), "7");
+}
+
+TEST_F(MysqlStoreTest, RaiseWaitsForALockOfASecond) {
+  const auto store = OpenWithOrders("a");
+  Sql("INSERT INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES('orders', 0, 1, 1)"
+      " ON DUPLICATE KEY UPDATE wanted = 1");
+  harness::MariadbSession other = Root();
+  other.Execute("START TRANSACTION");
+  other.Execute("UPDATE idd_ceiling SET epoch = epoch + 1 WHERE biz_tag = ''");
+  std::thread holder([&other] {
+    std::this_thread::sleep_for(1500ms);
+    other.Execute("COMMIT");
+  });
+  const Status status = store->Raise({{.tag = "orders", .wanted = 5000, .least = 5000}});
+  holder.join();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "5000");
+}
+
+// The rows are as a host that is not refused would leave them.
+TEST_F(MysqlStoreTest, RaiseIsRefusedAfterATableWasMadeAgainEvenIfNothingGrows) {
+  const auto store = OpenWithOrders("a");
+  ASSERT_TRUE(store->Raise({{.tag = "orders", .wanted = 5000, .least = 5000}}).ok());
+  std::this_thread::sleep_for(1100ms);
+  Sql("CREATE TABLE copy LIKE leaf_alloc");
+  Sql("INSERT INTO copy(" + Columns("leaf_alloc") + ") SELECT " + Columns("leaf_alloc") +
+      " FROM leaf_alloc");
+  Sql("DROP TABLE leaf_alloc");
+  Sql("RENAME TABLE copy TO leaf_alloc");
+  EXPECT_EQ(store->Raise({{.tag = "orders", .wanted = 4000, .least = 4000}}).code(),
+            Code::kUnavailable);
+}
+
 // The state after a dump that is restored within a second: each row that a host checks is
 // unchanged, but the tables are others.
 TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksArePushed) {

@@ -414,15 +414,17 @@ std::optional<shm::IdRange> DataSet::TakeAsLeaf(const std::string& tag, std::uin
 
 // --- the fence
 
-void DataSet::Raise(const std::vector<Ceiling>& wanted) {
+void DataSet::Raise(const std::vector<CeilingRaise>& raises) {
   std::uint64_t noted = epoch;
   for (const auto& [host, member] : members) noted = std::max(noted, member.noted);
   epoch = noted + 1;
-  for (const Ceiling& ceiling : wanted) {
-    CeilingRow& row = ceilings[ceiling.tag];
-    row.wanted = std::max(row.wanted, ceiling.wanted);
-    row.pushed = std::max(row.pushed, ceiling.pushed);
-    row.epoch = epoch;
+  for (const CeilingRaise& raise : raises) {
+    const auto [it, is_new] = ceilings.try_emplace(raise.tag);
+    CeilingRow& row = it->second;
+    const bool is_short = is_new || row.wanted < raise.least;
+    if (is_short || row.pushed < raise.pushed) row.epoch = epoch;
+    if (is_short) row.wanted = raise.wanted;
+    row.pushed = std::max(row.pushed, raise.pushed);
   }
 }
 

@@ -22,6 +22,7 @@
 namespace idd::simulation {
 
 using daemon::Ceiling;
+using daemon::CeilingRaise;
 using daemon::FenceMember;
 using daemon::Lease;
 using daemon::LeaseClosure;
@@ -116,7 +117,7 @@ struct DataSet {
   [[nodiscard]] std::optional<shm::IdRange> TakeAsLeaf(const std::string& tag, std::uint64_t count);
 
   // --- the fence
-  void Raise(const std::vector<Ceiling>& wanted);
+  void Raise(const std::vector<CeilingRaise>& raises);
   [[nodiscard]] std::vector<Ceiling> Activate(const std::vector<std::string>& names);
   void Admit(const std::vector<FenceMember>& admitted);
   [[nodiscard]] bool PutOut(const FenceMember& member);

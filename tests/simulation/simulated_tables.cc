@@ -351,12 +351,12 @@ Status SimulatedStore::Admit(const std::vector<FenceMember>& members) {
       .status();
 }
 
-Status SimulatedStore::Raise(const std::vector<Ceiling>& wanted) {
+Status SimulatedStore::Raise(const std::vector<CeilingRaise>& raises) {
   const Result<bool> raised = Send<bool>(
-      [&cluster = cluster_, guard = MakeGuard(), wanted](Server& server) -> Result<bool> {
+      [&cluster = cluster_, guard = MakeGuard(), raises](Server& server) -> Result<bool> {
         if (server.is_read_only) return ReadOnly();
         if (!guard.HasTables(server)) return false;
-        cluster.Commit(server, [wanted](DataSet& data) { data.Raise(wanted); });
+        cluster.Commit(server, [raises](DataSet& data) { data.Raise(raises); });
         return true;
       });
   if (!raised.ok()) return raised.status();

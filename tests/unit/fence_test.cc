@@ -136,17 +136,18 @@ class FakeFenceStore final : public FenceStore {
     }
     return Status::Ok();
   }
-  Status Raise(const std::vector<Ceiling>& wanted) override {
+  Status Raise(const std::vector<CeilingRaise>& raises) override {
     if (!IsOpen()) return Lost();
     std::uint64_t noted = 0;
     for (const auto& [host, member] : data().members) noted = std::max(noted, member.noted);
     data().epochs = std::max(data().epochs, noted) + 1;
-    for (const Ceiling& ceiling : wanted) {
-      DataSet::CeilingRow& row = data().ceilings[ceiling.tag];
-      row.ceiling.tag = ceiling.tag;
-      row.ceiling.wanted = std::max(row.ceiling.wanted, ceiling.wanted);
-      row.ceiling.pushed = std::max(row.ceiling.pushed, ceiling.pushed);
-      row.epoch = data().epochs;
+    for (const CeilingRaise& raise : raises) {
+      DataSet::CeilingRow& row = data().ceilings[raise.tag];
+      row.ceiling.tag = raise.tag;
+      const bool is_short = row.ceiling.wanted < raise.least;
+      if (is_short || row.ceiling.pushed < raise.pushed) row.epoch = data().epochs;
+      if (is_short) row.ceiling.wanted = raise.wanted;
+      row.ceiling.pushed = std::max(row.ceiling.pushed, raise.pushed);
     }
     return Status::Ok();
   }
@@ -251,11 +252,11 @@ class FenceHost {
     DataSet& data = *world_.data;
     const Ceiling& row = data.ceilings[kTag].ceiling;
     const std::uint64_t base = std::max({data.max_id, row.pushed, marks.mark(kTag)});
-    std::vector<Fence::Need> needs = {{.tag = kTag,
-                                       .base = base,
-                                       .count = count,
-                                       .last = shm::kMaxLimit - 2,
-                                       .ceiling = row.active}};
+    std::vector<Ceilings::Need> needs = {{.tag = kTag,
+                                          .base = base,
+                                          .count = count,
+                                          .last = shm::kMaxLimit - 2,
+                                          .ceiling = row.active}};
     if (!fence.Cover(*store, marks, needs).ok()) return {};
     const std::uint64_t limit = std::min(base + count, data.ceilings[kTag].ceiling.active);
     if (limit <= base) return {};

@@ -5,15 +5,16 @@
 #include <ctime>
 #include <utility>
 
-#include "idd/shm/abi.h"
 #include "platform/logging.h"
 
 namespace idd::daemon {
 namespace {
 
 constexpr std::int64_t kLookEveryMs = 1000;
-// The interval of looks while something waits for other hosts, which look once a second.
+// The interval of looks while something waits for other hosts, which look once a second. It is
+// longer beside many hosts, as a look reads the row of each.
 constexpr std::int64_t kLookSoonMs = 200;
+constexpr std::int64_t kLookSoonForEachMs = 4;
 // How long a host that does not know all ceilings waits for a sign of a host that does, before it
 // pushes its own. Three looks of the other host fit in; if it appears, no gap is made.
 constexpr std::int64_t kWatchMs = 3000;
@@ -32,16 +33,6 @@ constexpr std::int64_t kRememberedIn = 20;
 // Tags in one statement.
 constexpr std::size_t kAtOnce = 500;
 
-// A ceiling is raised by this many leases of the size asked for, plus kLeasesAheadForEach for each
-// live member: after a host has gone silent, all leases until fence_after has passed must fit below
-// it.
-constexpr std::uint64_t kLeasesAhead = 8;
-constexpr std::uint64_t kLeasesAheadForEach = 4;
-// A raise takes at most 1/kMaxShareOfTheRest of the ids that the tag has left.
-constexpr std::uint64_t kMaxShareOfTheRest = 64;
-// How long a raised ceiling lasts at the present rate, in units of the silence that is waited for.
-constexpr double kAheadOfSilence = 1.5;
-
 std::vector<TagMark> MarksOf(const std::vector<Ceiling>& ceilings) {
   std::vector<TagMark> marks;
   marks.reserve(ceilings.size());
@@ -55,10 +46,6 @@ const FenceMember* FindMember(const FenceView& view, const std::string& host) {
   const auto it = std::find_if(view.members.begin(), view.members.end(),
                                [&host](const FenceMember& member) { return member.host == host; });
   return it == view.members.end() ? nullptr : &*it;
-}
-
-std::uint64_t SaturatingAdd(std::uint64_t a, std::uint64_t b) {
-  return std::min(a, shm::kMaxLimit) + std::min(b, shm::kMaxLimit - std::min(a, shm::kMaxLimit));
 }
 
 }  // namespace
@@ -122,8 +109,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
     contact_ms_ = settings_.now_ms();
   }
   noted_ = 0;
-  pending_.clear();
-  active_.clear();
+  ceilings_.Forget();
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   server_ = view.value().server;
@@ -187,10 +173,13 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
   if (!view.ok()) return view.status();
   std::map<std::string, std::uint64_t> pushed;
   for (const Ceiling& ceiling : view.value().ceilings) pushed[ceiling.tag] = ceiling.pushed;
-  std::vector<Ceiling> missing;
+  std::vector<CeilingRaise> missing;
   for (const TagMark& ceiling : noted.value()) {
     if (pushed[ceiling.tag] >= ceiling.mark) continue;
-    missing.push_back({.tag = ceiling.tag, .wanted = ceiling.mark, .pushed = ceiling.mark});
+    missing.push_back({.tag = ceiling.tag,
+                       .wanted = ceiling.mark,
+                       .least = ceiling.mark,
+                       .pushed = ceiling.mark});
     if (missing.size() < kAtOnce) continue;
     if (Status status = store.Raise(missing); !status.ok()) return status;
     missing.clear();
@@ -310,6 +299,7 @@ Status Fence::Note(HighWaterMarks& marks, const FenceView& view) {
     Status status = marks.NoteCeilings(MarksOf(view.ceilings));
     if (!status.ok()) return status.WithContext("ceilings cannot be noted");
   }
+  ceilings_.Note(view);
   noted_ = view.epoch;
   return Status::Ok();
 }
@@ -329,7 +319,7 @@ Status Fence::Remember(const FenceStore& store, HighWaterMarks& marks, bool is_l
 Result<bool> Fence::Refresh(FenceStore& store, HighWaterMarks& marks) {
   const std::int64_t now = settings_.now_ms();
   if (IsLate()) return false;
-  if (now - looked_ms_ < (looks_soon_ ? kLookSoonMs : kLookEveryMs)) return true;
+  if (now - looked_ms_ < LookAfterMs()) return true;
   if (Status status = marks.Flush(); !status.ok()) return status;
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
@@ -367,6 +357,12 @@ Result<bool> Fence::RefreshLive(FenceStore& store, HighWaterMarks& marks, const 
   return true;
 }
 
+std::int64_t Fence::LookAfterMs() const {
+  if (!looks_soon_) return kLookEveryMs;
+  const auto others = static_cast<std::int64_t>(others_.LiveMembers());
+  return std::min(kLookSoonMs + kLookSoonForEachMs * others, kLookEveryMs);
+}
+
 bool Fence::IsLate() const {
   return state_ == State::kLive &&
          (IsUnproven(confirmed_ms_) || 2 * (settings_.now_ms() - confirmed_ms_) >= SilenceMs());
@@ -399,59 +395,18 @@ Status Fence::PutOutSilent(FenceStore& store) {
 // --- ceilings
 
 Status Fence::ActivatePending(FenceStore& store) {
-  if (pending_.empty()) return Status::Ok();
-  std::vector<std::string> tags;
-  for (const auto& [tag, wanted] : pending_) tags.push_back(tag);
-  const Result<std::vector<Ceiling>> ceilings = store.Activate(tags);
-  if (!ceilings.ok()) return ceilings.status();
-  active_.clear();
-  for (const Ceiling& ceiling : ceilings.value()) {
-    const auto it = pending_.find(ceiling.tag);
-    if (it == pending_.end()) continue;
-    active_[ceiling.tag] = ceiling.active;
-    if (ceiling.active >= it->second) pending_.erase(it);
-  }
-  if (pending_.empty()) looks_soon_ = false;
+  const std::vector<std::string> tags = ceilings_.Activatable(others_);
+  if (tags.empty()) return Status::Ok();
+  const Result<std::vector<Ceiling>> rows = store.Activate(tags);
+  if (!rows.ok()) return rows.status();
+  ceilings_.TakeActive(tags, rows.value());
+  if (ceilings_.pending() == 0) looks_soon_ = false;
   return Status::Ok();
 }
 
-std::uint64_t Fence::AheadOf(const Need& need, Growth& growth) const {
-  const std::int64_t now = settings_.now_ms();
-  std::uint64_t ahead =
-      need.count * (kLeasesAhead + kLeasesAheadForEach * (1 + others_.LiveMembers()));
-  if (growth.at_ms != 0 && need.base > growth.base) {
-    const double seconds = std::max(static_cast<double>(now - growth.at_ms) / 1000, 0.1);
-    const double rate = static_cast<double>(need.base - growth.base) / seconds;
-    const double horizon = kAheadOfSilence * static_cast<double>(settings_.silence.count());
-    ahead = std::max(ahead, static_cast<std::uint64_t>(std::min(rate * horizon, 1e15)));
-  }
-  growth.base = need.base;
-  growth.at_ms = now;
-  const std::uint64_t rest = need.last - std::min(need.last, need.base) + 1;
-  return std::max(std::min(ahead, rest / kMaxShareOfTheRest), need.count);
-}
-
-// The ceiling to ask for, or nothing.
-std::optional<std::uint64_t> Fence::WantedFor(const Need& need) {
-  const std::uint64_t end = SaturatingAdd(need.last, 1);
-  if (need.ceiling >= end) return std::nullopt;
-  const auto pending = pending_.find(need.tag);
-  const std::uint64_t after = SaturatingAdd(need.base, need.count);
-  Growth& growth = growth_[need.tag];
-  const std::uint64_t there =
-      std::max(need.ceiling, pending == pending_.end() ? 0 : pending->second);
-  if (there >= SaturatingAdd(after, growth.low) && there > need.base) return std::nullopt;
-  const std::uint64_t ahead = AheadOf(need, growth);
-  growth.low = ahead / 3;
-  const std::uint64_t wanted = std::min(SaturatingAdd(after, ahead), end);
-  if (wanted <= there) return std::nullopt;
-  return wanted;
-}
-
 Status Fence::RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
-                           const std::vector<Ceiling>& raised) {
-  if (Status status = store.Raise(raised); !status.ok()) return status;
-  for (const Ceiling& ceiling : raised) pending_[ceiling.tag] = ceiling.wanted;
+                           const std::vector<CeilingRaise>& raises) {
+  if (Status status = store.Raise(raises); !status.ok()) return status;
   // The look also finds earlier raises of other hosts: a noted epoch stands for all epochs up to
   // it.
   const Result<FenceView> view = ReadView(store);
@@ -459,23 +414,29 @@ Status Fence::RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
   if (was_put_out_) return {Code::kUnavailable, "this host was put out of the fence's members"};
   if (IsLate()) return {Code::kUnavailable, "this host was suspended; it joins again"};
   if (Status status = Note(marks, view.value()); !status.ok()) return status;
+  for (const CeilingRaise& raise : raises) ceilings_.Await(raise);
   if (Status status = store.SetNoted(noted_); !status.ok()) return status;
   confirmed_ms_ = looked_ms_;
-  return ActivatePending(store);
+  return Status::Ok();
 }
 
-Status Fence::Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Need>& needs) {
-  std::vector<Ceiling> raised;
-  for (const Need& need : needs) {
-    const std::optional<std::uint64_t> wanted = WantedFor(need);
-    if (wanted.has_value()) raised.push_back({.tag = need.tag, .wanted = *wanted});
+Status Fence::Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Ceilings::Need>& needs) {
+  const std::size_t pending = ceilings_.pending();
+  const Ceilings::Horizon horizon = {
+      .now_ms = settings_.now_ms(), .silence = settings_.silence, .others = others_.LiveMembers()};
+  std::vector<CeilingRaise> raises;
+  for (const Ceilings::Need& need : needs) {
+    std::optional<CeilingRaise> raise = ceilings_.RaiseFor(need, horizon);
+    if (raise.has_value()) raises.push_back(std::move(*raise));
   }
-  if (!raised.empty()) {
-    if (Status status = RaiseAndNote(store, marks, raised); !status.ok()) return status;
+  if (!raises.empty()) {
+    if (Status status = RaiseAndNote(store, marks, raises); !status.ok()) return status;
   }
-  for (Need& need : needs) {
-    const auto active = active_.find(need.tag);
-    if (active != active_.end()) need.ceiling = std::max(need.ceiling, active->second);
+  if (!raises.empty() || ceilings_.pending() > pending) {
+    if (Status status = ActivatePending(store); !status.ok()) return status;
+  }
+  for (Ceilings::Need& need : needs) {
+    need.ceiling = std::max(need.ceiling, ceilings_.Active(need.tag));
     if (need.ceiling <= need.base && need.base <= need.last) looks_soon_ = true;
   }
   return Status::Ok();
@@ -525,7 +486,7 @@ std::vector<FenceWait> Fence::Waits() const {
   for (const auto& [host, seen] : others_.seen()) {
     const bool is_awaited =
         state_ == State::kLive
-            ? !pending_.empty() && seen.member.state == MemberState::kLive &&
+            ? ceilings_.pending() != 0 && seen.member.state == MemberState::kLive &&
                   seen.member.noted < noted_
             : OtherHosts::IsMember(seen.member) && !OtherHosts::HasComeTo(seen, server_);
     if (!is_awaited) continue;

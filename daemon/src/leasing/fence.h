@@ -15,12 +15,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "idd/base/status.h"
+#include "leasing/ceilings.h"
 #include "leasing/high_water.h"
 #include "leasing/other_hosts.h"
 #include "store/fence_store.h"
@@ -59,7 +59,7 @@ struct FenceReport {
 // Invariants: while the state is live, every ceiling of the data set that is or was active is noted
 // in the marks. Nothing is leased in another state.
 //
-// It has more members than a class should: the state, the ceilings and the facts about other hosts
+// It has more members than a class should: the state, what is noted and the facts about other hosts
 // change together, and the invariant is about all three.
 //
 // Thread safety: none; the lease worker's thread.
@@ -87,16 +87,10 @@ class Fence {
   // called again.
   [[nodiscard]] Result<bool> Refresh(FenceStore& store, HighWaterMarks& marks);
 
-  // Makes room for leases: raises the ceilings of tags that need it soon. A need has the first id
-  // and the size of the next lease and the tag's ceiling, which Cover() updates.
-  struct Need {
-    std::string tag;
-    std::uint64_t base = 0;
-    std::uint64_t count = 0;
-    std::uint64_t last = 0;  // the tag ends with this id
-    std::uint64_t ceiling = 0;
-  };
-  [[nodiscard]] Status Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Need>& needs);
+  // Makes room for leases: raises the ceilings of tags that need it soon, and updates `ceiling` of
+  // each need.
+  [[nodiscard]] Status Cover(FenceStore& store, HighWaterMarks& marks,
+                             std::vector<Ceilings::Need>& needs);
 
   [[nodiscard]] bool may_lease() const noexcept { return state_ == State::kLive; }
   // Whether this host is live, but looked so long ago, because it was suspended, that meanwhile the
@@ -120,12 +114,6 @@ class Fence {
 
  private:
   enum class State { kNone, kWatching, kWaiting, kLive };
-  struct Growth {
-    std::uint64_t base = 0;
-    std::int64_t at_ms = 0;
-    std::uint64_t wanted = 0;
-    std::uint64_t low = 0;  // raised again when less than this is left
-  };
 
   [[nodiscard]] Status Push(FenceStore& store, HighWaterMarks& marks);
   [[nodiscard]] Status Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
@@ -141,14 +129,13 @@ class Fence {
   // Whether the server may have been set back to its state at that time.
   [[nodiscard]] bool IsUnproven(std::int64_t proven_ms) const;
   [[nodiscard]] bool HasWatched() const;
+  [[nodiscard]] std::int64_t LookAfterMs() const;
   [[nodiscard]] std::int64_t SilenceMs() const {
     return std::chrono::milliseconds(settings_.silence).count();
   }
   [[nodiscard]] bool IsUnchanged(const FenceStore& store, const Membership& membership) const;
-  [[nodiscard]] std::optional<std::uint64_t> WantedFor(const Need& need);
   [[nodiscard]] Status RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
-                                    const std::vector<Ceiling>& raised);
-  [[nodiscard]] std::uint64_t AheadOf(const Need& need, Growth& growth) const;
+                                    const std::vector<CeilingRaise>& raises);
   [[nodiscard]] std::vector<FenceWait> Waits() const;
 
   FenceSettings settings_;
@@ -168,9 +155,7 @@ class Fence {
   bool looks_soon_ = false;    // something waits for other hosts' notes
   std::optional<HighWaterMarks::MemberList> noted_members_;
   OtherHosts others_;
-  std::map<std::string, Growth, std::less<>> growth_;
-  std::map<std::string, std::uint64_t, std::less<>> pending_;  // tags: wanted, not active yet
-  std::map<std::string, std::uint64_t, std::less<>> active_;   // of tags that were pending
+  Ceilings ceilings_;
 };
 
 }  // namespace idd::daemon

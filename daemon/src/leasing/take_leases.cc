@@ -96,7 +96,7 @@ bool MayLease(const Result<LeaseOutcome>& outcome) {
 Status ApplyCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
                      LeaseOutcomes& outcomes, std::vector<Asked>& asked) {
   if (store.fence() == nullptr) return Status::Ok();
-  std::vector<Fence::Need> needs;
+  std::vector<Ceilings::Need> needs;
   for (const Asked& one : asked) {
     needs.push_back({.tag = one.request.tag,
                      .base = std::max({one.row.next_id, one.row.used_limit,
@@ -110,7 +110,7 @@ Status ApplyCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
   }
   std::vector<Asked> kept;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const Fence::Need& need = needs[i];
+    const Ceilings::Need& need = needs[i];
     if (need.ceiling <= need.base && need.base <= need.last) {
       WaitForFence(session, outcomes[asked[i].place].value());
       continue;

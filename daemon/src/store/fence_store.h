@@ -48,6 +48,16 @@ struct Ceiling {
   std::uint64_t pushed = 0;  // ids below it may be in use: a host pushed the ceiling it had noted
 };
 
+// What a host asks for. Hosts that need the same tag at the same time ask for about the same, and
+// each raise that changes a ceiling makes all hosts note it again: so a ceiling stays as it is if
+// at least `least` is wanted already.
+struct CeilingRaise {
+  std::string tag;
+  std::uint64_t wanted = 0;
+  std::uint64_t least = 0;   // at most `wanted`
+  std::uint64_t pushed = 0;  // as in Ceiling; a higher one is always written
+};
+
 struct FenceView {
   std::string server;  // the name of the server or cluster that has answered
   std::vector<FenceMember> members;
@@ -87,9 +97,9 @@ class FenceStore {
   // Makes live members of those hosts that have no row, or a row with a lower beat and a state
   // other than kLive and kWaiting.
   [[nodiscard]] virtual Status Admit(const std::vector<FenceMember>& members) = 0;
-  // Asks for ceilings under a new epoch, which is taken even if `wanted` is empty. A ceiling that
-  // is already wanted higher stays.
-  [[nodiscard]] virtual Status Raise(const std::vector<Ceiling>& wanted) = 0;
+  // Asks for ceilings under a new epoch, which is taken even if nothing is raised. A ceiling that
+  // stays as it is keeps its epoch.
+  [[nodiscard]] virtual Status Raise(const std::vector<CeilingRaise>& raises) = 0;
   // Activates, for those tags, the ceilings that all live members have noted. Returns the tags'
   // ceilings afterwards.
   [[nodiscard]] virtual Result<std::vector<Ceiling>> Activate(

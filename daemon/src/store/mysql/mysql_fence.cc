@@ -40,7 +40,31 @@ Result<FenceMember> ParseMember(const MysqlRow& row) {
   return member;
 }
 
+// A raise that has to wait takes a second each time. Six seconds make a host late (fence.cc).
+constexpr int kRaiseTries = 3;
+
 }  // namespace
+
+// Precondition: the statement before it has taken the next epoch. MySQL assigns from left to right,
+// so the epoch's condition sees the row as it was.
+std::string MysqlStore::RaiseRows(const std::vector<CeilingRaise>& raises) const {
+  std::string rows;
+  for (const CeilingRaise& raise : raises) {
+    rows += rows.empty() ? "SELECT " : " UNION ALL SELECT ";
+    rows += MysqlDb::Text(raise.tag) + " AS tag, " + std::to_string(raise.wanted) + " AS wanted, " +
+            std::to_string(raise.least) + " AS least, " + std::to_string(raise.pushed) +
+            " AS pushed";
+  }
+  return "INSERT INTO idd_ceiling(biz_tag, active, wanted, epoch, pushed)"
+         " SELECT r.tag, 0, r.wanted, IF(ROW_COUNT() = 1 AND " +
+         tables_.AreSame() + ", LAST_INSERT_ID(), NULL), r.pushed FROM (" + rows +
+         ") AS r ON DUPLICATE KEY UPDATE"
+         " epoch = IF(idd_ceiling.wanted < r.least OR idd_ceiling.pushed < r.pushed,"
+         " VALUES(epoch), idd_ceiling.epoch),"
+         " wanted = IF(idd_ceiling.wanted < r.least, GREATEST(idd_ceiling.wanted, r.wanted),"
+         " idd_ceiling.wanted),"
+         " pushed = GREATEST(idd_ceiling.pushed, r.pushed)";
+}
 
 // Includes the server's identity: a proxy may have led the session to another server with the same
 // row.
@@ -206,28 +230,23 @@ Status MysqlStore::Admit(const std::vector<FenceMember>& members) {
           .status());
 }
 
-Status MysqlStore::Raise(const std::vector<Ceiling>& wanted) {
+Status MysqlStore::Raise(const std::vector<CeilingRaise>& raises) {
   if (db_ == nullptr) return NotOpen();
-  std::string rows;
-  for (const Ceiling& ceiling : wanted) {
-    rows += (rows.empty() ? "(" : ", (") + MysqlDb::Text(ceiling.tag) + ", 0, " +
-            std::to_string(ceiling.wanted) + ", IF(ROW_COUNT() = 1 AND " + tables_.AreSame() +
-            ", LAST_INSERT_ID(), NULL), " + std::to_string(ceiling.pushed) + ")";
-  }
   // In a data set that was set back, a row may have a noted epoch above the counter.
   std::vector<std::string> statements = {
       "UPDATE idd_ceiling SET epoch = LAST_INSERT_ID(GREATEST(epoch,"
       " (SELECT COALESCE(MAX(noted), 0) FROM idd_fence)) + 1) WHERE biz_tag = ''"};
-  if (!rows.empty()) {
-    statements.push_back("INSERT INTO idd_ceiling(biz_tag, active, wanted, epoch, pushed) VALUES " +
-                         rows +
-                         " ON DUPLICATE KEY UPDATE wanted = GREATEST(wanted, VALUES(wanted)),"
-                         " epoch = VALUES(epoch), pushed = GREATEST(pushed, VALUES(pushed))");
+  if (!raises.empty()) statements.push_back(RaiseRows(raises));
+  for (int tries = 1;; ++tries) {
+    const Result<std::vector<MysqlResult>> raised = db_->Transaction(statements);
+    if (raised.ok()) return Status::Ok();
+    const unsigned error = db_->last_error();
+    const bool is_in_the_way = error == sql::kLockTimeout || error == sql::kDeadlock;
+    if (is_in_the_way && !db_->broken() && tries < kRaiseTries) continue;
+    if (error != sql::kNullRefused) return Failed(raised.status());
+    if (Status status = CheckTables(); !status.ok()) return status;
+    return {Code::kUnavailable, "idd_ceiling at " + db_->where() + " has lost its counter"};
   }
-  const Result<std::vector<MysqlResult>> raised = db_->Transaction(statements);
-  if (raised.ok() || db_->last_error() != sql::kNullRefused) return Failed(raised.status());
-  if (Status status = CheckTables(); !status.ok()) return status;
-  return {Code::kUnavailable, "idd_ceiling at " + db_->where() + " has lost its counter"};
 }
 
 Result<std::vector<Ceiling>> MysqlStore::Activate(const std::vector<std::string>& tags) {

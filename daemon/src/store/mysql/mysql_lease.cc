@@ -23,12 +23,10 @@ constexpr milliseconds kStateLife(100);
 // How often a lease is tried if other transactions are in its way.
 constexpr int kTries = 4;
 
-constexpr unsigned kLockTimeout = 1205;
-constexpr unsigned kDeadlock = 1213;
 constexpr unsigned kChanged = 1020;
 
 bool IsInTheWay(unsigned error) {
-  return error == sql::kNullRefused || error == kLockTimeout || error == kDeadlock ||
+  return error == sql::kNullRefused || error == sql::kLockTimeout || error == sql::kDeadlock ||
          error == kChanged;
 }
 
@@ -63,7 +61,7 @@ Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
     const unsigned error = db_->last_error();
     is_always_refused &= error == sql::kNullRefused;
     if (!IsInTheWay(error)) return lease.status().WithContext("tag '" + request.tag + "'");
-    if (tries == kTries - 1 || error == kLockTimeout) break;
+    if (tries == kTries - 1 || error == sql::kLockTimeout) break;
     states_.clear();
     lease = TakeOnce({request});
   }

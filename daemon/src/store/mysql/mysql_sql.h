@@ -19,6 +19,9 @@ inline constexpr const char* kClusterStatus =
 
 // The error of a packet whose guard did not hold: a guard then sets a column to NULL.
 inline constexpr unsigned kNullRefused = 1048;
+// The errors of a statement that another transaction was in the way of.
+inline constexpr unsigned kLockTimeout = 1205;
+inline constexpr unsigned kDeadlock = 1213;
 
 // The columns that ParseLeaseRow() reads, of idd_lease and idd_ended.
 inline constexpr const char* kLeaseColumns =

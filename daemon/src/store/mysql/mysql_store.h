@@ -114,7 +114,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   Status SetNoted(std::uint64_t epoch) override;
   Status Confirm() override;
   Status Admit(const std::vector<FenceMember>& members) override;
-  Status Raise(const std::vector<Ceiling>& wanted) override;
+  Status Raise(const std::vector<CeilingRaise>& raises) override;
   Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
   Result<bool> PutOut(const FenceMember& member) override;
 
@@ -163,6 +163,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
+  [[nodiscard]] std::string RaiseRows(const std::vector<CeilingRaise>& raises) const;
   [[nodiscard]] std::string SelectIsCurrent() const;
   // Finds out which tables there are, and whether they differ from those that were open last.
   [[nodiscard]] Status RecogniseTables();

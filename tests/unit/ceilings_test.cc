@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leasing/ceilings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace idd::daemon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const Ceilings::Horizon kAlone = {.now_ms = 1000, .silence = std::chrono::seconds(600)};
+
+Ceilings::Need NeedOf(std::uint64_t base, std::uint64_t ceiling) {
+  return {.tag = "orders", .base = base, .count = 1000, .last = 1'000'000'000, .ceiling = ceiling};
+}
+
+FenceView ViewOf(std::uint64_t wanted, std::uint64_t epoch) {
+  FenceView view;
+  view.ceilings = {{.tag = "orders", .active = 0, .wanted = wanted}};
+  view.epoch = epoch;
+  return view;
+}
+
+// Another live host that has noted `epoch`.
+OtherHosts HostThatNoted(std::uint64_t epoch) {
+  FenceView view;
+  FenceMember& member = view.members.emplace_back();
+  member.host = "other";
+  member.noted = epoch;
+  member.state = MemberState::kLive;
+  OtherHosts others;
+  others.Track(view, "this", 0);
+  return others;
+}
+
+TEST(Ceilings, TagWithoutACeilingIsRaisedForSeveralLeases) {
+  Ceilings ceilings;
+  const auto raise = ceilings.RaiseFor(NeedOf(1, 0), kAlone);
+  ASSERT_TRUE(raise.has_value());
+  EXPECT_EQ(raise->tag, "orders");
+  EXPECT_EQ(raise->wanted, 1001 + 12 * 1000);
+  EXPECT_EQ(raise->least, 1001 + 12 * 1000 / 3);
+  EXPECT_EQ(ceilings.pending(), 0U) << "it is not committed yet";
+}
+
+// All hosts that start at the same time need the same tags.
+TEST(Ceilings, WhatAnotherHostWantsAlreadyIsAwaitedInsteadOfRaised) {
+  Ceilings ceilings;
+  ceilings.Note(ViewOf(13'001, 4));
+  EXPECT_FALSE(ceilings.RaiseFor(NeedOf(1, 0), kAlone).has_value());
+  EXPECT_EQ(ceilings.pending(), 1U);
+  EXPECT_THAT(ceilings.Activatable(HostThatNoted(3)), IsEmpty()) << "nothing can be activated";
+  EXPECT_THAT(ceilings.Activatable(HostThatNoted(4)), ElementsAre("orders"));
+  ceilings.TakeActive({"orders"}, {{.tag = "orders", .active = 13'001, .wanted = 13'001}});
+  EXPECT_EQ(ceilings.Active("orders"), 13'001U);
+  EXPECT_EQ(ceilings.pending(), 0U);
+}
+
+TEST(Ceilings, WhatAnotherHostWantsIsRaisedIfItIsTooLow) {
+  Ceilings ceilings;
+  ceilings.Note(ViewOf(1001, 4));
+  const auto raise = ceilings.RaiseFor(NeedOf(1, 0), kAlone);
+  ASSERT_TRUE(raise.has_value());
+  EXPECT_GT(raise->least, 1001U);
+  EXPECT_GE(raise->wanted, raise->least);
+}
+
+TEST(Ceilings, LaterRaiseOfAPendingTagIsAwaitedToo) {
+  Ceilings ceilings;
+  ceilings.Note(ViewOf(13'001, 4));
+  EXPECT_FALSE(ceilings.RaiseFor(NeedOf(1, 0), kAlone).has_value());
+  ceilings.Note(ViewOf(20'001, 6));
+  EXPECT_THAT(ceilings.Activatable(HostThatNoted(4)), IsEmpty());
+  EXPECT_THAT(ceilings.Activatable(HostThatNoted(6)), ElementsAre("orders"));
+  // Not all have noted it in the store: a host has joined meanwhile.
+  ceilings.TakeActive({"orders"}, {{.tag = "orders", .active = 0, .wanted = 20'001}});
+  EXPECT_EQ(ceilings.pending(), 1U);
+}
+
+TEST(Ceilings, RowThatIsGoneOrWantsLessIsRaisedAgain) {
+  for (const std::vector<Ceiling>& rows :
+       {std::vector<Ceiling>(), {{.tag = "orders", .active = 0, .wanted = 9000}}}) {
+    Ceilings ceilings;
+    ceilings.Note(ViewOf(13'001, 4));
+    EXPECT_FALSE(ceilings.RaiseFor(NeedOf(1, 0), kAlone).has_value());
+    ceilings.TakeActive({"orders"}, rows);
+    EXPECT_EQ(ceilings.pending(), 0U);
+    EXPECT_TRUE(ceilings.RaiseFor(NeedOf(1, 0), kAlone).has_value());
+  }
+}
+
+TEST(Ceilings, RaiseThatTheLookDidNotShowIsNotAwaited) {
+  Ceilings ceilings;
+  const auto raise = ceilings.RaiseFor(NeedOf(1, 0), kAlone);
+  ceilings.Await(*raise);
+  EXPECT_EQ(ceilings.pending(), 0U);
+  ceilings.Note(ViewOf(raise->wanted, 5));
+  ceilings.Await(*raise);
+  EXPECT_EQ(ceilings.pending(), 1U);
+}
+
+TEST(Ceilings, AnotherDataSetIsAskedAgain) {
+  Ceilings ceilings;
+  ceilings.Note(ViewOf(13'001, 4));
+  EXPECT_FALSE(ceilings.RaiseFor(NeedOf(1, 0), kAlone).has_value());
+  ceilings.Forget();
+  EXPECT_EQ(ceilings.pending(), 0U);
+  EXPECT_TRUE(ceilings.RaiseFor(NeedOf(1, 0), kAlone).has_value());
+}
+
+TEST(Ceilings, ReachTheEndOfTheTagAndNoFurther) {
+  Ceilings ceilings;
+  Ceilings::Need need = NeedOf(999'999'900, 0);
+  const auto raise = ceilings.RaiseFor(need, kAlone);
+  ASSERT_TRUE(raise.has_value());
+  EXPECT_EQ(raise->wanted, 1'000'000'001U);
+  EXPECT_EQ(raise->least, 1'000'000'001U);
+  need.ceiling = 1'000'000'001;
+  EXPECT_FALSE(ceilings.RaiseFor(need, kAlone).has_value());
+}
+
+TEST(Ceilings, FastTagIsRaisedForAsLongAsASilentHostIsAwaited) {
+  Ceilings ceilings;
+  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
+  Ceilings::Horizon later = kAlone;
+  later.now_ms += 10'000;
+  const auto raise = ceilings.RaiseFor(NeedOf(100'001, 13'001), later);
+  ASSERT_TRUE(raise.has_value());
+  EXPECT_EQ(raise->wanted, 101'001 + 10'000 * 900) << "10,000 ids/s for 1.5 times 600 s";
+}
+
+}  // namespace
+}  // namespace idd::daemon

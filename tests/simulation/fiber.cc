@@ -62,7 +62,20 @@ void Fiber::Enter(unsigned high, unsigned low) {
   Yield();
 }
 
-void Fiber::SwitchTo(ucontext_t& from, const ucontext_t& to, bool into) {
+// swapcontext() also saves the signal mask, by a system call: that took a sixth of a run's time.
+void Fiber::Switch(Place& from, Place& to) {
+#if defined(__SANITIZE_ADDRESS__)
+  IDD_CHECK(::swapcontext(&from.context, &to.context) == 0);
+#else
+  from.was_left = true;
+  if (_setjmp(from.jump) != 0) return;
+  if (to.was_left) _longjmp(to.jump, 1);
+  ::setcontext(&to.context);
+  IDD_CHECK(false);
+#endif
+}
+
+void Fiber::SwitchTo(Place& from, Place& to, bool into) {
 #if defined(__SANITIZE_ADDRESS__)
   if (into) {
     __sanitizer_start_switch_fiber(&resumer_fake_stack_, stack_, kStackBytes);
@@ -72,7 +85,7 @@ void Fiber::SwitchTo(ucontext_t& from, const ucontext_t& to, bool into) {
                                    resumer_stack_bytes_);
   }
 #endif
-  IDD_CHECK(::swapcontext(&from, &to) == 0);
+  Switch(from, to);
 #if defined(__SANITIZE_ADDRESS__)
   if (into) {
     __sanitizer_finish_switch_fiber(resumer_fake_stack_, nullptr, nullptr);
@@ -89,23 +102,23 @@ void Fiber::Resume() {
   if (!has_begun_) {
     has_begun_ = true;
     stack_ = TakeStack();
-    IDD_CHECK(::getcontext(&context_) == 0);
-    context_.uc_stack.ss_sp = stack_;
-    context_.uc_stack.ss_size = kStackBytes;
-    context_.uc_link = nullptr;
+    IDD_CHECK(::getcontext(&place_.context) == 0);
+    place_.context.uc_stack.ss_sp = stack_;
+    place_.context.uc_stack.ss_size = kStackBytes;
+    place_.context.uc_link = nullptr;
     const auto self = reinterpret_cast<std::uintptr_t>(this);
-    ::makecontext(&context_, reinterpret_cast<void (*)()>(Enter), 2,
+    ::makecontext(&place_.context, reinterpret_cast<void (*)()>(Enter), 2,
                   static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
   }
   outer_ = std::exchange(running, this);
-  SwitchTo(resumer_, context_, true);
+  SwitchTo(resumer_, place_, true);
   running = outer_;
 }
 
 void Fiber::Yield() {
   Fiber* const self = running;
   IDD_CHECK(self != nullptr);
-  self->SwitchTo(self->context_, self->resumer_, false);
+  self->SwitchTo(self->place_, self->resumer_, false);
 }
 
 }  // namespace idd::simulation

@@ -2,6 +2,7 @@
 #ifndef IDD_TESTS_SIMULATION_FIBER_H_
 #define IDD_TESTS_SIMULATION_FIBER_H_
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstddef>
@@ -27,13 +28,22 @@ class Fiber {
   [[nodiscard]] bool has_ended() const noexcept { return has_ended_; }
 
  private:
+  // Where a stack was left. `context` is complete in a fiber that has not begun; in the others,
+  // only AddressSanitizer's builds use it.
+  struct Place {
+    ucontext_t context{};
+    jmp_buf jump{};
+    bool was_left = false;
+  };
+
   static void Enter(unsigned high, unsigned low);
-  void SwitchTo(ucontext_t& from, const ucontext_t& to, bool into);
+  static void Switch(Place& from, Place& to);
+  void SwitchTo(Place& from, Place& to, bool into);
 
   std::function<void()> body_;
   void* stack_ = nullptr;
-  ucontext_t context_{};
-  ucontext_t resumer_{};
+  Place place_;
+  Place resumer_;
   Fiber* outer_ = nullptr;  // the fiber that has resumed this one; null: the thread's own stack
   bool has_begun_ = false;
   bool has_ended_ = false;

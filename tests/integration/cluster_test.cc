@@ -12,11 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "support/child_process.h"
-#include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/pseudo_terminal.h"
 #include "support/test_environment.h"
+#include "support/two_hosts.h"
 
 namespace idd::harness {
 namespace {
@@ -28,26 +26,18 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-// Two hosts with one database of either kind.
-class Cluster : public ::testing::TestWithParam<const char*> {
+class Cluster : public TwoHosts {
  protected:
   void SetUp() override {
-    if (is_mysql()) server_.Start();
-    for (Host* host : {&a_, &b_}) {
-      if (is_mysql()) host->daemon.options().database = server_.Url();
-      host->daemon.Start();
-    }
+    TwoHosts::SetUp();
+    a_.daemon.Start();
+    b_.daemon.Start();
     a_.idctl.Do(
         {"tag", "create", "orders", "--step", "100", "--max-step", "100", "--refill", "leaf"});
     ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
       const nlohmann::json versions = View().at("cluster").at("versions");
       return versions.value(IDD_TEST_VERSION, 0) == 2;
     })) << View();
-  }
-  [[nodiscard]] static bool is_mysql() { return std::string(GetParam()) == "mysql"; }
-  void Execute(const std::string& sql) {
-    if (is_mysql()) return server_.Session().Execute(sql);
-    a_.Database().Execute(sql);
   }
   [[nodiscard]] nlohmann::json View(const Words& more = {}) const {
     Words command = {"status", "--all-hosts"};
@@ -73,25 +63,9 @@ class Cluster : public ::testing::TestWithParam<const char*> {
     })) << tag;
     return found;
   }
-  [[nodiscard]] std::string OnTerminal(const Words& words, unsigned short columns) const {
-    PseudoTerminal terminal(columns, 24);
-    ChildOptions child;
-    child.argv = {"/usr/bin/env", "TERM=dumb", IdctlBinary(), "--socket", a_.daemon.socket()};
-    child.argv.insert(child.argv.end(), words.begin(), words.end());
-    child.stdout_fd = terminal.fd();
-    ChildProcess process(child);
-    EXPECT_EQ(process.WaitFor(Patience(30s)), 0);
-    return terminal.Finish();
-  }
-
-  const TempDir dir_;
-  MariadbServer server_{dir_};
-  Host a_{dir_, "host-a"};
-  Host b_{dir_, "host-b"};
 };
 
-INSTANTIATE_TEST_SUITE_P(Stores, Cluster, ::testing::Values("sqlite", "mysql"),
-                         [](const auto& store) { return std::string(store.param); });
+INSTANTIATE_TEST_SUITE_P(Stores, Cluster, ::testing::Values("sqlite", "mysql"), StoreName);
 
 TEST_P(Cluster, SumsAreThoseOfTheJournal) {
   EXPECT_EQ(a_.idctl.Claim("orders", 130).size(), 130U);
@@ -210,18 +184,14 @@ TEST_P(Cluster, EveryScreenFits) {
                                {"status", "--all-hosts", "orders"},
                                {"top", "--all-hosts", "--once"}}) {
     for (const unsigned short columns : std::array<unsigned short, 3>{40, 60, 80}) {
-      const std::string text = OnTerminal(command, columns);
+      const std::string text = a_.idctl.OnTerminal(command, columns);
       EXPECT_THAT(text, ContainsRegex("host-a|live"));
       EXPECT_THAT(text, HasSubstr("orders"));
-      std::istringstream lines(text);
-      for (std::string line; std::getline(lines, line);) {
-        line.erase(line.find_last_not_of("\r ") + 1);
-        EXPECT_LE(line.size(), columns) << text;
-      }
+      for (const std::string& line : ShownLines(text)) EXPECT_LE(line.size(), columns) << text;
     }
   }
-  EXPECT_THAT(OnTerminal({"status", "--all-hosts"}, 200), HasSubstr("SHORT-HOSTS"));
-  EXPECT_THAT(OnTerminal({"status", "--all-hosts"}, 60), Not(HasSubstr("SHORT-HOSTS")));
+  EXPECT_THAT(a_.idctl.OnTerminal({"status", "--all-hosts"}, 200), HasSubstr("SHORT-HOSTS"));
+  EXPECT_THAT(a_.idctl.OnTerminal({"status", "--all-hosts"}, 60), Not(HasSubstr("SHORT-HOSTS")));
 }
 
 TEST_P(Cluster, TopPrintsSnapshotsToAPipe) {

@@ -17,10 +17,9 @@
 #include <vector>
 
 #include "idd/base/scoped_fd.h"
-#include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/service_manager_stand_in.h"
 #include "support/test_environment.h"
+#include "support/two_hosts.h"
 
 namespace idd::harness {
 namespace {
@@ -29,14 +28,10 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 
-// Two hosts with one database of either kind.
-class HostForget : public ::testing::TestWithParam<const char*> {
+class HostForget : public TwoHosts {
  protected:
   void SetUp() override {
-    if (is_mysql()) server_.Start();
-    for (Host* host : {&a_, &b_}) {
-      if (is_mysql()) host->daemon.options().database = server_.Url();
-    }
+    TwoHosts::SetUp();
     a_.daemon.Start();
     StartB();
     a_.idctl.Do(
@@ -44,25 +39,8 @@ class HostForget : public ::testing::TestWithParam<const char*> {
   }
   void StartB() {
     b_.daemon.Start();
-    ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
-      const nlohmann::json host = Known("host-b");
-      return !host.is_null() && !host.at("version").is_null() && host.at("condition") == "live";
-    })) << a_.idctl.Run({"host", "list", "--all"}).out;
-  }
-  [[nodiscard]] static bool is_mysql() { return std::string(GetParam()) == "mysql"; }
-  void Execute(const std::string& sql) {
-    if (is_mysql()) return server_.Session().Execute(sql);
-    a_.Database().Execute(sql);
-  }
-  // Null if it is not listed.
-  [[nodiscard]] nlohmann::json Known(const std::string& id, bool all = false) const {
-    std::vector<std::string> command = {"host", "list"};
-    if (all) command.emplace_back("--all");
-    const nlohmann::json list = a_.idctl.Json(command);
-    for (const auto& host : list.at("hosts")) {
-      if (host.at("host") == id) return host;
-    }
-    return nullptr;
+    ASSERT_TRUE(WaitUntil(Patience(20s), [&] { return IsListedAsLive("host-b"); }))
+        << a_.idctl.Run({"host", "list", "--all"}).out;
   }
   // The host has not been seen for longer than a live one would.
   void LetItBeSilent(const std::string& id) {
@@ -133,15 +111,10 @@ class HostForget : public ::testing::TestWithParam<const char*> {
     return leases;
   }
 
-  const TempDir dir_;
-  MariadbServer server_{dir_};
-  Host a_{dir_, "host-a"};
-  Host b_{dir_, "host-b"};
   std::set<std::uint64_t> claimed_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Stores, HostForget, ::testing::Values("sqlite", "mysql"),
-                         [](const auto& store) { return std::string(store.param); });
+INSTANTIATE_TEST_SUITE_P(Stores, HostForget, ::testing::Values("sqlite", "mysql"), StoreName);
 
 TEST_P(HostForget, EndsTheLeasesOfAHostThatIsOff) {
   ClaimNew(a_, 10);

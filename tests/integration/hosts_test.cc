@@ -5,21 +5,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "support/child_process.h"
-#include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/pseudo_terminal.h"
 #include "support/test_environment.h"
+#include "support/two_hosts.h"
 
 namespace idd::harness {
 namespace {
@@ -35,62 +31,26 @@ std::string NameOfThisMachine() {
   return name.data();
 }
 
-// Two hosts with one database of either kind.
-class Hosts : public ::testing::TestWithParam<const char*> {
+class Hosts : public TwoHosts {
  protected:
   void SetUp() override {
-    if (is_mysql()) server_.Start();
-    for (Host* host : {&a_, &b_}) {
-      if (is_mysql()) host->daemon.options().database = server_.Url();
-    }
+    TwoHosts::SetUp();
     WriteFile(a_.daemon.options().config, "host_address = \"10.0.0.1, rack 7\"\n");
     a_.daemon.Start();
     b_.daemon.Start();
     WaitForInfo("host-a");
     WaitForInfo("host-b");
   }
-  [[nodiscard]] static bool is_mysql() { return std::string(GetParam()) == "mysql"; }
-  void Execute(const std::string& sql) {
-    if (is_mysql()) return server_.Session().Execute(sql);
-    a_.Database().Execute(sql);
-  }
-  [[nodiscard]] nlohmann::json Known(const std::string& id) const {
-    const nlohmann::json list = a_.idctl.Json({"host", "list"});
-    for (const auto& host : list.at("hosts")) {
-      if (host.at("host") == id) return host;
-    }
-    throw HarnessError("no host " + id);
-  }
   void WaitForInfo(const std::string& id) const {
-    ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
-      const nlohmann::json host = Known(id);
-      return !host.at("version").is_null() && host.at("condition") == "live";
-    })) << id;
+    ASSERT_TRUE(WaitUntil(Patience(20s), [&] { return IsListedAsLive(id); })) << id;
   }
   // The host is another machine for people; its idd must not run, or it will set its name right.
   void Rename(const std::string& id, const std::string& name) {
     Execute("UPDATE idd_host_info SET name = '" + name + "' WHERE host = '" + id + "'");
   }
-  [[nodiscard]] std::string OnTerminal(const std::vector<std::string>& words,
-                                       unsigned short columns) const {
-    PseudoTerminal terminal(columns, 24);
-    ChildOptions child;
-    child.argv = {IdctlBinary(), "--socket", a_.daemon.socket()};
-    child.argv.insert(child.argv.end(), words.begin(), words.end());
-    child.stdout_fd = terminal.fd();
-    ChildProcess process(child);
-    EXPECT_EQ(process.WaitFor(Patience(30s)), 0);
-    return terminal.Finish();
-  }
-
-  const TempDir dir_;
-  MariadbServer server_{dir_};
-  Host a_{dir_, "host-a"};
-  Host b_{dir_, "host-b"};
 };
 
-INSTANTIATE_TEST_SUITE_P(Stores, Hosts, ::testing::Values("sqlite", "mysql"),
-                         [](const auto& store) { return std::string(store.param); });
+INSTANTIATE_TEST_SUITE_P(Stores, Hosts, ::testing::Values("sqlite", "mysql"), StoreName);
 
 TEST_P(Hosts, ListSaysWhichMachineEachHostIs) {
   std::string boot_id = ReadFile("/proc/sys/kernel/random/boot_id");
@@ -186,15 +146,11 @@ TEST_P(Hosts, ANarrowTerminalKeepsTheNameAndTheState) {
   b_.daemon.Kill();
   Rename("host-b", "web-3");
   for (const unsigned short columns : std::array<unsigned short, 3>{40, 60, 80}) {
-    const std::string text = OnTerminal({"host", "list"}, columns);
+    const std::string text = a_.idctl.OnTerminal({"host", "list"}, columns);
     EXPECT_THAT(text, ContainsRegex("web-3 .*live"));
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-      line.erase(line.find_last_not_of("\r ") + 1);
-      EXPECT_LE(line.size(), columns) << text;
-    }
+    for (const std::string& line : ShownLines(text)) EXPECT_LE(line.size(), columns) << text;
   }
-  EXPECT_THAT(OnTerminal({"host", "list"}, 40), Not(HasSubstr("BOOT-ID")));
+  EXPECT_THAT(a_.idctl.OnTerminal({"host", "list"}, 40), Not(HasSubstr("BOOT-ID")));
 }
 
 // The tables as an idd without names left them, and one that runs beside: its row has no name.

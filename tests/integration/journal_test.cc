@@ -5,15 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "support/child_process.h"
 #include "support/host.h"
 #include "support/pseudo_terminal.h"
 #include "support/test_environment.h"
@@ -24,20 +20,6 @@ namespace {
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// What a command prints on a terminal.
-std::string OutputOnTerminal(std::vector<std::string> argv, unsigned short columns) {
-  PseudoTerminal terminal(columns, 24);
-  {
-    ChildOptions options;
-    options.argv = std::move(argv);
-    options.environment = {"LC_ALL=C.UTF-8", "TERM=xterm"};
-    options.stdout_fd = terminal.fd();
-    ChildProcess child(options);
-    EXPECT_EQ(child.WaitFor(Patience(20s)), 0) << child.stderr_text();
-  }
-  return terminal.Finish();
-}
 
 class Journal : public ::testing::Test {
  protected:
@@ -173,12 +155,8 @@ TEST_F(Journal, TablesFitNarrowTerminals) {
                                                     {"audit", "--full", "--all-hosts"},
                                                     {"lease", "list", "--limit", "2"},
                                                     {"whois", "orders", "1"}}) {
-      std::vector<std::string> argv = {IdctlBinary(), "--socket", host_.daemon.socket()};
-      argv.insert(argv.end(), command.begin(), command.end());
-      const std::string out = OutputOnTerminal(argv, columns);
-      std::istringstream lines(out);
-      for (std::string line; std::getline(lines, line);) {
-        line.erase(std::remove(line.begin(), line.end(), '\r'), line.end());
+      const std::string out = host_.idctl.OnTerminal(command, columns);
+      for (const std::string& line : ShownLines(out)) {
         EXPECT_LE(line.size(), static_cast<std::size_t>(columns))
             << command.front() << ": " << line;
       }

@@ -4,9 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <sstream>
-
 #include "support/child_process.h"
 #include "support/host.h"
 #include "support/pseudo_terminal.h"
@@ -45,19 +42,6 @@ class TagFiles : public ::testing::Test {
     const nlohmann::json list = host_.idctl.Json({"tag", "list"});
     for (const auto& tag : list.at("tags")) names.push_back(tag.at("tag"));
     return names;
-  }
-  // The text on a terminal of that width, with standard error.
-  [[nodiscard]] std::string OnTerminal(const Words& words, unsigned short columns) const {
-    PseudoTerminal terminal(columns, 24);
-    ChildOptions child;
-    child.argv = {"/usr/bin/env", "NO_COLOR=1", "TERM=xterm",
-                  IdctlBinary(),  "--socket",   host_.daemon.socket()};
-    child.argv.insert(child.argv.end(), words.begin(), words.end());
-    child.stdout_fd = terminal.fd();
-    child.stderr_fd = terminal.fd();
-    ChildProcess process(child);
-    EXPECT_EQ(process.WaitFor(Patience(30s)), 0);
-    return terminal.Finish();
   }
 
   const TempDir dir_;
@@ -293,11 +277,8 @@ TEST_F(TagFiles, NarrowTerminalGetsNarrowLines) {
   const std::string path =
       File(std::string(kTwoTags) + "[[tag]]\nname = \"" + std::string(90, 'x') + "\"\nstep = 5\n");
   for (const unsigned short columns : std::initializer_list<unsigned short>{40, 60, 80}) {
-    const std::string seen = OnTerminal({"apply", "-f", path, "--dry-run"}, columns);
-    std::istringstream lines(seen);
-    std::string line;
-    while (std::getline(lines, line)) {
-      if (line.ends_with('\r')) line.pop_back();
+    const std::string seen = host_.idctl.OnTerminal({"apply", "-f", path, "--dry-run"}, columns);
+    for (const std::string& line : ShownLines(seen)) {
       if (line.starts_with("+ xxx")) continue;  // a name is one word
       EXPECT_LE(line.size(), columns) << line;
     }

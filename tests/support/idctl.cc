@@ -7,6 +7,7 @@
 
 #include "support/child_process.h"
 #include "support/daemon_process.h"
+#include "support/pseudo_terminal.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -50,6 +51,24 @@ IdctlResult Idctl::Run(const std::vector<std::string>& arguments) const {
   result.out = process.stdout_text();
   result.err = process.stderr_text();
   return result;
+}
+
+std::string Idctl::OnTerminal(const std::vector<std::string>& arguments, unsigned short columns,
+                              const std::vector<std::string>& environment) const {
+  PseudoTerminal terminal(columns, 24);
+  ChildOptions child;
+  child.identity = identity_;
+  child.argv = {"/usr/bin/env"};
+  child.argv.insert(child.argv.end(), environment.begin(), environment.end());
+  child.argv.insert(child.argv.end(), {IdctlBinary(), "--socket", socket_});
+  child.argv.insert(child.argv.end(), arguments.begin(), arguments.end());
+  child.stdout_fd = terminal.fd();
+  child.stderr_fd = terminal.fd();
+  ChildProcess process(child);
+  const int status = process.WaitFor(Patience(std::chrono::seconds(30))).value_or(-1);
+  const std::string shown = terminal.Finish();
+  Require(status == 0, "exit status " + std::to_string(status) + ": " + shown);
+  return shown;
 }
 
 nlohmann::json Idctl::Json(const std::vector<std::string>& arguments) const {

@@ -35,6 +35,12 @@ class Idctl {
   }
 
   [[nodiscard]] IdctlResult Run(const std::vector<std::string>& arguments) const;
+  // What it prints on a terminal of that width, standard error included; it must exit 0.
+  // `environment`: variables, for env(1).
+  [[nodiscard]] std::string OnTerminal(const std::vector<std::string>& arguments,
+                                       unsigned short columns,
+                                       const std::vector<std::string>& environment = {
+                                           "NO_COLOR=1", "TERM=xterm"}) const;
   // Runs it with --json; throws HarnessError unless it exits 0 with one JSON document.
   [[nodiscard]] nlohmann::json Json(const std::vector<std::string>& arguments) const;
   // Throws HarnessError unless it exits 0.

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <sstream>
+#include <utility>
 
 #include "support/test_environment.h"
 
@@ -40,6 +42,16 @@ std::string PseudoTerminal::Finish() {
   program_.reset();
   if (reader_.joinable()) reader_.join();
   return seen_;
+}
+
+std::vector<std::string> ShownLines(const std::string& shown) {
+  std::vector<std::string> lines;
+  std::istringstream in(shown);
+  for (std::string line; std::getline(in, line);) {
+    line.erase(line.find_last_not_of("\r ") + 1);
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace idd::harness

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "idd/base/scoped_fd.h"
 
@@ -30,6 +31,9 @@ class PseudoTerminal {
   std::string seen_;
   std::thread reader_;
 };
+
+// The lines of what a terminal showed, without blanks at their ends.
+[[nodiscard]] std::vector<std::string> ShownLines(const std::string& shown);
 
 }  // namespace idd::harness
 

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -19,7 +17,7 @@
 #include "client/admin_client.h"
 #include "commands/commands.h"
 #include "terminal/terminal.h"
-#include "top/top_screen.h"
+#include "top/full_screen.h"
 #include "top/top_view.h"
 
 namespace idd::tools {
@@ -266,34 +264,24 @@ bool Press(const Key& key, std::size_t rows, std::size_t& first) {
   return true;
 }
 
-// Runs until the user quits; returns the signal that ended it, or 0.
-int RunOnScreen(double interval_s, ClusterTop& top, TopScreen& terminal) {
+// Nothing: the terminal does not support a full screen.
+std::optional<Outcome> ShowOnScreen(double interval_s, ClusterTop& top, int out_fd) {
   Status refreshed;
   std::size_t first = 0;
-  MonotonicTime next = MonotonicClock::now() + Seconds(interval_s);
-  while (true) {
-    if (MonotonicClock::now() >= next) {
-      refreshed = top.Refresh();
-      next = MonotonicClock::now() + Seconds(interval_s);
-    }
-    const Screen screen = terminal.Probe();
-    terminal.Draw(PageOf(top, refreshed, first, screen));
-    switch (terminal.Wait(next)) {
-      case ScreenEvent::kTimeout:
-      case ScreenEvent::kChanged:
-        break;
-      case ScreenEvent::kKeys:
-        for (const Key& key : terminal.TakeKeys()) {
-          if (!Press(key, screen.rows, first)) return 0;
-        }
-        break;
-      case ScreenEvent::kInterrupt:
-      case ScreenEvent::kHungUp:
-        return 0;
-      case ScreenEvent::kTerminated:
-        return terminal.signal();
-    }
-  }
+  FullScreen shown;
+  shown.interval = Seconds(interval_s);
+  shown.first_refresh = MonotonicClock::now() + shown.interval;
+  // An error is shown, and the next refresh may succeed.
+  shown.refresh = [&top, &refreshed] {
+    refreshed = top.Refresh();
+    return Status::Ok();
+  };
+  shown.draw = [&](const Screen& screen) { return PageOf(top, refreshed, first, screen); };
+  shown.press = [&first](const Key& key, const Screen& screen) {
+    return Press(key, screen.rows, first);
+  };
+  if (!Show(shown, out_fd).has_value()) return std::nullopt;
+  return Outcome();
 }
 
 Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, ClusterTop& top, Output& out) {
@@ -345,19 +333,11 @@ Outcome TopOfCluster(const GlobalOptions& global, const TopArguments& arguments,
   if (Status status = top.Refresh(); !status.ok()) return FailureFrom(status, "top --all-hosts");
   const bool is_full_screen = !global.as_json && !arguments.is_once && !arguments.count &&
                               ProbeScreen(out.fd()).is_terminal && ::isatty(STDIN_FILENO) == 1;
-  int signal = 0;
-  {
-    const std::unique_ptr<TopScreen> terminal =
-        is_full_screen ? TopScreen::Open(out.fd()) : nullptr;
-    if (terminal == nullptr) return PrintSnapshots(arguments, global.as_json, top, out);
-    signal = RunOnScreen(arguments.interval_s, top, *terminal);
+  if (is_full_screen) {
+    const std::optional<Outcome> done = ShowOnScreen(arguments.interval_s, top, out.fd());
+    if (done.has_value()) return *done;
   }
-  // As for 'idctl top': the sender of the signal sees its effect.
-  if (signal != 0) {
-    std::signal(signal, SIG_DFL);
-    ::raise(signal);
-  }
-  return std::nullopt;
+  return PrintSnapshots(arguments, global.as_json, top, out);
 }
 
 }  // namespace idd::tools

@@ -5,15 +5,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
-#include <memory>
 #include <thread>
 #include <vector>
 
 #include "commands/cmd_cluster.h"
 #include "commands/commands.h"
+#include "top/full_screen.h"
 #include "top/top_model.h"
-#include "top/top_screen.h"
 #include "top/top_source.h"
 #include "top/top_view.h"
 
@@ -224,51 +222,20 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& s
   return std::nullopt;
 }
 
-// Runs until the user quits; returns the signal that ended it, or 0.
-Result<int> RunOnScreen(const TopArguments& arguments, TopSource& source, TopScreen& terminal) {
-  TopState state(arguments, source);
-  MonotonicTime next = MonotonicClock::now();
-  while (true) {
-    if (MonotonicClock::now() >= next) {
-      if (Status status = source.Refresh(); !status.ok()) return status;
-      next = MonotonicClock::now() + IntervalOf(arguments);
-    }
-    const Screen screen = terminal.Probe();
-    terminal.Draw(RenderTop(state.Page(TopRowsOf(screen)), screen));
-    switch (terminal.Wait(next)) {
-      case ScreenEvent::kTimeout:
-      case ScreenEvent::kChanged:
-        break;
-      case ScreenEvent::kKeys:
-        for (const Key& key : terminal.TakeKeys()) {
-          if (!state.Press(key)) return 0;
-        }
-        break;
-      case ScreenEvent::kInterrupt:
-      case ScreenEvent::kHungUp:
-        return 0;
-      case ScreenEvent::kTerminated:
-        return terminal.signal();
-    }
-  }
-}
-
 // Nothing: the terminal does not support a full screen.
 std::optional<Outcome> ShowOnScreen(const TopArguments& arguments, TopSource& source, int out_fd) {
-  Result<int> ended = 0;
-  {
-    const std::unique_ptr<TopScreen> terminal = TopScreen::Open(out_fd);
-    if (terminal == nullptr) return std::nullopt;
-    ended = RunOnScreen(arguments, source, *terminal);
-  }
-  if (!ended.ok()) return FailureFrom(ended.status(), "top");
-  // Restores the signal's default action and raises it, so that its sender sees the effect. The
-  // terminal has been restored by now.
-  if (ended.value() != 0) {
-    std::signal(ended.value(), SIG_DFL);
-    ::raise(ended.value());
-  }
-  return Outcome();
+  TopState state(arguments, source);
+  FullScreen shown;
+  shown.interval = IntervalOf(arguments);
+  shown.first_refresh = MonotonicClock::now();
+  shown.refresh = [&source] { return source.Refresh(); };
+  shown.draw = [&state](const Screen& screen) {
+    return RenderTop(state.Page(TopRowsOf(screen)), screen);
+  };
+  shown.press = [&state](const Key& key, const Screen& /*screen*/) { return state.Press(key); };
+  const std::optional<Status> ended = Show(shown, out_fd);
+  if (!ended.has_value()) return std::nullopt;
+  return ended->ok() ? Outcome() : FailureFrom(*ended, "top");
 }
 
 Outcome Top(const GlobalOptions& global, const TopArguments& arguments, Output& out) {

@@ -2,8 +2,9 @@
 #include "commands/time_argument.h"
 
 #include <array>
-#include <charconv>
-#include <utility>
+#include <cstdint>
+
+#include "terminal/quantity.h"
 
 namespace idd::tools {
 namespace {
@@ -20,24 +21,17 @@ std::optional<std::string> Format(std::time_t time) {
   return text.data();
 }
 
-std::optional<std::string> ParseAge(const std::string& text, std::time_t now) {
-  constexpr std::array<std::pair<char, std::int64_t>, 4> kUnits = {
-      {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86'400}}};
-  constexpr std::int64_t kMost = 100'000;  // of any unit
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  for (const auto& [unit, seconds] : kUnits) {
-    const bool is_it = parsed.ec == std::errc{} && parsed.ptr + 1 == end && *parsed.ptr == unit;
-    if (is_it && number >= 0 && number <= kMost) return Format(now - number * seconds);
-  }
-  return std::nullopt;
-}
+// An age in seconds.
+constexpr TimeRange kAgeRange = {0, 100'000ULL * 86'400, 1000, BareTime::kRefused};
 
 }  // namespace
 
 std::optional<std::string> ParsePastTime(const std::string& text, std::time_t now) {
-  if (std::optional<std::string> age = ParseAge(text, now)) return age;
+  std::uint64_t age_s = 0;
+  // Without a unit, 0 could mean now as well as 1970.
+  if (text != "0" && ParseTime(text, kAgeRange, &age_s).empty()) {
+    return Format(now - static_cast<std::time_t>(age_s));
+  }
   std::string time = text;
   constexpr std::size_t kDateLength = 10;
   if (time.size() > kDateLength && time[kDateLength] == 'T') time[kDateLength] = ' ';

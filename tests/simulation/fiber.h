@@ -2,9 +2,9 @@
 #ifndef IDD_TESTS_SIMULATION_FIBER_H_
 #define IDD_TESTS_SIMULATION_FIBER_H_
 
-#include <setjmp.h>
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <cstddef>
 #include <functional>
 
@@ -32,7 +32,7 @@ class Fiber {
   // only AddressSanitizer's builds use it.
   struct Place {
     ucontext_t context{};
-    jmp_buf jump{};
+    std::jmp_buf jump{};
     bool was_left = false;
   };
 

@@ -37,6 +37,15 @@ ClusterRun::ClusterRun(std::uint64_t seed, const Tracer& tracer)
   Setup();
 }
 
+// The folder has the number of this process, and a trace is the same in all.
+std::string ClusterRun::WithoutFolder(std::string text) {
+  const std::string folder = ScratchDir().string();
+  for (std::size_t at = 0; (at = text.find(folder)) != std::string::npos;) {
+    text.erase(at, folder.size());
+  }
+  return text;
+}
+
 // None of the parts removes the folder that they share, so it is removed here, after them.
 ClusterRun::~ClusterRun() {
   programs_.clear();

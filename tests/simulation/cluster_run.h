@@ -34,6 +34,7 @@ class ClusterRun {
   RunResult Run(const std::vector<Incident>& incidents);
 
  private:
+  [[nodiscard]] static std::string WithoutFolder(std::string text);
   void Setup();
   void SetupTags();
   void SetupSnowflakes();

@@ -27,7 +27,8 @@ Nanos ClusterRun::Duration(const Incident& incident, Nanos most) const {
 void ClusterRun::Administer(Machine& machine, const std::string& request, OnAnswer on_answer) {
   machine.Administer(request, [this, &machine, request, on_answer = std::move(on_answer)](
                                   bool ok, const std::string& document) {
-    world_.Trace(machine.name() + ": " + request + (ok ? ": done" : ": " + document));
+    world_.Trace(machine.name() + ": " + request +
+                 (ok ? ": done" : ": " + WithoutFolder(document)));
     if (on_answer) on_answer(ok, document);
   });
 }

@@ -42,7 +42,8 @@ Status Hello(idd::wire::Channel& channel, Deadline deadline) {
   const auto frame = idd::wire::ParseFrame(message.value().bytes);
   if (!frame.ok()) return frame.status();
   std::string reason;
-  const auto reply = idd::wire::ParseReply<idd::wire::HelloReply>(frame.value(), &reason);
+  const auto reply =
+      idd::wire::ParseReply<idd::wire::HelloReply>(frame.value(), FrameType::kHello, &reason);
   if (!reply.ok()) return reply.status();
   if (reply.value().status != 0) return {idd::CodeFromNumber(reply.value().status), reason};
   return Status::Ok();

@@ -41,24 +41,25 @@ std::uint32_t DaemonTimeoutMs(Deadline deadline) {
       std::clamp<std::int64_t>(left - margin, 0, idd::wire::kMaxTimeoutMs));
 }
 
+// No caller is at fault for what idd sends.
+Status Malformed(const Status& why) {
+  return {Code::kIncompatible, "idd's reply is malformed: " + why.message()};
+}
+
 struct ReplyReader {
   // The fixed part of the reply, or the failure that its status and reason describe.
   template <typename T>
-  static Result<T> Read(const Message& message) {
-    bool is_final = false;
-    return Read<T>(message, is_final);
-  }
-  template <typename T>
-  static Result<T> Read(const Message& message, bool& is_final) {
+  static Result<T> Read(const Message& message, FrameType request, bool& is_final) {
     std::string reason;
-    return Read<T>(message, is_final, reason);
+    return Read<T>(message, request, is_final, reason);
   }
   template <typename T>
-  static Result<T> Read(const Message& message, bool& is_final, std::string& reason) {
+  static Result<T> Read(const Message& message, FrameType request, bool& is_final,
+                        std::string& reason) {
     const auto frame = idd::wire::ParseFrame(message.bytes);
-    if (!frame.ok()) return frame.status();
-    Result<T> reply = idd::wire::ParseReply<T>(frame.value(), &reason);
-    if (!reply.ok()) return reply;
+    if (!frame.ok()) return Malformed(frame.status());
+    Result<T> reply = idd::wire::ParseReply<T>(frame.value(), request, &reason);
+    if (!reply.ok()) return Malformed(reply.status());
     if (reply.value().status == 0) return reply;
     if constexpr (std::is_same_v<T, idd::wire::ClaimReply>) is_final = reply.value().is_final != 0;
     return Status(idd::CodeFromNumber(reply.value().status), reason);
@@ -156,7 +157,8 @@ Status Tag::Attach(Deadline deadline, bool& is_answered) {
   is_answered = true;
   bool is_final = false;
   std::string reason;
-  const auto reply = ReplyReader::Read<idd::wire::AttachReply>(message.value(), is_final, reason);
+  const auto reply = ReplyReader::Read<idd::wire::AttachReply>(message.value(), FrameType::kAttach,
+                                                               is_final, reason);
   if (!reply.ok()) return reply.status();
   Result<std::unique_ptr<Attachment>> made = MakeAttachment(reply.value(), reason, message.value());
   if (!made.ok()) return made.status();
@@ -420,7 +422,8 @@ Result<IdRange> Tag::AskDaemon(std::uint64_t count, Deadline deadline, bool& is_
       },
       deadline);
   if (!message.ok()) return message.status();
-  const auto reply = ReplyReader::Read<idd::wire::ClaimReply>(message.value(), is_final);
+  const auto reply =
+      ReplyReader::Read<idd::wire::ClaimReply>(message.value(), FrameType::kClaim, is_final);
   if (!reply.ok()) return reply.status();
   if (Status status = CheckGrant(reply.value(), count); !status.ok()) return status;
   // The ids are ours whether or not the new ring can be had at once; the next dry claim tries

@@ -136,9 +136,16 @@ Result<FrameView> ParseFrame(std::span<const std::byte> message) {
   return frame;
 }
 
+Status internal::CheckReplyType(const FrameView& frame, FrameType request) {
+  const auto expected = static_cast<std::uint16_t>(static_cast<std::uint16_t>(request) | kReplyBit);
+  if (frame.header.type == expected) return Status::Ok();
+  return {Code::kInvalid, "frame has type " + std::to_string(frame.header.type) +
+                              ", the reply to the request has " + std::to_string(expected)};
+}
+
 Status ParseError(const FrameView& frame) {
   std::string reason;
-  const Result<StatusReply> error = ParseReply<StatusReply>(frame, &reason);
+  const Result<StatusReply> error = ParseReply<StatusReply>(frame, FrameType::kError, &reason);
   if (!error.ok()) return error.status();
   if (error.value().status == 0) return {Code::kInvalid, "idd sent an error frame that says OK"};
   return {CodeFromNumber(error.value().status), reason};

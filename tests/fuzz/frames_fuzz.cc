@@ -31,7 +31,10 @@ void ReadPayload(const FrameView& frame) {
   const idd::Result<T> payload = ParsePayload<T>(frame);
   IDD_CHECK(payload.ok() == (frame.payload.size() == sizeof(T)));
   std::string reason;
-  const idd::Result<T> reply = ParseReply<T>(frame, &reason);
+  // The reply to whatever request its type names.
+  const auto request = static_cast<FrameType>(frame.header.type & ~kReplyBit);
+  const idd::Result<T> reply = ParseReply<T>(frame, request, &reason);
+  IDD_CHECK(!reply.ok() || (frame.header.type & kReplyBit) != 0);
   IDD_CHECK(!reply.ok() || sizeof(T) + reason.size() == frame.payload.size());
   IDD_CHECK(!reply.ok() || reason.size() <= kMaxReasonBytes);
   if constexpr (requires(T t) { t.tag; }) {

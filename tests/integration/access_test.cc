@@ -143,7 +143,8 @@ TEST_F(Access, BySocketGivesAClientNothingToWriteInto) {
     const auto frame = wire::ParseFrame(reply.value().bytes);
     ASSERT_TRUE(frame.ok());
     std::string reason;
-    const auto granted = wire::ParseReply<wire::AttachReply>(frame.value(), &reason);
+    const auto granted =
+        wire::ParseReply<wire::AttachReply>(frame.value(), wire::FrameType::kAttach, &reason);
     ASSERT_TRUE(granted.ok());
     EXPECT_EQ(granted.value().status, 0U);
     EXPECT_EQ(granted.value().ring_id, 0U);

@@ -54,7 +54,7 @@ class Observe : public HostWithUsers {
     const Result<wire::FrameView> frame = wire::ParseFrame(message.bytes);
     Require(frame.ok(), "not a frame");
     const Result<wire::AttachReply> reply =
-        wire::ParseReply<wire::AttachReply>(frame.value(), &reason);
+        wire::ParseReply<wire::AttachReply>(frame.value(), wire::FrameType::kObserve, &reason);
     Require(reply.ok(), "not a reply to OBSERVE");
     return reply.value();
   }

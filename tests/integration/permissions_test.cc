@@ -179,7 +179,8 @@ class RawAttach : public Permissions {
     Require(reply.ok(), reply.status().message());
     const auto frame = wire::ParseFrame(reply.value().bytes);
     std::string reason;
-    const auto granted = wire::ParseReply<wire::AttachReply>(frame.value(), &reason);
+    const auto granted =
+        wire::ParseReply<wire::AttachReply>(frame.value(), wire::FrameType::kAttach, &reason);
     int descriptors = 0;
     for (const ScopedFd& fd : reply.value().fds) descriptors += fd.valid() ? 1 : 0;
     return {granted.value().status, granted.value().ring_id, descriptors};

@@ -126,10 +126,24 @@ TEST(FrameTest, ReplyCarriesTheBitAndTheReason) {
   ASSERT_TRUE(frame.ok());
   EXPECT_EQ(frame.value().header.type, static_cast<std::uint16_t>(FrameType::kClaim) | kReplyBit);
   std::string reason;
-  const Result<ClaimReply> reply = ParseReply<ClaimReply>(frame.value(), &reason);
+  const Result<ClaimReply> reply =
+      ParseReply<ClaimReply>(frame.value(), FrameType::kClaim, &reason);
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply.value().status, 5U);
   EXPECT_EQ(reason, "no ids");
+}
+
+TEST(FrameTest, ReplyToAnotherRequestIsRefused) {
+  const auto parsed = [](FrameType type, bool is_reply) {
+    const Bytes message = BuildFrame(type, is_reply, 1, Bytes(sizeof(ClaimReply)));
+    std::string reason;
+    return ParseReply<ClaimReply>(ParseFrame(message).value(), FrameType::kClaim, &reason)
+        .status()
+        .code();
+  };
+  EXPECT_EQ(parsed(FrameType::kClaim, true), Code::kOk);
+  EXPECT_EQ(parsed(FrameType::kAttach, true), Code::kInvalid);
+  EXPECT_EQ(parsed(FrameType::kClaim, false), Code::kInvalid);
 }
 
 TEST(FrameTest, LongReasonIsCut) {
@@ -138,14 +152,14 @@ TEST(FrameTest, LongReasonIsCut) {
   const Result<FrameView> frame = ParseFrame(message);
   ASSERT_TRUE(frame.ok());
   std::string reason;
-  ASSERT_TRUE(ParseReply<StatusReply>(frame.value(), &reason).ok());
+  ASSERT_TRUE(ParseReply<StatusReply>(frame.value(), FrameType::kError, &reason).ok());
   EXPECT_EQ(reason.size(), kMaxReasonBytes);
 }
 
 TEST(FrameTest, ReasonIsEmptyWhenThereIsNone) {
   const Bytes message = BuildReply(FrameType::kClaim, 9, ClaimReply{});
   std::string reason = "left over";
-  ASSERT_TRUE(ParseReply<ClaimReply>(ParseFrame(message).value(), &reason).ok());
+  ASSERT_TRUE(ParseReply<ClaimReply>(ParseFrame(message).value(), FrameType::kClaim, &reason).ok());
   EXPECT_EQ(reason, "");
 }
 
@@ -234,7 +248,9 @@ TEST(FrameTest, ReplyPayloadTooShortOrWithTooLongAReasonIsRefused) {
   const auto parsed = [](std::size_t bytes) {
     const Bytes message = BuildFrame(FrameType::kClaim, true, 1, Bytes(bytes));
     std::string reason;
-    return ParseReply<ClaimReply>(ParseFrame(message).value(), &reason).status().code();
+    return ParseReply<ClaimReply>(ParseFrame(message).value(), FrameType::kClaim, &reason)
+        .status()
+        .code();
   };
   EXPECT_EQ(parsed(sizeof(ClaimReply) - 1), Code::kInvalid);
   EXPECT_EQ(parsed(sizeof(ClaimReply)), Code::kOk);

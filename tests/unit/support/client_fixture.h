@@ -58,7 +58,9 @@ inline std::uint64_t FirstOf(const Result<Message>& message) {
   if (!message.ok()) return 0;
   const auto frame = wire::ParseFrame(message.value().bytes);
   std::string reason;
-  return wire::ParseReply<wire::ClaimReply>(frame.value(), &reason).value().first;
+  return wire::ParseReply<wire::ClaimReply>(frame.value(), FrameType::kClaim, &reason)
+      .value()
+      .first;
 }
 inline void Echo(FakeDaemon& daemon, const Request& request) {
   daemon.Reply(request,

@@ -38,10 +38,10 @@ Status Malformed(const std::string& what) {
 
 // The fixed part of a reply frame.
 template <typename T>
-Result<T> ReadReply(const wire::Message& message, std::string* reason) {
+Result<T> ReadReply(const wire::Message& message, wire::FrameType request, std::string* reason) {
   Result<wire::FrameView> frame = wire::ParseFrame(message.bytes);
   if (!frame.ok()) return Malformed(frame.status().message());
-  Result<T> reply = wire::ParseReply<T>(frame.value(), reason);
+  Result<T> reply = wire::ParseReply<T>(frame.value(), request, reason);
   if (!reply.ok()) return Malformed(reply.status().message());
   return reply;
 }
@@ -109,7 +109,8 @@ Status AdminClient::Hello(Deadline deadline) {
       wire::BuildRequest(wire::FrameType::kHello, next_request_id_++, request), deadline);
   if (!message.ok()) return ExchangeError(message.status());
   std::string reason;
-  Result<wire::HelloReply> reply = ReadReply<wire::HelloReply>(message.value(), &reason);
+  Result<wire::HelloReply> reply =
+      ReadReply<wire::HelloReply>(message.value(), wire::FrameType::kHello, &reason);
   if (!reply.ok()) return reply.status();
   const Code code = CodeFromNumber(reply.value().status);
   abi_version_ = reply.value().abi_version;
@@ -129,7 +130,8 @@ Result<JsonDocument> AdminClient::Request(const AdminRequest& request, Deadline 
                         deadline);
   if (!message.ok()) return ExchangeError(message.status());
   std::string reason;
-  Result<wire::AdminReply> reply = ReadReply<wire::AdminReply>(message.value(), &reason);
+  Result<wire::AdminReply> reply =
+      ReadReply<wire::AdminReply>(message.value(), wire::FrameType::kAdmin, &reason);
   if (!reply.ok()) return reply.status();
   const Code code = CodeFromNumber(reply.value().status);
   Result<JsonDocument> document = ReadDocument(message.value(), reply.value().document_bytes);
@@ -147,7 +149,8 @@ Result<std::optional<shm::RingObserver>> AdminClient::Observe(const std::string&
       wire::BuildRequest(wire::FrameType::kObserve, next_request_id_++, request), deadline);
   if (!message.ok()) return ExchangeError(message.status());
   std::string reason;
-  const Result<wire::AttachReply> reply = ReadReply<wire::AttachReply>(message.value(), &reason);
+  const Result<wire::AttachReply> reply =
+      ReadReply<wire::AttachReply>(message.value(), wire::FrameType::kObserve, &reason);
   if (!reply.ok()) return reply.status();
   if (reply.value().status != 0) {
     // Not kUnavailable, which would mean that idd is out of reach.

@@ -397,8 +397,10 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
          ++second) {
       RunUntil(world_.now() + kSecond);
       for (const auto& machine : machines_) {
-        Resume(*machine, "");
-        for (const std::string& tag : tags_) Resume(*machine, tag);
+        // A tag is not resumed while the whole host is drained.
+        Resume(*machine, "", [this, &machine = *machine](bool /*ok*/, const std::string&) {
+          for (const std::string& tag : tags_) Resume(machine, tag);
+        });
       }
     }
     const Nanos healed = world_.now();

@@ -88,7 +88,7 @@ class ClusterRun {
   void Administer(Machine& machine, const std::string& request, OnAnswer on_answer = {});
   // An empty tag stands for the whole host.
   void Drain(const Incident& incident, Machine& machine, const std::string& tag);
-  void Resume(Machine& machine, const std::string& tag);
+  void Resume(Machine& machine, const std::string& tag, OnAnswer on_answer = {});
   // Runs `undo` later, or when everything is healed.
   void Later(Nanos delay, std::function<void()> undo);
   void RunUntil(Nanos time);

@@ -48,12 +48,13 @@ void ClusterRun::Drain(const Incident& incident, Machine& machine, const std::st
   Later(Duration(incident, 20 * kSecond), [this, &machine, tag] { Resume(machine, tag); });
 }
 
-void ClusterRun::Resume(Machine& machine, const std::string& tag) {
+void ClusterRun::Resume(Machine& machine, const std::string& tag, OnAnswer on_answer) {
   ++resumes_;
   oracle_.OnResumed(machine.name(), tag);
   machine.NoteResume(tag);
   Administer(machine,
-             tag.empty() ? R"({"op":"resume"})" : R"({"op":"resume","tag":")" + tag + R"("})");
+             tag.empty() ? R"({"op":"resume"})" : R"({"op":"resume","tag":")" + tag + R"("})",
+             std::move(on_answer));
 }
 
 void ClusterRun::Happen(const Incident& incident) {

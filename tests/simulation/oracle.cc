@@ -165,7 +165,7 @@ bool Oracle::IsRising(const Claim& claim, std::uint64_t first) const {
   const auto parts = layout->PartsOf(claim.earlier - 1);
   world_.Met("ids of a snowflake tag fell, as idd had begun without knowing the earlier ones");
   return parts.has_value() &&
-         layout->TimeAt(claim.clock->LeastSince(claim.forgot_at)) <= parts->time;
+         layout->TimeAt(claim.clock->LeastSince(claim.first_forgot_at)) <= parts->time;
 }
 
 void Oracle::OnForged(const std::string& machine, const std::string& tag) {
@@ -174,6 +174,7 @@ void Oracle::OnForged(const std::string& machine, const std::string& tag) {
 
 Oracle::Claim Oracle::Begin(Claim claim) const {
   claim.began = world_.now();
+  claim.first_forgot_at = claim.forgot_at;
   ChangeScope(claim, std::string(claim.scope));
   if (!rising_.contains(claim.tag)) return claim;
   const auto of_all = orders_.find({"", claim.tag});

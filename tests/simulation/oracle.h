@@ -82,6 +82,9 @@ class Oracle {
     // below `earlier`. Its ids are above that too, unless the clock was behind.
     Nanos forgot_at = 0;
     std::uint64_t earlier = 0;
+    // The same moment as it was when the claim began: its ids may be those of the idd of that time,
+    // and their answer may have come after another idd had begun.
+    Nanos first_forgot_at = 0;
     // Who made the ids has read the clock meanwhile.
     bool is_timely = false;
   };

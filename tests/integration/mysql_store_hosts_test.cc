@@ -178,7 +178,7 @@ TEST_F(MysqlStoreTest, RaiseWaitsForALockOfASecond) {
   other.Execute("START TRANSACTION");
   other.Execute("UPDATE idd_ceiling SET epoch = epoch + 1 WHERE biz_tag = ''");
   std::thread holder([&other] {
-    std::this_thread::sleep_for(1500ms);
+    std::this_thread::sleep_for(1200ms);
     other.Execute("COMMIT");
   });
   const Status status = store->Raise({{.tag = "orders", .wanted = 5000, .least = 5000}});

@@ -253,9 +253,8 @@ Result<Message> Channel::Exchange(std::span<const std::byte> frame, Deadline dea
       if (deadline.passed()) return Status(Code::kTimeout, "idd did not answer in time");
       continue;
     }
-    if (header.type != (request.value().header.type | kReplyBit)) {
-      return Status(Code::kInvalid, "idd answered with a frame of another type");
-    }
+    const auto type = static_cast<FrameType>(request.value().header.type);
+    if (Status status = CheckReplyType(reply.value(), type); !status.ok()) return status;
     return message;
   }
 }

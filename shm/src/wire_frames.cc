@@ -136,11 +136,10 @@ Result<FrameView> ParseFrame(std::span<const std::byte> message) {
   return frame;
 }
 
-Status internal::CheckReplyType(const FrameView& frame, FrameType request) {
+Status CheckReplyType(const FrameView& frame, FrameType request) {
   const auto expected = static_cast<std::uint16_t>(static_cast<std::uint16_t>(request) | kReplyBit);
   if (frame.header.type == expected) return Status::Ok();
-  return {Code::kInvalid, "frame has type " + std::to_string(frame.header.type) +
-                              ", the reply to the request has " + std::to_string(expected)};
+  return {Code::kInvalid, "idd answered with a frame of another type"};
 }
 
 Status ParseError(const FrameView& frame) {

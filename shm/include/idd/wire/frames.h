@@ -170,6 +170,8 @@ struct FrameView {
 // The fixed payload of a frame. kInvalid unless the sizes are equal.
 template <typename T>
 [[nodiscard]] Result<T> ParsePayload(const FrameView& frame);
+// kInvalid unless the frame is the reply to a request of that type.
+[[nodiscard]] Status CheckReplyType(const FrameView& frame, FrameType request);
 // The fixed part of the reply to a request of that type, and the reason after it. kInvalid when it
 // is another request's reply, the part is short or the reason too long.
 template <typename T>
@@ -200,7 +202,6 @@ template <typename T>
 // Implementation of the templates.
 
 namespace internal {
-[[nodiscard]] Status CheckReplyType(const FrameView& frame, FrameType request);
 [[nodiscard]] Status CopyPayload(const FrameView& frame, std::span<std::byte> out, bool exact,
                                  std::string* reason);
 }  // namespace internal
@@ -218,7 +219,7 @@ Result<T> ParsePayload(const FrameView& frame) {
 template <typename T>
 Result<T> ParseReply(const FrameView& frame, FrameType request, std::string* reason) {
   static_assert(kIsPayload<T>);
-  if (Status status = internal::CheckReplyType(frame, request); !status.ok()) return status;
+  if (Status status = CheckReplyType(frame, request); !status.ok()) return status;
   T out;
   Status status =
       internal::CopyPayload(frame, std::as_writable_bytes(std::span(&out, 1)), false, reason);

@@ -66,6 +66,7 @@ struct alignas(shm::kWriterBlockBytes) Control {
   std::atomic<std::uint32_t> started;  // phases started
   std::atomic<std::uint32_t> ended;
   std::atomic<std::uint32_t> waiting;  // claimers between phases; each counts once a phase
+  std::atomic<std::uint32_t> fails;    // 1: a claimer is writing `reason` and then `status`
   std::atomic<std::uint32_t> status;   // the first failure: idclient_status
   std::atomic<std::uint32_t> has_lanes;
   shm::Cursor raw;
@@ -97,12 +98,11 @@ class SharedPages {
 };
 
 void FailRun(Control& control, idclient_status status, const char* reason) {
-  std::uint32_t none = IDCLIENT_OK;
-  if (control.status.compare_exchange_strong(none, static_cast<std::uint32_t>(status),
-                                             std::memory_order_acq_rel,     // R8, pairs with R9
-                                             std::memory_order_relaxed)) {  // R8: not used
-    std::strncpy(control.reason.data(), reason, control.reason.size() - 1);
-  }
+  // R11: picks one claimer; it publishes nothing
+  if (control.fails.exchange(1, std::memory_order_relaxed) != 0) return;
+  std::strncpy(control.reason.data(), reason, control.reason.size() - 1);
+  // R8, pairs with R9: whoever sees the status may read the reason.
+  control.status.store(static_cast<std::uint32_t>(status), std::memory_order_release);
 }
 
 // Why claims cannot be measured as BenchPlan::needs_lanes asks.
@@ -380,8 +380,10 @@ class Run {
   }
 
   [[nodiscard]] Status CheckClaimers(const Processes& processes) const {
+    const bool ended =
+        processes.AnyEnded();  // looked at first: a claimer that fails reports, then ends
     if (Status status = Failure(); !status.ok()) return status;
-    if (processes.AnyEnded()) return {Code::kSystem, "a claiming process ended early"};
+    if (ended) return {Code::kSystem, "a claiming process ended early"};
     return Status::Ok();
   }
 

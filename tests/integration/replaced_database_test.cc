@@ -341,6 +341,26 @@ TEST_F(ReplacedDatabase, EmptiedFileIsNotServed) {
   host_.daemon.Stop();
 }
 
+// The file becomes smaller while idd has it open, which is no damage.
+TEST_F(ReplacedDatabase, FileThatAVacuumMadeSmallerJustBeforeAStopLosesNothing) {
+  SqliteFile database = host_.Database();
+  database.Execute("CREATE TABLE ballast (bytes BLOB)");
+  database.Execute("INSERT INTO ballast VALUES (zeroblob(10000000))");
+  database.Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  host_.idctl.Do({"tag", "set", "orders", "--step", "200"});  // idd has seen the file's size
+  Keep(host_.idctl.Claim("orders", 500));
+  database.Execute("DROP TABLE ballast");
+  database.Execute("VACUUM");
+  database.Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  host_.daemon.Stop();
+  host_.daemon.Start();
+  const AuditRow audit = host_.idctl.Audit("orders");
+  EXPECT_EQ(audit.claimed, ids_.size());
+  EXPECT_EQ(audit.abandoned, 0U) << host_.daemon.Log();
+  ExpectAudit();
+  host_.daemon.Stop();
+}
+
 // A host may start with a state dir that remembers another database.
 TEST_F(ReplacedDatabase, OtherDatabaseAtAStartIsLiftedToTheMarksAndAlarmed) {
   Keep(host_.idctl.Claim("orders", 500));

@@ -350,6 +350,41 @@ TEST_F(TagServiceTest, ShutdownEndsThoughTheStoreRefusesTheTails) {
   EXPECT_EQ(service_.LiveLeases().size(), 1U) << "until then this host owns it";
 }
 
+// Regression: a stop took the failure of a moment for its last word. The next idd then journalled
+// the leases as abandoned, with nothing claimed.
+TEST_F(TagServiceTest, ShutdownTriesAgainWhatAStoreThatFailedForAMomentDidNotTake) {
+  for (const char* tag : {"cities", "orders", "users"}) {
+    h_.store.AddTag(tag, 10);
+    ASSERT_EQ(AttachedClient(tag).Claim(tag[0] == 'u' ? 10 : 4).size(), tag[0] == 'u' ? 10U : 4U);
+  }
+  h_.store.script.Fail("ReturnTail", {Code::kUnavailable, "became smaller"});
+  Shutdown();
+  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  std::uint64_t claimed = 0;
+  for (const LeaseRecord& lease : h_.store.journal()) {
+    ExpectAccounted(lease);
+    EXPECT_EQ(lease.abandoned, 0U);
+    claimed += lease.claimed;
+  }
+  EXPECT_EQ(claimed, 18U);
+  EXPECT_TRUE(service_.LiveLeases().empty());
+  h_.Settle();
+  EXPECT_EQ(shutdowns_, 1);
+}
+
+TEST_F(TagServiceTest, ShutdownDoesNotWaitForAStoreThatIsKnownToBeDown) {
+  h_.store.AddTag("orders", 10);
+  const Answer& served = Claim("orders", 4);
+  ASSERT_TRUE(Await(served));
+  h_.store.script.FailAll({Code::kUnavailable, "gone"});
+  const Answer& refused = Attach("cities", std::chrono::milliseconds(1));
+  ASSERT_TRUE(Await(refused));
+  h_.Settle();
+  Shutdown();
+  h_.Settle();
+  EXPECT_EQ(shutdowns_, 1);
+}
+
 TEST_F(TagServiceTest, StaleHandBackLeavesTheMarkAboveWhatWasClaimed) {
   h_.store.AddTag("orders", 10);
   Client& client = AttachedClient("orders");

@@ -73,6 +73,10 @@ class LeaseCloser {
   [[nodiscard]] bool idle() const noexcept {
     return returning_.empty() && !flushing_ && !looking_up_;
   }
+  // Whether an end is not in the journal yet that no try under way is about to bring there.
+  [[nodiscard]] bool HasFailed() const noexcept {
+    return idle() && !(closing_.empty() && unreturned_.empty() && unanswered_.empty());
+  }
   // Leases that the journal may still have as active, by token. Leases on their way back to the
   // store, or not taken yet, stay active until the store has them.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> Open() const;

@@ -409,9 +409,11 @@ Status SqliteDb::CheckNotReplaced() const {
         "'" + path_ + "': the database file was replaced, moved or deleted while idd had it open"};
   }
   if (log_.inode == 0) return Status::Ok();
+  // A VACUUM, or the restore of a smaller dump, is no damage. Nothing in the file tells it from
+  // one, and to open the file again is right for both.
   if (info.st_size < size_) {
     return {Code::kUnavailable,
-            "'" + path_ + "': the database file was emptied or cut while idd had it open"};
+            "'" + path_ + "': the database file became smaller while idd had it open"};
   }
   size_ = info.st_size;
   if (FileAt(LogPath()) == log_ && FileAt(SharedMemoryPath()) == shared_memory_) {

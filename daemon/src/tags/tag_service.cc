@@ -86,7 +86,8 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
       drain_turns_(loop,
                    [this](std::function<void()> go_on) { WhenRingsAreKept(std::move(go_on)); }),
       poll_turns_(loop),
-      overtaken_timer_(loop) {}
+      overtaken_timer_(loop),
+      second_try_timer_(loop) {}
 
 // If a stop timed out, there are tails that wait for a lease under way.
 TagService::~TagService() {
@@ -359,6 +360,8 @@ void TagService::Shutdown(std::function<void()> done) {
   closer_.Hurry();
   scheduler_.Stop();
   shutdown_done_ = std::move(done);
+  // A stop does not wait for a store that is known to be down.
+  if (context_.health.up) second_try_ = SecondTry::kPossible;
   for (auto& [name, tag] : tags_) {
     if (tag->Shutdown()) overtaken_are_through_ = false;
   }
@@ -378,7 +381,22 @@ void TagService::FinishShutdownIfIdle() {
   for (const auto& [name, tag] : tags_) {
     if (tag->is_at_store()) return;
   }
+  if (second_try_ == SecondTry::kPlanned || EndAgain()) return;
   std::exchange(shutdown_done_, nullptr)();
+}
+
+// A store may fail for a moment, as its session ends or its file is made smaller, and the next use
+// opens it again. What is not journalled now, the next idd journals as abandoned, and then nobody
+// learns how much of it was claimed.
+bool TagService::EndAgain() {
+  if (second_try_ != SecondTry::kPossible || !closer_.HasFailed()) return false;
+  second_try_ = SecondTry::kPlanned;
+  second_try_timer_.At(context_.health.next_try, [this] {
+    second_try_ = SecondTry::kNone;
+    closer_.Flush();
+    FinishShutdownIfIdle();
+  });
+  return true;
 }
 
 // A poll that is still under way after a second goes on instead.

@@ -205,6 +205,8 @@ class TagService : private TagOwner {
   void OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome);
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   void FinishShutdownIfIdle();
+  // Tries the ends that the store did not take once more; false: there are none, or that was done.
+  [[nodiscard]] bool EndAgain();
 
   ServiceMeter meter_;
   LeaseScheduler scheduler_;
@@ -223,6 +225,9 @@ class TagService : private TagOwner {
   std::function<void()> shutdown_done_;
   Timer overtaken_timer_;  // while stopping: time for overtaken claimers to keep ids
   bool overtaken_are_through_ = true;
+  enum class SecondTry { kNone, kPossible, kPlanned };
+  SecondTry second_try_ = SecondTry::kNone;  // while stopping: of the ends that the store refused
+  Timer second_try_timer_;
 };
 
 // The time on the wall clock, approximately: another call may return another fraction.

@@ -113,6 +113,26 @@ TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
   EXPECT_NE(store->Incarnation().value(), "");
 }
 
+// An earlier version of idd has made the tables.
+TEST_F(MysqlStoreTest, IndexThatIsMissingIsAddedIfTheAccountMay) {
+  const auto indexes = [] {
+    return Ask(
+        "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = 'idd'"
+        " AND index_name = 'idd_returned_end'");
+  };
+  OpenWithOrders("a").reset();
+  EXPECT_EQ(indexes(), "2") << "one row for each column";
+  Sql("DROP INDEX idd_returned_end ON idd_returned");
+  const std::string account = "idd@localhost";
+  Root("").Execute("REVOKE INDEX ON idd.* FROM " + account);
+  const auto store = OpenStore("b");
+  EXPECT_EQ(indexes(), "0");
+  EXPECT_EQ(Take(*store, Request(1)), (shm::IdRange{1, 1001}));
+  Root("").Execute("GRANT INDEX ON idd.* TO " + account);
+  OpenStore("c").reset();
+  EXPECT_EQ(indexes(), "2");
+}
+
 // Each packet stays small, whatever the number of leases: a server refuses a packet above its
 // limit, and a slow server does not finish a large packet before the deadline.
 TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {

@@ -221,6 +221,66 @@ TEST_F(MysqlStoreTest, LockedRowFailsItsOwnTagAlone) {
   EXPECT_EQ(Take(*store, Request(3)), (IdRange{1, 1001}));
 }
 
+// A host that takes leases for more than six seconds without a look at the fence has to hand all of
+// them back.
+TEST_F(MysqlStoreTest, ManyLockedRowsEndARowOfLeasesInTimeAndEveryTagGetsItsTurn) {
+  const auto store = OpenStore("a");
+  std::vector<LeaseRequest> requests;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const std::string tag = "tag-" + std::to_string(i);
+    CreateTag(*store, tag);
+    requests.push_back(Request(i, 0, 10, tag));
+  }
+  MariadbSession other = Root();
+  other.Execute("BEGIN");
+  for (int i = 0; i < 5; ++i) {
+    other.Execute("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'tag-" + std::to_string(i) +
+                  "' FOR UPDATE");
+  }
+  bool is_leased = false;
+  for (int calls = 0; calls < 4 && !is_leased; ++calls) {
+    const MonotonicTime began = MonotonicClock::now();
+    const auto leases = store->TakeLeases(requests);
+    EXPECT_LT(MonotonicClock::now() - began, harness::Patience(6s));
+    ASSERT_TRUE(leases.ok()) << leases.status().message();
+    int untried = 0;
+    for (const Result<Lease>& lease : leases.value()) {
+      if (lease.ok()) continue;
+      EXPECT_EQ(lease.status().code(), Code::kUnavailable) << lease.status().message();
+      untried += lease.status().message().find("other tags were leased first") != std::string::npos;
+    }
+    EXPECT_GT(untried, 0);
+    is_leased = leases.value()[5].ok();
+  }
+  EXPECT_TRUE(is_leased) << "behind five locked rows";
+  other.Execute("ROLLBACK");
+  requests.pop_back();
+  const auto leases = store->TakeLeases(requests);
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  for (const Result<Lease>& lease : leases.value()) {
+    EXPECT_TRUE(lease.ok()) << lease.status().message();
+  }
+}
+
+// The hosts of a cluster that was stopped list thousands of ranges.
+TEST_F(MysqlStoreTest, ReturnedRangesOfOtherHostsCostALeaseNothing) {
+  OpenWithOrders("a").reset();
+  const auto store = OpenStore("b");
+  Sql("INSERT INTO idd_returned(token, biz_tag, host, base, `limit`)"
+      " SELECT LPAD(HEX(seq), 32, '0'), 'orders', CONCAT('host-', seq), seq * 10, seq * 10 + 10"
+      " FROM seq_1_to_5000");
+  Sql("ANALYZE TABLE idd_returned");
+  const auto rows_read = [] {
+    return std::stoull(
+        Ask("SELECT SUM(variable_value) FROM information_schema.global_status"
+            " WHERE variable_name LIKE 'HANDLER_READ%'"));
+  };
+  const std::uint64_t before = rows_read();
+  const shm::IdRange ids = Take(*store, Request(1));
+  EXPECT_LT(rows_read() - before, 1000U);
+  EXPECT_EQ(ids.first, 50010U) << "above all that was returned";
+}
+
 TEST_F(MysqlStoreTest, ColumnThatCannotTakeANumberFailsItsOwnTagAlone) {
   auto store = OpenWithOrders("a");
   CreateTag(*store, "full");

@@ -101,6 +101,16 @@ class ManyHosts : public ::testing::Test {
   void LaunchAll() {
     for (const auto& host : hosts_) host->daemon.Launch();
   }
+  // In parts too: each host hands back its tails one by one, and all hosts those of the same tags.
+  void StopAll() {
+    for (std::size_t first = 0; first < hosts_.size(); first += kNewAtOnce) {
+      const std::size_t end = std::min(first + kNewAtOnce, hosts_.size());
+      for (std::size_t i = first; i < end; ++i) hosts_[i]->daemon.Signal(SIGTERM);
+      for (std::size_t i = first; i < end; ++i) {
+        EXPECT_EQ(hosts_[i]->daemon.process().WaitFor(Patience(60s)).value_or(-1), 0);
+      }
+    }
+  }
   // From here on, errors in the hosts' logs count.
   void MarkLogs() {
     marks_.clear();
@@ -228,10 +238,7 @@ TEST_F(ManyHosts, AllServeAfterAPowerCutAndAfterAnOutage) {
   Print("outage", claims, back, watch.Stop());
   ExpectServed(claims, hosts_.size());
   ExpectNoErrorsBut({"store.down", "store.replaced"});
-  for (const auto& host : hosts_) host->daemon.Signal(SIGTERM);
-  for (const auto& host : hosts_) {
-    EXPECT_EQ(host->daemon.process().WaitFor(Patience(60s)).value_or(-1), 0);
-  }
+  StopAll();
 }
 
 // The budget bounds what the store sees of hosts that all need all of their tags at once.

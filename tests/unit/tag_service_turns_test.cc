@@ -48,7 +48,7 @@ class TagServiceTurnsTest : public TagServiceTest {
   }
   // Lets the loop do one thing, at most another turn.
   void GoOn() {
-    std::function<void()> next = std::exchange(h_.descriptors.waiting, nullptr);
+    std::function<void()> next = h_.descriptors.TakeWaiting();
     if (next) h_.loop.Post(std::move(next));
     h_.loop.RunOne(std::chrono::milliseconds(5));
   }
@@ -184,6 +184,57 @@ TEST_F(TagServiceTurnsTest, TagThatIsAskedForIsResumedAtOnce) {
   EXPECT_EQ(claim.grant.ids.first, 1U);
   Finish();
   EXPECT_EQ(clients_.back()->state(), RingState::kActive) << "its turn came a second time";
+}
+
+// The service manager takes its time for each, and the loop would wait for it.
+TEST_F(TagServiceTurnsTest, NewRingsWaitForEachOtherAndNobodyElseDoes) {
+  const std::size_t before = h_.descriptors.names.size();
+  const auto new_rings = [&] { return (h_.descriptors.names.size() - before) / 2; };
+  std::vector<const Answer*> attached;
+  for (const char* tag : {"new-0", "new-1", "new-2"}) {
+    h_.store.AddTag(tag, 100);
+    attached.push_back(&Attach(tag));
+    h_.Settle();
+  }
+  EXPECT_EQ(new_rings(), 1U);
+  EXPECT_TRUE(attached[0]->done());
+  const Answer& late = Claim("new-2", 1, std::chrono::milliseconds(20));
+  ASSERT_TRUE(Await(late));
+  EXPECT_EQ(late.status.code(), Code::kTimeout) << late.status.message();
+  const Answer& served = Claim(Name(0), 1);
+  ASSERT_TRUE(Await(served));
+  EXPECT_TRUE(served.status.ok()) << "its ring is there";
+  for (std::size_t made = 1; made < attached.size(); ++made) {
+    EXPECT_FALSE(attached[made]->done());
+    h_.descriptors.TakeWaiting()();
+    EXPECT_EQ(new_rings(), made + 1);
+    EXPECT_TRUE(attached[made]->done());
+  }
+  h_.Settle();
+  for (const Answer* answer : attached) EXPECT_TRUE(answer->status.ok());
+}
+
+TEST_F(TagServiceTurnsTest, TagThatIsDeletedOrStopsBeforeItsTurnGetsNoRing) {
+  for (const char* tag : {"new-0", "new-1", "new-2", "new-3"}) {
+    h_.store.AddTag(tag, 100);
+    static_cast<void>(Attach(tag));
+    h_.Settle();
+  }
+  const std::size_t before = h_.descriptors.names.size();
+  service_.OnTagDeleted("new-1");
+  EXPECT_EQ(answers_[answers_.size() - 3].status.code(), Code::kNoSuchTag);
+  service_.Drain("new-2");
+  h_.descriptors.TakeWaiting()();
+  EXPECT_EQ(answers_[answers_.size() - 2].status.code(), Code::kUnavailable);
+  EXPECT_EQ(h_.descriptors.names.size(), before + 2) << "that of the last one";
+  h_.store.AddTag("new-4", 100);
+  const Answer& stopped = Attach("new-4");
+  h_.Settle();
+  Shutdown();
+  EXPECT_EQ(stopped.status.code(), Code::kUnavailable);
+  const std::size_t left = h_.descriptors.names.size();
+  h_.descriptors.TakeWaiting()();
+  EXPECT_LE(h_.descriptors.names.size(), left);
 }
 
 TEST_F(TagServiceTurnsTest, TagsThatComeAndGoBetweenTwoTurns) {

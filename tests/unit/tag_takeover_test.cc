@@ -113,10 +113,10 @@ TEST_F(TakeOverTest, NextTagWaitsUntilTheManagerHasHandledTheOneBefore) {
   h_.descriptors.is_busy = true;
   service_->Inherit(inheritance_);
   for (std::size_t taken = 0; taken < std::size(kTags); ++taken) {
-    ASSERT_TRUE(h_.descriptors.waiting) << taken;
+    ASSERT_TRUE(h_.descriptors.IsAwaited()) << taken;
     h_.Settle();
     EXPECT_TRUE(OldRingServes(kTags[taken])) << taken;
-    std::exchange(h_.descriptors.waiting, nullptr)();
+    h_.descriptors.TakeWaiting()();
     EXPECT_TRUE(h_.RunUntil([&] { return !OldRingServes(kTags[taken]); }));
   }
 }

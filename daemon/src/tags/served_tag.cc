@@ -95,6 +95,11 @@ Result<ObserveGrant> ServedTag::Observe() const {
 
 void ServedTag::Serve() {
   if (context_.drains.IsDrained(name_)) return Drain();
+  const bool needs_ring = is_known() && !ids_.HasOpenRing();
+  if (needs_ring && !context_.new_rings.MayMake(name_)) {
+    awaits_ring_ = true;
+    return ArmDeadline();
+  }
   static_cast<void>(ids_.Resume());  // without memory for a ring, the next try fails as well
   if (!is_known()) {
     if (!store_.refusal.ok()) return waiters_.FailAll(store_.refusal);
@@ -102,9 +107,12 @@ void ServedTag::Serve() {
     LookUp();
     return;
   }
-  if (Status status = ids_.EnsureRing(); !status.ok()) {
-    waiters_.FailAll(status);
-    return;
+  if (needs_ring) {
+    if (Status status = ids_.EnsureRing(); !status.ok()) {
+      waiters_.FailAll(status);
+      return;
+    }
+    context_.new_rings.OnMade();
   }
   SizeLanes();
   // The ring is checked before it serves any request: a forged ring must give out neither ids nor

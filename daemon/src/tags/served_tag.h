@@ -64,9 +64,10 @@ class ServedTag {
   [[nodiscard]] const TagRecord* record() const noexcept { return record_ ? &*record_ : nullptr; }
   [[nodiscard]] const LeasedIds& ids() const noexcept { return ids_; }
   [[nodiscard]] std::size_t waiting() const noexcept { return waiters_.size(); }
-  // Whether a look-up or a lease is under way, or the tag awaits its turn to lease.
+  // Whether a look-up or a lease is under way, or the tag awaits its turn to lease, or its ring,
+  // with which it leases.
   [[nodiscard]] bool AwaitsStore() const {
-    return store_.is_busy || context_.scheduler.Awaits(name_);
+    return store_.is_busy || context_.scheduler.Awaits(name_) || awaits_ring_;
   }
   [[nodiscard]] bool is_at_store() const noexcept { return store_.is_busy; }
   // True if the lease under way must go back, because the tag was drained meanwhile.
@@ -78,6 +79,11 @@ class ServedTag {
   void Attach(RequestContext request, AttachDone done);
   void Claim(RequestContext request, std::uint64_t ring_id, std::uint64_t count, ClaimDone done);
   void OnRefillMark();
+  // The ring that the tag waits for may be made: see NewRings.
+  void ServeWithRing() {
+    awaits_ring_ = false;
+    Serve();
+  }
   void DropOwner(std::uint64_t owner) { waiters_.Drop(owner); }
   [[nodiscard]] Result<ObserveGrant> Observe() const;
 
@@ -228,7 +234,8 @@ class ServedTag {
   StoreState store_;
   Counts counts_;
   ExhaustionForecast exhaustion_;
-  unsigned idle_polls_ = 0;  // consecutive polls that found nothing new
+  bool awaits_ring_ = false;  // as NewRings::MayMake() has said
+  unsigned idle_polls_ = 0;   // consecutive polls that found nothing new
 };
 
 }  // namespace idd::daemon

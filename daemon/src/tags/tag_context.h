@@ -14,6 +14,7 @@
 #include "restart/held_leases.h"
 #include "store/tag_record.h"
 #include "tags/drain_ledger.h"
+#include "tags/new_rings.h"
 #include "tags/service_meter.h"
 
 namespace idd::daemon {
@@ -49,6 +50,7 @@ struct TagContext {
   LeaseScheduler& scheduler;
   LeaseCloser& closer;
   DrainLedger& drains;
+  NewRings& new_rings;
   ServiceMeter& meter;
   TagOwner& owner;
   StoreHealth health{};            // as last seen

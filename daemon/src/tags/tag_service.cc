@@ -66,12 +66,14 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
           [this](const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
             OnHandedBack(use, outcome);
           }),
+      new_rings_(handover.descriptors, [this](const std::string& tag) { ServeWithRing(tag); }),
       context_{.loop = loop,
                .worker = worker,
                .handover = handover,
                .scheduler = scheduler_,
                .closer = closer_,
                .drains = drains_,
+               .new_rings = new_rings_,
                .meter = meter_,
                .owner = *this},
       takeover_(
@@ -339,6 +341,13 @@ void TagService::Inherit(Inheritance& inheritance, std::function<void()> done) {
     warm_up_.Release();
     if (done) done();
   });
+}
+
+void TagService::ServeWithRing(const std::string& tag) {
+  ServedTag* const served = Find(tag);
+  if (served == nullptr || context_.is_stopping) return;
+  served->ServeWithRing();
+  if (!served->AwaitsStore()) warm_up_.OnSettled(tag);
 }
 
 void TagService::OnTaken(const InheritedTag& inherited, std::unique_ptr<TagRing> ring) {

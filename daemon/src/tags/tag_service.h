@@ -202,6 +202,7 @@ class TagService : private TagOwner {
   void FinishResume();
   [[nodiscard]] Turns::Next PollNext();
   void OnTaken(const InheritedTag& inherited, std::unique_ptr<TagRing> ring);
+  void ServeWithRing(const std::string& tag);
   void OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome);
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   void FinishShutdownIfIdle();
@@ -212,6 +213,7 @@ class TagService : private TagOwner {
   LeaseScheduler scheduler_;
   LeaseCloser closer_;
   DrainLedger drains_;
+  NewRings new_rings_;
   TagContext context_;
   std::map<std::string, TagPtr, std::less<>> tags_;
   Takeover takeover_;

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fake_marks.h"
 #include "fake_store.h"
@@ -29,17 +30,27 @@ class FakeDescriptorStore : public DescriptorStore {
   void Drop(const std::string& name) override { names.erase(name); }
   void WhenHandled(std::function<void()> done) override {
     if (is_busy) {
-      waiting = std::move(done);
+      waiting_.push_back(std::move(done));
     } else {
       done();
     }
+  }
+  [[nodiscard]] bool IsAwaited() const { return !waiting_.empty(); }
+  // What waits for it; empty if nothing does.
+  [[nodiscard]] std::function<void()> TakeWaiting() {
+    if (waiting_.empty()) return {};
+    return [all = std::exchange(waiting_, {})] {
+      for (const std::function<void()>& one : all) one();
+    };
   }
   [[nodiscard]] bool keeps() const noexcept override { return is_there; }
 
   std::set<std::string> names;
   bool is_there = false;
-  bool is_busy = false;           // it handles nothing for now
-  std::function<void()> waiting;  // for it
+  bool is_busy = false;  // it handles nothing for now
+
+ private:
+  std::vector<std::function<void()>> waiting_;
 };
 
 // Thread safety: none; completions run in the thread that runs the loop.

@@ -22,8 +22,31 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStateLife(100);
 // How often a lease is tried if other transactions are in its way.
 constexpr int kTries = 4;
+// Leases that are taken one after the other stop after this time, and their tags ask again. In
+// between, the host looks at the fence: had it not looked for six seconds (fence.cc), it would have
+// to hand all of them back, and a server that many hosts ask at once would serve nobody.
+constexpr milliseconds kInARow(2000);
 
 constexpr unsigned kChanged = 1020;
+
+class Row {
+ public:
+  // Whether the next one may be taken. The first always may.
+  [[nodiscard]] bool GoesOn() {
+    const bool goes_on = !has_begun_ || MonotonicClock::now() < end_;
+    has_begun_ = true;
+    return goes_on;
+  }
+
+ private:
+  const MonotonicTime end_ = MonotonicClock::now() + kInARow;
+  bool has_begun_ = false;
+};
+
+Status NotYet(const std::string& tag) {
+  return {Code::kUnavailable, "the database is slow, and other tags were leased first; tag '" +
+                                  tag + "' is tried again"};
+}
 
 bool IsInTheWay(unsigned error) {
   return error == sql::kNullRefused || error == sql::kLockTimeout || error == sql::kDeadlock ||
@@ -36,19 +59,39 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
   if (db_ == nullptr) return NotOpen();
   Result<LeaseResults> leases = TakeOnce(requests);
   if (leases.ok() || db_ == nullptr) return leases;
-  if (requests.size() == 1 && !IsInTheWay(db_->last_error())) return leases;
+  const unsigned error = db_->last_error();
+  if (requests.size() == 1 && !IsInTheWay(error)) return leases;
   states_.clear();
-  // Another transaction was in the way of one lease, the state that was read has changed, or one
-  // row cannot be advanced: take each lease alone.
+  // Beside many hosts, the state of one of the tags has often changed since it was read.
+  if (requests.size() > 1 && IsInTheWay(error) && error != sql::kLockTimeout) {
+    leases = TakeOnce(requests);
+    if (leases.ok() || db_ == nullptr) return leases;
+    states_.clear();
+  }
+  // Another transaction was in the way of one lease again, or one row cannot be advanced: take each
+  // lease alone.
   return Singly(requests);
 }
 
+// Begins with the tag that had no turn the last time: rows that are locked cost a second each, and
+// must not keep the tags behind them waiting for ever.
 Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& requests) {
+  const auto next =
+      std::find_if(requests.begin(), requests.end(),
+                   [this](const LeaseRequest& request) { return request.tag == next_in_row_; });
+  const auto first = static_cast<std::size_t>(next - requests.begin()) % requests.size();
+  next_in_row_.clear();
   LeaseResults singly;
-  for (const LeaseRequest& request : requests) {
-    Result<Lease> lease = TakeSingly(request);
-    if (!lease.ok() && db_ == nullptr) return GiveUp(singly, lease.status());
-    singly.push_back(std::move(lease));
+  for (const LeaseRequest& request : requests) singly.emplace_back(NotYet(request.tag));
+  Row row;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::size_t place = (first + i) % requests.size();
+    if (!row.GoesOn()) {
+      next_in_row_ = requests[place].tag;
+      break;
+    }
+    singly[place] = TakeSingly(requests[place]);
+    if (!singly[place].ok() && db_ == nullptr) return GiveUp(singly, singly[place].status());
   }
   return singly;
 }
@@ -155,8 +198,9 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
       leases[places[i]] = std::move(advanced.value()[i]);
     }
   }
+  Row row;
   for (const auto& [place, tail] : tails) {
-    leases[place] = TakeBack(requests[place], *tail);
+    leases[place] = row.GoesOn() ? TakeBack(requests[place], *tail) : NotYet(requests[place].tag);
     if (db_ == nullptr) return GiveUp(leases, leases[place].status());
   }
   return leases;

@@ -68,6 +68,7 @@ constexpr std::array kMysqlSchema = {
     " `limit` bigint NOT NULL,"
     " returned_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
     " KEY idd_returned_next(biz_tag, host, base),"
+    " KEY idd_returned_end(biz_tag, `limit`),"
     " CONSTRAINT idd_returned_range CHECK(`limit` > base)) " IDD_TABLE,
 
     // boot_id and instance distinguish hosts with the same name, and run distinguishes idds with
@@ -312,6 +313,20 @@ Status AddLaterTables(MysqlDb& db) {
              : CreateTables(db, kLaterTables);
 }
 
+// Adds the index that tells where a tag's returned ranges end, which an earlier version of idd has
+// not made. If the server refuses, because another host was first or the account may not, leases do
+// without it: they read all of the tag's returned ranges.
+Status AddIndex(MysqlDb& db) {
+  const Result<MysqlResult> there = db.Query(
+      "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE()"
+      " AND LOWER(table_name) = 'idd_returned' AND index_name = 'idd_returned_end'");
+  if (!there.ok()) return there.status();
+  if (there.value().rows.at(0).at(0) != "0") return Status::Ok();
+  const Result<MysqlResult> made =
+      db.Query("CREATE INDEX idd_returned_end ON idd_returned(biz_tag, `limit`)");
+  return made.ok() || !db.broken() ? Status::Ok() : made.status();
+}
+
 // Whether a host has finished making the tables: idd_meta gets its rows last, in one statement. (A
 // host that died before that left it empty.)
 Result<bool> IsMade(MysqlDb& db) {
@@ -343,6 +358,7 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
   }
   if (Status status = AddFence(db); !status.ok()) return status;
   if (Status status = AddLaterTables(db); !status.ok()) return status;
+  if (Status status = AddIndex(db); !status.ok()) return status;
   if (Status status = CheckMysqlTables(db); !status.ok()) return status;
   if (Status status = CheckLeafAlloc(db); !status.ok()) return status;
   const Result<MysqlResult> meta = db.Query(

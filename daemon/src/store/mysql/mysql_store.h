@@ -254,6 +254,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   std::optional<FenceMember> found_;  // that row, as Open() found it
   bool is_new_ = false;               // the tables were made by this run
   // The token of a lease that the open data set has in its journal; empty: none yet.
+  std::string next_in_row_;  // the tag that Singly() begins with
   std::string last_token_;
   MonotonicTime next_connect_{};  // no try before this
   Status last_refusal_;

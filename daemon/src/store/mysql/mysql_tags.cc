@@ -91,21 +91,23 @@ Status MysqlStore::NoSuchTag(const std::string& tag) const {
 
 Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::string>& tags) {
   const std::string texts = sql::Texts(tags);
-  // The indexes of used_limit, read backwards, give the end of the journal; a GROUP BY would read
+  // The indexes of these columns, read backwards, give the end of used ids; a GROUP BY would read
   // all of the tags' leases.
-  const auto end_of = [](const std::string& table) {
-    return "COALESCE((SELECT used_limit FROM " + table + " l WHERE l.biz_tag = " + kComparedName +
-           " ORDER BY used_limit DESC LIMIT 1), 0)";
+  const auto end_of = [](const std::string& table, const std::string& column) {
+    return "COALESCE((SELECT " + column + " FROM " + table +
+           " l WHERE l.biz_tag = " + kComparedName + " ORDER BY " + column + " DESC LIMIT 1), 0)";
   };
-  const std::string used = "GREATEST(" + end_of("idd_lease") + ", " + end_of("idd_total") + ")";
+  const std::string used = "GREATEST(" + end_of("idd_lease", "used_limit") + ", " +
+                           end_of("idd_total", "used_limit") + ", " +
+                           end_of("idd_returned", "`limit`") + ")";
   const Result<std::vector<MysqlResult>> found = db_->Packet(
       {SelectTags(", (" + SelectIsCurrent() + "), @@global.read_only, COALESCE(d.max_id, 0), " +
                   used + ", COALESCE(c.pushed, 0), COALESCE(c.active, 0)") +
            " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kComparedName +
            " LEFT JOIN idd_ceiling c ON c.biz_tag = " + kComparedName + " WHERE a.biz_tag IN " +
            texts,
-       "SELECT biz_tag, `limit`, base, token, host FROM idd_returned WHERE biz_tag IN " + texts +
-           " ORDER BY base"});
+       "SELECT biz_tag, `limit`, base, token FROM idd_returned WHERE biz_tag IN " + texts +
+           " AND host = " + MysqlDb::Text(options_.host.id) + " ORDER BY base"});
   if (!found.ok()) return found.status();
   TagStates states;
   for (const auto& cells : found.value()[0].rows) {
@@ -117,15 +119,13 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
   for (const auto& cells : found.value()[1].rows) {
     const MysqlRow row(cells);
     const auto it = states.find(row.TextIf(0).value_or(""));
-    if (it == states.end()) continue;
-    RaiseUsed(row, 1, it->second);
-    if (!it->second.ok()) continue;
+    if (it == states.end() || !it->second.ok()) continue;
     const shm::IdRange ids{row.UintIf(2).value_or(0), row.UintIf(1).value_or(0)};
     const std::string token = row.TextIf(3).value_or("");
     if (ids.empty() || !row.UintIf(2).has_value() || !IsToken(token)) {
       it->second = Status(Code::kInvalid, "idd_returned.limit of tag '" + it->first + "' is " +
                                               row.Describe(1) + "; it must be a number above base");
-    } else if (row.TextIf(4) == options_.host.id) {
+    } else {
       it->second.value().returned.push_back({.token = token, .ids = ids});
     }
   }

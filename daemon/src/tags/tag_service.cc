@@ -15,6 +15,9 @@ namespace {
 // How long a stop waits for claimers that lost their processor between the add and the look, so
 // that they can find out that they may keep their ids.
 constexpr std::chrono::milliseconds kOvertakenPatience(50);
+// A store that takes longer to fail after a stop has begun is not tried again: a server that hangs
+// takes five seconds each time, and a stop ends after ten (engine.cc).
+constexpr std::chrono::seconds kSecondTryWithin(2);
 
 struct Alarm {
   const char* kind;
@@ -371,6 +374,7 @@ void TagService::Shutdown(std::function<void()> done) {
   shutdown_done_ = std::move(done);
   // A stop does not wait for a store that is known to be down.
   if (context_.health.up) second_try_ = SecondTry::kPossible;
+  second_try_until_ = MonotonicClock::now() + kSecondTryWithin;
   for (auto& [name, tag] : tags_) {
     if (tag->Shutdown()) overtaken_are_through_ = false;
   }
@@ -399,6 +403,8 @@ void TagService::FinishShutdownIfIdle() {
 // learns how much of it was claimed.
 bool TagService::EndAgain() {
   if (second_try_ != SecondTry::kPossible || !closer_.HasFailed()) return false;
+  second_try_ = SecondTry::kNone;
+  if (MonotonicClock::now() > second_try_until_) return false;
   second_try_ = SecondTry::kPlanned;
   second_try_timer_.At(context_.health.next_try, [this] {
     second_try_ = SecondTry::kNone;

@@ -229,6 +229,7 @@ class TagService : private TagOwner {
   bool overtaken_are_through_ = true;
   enum class SecondTry { kNone, kPossible, kPlanned };
   SecondTry second_try_ = SecondTry::kNone;  // while stopping: of the ends that the store refused
+  MonotonicTime second_try_until_{};
   Timer second_try_timer_;
 };
 

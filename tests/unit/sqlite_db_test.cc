@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -105,6 +106,39 @@ TEST_F(SqliteDbTest, FailureOfAQueryIsNotTheNextOnes) {
       db_->Run("INSERT INTO t(name, n) VALUES(?1, ?2)", std::string("a"), std::uint64_t{2}).ok());
   Insert("b", 2);
   EXPECT_EQ(NamesBelow(9), (std::vector<std::string>{"a", "b"}));
+}
+
+// The journal of years is not read at a start; everything else is.
+TEST_F(SqliteDbTest, DamageIsFoundOutsideTheBulkTableOfALargeFile) {
+  ASSERT_TRUE(db_->Run("CREATE TABLE bulk(x TEXT)").ok());
+  ASSERT_TRUE(db_->Run("CREATE TABLE \"it's odd\"(x TEXT)").ok());
+  const auto damage = [this](const std::string& table) {
+    std::uint64_t page = 0;
+    {
+      SqliteQuery root = db_->Query("SELECT rootpage FROM sqlite_schema WHERE name = ?1", table);
+      ASSERT_TRUE(root.Next());
+      page = root.Uint(0);
+    }
+    db_.reset();
+    std::fstream file(dir_.path() + "/t.db", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>((page - 1) * 4096));
+    file << "damaged";
+    file.close();
+    SqliteFormat format = kFormat;
+    format.check_pages = false;
+    auto opened = SqliteDb::Open(dir_.path() + "/t.db", format);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    db_ = std::move(opened).value();
+  };
+  const SqliteDb::BulkTable bulk{.name = "bulk", .of_files_above = 4096};
+  EXPECT_TRUE(db_->CheckPages(bulk).ok());
+  EXPECT_TRUE(db_->CheckPages().ok());
+  damage("bulk");
+  EXPECT_TRUE(db_->CheckPages(bulk).ok());
+  EXPECT_FALSE(db_->CheckPages({.name = "bulk", .of_files_above = 1'000'000}).ok()) << "small";
+  EXPECT_FALSE(db_->CheckPages().ok());
+  damage("it's odd");
+  EXPECT_FALSE(db_->CheckPages(bulk).ok());
 }
 
 TEST_F(SqliteDbTest, KeptStatementSeesAChangedTable) {

@@ -350,8 +350,27 @@ Result<bool> SqliteDb::Identify(const SqliteFormat& format) {
   return false;
 }
 
-Status SqliteDb::CheckPages() {
-  SqliteQuery query = Query("PRAGMA quick_check(1)");
+Status SqliteDb::CheckPages(BulkTable bulk) {
+  SqliteQuery size =
+      Query("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size");
+  const std::uint64_t bytes = size.Next() ? size.Uint(0) : 0;
+  if (!size.Finish().ok()) return size.Finish();
+  if (bulk.name == nullptr || bytes <= bulk.of_files_above) return QuickCheck("1");
+  SqliteQuery query =
+      Query("SELECT quote(name) FROM sqlite_schema WHERE type = 'table' AND name <> ?1",
+            std::string_view(bulk.name));
+  std::vector<std::string> tables;
+  while (query.Next()) tables.push_back(query.Text(0));
+  if (!query.Finish().ok()) return query.Finish();
+  for (const std::string& table : tables) {
+    if (Status status = QuickCheck(table); !status.ok()) return status;
+  }
+  return Status::Ok();
+}
+
+// `what`: the number of findings to stop at, or a quoted table.
+Status SqliteDb::QuickCheck(const std::string& what) {
+  SqliteQuery query = Query("PRAGMA quick_check(" + what + ")");
   const std::string finding = query.Next() ? query.Text(0) : "";
   if (!query.Finish().ok()) return query.Finish();
   if (finding == "ok") return Status::Ok();

@@ -172,9 +172,15 @@ class SqliteDb {
   // Removes a -shm file that has no log beside it, which only a deleted log leaves and SQLite would
   // trust.
   static void RemoveStaleSharedMemory(const std::string& path) noexcept;
+  // A table that is left out of the check of a larger file.
+  struct BulkTable {
+    const char* name = nullptr;
+    std::uint64_t of_files_above = 0;  // bytes
+  };
   // Reads every page and refuses a damaged file. Takes a tenth of a second for 100 MB from the
   // cache.
-  [[nodiscard]] Status CheckPages();
+  [[nodiscard]] Status CheckPages(BulkTable bulk);
+  [[nodiscard]] Status CheckPages() { return CheckPages({}); }
 
   // Distinguishes the open file from any other file that exists at the same time.
   struct FileId {
@@ -208,6 +214,7 @@ class SqliteDb {
   [[nodiscard]] std::string SharedMemoryPath() const;
   [[nodiscard]] Status MakeDurable();
   [[nodiscard]] Status CreateSchema(const SqliteFormat& format);
+  [[nodiscard]] Status QuickCheck(const std::string& what);
   [[nodiscard]] Status Execute(const char* script);
   // SQLite's busy handler; `db` is this. 0: give up.
   [[nodiscard]] static int WaitWhileBusy(void* db, int calls) noexcept;

@@ -12,6 +12,15 @@
 #include "store/tag_row.h"
 
 namespace idd::daemon {
+namespace {
+
+// To read the ended leases of years takes as long as ten seconds for ten million. No lease depends
+// on them: where the ids of each tag end is in other tables as well. `idctl audit --full` reads
+// them.
+constexpr SqliteDb::BulkTable kBulk = {.name = "idd_ended", .of_files_above = 64 << 20};
+
+}  // namespace
+
 SqliteStore::SqliteStore(SqliteStoreOptions options) : options_(std::move(options)) {}
 
 SqliteStore::~SqliteStore() = default;
@@ -98,7 +107,7 @@ Status SqliteStore::Open() {
   }
   continuity_.witness().SetDatabase(options_.path);
   Status status = OpenFile();
-  if (status.ok() && !file_.has_value()) status = db_->CheckPages();
+  if (status.ok() && !file_.has_value()) status = db_->CheckPages(kBulk);
   if (status.ok()) {
     may_create_ = false;
     status = JoinWitness();

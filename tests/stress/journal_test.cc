@@ -274,7 +274,7 @@ TEST_P(LargeJournal, IsAuditedListedAndFoldedBesideLeases) {
   EXPECT_EQ(full.exit_status, 0) << full.out << full.err
                                  << host_.idctl.Run({"lease", "list", "--state", "active"}).out
                                  << host_.daemon.Log();
-  const std::string old_id = std::to_string(leases_ / 100 / 10 * 1000 + 5);
+  const std::string old_id = std::to_string(folded() / 2 / 10 * 1000 + 5);
   EXPECT_EQ(host_.idctl.Json({"whois", "t0", old_id}).at("folded").size(), 1U);
 }
 

@@ -57,20 +57,51 @@ bool IsInTheWay(unsigned error) {
 
 Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseRequest>& requests) {
   if (db_ == nullptr) return NotOpen();
-  Result<LeaseResults> leases = TakeOnce(requests);
-  if (leases.ok() || db_ == nullptr) return leases;
-  const unsigned error = db_->last_error();
-  if (requests.size() == 1 && !IsInTheWay(error)) return leases;
-  states_.clear();
-  // Beside many hosts, the state of one of the tags has often changed since it was read.
-  if (requests.size() > 1 && IsInTheWay(error) && error != sql::kLockTimeout) {
-    leases = TakeOnce(requests);
-    if (leases.ok() || db_ == nullptr) return leases;
-    states_.clear();
+  LeasePart apart;
+  LeasePart together;
+  LeaseResults leases;
+  for (const LeaseRequest& request : requests) {
+    (IsApart(request.tag) ? apart : together).Add(request, leases.size());
+    leases.emplace_back(NotYet(request.tag));
   }
+  if (!together.requests.empty()) {
+    Result<LeaseResults> taken = TakeTogether(together.requests);
+    if (!taken.ok()) return taken;
+    together.PutInto(leases, taken.value());
+  }
+  if (!apart.requests.empty()) {
+    Result<LeaseResults> taken = TakeApart(apart.requests);
+    if (!taken.ok()) return GiveUp(leases, taken.status());
+    apart.PutInto(leases, taken.value());
+  }
+  return leases;
+}
+
+Result<Store::LeaseResults> MysqlStore::TakeTogether(const std::vector<LeaseRequest>& requests) {
+  Result<LeaseResults> taken = TakeOnce(requests);
+  if (taken.ok() || db_ == nullptr) return taken;
+  const unsigned error = db_->last_error();
+  if (requests.size() == 1 && !IsInTheWay(error)) return taken;
+  states_.clear();
+  if (error == sql::kLockTimeout) NoteLocked(requests);
+  LeasePart free;
+  LeaseResults leases;
+  for (const LeaseRequest& request : requests) {
+    if (!locked_.contains(request.tag)) free.Add(request, leases.size());
+    leases.emplace_back(IsLocked(request.tag));
+  }
+  if (free.requests.empty()) return leases;
+  // Beside many hosts, the state of one of the tags has often changed since it was read.
+  if (free.requests.size() > 1 && IsInTheWay(error)) taken = TakeOnce(free.requests);
   // Another transaction was in the way of one lease again, or one row cannot be advanced: take each
   // lease alone.
-  return Singly(requests);
+  if (!taken.ok() && db_ != nullptr) {
+    states_.clear();
+    taken = Singly(free.requests);
+  }
+  if (!taken.ok()) return taken;
+  free.PutInto(leases, taken.value());
+  return leases;
 }
 
 // Begins with the tag that had no turn the last time: rows that are locked cost a second each, and

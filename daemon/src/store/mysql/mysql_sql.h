@@ -22,6 +22,7 @@ inline constexpr unsigned kNullRefused = 1048;
 // The errors of a statement that another transaction was in the way of.
 inline constexpr unsigned kLockTimeout = 1205;
 inline constexpr unsigned kDeadlock = 1213;
+inline constexpr unsigned kSyntax = 1064;
 
 // The columns that ParseLeaseRow() reads, of idd_lease and idd_ended.
 inline constexpr const char* kLeaseColumns =

@@ -189,6 +189,24 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
   // Uses states that were read a moment ago, and reads the others now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
+  // Requests that are taken apart from others, and their places among all.
+  struct LeasePart {
+    std::vector<LeaseRequest> requests;
+    std::vector<std::size_t> places;
+
+    void Add(const LeaseRequest& request, std::size_t place) {
+      requests.push_back(request);
+      places.push_back(place);
+    }
+    void PutInto(LeaseResults& all, LeaseResults& taken) const {
+      for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = std::move(taken[i]);
+    }
+  };
+  [[nodiscard]] Result<LeaseResults> TakeTogether(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] Result<LeaseResults> TakeApart(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] bool IsApart(const std::string& tag);
+  void NoteLocked(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] static Status IsLocked(const std::string& tag);
   [[nodiscard]] Result<LeaseResults> Singly(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
@@ -254,8 +272,13 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   std::optional<FenceMember> found_;  // that row, as Open() found it
   bool is_new_ = false;               // the tables were made by this run
   // The token of a lease that the open data set has in its journal; empty: none yet.
-  std::string next_in_row_;  // the tag that Singly() begins with
   std::string last_token_;
+  std::string next_in_row_;  // the tag that Singly() begins with
+  // Tags whose rows were seen locked lately, and until when they are taken apart.
+  std::map<std::string, MonotonicTime, std::less<>> locked_;
+  MonotonicTime next_wait_{};  // for one of them
+  std::size_t waits_ = 0;
+  bool can_skip_locked_ = true;   // the server knows SKIP LOCKED, as far as is known
   MonotonicTime next_connect_{};  // no try before this
   Status last_refusal_;
   std::set<std::string, std::less<>> restored_tokens_;  // that Reconcile() journalled

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MysqlStore: leases of tags whose rows other sessions hold locked. Such a lease costs its whole
+// lock wait and fails every lease in the same transaction, so these tags are taken apart from the
+// others for as long as their rows are locked.
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "store/mysql/mysql_sql.h"
+#include "store/mysql/mysql_store.h"
+
+namespace idd::daemon {
+namespace {
+
+// How long a tag is taken apart after its row was last seen locked.
+constexpr std::chrono::seconds kApart(10);
+// The time between two leases that wait for a locked row, of any tag.
+constexpr std::chrono::seconds kBetweenWaits(3);
+
+}  // namespace
+
+Status MysqlStore::IsLocked(const std::string& tag) {
+  return {Code::kUnavailable, "the row of tag '" + tag +
+                                  "' in leaf_alloc is locked by another session; it is tried "
+                                  "again"};
+}
+
+// Looks which of the tags' rows are locked, without a wait, and remembers them. Servers that cannot
+// answer (before MariaDB 10.6 and MySQL 8.0) have none.
+void MysqlStore::NoteLocked(const std::vector<LeaseRequest>& requests) {
+  if (!can_skip_locked_) return;
+  std::vector<std::string> tags;
+  for (const LeaseRequest& request : requests) tags.push_back(request.tag);
+  const Result<MysqlResult> found = db_->Query("SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN " +
+                                               sql::Texts(tags) + " FOR UPDATE SKIP LOCKED");
+  if (!found.ok()) {
+    can_skip_locked_ = db_->last_error() != sql::kSyntax;
+    return;
+  }
+  std::set<std::string> free;
+  for (const auto& cells : found.value().rows) free.insert(cells.at(0).value_or(""));
+  const MonotonicTime until = MonotonicClock::now() + kApart;
+  for (const std::string& tag : tags) {
+    if (free.contains(tag)) {
+      locked_.erase(tag);
+    } else {
+      locked_.insert_or_assign(tag, until);
+    }
+  }
+}
+
+bool MysqlStore::IsApart(const std::string& tag) {
+  const auto it = locked_.find(tag);
+  if (it == locked_.end()) return false;
+  if (MonotonicClock::now() < it->second) return true;
+  locked_.erase(it);
+  return false;
+}
+
+// Leases of tags that are apart. Those whose rows are free again are taken together. Of the others
+// one waits, as a row that many hosts lease from is never free for long.
+Result<Store::LeaseResults> MysqlStore::TakeApart(const std::vector<LeaseRequest>& requests) {
+  NoteLocked(requests);
+  LeasePart free;
+  std::vector<std::size_t> waiting;
+  LeaseResults leases;
+  for (const LeaseRequest& request : requests) {
+    if (locked_.contains(request.tag)) {
+      waiting.push_back(leases.size());
+    } else {
+      free.Add(request, leases.size());
+    }
+    leases.emplace_back(IsLocked(request.tag));
+  }
+  if (!free.requests.empty()) {
+    Result<LeaseResults> taken = TakeTogether(free.requests);
+    if (!taken.ok()) return taken;
+    free.PutInto(leases, taken.value());
+  }
+  if (waiting.empty() || MonotonicClock::now() < next_wait_) return leases;
+  const std::size_t place = waiting[waits_++ % waiting.size()];
+  leases[place] = TakeSingly(requests[place]);
+  next_wait_ = MonotonicClock::now() + kBetweenWaits;
+  if (leases[place].ok()) locked_.erase(requests[place].tag);
+  if (!leases[place].ok() && db_ == nullptr) return GiveUp(leases, leases[place].status());
+  return leases;
+}
+
+}  // namespace idd::daemon

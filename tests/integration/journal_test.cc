@@ -53,6 +53,8 @@ TEST_F(Journal, EndedLeasesAreFoldedAndStayAccountedFor) {
   const nlohmann::json audit = host_.idctl.Json({"audit", "--full"});
   EXPECT_EQ(audit.at("ok"), true) << audit;
   EXPECT_EQ(audit.at("tags").at(0).at("claimed"), 2000U);
+  EXPECT_EQ(audit.at("compared"), audit.at("leases")) << "folded leases have no row";
+  EXPECT_THAT(host_.idctl.Run({"audit", "--full"}).out, Not(HasSubstr("Compared")));
   EXPECT_TRUE(host_.daemon.WaitForLogLine("journal\\.folded leases=[0-9]+", 0, Patience(30s)));
   // The first ids are folded, the last ones are not.
   const nlohmann::json first = host_.idctl.Json({"whois", "orders", "1"});
@@ -72,6 +74,19 @@ TEST_F(Journal, EndedLeasesAreFoldedAndStayAccountedFor) {
   host_.daemon.Restart();
   EXPECT_GT(host_.idctl.Claim("orders", 1).at(0), 2000U);
   EXPECT_EQ(host_.idctl.Json({"audit"}).at("ok"), true);
+}
+
+// If ids came twice, both owners matter.
+TEST_F(Journal, FoldedOwnerIsShownBesideALeaseWithTheSameId) {
+  FoldSome();
+  host_.Database().Execute(
+      "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES("
+      "'0000000000000000000000000000beef', 'orders', 'host-b', 3, 8)");
+  const nlohmann::json both = host_.idctl.Json({"whois", "orders", "5"});
+  ASSERT_EQ(both.at("leases").size(), 1U);
+  EXPECT_EQ(both.at("leases").at(0).at("host"), "host-b");
+  ASSERT_EQ(both.at("folded").size(), 1U);
+  EXPECT_EQ(both.at("folded").at(0).at("host"), "host-a");
 }
 
 TEST_F(Journal, IsKeptWholeWithoutARetention) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """man_pages.py ROOT: a man page shows an asterisk only where its source has \\*. Any other asterisk
-in the output belongs to an emphasis that pandoc does not recognise, as in **@***HOST*."""
+in the output belongs to an emphasis that pandoc does not recognise, as in **@***HOST*. And each
+definition has a term of one line: pandoc takes a longer one for a paragraph."""
 
 import json
 import pathlib
@@ -44,6 +45,15 @@ def check(path):
     yield f"{path}:1: shows {found} asterisks, not {expected}"
 
 
+def check_terms(path):
+    lines = [""] + path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if re.search(r"\S :   ", line):
+            yield f"{path}:{number}: a definition begins in the middle of a line"
+        if line.startswith(":   ") and (not lines[number - 1] or lines[number - 2]):
+            yield f"{path}:{number}: the term of a definition must be one line"
+
+
 def paragraphs(text):
     number = 1
     for paragraph in re.split(r"(\n\n+)", text):
@@ -63,7 +73,7 @@ def main():
     if not pages:
         print(f"{root}: has no man pages")
         return 1
-    findings = [finding for path in pages for finding in check(path)]
+    findings = [finding for path in pages for finding in (*check_terms(path), *check(path))]
     print("\n".join(findings))
     return 1 if findings else 0
 

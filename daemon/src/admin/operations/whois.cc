@@ -42,9 +42,9 @@ Result<std::vector<LeaseRecord>> FindLeases(StoreReader& store, const std::strin
   return leases;
 }
 
-// Of a lease whose row is gone, its tag, host and month are known.
+// Of a lease whose row is gone, its tag, host and month are known. Asked for in any case: if the
+// ids came twice, both owners matter.
 Status FindFolded(StoreReader& store, const std::string& row, Origin& origin) {
-  if (!origin.leases.empty()) return Status::Ok();
   Result<std::vector<FoldedOrigin>> folded = store.FindFolded(row, origin.number);
   if (!folded.ok()) return folded.status();
   origin.folded = std::move(folded).value();

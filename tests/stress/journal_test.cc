@@ -275,7 +275,8 @@ TEST_P(LargeJournal, IsAuditedListedAndFoldedBesideLeases) {
                                  << host_.idctl.Run({"lease", "list", "--state", "active"}).out
                                  << host_.daemon.Log();
   const std::string old_id = std::to_string(folded() / 2 / 10 * 1000 + 5);
-  EXPECT_EQ(host_.idctl.Json({"whois", "t0", old_id}).at("folded").size(), 1U);
+  // Several hosts, once there are too many ranges to keep them apart.
+  EXPECT_GE(host_.idctl.Json({"whois", "t0", old_id}).at("folded").size(), 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, LargeJournal, ::testing::Values("sqlite", "mariadb"),

@@ -126,9 +126,12 @@ Result<std::vector<LeaseRecord>> MysqlStore::FindFoldable(const JournalOrder& or
   const std::string oldest = SecondsAgo(*order.retention);
   const Result<MysqlResult> found = db_->Query(
       std::string("SELECT ") + sql::kLeaseColumns + ", leased_at < " + oldest + ", closed_at < " +
-      oldest + ", seq < (SELECT MAX(seq) FROM idd_ended newest WHERE newest.host = e.host)" +
-      " FROM idd_ended e WHERE seq > " + std::to_string(order.folded_to) + " ORDER BY seq LIMIT " +
-      std::to_string(order.rows));
+      oldest +
+      // Not MAX(): MariaDB would read all of the host's rows for it.
+      ", seq < (SELECT seq FROM idd_ended newest WHERE newest.host = e.host ORDER BY seq DESC"
+      " LIMIT 1)"
+      " FROM idd_ended e WHERE seq > " +
+      std::to_string(order.folded_to) + " ORDER BY seq LIMIT " + std::to_string(order.rows));
   if (!found.ok()) return found.status();
   std::vector<LeaseRecord> leases;
   for (const auto& cells : found.value().rows) {
@@ -271,25 +274,73 @@ Result<std::vector<FoldedOrigin>> MysqlStore::FindFolded(const std::string& tag,
   }
 }
 
-Result<std::vector<std::string>> MysqlStore::CheckSums(const std::string& tag) {
-  if (db_ == nullptr) return NotOpen();
-  const std::string name = MysqlDb::Text(tag);
+// Counts the tag's settled leases in parts: a statement over all of them takes longer than the
+// connection waits for. Precondition: a snapshot is open.
+Result<MysqlStore::CountedLeases> MysqlStore::CountEnded(const std::string& tag) {
+  constexpr std::size_t kAtOnce = 20'000;
+  CountedLeases counted;
+  std::uint64_t last = 0;
+  while (true) {
+    const Result<MysqlResult> found = db_->Query(
+        "SELECT host, month, COUNT(*), SUM(leased), SUM(claimed), SUM(returned), SUM(abandoned),"
+        " MAX(seq) FROM (SELECT seq, host, DATE_FORMAT(closed_at, '%Y-%m') AS month,"
+        " `limit` - base AS leased, claimed, returned, abandoned FROM idd_ended"
+        " FORCE INDEX(idd_ended_tag) WHERE biz_tag = " +
+        MysqlDb::Text(tag) + " AND seq > " + std::to_string(last) + " ORDER BY seq LIMIT " +
+        std::to_string(kAtOnce) + ") part GROUP BY 1, 2");
+    if (!found.ok()) return found.status();
+    std::uint64_t rows = 0;
+    for (const auto& cells : found.value().rows) {
+      const MysqlRow row(cells);
+      SumsOfLeases& sums = counted[{row.TextIf(0).value_or(""), row.TextIf(1).value_or("")}];
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const std::optional<std::uint64_t> sum = row.UintIf(2 + static_cast<int>(i));
+        if (!sum.has_value()) {
+          return Status(Code::kInvalid, "a sum of the settled leases of tag '" + tag + "' is " +
+                                            row.Describe(2 + static_cast<int>(i)));
+        }
+        sums.at(i) += *sum;
+      }
+      rows += row.UintIf(2).value_or(0);
+      last = std::max(last, row.UintIf(2 + static_cast<int>(sums.size())).value_or(last));
+    }
+    if (rows < kAtOnce) return counted;
+  }
+}
+
+Result<std::vector<std::string>> MysqlStore::CompareSums(const std::string& tag) {
+  const Result<CountedLeases> counted = CountEnded(tag);
+  if (!counted.ok()) return counted.status();
   const Result<MysqlResult> found = db_->Query(
-      "SELECT t.host, t.month, t.leases, t.leased, t.claimed, t.returned, t.abandoned,"
-      " t.folded_leases + COALESCE(e.leases, 0), t.folded_leased + COALESCE(e.leased, 0),"
-      " t.folded_claimed + COALESCE(e.claimed, 0), t.folded_returned + COALESCE(e.returned, 0),"
-      " t.folded_abandoned + COALESCE(e.abandoned, 0) FROM idd_total t LEFT JOIN ("
-      "SELECT host, DATE_FORMAT(closed_at, '%Y-%m') AS month, COUNT(*) AS leases,"
-      " SUM(`limit` - base) AS leased, SUM(claimed) AS claimed, SUM(returned) AS returned,"
-      " SUM(abandoned) AS abandoned FROM idd_ended WHERE biz_tag = " +
-      name + " GROUP BY 1, 2) e ON e.host = t.host AND e.month = t.month WHERE t.biz_tag = " +
-      name + " ORDER BY 1, 2");
-  if (!found.ok()) return Failed(found.status());
+      "SELECT host, month, leases, leased, claimed, returned, abandoned, folded_leases,"
+      " folded_leased, folded_claimed, folded_returned, folded_abandoned FROM idd_total"
+      " WHERE biz_tag = " +
+      MysqlDb::Text(tag) + " ORDER BY 1, 2");
+  if (!found.ok()) return found.status();
   std::vector<std::string> differences;
   for (const auto& cells : found.value().rows) {
-    std::optional<std::string> difference = DifferenceOfSums(MysqlRow(cells), tag);
+    auto compared = cells;
+    const auto rows = counted.value().find({cells[0].value_or(""), cells[1].value_or("")});
+    if (rows != counted.value().end()) {
+      const std::size_t folded = compared.size() - rows->second.size();
+      for (std::size_t i = 0; i < rows->second.size(); ++i) {
+        const std::optional<std::uint64_t> sum =
+            MysqlRow(cells).UintIf(static_cast<int>(folded + i));
+        if (sum.has_value()) compared[folded + i] = std::to_string(*sum + rows->second.at(i));
+      }
+    }
+    std::optional<std::string> difference = DifferenceOfSums(MysqlRow(compared), tag);
     if (difference.has_value()) differences.push_back(std::move(*difference));
   }
+  return differences;
+}
+
+Result<std::vector<std::string>> MysqlStore::CheckSums(const std::string& tag) {
+  if (db_ == nullptr) return NotOpen();
+  if (Status status = BeginSnapshot(); !status.ok()) return status;
+  Result<std::vector<std::string>> differences = CompareSums(tag);
+  if (!differences.ok()) differences = Failed(differences.status());
+  EndSnapshot();
   return differences;
 }
 

@@ -241,6 +241,13 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] std::string IsKeeper() const;
   [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);
   [[nodiscard]] Status Fold(const JournalOrder& order, JournalOutcome& done);
+  [[nodiscard]] Status BeginSnapshot();
+  void EndSnapshot();
+  // Leases, and the ids leased, claimed, returned and abandoned.
+  using SumsOfLeases = std::array<std::uint64_t, 5>;
+  using CountedLeases = std::map<std::pair<std::string, std::string>, SumsOfLeases>;  // host, month
+  [[nodiscard]] Result<CountedLeases> CountEnded(const std::string& tag);
+  [[nodiscard]] Result<std::vector<std::string>> CompareSums(const std::string& tag);
   [[nodiscard]] Result<std::vector<LeaseRecord>> FindFoldable(const JournalOrder& order,
                                                               JournalOutcome& done);
 

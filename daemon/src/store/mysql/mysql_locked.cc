@@ -17,6 +17,8 @@ namespace {
 
 // How long a tag is taken apart after its row was last seen locked.
 constexpr std::chrono::seconds kApart(10);
+// The time between two looks whether its row is still locked: the tag asks again every 20 ms.
+constexpr std::chrono::milliseconds kBetweenLooks(200);
 // The time between two leases that wait for a locked row, of any tag.
 constexpr std::chrono::seconds kBetweenWaits(3);
 
@@ -63,7 +65,10 @@ bool MysqlStore::IsApart(const std::string& tag) {
 // Leases of tags that are apart. Those whose rows are free again are taken together. Of the others
 // one waits, as a row that many hosts lease from is never free for long.
 Result<Store::LeaseResults> MysqlStore::TakeApart(const std::vector<LeaseRequest>& requests) {
-  NoteLocked(requests);
+  if (MonotonicClock::now() >= next_look_) {
+    NoteLocked(requests);
+    next_look_ = MonotonicClock::now() + kBetweenLooks;
+  }
   LeasePart free;
   std::vector<std::size_t> waiting;
   LeaseResults leases;

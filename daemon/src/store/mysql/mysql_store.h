@@ -283,6 +283,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   std::string next_in_row_;  // the tag that Singly() begins with
   // Tags whose rows were seen locked lately, and until when they are taken apart.
   std::map<std::string, MonotonicTime, std::less<>> locked_;
+  MonotonicTime next_look_{};  // at their rows
   MonotonicTime next_wait_{};  // for one of them
   std::size_t waits_ = 0;
   bool can_skip_locked_ = true;   // the server knows SKIP LOCKED, as far as is known

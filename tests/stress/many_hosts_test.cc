@@ -9,8 +9,7 @@
 // other claim got. The server's own counters show what the hosts request. The figures are printed;
 // docs/capacity.md has those of a whole machine.
 //
-// 20 hosts, 50 at full load, or IDD_TEST_HOSTS. More than 100 new or returning hosts at once can be
-// too much for a slow server (docs/capacity.md).
+// 20 hosts, 50 at full load, or IDD_TEST_HOSTS.
 #include "many_hosts.h"
 
 #include <gtest/gtest.h>

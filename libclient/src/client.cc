@@ -7,10 +7,10 @@
 #include "idd/base/clock.h"
 #include "idd/wire/frames.h"
 #include "process_mark.h"
+#include "reconnect.h"
 
 namespace idd::client {
 
-using idd::Code;
 using idd::Deadline;
 using idd::Result;
 using idd::Status;
@@ -36,15 +36,11 @@ Client::~Client() {
 Result<std::unique_ptr<Client>> Client::Open(ClientOptions options) {
   std::unique_ptr<Client> client(new Client(std::move(options)));
   const Deadline deadline = Deadline::After(client->timeout());
-  ReconnectPause pause;
-  while (true) {
-    Status status = client->connection().EnsureConnected(deadline);
-    if (status.ok()) return client;
-    if (status.code() != Code::kUnavailable || client->opens_once()) return status;
-    if (deadline.passed()) return status;
-    pause.Sleep(deadline);
-    if (deadline.passed()) return status;
-  }
+  Status status = UntilAnswered(deadline, client->opens_once(), [&](bool&) {
+    return client->connection().EnsureConnected(deadline);
+  });
+  if (!status.ok()) return status;
+  return client;
 }
 
 Connection& Client::connection() {

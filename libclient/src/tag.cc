@@ -12,6 +12,7 @@
 #include "client.h"
 #include "idd/shm/ring_observer.h"
 #include "idd/wire/frames.h"
+#include "reconnect.h"
 
 namespace idd::client {
 
@@ -26,7 +27,6 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds kLongestReconnectPause(20);
 // How long a claim that waits for the clock sleeps before it looks again.
 constexpr milliseconds kClockPause(1);
 // Claims that do not wait tell the daemon no oftener that a tag is dry.
@@ -115,11 +115,6 @@ idclient_tag_state StateOf(const idd::shm::RingView& view) noexcept {
 
 }  // namespace
 
-void ReconnectPause::Sleep(Deadline deadline) {
-  std::this_thread::sleep_for(std::min(next_, deadline.remaining()));
-  next_ = std::min(next_ * 2, kLongestReconnectPause);
-}
-
 Tag::Tag(Client& client, std::string name, std::uint64_t block_size,
          std::optional<BlockOwner> blocks)
     : way_(blocks.has_value() ? Way::kBlock : Way::kRing),
@@ -182,17 +177,11 @@ Status Tag::Attach(Deadline deadline, bool& is_answered) {
 }
 
 Status Tag::AttachFirst(Deadline deadline) {
-  ReconnectPause pause;
-  while (current_.load(std::memory_order_acquire) == nullptr) {  // A1, pairs with A2
-    bool is_answered = false;
-    Status status = Attach(deadline, is_answered);
-    if (status.ok()) break;
-    if (status.code() != Code::kUnavailable || is_answered || deadline.passed()) return status;
-    if (client_.opens_once()) return status;
-    pause.Sleep(deadline);
-    if (deadline.passed()) return status;
-  }
-  return Status::Ok();
+  return UntilAnswered(deadline, client_.opens_once(), [&](bool& is_answered) {
+    // A1, pairs with A2: another thread may have attached.
+    if (current_.load(std::memory_order_acquire) != nullptr) return Status::Ok();
+    return Attach(deadline, is_answered);
+  });
 }
 
 // A process can have a limited number of mappings, and each restart of the daemon brings two for

@@ -28,16 +28,6 @@ namespace idd::client {
 
 class Client;
 
-// The pauses of a call that waits for a daemon: short at first.
-class ReconnectPause {
- public:
-  // Not beyond the deadline.
-  void Sleep(idd::Deadline deadline);
-
- private:
-  std::chrono::milliseconds next_{2};
-};
-
 // idclient_tag_info without its size.
 struct TagInfo {
   idclient_tag_mode mode = IDCLIENT_MODE_UNKNOWN;

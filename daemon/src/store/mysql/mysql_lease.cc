@@ -29,7 +29,8 @@ constexpr milliseconds kInARow(2000);
 
 constexpr unsigned kChanged = 1020;
 
-class Row {
+// The time for leases that are taken one after the other.
+class OneByOne {
  public:
   // Whether the next one may be taken. The first always may.
   [[nodiscard]] bool GoesOn() {
@@ -114,10 +115,10 @@ Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& 
   next_in_row_.clear();
   LeaseResults singly;
   for (const LeaseRequest& request : requests) singly.emplace_back(NotYet(request.tag));
-  Row row;
+  OneByOne tries;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const std::size_t place = (first + i) % requests.size();
-    if (!row.GoesOn()) {
+    if (!tries.GoesOn()) {
       next_in_row_ = requests[place].tag;
       break;
     }
@@ -229,9 +230,9 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
       leases[places[i]] = std::move(advanced.value()[i]);
     }
   }
-  Row row;
+  OneByOne tries;
   for (const auto& [place, tail] : tails) {
-    leases[place] = row.GoesOn() ? TakeBack(requests[place], *tail) : NotYet(requests[place].tag);
+    leases[place] = tries.GoesOn() ? TakeBack(requests[place], *tail) : NotYet(requests[place].tag);
     if (db_ == nullptr) return GiveUp(leases, leases[place].status());
   }
   return leases;

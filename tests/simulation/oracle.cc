@@ -164,8 +164,8 @@ bool Oracle::IsRising(const Claim& claim, std::uint64_t first) const {
   if (first >= claim.earlier) return true;
   const auto parts = layout->PartsOf(claim.earlier - 1);
   world_.Met("ids of a snowflake tag fell, as idd had begun without knowing the earlier ones");
-  return parts.has_value() &&
-         layout->TimeAt(claim.clock->LeastSince(claim.first_forgot_at)) <= parts->time;
+  return parts.has_value() && layout->TimeAt(claim.clock->LeastSince(std::min(
+                                  claim.first_forgot_at, claim.earlier_at))) <= parts->time;
 }
 
 void Oracle::OnForged(const std::string& machine, const std::string& tag) {
@@ -188,12 +188,16 @@ void Oracle::ChangeScope(Claim& claim, std::string scope) const {
   const Order order = it == orders_.end() ? Order() : it->second;
   claim.above = order.newest;
   claim.earlier = order.before;
+  claim.earlier_at = order.before_at;
   if (order.since < claim.forgot_at) Forget(claim, claim.forgot_at);
 }
 
 void Oracle::Forget(Claim& claim, Nanos forgot_at) {
   claim.forgot_at = forgot_at;
-  claim.earlier = std::max(claim.earlier, claim.above);
+  if (claim.above > claim.earlier) {
+    claim.earlier = claim.above;
+    claim.earlier_at = forgot_at;
+  }
   claim.above = 0;
 }
 
@@ -261,13 +265,16 @@ void Oracle::OnClaimed(const Claim& claim, shm::IdRange ids) {
   for (const std::string& scope : {claim.scope, std::string()}) {
     Order& order = orders_[{scope, tag}];
     if (order.since < claim.forgot_at) {
-      order.before = std::max(order.before, order.newest);
+      order.Forget(order.newest, claim.forgot_at);
       order.newest = 0;
       order.since = claim.forgot_at;
     }
     // The ring of a claim that took so long may have been an earlier one.
-    std::uint64_t& last = claim.began < order.since ? order.before : order.newest;
-    last = std::max(last, ids.limit);
+    if (claim.began < order.since) {
+      order.Forget(ids.limit, order.since);
+    } else {
+      order.newest = std::max(order.newest, ids.limit);
+    }
   }
   if (rising_.contains(tag)) world_.Met("a ticket was claimed");
 }

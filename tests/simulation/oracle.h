@@ -82,6 +82,7 @@ class Oracle {
     // below `earlier`. Its ids are above that too, unless the clock was behind.
     Nanos forgot_at = 0;
     std::uint64_t earlier = 0;
+    Nanos earlier_at = 0;  // when ids below `earlier` were first forgotten: later ones may be, too
     // The same moment as it was when the claim began: its ids may be those of the idd of that time,
     // and their answer may have come after another idd had begun.
     Nanos first_forgot_at = 0;
@@ -134,6 +135,12 @@ class Oracle {
     Nanos since = 0;  // when idd began, see Claim::forgot_at
     // The claims before, of which an idd that began then knew nothing.
     std::uint64_t before = 0;
+    Nanos before_at = 0;  // as Claim::earlier_at
+    void Forget(std::uint64_t limit, Nanos at) {
+      if (limit <= before) return;
+      before = limit;
+      before_at = at;
+    }
   };
   // Ids as the store counts them: a row of leaf_alloc, and the numbers leased from it.
   struct Counted {

@@ -34,6 +34,8 @@ constexpr Nanos kFarAhead = 3600 * kSecond;
 ClusterRun::ClusterRun(std::uint64_t seed, const Tracer& tracer)
     : world_(seed), oracle_(world_), seed_(seed), setup_(seed ^ 0x2545f4914f6cdd1d) {
   world_.SetTracer(tracer);
+  // A process with the same number was killed.
+  std::filesystem::remove_all(ScratchDir());
   Setup();
 }
 

@@ -399,8 +399,8 @@ void TagService::FinishShutdownIfIdle() {
 }
 
 // A store may fail for a moment, as its session ends or its file is made smaller, and the next use
-// opens it again. What is not journalled now, the next idd journals as abandoned, and then nobody
-// learns how much of it was claimed.
+// opens it again. What is not journalled now, the next idd journals as abandoned, and then it is
+// unknown how much of it was claimed.
 bool TagService::EndAgain() {
   if (second_try_ != SecondTry::kPossible || !closer_.HasFailed()) return false;
   second_try_ = SecondTry::kNone;

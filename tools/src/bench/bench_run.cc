@@ -101,7 +101,7 @@ void FailRun(Control& control, idclient_status status, const char* reason) {
   // R11: picks one claimer; it publishes nothing
   if (control.fails.exchange(1, std::memory_order_relaxed) != 0) return;
   std::strncpy(control.reason.data(), reason, control.reason.size() - 1);
-  // R8, pairs with R9: whoever sees the status may read the reason.
+  // R8, pairs with R9: a reader that sees the status may read the reason.
   control.status.store(static_cast<std::uint32_t>(status), std::memory_order_release);
 }
 

@@ -24,7 +24,7 @@ constexpr milliseconds kStateLife(100);
 constexpr int kTries = 4;
 // Leases that are taken one after the other stop after this time, and their tags ask again. In
 // between, the host looks at the fence: had it not looked for six seconds (fence.cc), it would have
-// to hand all of them back, and a server that many hosts ask at once would serve nobody.
+// to hand all of them back, and a server that many hosts ask at once would serve none of them.
 constexpr milliseconds kInARow(2000);
 
 constexpr unsigned kChanged = 1020;
@@ -106,7 +106,7 @@ Result<Store::LeaseResults> MysqlStore::TakeTogether(const std::vector<LeaseRequ
 }
 
 // Begins with the tag that had no turn the last time: rows that are locked cost a second each, and
-// must not keep the tags behind them waiting for ever.
+// must not keep the tags behind them waiting without end.
 Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& requests) {
   const auto next =
       std::find_if(requests.begin(), requests.end(),

@@ -31,6 +31,7 @@ class NewRings {
   // Whether a ring may be made now. If not, the tag waits for its turn; further calls for it change
   // nothing.
   [[nodiscard]] bool MayMake(const std::string& tag);
+  [[nodiscard]] bool Awaits(const std::string& tag) const { return is_waiting_.contains(tag); }
   // A ring was made.
   void OnMade();
 

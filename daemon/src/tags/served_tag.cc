@@ -96,10 +96,7 @@ Result<ObserveGrant> ServedTag::Observe() const {
 void ServedTag::Serve() {
   if (context_.drains.IsDrained(name_)) return Drain();
   const bool needs_ring = is_known() && !ids_.HasOpenRing();
-  if (needs_ring && !context_.new_rings.MayMake(name_)) {
-    awaits_ring_ = true;
-    return ArmDeadline();
-  }
+  if (needs_ring && !context_.new_rings.MayMake(name_)) return ArmDeadline();
   static_cast<void>(ids_.Resume());  // without memory for a ring, the next try fails as well
   if (!is_known()) {
     if (!store_.refusal.ok()) return waiters_.FailAll(store_.refusal);

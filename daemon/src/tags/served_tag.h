@@ -67,7 +67,7 @@ class ServedTag {
   // Whether a look-up or a lease is under way, or the tag awaits its turn to lease, or its ring,
   // with which it leases.
   [[nodiscard]] bool AwaitsStore() const {
-    return store_.is_busy || context_.scheduler.Awaits(name_) || awaits_ring_;
+    return store_.is_busy || context_.scheduler.Awaits(name_) || context_.new_rings.Awaits(name_);
   }
   [[nodiscard]] bool is_at_store() const noexcept { return store_.is_busy; }
   // True if the lease under way must go back, because the tag was drained meanwhile.
@@ -80,10 +80,7 @@ class ServedTag {
   void Claim(RequestContext request, std::uint64_t ring_id, std::uint64_t count, ClaimDone done);
   void OnRefillMark();
   // The ring that the tag waits for may be made: see NewRings.
-  void ServeWithRing() {
-    awaits_ring_ = false;
-    Serve();
-  }
+  void ServeWithRing() { Serve(); }
   void DropOwner(std::uint64_t owner) { waiters_.Drop(owner); }
   [[nodiscard]] Result<ObserveGrant> Observe() const;
 
@@ -234,8 +231,7 @@ class ServedTag {
   StoreState store_;
   Counts counts_;
   ExhaustionForecast exhaustion_;
-  bool awaits_ring_ = false;  // as NewRings::MayMake() has said
-  unsigned idle_polls_ = 0;   // consecutive polls that found nothing new
+  unsigned idle_polls_ = 0;  // consecutive polls that found nothing new
 };
 
 }  // namespace idd::daemon

@@ -118,9 +118,12 @@ Status CompareRest(StoreReader& store, const std::string& tag, AuditRead& read) 
     const bool is_last = leases.size() < kPage;
     if (leases.empty()) break;
     const LeaseRecord last = leases.back();
-    std::set<std::string, std::less<>> tokens;
-    for (const LeaseRecord& lease : leases) tokens.insert(lease.token);
-    if (lowest.has_value() && !tokens.contains(lowest->token)) leases.push_back(*lowest);
+    const auto is_lowest = [&lowest](const LeaseRecord& lease) {
+      return lease.token == lowest->token;
+    };
+    if (lowest.has_value() && std::none_of(leases.begin(), leases.end(), is_lowest)) {
+      leases.push_back(*lowest);
+    }
     for (std::string& finding : FindSharedIds(leases, read.ledger.returned)) {
       findings.insert(std::move(finding));
     }

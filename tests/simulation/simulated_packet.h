@@ -44,13 +44,18 @@ Result<T> SimulatedStore::Send(std::function<Result<T>(Server&)> packet) {
   if (!session_.has_value()) return NotOpen();
   Server* server = session_->server;
   if (cluster_.access() == Access::kProxy) server = &cluster_.primary();
-  if (cluster_.access() != Access::kProxy && session_->IsReset()) {
+  const bool is_direct = cluster_.access() != Access::kProxy;
+  if (is_direct && session_->IsReset()) {
     session_.reset();
     return Status(Code::kUnavailable, "connection reset");
   }
-  session_->used = World::Get().now();
-  Result<T> result = SendTo<T>(server, std::move(packet));
-  session_->used = World::Get().now();
+  Result<T> result = SendTo<T>(
+      server,
+      [session = *session_, is_direct, packet = std::move(packet)](Server& at) -> Result<T> {
+        if (is_direct && session.IsReset()) return Status(Code::kSystem, "connection reset");
+        *session.used = World::Get().now();
+        return packet(at);
+      });
   if (result.status().code() == Code::kSystem) {
     session_.reset();
     return Status(Code::kUnavailable, result.status().message());

@@ -2,6 +2,8 @@
 #include "simulated_store.h"
 
 #include <algorithm>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "platform/random.h"
@@ -62,6 +64,13 @@ Status SimulatedStore::SetBack() {
   return {Code::kUnavailable, "the tables were set back or replaced"};
 }
 
+// As MysqlStore does: of tables that were set back, some hosts know later times than others.
+bool SimulatedStore::LearnTablesFrom(const FenceMember& member) {
+  const std::string_view name = member.server;
+  return name.starts_with(identity_.name()) &&
+         tables_.AddSeenElsewhere(name.substr(identity_.name().size()));
+}
+
 bool SimulatedStore::Guard::IsMember(const Server& server) const {
   if (session.server != &server || session.life != server.life) return false;
   const auto row = server.data.members.find(host);
@@ -106,7 +115,7 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
   struct Greeting {
     daemon::ServerFacts facts;
     std::uint64_t life = 0;
-    std::uint64_t tables = 0;
+    Nanos answered = 0;
     std::string incarnation;
   };
   const MonotonicTime asked = MonotonicClock::now();
@@ -122,7 +131,7 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
         hello.facts.connection = ++server.connections;
         hello.facts.uptime = seconds((World::Get().now() - server.started) / kSecond);
         hello.life = server.life;
-        hello.tables = server.tables;
+        hello.answered = World::Get().now();
         hello.incarnation = server.data.incarnation;
         return hello;
       });
@@ -131,10 +140,10 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
   session_ = Session{.server = &endpoint,
                      .life = hello.life,
                      .connection = hello.facts.connection,
-                     .used = World::Get().now()};
+                     .used = std::make_shared<Nanos>(hello.answered)};
   const auto change = identity_.Recognise(hello.facts);
   if (change != daemon::ServerIdentity::Change::kNone) ++generation_;
-  if (change == daemon::ServerIdentity::Change::kOther) tables_.clear();
+  if (change == daemon::ServerIdentity::Change::kOther) tables_ = {};
   if (hello.incarnation.empty()) {
     if (!may_create_) return {Code::kUnavailable, "the database is missing or empty"};
     const Result<bool> made = Send<bool>([&cluster = cluster_, incarnation = RandomToken()](
@@ -159,8 +168,8 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
   if (known.value().incarnation.empty()) return {Code::kUnavailable, "the database is empty"};
   incarnation_ = known.value().incarnation;
   const bool was_open = !tables_.empty();
-  if (tables_.insert(known.value().tables).second && was_open) ++generation_;
-  data_set_name_ = identity_.name() + "#" + std::to_string(known.value().tables);
+  if (tables_.Add(kTables, known.value().tables) && was_open) ++generation_;
+  data_set_name_ = identity_.name() + tables_.Times();
   if (Status status = ClaimHost(); !status.ok()) return status;
   if (Status status = ClaimMember(); !status.ok()) return status;
   if (Status status = AbandonLost(); !status.ok()) return status;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include "data_set.h"
 #include "platform/host_id.h"
 #include "servers.h"
+#include "store/mysql/mysql_tables.h"
 #include "store/mysql/server_identity.h"
 #include "store/store.h"
 #include "world.h"
@@ -81,14 +83,19 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   Result<bool> PutOut(const FenceMember& member) override;
 
  private:
+  // All tables of a data set are made at the same time.
+  static constexpr const char* kTables = "all";
+
   struct Session {
     Server* server = nullptr;
     std::uint64_t life = 0;
     std::uint64_t connection = 0;
-    Nanos used = 0;  // when this side sent or received last
+    // When the server last took a packet of it. One that was under way when the server was set back
+    // finds a connection as the snapshot has it, so the packets share this with the session.
+    std::shared_ptr<Nanos> used = std::make_shared<Nanos>(0);
 
     [[nodiscard]] bool IsReset() const {
-      return life != server->life || (used > server->set_back_to && used < server->set_back_at);
+      return life != server->life || (*used > server->set_back_to && *used < server->set_back_at);
     }
   };
   // The state of this run that a guarded statement must find at the server.
@@ -99,10 +106,10 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
     std::string incarnation;
     std::string last_token;
     std::uint64_t beat = 0;
-    std::set<std::uint64_t> tables;
+    daemon::MysqlTables tables;
 
     [[nodiscard]] bool HasTables(const Server& server) const {
-      return tables.contains(server.tables);
+      return !daemon::MysqlTables(tables).Add(kTables, server.tables);
     }
     [[nodiscard]] bool IsMember(const Server& server) const;
     [[nodiscard]] bool IsCurrent(const Server& server) const;
@@ -122,6 +129,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   [[nodiscard]] Status UpdateMember(std::function<void(FenceMember&)> update);
   [[nodiscard]] Status Drop(Status status);
   [[nodiscard]] Status SetBack();
+  [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
   [[nodiscard]] Status NotOpen() const;
   [[nodiscard]] static Status ReadOnly();
 
@@ -135,7 +143,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   bool is_new_ = false;
   std::uint64_t generation_ = 0;
   daemon::ServerIdentity identity_;
-  std::set<std::uint64_t> tables_;
+  daemon::MysqlTables tables_;
   std::string data_set_name_;
   std::string incarnation_;
   std::string last_token_;

@@ -304,6 +304,9 @@ Result<daemon::FenceView> SimulatedStore::ReadFence(std::uint64_t noted) {
   if (!answer.value().has_tables || !answer.value().is_member) return SetBack();
   ++member_beat_;
   daemon::FenceView view = answer.value().view;
+  for (const FenceMember& member : view.members) {
+    if (LearnTablesFrom(member)) return SetBack();
+  }
   view.server = data_set_name_;
   return view;
 }

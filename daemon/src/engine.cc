@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -17,8 +18,10 @@ namespace {
 constexpr std::chrono::seconds kPollInterval(1);
 // A start waits at most this long for a store that does not answer.
 constexpr std::chrono::milliseconds kStartPatience(2500);
-// A stop waits at most this long for the store to take the tails back.
+// A stop waits at most this long for the store to take another tail back,
 constexpr std::chrono::seconds kStopPatience(10);
+// and this long for all of them: less than TimeoutStopSec of the unit.
+constexpr std::chrono::seconds kStopAtMost(45);
 
 }  // namespace
 
@@ -156,11 +159,17 @@ void Engine::Stop(std::function<void(bool is_clean)> done) {
   is_stopping_ = true;
   poll_timer_.Cancel();
   journal_.Stop();
-  patience_.After(kStopPatience, [this, done] {
+  LimitStop(MonotonicClock::now() + kStopAtMost, done);
+  tags_.Shutdown([done = std::move(done)] { done(true); });
+}
+
+void Engine::LimitStop(MonotonicTime until, std::function<void(bool is_clean)> done) {
+  const MonotonicTime next = std::min(MonotonicClock::now() + kStopPatience, until);
+  patience_.At(next, [this, until, ended = tags_.ended(), done = std::move(done)] {
+    if (tags_.ended() != ended && MonotonicClock::now() < until) return LimitStop(until, done);
     worker_.DropQueued();
     done(false);
   });
-  tags_.Shutdown([done = std::move(done)] { done(true); });
 }
 
 }  // namespace idd::daemon

@@ -85,7 +85,8 @@ class Engine {
   // worker's queued jobs are dropped.
   void Leave();
   // Refuses the waiters, drains the rings and hands the tails back, and then calls `done`.
-  // `is_clean` is false if the store did not take all of the tails back in time.
+  // `is_clean` is false if the store took nothing more for ten seconds, or not all of the tails in
+  // 45 seconds.
   void Stop(std::function<void(bool is_clean)> done);
 
  private:
@@ -95,6 +96,7 @@ class Engine {
   void Settle();
   void BecomeReady();
   void SchedulePoll();
+  void LimitStop(MonotonicTime until, std::function<void(bool is_clean)> done);
 
   const HostIdentity host_;
   const Settings settings_;

@@ -67,6 +67,16 @@ TEST_F(ManyTags, StatusHasThemAll) {
   }
 }
 
+TEST_F(ManyTags, StopHandsAllTailsBack) {
+  host_.daemon.Stop();
+  SqliteFile database = host_.Database();
+  EXPECT_EQ(database.QueryInteger("SELECT COUNT(*) FROM idd_lease WHERE state = 'active'"), 0);
+  EXPECT_EQ(database.QueryInteger("SELECT COUNT(DISTINCT biz_tag) FROM idd_lease"
+                                  " WHERE state = 'returned' AND claimed = 1"),
+            kTags);
+  EXPECT_EQ(database.QueryInteger("SELECT COUNT(*) FROM leaf_alloc WHERE max_id = 2"), kTags);
+}
+
 TEST_F(ManyTags, TopCountsThemAllAndEnds) {
   winsize size{};
   size.ws_col = 80;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LD_PRELOADed into idd, makes every fsync and fdatasync take IDD_TEST_SYNC_MS milliseconds longer,
-// to simulate a store on a slow disk.
+// to simulate a store on a slow disk. With IDD_TEST_SYNC_FILE the number is in that file, which may
+// come and change later.
 #include <dlfcn.h>
 #include <time.h>
 
 #include <cstdlib>
+#include <fstream>
 
 namespace {
 
 void Delay() {
-  static const long milliseconds = [] {
-    const char* const text = std::getenv("IDD_TEST_SYNC_MS");
-    return text == nullptr ? 0L : std::strtol(text, nullptr, 10);
-  }();
+  const char* const file = std::getenv("IDD_TEST_SYNC_FILE");
+  const char* const text = std::getenv("IDD_TEST_SYNC_MS");
+  long milliseconds = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+  if (file != nullptr) std::ifstream(file) >> milliseconds;
   const timespec time{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000};
   ::nanosleep(&time, nullptr);
 }

@@ -140,6 +140,7 @@ void LeaseCloser::JournalSome() {
         due_ -= std::min(due_, batch.size());
         // Ends that could not be journalled stay, and go with the next batch.
         if (done.ok()) {
+          ended_ += batch.size();
           for (const LeaseClosure& closure : batch) {
             closing_.erase(closure.token);
             held_.Forget(closure.token);
@@ -193,6 +194,7 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
     unreturned_.push_back(use);
   } else {
     held_.Forget(use.lease.token);
+    ++ended_;
   }
   const bool is_deleted = outcome.status().code() == Code::kNoSuchTag;
   if (is_deleted || (outcome.ok() && outcome.value() == ReturnOutcome::kAbandoned)) {
@@ -222,8 +224,15 @@ bool LeaseCloser::HasOpenEnds(const std::string& scope) const {
 }
 
 void LeaseCloser::ReturnAgain() {
-  if (!returning_.empty()) return;
-  for (const LeaseUse& use : std::exchange(unreturned_, {})) HandBack(use);
+  if (!returning_.empty() || unreturned_.empty()) return;
+  std::vector<LeaseUse> again = std::exchange(unreturned_, {});
+  // The store refused the first of them. The others may have failed only because idd then counted
+  // the store as down, so they go before the tails of that tag.
+  std::stable_partition(again.begin(), again.end(),
+                        [refused = again.front().lease.tag](const LeaseUse& use) {
+                          return use.lease.tag != refused;
+                        });
+  for (const LeaseUse& use : again) HandBack(use);
 }
 
 void LeaseCloser::HandBackUnanswered(AskedLeases asked) {

@@ -77,6 +77,8 @@ class LeaseCloser {
   [[nodiscard]] bool HasFailed() const noexcept {
     return idle() && !(closing_.empty() && unreturned_.empty() && unanswered_.empty());
   }
+  // How many leases the store has ended so far.
+  [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
   // Leases that the journal may still have as active, by token. Leases on their way back to the
   // store, or not taken yet, stay active until the store has them.
   [[nodiscard]] std::map<std::string, LeaseClosure, std::less<>> Open() const;
@@ -102,6 +104,7 @@ class LeaseCloser {
   std::set<std::string, std::less<>> reported_unavailable_;  // of unreturned_, by token
   MonotonicTime journalled_at_{};                            // when ends were last sent
   std::size_t due_ = 0;  // how many of closing_ are journalled without a wait for others
+  std::uint64_t ended_ = 0;
   bool is_hurried_ = false;
   bool flushing_ = false;
   AskedLeases unanswered_;

@@ -182,6 +182,7 @@ WaitFacts ServedTag::WhyItWaits() const {
   if (store_.is_busy) facts.asked_at = store_.asked_at;
   if (ids_.WasQuarantinedRecently()) facts.quarantined_at = ids_.quarantined_at();
   if (IsSnowflake()) facts.clock = time_.Reason();
+  facts.awaits_ring = context_.new_rings.Awaits(name_);
   return facts;
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kOvertakenPatience(50);
 // A store that takes longer to fail after a stop has begun is not tried again: a server that hangs
 // takes five seconds each time, and a stop ends after ten (engine.cc).
-constexpr std::chrono::seconds kSecondTryWithin(2);
+constexpr std::chrono::seconds kSecondTryWithin(4);
 
 struct Alarm {
   const char* kind;
@@ -92,7 +92,7 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
                    [this](std::function<void()> go_on) { WhenRingsAreKept(std::move(go_on)); }),
       poll_turns_(loop),
       overtaken_timer_(loop),
-      second_try_timer_(loop) {}
+      next_try_timer_(loop) {}
 
 // If a stop timed out, there are tails that wait for a lease under way.
 TagService::~TagService() {
@@ -373,8 +373,9 @@ void TagService::Shutdown(std::function<void()> done) {
   scheduler_.Stop();
   shutdown_done_ = std::move(done);
   // A stop does not wait for a store that is known to be down.
-  if (context_.health.up) second_try_ = SecondTry::kPossible;
+  if (context_.health.up) next_try_ = NextTry::kPossible;
   second_try_until_ = MonotonicClock::now() + kSecondTryWithin;
+  ended_before_ = closer_.ended();
   for (auto& [name, tag] : tags_) {
     if (tag->Shutdown()) overtaken_are_through_ = false;
   }
@@ -394,7 +395,7 @@ void TagService::FinishShutdownIfIdle() {
   for (const auto& [name, tag] : tags_) {
     if (tag->is_at_store()) return;
   }
-  if (second_try_ == SecondTry::kPlanned || EndAgain()) return;
+  if (next_try_ == NextTry::kPlanned || EndAgain()) return;
   std::exchange(shutdown_done_, nullptr)();
 }
 
@@ -402,12 +403,18 @@ void TagService::FinishShutdownIfIdle() {
 // opens it again. What is not journalled now, the next idd journals as abandoned, and then it is
 // unknown how much of it was claimed.
 bool TagService::EndAgain() {
-  if (second_try_ != SecondTry::kPossible || !closer_.HasFailed()) return false;
-  second_try_ = SecondTry::kNone;
-  if (MonotonicClock::now() > second_try_until_) return false;
-  second_try_ = SecondTry::kPlanned;
-  second_try_timer_.At(context_.health.next_try, [this] {
-    second_try_ = SecondTry::kNone;
+  if (next_try_ != NextTry::kPossible || !closer_.HasFailed()) return false;
+  // A try that brought something to its end is followed by another, as one row of a server may be
+  // locked while the others are free. Without that there is a second try only after a short one.
+  const bool goes_on = closer_.ended() != std::exchange(ended_before_, closer_.ended());
+  const bool is_short = MonotonicClock::now() <= std::exchange(second_try_until_, {});
+  if (!goes_on && !is_short) {
+    next_try_ = NextTry::kNone;
+    return false;
+  }
+  next_try_ = NextTry::kPlanned;
+  next_try_timer_.At(context_.health.next_try, [this] {
+    next_try_ = NextTry::kPossible;
     closer_.Flush();
     FinishShutdownIfIdle();
   });

@@ -181,6 +181,8 @@ class TagService : private TagOwner {
   // Refuses new requests, fails the waiters, drains every ring and hands the tails back. Calls
   // `done` when the store has answered for all of them.
   void Shutdown(std::function<void()> done);
+  // LeaseCloser::ended(): it rises while the store takes tails.
+  [[nodiscard]] std::uint64_t ended() const noexcept { return closer_.ended(); }
 
  private:
   using TagPtr = std::unique_ptr<ServedTag>;
@@ -206,7 +208,8 @@ class TagService : private TagOwner {
   void OnOutcome(const LeaseOrder& order, Result<LeaseOutcome> outcome);
   void OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   void FinishShutdownIfIdle();
-  // Tries the ends that the store did not take once more; false: there are none, or that was done.
+  // Plans another try of the ends that the store did not take; false: there are none, or it is not
+  // worth it.
   [[nodiscard]] bool EndAgain();
 
   ServiceMeter meter_;
@@ -227,10 +230,12 @@ class TagService : private TagOwner {
   std::function<void()> shutdown_done_;
   Timer overtaken_timer_;  // while stopping: time for overtaken claimers to keep ids
   bool overtaken_are_through_ = true;
-  enum class SecondTry { kNone, kPossible, kPlanned };
-  SecondTry second_try_ = SecondTry::kNone;  // while stopping: of the ends that the store refused
+  // While stopping: whether the ends that the store refused are tried again.
+  enum class NextTry { kNone, kPossible, kPlanned };
+  NextTry next_try_ = NextTry::kNone;
   MonotonicTime second_try_until_{};
-  Timer second_try_timer_;
+  std::uint64_t ended_before_ = 0;  // LeaseCloser::ended() when the last try began
+  Timer next_try_timer_;
 };
 
 // The time on the wall clock, approximately: another call may return another fraction.

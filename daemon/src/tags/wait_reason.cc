@@ -21,6 +21,9 @@ std::string DownFor(const StoreHealth& health) {
 
 std::string ReasonOf(const WaitFacts& facts) {
   if (!facts.clock.empty()) return facts.clock;
+  if (facts.awaits_ring) {
+    return "its ring waits until the service manager has the descriptors of other tags' rings";
+  }
   if (facts.health.since == MonotonicTime{}) return "the store has not answered yet";
   if (!facts.health.up) return "the store has been " + DownFor(facts.health);
   if (facts.asked_at.has_value() && MonotonicClock::now() - *facts.asked_at > kSlowStore) {

@@ -20,6 +20,7 @@ struct WaitFacts {
   std::string clock{};                            // why a snowflake claim waits for the clock
   std::optional<MonotonicTime> asked_at{};        // of the request that the store has not answered
   std::optional<MonotonicTime> quarantined_at{};  // of the ring, if that was a moment ago
+  bool awaits_ring = false;                       // NewRings::Awaits()
 };
 
 // For a claim whose deadline has passed.

@@ -230,6 +230,10 @@ TYPED_TEST_P(JournalContract, OneHostKeepsTheJournal) {
   this->Execute("UPDATE idd_role SET since = '2020-01-15 00:00:00'");
   EXPECT_TRUE(this->Keep(*a).is_keeper);
   EXPECT_FALSE(this->Keep(*b).is_keeper);
+  // It took over while a clock was years ahead, and went away.
+  this->Execute("UPDATE idd_role SET since = '2037-01-15 00:00:00'");
+  EXPECT_TRUE(this->Keep(*b).is_keeper);
+  EXPECT_FALSE(this->Keep(*a).is_keeper);
 }
 
 // A host that holds a lease which the journal has as ended, and settled, does not enter it again.

@@ -52,11 +52,13 @@ Result<JournalOutcome> MysqlStore::KeepJournal(const JournalOrder& order) {
 
 Result<bool> MysqlStore::BecomeKeeper() {
   const std::string host = MysqlDb::Text(options_.host.id);
+  // A time that is far ahead is of a clock that was wrong.
   const Result<std::vector<MysqlResult>> became =
       db_->Packet({"INSERT IGNORE INTO idd_role(role, host) VALUES('journal', " + host + ")",
                    "UPDATE idd_role SET host = " + host +
                        ", since = CURRENT_TIMESTAMP WHERE role = 'journal' AND (host = " + host +
-                       " OR since < " + SecondsAgo(kKeeperSilence) + ")",
+                       " OR since < " + SecondsAgo(kKeeperSilence) + " OR since > " +
+                       SecondsAgo(-kKeeperSilence) + ")",
                    "SELECT host FROM idd_role WHERE role = 'journal'"});
   if (!became.ok()) return became.status();
   const auto& rows = became.value()[2].rows;

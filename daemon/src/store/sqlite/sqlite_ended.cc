@@ -19,7 +19,7 @@ namespace idd::daemon {
 namespace {
 
 std::string SecondsAgo(std::chrono::seconds age) {
-  return "datetime('now', '-" + std::to_string(age.count()) + " seconds')";
+  return "datetime('now', '" + std::to_string(-age.count()) + " seconds')";
 }
 
 // `seqs`: a JSON array, as the first argument.
@@ -52,10 +52,11 @@ Result<JournalOutcome> SqliteStore::KeepJournal(const JournalOrder& order) {
 }
 
 Result<bool> SqliteStore::BecomeKeeper() {
+  // A time that is far ahead is of a clock that was wrong.
   const Status status = db_->Run(
       "INSERT INTO idd_role(role, host) VALUES('journal', ?1) ON CONFLICT(role) DO UPDATE SET"
       " host = excluded.host, since = excluded.since WHERE host = excluded.host OR since < " +
-          SecondsAgo(kKeeperSilence),
+          SecondsAgo(kKeeperSilence) + " OR since > " + SecondsAgo(-kKeeperSilence),
       options_.host_id);
   if (!status.ok()) return status;
   return db_->changes() == 1;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "store/journal_store.h"
@@ -202,6 +203,61 @@ TYPED_TEST_P(JournalContract, NumbersOfSettledRowsAreNotUsedAgain) {
   }
 }
 
+// A batch folds leases of one tag and host.
+TYPED_TEST_P(JournalContract, TagsAndHostsThatTakeTurnsAreFoldedApart) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->CreateTag(*a, "cities");
+  constexpr std::uint64_t kLeases = 24;
+  for (std::uint64_t i = 0; i < kLeases; ++i) {
+    const auto& store = i % 2 == 0 ? a : b;
+    LeaseClosure closure = Closure(i, LeaseState::kExhausted, 10);
+    closure.tag = i % 3 == 0 ? "cities" : "orders";
+    this->Take(*store, Request(i, 0, 10, closure.tag));
+    ASSERT_TRUE(store->CloseLeases({closure}).ok());
+  }
+  this->Age();
+  const std::string sums = this->Sums(*a) + this->Sums(*a, "cities");
+  const JournalOutcome kept = this->Keep(*a, std::chrono::hours(24), 3);
+  EXPECT_EQ(kept.settled, kLeases - 1) << "the newest one stays";
+  EXPECT_EQ(kept.folded, kLeases - 3) << "and the newest settled one of each host";
+  EXPECT_EQ(this->Sums(*a) + this->Sums(*a, "cities"), sums);
+  this->ExpectSumsFit(*a);
+  for (const auto& [tag, id, host] :
+       {std::tuple("cities", 1, "a"), std::tuple("cities", 11, "b"), std::tuple("orders", 1, "b"),
+        std::tuple("orders", 11, "a")}) {
+    const auto folded = a->FindFolded(tag, static_cast<std::uint64_t>(id));
+    ASSERT_TRUE(folded.ok()) << folded.status().message();
+    ASSERT_EQ(folded.value().size(), 1U) << tag << id;
+    EXPECT_EQ(folded.value()[0].host, host) << tag << id;
+  }
+}
+
+// What was leased later need not be looked at, and that may be most of the journal.
+TYPED_TEST_P(JournalContract, LooksNoFurtherThanALeaseThatIsTooYoung) {
+  const auto store = this->OpenWithEndedLeases();
+  const JournalOrder order{.settle_after = std::chrono::hours(1)};
+  const Result<JournalOutcome> early = store->journal()->KeepJournal(order);
+  ASSERT_TRUE(early.ok()) << early.status().message();
+  EXPECT_TRUE(early.value().is_done);
+  EXPECT_EQ(early.value().settled_to, 0U);
+  // Not if its time is still to come, as after a time when the clock was ahead.
+  this->Age();
+  this->Execute(
+      "UPDATE idd_lease SET leased_at = '2037-01-15 00:00:00', closed_at = '2037-01-15 00:00:00'"
+      " WHERE token = '" +
+      TestToken(1) + "'");
+  EXPECT_EQ(this->Keep(*store, std::chrono::hours(24)).settled, 2U);
+}
+
+TYPED_TEST_P(JournalContract, ActiveLeasesInFrontHoldNoneUp) {
+  const auto store = this->OpenWithOrders("a");
+  constexpr std::uint64_t kActive = 20;
+  for (std::uint64_t i = 0; i < kActive + 2; ++i) this->Take(*store, Request(i, 0, 10));
+  this->Close(*store, kActive, LeaseState::kExhausted, 10);
+  EXPECT_EQ(this->Keep(*store, std::nullopt, 1).settled, 1U);
+}
+
 TYPED_TEST_P(JournalContract, EndOfFoldedIdsStillProtectsTheTag) {
   const auto store = this->OpenWithEndedLeases();
   this->Close(*store, 4, LeaseState::kExhausted, 1000);
@@ -356,6 +412,8 @@ REGISTER_TYPED_TEST_SUITE_P(JournalContract, SettledLeasesAreListedAndAddedUpAsB
                             FoldedLeasesStayInTheSumsAndTheirIdsAreKnown,
                             IdsThatWereHandedBackAreNotTheFoldedLeases,
                             WhatMayStillChangeIsNotSettled, NumbersOfSettledRowsAreNotUsedAgain,
+                            TagsAndHostsThatTakeTurnsAreFoldedApart,
+                            LooksNoFurtherThanALeaseThatIsTooYoung, ActiveLeasesInFrontHoldNoneUp,
                             EndOfFoldedIdsStillProtectsTheTag, OneHostKeepsTheJournal,
                             HeldLeaseThatIsSettledIsKnown, RowsThatCameBackAreNotCountedAgain,
                             SumsThatDoNotFitTheirRowsAreNamed, ListsHavePagesOverBothTables,

@@ -18,10 +18,11 @@ constexpr std::chrono::seconds kBeforeFirstRound(1);
 constexpr std::chrono::milliseconds kLeastPause(20);
 
 // Of a connection of its own, and of the lease worker.
-constexpr std::size_t kRows = 500;
-constexpr std::size_t kRowsOfWorker = 64;
-// The pause after a batch, in times of what it took.
-constexpr int kPauses = 1;
+constexpr std::size_t kRows = 200;
+constexpr std::size_t kRowsOfWorker = 40;
+// The pause after a batch, in times of what it took. Beside a connection of its own, a lease is
+// slower because the server is busy; beside the worker's, it waits for the batch.
+constexpr int kPauses = 3;
 constexpr int kPausesOfWorker = 9;
 
 Result<JournalOutcome> Keep(Store& store, const JournalOrder& order) {

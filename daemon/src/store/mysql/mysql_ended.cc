@@ -19,8 +19,20 @@
 namespace idd::daemon {
 namespace {
 
+// Leases that are folded together have numbers at most this far apart: finding them must not take
+// long.
+constexpr std::uint64_t kFoldWithin = 100'000;
+// Rows in one look for the oldest lease to fold.
+constexpr std::size_t kLookedAt = 20;
+
 std::string SecondsAgo(std::chrono::seconds age) {
   return "(CURRENT_TIMESTAMP - INTERVAL " + std::to_string(age.count()) + " SECOND)";
+}
+
+// Whether a row was leased after that time. A time that is still to come is of a clock that was
+// wrong, and says nothing about the rows after it.
+std::string IsRecent(const std::string& time) {
+  return "leased_at > " + time + " AND leased_at <= CURRENT_TIMESTAMP";
 }
 
 // "(number, ...)". Precondition: not empty.
@@ -75,21 +87,30 @@ std::string MysqlStore::IsKeeper() const {
          " FOR UPDATE";
 }
 
-// The newest row stays, as in SQLite. A listed tail's row stays too, because its tail may still be
-// given up. The tables may have been restored one by one, so a row may be settled already.
+// Looks at the oldest rows, up to one that was leased later than `settle_after` ago: no later one
+// can have ended before it. The newest row stays, as in SQLite. A listed tail's row stays too,
+// because its tail may still be given up. The tables may have been restored one by one, so a row
+// may be settled already.
 Status MysqlStore::Settle(const JournalOrder& order, JournalOutcome& done) {
+  const std::string due = SecondsAgo(order.settle_after);
   const Result<MysqlResult> found = db_->Query(
-      "SELECT seq FROM idd_lease l WHERE seq > " + std::to_string(order.settled_to) +
-      " AND state <> 'active' AND closed_at <= " + SecondsAgo(order.settle_after) +
+      "SELECT seq, " + IsRecent(due) + ", state <> 'active' AND closed_at <= " + due +
       " AND seq < (SELECT MAX(seq) FROM idd_lease)"
       " AND NOT EXISTS(SELECT 1 FROM idd_returned r WHERE r.token = l.token)"
       " AND NOT EXISTS(SELECT 1 FROM idd_ended e WHERE e.seq = l.seq AND e.token <> l.token)"
-      " ORDER BY seq LIMIT " +
-      std::to_string(order.rows));
+      " FROM idd_lease l WHERE seq > " +
+      std::to_string(order.settled_to) + " ORDER BY seq LIMIT " + std::to_string(order.rows));
   if (!found.ok()) return found.status();
   std::vector<std::uint64_t> seqs;
   for (const auto& cells : found.value().rows) {
-    seqs.push_back(MysqlRow(cells).UintIf(0).value_or(0));
+    const MysqlRow row(cells);
+    const std::optional<std::uint64_t> seq = row.UintIf(0);
+    if (!seq.has_value()) {
+      return {Code::kInvalid, "a lease's number in idd_lease is " + row.Describe(0)};
+    }
+    if (row.TextIf(1) == "1") break;
+    done.settled_to = *seq;
+    if (row.TextIf(2) == "1") seqs.push_back(*seq);
   }
   if (seqs.empty()) return Status::Ok();
   const std::string from =
@@ -115,37 +136,41 @@ Status MysqlStore::Settle(const JournalOrder& order, JournalOutcome& done) {
            Numbers(seqs)});
   if (!settled.ok()) return settled.status();
   done.settled = settled.value().back().changed;
-  done.settled_to = seqs.back();
   return Status::Ok();
 }
 
-// Looks at the oldest rows, up to the first one that was leased within the retention: no later one
-// can have ended before it. Of each host the newest row stays, so that its connections find the
-// last lease that they took.
+// Looks at the oldest rows, as Settle() does. Of each host the newest row stays, so that its
+// connections find the last lease that they took. A batch folds leases of one tag and host, because
+// each row of idd_total that it changes is rewritten with all its ranges.
 Result<std::vector<LeaseRecord>> MysqlStore::FindFoldable(const JournalOrder& order,
                                                           JournalOutcome& done) {
-  constexpr int kIsOver = sql::kLeaseColumnCount;
   const std::string oldest = SecondsAgo(*order.retention);
-  const Result<MysqlResult> found = db_->Query(
-      std::string("SELECT ") + sql::kLeaseColumns + ", leased_at < " + oldest + ", closed_at < " +
-      oldest +
-      // Not MAX(): MariaDB would read all of the host's rows for it.
-      ", seq < (SELECT seq FROM idd_ended newest WHERE newest.host = e.host ORDER BY seq DESC"
-      " LIMIT 1)"
-      " FROM idd_ended e WHERE seq > " +
-      std::to_string(order.folded_to) + " ORDER BY seq LIMIT " + std::to_string(order.rows));
+  // Not MAX(): MariaDB would read all of the host's rows for it.
+  const std::string is_foldable = "closed_at < " + oldest +
+                                  " AND seq < (SELECT seq FROM idd_ended newest WHERE newest.host ="
+                                  " e.host ORDER BY seq DESC LIMIT 1)";
+  const Result<MysqlResult> found =
+      db_->Query("SELECT seq, biz_tag, host, " + IsRecent(oldest) + ", " + is_foldable +
+                 " FROM idd_ended e WHERE seq > " + std::to_string(order.folded_to) +
+                 " ORDER BY seq LIMIT " + std::to_string(kLookedAt));
   if (!found.ok()) return found.status();
-  std::vector<LeaseRecord> leases;
   for (const auto& cells : found.value().rows) {
     const MysqlRow row(cells);
-    if (row.TextIf(kIsOver) != "1") break;
-    Result<LeaseRecord> lease = ParseLeaseRow(row);
-    if (!lease.ok()) return lease.status();
-    done.folded_to = lease.value().seq;
-    if (row.TextIf(kIsOver + 1) != "1" || row.TextIf(kIsOver + 2) != "1") continue;
-    leases.push_back(std::move(lease).value());
+    const std::optional<std::uint64_t> seq = row.UintIf(0);
+    if (!seq.has_value()) {
+      return Status(Code::kInvalid, "a lease's number in idd_ended is " + row.Describe(0));
+    }
+    if (row.TextIf(3) == "1") break;
+    done.folded_to = *seq;
+    if (row.TextIf(4) != "1") continue;
+    return ReadLeases(
+        std::string("SELECT ") + sql::kLeaseColumns +
+        " FROM idd_ended e WHERE biz_tag = " + MysqlDb::Text(row.TextIf(1).value_or("")) +
+        " AND host = " + MysqlDb::Text(row.TextIf(2).value_or("")) + " AND seq BETWEEN " +
+        std::to_string(*seq) + " AND " + std::to_string(*seq + kFoldWithin) + " AND leased_at < " +
+        oldest + " AND " + is_foldable + " ORDER BY seq LIMIT " + std::to_string(order.rows));
   }
-  return leases;
+  return std::vector<LeaseRecord>();
 }
 
 // The ranges are read before the transaction. It counts the rows that it changes, and a NULL in

@@ -22,9 +22,20 @@ std::string SecondsAgo(std::chrono::seconds age) {
   return "datetime('now', '" + std::to_string(-age.count()) + " seconds')";
 }
 
+// Whether a row was leased after that time. A time that is still to come is of a clock that was
+// wrong, and says nothing about the rows after it.
+std::string IsRecent(const std::string& time) {
+  return "leased_at > " + time + " AND leased_at <= CURRENT_TIMESTAMP";
+}
+
 // `seqs`: a JSON array, as the first argument.
 constexpr const char* kOfSeqs = " WHERE seq IN (SELECT value FROM json_each(?1))";
 
+// How many rows are looked at for each that may be settled: an active lease stays where it is.
+constexpr std::size_t kLooks = 4;
+// Leases that are folded together have numbers at most this far apart: finding them must not take
+// long.
+constexpr std::uint64_t kFoldWithin = 10'000;
 // The tables may have been restored one by one, so a row may be settled already.
 constexpr const char* kNotSettled =
     " AND NOT EXISTS(SELECT 1 FROM idd_ended AS e WHERE e.token = l.token)";
@@ -62,22 +73,23 @@ Result<bool> SqliteStore::BecomeKeeper() {
   return db_->changes() == 1;
 }
 
-// The newest row stays: SQLite gives the next one a number above it. A listed tail's row stays too,
-// because its tail may still be given up.
+// Looks at the oldest rows, up to one that was leased later than `settle_after` ago: no later one
+// can have ended before it. The newest row stays: SQLite gives the next one a number above it. A
+// listed tail's row stays too, because its tail may still be given up.
 Status SqliteStore::Settle(const JournalOrder& order, JournalOutcome& done) {
+  const std::string due = SecondsAgo(order.settle_after);
   SqliteQuery query = db_->Query(
-      "SELECT seq FROM idd_lease AS l WHERE seq > ?1 AND state <> 'active' AND closed_at <= " +
-          SecondsAgo(order.settle_after) +
+      "SELECT seq, " + IsRecent(due) + ", state <> 'active' AND closed_at <= " + due +
           " AND seq < (SELECT MAX(seq) FROM idd_lease)"
           " AND NOT EXISTS(SELECT 1 FROM idd_returned AS r WHERE r.token = l.token)"
           " AND NOT EXISTS(SELECT 1 FROM idd_ended AS e WHERE e.seq = l.seq AND e.token <> l.token)"
-          " ORDER BY seq LIMIT " +
-          std::to_string(order.rows),
+          " FROM idd_lease AS l WHERE seq > ?1 ORDER BY seq LIMIT " +
+          std::to_string(kLooks * order.rows),
       order.settled_to);
   nlohmann::json seqs = nlohmann::json::array();
-  while (query.Next()) {
+  while (seqs.size() < order.rows && query.Next() && query.Uint(1) == 0) {
     done.settled_to = query.Uint(0);
-    seqs.push_back(done.settled_to);
+    if (query.Uint(2) != 0) seqs.push_back(done.settled_to);
   }
   if (!query.Finish().ok() || seqs.empty()) return query.Finish();
   done.settled = seqs.size();
@@ -104,33 +116,46 @@ Status SqliteStore::Settle(const JournalOrder& order, JournalOutcome& done) {
   return Status::Ok();
 }
 
-// Looks at the oldest rows, up to the first one that was leased within the retention: no later one
-// can have ended before it. Of each host the newest row stays, so that its connections find the
-// last lease that they took.
-Status SqliteStore::Fold(const JournalOrder& order, JournalOutcome& done) {
+// Looks at the oldest rows, as Settle() does. Of each host the newest row stays, so that its
+// connections find the last lease that they took. A batch folds leases of one tag and host, because
+// each row of idd_total that it changes is rewritten with all its ranges.
+Result<std::vector<LeaseRecord>> SqliteStore::FindFoldable(const JournalOrder& order,
+                                                           JournalOutcome& done) {
   const std::string oldest = SecondsAgo(*order.retention);
-  constexpr int kIsOver = kSqliteLeaseColumnCount;
-  SqliteQuery query =
-      db_->Query(std::string("SELECT ") + kSqliteLeaseColumns + ", leased_at < " + oldest +
-                     ", closed_at < " + oldest +
-                     ", seq < (SELECT MAX(seq) FROM idd_ended AS newest WHERE newest.host = e.host)"
-                     " FROM idd_ended AS e WHERE seq > ?1 ORDER BY seq LIMIT " +
-                     std::to_string(order.rows),
-                 order.folded_to);
-  std::vector<LeaseRecord> leases;
-  while (query.Next() && query.Uint(kIsOver) != 0) {
-    Result<LeaseRecord> lease = ParseLeaseRow(query);
-    if (!lease.ok()) return lease.status();
-    done.folded_to = lease.value().seq;
-    if (query.Uint(kIsOver + 1) == 0 || query.Uint(kIsOver + 2) == 0) continue;
-    leases.push_back(std::move(lease).value());
+  const std::string is_foldable =
+      "closed_at < " + oldest +
+      " AND seq < (SELECT MAX(seq) FROM idd_ended AS newest WHERE newest.host = e.host)";
+  SqliteQuery query = db_->Query(
+      "SELECT seq, biz_tag, host, " + IsRecent(oldest) + ", " + is_foldable +
+          " FROM idd_ended AS e WHERE seq > ?1 ORDER BY seq LIMIT " + std::to_string(order.rows),
+      order.folded_to);
+  std::string tag;
+  std::string host;
+  while (tag.empty() && query.Next() && query.Uint(3) == 0) {
+    done.folded_to = query.Uint(0);
+    if (query.Uint(4) == 0) continue;
+    tag = query.Text(1);
+    host = query.Text(2);
   }
   if (!query.Finish().ok()) return query.Finish();
-  std::map<FoldedGroup::Key, FoldedGroup> groups = GroupByMonth(leases);
+  if (tag.empty()) return std::vector<LeaseRecord>();
+  SqliteQuery group = db_->Query(
+      std::string("SELECT ") + kSqliteLeaseColumns +
+          " FROM idd_ended AS e WHERE biz_tag = ?1 AND host = ?2 AND seq BETWEEN ?3 AND"
+          " ?4 AND leased_at < " +
+          oldest + " AND " + is_foldable + " ORDER BY seq LIMIT " + std::to_string(order.rows),
+      tag, host, done.folded_to, done.folded_to + kFoldWithin);
+  return ParseLeases(group);
+}
+
+Status SqliteStore::Fold(const JournalOrder& order, JournalOutcome& done) {
+  const Result<std::vector<LeaseRecord>> leases = FindFoldable(order, done);
+  if (!leases.ok()) return leases.status();
+  std::map<FoldedGroup::Key, FoldedGroup> groups = GroupByMonth(leases.value());
   for (auto& [key, group] : groups) {
     if (Status status = FoldGroup(key, group); !status.ok()) return status;
   }
-  done.folded = leases.size();
+  done.folded = leases.value().size();
   return Status::Ok();
 }
 

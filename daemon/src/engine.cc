@@ -159,17 +159,24 @@ void Engine::Stop(std::function<void(bool is_clean)> done) {
   is_stopping_ = true;
   poll_timer_.Cancel();
   journal_.Stop();
-  LimitStop(MonotonicClock::now() + kStopAtMost, done);
+  const MonotonicTime now = MonotonicClock::now();
+  LimitStop({.ended = tags_.ended(), .at = now, .until = now + kStopAtMost}, done);
   tags_.Shutdown([done = std::move(done)] { done(true); });
 }
 
-void Engine::LimitStop(MonotonicTime until, std::function<void(bool is_clean)> done) {
-  const MonotonicTime next = std::min(MonotonicClock::now() + kStopPatience, until);
-  patience_.At(next, [this, until, ended = tags_.ended(), done = std::move(done)] {
-    if (tags_.ended() != ended && MonotonicClock::now() < until) return LimitStop(until, done);
+void Engine::LimitStop(StopProgress progress, std::function<void(bool is_clean)> done) {
+  const MonotonicTime now = MonotonicClock::now();
+  if (tags_.ended() != progress.ended) {
+    progress.ended = tags_.ended();
+    progress.at = now;
+  }
+  const MonotonicTime end = std::min(progress.at + kStopPatience, progress.until);
+  if (now >= end) {
     worker_.DropQueued();
-    done(false);
-  });
+    return done(false);
+  }
+  patience_.At(std::min(now + kPollInterval, end),
+               [this, progress, done = std::move(done)] { LimitStop(progress, done); });
 }
 
 }  // namespace idd::daemon

@@ -96,7 +96,13 @@ class Engine {
   void Settle();
   void BecomeReady();
   void SchedulePoll();
-  void LimitStop(MonotonicTime until, std::function<void(bool is_clean)> done);
+  // Ends the stop when the store has taken nothing for too long.
+  struct StopProgress {
+    std::uint64_t ended = 0;
+    MonotonicTime at{};  // when it was last seen to rise
+    MonotonicTime until{};
+  };
+  void LimitStop(StopProgress progress, std::function<void(bool is_clean)> done);
 
   const HostIdentity host_;
   const Settings settings_;

@@ -261,10 +261,10 @@ TEST_F(MysqlFaults, StopBesideLockedRowsHandsTheOtherTailsBack) {
   }
   MariadbSession other = server_.Session("idd");
   other.Execute("BEGIN");
-  other.Execute("SELECT * FROM leaf_alloc WHERE biz_tag IN ('b', 'd') FOR UPDATE");
+  other.Execute("SELECT * FROM leaf_alloc WHERE biz_tag IN ('a', 'b', 'd') FOR UPDATE");
   host_.daemon.Signal(SIGTERM);
   EXPECT_EQ(host_.daemon.process().WaitFor(Patience(30s)), 0) << host_.daemon.Log();
-  EXPECT_EQ(other.Query("SELECT biz_tag FROM idd_lease WHERE state = 'active' ORDER BY 1"), "b,d")
+  EXPECT_EQ(other.Query("SELECT biz_tag FROM idd_lease WHERE state = 'active' ORDER BY 1"), "a,b,d")
       << host_.daemon.Log();
   other.Execute("ROLLBACK");
   host_.daemon.Start();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -167,9 +168,11 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
   // From here on the allocator may have the tail, so it is never published again.
   held_.RecordReturning(closure.token, closure.claimed);
   returning_[closure.token] = closure;
+  const auto was_open = std::make_shared<bool>(false);
   worker_.SubmitWithSession<ReturnOutcome>(
-      [closure, mark, limit = use.lease.ids.limit](Store& store, HighWaterMarks& marks,
-                                                   StoreSession& session) -> Result<ReturnOutcome> {
+      [closure, mark, limit = use.lease.ids.limit, was_open](
+          Store& store, HighWaterMarks& marks, StoreSession& session) -> Result<ReturnOutcome> {
+        *was_open = true;
         // The mark is lowered first: the tail is drained, so no id of it was handed out, and a
         // range below the mark could not be leased again. A mark that has moved on belongs to a
         // later lease and stays.
@@ -185,7 +188,13 @@ void LeaseCloser::HandBack(const LeaseUse& use) {
         if (!IsWorthRetrying(outcome.status())) session.held.erase(closure.token);
         return outcome;
       },
-      [this, use](const Result<ReturnOutcome>& outcome) { OnHandedBack(use, outcome); });
+      [this, use, was_open](const Result<ReturnOutcome>& outcome) {
+        if (*was_open && IsWorthRetrying(outcome.status())) {
+          has_refused_ = true;
+          refused_.insert(use.lease.tag);
+        }
+        OnHandedBack(use, outcome);
+      });
 }
 
 void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
@@ -194,6 +203,7 @@ void LeaseCloser::OnHandedBack(const LeaseUse& use, const Result<ReturnOutcome>&
     unreturned_.push_back(use);
   } else {
     held_.Forget(use.lease.token);
+    refused_.erase(use.lease.tag);
     ++ended_;
   }
   const bool is_deleted = outcome.status().code() == Code::kNoSuchTag;
@@ -223,15 +233,22 @@ bool LeaseCloser::HasOpenEnds(const std::string& scope) const {
                      [&scope](const auto& end) { return ServedName(end.second.tag) == scope; });
 }
 
+bool LeaseCloser::HasUntried() const {
+  return has_refused_ &&
+         std::any_of(unreturned_.begin(), unreturned_.end(),
+                     [this](const LeaseUse& use) { return !refused_.contains(use.lease.tag); });
+}
+
+// The tags that the store has refused go last: rows of a server may be locked while others are
+// free.
 void LeaseCloser::ReturnAgain() {
   if (!returning_.empty() || unreturned_.empty()) return;
   std::vector<LeaseUse> again = std::exchange(unreturned_, {});
-  // The store refused the first of them. The others may have failed only because idd then counted
-  // the store as down, so they go before the tails of that tag.
-  std::stable_partition(again.begin(), again.end(),
-                        [refused = again.front().lease.tag](const LeaseUse& use) {
-                          return use.lease.tag != refused;
-                        });
+  const auto first_refused = std::stable_partition(
+      again.begin(), again.end(),
+      [this](const LeaseUse& use) { return !refused_.contains(use.lease.tag); });
+  if (first_refused == again.begin()) refused_.clear();
+  has_refused_ = false;
   for (const LeaseUse& use : again) HandBack(use);
 }
 

@@ -77,6 +77,9 @@ class LeaseCloser {
   [[nodiscard]] bool HasFailed() const noexcept {
     return idle() && !(closing_.empty() && unreturned_.empty() && unanswered_.empty());
   }
+  // Whether the store was open in the last try and refused a tail, while one is left of a tag of
+  // which it has refused none: after a failure, the store counts as down for a moment.
+  [[nodiscard]] bool HasUntried() const;
   // How many leases the store has ended so far.
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
   // Leases that the journal may still have as active, by token. Leases on their way back to the
@@ -101,6 +104,8 @@ class LeaseCloser {
   std::map<std::string, LeaseClosure, std::less<>> returning_;
   // Leases whose tails the store did not take.
   std::vector<LeaseUse> unreturned_;
+  std::set<std::string, std::less<>> refused_;  // tags of those that it refused while it was open
+  bool has_refused_ = false;                    // one in this try
   std::set<std::string, std::less<>> reported_unavailable_;  // of unreturned_, by token
   MonotonicTime journalled_at_{};                            // when ends were last sent
   std::size_t due_ = 0;  // how many of closing_ are journalled without a wait for others

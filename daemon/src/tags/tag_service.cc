@@ -16,8 +16,10 @@ namespace {
 // that they can find out that they may keep their ids.
 constexpr std::chrono::milliseconds kOvertakenPatience(50);
 // A store that takes longer to fail after a stop has begun is not tried again: a server that hangs
-// takes five seconds each time, and a stop ends after ten (engine.cc).
+// takes as long each time.
 constexpr std::chrono::seconds kSecondTryWithin(4);
+// A server refuses a locked row sooner.
+constexpr std::chrono::seconds kShortTry(2);
 
 struct Alarm {
   const char* kind;
@@ -375,6 +377,7 @@ void TagService::Shutdown(std::function<void()> done) {
   // A stop does not wait for a store that is known to be down.
   if (context_.health.up) next_try_ = NextTry::kPossible;
   second_try_until_ = MonotonicClock::now() + kSecondTryWithin;
+  try_began_ = MonotonicClock::now();
   ended_before_ = closer_.ended();
   for (auto& [name, tag] : tags_) {
     if (tag->Shutdown()) overtaken_are_through_ = false;
@@ -404,17 +407,21 @@ void TagService::FinishShutdownIfIdle() {
 // unknown how much of it was claimed.
 bool TagService::EndAgain() {
   if (next_try_ != NextTry::kPossible || !closer_.HasFailed()) return false;
-  // A try that brought something to its end is followed by another, as one row of a server may be
-  // locked while the others are free. Without that there is a second try only after a short one.
-  const bool goes_on = closer_.ended() != std::exchange(ended_before_, closer_.ended());
-  const bool is_short = MonotonicClock::now() <= std::exchange(second_try_until_, {});
-  if (!goes_on && !is_short) {
+  // A row of a server may be locked while others are free. So a try that brought something to its
+  // end is followed by another, and so is one that was short, found the store open and was refused
+  // for one tag while others wait. Without that, there is a second try only after a short one.
+  const MonotonicTime now = MonotonicClock::now();
+  const bool has_ended = closer_.ended() != std::exchange(ended_before_, closer_.ended());
+  const bool has_untried = now - try_began_ < kShortTry && closer_.HasUntried();
+  const bool is_second = now <= std::exchange(second_try_until_, {});
+  if (!has_ended && !has_untried && !is_second) {
     next_try_ = NextTry::kNone;
     return false;
   }
   next_try_ = NextTry::kPlanned;
   next_try_timer_.At(context_.health.next_try, [this] {
     next_try_ = NextTry::kPossible;
+    try_began_ = MonotonicClock::now();
     closer_.Flush();
     FinishShutdownIfIdle();
   });

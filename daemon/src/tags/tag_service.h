@@ -234,6 +234,7 @@ class TagService : private TagOwner {
   enum class NextTry { kNone, kPossible, kPlanned };
   NextTry next_try_ = NextTry::kNone;
   MonotonicTime second_try_until_{};
+  MonotonicTime try_began_{};
   std::uint64_t ended_before_ = 0;  // LeaseCloser::ended() when the last try began
   Timer next_try_timer_;
 };

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/host.h"
@@ -74,6 +75,31 @@ TEST_F(Journal, EndedLeasesAreFoldedAndStayAccountedFor) {
   host_.daemon.Restart();
   EXPECT_GT(host_.idctl.Claim("orders", 1).at(0), 2000U);
   EXPECT_EQ(host_.idctl.Json({"audit"}).at("ok"), true);
+}
+
+// Regression: what ended while a round folded was settled only in the next one.
+TEST_F(Journal, SettlesWhileItFolds) {
+  StartWith("0");
+  host_.idctl.CreateTag("orders", 100);
+  host_.daemon.Stop();
+  host_.Database().Execute(
+      "WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 100000)"
+      " INSERT INTO idd_ended SELECT seq, printf('%032x', seq), 'old', 'h', seq, seq + 1,"
+      " 'exhausted', 1, 0, 0, '2020-01-01 00:00:00', '2020-01-01 00:00:01', seq + 1 FROM n;"
+      "INSERT INTO idd_total(biz_tag, host, month, leases, leased, claimed, returned, abandoned,"
+      " used_limit, ranges) SELECT 'old', 'h', '2020-01', 100000, 100000, 100000, 0, 0, 100001, '';"
+      "INSERT INTO idd_lease(seq, token, biz_tag, host, base, \"limit\") VALUES(100001,"
+      " '0000000000000000000000000000ffff', 'gone', 'gone', 1, 2)");
+  StartWith("1s");
+  ASSERT_TRUE(WaitUntil(Patience(30s), [this] { return Folded() > 0; }));
+  static_cast<void>(host_.idctl.Claim("orders", 1));
+  const std::string lease =
+      "idd_lease WHERE seq = " + std::to_string(host_.Database().QueryInteger(
+                                     "SELECT MIN(seq) FROM idd_lease WHERE biz_tag = 'orders'"));
+  std::this_thread::sleep_for(3s);  // the round looks at it while it is active
+  UseUpLeases(5);
+  EXPECT_TRUE(WaitUntil(Patience(20s), [&] { return Rows(lease) == 0; }));
+  EXPECT_GT(Rows("idd_ended WHERE biz_tag = 'old'"), 1) << "folded before the leases had ended";
 }
 
 // If ids came twice, both owners matter.

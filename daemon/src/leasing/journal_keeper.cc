@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kLeastPause(20);
 
 // Of a connection of its own, and of the lease worker.
 constexpr std::size_t kRows = 200;
-constexpr std::size_t kRowsOfWorker = 40;
+constexpr std::size_t kRowsOfWorker = 24;
 // The pause after a batch, in times of what it took. Beside a connection of its own, a lease is
 // slower because the server is busy; beside the worker's, it waits for the batch.
 constexpr int kPauses = 3;
@@ -118,6 +118,11 @@ void JournalKeeper::OnBatch(const Result<JournalOutcome>& outcome) {
   if (!is_keeper_ || outcome.value().is_done) return EndRound();
   order_.settled_to = outcome.value().settled_to;
   order_.folded_to = outcome.value().folded_to;
+  // A round that folds much may take hours.
+  if (MonotonicClock::now() - settles_since_ >= BetweenRounds()) {
+    order_.settled_to = 0;
+    settles_since_ = MonotonicClock::now();
+  }
   const int pauses = has_connection_ ? kPauses : kPausesOfWorker;
   timer_.After(std::max<std::chrono::nanoseconds>(kLeastPause, outcome.value().took * pauses),
                [this] { RunBatch(); });
@@ -127,6 +132,7 @@ void JournalKeeper::EndRound() {
   if (folded_now_ > 0) log::Info("journal.folded", {{"leases", folded_now_}});
   folded_now_ = 0;
   order_ = {};
+  settles_since_ = MonotonicClock::now() + BetweenRounds();
   timer_.After(BetweenRounds(), [this] { RunBatch(); });
 }
 

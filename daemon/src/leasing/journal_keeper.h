@@ -67,6 +67,7 @@ class JournalKeeper {
   std::uint64_t folded_ = 0;
   // The present round.
   JournalOrder order_;
+  MonotonicTime settles_since_{};
   std::uint64_t folded_now_ = 0;
 
   Connection connection_;               // the thread's

@@ -11,11 +11,15 @@ void FoldedGroup::AddTo(FoldedRanges& ranges) const {
   ranges.Reduce(kMostFoldedRanges);
 }
 
-std::map<FoldedGroup::Key, FoldedGroup> GroupByMonth(const std::vector<LeaseRecord>& leases) {
+FoldedGroup::Key KeyOf(const LeaseRecord& ended) {
   constexpr std::size_t kMonth = 7;  // of "2026-11-26 05:30:00"
+  return {ended.tag, ended.host, ended.closed_at.substr(0, kMonth)};
+}
+
+std::map<FoldedGroup::Key, FoldedGroup> GroupByMonth(const std::vector<LeaseRecord>& leases) {
   std::map<FoldedGroup::Key, FoldedGroup> groups;
   for (const LeaseRecord& lease : leases) {
-    FoldedGroup& group = groups[{lease.tag, lease.host, lease.closed_at.substr(0, kMonth)}];
+    FoldedGroup& group = groups[KeyOf(lease)];
     ++group.sums.leases;
     group.sums.leased += lease.ids.size();
     group.sums.claimed += lease.claimed;

@@ -29,6 +29,7 @@ struct FoldedGroup {
 
   void AddTo(FoldedRanges& ranges) const;
 };
+[[nodiscard]] FoldedGroup::Key KeyOf(const LeaseRecord& ended);
 [[nodiscard]] std::map<FoldedGroup::Key, FoldedGroup> GroupByMonth(
     const std::vector<LeaseRecord>& leases);
 

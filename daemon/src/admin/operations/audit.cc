@@ -23,6 +23,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "idd/base/clock.h"
 #include "store/snowflake_layout.h"
 
 namespace idd::daemon {
@@ -34,6 +35,11 @@ using LiveLeases = std::map<std::string, LeaseClosure, std::less<>>;
 constexpr int kLooks = 4;
 // ... with this much time in between: a commit whose answer was lost may come late.
 constexpr std::chrono::seconds kBetweenLooks(2);
+
+// An audit keeps the database busy, which other connections notice on a server with few processors.
+// So it pauses after each tag, in times of what it took, and in all for up to kPausesInAll.
+constexpr int kPauses = 3;
+constexpr std::chrono::nanoseconds kPausesInAll = std::chrono::seconds(1);
 
 // A normal audit compares so many leases with one another, those with the highest ids: of all tags
 // together about kCompared, and of each tag from kLeastOfTag to kPage.
@@ -152,7 +158,9 @@ struct AuditRun {
   std::vector<std::string> again;                      // tags with findings
   std::map<std::string, std::set<std::string>> found;  // the findings, by tag
   int looks = 1;
-  LiveLeases before;  // of the tag that is being read
+  std::chrono::nanoseconds longest_pause{};  // after a tag
+  MonotonicTime began{};                     // with the tag that is being read
+  LiveLeases before;                         // of the tag that is being read
   AuditReport report;
   AdminDone done;
 };
@@ -207,7 +215,10 @@ void OnAudited(AdminContext& context, const std::shared_ptr<AuditRun>& run, cons
   } else {
     Append(std::move(report), run->report);
   }
-  AuditNext(context, run);
+  if (run->tags.empty()) return AuditNext(context, run);
+  const std::chrono::nanoseconds pause = kPauses * (MonotonicClock::now() - run->began);
+  context.audit_pause.After(std::min(pause, run->longest_pause),
+                            [&context, run] { AuditNext(context, run); });
 }
 
 void AuditTag(AdminContext& context, const std::shared_ptr<AuditRun>& run, const std::string& tag,
@@ -247,6 +258,8 @@ void AuditNext(AdminContext& context, const std::shared_ptr<AuditRun>& run) {
     run->tags.swap(run->again);
     return context.audit_pause.After(kBetweenLooks, [&context, run] { AuditNext(context, run); });
   }
+  if (run->began == MonotonicTime{}) run->longest_pause = kPausesInAll / run->tags.size();
+  run->began = MonotonicClock::now();
   std::string tag = std::move(run->tags.back());
   run->tags.pop_back();
   run->before = context.tags.LiveLeases(tag);

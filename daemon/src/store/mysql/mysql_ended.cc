@@ -3,6 +3,7 @@
 // MysqlStore: leases that have ended: they are settled and folded (journal_store.h), and their
 // sums. A packet that changes something locks the keeper's row first, so two hosts never do so at
 // the same time.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <map>
@@ -19,11 +20,10 @@
 namespace idd::daemon {
 namespace {
 
-// Leases that are folded together have numbers at most this far apart: finding them must not take
-// long.
-constexpr std::uint64_t kFoldWithin = 100'000;
-// Rows in one look for the oldest lease to fold.
-constexpr std::size_t kLookedAt = 20;
+// How many rows are looked at for each that may be folded, to find more of the same tag and host.
+constexpr std::size_t kFoldLooks = 10;
+// No group is added to a transaction that writes more than that many bytes already.
+constexpr std::size_t kMostRanges = 128 * 1024;
 
 std::string SecondsAgo(std::chrono::seconds age) {
   return "(CURRENT_TIMESTAMP - INTERVAL " + std::to_string(age.count()) + " SECOND)";
@@ -139,84 +139,104 @@ Status MysqlStore::Settle(const JournalOrder& order, JournalOutcome& done) {
   return Status::Ok();
 }
 
-// Looks at the oldest rows, as Settle() does. Of each host the newest row stays, so that its
-// connections find the last lease that they took. A batch folds leases of one tag and host, because
-// each row of idd_total that it changes is rewritten with all its ranges.
-Result<std::vector<LeaseRecord>> MysqlStore::FindFoldable(const JournalOrder& order,
-                                                          JournalOutcome& done) {
+// Looks at the oldest rows, as Settle() does, in the order of their numbers. Of each host the
+// newest row stays, so that its connections find the last lease that they took.
+Result<std::vector<MysqlStore::Foldable>> MysqlStore::FindFoldable(const JournalOrder& order) {
+  constexpr int kIsRecent = sql::kLeaseColumnCount;
   const std::string oldest = SecondsAgo(*order.retention);
-  // Not MAX(): MariaDB would read all of the host's rows for it.
-  const std::string is_foldable = "closed_at < " + oldest +
-                                  " AND seq < (SELECT seq FROM idd_ended newest WHERE newest.host ="
-                                  " e.host ORDER BY seq DESC LIMIT 1)";
-  const Result<MysqlResult> found =
-      db_->Query("SELECT seq, biz_tag, host, " + IsRecent(oldest) + ", " + is_foldable +
-                 " FROM idd_ended e WHERE seq > " + std::to_string(order.folded_to) +
-                 " ORDER BY seq LIMIT " + std::to_string(kLookedAt));
+  const Result<MysqlResult> found = db_->Query(
+      std::string("SELECT ") + sql::kLeaseColumns + ", " + IsRecent(oldest) + ", closed_at < " +
+      oldest +
+      // Not MAX(): MariaDB would read all of the host's rows for it.
+      " AND seq < (SELECT seq FROM idd_ended newest WHERE newest.host = e.host ORDER BY seq DESC"
+      " LIMIT 1) FROM idd_ended e WHERE seq > " +
+      std::to_string(order.folded_to) + " ORDER BY seq LIMIT " +
+      std::to_string(kFoldLooks * order.rows));
   if (!found.ok()) return found.status();
+  std::vector<Foldable> rows;
   for (const auto& cells : found.value().rows) {
     const MysqlRow row(cells);
-    const std::optional<std::uint64_t> seq = row.UintIf(0);
-    if (!seq.has_value()) {
-      return Status(Code::kInvalid, "a lease's number in idd_ended is " + row.Describe(0));
-    }
-    if (row.TextIf(3) == "1") break;
-    done.folded_to = *seq;
-    if (row.TextIf(4) != "1") continue;
-    return ReadLeases(
-        std::string("SELECT ") + sql::kLeaseColumns +
-        " FROM idd_ended e WHERE biz_tag = " + MysqlDb::Text(row.TextIf(1).value_or("")) +
-        " AND host = " + MysqlDb::Text(row.TextIf(2).value_or("")) + " AND seq BETWEEN " +
-        std::to_string(*seq) + " AND " + std::to_string(*seq + kFoldWithin) + " AND leased_at < " +
-        oldest + " AND " + is_foldable + " ORDER BY seq LIMIT " + std::to_string(order.rows));
+    if (row.TextIf(kIsRecent) == "1") break;
+    Result<LeaseRecord> lease = ParseLeaseRow(row);
+    if (!lease.ok()) return lease.status();
+    rows.push_back({std::move(lease).value(), row.TextIf(kIsRecent + 1) == "1"});
   }
-  return std::vector<LeaseRecord>();
+  return rows;
 }
 
-// The ranges are read before the transaction. It counts the rows that it changes, and a NULL in
-// place of the keeper's name undoes it all if another host has changed one meanwhile.
+// Adds the statements that fold leases of one tag, host and month. The ranges are read before the
+// transaction.
+Status MysqlStore::AddFolding(const std::vector<LeaseRecord>& leases,
+                              std::vector<std::string>& statements) {
+  const auto groups = GroupByMonth(leases);
+  const auto& [key, group] = *groups.begin();
+  const auto& [tag, host, month] = key;
+  const std::string row = " WHERE biz_tag = " + MysqlDb::Text(tag) +
+                          " AND host = " + MysqlDb::Text(host) + " AND month = '" + month + "'";
+  const Result<MysqlResult> found = db_->Query("SELECT folded_leases, ranges FROM idd_total" + row);
+  if (!found.ok()) return found.status();
+  if (found.value().rows.empty()) {
+    return {Code::kInvalid, "idd_total has no sums of the leases of tag '" + tag + "' and host '" +
+                                host + "' that ended in " + month};
+  }
+  const MysqlRow cells(found.value().rows.front());
+  Result<FoldedRanges> ranges = FoldedRanges::Parse(cells.TextIf(1).value_or(""));
+  if (!ranges.ok()) return ranges.status();
+  group.AddTo(ranges.value());
+  const auto plus = [](const std::string& column, std::uint64_t number) {
+    return column + " = " + column + " + " + std::to_string(number);
+  };
+  const std::string first = std::to_string(group.ids.first);
+  statements.push_back(
+      "UPDATE idd_total SET " + plus("folded_leases", group.sums.leases) + ", " +
+      plus("folded_leased", group.sums.leased) + ", " + plus("folded_claimed", group.sums.claimed) +
+      ", " + plus("folded_returned", group.sums.returned) + ", " +
+      plus("folded_abandoned", group.sums.abandoned) + ", first_id = IF(last_limit = 0, " + first +
+      ", LEAST(first_id, " + first + ")), last_limit = GREATEST(last_limit, " +
+      std::to_string(group.ids.limit) + "), ranges = '" + ranges.value().Text() + "'" + row +
+      " AND @idd_keeps = 1 AND folded_leases = " + std::to_string(cells.UintIf(0).value_or(0)));
+  statements.emplace_back("SET @idd_changed = @idd_changed + ROW_COUNT()");
+  return Status::Ok();
+}
+
+// A row of idd_total that changes is rewritten with all its ranges, so leases of one tag, host and
+// month are folded together, those of the oldest lease first. The transaction counts the rows that
+// it changes, and a NULL in place of the keeper's name undoes it all if another host has changed
+// one meanwhile.
 Status MysqlStore::Fold(const JournalOrder& order, JournalOutcome& done) {
-  const Result<std::vector<LeaseRecord>> leases = FindFoldable(order, done);
-  if (!leases.ok()) return leases.status();
-  if (leases.value().empty()) return Status::Ok();
+  const Result<std::vector<Foldable>> found = FindFoldable(order);
+  if (!found.ok()) return found.status();
+  std::map<FoldedGroup::Key, std::vector<LeaseRecord>> groups;
+  std::vector<FoldedGroup::Key> keys;  // the one of the oldest lease first
+  for (const auto& [lease, is_due] : found.value()) {
+    if (!is_due) continue;
+    std::vector<LeaseRecord>& group = groups[KeyOf(lease)];
+    if (group.empty()) keys.push_back(KeyOf(lease));
+    group.push_back(lease);
+  }
   std::vector<std::string> statements = {IsKeeper(), "SET @idd_changed = 0"};
   std::vector<std::uint64_t> seqs;
-  const auto groups = GroupByMonth(leases.value());
-  for (const auto& [key, group] : groups) {
-    const auto& [tag, host, month] = key;
-    const std::string row = " WHERE biz_tag = " + MysqlDb::Text(tag) +
-                            " AND host = " + MysqlDb::Text(host) + " AND month = '" + month + "'";
-    const Result<MysqlResult> found =
-        db_->Query("SELECT folded_leases, ranges FROM idd_total" + row);
-    if (!found.ok()) return found.status();
-    if (found.value().rows.empty()) {
-      return {Code::kInvalid, "idd_total has no sums of the leases of tag '" + tag +
-                                  "' and host '" + host + "' that ended in " + month};
-    }
-    const MysqlRow cells(found.value().rows.front());
-    Result<FoldedRanges> ranges = FoldedRanges::Parse(cells.TextIf(1).value_or(""));
-    if (!ranges.ok()) return ranges.status();
-    group.AddTo(ranges.value());
-    const auto plus = [](const std::string& column, std::uint64_t number) {
-      return column + " = " + column + " + " + std::to_string(number);
-    };
-    const std::string first = std::to_string(group.ids.first);
-    statements.push_back(
-        "UPDATE idd_total SET " + plus("folded_leases", group.sums.leases) + ", " +
-        plus("folded_leased", group.sums.leased) + ", " +
-        plus("folded_claimed", group.sums.claimed) + ", " +
-        plus("folded_returned", group.sums.returned) + ", " +
-        plus("folded_abandoned", group.sums.abandoned) + ", first_id = IF(last_limit = 0, " +
-        first + ", LEAST(first_id, " + first + ")), last_limit = GREATEST(last_limit, " +
-        std::to_string(group.ids.limit) + "), ranges = '" + ranges.value().Text() + "'" + row +
-        " AND @idd_keeps = 1 AND folded_leases = " + std::to_string(cells.UintIf(0).value_or(0)));
-    statements.emplace_back("SET @idd_changed = @idd_changed + ROW_COUNT()");
-    seqs.insert(seqs.end(), group.seqs.begin(), group.seqs.end());
+  std::size_t changes = 0;
+  std::size_t bytes = 0;
+  for (const FoldedGroup::Key& key : keys) {
+    if (seqs.size() >= order.rows || bytes > kMostRanges) break;
+    std::vector<LeaseRecord>& group = groups[key];
+    group.resize(std::min(group.size(), order.rows - seqs.size()));
+    if (Status status = AddFolding(group, statements); !status.ok()) return status;
+    bytes += statements[statements.size() - 2].size();
+    for (const LeaseRecord& lease : group) seqs.push_back(lease.seq);
+    ++changes;
   }
+  std::sort(seqs.begin(), seqs.end());
+  for (const auto& [lease, is_due] : found.value()) {
+    if (is_due && !std::binary_search(seqs.begin(), seqs.end(), lease.seq)) break;
+    done.folded_to = lease.seq;
+  }
+  if (seqs.empty()) return Status::Ok();
   statements.push_back("DELETE FROM idd_ended WHERE @idd_keeps = 1 AND seq IN " + Numbers(seqs));
   statements.emplace_back("SET @idd_changed = @idd_changed + ROW_COUNT()");
   statements.push_back("INSERT INTO idd_role(role, host) SELECT 'journal', IF(@idd_changed = " +
-                       std::to_string(groups.size() + seqs.size()) +
+                       std::to_string(changes + seqs.size()) +
                        ", host, NULL) FROM idd_role WHERE role = 'journal' AND @idd_keeps = 1"
                        " ON DUPLICATE KEY UPDATE since = CURRENT_TIMESTAMP");
   const Result<std::vector<MysqlResult>> folded = db_->Transaction(statements);

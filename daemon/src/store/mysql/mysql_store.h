@@ -248,8 +248,13 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   using CountedLeases = std::map<std::pair<std::string, std::string>, SumsOfLeases>;  // host, month
   [[nodiscard]] Result<CountedLeases> CountEnded(const std::string& tag);
   [[nodiscard]] Result<std::vector<std::string>> CompareSums(const std::string& tag);
-  [[nodiscard]] Result<std::vector<LeaseRecord>> FindFoldable(const JournalOrder& order,
-                                                              JournalOutcome& done);
+  struct Foldable {
+    LeaseRecord lease;
+    bool is_due = false;
+  };
+  [[nodiscard]] Result<std::vector<Foldable>> FindFoldable(const JournalOrder& order);
+  [[nodiscard]] Status AddFolding(const std::vector<LeaseRecord>& leases,
+                                  std::vector<std::string>& statements);
 
   [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks,
                                    Reconciliation& reconciliation);

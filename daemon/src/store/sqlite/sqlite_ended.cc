@@ -36,6 +36,9 @@ constexpr std::size_t kLooks = 4;
 // Leases that are folded together have numbers at most this far apart: finding them must not take
 // long.
 constexpr std::uint64_t kFoldWithin = 10'000;
+// After this time, the leases of no further tag and host are folded in the same transaction: other
+// leases wait for it.
+constexpr std::chrono::milliseconds kFoldFor(1);
 // The tables may have been restored one by one, so a row may be settled already.
 constexpr const char* kNotSettled =
     " AND NOT EXISTS(SELECT 1 FROM idd_ended AS e WHERE e.token = l.token)";
@@ -116,11 +119,11 @@ Status SqliteStore::Settle(const JournalOrder& order, JournalOutcome& done) {
   return Status::Ok();
 }
 
-// Looks at the oldest rows, as Settle() does. Of each host the newest row stays, so that its
-// connections find the last lease that they took. A batch folds leases of one tag and host, because
-// each row of idd_total that it changes is rewritten with all its ranges.
+// Looks at the oldest rows, as Settle() does, and returns leases of the first tag and host that
+// have one to fold. Of each host the newest row stays, so that its connections find the last lease
+// that they took.
 Result<std::vector<LeaseRecord>> SqliteStore::FindFoldable(const JournalOrder& order,
-                                                           JournalOutcome& done) {
+                                                           std::size_t most, JournalOutcome& done) {
   const std::string oldest = SecondsAgo(*order.retention);
   const std::string is_foldable =
       "closed_at < " + oldest +
@@ -128,7 +131,7 @@ Result<std::vector<LeaseRecord>> SqliteStore::FindFoldable(const JournalOrder& o
   SqliteQuery query = db_->Query(
       "SELECT seq, biz_tag, host, " + IsRecent(oldest) + ", " + is_foldable +
           " FROM idd_ended AS e WHERE seq > ?1 ORDER BY seq LIMIT " + std::to_string(order.rows),
-      order.folded_to);
+      done.folded_to);
   std::string tag;
   std::string host;
   while (tag.empty() && query.Next() && query.Uint(3) == 0) {
@@ -141,21 +144,28 @@ Result<std::vector<LeaseRecord>> SqliteStore::FindFoldable(const JournalOrder& o
   if (tag.empty()) return std::vector<LeaseRecord>();
   SqliteQuery group = db_->Query(
       std::string("SELECT ") + kSqliteLeaseColumns +
-          " FROM idd_ended AS e WHERE biz_tag = ?1 AND host = ?2 AND seq BETWEEN ?3 AND"
-          " ?4 AND leased_at < " +
-          oldest + " AND " + is_foldable + " ORDER BY seq LIMIT " + std::to_string(order.rows),
+          " FROM idd_ended AS e WHERE biz_tag = ?1 AND host = ?2 AND seq BETWEEN ?3 AND ?4"
+          " AND NOT (" +
+          IsRecent(oldest) + ") AND " + is_foldable + " ORDER BY seq LIMIT " + std::to_string(most),
       tag, host, done.folded_to, done.folded_to + kFoldWithin);
   return ParseLeases(group);
 }
 
+// A row of idd_total that changes is rewritten with all its ranges, so leases of one tag and host
+// are folded together.
 Status SqliteStore::Fold(const JournalOrder& order, JournalOutcome& done) {
-  const Result<std::vector<LeaseRecord>> leases = FindFoldable(order, done);
-  if (!leases.ok()) return leases.status();
-  std::map<FoldedGroup::Key, FoldedGroup> groups = GroupByMonth(leases.value());
-  for (auto& [key, group] : groups) {
-    if (Status status = FoldGroup(key, group); !status.ok()) return status;
+  const MonotonicTime began = MonotonicClock::now();
+  while (done.folded < order.rows && MonotonicClock::now() - began < kFoldFor) {
+    const Result<std::vector<LeaseRecord>> leases =
+        FindFoldable(order, order.rows - done.folded, done);
+    if (!leases.ok()) return leases.status();
+    if (leases.value().empty()) break;
+    std::map<FoldedGroup::Key, FoldedGroup> groups = GroupByMonth(leases.value());
+    for (auto& [key, group] : groups) {
+      if (Status status = FoldGroup(key, group); !status.ok()) return status;
+    }
+    done.folded += leases.value().size();
   }
-  done.folded = leases.value().size();
   return Status::Ok();
 }
 

@@ -181,6 +181,7 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   [[nodiscard]] Result<bool> BecomeKeeper();
   [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);
   [[nodiscard]] Result<std::vector<LeaseRecord>> FindFoldable(const JournalOrder& order,
+                                                              std::size_t most,
                                                               JournalOutcome& done);
   [[nodiscard]] Status Fold(const JournalOrder& order, JournalOutcome& done);
   [[nodiscard]] Status FoldGroup(const FoldedGroup::Key& key, FoldedGroup& group);

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "store/ended_leases.h"
 #include "store/mysql/mysql_sql.h"
 #include "store/mysql/mysql_store.h"
 #include "store/tag_row.h"
@@ -164,20 +163,18 @@ Result<std::vector<MysqlStore::Foldable>> MysqlStore::FindFoldable(const Journal
   return rows;
 }
 
-// Adds the statements that fold leases of one tag, host and month. The ranges are read before the
-// transaction.
-Status MysqlStore::AddFolding(const std::vector<LeaseRecord>& leases,
-                              std::vector<std::string>& statements) {
-  const auto groups = GroupByMonth(leases);
-  const auto& [key, group] = *groups.begin();
+// The statement that adds leases to their row of idd_total. The row's ranges are read here, before
+// the transaction.
+Result<std::string> MysqlStore::UpdateOfTotal(const FoldedGroup::Key& key,
+                                              const FoldedGroup& group) {
   const auto& [tag, host, month] = key;
   const std::string row = " WHERE biz_tag = " + MysqlDb::Text(tag) +
                           " AND host = " + MysqlDb::Text(host) + " AND month = '" + month + "'";
   const Result<MysqlResult> found = db_->Query("SELECT folded_leases, ranges FROM idd_total" + row);
   if (!found.ok()) return found.status();
   if (found.value().rows.empty()) {
-    return {Code::kInvalid, "idd_total has no sums of the leases of tag '" + tag + "' and host '" +
-                                host + "' that ended in " + month};
+    return Status(Code::kInvalid, "idd_total has no sums of the leases of tag '" + tag +
+                                      "' and host '" + host + "' that ended in " + month);
   }
   const MysqlRow cells(found.value().rows.front());
   Result<FoldedRanges> ranges = FoldedRanges::Parse(cells.TextIf(1).value_or(""));
@@ -187,16 +184,14 @@ Status MysqlStore::AddFolding(const std::vector<LeaseRecord>& leases,
     return column + " = " + column + " + " + std::to_string(number);
   };
   const std::string first = std::to_string(group.ids.first);
-  statements.push_back(
-      "UPDATE idd_total SET " + plus("folded_leases", group.sums.leases) + ", " +
-      plus("folded_leased", group.sums.leased) + ", " + plus("folded_claimed", group.sums.claimed) +
-      ", " + plus("folded_returned", group.sums.returned) + ", " +
-      plus("folded_abandoned", group.sums.abandoned) + ", first_id = IF(last_limit = 0, " + first +
-      ", LEAST(first_id, " + first + ")), last_limit = GREATEST(last_limit, " +
-      std::to_string(group.ids.limit) + "), ranges = '" + ranges.value().Text() + "'" + row +
-      " AND @idd_keeps = 1 AND folded_leases = " + std::to_string(cells.UintIf(0).value_or(0)));
-  statements.emplace_back("SET @idd_changed = @idd_changed + ROW_COUNT()");
-  return Status::Ok();
+  return "UPDATE idd_total SET " + plus("folded_leases", group.sums.leases) + ", " +
+         plus("folded_leased", group.sums.leased) + ", " +
+         plus("folded_claimed", group.sums.claimed) + ", " +
+         plus("folded_returned", group.sums.returned) + ", " +
+         plus("folded_abandoned", group.sums.abandoned) + ", first_id = IF(last_limit = 0, " +
+         first + ", LEAST(first_id, " + first + ")), last_limit = GREATEST(last_limit, " +
+         std::to_string(group.ids.limit) + "), ranges = '" + ranges.value().Text() + "'" + row +
+         " AND @idd_keeps = 1 AND folded_leases = " + std::to_string(cells.UintIf(0).value_or(0));
 }
 
 // A row of idd_total that changes is rewritten with all its ranges, so leases of one tag, host and
@@ -222,9 +217,13 @@ Status MysqlStore::Fold(const JournalOrder& order, JournalOutcome& done) {
     if (seqs.size() >= order.rows || bytes > kMostRanges) break;
     std::vector<LeaseRecord>& group = groups[key];
     group.resize(std::min(group.size(), order.rows - seqs.size()));
-    if (Status status = AddFolding(group, statements); !status.ok()) return status;
-    bytes += statements[statements.size() - 2].size();
-    for (const LeaseRecord& lease : group) seqs.push_back(lease.seq);
+    const FoldedGroup sums = GroupByMonth(group).at(key);
+    Result<std::string> update = UpdateOfTotal(key, sums);
+    if (!update.ok()) return update.status();
+    bytes += update.value().size();
+    statements.push_back(std::move(update).value());
+    statements.emplace_back("SET @idd_changed = @idd_changed + ROW_COUNT()");
+    seqs.insert(seqs.end(), sums.seqs.begin(), sums.seqs.end());
     ++changes;
   }
   std::sort(seqs.begin(), seqs.end());

@@ -21,6 +21,7 @@
 #include "platform/host_id.h"
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
+#include "store/ended_leases.h"
 #include "store/fence_store.h"
 #include "store/host_store.h"
 #include "store/journal_store.h"
@@ -253,8 +254,8 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
     bool is_due = false;
   };
   [[nodiscard]] Result<std::vector<Foldable>> FindFoldable(const JournalOrder& order);
-  [[nodiscard]] Status AddFolding(const std::vector<LeaseRecord>& leases,
-                                  std::vector<std::string>& statements);
+  [[nodiscard]] Result<std::string> UpdateOfTotal(const FoldedGroup::Key& key,
+                                                  const FoldedGroup& group);
 
   [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks,
                                    Reconciliation& reconciliation);

@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "mysql_store_fixture.h"
 #include "support/mariadb_server.h"
@@ -298,6 +300,55 @@ TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
   server_->OpenFence();
   EXPECT_EQ(Take(*b, Request(3)), (IdRange{1001, 2001}));
   EXPECT_EQ(Take(*a, Request(4)), (IdRange{2001, 3001}));
+}
+
+// Another host pushes the members that it knew. A row of the run that it knew is newer than that.
+TEST_F(MysqlStoreTest, MembersAreAdmittedUnlessTheirRowsShowWhatBecameOfThem) {
+  const auto a = OpenWithOrders("a");
+  const auto rows = [] {
+    return Ask(
+        "SELECT CONCAT(host, ' ', run, ' ', state, ' ', noted, server) FROM idd_fence"
+        " WHERE host <> 'a' ORDER BY host");
+  };
+  Sql("INSERT INTO idd_fence(host, run, beat, noted, state, server) VALUES('b', '1', 9, 5, 'live',"
+      " 's'), ('c', '1', 9, 5, 'waiting', 's'), ('d', '1', 9, 5, 'left', 's'),"
+      " ('e', '1', 9, 5, 'out', 's')");
+  const auto members = [](const std::string& run) {
+    std::vector<FenceMember> admitted;
+    for (const char* const host : {"b", "c", "d", "e", "f"}) {
+      FenceMember& member = admitted.emplace_back();
+      member.host = host;
+      member.run = run;
+      member.silence = std::chrono::seconds(30);
+    }
+    return admitted;
+  };
+  ASSERT_TRUE(a->Admit(members("1")).ok());
+  EXPECT_EQ(rows(), "b 1 live 5s,c 1 waiting 5s,d 1 left 5s,e 1 out 5s,f 1 live 0");
+  Sql("UPDATE idd_fence SET state = 'out' WHERE host = 'f'");
+  ASSERT_TRUE(a->Admit(members("2")).ok());
+  EXPECT_EQ(rows(), "b 1 live 5s,c 2 live 0,d 2 live 0,e 2 live 0,f 2 live 0");
+  Sql("UPDATE idd_fence SET state = 'left', run = ''");
+  ASSERT_TRUE(a->Admit(members("")).ok());
+  EXPECT_EQ(rows(), "b  live 0,c  live 0,d  live 0,e  live 0,f  live 0");
+}
+
+// A copy of the tables may have a host's row as it was at an earlier time, in another state. Its
+// run then differs from the one with which the host joined.
+TEST_F(MysqlStoreTest, RunChangesWithEachConnectionAndEachJoin) {
+  const auto store = OpenStore("a");
+  const auto run = [] { return Ask("SELECT run FROM idd_fence WHERE host = 'a'"); };
+  std::set<std::string> runs{run()};
+  ASSERT_TRUE(store->SetState(MemberState::kWaiting, std::chrono::seconds(30)).ok());
+  EXPECT_TRUE(runs.contains(run())) << "it shows what became of the run";
+  ASSERT_TRUE(store->SetState(MemberState::kLive, std::chrono::seconds(30)).ok());
+  EXPECT_TRUE(runs.insert(run()).second);
+  ASSERT_TRUE(store->SetNoted(1).ok());
+  EXPECT_FALSE(runs.insert(run()).second);
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_TRUE(runs.insert(run()).second);
+  ASSERT_TRUE(store->SetState(MemberState::kLeft, std::chrono::seconds(30)).ok());
+  EXPECT_FALSE(runs.insert(run()).second);
 }
 
 // The tag record that was read a moment ago still lists the range.

@@ -15,8 +15,9 @@
 // whose last look was at `newest`, the set that hosts came to last, the other sets accept nothing
 // any more (`stopped`), until a host comes to them again. The variant OVERLAP goes without this.
 //
-// A beat is not modelled as a number. `fresh` says whether a row has the run and the beat that its
-// host wrote last: each beat of a host is greater than all earlier ones, so no older row has them.
+// Runs and beats are not modelled as numbers. `fresh` says whether a row has the run and the beat that
+// its host wrote last: each connection and each join has a run of its own, in which beats rise, so no
+// older row has both.
 //
 //   -DHOSTS=n -DSETS=n -DTAGS=n -DLEASES=n -DRAISES=n
 //   -DCHANGES=n     how many times connections are lost or hosts restarted, all together

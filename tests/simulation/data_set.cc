@@ -452,15 +452,18 @@ void DataSet::Admit(const std::vector<FenceMember>& admitted) {
     FenceMember& row = it->second;
     if (is_new) {
       row.host = member.host;
-      row.beat = member.beat;
+      row.run = member.run;
+      row.beat = 1;
       row.state = MemberState::kLive;
       row.silence = member.silence;
       continue;
     }
-    const bool is_older = row.beat < member.beat &&
-                          (row.state == MemberState::kOut || row.state == MemberState::kLeft);
+    const bool is_older =
+        row.state != MemberState::kLive && (member.run.empty() || row.run != member.run);
     if (!is_older) continue;
+    row.run = member.run;
     row.noted = 0;
+    row.server.clear();
     row.state = MemberState::kLive;
   }
 }

@@ -85,7 +85,7 @@ bool SimulatedStore::Guard::IsCurrent(const Server& server) const {
 SimulatedStore::Guard SimulatedStore::MakeGuard() const {
   return {.session = session_.value_or(Session{}),
           .host = host_.id,
-          .run = run_,
+          .run = member_run_,
           .incarnation = incarnation_,
           .last_token = last_token_,
           .beat = member_beat_,
@@ -219,8 +219,9 @@ Status SimulatedStore::ClaimMember() {
     std::optional<FenceMember> found;
     FenceMember now;
   };
-  const Result<Rows> claimed = Send<Rows>(
-      [&cluster = cluster_, host = host_.id, run = run_](Server& server) -> Result<Rows> {
+  const std::string run = RandomToken();
+  const Result<Rows> claimed =
+      Send<Rows>([&cluster = cluster_, host = host_.id, run](Server& server) -> Result<Rows> {
         Rows rows;
         const auto it = server.data.members.find(host);
         if (it != server.data.members.end()) rows.found = it->second;
@@ -238,6 +239,7 @@ Status SimulatedStore::ClaimMember() {
   found_ = claimed.value().found;
   if (member_beat_ != 0 && claimed.value().now.beat <= member_beat_) ++generation_;
   member_beat_ = claimed.value().now.beat;
+  member_run_ = run;
   return Status::Ok();
 }
 

@@ -102,7 +102,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   struct Guard {
     Session session;
     std::string host;
-    std::string run;
+    std::string run;  // of its row in `members`
     std::string incarnation;
     std::string last_token;
     std::uint64_t beat = 0;
@@ -151,6 +151,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   MonotonicTime host_beaten_at_{};
   std::optional<FenceMember> found_;
   std::uint64_t member_beat_ = 0;
+  std::string member_run_;
   std::set<std::string> lost_;
   std::set<std::string> restored_;
   MonotonicTime next_connect_{};

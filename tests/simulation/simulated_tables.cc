@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "idd/base/clock.h"
+#include "platform/random.h"
 #include "simulated_packet.h"
 #include "simulated_store.h"
 #include "store/tag_row.h"
@@ -330,12 +331,16 @@ Status SimulatedStore::UpdateMember(std::function<void(FenceMember&)> update) {
 }
 
 Status SimulatedStore::SetState(MemberState state, std::chrono::seconds silence) {
-  return UpdateMember([state, silence](FenceMember& member) {
+  const std::string run = state == MemberState::kLive ? daemon::RandomToken() : member_run_;
+  Status status = UpdateMember([state, silence, run](FenceMember& member) {
     member.noted = 0;
     member.server.clear();
     member.state = state;
     member.silence = silence;
+    member.run = run;
   });
+  if (status.ok()) member_run_ = run;
+  return status;
 }
 
 Status SimulatedStore::SetNoted(std::uint64_t epoch) {

@@ -300,6 +300,25 @@ TEST_F(PutOffMarksTest, AreSeenByTheirRun) {
   EXPECT_EQ(marks->Get("orders").value(), 3500U);
 }
 
+// An older idd noted no runs. It finds no members after this idd has noted some.
+TEST_F(HighWaterTest, MembersOfAnOlderIddHaveNoRun) {
+  const HighWaterMarks::MemberList members = {{"a", {.silence_s = 600, .run = "r"}},
+                                              {"b", {.silence_s = 5, .run = ""}}};
+  EXPECT_TRUE(Open()->Members().value().empty());
+  ASSERT_TRUE(Open()->SetMembers(members).ok());
+  EXPECT_EQ(Open()->Members().value(), members);
+  EXPECT_EQ(
+      Sql(path_,
+          "CREATE TABLE idd_member(host TEXT PRIMARY KEY NOT NULL, silence_s INTEGER NOT NULL,"
+          " beat INTEGER NOT NULL) STRICT; INSERT INTO idd_member VALUES('c', 30, 7)"),
+      "");
+  const auto marks = Open();
+  const HighWaterMarks::MemberList older = {{"c", {.silence_s = 30, .run = ""}}};
+  EXPECT_EQ(marks->Members().value(), older);
+  ASSERT_TRUE(marks->SetMembers(members).ok());
+  EXPECT_EQ(Open()->Members().value(), members);
+}
+
 TEST_F(HighWaterTest, ReplacedFileTakesNoMarks) {
   const auto marks = Open();
   ASSERT_TRUE(marks->Raise("orders", 1001).ok());

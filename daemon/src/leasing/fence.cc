@@ -110,6 +110,7 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   }
   noted_ = 0;
   ceilings_.Forget();
+  seen_runs_.clear();
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   server_ = view.value().server;
@@ -149,7 +150,7 @@ Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& ar
   if (arrival.joins) return Join(store, marks, arrival);
   if (!HasWatched()) return Status::Ok();
   if (arrival.pushes_ceilings) {
-    if (Status status = Push(store, marks); !status.ok()) return status;
+    if (Status status = Push(store, marks, arrival); !status.ok()) return status;
   }
   // From now on this host's notes may be incomplete, because no other host waits for them.
   if (Status status = Remember(store, marks, false); !status.ok()) return status;
@@ -163,7 +164,7 @@ Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& ar
 
 // Makes the ceilings that this host has noted, and the members that the data set may lack, known to
 // all hosts that come to this data set later.
-Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
+Status Fence::Push(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
   const Result<std::vector<TagMark>> noted = marks.Ceilings();
   if (!noted.ok()) return noted.status();
   const Result<HighWaterMarks::MemberList> members = marks.Members();
@@ -190,14 +191,17 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
   std::vector<FenceMember> unknown;
   for (const auto& [host, noted_member] : members.value()) {
     const FenceMember* const row = FindMember(view.value(), host);
-    // The row is from before this host knew the member as live. A later row would show what became
-    // of it.
-    const bool is_older =
-        row == nullptr || (!OtherHosts::IsMember(*row) && row->beat < noted_member.beat);
-    if (!is_older) continue;
+    // A row of the run that this host knew as live shows what became of it. Any other row may be
+    // from before that, even if its host waited then. A host that is not complete itself waits for
+    // those that wait: they come, or a complete host does.
+    const bool is_last_run =
+        !noted_member.run.empty() && row != nullptr && row->run == noted_member.run;
+    const bool is_in = row != nullptr && (row->state == MemberState::kLive ||
+                                          (!arrival.is_complete && OtherHosts::IsMember(*row)));
+    if (is_last_run || is_in) continue;
     FenceMember& member = unknown.emplace_back();
     member.host = host;
-    member.beat = noted_member.beat;
+    member.run = noted_member.run;
     member.silence = std::chrono::seconds(noted_member.silence_s);
   }
   return store.Admit(unknown);
@@ -207,7 +211,7 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
 // before it leases anything. Other hosts rely on this one once it has confirmed.
 Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
   if (arrival.pushes_ceilings) {
-    if (Status status = Push(store, marks); !status.ok()) return status;
+    if (Status status = Push(store, marks, arrival); !status.ok()) return status;
   }
   if (Status status = store.SetState(MemberState::kLive, settings_.silence); !status.ok()) {
     return status;
@@ -278,18 +282,25 @@ Result<FenceView> Fence::ReadView(FenceStore& store) {
 
 // The notes go to the disk first: a row must not claim more than is on the disk.
 Status Fence::Note(HighWaterMarks& marks, const FenceView& view) {
+  if (!noted_members_.has_value()) {
+    Result<HighWaterMarks::MemberList> known = marks.Members();
+    if (!known.ok()) return known.status();
+    noted_members_ = std::move(known).value();
+  }
   HighWaterMarks::MemberList members;
   for (const FenceMember& member : view.members) {
     if (member.state != MemberState::kLive || member.host == settings_.host) continue;
     HighWaterMarks::NotedMember& noted = members[member.host];
-    noted = {.silence_s = member.silence.count(), .beat = member.beat};
-    if (!noted_members_.has_value()) continue;
-    const auto known = noted_members_->find(member.host);
-    if (known != noted_members_->end() && known->second.beat <= member.beat) {
-      noted.beat = known->second.beat;
+    noted = {.silence_s = member.silence.count(), .run = member.run};
+    const auto [seen, is_first] = seen_runs_.try_emplace(member.host, member.run);
+    if (const auto known = noted_members_->find(member.host); known != noted_members_->end()) {
+      // Of two runs that were seen in different data sets, either may be the last one.
+      if (is_first && known->second.run != member.run) noted.run.clear();
+      if (!is_first && seen->second == member.run) noted.run = known->second.run;
     }
+    seen->second = member.run;
   }
-  if (!noted_members_.has_value() || *noted_members_ != members) {
+  if (*noted_members_ != members) {
     if (Status status = marks.SetMembers(members); !status.ok()) {
       return status.WithContext("the members of the fence cannot be noted");
     }

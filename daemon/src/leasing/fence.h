@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -115,7 +116,7 @@ class Fence {
  private:
   enum class State { kNone, kWatching, kWaiting, kLive };
 
-  [[nodiscard]] Status Push(FenceStore& store, HighWaterMarks& marks);
+  [[nodiscard]] Status Push(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
   [[nodiscard]] Status Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
   [[nodiscard]] Result<bool> RefreshLive(FenceStore& store, HighWaterMarks& marks,
                                          const FenceView& view);
@@ -154,6 +155,7 @@ class Fence {
   bool was_replaced_ = false;  // the data set, since the last join
   bool looks_soon_ = false;    // something waits for other hosts' notes
   std::optional<HighWaterMarks::MemberList> noted_members_;
+  std::map<std::string, std::string, std::less<>> seen_runs_;  // of live members, since Arrive()
   OtherHosts others_;
   Ceilings ceilings_;
 };

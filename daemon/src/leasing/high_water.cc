@@ -54,11 +54,13 @@ CREATE TABLE IF NOT EXISTS idd_ceiling(
   mark    INTEGER NOT NULL DEFAULT 0 CHECK(mark >= 0)  -- the ceiling when a data set was replaced
 ) STRICT
 )sql";
+// An older idd noted the members here, without their runs. The table is there only after that.
+constexpr const char* kOlderMemberTable = "idd_member";
 constexpr const char* kMemberTable = R"sql(
-CREATE TABLE IF NOT EXISTS idd_member(
+CREATE TABLE IF NOT EXISTS idd_live_member(
   host      TEXT PRIMARY KEY NOT NULL,
   silence_s INTEGER NOT NULL CHECK(silence_s >= 0),
-  beat      INTEGER NOT NULL CHECK(beat >= 0)
+  run       TEXT NOT NULL
 ) STRICT
 )sql";
 constexpr const char* kMembershipTable = R"sql(
@@ -179,25 +181,31 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 
   Result<MemberList> Members() override {
     MemberList members;
-    const Result<bool> has_table = HasTable("idd_member");
+    const Result<bool> has_older = HasTable(kOlderMemberTable);
+    if (!has_older.ok()) return has_older.status();
+    const Result<bool> has_table = HasTable("idd_live_member");
     if (!has_table.ok()) return has_table.status();
-    if (!has_table.value()) return members;
-    SqliteQuery query = db_->Query("SELECT host, silence_s, beat FROM idd_member");
+    if (!has_older.value() && !has_table.value()) return members;
+    SqliteQuery query =
+        db_->Query(has_older.value() ? "SELECT host, silence_s, '' FROM idd_member"
+                                     : "SELECT host, silence_s, run FROM idd_live_member");
     while (query.Next()) {
       members[query.Text(0)] = {.silence_s = static_cast<std::int64_t>(query.Uint(1)),
-                                .beat = query.Uint(2)};
+                                .run = query.Text(2)};
     }
-    if (!query.Finish().ok()) return query.Finish().WithContext("idd_member");
+    if (!query.Finish().ok()) return query.Finish().WithContext("the members of the fence");
     return members;
   }
 
   Status SetMembers(const MemberList& members) override {
     return Write([&]() -> Status {
       if (Status status = db_->Run(kMemberTable); !status.ok()) return status;
-      if (Status status = db_->Run("DELETE FROM idd_member"); !status.ok()) return status;
+      if (Status status = db_->Run("DROP TABLE IF EXISTS idd_member"); !status.ok()) return status;
+      if (Status status = db_->Run("DELETE FROM idd_live_member"); !status.ok()) return status;
       for (const auto& [host, member] : members) {
-        Status status = db_->Run("INSERT INTO idd_member(host, silence_s, beat) VALUES(?1, ?2, ?3)",
-                                 host, static_cast<std::uint64_t>(member.silence_s), member.beat);
+        Status status =
+            db_->Run("INSERT INTO idd_live_member(host, silence_s, run) VALUES(?1, ?2, ?3)", host,
+                     static_cast<std::uint64_t>(member.silence_s), member.run);
         if (!status.ok()) return status;
       }
       return Status::Ok();

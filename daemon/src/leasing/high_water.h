@@ -89,11 +89,12 @@ class HighWaterMarks {
   // From now on a tag's mark is at least its present ceiling, whatever Lower() is given: the data
   // set may have lost grants below it. Durable on return.
   [[nodiscard]] virtual Status RaiseToCeilings() = 0;
-  // The hosts that were live members at this host's last look, by name: their silence, and the beat
-  // at which they were first seen live.
+  // The hosts that were live members at this host's last look, by name: their silence, and the run
+  // with which they joined last. Empty: this host saw several runs and does not know which is the
+  // last one.
   struct NotedMember {
     std::int64_t silence_s = 0;
-    std::uint64_t beat = 0;
+    std::string run{};
     friend bool operator==(const NotedMember&, const NotedMember&) = default;
   };
   using MemberList = std::map<std::string, NotedMember, std::less<>>;

@@ -31,7 +31,7 @@ enum class MemberState { kLive, kWaiting, kOut, kLeft };
 // A host's row.
 struct FenceMember {
   std::string host;
-  std::string run;          // random, of one run of its idd
+  std::string run;          // random: another one with each connection, and each time it joins
   std::uint64_t beat = 0;   // rises with every look
   std::uint64_t noted = 0;  // every ceiling up to this epoch is on the host's disk
   MemberState state = MemberState::kLeft;
@@ -94,8 +94,9 @@ class FenceStore {
   [[nodiscard]] virtual Status SetNoted(std::uint64_t epoch) = 0;
   // Records in this host's row that it has confirmed on this server.
   [[nodiscard]] virtual Status Confirm() = 0;
-  // Makes live members of those hosts that have no row, or a row with a lower beat and a state
-  // other than kLive and kWaiting.
+  // Makes live members of those hosts that have no row, or one that is not live and has another run
+  // than the one given; an empty one is no row's. The row gets the given run, so a host that has
+  // this row now has to come again.
   [[nodiscard]] virtual Status Admit(const std::vector<FenceMember>& members) = 0;
   // Asks for ceilings under a new epoch, which is taken even if nothing is raised. A ceiling that
   // stays as it is keeps its epoch.

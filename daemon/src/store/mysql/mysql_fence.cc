@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "platform/random.h"
 #include "store/mysql/mysql_schema.h"
 #include "store/mysql/mysql_sql.h"
 #include "store/mysql/mysql_store.h"
@@ -70,18 +71,19 @@ std::string MysqlStore::RaiseRows(const std::vector<CeilingRaise>& raises) const
 // row.
 std::string MysqlStore::IsThisMember() const {
   return server_.condition() + " AND host = " + MysqlDb::Text(options_.host.id) + " AND run = '" +
-         run_ + "' AND beat = " + std::to_string(member_beat_);
+         member_run_ + "' AND beat = " + std::to_string(member_beat_);
 }
 
 // Takes the row over for this run. Clears `server`: until this host has pushed its marks here, its
 // beats confirm nothing to other hosts.
 Status MysqlStore::ClaimMember() {
   const std::string host = MysqlDb::Text(options_.host.id);
+  const std::string run = RandomToken();
   const std::string select =
       std::string("SELECT ") + kMemberColumns + " FROM idd_fence WHERE host = " + host;
   const Result<std::vector<MysqlResult>> claimed = db_->Packet(
       {select,
-       "INSERT INTO idd_fence(host, run, beat, state) VALUES(" + host + ", '" + run_ +
+       "INSERT INTO idd_fence(host, run, beat, state) VALUES(" + host + ", '" + run +
            "', 1, 'left') ON DUPLICATE KEY UPDATE run = VALUES(run), beat = beat + 1, server = ''",
        select});
   if (!claimed.ok()) return claimed.status();
@@ -97,12 +99,13 @@ Status MysqlStore::ClaimMember() {
   }
   const Result<FenceMember> row = ParseMember(MysqlRow(claimed.value()[2].rows[0]));
   if (!row.ok()) return row.status();
-  if (row.value().run != run_) {
+  if (row.value().run != run) {
     return {Code::kUnavailable, "another idd has taken the row of host '" + options_.host.id +
                                     "' in idd_fence; give each host its own --host-id"};
   }
   if (member_beat_ != 0 && row.value().beat <= member_beat_) ++generation_;  // set back
   member_beat_ = row.value().beat;
+  member_run_ = run;
   return Status::Ok();
 }
 
@@ -202,8 +205,12 @@ Status MysqlStore::UpdateMember(const std::string& assignments) {
 }
 
 Status MysqlStore::SetState(MemberState state, std::chrono::seconds silence) {
-  return UpdateMember(std::string("noted = 0, server = '', state = '") + MemberStateName(state) +
-                      "', silence_s = " + std::to_string(silence.count()));
+  const std::string run = state == MemberState::kLive ? RandomToken() : member_run_;
+  Status status =
+      UpdateMember(std::string("noted = 0, server = '', state = '") + MemberStateName(state) +
+                   "', silence_s = " + std::to_string(silence.count()) + ", run = '" + run + "'");
+  if (status.ok()) member_run_ = run;
+  return status;
 }
 
 Status MysqlStore::SetNoted(std::uint64_t epoch) {
@@ -216,18 +223,19 @@ Status MysqlStore::Admit(const std::vector<FenceMember>& members) {
   if (db_ == nullptr) return NotOpen();
   if (members.empty()) return Status::Ok();
   std::string rows;
+  std::vector<std::string> statements(1);
   for (const FenceMember& member : members) {
-    rows += (rows.empty() ? "(" : ", (") + MysqlDb::Text(member.host) + ", '', " +
-            std::to_string(member.beat) + ", 0, 'live', " + std::to_string(member.silence.count()) +
-            ")";
+    const std::string host = MysqlDb::Text(member.host);
+    const std::string run = MysqlDb::Text(member.run);
+    const std::string silence = std::to_string(member.silence.count());
+    rows += (rows.empty() ? "(" : ", (") + host + ", " + run + ", 1, 0, 'live', " + silence + ")";
+    statements.push_back("UPDATE idd_fence SET state = 'live', noted = 0, server = '', run = " +
+                         run + " WHERE host = " + host + " AND state <> 'live' AND (" + run +
+                         " = '' OR run <> " + run + ")");
   }
-  // MySQL assigns from left to right, so `state` is the old one until its own assignment.
-  const std::string is_older = "IF(beat < VALUES(beat) AND state IN ('out', 'left'), ";
-  return Failed(
-      db_->Query("INSERT INTO idd_fence(host, run, beat, noted, state, silence_s) VALUES " + rows +
-                 " ON DUPLICATE KEY UPDATE noted = " + is_older + "0, noted), state = " + is_older +
-                 "'live', state)")
-          .status());
+  statements.front() =
+      "INSERT IGNORE INTO idd_fence(host, run, beat, noted, state, silence_s) VALUES " + rows;
+  return Failed(db_->Transaction(statements).status());
 }
 
 Status MysqlStore::Raise(const std::vector<CeilingRaise>& raises) {

@@ -282,6 +282,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   const std::string run_;      // random per object: differs for two with one state dir
   HostRow host_row_;
   std::uint64_t member_beat_ = 0;     // of this host's row in idd_fence; 0: not known
+  std::string member_run_;            // likewise
   std::optional<FenceMember> found_;  // that row, as Open() found it
   bool is_new_ = false;               // the tables were made by this run
   // The token of a lease that the open data set has in its journal; empty: none yet.

@@ -44,8 +44,7 @@ using Micros = std::chrono::duration<double, std::micro>;
 // A turn of the loop aims at a millisecond. One in a thousand may be this much longer.
 constexpr const char* kLongTurn = "0.05";
 
-// As many as the stand-in of the service manager has descriptors for: two for each tag, and as many
-// again while it passes them to the next idd.
+// As many as idd, and the stand-in of the service manager, have descriptors for: two for each tag.
 int Tags() {
   rlimit limit{};
   RequireErrno(::getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
@@ -55,7 +54,7 @@ int Tags() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread
   const char* const wanted = std::getenv("IDD_TEST_TAGS");
   const std::uint64_t tags = wanted == nullptr ? ScaledLoad(2'000) : std::stoull(wanted);
-  return static_cast<int>(std::min<std::uint64_t>(tags, (limit.rlim_max - kOthers) / 4));
+  return static_cast<int>(std::min<std::uint64_t>(tags, (limit.rlim_max - kOthers) / 2));
 }
 
 std::string TagName(int number) { return "tag-" + std::to_string(number); }

@@ -57,6 +57,7 @@ struct ExecPlan {
   int report_fd;
   pid_t parent;
   std::vector<int>* passed;
+  std::vector<int>* holders;
   const Identity* identity;  // null: unchanged
   char* listen_pid;          // receives the child's pid, kPidDigits long; null: nothing is passed
 };
@@ -75,13 +76,32 @@ void WriteOwnPid(char* to) noexcept {
   *to = '\0';
 }
 
-// Duplicates the descriptors to higher numbers first, because they may occupy the target numbers.
-void PassDescriptors(std::vector<int>& fds, int& report_fd) noexcept {
-  const int above = kFirstPassed + static_cast<int>(fds.size());
-  report_fd = ::fcntl(report_fd, F_DUPFD_CLOEXEC, above);
-  for (int& fd : fds) fd = ::fcntl(fd, F_DUPFD_CLOEXEC, above);
+// Gives the descriptors the numbers from kFirstPassed on. One that has the number of another one
+// moves away first, so that never more than one of them is there twice: there may be as many as
+// the limit of descriptors allows. `holders` has room for each of those numbers.
+void PassDescriptors(std::vector<int>& fds, std::vector<int>& holders, int& report_fd) noexcept {
+  const int end = kFirstPassed + static_cast<int>(fds.size());
+  report_fd = ::fcntl(report_fd, F_DUPFD_CLOEXEC, end);
+  constexpr int kNone = -1;
+  std::fill(holders.begin(), holders.end(), kNone);
+  const auto hold = [&](int fd, int place) {
+    if (fd >= 0 && fd < end) holders[static_cast<std::size_t>(fd)] = place;
+  };
+  for (std::size_t i = 0; i < fds.size(); ++i) hold(fds[i], static_cast<int>(i));
   for (std::size_t i = 0; i < fds.size(); ++i) {
-    ::dup2(fds[i], kFirstPassed + static_cast<int>(i));
+    const int target = kFirstPassed + static_cast<int>(i);
+    if (fds[i] == target) {
+      ::fcntl(target, F_SETFD, 0);
+      continue;
+    }
+    if (const int holder = holders[static_cast<std::size_t>(target)]; holder != kNone) {
+      int& moved = fds[static_cast<std::size_t>(holder)];
+      moved = ::fcntl(target, F_DUPFD_CLOEXEC, kFirstPassed);
+      hold(moved, holder);
+    }
+    ::dup2(fds[i], target);
+    ::close(fds[i]);
+    hold(fds[i], kNone);
   }
 }
 
@@ -100,7 +120,7 @@ bool BecomeNow(const Identity& identity) noexcept {
   ::dup2(plan.stdout_fd, STDOUT_FILENO);
   ::dup2(plan.stderr_fd, STDERR_FILENO);
   if (plan.listen_pid != nullptr) {
-    PassDescriptors(*plan.passed, plan.report_fd);
+    PassDescriptors(*plan.passed, *plan.holders, plan.report_fd);
     WriteOwnPid(plan.listen_pid);
   }
   sigset_t none;
@@ -127,6 +147,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
   std::vector<std::string> arguments = options.argv;
   std::vector<std::string> variables = Environment(options.environment);
   std::vector<int> passed = options.passed_fds;
+  std::vector<int> holders(kFirstPassed + passed.size());
   char* listen_pid = nullptr;
   if (!passed.empty()) {
     variables.push_back("LISTEN_FDS=" + std::to_string(passed.size()));
@@ -158,6 +179,7 @@ ChildProcess::ChildProcess(const ChildOptions& options) {
                       .report_fd = report_out.get(),
                       .parent = ::getpid(),
                       .passed = &passed,
+                      .holders = &holders,
                       .identity = options.identity.has_value() ? &*options.identity : nullptr,
                       .listen_pid = listen_pid};
   pid_ = ::fork();

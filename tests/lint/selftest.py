@@ -139,6 +139,7 @@ class Lint(unittest.TestCase):
         for name, text, what in (
             ("docs/a.md", "Somebody reads.\n", "a.md:1: 'Somebody' is not used here"),
             ("docs/a.md", f"{long}\n", "a.md:1: 105 columns; prose wraps at 100"),
+            ("docs/a.md", "<!-- measured: begin --> text\n", "a.md:1: the benchmark that writes this part"),
             ("README.md", "Claims go by the socket.\n", "over the socket"),
             ("tools/src/b.cc", 'Print("nobody is there");\n', "b.cc:1: 'nobody' is not used here"),
             ("shm/src/b.h", '  "it is mended anew"\n', "'mended' is not used here; fix"),

@@ -53,6 +53,8 @@ def check_page(path):
             continue
         if "<!-- measured:" in line:
             is_measured = "begin" in line
+            if not line.endswith("-->"):
+                yield f"{path}:{number}: the benchmark that writes this part wants its mark alone in a line"
         if is_code or line.startswith("    "):
             continue
         yield from findings_in(f"{path}:{number}", line)

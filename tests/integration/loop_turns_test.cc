@@ -207,9 +207,12 @@ class LoopTurns : public ::testing::Test {
   // Leaves the rings to the next idd, and waits until it has answered a claim. Returns how long it
   // took from its start.
   std::chrono::duration<double> Restart() {
+    const auto asked = std::chrono::steady_clock::now();
     host_.daemon.Leave();
     const std::uint64_t answers = claimer_->answers();
     const auto begun = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> left = begun - asked;
+    std::printf("left in %.2f s\n", left.count());
     host_.daemon.Launch();
     EXPECT_TRUE(WaitUntil(Patience(60s), [&] { return claimer_->answers() > answers; }));
     return std::chrono::steady_clock::now() - begun;

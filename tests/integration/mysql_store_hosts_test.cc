@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -302,20 +301,24 @@ TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
   EXPECT_EQ(Take(*a, Request(4)), (IdRange{2001, 3001}));
 }
 
-// Another host pushes the members that it knew. A row of the run that it knew is newer than that.
-TEST_F(MysqlStoreTest, MembersAreAdmittedUnlessTheirRowsShowWhatBecameOfThem) {
+// Another host pushes the members that it knew. A row that is newer shows what became of them.
+TEST_F(MysqlStoreTest, MembersAreAdmittedIfTheirRowsAreOlder) {
   const auto a = OpenWithOrders("a");
   const auto rows = [] {
     return Ask(
         "SELECT CONCAT(host, ' ', run, ' ', state, ' ', noted, server) FROM idd_fence"
         " WHERE host <> 'a' ORDER BY host");
   };
-  Sql("INSERT INTO idd_fence(host, run, beat, noted, state, server) VALUES('b', '1', 9, 5, 'live',"
-      " 's'), ('c', '1', 9, 5, 'waiting', 's'), ('d', '1', 9, 5, 'left', 's'),"
-      " ('e', '1', 9, 5, 'out', 's')");
+  const std::string two = MakeRun(2);
+  const std::string ten = MakeRun(10);
+  Sql("INSERT INTO idd_fence(host, run, beat, noted, state, server) VALUES('b', '" + two +
+      "', 9, 5, 'live', 's'), ('c', '" + two + "', 9, 5, 'waiting', 's'), ('d', '" + two +
+      "', 9, 5, 'left', 's'), ('e', '" + two +
+      "', 9, 5, 'out', 's'), ('f',"
+      " '0123456789abcdef0123456789abcdef', 9, 5, 'out', 's')");
   const auto members = [](const std::string& run) {
     std::vector<FenceMember> admitted;
-    for (const char* const host : {"b", "c", "d", "e", "f"}) {
+    for (const char* const host : {"b", "c", "d", "e", "f", "g"}) {
       FenceMember& member = admitted.emplace_back();
       member.host = host;
       member.run = run;
@@ -323,32 +326,36 @@ TEST_F(MysqlStoreTest, MembersAreAdmittedUnlessTheirRowsShowWhatBecameOfThem) {
     }
     return admitted;
   };
-  ASSERT_TRUE(a->Admit(members("1")).ok());
-  EXPECT_EQ(rows(), "b 1 live 5s,c 1 waiting 5s,d 1 left 5s,e 1 out 5s,f 1 live 0");
-  Sql("UPDATE idd_fence SET state = 'out' WHERE host = 'f'");
-  ASSERT_TRUE(a->Admit(members("2")).ok());
-  EXPECT_EQ(rows(), "b 1 live 5s,c 2 live 0,d 2 live 0,e 2 live 0,f 2 live 0");
-  Sql("UPDATE idd_fence SET state = 'left', run = ''");
-  ASSERT_TRUE(a->Admit(members("")).ok());
-  EXPECT_EQ(rows(), "b  live 0,c  live 0,d  live 0,e  live 0,f  live 0");
+  ASSERT_TRUE(a->Admit(members(MakeRun(2))).ok());
+  std::string f = Ask("SELECT run FROM idd_fence WHERE host = 'f'");
+  EXPECT_EQ(NumberOfRun(f), 2U) << "the run of an older idd is older than all others";
+  Sql("DELETE FROM idd_fence WHERE host IN ('f', 'g')");
+  EXPECT_EQ(rows(), "b " + two + " live 5s,c " + two + " waiting 5s,d " + two + " left 5s,e " +
+                        two + " out 5s");
+  ASSERT_TRUE(a->Admit(members(ten)).ok());
+  EXPECT_EQ(rows(), "b " + two + " live 5s,c " + ten + " live 0,d " + ten + " live 0,e " + ten +
+                        " live 0,f " + ten + " live 0,g " + ten + " live 0");
 }
 
-// A copy of the tables may have a host's row as it was at an earlier time, in another state. Its
-// run then differs from the one with which the host joined.
-TEST_F(MysqlStoreTest, RunChangesWithEachConnectionAndEachJoin) {
+// A copy of the tables may have a host's row as it was at an earlier time. The number tells which
+// row is the older one; a connection writes no state, and leaves the number of the row that it
+// finds.
+TEST_F(MysqlStoreTest, RunHasTheNumberOfTheStateAndChangesWithEachConnection) {
   const auto store = OpenStore("a");
   const auto run = [] { return Ask("SELECT run FROM idd_fence WHERE host = 'a'"); };
-  std::set<std::string> runs{run()};
-  ASSERT_TRUE(store->SetState(MemberState::kWaiting, std::chrono::seconds(30)).ok());
-  EXPECT_TRUE(runs.contains(run())) << "it shows what became of the run";
-  ASSERT_TRUE(store->SetState(MemberState::kLive, std::chrono::seconds(30)).ok());
-  EXPECT_TRUE(runs.insert(run()).second);
+  EXPECT_EQ(NumberOfRun(run()), 0U);
+  ASSERT_TRUE(store->SetState(MemberState::kWaiting, std::chrono::seconds(30), 7).ok());
+  EXPECT_EQ(NumberOfRun(run()), 7U);
+  const std::string before = run();
   ASSERT_TRUE(store->SetNoted(1).ok());
-  EXPECT_FALSE(runs.insert(run()).second);
+  EXPECT_EQ(run(), before);
   ASSERT_TRUE(store->Open().ok());
-  EXPECT_TRUE(runs.insert(run()).second);
-  ASSERT_TRUE(store->SetState(MemberState::kLeft, std::chrono::seconds(30)).ok());
-  EXPECT_FALSE(runs.insert(run()).second);
+  EXPECT_NE(run(), before);
+  EXPECT_EQ(NumberOfRun(run()), 7U);
+  ASSERT_TRUE(store->SetState(MemberState::kLive, std::chrono::seconds(30), 1'000'000).ok());
+  EXPECT_EQ(NumberOfRun(run()), 1'000'000U);
+  EXPECT_TRUE(IsOlderRun(before, run()));
+  EXPECT_FALSE(IsOlderRun(run(), before));
 }
 
 // The tag record that was read a moment ago still lists the range.

@@ -16,7 +16,7 @@
 // any more (`stopped`), until a host comes to them again. The variant OVERLAP goes without this.
 //
 // Runs and beats are not modelled as numbers. `fresh` says whether a row has the run and the beat that
-// its host wrote last: each connection and each join has a run of its own, in which beats rise, so no
+// its host wrote last: each connection and each state has a run of its own, in which beats rise, so no
 // older row has both.
 //
 //   -DHOSTS=n -DSETS=n -DTAGS=n -DLEASES=n -DRAISES=n

@@ -458,9 +458,7 @@ void DataSet::Admit(const std::vector<FenceMember>& admitted) {
       row.silence = member.silence;
       continue;
     }
-    const bool is_older =
-        row.state != MemberState::kLive && (member.run.empty() || row.run != member.run);
-    if (!is_older) continue;
+    if (row.state == MemberState::kLive || !daemon::IsOlderRun(row.run, member.run)) continue;
     row.run = member.run;
     row.noted = 0;
     row.server.clear();

@@ -219,12 +219,12 @@ Status SimulatedStore::ClaimMember() {
     std::optional<FenceMember> found;
     FenceMember now;
   };
-  const std::string run = RandomToken();
   const Result<Rows> claimed =
-      Send<Rows>([&cluster = cluster_, host = host_.id, run](Server& server) -> Result<Rows> {
+      Send<Rows>([&cluster = cluster_, host = host_.id](Server& server) -> Result<Rows> {
         Rows rows;
         const auto it = server.data.members.find(host);
         if (it != server.data.members.end()) rows.found = it->second;
+        const std::string run = daemon::RunOfConnection(rows.found ? rows.found->run : "");
         cluster.Commit(server, [host, run](DataSet& data) {
           const auto [row, is_new] = data.members.try_emplace(host);
           row->second.host = host;
@@ -239,7 +239,7 @@ Status SimulatedStore::ClaimMember() {
   found_ = claimed.value().found;
   if (member_beat_ != 0 && claimed.value().now.beat <= member_beat_) ++generation_;
   member_beat_ = claimed.value().now.beat;
-  member_run_ = run;
+  member_run_ = claimed.value().now.run;
   return Status::Ok();
 }
 

@@ -74,7 +74,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   std::optional<std::chrono::seconds> uptime() const override;
   const std::optional<FenceMember>& found() const override { return found_; }
   std::uint64_t beat() const override { return member_beat_; }
-  Status SetState(MemberState state, std::chrono::seconds silence) override;
+  Status SetState(MemberState state, std::chrono::seconds silence, std::uint64_t number) override;
   Status SetNoted(std::uint64_t epoch) override;
   Status Confirm() override;
   Status Admit(const std::vector<FenceMember>& members) override;

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "idd/base/clock.h"
-#include "platform/random.h"
 #include "simulated_packet.h"
 #include "simulated_store.h"
 #include "store/tag_row.h"
@@ -330,8 +329,9 @@ Status SimulatedStore::UpdateMember(std::function<void(FenceMember&)> update) {
   return Status::Ok();
 }
 
-Status SimulatedStore::SetState(MemberState state, std::chrono::seconds silence) {
-  const std::string run = state == MemberState::kLive ? daemon::RandomToken() : member_run_;
+Status SimulatedStore::SetState(MemberState state, std::chrono::seconds silence,
+                                std::uint64_t number) {
+  const std::string run = daemon::MakeRun(number);
   Status status = UpdateMember([state, silence, run](FenceMember& member) {
     member.noted = 0;
     member.server.clear();

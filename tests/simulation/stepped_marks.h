@@ -59,6 +59,14 @@ class SteppedMarks final : public daemon::HighWaterMarks {
   Status SetMembers(const MemberList& members) override {
     return Write([&] { return marks_->SetMembers(members); });
   }
+  Result<std::uint64_t> NextRunNumber(std::uint64_t above) override {
+    Result<std::uint64_t> number(0);
+    Status status = Write([&] {
+      number = marks_->NextRunNumber(above);
+      return number.status();
+    });
+    return status.ok() ? number : status;
+  }
   Result<daemon::Membership> GetMembership() override { return marks_->GetMembership(); }
   Status SetMembership(const daemon::Membership& membership) override {
     return Write([&] { return marks_->SetMembership(membership); });

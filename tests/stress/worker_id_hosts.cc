@@ -111,7 +111,7 @@ bool WorkerIdHost::Open() {
 // As leasing/recovery.h, without the fence: the hosts are live members at once.
 Status WorkerIdHost::Recover() {
   if (store_->fence() != nullptr) {
-    Status status = store_->fence()->SetState(MemberState::kLive, std::chrono::seconds(600));
+    Status status = store_->fence()->SetState(MemberState::kLive, std::chrono::seconds(600), 1);
     if (!status.ok()) return status;
   }
   HostMemory memory;

@@ -63,8 +63,7 @@ struct World {
 // A host's connection. It is lost when its data set is no longer in use.
 class FakeFenceStore final : public FenceStore {
  public:
-  FakeFenceStore(World& world, std::string host, std::string run)
-      : world_(world), host_(std::move(host)), run_(std::move(run)) {}
+  FakeFenceStore(World& world, std::string host) : world_(world), host_(std::move(host)) {}
 
   [[nodiscard]] bool IsOpen() const {
     if (!is_reachable || opened_on_ != world_.data) return false;
@@ -80,7 +79,7 @@ class FakeFenceStore final : public FenceStore {
     FenceMember& row = Own();
     if (row.beat != 0) found_ = row;
     row.host = host_;
-    row.run = NextRun();
+    row.run = own_run_ = RunOfConnection(row.run);
     row.server.clear();
     ++row.beat;
     return is_same;
@@ -105,7 +104,7 @@ class FakeFenceStore final : public FenceStore {
   }
   [[nodiscard]] const std::optional<FenceMember>& found() const override { return found_; }
   [[nodiscard]] std::uint64_t beat() const override { return opened_on_->members.at(host_).beat; }
-  Status SetState(MemberState state, std::chrono::seconds silence) override {
+  Status SetState(MemberState state, std::chrono::seconds silence, std::uint64_t number) override {
     if (!IsOpen()) return Lost();
     FenceMember& row = Own();
     ++row.beat;
@@ -113,7 +112,7 @@ class FakeFenceStore final : public FenceStore {
     row.server.clear();
     row.state = state;
     row.silence = silence;
-    if (state == MemberState::kLive) row.run = NextRun();
+    row.run = own_run_ = MakeRun(number);
     return Status::Ok();
   }
   Status SetNoted(std::uint64_t epoch) override {
@@ -134,8 +133,7 @@ class FakeFenceStore final : public FenceStore {
       member.state = MemberState::kLive;
       member.beat = 1;
       FenceMember& row = data().members.try_emplace(member.host, member).first->second;
-      const bool is_older = member.run.empty() || row.run != member.run;
-      if (row.state == MemberState::kLive || !is_older) continue;
+      if (row.state == MemberState::kLive || !IsOlderRun(row.run, member.run)) continue;
       row.run = member.run;
       row.state = MemberState::kLive;
       row.noted = 0;
@@ -188,16 +186,10 @@ class FakeFenceStore final : public FenceStore {
  private:
   [[nodiscard]] DataSet& data() { return *world_.data; }
   [[nodiscard]] FenceMember& Own() { return data().members[host_]; }
-  [[nodiscard]] std::string NextRun() {
-    own_run_ = run_ + "." + std::to_string(++runs_);
-    return own_run_;
-  }
   [[nodiscard]] static Status Lost() { return {Code::kUnavailable, "the connection is lost"}; }
 
   World& world_;
   const std::string host_;
-  const std::string run_;
-  int runs_ = 0;
   std::string own_run_;  // as this connection left it in its row
   std::shared_ptr<DataSet> opened_on_;
   std::optional<FenceMember> found_;
@@ -227,7 +219,7 @@ class FenceHost {
   FenceHost(World& world, std::string name) : world_(world), name_(std::move(name)) { Start(); }
 
   void Start() {
-    store = std::make_unique<FakeFenceStore>(world_, name_, std::to_string(++runs_));
+    store = std::make_unique<FakeFenceStore>(world_, name_);
     fence = Fence(
         {.host = name_, .boot_id = std::to_string(boots_), .silence = kSilence, .now_ms = [this] {
            return world_.now_ms;
@@ -293,7 +285,6 @@ class FenceHost {
 
   World& world_;
   const std::string name_;
-  int runs_ = 0;
   int boots_ = 1;
   bool is_open_ = false;
   bool was_opened_ = false;
@@ -556,14 +547,14 @@ TEST_F(FenceTest, HostThatHadStoppedInTheCopyIsAwaitedByOneThatKnewItLive) {
 }
 
 // The first copy has the host live with a run that is older than the one that the others knew. The
-// second one shows what became of the older run.
+// second one shows that it stopped, which it did before that one, too.
 TEST_F(FenceTest, RunOfAnotherDataSetIsNotTakenForTheLastOne) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);
   const DataSet live = *world_.data;
   host(0).Stop();
   const DataSet stopped = *world_.data;
-  ASSERT_EQ(stopped.members.at("a").run, live.members.at("a").run);
+  ASSERT_TRUE(IsOlderRun(live.members.at("a").run, stopped.members.at("a").run));
   host(0).Start();
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);
@@ -598,6 +589,53 @@ TEST_F(FenceTest, RestartOnTheSameServerMakesNoGap) {
   const std::uint64_t before = world_.data->max_id;
   ASSERT_TRUE(LeasesWithin(host(0), 4));
   EXPECT_EQ(world_.data->max_id, before + 10);
+}
+
+// All hosts stopped, one after the other. The first one comes back alone: the others' rows are
+// newer than what it noted.
+TEST_F(FenceTest, HostsThatStoppedLaterAreNotWaitedFor) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  host(0).Stop();
+  host(1).Kill();
+  host(1).Start();
+  ASSERT_TRUE(LeasesWithin(host(1), 6));
+  Run(3);
+  host(1).Stop();
+  host(2).Stop();
+  world_.now_ms += 3'600'000;
+  host(0).Reboot();
+  EXPECT_TRUE(LeasesWithin(host(0), 60)) << host(0).fence.Reason();
+}
+
+// The same after the server was restarted under all hosts: which runs each of them notes depends on
+// the order in which they came.
+TEST_F(FenceTest, HostsThatStoppedAfterARestartOfTheServerAreNotWaitedFor) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  world_.FailOver(DataSet(*world_.data), "server-1");
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  host(2).Stop();
+  Run(3);
+  host(0).Stop();
+  host(1).Stop();
+  world_.now_ms += 3'600'000;
+  host(2).Reboot();
+  EXPECT_TRUE(LeasesWithin(host(2), 60)) << host(2).fence.Reason();
+}
+
+// A host that has come to the new data set, and stopped there, before this one comes.
+TEST_F(FenceTest, HostThatStoppedInTheNewDataSetIsNotWaitedFor) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  host(0).store->is_reachable = false;
+  world_.FailOver(DataSet(*world_.data), "server-2");
+  Run(4);
+  host(1).Stop();
+  Run(1);
+  host(0).store->is_reachable = true;
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(LeasesWithin(host(0), 6)) << i;
 }
 
 // Kills, restarts, reboots, clean stops, partitions, and data sets replaced by copies from the last

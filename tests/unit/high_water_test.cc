@@ -319,6 +319,15 @@ TEST_F(HighWaterTest, MembersOfAnOlderIddHaveNoRun) {
   EXPECT_EQ(Open()->Members().value(), members);
 }
 
+TEST_F(HighWaterTest, NumbersOfRunsRiseOverRestarts) {
+  EXPECT_EQ(Open()->NextRunNumber(0).value(), 1U);
+  EXPECT_EQ(Open()->NextRunNumber(0).value(), 2U);
+  EXPECT_EQ(Open()->NextRunNumber(41).value(), 42U) << "the row may have a higher one";
+  EXPECT_EQ(Open()->NextRunNumber(7).value(), 43U);
+  EXPECT_EQ(Sql(path_, "UPDATE idd_meta SET value = 'x' WHERE key = 'run_number'"), "");
+  EXPECT_EQ(Open()->NextRunNumber(0).status().code(), Code::kInvalid);
+}
+
 TEST_F(HighWaterTest, ReplacedFileTakesNoMarks) {
   const auto marks = Open();
   ASSERT_TRUE(marks->Raise("orders", 1001).ok());

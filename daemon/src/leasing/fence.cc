@@ -110,7 +110,6 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   }
   noted_ = 0;
   ceilings_.Forget();
-  seen_runs_.clear();
   const Result<FenceView> view = ReadView(store);
   if (!view.ok()) return view.status();
   server_ = view.value().server;
@@ -150,11 +149,11 @@ Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& ar
   if (arrival.joins) return Join(store, marks, arrival);
   if (!HasWatched()) return Status::Ok();
   if (arrival.pushes_ceilings) {
-    if (Status status = Push(store, marks, arrival); !status.ok()) return status;
+    if (Status status = Push(store, marks); !status.ok()) return status;
   }
   // From now on this host's notes may be incomplete, because no other host waits for them.
   if (Status status = Remember(store, marks, false); !status.ok()) return status;
-  Status status = store.SetState(MemberState::kWaiting, settings_.silence);
+  Status status = WriteState(store, marks, MemberState::kWaiting);
   if (status.ok()) status = store.Confirm();
   if (!status.ok()) return status;
   state_ = State::kWaiting;
@@ -164,7 +163,7 @@ Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& ar
 
 // Makes the ceilings that this host has noted, and the members that the data set may lack, known to
 // all hosts that come to this data set later.
-Status Fence::Push(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
+Status Fence::Push(FenceStore& store, HighWaterMarks& marks) {
   const Result<std::vector<TagMark>> noted = marks.Ceilings();
   if (!noted.ok()) return noted.status();
   const Result<HighWaterMarks::MemberList> members = marks.Members();
@@ -191,14 +190,11 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
   std::vector<FenceMember> unknown;
   for (const auto& [host, noted_member] : members.value()) {
     const FenceMember* const row = FindMember(view.value(), host);
-    // A row of the run that this host knew as live shows what became of it. Any other row may be
-    // from before that, even if its host waited then. A host that is not complete itself waits for
-    // those that wait: they come, or a complete host does.
-    const bool is_last_run =
-        !noted_member.run.empty() && row != nullptr && row->run == noted_member.run;
-    const bool is_in = row != nullptr && (row->state == MemberState::kLive ||
-                                          (!arrival.is_complete && OtherHosts::IsMember(*row)));
-    if (is_last_run || is_in) continue;
+    // The row is from before this host saw the member live, whatever it shows. A newer row shows
+    // what became of the member after that.
+    const bool is_older = row == nullptr || (row->state != MemberState::kLive &&
+                                             IsOlderRun(row->run, noted_member.run));
+    if (!is_older) continue;
     FenceMember& member = unknown.emplace_back();
     member.host = host;
     member.run = noted_member.run;
@@ -211,11 +207,9 @@ Status Fence::Push(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
 // before it leases anything. Other hosts rely on this one once it has confirmed.
 Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
   if (arrival.pushes_ceilings) {
-    if (Status status = Push(store, marks, arrival); !status.ok()) return status;
+    if (Status status = Push(store, marks); !status.ok()) return status;
   }
-  if (Status status = store.SetState(MemberState::kLive, settings_.silence); !status.ok()) {
-    return status;
-  }
+  if (Status status = WriteState(store, marks, MemberState::kLive); !status.ok()) return status;
   if (arrival.is_complete && arrival.pushes_ceilings) {
     // The marks were complete when this host came; they must also have been when others began to
     // wait for it.
@@ -258,8 +252,16 @@ void Fence::Leave(FenceStore& store, HighWaterMarks& marks) {
   if (state_ != State::kLive) return;
   // The order matters: once no other host waits for this one, it must no longer trust its notes.
   if (!Remember(store, marks, false).ok()) return;
-  static_cast<void>(store.SetState(MemberState::kLeft, settings_.silence));
+  static_cast<void>(WriteState(store, marks, MemberState::kLeft));
   state_ = State::kNone;
+}
+
+// The number is on the disk before the row has it: no two states of this host have the same one.
+Status Fence::WriteState(FenceStore& store, HighWaterMarks& marks, MemberState state) const {
+  const Result<std::uint64_t> number =
+      marks.NextRunNumber(store.found().has_value() ? NumberOfRun(store.found()->run) : 0);
+  if (!number.ok()) return number.status();
+  return store.SetState(state, settings_.silence, number.value());
 }
 
 // --- looking
@@ -292,13 +294,10 @@ Status Fence::Note(HighWaterMarks& marks, const FenceView& view) {
     if (member.state != MemberState::kLive || member.host == settings_.host) continue;
     HighWaterMarks::NotedMember& noted = members[member.host];
     noted = {.silence_s = member.silence.count(), .run = member.run};
-    const auto [seen, is_first] = seen_runs_.try_emplace(member.host, member.run);
-    if (const auto known = noted_members_->find(member.host); known != noted_members_->end()) {
-      // Of two runs that were seen in different data sets, either may be the last one.
-      if (is_first && known->second.run != member.run) noted.run.clear();
-      if (!is_first && seen->second == member.run) noted.run = known->second.run;
+    const auto known = noted_members_->find(member.host);
+    if (known != noted_members_->end() && !IsOlderRun(known->second.run, member.run)) {
+      noted.run = known->second.run;
     }
-    seen->second = member.run;
   }
   if (*noted_members_ != members) {
     if (Status status = marks.SetMembers(members); !status.ok()) {

@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -116,12 +115,14 @@ class Fence {
  private:
   enum class State { kNone, kWatching, kWaiting, kLive };
 
-  [[nodiscard]] Status Push(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
+  [[nodiscard]] Status Push(FenceStore& store, HighWaterMarks& marks);
   [[nodiscard]] Status Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival);
   [[nodiscard]] Result<bool> RefreshLive(FenceStore& store, HighWaterMarks& marks,
                                          const FenceView& view);
   [[nodiscard]] Result<FenceView> ReadView(FenceStore& store);
   [[nodiscard]] Status Note(HighWaterMarks& marks, const FenceView& view);
+  [[nodiscard]] Status WriteState(FenceStore& store, HighWaterMarks& marks,
+                                  MemberState state) const;
   [[nodiscard]] Status Remember(const FenceStore& store, HighWaterMarks& marks, bool is_live);
   [[nodiscard]] Status PutOutSilent(FenceStore& store);
   [[nodiscard]] Status ActivatePending(FenceStore& store);
@@ -155,7 +156,6 @@ class Fence {
   bool was_replaced_ = false;  // the data set, since the last join
   bool looks_soon_ = false;    // something waits for other hosts' notes
   std::optional<HighWaterMarks::MemberList> noted_members_;
-  std::map<std::string, std::string, std::less<>> seen_runs_;  // of live members, since Arrive()
   OtherHosts others_;
   Ceilings ceilings_;
 };

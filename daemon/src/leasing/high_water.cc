@@ -2,6 +2,8 @@
 #include "leasing/high_water.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -21,6 +23,7 @@ constexpr std::string_view kHostIdKey = "host_id";
 constexpr std::string_view kHeldListKey = "held_list";
 // Exists while marks may be missing from the file (see RaiseAll()).
 constexpr std::string_view kPutOffKey = "marks_put_off";
+constexpr std::string_view kRunNumberKey = "run_number";
 
 constexpr const char* kMarksSchema = R"sql(
 -- Every id of the tag that this host ever handed out lies below mark.
@@ -210,6 +213,21 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
       }
       return Status::Ok();
     });
+  }
+
+  Result<std::uint64_t> NextRunNumber(std::uint64_t above) override {
+    const Result<std::string> last = ReadMeta(kRunNumberKey);
+    if (!last.ok()) return last.status();
+    std::uint64_t number = 0;
+    const char* const end = last.value().data() + last.value().size();
+    if (!last.value().empty() && std::from_chars(last.value().data(), end, number).ptr != end) {
+      return Status(Code::kInvalid, "idd_meta: run_number is no number");
+    }
+    number = std::max(number, above) + 1;
+    if (Status status = WriteMeta(kRunNumberKey, std::to_string(number)); !status.ok()) {
+      return status.WithContext("the number of this host's next state cannot be kept");
+    }
+    return number;
   }
 
   Result<Membership> GetMembership() override {

@@ -89,9 +89,8 @@ class HighWaterMarks {
   // From now on a tag's mark is at least its present ceiling, whatever Lower() is given: the data
   // set may have lost grants below it. Durable on return.
   [[nodiscard]] virtual Status RaiseToCeilings() = 0;
-  // The hosts that were live members at this host's last look, by name: their silence, and the run
-  // with which they joined last. Empty: this host saw several runs and does not know which is the
-  // last one.
+  // The hosts that were live members at this host's last look, by name: their silence, and the
+  // newest run with which it saw them live (fence_store.h); empty: an older idd has noted none.
   struct NotedMember {
     std::int64_t silence_s = 0;
     std::string run{};
@@ -101,6 +100,9 @@ class HighWaterMarks {
   [[nodiscard]] virtual Result<MemberList> Members() = 0;
   // Durable on return.
   [[nodiscard]] virtual Status SetMembers(const MemberList& members) = 0;
+  // A number for the next state of this host's row: higher than all that it had before, and than
+  // `above`. Durable on return.
+  [[nodiscard]] virtual Result<std::uint64_t> NextRunNumber(std::uint64_t above) = 0;
   [[nodiscard]] virtual Result<Membership> GetMembership() = 0;
   // Durable on return.
   [[nodiscard]] virtual Status SetMembership(const Membership& membership) = 0;

@@ -6,6 +6,7 @@
 #define IDD_DAEMON_STORE_FENCE_STORE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,10 +29,22 @@ enum class MemberState { kLive, kWaiting, kOut, kLeft };
 [[nodiscard]] const char* MemberStateName(MemberState state) noexcept;  // "live", ...
 [[nodiscard]] std::optional<MemberState> ParseMemberState(std::string_view name) noexcept;
 
+// A host numbers the states that it writes into its row, on its own disk, so that a row of an older
+// copy can be told from a newer one. The rest of the run is random, and another one with each
+// connection: only the host's present connection finds its row as it left it.
+inline constexpr std::size_t kRunNumberSize = 16;  // the number comes first, and sorts as text
+[[nodiscard]] std::string MakeRun(std::uint64_t number);
+// A connection writes no state: it has the number of the row that it finds.
+[[nodiscard]] std::string RunOfConnection(std::string_view found);
+[[nodiscard]] std::uint64_t NumberOfRun(std::string_view run) noexcept;  // 0: of an older idd
+// Whether the number of `run` is below that of `other`. Runs of an older idd have no number; they
+// are older than all others.
+[[nodiscard]] bool IsOlderRun(std::string_view run, std::string_view other) noexcept;
+
 // A host's row.
 struct FenceMember {
   std::string host;
-  std::string run;          // random: another one with each connection, and each time it joins
+  std::string run;          // MakeRun(): of the present connection and state
   std::uint64_t beat = 0;   // rises with every look
   std::uint64_t noted = 0;  // every ceiling up to this epoch is on the host's disk
   MemberState state = MemberState::kLeft;
@@ -88,15 +101,17 @@ class FenceStore {
   // The beat of this host's row, as this run left it.
   [[nodiscard]] virtual std::uint64_t beat() const = 0;
 
-  // Writes state and silence into this host's row, and resets what it has noted and confirmed.
-  [[nodiscard]] virtual Status SetState(MemberState state, std::chrono::seconds silence) = 0;
+  // Writes state and silence into this host's row, with a run of that number, and resets what it
+  // has noted and confirmed.
+  [[nodiscard]] virtual Status SetState(MemberState state, std::chrono::seconds silence,
+                                        std::uint64_t number) = 0;
   // Precondition: every ceiling of the epochs up to `epoch` is on this host's disk.
   [[nodiscard]] virtual Status SetNoted(std::uint64_t epoch) = 0;
   // Records in this host's row that it has confirmed on this server.
   [[nodiscard]] virtual Status Confirm() = 0;
-  // Makes live members of those hosts that have no row, or one that is not live and has another run
-  // than the one given; an empty one is no row's. The row gets the given run, so a host that has
-  // this row now has to come again.
+  // Makes live members of those hosts that have no row, or one that is not live and has an older
+  // run than the one given. The row gets the given run, so a host that has this row now has to come
+  // again.
   [[nodiscard]] virtual Status Admit(const std::vector<FenceMember>& members) = 0;
   // Asks for ceilings under a new epoch, which is taken even if nothing is raised. A ceiling that
   // stays as it is keeps its epoch.

@@ -120,6 +120,10 @@ class FakeMarks final : public HighWaterMarks {
     members_ = members;
     return Status::Ok();
   }
+  Result<std::uint64_t> NextRunNumber(std::uint64_t above) override {
+    if (Status status = script.Enter("NextRunNumber"); !status.ok()) return status;
+    return run_number_ = std::max(run_number_, above) + 1;
+  }
   Result<Membership> GetMembership() override { return membership_; }
   Status SetMembership(const Membership& membership) override {
     if (Status status = script.Enter("SetMembership"); !status.ok()) return status;
@@ -137,6 +141,7 @@ class FakeMarks final : public HighWaterMarks {
   std::string incarnation_;
   std::map<std::string, std::uint64_t> ceilings_;
   MemberList members_;
+  std::uint64_t run_number_ = 0;
   Membership membership_;
 };
 

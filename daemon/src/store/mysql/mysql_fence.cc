@@ -78,13 +78,15 @@ std::string MysqlStore::IsThisMember() const {
 // beats confirm nothing to other hosts.
 Status MysqlStore::ClaimMember() {
   const std::string host = MysqlDb::Text(options_.host.id);
-  const std::string run = RandomToken();
+  const std::string fresh = RunOfConnection("");
+  const std::string random = fresh.substr(kRunNumberSize);
   const std::string select =
       std::string("SELECT ") + kMemberColumns + " FROM idd_fence WHERE host = " + host;
   const Result<std::vector<MysqlResult>> claimed = db_->Packet(
       {select,
-       "INSERT INTO idd_fence(host, run, beat, state) VALUES(" + host + ", '" + run +
-           "', 1, 'left') ON DUPLICATE KEY UPDATE run = VALUES(run), beat = beat + 1, server = ''",
+       "INSERT INTO idd_fence(host, run, beat, state) VALUES(" + host + ", '" + fresh +
+           "', 1, 'left') ON DUPLICATE KEY UPDATE run = CONCAT(LEFT(run, " +
+           std::to_string(kRunNumberSize) + "), '" + random + "'), beat = beat + 1, server = ''",
        select});
   if (!claimed.ok()) return claimed.status();
   found_.reset();
@@ -99,13 +101,13 @@ Status MysqlStore::ClaimMember() {
   }
   const Result<FenceMember> row = ParseMember(MysqlRow(claimed.value()[2].rows[0]));
   if (!row.ok()) return row.status();
-  if (row.value().run != run) {
+  if (!row.value().run.ends_with(random)) {
     return {Code::kUnavailable, "another idd has taken the row of host '" + options_.host.id +
                                     "' in idd_fence; give each host its own --host-id"};
   }
   if (member_beat_ != 0 && row.value().beat <= member_beat_) ++generation_;  // set back
   member_beat_ = row.value().beat;
-  member_run_ = run;
+  member_run_ = row.value().run;
   return Status::Ok();
 }
 
@@ -204,8 +206,8 @@ Status MysqlStore::UpdateMember(const std::string& assignments) {
   return Status::Ok();
 }
 
-Status MysqlStore::SetState(MemberState state, std::chrono::seconds silence) {
-  const std::string run = state == MemberState::kLive ? RandomToken() : member_run_;
+Status MysqlStore::SetState(MemberState state, std::chrono::seconds silence, std::uint64_t number) {
+  const std::string run = MakeRun(number);
   Status status =
       UpdateMember(std::string("noted = 0, server = '', state = '") + MemberStateName(state) +
                    "', silence_s = " + std::to_string(silence.count()) + ", run = '" + run + "'");
@@ -223,18 +225,20 @@ Status MysqlStore::Admit(const std::vector<FenceMember>& members) {
   if (db_ == nullptr) return NotOpen();
   if (members.empty()) return Status::Ok();
   std::string rows;
-  std::vector<std::string> statements(1);
+  std::vector<std::string> statements;
   for (const FenceMember& member : members) {
     const std::string host = MysqlDb::Text(member.host);
     const std::string run = MysqlDb::Text(member.run);
     const std::string silence = std::to_string(member.silence.count());
     rows += (rows.empty() ? "(" : ", (") + host + ", " + run + ", 1, 0, 'live', " + silence + ")";
+    const std::string number = std::to_string(kRunNumberSize);
     statements.push_back("UPDATE idd_fence SET state = 'live', noted = 0, server = '', run = " +
-                         run + " WHERE host = " + host + " AND state <> 'live' AND (" + run +
-                         " = '' OR run <> " + run + ")");
+                         run + " WHERE host = " + host + " AND state <> 'live' AND LEFT(run, " +
+                         number + ") < LEFT(" + run + ", " + number + ")");
   }
-  statements.front() =
-      "INSERT IGNORE INTO idd_fence(host, run, beat, noted, state, silence_s) VALUES " + rows;
+  // Last: a row that is there would be locked for reading first, and for writing only then.
+  statements.push_back(
+      "INSERT IGNORE INTO idd_fence(host, run, beat, noted, state, silence_s) VALUES " + rows);
   return Failed(db_->Transaction(statements).status());
 }
 

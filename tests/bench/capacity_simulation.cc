@@ -17,6 +17,7 @@ namespace {
 // As in the daemon: MysqlStore's heartbeats, LeaseScheduler's batches, TagService's warm-up and
 // Daemon's patience with it, LeaseWorker's pauses while the store is unavailable.
 constexpr double kBeatS = 20;
+constexpr double kLookS = 1;
 constexpr std::size_t kMaxAtOnce = 64;
 constexpr std::uint32_t kWarmedAtOnce = 4;
 constexpr double kPatienceS = 2.5;
@@ -32,6 +33,7 @@ enum class What : std::uint8_t {
   kAnswer,     // a host's job was answered
   kBudget,     // a host may lease again
   kBeat,       // a host sends its heartbeat
+  kLook,       // a host looks at the fence
   kExhausted,  // a host finds a segment of a tag used up
   kDue,        // a tag wants a lease
 };
@@ -55,7 +57,7 @@ struct Order {
   double asked_at;
 };
 
-enum class JobKind : std::uint8_t { kOpen, kLookUp, kLeases, kCloses, kBeat };
+enum class JobKind : std::uint8_t { kOpen, kLookUp, kLeases, kCloses, kBeat, kLook };
 
 // A job of a host's lease worker at the store; one at a time.
 struct Job {
@@ -80,6 +82,7 @@ struct Host {
   double service_ends = 0;
   std::uint32_t to_close = 0;
   bool closing = false;
+  bool looking = false;
   std::uint32_t to_warm = 0;  // the host's next tag to warm up
   std::uint32_t warming = 0;
   bool ready = true;
@@ -99,7 +102,7 @@ struct TagState {
 class Simulation {
  public:
   explicit Simulation(const Cluster& cluster)
-      : cluster_(cluster), random_(cluster.seed), lanes_(cluster.store.lanes, 0) {}
+      : cluster_(cluster), random_(cluster.seed), processors_(cluster.store.processors, 0) {}
 
   Outcome Run();
 
@@ -125,10 +128,12 @@ class Simulation {
   }
   [[nodiscard]] bool Counts() const { return now_ >= cluster_.settle_s; }
   void SetDue(std::uint32_t tag, bool due);
+  void Keep(std::uint32_t tag, bool is_end);
 
   void Submit(std::uint32_t host, Job job);
   void RunNext(std::uint32_t host);
   [[nodiscard]] double ServiceOf(const Job& job) const;
+  [[nodiscard]] double OnDisk(double commits_at);
   void Answer(std::uint32_t host);
   void Finish(std::uint32_t host, Job& job);
   void Count(const Job& job);
@@ -148,7 +153,8 @@ class Simulation {
 
   const Cluster cluster_;
   std::mt19937_64 random_;
-  std::vector<double> lanes_;  // when each becomes free
+  std::vector<double> processors_;  // when each becomes free
+  double write_begins_ = -1;        // the newest synchronous write
   std::vector<Host> hosts_;
   std::vector<TagModel> tags_;
   std::vector<TagState> states_;
@@ -199,6 +205,7 @@ void Simulation::MakeHosts() {
       continue;
     }
     Push(phase + kBeatS * Draw(), What::kBeat, host);
+    if (cluster_.looks_at_fence) Push(kLookS * Draw(), What::kLook, host);
     if (cluster_.outage.end_s > 0) Push(cluster_.outage.begin_s + phase, What::kLost, host);
   }
 }
@@ -239,10 +246,17 @@ void Simulation::Handle(const Event& event) {
     case What::kBeat:
       if (hosts_[event.who].up) Submit(event.who, {.kind = JobKind::kBeat, .orders = {}});
       return Push(now_ + kBeatS, What::kBeat, event.who);
+    case What::kLook:
+      if (hosts_[event.who].up && !std::exchange(hosts_[event.who].looking, true)) {
+        Submit(event.who, {.kind = JobKind::kLook, .orders = {}});
+      }
+      return Push(now_ + kLookS, What::kLook, event.who);
     case What::kExhausted:
+      Keep(event.who, true);
       ++hosts_[HostOf(event.who)].to_close;
       return Close(HostOf(event.who));
     case What::kDue:
+      Keep(event.who, false);
       return Ask(event.who);
   }
 }
@@ -261,6 +275,13 @@ void Simulation::SetDue(std::uint32_t tag, bool due) {
   outcome_.covered_s = std::max(outcome_.covered_s, now_ - std::max(state.due_since, end));
 }
 
+void Simulation::Keep(std::uint32_t tag, bool is_end) {
+  if (!cluster_.keeps_requests || !Counts()) return;
+  const std::uint32_t host = HostOf(tag);
+  outcome_.requests.push_back(
+      {.at = now_, .host = host, .tag = tag - FirstTag(host), .is_end = is_end});
+}
+
 // The store.
 
 double Simulation::ServiceOf(const Job& job) const {
@@ -274,8 +295,34 @@ double Simulation::ServiceOf(const Job& job) const {
     case JobKind::kCloses:
     case JobKind::kBeat:
       return store.transaction_s + (job.rows - 1) * store.more_s;
+    case JobKind::kLook:
+      return store.look_s + cluster_.hosts * store.member_s;
   }
   return 0;
+}
+
+double RoundTrips(JobKind kind) {
+  switch (kind) {
+    case JobKind::kOpen:
+      return kOpenReads + 1;
+    case JobKind::kLeases:
+    case JobKind::kCloses:
+      return 2;
+    case JobKind::kLookUp:
+    case JobKind::kBeat:
+    case JobKind::kLook:
+      return 1;
+  }
+  return 0;
+}
+
+// When a COMMIT of that time is on the disk.
+double Simulation::OnDisk(double commits_at) {
+  const double sync = cluster_.store.sync_s;
+  if (commits_at > write_begins_) {
+    write_begins_ = std::max(commits_at, write_begins_ + sync);
+  }
+  return write_begins_ + sync;
 }
 
 void Simulation::Submit(std::uint32_t host, Job job) {
@@ -287,16 +334,17 @@ void Simulation::RunNext(std::uint32_t host) {
   Host& own = hosts_[host];
   own.busy = true;
   const double comes = now_ + cluster_.store.answer_s / 2;
-  double& lane = *std::min_element(lanes_.begin(), lanes_.end());
+  double& processor = *std::min_element(processors_.begin(), processors_.end());
+  const JobKind kind = own.jobs.front().kind;
   const double service = ServiceOf(own.jobs.front());
   if (IsDown(comes)) {
     own.service_ends = comes;
   } else {
-    lane = std::max(lane, comes) + service;
-    own.service_ends = lane;
+    processor = std::max(processor, comes) + service;
+    own.service_ends = kind == JobKind::kLookUp ? processor : OnDisk(processor);
     if (Counts()) outcome_.load.store_busy_s += service;
   }
-  const double answer = own.service_ends + cluster_.store.answer_s / 2;
+  const double answer = own.service_ends + (RoundTrips(kind) - 0.5) * cluster_.store.answer_s;
   if (Counts()) {
     outcome_.load.longest_answer_s = std::max(outcome_.load.longest_answer_s, answer - now_);
   }
@@ -346,6 +394,9 @@ void Simulation::Count(const Job& job) {
     case JobKind::kBeat:
       ++load.beats;
       return;
+    case JobKind::kLook:
+      ++load.looks;
+      return;
   }
 }
 
@@ -362,6 +413,9 @@ void Simulation::Finish(std::uint32_t host, Job& job) {
       own.closing = false;
       return Close(host);
     case JobKind::kBeat:
+      return;
+    case JobKind::kLook:
+      own.looking = false;
       return;
   }
 }
@@ -420,6 +474,9 @@ void Simulation::FinishLeases(std::uint32_t host, const std::vector<Order>& orde
   if (!hosts_[host].ready) outcome_.leases_before_ready += static_cast<double>(orders.size());
   for (const Order& order : orders) {
     TagModel& tag = tags_[order.tag];
+    if (cluster_.keeps_requests && Counts()) {
+      outcome_.waits_s.push_back(now_ - states_[order.tag].due_since);
+    }
     const double waited = tag.Publish(now_, order.ids, order.asked_at);
     if (Counts()) outcome_.load.dry_claims += waited;
     Push(std::max(tag.FoundNewestExhausted(), now_), What::kExhausted, order.tag);
@@ -486,7 +543,7 @@ void Simulation::BecomeReady(std::uint32_t host) {
 // Requests in flight are repeated when the store is back.
 void Simulation::GoDown(std::uint32_t host) {
   Host& own = hosts_[host];
-  own.up = own.leasing = own.closing = false;
+  own.up = own.leasing = own.closing = own.looking = false;
   own.most = 1;
   for (const Job& job : own.jobs) {
     if (job.kind == JobKind::kCloses) own.to_close += job.rows;
@@ -512,6 +569,7 @@ void Simulation::Opened(std::uint32_t host) {
   own.up = true;
   if (!own.ready) {
     Push(now_ + kBeatS, What::kBeat, host);
+    if (cluster_.looks_at_fence) Push(now_ + kLookS, What::kLook, host);
     return WarmNext(host);
   }
   own.lease_from = now_ + cluster_.outage.grace_s;

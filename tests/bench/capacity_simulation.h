@@ -14,15 +14,19 @@
 
 namespace idd::capacity {
 
-// The allocator: a few transactions at once, first come, first served. The times are those of a
-// MariaDB with durable settings on a machine with two processors (lease_benchmark). They decide how
-// long the store takes for simultaneous requests, not how many requests it gets.
+// The allocator. A request needs processor time, first come, first served, and a COMMIT then waits
+// for the disk: all COMMITs that come while one write is under way share the next one. Not
+// modelled: locks of rows, timeouts. The times are those of store_load_benchmark in
+// docs/capacity.md. They decide how long the store takes, not how many requests it gets.
 struct StoreModel {
   double transaction_s = 400e-6;  // one lease, including the read before it
   double more_s = 80e-6;          // each further lease in the transaction
   double read_s = 100e-6;         // a single read
+  double look_s = 200e-6;         // a look at the fence ...
+  double member_s = 1e-6;         // ... and each host that it reads
+  double sync_s = 1e-3;           // a synchronous write
   double answer_s = 500e-6;       // one network round trip
-  std::uint32_t lanes = 4;        // concurrent transactions
+  std::uint32_t processors = 2;
 };
 
 // The store does not answer. With a grace, no host leases for that long after the store is back, as
@@ -54,11 +58,21 @@ struct Cluster {
   Start start = Start::kRunning;
   double starts_over_s = 0;  // kFresh: the starts are spread over this time
   double duration_s = 3600;
-  double settle_s = 0;  // excluded from Load at the beginning
+  double settle_s = 0;          // excluded from Load at the beginning
+  bool looks_at_fence = false;  // each host, every second
   StoreOutage outage{};
   StoreModel store{};
   Looks looks = Looks::kChanges;
+  bool keeps_requests = false;  // Outcome::requests and ::waits_s
   std::uint64_t seed = 1;
+};
+
+// A host finds that a tag wants a lease, or that a segment of it is used up.
+struct Request {
+  double at = 0;
+  std::uint32_t host = 0;
+  std::uint32_t tag = 0;  // of this host, from 0
+  bool is_end = false;
 };
 
 // The requests to the store, from settle_s to duration_s.
@@ -71,14 +85,15 @@ struct Load {
   std::uint64_t close_transactions = 0;
   std::uint64_t beats = 0;  // heartbeats, a transaction each
   std::uint64_t opens = 0;  // connections opened, a transaction each
+  std::uint64_t looks = 0;  // at the fence, a transaction each
   std::uint64_t reads = 0;  // round trips without a COMMIT
   std::uint64_t refused_connects = 0;
-  double store_busy_s = 0;          // summed over all lanes
+  double store_busy_s = 0;          // summed over all processors
   std::uint32_t largest_batch = 0;  // leases in one transaction
   double longest_answer_s = 0;      // of one request, excluding the host's earlier requests
 
   [[nodiscard]] std::uint64_t Commits() const {
-    return lease_transactions + close_transactions + beats + opens;
+    return lease_transactions + close_transactions + beats + opens + looks;
   }
 };
 
@@ -92,6 +107,9 @@ struct Outcome {
   // The longest wait of a tag for a lease, counted from the start of its host, or from the end of
   // the outage if the tag fell due before that.
   double covered_s = 0;
+  // From settle_s on, in the order of time.
+  std::vector<Request> requests;
+  std::vector<double> waits_s;  // of leases, from the moment that the tag wanted one
 };
 
 // The policy's steady state at a steady rate: a lease is half the reserve of rate x tolerance x

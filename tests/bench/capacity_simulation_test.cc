@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "capacity_slice.h"
+
 namespace idd::capacity {
 namespace {
 
@@ -123,6 +125,56 @@ TEST(Capacity, IdleClusterOnlyShowsItself) {
   EXPECT_EQ(load.Commits(), load.beats);
   EXPECT_NEAR(static_cast<double>(load.beats), cluster.hosts * (cluster.duration_s - kSettleS) / 20,
               100);
+}
+
+// Every look reads the rows of all hosts.
+TEST(Capacity, LooksAtTheFenceGrowWithTheSquareOfTheHosts) {
+  Cluster cluster = Small();
+  cluster.ids_per_s = 0;
+  cluster.looks_at_fence = true;
+  cluster.store.look_s = 0;
+  const auto looks_s = [](Cluster at_work) {
+    const double all = Simulate(at_work).load.store_busy_s;
+    at_work.looks_at_fence = false;
+    return all - Simulate(at_work).load.store_busy_s;
+  };
+  Cluster twice = cluster;
+  twice.hosts *= 2;
+  EXPECT_NEAR(looks_s(twice) / looks_s(cluster), 4, 0.1);
+  const Load load = Simulate(cluster).load;
+  EXPECT_NEAR(static_cast<double>(load.looks), cluster.hosts * (cluster.duration_s - kSettleS),
+              cluster.hosts);
+  EXPECT_EQ(load.Commits(), load.looks + load.beats);
+}
+
+// A disk that takes ten milliseconds for a write does a hundred in a second, but the COMMITs of
+// twenty hosts that come meanwhile share one.
+TEST(Capacity, CommitsShareWrites) {
+  Cluster cluster{.hosts = 20,
+                  .ids_per_s = 2e7,
+                  .duration_s = 120,
+                  .settle_s = kSettleS,
+                  .keeps_requests = true};
+  cluster.refill.outage_tolerance = std::chrono::seconds(2);
+  cluster.store = {.transaction_s = 1e-5, .more_s = 1e-6, .sync_s = 0.01, .answer_s = 0};
+  const Outcome outcome = Simulate(cluster);
+  EXPECT_GT(static_cast<double>(outcome.load.Commits()),
+            1.2 * 100 * (cluster.duration_s - kSettleS));
+  EXPECT_LT(outcome.load.longest_answer_s, 0.021);
+}
+
+// What store_load_benchmark plays.
+TEST(Capacity, RequestsAreKeptInTheOrderOfTime) {
+  const Cluster slice = SliceOf(400);
+  const Outcome outcome = Simulate(slice);
+  EXPECT_TRUE(std::is_sorted(outcome.requests.begin(), outcome.requests.end(),
+                             [](const Request& a, const Request& b) { return a.at < b.at; }));
+  const auto ends = std::count_if(outcome.requests.begin(), outcome.requests.end(),
+                                  [](const Request& request) { return request.is_end; });
+  EXPECT_NEAR(static_cast<double>(outcome.requests.size()) - static_cast<double>(ends),
+              400 * kSliceS, 400 * kSliceS * 0.15);
+  EXPECT_NEAR(static_cast<double>(ends), 400 * kSliceS, 400 * kSliceS * 0.15);
+  EXPECT_EQ(outcome.waits_s.size(), outcome.load.leases);
 }
 
 TEST(Capacity, SameClusterGivesTheSameOutcome) {

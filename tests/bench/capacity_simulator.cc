@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// capacity_simulator [group...]: the load that clusters of 10,000 hosts with 100 tags each put on
-// their store: at rates from 10^5 to 10^10 ids/s ("rates"), at a start and in outages
-// ("transients"), with leases of one size ("fixed_step"), and for clusters of other sizes
-// ("sizes"). The latter two simulate a sample of the hosts. Prints JSON, from which
-// scripts/capacity-report writes docs/capacity.md.
+// capacity_simulator FILE [group...]: the load that clusters of 10,000 hosts with 100 tags each put
+// on their store: at rates from 10^5 to 10^10 ids/s ("rates"), and of 500 hosts at a start and in
+// outages ("transients"), with leases of one size ("fixed_step"), and for clusters of other sizes
+// ("sizes"). The latter two simulate a sample of the hosts. Further, what store_load_benchmark
+// played ("slices"), and how many hosts one server carries ("one_server"). FILE is what that
+// program printed, with the model of the store. Prints JSON, from which scripts/capacity-report
+// writes docs/capacity.md.
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "capacity_simulation.h"
+#include "capacity_slice.h"
 
 namespace idd::capacity {
 namespace {
@@ -24,6 +28,12 @@ using nlohmann::json;
 
 // Tags that begin between two leases need some looks to settle.
 constexpr double kSettleS = 60;
+
+double Percentile(std::vector<double> values, std::size_t percent) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[(values.size() - 1) * percent / 100];
+}
 
 // Runs the cluster and returns its requests a second, scaled as if it had `scale` times as many
 // hosts.
@@ -64,6 +74,8 @@ json Play(const std::string& name, const Cluster& cluster, double scale = 1) {
           {"ready_s", outcome.ready_s},
           {"leases_before_ready", outcome.leases_before_ready},
           {"covered_s", outcome.covered_s},
+          {"wait_p50_ms", Percentile(outcome.waits_s, 50) * 1e3},
+          {"wait_p99_ms", Percentile(outcome.waits_s, 99) * 1e3},
           {"by_second", {{"leases", outcome.leases}, {"commits", outcome.commits}}}};
 }
 
@@ -74,16 +86,63 @@ double PeakMemory() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-json PlayRates() {
+StoreModel ParseStore(const json& model) {
+  return {.transaction_s = model.at("transaction_s"),
+          .more_s = model.at("more_s"),
+          .read_s = model.at("read_s"),
+          .look_s = model.at("look_s"),
+          .member_s = model.at("member_s"),
+          .sync_s = model.at("sync_s"),
+          .answer_s = model.at("answer_s"),
+          .processors = model.at("processors")};
+}
+
+json PlaySlices(const json& measured) {
+  json runs = json::array();
+  for (const json& slice : measured.at("slices")) {
+    Cluster cluster = SliceOf(slice.at("asked"));
+    cluster.store = ParseStore(measured.at("model_with_generator"));
+    runs.push_back(Play("slice", cluster));
+  }
+  return runs;
+}
+
+// More and more hosts at one server, with the looks at the fence.
+json PlayOneServer(const json& measured) {
+  json runs = json::array();
+  for (const int tolerance_s : {600, 3600}) {
+    for (const std::uint32_t tags : {10U, 100U, 1'000U}) {
+      for (const std::uint32_t hosts : {100U, 200U, 400U, 800U, 1'600U, 3'200U}) {
+        constexpr std::uint32_t kMostTags = 1'000'000;
+        if (hosts * tags > kMostTags) continue;
+        Cluster cluster{.hosts = hosts,
+                        .tags_per_host = tags,
+                        .ids_per_s = 100.0 * hosts * tags,
+                        .duration_s = 120,
+                        .settle_s = 60,
+                        .looks_at_fence = true,
+                        .store = ParseStore(measured.at("model")),
+                        .keeps_requests = true};
+        cluster.refill.outage_tolerance = std::chrono::seconds(tolerance_s);
+        runs.push_back(Play("one server", cluster));
+      }
+    }
+  }
+  return runs;
+}
+
+json PlayRates(const json& measured) {
   json runs = json::array();
   for (const double ids_per_s : {1e5, 1e6, 1e7, 1e8, 1e9, 1e10}) {
-    runs.push_back(Play("rate", {.ids_per_s = ids_per_s, .settle_s = kSettleS}));
+    runs.push_back(Play(
+        "rate",
+        {.ids_per_s = ids_per_s, .settle_s = kSettleS, .store = ParseStore(measured.at("model"))}));
   }
   return runs;
 }
 
 // Leases of one size, whatever the load: the case that the policy is there to avoid.
-json PlayFixedStep() {
+json PlayFixedStep(const json& measured) {
   constexpr std::uint32_t kHosts = 20;
   constexpr double kScale = 10'000.0 / kHosts;
   json runs = json::array();
@@ -93,14 +152,19 @@ json PlayFixedStep() {
                           .refill = {.rule = daemon::RefillRule::kLeaf, .max_step = 1000},
                           .duration_s = ids_per_s < 1e7 ? 3600.0 : 180.0,
                           .settle_s = kSettleS,
+                          .store = ParseStore(measured.at("model")),
                           .looks = Looks::kEverySecond};
     runs.push_back(Play("fixed step", cluster, kScale));
   }
   return runs;
 }
 
-json PlayTransients() {
-  const Cluster base{.duration_s = 1800};
+json PlayTransients(const json& measured) {
+  const Cluster base{.hosts = 500,
+                     .ids_per_s = 5e6,
+                     .duration_s = 1800,
+                     .looks_at_fence = true,
+                     .store = ParseStore(measured.at("model"))};
   json runs = json::array();
   Cluster idle = base;
   idle.ids_per_s = 0;
@@ -121,7 +185,7 @@ json PlayTransients() {
   return runs;
 }
 
-json PlaySizes() {
+json PlaySizes(const json& measured) {
   constexpr std::uint32_t kTags = 10'000;  // tags simulated in each run
   json runs = json::array();
   for (const std::uint32_t hosts : {100U, 1'000U, 10'000U}) {
@@ -132,7 +196,8 @@ json PlaySizes() {
         Cluster cluster{.hosts = simulated,
                         .tags_per_host = tags,
                         .ids_per_s = ids_per_s,
-                        .settle_s = kSettleS};
+                        .settle_s = kSettleS,
+                        .store = ParseStore(measured.at("model"))};
         cluster.refill.outage_tolerance = std::chrono::seconds(tolerance_s);
         runs.push_back(Play("size", cluster, static_cast<double>(hosts) / simulated));
       }
@@ -147,20 +212,19 @@ json PlaySizes() {
 int main(int argc, char** argv) {
   using namespace idd::capacity;
   using nlohmann::json;
-  const std::vector<std::string> asked(argv + 1, argv + argc);
-  const std::map<std::string, json (*)()> groups = {{"rates", PlayRates},
-                                                    {"fixed_step", PlayFixedStep},
-                                                    {"transients", PlayTransients},
-                                                    {"sizes", PlaySizes}};
-  const StoreModel store;
-  json all = {{"store",
-               {{"transaction_s", store.transaction_s},
-                {"more_s", store.more_s},
-                {"read_s", store.read_s},
-                {"answer_s", store.answer_s},
-                {"lanes", store.lanes}}}};
+  if (argc < 2) {
+    std::fputs("usage: capacity_simulator FILE [GROUP...]\n", stderr);
+    return 2;
+  }
+  std::ifstream file(argv[1]);
+  const json measured = json::parse(file);
+  const std::vector<std::string> asked(argv + 2, argv + argc);
+  const std::map<std::string, json (*)(const json&)> groups = {
+      {"rates", PlayRates},           {"fixed_step", PlayFixedStep}, {"sizes", PlaySizes},
+      {"transients", PlayTransients}, {"slices", PlaySlices},        {"one_server", PlayOneServer}};
+  json all;
   for (const auto& [name, play] : groups) {
-    if (asked.empty() || std::ranges::find(asked, name) != asked.end()) all[name] = play();
+    if (asked.empty() || std::ranges::find(asked, name) != asked.end()) all[name] = play(measured);
   }
   all["peak_memory_mib"] = PeakMemory();
   std::puts(all.dump().c_str());

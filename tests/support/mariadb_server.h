@@ -57,6 +57,7 @@ class MariadbServer {
   void Stop();  // sends SIGTERM and waits
   void Kill();  // SIGKILL
   void Signal(int signal) { process_.value().Signal(signal); }
+  [[nodiscard]] pid_t pid() const { return process_.value().pid(); }
   [[nodiscard]] bool Running() { return process_.has_value() && process_->Running(); }
 
   // The data directory, which may be copied or replaced while the server is down.

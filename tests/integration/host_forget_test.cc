@@ -119,11 +119,11 @@ INSTANTIATE_TEST_SUITE_P(Stores, HostForget, ::testing::Values("sqlite", "mysql"
 TEST_P(HostForget, EndsTheLeasesOfAHostThatIsOff) {
   ClaimNew(a_, 10);
   ClaimNew(b_, 30);
+  b_.daemon.Kill();
   const std::vector<JournalLease> held = LeasesOf("host-b", "active");
   ASSERT_FALSE(held.empty());
   std::uint64_t ids = 0;
   for (const JournalLease& lease : held) ids += lease.limit - lease.base;
-  b_.daemon.Kill();
   const nlohmann::json reply = Forget("host-b");
   EXPECT_EQ(reply.at("host"), "host-b");
   EXPECT_EQ(reply.at("state"), is_mysql() ? "out" : "forgotten");

@@ -20,6 +20,8 @@ std::string KindOf(const std::optional<std::string>& failure) {
 
 // What a whole cluster may use, all programs and the records of the oracle included.
 constexpr std::size_t kMostHeap = 16 << 20;
+// And for each lease, which the journal of the model keeps.
+constexpr std::size_t kMostForALease = 512;
 // Caches of libraries, which a run may fill.
 constexpr std::size_t kMostLeft = 256 << 10;
 
@@ -41,7 +43,8 @@ RunResult RunScenario(std::uint64_t seed, const std::vector<Incident>& incidents
   {
     ClusterRun run(seed, tracer);
     result = run.Run(incidents);
-    CheckHeap(before, kMostHeap, "in use at the end of a run", result);
+    CheckHeap(before, kMostHeap + result.leases * kMostForALease, "in use at the end of a run",
+              result);
   }
   CheckHeap(before, kMostLeft, "still in use after a run", result);
   return result;

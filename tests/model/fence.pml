@@ -32,6 +32,11 @@
 //   -DREPLICA       set 1 can be watched while it still replicates set 0
 //   -DMARKS_PUT_OFF a host that is killed may lose its marks
 //   -DSAME_NAME     set 1 has the name of set 0: its server restarted, with older data
+//   -DNUMBERS       a host that waits may say so in its row, and hosts number the states that they
+//                   write. Without this, rows of hosts that wait stay as they are, and a push makes
+//                   every member live.
+//   -DOLD_COPY      with NUMBERS: set 1 is there at the start, and was copied while the last host
+//                   waited, before it joined set 0
 //   -DCOVERED       asks for Invariant 1 as well
 //
 // Every other define changes one thing and makes a variant.
@@ -76,6 +81,7 @@
 #define LIVE 1
 #define OUT 2
 #define LEFT 3
+#define WAITING 4
 
 #ifdef SAME_NAME
 #define NAME(d) ((d) == 1 -> 1 : (d) + 1)
@@ -95,6 +101,9 @@ typedef Set {
   byte noted[HOSTS];
   byte server[HOSTS];
   bool fresh[HOSTS];
+#ifdef NUMBERS
+  byte number[HOSTS];
+#endif
   byte since[HOSTS]
 };
 #ifdef RESTORED
@@ -128,6 +137,11 @@ Tags mark[HOSTS];   // leases begin above it
 bool member[HOSTS]; // was a live member at its last look
 bool stale[HOSTS];  // its last look was sent too long ago
 byte known[HOSTS];  // the live members that it has read, as bits
+#ifdef NUMBERS
+byte last[HOSTS];   // the number of the last state that it wrote
+typedef Numbers { byte host[HOSTS] };
+Numbers live_at[HOSTS]; // the numbers of the live members that it has read
+#endif
 
 // --- What a running host knows ---
 
@@ -284,6 +298,18 @@ inline Compact(d) {
 #endif
 }
 
+// Writes a state into the own row, with a number that no other state of this host has.
+#ifdef NUMBERS
+inline Number(d, h) {
+  last[h] = MAX(last[h], set[d].number[h]) + 1;
+  set[d].number[h] = last[h]
+}
+#else
+inline Number(d, h) {
+  skip
+}
+#endif
+
 // No process reads the rest of a row that is not live until its host joins again.
 inline End(d, h, why) {
   set[d].state[h] = why;
@@ -310,6 +336,18 @@ inline RaiseTo(d, t, to) {
   set[d].wanted[t] = MAX(set[d].wanted[t], to)
 }
 
+// The row of u in the set is from before h saw u live.
+#ifdef NUMBERS
+#ifdef ONLY_MISSING_ADMITTED
+#define IS_OLDER_ROW(h, u) (set[AT(h)].state[u] == NONE)
+#else
+#define IS_OLDER_ROW(h, u) \
+  (set[AT(h)].state[u] != LIVE && set[AT(h)].number[u] < live_at[h].host[u])
+#endif
+#else
+#define IS_OLDER_ROW(h, u) (set[AT(h)].state[u] != LIVE)
+#endif
+
 // Pushes everything that h knows to the set.
 inline Push() {
   for (u : 0 .. TAGS - 1) {
@@ -329,8 +367,11 @@ inline Push() {
 #ifndef MEMBERS_NOT_CARRIED
   for (u : 0 .. HOSTS - 1) {
     if
-    :: (known[h] & (1 << u)) != 0 && u != h && set[AT(h)].state[u] != LIVE ->
+    :: (known[h] & (1 << u)) != 0 && u != h && IS_OLDER_ROW(h, u) ->
       set[AT(h)].state[u] = LIVE;
+#ifdef NUMBERS
+      set[AT(h)].number[u] = live_at[h].host[u];
+#endif
       set[AT(h)].noted[u] = 0;
       set[AT(h)].server[u] = 0;
       set[AT(h)].fresh[u] = false
@@ -358,6 +399,10 @@ inline ReadCounter() {
   known[h] = 0;
   for (i : 0 .. HOSTS - 1) {
     known[h] = known[h] | (set[AT(h)].state[i] == LIVE -> 1 << i : 0);
+#ifdef NUMBERS
+    live_at[h].host[i] =
+        (i != h && set[AT(h)].state[i] == LIVE -> MAX(set[AT(h)].number[i], live_at[h].host[i]) : 0);
+#endif
     unknown = unknown || (i != h && set[AT(h)].state[i] == LIVE &&
                           set[AT(h)].noted[i] < set[AT(h)].since[h])
   }
@@ -572,7 +617,7 @@ go_on:
 #endif
     };
     if
-    :: d_step { ROW_INTACT(h) -> End(AT(h), h, LEFT) }
+    :: d_step { ROW_INTACT(h) -> End(AT(h), h, LEFT); Number(AT(h), h) }
     :: !ROW_INTACT(h)
     :: true
     fi;
@@ -631,6 +676,9 @@ changed:
     fi;
 #endif
     aged[h] = stale[h];
+#ifdef NUMBER_AT_CONNECTION
+    Number(AT(h), h);
+#endif
 #if defined(STALE_IS_COMPLETE)
     as_complete = member[h];
 #elif defined(NEW_IS_COMPLETE)
@@ -662,6 +710,7 @@ join:
       TakeEpoch(AT(h));
       set[AT(h)].since[h] = set[AT(h)].counter;
       set[AT(h)].state[h] = LIVE;
+      Number(AT(h), h);
 #ifndef NOTED_IS_KEPT
       set[AT(h)].noted[h] = 0;
 #endif
@@ -679,6 +728,9 @@ join:
       Compact(AT(h))
     }
   :: !JOIN_GUARD(h) -> goto changed
+#ifdef NUMBERS
+  :: atomic { MAY_BREAK -> changes++; goto changed } // killed
+#endif
   fi;
 #ifndef JUDGED_ONCE
   if
@@ -752,6 +804,16 @@ wait:
 #ifdef WITHOUT_WAITING
   :: goto join
 #endif
+#ifdef NUMBERS
+  :: d_step {
+      CONNECTED(h) && ACCEPTS(AT(h)) && set[AT(h)].state[h] != WAITING && GOING ->
+      member[h] = false; // no host waits for it from now on
+      set[AT(h)].state[h] = WAITING;
+      set[AT(h)].noted[h] = 0;
+      set[AT(h)].server[h] = 0;
+      Number(AT(h), h)
+    }
+#endif
 #ifdef AFTER_A_TIME
   :: stale[0] && stale[1] && stale[HOSTS - 1] -> goto join
 #endif
@@ -780,6 +842,9 @@ inline Copy(to, from) {
     set[to].noted[i] = set[from].noted[i];
     set[to].server[i] = set[from].server[i];
     set[to].since[i] = set[from].since[i];
+#ifdef NUMBERS
+    set[to].number[i] = set[from].number[i];
+#endif
     set[to].fresh[i] = set[from].fresh[i]
   }
   i = 0
@@ -880,14 +945,44 @@ init {
       set[0].state[i] = LIVE;
       set[0].noted[i] = 1;
       set[0].server[i] = 1;
+#ifdef NUMBERS
+      set[0].number[i] = 1;
+      last[i] = 1;
+#endif
       set[0].fresh[i] = true;
       member[i] = true;
       joined[i] = true;
       known[i] = (1 << MEMBERS) - 1;
+#ifdef NUMBERS
+      for (t : 0 .. MEMBERS - 1) {
+        live_at[i].host[t] = (t == i -> 0 : 1)
+      }
+      t = 0;
+#endif
       for (t : 0 .. TAGS - 1) {
         note[i].id[t] = 1
       }
     }
+#ifdef OLD_COPY
+    set[1].counter = 1;
+    for (t : 0 .. TAGS - 1) {
+      set[1].current[t] = 1;
+      set[1].wanted[t] = 1;
+      set[1].epoch[t] = 1
+    }
+    for (i : 0 .. MEMBERS - 2) {
+      set[1].state[i] = LIVE;
+      set[1].noted[i] = 1;
+      set[1].server[i] = 1;
+      set[1].number[i] = 1;
+      live_at[i].host[MEMBERS - 1] = 2
+    }
+    set[1].state[MEMBERS - 1] = WAITING;
+    set[1].number[MEMBERS - 1] = 1;
+    set[0].number[MEMBERS - 1] = 2;
+    last[MEMBERS - 1] = 2;
+    copied = copied | 2
+#endif
   };
   atomic {
     for (i : 0 .. HOSTS - 1) {

@@ -24,12 +24,14 @@ def define(*flags, **numbers):
 
 AGAIN = {"SETS": 3, "MEMBERS": 1, "CHANGES": 2}
 FIRST_LEASE = {"LEASES": 2, "RAISES": 0, "TICKS": 0}
+SECOND_COPY = {"SETS": 3, "LEASES": 2, "RAISES": 1, "CHANGES": 3, "TICKS": 0}
 IN_PLACE = {"SETS": 1, "LEASES": 2, "RAISES": 1, "CHANGES": 0, "TICKS": 0}
 
 # The model itself.
 MODEL_RUNS = {
     "first leases after a failover": define(MEMBERS=1, **FIRST_LEASE),
     "proxy, first leases": define("PROXY", **{**FIRST_LEASE, "CHANGES": 0}),
+    "members that a copy has otherwise": define("NUMBERS", "OLD_COPY", **SECOND_COPY),
     "restored in place": define("RESTORED", **IN_PLACE),
     "restored in place, marks put off": define("RESTORED", "MARKS_PUT_OFF", **IN_PLACE),
 }
@@ -45,6 +47,10 @@ MUTANTS = {
     "NO_GAP, restored": define("NO_GAP", "RESTORED", **IN_PLACE),
     "NOTES_ARE_NO_MARKS, restored": define(
         "NOTES_ARE_NO_MARKS", "RESTORED", "MARKS_PUT_OFF", **IN_PLACE),
+    "ONLY_MISSING_ADMITTED, numbers": define(
+        "ONLY_MISSING_ADMITTED", "NUMBERS", "OLD_COPY", **{**SECOND_COPY, "CHANGES": 2}),
+    "NUMBER_AT_CONNECTION, numbers": define(
+        "NUMBER_AT_CONNECTION", "NUMBERS", "OLD_COPY", **SECOND_COPY),
     "MEMBER_FORGOTTEN": define("MEMBER_FORGOTTEN"),
     "NO_CEILING": define("NO_CEILING", TICKS=0),
     "NOTE_ACTIVE": define("NOTE_ACTIVE"),
@@ -58,6 +64,8 @@ MUTANTS = {
 
 # Too long for a test: expected to be accepted, and to be rejected.
 LONG_RUNS = {
+    "members that a copy has otherwise, 4 changes": define(
+        "NUMBERS", "OLD_COPY", **{**SECOND_COPY, "CHANGES": 4}),
     "failover": define(TICKS=2),
     "failover and back": define(CHANGES=2),
     "failover, a new host": define(MEMBERS=1),

@@ -57,8 +57,7 @@ CREATE TABLE IF NOT EXISTS idd_ceiling(
   mark    INTEGER NOT NULL DEFAULT 0 CHECK(mark >= 0)  -- the ceiling when a data set was replaced
 ) STRICT
 )sql";
-// An older idd noted the members here, without their runs. The table is there only after that.
-constexpr const char* kOlderMemberTable = "idd_member";
+// An older idd noted the members in idd_member, without their runs. The first write drops that.
 constexpr const char* kMemberTable = R"sql(
 CREATE TABLE IF NOT EXISTS idd_live_member(
   host      TEXT PRIMARY KEY NOT NULL,
@@ -184,7 +183,7 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 
   Result<MemberList> Members() override {
     MemberList members;
-    const Result<bool> has_older = HasTable(kOlderMemberTable);
+    const Result<bool> has_older = HasTable("idd_member");
     if (!has_older.ok()) return has_older.status();
     const Result<bool> has_table = HasTable("idd_live_member");
     if (!has_table.ok()) return has_table.status();

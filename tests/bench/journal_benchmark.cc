@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "lease_requests.h"
 #include "nlohmann/json.hpp"
 #include "platform/random.h"
 #include "report.h"
@@ -105,16 +106,10 @@ class Benchmark {
             {"redo_log", (end.redo - begin.redo) / count}};
   }
 
-  // As in the daemon (take_leases.cc).
   [[nodiscard]] static std::vector<Lease> Take(MysqlStore& store,
                                                const std::vector<std::string>& tags) {
     harness::Require(store.FindTagsCached(tags).ok(), "the tags cannot be read");
-    std::vector<LeaseRequest> requests;
-    for (const std::string& tag : tags) {
-      requests.push_back(
-          {.tag = tag, .count = 1000, .high_water_mark = 0, .floor = 0, .token = RandomToken()});
-    }
-    auto taken = store.TakeLeases(requests);
+    auto taken = store.TakeLeases(bench::RequestsFor(tags));
     harness::Require(taken.ok(), "no leases");
     std::vector<Lease> leases;
     for (Result<Lease>& lease : taken.value()) {
@@ -126,12 +121,7 @@ class Benchmark {
 
   static void Close(MysqlStore& store, const std::vector<Lease>& leases) {
     std::vector<LeaseClosure> closures;
-    for (const Lease& lease : leases) {
-      closures.push_back({.token = lease.token,
-                          .tag = lease.tag,
-                          .state = LeaseState::kExhausted,
-                          .claimed = lease.ids.size()});
-    }
+    for (const Lease& lease : leases) closures.push_back(bench::EndOf(lease));
     harness::Require(store.CloseLeases(closures).ok(), "a lease cannot be closed");
   }
 

@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include "lease_requests.h"
 #include "leasing/high_water.h"
 #include "nlohmann/json.hpp"
-#include "platform/random.h"
 #include "report.h"
 #include "store/mysql/mysql_store.h"
 #include "support/free_ports.h"
@@ -100,23 +100,14 @@ class Benchmark {
     leaf.Execute("COMMIT");
   }
 
-  // As in the daemon (take_leases.cc).
   void Lease(int count, bool reads) {
     const std::vector<std::string> tags(tags_.begin(), tags_.begin() + count);
     const auto records = reads ? store_->FindTags(tags) : store_->FindTagsCached(tags);
     harness::Require(records.ok(), "the tags cannot be read");
-    std::vector<LeaseRequest> requests;
-    for (const std::string& tag : tags) {
-      requests.push_back(
-          {.tag = tag, .count = 1000, .high_water_mark = 0, .floor = 0, .token = RandomToken()});
-    }
-    const auto leases = store_->TakeLeases(requests);
+    const auto leases = store_->TakeLeases(bench::RequestsFor(tags));
     harness::Require(leases.ok() && leases.value().back().ok(), "no lease");
     for (const Result<idd::daemon::Lease>& lease : leases.value()) {
-      open_.push_back({.token = lease.value().token,
-                       .tag = lease.value().tag,
-                       .state = LeaseState::kExhausted,
-                       .claimed = lease.value().ids.size()});
+      open_.push_back(bench::EndOf(lease.value()));
     }
   }
 

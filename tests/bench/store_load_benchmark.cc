@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "capacity_slice.h"
+#include "lease_requests.h"
 #include "nlohmann/json.hpp"
 #include "platform/random.h"
 #include "report.h"
@@ -68,22 +69,13 @@ class SimulatedHost {
     if (view.ok()) noted_ = view.value().epoch;
     return view.status();
   }
-  // As in the daemon (take_leases.cc).
   [[nodiscard]] Status Lease(const std::vector<std::string>& tags) {
     if (const Status read = store_.FindTagsCached(tags).status(); !read.ok()) return read;
-    std::vector<LeaseRequest> requests;
-    for (const std::string& tag : tags) {
-      requests.push_back(
-          {.tag = tag, .count = 1000, .high_water_mark = 0, .floor = 0, .token = RandomToken()});
-    }
-    const auto leases = store_.TakeLeases(requests);
+    const auto leases = store_.TakeLeases(bench::RequestsFor(tags));
     if (!leases.ok()) return leases.status();
     for (const auto& lease : leases.value()) {
       if (!lease.ok()) return lease.status();
-      open_.emplace(lease.value().tag, LeaseClosure{.token = lease.value().token,
-                                                    .tag = lease.value().tag,
-                                                    .state = LeaseState::kExhausted,
-                                                    .claimed = lease.value().ids.size()});
+      open_.emplace(lease.value().tag, bench::EndOf(lease.value()));
     }
     return Status::Ok();
   }

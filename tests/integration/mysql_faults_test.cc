@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -323,6 +325,46 @@ TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
     return host.idctl.Run({"claim", "orders"}).exit_status == 0;
   }));
   EXPECT_TRUE(host.idctl.Audit("orders").ok);
+}
+
+// It comes to the server again and again but can note no ceiling, and no raise may wait for it
+// longer than for a silent host.
+TEST_F(MysqlFaults, HostWhoseOwnDiskIsFullStopsNoOtherHost) {
+  SmallTmpfs disk(dir_.File("disk"), 1024);
+  Host sick(dir_, "sick");
+  sick.daemon.options().state_dir = disk.File("state");
+  server_.Start();
+  for (Host* const host : {&host_, &sick}) {
+    host->daemon.options().database = Url();
+    host->daemon.options().more_arguments = {"--fence-after", "8"};
+    host->daemon.Start();
+  }
+  CreateDryTag("orders");
+  std::set<std::uint64_t> ids;
+  std::size_t claimed = 0;
+  const auto claims = [&](const Host& host) {
+    const IdctlResult result = host.idctl.Run({"claim", "orders", "-n", "50"});
+    for (const std::uint64_t id : ParseIds(result.out)) {
+      ids.insert(id);
+      ++claimed;
+    }
+    return result.exit_status == 0;
+  };
+  for (const Host* const host : {&host_, &sick}) {
+    ASSERT_TRUE(WaitUntil(Patience(30s), [&] { return claims(*host); })) << host->daemon.Log();
+  }
+  disk.Fill();
+  EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
+    static_cast<void>(claims(host_));
+    return sick.daemon.Log().find("fence.put_out") != std::string::npos;
+  })) << sick.daemon.Log();
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return claims(host_); })) << i << sick.daemon.Log();
+  }
+  disk.Free();
+  EXPECT_TRUE(WaitUntil(Patience(30s), [&] { return claims(sick); })) << sick.daemon.Log();
+  EXPECT_EQ(ids.size(), claimed);
+  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
 }
 
 TEST_F(MysqlFaults, ReadOnlyServerIsPassedOverForTheNext) {

@@ -37,6 +37,7 @@
 //                   every member live.
 //   -DOLD_COPY      with NUMBERS: set 1 is there at the start, and was copied while the last host
 //                   waited, before it joined set 0
+//   -DSELF_OUT      a host that cannot write to its disk may put itself out
 //   -DCOVERED       asks for Invariant 1 as well
 //
 // Every other define changes one thing and makes a variant.
@@ -731,6 +732,9 @@ join:
 #ifdef NUMBERS
   :: atomic { MAY_BREAK -> changes++; goto changed } // killed
 #endif
+#ifdef SELF_OUT_COMPLETE
+  :: atomic { GOING && ROW_INTACT(h) -> End(AT(h), h, OUT); goto changed }
+#endif
   fi;
 #ifndef JUDGED_ONCE
   if
@@ -812,6 +816,12 @@ wait:
       set[AT(h)].noted[h] = 0;
       set[AT(h)].server[h] = 0;
       Number(AT(h), h)
+    }
+#endif
+#ifdef SELF_OUT
+  :: d_step {
+      CONNECTED(h) && ACCEPTS(AT(h)) && lifted[h] && set[AT(h)].state[h] == LIVE && GOING ->
+      End(AT(h), h, OUT)
     }
 #endif
 #ifdef AFTER_A_TIME

@@ -25,6 +25,7 @@ def define(*flags, **numbers):
 AGAIN = {"SETS": 3, "MEMBERS": 1, "CHANGES": 2}
 FIRST_LEASE = {"LEASES": 2, "RAISES": 0, "TICKS": 0}
 SECOND_COPY = {"SETS": 3, "LEASES": 2, "RAISES": 1, "CHANGES": 3, "TICKS": 0}
+DISK_FULL = {"LEASES": 2, "RAISES": 1}
 IN_PLACE = {"SETS": 1, "LEASES": 2, "RAISES": 1, "CHANGES": 0, "TICKS": 0}
 
 # The model itself.
@@ -32,6 +33,7 @@ MODEL_RUNS = {
     "first leases after a failover": define(MEMBERS=1, **FIRST_LEASE),
     "proxy, first leases": define("PROXY", **{**FIRST_LEASE, "CHANGES": 0}),
     "members that a copy has otherwise": define("NUMBERS", "OLD_COPY", **SECOND_COPY),
+    "disk full": define("SELF_OUT", **DISK_FULL),
     "restored in place": define("RESTORED", **IN_PLACE),
     "restored in place, marks put off": define("RESTORED", "MARKS_PUT_OFF", **IN_PLACE),
 }
@@ -51,6 +53,7 @@ MUTANTS = {
         "ONLY_MISSING_ADMITTED", "NUMBERS", "OLD_COPY", **{**SECOND_COPY, "CHANGES": 2}),
     "NUMBER_AT_CONNECTION, numbers": define(
         "NUMBER_AT_CONNECTION", "NUMBERS", "OLD_COPY", **SECOND_COPY),
+    "SELF_OUT_COMPLETE, disk full": define("SELF_OUT_COMPLETE", **DISK_FULL),
     "MEMBER_FORGOTTEN": define("MEMBER_FORGOTTEN"),
     "NO_CEILING": define("NO_CEILING", TICKS=0),
     "NOTE_ACTIVE": define("NOTE_ACTIVE"),

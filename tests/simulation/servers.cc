@@ -75,6 +75,8 @@ void Cluster::Start(std::size_t server) {
   started.started = World::Get().now();
   ++started.life;
   started.connections = 0;
+  // As a manager of failovers configures it. Nothing covers an old primary that comes back as one.
+  if (server != primary_) started.is_read_only = true;
 }
 
 }  // namespace idd::simulation

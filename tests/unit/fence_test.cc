@@ -367,8 +367,28 @@ TEST_F(FenceTest, HostThatStoppedInTheNewDataSetIsNotWaitedFor) {
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(LeasesWithin(host(0), 6)) << i;
 }
 
-// Kills, restarts, reboots, clean stops, partitions, and data sets replaced by copies from the last
-// half minute.
+TEST_F(FenceTest, HostWhoseDiskIsFullIsNotWaitedForLongerThanASilentOne) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  host(2).marks.is_full = true;
+  Run(40);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(LeasesWithin(host(0), 3)) << i;
+  host(2).marks.is_full = false;
+  EXPECT_TRUE(LeasesWithin(host(2), 6));
+  EXPECT_TRUE(LeasesWithin(host(0), 6));
+}
+
+// There is room for some writes.
+TEST_F(FenceTest, HostThatCannotWriteDownThatItJoinedIsNotWaitedForLongerThanASilentOne) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  host(2).marks.script.Fail("SetMembership", {Code::kUnavailable, "the disk is full"}, 10'000);
+  Run(40);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(LeasesWithin(host(0), 3)) << i;
+}
+
+// Kills, restarts, reboots, clean stops, partitions, full disks, and data sets replaced by copies
+// from the last half minute.
 class FenceHistories : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(FenceHistories, NoIdIsGrantedTwice) {
@@ -392,6 +412,7 @@ TEST_P(FenceHistories, NoIdIsGrantedTwice) {
       if (one_in(700) && host.is_running) host.Stop();
       if (!host.is_running && one_in(20)) host.Start();
       if (one_in(300)) host.store->is_reachable = !host.store->is_reachable;
+      if (one_in(host.marks.is_full ? 300 : 1500)) host.marks.is_full = !host.marks.is_full;
       // Copies are made only while all hosts are members, which may wait. ADR 0016 does not cover a
       // host that the copy never knew, or has as stopped, and that no host knows which comes.
       const auto& members = world.data->members;

@@ -78,6 +78,15 @@ bool Fence::IsComplete(const Membership& membership) const {
   return elapsed_ms >= 0 && 2 * elapsed_ms < SilenceMs();
 }
 
+// Whether these notes stay incomplete, whatever data set this host comes to, until it has joined
+// again.
+bool Fence::IsLost(const Membership& membership) const {
+  if (!membership.is_live || membership.boot_id != settings_.boot_id) return true;
+  const std::int64_t elapsed_ms =
+      settings_.now_ms() - std::max(membership.confirmed_ms, confirmed_ms_);
+  return 2 * elapsed_ms >= SilenceMs();
+}
+
 // Whether the server process that this host last used has run ever since, and still has this host's
 // row exactly as this host left it.
 bool Fence::IsUnchanged(const FenceStore& store, const Membership& membership) const {
@@ -118,6 +127,9 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   const Result<Membership> membership = marks.GetMembership();
   if (!membership.ok()) return membership.status();
   const bool is_complete = is_continued || IsComplete(membership.value());
+  if (!is_complete && was_watching && IsLost(membership.value())) {
+    if (Status status = PutSelfOut(store, view.value()); !status.ok()) return status;
+  }
   // If a live member was gone for kContinuedMs or longer, the data set may have been set back to
   // its state at that member's last look, without what others were granted since. A host that had
   // left asks the others anyway.
@@ -143,6 +155,19 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
     if (Status status = marks.RaiseToCeilings(); !status.ok()) return status;
   }
   return arrival;
+}
+
+// For a host that comes again and again but cannot join, as its own disk is full: its row moves, so
+// no other host sees it silent, and all would wait for its notes.
+Status Fence::PutSelfOut(FenceStore& store, const FenceView& view) {
+  const FenceMember& own = *FindMember(view, settings_.host);
+  if (own.state != MemberState::kLive || !others_.OneIsLiveOn(server_)) return Status::Ok();
+  const Result<bool> put = store.PutOut(own);
+  if (!put.ok() || !put.value()) return put.status();
+  was_put_out_ = true;
+  log::Error("fence.put_out",
+             {{"server", server_}, {"action", "other hosts go on; joins again when it can"}});
+  return Status::Ok();
 }
 
 Status Fence::Settle(FenceStore& store, HighWaterMarks& marks, const Arrival& arrival) {
@@ -234,9 +259,9 @@ Status Fence::Join(FenceStore& store, HighWaterMarks& marks, const Arrival& arri
   }
   joined_epoch_ = view.value().epoch;
   if (Status status = Note(marks, view.value()); !status.ok()) return status;
-  confirmed_ms_ = looked_ms_;
   is_known_ = others_.AllHaveNoted(joined_epoch_);
   if (Status status = Remember(store, marks, is_known_); !status.ok()) return status;
+  confirmed_ms_ = looked_ms_;
   if (Status status = store.SetNoted(noted_); !status.ok()) return status;
   if (Status status = store.Confirm(); !status.ok()) return status;
   if (state_ == State::kWatching || state_ == State::kWaiting) {

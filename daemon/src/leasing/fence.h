@@ -125,8 +125,10 @@ class Fence {
                                   MemberState state) const;
   [[nodiscard]] Status Remember(const FenceStore& store, HighWaterMarks& marks, bool is_live);
   [[nodiscard]] Status PutOutSilent(FenceStore& store);
+  [[nodiscard]] Status PutSelfOut(FenceStore& store, const FenceView& view);
   [[nodiscard]] Status ActivatePending(FenceStore& store);
   [[nodiscard]] bool IsComplete(const Membership& membership) const;
+  [[nodiscard]] bool IsLost(const Membership& membership) const;
   [[nodiscard]] bool IsContinued() const;
   // Whether the server may have been set back to its state at that time.
   [[nodiscard]] bool IsUnproven(std::int64_t proven_ms) const;

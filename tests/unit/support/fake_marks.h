@@ -23,6 +23,7 @@ namespace idd::daemon {
 class FakeMarks final : public HighWaterMarks {
  public:
   Script script;
+  bool is_full = false;  // the disk: nothing can be written
 
   [[nodiscard]] std::uint64_t mark(const std::string& tag) const {
     const std::lock_guard lock(mutex_);
@@ -42,14 +43,14 @@ class FakeMarks final : public HighWaterMarks {
     return all;
   }
   Status RaiseAll(const std::vector<TagMark>& marks) override {
-    if (Status status = script.Enter("Raise"); !status.ok()) return status;
+    if (Status status = EnterWrite("Raise"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
     for (const TagMark& mark : marks) marks_[mark.tag] = std::max(marks_[mark.tag], mark.mark);
     return Status::Ok();
   }
   Status Flush() override { return Status::Ok(); }
   Status Lower(const std::string& tag, std::uint64_t mark) override {
-    if (Status status = script.Enter("Lower"); !status.ok()) return status;
+    if (Status status = EnterWrite("Lower"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
     marks_[tag] = std::min(marks_[tag], mark);
     return Status::Ok();
@@ -74,7 +75,7 @@ class FakeMarks final : public HighWaterMarks {
     return std::vector<std::string>(drained_.begin(), drained_.end());
   }
   Status SetDrained(const std::string& scope, bool is_drained) override {
-    if (Status status = script.Enter("SetDrained"); !status.ok()) return status;
+    if (Status status = EnterWrite("SetDrained"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
     if (is_drained) {
       drained_.insert(scope);
@@ -89,7 +90,7 @@ class FakeMarks final : public HighWaterMarks {
     return Status::Ok();
   }
   Status SetIncarnation(const std::string& incarnation) override {
-    if (Status status = script.Enter("SetIncarnation"); !status.ok()) return status;
+    if (Status status = EnterWrite("SetIncarnation"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
     incarnation_ = incarnation;
     return Status::Ok();
@@ -102,37 +103,42 @@ class FakeMarks final : public HighWaterMarks {
     return all;
   }
   Status NoteCeilings(const std::vector<TagMark>& ceilings) override {
-    if (Status status = script.Enter("NoteCeilings"); !status.ok()) return status;
+    if (Status status = EnterWrite("NoteCeilings"); !status.ok()) return status;
     for (const TagMark& ceiling : ceilings) {
       ceilings_[ceiling.tag] = std::max(ceilings_[ceiling.tag], ceiling.mark);
     }
     return Status::Ok();
   }
   Status RaiseToCeilings() override {
-    if (Status status = script.Enter("RaiseToCeilings"); !status.ok()) return status;
+    if (Status status = EnterWrite("RaiseToCeilings"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
     for (const auto& [tag, ceiling] : ceilings_) marks_[tag] = std::max(marks_[tag], ceiling);
     return Status::Ok();
   }
   Result<MemberList> Members() override { return members_; }
   Status SetMembers(const MemberList& members) override {
-    if (Status status = script.Enter("SetMembers"); !status.ok()) return status;
+    if (Status status = EnterWrite("SetMembers"); !status.ok()) return status;
     members_ = members;
     return Status::Ok();
   }
   Result<std::uint64_t> NextRunNumber(std::uint64_t above) override {
-    if (Status status = script.Enter("NextRunNumber"); !status.ok()) return status;
+    if (Status status = EnterWrite("NextRunNumber"); !status.ok()) return status;
     return run_number_ = std::max(run_number_, above) + 1;
   }
   Result<Membership> GetMembership() override { return membership_; }
   Status SetMembership(const Membership& membership) override {
-    if (Status status = script.Enter("SetMembership"); !status.ok()) return status;
+    if (Status status = EnterWrite("SetMembership"); !status.ok()) return status;
     membership_ = membership;
     return Status::Ok();
   }
   Result<std::string> FallbackHostId() override { return std::string("fallback"); }
 
  private:
+  [[nodiscard]] Status EnterWrite(const char* call) {
+    if (is_full) return {Code::kUnavailable, "the disk is full"};
+    return script.Enter(call);
+  }
+
   std::string held_list_;
   std::set<std::string> drained_;
   mutable std::mutex mutex_;

@@ -267,7 +267,7 @@ class FenceHost {
     const std::uint64_t limit = std::min(base + count, data.ceilings[kTag].ceiling.active);
     if (limit <= base) return {};
     data.max_id = limit;
-    EXPECT_TRUE(marks.Raise(kTag, limit).ok());
+    if (!marks.Raise(kTag, limit).ok()) return {};
     return {base, limit};
   }
 

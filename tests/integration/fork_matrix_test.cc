@@ -97,6 +97,7 @@ TEST_P(ForkMatrix, ThirtyTwoChildrenAfterTheOpen) {
 }
 
 TEST_P(ForkMatrix, WhileOtherThreadsClaim) {
+  if (const std::string why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   idclient::Client client(Options());
   const idclient::Tag tag = Orders(client);
   std::atomic<bool> stops{false};

@@ -9,6 +9,7 @@
 // during the fork, so a child may inherit a lock that no thread will ever release.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "support/claim_worker_process.h"
@@ -63,11 +64,7 @@ class ForkedClients : public ::testing::Test {
 TEST_F(ForkedClients, ClaimDistinctIdsBesideTheirParent) { RunAndCheck(1, 5); }
 
 TEST_F(ForkedClients, ClaimDistinctIdsWhenForkedBesideClaimingThreads) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP()
-      << "gcc 12's AddressSanitizer does not unlock its allocator in a forked child, whose "
-         "first new may wait indefinitely for a thread of the parent";
-#endif
+  if (const std::string why = WhyNoForkBesideThreads(); !why.empty()) GTEST_SKIP() << why;
   RunAndCheck(4, 4);
 }
 

@@ -64,6 +64,15 @@ std::uint64_t TestSeed() {
   return seed;
 }
 
+std::string WhyNoForkBesideThreads() {
+#if defined(__SANITIZE_ADDRESS__)
+  return "gcc 12's AddressSanitizer does not unlock its allocator in a forked child, whose "
+         "first new may wait indefinitely for a thread of the parent";
+#else
+  return "";
+#endif
+}
+
 std::uint64_t MonotonicNs() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);

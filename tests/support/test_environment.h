@@ -40,6 +40,9 @@ void RequireErrno(bool ok, const std::string& what);
 // The seed of a randomised test, printed so that a failure can be repeated with IDD_TEST_SEED.
 [[nodiscard]] std::uint64_t TestSeed();
 
+// Why a program of this build must not fork while its other threads allocate; empty: it may.
+[[nodiscard]] std::string WhyNoForkBesideThreads();
+
 // CLOCK_MONOTONIC, the clock of every logged claim.
 [[nodiscard]] std::uint64_t MonotonicNs() noexcept;
 

@@ -149,12 +149,15 @@ class LargeJournal : public ::testing::TestWithParam<const char*> {
     const std::string next = std::to_string(leases_ + 1);
     Execute("INSERT INTO idd_lease(seq, token, biz_tag, host, base, `limit`) VALUES(" + next +
             ", '0000000000000000000000000000ffff', 'gone', 'gone', 1, 2)");
-    // idd found its database locked meanwhile.
+    AwaitStore();  // idd found its database locked meanwhile
+  }
+  // A large file takes a while to open.
+  void AwaitStore() const {
     Require(WaitUntil(Patience(30s),
                       [this] {
                         return host_.idctl.Run({"audit", "--all-hosts"}).exit_status == 0;
                       }),
-            "idd does not find its store again");
+            "idd does not open its store");
   }
   void FillSqlite(std::uint64_t first, std::uint64_t last) const {
     const std::string step = std::to_string(180.0 / static_cast<double>(leases_));
@@ -212,6 +215,7 @@ class LargeJournal : public ::testing::TestWithParam<const char*> {
   void RestartWithRetention(const std::string& retention) {
     host_.daemon.options().more_arguments = {"--journal-retention", retention};
     host_.daemon.Restart();
+    AwaitStore();
   }
   [[nodiscard]] LeaseMeter::Figures MeasureFor(std::chrono::milliseconds time,
                                                const std::function<void()>& meanwhile) const {
@@ -291,6 +295,7 @@ TEST_P(LargeJournal, IsAuditedListedAndFoldedBesideLeases) {
     ++kills;
     host_.daemon.Kill();
     host_.daemon.Start();
+    AwaitStore();
     EXPECT_EQ(Sums(), sums);
   }
   EXPECT_GT(folded(), 0U);

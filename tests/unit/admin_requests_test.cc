@@ -221,6 +221,13 @@ TEST_F(AdminRequestsTest, ReportsFailAtOnceWhileTheStoreIsDown) {
   EXPECT_EQ(h_.store.script.Count("ListLeases"), before);
 }
 
+TEST_F(AdminRequestsTest, ReportBeforeTheStoreHasAnsweredSaysSo) {
+  tags_.OnStoreHealth({});
+  const AdminAnswer answer = Await(Ask(R"({"op":"lease.list"})"));
+  EXPECT_EQ(answer.status.code(), Code::kSystem);
+  EXPECT_THAT(answer.document, HasSubstr("idd is opening the store; try again"));
+}
+
 TEST_F(AdminRequestsTest, LeasesOfOthersTagsAreNotEvenRead) {
   const auto shown =
       std::make_shared<const AccessRules>(std::vector<AccessRule>{{.tags = {"orders"},

@@ -124,14 +124,61 @@ TEST(Ceilings, ReachTheEndOfTheTagAndNoFurther) {
   EXPECT_FALSE(ceilings.RaiseFor(need, kAlone).has_value());
 }
 
+Ceilings::Horizon After(std::int64_t ms) {
+  Ceilings::Horizon later = kAlone;
+  later.now_ms += ms;
+  return later;
+}
+
 TEST(Ceilings, FastTagIsRaisedForAsLongAsASilentHostIsAwaited) {
   Ceilings ceilings;
   static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
-  Ceilings::Horizon later = kAlone;
-  later.now_ms += 10'000;
-  const auto raise = ceilings.RaiseFor(NeedOf(100'001, 13'001), later);
+  const auto raise = ceilings.RaiseFor(NeedOf(1001, 1001), After(10'000));
   ASSERT_TRUE(raise.has_value());
-  EXPECT_EQ(raise->wanted, 101'001 + 10'000 * 900) << "10,000 ids/s for 1.5 times 600 s";
+  EXPECT_EQ(raise->wanted, 2001 + 90'000) << "100 ids/s for 1.5 times 600 s";
+}
+
+// What looks like a rate may be a lift.
+TEST(Ceilings, RaiseIsAtMostEightTimesTheLastOne) {
+  Ceilings ceilings;
+  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
+  std::uint64_t base = 100'001;
+  std::int64_t ms = 0;
+  for (const std::uint64_t ahead : {96'000U, 768'000U, 6'144'000U, 9'000'000U}) {
+    const auto raise = ceilings.RaiseFor(NeedOf(base, base), After(ms += 10'000));
+    ASSERT_TRUE(raise.has_value());
+    EXPECT_EQ(raise->wanted, base + 1000 + ahead) << "for 10,000 ids/s";
+    base += 100'000;
+  }
+}
+
+// A host that comes to the data set lifts the tag to its ceiling, and pushes that. What a raise
+// takes is skipped at the next lift: were it in proportion to the last lift, a few hosts that come
+// again would use the tag up.
+TEST(Ceilings, IdsThatALiftSkippedAreNoRate) {
+  Ceilings ceilings;
+  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
+  FenceView view = ViewOf(500'001, 4);
+  view.ceilings.front().pushed = 500'001;
+  ceilings.Note(view);
+  const auto raise = ceilings.RaiseFor(NeedOf(500'001, 500'001), After(1'000));
+  ASSERT_TRUE(raise.has_value());
+  EXPECT_EQ(raise->wanted, 501'001 + 12'000);
+  view.epoch = 5;
+  ceilings.Note(view);
+  const auto next = ceilings.RaiseFor(NeedOf(510'001, 513'001), After(101'000));
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->wanted, 511'001 + 90'000) << "10,000 ids were leased in 100 s";
+}
+
+TEST(Ceilings, AnotherDataSetIsRaisedAtTheRateOfTheLastOne) {
+  Ceilings ceilings;
+  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
+  static_cast<void>(ceilings.RaiseFor(NeedOf(1001, 1001), After(10'000)));
+  ceilings.Forget();
+  const auto raise = ceilings.RaiseFor(NeedOf(92'001, 0), After(11'000));
+  ASSERT_TRUE(raise.has_value());
+  EXPECT_EQ(raise->wanted, 93'001 + 90'000) << "the lift from 1001 to 92,001 is no rate";
 }
 
 }  // namespace

@@ -16,6 +16,10 @@ constexpr std::uint64_t kLeasesAhead = 8;
 constexpr std::uint64_t kLeasesAheadForEach = 4;
 // A raise takes at most 1/kMaxShareOfTheRest of the ids that the tag has left.
 constexpr std::uint64_t kMaxShareOfTheRest = 64;
+// A raise is at most so many times the last one of this host: a tag that was lifted to its ceiling
+// by another host looks like a fast one until that host has pushed, and each raise is a gap if the
+// data set is replaced.
+constexpr std::uint64_t kMaxGrowth = 8;
 // How long a raised ceiling lasts at the present rate, in units of the silence that is waited for.
 constexpr double kAheadOfSilence = 1.5;
 // The next raise comes when one part in so many of the last one is left.
@@ -31,42 +35,54 @@ void Ceilings::Forget() {
   wanted_.clear();
   pending_.clear();
   active_.clear();
+  // The rates are still the best guess, but this data set is lifted before it is leased from.
+  for (auto& [tag, growth] : growth_) growth.at_ms = 0;
 }
 
 void Ceilings::Note(const FenceView& view) {
   for (const Ceiling& ceiling : view.ceilings) {
-    wanted_[ceiling.tag] = {.ceiling = ceiling.wanted, .epoch = view.epoch};
+    wanted_[ceiling.tag] = {
+        .ceiling = ceiling.wanted, .epoch = view.epoch, .pushed = ceiling.pushed};
   }
 }
 
 std::uint64_t Ceilings::AheadOf(const Need& need, Growth& growth, const Horizon& horizon) {
-  std::uint64_t ahead = need.count * (kLeasesAhead + kLeasesAheadForEach * (1 + horizon.others));
-  if (growth.at_ms != 0 && need.base > growth.base) {
+  const auto known = wanted_.find(need.tag);
+  // A host that pushed the ceiling has lifted the tag to it. The ids below were skipped, not
+  // leased.
+  const std::uint64_t from =
+      std::max(growth.base, known == wanted_.end() ? 0 : known->second.pushed);
+  if (growth.at_ms != 0 && need.base > from) {
     const double seconds = std::max(static_cast<double>(horizon.now_ms - growth.at_ms) / 1000, 0.1);
-    const double rate = static_cast<double>(need.base - growth.base) / seconds;
-    const double lasting = kAheadOfSilence * static_cast<double>(horizon.silence.count());
-    ahead = std::max(ahead, static_cast<std::uint64_t>(std::min(rate * lasting, 1e15)));
+    growth.rate = static_cast<double>(need.base - from) / seconds;
   }
   growth.base = need.base;
   growth.at_ms = horizon.now_ms;
+  const std::uint64_t least =
+      need.count * (kLeasesAhead + kLeasesAheadForEach * (1 + horizon.others));
+  const double lasting = kAheadOfSilence * static_cast<double>(horizon.silence.count());
+  const auto at_rate = static_cast<std::uint64_t>(std::min(growth.rate * lasting, 1e15));
+  const std::uint64_t most = growth.ahead == 0 ? at_rate : growth.ahead * kMaxGrowth;
   const std::uint64_t rest = need.last - std::min(need.last, need.base) + 1;
-  return std::max(std::min(ahead, rest / kMaxShareOfTheRest), need.count);
+  const std::uint64_t ahead = std::max(least, std::min(at_rate, most));
+  growth.ahead = std::max(std::min(ahead, rest / kMaxShareOfTheRest), need.count);
+  return growth.ahead;
 }
 
 std::optional<CeilingRaise> Ceilings::RaiseFor(const Need& need, const Horizon& horizon) {
   const std::uint64_t end = SaturatingAdd(need.last, 1);
   if (need.ceiling >= end) return std::nullopt;
   Growth& growth = growth_[need.tag];
-  if (growth.at_ms == 0) growth.low = AheadOf(need, growth, horizon) / kPartLeft;
+  const bool is_first = growth.at_ms == 0;
+  if (is_first) static_cast<void>(AheadOf(need, growth, horizon));
   const std::uint64_t after = SaturatingAdd(need.base, need.count);
-  const std::uint64_t least = std::min(SaturatingAdd(after, growth.low), end);
+  const std::uint64_t least = std::min(SaturatingAdd(after, growth.ahead / kPartLeft), end);
   if (need.ceiling >= least) return std::nullopt;
   const auto known = wanted_.find(need.tag);
   const std::uint64_t wanted = known == wanted_.end() ? 0 : known->second.ceiling;
   if (wanted > need.ceiling) pending_.insert(need.tag);
   if (wanted >= least) return std::nullopt;
-  const std::uint64_t ahead = AheadOf(need, growth, horizon);
-  growth.low = ahead / kPartLeft;
+  const std::uint64_t ahead = is_first ? growth.ahead : AheadOf(need, growth, horizon);
   return CeilingRaise{.tag = need.tag,
                       .wanted = std::max(std::min(SaturatingAdd(after, ahead), end), least),
                       .least = least};

@@ -57,17 +57,18 @@ class Ceilings {
 
  private:
   struct Growth {
-    std::uint64_t base = 0;
-    std::int64_t at_ms = 0;
-    std::uint64_t low = 0;  // raised again when less than this is left
+    std::uint64_t base = 0;   // at the last raise
+    std::int64_t at_ms = 0;   // time of that; 0: none of this data set
+    double rate = 0;          // ids per second before it
+    std::uint64_t ahead = 0;  // by how much it raised
   };
   // A ceiling that this host has noted, and an epoch that is not below its own.
   struct Wanted {
     std::uint64_t ceiling = 0;
     std::uint64_t epoch = 0;
+    std::uint64_t pushed = 0;
   };
-  [[nodiscard]] static std::uint64_t AheadOf(const Need& need, Growth& growth,
-                                             const Horizon& horizon);
+  [[nodiscard]] std::uint64_t AheadOf(const Need& need, Growth& growth, const Horizon& horizon);
 
   std::map<std::string, Growth, std::less<>> growth_;
   std::map<std::string, Wanted, std::less<>> wanted_;         // by any host, of each tag

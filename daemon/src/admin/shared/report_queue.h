@@ -66,7 +66,9 @@ void ReportQueue::Read(const StoreHealth& health, const std::string& url,
                        std::function<void(Result<T>)> done) {
   // Otherwise each report in turn would wait for seconds for a server that hangs.
   if (!health.up) {
-    Status down(Code::kUnavailable, "the store is down; last error: " + health.last_error);
+    Status down(Code::kUnavailable, health.since == MonotonicTime{}
+                                        ? "idd is opening the store; try again"
+                                        : "the store is down; last error: " + health.last_error);
     return loop_.Post([done = std::move(done), down = std::move(down)] { done(down); });
   }
   ++reads_under_way_;

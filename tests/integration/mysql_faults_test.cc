@@ -356,7 +356,7 @@ TEST_F(MysqlFaults, HostWhoseOwnDiskIsFullStopsNoOtherHost) {
   disk.Fill();
   EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
     static_cast<void>(claims(host_));
-    return sick.daemon.Log().find("fence.put_out") != std::string::npos;
+    return sick.daemon.Log().find("fence.put_self_out") != std::string::npos;
   })) << sick.daemon.Log();
   for (int i = 0; i < 40; ++i) {
     ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return claims(host_); })) << i << sick.daemon.Log();

@@ -208,6 +208,55 @@ TEST_F(MysqlStoreTest, RaiseWaitsForALockOfASecond) {
   EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "5000");
 }
 
+TEST_F(MysqlStoreTest, RaiseBesideAnotherOneIsNotTried) {
+  const auto store = OpenWithOrders("a");
+  const std::vector<CeilingRaise> raises = {{.tag = "orders", .wanted = 5000, .least = 5000}};
+  Sql("INSERT INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES('orders', 0, 1, 1)"
+      " ON DUPLICATE KEY UPDATE wanted = 1");
+  harness::MariadbSession other = Root();
+  other.Execute("START TRANSACTION");
+  other.Execute("UPDATE idd_ceiling SET epoch = epoch + 1 WHERE biz_tag = ''");
+  Result<bool> raised = store->TryRaise(raises);
+  ASSERT_TRUE(raised.ok()) << raised.status().message();
+  EXPECT_FALSE(raised.value());
+  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "1");
+  other.Execute("COMMIT");
+  raised = store->TryRaise(raises);
+  ASSERT_TRUE(raised.ok()) << raised.status().message();
+  EXPECT_TRUE(raised.value());
+  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "5000");
+}
+
+// Many hosts that need the same tags.
+TEST_F(MysqlStoreTest, HostThatWaitedInVainForARowTakesTurns) {
+  const auto store = OpenWithOrders("a");
+  const std::string turn = "(CONCAT('idd ', DATABASE())";
+  harness::MariadbSession other = Root();
+  other.Execute("START TRANSACTION");
+  other.Execute("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders' FOR UPDATE");
+  EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kUnavailable);
+  other.Execute("COMMIT");
+  ASSERT_EQ(other.Query("SELECT GET_LOCK" + turn + ", 0)"), "1");
+  const Status status = store->TakeLease(Request(2)).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("this host's turn"));
+  ASSERT_EQ(other.Query("SELECT RELEASE_LOCK" + turn + ")"), "1");
+  EXPECT_TRUE(store->TakeLease(Request(3)).ok());
+  EXPECT_EQ(other.Query("SELECT IS_FREE_LOCK" + turn + ")"), "1") << "the turn ends with the lease";
+}
+
+TEST_F(MysqlStoreTest, SessionThatHangsInItsTurnIsNotWaitedForAgain) {
+  const auto store = OpenWithOrders("a");
+  harness::MariadbSession other = Root();
+  other.Execute("START TRANSACTION");
+  other.Execute("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders' FOR UPDATE");
+  EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kUnavailable);
+  other.Execute("COMMIT");
+  ASSERT_EQ(other.Query("SELECT GET_LOCK(CONCAT('idd ', DATABASE()), 0)"), "1");
+  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kUnavailable);
+  EXPECT_TRUE(store->TakeLease(Request(3)).ok()) << "the same session had the turn for two seconds";
+}
+
 // The rows are as a host that is not refused would leave them.
 TEST_F(MysqlStoreTest, RaiseIsRefusedAfterATableWasMadeAgainEvenIfNothingGrows) {
   const auto store = OpenWithOrders("a");

@@ -90,6 +90,7 @@ constexpr const char* kOtherSituations[] = {
     "a host was cut off from one server",
     "a Leaf server took ids",
     "a lease packet was refused by its guard",
+    "another host was raising ceilings",
     "a machine lost its power",
     "a machine's name was held by another one",
     "a packet reached a server that hangs",

@@ -79,6 +79,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   Status Confirm() override;
   Status Admit(const std::vector<FenceMember>& members) override;
   Status Raise(const std::vector<CeilingRaise>& raises) override;
+  Result<bool> TryRaise(const std::vector<CeilingRaise>& raises) override;
   Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
   Result<bool> PutOut(const FenceMember& member) override;
 

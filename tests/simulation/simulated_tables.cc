@@ -371,6 +371,16 @@ Status SimulatedStore::Raise(const std::vector<CeilingRaise>& raises) {
   return raised.value() ? Status::Ok() : SetBack();
 }
 
+// The counter's row is locked for as long as another host's transaction lasts.
+Result<bool> SimulatedStore::TryRaise(const std::vector<CeilingRaise>& raises) {
+  if (World::Get().random().Percent(20)) {
+    World::Get().Met("another host was raising ceilings");
+    return Send<bool>([](Server&) -> Result<bool> { return false; });
+  }
+  Status status = Raise(raises);
+  return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
+}
+
 Result<std::vector<Ceiling>> SimulatedStore::Activate(const std::vector<std::string>& tags) {
   return Send<std::vector<Ceiling>>([&cluster = cluster_, guard = MakeGuard(),
                                      tags](Server& server) -> Result<std::vector<Ceiling>> {

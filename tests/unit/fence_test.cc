@@ -75,6 +75,16 @@ TEST_F(FenceTest, HostsOfANewDataSetLeaseAfterTheFirstLooks) {
   for (const auto& each : hosts_) EXPECT_TRUE(LeasesWithin(*each, 6));
 }
 
+TEST_F(FenceTest, HostDoesNotWaitForAnotherOneThatIsRaising) {
+  ASSERT_TRUE(LeasesWithin(host(0), 6));
+  world_.data->is_raising = true;
+  int leases = 0;
+  while (leases < 1000 && LeasesWithin(host(0), 5)) ++leases;
+  EXPECT_LT(leases, 1000) << "it leases below the ceiling that is active";
+  world_.data->is_raising = false;
+  EXPECT_TRUE(LeasesWithin(host(0), 5)) << "the next look comes, and then the raise";
+}
+
 TEST_F(FenceTest, LeaseOfAnUnknownHostIsNotRepeatedByThoseThatRemain) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);

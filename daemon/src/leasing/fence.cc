@@ -157,16 +157,17 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   return arrival;
 }
 
-// For a host that comes again and again but cannot join, as its own disk is full: its row moves, so
-// no other host sees it silent, and all would wait for its notes.
+// For a host that comes again and again but cannot join, as when its own disk is full: its row
+// moves, so no other host sees it silent, and all would wait for its notes.
 Status Fence::PutSelfOut(FenceStore& store, const FenceView& view) {
   const FenceMember& own = *FindMember(view, settings_.host);
   if (own.state != MemberState::kLive || !others_.OneIsLiveOn(server_)) return Status::Ok();
   const Result<bool> put = store.PutOut(own);
   if (!put.ok() || !put.value()) return put.status();
   was_put_out_ = true;
-  log::Error("fence.put_out",
-             {{"server", server_}, {"action", "other hosts go on; joins again when it can"}});
+  log::Warning("fence.put_self_out", {{"server", server_},
+                                      {"reason", "its notes are too old, and it could not join"},
+                                      {"action", "other hosts go on; joins again when it can"}});
   return Status::Ok();
 }
 
@@ -441,7 +442,14 @@ Status Fence::ActivatePending(FenceStore& store) {
 
 Status Fence::RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
                            const std::vector<CeilingRaise>& raises) {
-  if (Status status = store.Raise(raises); !status.ok()) return status;
+  const Result<bool> raised = store.TryRaise(raises);
+  if (!raised.ok()) return raised.status();
+  if (!raised.value()) {
+    // Hosts that start together need the same tags. The next look shows what was raised meanwhile.
+    raises_after_ms_ = looked_ms_;
+    looks_soon_ = true;
+    return Status::Ok();
+  }
   // The look also finds earlier raises of other hosts: a noted epoch stands for all epochs up to
   // it.
   const Result<FenceView> view = ReadView(store);
@@ -464,6 +472,7 @@ Status Fence::Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Ceilin
     std::optional<CeilingRaise> raise = ceilings_.RaiseFor(need, horizon);
     if (raise.has_value()) raises.push_back(std::move(*raise));
   }
+  if (looked_ms_ == raises_after_ms_) raises.clear();
   if (!raises.empty()) {
     if (Status status = RaiseAndNote(store, marks, raises); !status.ok()) return status;
   }

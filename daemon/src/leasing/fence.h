@@ -155,8 +155,9 @@ class Fence {
   std::int64_t confirmed_ms_ = 0;   // last look of a live member was sent; 0: none in this run
   std::int64_t remembered_ms_ = 0;  // confirmed_ms_ in the marks
   bool was_put_out_ = false;
-  bool was_replaced_ = false;  // the data set, since the last join
-  bool looks_soon_ = false;    // something waits for other hosts' notes
+  bool was_replaced_ = false;          // the data set, since the last join
+  bool looks_soon_ = false;            // something waits for other hosts' notes
+  std::int64_t raises_after_ms_ = -1;  // a look later than this one shows what others have raised
   std::optional<HighWaterMarks::MemberList> noted_members_;
   OtherHosts others_;
   Ceilings ceilings_;

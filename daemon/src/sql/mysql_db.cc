@@ -356,7 +356,7 @@ Result<std::vector<MysqlResult>> MysqlDb::Send(const std::vector<std::string>& s
   while (more == 0) {
     std::optional<MysqlResult> result = ReadResult(mysql_);
     if (!result.has_value()) {
-      broken_ = true;
+      more = mysql_errno(mysql_) == 0 ? 0 : 1;  // an error may come after some of the rows
       break;
     }
     results.push_back(std::move(*result));

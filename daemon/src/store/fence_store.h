@@ -116,6 +116,8 @@ class FenceStore {
   // Asks for ceilings under a new epoch, which is taken even if nothing is raised. A ceiling that
   // stays as it is keeps its epoch.
   [[nodiscard]] virtual Status Raise(const std::vector<CeilingRaise>& raises) = 0;
+  // The same, unless another host is raising at this moment: false, and nothing is done.
+  [[nodiscard]] virtual Result<bool> TryRaise(const std::vector<CeilingRaise>& raises) = 0;
   // Activates, for those tags, the ceilings that all live members have noted. Returns the tags'
   // ceilings afterwards.
   [[nodiscard]] virtual Result<std::vector<Ceiling>> Activate(

@@ -38,6 +38,7 @@ struct DataSet {
   std::map<std::string, CeilingRow> ceilings;
   std::uint64_t epochs = 0;
   std::uint64_t max_id = 1;
+  bool is_raising = false;  // a host that is not simulated holds the counter
 };
 
 // The servers: the one in use, and its clock.
@@ -156,6 +157,11 @@ class FakeFenceStore final : public FenceStore {
       row.ceiling.pushed = std::max(row.ceiling.pushed, raise.pushed);
     }
     return Status::Ok();
+  }
+  Result<bool> TryRaise(const std::vector<CeilingRaise>& raises) override {
+    if (data().is_raising) return false;
+    Status status = Raise(raises);
+    return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
   }
   Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override {
     if (!IsOpen()) return Lost();

@@ -242,13 +242,19 @@ Status MysqlStore::Admit(const std::vector<FenceMember>& members) {
   return Failed(db_->Transaction(statements).status());
 }
 
-Status MysqlStore::Raise(const std::vector<CeilingRaise>& raises) {
-  if (db_ == nullptr) return NotOpen();
+std::vector<std::string> MysqlStore::RaiseStatements(
+    const std::vector<CeilingRaise>& raises) const {
   // In a data set that was set back, a row may have a noted epoch above the counter.
   std::vector<std::string> statements = {
       "UPDATE idd_ceiling SET epoch = LAST_INSERT_ID(GREATEST(epoch,"
       " (SELECT COALESCE(MAX(noted), 0) FROM idd_fence)) + 1) WHERE biz_tag = ''"};
   if (!raises.empty()) statements.push_back(RaiseRows(raises));
+  return statements;
+}
+
+Status MysqlStore::Raise(const std::vector<CeilingRaise>& raises) {
+  if (db_ == nullptr) return NotOpen();
+  const std::vector<std::string> statements = RaiseStatements(raises);
   for (int tries = 1;; ++tries) {
     const Result<std::vector<MysqlResult>> raised = db_->Transaction(statements);
     if (raised.ok()) return Status::Ok();
@@ -259,6 +265,23 @@ Status MysqlStore::Raise(const std::vector<CeilingRaise>& raises) {
     if (Status status = CheckTables(); !status.ok()) return status;
     return {Code::kUnavailable, "idd_ceiling at " + db_->where() + " has lost its counter"};
   }
+}
+
+Result<bool> MysqlStore::TryRaise(const std::vector<CeilingRaise>& raises) {
+  if (db_ == nullptr) return NotOpen();
+  std::vector<std::string> statements = RaiseStatements(raises);
+  statements.insert(statements.begin(),
+                    "SELECT epoch FROM idd_ceiling WHERE biz_tag = '' FOR UPDATE NOWAIT");
+  const Result<std::vector<MysqlResult>> raised = db_->Transaction(statements);
+  if (raised.ok()) return true;
+  const unsigned error = db_->last_error();
+  if (db_->broken()) return Failed(raised.status());
+  if (error == sql::kLockTimeout || error == sql::kLockNotFree || error == sql::kDeadlock) {
+    return false;
+  }
+  // A server that does not know NOWAIT (before MariaDB 10.3 and MySQL 8.0), or an error to report.
+  Status status = Raise(raises);
+  return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
 }
 
 Result<std::vector<Ceiling>> MysqlStore::Activate(const std::vector<std::string>& tags) {

@@ -27,6 +27,9 @@ constexpr int kTries = 4;
 // to hand all of them back, and a server that many hosts ask at once would serve none of them.
 constexpr milliseconds kInARow(2000);
 
+// How long a host takes turns with others after it has waited for a locked row for a whole second.
+constexpr std::chrono::seconds kContended(10);
+
 constexpr unsigned kChanged = 1020;
 
 // The time for leases that are taken one after the other.
@@ -49,9 +52,14 @@ Status NotYet(const std::string& tag) {
                                   tag + "' is tried again"};
 }
 
+Status IsNotItsTurn(const std::string& tag) {
+  return {Code::kUnavailable, "many hosts lease at the same time; tag '" + tag +
+                                  "' is tried again when it is this host's turn"};
+}
+
 bool IsInTheWay(unsigned error) {
   return error == sql::kNullRefused || error == sql::kLockTimeout || error == sql::kDeadlock ||
-         error == kChanged;
+         error == sql::kAutoIncrement || error == kChanged;
 }
 
 }  // namespace
@@ -79,12 +87,28 @@ Result<Store::LeaseResults> MysqlStore::TakeLeases(const std::vector<LeaseReques
 }
 
 Result<Store::LeaseResults> MysqlStore::TakeTogether(const std::vector<LeaseRequest>& requests) {
+  const Result<bool> has_turn = AwaitTurn();
+  if (!has_turn.ok()) return has_turn.status();
+  if (!has_turn.value()) {
+    LeaseResults leases;
+    for (const LeaseRequest& request : requests) leases.emplace_back(IsNotItsTurn(request.tag));
+    return leases;
+  }
+  Result<LeaseResults> taken = TakeInTurn(requests);
+  EndTurn();
+  return taken;
+}
+
+Result<Store::LeaseResults> MysqlStore::TakeInTurn(const std::vector<LeaseRequest>& requests) {
   Result<LeaseResults> taken = TakeOnce(requests);
   if (taken.ok() || db_ == nullptr) return taken;
   const unsigned error = db_->last_error();
   if (requests.size() == 1 && !IsInTheWay(error)) return taken;
   states_.clear();
-  if (error == sql::kLockTimeout) NoteLocked(requests);
+  if (error == sql::kLockTimeout) {
+    contended_to_ = MonotonicClock::now() + kContended;
+    NoteLocked(requests);
+  }
   LeasePart free;
   LeaseResults leases;
   for (const LeaseRequest& request : requests) {
@@ -97,6 +121,7 @@ Result<Store::LeaseResults> MysqlStore::TakeTogether(const std::vector<LeaseRequ
   // Another transaction was in the way of one lease again, or one row cannot be advanced: take each
   // lease alone.
   if (!taken.ok() && db_ != nullptr) {
+    EndTurn();  // this takes long
     states_.clear();
     taken = Singly(free.requests);
   }

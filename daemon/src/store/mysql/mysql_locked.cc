@@ -3,6 +3,11 @@
 // MysqlStore: leases of tags whose rows other sessions hold locked. Such a lease costs its whole
 // lock wait and fails every lease in the same transaction, so these tags are taken apart from the
 // others for as long as their rows are locked.
+//
+// Hosts that all need the same tags at once would wait for each other's rows until they give up,
+// and then ask for each row alone. So a host that has waited in vain takes turns with the others:
+// it first waits for a lock of the whole database, which the server gives to one session after the
+// other, and which guards nothing.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -21,6 +26,8 @@ constexpr std::chrono::seconds kApart(10);
 constexpr std::chrono::milliseconds kBetweenLooks(200);
 // The time between two leases that wait for a locked row, of any tag.
 constexpr std::chrono::seconds kBetweenWaits(3);
+// MySQL's names of locks have at most 64 characters.
+constexpr const char* kTurn = "LEFT(CONCAT('idd ', DATABASE()), 64)";
 
 }  // namespace
 
@@ -52,6 +59,36 @@ void MysqlStore::NoteLocked(const std::vector<LeaseRequest>& requests) {
       locked_.insert_or_assign(tag, until);
     }
   }
+}
+
+bool MysqlStore::IsContended() const {
+  return can_take_turns_ && MonotonicClock::now() < contended_to_;
+}
+
+// Waits for this host's turn to lease, for a second, if it takes turns with others. False: it is
+// another one's. A session that keeps its turn for two such waits hangs, and is not waited for.
+Result<bool> MysqlStore::AwaitTurn() {
+  if (!IsContended()) return true;
+  const Result<MysqlResult> turn = db_->Query(std::string("SELECT GET_LOCK(") + kTurn +
+                                              ", 1), COALESCE(IS_USED_LOCK(" + kTurn + "), 0)");
+  if (!turn.ok()) {
+    if (db_->broken()) return Failed(turn.status());
+    can_take_turns_ = false;
+    return true;
+  }
+  const auto& cells = turn.value().rows.at(0);
+  has_turn_ = cells[0] == "1";
+  const std::string holder = cells[1].value_or("");
+  const bool hangs = !has_turn_ && holder == hangs_;
+  hangs_ = has_turn_ ? "" : holder;
+  return has_turn_ || hangs;
+}
+
+void MysqlStore::EndTurn() {
+  if (!has_turn_) return;
+  has_turn_ = false;
+  // The end of the connection ends the turn, too.
+  if (db_ != nullptr) static_cast<void>(db_->Query(std::string("DO RELEASE_LOCK(") + kTurn + ")"));
 }
 
 bool MysqlStore::IsApart(const std::string& tag) {

@@ -21,7 +21,9 @@ inline constexpr const char* kClusterStatus =
 inline constexpr unsigned kNullRefused = 1048;
 // The errors of a statement that another transaction was in the way of.
 inline constexpr unsigned kLockTimeout = 1205;
+inline constexpr unsigned kLockNotFree = 3572;  // MySQL's, for NOWAIT; MariaDB's is kLockTimeout
 inline constexpr unsigned kDeadlock = 1213;
+inline constexpr unsigned kAutoIncrement = 1467;  // that lock was waited for
 inline constexpr unsigned kSyntax = 1064;
 
 // The columns that ParseLeaseRow() reads, of idd_lease and idd_ended.

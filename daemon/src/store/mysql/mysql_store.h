@@ -116,6 +116,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   Status Confirm() override;
   Status Admit(const std::vector<FenceMember>& members) override;
   Status Raise(const std::vector<CeilingRaise>& raises) override;
+  Result<bool> TryRaise(const std::vector<CeilingRaise>& raises) override;
   Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
   Result<bool> PutOut(const FenceMember& member) override;
 
@@ -164,6 +165,8 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
+  [[nodiscard]] std::vector<std::string> RaiseStatements(
+      const std::vector<CeilingRaise>& raises) const;
   [[nodiscard]] std::string RaiseRows(const std::vector<CeilingRaise>& raises) const;
   [[nodiscard]] std::string SelectIsCurrent() const;
   // Finds out which tables there are, and whether they differ from those that were open last.
@@ -204,9 +207,13 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
     }
   };
   [[nodiscard]] Result<LeaseResults> TakeTogether(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] Result<LeaseResults> TakeInTurn(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<LeaseResults> TakeApart(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] bool IsApart(const std::string& tag);
   void NoteLocked(const std::vector<LeaseRequest>& requests);
+  [[nodiscard]] bool IsContended() const;
+  [[nodiscard]] Result<bool> AwaitTurn();
+  void EndTurn();
   [[nodiscard]] static Status IsLocked(const std::string& tag);
   [[nodiscard]] Result<LeaseResults> Singly(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
@@ -293,6 +300,10 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   MonotonicTime next_look_{};  // at their rows
   MonotonicTime next_wait_{};  // for one of them
   std::size_t waits_ = 0;
+  MonotonicTime contended_to_{};  // until then, this host takes turns with others
+  bool can_take_turns_ = true;    // the server has GET_LOCK(), as far as is known
+  bool has_turn_ = false;
+  std::string hangs_;             // the connection that this host waited for in vain
   bool can_skip_locked_ = true;   // the server knows SKIP LOCKED, as far as is known
   MonotonicTime next_connect_{};  // no try before this
   Status last_refusal_;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "mysql_store_fixture.h"
 #include "support/mariadb_server.h"
+#include "support/mysql_proxy.h"
 #include "support/test_environment.h"
 
 namespace idd::daemon {
@@ -255,6 +257,31 @@ TEST_F(MysqlStoreTest, SessionThatHangsInItsTurnIsNotWaitedForAgain) {
   ASSERT_EQ(other.Query("SELECT GET_LOCK(CONCAT('idd ', DATABASE()), 0)"), "1");
   EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kUnavailable);
   EXPECT_TRUE(store->TakeLease(Request(3)).ok()) << "the same session had the turn for two seconds";
+}
+
+// Below a ceiling that is near, a host asks for all that is left, and each advance of another host
+// is in its way.
+TEST_F(MysqlStoreTest, HostsThatAreInEachOthersWayAreNotSentToLookForTriggers) {
+  static_cast<void>(OpenWithOrders("b"));
+  Sql("UPDATE idd_ceiling SET active = 5000, wanted = 5000");
+  harness::MysqlProxy proxy(dir_->File("between"), server_->socket());
+  std::atomic<int> advances = 0;
+  proxy.BeforeCommits([&advances] {
+    if (advances.fetch_sub(1) > 0) Sql("UPDATE leaf_alloc SET max_id = max_id + 1");
+  });
+  MysqlUrl url = ParseMysqlUrl(server_->Url()).value();
+  url.unix_socket = dir_->File("between");
+  MysqlStore store({url, {"a", "boot", "state-of-a"}});
+  ASSERT_TRUE(store.Open().ok());
+  server_->OpenFence();
+  const std::uint64_t all = 10'000;
+  advances = 4;
+  const Status status = store.TakeLease(Request(1, 0, all)).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("other hosts lease tag 'orders' at the same time"));
+  EXPECT_EQ(MaxId(), "5");
+  advances = 2;
+  EXPECT_EQ(Take(store, Request(2, 0, all)), (IdRange{7, 5000}));
 }
 
 // The rows are as a host that is not refused would leave them.

@@ -544,6 +544,26 @@ TEST_F(MysqlStoreTest, TransactionThatIsLeftOpenLosesItsLocks) {
   EXPECT_EQ(Ask("SELECT description FROM leaf_alloc"), "other");
 }
 
+// As a row lock that times out while the rows before it are on their way.
+TEST_F(MysqlStoreTest, ErrorAfterSomeRowsIsThatErrorAndTheConnectionStays) {
+  const MysqlUrl url = ParseMysqlUrl(server_->Url()).value();
+  const Result<std::unique_ptr<MysqlDb>> opened = MysqlDb::Connect(url, url.endpoints.front());
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  MysqlDb& db = *opened.value();
+  ASSERT_TRUE(db.Query("CREATE TABLE numbers(n INT PRIMARY KEY)").ok());
+  ASSERT_TRUE(db.Query("INSERT INTO numbers VALUES(1), (2), (3)").ok());
+  const std::string fails = "SELECT (SELECT n FROM numbers AS b WHERE b.n < a.n) FROM numbers AS a";
+  const Result<MysqlResult> rows = db.Query(fails + " ORDER BY a.n");
+  ASSERT_FALSE(rows.ok());
+  EXPECT_THAT(rows.status().message(), HasSubstr("error 1242"));
+  EXPECT_EQ(db.last_error(), 1242U);
+  EXPECT_FALSE(db.broken());
+  ASSERT_TRUE(db.Query("SELECT 1").ok());
+  EXPECT_FALSE(db.Transaction({"INSERT INTO numbers VALUES(4)", fails}).ok());
+  EXPECT_FALSE(db.outcome_unknown()) << "the error came before the COMMIT";
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM numbers"), "3");
+}
+
 // The server continues with a statement of an idd that has died. The next idd takes over the host's
 // row, and waits for the statements sent under it.
 TEST_F(MysqlStoreTest, LeaseThatCommitsAfterItsDaemonsEndIsKnownToTheNext) {

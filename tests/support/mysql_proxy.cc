@@ -191,8 +191,9 @@ void MysqlProxy::Serve(ScopedFd client) {
       const std::string_view bytes = ReadSome(client.get(), buffer);
       if (bytes.empty()) return;
       const int every = drop_every_.load();
-      drops = every > 0 && bytes.find("COMMIT") != std::string_view::npos &&
-              commits_.fetch_add(1) % every == every - 1;
+      const bool commits = bytes.find("COMMIT") != std::string_view::npos;
+      drops = every > 0 && commits && commits_.fetch_add(1) % every == every - 1;
+      if (commits && before_commits_) before_commits_();
       if (const std::string now = Server(); is_answered && !session.login.empty() && now != path) {
         path = now;
         server = session.RepeatAt(path);

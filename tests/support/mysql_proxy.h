@@ -3,11 +3,13 @@
 #define IDD_TESTS_SUPPORT_MYSQL_PROXY_H_
 
 #include <atomic>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "idd/base/scoped_fd.h"
 
@@ -26,6 +28,8 @@ class MysqlProxy {
   // Forwards every n-th packet with a COMMIT but not its answer: closes the connection once the
   // server has answered. 0: none.
   void DropCommits(int every) { drop_every_.store(every); }
+  // Calls it before it forwards a packet with a COMMIT. To be set before a client connects.
+  void BeforeCommits(std::function<void()> call) { before_commits_ = std::move(call); }
   // Accepts connections, but neither forwards nor answers anything.
   void Hang(bool hangs) { hangs_.store(hangs); }
 
@@ -54,6 +58,7 @@ class MysqlProxy {
 
   mutable std::mutex mutex_;
   std::string server_;  // guarded by mutex_
+  std::function<void()> before_commits_;
   ScopedFd listener_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> hangs_{false};

@@ -27,9 +27,6 @@ constexpr int kTries = 4;
 // to hand all of them back, and a server that many hosts ask at once would serve none of them.
 constexpr milliseconds kInARow(2000);
 
-// How long a host takes turns with others after it has waited for a locked row for a whole second.
-constexpr std::chrono::seconds kContended(10);
-
 constexpr unsigned kChanged = 1020;
 
 // The time for leases that are taken one after the other.
@@ -50,6 +47,11 @@ class OneByOne {
 Status NotYet(const std::string& tag) {
   return {Code::kUnavailable, "the database is slow, and other tags were leased first; tag '" +
                                   tag + "' is tried again"};
+}
+
+Status WasTakenMeanwhile(const std::string& tag) {
+  return {Code::kUnavailable,
+          "other hosts lease tag '" + tag + "' at the same time; it is tried again"};
 }
 
 Status IsNotItsTurn(const std::string& tag) {
@@ -106,7 +108,7 @@ Result<Store::LeaseResults> MysqlStore::TakeInTurn(const std::vector<LeaseReques
   if (requests.size() == 1 && !IsInTheWay(error)) return taken;
   states_.clear();
   if (error == sql::kLockTimeout) {
-    contended_to_ = MonotonicClock::now() + kContended;
+    TakeTurns();
     NoteLocked(requests);
   }
   LeasePart free;
@@ -169,15 +171,28 @@ Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
   if (db_->last_error() != sql::kNullRefused) {
     return lease.status().WithContext("tag '" + request.tag + "'");
   }
-  if (!is_always_refused) {
-    return Status(Code::kUnavailable, "other hosts lease tag '" + request.tag +
-                                          "' at the same time; it is tried again");
-  }
+  if (!is_always_refused) return WasTakenMeanwhile(request.tag);
   if (Status status = CheckGuard(); !status.ok()) return status;
   if (Status status = CheckOwner(request); !status.ok()) return status;
+  const Result<bool> has_moved = HasMoved(request.tag);
+  if (!has_moved.ok()) return has_moved.status();
+  if (has_moved.value()) return WasTakenMeanwhile(request.tag);
   return Status(Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " +
                                     DisplayUrl() +
                                     " did not advance; look for triggers on the table");
+}
+
+// Whether another host has advanced the tag since its state was read. Below a ceiling that is near,
+// each host asks for all that is left, so one is in the way of the other again and again.
+Result<bool> MysqlStore::HasMoved(const std::string& tag) {
+  const auto seen = states_.find(tag);
+  if (seen == states_.end() || !seen->second.ok()) return true;
+  const std::uint64_t next_id = seen->second.value().record.next_id;
+  states_.erase(seen);
+  const Result<TagStates> states = StatesOf({tag});
+  if (!states.ok()) return Failed(states.status());
+  const Result<TagState>& now = states.value().find(tag)->second;
+  return !now.ok() || now.value().record.next_id != next_id;
 }
 
 // Ends a batch that fails as a whole: the leases that it took before are not used, and are

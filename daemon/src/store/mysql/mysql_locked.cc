@@ -26,6 +26,8 @@ constexpr std::chrono::seconds kApart(10);
 constexpr std::chrono::milliseconds kBetweenLooks(200);
 // The time between two leases that wait for a locked row, of any tag.
 constexpr std::chrono::seconds kBetweenWaits(3);
+// How long a host takes turns with others after it has waited for a locked row for a whole second.
+constexpr std::chrono::seconds kContended(10);
 // MySQL's names of locks have at most 64 characters.
 constexpr const char* kTurn = "LEFT(CONCAT('idd ', DATABASE()), 64)";
 
@@ -60,6 +62,8 @@ void MysqlStore::NoteLocked(const std::vector<LeaseRequest>& requests) {
     }
   }
 }
+
+void MysqlStore::TakeTurns() { contended_to_ = MonotonicClock::now() + kContended; }
 
 bool MysqlStore::IsContended() const {
   return can_take_turns_ && MonotonicClock::now() < contended_to_;

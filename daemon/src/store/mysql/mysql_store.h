@@ -211,12 +211,14 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] Result<LeaseResults> TakeApart(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] bool IsApart(const std::string& tag);
   void NoteLocked(const std::vector<LeaseRequest>& requests);
+  void TakeTurns();  // from now on, for a while
   [[nodiscard]] bool IsContended() const;
   [[nodiscard]] Result<bool> AwaitTurn();
   void EndTurn();
   [[nodiscard]] static Status IsLocked(const std::string& tag);
   [[nodiscard]] Result<LeaseResults> Singly(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
+  [[nodiscard]] Result<bool> HasMoved(const std::string& tag);
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] std::string IsGuarded() const;
   [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);

@@ -130,26 +130,47 @@ Ceilings::Horizon After(std::int64_t ms) {
   return later;
 }
 
+// The ceiling that the tag is raised to; 0: none.
+std::uint64_t Raise(Ceilings& ceilings, const Ceilings::Need& need,
+                    const Ceilings::Horizon& horizon) {
+  const auto raise = ceilings.RaiseFor(need, horizon);
+  if (raise.has_value()) ceilings.Await(*raise);
+  return raise.has_value() ? raise->wanted : 0;
+}
+
 TEST(Ceilings, FastTagIsRaisedForAsLongAsASilentHostIsAwaited) {
   Ceilings ceilings;
-  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
-  const auto raise = ceilings.RaiseFor(NeedOf(1001, 1001), After(10'000));
-  ASSERT_TRUE(raise.has_value());
-  EXPECT_EQ(raise->wanted, 2001 + 90'000) << "100 ids/s for 1.5 times 600 s";
+  Raise(ceilings, NeedOf(1, 0), kAlone);
+  EXPECT_EQ(Raise(ceilings, NeedOf(1001, 1001), After(10'000)), 2001 + 90'000)
+      << "100 ids/s for 1.5 times 600 s";
 }
 
 // What looks like a rate may be a lift.
 TEST(Ceilings, RaiseIsAtMostEightTimesTheLastOne) {
   Ceilings ceilings;
-  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
+  Raise(ceilings, NeedOf(1, 0), kAlone);
   std::uint64_t base = 100'001;
   std::int64_t ms = 0;
   for (const std::uint64_t ahead : {96'000U, 768'000U, 6'144'000U, 9'000'000U}) {
-    const auto raise = ceilings.RaiseFor(NeedOf(base, base), After(ms += 10'000));
-    ASSERT_TRUE(raise.has_value());
-    EXPECT_EQ(raise->wanted, base + 1000 + ahead) << "for 10,000 ids/s";
+    EXPECT_EQ(Raise(ceilings, NeedOf(base, base), After(ms += 10'000)), base + 1000 + ahead)
+        << "for 10,000 ids/s";
     base += 100'000;
   }
+}
+
+// Another host was raising. The next try is no larger for it, and has the rate since the last
+// raise.
+TEST(Ceilings, RaiseThatIsNotDoneIsNotTheLastOne) {
+  Ceilings ceilings;
+  Raise(ceilings, NeedOf(1, 0), kAlone);
+  for (unsigned tries = 1; tries < 5; ++tries) {
+    const std::uint64_t base = 1 + 100'000U * tries;
+    const auto raise = ceilings.RaiseFor(NeedOf(base, base), After(10'000L * tries));
+    ASSERT_TRUE(raise.has_value());
+    EXPECT_EQ(raise->wanted, base + 1000 + 96'000);
+  }
+  EXPECT_EQ(Raise(ceilings, NeedOf(500'001, 500'001), After(5'000'000)), 501'001 + 90'000)
+      << "500,000 ids in 5000 s";
 }
 
 // A host that comes to the data set lifts the tag to its ceiling, and pushes that. What a raise
@@ -157,28 +178,37 @@ TEST(Ceilings, RaiseIsAtMostEightTimesTheLastOne) {
 // again would use the tag up.
 TEST(Ceilings, IdsThatALiftSkippedAreNoRate) {
   Ceilings ceilings;
-  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
+  Raise(ceilings, NeedOf(1, 0), kAlone);
   FenceView view = ViewOf(500'001, 4);
   view.ceilings.front().pushed = 500'001;
   ceilings.Note(view);
-  const auto raise = ceilings.RaiseFor(NeedOf(500'001, 500'001), After(1'000));
-  ASSERT_TRUE(raise.has_value());
-  EXPECT_EQ(raise->wanted, 501'001 + 12'000);
+  EXPECT_EQ(Raise(ceilings, NeedOf(500'001, 500'001), After(1'000)), 501'001 + 12'000);
   view.epoch = 5;
   ceilings.Note(view);
-  const auto next = ceilings.RaiseFor(NeedOf(510'001, 513'001), After(101'000));
-  ASSERT_TRUE(next.has_value());
-  EXPECT_EQ(next->wanted, 511'001 + 90'000) << "10,000 ids were leased in 100 s";
+  EXPECT_EQ(Raise(ceilings, NeedOf(510'001, 513'001), After(101'000)), 511'001 + 90'000)
+      << "10,000 ids were leased in 100 s";
 }
 
 TEST(Ceilings, AnotherDataSetIsRaisedAtTheRateOfTheLastOne) {
   Ceilings ceilings;
-  static_cast<void>(ceilings.RaiseFor(NeedOf(1, 0), kAlone));
-  static_cast<void>(ceilings.RaiseFor(NeedOf(1001, 1001), After(10'000)));
+  Raise(ceilings, NeedOf(1, 0), kAlone);
+  Raise(ceilings, NeedOf(1001, 1001), After(10'000));
   ceilings.Forget();
-  const auto raise = ceilings.RaiseFor(NeedOf(92'001, 0), After(11'000));
+  EXPECT_EQ(Raise(ceilings, NeedOf(92'001, 0), After(11'000)), 93'001 + 90'000)
+      << "the lift from 1001 to 92,001 is no rate";
+}
+
+TEST(Ceilings, RaiseForAnotherDataSetIsNotTheLastOne) {
+  Ceilings ceilings;
+  Raise(ceilings, NeedOf(1, 0), kAlone);
+  const auto raise = ceilings.RaiseFor(NeedOf(100'001, 100'001), After(10'000));
   ASSERT_TRUE(raise.has_value());
-  EXPECT_EQ(raise->wanted, 93'001 + 90'000) << "the lift from 1001 to 92,001 is no rate";
+  for (int sets = 1; sets < 5; ++sets) {
+    ceilings.Forget();
+    static_cast<void>(ceilings.RaiseFor(NeedOf(200'001, 0), After(20'000 * sets)));
+  }
+  EXPECT_EQ(Raise(ceilings, NeedOf(300'001, 0), After(110'000)), 301'001 + 96'000)
+      << "eight times 12,000; 100,000 ids in 30 s would be more";
 }
 
 }  // namespace

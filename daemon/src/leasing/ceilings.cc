@@ -33,6 +33,7 @@ std::uint64_t SaturatingAdd(std::uint64_t a, std::uint64_t b) {
 
 void Ceilings::Forget() {
   wanted_.clear();
+  asked_.clear();
   pending_.clear();
   active_.clear();
   // The rates are still the best guess, but this data set is lifted before it is leased from.
@@ -46,7 +47,7 @@ void Ceilings::Note(const FenceView& view) {
   }
 }
 
-std::uint64_t Ceilings::AheadOf(const Need& need, Growth& growth, const Horizon& horizon) {
+Ceilings::Growth Ceilings::Grown(const Need& need, Growth growth, const Horizon& horizon) const {
   const auto known = wanted_.find(need.tag);
   // A host that pushed the ceiling has lifted the tag to it. The ids below were skipped, not
   // leased.
@@ -62,19 +63,22 @@ std::uint64_t Ceilings::AheadOf(const Need& need, Growth& growth, const Horizon&
       need.count * (kLeasesAhead + kLeasesAheadForEach * (1 + horizon.others));
   const double lasting = kAheadOfSilence * static_cast<double>(horizon.silence.count());
   const auto at_rate = static_cast<std::uint64_t>(std::min(growth.rate * lasting, 1e15));
-  const std::uint64_t most = growth.ahead == 0 ? at_rate : growth.ahead * kMaxGrowth;
   const std::uint64_t rest = need.last - std::min(need.last, need.base) + 1;
-  const std::uint64_t ahead = std::max(least, std::min(at_rate, most));
+  const std::uint64_t ahead = std::max(least, std::min(at_rate, growth.ahead * kMaxGrowth));
   growth.ahead = std::max(std::min(ahead, rest / kMaxShareOfTheRest), need.count);
-  return growth.ahead;
+  return growth;
 }
 
 std::optional<CeilingRaise> Ceilings::RaiseFor(const Need& need, const Horizon& horizon) {
   const std::uint64_t end = SaturatingAdd(need.last, 1);
   if (need.ceiling >= end) return std::nullopt;
   Growth& growth = growth_[need.tag];
-  const bool is_first = growth.at_ms == 0;
-  if (is_first) static_cast<void>(AheadOf(need, growth, horizon));
+  if (growth.at_ms == 0) {
+    // Before the first raise it is as if there had been the smallest one.
+    const std::uint64_t ahead = growth.ahead;
+    growth = Grown(need, growth, horizon);
+    if (ahead != 0) growth.ahead = ahead;
+  }
   const std::uint64_t after = SaturatingAdd(need.base, need.count);
   const std::uint64_t least = std::min(SaturatingAdd(after, growth.ahead / kPartLeft), end);
   if (need.ceiling >= least) return std::nullopt;
@@ -82,13 +86,14 @@ std::optional<CeilingRaise> Ceilings::RaiseFor(const Need& need, const Horizon& 
   const std::uint64_t wanted = known == wanted_.end() ? 0 : known->second.ceiling;
   if (wanted > need.ceiling) pending_.insert(need.tag);
   if (wanted >= least) return std::nullopt;
-  const std::uint64_t ahead = is_first ? growth.ahead : AheadOf(need, growth, horizon);
+  const Growth& grown = asked_[need.tag] = Grown(need, growth, horizon);
   return CeilingRaise{.tag = need.tag,
-                      .wanted = std::max(std::min(SaturatingAdd(after, ahead), end), least),
+                      .wanted = std::max(std::min(SaturatingAdd(after, grown.ahead), end), least),
                       .least = least};
 }
 
 void Ceilings::Await(const CeilingRaise& raise) {
+  if (const auto asked = asked_.extract(raise.tag)) growth_[raise.tag] = asked.mapped();
   // A row that the look did not show is lost; the next need raises it again.
   if (wanted_.contains(raise.tag)) pending_.insert(raise.tag);
 }

@@ -42,9 +42,9 @@ class Ceilings {
   // What a look has shown, once it is noted.
   void Note(const FenceView& view);
   // The raise that the tag needs. Nothing: what is wanted already suffices; the tag is then pending
-  // if what is active does not.
+  // if what is active does not. A raise that is not done may be asked for again.
   [[nodiscard]] std::optional<CeilingRaise> RaiseFor(const Need& need, const Horizon& horizon);
-  // The raise is committed and noted.
+  // The raise that RaiseFor() returned last for its tag is committed and noted.
   void Await(const CeilingRaise& raise);
 
   [[nodiscard]] std::size_t pending() const noexcept { return pending_.size(); }
@@ -57,10 +57,10 @@ class Ceilings {
 
  private:
   struct Growth {
-    std::uint64_t base = 0;   // at the last raise
-    std::int64_t at_ms = 0;   // time of that; 0: none of this data set
+    std::uint64_t base = 0;   // at the last raise, or the first need of this data set
+    std::int64_t at_ms = 0;   // time of that; 0: no need yet
     double rate = 0;          // ids per second before it
-    std::uint64_t ahead = 0;  // by how much it raised
+    std::uint64_t ahead = 0;  // by how much the last raise was
   };
   // A ceiling that this host has noted, and an epoch that is not below its own.
   struct Wanted {
@@ -68,9 +68,11 @@ class Ceilings {
     std::uint64_t epoch = 0;
     std::uint64_t pushed = 0;
   };
-  [[nodiscard]] std::uint64_t AheadOf(const Need& need, Growth& growth, const Horizon& horizon);
+  // What the tag's growth is if it is raised now.
+  [[nodiscard]] Growth Grown(const Need& need, Growth growth, const Horizon& horizon) const;
 
   std::map<std::string, Growth, std::less<>> growth_;
+  std::map<std::string, Growth, std::less<>> asked_;          // by raises that may be done next
   std::map<std::string, Wanted, std::less<>> wanted_;         // by any host, of each tag
   std::set<std::string, std::less<>> pending_;                // tags that need what is wanted
   std::map<std::string, std::uint64_t, std::less<>> active_;  // of tags that were pending

@@ -64,6 +64,11 @@ void Fence::Reset() { *this = Fence(std::move(settings_)); }
 
 // --- arriving
 
+// Since this host was last live, at the data set that the marks tell of or at a later one.
+std::int64_t Fence::SinceConfirmedMs(const Membership& membership) const {
+  return settings_.now_ms() - std::max(membership.confirmed_ms, confirmed_ms_);
+}
+
 // Whether the marks have every ceiling that was ever active. No ceiling is activated without this
 // host's note until another host has seen this host silent for `silence`. Only half of that time
 // counts here, because a data set that hangs for only some of the hosts may be in use at the same
@@ -73,8 +78,7 @@ bool Fence::IsComplete(const Membership& membership) const {
       membership.incarnation != incarnation_) {
     return false;
   }
-  const std::int64_t elapsed_ms =
-      settings_.now_ms() - std::max(membership.confirmed_ms, confirmed_ms_);
+  const std::int64_t elapsed_ms = SinceConfirmedMs(membership);
   return elapsed_ms >= 0 && 2 * elapsed_ms < SilenceMs();
 }
 
@@ -82,8 +86,7 @@ bool Fence::IsComplete(const Membership& membership) const {
 // again.
 bool Fence::IsLost(const Membership& membership) const {
   if (!membership.is_live || membership.boot_id != settings_.boot_id) return true;
-  const std::int64_t elapsed_ms =
-      settings_.now_ms() - std::max(membership.confirmed_ms, confirmed_ms_);
+  const std::int64_t elapsed_ms = SinceConfirmedMs(membership);
   return 2 * elapsed_ms >= SilenceMs();
 }
 

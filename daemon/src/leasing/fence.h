@@ -127,6 +127,7 @@ class Fence {
   [[nodiscard]] Status PutOutSilent(FenceStore& store);
   [[nodiscard]] Status PutSelfOut(FenceStore& store, const FenceView& view);
   [[nodiscard]] Status ActivatePending(FenceStore& store);
+  [[nodiscard]] std::int64_t SinceConfirmedMs(const Membership& membership) const;
   [[nodiscard]] bool IsComplete(const Membership& membership) const;
   [[nodiscard]] bool IsLost(const Membership& membership) const;
   [[nodiscard]] bool IsContinued() const;

@@ -13,6 +13,7 @@
 
 #include "support/host.h"
 #include "support/pseudo_terminal.h"
+#include "support/sqlite_file.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -122,6 +123,22 @@ TEST_F(Journal, IsKeptWholeWithoutARetention) {
   host_.daemon.Restart();
   EXPECT_EQ(Folded(), 0);
   EXPECT_GT(host_.idctl.Json({"lease", "list"}).at("leases").size(), 3U);
+}
+
+// The first look at the journal fails here.
+TEST_F(Journal, IsKeptSoonAfterTheStoreOpens) {
+  host_.daemon.Start();
+  host_.daemon.Stop();
+  SqliteFile database(host_.daemon.options().database);
+  database.Execute("BEGIN EXCLUSIVE");
+  host_.daemon.Start();
+  EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
+    return host_.idctl.Json({"status"}).at("database").at("state") == "down";
+  }));
+  database.Execute("COMMIT");
+  EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
+    return host_.idctl.Run({"metrics"}).out.find("idd_journal_keeper 1") != std::string::npos;
+  })) << host_.daemon.Log();
 }
 
 // A reload takes another retention.

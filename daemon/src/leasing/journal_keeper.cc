@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::seconds kSettleAfter(600);
 constexpr std::chrono::seconds kBetweenRounds(60);
 constexpr std::chrono::seconds kBeforeFirstRound(1);
+// After a batch that failed, as before the store is open. It doubles with each failure.
+constexpr std::chrono::seconds kBeforeNextTry(1);
 // A batch is never followed at once by the next.
 constexpr std::chrono::milliseconds kLeastPause(20);
 
@@ -109,13 +111,15 @@ void JournalKeeper::OnBatch(const Result<JournalOutcome>& outcome) {
     if (outcome.status().code() != Code::kUnavailable) {
       log::Warning("journal.not_kept", {{"error", outcome.status().message()}});
     }
-    return EndRound();
+    next_try_ = std::min(std::max(kBeforeNextTry, 2 * next_try_), BetweenRounds());
+    return EndRound(next_try_);
   }
+  next_try_ = {};
   is_keeper_ = outcome.value().is_keeper;
   settled_ += outcome.value().settled;
   folded_ += outcome.value().folded;
   folded_now_ += outcome.value().folded;
-  if (!is_keeper_ || outcome.value().is_done) return EndRound();
+  if (!is_keeper_ || outcome.value().is_done) return EndRound(BetweenRounds());
   order_.settled_to = outcome.value().settled_to;
   order_.folded_to = outcome.value().folded_to;
   // A round that folds much may take hours.
@@ -128,12 +132,12 @@ void JournalKeeper::OnBatch(const Result<JournalOutcome>& outcome) {
                [this] { RunBatch(); });
 }
 
-void JournalKeeper::EndRound() {
+void JournalKeeper::EndRound(std::chrono::seconds pause) {
   if (folded_now_ > 0) log::Info("journal.folded", {{"leases", folded_now_}});
   folded_now_ = 0;
   order_ = {};
-  settles_since_ = MonotonicClock::now() + BetweenRounds();
-  timer_.After(BetweenRounds(), [this] { RunBatch(); });
+  settles_since_ = MonotonicClock::now() + pause;
+  timer_.After(pause, [this] { RunBatch(); });
 }
 
 void JournalKeeper::AddFamilies(FamilyBuilder& families) const {

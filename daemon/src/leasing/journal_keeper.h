@@ -51,7 +51,7 @@ class JournalKeeper {
   void RunOnWorker();
   void RunOnThread();
   void OnBatch(const Result<JournalOutcome>& outcome);
-  void EndRound();
+  void EndRound(std::chrono::seconds pause);
   [[nodiscard]] std::chrono::seconds BetweenRounds() const;
 
   EventLoop& loop_;
@@ -68,6 +68,7 @@ class JournalKeeper {
   // The present round.
   JournalOrder order_;
   MonotonicTime settles_since_{};
+  std::chrono::seconds next_try_{0};  // the pause after the last failure; 0: there was none
   std::uint64_t folded_now_ = 0;
 
   Connection connection_;               // the thread's

@@ -4,6 +4,7 @@
 // rules, then thousands of random histories of three hosts, in which no id may be granted twice.
 #include "leasing/fence.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +19,9 @@
 
 namespace idd::daemon::fenced {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FenceTest : public ::testing::Test {
  protected:
@@ -80,7 +84,13 @@ TEST_F(FenceTest, HostDoesNotWaitForAnotherOneThatIsRaising) {
   world_.data->is_raising = true;
   int leases = 0;
   while (leases < 1000 && LeasesWithin(host(0), 5)) ++leases;
-  EXPECT_LT(leases, 1000) << "it leases below the ceiling that is active";
+  EXPECT_GT(leases, 0) << "it leases below the ceiling that is active";
+  EXPECT_LT(leases, 1000);
+  EXPECT_THAT(host(0).fence.Reason(), Not(HasSubstr("locked"))) << "other hosts raise, too";
+  EXPECT_FALSE(LeasesWithin(host(0), 20));
+  EXPECT_THAT(host(0).fence.Reason(),
+              HasSubstr("another session holds a row of idd_ceiling locked"));
+  EXPECT_EQ(host(0).fence.Report().reason, host(0).fence.Reason());
   world_.data->is_raising = false;
   EXPECT_TRUE(LeasesWithin(host(0), 5)) << "the next look comes, and then the raise";
 }

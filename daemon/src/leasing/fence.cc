@@ -26,6 +26,10 @@ constexpr std::int64_t kContinuedMs = 3000;
 // connections again, too. A connection that does not answer for two seconds (kMysqlTimeout) is
 // given up, so a server that is only slow hardly ever makes a host late: hosts look once a second.
 constexpr std::int64_t kUnprovenMs = 6000;
+// Raises that were tried in vain for so long, again and again, wait for more than those of other
+// hosts.
+constexpr std::int64_t kHeldUpMs = 20'000;
+constexpr std::int64_t kAgainMs = 2000;
 // A host that was seen within this time may be alive.
 constexpr std::int64_t kAliveMs = 5000;
 // The marks' copy of the time of the last look is at most fence_after / kRememberedIn old.
@@ -449,10 +453,12 @@ Status Fence::RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
   if (!raised.ok()) return raised.status();
   if (!raised.value()) {
     // Hosts that start together need the same tags. The next look shows what was raised meanwhile.
+    if (looked_ms_ - raises_after_ms_ > kAgainMs) vain_since_ms_ = looked_ms_;
     raises_after_ms_ = looked_ms_;
     looks_soon_ = true;
     return Status::Ok();
   }
+  raises_after_ms_ = kNoLook;
   // The look also finds earlier raises of other hosts: a noted epoch stands for all epochs up to
   // it.
   const Result<FenceView> view = ReadView(store);
@@ -491,6 +497,11 @@ Status Fence::Cover(FenceStore& store, HighWaterMarks& marks, std::vector<Ceilin
 
 // --- for people
 
+bool Fence::IsHeldUp() const {
+  return looked_ms_ - raises_after_ms_ <= kAgainMs &&
+         raises_after_ms_ - vain_since_ms_ >= kHeldUpMs;
+}
+
 std::string Fence::Reason() const {
   std::string hosts;
   for (const FenceWait& wait : Waits()) {
@@ -508,6 +519,11 @@ std::string Fence::Reason() const {
     case State::kNone:
       return "the fence has not been looked at yet";
     default:
+      if (IsHeldUp()) {
+        return "the ceilings cannot be raised, as another session holds a row of idd_ceiling "
+               "locked; "
+               "look for an open transaction on the server";
+      }
       return "the tag's next ceiling waits until every host has noted it; not noted yet by " +
              (hosts.empty() ? std::string("one that has just come") : hosts) +
              "; 'idctl host forget HOST' for one that is off for good";
@@ -523,7 +539,7 @@ FenceReport Fence::Report() const {
                                              : "watching";
   report.waits = Waits();
   const bool waits = state_ == State::kWatching || state_ == State::kWaiting;
-  if (waits || !report.waits.empty()) report.reason = Reason();
+  if (waits || !report.waits.empty() || IsHeldUp()) report.reason = Reason();
   return report;
 }
 

@@ -134,6 +134,7 @@ class Fence {
   // Whether the server may have been set back to its state at that time.
   [[nodiscard]] bool IsUnproven(std::int64_t proven_ms) const;
   [[nodiscard]] bool HasWatched() const;
+  [[nodiscard]] bool IsHeldUp() const;  // a locked row has kept raises from being done for long
   [[nodiscard]] std::int64_t LookAfterMs() const;
   [[nodiscard]] std::int64_t SilenceMs() const {
     return std::chrono::milliseconds(settings_.silence).count();
@@ -156,9 +157,12 @@ class Fence {
   std::int64_t confirmed_ms_ = 0;   // last look of a live member was sent; 0: none in this run
   std::int64_t remembered_ms_ = 0;  // confirmed_ms_ in the marks
   bool was_put_out_ = false;
-  bool was_replaced_ = false;          // the data set, since the last join
-  bool looks_soon_ = false;            // something waits for other hosts' notes
-  std::int64_t raises_after_ms_ = -1;  // a look later than this one shows what others have raised
+  bool was_replaced_ = false;  // the data set, since the last join
+  bool looks_soon_ = false;    // something waits for other hosts' notes
+  static constexpr std::int64_t kNoLook = -1'000'000'000;
+  // A raise was tried in vain after this look; a later one shows what others have raised.
+  std::int64_t raises_after_ms_ = kNoLook;
+  std::int64_t vain_since_ms_ = kNoLook;  // the first of such looks that followed one another
   std::optional<HighWaterMarks::MemberList> noted_members_;
   OtherHosts others_;
   Ceilings ceilings_;

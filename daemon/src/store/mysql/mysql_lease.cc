@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -59,9 +60,14 @@ Status IsNotItsTurn(const std::string& tag) {
                                   "' is tried again when it is this host's turn"};
 }
 
+// Whether the statement has waited for a lock for the whole second.
+bool HasWaited(unsigned error) {
+  return error == sql::kLockTimeout || error == sql::kAutoIncrement;
+}
+
 bool IsInTheWay(unsigned error) {
-  return error == sql::kNullRefused || error == sql::kLockTimeout || error == sql::kDeadlock ||
-         error == sql::kAutoIncrement || error == kChanged;
+  return HasWaited(error) || error == sql::kNullRefused || error == sql::kDeadlock ||
+         error == kChanged;
 }
 
 }  // namespace
@@ -107,7 +113,7 @@ Result<Store::LeaseResults> MysqlStore::TakeInTurn(const std::vector<LeaseReques
   const unsigned error = db_->last_error();
   if (requests.size() == 1 && !IsInTheWay(error)) return taken;
   states_.clear();
-  if (error == sql::kLockTimeout) {
+  if (HasWaited(error)) {
     TakeTurns();
     NoteLocked(requests);
   }
@@ -156,14 +162,18 @@ Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& 
 }
 
 Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
-  bool is_always_refused = true;
+  bool has_moved = false;  // or another error than the guard's came, which says nothing of the row
+  std::optional<std::uint64_t> seen;
   Result<LeaseResults> lease = TakeOnce({request});
   for (int tries = 1; !lease.ok(); ++tries) {
     if (db_ == nullptr) return lease.status();
     const unsigned error = db_->last_error();
-    is_always_refused &= error == sql::kNullRefused;
+    const std::optional<std::uint64_t> next_id = NextIdOf(request.tag);
+    has_moved |=
+        error != sql::kNullRefused || !next_id.has_value() || (tries > 1 && next_id != seen);
+    seen = next_id;
     if (!IsInTheWay(error)) return lease.status().WithContext("tag '" + request.tag + "'");
-    if (tries == kTries - 1 || error == sql::kLockTimeout) break;
+    if (tries == kTries - 1 || HasWaited(error)) break;
     states_.clear();
     lease = TakeOnce({request});
   }
@@ -171,28 +181,26 @@ Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
   if (db_->last_error() != sql::kNullRefused) {
     return lease.status().WithContext("tag '" + request.tag + "'");
   }
-  if (!is_always_refused) return WasTakenMeanwhile(request.tag);
+  // Below a ceiling that is near, each host asks for all that is left, so one is in the way of the
+  // other again and again.
+  if (has_moved) return WasTakenMeanwhile(request.tag);
   if (Status status = CheckGuard(); !status.ok()) return status;
   if (Status status = CheckOwner(request); !status.ok()) return status;
-  const Result<bool> has_moved = HasMoved(request.tag);
-  if (!has_moved.ok()) return has_moved.status();
-  if (has_moved.value()) return WasTakenMeanwhile(request.tag);
+  states_.clear();
+  if (const Result<TagStates> states = StatesOf({request.tag}); !states.ok()) {
+    return Failed(states.status());
+  }
+  if (NextIdOf(request.tag) != seen) return WasTakenMeanwhile(request.tag);
   return Status(Code::kInvalid, "leaf_alloc.max_id of tag '" + request.tag + "' in " +
                                     DisplayUrl() +
                                     " did not advance; look for triggers on the table");
 }
 
-// Whether another host has advanced the tag since its state was read. Below a ceiling that is near,
-// each host asks for all that is left, so one is in the way of the other again and again.
-Result<bool> MysqlStore::HasMoved(const std::string& tag) {
-  const auto seen = states_.find(tag);
-  if (seen == states_.end() || !seen->second.ok()) return true;
-  const std::uint64_t next_id = seen->second.value().record.next_id;
-  states_.erase(seen);
-  const Result<TagStates> states = StatesOf({tag});
-  if (!states.ok()) return Failed(states.status());
-  const Result<TagState>& now = states.value().find(tag)->second;
-  return !now.ok() || now.value().record.next_id != next_id;
+// As it was read last; nothing if it was not.
+std::optional<std::uint64_t> MysqlStore::NextIdOf(const std::string& tag) const {
+  const auto state = states_.find(tag);
+  if (state == states_.end() || !state->second.ok()) return std::nullopt;
+  return state->second.value().record.next_id;
 }
 
 // Ends a batch that fails as a whole: the leases that it took before are not used, and are
@@ -262,7 +270,10 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
   // Each worker id has an owner to check.
   const bool has_worker = std::any_of(requests.begin(), requests.end(),
                                       [](const LeaseRequest& one) { return one.is_of_worker; });
-  if (has_worker && advances.size() > 1) return Singly(requests);
+  if (has_worker && advances.size() > 1) {
+    EndTurn();  // this takes long
+    return Singly(requests);
+  }
   if (!advances.empty()) {
     Result<LeaseResults> advanced = RunAdvances(advances);
     if (!advanced.ok()) return advanced.status();

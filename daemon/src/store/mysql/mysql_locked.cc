@@ -48,7 +48,7 @@ void MysqlStore::NoteLocked(const std::vector<LeaseRequest>& requests) {
   const Result<MysqlResult> found = db_->Query("SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN " +
                                                sql::Texts(tags) + " FOR UPDATE SKIP LOCKED");
   if (!found.ok()) {
-    can_skip_locked_ = db_->last_error() != sql::kSyntax;
+    can_skip_locked_ = !sql::IsUnknown(db_->last_error());
     return;
   }
   std::set<std::string> free;
@@ -70,14 +70,17 @@ bool MysqlStore::IsContended() const {
 }
 
 // Waits for this host's turn to lease, for a second, if it takes turns with others. False: it is
-// another one's. A session that keeps its turn for two such waits hangs, and is not waited for.
+// another one's. A session that still has the turn after such a wait hangs, and is not waited for
+// again: the host leases without a turn.
 Result<bool> MysqlStore::AwaitTurn() {
   if (!IsContended()) return true;
-  const Result<MysqlResult> turn = db_->Query(std::string("SELECT GET_LOCK(") + kTurn +
-                                              ", 1), COALESCE(IS_USED_LOCK(" + kTurn + "), 0)");
+  const std::string holder_now = std::string("COALESCE(IS_USED_LOCK(") + kTurn + "), 0)";
+  const std::string wait = hangs_.empty() ? "1" : "IF(" + holder_now + " = " + hangs_ + ", 0, 1)";
+  const Result<MysqlResult> turn =
+      db_->Query(std::string("SELECT GET_LOCK(") + kTurn + ", " + wait + "), " + holder_now);
   if (!turn.ok()) {
     if (db_->broken()) return Failed(turn.status());
-    can_take_turns_ = false;
+    can_take_turns_ = !sql::IsUnknown(db_->last_error());
     return true;
   }
   const auto& cells = turn.value().rows.at(0);
@@ -91,8 +94,11 @@ Result<bool> MysqlStore::AwaitTurn() {
 void MysqlStore::EndTurn() {
   if (!has_turn_) return;
   has_turn_ = false;
-  // The end of the connection ends the turn, too.
-  if (db_ != nullptr) static_cast<void>(db_->Query(std::string("DO RELEASE_LOCK(") + kTurn + ")"));
+  const std::string release = std::string("DO RELEASE_LOCK(") + kTurn + ")";
+  // A statement may be killed. The end of the connection ends the turn, too.
+  for (int tries = 0; tries < 2 && db_ != nullptr && !db_->broken(); ++tries) {
+    if (db_->Query(release).ok()) return;
+  }
 }
 
 bool MysqlStore::IsApart(const std::string& tag) {

@@ -24,7 +24,13 @@ inline constexpr unsigned kLockTimeout = 1205;
 inline constexpr unsigned kLockNotFree = 3572;  // MySQL's, for NOWAIT; MariaDB's is kLockTimeout
 inline constexpr unsigned kDeadlock = 1213;
 inline constexpr unsigned kAutoIncrement = 1467;  // that lock was waited for
-inline constexpr unsigned kSyntax = 1064;
+// The server does not know what a statement asks for, or refuses it in a cluster.
+[[nodiscard]] constexpr bool IsUnknown(unsigned error) noexcept {
+  constexpr unsigned kSyntax = 1064;
+  constexpr unsigned kNoSuchFunction = 1305;
+  constexpr unsigned kNotSupported = 1235;
+  return error == kSyntax || error == kNoSuchFunction || error == kNotSupported;
+}
 
 // The columns that ParseLeaseRow() reads, of idd_lease and idd_ended.
 inline constexpr const char* kLeaseColumns =

@@ -218,7 +218,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] static Status IsLocked(const std::string& tag);
   [[nodiscard]] Result<LeaseResults> Singly(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<Lease> TakeSingly(const LeaseRequest& request);
-  [[nodiscard]] Result<bool> HasMoved(const std::string& tag);
+  [[nodiscard]] std::optional<std::uint64_t> NextIdOf(const std::string& tag) const;
   [[nodiscard]] Result<LeaseResults> TakeOnce(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] std::string IsGuarded() const;
   [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);

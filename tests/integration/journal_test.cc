@@ -136,7 +136,8 @@ TEST_F(Journal, IsKeptSoonAfterTheStoreOpens) {
     return host_.idctl.Json({"status"}).at("database").at("state") == "down";
   }));
   database.Execute("COMMIT");
-  EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
+  // A minute would be the time between two rounds.
+  EXPECT_TRUE(WaitUntil(55s, [this] {
     return host_.idctl.Run({"metrics"}).out.find("idd_journal_keeper 1") != std::string::npos;
   })) << host_.daemon.Log();
 }

@@ -14,10 +14,11 @@ namespace {
 constexpr std::chrono::seconds kSettleAfter(600);
 constexpr std::chrono::seconds kBetweenRounds(60);
 constexpr std::chrono::seconds kBeforeFirstRound(1);
-// After a batch that failed, as before the store is open. It doubles with each failure.
+// After a batch that failed, as before the store is open. It doubles with each such batch until a
+// round ends well.
 constexpr std::chrono::seconds kBeforeNextTry(1);
 // A batch is never followed at once by the next.
-constexpr std::chrono::milliseconds kLeastPause(20);
+constexpr std::chrono::milliseconds kLeastPause(5);
 
 // Of a connection of its own, and of the lease worker.
 constexpr std::size_t kRows = 200;
@@ -114,12 +115,14 @@ void JournalKeeper::OnBatch(const Result<JournalOutcome>& outcome) {
     next_try_ = std::min(std::max(kBeforeNextTry, 2 * next_try_), BetweenRounds());
     return EndRound(next_try_);
   }
-  next_try_ = {};
   is_keeper_ = outcome.value().is_keeper;
   settled_ += outcome.value().settled;
   folded_ += outcome.value().folded;
   folded_now_ += outcome.value().folded;
-  if (!is_keeper_ || outcome.value().is_done) return EndRound(BetweenRounds());
+  if (!is_keeper_ || outcome.value().is_done) {
+    next_try_ = {};
+    return EndRound(BetweenRounds());
+  }
   order_.settled_to = outcome.value().settled_to;
   order_.folded_to = outcome.value().folded_to;
   // A round that folds much may take hours.

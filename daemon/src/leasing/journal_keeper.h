@@ -68,7 +68,7 @@ class JournalKeeper {
   // The present round.
   JournalOrder order_;
   MonotonicTime settles_since_{};
-  std::chrono::seconds next_try_{0};  // the pause after the last failure; 0: there was none
+  std::chrono::seconds next_try_{0};  // the pause after the last failure; 0: a round went well
   std::uint64_t folded_now_ = 0;
 
   Connection connection_;               // the thread's

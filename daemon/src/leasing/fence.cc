@@ -521,8 +521,7 @@ std::string Fence::Reason() const {
     default:
       if (IsHeldUp()) {
         return "the ceilings cannot be raised, as another session holds a row of idd_ceiling "
-               "locked; "
-               "look for an open transaction on the server";
+               "locked; look for an open transaction on the server";
       }
       return "the tag's next ceiling waits until every host has noted it; not noted yet by " +
              (hosts.empty() ? std::string("one that has just come") : hosts) +

@@ -129,7 +129,6 @@ Result<Store::LeaseResults> MysqlStore::TakeInTurn(const std::vector<LeaseReques
   // Another transaction was in the way of one lease again, or one row cannot be advanced: take each
   // lease alone.
   if (!taken.ok() && db_ != nullptr) {
-    EndTurn();  // this takes long
     states_.clear();
     taken = Singly(free.requests);
   }
@@ -141,6 +140,7 @@ Result<Store::LeaseResults> MysqlStore::TakeInTurn(const std::vector<LeaseReques
 // Begins with the tag that had no turn the last time: rows that are locked cost a second each, and
 // must not keep the tags behind them waiting without end.
 Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& requests) {
+  EndTurn();  // this takes long
   const auto next =
       std::find_if(requests.begin(), requests.end(),
                    [this](const LeaseRequest& request) { return request.tag == next_in_row_; });
@@ -270,10 +270,7 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
   // Each worker id has an owner to check.
   const bool has_worker = std::any_of(requests.begin(), requests.end(),
                                       [](const LeaseRequest& one) { return one.is_of_worker; });
-  if (has_worker && advances.size() > 1) {
-    EndTurn();  // this takes long
-    return Singly(requests);
-  }
+  if (has_worker && advances.size() > 1) return Singly(requests);
   if (!advances.empty()) {
     Result<LeaseResults> advanced = RunAdvances(advances);
     if (!advanced.ok()) return advanced.status();

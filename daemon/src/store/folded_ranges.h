@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "idd/base/status.h"
 #include "idd/shm/ring_protocol.h"
@@ -32,11 +32,11 @@ class FoldedRanges {
   [[nodiscard]] bool Contains(std::uint64_t id) const noexcept;
   // Whether every id of the ranges was the host's.
   [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
-  [[nodiscard]] std::size_t size() const noexcept { return limits_.size(); }
-  [[nodiscard]] bool empty() const noexcept { return limits_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return ranges_.size(); }
+  [[nodiscard]] bool empty() const noexcept { return ranges_.empty(); }
 
  private:
-  std::map<std::uint64_t, std::uint64_t> limits_;  // by the range's first id
+  std::vector<shm::IdRange> ranges_;  // in the order of their ids
   bool is_exact_ = true;
 };
 

@@ -16,7 +16,9 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -326,6 +328,45 @@ TEST_F(SqliteStoreFaultTest, DiskTooFullForANewDatabaseIsUnavailableAndRecovers)
   ASSERT_TRUE(store->Open().ok());
   CreateOrders(*store);
   EXPECT_EQ(Take(*store, Request(1)), (IdRange{1, 1001}));
+}
+
+// A full or missing directory for temporary files must not stop idd, and neither should leases wait
+// for such a file to be written.
+TEST_F(SqliteStoreFaultTest, LargeBatchOfTheJournalWritesNoTemporaryFile) {
+  constexpr std::size_t kLeases = 1000;  // more than SQLite keeps in memory by itself
+  const auto open_files = [] {
+    std::multiset<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the descriptor of the iteration itself
+      files.insert(std::filesystem::read_symlink(entry.path(), gone).string());
+    }
+    return files;
+  };
+  std::multiset<std::string> before;
+  int looks = 0;
+  const auto store = OpenStore("a", [&](const char* point) {
+    if (std::strcmp(point, "journal.kept") != 0) return;
+    EXPECT_EQ(open_files(), before);
+    ++looks;
+  });
+  CreateOrders(*store);
+  Execute(
+      "WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq <= " +
+      std::to_string(kLeases) +
+      ") INSERT INTO idd_lease(seq, token, biz_tag, host, base, \"limit\", state, claimed,"
+      " leased_at, closed_at) SELECT seq, lower(hex(randomblob(16))), 'orders', 'a', seq, seq + 1,"
+      " 'exhausted', 1, '2020-01-15 00:00:00', '2020-01-15 00:00:01' FROM n");
+  JournalOrder order{.settle_after = std::chrono::seconds(0), .rows = 2 * kLeases};
+  before = open_files();
+  auto kept = store->KeepJournal(order);
+  ASSERT_TRUE(kept.ok()) << kept.status().message();
+  EXPECT_EQ(kept.value().settled, kLeases);
+  order.settled_to = kept.value().settled_to;
+  order.retention = std::chrono::hours(24);
+  kept = store->KeepJournal(order);
+  ASSERT_TRUE(kept.ok()) << kept.status().message();
+  EXPECT_EQ(kept.value().folded, kLeases - 1);
+  EXPECT_EQ(looks, 2);
 }
 
 TEST_F(SqliteStoreFaultTest, LeaseWhoseCommitDidNotSyncIsNeverServed) {

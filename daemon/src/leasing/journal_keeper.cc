@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kLeastPause(5);
 
 // Of a connection of its own, and of the lease worker.
 constexpr std::size_t kRows = 200;
-constexpr std::size_t kRowsOfWorker = 24;
+constexpr std::size_t kRowsOfWorker = 32;
 // The pause after a batch, in times of what it took. Beside a connection of its own, a lease is
 // slower because the server is busy; beside the worker's, it waits for the batch.
 constexpr int kPauses = 3;

@@ -383,9 +383,10 @@ Status SqliteDb::MakeDurable() {
   SqliteQuery mode = Query("PRAGMA journal_mode = WAL");
   const std::string journal_mode = mode.Next() ? mode.Text(0) : "";
   if (!mode.Finish().ok()) return mode.Finish();
+  // A statement's own journal would be a temporary file in another directory, which may be full.
   if (Status status = Execute(
           "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
-          "PRAGMA cell_size_check = ON;");
+          "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;");
       !status.ok()) {
     return status;
   }

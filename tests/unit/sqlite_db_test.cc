@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SqliteDb keeps the statements that have ended for later queries of the same text.
+// SqliteDb keeps the statements that have ended for later queries of the same text, finds damage,
+// and lets a long query pause.
 #include "sql/sqlite_db.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <fstream>
@@ -139,6 +141,31 @@ TEST_F(SqliteDbTest, DamageIsFoundOutsideTheBulkTableOfALargeFile) {
   EXPECT_FALSE(db_->CheckPages().ok());
   damage("it's odd");
   EXPECT_FALSE(db_->CheckPages(bulk).ok());
+}
+
+// A thread that waits for this one's processor gets it soon.
+TEST_F(SqliteDbTest, LongQueryOfAReaderPausesAgainAndAgain) {
+  const auto reader = SqliteDb::OpenToRead(dir_.path() + "/t.db", kFormat);
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  const auto usage = [] {
+    struct rusage used {};
+    EXPECT_EQ(::getrusage(RUSAGE_THREAD, &used), 0);
+    return used;
+  };
+  const auto processor_ms = [](const struct rusage& used) {
+    return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+  };
+  const struct rusage before = usage();
+  SqliteQuery query = reader.value()->Query(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)"
+      " SELECT COUNT(*) FROM n");
+  ASSERT_TRUE(query.Next());
+  EXPECT_EQ(query.Uint(0), 1'000'000U);
+  const struct rusage after = usage();
+  const auto worked_ms = processor_ms(after) - processor_ms(before);
+  EXPECT_GT(worked_ms, 10);
+  EXPECT_GE(after.ru_nvcsw - before.ru_nvcsw, worked_ms) << "not once in a millisecond";
 }
 
 TEST_F(SqliteDbTest, KeptStatementSeesAChangedTable) {

@@ -115,7 +115,8 @@ class SqliteDb {
   [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> Open(const std::string& path,
                                                               const SqliteFormat& format);
   // Opens the file for reading only. No change is possible, and closing leaves the log as it is. A
-  // missing or empty file is kUnavailable, whatever the format says.
+  // missing or empty file is kUnavailable, whatever the format says. Long queries pause again and
+  // again, so that threads that share a processor with this one wait for less than a millisecond.
   [[nodiscard]] static Result<std::unique_ptr<SqliteDb>> OpenToRead(const std::string& path,
                                                                     SqliteFormat format);
   SqliteDb(const SqliteDb&) = delete;
@@ -218,6 +219,8 @@ class SqliteDb {
   [[nodiscard]] Status Execute(const char* script);
   // SQLite's busy handler; `db` is this. 0: give up.
   [[nodiscard]] static int WaitWhileBusy(void* db, int calls) noexcept;
+  // SQLite's progress handler of a connection that only reads; 0: go on.
+  [[nodiscard]] static int PauseFromWork(void* db) noexcept;
   [[nodiscard]] Status Begin();
   [[nodiscard]] Status Commit();
   void Rollback() noexcept;
@@ -229,8 +232,9 @@ class SqliteDb {
   FileId file_;
   FileId log_;  // no inode: not checked
   FileId shared_memory_;
-  mutable off_t size_ = 0;      // the largest seen
-  MonotonicTime busy_until_{};  // of the present wait for a lock
+  mutable off_t size_ = 0;       // the largest seen
+  MonotonicTime busy_until_{};   // of the present wait for a lock
+  MonotonicTime works_since_{};  // the last pause of a connection that only reads
   bool commit_outcome_unknown_ = false;
 };
 

@@ -46,6 +46,49 @@ class MysqlAdmin : public ::testing::Test {
     }
     return origins;
   }
+  // False: the first host lifted the store after its start, as it does if the server does not
+  // answer for seconds. Its tail is given up then.
+  [[nodiscard]] bool FollowAnId(const std::string& tag) {
+    a_.idctl.CreateTag(tag, 100);
+    const std::uint64_t claimed = a_.idctl.Claim(tag, 10).back();
+    const std::uint64_t unclaimed = claimed + 40;
+    const std::uint64_t of_b = b_.idctl.Claim(tag).front();
+    EXPECT_THAT(Origins(a_, claimed), ElementsAre("host-a active claimed"));
+    EXPECT_THAT(Origins(a_, unclaimed), ElementsAre("host-a active available"));
+    EXPECT_THAT(Origins(a_, of_b), ElementsAre("host-b active active"));
+    EXPECT_THAT(Origins(b_, of_b), ElementsAre("host-b active claimed"));
+    EXPECT_THAT(Origins(b_, unclaimed), ElementsAre("host-a active active"));
+    const nlohmann::json answer = WhoIs(a_, claimed);
+    EXPECT_EQ(answer.at("tag"), tag);
+    EXPECT_EQ(answer.at("id"), claimed);
+    EXPECT_EQ(answer.at("leases").at(0).at("claimed"), 10);
+    EXPECT_EQ(answer.at("leases").at(0).at("token").get<std::string>().size(), 32U);
+    const std::string text = a_.idctl.Run({"whois", tag, std::to_string(unclaimed)}).out;
+    EXPECT_THAT(text, HasSubstr("id " + std::to_string(unclaimed) + " of tag '" + tag + "'"));
+    EXPECT_THAT(text, HasSubstr("available  host-a  active"));
+
+    // b has leased since, so the tail is listed, and a can take it again.
+    a_.daemon.Stop();
+    EXPECT_THAT(Origins(b_, claimed), ElementsAre("host-a returned claimed"));
+    EXPECT_THAT(Origins(b_, unclaimed), ElementsAre("host-a returned returned"));
+
+    const std::size_t mark = a_.daemon.LogMark();
+    a_.daemon.Start();
+    const std::uint64_t next = a_.idctl.Claim(tag).front();
+    const std::string log = a_.daemon.LogSince(mark);
+    if (log.find("fence.lifted") != std::string::npos) return false;
+    EXPECT_EQ(next, claimed + 1) << log;
+    EXPECT_THAT(Origins(a_, claimed + 1),
+                ElementsAre("host-a active claimed", "host-a returned returned"));
+    EXPECT_THAT(Origins(a_, unclaimed),
+                ElementsAre("host-a active available", "host-a returned returned"));
+
+    a_.daemon.Kill();
+    a_.daemon.Start();
+    EXPECT_THAT(Origins(a_, unclaimed),
+                ElementsAre("host-a abandoned abandoned", "host-a returned returned"));
+    return true;
+  }
   [[nodiscard]] static AuditRow AuditAll(const Host& host) {
     return ParseAudit(host.idctl.Json({"audit", "orders", "--all-hosts"}), "orders");
   }
@@ -57,40 +100,8 @@ class MysqlAdmin : public ::testing::Test {
 };
 
 TEST_F(MysqlAdmin, WhoisFollowsAnIdThroughItsLeases) {
-  a_.idctl.CreateTag("orders", 100);
-  const std::uint64_t claimed = a_.idctl.Claim("orders", 10).back();
-  const std::uint64_t unclaimed = claimed + 40;
-  const std::uint64_t of_b = b_.idctl.Claim("orders").front();
-  EXPECT_THAT(Origins(a_, claimed), ElementsAre("host-a active claimed"));
-  EXPECT_THAT(Origins(a_, unclaimed), ElementsAre("host-a active available"));
-  EXPECT_THAT(Origins(a_, of_b), ElementsAre("host-b active active"));
-  EXPECT_THAT(Origins(b_, of_b), ElementsAre("host-b active claimed"));
-  EXPECT_THAT(Origins(b_, unclaimed), ElementsAre("host-a active active"));
-  const nlohmann::json answer = WhoIs(a_, claimed);
-  EXPECT_EQ(answer.at("tag"), "orders");
-  EXPECT_EQ(answer.at("id"), claimed);
-  EXPECT_EQ(answer.at("leases").at(0).at("claimed"), 10);
-  EXPECT_EQ(answer.at("leases").at(0).at("token").get<std::string>().size(), 32U);
-  const std::string text = a_.idctl.Run({"whois", "orders", std::to_string(unclaimed)}).out;
-  EXPECT_THAT(text, HasSubstr("id " + std::to_string(unclaimed) + " of tag 'orders'"));
-  EXPECT_THAT(text, HasSubstr("available  host-a  active"));
-
-  // b has leased since, so the tail is listed, and a can take it again.
-  a_.daemon.Stop();
-  EXPECT_THAT(Origins(b_, claimed), ElementsAre("host-a returned claimed"));
-  EXPECT_THAT(Origins(b_, unclaimed), ElementsAre("host-a returned returned"));
-
-  a_.daemon.Start();
-  ASSERT_EQ(a_.idctl.Claim("orders").front(), claimed + 1);
-  EXPECT_THAT(Origins(a_, claimed + 1),
-              ElementsAre("host-a active claimed", "host-a returned returned"));
-  EXPECT_THAT(Origins(a_, unclaimed),
-              ElementsAre("host-a active available", "host-a returned returned"));
-
-  a_.daemon.Kill();
-  a_.daemon.Start();
-  EXPECT_THAT(Origins(a_, unclaimed),
-              ElementsAre("host-a abandoned abandoned", "host-a returned returned"));
+  EXPECT_TRUE(FollowAnId("orders") || FollowAnId("parcels") || FollowAnId("bills"))
+      << a_.daemon.Log();
 }
 
 TEST_F(MysqlAdmin, WhoisOfAnIdOfNoLeaseSaysWhyAndExits1) {

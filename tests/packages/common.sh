@@ -9,6 +9,7 @@ here=$root/tests/packages
 work=$root/build/$name
 debs=$root/build/packages-test-debs
 started=$SECONDS
+patience_s=60  # of wait_until
 
 exec 9>"$root/build/$name.lock"
 flock 9
@@ -93,11 +94,11 @@ journal_says() {
 
 wait_until() {
   local tries
-  for ((tries = 0; tries < 600; ++tries)); do
+  for ((tries = 0; tries < patience_s * 10; ++tries)); do
     "$@" && return 0
     sleep 0.1
   done
-  fail "in vain: waited a minute for '$*'"
+  fail "in vain: waited $patience_s seconds for '$*'"
 }
 
 # runs_anew PID: whether idd is ready in another process than PID.

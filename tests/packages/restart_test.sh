@@ -13,7 +13,7 @@ source "${1:?}/tests/packages/common.sh"
 tags=${IDD_TEST_TAGS:-200}
 restarts=${IDD_TEST_RESTARTS:-10}
 segment=${IDD_TEST_STEP:-1000}
-# systemd takes 50 descriptors of rings in a second when it has thousands.
+# systemd takes the descriptors of some 50 rings in a second when it has thousands.
 patience_s=$((60 + tags / 10))
 claimers=()
 

@@ -244,11 +244,11 @@ TEST_F(MysqlStoreTest, HostThatWaitedInVainForARowTakesTurns) {
   harness::MariadbSession other = Root();
   other.Execute("START TRANSACTION");
   other.Execute("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders' FOR UPDATE");
-  EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kUnavailable);
+  EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kTimeout);
   other.Execute("COMMIT");
   ASSERT_EQ(other.Query("SELECT GET_LOCK" + turn + ", 0)"), "1");
   const Status status = store->TakeLease(Request(2)).status();
-  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(status.message(), HasSubstr("this host's turn"));
   ASSERT_EQ(other.Query("SELECT RELEASE_LOCK" + turn + ")"), "1");
   EXPECT_TRUE(store->TakeLease(Request(3)).ok());
@@ -260,10 +260,10 @@ TEST_F(MysqlStoreTest, SessionThatHangsInItsTurnIsNotWaitedForAgain) {
   harness::MariadbSession other = Root();
   other.Execute("START TRANSACTION");
   other.Execute("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders' FOR UPDATE");
-  EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kUnavailable);
+  EXPECT_EQ(store->TakeLease(Request(1)).status().code(), Code::kTimeout);
   other.Execute("COMMIT");
   ASSERT_EQ(other.Query("SELECT GET_LOCK(CONCAT('idd ', DATABASE()), 0)"), "1");
-  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kUnavailable);
+  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kTimeout);
   EXPECT_TRUE(store->TakeLease(Request(3)).ok())
       << "the same session has had the turn for a second";
   EXPECT_TRUE(store->TakeLease(Request(4)).ok());
@@ -287,7 +287,7 @@ TEST_F(MysqlStoreTest, HostsThatAreInEachOthersWayAreNotSentToLookForTriggers) {
   const std::uint64_t all = 10'000;
   advances = 4;
   const Status status = store.TakeLease(Request(1, 0, all)).status();
-  EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
+  EXPECT_EQ(status.code(), Code::kTimeout) << status.message();
   EXPECT_THAT(status.message(), HasSubstr("other hosts lease tag 'orders' at the same time"));
   EXPECT_EQ(MaxId(), "5");
   advances = 2;

@@ -213,7 +213,7 @@ TEST_F(MysqlStoreTest, LockedRowFailsItsOwnTagAlone) {
   other.Execute("UPDATE leaf_alloc SET max_id = max_id + 1 WHERE biz_tag = 'orders'");
   const auto leases = store->TakeLeases({Request(1), Request(2, 0, 10, "users")});
   ASSERT_TRUE(leases.ok()) << leases.status().message();
-  EXPECT_EQ(leases.value()[0].status().code(), Code::kUnavailable);
+  EXPECT_EQ(leases.value()[0].status().code(), Code::kTimeout);
   EXPECT_THAT(leases.value()[0].status().message(), HasSubstr("lock"));
   ASSERT_TRUE(leases.value()[1].ok()) << leases.value()[1].status().message();
   EXPECT_EQ(leases.value()[1].value().ids, (IdRange{1, 11}));
@@ -252,7 +252,7 @@ TEST_F(MysqlStoreTest, LockedRowsHoldNoOtherTagUp) {
       const Status status = leases.value()[i].status();
       EXPECT_EQ(status.ok(), !is_locked(i)) << i << ": " << status.message();
       if (status.ok()) continue;
-      EXPECT_EQ(status.code(), Code::kUnavailable);
+      EXPECT_EQ(status.code(), Code::kTimeout);
       EXPECT_THAT(status.message(), HasSubstr("lock"));
       EXPECT_THAT(status.message(), HasSubstr("'tag-" + std::to_string(i) + "'"));
     }
@@ -298,7 +298,7 @@ TEST_F(MysqlStoreTest, LeasesOneByOneEndInTimeAndEveryTagGetsItsTurn) {
     int untried = 0;
     for (const Result<Lease>& lease : leases.value()) {
       if (lease.ok()) continue;
-      EXPECT_EQ(lease.status().code(), Code::kUnavailable) << lease.status().message();
+      EXPECT_EQ(lease.status().code(), Code::kTimeout) << lease.status().message();
       untried += lease.status().message().find("other tags were leased first") != std::string::npos;
     }
     EXPECT_GT(untried, 0);
@@ -328,7 +328,7 @@ TEST_F(MysqlStoreTest, ReturnedRangesOfOtherHostsCostALeaseNothing) {
   EXPECT_EQ(ids.first, 50010U) << "above all that was returned";
 }
 
-TEST_F(MysqlStoreTest, ColumnThatCannotTakeANumberFailsItsOwnTagAlone) {
+TEST_F(MysqlStoreTest, ColumnOfSmallNumbersEndsItsTag) {
   auto store = OpenWithOrders("a");
   CreateTag(*store, "full");
   CreateTag(*store, "third");
@@ -340,9 +340,14 @@ TEST_F(MysqlStoreTest, ColumnThatCannotTakeANumberFailsItsOwnTagAlone) {
       store->TakeLeases({Request(1), Request(2, 0, 1000, "full"), Request(3, 0, 1000, "third")});
   ASSERT_TRUE(leases.ok()) << leases.status().message();
   EXPECT_TRUE(leases.value()[0].ok()) << leases.value()[0].status().message();
-  EXPECT_THAT(leases.value()[1].status().message(), HasSubstr("Out of range"));
+  ASSERT_TRUE(leases.value()[1].ok()) << leases.value()[1].status().message();
+  EXPECT_EQ(leases.value()[1].value().ids, (IdRange{2147483600, 2147483647}));
   EXPECT_TRUE(leases.value()[2].ok()) << leases.value()[2].status().message();
-  EXPECT_EQ(MaxId("full"), "2147483600");
+  EXPECT_EQ(store->TakeLease(Request(4, 0, 1000, "full")).status().code(), Code::kOutOfIds);
+  EXPECT_EQ(store->FindTag("full").value().max_id, 2147483646U);
+  const Status status = store->ChangeTag({"full", {}, 2147483647U}).status();
+  EXPECT_EQ(status.code(), Code::kInvalid);
+  EXPECT_THAT(status.message(), HasSubstr("make the column a bigint"));
 }
 
 // Leaf's own script leaves the character set to the server.

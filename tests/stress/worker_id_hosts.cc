@@ -78,7 +78,7 @@ std::uint64_t WorkerIdHost::NumberAt(std::int64_t unix_ms) const {
 }
 
 void WorkerIdHost::OnError(const Status& status, const char* what) {
-  if (status.code() == Code::kUnavailable) {
+  if (status.code() == Code::kUnavailable || status.code() == Code::kTimeout) {
     ++run_.tally.unknown;
   } else {
     run_.oracle.Fail(name_ + " cannot " + what + ": " + status.message());
@@ -95,7 +95,7 @@ bool WorkerIdHost::Open() {
   const bool is_over = harness::WaitUntil(harness::Patience(std::chrono::minutes(2)), [&] {
     status = store_->Open();
     if (status.ok()) status = Recover();
-    if (status.code() != Code::kUnavailable) return true;
+    if (status.code() != Code::kUnavailable && status.code() != Code::kTimeout) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return run_.oracle.has_failed();
   });

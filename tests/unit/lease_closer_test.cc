@@ -86,5 +86,29 @@ TEST_F(LeaseCloserTest, EndsWaitForNoOthersOnceItIsHurried) {
   }
 }
 
+// Regression: one row that the database refused kept the ends of all leases out of the journal.
+TEST_F(LeaseCloserTest, EndThatIsRefusedKeepsNoOtherWaiting) {
+  h_.store.RefuseEnds({"token-17", "token-60"});
+  LeaseCloser closer(h_.worker, *h_.held, [] {});
+  std::vector<LeaseClosure> closures;
+  for (int i = 0; i < 100; ++i) {
+    closures.push_back({.token = "token-" + std::to_string(i), .tag = "orders"});
+  }
+  closer.Close(std::move(closures));
+  ASSERT_TRUE(h_.RunUntil([&] { return closer.idle(); }));
+  EXPECT_EQ(closer.Open().size(), 2U);
+  EXPECT_TRUE(closer.Open().contains("token-17") && closer.Open().contains("token-60"));
+  EXPECT_LE(Calls("CloseLeases"), 60);
+  closer.Close({{.token = "token-100", .tag = "orders"}});
+  closer.Flush();
+  ASSERT_TRUE(h_.RunUntil([&] { return closer.idle() && !closer.Open().contains("token-100"); }));
+  h_.store.RefuseEnds({});
+  for (int i = 0; i < 2; ++i) {
+    closer.Flush();
+    ASSERT_TRUE(h_.RunUntil([&] { return closer.idle(); }));
+  }
+  EXPECT_TRUE(closer.Open().empty()) << "each is tried again";
+}
+
 }  // namespace
 }  // namespace idd::daemon

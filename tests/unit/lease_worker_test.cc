@@ -125,9 +125,19 @@ TEST_F(LeaseWorkerTest, AnAnswerIsHealthWhateverItSays) {
   EXPECT_EQ(RunJob().code(), Code::kNoSuchTag);
   ASSERT_EQ(healths_.size(), 1U);
   EXPECT_TRUE(healths_[0].up);
-  h_.store.script.Fail("FindTag", {Code::kOutOfIds, "used up"});
-  EXPECT_EQ(RunJob().code(), Code::kOutOfIds);
+  for (const Code code : {Code::kOutOfIds, Code::kInvalid, Code::kTimeout}) {
+    h_.store.script.Fail("FindTag", {code, "of this tag"});
+    EXPECT_EQ(RunJob().code(), code);
+  }
   EXPECT_EQ(healths_.size(), 1U);
+}
+
+TEST_F(LeaseWorkerTest, WhateverKeepsTheStoreFromOpeningIsItsFailure) {
+  h_.store.script.Fail("Open", {Code::kInvalid, "the server refuses a statement"});
+  EXPECT_EQ(RunJob().code(), Code::kUnavailable);
+  ASSERT_EQ(healths_.size(), 1U);
+  EXPECT_FALSE(healths_[0].up);
+  EXPECT_EQ(healths_[0].last_error, "the server refuses a statement");
 }
 
 TEST_F(LeaseWorkerTest, AStoreThatIsDownIsLeftAlone) {

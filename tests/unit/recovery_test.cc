@@ -105,13 +105,5 @@ TEST_F(RecoveryTest, HeldLeasesStayActiveAndAreJournalledWhereTheyAreMissing) {
   EXPECT_TRUE(InGrace()) << "overwritten in place by a copy that lacks a lease";
 }
 
-TEST_F(RecoveryTest, RowThatMakesNoSenseIsAStoreThatIsDown) {
-  store_.script.Fail("AbandonActive", {Code::kInvalid, "idd_lease of tag 'orders'"});
-  const Status status = RunRecovery();
-  EXPECT_EQ(status.code(), Code::kUnavailable);
-  EXPECT_NE(status.message().find("idd_lease"), std::string::npos);
-  RecoverFirst();
-}
-
 }  // namespace
 }  // namespace idd::daemon

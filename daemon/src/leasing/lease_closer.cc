@@ -88,9 +88,16 @@ void LogHandedBack(const LeaseUse& use, const Result<ReturnOutcome>& outcome) {
 
 }  // namespace
 
+LeaseCloser::LeaseCloser(LeaseWorker& worker, HeldLeases& held, std::function<void()> on_idle,
+                         OnAnswer on_answer)
+    : worker_(worker),
+      held_(held),
+      on_idle_(std::move(on_idle)),
+      on_answer_(std::move(on_answer)),
+      most_at_once_(kMaxAtOnce) {}
+
 bool IsWorthRetrying(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
-         status.code() == Code::kIncompatible;
+  return IsOfStore(status) || status.code() == Code::kTimeout;
 }
 
 LeaseClosure Abandoned(const LeaseUse& use) {
@@ -113,6 +120,7 @@ void LeaseCloser::Close(std::vector<LeaseClosure> closures) {
 void LeaseCloser::Flush() {
   LookUpUnanswered();
   ReturnAgain();
+  may_try_refused_ = true;
   JournalAll();
 }
 
@@ -121,35 +129,68 @@ void LeaseCloser::JournalAll() {
   JournalSome();
 }
 
-void LeaseCloser::JournalSome() {
-  if (closing_.empty() || flushing_) return;
-  flushing_ = true;
-  journalled_at_ = MonotonicClock::now();
+// The next ends to journal together. Those that were refused alone do not keep the others waiting.
+std::vector<LeaseClosure> LeaseCloser::NextEnds() {
   std::vector<LeaseClosure> batch;
   for (const auto& [token, closure] : closing_) {
-    if (batch.size() == kMaxAtOnce) break;
-    batch.push_back(closure);
+    if (batch.size() == most_at_once_) break;
+    if (!refused_ends_.contains(token)) batch.push_back(closure);
   }
+  if (batch.empty() && may_try_refused_ && !refused_ends_.empty()) {
+    may_try_refused_ = false;
+    auto next = refused_ends_.upper_bound(tried_last_);
+    if (next == refused_ends_.end()) next = refused_ends_.begin();
+    tried_last_ = *next;
+    batch.push_back(closing_.at(tried_last_));
+  }
+  return batch;
+}
+
+void LeaseCloser::JournalSome() {
+  if (flushing_) return;
+  const std::vector<LeaseClosure> batch = NextEnds();
+  if (batch.empty()) return;
+  flushing_ = true;
+  journalled_at_ = MonotonicClock::now();
   worker_.SubmitWithSession<bool>(
       [batch](Store& store, HighWaterMarks&, StoreSession& session) -> Result<bool> {
         if (Status status = store.CloseLeases(batch); !status.ok()) return status;
         for (const LeaseClosure& closure : batch) session.held.erase(closure.token);
         return true;
       },
-      [this, batch](const Result<bool>& done) {
-        flushing_ = false;
-        due_ -= std::min(due_, batch.size());
-        // Ends that could not be journalled stay, and go with the next batch.
-        if (done.ok()) {
-          ended_ += batch.size();
-          for (const LeaseClosure& closure : batch) {
-            closing_.erase(closure.token);
-            held_.Forget(closure.token);
-          }
-          if (due_ > 0) JournalSome();
-        }
-        if (idle()) on_idle_();
-      });
+      [this, batch](const Result<bool>& done) { OnJournalled(batch, done.status()); });
+}
+
+void LeaseCloser::OnJournalled(const std::vector<LeaseClosure>& batch, const Status& status) {
+  flushing_ = false;
+  const bool is_halved = !status.ok() && !IsOfStore(status) && batch.size() > 1;
+  if (!is_halved) due_ -= std::min(due_, batch.size());
+  bool goes_on = due_ > 0;
+  if (status.ok()) {
+    most_at_once_ = std::min(2 * most_at_once_, kMaxAtOnce);
+    ended_ += batch.size();
+    for (const LeaseClosure& closure : batch) {
+      closing_.erase(closure.token);
+      refused_ends_.erase(closure.token);
+      held_.Forget(closure.token);
+    }
+  } else if (IsOfStore(status)) {
+    goes_on = false;  // the ends stay, and go with the next batch
+  } else if (is_halved) {
+    most_at_once_ = batch.size() / 2;
+    goes_on = true;
+  } else {
+    const LeaseClosure& closure = batch.front();
+    if (refused_ends_.insert(closure.token).second) {
+      log::Error("lease.end_refused", {{"tag", closure.tag},
+                                       {"token", closure.token},
+                                       {"error", status.message()},
+                                       {"action", "tried again; other leases are not affected"}});
+    }
+    goes_on = closing_.size() > refused_ends_.size();
+  }
+  if (goes_on) JournalSome();
+  if (idle()) on_idle_();
 }
 
 void LeaseCloser::HandBack(const LeaseUse& use) {

@@ -27,8 +27,9 @@ namespace idd::daemon {
 // now and tries again.
 //
 // The ends that come within a second, or as many as fit one transaction, are journalled together,
-// so that most commits of a busy host are for its leases. Waiting ends are recorded in HeldLeases
-// and listed by Open().
+// so that most commits of a busy host are for its leases. If the store refuses one of them, it has
+// refused all; they are halved until the one is found, and only that one waits. Waiting ends are
+// recorded in HeldLeases and listed by Open().
 //
 // It has more members than a class should: an end goes from one of its lists to the next, and a
 // lease is in one of them at a time.
@@ -41,11 +42,7 @@ class LeaseCloser {
 
   // Calls `on_idle` whenever everything that was under way has been answered.
   LeaseCloser(LeaseWorker& worker, HeldLeases& held, std::function<void()> on_idle,
-              OnAnswer on_answer = {})
-      : worker_(worker),
-        held_(held),
-        on_idle_(std::move(on_idle)),
-        on_answer_(std::move(on_answer)) {}
+              OnAnswer on_answer = {});
   LeaseCloser(const LeaseCloser&) = delete;
   LeaseCloser& operator=(const LeaseCloser&) = delete;
 
@@ -91,6 +88,8 @@ class LeaseCloser {
   [[nodiscard]] bool IsNews(const LeaseUse& use, const Result<ReturnOutcome>& outcome);
   void JournalAll();
   void JournalSome();
+  [[nodiscard]] std::vector<LeaseClosure> NextEnds();
+  void OnJournalled(const std::vector<LeaseClosure>& batch, const Status& status);
   void LookUpUnanswered();
   void ReturnAgain();
 
@@ -109,6 +108,11 @@ class LeaseCloser {
   std::set<std::string, std::less<>> reported_unavailable_;  // of unreturned_, by token
   MonotonicTime journalled_at_{};                            // when ends were last sent
   std::size_t due_ = 0;  // how many of closing_ are journalled without a wait for others
+  std::size_t most_at_once_;
+  // Ends that the store refused alone, by token. One after the other is tried again, one a second.
+  std::set<std::string, std::less<>> refused_ends_;
+  std::string tried_last_;
+  bool may_try_refused_ = false;
   std::uint64_t ended_ = 0;
   bool is_hurried_ = false;
   bool flushing_ = false;

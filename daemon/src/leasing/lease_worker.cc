@@ -118,7 +118,14 @@ void LeaseWorker::LeaveFence() {
   if (opened_ && fence == nullptr && hosts != nullptr) static_cast<void>(hosts->NoteStop());
 }
 
+// Whatever keeps the store from being opened is a failure of the store.
 Status LeaseWorker::Prepare() {
+  Status status = OpenAndRecover();
+  if (status.ok() || IsOfStore(status)) return status;
+  return {Code::kUnavailable, status.message()};
+}
+
+Status LeaseWorker::OpenAndRecover() {
   if (!health_.up && failures_ > 0 && MonotonicClock::now() < health_.next_try) {
     // The error is another job's, perhaps about that job's tag.
     return {Code::kUnavailable, "the store is down; last error: " + health_.last_error};
@@ -157,10 +164,8 @@ Result<bool> LeaseWorker::CheckFence() {
 }
 
 void LeaseWorker::Observe(const Status& status) {
-  const bool failed = status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
-                      status.code() == Code::kIncompatible;
   const MonotonicTime now = MonotonicClock::now();
-  if (!failed) {
+  if (!IsOfStore(status)) {
     failures_ = 0;
     if (health_.up) return;
     health_ = {.up = true,

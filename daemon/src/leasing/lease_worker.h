@@ -36,9 +36,9 @@ struct StoreHealth {
 // to the loop in the same order, so that the loop never sees a store's state from before a job
 // whose completion it has handled.
 //
-// After a failure of the store (kUnavailable, kSystem, kIncompatible) the worker leaves it alone
-// for a jittered, growing pause, at most a second, in which jobs fail at once with the last error.
-// So there is never a storm of calls on a store that is down.
+// After a failure of the store (IsOfStore()) the worker leaves it alone for a jittered, growing
+// pause, at most a second, in which jobs fail at once with the last error. So there is never a
+// storm of calls on a store that is down. An error of one tag, row or request fails its job only.
 //
 // Before each job the worker checks that the store that it has open is still the one in place, and
 // checks the fence if a second has passed. No job runs on a (re)opened store before the recovery
@@ -122,6 +122,7 @@ class LeaseWorker {
   void Enqueue(std::function<void()> job);
   void RunNext();
   [[nodiscard]] Status Prepare();
+  [[nodiscard]] Status OpenAndRecover();
   [[nodiscard]] Result<bool> CheckFence();
   void LeaveFence();
   void Observe(const Status& status);

@@ -68,6 +68,13 @@ void LogReminded(const Reconciliation& reconciliation) {
   for (const Reconciliation::Lift& lift : reconciliation.lifted) {
     LogBackwards(lift.tag, lift.from, lift.to, "lifted the store; the ids between are a gap");
   }
+  for (const Reconciliation::Refusal& refusal : reconciliation.refused) {
+    log::Error("tag.lift_refused",
+               {{"tag", refusal.tag},
+                {"mark", refusal.mark},
+                {"error", refusal.error},
+                {"action", "leases of the tag begin at the mark, once its row can be changed"}});
+  }
   if (reconciliation.fenced != 0) {
     log::Warning("fence.lifted", {{"tags", reconciliation.fenced},
                                   {"reason",
@@ -181,12 +188,8 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
 
 Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const bool is_start = session.data_set == 0;
-  Status status = Recognise(store, marks, session);
-  if (status.ok()) status = AbandonTheRest(store, session, is_start);
-  // An invalid row: as with an unavailable store, nothing can be leased until an operator has fixed
-  // it.
-  if (status.code() == Code::kInvalid) return {Code::kUnavailable, status.message()};
-  return status;
+  if (Status status = Recognise(store, marks, session); !status.ok()) return status;
+  return AbandonTheRest(store, session, is_start);
 }
 
 }  // namespace idd::daemon

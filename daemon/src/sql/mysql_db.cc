@@ -37,44 +37,90 @@ constexpr const char* kSession[] = {
 constexpr unsigned kFirstClientError = 2000;
 constexpr unsigned kLastClientError = 2999;
 
+// What an error of the server is about.
+enum class About {
+  kServer,    // the server, the session or its rights: nothing else can be done there
+  kSchema,    // a table or a column, which idd or only a trigger may need
+  kConflict,  // another transaction, or an end that an operator has set to this one: tried again
+  kStatement,
+};
+
 struct KnownError {
   unsigned number;
-  Code code;
-  bool ends_connection;
+  About about;
   const char* advice;
 };
-constexpr auto kOther = Code::kUnavailable;
+// An error that is not listed is about its statement.
 constexpr std::array kKnown = {
-    KnownError{1044, kOther, true, "grant idd's user its rights on the database"},
-    KnownError{1045, kOther, true, "check user and password"},
-    KnownError{1698, kOther, true, "check user and password"},
-    KnownError{1049, kOther, true, "create the database"},
-    KnownError{1142, kOther, false, "grant idd's user the right that is missing"},
-    KnownError{1143, kOther, false, "grant idd's user the right that is missing"},
-    KnownError{1227, kOther, false, "grant idd's user the right that is missing"},
-    KnownError{1205, kOther, false, "a lock is held on the row or the table"},
-    KnownError{1213, kOther, false, "another transaction was in the way; it is tried again"},
-    KnownError{1020, kOther, false, "another transaction was in the way; it is tried again"},
-    KnownError{1047, kOther, true, "the cluster's node is not ready"},
-    KnownError{1290, kOther, true, "the server is read-only"},
-    KnownError{1792, kOther, true, "the server is read-only"},
-    KnownError{1836, kOther, true, "the server is read-only"},
-    KnownError{1053, kOther, true, "the server is shutting down"},
-    KnownError{1927, kOther, true, "the server has ended the connection"},
-    KnownError{1969, kOther, false, "the server's max_statement_time has passed"},
-    KnownError{1054, Code::kIncompatible, false, "the table is not as idd needs it"},
-    KnownError{1146, Code::kIncompatible, false, "a table is missing; restore it from a backup"},
-    KnownError{1048, Code::kInvalid, false, ""},
-    KnownError{1062, Code::kInvalid, false, ""},
-    KnownError{1267, Code::kInvalid, false, "the column's character set cannot store the name"},
-    KnownError{1270, Code::kInvalid, false, "the column's character set cannot store the name"},
-    KnownError{1271, Code::kInvalid, false, "the column's character set cannot store the name"},
-    KnownError{1264, Code::kInvalid, false, "the number does not fit its column"},
-    KnownError{1366, Code::kInvalid, false, "the value does not fit its column"},
-    KnownError{1406, Code::kInvalid, false, "the text does not fit its column"},
-    KnownError{1690, Code::kInvalid, false, "the number does not fit its column"},
-    KnownError{4025, Code::kInvalid, false, "the table's own check refuses it"},
+    KnownError{1021, About::kServer, "free space on the server's disk"},
+    KnownError{1026, About::kServer, "check the server's disk"},
+    KnownError{1030, About::kServer, "check the server's disk and its error log"},
+    KnownError{1034, About::kServer, "check the table"},
+    KnownError{1037, About::kServer, "the server is out of memory"},
+    KnownError{1038, About::kServer, "the server is out of memory"},
+    KnownError{1040, About::kServer, "the server has too many connections"},
+    KnownError{1041, About::kServer, "the server is out of memory"},
+    KnownError{1044, About::kServer, "grant idd's user its rights on the database"},
+    KnownError{1045, About::kServer, "check user and password"},
+    KnownError{1047, About::kServer, "the cluster's node is not ready"},
+    KnownError{1049, About::kServer, "create the database"},
+    KnownError{1053, About::kServer, "the server is shutting down"},
+    KnownError{1114, About::kServer, "free space on the server's disk"},
+    KnownError{1180, About::kServer, "check the server's error log"},
+    KnownError{1194, About::kServer, "check the table"},
+    KnownError{1195, About::kServer, "check the table"},
+    KnownError{1203, About::kServer, "idd's user has too many connections"},
+    KnownError{1226, About::kServer, "idd's user has used up its resources"},
+    KnownError{1290, About::kServer, "the server is read-only"},
+    KnownError{1698, About::kServer, "check user and password"},
+    KnownError{1792, About::kServer, "the server is read-only"},
+    KnownError{1820, About::kServer, "idd's password has expired"},
+    KnownError{1836, About::kServer, "the server is read-only"},
+    KnownError{1927, About::kServer, "the server has ended the connection"},
+    KnownError{1054, About::kSchema, "the table is not as idd needs it"},
+    KnownError{1146, About::kSchema, ""},
+    KnownError{1020, About::kConflict, "another transaction was in the way"},
+    KnownError{1205, About::kConflict, "a lock is held on the row or the table"},
+    KnownError{1206, About::kConflict, "the server holds too many locks"},
+    KnownError{1213, About::kConflict, "another transaction was in the way"},
+    KnownError{1223, About::kConflict, "another session has locked all tables"},
+    KnownError{1317, About::kConflict, ""},
+    KnownError{1412, About::kConflict, "the table was altered a moment ago"},
+    KnownError{1467, About::kConflict, "a lock is held on the table"},
+    KnownError{1615, About::kConflict, "the table was altered a moment ago"},
+    KnownError{1969, About::kConflict, "the server's max_statement_time has passed"},
+    KnownError{3024, About::kConflict, "the server's max_execution_time has passed"},
+    KnownError{3101, About::kConflict, "another member of the group was first"},
+    KnownError{3572, About::kConflict, "a lock is held on the row"},
+    KnownError{1142, About::kStatement, "grant idd's user the right that is missing"},
+    KnownError{1143, About::kStatement, "grant idd's user the right that is missing"},
+    KnownError{1227, About::kStatement, "grant idd's user the right that is missing"},
+    KnownError{1370, About::kStatement, "grant idd's user the right that is missing"},
+    KnownError{1264, About::kStatement, "the number does not fit its column"},
+    KnownError{1267, About::kStatement, "the column's character set cannot store the name"},
+    KnownError{1270, About::kStatement, "the column's character set cannot store the name"},
+    KnownError{1271, About::kStatement, "the column's character set cannot store the name"},
+    KnownError{1364, About::kStatement, "give the column a default value"},
+    KnownError{1366, About::kStatement, "the value does not fit its column"},
+    KnownError{1406, About::kStatement, "the text does not fit its column"},
+    KnownError{1690, About::kStatement, "the number does not fit its column"},
+    KnownError{3819, About::kStatement, "the table's own check refuses it"},
+    KnownError{4025, About::kStatement, "the table's own check refuses it"},
 };
+
+Code CodeOf(About about) {
+  switch (about) {
+    case About::kServer:
+      return Code::kUnavailable;
+    case About::kSchema:
+      return Code::kIncompatible;
+    case About::kConflict:
+      return Code::kTimeout;
+    case About::kStatement:
+      break;
+  }
+  return Code::kInvalid;
+}
 
 // Makes the kernel notice within some five seconds, without a query, that a server has vanished. If
 // this fails, the timeouts notice it.
@@ -306,15 +352,20 @@ bool MysqlDb::PeerClosed() const {
 
 Status MysqlDb::Failure(const char* doing) {
   last_error_ = mysql_errno(mysql_);
-  broken_ = broken_ || IsOwnError(last_error_);
   const std::string what = "the database server at " + where_ + ", " + doing + ": " +
                            mysql_error(mysql_) + " (error " + std::to_string(last_error_) + ")";
-  for (const KnownError& known : kKnown) {
-    if (known.number != last_error_) continue;
-    broken_ = broken_ || known.ends_connection;
-    return {known.code, *known.advice == '\0' ? what : what + "; " + known.advice};
+  if (IsOwnError(last_error_)) {
+    broken_ = true;
+    return {Code::kUnavailable, what};
   }
-  return {Code::kUnavailable, what};
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [this](const KnownError& error) {
+    return error.number == last_error_;
+  });
+  const bool is_listed = known != kKnown.end();
+  const About about = is_listed ? known->about : About::kStatement;
+  broken_ = broken_ || about == About::kServer;
+  const std::string advice = is_listed ? known->advice : "";
+  return {CodeOf(about), advice.empty() ? what : what + "; " + advice};
 }
 
 Result<MysqlResult> MysqlDb::Query(const std::string& sql) {

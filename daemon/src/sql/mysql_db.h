@@ -54,10 +54,10 @@ class MysqlRow final : public StoredRow {
 
 // One connection. Thread safety: none.
 //
-// Errors of all members: kUnavailable (unreachable, restarting, read-only, full, locked, no
-// privilege or password: worth trying again later), kIncompatible (not what idd needs: an operator
-// must act), kInvalid (the statement or its numbers), kSystem. After an error, broken() says
-// whether the connection can still be used.
+// Errors of all members: kUnavailable (unreachable, restarting, read-only, full, no password: the
+// connection is broken()), kTimeout (a lock or another transaction was in the way: worth trying
+// again), kIncompatible (a table or a column is missing), kInvalid (the server refuses this
+// statement, its numbers or its row), kSystem.
 class MysqlDb {
  public:
   // Connects to `endpoint`, within kMysqlTimeout, and sets the session up.

@@ -46,13 +46,21 @@ Code CodeOf(int sqlite_code) {
     case SQLITE_CORRUPT:
     case SQLITE_SCHEMA:
       return Code::kIncompatible;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_RANGE:
+    case SQLITE_TOOBIG:
+      return Code::kInvalid;
     default:
       return Code::kSystem;
   }
 }
 
 const char* AdviceFor(int sqlite_code) {
+  if (sqlite_code == SQLITE_CONSTRAINT_NOTNULL) return "; give the column a default value";
   switch (sqlite_code & 0xff) {
+    case SQLITE_CONSTRAINT:
+      return "; a constraint or a trigger of the table refuses the row";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return "; another process holds its lock";
@@ -138,7 +146,14 @@ SqliteQuery::~SqliteQuery() {
 }
 
 void SqliteQuery::CheckBound(int code) {
-  if (code != SQLITE_OK && status_.ok()) status_ = db_->ErrorStatus(code);
+  if (code != SQLITE_OK && status_.ok()) Fail(code);
+}
+
+// The file is sound: a trigger cannot be compiled or has failed, or a number was too large.
+void SqliteQuery::Fail(int code) {
+  status_ = db_->ErrorStatus(code);
+  if ((code & 0xff) != SQLITE_ERROR) return;
+  status_ = {Code::kInvalid, status_.message() + "; look for triggers on the table"};
 }
 
 void SqliteQuery::Bind(int index, std::uint64_t value) {
@@ -165,7 +180,7 @@ bool SqliteQuery::Next() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
   done_ = true;
-  if (code != SQLITE_DONE) status_ = db_->ErrorStatus(code);
+  if (code != SQLITE_DONE) Fail(code);
   return false;
 }
 
@@ -552,6 +567,8 @@ void SqliteDb::Rollback() noexcept {
   if (sqlite3_get_autocommit(handle_) != 0) return;
   sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
 }
+
+bool SqliteDb::has_transaction() const noexcept { return sqlite3_get_autocommit(handle_) == 0; }
 
 std::int64_t SqliteDb::changes() const noexcept { return sqlite3_changes64(handle_); }
 

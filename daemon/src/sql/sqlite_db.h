@@ -97,6 +97,7 @@ class SqliteQuery final : public StoredRow {
 
  private:
   void CheckBound(int code);
+  void Fail(int code);
 
   SqliteDb* db_;
   sqlite3_stmt* statement_ = nullptr;
@@ -106,7 +107,8 @@ class SqliteQuery final : public StoredRow {
 
 // An open database file. Thread safety: none. Errors of all members: kUnavailable (locked, full,
 // read-only, unreadable, replaced: worth opening again later), kIncompatible (not the format,
-// newer, corrupt: an operator must act, and the file is unchanged), kSystem.
+// newer, corrupt: an operator must act, and the file is unchanged), kInvalid (a constraint, a
+// trigger or a number refuses this statement; the file is sound), kSystem.
 class SqliteDb {
  public:
   // Opens the file; a missing or zero-length one gets the schema (if it may), any other is checked
@@ -156,6 +158,10 @@ class SqliteDb {
     if (Status status = Commit(); !status.ok()) return status;
     return outcome;
   }
+
+  // True inside InTransaction() until an error has ended the transaction: a constraint or a trigger
+  // may roll back all of it, not only its own statement.
+  [[nodiscard]] bool has_transaction() const noexcept;
 
   // True if the last COMMIT failed and the transaction is gone, so that it may or may not be in the
   // file. Nothing more can be done with this object; open another.

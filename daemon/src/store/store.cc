@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "platform/logging.h"
 #include "store/host_store.h"
 #include "store/snowflake_layout.h"
 
@@ -15,6 +16,16 @@ Result<Lease> Store::TakeLease(const LeaseRequest& request) {
   Result<LeaseResults> leases = TakeLeases({request});
   if (!leases.ok()) return leases.status();
   return std::move(leases.value().front());
+}
+
+bool IsOfStore(const Status& status) noexcept {
+  return status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
+         status.code() == Code::kIncompatible;
+}
+
+void LogInvalidRow(const Status& status) {
+  log::Error("journal.row_refused",
+             {{"error", status.message()}, {"action", "the lease stays active in the journal"}});
 }
 
 const char* HostCondition(const HostRecord& host) noexcept {

@@ -40,6 +40,10 @@ struct HostMemory {
   bool from_other_data_set = false;
 };
 
+// Whether a lift or a hand-back may change the row of leaf_alloc. If the row refuses that, idd's
+// own tables take what it should have had: a tombstone, or a returned range.
+enum class RowChange { kAllowed, kAvoided };
+
 // The knowledge that Reconcile() found missing in the data set.
 struct Reconciliation {
   struct Lift {
@@ -48,6 +52,14 @@ struct Reconciliation {
     std::uint64_t to = 0;    // the mark
   };
   std::vector<Lift> lifted;
+  // A row of leaf_alloc that could not be lifted: the database refused it, or another session had
+  // it locked. A tombstone at the mark does the same for every idd.
+  struct Refusal {
+    std::string tag;
+    std::uint64_t mark = 0;
+    std::string error;
+  };
+  std::vector<Refusal> refused;
   std::uint64_t fenced = 0;     // tags that were lifted to their ceilings
   std::vector<Lease> restored;  // held leases that the journal lacked
   // Leases are missing from the journal: the data set is an older copy, or another one. (A max_id
@@ -171,6 +183,10 @@ struct WorkerChoice {
   std::uint64_t last_number = 0;  // of a counter that is made
 };
 
+// Whether an error that a store returned is the store's own, and not that of one request, tag or
+// row (StoreReader).
+[[nodiscard]] bool IsOfStore(const Status& status) noexcept;
+
 class FenceStore;    // fence_store.h
 class HostStore;     // host_store.h
 class JournalStore;  // journal_store.h
@@ -178,9 +194,11 @@ class JournalStore;  // journal_store.h
 // Reads what the allocator has, for lists and reports. It changes nothing.
 //
 // Thread safety: none. Every call may block on I/O.
-// Errors: kUnavailable (cannot be reached, busy, full, read-only: worth trying again),
-// kNoSuchTag, kInvalid (the request or a row is wrong; the message says which column), kOutOfIds,
-// kIncompatible (not idd's database, newer schema, corrupt: an operator must act).
+// Errors of the store itself: kUnavailable (cannot be reached, full, read-only: worth trying
+// again), kIncompatible (not idd's database, newer schema, corrupt: an operator must act), kSystem.
+// Errors of the one request, tag or row: kNoSuchTag, kOutOfIds, kInvalid (the request or a row is
+// wrong, or the database refuses the change; the message says why), kTimeout (another session has a
+// row locked, or was faster: worth trying again).
 class StoreReader {
  public:
   virtual ~StoreReader() = default;
@@ -296,16 +314,17 @@ class Store : public StoreReader {
   // lifted above the lease meanwhile: the tail has been journalled as abandoned.
   [[nodiscard]] virtual Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) = 0;
   // Marks every active lease of this host as abandoned (a crash or a reboot left them), except
-  // those with the listed tokens. Returns the leases that it marked.
+  // those with the listed tokens. Returns the leases that it marked. A row that cannot be read or
+  // changed is logged and stays as it is.
   [[nodiscard]] virtual Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) = 0;
 
   // Writes what this host knows of its ids into the data set, in one transaction, as far as the
-  // data set lacks it. max_id of each marked tag is lifted to its mark. A missing tag gets a
-  // tombstone at its mark, so that a namesake starts above it, whichever host leases first. Held
-  // leases that the journal lacks are journalled as active under their tokens. Ids that an older
-  // lease of this host shares with them count as returned, unless the held leases are from another
-  // data set.
+  // data set lacks it. max_id of each marked tag is lifted to its mark. A missing tag, and one
+  // whose row cannot be changed, gets a tombstone at its mark: leases of the tag, and of a
+  // namesake, start above it, whichever host leases first. Held leases that the journal lacks are
+  // journalled as active under their tokens. Ids that an older lease of this host shares with them
+  // count as returned, unless the held leases are from another data set.
   [[nodiscard]] virtual Result<Reconciliation> Reconcile(const HostMemory& memory) = 0;
 
   // --- worker ids of snowflake tags
@@ -350,6 +369,9 @@ class Store : public StoreReader {
  protected:
   Store() = default;
 };
+
+// Logs that a row of the journal cannot be read or changed, and stays as it is.
+void LogInvalidRow(const Status& status);
 
 // The scheme of a SQLite file's URL.
 inline constexpr std::string_view kSqliteScheme = "sqlite:";

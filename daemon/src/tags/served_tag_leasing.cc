@@ -315,8 +315,9 @@ bool ServedTag::OnStoreFailure(const Status& status) {
     case Code::kUnavailable:
     case Code::kSystem:
     case Code::kIncompatible:
+    case Code::kTimeout:
       context_.meter.lease_failures.Increment();
-      // The store failed, but may come back in time, so the waiters wait until their deadlines.
+      // Another try may succeed in time, so the waiters wait until their deadlines.
       store_.last_error = status.message();
       FailTicketsIfDown();
       RetryAt(std::max(context_.health.next_try,

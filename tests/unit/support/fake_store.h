@@ -67,6 +67,11 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     refused_workers_.insert(worker);
   }
+  // The database refuses the ends of these leases.
+  void RefuseEnds(std::set<std::string> tokens) {
+    const std::lock_guard lock(mutex_);
+    refused_ends_ = std::move(tokens);
+  }
   // The store's clock is that far ahead of this host's.
   void SetClock(std::optional<StoreFacts::Clock> clock) {
     const std::lock_guard lock(mutex_);
@@ -226,6 +231,9 @@ class FakeStore final : public Store {
   Status CloseLeases(const std::vector<LeaseClosure>& closures) override {
     if (Status status = script.Enter("CloseLeases"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);
+    for (const LeaseClosure& closure : closures) {
+      if (refused_ends_.contains(closure.token)) return {Code::kInvalid, "this end is refused"};
+    }
     for (const LeaseClosure& closure : closures) {
       LeaseRecord* lease = Active(closure.token);
       if (lease == nullptr) continue;
@@ -486,6 +494,7 @@ class FakeStore final : public Store {
   std::vector<LeaseRecord> journal_;
   std::map<std::string, std::map<std::uint32_t, std::string>, std::less<>> workers_;
   std::set<std::uint32_t> refused_workers_;
+  std::set<std::string> refused_ends_;
   std::optional<StoreFacts::Clock> clock_;
   std::vector<ReturnedRange> returned_;
   std::vector<LeaseRequest> requests_;

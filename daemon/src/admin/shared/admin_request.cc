@@ -53,11 +53,14 @@ Result<AdminRequest> ParseRequest(std::string_view text) {
 }
 
 void Fail(const AdminDone& done, const Status& status) {
-  // UNAVAILABLE means to a client that idd is out of reach; here it is the store that is.
-  const Status answer =
-      status.code() == Code::kUnavailable
-          ? Status(Code::kSystem, "the store is not available: " + status.message())
-          : status;
+  // UNAVAILABLE means to a client that idd is out of reach; here it is the store that is. TIMEOUT
+  // means that a claim got no id; here a row was locked.
+  Status answer = status;
+  if (status.code() == Code::kUnavailable) {
+    answer = {Code::kSystem, "the store is not available: " + status.message()};
+  } else if (status.code() == Code::kTimeout) {
+    answer = {Code::kSystem, status.message()};
+  }
   done(answer, ErrorDocument(answer.message()));
 }
 

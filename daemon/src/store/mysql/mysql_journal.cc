@@ -126,7 +126,14 @@ Status MysqlStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
   return Failed(db_->Transaction(statements).status());
 }
 
+// A row that refuses to be lowered must not cost the tail: the list of returned ranges takes it.
 Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
+  Result<ReturnOutcome> outcome = ReturnBy(RowChange::kAllowed, closure);
+  if (outcome.status().code() != Code::kInvalid) return outcome;
+  return ReturnBy(RowChange::kAvoided, closure);
+}
+
+Result<ReturnOutcome> MysqlStore::ReturnBy(RowChange change, const LeaseClosure& closure) {
   if (db_ == nullptr) return NotOpen();
   if (closure.state != LeaseState::kReturned || !IsToken(closure.token)) {
     return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
@@ -155,9 +162,11 @@ Result<ReturnOutcome> MysqlStore::ReturnTail(const LeaseClosure& closure) {
                             ") AND NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag = " +
                             MysqlDb::Text(closure.tag) + " AND max_id > " + first + ")";
   const std::string goes_back = is_restored ? " AND FALSE" : "";
+  const std::string lowers = change == RowChange::kAvoided ? " AND FALSE" : "";
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"SELECT max_id FROM leaf_alloc WHERE " + sql::IsTag(closure.tag) + " FOR UPDATE",
-       "UPDATE leaf_alloc SET max_id = " + first + alive + " AND max_id = " + limit + goes_back,
+       "UPDATE leaf_alloc SET max_id = " + first + alive + " AND max_id = " + limit + goes_back +
+           lowers,
        "SET @idd_lowered = ROW_COUNT()",
        "INSERT INTO idd_returned(token, biz_tag, host, base, `limit`) SELECT '" + closure.token +
            "', " + MysqlDb::Text(closure.tag) + ", " + MysqlDb::Text(options_.host.id) + ", " +
@@ -196,7 +205,10 @@ Result<std::vector<LeaseRecord>> MysqlStore::AbandonActive(
   std::vector<std::string> statements;
   for (const auto& cells : found.value().rows) {
     Result<LeaseRecord> lease = ParseLeaseRow(MysqlRow(cells));
-    if (!lease.ok()) return lease.status();
+    if (!lease.ok()) {
+      LogInvalidRow(lease.status());
+      continue;
+    }
     LeaseRecord& record = lease.value();
     const auto kept = std::find(except_tokens.begin(), except_tokens.end(), record.token);
     if (kept != except_tokens.end()) continue;
@@ -208,9 +220,30 @@ Result<std::vector<LeaseRecord>> MysqlStore::AbandonActive(
     abandoned.push_back(std::move(record));
   }
   if (statements.empty()) return abandoned;
-  Status status = db_->Transaction(statements).status();
-  if (!status.ok()) return Failed(std::move(status));
-  return abandoned;
+  Status status = Failed(db_->Transaction(statements).status());
+  if (status.ok()) return abandoned;
+  if (IsOfStore(status)) return status;
+  return EndEach(statements, abandoned);
+}
+
+// One row has refused a transaction with the ends of many leases.
+Result<std::vector<LeaseRecord>> MysqlStore::EndEach(const std::vector<std::string>& ends,
+                                                     std::vector<LeaseRecord>& leases) {
+  std::vector<LeaseRecord> ended;
+  TimeBudget waits;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    Status status(Code::kTimeout, "other rows were locked for too long");
+    if (waits.GoesOn()) status = Failed(db_->Query(ends[i]).status());
+    if (status.ok()) {
+      ended.push_back(std::move(leases[i]));
+    } else if (IsOfStore(status)) {
+      return status;
+    } else {
+      LogInvalidRow(
+          status.WithContext("lease " + leases[i].token + " of tag '" + leases[i].tag + "'"));
+    }
+  }
+  return ended;
 }
 
 Result<std::vector<LeaseRecord>> MysqlStore::ListLeases(const LeaseFilter& filter) {

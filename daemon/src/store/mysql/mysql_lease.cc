@@ -23,41 +23,21 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStateLife(100);
 // How often a lease is tried if other transactions are in its way.
 constexpr int kTries = 4;
-// Leases that are taken one after the other stop after this time, and their tags ask again. In
-// between, the host looks at the fence: had it not looked for six seconds (fence.cc), it would have
-// to hand all of them back, and a server that many hosts ask at once would serve none of them.
-constexpr milliseconds kInARow(2000);
-
 constexpr unsigned kChanged = 1020;
 
-// The time for leases that are taken one after the other.
-class OneByOne {
- public:
-  // Whether the next one may be taken. The first always may.
-  [[nodiscard]] bool GoesOn() {
-    const bool goes_on = !has_begun_ || MonotonicClock::now() < end_;
-    has_begun_ = true;
-    return goes_on;
-  }
-
- private:
-  const MonotonicTime end_ = MonotonicClock::now() + kInARow;
-  bool has_begun_ = false;
-};
-
 Status NotYet(const std::string& tag) {
-  return {Code::kUnavailable, "the database is slow, and other tags were leased first; tag '" +
-                                  tag + "' is tried again"};
+  return {Code::kTimeout, "the database is slow, and other tags were leased first; tag '" + tag +
+                              "' is tried again"};
 }
 
 Status WasTakenMeanwhile(const std::string& tag) {
-  return {Code::kUnavailable,
+  return {Code::kTimeout,
           "other hosts lease tag '" + tag + "' at the same time; it is tried again"};
 }
 
 Status IsNotItsTurn(const std::string& tag) {
-  return {Code::kUnavailable, "many hosts lease at the same time; tag '" + tag +
-                                  "' is tried again when it is this host's turn"};
+  return {Code::kTimeout, "many hosts lease at the same time; tag '" + tag +
+                              "' is tried again when it is this host's turn"};
 }
 
 // Whether the statement has waited for a lock for the whole second.
@@ -111,7 +91,12 @@ Result<Store::LeaseResults> MysqlStore::TakeInTurn(const std::vector<LeaseReques
   Result<LeaseResults> taken = TakeOnce(requests);
   if (taken.ok() || db_ == nullptr) return taken;
   const unsigned error = db_->last_error();
-  if (requests.size() == 1 && !IsInTheWay(error)) return taken;
+  if (requests.size() == 1 && !IsInTheWay(error)) {
+    if (IsOfStore(taken.status())) return taken;
+    LeaseResults refused;
+    refused.emplace_back(taken.status());
+    return refused;
+  }
   states_.clear();
   if (HasWaited(error)) {
     TakeTurns();
@@ -148,7 +133,7 @@ Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& 
   next_in_row_.clear();
   LeaseResults singly;
   for (const LeaseRequest& request : requests) singly.emplace_back(NotYet(request.tag));
-  OneByOne tries;
+  TimeBudget tries;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const std::size_t place = (first + i) % requests.size();
     if (!tries.GoesOn()) {
@@ -157,6 +142,9 @@ Result<Store::LeaseResults> MysqlStore::Singly(const std::vector<LeaseRequest>& 
     }
     singly[place] = TakeSingly(requests[place]);
     if (!singly[place].ok() && db_ == nullptr) return GiveUp(singly, singly[place].status());
+    if (singly[place].status().code() == Code::kInvalid) {
+      refused_.insert_or_assign(requests[place].tag, MonotonicClock::now() + kApart);
+    }
   }
   return singly;
 }
@@ -278,7 +266,7 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
       leases[places[i]] = std::move(advanced.value()[i]);
     }
   }
-  OneByOne tries;
+  TimeBudget tries;
   for (const auto& [place, tail] : tails) {
     leases[place] = tries.GoesOn() ? TakeBack(requests[place], *tail) : NotYet(requests[place].tag);
     if (db_ == nullptr) return GiveUp(leases, leases[place].status());
@@ -343,6 +331,7 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
            std::to_string(advance.lowest) + ") + " + count +
            ") WHERE biz_tag = " + MysqlDb::Text(request.tag) + " AND max_id BETWEEN " +
            std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count) +
+           sql::HasNoTombstoneAbove({request.tag}, std::to_string(advance.lowest)) +
            OwnsWorker(request) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
            tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
@@ -384,7 +373,7 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"UPDATE leaf_alloc SET max_id = GREATEST(max_id, " + lowest.NumberAt(place) + ") + " + ids +
            where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
-           IsGuarded(),
+           sql::HasNoTombstoneAbove(tags, lowest.NumberAt(place)) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
            std::to_string(advances.size()) + " AND " + tables_.AreSame() + ", ELT(" + place + ", " +
            sql::Words(tokens) + "), NULL), CONVERT(biz_tag USING utf8mb4), " +
@@ -452,15 +441,16 @@ Result<Lease> MysqlStore::TakeBack(const LeaseRequest& request, const ReturnedTa
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"DELETE FROM idd_returned WHERE token = " + MysqlDb::Text(tail.token) + " AND host = " +
            MysqlDb::Text(options_.host.id) + " AND base = " + std::to_string(tail.ids.first) +
-           " AND `limit` = " + std::to_string(tail.ids.limit) + IsGuarded(),
+           " AND `limit` = " + std::to_string(tail.ids.limit) +
+           sql::HasNoTombstoneAbove({request.tag}, std::to_string(tail.ids.first)) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = 1 AND " +
            tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
            ", " + MysqlDb::Text(options_.host.id) + ", " + range});
   states_.erase(request.tag);
   if (!results.ok() && db_->last_error() == sql::kNullRefused && !db_->outcome_unknown()) {
     if (Status status = CheckTables(); !status.ok()) return status;
-    return Status(Code::kUnavailable, "a returned range of tag '" + request.tag +
-                                          "' was taken by another lease; it is tried again");
+    return Status(Code::kTimeout, "a returned range of tag '" + request.tag +
+                                      "' was taken by another lease; it is tried again");
   }
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
   last_token_ = request.token;

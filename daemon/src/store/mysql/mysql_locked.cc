@@ -2,7 +2,7 @@
 //
 // MysqlStore: leases of tags whose rows other sessions hold locked. Such a lease costs its whole
 // lock wait and fails every lease in the same transaction, so these tags are taken apart from the
-// others for as long as their rows are locked.
+// others for as long as their rows are locked. So are tags whose rows refused a lease.
 //
 // Hosts that all need the same tags at once would wait for each other's rows until they give up,
 // and then ask for each row alone. So a host that has waited in vain takes turns with the others:
@@ -20,8 +20,6 @@
 namespace idd::daemon {
 namespace {
 
-// How long a tag is taken apart after its row was last seen locked.
-constexpr std::chrono::seconds kApart(10);
 // The time between two looks whether its row is still locked: the tag asks again every 20 ms.
 constexpr std::chrono::milliseconds kBetweenLooks(200);
 // The time between two leases that wait for a locked row, of any tag.
@@ -34,9 +32,9 @@ constexpr const char* kTurn = "LEFT(CONCAT('idd ', DATABASE()), 64)";
 }  // namespace
 
 Status MysqlStore::IsLocked(const std::string& tag) {
-  return {Code::kUnavailable, "the row of tag '" + tag +
-                                  "' in leaf_alloc is locked by another session; it is tried "
-                                  "again"};
+  return {Code::kTimeout, "the row of tag '" + tag +
+                              "' in leaf_alloc is locked by another session; it is tried "
+                              "again"};
 }
 
 // Looks which of the tags' rows are locked, without a wait, and remembers them. Servers that cannot
@@ -102,11 +100,17 @@ void MysqlStore::EndTurn() {
 }
 
 bool MysqlStore::IsApart(const std::string& tag) {
-  const auto it = locked_.find(tag);
-  if (it == locked_.end()) return false;
-  if (MonotonicClock::now() < it->second) return true;
-  locked_.erase(it);
-  return false;
+  bool is_apart = false;
+  for (TagTimes* const times : {&locked_, &refused_}) {
+    const auto it = times->find(tag);
+    if (it == times->end()) continue;
+    if (MonotonicClock::now() < it->second) {
+      is_apart = true;
+    } else {
+      times->erase(it);
+    }
+  }
+  return is_apart;
 }
 
 // Leases of tags that are apart. Those whose rows are free again are taken together. Of the others

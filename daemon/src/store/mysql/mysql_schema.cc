@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <vector>
 
+#include "idd/shm/abi.h"
 #include "platform/random.h"
 
 namespace idd::daemon {
@@ -234,12 +237,22 @@ Status WrongType(const MysqlDb& db, const std::string& column, const std::string
                                    "; it must be a bigint or int, or ids would be rounded"};
 }
 
+std::uint64_t LargestOf(const std::string& type, bool is_unsigned) {
+  if (type != "int") return shm::kMaxLimit;
+  return is_unsigned ? std::numeric_limits<std::uint32_t>::max()
+                     : std::numeric_limits<std::int32_t>::max();
+}
+
+}  // namespace
+
 // If a tag had two rows, an UPDATE would move both and the tag would have two next ids.
-Status CheckLeafAlloc(MysqlDb& db) {
+Result<std::uint64_t> CheckLeafAlloc(MysqlDb& db) {
   const Result<MysqlResult> columns = db.Query(
-      "SELECT LOWER(column_name), LOWER(data_type) FROM information_schema.columns"
+      "SELECT LOWER(column_name), LOWER(data_type), column_type LIKE '%unsigned%'"
+      " FROM information_schema.columns"
       " WHERE table_schema = DATABASE() AND LOWER(table_name) = 'leaf_alloc'");
   if (!columns.ok()) return columns.status();
+  std::uint64_t largest = shm::kMaxLimit;
   std::set<std::string> there;
   for (const auto& cells : columns.value().rows) {
     const std::string name = cells[0].value_or("");
@@ -247,11 +260,12 @@ Status CheckLeafAlloc(MysqlDb& db) {
     there.insert(name);
     const bool is_number = name == "max_id" || name == "step";
     if (is_number && type != "bigint" && type != "int") return WrongType(db, name, type);
+    if (name == "max_id") largest = LargestOf(type, cells[2] == "1");
   }
   for (const char* name : {"biz_tag", "max_id", "step", "description", "update_time"}) {
     if (there.contains(name)) continue;
-    return {Code::kIncompatible,
-            std::string("table leaf_alloc at ") + db.where() + " lacks Leaf's column " + name};
+    return Status(Code::kIncompatible, std::string("table leaf_alloc at ") + db.where() +
+                                           " lacks Leaf's column " + name);
   }
   const Result<MysqlResult> keys = db.Query(
       "SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()"
@@ -259,10 +273,12 @@ Status CheckLeafAlloc(MysqlDb& db) {
       " HAVING MAX(non_unique) = 0 AND COUNT(*) = 1 AND LOWER(MAX(column_name)) = 'biz_tag'"
       " AND MAX(sub_part) IS NULL");
   if (!keys.ok()) return keys.status();
-  if (!keys.value().rows.empty()) return Status::Ok();
-  return {Code::kIncompatible, "table leaf_alloc at " + db.where() +
-                                   " has no primary key or unique index on biz_tag alone"};
+  if (!keys.value().rows.empty()) return largest;
+  return Status(Code::kIncompatible, "table leaf_alloc at " + db.where() +
+                                         " has no primary key or unique index on biz_tag alone");
 }
+
+namespace {
 
 template <typename Statements>
 Status CreateTables(MysqlDb& db, const Statements& statements) {
@@ -360,7 +376,8 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
   if (Status status = AddLaterTables(db); !status.ok()) return status;
   if (Status status = AddIndex(db); !status.ok()) return status;
   if (Status status = CheckMysqlTables(db); !status.ok()) return status;
-  if (Status status = CheckLeafAlloc(db); !status.ok()) return status;
+  const Result<std::uint64_t> largest_max_id = CheckLeafAlloc(db);
+  if (!largest_max_id.ok()) return largest_max_id.status();
   const Result<MysqlResult> meta = db.Query(
       "SELECT MAX(IF(name = 'schema_version', value, NULL)),"
       " MAX(IF(name = 'incarnation', value, NULL)) FROM idd_meta");
@@ -375,7 +392,9 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
     return Status(Code::kIncompatible, "idd's database at " + db.where() +
                                            " has no incarnation in idd_meta; restore it");
   }
-  return MysqlDataSet{.incarnation = *cells[1], .is_new = !is_made.value()};
+  return MysqlDataSet{.incarnation = *cells[1],
+                      .is_new = !is_made.value(),
+                      .largest_max_id = largest_max_id.value()};
 }
 
 }  // namespace idd::daemon

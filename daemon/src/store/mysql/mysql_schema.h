@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_SCHEMA_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_SCHEMA_H_
 
+#include <cstdint>
 #include <string>
 
 #include "idd/base/status.h"
@@ -11,7 +12,8 @@ namespace idd::daemon {
 
 struct MysqlDataSet {
   std::string incarnation;
-  bool is_new = false;  // made by this call, or by another host at the same time
+  bool is_new = false;               // made by this call, or by another host at the same time
+  std::uint64_t largest_max_id = 0;  // that leaf_alloc's column can store
 };
 
 // Makes idd's tables if they are missing and `may_create` allows it, and Leaf's if it is missing;
@@ -22,6 +24,10 @@ struct MysqlDataSet {
 // Checks that each of idd's tables exists and can roll back. kIncompatible names the one that
 // fails.
 [[nodiscard]] Status CheckMysqlTables(MysqlDb& db);
+
+// Checks that leaf_alloc has Leaf's columns and one row for each tag. Returns the largest number
+// that its column max_id can store.
+[[nodiscard]] Result<std::uint64_t> CheckLeafAlloc(MysqlDb& db);
 
 }  // namespace idd::daemon
 

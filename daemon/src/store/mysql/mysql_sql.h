@@ -75,6 +75,14 @@ inline std::string PlaceOfTag(const std::vector<std::string>& tags) {
   return place + ")";
 }
 
+// The guard of a lease: since the tags were read, no other host has left a tombstone above the ids
+// that will be leased (Store::Reconcile). `above`: where these begin, as an expression of biz_tag.
+inline std::string HasNoTombstoneAbove(const std::vector<std::string>& tags,
+                                       const std::string& above) {
+  return " AND NOT EXISTS(SELECT 1 FROM idd_deleted_tag WHERE biz_tag IN " + Texts(tags) +
+         " AND max_id > " + above + ")";
+}
+
 // Numbers below 2^63, one for each of several tags.
 class List {
  public:

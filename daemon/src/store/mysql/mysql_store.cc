@@ -51,11 +51,23 @@ Status MysqlStore::NotOpen() const {
 }
 
 Status MysqlStore::Failed(Status status) {
-  if (db_ == nullptr || !db_->broken()) return status;
+  if (db_ == nullptr) return status;
+  if (!db_->broken()) return status.code() == Code::kIncompatible ? WhatIsMissing(status) : status;
   db_.reset();
   // A guard refused the statement, and the connection ended before it could be asked which one.
   if (status.code() == Code::kInvalid) return {Code::kUnavailable, status.message()};
   return status;
+}
+
+// The table or the column that a statement lacks may be one that only a trigger needs.
+Status MysqlStore::WhatIsMissing(const Status& status) {
+  Status schema = CheckMysqlTables(*db_);
+  if (schema.ok()) schema = CheckLeafAlloc(*db_).status();
+  if (schema.ok()) {
+    return {Code::kInvalid, status.message() + "; look for triggers on the table"};
+  }
+  db_.reset();
+  return schema;
 }
 
 // --- opening
@@ -88,6 +100,7 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   Result<MysqlDataSet> data_set = EnsureMysqlSchema(*db_, may_create_);
   if (!data_set.ok()) return data_set.status();
   incarnation_ = std::move(data_set.value().incarnation);
+  largest_max_id_ = data_set.value().largest_max_id;
   if (data_set.value().is_new) is_new_ = true;
   // Done before anything is read from the tables: from here on each lease notices if one is
   // replaced.
@@ -139,7 +152,10 @@ Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string
     if (!set.ok()) return set.status();
     db_->SendSingly();
   }
-  return Status::Ok();
+  // If the tables are wrong, each statement says so.
+  const Result<std::uint64_t> largest_max_id = CheckLeafAlloc(*db_);
+  if (largest_max_id.ok()) largest_max_id_ = largest_max_id.value();
+  return db_->broken() ? largest_max_id.status() : Status::Ok();
 }
 
 // Finds out whether the server is writable, and which server it is.
@@ -326,6 +342,8 @@ Result<Reconciliation> MysqlStore::Reconcile(const HostMemory& memory) {
     return Failed(std::move(status));
   }
   reconciliation.fenced = fenced.lifted.size();
+  reconciliation.refused.insert(reconciliation.refused.end(), fenced.refused.begin(),
+                                fenced.refused.end());
   if (Status status = RestoreLeases(memory, reconciliation); !status.ok()) {
     return Failed(std::move(status));
   }
@@ -334,6 +352,7 @@ Result<Reconciliation> MysqlStore::Reconcile(const HostMemory& memory) {
 
 Status MysqlStore::LiftToMarks(const std::vector<TagMark>& marks, Reconciliation& reconciliation) {
   constexpr std::size_t kAtOnce = 500;
+  TimeBudget waits;
   for (std::size_t begin = 0; begin < marks.size(); begin += kAtOnce) {
     const std::size_t end = std::min(begin + kAtOnce, marks.size());
     std::vector<std::string> tags;
@@ -341,7 +360,7 @@ Status MysqlStore::LiftToMarks(const std::vector<TagMark>& marks, Reconciliation
     const Result<TagStates> states = ReadTags(tags);
     if (!states.ok()) return states.status();
     for (std::size_t i = begin; i < end; ++i) {
-      Status status = LiftToMark(marks[i], states.value(), reconciliation);
+      Status status = LiftToMark(marks[i], states.value(), waits, reconciliation);
       if (!status.ok()) return status;
     }
   }
@@ -350,7 +369,7 @@ Status MysqlStore::LiftToMarks(const std::vector<TagMark>& marks, Reconciliation
 }
 
 // Each mark has its own statement. That is safe because lifting is idempotent.
-Status MysqlStore::LiftToMark(const TagMark& mark, const TagStates& states,
+Status MysqlStore::LiftToMark(const TagMark& mark, const TagStates& states, TimeBudget& waits,
                               Reconciliation& reconciliation) {
   const Result<TagState>& state = states.find(mark.tag)->second;
   // An invalid row is treated as missing: an operator will fix it, perhaps to less than the mark.
@@ -358,21 +377,40 @@ Status MysqlStore::LiftToMark(const TagMark& mark, const TagStates& states,
   std::uint64_t used = has_row ? state.value().used_limit : 0;
   if (!has_row) {
     const Result<std::uint64_t> known = UsedLimit(mark.tag);
-    if (!known.ok()) return known.status();
-    used = known.value();
+    if (!known.ok() && known.status().code() != Code::kInvalid) return known.status();
+    used = known.ok() ? known.value() : 0;
   }
   const std::uint64_t stands_at = has_row ? state.value().record.next_id : used;
   if (stands_at >= mark.mark) return Status::Ok();
-  const std::string to = std::to_string(mark.mark);
-  const Result<MysqlResult> lifted = db_->Query(
-      has_row ? "UPDATE leaf_alloc SET max_id = " + to + " WHERE " + sql::IsTag(mark.tag) +
-                    " AND max_id < " + to
-              : "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(" + MysqlDb::Text(mark.tag) +
-                    ", " + to + ") ON DUPLICATE KEY UPDATE max_id = GREATEST(max_id, " + to + ")");
-  if (!lifted.ok()) return lifted.status();
+  Status status = has_row ? LiftRow(mark, used, waits, reconciliation) : Entomb(mark);
+  if (!status.ok()) return status;
   reconciliation.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
   if (std::max(stands_at, used) < mark.mark) reconciliation.forgot_leases = true;
   return Status::Ok();
+}
+
+// One row that refuses the change, or is locked, must not keep the other tags from their leases.
+Status MysqlStore::LiftRow(const TagMark& mark, std::uint64_t used, TimeBudget& waits,
+                           Reconciliation& reconciliation) {
+  Status refusal(Code::kTimeout, "other rows were locked for too long");
+  if (waits.GoesOn()) {
+    const std::string to = std::to_string(mark.mark);
+    refusal = Failed(db_->Query("UPDATE leaf_alloc SET max_id = " + to + " WHERE " +
+                                sql::IsTag(mark.tag) + " AND max_id < " + to)
+                         .status());
+  }
+  if (refusal.code() != Code::kInvalid && refusal.code() != Code::kTimeout) return refusal;
+  reconciliation.refused.push_back(
+      {.tag = mark.tag, .mark = mark.mark, .error = refusal.message()});
+  return used >= mark.mark ? Status::Ok() : Entomb(mark);
+}
+
+Status MysqlStore::Entomb(const TagMark& mark) {
+  const std::string to = std::to_string(mark.mark);
+  return db_
+      ->Query("INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(" + MysqlDb::Text(mark.tag) +
+              ", " + to + ") ON DUPLICATE KEY UPDATE max_id = GREATEST(max_id, " + to + ")")
+      .status();
 }
 
 std::string MysqlStore::Restore(const Lease& lease) const {

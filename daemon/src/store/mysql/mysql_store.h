@@ -9,6 +9,7 @@
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,6 +30,7 @@
 #include "store/mysql/lost_commits.h"
 #include "store/mysql/mysql_tables.h"
 #include "store/mysql/server_identity.h"
+#include "store/mysql/time_budget.h"
 #include "store/store.h"
 
 namespace idd::daemon {
@@ -151,6 +153,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] Status NotOpen() const;
   // Drops the connection if it can no longer be used.
   [[nodiscard]] Status Failed(Status status);
+  [[nodiscard]] Status WhatIsMissing(const Status& status);
 
   [[nodiscard]] Status OpenAt(const MysqlEndpoint& endpoint);
   // Of a store that takes no leases.
@@ -189,7 +192,10 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // The result has an entry for every one of `tags`.
   [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
   [[nodiscard]] Result<TagStates> ReadTogether(const std::vector<std::string>& tags);
-  [[nodiscard]] static Result<TagState> ReadState(const MysqlRow& row);
+  [[nodiscard]] Result<TagRecord> ParseTag(const MysqlRow& row) const;
+  // Not Ok: leaf_alloc cannot store the ids up to `max_id`.
+  [[nodiscard]] Status CheckFits(const std::string& tag, std::optional<std::uint64_t> max_id) const;
+  [[nodiscard]] Result<TagState> ReadState(const MysqlRow& row) const;
   static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
   // Uses states that were read a moment ago, and reads the others now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
@@ -242,6 +248,9 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // The ranges of those leases that are active and this host's.
   [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
   [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
+  [[nodiscard]] Result<ReturnOutcome> ReturnBy(RowChange change, const LeaseClosure& closure);
+  [[nodiscard]] Result<std::vector<LeaseRecord>> EndEach(const std::vector<std::string>& ends,
+                                                         std::vector<LeaseRecord>& leases);
   [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows);
 
   [[nodiscard]] Result<std::vector<LeaseRecord>> ReadLeases(const std::string& query);
@@ -268,8 +277,12 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
 
   [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks,
                                    Reconciliation& reconciliation);
-  [[nodiscard]] Status LiftToMark(const TagMark& mark, const TagStates& states,
+  [[nodiscard]] Status LiftToMark(const TagMark& mark, const TagStates& states, TimeBudget& waits,
                                   Reconciliation& reconciliation);
+  // `used`: the end of the tag's ids that leases know already.
+  [[nodiscard]] Status LiftRow(const TagMark& mark, std::uint64_t used, TimeBudget& waits,
+                               Reconciliation& reconciliation);
+  [[nodiscard]] Status Entomb(const TagMark& mark);
   [[nodiscard]] Status RestoreLeases(const HostMemory& memory, Reconciliation& reconciliation);
   [[nodiscard]] std::string Restore(const Lease& lease) const;
   [[nodiscard]] std::string SharesIdsWith(const Lease& lease) const;
@@ -282,6 +295,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   bool is_beside_ = false;  // it takes no leases and has no row of its own
   std::uint64_t generation_ = 0;
   std::string incarnation_;
+  std::uint64_t largest_max_id_ = shm::kMaxLimit;  // that leaf_alloc's column can store
   ServerIdentity server_;
   std::string view_;  // a cluster's id and the number of its present membership
   // The tables that were open at this server. While a transaction has touched a table, no other
@@ -297,8 +311,12 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // The token of a lease that the open data set has in its journal; empty: none yet.
   std::string last_token_;
   std::string next_in_row_;  // the tag that Singly() begins with
-  // Tags whose rows were seen locked lately, and until when they are taken apart.
-  std::map<std::string, MonotonicTime, std::less<>> locked_;
+  // Tags that are taken apart, and until when: their rows were seen locked lately, or refused a
+  // lease.
+  using TagTimes = std::map<std::string, MonotonicTime, std::less<>>;
+  static constexpr std::chrono::seconds kApart{10};
+  TagTimes locked_;
+  TagTimes refused_;
   MonotonicTime next_look_{};  // at their rows
   MonotonicTime next_wait_{};  // for one of them
   std::size_t waits_ = 0;

@@ -51,13 +51,15 @@ std::vector<std::string> AssignRefill(const std::string& tag, const RefillChange
   return statements;
 }
 
-// Explains why the server refused an administrator's statement.
+// Explains why the server refused to make a tag.
 Status InWords(const Status& status, unsigned error, const std::string& tag) {
   constexpr unsigned kDuplicate = 1062;
   if (error == kDuplicate) {
     return {Code::kInvalid, "tag '" + tag +
                                 "' already exists, or another name that the column "
-                                "biz_tag treats as equal (case, spaces)"};
+                                "biz_tag treats as equal (case, spaces), or a unique index of "
+                                "leaf_alloc has its value: " +
+                                status.message()};
   }
   return status;
 }
@@ -141,9 +143,25 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
   return states;
 }
 
-// Parses a row of ReadTogether's first statement.
-Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) {
+// The largest id of a tag is also bounded by the column, which stores the next one.
+Result<TagRecord> MysqlStore::ParseTag(const MysqlRow& row) const {
   Result<TagRecord> record = ParseTagRow(row);
+  if (!record.ok()) return record;
+  record.value().max_id = std::min(record.value().max_id, largest_max_id_ - 1);
+  return record;
+}
+
+Status MysqlStore::CheckFits(const std::string& tag, std::optional<std::uint64_t> max_id) const {
+  if (max_id.value_or(0) < largest_max_id_) return Status::Ok();
+  return {Code::kInvalid, "the column max_id of leaf_alloc stores numbers up to " +
+                              std::to_string(largest_max_id_) + ", so the largest id of tag '" +
+                              tag + "' cannot be " + std::to_string(*max_id) +
+                              "; make the column a bigint"};
+}
+
+// Parses a row of ReadTogether's first statement.
+Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) const {
+  Result<TagRecord> record = ParseTag(row);
   if (!record.ok()) return record.status();
   TagState state;
   state.record = std::move(record).value();
@@ -198,7 +216,7 @@ Result<std::vector<TagRecord>> MysqlStore::ListTags() {
   std::vector<TagRecord> tags;
   for (const auto& cells : found.value().rows) {
     // A bad row must not hide the good ones; FindTags and TakeLeases report what is wrong with it.
-    Result<TagRecord> tag = ParseTagRow(MysqlRow(cells));
+    Result<TagRecord> tag = ParseTag(MysqlRow(cells));
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
   if (Status status = AddLayouts(tags); !status.ok()) return Failed(status);
@@ -228,6 +246,7 @@ Result<Store::TagResults> MysqlStore::FindTagsCached(const std::vector<std::stri
 Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
   if (db_ == nullptr) return NotOpen();
   if (Status status = CheckNewTag(tag); !status.ok()) return status;
+  if (Status status = CheckFits(tag.tag, tag.max_id); !status.ok()) return status;
   const Result<std::uint64_t> used = UsedLimit(tag.tag);
   if (!used.ok()) return used.status();
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
@@ -269,6 +288,7 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
 Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
   if (db_ == nullptr) return NotOpen();
   if (Status status = CheckTagChange(change); !status.ok()) return status;
+  if (Status status = CheckFits(change.tag, change.max_id); !status.ok()) return status;
   states_.erase(change.tag);
   std::vector<std::string> statements = {"SELECT COUNT(*) FROM leaf_alloc WHERE " +
                                          sql::IsTag(change.tag) + " FOR UPDATE"};
@@ -314,7 +334,7 @@ Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
 Result<TagRecord> MysqlStore::Changed(const TagChange& change, const MysqlResult& rows) {
   for (const auto& cells : rows.rows) {
     if (cells[0] != change.tag) continue;
-    Result<TagRecord> record = ParseTagRow(MysqlRow(cells));
+    Result<TagRecord> record = ParseTag(MysqlRow(cells));
     if (!record.ok()) return record;
     std::vector<TagRecord> one{std::move(record).value()};
     if (Status status = AddLayouts(one); !status.ok()) return status;

@@ -125,7 +125,8 @@ Result<bool> MysqlStore::TakeWorker(const WorkerChoice& choice) {
   Result<TagRecord> row = FindTag(counter);
   if (row.status().code() == Code::kNoSuchTag) {
     row = CreateTag(CounterTag(choice));
-    if (row.status().code() == Code::kInvalid) return false;  // another host has made it just now
+    // Another host may have made it just now.
+    if (row.status().code() == Code::kInvalid && FindTag(counter).ok()) return false;
   }
   if (!row.ok()) return row.status();
   if (std::max(row.value().next_id, row.value().used_limit) > choice.at_most) return false;

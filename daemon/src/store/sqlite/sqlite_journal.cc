@@ -67,8 +67,11 @@ Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
     return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
                                       "' must be handed back in state 'returned'");
   }
-  Result<std::optional<ReturnOutcome>> outcome =
-      Change([&] { return ReturnInTransaction(closure); });
+  using Outcome = Result<std::optional<ReturnOutcome>>;
+  Outcome outcome = Change([&] { return ReturnInTransaction(closure, RowChange::kAllowed); });
+  if (outcome.status().code() == Code::kInvalid) {
+    outcome = Change([&] { return ReturnInTransaction(closure, RowChange::kAvoided); });
+  }
   if (!outcome.ok()) {
     return outcome.status().WithContext("cannot hand back lease " + closure.token + " of tag '" +
                                         closure.tag + "'");
@@ -80,7 +83,8 @@ Result<ReturnOutcome> SqliteStore::ReturnTail(const LeaseClosure& closure) {
                                       closure.token + " is journalled as abandoned");
 }
 
-Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const LeaseClosure& closure) {
+Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const LeaseClosure& closure,
+                                                                      RowChange change) {
   AtPoint("return.begun");
   Result<std::optional<shm::IdRange>> found = FindActive(closure);
   if (!found.ok()) return found.status();
@@ -107,7 +111,8 @@ Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const Leas
   std::optional<ReturnOutcome> outcome;
   if (is_alive && is_restored) outcome = ReturnOutcome::kAbandoned;
   if (goes_back) {
-    Result<ReturnOutcome> given = GiveBack(closure, {ids.first + closure.claimed, ids.limit});
+    Result<ReturnOutcome> given =
+        GiveBack(closure, {ids.first + closure.claimed, ids.limit}, change);
     if (!given.ok()) return given.status();
     outcome = given.value();
     AtPoint("return.given_back");
@@ -117,10 +122,11 @@ Result<std::optional<ReturnOutcome>> SqliteStore::ReturnInTransaction(const Leas
   return outcome;
 }
 
-Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::IdRange tail) {
+Result<ReturnOutcome> SqliteStore::GiveBack(const LeaseClosure& closure, shm::IdRange tail,
+                                            RowChange change) {
   // max_id is lowered only if the witness also shows that no host has leased after the tail.
   Status status;
-  if (NextOfWitness(closure.tag) == tail.limit) {
+  if (change == RowChange::kAllowed && NextOfWitness(closure.tag) == tail.limit) {
     status = db_->Run(
         "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
         " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id = ?3",
@@ -153,19 +159,29 @@ Result<std::vector<LeaseRecord>> SqliteStore::AbandonActive(
                                    options_.host_id);
     while (query.Next()) {
       Result<LeaseRecord> lease = ParseLeaseRow(query);
-      if (!lease.ok()) return lease.status();
+      if (!lease.ok()) {
+        LogInvalidRow(lease.status());
+        continue;
+      }
       const auto kept = std::find(except_tokens.begin(), except_tokens.end(), lease.value().token);
       if (kept == except_tokens.end()) leases.push_back(std::move(lease).value());
     }
     if (!query.Finish().ok()) return query.Finish();
+    Leases ended;
     for (LeaseRecord& lease : leases) {
       lease.state = LeaseState::kAbandoned;
       lease.abandoned = lease.ids.size();
-      const Status ended = JournalEnd({lease.token, lease.tag, lease.state, 0}, lease.ids);
-      if (!ended.ok()) return ended;
+      const Status status = JournalEnd({lease.token, lease.tag, lease.state, 0}, lease.ids);
+      if (status.ok()) {
+        ended.push_back(std::move(lease));
+      } else if (status.code() == Code::kInvalid && db_->has_transaction()) {
+        LogInvalidRow(status);
+      } else {
+        return status;
+      }
     }
     AtPoint("abandon.journalled");
-    return leases;
+    return ended;
   });
   if (abandoned.ok()) AtPoint("abandon.committed");
   return abandoned;

@@ -11,6 +11,28 @@ namespace idd::daemon {
 
 Result<Store::LeaseResults> SqliteStore::TakeLeases(const std::vector<LeaseRequest>& requests) {
   if (!db_) return NotOpen();
+  Result<LeaseResults> together = TakeTogether(requests);
+  if (together.status().code() != Code::kInvalid) return together;
+  // One of the rows has ended the transaction of all of them.
+  LeaseResults singly;
+  for (const LeaseRequest& request : requests) {
+    Result<LeaseResults> one = TakeTogether({request});
+    if (one.ok()) {
+      singly.push_back(std::move(one.value().front()));
+    } else if (one.status().code() == Code::kInvalid) {
+      singly.emplace_back(one.status());
+    } else {
+      for (const Result<Lease>& lease : singly) {
+        if (lease.ok()) lost_tokens_.push_back(lease.value().token);
+      }
+      return one.status();
+    }
+  }
+  return singly;
+}
+
+// kInvalid: a row has ended the transaction; nothing is leased.
+Result<Store::LeaseResults> SqliteStore::TakeTogether(const std::vector<LeaseRequest>& requests) {
   Result<LeaseResults> leases = Change([&] { return LeaseInTransaction(requests); });
   if (leases.ok()) {
     AtPoint("lease.committed");
@@ -57,7 +79,7 @@ Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
     const Code code = lease.status().code();
     const bool is_its_own =
         code == Code::kNoSuchTag || code == Code::kInvalid || code == Code::kOutOfIds;
-    if (!lease.ok() && !is_its_own) return lease.status();
+    if (!lease.ok() && !(is_its_own && db_->has_transaction())) return lease.status();
     Status status = lease.ok() ? Status::Ok() : db_->Run("ROLLBACK TO one");
     if (status.ok()) status = db_->Run("RELEASE one");
     if (!status.ok()) return status;

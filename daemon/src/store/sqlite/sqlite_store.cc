@@ -148,6 +148,7 @@ Status SqliteStore::JoinWitness() {
     if (!done.ok()) return done;
     return joined;
   });
+  if (join.status().code() == Code::kInvalid) lifts_ = RowChange::kAvoided;
   if (!join.ok()) return join.status();
   const std::string before = continuity_.line();
   if (Status status = continuity_.RecordJoin(join.value()); !status.ok()) return status;
@@ -240,6 +241,7 @@ Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
       if (Status status = LiftToMark(ceiling, fenced); !status.ok()) return status;
     }
     found.fenced = fenced.lifted.size();
+    found.refused.insert(found.refused.end(), fenced.refused.begin(), fenced.refused.end());
     for (const Lease& lease : memory.held) {
       if (Status status = RestoreLease(lease, found); !status.ok()) return status;
     }
@@ -251,6 +253,8 @@ Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
     AtPoint("remind.reconciliation");
     return found;
   });
+  const bool is_refused = reconciliation.status().code() == Code::kInvalid;
+  lifts_ = is_refused ? RowChange::kAvoided : RowChange::kAllowed;
   if (!reconciliation.ok()) return reconciliation;
   AtPoint("remind.committed");
   set_back_.reset();
@@ -265,27 +269,42 @@ Status SqliteStore::LiftToMark(const TagMark& mark, Reconciliation& reconciliati
       tag.status().code() != Code::kInvalid) {
     return tag.status();
   }
-  const Result<std::uint64_t> used = UsedLimit(mark.tag);
-  if (!used.ok()) return used.status();
-  const std::uint64_t stands_at = has_row ? tag.value().next_id : used.value();
+  const Result<std::uint64_t> journalled = UsedLimit(mark.tag);
+  if (!journalled.ok() && journalled.status().code() != Code::kInvalid) return journalled.status();
+  // A row of the journal that makes no sense shows no use.
+  const std::uint64_t used = journalled.ok() ? journalled.value() : 0;
+  const std::uint64_t stands_at = has_row ? tag.value().next_id : used;
   if (stands_at >= mark.mark) return Status::Ok();
-  Status status = has_row
-                      ? db_->Run(
-                            "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
-                            " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id < ?2",
-                            mark.tag, mark.mark)
-                      : db_->Run(
-                            "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(?1, ?2)"
-                            " ON CONFLICT(biz_tag) DO UPDATE SET max_id = excluded.max_id",
-                            mark.tag, mark.mark);
+  Status status = has_row ? LiftRow(mark, reconciliation) : Entomb(mark);
   if (!status.ok()) return status;
   reconciliation.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
   continuity_.Raise(mark.tag, mark.mark);
-  if (std::max(stands_at, used.value()) >= mark.mark) return Status::Ok();
+  if (std::max(stands_at, used) >= mark.mark) return Status::Ok();
   reconciliation.forgot_leases = true;
   // The witness knew less than this host, so it may also lack what the other hosts know.
   if (mark.mark > NextOfWitness(mark.tag)) is_explained_ = false;
   return Status::Ok();
+}
+
+Status SqliteStore::LiftRow(const TagMark& mark, Reconciliation& reconciliation) {
+  std::string error = "another row has refused a transaction with many changes";
+  if (lifts_ == RowChange::kAllowed) {
+    Status status = db_->Run(
+        "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
+        " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id < ?2",
+        mark.tag, mark.mark);
+    if (status.code() != Code::kInvalid || !db_->has_transaction()) return status;
+    error = status.message();
+  }
+  reconciliation.refused.push_back({.tag = mark.tag, .mark = mark.mark, .error = error});
+  return Entomb(mark);
+}
+
+Status SqliteStore::Entomb(const TagMark& mark) {
+  return db_->Run(
+      "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(?1, ?2)"
+      " ON CONFLICT(biz_tag) DO UPDATE SET max_id = MAX(max_id, excluded.max_id)",
+      mark.tag, mark.mark);
 }
 
 Status SqliteStore::RestoreLease(const Lease& lease, Reconciliation& reconciliation) {

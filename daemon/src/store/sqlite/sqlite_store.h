@@ -149,6 +149,7 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   // The bodies of transactions; they leave COMMIT to the caller.
   [[nodiscard]] Status JournalHost();
   [[nodiscard]] Status AbandonLostLeases();
+  [[nodiscard]] Result<LeaseResults> TakeTogether(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<LeaseResults> LeaseInTransaction(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<Lease> LeaseOne(const LeaseRequest& request);
   [[nodiscard]] Result<std::optional<Lease>> TakeBack(const LeaseRequest& request,
@@ -156,9 +157,12 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   [[nodiscard]] Result<Lease> Advance(const LeaseRequest& request, const TagRecord& tag);
   // nullopt: the tag was deleted or lifted, and the tail is journalled as abandoned.
   [[nodiscard]] Result<std::optional<ReturnOutcome>> ReturnInTransaction(
-      const LeaseClosure& closure);
-  [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail);
+      const LeaseClosure& closure, RowChange change);
+  [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail,
+                                               RowChange change);
   [[nodiscard]] Status LiftToMark(const TagMark& mark, Reconciliation& reconciliation);
+  [[nodiscard]] Status LiftRow(const TagMark& mark, Reconciliation& reconciliation);
+  [[nodiscard]] Status Entomb(const TagMark& mark);
   [[nodiscard]] Status RestoreLease(const Lease& lease, Reconciliation& reconciliation);
   // `held`: the tokens that this host holds now, as JSON; those leases stay active.
   [[nodiscard]] Status CloseOverlapping(const Lease& lease, const std::string& held);
@@ -208,6 +212,8 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   SqliteContinuity continuity_;
   // Set if the last Open() found the database set back and lifted it; Reconcile() then reports it.
   std::optional<Reconciliation> set_back_;
+  // Avoided after a row has ended a transaction with many lifts, until one has succeeded.
+  RowChange lifts_ = RowChange::kAllowed;
   bool is_explained_ = false;  // the witness covers what every host leased before the last Open()
   MonotonicTime looked_{};     // CheckCurrent()'s last look at the witness
   // Leases that Reconcile() put into the journal: not handed back.

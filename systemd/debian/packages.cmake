@@ -3,9 +3,9 @@
 # level includes this file after everything that installs. scripts/package runs it; the install
 # components are the packages.
 set(IDD_PACKAGE_REVISION 1 CACHE STRING "Debian revision; a rebuild of the same version increments it")
-set(IDD_PACKAGE_MAINTAINER "idd maintainers <idd@packages.debian.org>" CACHE STRING
-    "Maintainer of the packages")
-set(IDD_PACKAGE_HOMEPAGE "https://idd.dev/" CACHE STRING "Home page of the project")
+# A publisher of the packages gives an address and a page that exist; the project has neither.
+set(IDD_PACKAGE_MAINTAINER "the authors of idd" CACHE STRING "Maintainer of the packages: NAME <ADDRESS>")
+set(IDD_PACKAGE_HOMEPAGE "" CACHE STRING "Home page of the project, if there is one")
 set(IDD_PACKAGE_VERSION ${PROJECT_VERSION}-${IDD_PACKAGE_REVISION})
 string(TIMESTAMP IDD_PACKAGE_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH, if set
 
@@ -25,6 +25,11 @@ function(idd_install_compressed source folder name package)
     COMPONENT ${package} EXCLUDE_FROM_ALL)
 endfunction()
 
+# The format of a changelog needs the brackets.
+set(IDD_PACKAGE_CHANGER ${IDD_PACKAGE_MAINTAINER})
+if(NOT IDD_PACKAGE_CHANGER MATCHES ">$")
+  string(APPEND IDD_PACKAGE_CHANGER " <>")
+endif()
 configure_file(${debian}/changelog.in ${made}/changelog @ONLY)
 foreach(package IN LISTS IDD_PACKAGES)
   install(FILES ${debian}/copyright DESTINATION share/doc/${package} COMPONENT ${package} EXCLUDE_FROM_ALL)
@@ -66,7 +71,9 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE ${IDD_PACKAGE_REVISION})
 set(CPACK_DEBIAN_PACKAGE_SOURCE idd)
-set(CPACK_DEBIAN_PACKAGE_HOMEPAGE ${IDD_PACKAGE_HOMEPAGE})
+if(IDD_PACKAGE_HOMEPAGE)
+  set(CPACK_DEBIAN_PACKAGE_HOMEPAGE ${IDD_PACKAGE_HOMEPAGE})
+endif()
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)

@@ -64,6 +64,12 @@ claim() {
   [[ -z $(sort "$work/ids.$tag" | uniq -d) ]] || fail "ids of $tag came twice"
 }
 
+# has_development_files REVISION
+has_development_files() {
+  in_tree dpkg --list libidclient-dev | grep -Eq "^ii +libidclient-dev +[^ ]+-$1 " ||
+    fail "libidclient-dev is not installed in revision $1"
+}
+
 begin_tree() {
   end_tree 9>&-
   machine=
@@ -79,7 +85,7 @@ check_sqlite() {
   step "operations.md: set-up with SQLite"
   begin_tree
   run_block "$operations" sh 1 Set-up
-  tail -n 3 "$work/said" >"$work/ids.orders"
+  grep -Ex '[0-9]+' "$work/said" | tail -n 3 >"$work/ids.orders"
   run "$operations" 'runuser -u idd'
   says 'valid'
   claim 1000
@@ -165,11 +171,17 @@ check_sqlite() {
   run "$operations" 'systemctl start idd'
   claim 5000
   step "operations.md: upgrade and rollback"
-  revision=2
   run "$operations" 'apt install ./'
+  shell 'apt install ./libidclient-dev_*.deb' || fail "libidclient-dev cannot be installed"
+  revision=2
+  # Regression: the command of the page removed libidclient-dev.
+  run "$operations" 'apt install --only-upgrade ./'
+  has_development_files 2
   claim 10
-  shell 'ln -s ../1/idd_*.deb idd_OLDER.deb && ln -s ../1/libidclient0_*.deb libidclient0_OLDER.deb' || fail "no older packages"
-  run "$operations" 'apt install --allow-downgrades'
+  shell 'ln -s ../1/idd_*.deb idd_OLDER.deb && ln -s ../1/libidclient0_*.deb libidclient0_OLDER.deb &&
+    ln -s ../1/libidclient-dev_*.deb libidclient-dev_OLDER.deb' || fail "no older packages"
+  run "$operations" 'apt install --only-upgrade --allow-downgrades'
+  has_development_files 1
   claim 10
   revision=1
   run "$operations" 'systemctl restart idd'

@@ -309,6 +309,18 @@ class Lint(unittest.TestCase):
                 self.finds("x.1.md:11: shows an asterisk", "man_pages.py", {"daemon/x.1.md": page + "\n" + broken})
         self.finds("no man pages", "man_pages.py", {"daemon/x.md": page})
 
+    def test_reload_keys(self):
+        files = {"daemon/src/config/reload.cc": 'Note("a", n.a, m.a, plan.changed);\nNote("b", n, m, plan.not_changed);\n',
+                 "daemon/idd.toml": "# SIGHUP applies a and [c]. b needs a restart.\n",
+                 "daemon/idd.8.md": ":   Read the configuration again. **a** takes effect. b does not.\n",
+                 "daemon/idd.toml.5.md": "idd reads the file again. **a** takes effect. b does not.\n",
+                 "docs/operations.md": "SIGHUP makes idd read the configuration again. `a` takes effect. b does not.\n"}
+        self.accepts("reload_keys.py", files)
+        self.finds("idd.toml:1: lacks 'a'", "reload_keys.py", {**files, "daemon/idd.toml": "# SIGHUP applies c. a b\n"})
+        self.finds("idd.toml:1: must not list 'b'", "reload_keys.py",
+                   {**files, "daemon/idd.toml": "# SIGHUP applies a and b. c\n"})
+        self.finds("does not say", "reload_keys.py", {**files, "docs/operations.md": "a\n"})
+
     def test_hardening(self):
         compiler = shutil.which("cc")
         if compiler is None:

@@ -1,16 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# units_test.sh ROOT BUILD_DIR: systemd accepts the units without complaints, and rates the
-# service's restrictions as intended. tests/packages runs this. Exits 77 without systemd-analyze.
+# units_test.sh ROOT BUILD_DIR: the commands of a reload work, systemd accepts the units without
+# complaints, and rates the service's restrictions as intended. tests/packages runs this. Exits 77
+# without systemd-analyze.
 set -euo pipefail
 root=$1 build=$2
 
-command -v systemd-analyze >/dev/null || {
-  echo "units_test: skipped, systemd-analyze is not installed"
-  exit 77
-}
 folder=$(mktemp -d "${TMPDIR:-/tmp}/idd-units.XXXXXX")
-trap 'rm -rf "$folder"' EXIT
+daemon=
+trap '[[ -z $daemon ]] || kill "$daemon" 2>/dev/null || true; wait; rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM
 
 fail() {
@@ -18,6 +16,52 @@ fail() {
   exit 1
 }
 
+# reload: runs the unit's ExecReload= commands as systemd does: in their order, until one fails.
+reload() {
+  local line installed built=$build/bin/idd
+  installed=$(sed -n 's/^ExecStart=//p' "$build/systemd/idd.service")
+  while read -r line; do
+    line=${line#ExecReload=/bin/sh -c \"}
+    line=${line%\"}
+    line=${line//\$\$/\$}
+    line=${line//"$installed"/"$built"}
+    MAINPID=$daemon /bin/sh -c "$line" 2>>"$folder/said" || return 1
+  done < <(grep '^ExecReload=' "$build/systemd/idd.service")
+}
+
+# logs WORDS: waits until idd logs them.
+logs() {
+  local i
+  for ((i = 0; i < 600; i++)); do
+    if grep -q "$1" "$folder/log"; then return 0; fi
+    sleep 0.05
+  done
+  cat "$folder/log" >&2
+  fail "idd does not log '$1'"
+}
+
+# Regression: 'systemctl reload' succeeded with a broken file. The check reads what the running idd
+# reads: its --config, not the default.
+echo 'log_level = "info"' >"$folder/idd.toml"
+"$build/bin/idd" --config "$folder/idd.toml" --database "sqlite:$folder/idd.db" --socket "$folder/idd.sock" \
+  --state-dir "$folder/state" 2>"$folder/log" &
+daemon=$!
+logs idd.ready
+echo 'log_level = "loud"' >"$folder/idd.toml"
+if reload; then fail "a reload with a broken file succeeds"; fi
+grep -q 'idd.toml:1: log_level must be' "$folder/said" || fail "a failed reload does not say why"
+if grep -q 'config.reload' "$folder/log"; then fail "idd was told to read a broken file"; fi
+echo 'log_level = "debug"' >"$folder/idd.toml"
+reload || fail "a reload with a valid file fails"
+logs 'config.reloaded.*changed=log_level'
+kill "$daemon"
+wait "$daemon" || fail "idd ends with status $?"
+daemon=
+
+command -v systemd-analyze >/dev/null || {
+  echo "units_test: skipped, systemd-analyze is not installed"
+  exit 77
+}
 # The program need not be installed, but systemd-analyze checks that it exists.
 sed "s|^ExecStart=.*|ExecStart=$build/bin/idd|" "$build/systemd/idd.service" >"$folder/idd.service"
 cp "$root/systemd/idd.socket" "$folder"

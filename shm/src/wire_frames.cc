@@ -3,56 +3,11 @@
 #include <cstring>
 
 #include "idd/base/check.h"
+#include "idd/base/utf8.h"
 #include "idd/wire/frames.h"
 
 namespace idd::wire {
 namespace {
-
-// The length of the well-formed UTF-8 sequence at the front of `text`, or 0 (Unicode 15, table
-// 3-7).
-std::size_t Utf8SequenceBytes(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto follows = [&](std::size_t i, unsigned char low, unsigned char high) {
-    return i < text.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return follows(1, 0x80, 0xbf) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef) {
-    const unsigned char low = lead == 0xe0 ? 0xa0 : 0x80;
-    const unsigned char high = lead == 0xed ? 0x9f : 0xbf;
-    return follows(1, low, high) && follows(2, 0x80, 0xbf) ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    const unsigned char low = lead == 0xf0 ? 0x90 : 0x80;
-    const unsigned char high = lead == 0xf4 ? 0x8f : 0xbf;
-    return follows(1, low, high) && follows(2, 0x80, 0xbf) && follows(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
-}
-
-// C0, DEL and C1 (U+0080..U+009F, which UTF-8 writes as c2 80..c2 9f).
-bool IsControl(std::string_view sequence) noexcept {
-  const auto lead = static_cast<unsigned char>(sequence[0]);
-  if (sequence.size() == 1) return lead < 0x20 || lead == 0x7f;
-  return lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
-}
-
-// Spaces other than U+0020, and characters that join, hide or reverse text: with them two names can
-// look alike. `sequence` is well-formed.
-bool IsDeceptive(std::string_view sequence) noexcept {
-  const auto byte = [&sequence](std::size_t i) {
-    return static_cast<std::uint32_t>(static_cast<unsigned char>(sequence[i]));
-  };
-  std::uint32_t code = 0;
-  if (sequence.size() == 2) code = (byte(0) & 0x1fU) << 6 | (byte(1) & 0x3fU);
-  if (sequence.size() == 3) {
-    code = (byte(0) & 0x0fU) << 12 | (byte(1) & 0x3fU) << 6 | (byte(2) & 0x3fU);
-  }
-  return code == 0xa0 || code == 0xad || code == 0x61c || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200f) || (code >= 0x2028 && code <= 0x202f) ||
-         (code >= 0x205f && code <= 0x206f) || code == 0x3000 || code == 0xfeff;
-}
 
 bool AllZero(std::span<const std::uint8_t> bytes) noexcept {
   return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte == 0; });
@@ -70,16 +25,16 @@ Status CheckTagName(std::string_view tag) {
     return {Code::kInvalid, "a tag's name must not begin or end with a space"};
   }
   for (std::size_t i = 0; i < tag.size();) {
-    const std::size_t bytes = Utf8SequenceBytes(tag.substr(i));
-    if (bytes == 0) return {Code::kInvalid, "the tag's name is not valid UTF-8"};
-    if (IsControl(tag.substr(i, bytes))) {
+    const Utf8Character character = FirstUtf8Character(tag.substr(i));
+    if (character.bytes == 0) return {Code::kInvalid, "the tag's name is not valid UTF-8"};
+    if (IsControl(character.code)) {
       return {Code::kInvalid, "the tag's name contains a control character"};
     }
-    if (IsDeceptive(tag.substr(i, bytes))) {
+    if (IsDeceptive(character.code)) {
       return {Code::kInvalid,
               "the tag's name contains a character that looks like another one or is invisible"};
     }
-    i += bytes;
+    i += character.bytes;
   }
   return Status::Ok();
 }

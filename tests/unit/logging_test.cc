@@ -163,6 +163,38 @@ TEST(LoggingTest, ValueCannotSendControlCharactersToATerminal) {
   })) << lines[0];
 }
 
+// Regression: every character beyond ASCII was escaped, so a name in Cyrillic or Chinese could be
+// neither read nor searched for.
+TEST(LoggingTest, NamesInAnyScriptAreWrittenAsTheyAre) {
+  for (const Format format : {Format::kText, Format::kJson}) {
+    const auto lines = LinesOf([format] {
+      Configure(Level::kInfo, format);
+      Info("e", {{"tag", "заказы-注文-\U0001f680"}, {"error", "no tag 'Bestellungen für Köln'"}});
+    });
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_NE(lines[0].find("заказы-注文-\U0001f680"), std::string::npos) << lines[0];
+    EXPECT_NE(lines[0].find("\"no tag 'Bestellungen für Köln'\""), std::string::npos) << lines[0];
+  }
+}
+
+TEST(LoggingTest, CharactersThatHideOrReverseTextAndInvalidBytesAreEscaped) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    Info("e", {{"bidi", "a\u202eb"},
+               {"letter_mark", "\u061c"},
+               {"zero_width", "\u200b"},
+               {"c1", "\u009b2J"},
+               {"line", "\u2028"},
+               {"invalid", "\xc3("},
+               {"wide_space", "\u3000"}});
+  });
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find(R"(bidi="a\u202eb" letter_mark="\u061c" zero_width="\u200b" )"
+                          R"(c1="\u009b2J" line="\u2028" invalid="\ufffd(" wide_space="\u3000")"),
+            std::string::npos)
+      << lines[0];
+}
+
 TEST(LoggingTest, MalformedUtf8IsReplacedNotFatal) {
   const auto body = [](Format format) {
     return LinesOf([format] {
@@ -209,6 +241,21 @@ TEST(LoggingTest, LevelsBelowTheConfiguredOneAreSilent) {
             }).size(),
             1U);
   EXPECT_EQ(LinesOf(write_all).size(), 3U) << "before Configure: text from info on";
+}
+
+TEST(LoggingTest, EventThatLastsWritesOneLineAndCountsTheRest) {
+  const auto lines = LinesOf([] {
+    Configure(Level::kInfo, Format::kText);
+    for (int i = 0; i < 50; ++i) Error("accept.failed", {{"i", i}}, Pace::kSeldom);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1050));
+    Error("accept.failed", {{"i", 50}}, Pace::kSeldom);
+    FlushSuppressed(false);
+    FlushSuppressed(true);
+  });
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("accept.failed i=0"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[1].find("log.suppressed of=accept.failed suppressed=50"), std::string::npos)
+      << lines[1];
 }
 
 TEST(LoggingTest, OneEventWritesTwentyLinesASecondAndCountsTheRest) {

@@ -4,26 +4,36 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
+#include <cstdint>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "idd/base/check.h"
+#include "idd/base/utf8.h"
+#include "platform/journal_stream.h"
+
 namespace idd::daemon::log {
 namespace {
 
-constexpr int kLinesPerSecond = 20;
+// How many lines of an event are written in a window of time.
+struct Allowance {
+  int lines = 0;
+  std::chrono::seconds window{};
+};
+constexpr Allowance kUsual{.lines = 20, .window = std::chrono::seconds(1)};
+constexpr Allowance kSeldom{.lines = 1, .window = std::chrono::seconds(60)};
 constexpr std::array<const char*, 4> kLevelNames = {"debug", "info", "warning", "error"};
 constexpr std::size_t kMaxEvents = 256;
 
 struct Budget {
+  Pace pace = Pace::kUsual;
   std::chrono::steady_clock::time_point window{};
   int written = 0;
   std::uint64_t suppressed = 0;
@@ -79,16 +89,6 @@ class PriorityPrefix : public spdlog::custom_flag_formatter {
   }
 };
 
-// Whether standard error is still the stream to the journal that the service manager made, not a
-// redirection.
-bool IsJournal() {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
-  const char* const stream = std::getenv("JOURNAL_STREAM");
-  struct stat info {};
-  if (stream == nullptr || ::fstat(STDERR_FILENO, &info) != 0) return false;
-  return std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) == stream;
-}
-
 // The journal stores its own time and level for each line.
 std::string PatternOf(Format format, bool is_journal) {
   const std::string prefix = is_journal ? "%*" : "";
@@ -115,20 +115,26 @@ spdlog::logger& LoggerLocked(State& state) {
   return *state.logger;
 }
 
+const Allowance& AllowanceOf(const Budget& budget) {
+  return budget.pace == Pace::kSeldom ? kSeldom : kUsual;
+}
+
 // True if the line may be written; `suppressed` gets the number of lines left out before it.
-bool TakeBudget(State& state, std::string_view event, std::uint64_t& suppressed) {
+bool TakeBudget(State& state, std::string_view event, Pace pace, std::uint64_t& suppressed) {
   auto it = state.budgets.find(event);
   if (it == state.budgets.end()) {
     if (state.budgets.size() >= kMaxEvents) return true;
     it = state.budgets.emplace(std::string(event), Budget{}).first;
   }
   Budget& budget = it->second;
+  budget.pace = pace;
   const auto now = std::chrono::steady_clock::now();
-  if (now - budget.window >= std::chrono::seconds(1)) {
+  if (budget.window == std::chrono::steady_clock::time_point{} ||
+      now - budget.window >= AllowanceOf(budget).window) {
     budget.window = now;
     budget.written = 0;
   }
-  if (budget.written >= kLinesPerSecond) {
+  if (budget.written >= AllowanceOf(budget).lines) {
     ++budget.suppressed;
     ++state.suppressed;
     return false;
@@ -151,21 +157,39 @@ void Count(State& state, Level level, std::string_view event) {
   ++it->second.count;
 }
 
-// True for spaces, quotes and anything that a terminal might act on: control characters, DEL, and
-// all bytes above ASCII, which include the C1 controls.
+// What a terminal might act on, or show as other text than it is. U+FFFD stands for bytes that are
+// not UTF-8.
+bool IsEscaped(std::uint32_t code) {
+  return IsControl(code) || IsDeceptive(code) || code == 0xfffd;
+}
+
 bool NeedsQuotes(std::string_view value) {
-  return value.empty() || std::any_of(value.begin(), value.end(), [](unsigned char c) {
-           return c <= 0x20 || c >= 0x7f || c == '"' || c == '=' || c == '\\';
-         });
+  if (value.empty() || value.find_first_of(" \"=\\") != std::string_view::npos) return true;
+  while (!value.empty()) {
+    const Utf8Character character = FirstUtf8Character(value);
+    if (character.bytes == 0 || IsEscaped(character.code)) return true;
+    value.remove_prefix(character.bytes);
+  }
+  return false;
 }
 
 // Uses JSON's escapes in the text format too: a value can neither start a new line nor control the
-// terminal. DEL is the one control character that JSON leaves as it is.
+// terminal. Names in any script stay readable.
 std::string Quote(std::string_view value) {
-  std::string quoted =
-      nlohmann::json(value).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  for (std::size_t at = quoted.find('\x7f'); at != std::string::npos; at = quoted.find('\x7f')) {
-    quoted.replace(at, 1, "\\u007f");
+  const std::string document =
+      nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string quoted;
+  for (std::string_view left = document; !left.empty();) {
+    const Utf8Character character = FirstUtf8Character(left);
+    IDD_CHECK(character.bytes != 0);
+    if (IsEscaped(character.code)) {
+      std::array<char, 8> text{};
+      std::snprintf(text.data(), text.size(), "\\u%04x", character.code);
+      quoted += text.data();
+    } else {
+      quoted += left.substr(0, character.bytes);
+    }
+    left.remove_prefix(character.bytes);
   }
   return quoted;
 }
@@ -235,7 +259,7 @@ void FlushSuppressed(bool at_end) {
   const auto now = std::chrono::steady_clock::now();
   for (auto& [event, budget] : state.budgets) {
     if (budget.suppressed == 0) continue;
-    if (!at_end && now - budget.window < std::chrono::seconds(1)) continue;
+    if (!at_end && now - budget.window < AllowanceOf(budget).window) continue;
     const std::uint64_t suppressed = std::exchange(budget.suppressed, 0);
     const std::initializer_list<Field> fields = {{"of", event}};
     logger.warn("{}", state.format == Format::kText
@@ -244,14 +268,14 @@ void FlushSuppressed(bool at_end) {
   }
 }
 
-void Write(Level level, std::string_view event, std::initializer_list<Field> fields) {
+void Write(Level level, std::string_view event, std::initializer_list<Field> fields, Pace pace) {
   State& state = GetState();
   const std::lock_guard lock(state.mutex);
   Count(state, level, event);
   spdlog::logger& logger = LoggerLocked(state);
   if (!logger.should_log(ToSpdlog(level))) return;
   std::uint64_t suppressed = 0;
-  if (!TakeBudget(state, event, suppressed)) return;
+  if (!TakeBudget(state, event, pace, suppressed)) return;
   const std::string line = state.format == Format::kText ? TextLine(event, fields, suppressed)
                                                          : JsonFields(event, fields, suppressed);
   logger.log(ToSpdlog(level), "{}", line);

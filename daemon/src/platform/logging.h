@@ -36,10 +36,12 @@ void SetLevel(Level level);
 [[nodiscard]] std::optional<Level> ParseLevel(std::string_view name) noexcept;
 
 // One line: the time (UTC), the level, the event (`lease.granted`, the stable name that
-// docs/log-events.md lists) and the fields. At most 20 lines a second are written for one event.
-// The next line of the event, or a line `log.suppressed` if none comes, then has the number of
-// lines left out (`suppressed=`).
-void Write(Level level, std::string_view event, std::initializer_list<Field> fields);
+// docs/log-events.md lists) and the fields. At most 20 lines a second are written for one event, or
+// one a minute of an event that lasts and repeats itself. The next line of the event, or a line
+// `log.suppressed` if none comes, then has the number of lines left out (`suppressed=`).
+enum class Pace : std::uint8_t { kUsual, kSeldom };
+void Write(Level level, std::string_view event, std::initializer_list<Field> fields,
+           Pace pace = Pace::kUsual);
 
 // Writes the `log.suppressed` lines that are due, or all of them `at_end`. To be called once a
 // second.
@@ -65,8 +67,9 @@ inline void Info(std::string_view event, std::initializer_list<Field> fields) {
 inline void Warning(std::string_view event, std::initializer_list<Field> fields) {
   Write(Level::kWarning, event, fields);
 }
-inline void Error(std::string_view event, std::initializer_list<Field> fields) {
-  Write(Level::kError, event, fields);
+inline void Error(std::string_view event, std::initializer_list<Field> fields,
+                  Pace pace = Pace::kUsual) {
+  Write(Level::kError, event, fields, pace);
 }
 
 }  // namespace idd::daemon::log

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "idd/base/check.h"
+#include "idd/base/utf8.h"
 
 namespace idd::tools {
 namespace {
@@ -21,46 +22,13 @@ namespace {
 // Between two columns of a table.
 constexpr std::string_view kGap = "  ";
 
-// A character of UTF-8 text; bytes == 0 if the bytes are not one.
-struct Character {
-  std::uint32_t code = 0;
-  std::size_t bytes = 0;
-};
-
 std::uint32_t ByteAt(std::string_view text, std::size_t index) {
   return static_cast<unsigned char>(text[index]);
 }
 
-// The length that a first byte announces; 0 if no character begins with it.
-std::size_t AnnouncedBytes(std::uint32_t first) {
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first < 0xe0) return 2;
-  if (first >= 0xe0 && first < 0xf0) return 3;
-  if (first >= 0xf0 && first < 0xf5) return 4;
-  return 0;
-}
-
-Character DecodeFirst(std::string_view text) {
-  constexpr std::array<std::uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  constexpr std::array<std::uint32_t, 5> kFirstByteBits = {0, 0x7f, 0x1f, 0x0f, 0x07};
-  const std::size_t bytes = AnnouncedBytes(ByteAt(text, 0));
-  if (bytes == 0 || bytes > text.size()) return {};
-  Character character;
-  character.code = ByteAt(text, 0) & kFirstByteBits[bytes];
-  for (std::size_t i = 1; i < bytes; ++i) {
-    const std::uint32_t next = ByteAt(text, i);
-    if ((next & 0xc0U) != 0x80U) return {};
-    character.code = (character.code << 6) | (next & 0x3fU);
-  }
-  const bool is_surrogate = character.code >= 0xd800 && character.code < 0xe000;
-  if (character.code < kSmallest[bytes] || character.code > 0x10ffff || is_surrogate) return {};
-  character.bytes = bytes;
-  return character;
-}
-
 // Control characters, line and paragraph separators, and marks that change the reading direction.
 bool IsUnprintable(std::uint32_t code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
+  return IsControl(code) || code == 0x61c || code == 0x200e || code == 0x200f ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
 }
 
@@ -76,13 +44,13 @@ std::string EscapeCode(std::uint32_t code) {
 
 // The length of the first character, or 1 for a byte that is not one.
 std::size_t BytesOf(std::string_view text) {
-  return std::max<std::size_t>(DecodeFirst(text).bytes, 1);
+  return std::max<std::size_t>(FirstUtf8Character(text).bytes, 1);
 }
 
 // The columns that a terminal uses: two for a wide character, none for a combining one, one for a
 // character that the locale does not know.
 std::size_t ColumnsOf(std::string_view text) {
-  const Character character = DecodeFirst(text);
+  const Utf8Character character = FirstUtf8Character(text);
   if (character.bytes <= 1) return 1;
   const int columns = ::wcwidth(static_cast<wchar_t>(character.code));
   return columns < 0 ? 1 : static_cast<std::size_t>(columns);
@@ -209,7 +177,7 @@ std::string EscapeText(std::string_view text) {
   std::string escaped;
   escaped.reserve(text.size());
   while (!text.empty()) {
-    const Character character = DecodeFirst(text);
+    const Utf8Character character = FirstUtf8Character(text);
     const std::size_t bytes = std::max<std::size_t>(character.bytes, 1);
     if (character.bytes == 0) {
       escaped += EscapeCode(ByteAt(text, 0));
@@ -231,7 +199,7 @@ std::string Counted(std::size_t count, std::string_view noun) {
 
 bool IsUtf8(std::string_view text) noexcept {
   while (!text.empty()) {
-    const Character character = DecodeFirst(text);
+    const Utf8Character character = FirstUtf8Character(text);
     if (character.bytes == 0) return false;
     text.remove_prefix(character.bytes);
   }

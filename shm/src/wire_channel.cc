@@ -121,7 +121,7 @@ Result<sockaddr_un> SocketAddress(const std::string& path) {
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
     return Status(Code::kInvalid, "the socket's path must have 1 to " +
                                       std::to_string(sizeof(address.sun_path) - 1) +
-                                      " bytes: " + path);
+                                      " bytes, got " + std::to_string(path.size()) + ": " + path);
   }
   std::copy(path.begin(), path.end(), address.sun_path);
   return address;

@@ -339,6 +339,28 @@ TEST(UsageTest, PasswordInAMisplacedUrlIsNotRepeated) {
   EXPECT_NE(ran.err.find("'mysql://idd:********@h/x'"), std::string::npos) << ran.err;
 }
 
+TEST(UsageTest, PathThatIsTooLongIsReportedWithItsLength) {
+  const std::string path = "/" + std::string(120, 's');
+  const Ran ran = RunTool({"status", "--socket", path.c_str()});
+  EXPECT_EQ(ran.exit, ExitStatus::kUsage);
+  EXPECT_NE(ran.err.find("path must have at most 107 bytes, got 121;"), std::string::npos)
+      << ran.err;
+}
+
+// Regression: it said that leaf "is not one of tinyid, ...", as if Leaf could not be moved from.
+TEST(UsageTest, ImportOfAGeneratorThatNeedsNoneSaysSo) {
+  for (const char* source : {"leaf", "leaf-segment", "leaf_alloc"}) {
+    const Ran ran = RunTool({"import", source});
+    EXPECT_EQ(ran.exit, ExitStatus::kUsage);
+    EXPECT_NE(ran.err.find(source + std::string("' needs no import: name Leaf's database")),
+              std::string::npos)
+        << ran.err;
+  }
+  for (const char* source : {"leaf-snowflake", "snowflake", "sonyflake", "uid-generator"}) {
+    EXPECT_NE(RunTool({"import", source}).err.find("--mode snowflake"), std::string::npos);
+  }
+}
+
 TEST(UsageTest, DeleteNamesForce) {
   EXPECT_NE(RunTool({"tag", "delete", "orders"}).err.find("--force"), std::string::npos);
 }

@@ -163,9 +163,13 @@ Result<std::vector<std::string>> ReadPatterns(const toml::table& rule, const std
   std::vector<std::string> patterns;
   for (const toml::node& element : *array) {
     const auto pattern = element.value_exact<std::string>();
-    if (!pattern.has_value() || pattern->empty() || pattern->size() > kMaxPatternBytes) {
+    if (!pattern.has_value()) {
+      return ConfigPlace(path, element).Wrong("'tags' must contain only names");
+    }
+    if (pattern->empty() || pattern->size() > kMaxPatternBytes) {
       return ConfigPlace(path, element)
-          .Wrong("'tags' must have names of 1 to " + std::to_string(kMaxPatternBytes) + " bytes");
+          .Wrong("'tags' must have names of 1 to " + std::to_string(kMaxPatternBytes) +
+                 " bytes, got one of " + std::to_string(pattern->size()));
     }
     patterns.push_back(*pattern);
   }

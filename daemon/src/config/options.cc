@@ -259,7 +259,8 @@ Status CheckFolders(const Setting& socket, const Setting& state_dir) {
     }
   }
   if (socket.value.size() > kMaxSocketPathBytes) {
-    return Wrong(socket, "must have at most " + std::to_string(kMaxSocketPathBytes) + " bytes");
+    return Wrong(socket, "must have at most " + std::to_string(kMaxSocketPathBytes) +
+                             " bytes, got " + std::to_string(socket.value.size()));
   }
   Status status =
       CheckIsAbsolute(socket, socket.value, "must be an absolute path", "/run/idd/idd.sock");

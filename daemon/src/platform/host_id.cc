@@ -59,7 +59,9 @@ Status CheckHostId(const std::string& host_id) {
   if (host_id.empty() || host_id.size() > kMaxBytes ||
       host_id.find_first_not_of(kAllowed) != std::string::npos) {
     return {Code::kInvalid,
-            "a host id has 1 to 64 letters, digits, '.', '-' and '_': '" + host_id + "'"};
+            "a host id has 1 to 64 letters, digits, '.', '-' and '_', got " +
+                (host_id.size() > kMaxBytes ? std::to_string(host_id.size()) + ": " : "") + "'" +
+                host_id + "'"};
   }
   return Status::Ok();
 }

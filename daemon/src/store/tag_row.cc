@@ -165,8 +165,9 @@ Status CheckNewTag(const NewTag& tag) {
       return status;
     }
     if (tag.tag.size() > kMaxSnowflakeTagBytes) {
-      return {Code::kInvalid, "the name of a snowflake tag has at most " +
-                                  std::to_string(kMaxSnowflakeTagBytes) + " bytes"};
+      return {Code::kInvalid, "the name of a snowflake tag must have at most " +
+                                  std::to_string(kMaxSnowflakeTagBytes) + " bytes, got " +
+                                  std::to_string(tag.tag.size())};
     }
   }
   if (Status status = CheckLaneBlock(tag.tag, tag.lane_block); !status.ok()) return status;

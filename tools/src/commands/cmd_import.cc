@@ -97,6 +97,23 @@ Status ImportVerdict(const Json& document) {
                              " refused; correct them as the output says, and import again"};
 }
 
+// Generators of which there is nothing to import, by the names that users try.
+std::vector<WrongChoice> NeedNoImport() {
+  const std::string leaf =
+      "needs no import: name Leaf's database as the database of idd, which uses the table "
+      "leaf_alloc as its own";
+  const std::string snowflake =
+      "needs no import: a tag that is created with --mode snowflake begins at the time of the "
+      "clock";
+  return {{"leaf", leaf},
+          {"leaf_alloc", leaf},
+          {"leaf-segment", leaf},
+          {"leaf-snowflake", snowflake},
+          {"snowflake", snowflake},
+          {"sonyflake", snowflake},
+          {"uid-generator", snowflake}};
+}
+
 void RegisterImportCommand(Command root, Invocation& invocation) {
   ImportArguments& arguments = invocation.import;
   Command command = root.AddCommand(
@@ -105,7 +122,8 @@ void RegisterImportCommand(Command root, Invocation& invocation) {
       "--dry-run");
   command
       .AddChoice("SOURCE", "The generator that the table belongs to",
-                 {"tinyid", "cosid", "common-sequence", "flickr"}, &arguments.source)
+                 {"tinyid", "cosid", "common-sequence", "flickr"}, &arguments.source,
+                 NeedNoImport())
       .ValueName("")
       .Required();
   command.AddText("--from", "The table's database, mysql://... [idd's own]", &arguments.from)

@@ -177,11 +177,15 @@ Argument Command::AddText(const char* name, const char* help, std::optional<std:
 }
 
 Argument Command::AddChoice(const char* name, const char* help, std::vector<std::string> choices,
-                            std::optional<std::string>* choice) {
+                            std::optional<std::string>* choice, std::vector<WrongChoice> wrong) {
   std::string list;
   for (const std::string& item : choices) list += (list.empty() ? "" : ", ") + item;
   const std::string full_help = std::string(help) + ": " + list;
-  const auto read = [choices = std::move(choices), list, choice](const std::string& text) {
+  const auto read = [choices = std::move(choices), wrong = std::move(wrong), list,
+                     choice](const std::string& text) {
+    for (const WrongChoice& known : wrong) {
+      if (known.text == text) return Quote(text) + " " + known.why;
+    }
     const bool is_known = std::find(choices.begin(), choices.end(), text) != choices.end();
     if (!is_known) return Quote(text) + " is not one of " + list;
     *choice = text;
@@ -246,7 +250,8 @@ std::string CheckTagArgument(const std::string& tag) { return wire::CheckTagName
 std::string CheckTextArgument(const std::string& text) {
   if (!IsUtf8(text)) return "the text is not UTF-8";
   if (text.size() > kMaxTextBytes) {
-    return "the text is longer than " + std::to_string(kMaxTextBytes) + " bytes";
+    return "the text must have at most " + std::to_string(kMaxTextBytes) + " bytes, got " +
+           std::to_string(text.size());
   }
   return {};
 }
@@ -255,7 +260,8 @@ std::string CheckSocketArgument(const std::string& path) {
   constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
   if (path.empty()) return "the socket's path is empty";
   if (path.size() > kMaxPathBytes) {
-    return "the socket's path is longer than " + std::to_string(kMaxPathBytes) + " bytes";
+    return "the socket's path must have at most " + std::to_string(kMaxPathBytes) + " bytes, got " +
+           std::to_string(path.size());
   }
   return {};
 }

@@ -46,6 +46,12 @@ inline constexpr std::size_t kMaxTextBytes = 2048;
 // string. Called more than once for each text; the last call counts.
 using ReadArgument = std::function<std::string(const std::string& text)>;
 
+// A text that is no choice, but that a user may expect to be one, and why it is none.
+struct WrongChoice {
+  std::string text;
+  std::string why;  // continues "'text' "
+};
+
 // A command under construction: a handle, to be copied. It lives as long as the CommandLine, and so
 // must the variables that receive the arguments. Names are "TAG" for a positional argument and
 // "-n,--count" for an option; if an option is given twice, the last one counts.
@@ -80,7 +86,7 @@ class Command {
   Argument AddText(const char* name, const char* help, std::optional<std::string>* text);
   // One of a few words; the help lists them.
   Argument AddChoice(const char* name, const char* help, std::vector<std::string> choices,
-                     std::optional<std::string>* choice);
+                     std::optional<std::string>* choice, std::vector<WrongChoice> wrong = {});
   void AddFlag(const char* name, const char* help, bool* flag);
   // An option of any other type.
   Argument AddArgument(const char* name, const char* help, const ReadArgument& read);

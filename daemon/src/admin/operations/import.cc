@@ -45,7 +45,8 @@ Result<ImportQuery> ReadImportQuery(const AdminRequest& request, const std::stri
   const auto known = ParseImportSource(source.value().value_or(""));
   if (!known.has_value()) {
     return Status(Code::kInvalid, "unknown source '" + source.value().value_or("") +
-                                      "'; tinyid, cosid, common-sequence and flickr are known");
+                                      "'; tinyid, cosid, common-sequence and flickr are known, and "
+                                      "Leaf's table needs no import");
   }
   if (step.value().has_value() && (*step.value() < 1 || *step.value() > kMaxStep)) {
     return Status(Code::kInvalid, "'step' must be from 1 to " + std::to_string(kMaxStep));

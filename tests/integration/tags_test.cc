@@ -101,6 +101,35 @@ TEST_F(Tags, CreateShowListAgree) {
   EXPECT_EQ(host_.idctl.Claim("orders").front(), 1000U);
 }
 
+// Regression: a tag named "*" could be created, which no rule can name without every other tag.
+TEST_F(Tags, NameThatRulesUseAsAPatternIsRefusedForANewTag) {
+  for (const char* name : {"*", "**", "orders.*", "order?", "orders#7"}) {
+    const IdctlResult result = host_.idctl.Run({"tag", "create", name});
+    EXPECT_EQ(result.exit_status, 1) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(std::string("'") + name + "'"));
+    ExpectOneLine(result);
+    WriteFile(dir_.File("tags.toml"), std::string("[[tag]]\nname = \"") + name + "\"\n");
+    EXPECT_EQ(host_.idctl.Run({"apply", "-f", dir_.File("tags.toml")}).exit_status, 2) << name;
+  }
+  EXPECT_TRUE(host_.idctl.Json({"tag", "list"}).at("tags").empty());
+  for (const char* name :
+       {"-n", "--help", ".", "..", "a/b", "a,b", "'", "\"", "#", "a#b", "$(id)"}) {
+    host_.idctl.Do({"tag", "create", "--", name});
+    const IdctlResult claim = host_.idctl.Run({"claim", "--", name});
+    EXPECT_EQ(claim.out, "1\n") << name << ": " << claim.err;
+  }
+}
+
+TEST_F(Tags, NameThatRulesUseAsAPatternIsServedAndReportedIfTheTableHasIt) {
+  host_.Database().Execute("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES ('*', 5, 10)");
+  EXPECT_EQ(host_.idctl.Claim("*").front(), 5U);
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("tag.name_is_pattern tag=\\*", 0, Patience(5s)))
+      << host_.daemon.Log();
+  EXPECT_EQ(host_.idctl.Json({"tag", "list"}).at("tags").at(0).at("tag"), "*");
+  host_.idctl.Do({"tag", "delete", "*", "--force"});
+  EXPECT_TRUE(host_.idctl.Json({"tag", "list"}).at("tags").empty());
+}
+
 TEST_F(Tags, CreateOfAnExistingTagExits7AndChangesNothing) {
   host_.idctl.CreateTag("orders", 50);
   (void)host_.idctl.Claim("orders", 3);

@@ -153,6 +153,17 @@ Result<TagRecord> ParseTagRow(const StoredRow& row) {
   return record;
 }
 
+// A rule that names "a*" alone cannot be written: it would name "ab" as well.
+Status CheckNewTagName(const std::string& tag) {
+  if (Status status = wire::CheckTagName(tag); !status.ok()) return status;
+  if (Status status = CheckIsNoCounter(tag); !status.ok()) return status;
+  if (tag.find_first_of("*?") == std::string::npos) return Status::Ok();
+  return {Code::kInvalid,
+          "the name of tag '" + tag +
+              "' contains '*' or '?', which stand for other characters in the rules of idd.toml, "
+              "so no rule could name this tag alone; use a name without them"};
+}
+
 Status CheckNewTag(const NewTag& tag) {
   if (Status status = wire::CheckTagName(tag.tag); !status.ok()) return status;
   if (Status status = CheckStep(tag.tag, tag.step); !status.ok()) return status;

@@ -26,6 +26,9 @@ inline constexpr int kTagColumns = 14;
 // kInvalid names the invalid column.
 [[nodiscard]] Result<TagRecord> ParseTagRow(const StoredRow& row);
 
+// Checks the name of a tag that an administrator wants to create. Stricter than wire::CheckTagName:
+// the table may have other names, which are served. kInvalid.
+[[nodiscard]] Status CheckNewTagName(const std::string& tag);
 // Check the request itself, before anything is read. kInvalid says what is wrong.
 [[nodiscard]] Status CheckNewTag(const NewTag& tag);
 [[nodiscard]] Status CheckTagChange(const TagChange& change);

@@ -3,6 +3,7 @@
 // ServedTag: its settings and its leases, from the store's answers.
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "platform/logging.h"
@@ -10,6 +11,7 @@
 #include "refill/lane_block.h"
 #include "refill/snowflake_policy.h"
 #include "refill/ticket_policy.h"
+#include "store/tag_row.h"
 #include "tags/served_tag.h"
 
 namespace idd::daemon {
@@ -23,6 +25,16 @@ constexpr std::chrono::milliseconds kRefusalPause(1000);
 constexpr std::chrono::milliseconds kShortPause(20);
 // The same for a snowflake tag, which may wait for a clock, or for a worker id.
 constexpr std::chrono::milliseconds kClockPause(200);
+
+// The table may have a name that no new tag gets, such as "*". It is served, because programs may
+// use it.
+void ReportName(const std::string& tag) {
+  if (CheckNewTagName(tag).ok()) return;
+  log::Warning(
+      "tag.name_is_pattern",
+      {{"tag", tag},
+       {"action", "served; in a rule of idd.toml this name stands for other tags as well"}});
+}
 
 }  // namespace
 
@@ -60,6 +72,7 @@ void ServedTag::Warm() {
 }
 
 void ServedTag::Configure(TagRecord record) {
+  if (!is_known()) ReportName(record.tag);
   const bool is_new_mode = !is_known() || record_->mode != record.mode;
   if (record.mode == TagMode::kTicket) {
     if (is_new_mode) policy_ = std::make_unique<TicketPolicy>();

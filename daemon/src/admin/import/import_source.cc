@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "idd/wire/frames.h"
 #include "refill/refill_settings.h"
 #include "sql/mysql_db.h"
 #include "store/tag_row.h"
@@ -154,7 +153,7 @@ ImportRow ReadRow(const Layout& layout, const ImportQuery& query, const MysqlRow
             " is NULL"};
     return read;
   }
-  read.refusal = wire::CheckTagName(read.tag);
+  read.refusal = CheckNewTagName(read.tag);
   if (read.refusal.ok()) read.refusal = ReadNumbers(layout, query, row, read);
   return read;
 }

@@ -14,6 +14,7 @@ namespace idd::daemon {
 Result<NewTag> ReadNewTag(const AdminRequest& request) {
   Result<std::string> tag = TagField(request);
   if (!tag.ok()) return tag.status();
+  if (Status status = CheckNewTagName(tag.value()); !status.ok()) return status;
   const auto mode = TextField(request, "mode");
   const auto access = AccessField(request);
   const auto order = OrderField(request);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "idd/base/status.h"
 
+#include <cerrno>
 #include <system_error>
+
+#include "idd/base/error_text.h"
 
 namespace idd {
 
@@ -34,8 +37,19 @@ Code CodeFromNumber(std::uint32_t number) noexcept {
                                                              : Code::kSystem;
 }
 
+std::string ErrorText(int error) {
+  std::string text = std::generic_category().message(error);
+  if (error == EMFILE) {
+    text +=
+        "; raise the limit of descriptors of this process (LimitNOFILE= of its unit, ulimit -n)";
+  } else if (error == ENFILE) {
+    text += "; raise the limit of descriptors of the whole system (sysctl fs.file-max)";
+  }
+  return text;
+}
+
 Status Status::FromErrno(int error, std::string_view what) {
-  return {Code::kSystem, std::string(what) + ": " + std::generic_category().message(error)};
+  return {Code::kSystem, std::string(what) + ": " + ErrorText(error)};
 }
 
 Status Status::WithContext(std::string_view context) const {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <functional>
 
 #include "support/host.h"
 #include "support/raw_connection.h"
@@ -152,6 +153,34 @@ TEST_F(Startup, SocketPathThatIsTooLongIsRefused) {
   const std::optional<int> status = host_.daemon.LaunchAndWait(Patience(5s));
   EXPECT_TRUE(status == 1 || status == 2) << status.value_or(-1);
   EXPECT_NE(host_.daemon.Log(), "");
+}
+
+// Regression: a missing directory was reported as a lock file that could not be opened.
+TEST_F(Startup, MissingDirectoryIsNamedForEachPath) {
+  const std::string wrong = "directory '" + dir_.File("none") + "' does not exist; create it";
+  const auto log_of = [&](const std::function<void(DaemonOptions&)>& change) {
+    Host host(dir_, "other");
+    change(host.daemon.options());
+    EXPECT_EQ(host.daemon.LaunchAndWait(Patience(5s)), 1);
+    return host.daemon.Log();
+  };
+  EXPECT_THAT(
+      log_of([&](DaemonOptions& o) { o.socket = dir_.File("none/idd.sock"); }),
+      ::testing::AllOf(HasSubstr("cannot listen at the socket " + dir_.File("none/idd.sock")),
+                       HasSubstr(wrong)));
+  EXPECT_THAT(log_of([&](DaemonOptions& o) { o.state_dir = dir_.File("none/state"); }),
+              ::testing::AllOf(HasSubstr("cannot make the state directory"), HasSubstr(wrong)));
+  WriteFile(dir_.File("file"), "");
+  EXPECT_THAT(log_of([&](DaemonOptions& o) { o.state_dir = dir_.File("file"); }),
+              HasSubstr("a file has that name"));
+  EXPECT_THAT(log_of([&](DaemonOptions& o) { o.socket = dir_.File("file/idd.sock"); }),
+              HasSubstr("'" + dir_.File("file") + "' is not a directory"));
+  host_.daemon.options().database = dir_.File("none/idd.db");
+  host_.daemon.options().more_arguments = {"--metrics-textfile", dir_.File("none/idd.prom")};
+  host_.daemon.Start();
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("store.down.*" + wrong, 0, Patience(5s)));
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("metrics.textfile_failed.*" + wrong, 0, Patience(5s)));
+  host_.daemon.Stop();
 }
 
 TEST_F(Startup, IncarnationAndSchemaAreWrittenOnceOnly) {

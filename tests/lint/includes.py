@@ -52,7 +52,7 @@ ROOMS = {
         "store/sqlite": ("the store over a SQLite file", "store sql platform"),
         "store": ("the interface of a store, its records and the checks of its rows",
                   "sql refill platform"),
-        "sql": ("connections, statements and rows; knows no table of idd", ""),
+        "sql": ("connections, statements and rows; knows no table of idd", "platform"),
         "access": ("who a peer is, what it may do and what it has used", "platform"),
         "refill": ("pure: when to lease, and how much", ""),
         "metrics": ("pure: the list of metrics, samples of them and the page made of a sample", ""),

@@ -104,6 +104,18 @@ TEST_F(SqliteStoreFaultTest, MissingDirectoryIsUnavailableAndNotMade) {
   EXPECT_FALSE(std::filesystem::exists(dir_.File("no")));
 }
 
+// Regression: it said only that the file was missing, as if it had been deleted.
+TEST_F(SqliteStoreFaultTest, MissingDirectoryOfAKnownFileIsNamed) {
+  std::filesystem::create_directory(dir_.File("mount"));
+  SqliteStore store({dir_.File("mount/idd.db"), "a", {}});
+  ASSERT_TRUE(store.Open().ok());
+  std::filesystem::rename(dir_.File("mount"), dir_.File("moved"));
+  const Status status = store.Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(Says(status, "directory '" + dir_.File("mount") + "' does not exist"))
+      << status.message();
+}
+
 TEST_F(SqliteStoreFaultTest, DirectoryInPlaceOfTheFileIsUnavailable) {
   SqliteStore store({dir_.path(), "a", {}});
   EXPECT_EQ(store.Open().code(), Code::kUnavailable);

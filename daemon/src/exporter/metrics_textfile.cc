@@ -12,6 +12,7 @@
 #include "idd/base/scoped_fd.h"
 #include "metrics/metrics_page.h"
 #include "platform/logging.h"
+#include "platform/path_error.h"
 
 namespace idd::daemon {
 namespace {
@@ -31,12 +32,12 @@ Status WriteAll(int fd, const std::string& text, const std::string& path) {
 // Writes to a name that the collector, which reads *.prom, ignores.
 Status WriteBeside(const std::string& beside, const std::string& text) {
   if (::unlink(beside.c_str()) != 0 && errno != ENOENT) {
-    return Status::FromErrno(errno, "cannot remove " + beside);
+    return PathFailure("cannot make " + beside, beside, errno);
   }
   // O_EXCL: in a directory that others may write, a link must not redirect the write.
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const ScopedFd fd(::open(beside.c_str(), flags, kReadableForAll));
-  if (!fd.valid()) return Status::FromErrno(errno, "cannot make " + beside);
+  if (!fd.valid()) return PathFailure("cannot make " + beside, beside, errno);
   if (::fchmod(fd.get(), kReadableForAll) != 0) {
     return Status::FromErrno(errno, "cannot open " + beside + " for reading by all");
   }

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "platform/path_error.h"
+
 namespace idd::daemon {
 namespace {
 
@@ -27,7 +29,7 @@ std::string HolderOf(int fd) {
 
 Result<FileLock> FileLock::Take(const std::string& path) {
   ScopedFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
-  if (!fd.valid()) return Status::FromErrno(errno, "cannot open the lock file " + path);
+  if (!fd.valid()) return PathFailure("cannot open the lock file " + path, path, errno);
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -44,8 +46,12 @@ Result<FileLock> FileLock::Take(const std::string& path) {
 }
 
 Result<FileLock> LockStateDir(const std::string& state_dir) {
-  if (::mkdir(state_dir.c_str(), kStateDirMode) != 0 && errno != EEXIST) {
-    return Status::FromErrno(errno, "cannot make the state directory " + state_dir);
+  const std::string what = "cannot make the state directory " + state_dir;
+  if (::mkdir(state_dir.c_str(), kStateDirMode) != 0) {
+    const int error = errno;
+    struct stat info {};
+    if (::stat(state_dir.c_str(), &info) != 0) return PathFailure(what, state_dir, error);
+    if (!S_ISDIR(info.st_mode)) return Status(Code::kSystem, what + ": a file has that name");
   }
   Result<FileLock> lock = FileLock::Take(state_dir + "/idd.lock");
   if (lock.ok()) return lock;

@@ -68,7 +68,10 @@ Result<FileLock> Listener::LockPath(const std::string& path) {
   if (!address.ok()) return address.status();
   // The lock keeps another idd from binding between the check of a stale file and its removal.
   Result<FileLock> lock = FileLock::Take(path + ".lock");
-  if (lock.ok() || lock.status().code() != Code::kUnavailable) return lock;
+  if (lock.ok()) return lock;
+  if (lock.status().code() != Code::kUnavailable) {
+    return lock.status().WithContext("cannot listen at the socket " + path);
+  }
   return lock.status().WithContext("another idd uses this socket");
 }
 

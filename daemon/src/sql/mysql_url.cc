@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "idd/base/url_password.h"
+#include "platform/path_error.h"
 
 namespace idd::daemon {
 namespace {
@@ -211,7 +212,8 @@ Result<std::string> PasswordOf(const MysqlUrl& url) {
   std::ifstream file(path);
   std::string password;
   if (!file || (!std::getline(file, password) && !file.eof())) {
-    return Status(Code::kUnavailable, "the database password cannot be read from '" + path + "'");
+    return Status(Code::kUnavailable, "the database password cannot be read from '" + path +
+                                          "': " + PathError(path, errno));
   }
   return password;
 }

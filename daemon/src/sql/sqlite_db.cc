@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "idd/base/check.h"
+#include "idd/base/error_text.h"
 #include "idd/shm/abi.h"
+#include "platform/path_error.h"
 
 namespace idd::daemon {
 namespace {
@@ -56,7 +58,15 @@ Code CodeOf(int sqlite_code) {
   }
 }
 
-const char* AdviceFor(int sqlite_code) {
+// Why this user cannot write the file or make files beside it; "" if it can.
+std::string WhyNotWritable(const std::string& path) {
+  if (::access(path.c_str(), R_OK | W_OK) != 0 && errno != ENOENT) return PathError(path, errno);
+  const std::string beside = path + "-wal";
+  if (::access(DirectoryOf(path).c_str(), W_OK | X_OK) != 0) return PathError(beside, errno);
+  return "";
+}
+
+std::string AdviceFor(int sqlite_code, const std::string& path) {
   if (sqlite_code == SQLITE_CONSTRAINT_NOTNULL) return "; give the column a default value";
   switch (sqlite_code & 0xff) {
     case SQLITE_CONSTRAINT:
@@ -71,9 +81,11 @@ const char* AdviceFor(int sqlite_code) {
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH:
-      return "; make the file and its directory writable for idd's user";
-    case SQLITE_CANTOPEN:
-      return "; its directory must exist and be writable for idd's user";
+    case SQLITE_CANTOPEN: {
+      const std::string why = WhyNotWritable(path);
+      if (!why.empty()) return "; " + why;
+      return "; the file and its directory must be writable for idd's user";
+    }
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
       return "; restore it from a backup; idd does not overwrite it";
@@ -87,19 +99,18 @@ std::string AsPlainPath(const std::string& path) {
   return path.starts_with('/') ? path : "./" + path;
 }
 
-// "directory '...' does not exist" if that is why a file could not be opened; else "".
-std::string MissingDirectory(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string directory = path.substr(0, slash == 0 ? 1 : slash);
+// Whether the directory of the file is there.
+bool HasDirectory(const std::string& path) {
   struct stat info {};
-  if (::stat(directory.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return "";
-  return "directory '" + directory + "' does not exist or cannot be searched; create it";
+  return ::stat(DirectoryOf(path).c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 Status MissingFile(const std::string& path) {
-  return {Code::kUnavailable, "the database file '" + path +
-                                  "' is missing; restore it (idd does not make a new one in place "
-                                  "of it)"};
+  const std::string why = HasDirectory(path)
+                              ? "; restore it"
+                              : ": " + PathError(path, ENOENT) + ", and restore the file";
+  return {Code::kUnavailable, "the database file '" + path + "' is missing" + why +
+                                  " (idd does not make a new one in place of it)"};
 }
 
 std::optional<SqliteDb::FileId> FileAt(const std::string& path) {
@@ -323,9 +334,8 @@ Status SqliteDb::OpenFile(bool may_create) {
   const int flags = SQLITE_OPEN_READWRITE | create | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   const int code = sqlite3_open_v2(path_.c_str(), &handle_, flags, nullptr);
   if (code != SQLITE_OK) {
-    const std::string missing = MissingDirectory(path_);
-    if (missing.empty()) return ErrorStatus(code);
-    return {Code::kUnavailable, "cannot open '" + path_ + "': " + missing};
+    if (HasDirectory(path_)) return ErrorStatus(code);
+    return {Code::kUnavailable, "cannot open '" + path_ + "': " + PathError(path_, ENOENT)};
   }
   sqlite3_busy_handler(handle_, WaitWhileBusy, this);
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -581,11 +591,12 @@ Status SqliteDb::ErrorStatus(int code) const {
   message += " (SQLite code " + std::to_string(code) + ")";
   const int error = is_last ? sqlite3_system_errno(handle_) : 0;
   const int primary = code & 0xff;
-  if (error != 0 && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
-    message += ": " + std::system_category().message(error);
-  }
+  // Any file that SQLite opens may be the one too many, and then the file's rights are not why.
+  if (error == EMFILE || error == ENFILE) return {CodeOf(code), message + ": " + ErrorText(error)};
+  // After a refusal SQLite tries something else, whose error says nothing about the cause.
+  if (error != 0 && primary == SQLITE_IOERR) message += ": " + ErrorText(error);
   if (CodeOf(code) == Code::kIncompatible) is_damaged_ = true;
-  return {CodeOf(code), message + AdviceFor(code)};
+  return {CodeOf(code), message + AdviceFor(code, path_)};
 }
 
 }  // namespace idd::daemon

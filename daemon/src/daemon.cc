@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +23,7 @@
 #include "exporter/metrics_publisher.h"
 #include "leasing/high_water.h"
 #include "leasing/host_reporter.h"
+#include "platform/descriptor_limit.h"
 #include "platform/event_loop.h"
 #include "platform/host_id.h"
 #include "platform/logging.h"
@@ -38,23 +38,9 @@ namespace {
 // A start that reports nothing for this many periods of watchdog_timer_ has failed.
 constexpr int kPeriodsUntilFailed = 4;
 
-// Two descriptors a served tag and one a connection: the default of 1024 would not do.
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-    log::Warning("limit.nofile", {{"error", Status::FromErrno(errno, "setrlimit").message()}});
-  }
-}
-
 // Each tag takes two descriptors, and most descriptors are for clients and for tags that are asked
 // for.
-std::size_t MostTagsToWarm() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  return static_cast<std::size_t>(limit.rlim_cur / 8);
-}
+std::size_t MostTagsToWarm() { return DescriptorLimit() / 8; }
 
 Result<std::string> ChooseHostId(const Options& options, HighWaterMarks& marks) {
   if (!options.host_id.empty()) return options.host_id;
@@ -362,7 +348,11 @@ int FailStart(const Status& status) {
 
 int RunDaemon(const Options& options) {
   log::Configure(options.log_level, options.log_format);
-  RaiseDescriptorLimit();
+  // Two descriptors a served tag and one a connection: the default of 1024 would not do.
+  if (Status status = RaiseDescriptorLimit(); !status.ok()) {
+    log::Warning("limit.nofile", {{"error", status.message()}});
+  }
+  if (Status status = CheckRoomToStart(0); !status.ok()) return FailStart(status);
   const Result<FileLock> lock = LockStateDir(options.state_dir);
   if (!lock.ok()) return FailStart(lock.status());
   const Result<FileLock> socket_lock = Listener::LockPath(options.socket);
@@ -382,6 +372,9 @@ int RunDaemon(const Options& options) {
   std::vector<PassedDescriptor> passed = ServiceManager::TakePassed();
   Result<ScopedFd> listener = TakeListener(passed, options.socket);
   if (!listener.ok()) return FailStart(listener.status());
+  // Before a ring is closed: until idd has room for new ones, programs claim from those that they
+  // have.
+  if (Status status = CheckRoomToStart(passed.size()); !status.ok()) return FailStart(status);
   Result<Inheritance> inheritance =
       TakeInheritance(std::move(passed), host.value().id, *marks.value());
   if (!inheritance.ok()) return FailStart(inheritance.status());

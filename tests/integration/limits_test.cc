@@ -390,6 +390,49 @@ TEST_F(FewDescriptors, UnreadRepliesOfOneUserLeaveRoomForTheOthers) {
   EXPECT_THAT(host_.daemon.Log(), ::testing::Not(HasSubstr("accept.failed")));
 }
 
+// Regression: rings took every descriptor, so that no client could connect, and the log had twenty
+// lines a second that did not say what to raise.
+TEST_F(FewDescriptors, RingsLeaveRoomForConnections) {
+  StartWith(64);
+  ExpectServed(kBob);
+  int refused = 0;
+  for (int i = 0; i < 30; ++i) {
+    const std::string tag = "tag-" + std::to_string(i);
+    host_.idctl.Do({"tag", "create", tag});
+    const IdctlResult claim = host_.idctl.Run({"claim", tag, "--timeout", "30000"});
+    if (claim.exit_status == 0) continue;
+    ++refused;
+    EXPECT_THAT(claim.err, HasSubstr("raise LimitNOFILE="));
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 30);
+  ExpectServed(kBob);
+  ExpectOperatorIsServed();
+  const std::string log = host_.daemon.Log();
+  EXPECT_THAT(log, ::testing::Not(HasSubstr("accept.failed")));
+  const std::size_t first = log.find("ring.create_failed");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(log.find("ring.create_failed", first + 1), std::string::npos) << log;
+  host_.daemon.Stop();
+}
+
+TEST_F(FewDescriptors, LackOfDescriptorsIsReportedOnceWithWhatToRaise) {
+  StartWith(64);
+  const rlimit none{8, 64};
+  RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &none, nullptr) == 0, "prlimit");
+  // idd tries ten times a second.
+  ASSERT_EQ(host_.idctl.Run({"claim", "orders", "--timeout", "2000"}).exit_status, 4);
+  const rlimit enough{64, 64};
+  RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &enough, nullptr) == 0, "prlimit");
+  ExpectServed(kBob);
+  const std::string log = host_.daemon.Log();
+  const std::size_t first = log.find("accept.failed");
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_THAT(log.substr(first, log.find('\n', first) - first), HasSubstr("LimitNOFILE="));
+  EXPECT_EQ(log.find("accept.failed", first + 1), std::string::npos) << log;
+  host_.daemon.Stop();
+}
+
 TEST_F(FewDescriptors, OperatorGetsInWhenUsersHaveAllConnections) {
   StartWith(1024);
   const std::size_t of_alice = Take(kAlice, 1000);

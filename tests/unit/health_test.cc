@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include "access/peer_limits.h"
 #include "admin/operations/doctor_facts.h"
+#include "idd/base/error_text.h"
 #include "support/fake_marks.h"
 #include "support/fake_store.h"
 #include "support/temp_dir.h"
@@ -18,7 +20,7 @@ namespace {
 
 TEST(TroubleOfTest, IsReadFromTheErrorsOfBothStores) {
   struct Case {
-    const char* error;
+    std::string error;
     const char* trouble;
   };
   for (const Case& each : {
@@ -39,6 +41,8 @@ TEST(TroubleOfTest, IsReadFromTheErrorsOfBothStores) {
            Case{"x: Can't connect (error 2002)", "away"},
            Case{"x (error 999999999999999999999)", "other"},
            Case{"x (error )", "other"},
+           Case{"'/d/idd.db': unable to open (SQLite code 14): " + std::string(ErrorText(EMFILE)),
+                "descriptors"},
            Case{"", "other"},
        }) {
     EXPECT_STREQ(TroubleOf(each.error), each.trouble) << each.error;

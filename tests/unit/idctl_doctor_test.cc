@@ -137,6 +137,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
       {"/peers/connections", "13000", "limits", "warning", "connections: 13000 of 15000"},
       {"/peers/busiest/connections", "1000", "limits", "problem", "uid 1000's connections: 1000"},
       {"/process/descriptors", "60000", "limits", "warning", "descriptors: 60000 of 65536"},
+      {"/process/most_descriptors", "40", "limits", "problem", "no room for another tag's ring"},
       {"/process/uid", "0", "hardening", "warning", "runs as root"},
       {"/process/seccomp_mode", "0", "hardening", "warning", "no system call filter"},
       {"/process/no_new_privileges", "false", "hardening", "warning", "may gain privileges"},
@@ -515,6 +516,20 @@ TEST(DoctorSocketTest, IsReportedByTheKindOfItsFile) {
   EXPECT_EQ(CheckSocket(Socket(), Folder(S_IFDIR | 0777), 1000).state, Health::kProblem);
   EXPECT_EQ(CheckSocket(Socket(), Folder(S_IFDIR | 01777), 1000).state, Health::kOk)
       << "users can remove only their own files in it";
+}
+
+// Regression: doctor asked whether "idd (pid 1)" hangs, which is systemd.
+TEST(DoctorSocketTest, SilenceBehindASocketOfSystemdIsNotBlamedOnPid1) {
+  NoAnswer failed{.status = {Code::kUnavailable, "idd did not answer in time"},
+                  .listener = {.error = 0, .pid = 1, .uid = 0},
+                  .socket = Socket(),
+                  .service = "active"};
+  const Finding finding = ExplainNoAnswer(failed);
+  EXPECT_TRUE(Contains(finding.found, "systemd listens at the socket, and idd does not answer"));
+  EXPECT_TRUE(Contains(finding.found, "systemd says idd.service is active"));
+  EXPECT_TRUE(Contains(finding.next, "LimitNOFILE="));
+  failed.service = std::nullopt;  // in a container, idd may be pid 1
+  EXPECT_TRUE(Contains(ExplainNoAnswer(failed).found, "idd (pid 1) does not answer"));
 }
 
 TEST(DoctorSocketTest, SilenceIsExplainedByWhoListens) {

@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "access/admission_control.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
+#include "platform/descriptor_limit.h"
 #include "platform/logging.h"
 
 namespace idd::daemon {
 namespace {
 
 constexpr std::size_t kMaxConnections = 20000;
-constexpr std::size_t kFewestConnections = 8;
 // Descriptors reserved for peers that administer all tags: an operator gets in even when the other
 // peers have taken all the rest.
 constexpr std::size_t kMaxReserved = 64;
 constexpr std::size_t kFewestReserved = 2;
-// idd's own: log, locks, store, marks, event loop, listeners, documents that are being written.
-constexpr std::size_t kOwnDescriptors = 32;
-constexpr std::size_t kDescriptorsOfRing = 2;
 
 // Rings get a quarter of the rest, or what they have taken already if that is more.
 std::size_t MostDescriptorsOfPeers(std::size_t all, std::size_t rings) {
@@ -49,9 +44,7 @@ void AdmissionControl::Configure(std::vector<AccessRule> rules, const LimitSetti
 }
 
 void AdmissionControl::CheckDescriptorLimit() {
-  rlimit limit{};
-  const bool is_known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0;
-  const std::size_t all = is_known ? static_cast<std::size_t>(limit.rlim_cur) : 2 * kMaxConnections;
+  const std::size_t all = DescriptorLimit();
   most_ = MostDescriptorsOfPeers(all, rings_);
   most_under_way_ = all - all / 8;  // the rest: those on their way to the service manager
 }

@@ -151,7 +151,8 @@ void Listener::OnAcceptable() {
     // A process that is out of descriptors gets that error even if there is nothing to accept.
     pollfd pending{.fd = watch_.fd(), .events = POLLIN, .revents = 0};
     if (::poll(&pending, 1, 0) == 0) break;
-    log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}});
+    log::Error("accept.failed", {{"error", Status::FromErrno(error, "accept").message()}},
+               log::Pace::kSeldom);
     const bool is_out = error == EMFILE || error == ENFILE;
     if (is_out && make_room_()) continue;
     // Without a pause the loop would spin on the backlog.

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "idd/base/clock.h"
+#include "platform/descriptor_limit.h"
 
 namespace idd::daemon {
 namespace {
@@ -332,7 +333,12 @@ Result<std::unique_ptr<MysqlDb>> MysqlDb::Connect(const MysqlUrl& url,
                          by_socket ? url.unix_socket.c_str() : nullptr,
                          CLIENT_MULTI_STATEMENTS) != nullptr;
   logs_in = false;
-  if (!is_in) return db->Failure("connecting");
+  if (!is_in) {
+    // libmariadb's error is then one of the server's name or address.
+    const std::string shortage = DescriptorShortage();
+    Status failure = db->Failure("connecting");
+    return shortage.empty() ? failure : Status(failure.code(), failure.message() + ": " + shortage);
+  }
   deadline.reset();
   SetBlocking(mysql_get_socket(mysql), true);
   if (!by_socket) KeepAlive(mysql_get_socket(mysql));

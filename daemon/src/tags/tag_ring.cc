@@ -6,6 +6,7 @@
 
 #include "idd/base/check.h"
 #include "idd/base/clock.h"
+#include "platform/descriptor_limit.h"
 #include "platform/logging.h"
 #include "restart/descriptor_names.h"
 
@@ -18,10 +19,16 @@ Result<std::unique_ptr<TagRing>> TagRing::Create(const std::string& tag, std::ui
       .tag = tag, .ring_id = NewRingId(descriptors), .lane_count = shape.lane_count};
   if (shape.layout.has_value()) options.time = shape.layout->OfRing();
   Result<std::unique_ptr<shm::RingMemory>> memory = shm::RingMemory::Create(options);
-  if (!memory.ok()) {
+  Status status = memory.status();
+  if (status.ok()) {
+    const int highest = std::max(memory.value()->table_fd(), memory.value()->cursors_fd());
+    status = CheckRoomBeside(highest);
+  }
+  if (!status.ok()) {
     FreeRingId(descriptors, options.ring_id);
-    log::Error("ring.create_failed", {{"tag", tag}, {"error", memory.status().message()}});
-    return memory.status();
+    log::Error("ring.create_failed", {{"tag", tag}, {"error", status.message()}},
+               log::Pace::kSeldom);
+    return status;
   }
   return std::unique_ptr<TagRing>(
       new TagRing(std::move(memory).value(), floor, descriptors, shape));

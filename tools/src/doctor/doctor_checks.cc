@@ -121,6 +121,8 @@ constexpr std::array kTroubles = {
     Trouble{"read_only", "the store is read-only",
             "make it writable (SET GLOBAL read_only = OFF, or mount it rw and let idd's user write "
             "the file), or name the primary in idd's database URL"},
+    Trouble{"descriptors", "idd is out of descriptors",
+            "raise LimitNOFILE= (systemctl edit idd), then systemctl restart idd"},
     Trouble{"host_name", "another host has this host's name",
             "give one of the two another name (--host-id, host_id in idd.toml) and restart idd "
             "there; idctl host list shows the names in use"},
@@ -426,11 +428,25 @@ void CheckLimit(const std::string& what, double used, double most, Findings& fin
                           : "raise LimitNOFILE= of idd.service, then systemctl restart idd"});
 }
 
+// Of a limit so low that idd has no room for another ring long before four fifths are in use.
+void CheckDescriptors(const Fields& process, Findings& findings) {
+  constexpr double kOfRingAndReserve = 18;  // a ring, and what idd keeps for connections
+  const double used = process.Number("descriptors");
+  const double most = process.Number("most_descriptors");
+  if (most <= 0 || used + kOfRingAndReserve <= most) {
+    return CheckLimit("descriptors", used, most, findings);
+  }
+  findings.push_back({"limits", Health::kProblem,
+                      process.CountText("descriptors") + " of " +
+                          process.CountText("most_descriptors") +
+                          " descriptors are in use, which leaves no room for another tag's ring",
+                      "raise LimitNOFILE= of idd.service, then systemctl restart idd"});
+}
+
 void CheckLimits(const Fields& peers, const Fields& process, Findings& findings) {
   CheckLimit("connections", peers.Number("connections"), peers.Number("most_connections"),
              findings);
-  CheckLimit("descriptors", process.Number("descriptors"), process.Number("most_descriptors"),
-             findings);
+  CheckDescriptors(process, findings);
   if (const auto busiest = peers.OptionalObject("busiest"); busiest) {
     CheckLimit("uid " + busiest->CountText("uid") + "'s connections",
                busiest->Number("connections"), peers.Number("connections_per_uid"), findings);

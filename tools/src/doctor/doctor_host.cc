@@ -212,13 +212,23 @@ Finding ExplainNoAnswer(const NoAnswer& failed) {
     return {"daemon", Health::kProblem, failed.status.message() + ServiceText(failed.service),
             "systemctl status idd"};
   }
+  constexpr const char* kMeanwhile =
+      ", then systemctl restart idd; programs go on claiming from memory meanwhile";
+  // systemd listens for idd, so the socket's listener is not the process that has to answer.
+  if (failed.listener.pid == 1 && failed.service.has_value()) {
+    return {"daemon", Health::kProblem,
+            "systemd listens at the socket, and idd does not answer: " + failed.status.message() +
+                ServiceText(failed.service),
+            std::string("journalctl -u idd: does it start, is it out of descriptors "
+                        "(LimitNOFILE=), is it stopped, or does it hang?") +
+                kMeanwhile};
+  }
   const std::string who =
       failed.listener.pid > 0 ? " (pid " + std::to_string(failed.listener.pid) + ")" : "";
   return {
       "daemon", Health::kProblem,
       "idd" + who + " does not answer: " + failed.status.message() + ServiceText(failed.service),
-      "is it stopped, or does it hang? journalctl -u idd, then systemctl restart idd; programs "
-      "go on claiming from memory meanwhile"};
+      std::string("is it stopped, or does it hang? journalctl -u idd") + kMeanwhile};
 }
 
 }  // namespace idd::tools

@@ -157,6 +157,7 @@ struct Words {
   const char* name;
 };
 constexpr std::array kWordTroubles = {
+    Words{"raise the limit of descriptors", "descriptors"},
     Words{"another host uses the name", "host_name"},
     Words{"high-water.db", "state_dir"},
     Words{"password cannot be read", "password"},

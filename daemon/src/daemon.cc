@@ -66,6 +66,18 @@ JournalKeeper::OpenStore JournalOpener(const std::string& url, const HostIdentit
   return [url, host] { return OpenJournalStore(url, host); };
 }
 
+// A rule for one user takes the tag from the members of the group, which only a reader of the
+// manual expects.
+void ReportGroupsLeftOut(const Options& options) {
+  const std::string tags = TagsWithoutGroups(options.access);
+  if (tags.empty()) return;
+  log::Info("access.group_left_out",
+            {{"tags", tags},
+             {"action",
+              "members of group idd may not claim from these tags, because rules name the "
+              "tags and none lets the group in"}});
+}
+
 // The pieces, in the order in which they are made; destroyed in reverse.
 class Daemon {
  public:
@@ -235,7 +247,9 @@ void Daemon::Leave() {
 
 void Daemon::Reload() {
   if (engine_.is_stopping()) return;  // tails must go back to the store that granted them
-  const ParsedOptions parsed = ParseOptions(options_.arguments);
+  // A private idd stays one, even if its user may read the file by now.
+  const std::string file = options_.skipped_file.empty() ? kDefaultConfig : "";
+  const ParsedOptions parsed = ParseOptions(options_.arguments, file);
   ReloadPlan plan = PlanReload(options_, parsed.options.value_or(options_));
   Status status = parsed.options.has_value() ? Status::Ok() : Status(Code::kInvalid, parsed.output);
   // Without the file, the defaults would replace the rules and the database in use.
@@ -248,7 +262,10 @@ void Daemon::Reload() {
                {{"error", status.message()}, {"action", "nothing changed"}});
     return;
   }
+  if (plan.Changes("access")) ReportGroupsLeftOut(plan.options);
+  const std::string skipped = options_.skipped_file;
   options_ = std::move(plan.options);
+  options_.skipped_file = skipped;
   log::SetLevel(options_.log_level);
   engine_.tags().SetLeaseLimit(options_.lease_limit);
   engine_.journal().SetRetention(options_.journal_retention);
@@ -353,6 +370,14 @@ int RunDaemon(const Options& options) {
     log::Warning("limit.nofile", {{"error", status.message()}});
   }
   if (Status status = CheckRoomToStart(0); !status.ok()) return FailStart(status);
+  if (!options.skipped_file.empty()) {
+    log::Warning("config.skipped",
+                 {{"file", options.skipped_file},
+                  {"action",
+                   "this user may not read it; database, socket and state directory are "
+                   "given, so idd runs without it"}});
+  }
+  ReportGroupsLeftOut(options);
   const Result<FileLock> lock = LockStateDir(options.state_dir);
   if (!lock.ok()) return FailStart(lock.status());
   const Result<FileLock> socket_lock = Listener::LockPath(options.socket);

@@ -86,6 +86,28 @@ TEST_F(IddOptions, CheckConfigTouchesNothing) {
   for (const char* name : {"state", "sock", "db"}) EXPECT_FALSE(Exists(dir_.File(name))) << name;
 }
 
+// Regression: such a rule locked the group out without a word.
+TEST_F(IddOptions, CheckConfigAndStartNameTheTagsThatRulesTakeFromTheGroup) {
+  const std::string file = host_.daemon.options().config;
+  WriteFile(file, "[[access]]\ntags = [\"orders\"]\nusers = [1001]\naccess = \"shm\"\n");
+  const Ended checked = RunIdd({"--check-config", "--config", file});
+  EXPECT_EQ(checked.exit_status, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("members of group idd may not claim from 'orders'"));
+  host_.daemon.Start();
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("access.group_left_out tags='orders'", 0, Patience(5s)))
+      << host_.daemon.Log();
+  host_.daemon.Stop();
+}
+
+TEST_F(IddOptions, CheckConfigReportsFilesOfTlsThatCannotBeRead) {
+  const std::string missing = dir_.File("none/ca.pem");
+  const Ended bad = RunIdd({"--check-config", "--config", "/dev/null", "--database",
+                            "mysql://idd:x@db/idd?ssl_ca=" + missing});
+  EXPECT_EQ(bad.exit_status, 2) << bad.out;
+  EXPECT_THAT(bad.err, HasSubstr("ssl_ca, '" + missing));
+  EXPECT_THAT(bad.err, HasSubstr("directory '" + dir_.File("none") + "' does not exist"));
+}
+
 TEST_F(IddOptions, CheckConfigNamesTheLineThatIsWrong) {
   for (const char* text :
        {"host_id = \"fine\"\nno_such_key = 1\n", "host_id = \"fine\"\n= nonsense\n",

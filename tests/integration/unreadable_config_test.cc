@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An /etc/idd/idd.toml that exists but cannot be read, or that is gone at a reload: idd never falls
-// back to the defaults, an SQLite file without access rules. Each case has its own /etc
+// An /etc/idd/idd.toml that exists but cannot be read, or that is gone at a reload: a service never
+// falls back to the defaults, an SQLite file without access rules. A private idd does not need it.
+// Each case has its own /etc
 // (mount_namespace.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -54,15 +56,15 @@ class UnreadableConfig : public ::testing::Test {
     if (is_mounted_) ::umount2("/etc", MNT_DETACH);
   }
 
-  // The other options of a start, in a directory that the user may write to.
+  // The options of a private idd, in a directory that Alice may write to.
   [[nodiscard]] ChildOptions Idd(const std::vector<std::string>& more = {}) const {
     const std::string folder = dir_.File("alice/");
     ChildOptions options;
     options.argv = {IddBinary(),
-                    "--socket",
-                    folder + "sock",
                     "--host-id",
                     "h",
+                    "--socket",
+                    folder + "sock",
                     "--database",
                     "sqlite:" + folder + "store",
                     "--state-dir",
@@ -71,19 +73,32 @@ class UnreadableConfig : public ::testing::Test {
     return options;
   }
   // As an unprivileged user, because root can read everything.
-  void ExpectRefusal(const std::string& why) const {
-    for (const std::vector<std::string>& more :
-         std::vector<std::vector<std::string>>{{}, {"--check-config"}}) {
-      ChildOptions options = Idd(more);
-      options.identity = kAlice;
-      ChildProcess process(options);
-      EXPECT_EQ(process.WaitFor(Patience(5s)).value_or(-1), 2) << "it runs on the defaults";
-      process.Kill();
-      EXPECT_THAT(process.stderr_text(), HasSubstr(kConfig));
-      EXPECT_THAT(process.stderr_text(), HasSubstr(why));
-      EXPECT_THAT(process.stdout_text(), Not(HasSubstr("valid")));
+  static void ExpectRefusal(ChildOptions options, const std::vector<std::string>& words) {
+    options.identity = kAlice;
+    ChildProcess process(options);
+    EXPECT_EQ(process.WaitFor(Patience(5s)).value_or(-1), 2) << "it runs on the defaults";
+    process.Kill();
+    EXPECT_THAT(process.stderr_text(), HasSubstr(kConfig));
+    for (const std::string& word : words) EXPECT_THAT(process.stderr_text(), HasSubstr(word));
+    EXPECT_THAT(process.stdout_text(), Not(HasSubstr("valid")));
+  }
+  // Without one of the options that make an idd independent of the host's; with and without a
+  // check.
+  void ExpectRefusals(const std::string& why) const {
+    for (const char* missing : {"--database", "--socket", "--state-dir"}) {
+      for (const bool is_check : {false, true}) {
+        ChildOptions options = Idd();
+        const auto option = std::find(options.argv.begin(), options.argv.end(), missing);
+        options.argv.erase(option, option + 2);
+        if (is_check) options.argv.emplace_back("--check-config");
+        ExpectRefusal(options, {why, std::string("also give ") + missing});
+      }
     }
-    EXPECT_FALSE(Exists(dir_.File("alice/store"))) << "idd made the default store";
+    EXPECT_FALSE(Exists(dir_.File("alice/store"))) << "idd made a store";
+  }
+  void MakeUnreadable() const {
+    WriteFile(kConfig, "database = \"mysql://idd@db/idd\"\n");
+    RequireErrno(::chmod("/etc/idd", 0700) == 0, "chmod");
   }
 
   const TempDir dir_;
@@ -92,15 +107,65 @@ class UnreadableConfig : public ::testing::Test {
 
 // Regression: the directory was root's with mode 0700, and idd ran without the rules in the file.
 TEST_F(UnreadableConfig, DirectoryOfAnotherUserEndsTheStart) {
-  WriteFile(kConfig, "database = \"mysql://idd@db/idd\"\n");
-  RequireErrno(::chmod("/etc/idd", 0700) == 0, "chmod");
-  ExpectRefusal("Permission denied");
+  MakeUnreadable();
+  ExpectRefusals("Permission denied");
 }
 
 TEST_F(UnreadableConfig, FileOfAnotherUserEndsTheStart) {
   WriteFile(kConfig, "");
   RequireErrno(::chmod("/etc/idd", 0755) == 0 && ::chmod(kConfig, 0600) == 0, "chmod");
-  ExpectRefusal("Permission denied");
+  ExpectRefusals("Permission denied");
+}
+
+// However complete its options are: its rules are only in the file.
+TEST_F(UnreadableConfig, ServiceNeedsTheFileThatExists) {
+  MakeUnreadable();
+  ChildOptions service = Idd();
+  service.environment = {"NOTIFY_SOCKET=" + dir_.File("alice/notify")};
+  ExpectRefusal(service, {"Permission denied"});
+  ChildOptions named = Idd({"--config", kConfig});
+  ExpectRefusal(named, {"Permission denied"});
+  named = Idd();
+  named.environment = {std::string("IDD_CONFIG=") + kConfig};
+  ExpectRefusal(named, {"Permission denied"});
+  // The service's own user, whose directory has lost its rights. The first entry of a name counts.
+  const std::string users = ReadFile("/etc/passwd");
+  WriteFile("/etc/passwd", "idd:x:" + std::to_string(kAlice.uid) + ":" +
+                               std::to_string(kAlice.gid) + "::/:/bin/false\n" + users);
+  ExpectRefusal(Idd(), {"Permission denied"});
+}
+
+// Regression: where the package is installed, the example of idd(8) failed for every ordinary user,
+// because the configuration of the service is not theirs.
+TEST_F(UnreadableConfig, PrivateIddOfAnOrdinaryUserRunsWithoutIt) {
+  MakeUnreadable();
+  ChildOptions check = Idd({"--check-config"});
+  check.identity = kAlice;
+  ChildProcess checked(check);
+  EXPECT_EQ(checked.WaitFor(Patience(5s)), 0) << checked.stderr_text();
+  EXPECT_THAT(checked.stdout_text(), HasSubstr(std::string("may not read ") + kConfig));
+  ChildOptions options = Idd();
+  options.identity = kAlice;
+  ChildProcess process(options);
+  const auto says = [&](const std::string& words) {
+    return WaitUntil(Patience(10s),
+                     [&] { return process.stderr_text().find(words) != std::string::npos; });
+  };
+  EXPECT_TRUE(says("idd.ready")) << process.stderr_text();
+  EXPECT_THAT(process.stderr_text(), HasSubstr(std::string("config.skipped file=") + kConfig));
+  process.Signal(SIGHUP);
+  EXPECT_TRUE(says("config.reloaded")) << process.stderr_text();
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"tag", "create", "orders"}, {"claim", "orders"}}) {
+    ChildOptions idctl;
+    idctl.argv = {IdctlBinary(), "--socket", dir_.File("alice/sock")};
+    idctl.argv.insert(idctl.argv.end(), command.begin(), command.end());
+    idctl.identity = kAlice;
+    ChildProcess run(idctl);
+    EXPECT_EQ(run.WaitFor(Patience(10s)), 0) << run.stderr_text();
+  }
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.WaitFor(Patience(10s)), 0);
 }
 
 TEST_F(UnreadableConfig, FileThatIsGoneAtAReloadChangesNothing) {

@@ -54,6 +54,24 @@ TEST(PatternTest, StarsAndQuestionMarksMatchWhatTheySay) {
   EXPECT_FALSE(MatchesPattern("Orders", "orders"));
 }
 
+// Regression: a rule for one user took the tag from all members of the group, and nothing said so.
+TEST(TagsWithoutGroupsTest, NamesTheTagsThatRulesTakeFromTheGroup) {
+  const AccessDefaults defaults{.daemon_uid = kService, .shm_groups = {kServiceGroup}};
+  EXPECT_EQ(TagsWithoutGroups({}, defaults), "");
+  const AccessRule of_alice = Rule({"orders", "billing.*"}, kAlice, Access::kShm);
+  EXPECT_EQ(TagsWithoutGroups({of_alice}, defaults), "'orders', 'billing.*'");
+  AccessRule of_group = Rule({"orders"}, kBob, Access::kSocket);
+  of_group.groups = {kServiceGroup};
+  EXPECT_EQ(TagsWithoutGroups({of_alice, of_group}, defaults), "'billing.*'");
+  of_group.tags = {"*"};
+  EXPECT_EQ(TagsWithoutGroups({of_alice, of_group}, defaults), "");
+  of_group.groups = {kBilling};
+  EXPECT_EQ(TagsWithoutGroups({of_group, of_alice}, defaults), "'*', 'orders', 'billing.*'");
+  std::vector<AccessRule> many;
+  for (int i = 0; i < 12; ++i) many.push_back(Rule({"t" + std::to_string(i)}, kBob, Access::kShm));
+  EXPECT_NE(TagsWithoutGroups(many, defaults).find("'t9' and 2 more"), std::string::npos);
+}
+
 TEST(PatternTest, QuestionMarkIsOneCharacterOfUtf8AndNoHalf) {
   EXPECT_TRUE(MatchesPattern("gr?n", "gr\xc3\xbcn"));
   EXPECT_FALSE(MatchesPattern("gr??n", "gr\xc3\xbcn"));

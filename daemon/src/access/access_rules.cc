@@ -25,7 +25,7 @@ constexpr std::array<NamedAccess, 4> kAccessNames = {{{Access::kNone, "none"},
                                                       {Access::kAdmin, "admin"}}};
 
 template <typename T>
-bool Contains(const std::vector<T>& values, T value) {
+bool Contains(const std::vector<T>& values, const T& value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
@@ -126,6 +126,30 @@ AccessDefaults AccessDefaults::OfThisProcess() {
     defaults.shm_groups.push_back(*group);
   }
   return defaults;
+}
+
+std::string TagsWithoutGroups(const std::vector<AccessRule>& rules,
+                              const AccessDefaults& defaults) {
+  constexpr std::size_t kMostListed = 10;
+  const auto lets_in = [&defaults](const AccessRule& rule) {
+    return std::any_of(rule.groups.begin(), rule.groups.end(),
+                       [&](gid_t group) { return Contains(defaults.shm_groups, group); });
+  };
+  std::vector<std::string> left_out;
+  for (const AccessRule& rule : rules) {
+    for (const std::string& tags : rule.tags) {
+      const bool is_let_in = std::any_of(rules.begin(), rules.end(), [&](const AccessRule& other) {
+        return lets_in(other) && Names(other, tags);
+      });
+      if (!is_let_in && !Contains(left_out, tags)) left_out.push_back(tags);
+    }
+  }
+  std::string list;
+  for (std::size_t i = 0; i < std::min(left_out.size(), kMostListed); ++i) {
+    list += (i == 0 ? "'" : ", '") + left_out[i] + "'";
+  }
+  if (left_out.size() <= kMostListed) return list;
+  return list + " and " + std::to_string(left_out.size() - kMostListed) + " more";
 }
 
 bool AccessRules::IsOperator(uid_t uid) const noexcept {

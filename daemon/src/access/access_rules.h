@@ -55,6 +55,13 @@ struct AccessDefaults {
   [[nodiscard]] static AccessDefaults OfThisProcess();
 };
 
+// The tags, as patterns in rules, that members of the group idd and of the daemon's own group may
+// not use, although they may use every tag that no rule names: "'orders', 'billing.*'". Empty:
+// none.
+[[nodiscard]] std::string TagsWithoutGroups(
+    const std::vector<AccessRule>& rules,
+    const AccessDefaults& defaults = AccessDefaults::OfThisProcess());
+
 struct TagRight {
   Access access = Access::kNone;
   std::optional<std::uint64_t> ids_per_s;  // with kSocket only

@@ -17,7 +17,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "idd/base/error_text.h"
 #include "idd/base/scoped_fd.h"
+#include "platform/path_error.h"
 
 namespace idd::daemon {
 namespace {
@@ -104,15 +106,12 @@ std::optional<Entry> LookUp(const std::string& name, Find find) {
   return std::nullopt;
 }
 
-std::optional<std::uint32_t> UserId(const std::string& name) {
-  const auto entry = LookUp<passwd>(name, ::getpwnam_r);
-  return entry.has_value() ? std::optional<std::uint32_t>(entry->pw_uid) : std::nullopt;
-}
-
 std::optional<std::uint32_t> GroupId(const std::string& name) {
   const auto entry = LookUp<group>(name, ::getgrnam_r);
   return entry.has_value() ? std::optional<std::uint32_t>(entry->gr_gid) : std::nullopt;
 }
+
+std::optional<std::uint32_t> UserId(const std::string& name) { return FindUserId(name); }
 
 using FindId = std::optional<std::uint32_t> (*)(const std::string& name);
 
@@ -281,10 +280,15 @@ std::vector<SettingSource> SourcesOf(const toml::table& file, const std::string&
   return sources;
 }
 
-Status Unreadable(const std::string& path, const std::string& why) {
-  return {Code::kInvalid, "cannot read the configuration " + path + ": " + why +
-                              "; let the user of idd, here uid " + std::to_string(::geteuid()) +
-                              ", read the file and its directory, or name another with --config"};
+Status Unreadable(const std::string& path, const std::string& why, Code code = Code::kInvalid) {
+  return {code, "cannot read the configuration " + path + ": " + why};
+}
+
+// A refusal is reported with what grants it.
+std::string WhyNotRead(const std::string& path, int error) {
+  if (error != EACCES && error != EPERM) return PathError(path, error);
+  return ErrorText(error) + "; let the user of idd, here uid " + std::to_string(::geteuid()) +
+         ", read the file and its directory, or name another with --config";
 }
 
 Result<std::optional<std::string>> ReadWhole(int fd, const std::string& path) {
@@ -297,7 +301,7 @@ Result<std::optional<std::string>> ReadWhole(int fd, const std::string& path) {
   while (text.size() <= kMaxFileBytes) {
     const ssize_t got = ::read(fd, piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Unreadable(path, std::generic_category().message(errno));
+    if (got < 0) return Unreadable(path, WhyNotRead(path, errno));
     if (got == 0) return std::optional<std::string>(std::move(text));
     text.append(piece.data(), static_cast<std::size_t>(got));
   }
@@ -321,6 +325,11 @@ ConfigFile::ConfigFile(ConfigFile&& other) noexcept = default;
 ConfigFile& ConfigFile::operator=(ConfigFile&& other) noexcept = default;
 ConfigFile::~ConfigFile() = default;
 
+std::optional<uid_t> FindUserId(const std::string& name) {
+  const auto entry = LookUp<passwd>(name, ::getpwnam_r);
+  return entry.has_value() ? std::optional<uid_t>(entry->pw_uid) : std::nullopt;
+}
+
 std::vector<SettingSource> DefaultLimits() { return LimitSources({}); }
 
 Result<std::optional<std::string>> ConfigFile::Text(const std::string& path) {
@@ -330,8 +339,9 @@ Result<std::optional<std::string>> ConfigFile::Text(const std::string& path) {
   struct stat link {};
   const bool is_absent = error == ENOENT || error == ENOTDIR;
   if (is_absent && ::lstat(path.c_str(), &link) != 0) return std::optional<std::string>();
-  return Unreadable(
-      path, is_absent ? "a symbolic link to nothing" : std::generic_category().message(error));
+  if (is_absent) return Unreadable(path, "a symbolic link to nothing");
+  const Code code = error == EACCES ? Code::kDenied : Code::kInvalid;
+  return Unreadable(path, WhyNotRead(path, error), code);
 }
 
 Result<ConfigFile> ConfigFile::Parse(std::string_view text, const std::string& path) {

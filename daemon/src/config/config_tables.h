@@ -5,6 +5,8 @@
 #ifndef IDD_DAEMON_CONFIG_CONFIG_TABLES_H_
 #define IDD_DAEMON_CONFIG_CONFIG_TABLES_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -25,6 +27,9 @@ struct ConfigTables {
   std::vector<SettingSource> settings;  // each limit, and each rule in words
 };
 
+// Nothing: there is no such user here.
+[[nodiscard]] std::optional<uid_t> FindUserId(const std::string& name);
+
 // The limits without a file.
 [[nodiscard]] std::vector<SettingSource> DefaultLimits();
 
@@ -41,8 +46,9 @@ struct ConfigKey {
 // Thread safety: none.
 class ConfigFile {
  public:
-  // The text of the file at `path`, or nothing if there is no such file. kInvalid with the reason
-  // if it exists and cannot be read: its access rules and its database must not be ignored.
+  // The text of the file at `path`, or nothing if there is no such file. kDenied if this user may
+  // not read it, kInvalid for another reason: its access rules and its database must not be
+  // ignored.
   [[nodiscard]] static Result<std::optional<std::string>> Text(const std::string& path);
   // kInvalid with file and line; `path` is what messages call it.
   [[nodiscard]] static Result<ConfigFile> Parse(std::string_view text, const std::string& path);

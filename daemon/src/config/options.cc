@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
@@ -17,7 +18,9 @@
 #include "config/config_tables.h"
 #include "config/make_store.h"
 #include "platform/host_id.h"
+#include "platform/journal_stream.h"
 #include "platform/listen_address.h"
+#include "platform/path_error.h"
 #include "sql/mysql_url.h"
 #include "store/store.h"
 
@@ -25,6 +28,7 @@ namespace idd::daemon {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr const char* kServiceUser = "idd";
 constexpr std::size_t kMaxSocketPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 
 // One setting. `name` is its flag; its key in the file has '_' for '-', and its environment
@@ -311,12 +315,22 @@ Result<Options> Validate(Settings& settings) {
   return options;
 }
 
-// Checks that this user can read the password now. Only --check-config does this, because idd also
-// starts without its database. Adds to `unchecked` what cannot be checked from here.
-Status CheckPassword(const Setting& database, std::string& unchecked) {
+// Checks that this user can read the password and the files of TLS now. Only --check-config does
+// this, because idd also starts without its database. Adds to `unchecked` what cannot be checked
+// from here.
+Status CheckFiles(const Setting& database, std::string& unchecked) {
   if (database.value.starts_with(kSqliteScheme)) return Status::Ok();
   const Result<MysqlUrl> url = ParseOwnMysqlUrl(database.value);
   if (!url.ok()) return Locate(database, url.status());
+  for (const auto& [name, path] : std::array<std::pair<const char*, const std::string*>, 3>{
+           {{"ssl_ca", &url.value().ssl_ca},
+            {"ssl_cert", &url.value().ssl_cert},
+            {"ssl_key", &url.value().ssl_key}}}) {
+    if (path->empty() || ::access(path->c_str(), R_OK) == 0) continue;
+    return Wrong(database, std::string("has an ") + name + ", '" + *path +
+                               "', that this user, uid " + std::to_string(::geteuid()) +
+                               ", cannot read: " + PathError(*path, errno));
+  }
   const std::string& file = url.value().password_file;
   if (file.empty()) return Status::Ok();
   const bool is_credential = file.find('/') == std::string::npos;
@@ -337,11 +351,52 @@ Status CheckPassword(const Setting& database, std::string& unchecked) {
 }
 
 // The output of --check-config for a valid configuration.
-std::string ValidText(const std::string& file, const std::string& unchecked) {
+std::string ValidText(const Options& options, const std::string& unchecked) {
   const std::string uid = "uid " + std::to_string(::geteuid());
-  const std::string what = file.empty() ? "no file; flags, variables and defaults only"
-                                        : file + ", as " + uid + " reads it";
+  std::string what = "no file; flags, variables and defaults only";
+  if (!options.config_file.empty()) what = options.config_file + ", as " + uid + " reads it";
+  if (!options.skipped_file.empty()) {
+    what = "flags, variables and defaults only; " + uid + " may not read " + options.skipped_file;
+  }
   return "idd: the configuration is valid (" + what + ")" + unchecked + "\n";
+}
+
+// A service must not run without its rules because they have become unreadable, whatever the type
+// of its unit.
+bool IsService() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): read only.
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  return is_set("NOTIFY_SOCKET") || is_set("LISTEN_PID") || IsJournal();
+}
+
+// The options that make an idd independent of the host's own.
+constexpr std::array kOwnPlaces = {"--database", "--socket", "--state-dir"};
+
+// Whether an idd of this user has nothing to do with the default configuration of the host.
+bool IsPrivate(const CLI::App& app) {
+  const uid_t uid = ::geteuid();
+  if (uid == 0 || uid == FindUserId(kServiceUser) || IsService()) return false;
+  return std::all_of(kOwnPlaces.begin(), kOwnPlaces.end(),
+                     [&app](const char* name) { return app.get_option(name)->count() != 0; });
+}
+
+std::string PrivateAdvice(const CLI::App& app) {
+  std::string missing;
+  for (const char* name : kOwnPlaces) {
+    if (app.get_option(name)->count() == 0)
+      missing += (missing.empty() ? "" : " and ") + std::string(name);
+  }
+  if (missing.empty() || IsService()) return "";
+  return "; for an idd of your own, also give " + missing;
+}
+
+// What users may not expect of the rules.
+std::string Notes(const Options& options) {
+  const std::string left_out = TagsWithoutGroups(options.access);
+  if (left_out.empty()) return "";
+  return "idd: note: members of group idd may not claim from " + left_out +
+         ": if rules name a tag, only these rules govern it; add groups = [\"idd\"] to a rule if "
+         "they should\n";
 }
 
 ParsedOptions Usage(const std::string& message) {
@@ -387,11 +442,17 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
     return Usage(std::string(error.what()) + "; see idd --help");
   }
   const bool is_config_given = app.get_option("--config")->count() != 0;
-  const Result<std::optional<std::string>> text = ConfigFile::Text(config);
+  Result<std::optional<std::string>> text = ConfigFile::Text(config);
+  std::string skipped;
+  if (text.status().code() == Code::kDenied && !is_config_given) {
+    if (!IsPrivate(app)) return Usage(text.status().message() + PrivateAdvice(app));
+    text = std::optional<std::string>();
+    skipped = config;
+  }
   if (!text.ok()) return Usage(text.status().message());
   const bool has_file = text.value().has_value();
   if (!has_file && is_config_given) {
-    return Usage("cannot read the configuration " + config + ": there is no such file");
+    return Usage("cannot read the configuration " + config + ": " + PathError(config, ENOENT));
   }
   if (has_file) {
     const Result<ConfigFile> file = ConfigFile::Parse(*text.value(), config);
@@ -407,6 +468,7 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
   options.value().limits = tables.limits;
   options.value().access = std::move(tables.access);
   options.value().config_file = has_file ? config : "";
+  options.value().skipped_file = skipped;
   options.value().check_config = check_config;
   options.value().arguments = arguments;
   std::vector<SettingSource>& sources = options.value().settings;
@@ -416,9 +478,9 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
   std::string output;
   if (check_config) {
     std::string unchecked;
-    const Status status = CheckPassword(*FindSetting(settings, "database"), unchecked);
+    const Status status = CheckFiles(*FindSetting(settings, "database"), unchecked);
     if (!status.ok()) return Usage(status.message());
-    output = ValidText(options.value().config_file, unchecked);
+    output = ValidText(options.value(), unchecked) + Notes(options.value());
   }
   return {.options = std::move(options).value(), .output = std::move(output), .exit_status = 0};
 }

@@ -23,6 +23,8 @@ inline constexpr std::chrono::seconds kDefaultJournalRetention{90 * 86'400};
 // The options of idd, from flags, environment (IDD_<OPTION>) and file, in this order of precedence.
 struct Options {
   std::string config_file;  // empty: none was read
+  // The default file, if this user may not read it and does not need it: the idd is a private one.
+  std::string skipped_file;
   std::string database = "sqlite:/var/lib/idd/idd.db";
   std::string socket = "/run/idd/idd.sock";
   std::string state_dir = "/var/lib/idd";
@@ -54,7 +56,10 @@ struct ParsedOptions {
 };
 
 // A configuration file that exists and cannot be read, or has an error, is wrong usage: idd never
-// runs on the defaults instead. Only `default_config` may be absent.
+// runs on the defaults instead. Only `default_config` may be absent. It is also skipped if this
+// user may not read it and runs a private idd: another user than root and the service's, who has
+// named database, socket and state directory, and not the file, and no service manager has started
+// idd.
 [[nodiscard]] ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
                                          const std::string& default_config = kDefaultConfig);
 

@@ -357,6 +357,18 @@ TEST_F(FenceTest, HostsThatStoppedLaterAreNotWaitedFor) {
   EXPECT_TRUE(LeasesWithin(host(0), 60)) << host(0).fence.Reason();
 }
 
+// Regression: after such a stop it said first that the database was replaced, which frightens.
+TEST_F(FenceTest, HostThatComesBackAfterAStopOfAllSaysThatItWasStopped) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  Run(3);
+  for (const auto& each : hosts_) each->Stop();
+  world_.now_ms += 3'600'000;
+  host(0).Reboot();
+  EXPECT_FALSE(Leases(host(0)));
+  EXPECT_THAT(host(0).fence.Reason(), HasSubstr("this host is new, was stopped or cut off"));
+  EXPECT_TRUE(LeasesWithin(host(0), 60));
+}
+
 // The same after the server was restarted under all hosts: which runs each of them notes depends on
 // the order in which they came.
 TEST_F(FenceTest, HostsThatStoppedAfterARestartOfTheServerAreNotWaitedFor) {

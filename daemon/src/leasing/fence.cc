@@ -510,7 +510,8 @@ std::string Fence::Reason() const {
   }
   switch (state_) {
     case State::kWatching:
-      return "the database was replaced, or this host has just come; idd looks for leasing hosts";
+      return "this host is new, was stopped or cut off, or the database was replaced: idd looks "
+             "for some seconds for hosts that know which ids are leased";
     case State::kWaiting:
       if (hosts.empty())
         return "the database may lack leases of other hosts; leasing waits for those hosts";

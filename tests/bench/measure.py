@@ -18,7 +18,6 @@ import signal
 import socket
 import sqlite3
 import statistics
-import struct
 import subprocess
 import tempfile
 import threading
@@ -39,7 +38,6 @@ LOOK_TAGS = 2_000
 TOP_SECONDS = 20
 FLOOD_CONNECTIONS = 100_000
 FLOOD_UID, FLOOD_KEPT = 12345, 8_000
-ATTACK_CONNECTIONS, VICTIM_UID, VICTIM_CLAIMS = 900, 12346, 2_000
 
 
 def build():
@@ -353,101 +351,13 @@ def flooded():
             return {"claim_ms": claims_beside.ms}
 
 
-# Frames of docs/socket-protocol.md.
-HELLO, ATTACH, CLAIM, ADMIN = 1, 2, 3, 5
-
-
-def frame(kind, payload):
-    return struct.pack("=IHHIIQ", 0x31444449, 1, kind, 24 + len(payload), 0, 1) + payload
-
-
-def tag_name(tag):
-    return struct.pack("=H128s6x", len(tag), tag)
-
-
-def greeted(path, uid):
-    """A connection as that user; only this process's effective uid changes meanwhile."""
-    os.setegid(uid)
-    os.seteuid(uid)
-    try:
-        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        peer.connect(path)
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-    peer.send(frame(HELLO, struct.pack("=II32s", 0x00010002, 0, b"bench")))
-    peer.recv(16384)
-    return peer
-
-
-def attack(peers, message, is_answered):
-    """Sends over all connections while they have room; reads the answers that a peer waits for."""
-    for peer in peers:
-        peer.setblocking(False)
-    while True:
-        has_sent = False
-        for peer in peers:
-            try:
-                if is_answered:
-                    # Descriptors that come with it are closed at once.
-                    _, descriptors, _, _ = socket.recv_fds(peer, 16384, 2)
-                    for descriptor in descriptors:
-                        os.close(descriptor)
-            except BlockingIOError:
-                pass
-            try:
-                peer.send(message)
-                has_sent = True
-            except BlockingIOError:
-                pass
-        if not has_sent:
-            time.sleep(0.001)  # a full socket stays full until idd reads
-
-
-def claim_p99_us(victim):
-    claim = frame(CLAIM, tag_name(b"bench") + struct.pack("=QQII", 0, 1, 60_000, 0))
-    took = []
-    for _ in range(VICTIM_CLAIMS):
-        began = time.perf_counter_ns()
-        victim.send(claim)
-        victim.recv(16384)
-        took.append(time.perf_counter_ns() - began)
-    return sorted(took)[VICTIM_CLAIMS * 99 // 100] / 1000
-
-
 def attacked(rounds):
-    """p99 of a user's claims over the socket, without and with an attack. Needs root."""
+    """p99 of a user's claims over the socket: quiet, under attacks, under attacks on another idd. Needs root."""
     if os.geteuid() != 0:
         return None
-    attacks = {"900 connections send ATTACH and do not read": (frame(ATTACH, tag_name(b"bench") + struct.pack("=II", 0, 0)),
-                                                             False),
-               "900 connections send 16,000 brackets as JSON": (frame(ADMIN, b"[" * 16_000), True)}
-    results = {name: [] for name in attacks}
-    with tempfile.NamedTemporaryFile("w", prefix="idd-bench.", suffix=".toml") as config:
-        config.write(f"[[access]]\ntags = ['*']\nusers = [{FLOOD_UID}, {VICTIM_UID}]\naccess = 'shm'\n")
-        config.flush()
-        with daemon("--config", config.name, log_level="error") as idd:
-            os.chmod(idd.directory, 0o755)
-            idd.idctl("tag", "create", "bench", "--step", "100000000")
-            for _ in range(2):
-                idd.idctl("claim", "bench")
-            victim = greeted(idd.socket, VICTIM_UID)
-            for name, (message, is_answered) in attacks.items():
-                for _ in range(rounds):
-                    quiet_us = claim_p99_us(victim)
-                    child = os.fork()
-                    if child == 0:
-                        try:
-                            attack([greeted(idd.socket, FLOOD_UID) for _ in range(ATTACK_CONNECTIONS)], message,
-                                   is_answered)
-                        finally:
-                            os._exit(1)
-                    time.sleep(1)  # all are connected, and the connection burst has passed
-                    attacked_us = claim_p99_us(victim)
-                    os.kill(child, signal.SIGKILL)
-                    os.waitpid(child, 0)
-                    results[name].append({"quiet_us": quiet_us, "attacked_us": attacked_us})
-    return results
+    report = json.loads(output(PROGRAMS / "attack_benchmark", rounds))
+    return {name: [{f"{when}_us": run[when]["p99"] / 1000 for when in run} for run in runs]
+            for name, runs in report.items()}
 
 
 def everything(rounds, idle_seconds, tell):

@@ -4,7 +4,7 @@
 // their turn.
 //
 // The ids rise in the order in which idd serves requests, so these tests depend on no clock and no
-// idle machine. socket_benchmark measures for docs/performance.md how long a victim's claims take
+// idle machine. attack_benchmark measures for docs/performance.md how long a victim's claims take
 // meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -182,6 +182,23 @@ TEST_F(Limits, OthersAreServedWhileOneUserIsNotRead) {
   EXPECT_THAT(host_.daemon.Log(), ::testing::Not(HasSubstr("no HELLO within")));
 }
 
+// A user who connected again and again got the reason each time, which took most of the loop.
+TEST_F(Limits, UserOverItsRateIsDisconnectedWithoutAReason) {
+  Start("connections_per_uid = 1\nrequests_per_second_per_uid = 1");
+  const ScopedIdentity alice(kAlice);
+  RawConnection first(host_.daemon.socket());
+  first.Hello();
+  // Frames that idd reads one a second: the user is over its rate until all are read.
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(first.Send(MakeClaim("orders", 1, 1, 0)));
+  const auto reasons = [this] {
+    RawConnection surplus(host_.daemon.socket());
+    EXPECT_TRUE(surplus.WaitClosed(Patience(5s)));
+    return surplus.messages();
+  };
+  EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return reasons() == 0; }));
+  EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return reasons() == 1; })) << "it has waited since";
+}
+
 TEST_F(Limits, ConnectionsBeyondTheLimitAreRefusedByUser) {
   Start("connections_per_uid = 10");
   std::vector<RawConnection> open;

@@ -5,13 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace idd::daemon {
 namespace {
 
+using std::chrono_literals::operator""h;
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""us;
 
 constexpr uid_t kSpender = 1001;
 constexpr uid_t kOther = 1002;
@@ -76,7 +79,7 @@ TEST_F(PeerLimitsTest, RequestsComeAtTheirRateAfterOneSecondsWorth) {
   const auto taken = [this](MonotonicTime now) {
     int count = 0;
     for (; count < 1000 && limits_.NextRequestAt(kSpender, now) <= now; ++count) {
-      limits_.TakeRequest(kSpender, now);
+      limits_.Take(kSpender, 1, 1us, now);
     }
     return count;
   };
@@ -89,14 +92,50 @@ TEST_F(PeerLimitsTest, RequestsComeAtTheirRateAfterOneSecondsWorth) {
   EXPECT_EQ(taken(start_ + 3600s), 100) << "no more than a second's worth is saved";
 }
 
+// A frame that closes its connection costs ten times a claim, so twenty thousand of them a second
+// took all of the loop.
+TEST_F(PeerLimitsTest, UserWhoseRequestsTakeLongGetsAQuarterOfTheTime) {
+  limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 20'000});
+  const auto time_in = [this](MonotonicTime from, MonotonicTime until,
+                              MonotonicClock::duration of_request) {
+    MonotonicClock::duration used{};
+    for (MonotonicTime now = from; now < until;) {
+      now = std::max(now, limits_.NextRequestAt(kSpender, now)) + of_request;
+      limits_.Take(kSpender, 1, of_request, now);
+      used += of_request;
+    }
+    return used;
+  };
+  EXPECT_GE(time_in(start_, start_ + 1s, 100us), 400ms) << "a second's worth at once";
+  const MonotonicClock::duration used = time_in(start_ + 1s, start_ + 3s, 100us);
+  EXPECT_GE(used, 450ms);
+  EXPECT_LE(used, 510ms);
+  const MonotonicClock::duration used_by_short = time_in(start_ + 3s, start_ + 5s, 1us);
+  EXPECT_LE(used_by_short, 41ms) << "the rate is the limit";
+}
+
+TEST_F(PeerLimitsTest, TimeWithoutARequestCountsToo) {
+  limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 100});
+  for (int i = 0; i < 248; ++i) limits_.Take(kSpender, 0, 1ms, start_);
+  EXPECT_EQ(limits_.NextRequestAt(kSpender, start_), start_ + 2ms);
+  for (int i = 0; i < 1000; ++i) limits_.Take(kSpender, 0, 1ms, start_);
+  EXPECT_EQ(limits_.NextRequestAt(kSpender, start_), start_ + 2ms)
+      << "a user over its limit pays for no more";
+  for (int i = 0; i < 1000; ++i) limits_.Take(kOther, 0, 0us, start_);
+  EXPECT_EQ(limits_.NextRequestAt(kOther, start_), start_);
+  limits_.Take(kOther, 0, 1h, start_);
+  EXPECT_EQ(limits_.NextRequestAt(kOther, start_), start_)
+      << "the machine may have held idd up for an hour";
+}
+
 TEST_F(PeerLimitsTest, UserOverItsLimitIsLookedAtTwoHundredTimesASecondAtMost) {
   limits_.Configure({.connections_per_uid = 1, .requests_per_s_per_uid = 20'000});
-  for (int i = 0; i < 20'000; ++i) limits_.TakeRequest(kSpender, start_);
+  for (int i = 0; i < 20'000; ++i) limits_.Take(kSpender, 1, 1us, start_);
   const MonotonicTime next = limits_.NextRequestAt(kSpender, start_);
   EXPECT_EQ(next, start_ + 5ms);
   int count = 0;
   for (; limits_.NextRequestAt(kSpender, next) <= next; ++count)
-    limits_.TakeRequest(kSpender, next);
+    limits_.Take(kSpender, 1, 1us, next);
   EXPECT_EQ(count, 100);
 }
 
@@ -135,7 +174,7 @@ TEST_F(PeerLimitsTest, IdsThatWereNotClaimedAreGivenBack) {
 
 TEST_F(PeerLimitsTest, IdleUserIsForgotten) {
   EXPECT_TRUE(limits_.AddConnection(kSpender, kPlenty));
-  for (uid_t uid = 0; uid < 1000; ++uid) limits_.TakeRequest(uid, start_);
+  for (uid_t uid = 0; uid < 1000; ++uid) limits_.Take(uid, 1, 0us, start_);
   limits_.TakeIds(Order(100), start_);
   limits_.ForgetIdle(start_);
   EXPECT_EQ(limits_.entries(), 1002U) << "the thousand, Alice's connection, her tag";

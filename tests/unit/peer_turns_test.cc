@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -47,11 +49,12 @@ class PeerTurnsTest : public ::testing::Test {
   std::vector<std::uint64_t> read_;
   std::set<std::uint64_t> gone_;
   std::map<uid_t, MonotonicTime> limited_until_;
+  std::map<uid_t, MonotonicClock::duration> costs_;
   PeerTurns turns_{loop_,
-                   [this](std::uint64_t connection) {
-                     if (gone_.contains(connection)) return false;
+                   [this](std::uint64_t connection) -> std::optional<MonotonicClock::duration> {
+                     if (gone_.contains(connection)) return std::nullopt;
                      read_.push_back(connection);
-                     return true;
+                     return costs_[UserOf(connection)];
                    },
                    [this](uid_t uid, MonotonicTime now) {
                      const auto it = limited_until_.find(uid);
@@ -102,6 +105,23 @@ TEST_F(PeerTurnsTest, FewFramesAreReadBetweenTwoLooksOfTheLoop) {
     before = read_.size();
   }
   EXPECT_EQ(before, 100U);
+}
+
+// Eight frames that each closed a connection with hundreds of unread requests held the loop for
+// milliseconds.
+TEST_F(PeerTurnsTest, OneExpensiveFrameIsReadBetweenTwoLooksOfTheLoop) {
+  costs_ = {{kCrowd, PeerTurns::kTurn}, {kLoner, PeerTurns::kTurn}};
+  AddMany(kCrowd, 20);
+  AddMany(kLoner, 1);
+  std::size_t before = read_.size();
+  EXPECT_LE(before, 1U);
+  while (loop_.RunOne(std::chrono::nanoseconds(0))) {
+    EXPECT_LE(read_.size() - before, 1U);
+    before = read_.size();
+  }
+  ASSERT_EQ(read_.size(), 21U);
+  const std::vector<uid_t> users = Users();
+  EXPECT_LE(std::find(users.begin(), users.end(), kLoner) - users.begin(), 2);
 }
 
 TEST_F(PeerTurnsTest, UserOverItsLimitIsNotReadBeforeItIsBelowIt) {

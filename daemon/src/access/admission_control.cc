@@ -142,8 +142,9 @@ MonotonicTime AdmissionControl::MayReadAt(uid_t uid, MonotonicTime now) {
   return at;
 }
 
-void AdmissionControl::TakeRequest(const Peer& peer) {
-  if (!rules_->IsOperator(peer)) limits_.TakeRequest(peer.uid, MonotonicClock::now());
+void AdmissionControl::Take(const Peer& peer, std::uint64_t requests, MonotonicClock::duration time,
+                            MonotonicTime now) {
+  if (!rules_->IsOperator(peer)) limits_.Take(peer.uid, requests, time, now);
 }
 
 Result<TagRight> AdmissionControl::RightTo(const Peer& peer, std::string_view tag) {

@@ -52,8 +52,9 @@ class AdmissionControl {
 
   // When a user's next request may be read: now, or when it is within its limit again.
   [[nodiscard]] MonotonicTime MayReadAt(uid_t uid, MonotonicTime now);
-  // A request of the peer was read.
-  void TakeRequest(const Peer& peer);
+  // That many requests of the peer were read; idd has spent that time on it until `now`.
+  void Take(const Peer& peer, std::uint64_t requests, MonotonicClock::duration time,
+            MonotonicTime now);
   // kDenied unless it may claim.
   [[nodiscard]] Result<TagRight> RightTo(const Peer& peer, std::string_view tag);
   [[nodiscard]] Access AccessTo(const Peer& peer, std::string_view tag) const;

@@ -8,8 +8,6 @@ namespace idd::daemon {
 namespace {
 
 constexpr std::chrono::seconds kTellPause(10);
-// The thousand connections of one user must not be searched for each reply.
-constexpr std::chrono::milliseconds kLookPause(20);
 // How often per second, at most, a user over its limit is checked again.
 constexpr std::uint64_t kPausesPerSecond = 200;
 
@@ -18,6 +16,9 @@ constexpr std::uint64_t kPausesPerSecond = 200;
 RateBucket::Rate IdRate(std::uint64_t per_s) {
   return {.per_s = per_s, .burst = std::max<std::uint64_t>(per_s / 10, 1)};
 }
+
+// What takes longer was interrupted by other processes.
+constexpr std::chrono::milliseconds kMaxTime(1);
 
 // One second's worth at once.
 RateBucket::Rate RequestRate(const LimitSettings& settings) {
@@ -70,13 +71,6 @@ void PeerLimits::DescriptorsArrived(uid_t uid, std::size_t count) {
   it->second.under_way -= std::min<std::uint64_t>(it->second.under_way, count);
 }
 
-bool PeerLimits::ShouldLook(uid_t uid, MonotonicTime now) {
-  MonotonicTime& looked_at = users_[uid].looked_at;
-  if (looked_at != MonotonicTime{} && now - looked_at < kLookPause) return false;
-  looked_at = now;
-  return true;
-}
-
 MonotonicTime PeerLimits::NextRequestAt(uid_t uid, MonotonicTime now) const {
   const auto it = users_.find(uid);
   if (it == users_.end()) return now;
@@ -86,8 +80,12 @@ MonotonicTime PeerLimits::NextRequestAt(uid_t uid, MonotonicTime now) const {
                                      rate, now);
 }
 
-void PeerLimits::TakeRequest(uid_t uid, MonotonicTime now) {
-  users_[uid].requests.Take(1, RequestRate(settings_), now);
+void PeerLimits::Take(uid_t uid, std::uint64_t requests, MonotonicClock::duration time,
+                      MonotonicTime now) {
+  const RateBucket::Rate rate = RequestRate(settings_);
+  RateBucket& bucket = users_[uid].requests;
+  if (bucket.ReadyAt(1, rate, now) > now) return;
+  bucket.Take(requests, rate, now, std::min<MonotonicClock::duration>(time, kMaxTime) * kTimeShare);
 }
 
 bool PeerLimits::ShouldLogLimit(uid_t uid, MonotonicTime now) {

@@ -32,6 +32,9 @@ struct LimitSettings {
 // each uid or uid and tag that used its rate in the last second.
 class PeerLimits {
  public:
+  // A uid that never pauses gets at most one part in so many of the event loop's time.
+  static constexpr int kTimeShare = 4;
+
   void Configure(const LimitSettings& settings) { settings_ = settings; }
   [[nodiscard]] const LimitSettings& settings() const noexcept { return settings_; }
 
@@ -47,12 +50,13 @@ class PeerLimits {
   // The same for descriptors under way, of which `free` are left for all users.
   [[nodiscard]] bool PassDescriptors(uid_t uid, std::size_t count, std::size_t free);
   void DescriptorsArrived(uid_t uid, std::size_t count);
-  // Whether it is time to check again what this uid's connections have read.
-  [[nodiscard]] bool ShouldLook(uid_t uid, MonotonicTime now);
   // When the uid's next request may be read: now if that is within its limit, else after some
   // milliseconds, when several may be read without a check for each.
   [[nodiscard]] MonotonicTime NextRequestAt(uid_t uid, MonotonicTime now) const;
-  void TakeRequest(uid_t uid, MonotonicTime now);
+  // Counts requests that were read, and `time` that idd spent on the uid until `now`: that counts
+  // as the requests that the uid may make in kTimeShare times as long, if those are more. Nothing
+  // more is counted for a uid over its limit, so it never waits long after it has stopped.
+  void Take(uid_t uid, std::uint64_t requests, MonotonicClock::duration time, MonotonicTime now);
   // Whether to log now that the uid is over its limit: once in ten seconds for each uid.
   [[nodiscard]] bool ShouldLogLimit(uid_t uid, MonotonicTime now);
 
@@ -79,7 +83,6 @@ class PeerLimits {
     std::uint64_t connections = 0;
     std::uint64_t descriptors = 0;  // in addition to theirs
     std::uint64_t under_way = 0;    // descriptors that it has not read
-    MonotonicTime looked_at{};      // when it was last checked which of them have arrived
     RateBucket requests;
     MonotonicTime told_at{};
   };

@@ -22,8 +22,9 @@ MonotonicTime RateBucket::ReadyAt(std::uint64_t count, Rate rate, MonotonicTime 
   return std::max(now, paid - Span(rate.burst - taken, rate.per_s));
 }
 
-void RateBucket::Take(std::uint64_t count, Rate rate, MonotonicTime now) {
-  paid_at_ = std::max(paid_at_, now) + Span(count, rate.per_s);
+void RateBucket::Take(std::uint64_t count, Rate rate, MonotonicTime now,
+                      MonotonicClock::duration at_least) {
+  paid_at_ = std::max(paid_at_, now) + std::max(Span(count, rate.per_s), at_least);
 }
 
 void RateBucket::GiveBack(std::uint64_t count, Rate rate) { paid_at_ -= Span(count, rate.per_s); }

@@ -21,8 +21,10 @@ class RateBucket {
 
   // When `count` units, at most a burst, may be taken.
   [[nodiscard]] MonotonicTime ReadyAt(std::uint64_t count, Rate rate, MonotonicTime now) const;
-  // Takes them. They may be used from that time on.
-  void Take(std::uint64_t count, Rate rate, MonotonicTime now);
+  // Takes them, or as many as `at_least` brings if that is more. They may be used from that time
+  // on.
+  void Take(std::uint64_t count, Rate rate, MonotonicTime now,
+            MonotonicClock::duration at_least = {});
   void GiveBack(std::uint64_t count, Rate rate);
   [[nodiscard]] bool IsFull(MonotonicTime now) const noexcept { return paid_at_ <= now; }
 

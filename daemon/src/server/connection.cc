@@ -21,6 +21,7 @@ namespace {
 // replies that it did not wait for. Descriptors are scarcer.
 constexpr std::size_t kMaxQueuedFrames = kMaxUnanswered + 64;
 constexpr std::size_t kMaxQueuedDescriptors = 128;
+constexpr int kMaxDropped = 64;
 
 // 0, or the errno of the failure.
 int SendNow(int socket, std::span<const std::byte> frame, const std::array<int, 2>& fds) {
@@ -48,12 +49,13 @@ int SendNow(int socket, std::span<const std::byte> frame, const std::array<int, 
 }
 
 // Closing a socket with unread messages resets the peer's end, and the peer would get that error
-// instead of the reason. After the shutdown no more messages can come, and a peer's buffer is
-// bounded.
+// instead of the reason. After the shutdown no more messages can come. A peer that has sent many
+// more gets the error: a socket holds hundreds, and to drop them one by one takes longer than a
+// turn.
 void DropUnread(int socket) {
   if (::shutdown(socket, SHUT_RD) != 0) return;
   std::byte byte{};
-  for (int left = 4096; left > 0 && ::recv(socket, &byte, 1, MSG_DONTWAIT) > 0; --left) {
+  for (int left = kMaxDropped; left > 0 && ::recv(socket, &byte, 1, MSG_DONTWAIT) > 0; --left) {
   }
 }
 
@@ -78,8 +80,8 @@ void Connection::WaitReadable() {
 
 // Reads one frame, then leaves the turn to others. The next wait reports at once if there are more
 // frames, and a peer that sends one request at a time costs no second read.
-void Connection::ReadOne() {
-  if (closed_) return;
+bool Connection::ReadOne() {
+  if (closed_) return false;
   std::array<std::byte, wire::kMaxFrameBytes + 1> buffer;  // one more: a longer frame shows
   // No control buffer: descriptors that a client sends along are dropped by the kernel.
   const ssize_t bytes = ::recv(socket_.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
@@ -89,6 +91,7 @@ void Connection::ReadOne() {
     Close();  // the peer is gone; an empty message looks the same and is treated the same
   }
   if (!closed_) WaitReadable();
+  return bytes > 0;
 }
 
 void Connection::Send(std::span<const std::byte> frame, std::array<int, 2> fds) {

@@ -64,7 +64,8 @@ class Connection {
   void Start(Handlers handlers);
 
   // Reads one frame, if there is still one, and hands it to on_message; then waits for the next.
-  void ReadOne();
+  // False: there was none.
+  bool ReadOne();
 
   // Sends, or queues while the peer does not read; a peer with too many unread frames is closed.
   // The descriptors (-1: none) are the caller's and may be closed after the call.

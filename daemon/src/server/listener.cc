@@ -21,6 +21,7 @@ namespace {
 constexpr int kBacklog = 1024;
 // Few, so that new connections do not delay the existing ones.
 constexpr int kAcceptsPerTurn = 8;
+constexpr std::chrono::microseconds kTurn(50);
 constexpr std::chrono::milliseconds kAcceptPause(100);
 // Anyone with access to the directory can connect: idd decides by the peer's credentials, so that
 // it can say why not.
@@ -139,7 +140,9 @@ void Listener::WaitAcceptable() {
 }
 
 void Listener::OnAcceptable() {
+  const MonotonicTime end = MonotonicClock::now() + kTurn;
   for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
+    if (turn > 0 && MonotonicClock::now() >= end) break;
     ScopedFd socket(::accept4(watch_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid()) {
       on_accepted_(std::move(socket));

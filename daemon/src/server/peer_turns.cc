@@ -7,14 +7,12 @@
 namespace idd::daemon {
 
 // While no user waits, a frame is read at once, which spares a quiet daemon a turn of the loop for
-// each. At most kFramesAtOnce frames are read in this way, because the loop may have found many
-// readable connections at once.
+// each. That ends with a turn, because the loop may have found many readable connections at once.
 void PeerTurns::Add(uid_t uid, std::uint64_t connection) {
-  if (order_.empty() && read_at_once_ < kFramesAtOnce && !users_.contains(uid)) {
+  if (order_.empty() && !IsTurnOver() && !users_.contains(uid)) {
     const MonotonicTime now = MonotonicClock::now();
     if (may_read_(uid, now) <= now) {
-      ++read_at_once_;
-      static_cast<void>(read_(connection));
+      ReadOne(connection);
       return;
     }
   }
@@ -33,11 +31,19 @@ void PeerTurns::Schedule() {
 
 void PeerTurns::TakeTurns() {
   is_scheduled_ = false;
-  for (read_at_once_ = 0; read_at_once_ < kFramesAtOnce; ++read_at_once_) {
-    if (!ReadNext() || loop_.IsTurnOver()) break;
+  BeginTurn();
+  while (!IsTurnOver() && ReadNext()) {
   }
-  read_at_once_ = 0;
+  BeginTurn();
   Schedule();
+}
+
+bool PeerTurns::ReadOne(std::uint64_t connection) {
+  const std::optional<MonotonicClock::duration> used = read_(connection);
+  if (!used.has_value()) return false;
+  ++frames_;
+  used_ += *used;
+  return true;
 }
 
 bool PeerTurns::ReadNext() {
@@ -59,7 +65,7 @@ bool PeerTurns::ReadNext() {
     } else {
       order_.push_back(uid);
     }
-    if (read_(connection)) return true;
+    if (ReadOne(connection)) return true;
   }
   return false;
 }

@@ -14,6 +14,10 @@ namespace {
 
 // A connection says HELLO within this time, or is closed.
 constexpr std::chrono::seconds kHelloPatience(5);
+// A thousand closed connections may each have hundreds of messages to drop, which takes as long as
+// a claim each; so they are checked a few at a time.
+constexpr std::chrono::microseconds kLookTurn(50);
+constexpr std::chrono::milliseconds kLookPause(2);
 
 }  // namespace
 
@@ -23,7 +27,7 @@ Server::Server(EventLoop& loop, TagService& tags, Admin& admin, ClientLedger& le
       admin_(admin),
       daemon_id_(RandomId()),
       listener_(
-          loop, [this](ScopedFd socket) { Adopt(std::move(socket)); },
+          loop, [this](ScopedFd socket) { Accept(std::move(socket)); },
           [this] {
             return DropSilent(
                        "idd is out of descriptors, and this connection has not said HELLO") ||
@@ -34,6 +38,10 @@ Server::Server(EventLoop& loop, TagService& tags, Admin& admin, ClientLedger& le
           [this](uid_t uid, MonotonicTime now) { return gate_.MayReadAt(uid, now); }),
       pacer_(loop, [this](ClaimOrder order) { PaceClaim(std::move(order)); }),
       ledger_(ledger),
+      look_timer_(loop),
+      look_turns_(
+          loop,
+          [this](std::function<void()> go_on) { look_timer_.After(kLookPause, std::move(go_on)); }),
       withdraw_turns_(
           loop, [this](std::function<void()> go_on) { tags_.WhenRingsAreKept(std::move(go_on)); }) {
 }
@@ -68,7 +76,12 @@ bool Server::DropBusiest() {
 void Server::Poll() {
   const MonotonicTime now = MonotonicClock::now();
   gate_.Poll(now, tags_.rings());
-  CheckArrived(std::nullopt);
+  if (!look_turns_.is_under_way()) {
+    look_turns_.Begin([this, look = Look{.lingering = lingering_.size(),
+                                         .connections = connections_.size()}]() mutable {
+      return CheckArrived(look, std::nullopt);
+    });
+  }
   for (std::size_t i = gate_.surplus(); i > 0 && DropBusiest(); --i) {
   }
   if (!withdraw_turns_.is_under_way()) WithdrawRings();  // those for which there was no memory
@@ -132,13 +145,22 @@ Turns::Next Server::WithdrawNext() {
   return Turns::Next::kTurn;
 }
 
-void Server::Adopt(ScopedFd socket) {
-  Result<Peer> peer = PeerOf(socket.get());
-  if (!peer.ok()) return;
+void Server::Accept(ScopedFd socket) {
+  const MonotonicTime began = MonotonicClock::now();
+  Result<Peer> result = PeerOf(socket.get());
+  if (!result.ok()) return;
+  const Peer peer = std::move(result).value();
+  const Status admitted = gate_.Admit(peer);
+  // To say why not costs more than to connect.
+  if (!admitted.ok() && gate_.MayReadAt(peer.uid, began) > began) return;
+  Adopt(std::move(socket), peer, admitted);
+  const MonotonicTime now = MonotonicClock::now();
+  gate_.Take(peer, 0, now - began, now);
+}
+
+void Server::Adopt(ScopedFd socket, Peer peer, const Status& admitted) {
   const std::uint64_t id = next_id_++;
-  const Status admitted = gate_.Admit(peer.value());
-  auto connection =
-      std::make_unique<Connection>(loop_, std::move(socket), id, std::move(peer).value());
+  auto connection = std::make_unique<Connection>(loop_, std::move(socket), id, std::move(peer));
   Connection& started = *connection;
   connections_.emplace(id, std::move(connection));
   started.Start(
@@ -163,12 +185,15 @@ void Server::Adopt(ScopedFd socket) {
   silent_.push_back({.id = id, .since = MonotonicClock::now()});
 }
 
-bool Server::ReadOne(std::uint64_t id) {
+std::optional<MonotonicClock::duration> Server::ReadOne(std::uint64_t id) {
   Connection* const connection = Find(id);
-  if (connection == nullptr) return false;
+  if (connection == nullptr) return std::nullopt;
   connection->awaits_turn = false;
-  connection->ReadOne();
-  return true;
+  const MonotonicTime began = MonotonicClock::now();
+  const bool has_read = connection->ReadOne();
+  const MonotonicTime now = MonotonicClock::now();
+  gate_.Take(connection->peer(), has_read ? 1 : 0, now - began, now);
+  return now - began;
 }
 
 void Server::OnClosed(std::uint64_t id) {
@@ -189,25 +214,42 @@ void Server::OnClosed(std::uint64_t id) {
 
 bool Server::PassDescriptors(const Peer& peer, std::size_t count) {
   if (gate_.PassDescriptors(peer, count)) return true;
-  if (!gate_.limits().ShouldLook(peer.uid, MonotonicClock::now())) return false;
-  CheckArrived(peer.uid);
+  Look look{.lingering = lingering_.size(), .connections = connections_.size()};
+  static_cast<void>(CheckArrived(look, peer.uid));
   return gate_.PassDescriptors(peer, count);
 }
 
-void Server::CheckArrived(std::optional<uid_t> uid) {
-  const auto is_meant = [uid](const Connection& connection) {
-    return connection.has_descriptors_under_way() &&
-           uid.value_or(connection.peer().uid) == connection.peer().uid;
+// Only the checks take time, not the connections that need none.
+Turns::Next Server::CheckArrived(Look& look, std::optional<uid_t> uid) {
+  const MonotonicTime end = MonotonicClock::now() + kLookTurn;
+  const auto is_over = [&](Connection& connection) {
+    const bool is_meant = uid.value_or(connection.peer().uid) == connection.peer().uid;
+    if (!is_meant || !connection.has_descriptors_under_way()) return false;
+    connection.CheckArrived();
+    return MonotonicClock::now() >= end;
   };
-  for (const auto& [id, connection] : connections_) {
-    if (is_meant(*connection)) connection->CheckArrived();
+  while (look.lingering > 0 && !lingering_.empty()) {
+    --look.lingering;
+    std::unique_ptr<Connection> connection = std::move(lingering_.front());
+    lingering_.pop_front();
+    const bool is_turn_over = is_over(*connection);
+    if (connection->has_descriptors_under_way()) {
+      lingering_.push_back(std::move(connection));
+    } else if (connection->admitted) {
+      gate_.Release(connection->peer());
+    }
+    if (is_turn_over) return Turns::Next::kTurn;
   }
-  std::erase_if(lingering_, [this, &is_meant](const std::unique_ptr<Connection>& connection) {
-    if (is_meant(*connection)) connection->CheckArrived();
-    if (connection->has_descriptors_under_way()) return false;
-    if (connection->admitted) gate_.Release(connection->peer());
-    return true;
-  });
+  auto it = connections_.upper_bound(last_checked_);
+  while (look.connections > 0 && !connections_.empty()) {
+    --look.connections;
+    if (it == connections_.end()) it = connections_.begin();
+    Connection& connection = *it->second;
+    last_checked_ = it->first;
+    ++it;
+    if (is_over(connection)) return Turns::Next::kTurn;
+  }
+  return Turns::Next::kEnd;
 }
 
 // Clients may report any version, so the number of groups is limited.

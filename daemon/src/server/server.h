@@ -64,15 +64,22 @@ class Server {
   bool DropSilent(const char* why);
   // Closes the newest connection of the user that has the most; false: only operators have any.
   bool DropBusiest();
-  void Adopt(ScopedFd socket);
-  // Reads one frame of the connection; false: it is gone.
-  [[nodiscard]] bool ReadOne(std::uint64_t id);
+  void Accept(ScopedFd socket);
+  void Adopt(ScopedFd socket, Peer peer, const Status& admitted);
+  // Reads one frame of the connection; returns how long that took, or nothing: it is gone.
+  [[nodiscard]] std::optional<MonotonicClock::duration> ReadOne(std::uint64_t id);
   void OnClosed(std::uint64_t id);
-  // Counts descriptors sent to the peer. If too many are under way, first checks which have
-  // arrived.
+  // Counts descriptors sent to the peer. If too many are under way, first checks whether some of
+  // its user's have arrived.
   [[nodiscard]] bool PassDescriptors(const Peer& peer, std::size_t count);
-  // Checks the connections of one user, or all.
-  void CheckArrived(std::optional<uid_t> uid);
+  // How many connections are still to be checked.
+  struct Look {
+    std::size_t lingering = 0;
+    std::size_t connections = 0;
+  };
+  // Checks which descriptors have arrived, of the connections of one user or all, for a short time;
+  // begins where the last check ended.
+  [[nodiscard]] Turns::Next CheckArrived(Look& look, std::optional<uid_t> uid);
   void WithdrawRings();
   [[nodiscard]] Turns::Next WithdrawNext();
 
@@ -115,7 +122,8 @@ class Server {
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   // Closed connections with descriptors under way; they still count as connections.
-  std::vector<std::unique_ptr<Connection>> lingering_;
+  std::deque<std::unique_ptr<Connection>> lingering_;
+  std::uint64_t last_checked_ = 0;  // the id of a connection
   ClientLedger& ledger_;
   // Connections that had not said HELLO when last looked at, the oldest first.
   struct Silent {
@@ -123,6 +131,8 @@ class Server {
     MonotonicTime since;
   };
   std::deque<Silent> silent_;
+  Timer look_timer_;
+  Turns look_turns_;
   Turns withdraw_turns_;
   std::vector<RingHolders::Ring> to_withdraw_;    // rings still to be replaced
   std::vector<RingHolders::Ring> not_withdrawn_;  // for which there was no memory

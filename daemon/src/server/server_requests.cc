@@ -54,7 +54,6 @@ Status CheckWait(std::uint32_t timeout_ms, std::uint32_t reserved) {
 }  // namespace
 
 void Server::OnMessage(Connection& connection, std::span<const std::byte> message) {
-  gate_.TakeRequest(connection.peer());
   const Result<FrameView> frame = wire::ParseFrame(message);
   if (!frame.ok()) {
     connection.CloseWith(frame.status());

@@ -509,6 +509,22 @@ TEST_F(MysqlStoreTest, LeasesOfAnIdAreFound) {
   EXPECT_EQ(tokens(241), "");
 }
 
+// Regression: what a host had read of a tag up to 100 ms ago said that the tag was used up, though
+// another host had raised its end.
+TEST_F(MysqlStoreTest, RaisedEndOfAUsedUpTagCountsAtOnce) {
+  const auto store = OpenWithOrders("a");
+  const auto other = OpenStore("b");
+  TagChange change;
+  change.tag = "orders";
+  change.max_id = 1000;
+  ASSERT_TRUE(store->ChangeTag(change).ok());
+  EXPECT_EQ(Take(*store, Request(1)), (IdRange{1, 1001}));
+  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
+  change.max_id = 5000;
+  ASSERT_TRUE(other->ChangeTag(change).ok());
+  EXPECT_EQ(Take(*store, Request(3)), (IdRange{1001, 2001}));
+}
+
 TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
   const HostIdentity host{.id = "a", .boot_id = "boot", .instance = "another"};
   EXPECT_FALSE(OpenStoreReader(server_->Url(), host).value()->LedgerTags().ok());

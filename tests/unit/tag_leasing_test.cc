@@ -156,8 +156,71 @@ TEST_F(TagServiceTest, EveryClaimOnAUsedUpTagGetsOutOfIds) {
   ASSERT_TRUE(Await(first));
   ASSERT_EQ(first.status.code(), Code::kOutOfIds);
   const Answer& second = Claim("orders", 1);
-  ASSERT_TRUE(second.done()) << "it waits for the pause to end";
+  ASSERT_TRUE(Await(second));
   EXPECT_EQ(second.status.code(), Code::kOutOfIds) << second.status.message();
+}
+
+// Regression: for a second after a refusal every claim got the same answer, though another host had
+// made it false. OUT_OF_IDS makes clients give up.
+TEST_F(TagServiceTest, ClaimAfterARefusalGetsWhatTheStoreSaysNow) {
+  h_.store.AddTag("orders", 100, 1, 15);
+  ASSERT_TRUE(Await(Claim("orders", 100)));
+  const Answer& before = Claim("orders", 1);
+  ASSERT_TRUE(Await(before));
+  ASSERT_EQ(before.status.code(), Code::kOutOfIds);
+  h_.store.SetMaxId("orders", 100);
+  const Answer& after = Claim("orders", 1);
+  ASSERT_TRUE(Await(after));
+  EXPECT_EQ(after.grant.ids, (IdRange{16, 17})) << after.status.message();
+}
+
+// The answer to a lease that was asked for before the tag was changed is no answer to a claim that
+// came after the change.
+TEST_F(TagServiceTest, RefusalUnderWayIsNoAnswerToALaterClaim) {
+  h_.store.AddTag("orders", 100, 1, 15);
+  ASSERT_TRUE(Await(Claim("orders", 100)));
+  h_.Settle();
+  h_.store.script.Fail("TakeLease", {Code::kOutOfIds, "used up"});
+  h_.store.script.Hold("TakeLease");
+  const int leases = Leases();
+  const Answer& before = Claim("orders", 1);
+  ASSERT_TRUE(h_.RunUntil([&] { return Leases() > leases; }));
+  h_.store.SetMaxId("orders", 100);
+  const Answer& after = Claim("orders", 1);
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(before) && Await(after));
+  EXPECT_EQ(before.status.code(), Code::kOutOfIds);
+  EXPECT_EQ(after.grant.ids, (IdRange{16, 17})) << after.status.message();
+}
+
+// The same for a tag that is created while the store looks for it.
+TEST_F(TagServiceTest, LookUpUnderWayIsNoAnswerToALaterClaim) {
+  h_.store.script.Fail("FindTag", {Code::kNoSuchTag, "there is no tag 'orders'"});
+  h_.store.script.Hold("FindTag");
+  const Answer& before = Claim("orders", 1);
+  ASSERT_TRUE(h_.RunUntil([&] { return h_.store.script.Count("FindTag") == 1; }));
+  h_.store.AddTag("orders", 10);
+  const Answer& after = Claim("orders", 1);
+  h_.store.script.Release();
+  ASSERT_TRUE(Await(before) && Await(after));
+  EXPECT_EQ(before.status.code(), Code::kNoSuchTag);
+  EXPECT_TRUE(after.status.ok()) << after.status.message();
+}
+
+// Clients that ask a used-up tag in a loop must not make a storm of questions.
+TEST_F(TagServiceTest, ClaimsAfterARefusalShareFewQuestions) {
+  h_.store.AddTag("orders", 100, 1, 15);
+  ASSERT_TRUE(Await(Claim("orders", 100)));
+  const int leases = Leases();
+  const MonotonicTime began = MonotonicClock::now();
+  for (int i = 0; i < 4; ++i) {
+    const Answer& one = Claim("orders", 1, kLong, 1);
+    const Answer& other = Claim("orders", 1, kLong, 2);
+    ASSERT_TRUE(Await(one) && Await(other));
+    EXPECT_EQ(other.status.code(), Code::kOutOfIds) << other.status.message();
+  }
+  const auto ms = std::chrono::duration_cast<milliseconds>(MonotonicClock::now() - began).count();
+  EXPECT_LE(Leases() - leases, ms / 100 + 2);
 }
 
 TEST_F(TagServiceTest, RefusedPrefetchLeavesTheRingsIdsClaimable) {

@@ -200,6 +200,20 @@ TEST_F(DrainTest, ResumedTagGoesOnWithoutAGapInANewRing) {
   EXPECT_EQ(CountOf("orders").ids_returned, 0U) << "of a drain that is over";
 }
 
+// Regression: near its end a tag is refused a prefetch each second. For a second after a resume its
+// claims got OUT_OF_IDS, though the host had handed 40 ids back.
+TEST_F(DrainTest, ResumedTagAtItsEndLeasesWhatWentBack) {
+  h_.store.AddTag("last", 100, 1, 100);
+  Client& client = Attach("last");
+  ASSERT_EQ(client.Claim(60).size(), 60U);
+  service_.Refill("last");
+  h_.Settle();
+  ASSERT_EQ(Leases(), 2) << "the second is refused";
+  Drain("last");
+  Resume("last");
+  EXPECT_EQ(ClaimOne("last"), 61U);
+}
+
 TEST_F(DrainTest, BothAreIdempotent) {
   Client& client = Attach("orders");
   (void)client.Claim(5);

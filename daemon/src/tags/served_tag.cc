@@ -99,8 +99,8 @@ void ServedTag::Serve() {
   if (needs_ring && !context_.new_rings.MayMake(name_)) return ArmDeadline();
   static_cast<void>(ids_.Resume());  // without memory for a ring, the next try fails as well
   if (!is_known()) {
-    if (!store_.refusal.ok()) return waiters_.FailAll(store_.refusal);
     ArmDeadline();
+    AskAgain();
     LookUp();
     return;
   }
@@ -121,11 +121,10 @@ void ServedTag::Serve() {
   ServeAttaches();
   ServeClaims([this](std::uint64_t count) { return TakeFromRing(count); }, waiters_.newest());
   ids_.CloseExhausted();  // these claims may have used segments up, or found the ring forged
-  // The ring is dry and the store has just said no: the same answer would come again.
-  if (!store_.refusal.ok()) waiters_.FailAll(store_.refusal);
   FailTicketsIfDown();
   ExpireWaiters();
   if (!waiters_.empty() && ids_.ring() != nullptr) ObserveRing();
+  AskAgain();
   MaybeLease();
 }
 
@@ -191,9 +190,7 @@ WaitFacts ServedTag::WhyItWaits() const {
 void ServedTag::OnChanged(const TagRecord& record) {
   if (is_known()) Configure(record);
   store_.last_error.clear();
-  store_.refusal = Status::Ok();
-  store_.is_pausing = false;
-  retry_timer_.Cancel();
+  EndPause();
   if (!is_known()) {
     // The pause before the next look-up is over.
     if (!waiters_.empty()) LookUp();
@@ -220,6 +217,7 @@ void ServedTag::Drain() {
   waiters_.FailAll(context_.drains.Refusal(name_));
   ArmDeadline();
   if (!ids_.Drain()) return;
+  EndPause();  // the ids that go back can be leased once the tag is resumed
   store_.hands_back = store_.is_busy;
   HandBackTails();
 }

@@ -138,11 +138,13 @@ class ServedTag {
     bool hands_back = false;        // the lease under way must go back
     bool has_taken_worker = false;  // in the turn that goes on
     bool is_pausing = false;        // the next try waits for retry_timer_
-    Status refusal;                 // until then: the store's answer to the last try, if it refused
+    // Until then: the store's answer to the last try, if it refused. It was the answer to the
+    // requests of that time: see AskAgain().
+    Status refusal;
     std::string last_error;
     std::uint64_t data_set = 0;   // StoreSession::data_set of the newest lease
     std::uint64_t leased_to = 0;  // the limit of the newest lease
-    // The newest request when the lease under way was asked for.
+    // The newest request when the last look-up or lease was asked for.
     std::uint64_t last_waiter = 0;
   };
   struct Counts {
@@ -198,6 +200,10 @@ class ServedTag {
   [[nodiscard]] bool OnStoreFailure(const Status& status);
   void Refuse(const Status& status);
   void RetryAt(MonotonicTime when);
+  // Ends the pause that RetryAt() began, and what the store refused before it.
+  void EndPause();
+  // Requests came after the store was asked for what it has refused.
+  void AskAgain();
   void HandBackTails();
 
   [[nodiscard]] TagFacts Facts() const;

@@ -19,8 +19,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The pause after the store has refused, for another reason than being unavailable.
+// The pause after the store has refused, for another reason than being unavailable ...
 constexpr std::chrono::milliseconds kRefusalPause(1000);
+// ... and while requests wait: each costs the store at most one question in this time.
+constexpr std::chrono::milliseconds kAskAgainAfter(100);
 // The pause after a failure while the store is up (another session holds a lock on the tag's row).
 constexpr std::chrono::milliseconds kShortPause(20);
 // The same for a snowflake tag, which may wait for a clock, or for a worker id.
@@ -44,6 +46,7 @@ void ServedTag::LookUp() {
   if (store_.is_busy || store_.is_pausing || context_.is_stopping) return;
   store_.is_busy = true;
   store_.asked_at = MonotonicClock::now();
+  store_.last_waiter = waiters_.newest();
   context_.worker.Submit<TagRecord>(
       [name = name_](Store& store, HighWaterMarks&) { return store.FindTag(name); },
       [&owner = context_.owner, name = name_, instance = instance_](Result<TagRecord> record) {
@@ -55,7 +58,8 @@ void ServedTag::OnLookedUp(Result<TagRecord> record) {
   store_.is_busy = false;
   if (context_.is_stopping) return;
   if (!record.ok()) {
-    static_cast<void>(OnStoreFailure(record.status()));  // an unused tag is then removed
+    // A tag that is not used then is removed.
+    if (!OnStoreFailure(record.status()) && !waiters_.empty()) LookUp();
     return;
   }
   Configure(std::move(record).value());
@@ -323,7 +327,7 @@ bool ServedTag::OnStoreFailure(const Status& status) {
   switch (status.code()) {
     case Code::kNoSuchTag:
       store_.last_error = status.message();
-      waiters_.FailAll(status);
+      waiters_.FailUpTo(store_.last_waiter, status);
       return false;
     case Code::kUnavailable:
     case Code::kSystem:
@@ -342,7 +346,7 @@ bool ServedTag::OnStoreFailure(const Status& status) {
   }
 }
 
-// Fails the waiters, because another try would get the same answer.
+// Fails the requests that came before the store was asked.
 void ServedTag::Refuse(const Status& status) {
   context_.meter.leases_refused.Increment();
   if (store_.last_error != status.message()) {
@@ -350,8 +354,21 @@ void ServedTag::Refuse(const Status& status) {
   }
   store_.last_error = status.message();
   store_.refusal = status;
-  waiters_.FailAll(status);
+  waiters_.FailUpTo(store_.last_waiter, status);
   RetryAt(MonotonicClock::now() + kRefusalPause);
+  AskAgain();
+}
+
+// What the store has refused it may grant now, as another host, an operator or this host's own
+// hand-back has changed the tag. So no request gets an answer from before it came.
+void ServedTag::AskAgain() {
+  if (!waiters_.empty() && !store_.refusal.ok()) RetryAt(store_.asked_at + kAskAgainAfter);
+}
+
+void ServedTag::EndPause() {
+  store_.refusal = Status::Ok();
+  store_.is_pausing = false;
+  retry_timer_.Cancel();
 }
 
 void ServedTag::RetryAt(MonotonicTime when) {

@@ -93,8 +93,12 @@ void WaitQueue::Answers::Send(std::uint64_t ring_id) {
   }
 }
 
-void WaitQueue::FailAll(const Status& status) {
-  for (const Waiter& waiter : std::exchange(waiters_, {})) waiter.Fail(status);
+void WaitQueue::FailUpTo(std::uint64_t last, const Status& status) {
+  const auto next = std::find_if(waiters_.begin(), waiters_.end(),
+                                 [last](const Waiter& waiter) { return waiter.number > last; });
+  std::list<Waiter> failed;
+  failed.splice(failed.end(), waiters_, waiters_.begin(), next);
+  for (const Waiter& waiter : failed) waiter.Fail(status);
 }
 
 void WaitQueue::FailExpired(const std::function<Status()>& reason) {

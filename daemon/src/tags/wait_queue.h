@@ -96,7 +96,9 @@ class WaitQueue {
   // The same for the requests up to number `last`.
   [[nodiscard]] Answers ServeOldest(const Take& take, std::uint64_t last);
 
-  void FailAll(const Status& status);
+  void FailAll(const Status& status) { FailUpTo(newest_, status); }
+  // Fails the requests up to number `last`.
+  void FailUpTo(std::uint64_t last, const Status& status);
   // Fails the requests whose deadline has passed.
   void FailExpired(const std::function<Status()>& reason);
   // Removes the owner's requests without calling back.

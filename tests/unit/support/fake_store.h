@@ -86,6 +86,10 @@ class FakeStore final : public Store {
     tags_[tag].step = step;
     tags_[tag].refill = FixedStep(step);
   }
+  void SetMaxId(const std::string& tag, std::uint64_t max_id) {
+    const std::lock_guard lock(mutex_);
+    tags_[tag].max_id = max_id;
+  }
   void RemoveTag(const std::string& tag) {
     const std::lock_guard lock(mutex_);
     tags_.erase(tag);

@@ -207,8 +207,10 @@ Result<MysqlStore::TagStates> MysqlStore::StatesOf(const std::vector<std::string
   std::vector<std::string> stale;
   for (const std::string& tag : tags) {
     const auto it = states_.find(tag);
-    const bool is_fresh =
-        it != states_.end() && it->second.ok() && it->second.value().read_at > oldest;
+    // That a tag is used up is a final answer, so it is never made from a state that was kept:
+    // another host may have raised max_id or handed ids back.
+    const bool is_fresh = it != states_.end() && it->second.ok() &&
+                          it->second.value().read_at > oldest && !it->second.value().IsUsedUp();
     if (!is_fresh) stale.push_back(tag);
   }
   if (!stale.empty()) {

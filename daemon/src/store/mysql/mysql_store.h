@@ -138,6 +138,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
     MonotonicTime read_at{};
 
     [[nodiscard]] const ReturnedTail* LowestFor(const LeaseRequest& request) const;
+    [[nodiscard]] bool IsUsedUp() const noexcept { return record.next_id > record.max_id; }
   };
   using TagStates = std::map<std::string, Result<TagState>, std::less<>>;
   using ActiveRanges = std::map<std::string, shm::IdRange, std::less<>>;  // by token

@@ -59,6 +59,9 @@ Result<HostIdentity> Identify(const Options& options, HighWaterMarks& marks) {
   host.instance = std::move(instance).value();
   std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
   if (!std::getline(boot_id, host.boot_id)) host.boot_id = "unknown";
+  // A full disk keeps idd from leasing, not from starting.
+  const Result<std::uint64_t> number = marks.NextRunNumber(0);
+  if (number.ok()) host.run_number = number.value();
   return host;
 }
 

@@ -50,10 +50,11 @@ class MysqlStoreTest : public StoreCase {
   }
 
   [[nodiscard]] static std::unique_ptr<MysqlStore> NewStore(const std::string& host,
-                                                            const std::string& boot = "boot") {
+                                                            const std::string& boot = "boot",
+                                                            std::uint64_t run_number = 0) {
     Result<MysqlUrl> url = ParseMysqlUrl(server_->Url());
     return std::make_unique<MysqlStore>(
-        MysqlStoreOptions{std::move(url).value(), {host, boot, "state-of-" + host}});
+        MysqlStoreOptions{std::move(url).value(), {host, boot, "state-of-" + host, run_number}});
   }
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenStore(const std::string& host) {
     std::unique_ptr<MysqlStore> store = NewStore(host);

@@ -42,6 +42,43 @@ TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
   EXPECT_EQ(second->ListHosts().value().size(), 1U);
 }
 
+// Regression: if a host was restarted, also with its machine, and the tables then went back to a
+// copy from before that, its own row of a few seconds ago kept it from leasing for a minute.
+TEST_F(MysqlStoreTest, RowOfAnEarlierRunInACopyIsThisHostsOwn) {
+  for (const char* boot : {"boot", "the boot before"}) {
+    auto earlier = NewStore("web-1", boot, 8);
+    ASSERT_TRUE(earlier->Open().ok());
+    Sql("CREATE TABLE copy AS SELECT * FROM idd_host");
+    earlier.reset();
+    const auto later = NewStore("web-1", "boot", 10);
+    ASSERT_TRUE(later->Open().ok());
+    Sql("REPLACE INTO idd_host SELECT * FROM copy");
+    Sql("DROP TABLE copy");
+    const std::uint64_t generation = later->generation();
+    std::this_thread::sleep_for(1100ms);  // it asks at most once a second
+    const Status status = later->Open();
+    EXPECT_TRUE(status.ok()) << boot << ": " << status.message();
+    EXPECT_GT(later->generation(), generation) << "the tables were set back";
+  }
+}
+
+// A clone has the state directory and its number. It begins on another kernel, and the first host,
+// which has held the name, is alive.
+TEST_F(MysqlStoreTest, CloneOfALiveHostIsRefusedThoughItsRunIsLater) {
+  const auto first = NewStore("web-1", "boot", 8);
+  ASSERT_TRUE(first->Open().ok());
+  const auto clone = NewStore("web-1", "boot of the clone", 10);
+  const Status refused = clone->Open();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_THAT(refused.message(), HasSubstr("another host uses the name 'web-1'"));
+  Sql("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP - INTERVAL 61 SECOND");
+  std::this_thread::sleep_for(1100ms);  // it asks at most once a second
+  ASSERT_TRUE(clone->Open().ok()) << "the first has been silent for a minute";
+  const Status displaced = first->Open();
+  EXPECT_EQ(displaced.code(), Code::kUnavailable) << "the clone is the later run";
+  EXPECT_THAT(displaced.message(), HasSubstr("another host uses the name 'web-1'"));
+}
+
 TEST_F(MysqlStoreTest, NameIsFreeAtOnceAfterACleanStop) {
   OpenStore("web-1").reset();
   const auto rebooted = NewStore("web-1", "another boot");

@@ -98,8 +98,11 @@ void Machine::Main() {
   auto marks = std::make_unique<SteppedMarks>(std::move(opened).value(), disk_, [this] { Step(); });
   const Result<std::string> instance = marks->FallbackHostId();
   IDD_CHECK(instance.ok());
-  const daemon::HostIdentity host{
-      .id = settings_.host_id, .boot_id = boot_id_, .instance = instance.value()};
+  const Result<std::uint64_t> number = marks->NextRunNumber(0);
+  const daemon::HostIdentity host{.id = settings_.host_id,
+                                  .boot_id = boot_id_,
+                                  .instance = instance.value(),
+                                  .run_number = number.ok() ? number.value() : 0};
   Result<std::vector<std::string>> drained = marks->Drained();
   IDD_CHECK(drained.ok());
   std::vector<daemon::PassedDescriptor> passed;

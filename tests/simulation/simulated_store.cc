@@ -28,7 +28,7 @@ SimulatedStore::SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentit
       link_(link),
       host_(std::move(host)),
       on_step_(std::move(on_step)),
-      run_(RandomToken()) {}
+      run_(daemon::MakeRun(host_.run_number)) {}
 
 // A clean end frees the host's name.
 SimulatedStore::~SimulatedStore() {
@@ -190,9 +190,10 @@ Status SimulatedStore::ClaimHost() {
           const auto [it, is_new] = data.hosts.try_emplace(host.id);
           HostRow& row = it->second;
           if (is_new) row.instance = host.instance;
-          const bool is_next = row.boot_id == host.boot_id && row.instance == host.instance &&
-                               (!was_held || row.run == run);
-          if (!row.boot_id.empty() && !is_next && now - row.seen_at < kHostSilentFor) return;
+          const bool is_own = row.instance == host.instance &&
+                              (was_held ? row.run == run || daemon::IsOlderRun(row.run, run)
+                                        : row.boot_id == host.boot_id);
+          if (!row.boot_id.empty() && !is_own && now - row.seen_at < kHostSilentFor) return;
           row.boot_id = host.boot_id;
           row.instance = host.instance;
           row.run = run;

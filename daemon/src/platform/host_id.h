@@ -2,6 +2,7 @@
 #ifndef IDD_DAEMON_PLATFORM_HOST_ID_H_
 #define IDD_DAEMON_PLATFORM_HOST_ID_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -9,12 +10,14 @@
 
 namespace idd::daemon {
 
-// This host: its name in the journal, and two values that differ from those of another host with
-// the same name.
+// This host: its name in the journal, two values that differ from those of another host with the
+// same name, and one that rises with each run.
 struct HostIdentity {
   std::string id;
   std::string boot_id;   // of the running kernel
   std::string instance;  // random, of the state dir
+  // Of this process: higher than those of all earlier runs on the state dir. 0: it has none.
+  std::uint64_t run_number = 0;
 };
 
 // A stable name of this host, derived from /etc/machine-id without disclosing it; nothing when the

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "store/fence_store.h"
 #include "store/mysql/mysql_sql.h"
 
 namespace idd::daemon {
@@ -25,15 +26,18 @@ Result<bool> HostRow::Claim(MysqlDb& db) {
   const std::string boot = MysqlDb::Text(host_.boot_id);
   const std::string instance = MysqlDb::Text(host_.instance);
   // The next run on the same state dir takes the row over at once. A run that has held the row does
-  // not take it back from another run that shares the state dir.
-  const std::string is_next = "boot_id = " + boot + " AND instance = " + instance +
-                              (beat_ == 0 ? "" : " AND run = '" + run_ + "'");
+  // not take it back from a later run that shares the state dir.
+  const std::string number = std::to_string(kRunNumberSize);
+  const std::string is_own = "instance = " + instance + " AND " +
+                             (beat_ == 0 ? "boot_id = " + boot
+                                         : "(run = '" + run_ + "' OR LEFT(run, " + number +
+                                               ") < LEFT('" + run_ + "', " + number + "))");
   const Result<std::vector<MysqlResult>> claimed = db.Packet(
       {"INSERT IGNORE INTO idd_host(host, boot_id, instance, run, beat) VALUES(" + host + ", '', " +
            instance + ", '', 0)",
        "UPDATE idd_host SET boot_id = " + boot + ", instance = " + instance + ", run = '" + run_ +
            "', beat = beat + 1, last_seen = CURRENT_TIMESTAMP WHERE host = " + host +
-           " AND (boot_id = '' OR (" + is_next + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " +
+           " AND (boot_id = '' OR (" + is_own + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " +
            std::to_string(kSilentForS) + " SECOND)",
        "SELECT boot_id, run, beat, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP)"
        " FROM idd_host WHERE host = " +

@@ -20,11 +20,16 @@ namespace idd::daemon {
 // Thread safety: none.
 class HostRow {
  public:
-  // `run`: random per owner of this object, so that two runs with one state directory differ.
+  // `run`: MakeRun() (fence_store.h), so that two owners of such an object differ, and that one run
+  // on a state directory is known to be earlier than another.
   HostRow(HostIdentity host, std::string run) : host_(std::move(host)), run_(std::move(run)) {}
 
   // Takes the name. True: the row is older than this run had left it, so the tables were set back.
   // kUnavailable while another live host has the name.
+  //
+  // A run that has held the name takes the row of an earlier run on its state directory back, too:
+  // that run had ended or was silent before this one got the name, so its row is from a copy of the
+  // tables. A clone of the state directory that started later has a higher number.
   [[nodiscard]] Result<bool> Claim(MysqlDb& db);
   // Renews the row if that is due. False: the row is not as this run left it.
   [[nodiscard]] Result<bool> Beat(MysqlDb& db);

@@ -40,7 +40,9 @@ std::vector<std::string> TokensThatShareIdsWith(const Lease& lease,
 }  // namespace
 
 MysqlStore::MysqlStore(MysqlStoreOptions options)
-    : options_(std::move(options)), run_(RandomToken()), host_row_(options_.host, run_) {}
+    : options_(std::move(options)),
+      run_(MakeRun(options_.host.run_number)),
+      host_row_(options_.host, run_) {}
 
 MysqlStore::~MysqlStore() {
   if (!is_beside_ && db_ != nullptr && !db_->PeerClosed()) host_row_.Release(*db_);

@@ -303,7 +303,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // session can alter or replace it.
   MysqlTables tables_;
   std::string data_set_name_;  // from server and tables: the same on all hosts
-  const std::string run_;      // random per object: differs for two with one state dir
+  const std::string run_;      // MakeRun(): differs for two objects with one state dir
   HostRow host_row_;
   std::uint64_t member_beat_ = 0;     // of this host's row in idd_fence; 0: not known
   std::string member_run_;            // likewise

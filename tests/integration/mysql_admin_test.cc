@@ -195,6 +195,53 @@ TEST_F(MysqlAdmin, EveryHostSeesTheOthersAndTheirLeases) {
   EXPECT_TRUE(a_.idctl.Json({"lease", "list", "--host", "host-a"}).at("leases").empty());
 }
 
+// Regression: beside other hosts the first claim of each new tag failed, as did the first after the
+// tag's limit was raised: no host may lease above a ceiling that another one has not noted yet.
+TEST_F(MysqlAdmin, CommandThatMakesATagReturnsWhenItCanBeClaimed) {
+  const auto active = [this](const std::string& tag) {
+    return server_.Session().Query("SELECT active FROM idd_ceiling WHERE biz_tag = '" + tag + "'");
+  };
+  const auto run = [this](const std::vector<std::string>& command) {
+    std::vector<std::string> words = {"--timeout", "2m"};
+    words.insert(words.end(), command.begin(), command.end());
+    words.insert(words.end(), {"--wait", "1m"});
+    return a_.idctl.Json(words);
+  };
+  for (const std::string tag : {"one", "two", "three"}) {
+    EXPECT_TRUE(run({"tag", "create", tag, "--max-id", "10"}).at("claimable").get<bool>());
+    EXPECT_EQ(active(tag), "11");
+  }
+  EXPECT_TRUE(run({"tag", "set", "one", "--max-id", "100000"}).at("claimable").get<bool>());
+  EXPECT_NE(active("one"), "11");
+  EXPECT_TRUE(run({"tag", "create", "drawn", "--mode", "ticket"}).at("claimable").get<bool>());
+  EXPECT_NE(active("drawn"), "");
+  EXPECT_TRUE(run({"tag", "create", "timed", "--mode", "snowflake"}).at("claimable").get<bool>());
+  EXPECT_NE(active("timed#0"), "0") << "of the worker id that the first host takes";
+  EXPECT_NE(active("timed#1"), "0") << "of the second";
+  const std::string file = dir_.File("tags.toml");
+  WriteFile(file, "[[tag]]\nname = \"four\"\n[[tag]]\nname = \"five\"\n");
+  const IdctlResult applied = a_.idctl.Run({"apply", "-f", file, "--wait", "25s"});
+  EXPECT_EQ(applied.exit_status, 0) << applied.err;
+  EXPECT_EQ(applied.err, "");
+  EXPECT_NE(active("four"), "0");
+  EXPECT_NE(active("five"), "0");
+}
+
+TEST_F(MysqlAdmin, CommandThatMakesATagNamesTheHostThatItWaitsFor) {
+  a_.idctl.CreateTag("orders", 100);
+  b_.daemon.Kill();
+  const IdctlResult created = a_.idctl.Run({"tag", "create", "new", "--wait", "1s"});
+  EXPECT_EQ(created.exit_status, 0) << created.err;
+  EXPECT_THAT(created.out, HasSubstr("created tag 'new'"));
+  EXPECT_THAT(created.err, HasSubstr("done, but ids cannot be claimed yet"));
+  EXPECT_THAT(created.err, HasSubstr("host-b"));
+  const nlohmann::json set = a_.idctl.Json({"tag", "set", "new", "--step", "50", "--wait", "0"});
+  EXPECT_FALSE(set.at("claimable").get<bool>());
+  EXPECT_EQ(set.at("waits_for").at(0).at("host"), "host-b");
+  const IdctlResult known = a_.idctl.Run({"tag", "set", "orders", "--step", "50", "--wait", "0"});
+  EXPECT_EQ(known.err, "") << "it has room";
+}
+
 // A row that another program inserts into Leaf's table is a tag, even for a client that has been
 // refused that tag before.
 TEST_F(MysqlAdmin, NewRowIsATagWithinAMinute) {

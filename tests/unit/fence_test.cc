@@ -95,6 +95,28 @@ TEST_F(FenceTest, HostDoesNotWaitForAnotherOneThatIsRaising) {
   EXPECT_TRUE(LeasesWithin(host(0), 5)) << "the next look comes, and then the raise";
 }
 
+// Regression: the reason advised to forget hosts that had been silent for 0 s.
+TEST_F(FenceTest, ReasonAdvisesToForgetOnlyAHostThatMayBeOff) {
+  for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
+  while (Leases(host(0))) {
+  }
+  EXPECT_THAT(host(0).fence.Reason(), HasSubstr("not noted yet by b, c"));
+  EXPECT_THAT(host(0).fence.Reason(), Not(HasSubstr("forget"))) << "both are alive";
+  host(1).Kill();
+  Run(8);
+  EXPECT_THAT(host(0).fence.Reason(), HasSubstr("not noted yet by b (silent for "));
+  EXPECT_THAT(host(0).fence.Reason(), HasSubstr("leasing goes on without silent hosts in "));
+  EXPECT_THAT(host(0).fence.Reason(), Not(HasSubstr("forget"))) << "it may be on its way back";
+  for (std::size_t i = 0; i < 3; ++i) host(i).Kill();
+  host(0).Reboot();
+  Run(10);
+  ASSERT_FALSE(host(0).fence.may_lease());
+  EXPECT_THAT(host(0).fence.Reason(), Not(HasSubstr("forget")));
+  Run(30);
+  EXPECT_THAT(host(0).fence.Reason(), HasSubstr("'idctl host forget HOST' ends the wait for one "
+                                                "that is off and stays off"));
+}
+
 TEST_F(FenceTest, LeaseOfAnUnknownHostIsNotRepeatedByThoseThatRemain) {
   for (const auto& each : hosts_) ASSERT_TRUE(LeasesWithin(*each, 6));
   Run(3);

@@ -32,6 +32,8 @@ constexpr std::int64_t kHeldUpMs = 20'000;
 constexpr std::int64_t kAgainMs = 2000;
 // A host that was seen within this time may be alive.
 constexpr std::int64_t kAliveMs = 5000;
+// A host that has been silent for so long may be off: its service manager would have started it.
+constexpr std::int64_t kMayBeOffMs = 30'000;
 // The marks' copy of the time of the last look is at most fence_after / kRememberedIn old.
 constexpr std::int64_t kRememberedIn = 20;
 // Tags in one statement.
@@ -502,12 +504,31 @@ bool Fence::IsHeldUp() const {
          raises_after_ms_ - vain_since_ms_ >= kHeldUpMs;
 }
 
-std::string Fence::Reason() const {
+// Who is waited for, until when, and what to do. Only a host that may be off may be forgotten: a
+// live one leases below ceilings that it has noted.
+std::string Fence::AwaitedHosts() const {
   std::string hosts;
+  std::int64_t left_ms = 0;
+  bool may_be_off = false;
   for (const FenceWait& wait : Waits()) {
-    hosts += (hosts.empty() ? "" : ", ") + wait.host + " (silent for " +
-             std::to_string(wait.silent_ms / 1000) + " s)";
+    hosts += (hosts.empty() ? "" : ", ") + wait.host;
+    if (wait.silent_ms < kAliveMs) continue;
+    hosts += " (silent for " + std::to_string(wait.silent_ms / 1000) + " s)";
+    left_ms = std::max(left_ms, wait.left_ms.value_or(0));
+    may_be_off |= wait.silent_ms >= kMayBeOffMs;
   }
+  if (left_ms != 0) {
+    hosts +=
+        "; leasing goes on without silent hosts in " + std::to_string(left_ms / 1000 + 1) + " s";
+  }
+  if (may_be_off) {
+    hosts += "; 'idctl host forget HOST' ends the wait for one that is off and stays off";
+  }
+  return hosts;
+}
+
+std::string Fence::Reason() const {
+  const std::string hosts = AwaitedHosts();
   switch (state_) {
     case State::kWatching:
       return "this host is new, was stopped or cut off, or the database was replaced: idd looks "
@@ -515,8 +536,7 @@ std::string Fence::Reason() const {
     case State::kWaiting:
       if (hosts.empty())
         return "the database may lack leases of other hosts; leasing waits for those hosts";
-      return "the database may lack leases of other hosts; leasing waits for these hosts: " +
-             hosts + "; 'idctl host forget HOST' for one that is off for good";
+      return "the database may lack leases of other hosts; leasing waits for these hosts: " + hosts;
     case State::kNone:
       return "the fence has not been looked at yet";
     default:
@@ -524,9 +544,9 @@ std::string Fence::Reason() const {
         return "the ceilings cannot be raised, as another session holds a row of idd_ceiling "
                "locked; look for an open transaction on the server";
       }
-      return "the tag's next ceiling waits until every host has noted it; not noted yet by " +
-             (hosts.empty() ? std::string("one that has just come") : hosts) +
-             "; 'idctl host forget HOST' for one that is off for good";
+      return "the tag's next ceiling waits until every host has noted it, which takes live hosts "
+             "about a second; not noted yet by " +
+             (hosts.empty() ? std::string("one that has just come") : hosts);
   }
 }
 

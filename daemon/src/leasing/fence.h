@@ -13,6 +13,7 @@
 #define IDD_DAEMON_LEASING_FENCE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -98,6 +99,8 @@ class Fence {
   // has passed. After such a setback this host's row and connection look as this host left them:
   // they show neither what others were granted since, nor that others have put this host out.
   [[nodiscard]] bool IsLate() const;
+  // Including this host.
+  [[nodiscard]] std::size_t live_members() const { return others_.LiveMembers() + 1; }
   // For people: why this host may not lease, or why a ceiling is not raised.
   [[nodiscard]] std::string Reason() const;
   // Ends the wait for a host that an operator knows to be off. kInvalid: the host is unknown, not
@@ -143,6 +146,7 @@ class Fence {
   [[nodiscard]] Status RaiseAndNote(FenceStore& store, HighWaterMarks& marks,
                                     const std::vector<CeilingRaise>& raises);
   [[nodiscard]] std::vector<FenceWait> Waits() const;
+  [[nodiscard]] std::string AwaitedHosts() const;
 
   FenceSettings settings_;
   State state_ = State::kNone;

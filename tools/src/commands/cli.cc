@@ -20,6 +20,8 @@
 namespace idd::tools {
 namespace {
 
+constexpr TimeRange kWaitRange = {0, 600, 1000, BareTime::kAllowed};
+
 constexpr const char* kDescription =
     "idctl inspects and administers idd, which gives every process on this host cluster-unique "
     "ids.";
@@ -200,11 +202,40 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
     if (Outcome refused = call.refuse(document.value().json())) return refused;
   }
   out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
-  if (!call.verdict) return std::nullopt;
-  if (Status verdict = call.verdict(document.value().json()); !verdict.ok()) {
-    return FailureFrom(verdict, call.what);
+  if (call.verdict) {
+    const Status verdict = call.verdict(document.value().json());
+    if (!verdict.ok()) return FailureFrom(verdict, call.what);
   }
-  return std::nullopt;
+  if (!call.warns_of_claims) return std::nullopt;
+  return WarnOfClaims(call.what, document.value().json());
+}
+
+void AddWaitOption(Command command, std::optional<std::uint64_t>* wait_s) {
+  command
+      .AddTime("--wait",
+               "How long to wait until ids can be claimed, as other hosts must note each new "
+               "range; in seconds without a unit",
+               kWaitRange, wait_s)
+      .Default(std::to_string(kDefaultWaitS).c_str());
+}
+
+std::uint64_t WaitMs(std::optional<std::uint64_t> wait_s, std::uint64_t timeout_ms) {
+  return std::min(wait_s.value_or(kDefaultWaitS) * 1000, timeout_ms / 2);
+}
+
+void SetWait(const GlobalOptions& global, std::optional<std::uint64_t> wait_s, AdminCall& call) {
+  call.warns_of_claims = true;
+  call.timeout_ms += wait_s.value_or(kDefaultWaitS) * 1000;
+  if (!wait_s && !global.timeout_ms) return;  // idd's default
+  call.request.Set("wait_ms", WaitMs(wait_s, global.timeout_ms.value_or(2 * call.timeout_ms)));
+}
+
+Outcome WarnOfClaims(const std::string& what, const Json& document) {
+  Status error;
+  const Fields reply(document, "reply", &error);
+  if (!reply.Has("claimable") || reply.Flag("claimable")) return std::nullopt;
+  const std::string reason = reply.OptionalText("reason").value_or("the reason is not known");
+  return Failure{ExitStatus::kDone, what, "done, but ids cannot be claimed yet: " + reason, ""};
 }
 
 }  // namespace idd::tools

@@ -31,6 +31,7 @@ struct GlobalOptions {
 };
 
 struct TagArguments : TagSettings {
+  std::optional<std::uint64_t> wait_s;
   bool is_forced = false;
   bool is_exist_ok = false;
   std::vector<std::string> tags;  // of tag export
@@ -42,6 +43,7 @@ struct LogArguments {
 
 struct ApplyArguments {
   std::optional<std::string> file;  // "-": standard input
+  std::optional<std::uint64_t> wait_s;
   bool is_dry_run = false;
   bool deletes = false;
   bool is_forced = false;
@@ -69,6 +71,7 @@ struct ImportArguments {
   std::optional<std::string> prefix;
   std::optional<std::uint64_t> step;
   std::optional<std::string> mode;
+  std::optional<std::uint64_t> wait_s;
   bool is_dry_run = false;
 };
 
@@ -169,12 +172,25 @@ struct AdminCall {
   std::function<Outcome(const Json& document)> refuse;
   // Optional: an error after the document is printed (the audit does not add up).
   std::function<Status(const Json& document)> verdict;
+  // Whether the document says if ids of the tags can be claimed; if they cannot, that is a warning.
+  bool warns_of_claims = false;
   std::uint64_t timeout_ms = kAdminTimeoutMs;  // unless --timeout says otherwise
   // Optional: the progress shown on a terminal; must be quick; called on any thread. Without it the
   // elapsed time is shown.
   std::function<std::string()> progress;
 };
 [[nodiscard]] Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out);
+
+// How long a command waits until ids of the tags that it has made or changed can be claimed.
+inline constexpr std::uint64_t kDefaultWaitS = 5;
+void AddWaitOption(Command command, std::optional<std::uint64_t>* wait_s);
+// The wait of a request that has `timeout_ms`, unless --wait was given: an answer must come before
+// the timeout.
+[[nodiscard]] std::uint64_t WaitMs(std::optional<std::uint64_t> wait_s, std::uint64_t timeout_ms);
+// Makes the call wait, and warn if it has waited for nothing.
+void SetWait(const GlobalOptions& global, std::optional<std::uint64_t> wait_s, AdminCall& call);
+// A warning if the reply to `what` says that ids of its tags cannot be claimed yet.
+[[nodiscard]] Outcome WarnOfClaims(const std::string& what, const Json& document);
 
 }  // namespace idd::tools
 

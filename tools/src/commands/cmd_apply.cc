@@ -107,6 +107,8 @@ AdminRequest RequestFor(TagAction action, const TagSettings& settings, bool is_c
   SetTagFields(settings, request);
   if (is_new) SetLayoutFields(settings, request);
   if (action == TagAction::kDelete && !is_check) request.Set("force", true);
+  // All changes are made first; AwaitClaims() waits for all of them.
+  if (action != TagAction::kDelete && !is_check) request.Set("wait_ms", std::uint64_t{0});
   return request;
 }
 
@@ -118,6 +120,8 @@ class Applier {
   // Nothing is changed. Fails if any entry is wrong.
   Outcome Plan(const std::vector<TagEntry>& entries, bool deletes);
   Outcome MakeChanges();
+  // Waits for the tags of which no id could be claimed when they were changed.
+  Outcome AwaitClaims(std::uint64_t wait_ms);
   [[nodiscard]] const TagChanges& changes() const noexcept { return changes_; }
   // For another thread.
   [[nodiscard]] std::size_t done() const noexcept { return done_; }
@@ -131,6 +135,7 @@ class Applier {
   TagChanges changes_;
   std::vector<TagSettings> settings_;  // of each change
   std::vector<std::string> wheres_;    // of each change
+  std::vector<std::string> waiting_;   // tags of which no id can be claimed yet
   std::atomic<std::size_t> done_ = 0;
   std::atomic<std::size_t> planned_ = 0;
 };
@@ -217,8 +222,29 @@ Outcome Applier::MakeChanges() {
     }
     change.is_done = true;
     ++done_;
+    if (WarnOfClaims("apply", reply.value().json())) waiting_.push_back(change.tag);
   }
   return std::nullopt;
+}
+
+// Each change has made room for the tag, so most of them are ready after the first wait.
+Outcome Applier::AwaitClaims(std::uint64_t wait_ms) {
+  const Deadline deadline = Deadline::After(std::chrono::milliseconds(wait_ms));
+  std::size_t left = 0;
+  Failure last;
+  for (const std::string& tag : waiting_) {
+    const auto rest = static_cast<std::uint64_t>(deadline.remaining().count());
+    const Result<JsonDocument> reply =
+        asker_.Ask(AdminRequest("tag.await").Set("tag", tag).Set("wait_ms", rest));
+    if (!reply.ok()) return FailureFrom(reply.status(), "apply: " + Quote(tag));
+    Outcome warning = WarnOfClaims("apply: " + Quote(tag), reply.value().json());
+    if (!warning.has_value()) continue;
+    ++left;
+    last = *std::move(warning);
+  }
+  if (left == 0) return std::nullopt;
+  if (left > 1) last.what = "apply: " + Counted(left, "tag");
+  return last;
 }
 
 std::string ProgressOf(const Applier& applier, std::size_t entries, std::chrono::seconds passed) {
@@ -263,6 +289,7 @@ Outcome Apply(const GlobalOptions& global, const ApplyArguments& arguments, Outp
     });
     if (Outcome wrong = applier.Plan(entries.value(), arguments.deletes)) return wrong;
     if (!arguments.is_dry_run) outcome = applier.MakeChanges();
+    if (!outcome.has_value()) outcome = applier.AwaitClaims(WaitMs(arguments.wait_s, timeout_ms));
   }
   out.Write(global.as_json ? ChangesJson(applier.changes()).Indented() + "\n"
                            : RenderChanges(applier.changes(), ProbeScreen(out.fd())));
@@ -326,6 +353,7 @@ void RegisterApplyCommand(Command root, Invocation& invocation) {
   apply.AddText("-f,--file", "The file of tags, TOML; - is standard input", &arguments.file)
       .ValueName("FILE")
       .Required();
+  AddWaitOption(apply, &arguments.wait_s);
   apply.AddFlag("--dry-run", "Show the changes without making them", &arguments.is_dry_run);
   apply.AddFlag("--delete", "Also delete the tags that the file lacks; needs --force",
                 &arguments.deletes);

@@ -33,6 +33,7 @@ std::string HowFar(const std::string& socket_path) {
 Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Output& out) {
   const std::string source = arguments.source.value_or("");  // the parser requires it
   AdminCall call("import " + source, "import");
+  call.timeout_ms = kImportTimeoutMs;
   call.request.Set("source", source);
   call.request.SetIfGiven("from", arguments.from);
   call.request.SetIfGiven("table", arguments.table);
@@ -40,9 +41,9 @@ Outcome Import(const GlobalOptions& global, const ImportArguments& arguments, Ou
   call.request.SetIfGiven("step", arguments.step);
   call.request.SetIfGiven("mode", arguments.mode);
   if (arguments.is_dry_run) call.request.Set("dry_run", true);
+  SetWait(global, arguments.wait_s, call);
   call.render = ForScreen(out, RenderImport);
   call.verdict = ImportVerdict;
-  call.timeout_ms = kImportTimeoutMs;
   call.progress = [&global] { return HowFar(global.socket_path); };
   return RunAdminCall(global, call, out);
 }
@@ -139,6 +140,7 @@ void RegisterImportCommand(Command root, Invocation& invocation) {
       .AddChoice("--mode", "Mode of created tags [ticket for flickr, else segment]",
                  {"segment", "ticket"}, &arguments.mode)
       .ValueName("MODE");
+  AddWaitOption(command, &arguments.wait_s);
   command.AddFlag("--dry-run", "Show the changes without writing them", &arguments.is_dry_run);
   SetAction(command, invocation, [&invocation](Output& out) {
     return Import(invocation.global, invocation.import, out);

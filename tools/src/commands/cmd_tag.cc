@@ -112,6 +112,7 @@ Outcome CreateTag(const GlobalOptions& global, const TagArguments& arguments, Ou
   SetLayoutFields(arguments, call.request);
   // Always set: the reply says whether the tag is new, which decides the exit status.
   call.request.Set("if_absent", true);
+  SetWait(global, arguments.wait_s, call);
   call.render = RenderCreatedTag;
   call.refuse = [&arguments, what = call.what](const Json& document) -> Outcome {
     if (IsNewTag(document)) return std::nullopt;
@@ -130,6 +131,7 @@ Outcome SetTag(const GlobalOptions& global, const TagArguments& arguments, Outpu
                     "give --step, --max-id, --access, --refill, --max-step, --max-prefetch, "
                     "--outage-tolerance, --order, --lane-block or --description");
   }
+  SetWait(global, arguments.wait_s, call);
   call.render = [](const Json& document) { return RenderTagLine(document, "changed"); };
   return RunAdminCall(global, call, out);
 }
@@ -318,6 +320,7 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
   AddLayoutOptions(create, invocation.tag);
   create.AddFlag("--if-absent", "Succeed without a change if the tag exists with these settings",
                  &invocation.tag.is_exist_ok);
+  AddWaitOption(create, &invocation.tag.wait_s);
   AddTagAction(create, invocation, CreateTag);
 
   Command list = tag.AddCommand("list", "List all tags", "idctl --json tag list");
@@ -329,6 +332,7 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
 
   Command set = tag.AddCommand("set", "Change a tag", "idctl tag set orders --step 50000");
   AddTagOptions(set, invocation.tag, Defaults::kNone);
+  AddWaitOption(set, &invocation.tag.wait_s);
   AddTagAction(set, invocation, SetTag);
 
   RegisterTagExport(tag, invocation);

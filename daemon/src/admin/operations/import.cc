@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `import`: takes tags over from another id generator.
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "admin/import/import_source.h"
 #include "admin/import/tag_import.h"
@@ -12,6 +14,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "admin/shared/claimable.h"
 #include "platform/logging.h"
 #include "refill/refill_settings.h"
 
@@ -103,6 +106,15 @@ Json ImportJson(const ImportReport& report, ImportSource source, ImportMode mode
           {"warnings", report.warnings}};
 }
 
+// The tags that exist now.
+std::vector<std::string> TagsOf(const ImportReport& report) {
+  std::vector<std::string> tags;
+  for (const ImportedTag& tag : report.tags) {
+    if (tag.action != ImportAction::kRefused) tags.push_back(tag.tag);
+  }
+  return tags;
+}
+
 void LogImport(const ImportReport& report, const ImportQuery& query) {
   std::size_t refused = 0;
   for (const ImportedTag& tag : report.tags) {
@@ -123,19 +135,26 @@ void ImportTags(AdminContext& context, const AdminRequest& request, const PeerRi
   if (!query.ok()) return Fail(done, query.status());
   const Result<bool> is_dry = FlagField(request, "dry_run");
   if (!is_dry.ok()) return Fail(done, is_dry.status());
+  const Result<std::chrono::milliseconds> wait = WaitField(request);
+  if (!wait.ok()) return Fail(done, wait.status());
   const ImportMode mode = is_dry.value() ? ImportMode::kDryRun : ImportMode::kWrite;
-  context.reports.Begin([&context, mode, query = std::move(query).value(), done = std::move(done)] {
+  context.reports.Begin([&context, mode, wait = wait.value(), query = std::move(query).value(),
+                         done = std::move(done)] {
     // The import outlives this call. No object owns it: each of its steps keeps it alive.
     const auto import = std::make_shared<TagImport>(
         TagImport::Means{context.loop, context.reports.thread(), context.worker}, query, mode,
-        [&context, mode, query, done](const Result<ImportReport>& report) {
+        [&context, mode, wait, query, done](const Result<ImportReport>& report) {
           context.reports.Finish();
           if (!report.ok()) return Fail(done, report.status());
-          if (mode == ImportMode::kWrite) {
-            context.tags.OnTagCreated();
-            LogImport(report.value(), query);
-          }
-          done(Status::Ok(), Dump(ImportJson(report.value(), query.source, mode)));
+          Json reply = ImportJson(report.value(), query.source, mode);
+          if (mode == ImportMode::kDryRun) return done(Status::Ok(), Dump(reply));
+          context.tags.OnTagCreated();
+          LogImport(report.value(), query);
+          AwaitClaimable(context, TagsOf(report.value()), wait,
+                         [done, reply](const Coverage& coverage) mutable {
+                           AddClaimable(coverage, reply);
+                           done(Status::Ok(), Dump(reply));
+                         });
         });
     context.import = import;
     import->Start();

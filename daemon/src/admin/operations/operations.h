@@ -30,6 +30,7 @@ using AdminHandler = void(AdminContext& context, const AdminRequest& request,
                           const PeerRights& rights, AdminDone done);
 
 AdminHandler Audit;
+AdminHandler AwaitTag;
 AdminHandler CheckTag;
 AdminHandler CreateTag;
 AdminHandler Decode;
@@ -76,6 +77,7 @@ inline constexpr std::array kAdminOperations = {
     AdminOperation{"metrics", Needs::kSee, &ShowMetrics},
     AdminOperation{"resume", Needs::kAdministerScope, &Resume},
     AdminOperation{"status", Needs::kSee, &ShowStatus},
+    AdminOperation{"tag.await", Needs::kAdministerTag, &AwaitTag},
     AdminOperation{"tag.check", Needs::kAdministerTag, &CheckTag},
     AdminOperation{"tag.create", Needs::kAdministerTag, &CreateTag},
     AdminOperation{"tag.delete", Needs::kAdministerTag, &DeleteTag},

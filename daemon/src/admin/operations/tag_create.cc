@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `tag.create`.
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "admin/shared/admin_context.h"
 #include "admin/shared/admin_json.h"
 #include "admin/shared/admin_request.h"
+#include "admin/shared/claimable.h"
 #include "admin/shared/tag_fields.h"
 #include "platform/logging.h"
 
@@ -45,18 +47,25 @@ void CreateTag(AdminContext& context, const AdminRequest& request, const PeerRig
   if (!tag.ok()) return Fail(done, tag.status());
   const Result<bool> if_absent = FlagField(request, "if_absent");
   if (!if_absent.ok()) return Fail(done, if_absent.status());
+  const Result<std::chrono::milliseconds> wait = WaitField(request);
+  if (!wait.ok()) return Fail(done, wait.status());
   context.worker.Submit<CreatedTag>(
       [tag = std::move(tag).value(), if_absent = if_absent.value()](Store& store, HighWaterMarks&) {
         return CreateOrFind(store, tag, if_absent);
       },
-      [&context, done = std::move(done)](const Result<CreatedTag>& created) {
+      [&context, wait = wait.value(), done = std::move(done)](const Result<CreatedTag>& created) {
         if (!created.ok()) return Fail(done, created.status());
         const TagRecord& record = created.value().record;
         if (created.value().is_new) {
           context.tags.OnTagCreated();
           log::Info("tag.created", {{"tag", record.tag}, {"step", record.step}});
         }
-        done(Status::Ok(), Dump({{"tag", TagJson(record)}, {"created", created.value().is_new}}));
+        Json reply = {{"tag", TagJson(record)}, {"created", created.value().is_new}};
+        AwaitClaimable(context, {record.tag}, wait,
+                       [done, reply](const Coverage& coverage) mutable {
+                         AddClaimable(coverage, reply);
+                         done(Status::Ok(), Dump(reply));
+                       });
       });
 }
 

@@ -32,14 +32,9 @@ Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
 
 Json FenceJson(const FenceReport& fence) {
   if (fence.state == "none") return nullptr;
-  Json waits = Json::array();
-  for (const FenceWait& wait : fence.waits) {
-    waits.push_back({{"host", wait.host},
-                     {"silent_s", wait.silent_ms / 1000},
-                     {"left_s", wait.left_ms ? Json(*wait.left_ms / 1000) : Json(nullptr)}});
-  }
-  return {
-      {"state", fence.state}, {"waits_for", std::move(waits)}, {"reason", OrNull(fence.reason)}};
+  return {{"state", fence.state},
+          {"waits_for", WaitsJson(fence.waits)},
+          {"reason", OrNull(fence.reason)}};
 }
 
 // Where a snowflake tag stands: the worker id that it leases from, and its time.
@@ -74,6 +69,16 @@ std::string Dump(const Json& document) {
 std::string ErrorDocument(const std::string& message) { return Dump({{"error", message}}); }
 
 Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json WaitsJson(const std::vector<FenceWait>& waits) {
+  Json list = Json::array();
+  for (const FenceWait& wait : waits) {
+    list.push_back({{"host", wait.host},
+                    {"silent_s", wait.silent_ms / 1000},
+                    {"left_s", wait.left_ms ? Json(*wait.left_ms / 1000) : Json(nullptr)}});
+  }
+  return list;
+}
 
 Json TagJson(const TagRecord& record) {
   return {{"tag", record.tag},

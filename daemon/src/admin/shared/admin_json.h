@@ -26,6 +26,9 @@ struct DaemonInfo;  // admin_context.h
 // null for an empty text.
 [[nodiscard]] Json OrNull(const std::string& text);
 
+// The hosts that leasing waits for.
+[[nodiscard]] Json WaitsJson(const std::vector<FenceWait>& waits);
+
 // The tag as `tag show` has it.
 [[nodiscard]] Json TagJson(const TagRecord& record);
 // The tag as `status` has it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sql/sqlite_db.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <new>
+#include <sstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -117,6 +120,39 @@ std::optional<SqliteDb::FileId> FileAt(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return std::nullopt;
   return SqliteDb::FileId{.device = info.st_dev, .inode = info.st_ino};
+}
+
+// Whether the file itself is mounted at `path`, which has no links. False if /proc cannot be read.
+bool IsMountPoint(const std::string& path) {
+  std::string escaped;  // as the kernel writes it
+  for (const char byte : path) {
+    switch (byte) {
+      case ' ':
+        escaped += "\\040";
+        break;
+      case '\t':
+        escaped += "\\011";
+        break;
+      case '\n':
+        escaped += "\\012";
+        break;
+      case '\\':
+        escaped += "\\134";
+        break;
+      default:
+        escaped += byte;
+    }
+  }
+  std::ifstream mounts("/proc/self/mountinfo");
+  std::string line;
+  while (std::getline(mounts, line)) {
+    std::istringstream fields(line);
+    std::string field;
+    constexpr int kMountPoint = 5;
+    for (int i = 0; i < kMountPoint; ++i) fields >> field;
+    if (field == escaped) return true;
+  }
+  return false;
 }
 
 // Whether this process has the file open; true if /proc cannot be read. Between the open and the
@@ -346,6 +382,7 @@ Status SqliteDb::OpenFile(bool may_create) {
   struct stat info {};
   if (::stat(path_.c_str(), &info) != 0) return ErrorStatus(SQLITE_CANTOPEN);
   file_ = {.device = info.st_dev, .inode = info.st_ino};
+  if (Status status = CheckNotMounted(); !status.ok()) return status;
   return CheckNotReplaced();
 }
 
@@ -459,6 +496,13 @@ Status SqliteDb::CheckNotReplaced() const {
         Code::kUnavailable,
         "'" + path_ + "': the database file was replaced, moved or deleted while idd had it open"};
   }
+  // Each name has a log of its own, so two names are two databases that do not know each other.
+  if (info.st_nlink > 1) {
+    return {Code::kUnavailable, "'" + path_ + "' has " + std::to_string(info.st_nlink) +
+                                    " names (hard links), each with a log of its own, so ids "
+                                    "could be leased twice; remove all names but one, which find "
+                                    "-samefile lists"};
+  }
   if (log_.inode == 0) return Status::Ok();
   // A VACUUM, or the restore of a smaller dump, is no damage. Nothing in the file tells it from
   // one, and to open the file again is right for both.
@@ -494,6 +538,34 @@ Status SqliteDb::RememberLog() {
   log_ = *log;
   shared_memory_ = *shared_memory;
   return Status::Ok();
+}
+
+Status SqliteDb::CheckNotMounted() const {
+  const std::string file = sqlite3_db_filename(handle_, "main");
+  if (!IsMountPoint(file)) return Status::Ok();
+  return {Code::kUnavailable,
+          "'" + path_ +
+              "' is a mount point, so the file has another name elsewhere, with "
+              "a log of its own, and ids could be leased twice; mount its "
+              "directory instead of the file"};
+}
+
+Result<SqliteDb::Place> SqliteDb::FindPlace() const {
+  const std::filesystem::path path = sqlite3_db_filename(handle_, "main");
+  struct statx file {};
+  struct stat directory {};
+  if (::statx(AT_FDCWD, path.c_str(), 0, STATX_INO | STATX_BTIME, &file) != 0 ||
+      ::stat(path.parent_path().c_str(), &directory) != 0) {
+    return Status::FromErrno(errno, "looking at '" + path_ + "' and its directory");
+  }
+  // File systems use an inode's number again, but not within the same nanosecond.
+  return Place{.file = std::to_string(file.stx_ino) + " " + std::to_string(file.stx_btime.tv_sec) +
+                       "." + std::to_string(file.stx_btime.tv_nsec),
+               .name = std::to_string(directory.st_ino) + "/" + path.filename().string()};
+}
+
+void SqliteDb::CopyLog() noexcept {
+  sqlite3_wal_checkpoint_v2(handle_, "main", SQLITE_CHECKPOINT_FULL, nullptr, nullptr);
 }
 
 void SqliteDb::RescueLog() {

@@ -167,9 +167,10 @@ class SqliteDb {
   // file. Nothing more can be done with this object; open another.
   [[nodiscard]] bool commit_outcome_unknown() const noexcept { return commit_outcome_unknown_; }
 
-  // kUnavailable unless the paths still name the file that is open and, if the file is shared, its
-  // log and its shared memory, and the file has not become shorter. Every transaction checks this
-  // at its beginning and after its COMMIT.
+  // kUnavailable unless the path still names the file that is open, no other path does, and, if the
+  // file is shared, the paths of its log and its shared memory name those that are open and the
+  // file has not become shorter. Every transaction checks this at its beginning and after its
+  // COMMIT.
   [[nodiscard]] Status CheckNotReplaced() const;
 
   // Copies into the file the contents of a log that was deleted while it was open here, because no
@@ -196,6 +197,15 @@ class SqliteDb {
     friend bool operator==(const FileId&, const FileId&) = default;
   };
   [[nodiscard]] FileId file_id() const noexcept { return file_; }
+  // Where the open file lies. A copy is another file; a file that was renamed is the same file in
+  // another place; a directory that was renamed, or is mounted twice, is the same place.
+  struct Place {
+    std::string file;  // its inode and when it was made
+    std::string name;  // the inode of its directory and its name there
+  };
+  [[nodiscard]] Result<Place> FindPlace() const;
+  // Copies the log into the file as far as other processes permit.
+  void CopyLog() noexcept;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // The Status for sqlite's result `code` (extended), with SQLite's message, the file and what to
@@ -217,6 +227,8 @@ class SqliteDb {
   [[nodiscard]] Result<bool> Identify(const SqliteFormat& format);
   // Remembers which log and which shared memory are open.
   [[nodiscard]] Status RememberLog();
+  // kUnavailable if the file alone is mounted at its path: it has another name elsewhere.
+  [[nodiscard]] Status CheckNotMounted() const;
   [[nodiscard]] std::string LogPath() const;
   [[nodiscard]] std::string SharedMemoryPath() const;
   [[nodiscard]] Status MakeDurable();

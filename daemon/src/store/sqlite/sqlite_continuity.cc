@@ -48,11 +48,42 @@ Result<SqliteContinuity::Join> SqliteContinuity::JoinWitness(SqliteDb& db) {
   const SqliteWitness::State& known = witness_.state();
   const Result<bool> continues = Continue(db);
   if (!continues.ok()) return continues.status();
+  if (Status status = JoinPlace(db, continues.value()); !status.ok()) return status;
   is_witness_lost_ = known.line.empty() && !stamp_.empty();
   if (continues.value()) return Join::kContinues;
   if (!known.line.empty() && !known.next.empty()) return Join::kWasSetBack;
   if (Status status = AdoptTags(db); !status.ok()) return status;
   return Join::kBegins;
+}
+
+// The file that was renamed is not a copy: idd may still run on its last name, or was killed there,
+// and the newest grants are in the log of that name. Only the witness can show that none is
+// missing.
+Status SqliteContinuity::JoinPlace(SqliteDb& db, bool continues) {
+  const Result<SqliteDb::Place> place = db.FindPlace();
+  if (!place.ok()) return place.status();
+  SqliteQuery query = db.Query(
+      "SELECT coalesce((SELECT value FROM idd_meta WHERE key = 'file'), ''),"
+      "       coalesce((SELECT value FROM idd_meta WHERE key = 'place'), '')");
+  SqliteDb::Place noted;
+  if (query.Next()) noted = {.file = query.Text(0), .name = query.Text(1)};
+  if (!query.Finish().ok()) return query.Finish();
+  const bool is_same_file = noted.file == place.value().file;
+  is_new_place_ = !is_same_file || noted.name != place.value().name;
+  if (!is_new_place_) return Status::Ok();
+  if (is_same_file && !continues) {
+    const std::string old_name = noted.name.substr(noted.name.find('/') + 1);
+    return {
+        Code::kUnavailable,
+        "'" + db.path() + "' was renamed: as '" + old_name +
+            "', in this or another directory, it has a -wal or a .witness with leases that it may "
+            "lack here, so ids could be leased twice; end every idd on it, and rename it back, or "
+            "move the -wal and the .witness along (of a restored backup: use a cp of the file)"};
+  }
+  return db.Run(
+      "INSERT INTO idd_meta(key, value) VALUES('file', ?1), ('place', ?2)"
+      " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+      place.value().file, place.value().name);
 }
 
 Result<bool> SqliteContinuity::Continue(SqliteDb& db) {

@@ -46,7 +46,8 @@ class SqliteContinuity {
   void Begin();
   // kUnavailable unless the database continues what the witness knows, on line().
   [[nodiscard]] Status Check(SqliteDb& db);
-  // To be called when the database is opened.
+  // To be called when the database is opened. kUnavailable if the file was renamed without the
+  // witness or the log of its last place, which may have grants that neither file here has.
   [[nodiscard]] Result<Join> JoinWitness(SqliteDb& db);
   // Takes over leaf_alloc.max_id of every tag where it is above what the witness knows.
   [[nodiscard]] Status AdoptTags(SqliteDb& db);
@@ -68,6 +69,8 @@ class SqliteContinuity {
   [[nodiscard]] Status RecordJoin(Join join);
   // True if, at the last JoinWitness(), the database had grants but there was no witness.
   [[nodiscard]] bool is_witness_lost() const noexcept { return is_witness_lost_; }
+  // True if the last JoinWitness() noted a new place of the file in the database.
+  [[nodiscard]] bool is_new_place() const noexcept { return is_new_place_; }
 
  private:
   struct Stamps {
@@ -78,12 +81,15 @@ class SqliteContinuity {
   // Reads the stamp. If the database has the witness's, or is one ahead, brings both to the same
   // state; otherwise false.
   [[nodiscard]] Result<bool> Continue(SqliteDb& db);
+  // Notes where the file lies, or refuses it there (JoinWitness()).
+  [[nodiscard]] Status JoinPlace(SqliteDb& db, bool continues);
   // Lowers the witness if the last hand-back that was announced in it was committed.
   [[nodiscard]] Status ConfirmHandBack(SqliteDb& db);
 
   SqliteWitness witness_;
   std::string line_;
   bool is_witness_lost_ = false;
+  bool is_new_place_ = false;
 
   // The present transaction:
   NextIds next_;              // of the tags that it changes

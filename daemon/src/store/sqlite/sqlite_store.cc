@@ -152,6 +152,8 @@ Status SqliteStore::JoinWitness() {
   if (!join.ok()) return join.status();
   const std::string before = continuity_.line();
   if (Status status = continuity_.RecordJoin(join.value()); !status.ok()) return status;
+  // The file must say where it lies even if it loses its log.
+  if (continuity_.is_new_place()) db_->CopyLog();
   const bool is_witness_lost = continuity_.is_witness_lost();
   is_explained_ = !is_witness_lost && (set_back_.has_value() || !before.empty());
   const bool is_other_line = !before.empty() && continuity_.line() != before;

@@ -7,9 +7,11 @@
 
 #include "config/options.h"
 #include "daemon.h"
+#include "idd/base/standard_descriptors.h"
 #include "idd/base/url_password.h"
 
 int main(int argc, char** argv) {
+  idd::OccupyStandardDescriptors();
   // A client that disconnects during a reply must cause a failed send, not a signal.
   std::signal(SIGPIPE, SIG_IGN);
   try {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -161,6 +162,31 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 	client.Close()
 	if _, err := client.Tag("few"); !errors.Is(err, ErrInvalid) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// What a program still writes to a closed stdout must not go to the daemon or into a ring.
+func TestNumbersOfClosedStandardDescriptorsAreNotUsed(t *testing.T) {
+	d := newDaemon(t)
+	d.idctl("tag", "create", "orders", "--step", "100")
+	kept, err := syscall.Dup(syscall.Stdin)
+	if err != nil {
+		t.Skip("stdin is closed")
+	}
+	syscall.Close(syscall.Stdin)
+	tag := d.tag(d.open(), "orders", 0)
+	_, claimErr := tag.Claim(background)
+	var info syscall.Stat_t
+	statErr := syscall.Fstat(syscall.Stdin, &info)
+	if err := syscall.Dup3(kept, syscall.Stdin, 0); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Close(kept)
+	if claimErr != nil {
+		t.Fatal(claimErr)
+	}
+	if statErr != syscall.EBADF {
+		t.Errorf("descriptor 0 is in use (mode %o)", info.Mode)
 	}
 }
 

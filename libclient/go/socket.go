@@ -22,6 +22,9 @@ func dialSocket(path string, trustedUID *uint32, w *wait) (*os.File, error) {
 	if err != nil {
 		return nil, newError(StatusSystem, "socket: "+err.Error())
 	}
+	if fd, err = aboveStandard(fd); err != nil {
+		return nil, newError(StatusSystem, "socket: "+err.Error())
+	}
 	if err := connectBefore(fd, path, w); err != nil {
 		syscall.Close(fd)
 		return nil, err
@@ -31,6 +34,22 @@ func dialSocket(path string, trustedUID *uint32, w *wait) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// aboveStandard moves a file whose number is that of stdin, stdout or stderr, which the program may
+// have closed: what it still writes there must not go to the daemon or into a ring. It closes fd if
+// it fails.
+func aboveStandard(fd int) (int, error) {
+	if fd > syscall.Stderr {
+		return fd, nil
+	}
+	moved, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC,
+		uintptr(syscall.Stderr+1))
+	syscall.Close(fd)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(moved), nil
 }
 
 // connectBefore tries again while the daemon's backlog is full: a non-blocking connect to a Unix
@@ -148,8 +167,14 @@ func descriptorsOf(control []byte) []int {
 	}
 	var fds []int
 	for i := range messages {
-		if some, err := syscall.ParseUnixRights(&messages[i]); err == nil {
-			fds = append(fds, some...)
+		some, err := syscall.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range some {
+			if fd, err := aboveStandard(fd); err == nil {
+				fds = append(fds, fd)
+			}
 		}
 	}
 	return fds

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "idd/base/standard_descriptors.h"
 #include "idd/wire/channel.h"
 
 namespace idd::wire {
@@ -102,7 +103,7 @@ void CollectFds(msghdr& header, std::array<ScopedFd, 2>& fds) {
     for (std::size_t i = 0; i < passed; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(int));
-      ScopedFd owned(fd);
+      ScopedFd owned = MoveAboveStandard(ScopedFd(fd));
       if (count < fds.size()) fds[count++] = std::move(owned);
     }
   }
@@ -131,7 +132,7 @@ Result<Channel> Channel::Connect(const std::string& path, Deadline deadline,
                                  std::optional<uid_t> trusted_uid) {
   const Result<sockaddr_un> address = SocketAddress(path);
   if (!address.ok()) return address.status();
-  ScopedFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ScopedFd fd = MoveAboveStandard(ScopedFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
   if (!fd.valid()) return Status::FromErrno(errno, "socket");
   if (Status status = ConnectBefore(fd.get(), address.value(), deadline, path); !status.ok())
     return status;

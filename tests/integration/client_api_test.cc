@@ -2,10 +2,13 @@
 //
 // What idclient.h says of deadlines, of handles, of what a tag shows, and of signal handlers; with
 // a real daemon.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -254,6 +257,30 @@ TEST_F(ClientApi, OptionsThatThisLibraryDoesNotKnowAreRefused) {
   later.more = 1;
   EXPECT_EQ(idclient_open(&later.options, &client), IDCLIENT_INVALID);
   EXPECT_THAT(idclient_last_error(), HasSubstr("does not know"));
+}
+
+// The connection got number 0, and memory that was passed the next ones: what the program still
+// wrote there went to the daemon and into rings.
+TEST_F(ClientApi, NumbersOfClosedStandardDescriptorsAreNotUsed) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int fd = 0; fd <= 2; ++fd) ::close(fd);
+    int used = 0;
+    try {
+      idclient::Client client(Options());
+      const idclient::Tag tag = client.tag("orders");
+      AwaitRing(tag);
+      for (int fd = 0; fd <= 2; ++fd) used += ::fcntl(fd, F_GETFD) == -1 ? 0 : 1;
+      static_cast<void>(tag.claim());
+    } catch (const std::exception&) {
+      used = 100;
+    }
+    ::_exit(used);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(ClientApi, LogFunctionHearsOfTheConnection) {

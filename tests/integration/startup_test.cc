@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <functional>
+#include <filesystem>
 
 #include "support/host.h"
 #include "support/raw_connection.h"
@@ -61,6 +62,24 @@ TEST_F(Startup, SighupDoesNotEndIt) {
       << host_.daemon.Log();
   EXPECT_EQ(host_.idctl.Claim("orders", 30).size(), 30U);
   host_.daemon.Stop();
+}
+
+// The lock file got number 2, and messages were written into it.
+TEST_F(Startup, ClosedStandardDescriptorsAreTakenByNoFileOfIdd) {
+  const DaemonOptions& options = host_.daemon.options();
+  ChildProcess idd({.argv = {"/bin/sh", "-c", R"(exec "$@" <&- >&- 2>&-)", "sh", IddBinary(),
+                             "--socket", options.socket, "--state-dir", options.state_dir,
+                             "--database", "sqlite:" + options.database},
+                    .environment = {}});
+  ASSERT_TRUE(
+      WaitUntil(Patience(10s), [this] { return host_.idctl.Run({"status"}).exit_status == 0; }));
+  for (const char* fd : {"0", "1", "2"}) {
+    const std::string link = "/proc/" + std::to_string(idd.pid()) + "/fd/" + fd;
+    EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/null");
+  }
+  EXPECT_EQ(ReadFile(options.state_dir + "/idd.lock"), std::to_string(idd.pid()) + "\n");
+  idd.Signal(SIGTERM);
+  EXPECT_EQ(idd.WaitFor(Patience(10s)), 0);
 }
 
 TEST_F(Startup, SecondInstanceOnTheSameStateDirIsRefused) {

@@ -12,8 +12,10 @@
 
 int main(int argc, char** argv) {
   idd::OccupyStandardDescriptors();
-  // A client that disconnects during a reply must cause a failed send, not a signal.
+  // A client that disconnects during a reply, or a file that reaches its limit, must cause a failed
+  // call, not a signal.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     idd::HidePasswords(argc, argv);

@@ -9,6 +9,7 @@
 // nothing mounted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
@@ -88,6 +89,21 @@ TEST_F(StoreOutage, FullDiskServesTheRingThenSaysSoThenRecovers) {
   ExpectDryBecause("full|No space");
   EXPECT_GT(ids_.size(), before) << "the ring had ids";
   disk_.Free();
+  ExpectRecovery();
+}
+
+// SIGXFSZ killed idd without a word.
+TEST_F(StoreOutage, LimitOfAFilesSizeServesTheRingThenSaysSoThenRecovers) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 100);
+  Keep(host_.idctl.Claim("orders", 10));
+  const auto limit_files = [this](rlim_t bytes) {
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+    RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_FSIZE, &limit, nullptr) == 0, "prlimit");
+  };
+  limit_files(16384);
+  ExpectDryBecause("limit of a file's size");
+  limit_files(RLIM_INFINITY);
   ExpectRecovery();
 }
 

@@ -13,6 +13,7 @@
 int main(int argc, char** argv) {
   idd::OccupyStandardDescriptors();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that reaches its limit fails a write, and says so
   idd::tools::AdoptCharacterSet();
   const std::vector<std::string> arguments(argv, argv + argc);
   idd::HidePasswords(argc, argv);

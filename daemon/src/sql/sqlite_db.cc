@@ -80,7 +80,8 @@ std::string AdviceFor(int sqlite_code, const std::string& path) {
     case SQLITE_FULL:
       return "; free space on its file system";
     case SQLITE_IOERR:
-      return "; check the disk, its quota and the kernel log";
+      return "; check the disk, its quota, the process's limit of a file's size (LimitFSIZE=, "
+             "ulimit -f), and the kernel log";
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH:

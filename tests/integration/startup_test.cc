@@ -10,7 +10,7 @@
 #include <csignal>
 #include <functional>
 #include <filesystem>
-
+#include <functional>
 #include "support/host.h"
 #include "support/raw_connection.h"
 #include "support/test_environment.h"

@@ -71,6 +71,16 @@ TEST_F(StateDirTest, AnotherProcessIsRefused) {
   EXPECT_EQ(status, 0);
 }
 
+// A second idd started for good once the file was removed.
+TEST_F(StateDirTest, RemovedLockFileLetsNoOtherIn) {
+  const Result<FileLock> lock = LockStateDir(state_);
+  ASSERT_TRUE(lock.ok());
+  ASSERT_EQ(::unlink((state_ + "/idd.lock").c_str()), 0);
+  const Status status = LockStateDir(state_).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_NE(status.message().find("another idd uses this state directory"), std::string::npos);
+}
+
 TEST_F(StateDirTest, LockEndsWithItsObject) {
   {
     const Result<FileLock> lock = LockStateDir(state_);

@@ -2,6 +2,7 @@
 #include "platform/state_dir.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,24 +26,50 @@ std::string HolderOf(int fd) {
   return pid.empty() ? "another process" : "process " + std::string(pid);
 }
 
+// Opens `path`, or makes it.
+Result<ScopedFd> OpenLockFile(const std::string& path) {
+  ScopedFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
+  if (!fd.valid()) return PathFailure("cannot open the lock file " + path, path, errno);
+  return fd;
+}
+
+// The pid is for people; the lock holds without it, also on a full disk.
+void WritePid(int fd) {
+  const std::string pid = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(fd, 0) != 0) return;
+  [[maybe_unused]] const ssize_t written = ::pwrite(fd, pid.data(), pid.size(), 0);
+}
+
 }  // namespace
 
 Result<FileLock> FileLock::Take(const std::string& path) {
-  ScopedFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kLockMode));
-  if (!fd.valid()) return PathFailure("cannot open the lock file " + path, path, errno);
+  Result<ScopedFd> fd = OpenLockFile(path);
+  if (!fd.ok()) return fd.status();
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  if (::fcntl(fd.get(), F_OFD_SETLK, &lock) != 0) {
+  if (::fcntl(fd.value().get(), F_OFD_SETLK, &lock) != 0) {
     if (errno != EAGAIN && errno != EACCES) return Status::FromErrno(errno, "locking " + path);
-    return Status(Code::kUnavailable, path + " is locked by " + HolderOf(fd.get()));
+    return Status(Code::kUnavailable, path + " is locked by " + HolderOf(fd.value().get()));
   }
-  const std::string pid = std::to_string(::getpid()) + "\n";
-  // The pid is for people; the lock holds without it, also on a full disk.
-  if (::ftruncate(fd.get(), 0) == 0) {
-    [[maybe_unused]] const ssize_t written = ::pwrite(fd.get(), pid.data(), pid.size(), 0);
+  WritePid(fd.value().get());
+  return FileLock(std::move(fd).value());
+}
+
+Result<FileLock> FileLock::TakeDirectory(const std::string& path) {
+  ScopedFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid()) return PathFailure("cannot open the directory " + path, path, errno);
+  const bool is_locked = ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0;
+  if (!is_locked && errno != EWOULDBLOCK) return Status::FromErrno(errno, "locking " + path);
+  const Result<ScopedFd> holder = OpenLockFile(path + "/idd.lock");
+  if (!is_locked) {
+    return Status(Code::kUnavailable,
+                  path + " is locked by " +
+                      (holder.ok() ? HolderOf(holder.value().get()) : "another process"));
   }
-  return FileLock(std::move(fd));
+  if (!holder.ok()) return holder.status();
+  WritePid(holder.value().get());
+  return FileLock(std::move(directory));
 }
 
 Result<FileLock> LockStateDir(const std::string& state_dir) {
@@ -53,11 +80,9 @@ Result<FileLock> LockStateDir(const std::string& state_dir) {
     if (::stat(state_dir.c_str(), &info) != 0) return PathFailure(what, state_dir, error);
     if (!S_ISDIR(info.st_mode)) return Status(Code::kSystem, what + ": a file has that name");
   }
-  Result<FileLock> lock = FileLock::Take(state_dir + "/idd.lock");
-  if (lock.ok()) return lock;
-  if (lock.status().code() != Code::kUnavailable) return lock.status();
-  return Status(Code::kUnavailable,
-                "another idd uses this state directory: " + lock.status().message());
+  Result<FileLock> lock = FileLock::TakeDirectory(state_dir);
+  if (lock.ok() || lock.status().code() != Code::kUnavailable) return lock;
+  return lock.status().WithContext("another idd uses this state directory");
 }
 
 }  // namespace idd::daemon

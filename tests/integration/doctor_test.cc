@@ -107,6 +107,26 @@ TEST_F(Doctor, NamesAReadOnlyStore) {
   ExpectFinding(host_.idctl, {"problem", "store", "read-only, for .*idd\\.db", "writable"});
 }
 
+// A reader that pins the log let it grow without a word.
+TEST_F(Doctor, NamesALogThatAnotherProgramKeepsFromBeingEmptied) {
+  host_.daemon.Start();
+  host_.idctl.CreateTag("orders", 1000);
+  SqliteFile reader = host_.Database();
+  reader.Execute("BEGIN");
+  static_cast<void>(reader.QueryInteger("SELECT count(*) FROM leaf_alloc"));
+  SqliteFile writer = host_.Database();
+  writer.Execute("CREATE TABLE ballast(bytes BLOB)");
+  writer.Execute("INSERT INTO ballast VALUES(zeroblob(70000000))");
+  ExpectFinding(host_.idctl, {"warning", "disk", "-wal beside the SQLite file has 6. MiB",
+                              "fuser -v .*end it", 0});
+  reader.Execute("COMMIT");
+  // The next leases copy the log into the file, and begin it again.
+  EXPECT_TRUE(WaitUntil(Patience(30s), [this] {
+    static_cast<void>(host_.idctl.Claim("orders", 2000));
+    return !Examine(host_.idctl).Has("warning", "disk");
+  })) << Examine(host_.idctl).document.dump(1);
+}
+
 TEST_F(Doctor, NamesAQuarantinedTag) {
   host_.daemon.Start();
   host_.idctl.CreateTag("orders", 1000);

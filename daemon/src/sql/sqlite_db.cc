@@ -452,10 +452,12 @@ Status SqliteDb::MakeDurable() {
   SqliteQuery mode = Query("PRAGMA journal_mode = WAL");
   const std::string journal_mode = mode.Next() ? mode.Text(0) : "";
   if (!mode.Finish().ok()) return mode.Finish();
-  // A statement's own journal would be a temporary file in another directory, which may be full.
+  // A log that had grown becomes small again when it is begun again. A statement's own journal
+  // would be a temporary file in another directory, which may be full.
   if (Status status = Execute(
           "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
-          "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;");
+          "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
+          "PRAGMA journal_size_limit = 16777216;");
       !status.ok()) {
     return status;
   }
@@ -525,6 +527,11 @@ std::string SqliteDb::LogPath() const {
 
 std::string SqliteDb::SharedMemoryPath() const {
   return std::string(sqlite3_db_filename(handle_, "main")) + "-shm";
+}
+
+std::uint64_t SqliteDb::LogBytes() const {
+  struct stat info {};
+  return ::stat(LogPath().c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
 }
 
 Status SqliteDb::RememberLog() {

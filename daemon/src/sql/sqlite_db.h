@@ -206,6 +206,9 @@ class SqliteDb {
   [[nodiscard]] Result<Place> FindPlace() const;
   // Copies the log into the file as far as other processes permit.
   void CopyLog() noexcept;
+  // Some megabytes, unless another process keeps a transaction open: then the log grows with every
+  // change, until that process ends.
+  [[nodiscard]] std::uint64_t LogBytes() const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // The Status for sqlite's result `code` (extended), with SQLite's message, the file and what to

@@ -154,6 +154,7 @@ struct StoreSetting {
 struct StoreFacts {
   std::string version;  // with its name: "SQLite 3.40.1"
   bool is_read_only = false;
+  std::uint64_t log_bytes = 0;  // of a SQLite file's -wal
   std::vector<StoreSetting> settings;
   // How far the store's clock is ahead of this host's, and the uncertainty; nothing if the store
   // has no clock of its own.

@@ -23,6 +23,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1024} * 1024;
 constexpr std::uint64_t kNoRoomBytes = 8 * kMiB;
 constexpr std::uint64_t kLittleRoomBytes = 256 * kMiB;
 constexpr std::uint64_t kFewFiles = 16;
+constexpr std::uint64_t kLargeLogBytes = 64 * kMiB;  // idd keeps it at a quarter of this
 // Clock offsets: a machine without NTP soon has the first; the second misleads readers of times.
 constexpr std::uint64_t kClockWarningMs = 1000;
 constexpr std::uint64_t kClockProblemMs = 30'000;
@@ -348,6 +349,17 @@ void CheckDisk(const std::vector<Place>& places, Findings& findings) {
   AddOkUnlessFound(findings, "disk", "there is room where idd writes");
 }
 
+// A reader's view of the file is in the log, so SQLite cannot empty the log before the reader ends.
+void CheckLog(const Fields& look, Findings& findings) {
+  const std::uint64_t bytes = look.Count("log_bytes");
+  if (bytes < kLargeLogBytes) return;
+  findings.push_back({"disk", Health::kWarning,
+                      "the -wal beside the SQLite file has " + SizeText(bytes) +
+                          " and grows with every lease: another program keeps a transaction open",
+                      "find it (fuser -v on the SQLite file) and end it: a backup, a shell, a "
+                      "report"});
+}
+
 // Places whose contents idd needs but would lose on a reboot or on another machine.
 void CheckFileSystems(const std::vector<Place>& places, Findings& findings) {
   for (const Place& place : places) {
@@ -508,6 +520,7 @@ std::string CheckStore(const Fields& store, const Fields& daemon, Diagnosis& dia
   CheckHostName(*look, daemon, findings);
   CheckStoredTags(*look, findings);
   CheckDurability(*look, findings);
+  CheckLog(*look, findings);
   return look->Text("version");
 }
 

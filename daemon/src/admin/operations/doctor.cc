@@ -66,6 +66,7 @@ Json LookJson(const StoreReport& report, const PeerRights& rights) {
   }
   return {{"version", report.facts.version},
           {"read_only", report.facts.is_read_only},
+          {"log_bytes", report.facts.log_bytes},
           {"settings", SettingsJson(report.facts.settings)},
           {"clock", ClockJson(report.facts.clock)},
           {"lost_leases", report.lost_leases},

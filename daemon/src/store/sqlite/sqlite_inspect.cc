@@ -41,6 +41,7 @@ Result<StoreFacts> SqliteStore::Inspect() {
   facts.version = "SQLite " + version.value();
   // The open file may still be writable although the next open will not be.
   facts.is_read_only = ::access(options_.path.c_str(), W_OK) != 0;
+  facts.log_bytes = db_->LogBytes();
   facts.settings = {
       {"journal_mode", journal.value(), "wal", "a program that reads it holds up leases"},
       {"synchronous", synchronous.value(), "FULL", "a power cut forgets leases"}};

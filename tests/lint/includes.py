@@ -79,7 +79,6 @@ PACKAGES = {
     r"(sqlite3|mysql|mariadb)(\.h|/)": r"(daemon/src/sql|libclient/examples)/",
     r"toml\+\+/": r"(daemon/src/config/.*|tools/src/tags/tag_file)\.cc$",
     r"systemd/": r"daemon/src/platform/.*\.cc$",
-    r"civetweb": r"daemon/src/exporter/.*\.cc$",
     r"nlohmann/json_fwd\.hpp": r"(daemon|tools)/src/",
     r"nlohmann/(?!json_fwd\.hpp)": r"(daemon|tools)/src/.*\.cc$",
     r"CLI/": r"(tools/src/terminal/command_line\.cc$|daemon/src/config/options\.cc$)",

@@ -2,26 +2,33 @@
 #ifndef IDD_DAEMON_EXPORTER_METRICS_SERVER_H_
 #define IDD_DAEMON_EXPORTER_METRICS_SERVER_H_
 
-#include <condition_variable>
+#include <poll.h>
+
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "exporter/http_connection.h"
 #include "exporter/metrics_collector.h"
 #include "idd/base/clock.h"
+#include "idd/base/scoped_fd.h"
 #include "idd/base/status.h"
-
-struct mg_connection;
-struct mg_context;
 
 namespace idd::daemon {
 
 // Serves GET /metrics over HTTP to Prometheus: the metrics of all tags, to anyone who can connect.
 // It changes nothing.
 //
-// Threads of civetweb serve the scrapers. A scraper that finds no page of the last second has a
+// One thread serves all scrapers and waits for none of them. Each connection may last for some
+// seconds; when there are too many, the one that has been silent for longest makes room. So
+// requests that never end keep no scrape out. A scraper that finds no page of the last second has a
 // sample taken and written out; the others get the same page. So the event loop is asked at most
 // once a second, however many scrapers there are and however slowly they read.
 //
@@ -42,30 +49,40 @@ class MetricsServer {
   void StopServing() { Serve(nullptr); }
 
  private:
-  using Page = std::shared_ptr<const std::string>;  // read by several threads at once
-
   MetricsServer() = default;
-  [[nodiscard]] Status Start(const std::string& address);
-  static int OnRequest(mg_connection* connection, void* self);
-  static int OnError(mg_connection* connection, int status, const char* message);
-  static int OnMessage(const mg_connection* connection, const char* message);
-  // The page of this second; null: idd does not answer.
-  [[nodiscard]] Page GetPage();
-  [[nodiscard]] Page MakePage();
-  [[nodiscard]] MetricsCollector::Sample TakeSample(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] Status Bind(const std::string& address);
+  void Wake() noexcept;
 
-  mg_context* context_ = nullptr;
+  // The members below are the thread's.
+  void Run();
+  void ServeOnce();
+  void Poll(std::vector<pollfd>& entries);
+  void Accept();
+  void MakeRoom();
+  void EndOverdue();
+  void ReplyToWaiting();
+  // What to reply now; null: the sample is on its way.
+  [[nodiscard]] HttpConnection::Page GetPage();
+  // False: there is nothing to ask.
+  [[nodiscard]] bool AskForSample();
+
+  ScopedFd listener_;
+  ScopedFd wake_;
+  std::atomic<bool> is_ending_{false};
 
   std::mutex mutex_;
-  bool is_starting_ = true;
-  std::string why_not_;  // civetweb's first message during the start
-  std::condition_variable changed_;
   Ask ask_;
-  bool is_making_ = false;    // one of the threads makes the page
   std::uint64_t ticket_ = 0;  // of the sample that is waited for
   MetricsCollector::Sample sample_;
-  Page page_;
+
+  // The thread's.
+  std::list<HttpConnection> connections_;  // the oldest first
+  std::optional<MonotonicTime> asked_at_;  // nullopt: no sample is waited for
+  HttpConnection::Page page_;
   MonotonicTime page_at_{};
+  MonotonicTime accepts_from_{};  // later than now: there was no descriptor for a scraper
+
+  std::thread thread_;
 };
 
 }  // namespace idd::daemon

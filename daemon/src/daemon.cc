@@ -23,6 +23,7 @@
 #include "exporter/metrics_publisher.h"
 #include "leasing/high_water.h"
 #include "leasing/host_reporter.h"
+#include "platform/bounded_call.h"
 #include "platform/descriptor_limit.h"
 #include "platform/event_loop.h"
 #include "platform/host_id.h"
@@ -37,6 +38,9 @@ namespace {
 
 // A start that reports nothing for this many periods of watchdog_timer_ has failed.
 constexpr int kPeriodsUntilFailed = 4;
+
+// After a stop, the stores' last statements have this long.
+constexpr std::chrono::seconds kEndLimit(10);
 
 // Each tag takes two descriptors, and most descriptors are for clients and for tags that are asked
 // for.
@@ -413,7 +417,10 @@ int RunDaemon(const Options& options) {
                                      .inheritance = std::move(inheritance).value()},
                           .listener = std::move(listener).value(),
                           .metrics_server = metrics_server.value().get()});
-  return daemon.Run();
+  const int exit_status = daemon.Run();
+  // Every lease is with the store, the next idd or abandoned by now.
+  EndProcessWithin(kEndLimit, exit_status);
+  return exit_status;
 }
 
 }  // namespace idd::daemon

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "access/access_rules.h"
 
-#include <grp.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+
+#include "platform/name_service.h"
 
 namespace idd::daemon {
 namespace {
@@ -64,18 +64,6 @@ std::size_t CharacterBytes(std::string_view text) {
   return bytes;
 }
 
-std::optional<gid_t> GidOf(const char* group) {
-  std::vector<char> buffer(1024);
-  struct group entry {};
-  struct group* found = nullptr;
-  int error = 0;
-  while ((error = ::getgrnam_r(group, &entry, buffer.data(), buffer.size(), &found)) == ERANGE) {
-    buffer.resize(buffer.size() * 2);
-  }
-  if (error != 0 || found == nullptr) return std::nullopt;
-  return found->gr_gid;
-}
-
 }  // namespace
 
 const char* AccessName(Access access) noexcept {
@@ -122,9 +110,8 @@ bool MatchesPattern(std::string_view pattern, std::string_view name) noexcept {
 
 AccessDefaults AccessDefaults::OfThisProcess() {
   AccessDefaults defaults{.daemon_uid = ::geteuid(), .shm_groups = {::getegid()}};
-  if (const std::optional<gid_t> group = GidOf(kServiceGroup); group.has_value()) {
-    defaults.shm_groups.push_back(*group);
-  }
+  const Result<std::optional<std::uint32_t>> group = FindGroup(kServiceGroup);
+  if (group.ok() && group.value().has_value()) defaults.shm_groups.push_back(*group.value());
   return defaults;
 }
 

@@ -2,8 +2,6 @@
 #include "config/config_tables.h"
 
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <toml++/toml.h>
 #include <unistd.h>
@@ -19,6 +17,7 @@
 
 #include "idd/base/error_text.h"
 #include "idd/base/scoped_fd.h"
+#include "platform/name_service.h"
 #include "platform/path_error.h"
 
 namespace idd::daemon {
@@ -88,32 +87,7 @@ Result<LimitSettings> ReadLimits(const toml::node& node, const std::string& path
   return limits;
 }
 
-// getpwnam_r(3) and getgrnam_r(3) need a buffer whose size they do not report.
-template <typename Entry, typename Find>
-std::optional<Entry> LookUp(const std::string& name, Find find) {
-  constexpr std::size_t kMaxGroupBytes = std::size_t{1} << 24;
-  for (std::vector<char> buffer(4096); buffer.size() <= kMaxGroupBytes;) {
-    Entry entry{};
-    Entry* found = nullptr;
-    const int error = find(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
-    if (error == ERANGE) {
-      buffer.resize(buffer.size() * 4);
-      continue;
-    }
-    if (error != 0 || found == nullptr) return std::nullopt;
-    return entry;  // its ids; the strings it points to are gone
-  }
-  return std::nullopt;
-}
-
-std::optional<std::uint32_t> GroupId(const std::string& name) {
-  const auto entry = LookUp<group>(name, ::getgrnam_r);
-  return entry.has_value() ? std::optional<std::uint32_t>(entry->gr_gid) : std::nullopt;
-}
-
-std::optional<std::uint32_t> UserId(const std::string& name) { return FindUserId(name); }
-
-using FindId = std::optional<std::uint32_t> (*)(const std::string& name);
+using FindId = Result<std::optional<std::uint32_t>> (*)(const std::string& name);
 
 std::vector<SettingSource> LimitSources(const LimitSettings& limits) {
   const std::string prefix = std::string(kLimits) + ".";
@@ -139,7 +113,9 @@ Result<std::vector<std::uint32_t>> ReadIds(const toml::table& rule, const char* 
     if (number.has_value() && *number >= 0 && *number <= kMaxUserId) {
       ids.push_back(static_cast<std::uint32_t>(*number));
     } else if (name.has_value()) {
-      const std::optional<std::uint32_t> id = find(*name);
+      const Result<std::optional<std::uint32_t>> found = find(*name);
+      if (!found.ok()) return ConfigPlace(path, element).Wrong(found.status().message());
+      const std::optional<std::uint32_t> id = found.value();
       if (!id.has_value()) {
         return ConfigPlace(path, element)
             .Wrong("'" + *name + "' in " + what + " is not known here");
@@ -207,10 +183,10 @@ Result<AccessRule> ReadRule(const toml::table& table, const std::string& path) {
   auto patterns = ReadPatterns(table, path);
   if (!patterns.ok()) return patterns.status();
   rule.tags = std::move(patterns).value();
-  auto users = ReadIds(table, "users", UserId, path);
+  auto users = ReadIds(table, "users", FindUser, path);
   if (!users.ok()) return users.status();
   rule.users = std::move(users).value();
-  auto groups = ReadIds(table, "groups", GroupId, path);
+  auto groups = ReadIds(table, "groups", FindGroup, path);
   if (!groups.ok()) return groups.status();
   rule.groups = std::move(groups).value();
   if (rule.users.empty() && rule.groups.empty()) {
@@ -324,11 +300,6 @@ ConfigFile::ConfigFile(std::unique_ptr<Content> content) : content_(std::move(co
 ConfigFile::ConfigFile(ConfigFile&& other) noexcept = default;
 ConfigFile& ConfigFile::operator=(ConfigFile&& other) noexcept = default;
 ConfigFile::~ConfigFile() = default;
-
-std::optional<uid_t> FindUserId(const std::string& name) {
-  const auto entry = LookUp<passwd>(name, ::getpwnam_r);
-  return entry.has_value() ? std::optional<uid_t>(entry->pw_uid) : std::nullopt;
-}
 
 std::vector<SettingSource> DefaultLimits() { return LimitSources({}); }
 

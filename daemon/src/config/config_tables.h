@@ -27,9 +27,6 @@ struct ConfigTables {
   std::vector<SettingSource> settings;  // each limit, and each rule in words
 };
 
-// Nothing: there is no such user here.
-[[nodiscard]] std::optional<uid_t> FindUserId(const std::string& name);
-
 // The limits without a file.
 [[nodiscard]] std::vector<SettingSource> DefaultLimits();
 

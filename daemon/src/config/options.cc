@@ -20,6 +20,7 @@
 #include "platform/host_id.h"
 #include "platform/journal_stream.h"
 #include "platform/listen_address.h"
+#include "platform/name_service.h"
 #include "platform/path_error.h"
 #include "sql/mysql_url.h"
 #include "store/store.h"
@@ -375,7 +376,8 @@ constexpr std::array kOwnPlaces = {"--database", "--socket", "--state-dir"};
 // Whether an idd of this user has nothing to do with the default configuration of the host.
 bool IsPrivate(const CLI::App& app) {
   const uid_t uid = ::geteuid();
-  if (uid == 0 || uid == FindUserId(kServiceUser) || IsService()) return false;
+  const Result<std::optional<std::uint32_t>> service = FindUser(kServiceUser);
+  if (uid == 0 || !service.ok() || uid == service.value() || IsService()) return false;
   return std::all_of(kOwnPlaces.begin(), kOwnPlaces.end(),
                      [&app](const char* name) { return app.get_option(name)->count() != 0; });
 }

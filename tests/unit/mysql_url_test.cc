@@ -47,11 +47,13 @@ TEST(MysqlUrlTest, SocketStandsForTheHosts) {
 }
 
 TEST(MysqlUrlTest, CertificatesAreVerifiedByDefault) {
-  const MysqlUrl url =
-      Parsed("mysql://idd@h/x?ssl_ca=/ca.pem&ssl_cert=/c.pem&ssl_key=/k.pem&password_file=/p");
+  const MysqlUrl url = Parsed(
+      "mysql://idd@h/x?ssl_ca=/ca.pem&ssl_cert=/c.pem&ssl_key=/k.pem&password_file=/p"
+      "&server_public_key=/s.pem");
   EXPECT_EQ(url.ssl_ca, "/ca.pem");
   EXPECT_EQ(url.ssl_cert, "/c.pem");
   EXPECT_EQ(url.ssl_key, "/k.pem");
+  EXPECT_EQ(url.server_public_key, "/s.pem");
   EXPECT_EQ(url.password_file, "/p");
   EXPECT_TRUE(url.ssl_verify);
   EXPECT_FALSE(Parsed("mysql://idd@h/x?ssl_verify=0&ssl_ca=/ca.pem").ssl_verify);

@@ -284,6 +284,7 @@ TEST_F(OptionsTest, RelativePathInTheFileIsRefusedWithWhatToWrite) {
       {"database = \"mysql://idd@h/x?ssl_ca=ca.pem\"", "must have an absolute path in ssl_ca"},
       {"database = \"mysql://idd@h/x?ssl_cert=c&ssl_key=/k\"", "absolute path in ssl_cert"},
       {"database = \"mysql://idd@h/x?ssl_cert=/c&ssl_key=k\"", "absolute path in ssl_key"},
+      {"database = \"mysql://idd@h/x?server_public_key=k\"", "path in server_public_key"},
       {"database = \"mysql://idd@/x?unix_socket=db.sock\"", "absolute path in unix_socket"}};
   for (const auto& [line, words] : wrong) {
     Write("\n" + line + "\n");

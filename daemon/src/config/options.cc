@@ -177,11 +177,12 @@ Status CheckIsAbsolute(const Setting& setting, const std::string& path, const st
 }
 
 Status CheckUrlPaths(const Setting& setting, const MysqlUrl& url) {
-  const std::array<std::pair<const char*, const std::string*>, 4> paths = {
+  const std::array<std::pair<const char*, const std::string*>, 5> paths = {
       {{"unix_socket", &url.unix_socket},
        {"ssl_ca", &url.ssl_ca},
        {"ssl_cert", &url.ssl_cert},
-       {"ssl_key", &url.ssl_key}}};
+       {"ssl_key", &url.ssl_key},
+       {"server_public_key", &url.server_public_key}}};
   for (const auto& [name, path] : paths) {
     if (path->empty()) continue;
     const std::string rule = std::string("must have an absolute path in ") + name;

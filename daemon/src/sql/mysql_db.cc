@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sql/mysql_db.h"
 
+#include <arpa/inet.h>
+#include <errmsg.h>
 #include <fcntl.h>
 #include <mysql.h>
 #include <netinet/in.h>
@@ -12,31 +14,70 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "idd/base/clock.h"
+#include "platform/bounded_call.h"
 #include "platform/descriptor_limit.h"
+#include "platform/name_service.h"
 
 namespace idd::daemon {
 namespace {
 
-// The settings of every session, whatever the server's defaults: values that do not fit are errors,
-// a statement reads what is committed when it begins, no wait for a lock outlasts this side's
-// timeout, times are UTC. (MariaDB's max_statement_time would set a timer at each packet, which
-// costs a third of a lease.)
+// What a session means must not depend on the server's settings, nor on what its init_connect has
+// done before: values that do not fit are errors, a query has all of its rows and compares whole
+// texts, a statement reads what is committed when it begins, no wait for a lock outlasts this
+// side's timeout, times are UTC and texts utf8mb4.
 constexpr const char* kSession[] = {
-    "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit=1,"
-    " time_zone='+00:00', innodb_lock_wait_timeout=1, lock_wait_timeout=1"
+    // First: in some character sets, the names of modes and zones below mean nothing.
+    "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+    "SET SESSION completion_type=0, autocommit=1,"
+    " sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00',"
+    " sql_select_limit=18446744073709551615, max_join_size=18446744073709551615,"
+    " sql_big_selects=1, sql_safe_updates=0, sql_auto_is_null=0, unique_checks=1,"
+    " max_sort_length=1024, innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=600,"
+    " net_read_timeout=30, net_write_timeout=60"
     // A transaction whose COMMIT the server has refused keeps its locks until its session ends: a
-    // host that hangs would keep all others from the row. Only MariaDB has this setting.
-    " /*M!100300 , idle_transaction_timeout=5 */",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    // host that hangs would keep all others from the row. Only MariaDB has this setting. (Its
+    // max_statement_time would set a timer at each packet, which costs a third of a lease.)
+    " /*M!100300 , idle_transaction_timeout=5, check_constraint_checks=1, max_statement_time=0 */"
+    " /*!80000 , max_execution_time=0 */",
+    // Ends what init_connect has begun, and uses up what it has set for the next transaction.
+    "START TRANSACTION",
+    "ROLLBACK",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 };
 
-// The error numbers that are libmariadb's, not the server's.
-constexpr unsigned kFirstClientError = 2000;
-constexpr unsigned kLastClientError = 2999;
+// The same, for servers that have the setting and let idd's user change it.
+constexpr const char* kSessionIfKnown[] = {
+    "SET @@timestamp=DEFAULT",
+    "SET @@insert_id=0",
+    "SET @@query_cache_type=0",
+    "SET @@wsrep_dirty_reads=0",
+    "SET @@system_versioning_asof=DEFAULT",
+    "SET @@in_predicate_conversion_threshold=0",
+    "SET @@max_session_mem_used=9223372036854775807",
+};
+
+// The most that an answer may have, and each of its packets. The longest rows of idd's own tables
+// have two texts of 16 MiB.
+constexpr std::size_t kMaxAnswerBytes = std::size_t{512} << 20;
+constexpr std::size_t kMaxPacketBytes = std::size_t{64} << 20;
+
+// The ways to log in that idd agrees to, whatever the server asks for. The server sees no password
+// in these ...
+constexpr const char* kSecretLogins = "mysql_native_password client_ed25519 parsec";
+// ... and in this one it may ask for it, under a key of its own.
+constexpr const char* kKeyLogin = " caching_sha2_password";
+// In these it sees the password.
+constexpr const char* kOpenLogins = " sha256_password mysql_clear_password dialog";
+constexpr const char* kOpenLoginAdvice =
+    "the server asks for the password itself, which idd sends only to a server that it has "
+    "verified: set ssl_ca or ssl_verify=1 (for caching_sha2_password, server_public_key or a Unix "
+    "socket will do), or give the account the plugin ed25519 or mysql_native_password";
 
 // What an error of the server is about.
 enum class About {
@@ -50,6 +91,7 @@ struct KnownError {
   unsigned number;
   About about;
   const char* advice;
+  const char* words = "";  // that the server's message has
 };
 // An error that is not listed is about its statement.
 constexpr std::array kKnown = {
@@ -72,12 +114,17 @@ constexpr std::array kKnown = {
     KnownError{1195, About::kServer, "check the table"},
     KnownError{1203, About::kServer, "idd's user has too many connections"},
     KnownError{1226, About::kServer, "idd's user has used up its resources"},
-    KnownError{1290, About::kServer, "the server is read-only"},
+    KnownError{1153, About::kServer, "raise the server's max_allowed_packet"},
+    KnownError{1184, About::kServer, "the server's init_connect fails for idd's user"},
+    KnownError{1290, About::kServer, "the server is read-only", "read-only"},
+    KnownError{1290, About::kServer, "unset its enforce_storage_engine", "NO_ENGINE_SUBSTITUTION"},
+    KnownError{1290, About::kStatement, ""},  // the message names the option
     KnownError{1698, About::kServer, "check user and password"},
     KnownError{1792, About::kServer, "the server is read-only"},
     KnownError{1820, About::kServer, "idd's password has expired"},
     KnownError{1836, About::kServer, "the server is read-only"},
     KnownError{1927, About::kServer, "the server has ended the connection"},
+    KnownError{3159, About::kServer, "set ssl_ca in the database URL"},
     KnownError{1054, About::kSchema, "the table is not as idd needs it"},
     KnownError{1146, About::kSchema, ""},
     KnownError{1020, About::kConflict, "another transaction was in the way"},
@@ -104,6 +151,7 @@ constexpr std::array kKnown = {
     KnownError{1364, About::kStatement, "give the column a default value"},
     KnownError{1366, About::kStatement, "the value does not fit its column"},
     KnownError{1406, About::kStatement, "the text does not fit its column"},
+    KnownError{1665, About::kStatement, "set the server's binlog_format to MIXED or ROW"},
     KnownError{1690, About::kStatement, "the number does not fit its column"},
     KnownError{3819, About::kStatement, "the table's own check refuses it"},
     KnownError{4025, About::kStatement, "the table's own check refuses it"},
@@ -208,9 +256,8 @@ std::string Hex(std::string_view value) {
   return hex;
 }
 
-bool IsOwnError(unsigned number) {
-  return number >= kFirstClientError && number <= kLastClientError;
-}
+// Whether the error is libmariadb's, not the server's. MySQL has errors from 3000 to 4999.
+bool IsOwnError(unsigned number) { return number / 1000 == 2 || number / 1000 == 5; }
 
 // Whether a COMMIT among `statements` may have been carried out, if the first `answered` of them
 // were answered. It was not if the server reported an error before it, or for the COMMIT itself an
@@ -226,27 +273,97 @@ bool IsOutcomeUnknown(const std::vector<std::string>& statements, std::size_t an
   return failed != commit || std::find(kAborts.begin(), kAborts.end(), error) == kAborts.end();
 }
 
-// The rows of the present result, or how many rows it changed; nothing if not all rows came.
+// Reads the rows of the present result, or how many rows it changed. Nothing: not all rows came, or
+// more than an answer may have.
 std::optional<MysqlResult> ReadResult(MYSQL* mysql) {
   MysqlResult result;
-  const std::unique_ptr<MYSQL_RES, void (*)(MYSQL_RES*)> rows(mysql_store_result(mysql),
-                                                              mysql_free_result);
-  if (rows == nullptr) {
-    if (mysql_field_count(mysql) != 0) return std::nullopt;
+  if (mysql_field_count(mysql) == 0) {
     result.changed = mysql_affected_rows(mysql);
-    result.insert_id = mysql_insert_id(mysql);
     return result;
   }
+  const std::unique_ptr<MYSQL_RES, void (*)(MYSQL_RES*)> rows(mysql_use_result(mysql),
+                                                              mysql_free_result);
+  if (rows == nullptr) return std::nullopt;
   const unsigned columns = mysql_num_fields(rows.get());
+  std::size_t bytes = 0;
   while (MYSQL_ROW row = mysql_fetch_row(rows.get())) {
     const unsigned long* const lengths = mysql_fetch_lengths(rows.get());
-    auto& cells = result.rows.emplace_back();
+    MysqlCells& cells = result.rows.emplace_back();
+    cells.reserve(columns);
     for (unsigned i = 0; i < columns; ++i) {
+      bytes += sizeof(MysqlCells::value_type) + lengths[i];
       cells.push_back(row[i] == nullptr ? std::nullopt
                                         : std::optional(std::string(row[i], lengths[i])));
     }
+    if (bytes <= kMaxAnswerBytes && !Deadline(ask_ends).passed()) continue;
+    // So that freeing the result does not read on.
+    ::shutdown(mysql_get_socket(mysql), SHUT_RDWR);
+    return std::nullopt;
   }
+  if (mysql_errno(mysql) != 0) return std::nullopt;
   return result;
+}
+
+bool IsAddress(const std::string& host) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+bool WantsTls(const MysqlUrl& url) {
+  return !url.ssl_ca.empty() || !url.ssl_cert.empty() || url.ssl_verify;
+}
+
+// Not Ok: there is no such key. libmariadb would ask the server for one.
+Status CheckServerKey(const std::string& path) {
+  if (path.empty()) return Status::Ok();
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("PUBLIC KEY") != std::string::npos) return Status::Ok();
+  }
+  return {Code::kUnavailable, "the server's public key cannot be read from '" + path + "'"};
+}
+
+// Bounds what a server can make this side wait for, read and keep.
+void SetLimits(MYSQL* mysql) {
+  const auto seconds = static_cast<unsigned>(kMysqlTimeout.count());
+  const my_bool no = 0;
+  mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
+  mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
+  mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &seconds);
+  mysql_options(mysql, MARIADB_OPT_IO_WAIT, reinterpret_cast<const void*>(&WaitForServer));
+  mysql_options(mysql, MYSQL_OPT_RECONNECT, &no);
+  mysql_options(mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &kMaxPacketBytes);
+}
+
+// TLS, and what the server may ask for. libmariadb sends caching_sha2_password's password itself if
+// TLS is asked for, even if it is not verified or the server has none; without TLS it encrypts the
+// password with the server's key, which may be anyone's unless it is given.
+void SetSecurity(MYSQL* mysql, const MysqlUrl& url, const MysqlEndpoint& endpoint) {
+  const bool by_socket = endpoint.host.empty();
+  const unsigned protocol = by_socket ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
+  const unsigned no_files = 0;
+  mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no_files);
+  mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
+  mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+  std::string logins = kSecretLogins;
+  if (!WantsTls(url) || url.ssl_verify) logins += kKeyLogin;
+  if (url.ssl_verify) logins += kOpenLogins;
+  mysql_options(mysql, MARIADB_OPT_RESTRICTED_AUTH, logins.c_str());
+  const char* const no_key = "/dev/null";
+  mysql_options(mysql, MYSQL_SERVER_PUBLIC_KEY,
+                url.server_public_key.empty() ? no_key : url.server_public_key.c_str());
+  // Newer libraries verify unless they are told not to.
+  const my_bool verify = url.ssl_verify ? 1 : 0;
+  mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+  if (!WantsTls(url)) return;
+  const auto or_null = [](const std::string& path) {
+    return path.empty() ? nullptr : path.c_str();
+  };
+  mysql_ssl_set(mysql, or_null(url.ssl_key), or_null(url.ssl_cert), or_null(url.ssl_ca), nullptr,
+                nullptr);
+  const my_bool enforce = 1;
+  mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
 }
 
 }  // namespace
@@ -291,62 +408,94 @@ MysqlDb::~MysqlDb() {
 
 Result<std::unique_ptr<MysqlDb>> MysqlDb::Connect(const MysqlUrl& url,
                                                   const MysqlEndpoint& endpoint) {
-  const bool by_socket = endpoint.host.empty();
-  std::unique_ptr<MysqlDb> db(new MysqlDb(
-      by_socket ? url.unix_socket : endpoint.host + ":" + std::to_string(endpoint.port)));
+  std::unique_ptr<MysqlDb> db(
+      new MysqlDb(endpoint.host.empty() ? url.unix_socket
+                                        : endpoint.host + ":" + std::to_string(endpoint.port)));
   const Result<std::string> password = PasswordOf(url);
   if (!password.ok()) return password.status();
+  if (Status status = CheckServerKey(url.server_public_key); !status.ok()) return status;
   // This must not run in two threads at once, as it might if it were left to mysql_init().
   static const int library = mysql_library_init(0, nullptr, nullptr);
   if (library != 0) return Status(Code::kSystem, "libmariadb does not start");
   db->mysql_ = mysql_init(nullptr);
   if (db->mysql_ == nullptr) return Status(Code::kSystem, "out of memory");
-  MYSQL* const mysql = db->mysql_;
-  const auto seconds = static_cast<unsigned>(kMysqlTimeout.count());
-  const unsigned protocol = by_socket ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
-  const my_bool no = 0;
-  const unsigned no_files = 0;
-  mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
-  mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
-  mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &seconds);
-  mysql_options(mysql, MARIADB_OPT_IO_WAIT, reinterpret_cast<const void*>(&WaitForServer));
-  mysql_options(mysql, MYSQL_OPT_RECONNECT, &no);
-  mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no_files);
-  mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol);
-  mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-  if (!url.ssl_ca.empty() || !url.ssl_cert.empty() || url.ssl_verify) {
-    const auto or_null = [](const std::string& path) {
-      return path.empty() ? nullptr : path.c_str();
-    };
-    mysql_ssl_set(mysql, or_null(url.ssl_key), or_null(url.ssl_cert), or_null(url.ssl_ca), nullptr,
-                  nullptr);
-    const my_bool enforce = 1;
-    const my_bool verify = url.ssl_verify ? 1 : 0;
-    mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &enforce);
-    mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+  SetLimits(db->mysql_);
+  SetSecurity(db->mysql_, url, endpoint);
+  if (Status status = LogInWithin(db, url, endpoint, password.value()); !status.ok()) return status;
+  if (Status status = db->SetSession(url.database); !status.ok()) return status;
+  return db;
+}
+
+Status MysqlDb::SetSession(const std::string& database) {
+  std::vector<std::string> statements(std::begin(kSession), std::end(kSession));
+  std::string quoted;
+  for (const char c : database) quoted += c == '`' ? std::string("``") : std::string(1, c);
+  statements.push_back("USE `" + quoted + "`");
+  for (const std::string& statement : statements) {
+    const Status status = Query(statement).status();
+    if (!status.ok()) return {Code::kUnavailable, status.message()};
   }
-  std::optional<AskDeadline> deadline(std::in_place);
+  for (const char* statement : kSessionIfKnown) {
+    Status status = Query(statement).status();
+    if (!status.ok() && broken_) return status;
+  }
+  return Status::Ok();
+}
+
+// libmariadb looks the host's name up without a limit, at each login. So the name is looked up
+// before, within a limit, and then the login gets one, too.
+Status MysqlDb::LogInWithin(std::unique_ptr<MysqlDb>& db, const MysqlUrl& url,
+                            const MysqlEndpoint& endpoint, const std::string& password) {
+  if (endpoint.host.empty() || IsAddress(endpoint.host)) return db->LogIn(url, endpoint, password);
+  Status status = FindHost(endpoint.host);
+  if (!status.ok()) {
+    const std::string shortage = DescriptorShortage();
+    return status.WithContext("the database server at " + db->where_ +
+                              (shortage.empty() ? "" : ", " + shortage));
+  }
+  struct Login {
+    std::unique_ptr<MysqlDb> db;
+    Status status;
+  };
+  const auto login = std::make_shared<Login>();
+  login->db = std::move(db);
+  status = RunWithin(kMysqlStatementTimeout + std::chrono::seconds(1),
+                     "the login at " + login->db->where_, [login, url, endpoint, password] {
+                       login->status = login->db->LogIn(url, endpoint, password);
+                     });
+  if (!status.ok()) return status;
+  db = std::move(login->db);
+  return login->status;
+}
+
+Status MysqlDb::LogIn(const MysqlUrl& url, const MysqlEndpoint& endpoint,
+                      const std::string& password) {
+  const bool by_socket = endpoint.host.empty();
+  const AskDeadline deadline;
   logs_in = true;
   const bool is_in =
-      mysql_real_connect(mysql, by_socket ? nullptr : endpoint.host.c_str(), url.user.c_str(),
-                         password.value().c_str(), url.database.c_str(), endpoint.port,
+      mysql_real_connect(mysql_, by_socket ? nullptr : endpoint.host.c_str(), url.user.c_str(),
+                         password.c_str(), url.database.c_str(), endpoint.port,
                          by_socket ? url.unix_socket.c_str() : nullptr,
                          CLIENT_MULTI_STATEMENTS) != nullptr;
   logs_in = false;
   if (!is_in) {
     // libmariadb's error is then one of the server's name or address.
     const std::string shortage = DescriptorShortage();
-    Status failure = db->Failure("connecting");
-    return shortage.empty() ? failure : Status(failure.code(), failure.message() + ": " + shortage);
+    Status failure = Failure("connecting");
+    if (!shortage.empty()) return {failure.code(), failure.message() + ": " + shortage};
+    // caching_sha2_password gives no reason if it has no key.
+    const bool may_lack_key = last_error_ == CR_UNKNOWN_ERROR && url.server_public_key.empty();
+    const bool asks_openly = last_error_ == CR_PLUGIN_NOT_ALLOWED || may_lack_key;
+    return asks_openly ? Refusal(kOpenLoginAdvice) : failure;
   }
-  deadline.reset();
-  SetBlocking(mysql_get_socket(mysql), true);
-  if (!by_socket) KeepAlive(mysql_get_socket(mysql));
-  for (const char* statement : kSession) {
-    const Result<MysqlResult> set = db->Query(statement);
-    if (!set.ok()) return set.status();
+  // Without ssl_verify, libmariadb goes on without TLS if the server has none.
+  if (WantsTls(url) && mysql_get_ssl_cipher(mysql_) == nullptr) {
+    return Refusal("it has no TLS, which the URL asks for");
   }
-  return db;
+  SetBlocking(mysql_get_socket(mysql_), true);
+  if (!by_socket) KeepAlive(mysql_get_socket(mysql_));
+  return Status::Ok();
 }
 
 bool MysqlDb::PeerClosed() const {
@@ -364,14 +513,19 @@ Status MysqlDb::Failure(const char* doing) {
     broken_ = true;
     return {Code::kUnavailable, what};
   }
-  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [this](const KnownError& error) {
-    return error.number == last_error_;
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&](const KnownError& error) {
+    return error.number == last_error_ && what.find(error.words) != std::string::npos;
   });
   const bool is_listed = known != kKnown.end();
   const About about = is_listed ? known->about : About::kStatement;
   broken_ = broken_ || about == About::kServer;
   const std::string advice = is_listed ? known->advice : "";
   return {CodeOf(about), advice.empty() ? what : what + "; " + advice};
+}
+
+Status MysqlDb::Refusal(const std::string& what) {
+  broken_ = true;
+  return {Code::kUnavailable, "the database server at " + where_ + " is refused: " + what};
 }
 
 Result<MysqlResult> MysqlDb::Query(const std::string& sql) {
@@ -410,7 +564,7 @@ Result<std::vector<MysqlResult>> MysqlDb::Send(const std::vector<std::string>& s
   int more = mysql_send_query(mysql_, packet.data(), packet.size()) == 0 ? 0 : 1;
   const ReadsInTime reads_in_time(mysql_);
   if (more == 0) more = mysql_read_query_result(mysql_) == 0 ? 0 : 1;
-  while (more == 0) {
+  while (more == 0 && results.size() < statements.size()) {
     std::optional<MysqlResult> result = ReadResult(mysql_);
     if (!result.has_value()) {
       more = mysql_errno(mysql_) == 0 ? 0 : 1;  // an error may come after some of the rows
@@ -424,7 +578,8 @@ Result<std::vector<MysqlResult>> MysqlDb::Send(const std::vector<std::string>& s
   if (more <= 0) {
     broken_ = true;
     outcome_unknown_ = has_commit;
-    return Status(Code::kUnavailable, "the database server at " + where_ + " answered too little");
+    return Status(Code::kUnavailable,
+                  "the database server at " + where_ + " answered too little or too much");
   }
   Status status = Failure("running a statement");
   outcome_unknown_ = IsOutcomeUnknown(statements, results.size(), last_error_);

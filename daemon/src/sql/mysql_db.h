@@ -6,6 +6,7 @@
 #define IDD_DAEMON_SQL_MYSQL_DB_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,17 +30,29 @@ inline constexpr std::chrono::seconds kMysqlTimeout(2);
 // stop. It also holds for a login.
 inline constexpr std::chrono::seconds kMysqlStatementTimeout(5);
 
+// What a server has listed. It may have left something out, and what is missing reads as empty.
+template <typename Item>
+class MysqlList : public std::vector<Item> {
+ public:
+  using std::vector<Item>::vector;
+  [[nodiscard]] const Item& at(std::size_t place) const {
+    static const Item kNothing{};
+    return place < this->size() ? *(this->begin() + static_cast<std::ptrdiff_t>(place)) : kNothing;
+  }
+  [[nodiscard]] const Item& operator[](std::size_t place) const { return at(place); }
+};
+using MysqlCells = MysqlList<std::optional<std::string>>;
+
 // The result of a statement: rows, or how many it changed.
 struct MysqlResult {
-  std::vector<std::vector<std::optional<std::string>>> rows;
+  MysqlList<MysqlCells> rows;
   std::uint64_t changed = 0;
-  std::uint64_t insert_id = 0;  // what LAST_INSERT_ID(expression) was given
 };
 
 // A row of a MysqlResult, which has to outlive it.
 class MysqlRow final : public StoredRow {
  public:
-  explicit MysqlRow(const std::vector<std::optional<std::string>>& cells) : cells_(cells) {}
+  explicit MysqlRow(const MysqlCells& cells) : cells_(cells) {}
 
   [[nodiscard]] bool IsNull(int column) const override;
   [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const override;
@@ -49,7 +62,7 @@ class MysqlRow final : public StoredRow {
  private:
   [[nodiscard]] const std::optional<std::string>& Cell(int column) const;
 
-  const std::vector<std::optional<std::string>>& cells_;
+  const MysqlCells& cells_;
 };
 
 // One connection. Thread safety: none.
@@ -60,7 +73,7 @@ class MysqlRow final : public StoredRow {
 // statement, its numbers or its row), kSystem.
 class MysqlDb {
  public:
-  // Connects to `endpoint`, within kMysqlTimeout, and sets the session up.
+  // Looks the name of `endpoint` up, connects to it, and sets the session up, each within its limit.
   [[nodiscard]] static Result<std::unique_ptr<MysqlDb>> Connect(const MysqlUrl& url,
                                                                 const MysqlEndpoint& endpoint);
   MysqlDb(const MysqlDb&) = delete;
@@ -103,7 +116,16 @@ class MysqlDb {
 
  private:
   explicit MysqlDb(std::string where);
+  // `db` stays null if the login is given up.
+  [[nodiscard]] static Status LogInWithin(std::unique_ptr<MysqlDb>& db, const MysqlUrl& url,
+                                          const MysqlEndpoint& endpoint,
+                                          const std::string& password);
+  [[nodiscard]] Status LogIn(const MysqlUrl& url, const MysqlEndpoint& endpoint,
+                             const std::string& password);
+  [[nodiscard]] Status SetSession(const std::string& database);
   [[nodiscard]] Status Failure(const char* doing);
+  // The connection is not used any more.
+  [[nodiscard]] Status Refusal(const std::string& what);
   [[nodiscard]] Result<std::vector<MysqlResult>> Send(const std::vector<std::string>& statements);
 
   st_mysql* mysql_ = nullptr;

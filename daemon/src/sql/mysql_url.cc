@@ -86,11 +86,12 @@ Status ParseParameter(std::string_view parameter, MysqlUrl& url) {
   if (!value.has_value() || value->empty()) {
     return Bad("has a parameter without a value, or with a bad percent code");
   }
-  const std::array<std::pair<std::string_view, std::string*>, 5> texts = {
+  const std::array<std::pair<std::string_view, std::string*>, 6> texts = {
       {{"unix_socket", &url.unix_socket},
        {"ssl_ca", &url.ssl_ca},
        {"ssl_cert", &url.ssl_cert},
        {"ssl_key", &url.ssl_key},
+       {"server_public_key", &url.server_public_key},
        {"password_file", &url.password_file}}};
   for (const auto& [known, place] : texts) {
     if (name != known) continue;
@@ -102,8 +103,8 @@ Status ParseParameter(std::string_view parameter, MysqlUrl& url) {
     return Status::Ok();
   }
   return Bad(
-      "has an unknown parameter; known are unix_socket, ssl_ca, ssl_cert, ssl_key, ssl_verify=0|1 "
-      "and password_file");
+      "has an unknown parameter; known are unix_socket, ssl_ca, ssl_cert, ssl_key, ssl_verify=0|1, "
+      "server_public_key and password_file");
 }
 
 Status ParseUser(std::string_view text, MysqlUrl& url) {

@@ -29,16 +29,17 @@ struct MysqlUrl {
   std::string ssl_ca;  // with it the server's certificate and name are verified
   std::string ssl_cert;
   std::string ssl_key;
-  bool ssl_verify = false;  // ssl_ca, or ssl_verify=1
+  bool ssl_verify = false;        // ssl_ca, or ssl_verify=1
+  std::string server_public_key;  // for caching_sha2_password without TLS
 
   // Without a password.
   [[nodiscard]] std::string Display() const;
 };
 
 // mysql://user[:password]@host[:port][,host2[:port]...]/db[?unix_socket=..&ssl_ca=..&ssl_cert=..
-// &ssl_key=..&ssl_verify=0|1&password_file=..]; user, password, database and values may be
-// percent-encoded, an IPv6 address stands in brackets. kInvalid says what is wrong and repeats
-// nothing that may be a password.
+// &ssl_key=..&ssl_verify=0|1&server_public_key=..&password_file=..]; user, password, database and
+// values may be percent-encoded, an IPv6 address stands in brackets. kInvalid says what is wrong
+// and repeats nothing that may be a password.
 [[nodiscard]] Result<MysqlUrl> ParseMysqlUrl(std::string_view text);
 
 // The same for idd's own database: a URL without any password uses the credential

@@ -139,14 +139,13 @@ struct Trouble {
   const char* name;
 };
 constexpr std::array kServerTroubles = {
-    Trouble{1045, "password"},  Trouble{1698, "password"},  Trouble{1044, "rights"},
-    Trouble{1142, "rights"},    Trouble{1143, "rights"},    Trouble{1227, "rights"},
-    Trouble{1049, "database"},  Trouble{1290, "read_only"}, Trouble{1792, "read_only"},
-    Trouble{1836, "read_only"}, Trouble{1021, "full"},      Trouble{1114, "full"},
-    Trouble{1205, "lock"},      Trouble{2002, "away"},      Trouble{2003, "away"},
-    Trouble{2005, "away"},      Trouble{2006, "away"},      Trouble{2013, "away"},
-    Trouble{2055, "away"},      Trouble{1053, "away"},      Trouble{1047, "away"},
-    Trouble{1927, "away"}};
+    Trouble{1045, "password"}, Trouble{1698, "password"},  Trouble{1044, "rights"},
+    Trouble{1142, "rights"},   Trouble{1143, "rights"},    Trouble{1227, "rights"},
+    Trouble{1049, "database"}, Trouble{1792, "read_only"}, Trouble{1836, "read_only"},
+    Trouble{1021, "full"},     Trouble{1114, "full"},      Trouble{1205, "lock"},
+    Trouble{2002, "away"},     Trouble{2003, "away"},      Trouble{2005, "away"},
+    Trouble{2006, "away"},     Trouble{2013, "away"},      Trouble{2055, "away"},
+    Trouble{1053, "away"},     Trouble{1047, "away"},      Trouble{1927, "away"}};
 // SQLite's primary codes: the low byte of the code that a message has.
 constexpr std::array kFileTroubles = {Trouble{5, "lock"},      Trouble{6, "lock"},
                                       Trouble{8, "read_only"}, Trouble{3, "rights"},
@@ -163,6 +162,8 @@ constexpr std::array kWordTroubles = {
     Words{"password cannot be read", "password"},
     Words{"names a credential", "password"},
     Words{"is read-only", "read_only"},
+    Words{"the look-up of host '", "away"},
+    Words{"is not found: ", "away"},
 };
 
 template <std::size_t kCount>

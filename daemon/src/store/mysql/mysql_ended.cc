@@ -365,14 +365,17 @@ Result<std::vector<std::string>> MysqlStore::CompareSums(const std::string& tag)
   if (!found.ok()) return found.status();
   std::vector<std::string> differences;
   for (const auto& cells : found.value().rows) {
-    auto compared = cells;
+    constexpr std::size_t kColumns = 12;
+    MysqlCells compared = cells;
+    compared.resize(kColumns);
     const auto rows = counted.value().find({cells[0].value_or(""), cells[1].value_or("")});
     if (rows != counted.value().end()) {
       const std::size_t folded = compared.size() - rows->second.size();
       for (std::size_t i = 0; i < rows->second.size(); ++i) {
         const std::optional<std::uint64_t> sum =
             MysqlRow(cells).UintIf(static_cast<int>(folded + i));
-        if (sum.has_value()) compared[folded + i] = std::to_string(*sum + rows->second.at(i));
+        if (sum.has_value())
+          compared.data()[folded + i] = std::to_string(*sum + rows->second.at(i));
       }
     }
     std::optional<std::string> difference = DifferenceOfSums(MysqlRow(compared), tag);

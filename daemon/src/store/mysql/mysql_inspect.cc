@@ -55,6 +55,31 @@ std::optional<StoreFacts::Clock> Compare(const std::optional<std::string>& serve
 
 }  // namespace
 
+// The settings with which idd's statements fail, and which a session cannot change.
+Status MysqlStore::CheckSettings() {
+  const Result<MysqlResult> rows = db_->Query(
+      "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'max_allowed_packet')");
+  if (!rows.ok()) return rows.status();
+  const Variables variables = ReadVariables(rows.value());
+  const auto refuse = [this](const std::string& what) {
+    return Status(Code::kUnavailable, "the database server at " + db_->where() + " has " + what);
+  };
+  const auto format = variables.find("binlog_format");
+  if (IsOn(variables, "log_bin") && format != variables.end() && format->second == "STATEMENT") {
+    return refuse(
+        "binlog_format=STATEMENT, with which it refuses transactions that read what is committed; "
+        "set it to MIXED or ROW");
+  }
+  constexpr std::uint64_t kLeastPacket = 1 << 20;
+  const auto packet = variables.find("max_allowed_packet");
+  if (packet != variables.end() &&
+      std::strtoull(packet->second.c_str(), nullptr, 10) < kLeastPacket) {
+    return refuse("max_allowed_packet=" + packet->second + "; it must be at least " +
+                  std::to_string(kLeastPacket));
+  }
+  return Status::Ok();
+}
+
 Result<std::optional<StoreFacts::Clock>> MysqlStore::CompareClocks() {
   if (db_ == nullptr) return NotOpen();
   const std::int64_t asked_ms = WallClock::now_ms();

@@ -322,26 +322,30 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
                  .most = most};
 }
 
-// One packet: the advance, relative and guarded; the journal's row, made from the new max_id; and
-// COMMIT. If the row was not advanced, the journal refuses the NULL token and nothing changes. The
-// read of the row has checked that its name is the tag's, byte by byte.
+// One packet: the advance, relative and guarded; the journal's row, made from the new max_id, which
+// this transaction has locked; and COMMIT. If the row was not advanced, the journal refuses the
+// NULL token and nothing changes. The read of the row has checked that its name is the tag's, byte
+// by byte. (LAST_INSERT_ID() would be lost in a trigger on the table, such as that of a schema
+// change.)
 Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
   const LeaseRequest& request = *advance.request;
   const std::string count = std::to_string(advance.count);
+  const std::string tag = MysqlDb::Text(request.tag);
+  const std::string from = " FROM leaf_alloc WHERE biz_tag = " + tag + ")";
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
-      {"UPDATE leaf_alloc SET max_id = LAST_INSERT_ID(GREATEST(max_id, " +
-           std::to_string(advance.lowest) + ") + " + count +
-           ") WHERE biz_tag = " + MysqlDb::Text(request.tag) + " AND max_id BETWEEN " +
+      {"UPDATE leaf_alloc SET max_id = GREATEST(max_id, " + std::to_string(advance.lowest) +
+           ") + " + count + " WHERE biz_tag = " + tag + " AND max_id BETWEEN " +
            std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count) +
            sql::HasNoTombstoneAbove({request.tag}, std::to_string(advance.lowest)) +
            OwnsWorker(request) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
-           tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
-           ", " + MysqlDb::Text(options_.host.id) + ", LAST_INSERT_ID() - " + count +
-           ", LAST_INSERT_ID())"});
+           tables_.AreSame() + ", '" + request.token + "', NULL), " + tag + ", " +
+           MysqlDb::Text(options_.host.id) + ", (SELECT max_id - " + count + from +
+           ", (SELECT max_id" + from + ")"},
+      {"SELECT base, `limit` FROM idd_lease WHERE token = '" + request.token + "'"});
   if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
-  const std::uint64_t limit = results.value()[0].insert_id;
-  return Granted(advance, {limit - std::min(limit, advance.count), limit});
+  const MysqlRow row(results.value().back().rows.at(0));
+  return Granted(advance, {row.UintIf(0).value_or(0), row.UintIf(1).value_or(0)});
 }
 
 // The same for several tags. Returns what was journalled. A row finds its numbers in lists, by the

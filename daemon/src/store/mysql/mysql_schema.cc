@@ -291,6 +291,7 @@ Status CreateTables(MysqlDb& db, const Statements& statements) {
 
 Status CreateDataSet(MysqlDb& db) {
   if (Status status = CreateTables(db, kMysqlSchema); !status.ok()) return status;
+  if (Status status = CreateTables(db, kLaterTables); !status.ok()) return status;
   // Hosts that start at the same time agree on the first one's value.
   const Result<MysqlResult> named =
       db.Query("INSERT IGNORE INTO idd_meta(name, value) VALUES('incarnation', '" + RandomToken() +
@@ -343,9 +344,10 @@ Status AddIndex(MysqlDb& db) {
   return made.ok() || !db.broken() ? Status::Ok() : made.status();
 }
 
-// Whether a host has finished making the tables: idd_meta gets its rows last, in one statement. (A
-// host that died before that left it empty.)
-Result<bool> IsMade(MysqlDb& db) {
+}  // namespace
+
+// idd_meta gets its rows last, in one statement. (A host that died before that left it empty.)
+Result<bool> HasMysqlSchema(MysqlDb& db) {
   const Result<MysqlResult> table = db.Query(
       "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
       " AND LOWER(table_name) = 'idd_meta'");
@@ -356,10 +358,8 @@ Result<bool> IsMade(MysqlDb& db) {
   return rows.value().rows.at(0).at(0) != "0";
 }
 
-}  // namespace
-
 Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
-  const Result<bool> is_made = IsMade(db);
+  const Result<bool> is_made = HasMysqlSchema(db);
   if (!is_made.ok()) return is_made.status();
   if (!is_made.value() && !may_create) {
     return Status(

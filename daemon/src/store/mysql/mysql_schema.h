@@ -21,6 +21,9 @@ struct MysqlDataSet {
 // kIncompatible: they are not what idd needs, and an operator must act.
 [[nodiscard]] Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create);
 
+// Whether a host has finished making the tables.
+[[nodiscard]] Result<bool> HasMysqlSchema(MysqlDb& db);
+
 // Checks that each of idd's tables exists and can roll back. kIncompatible names the one that
 // fails.
 [[nodiscard]] Status CheckMysqlTables(MysqlDb& db);

@@ -98,6 +98,7 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(options_.url, endpoint);
   if (!db.ok()) return db.status();
   db_ = std::move(db).value();
+  if (Status status = CheckSettings(); !status.ok()) return status;
   if (Status status = Recognise(); !status.ok()) return status;
   Result<MysqlDataSet> data_set = EnsureMysqlSchema(*db_, may_create_);
   if (!data_set.ok()) return data_set.status();
@@ -140,6 +141,12 @@ Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string
   Result<std::unique_ptr<MysqlDb>> db = MysqlDb::Connect(options_.url, endpoint);
   if (!db.ok()) return db.status();
   db_ = std::move(db).value();
+  if (Status status = CheckSettings(); !status.ok()) return status;
+  const Result<bool> is_made = HasMysqlSchema(*db_);
+  if (!is_made.ok()) return is_made.status();
+  if (!is_made.value()) {
+    return {Code::kUnavailable, "idd's tables at " + db_->where() + " have not been made yet"};
+  }
   const Result<std::vector<MysqlResult>> answers =
       db_->Packet({"SELECT @@global.read_only, @@innodb_read_only", sql::kClusterStatus,
                    "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'", session});

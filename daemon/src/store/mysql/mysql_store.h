@@ -160,6 +160,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // Of a store that takes no leases.
   [[nodiscard]] Status OpenBeside(const std::string& session);
   [[nodiscard]] Status OpenBesideAt(const MysqlEndpoint& endpoint, const std::string& session);
+  [[nodiscard]] Status CheckSettings();
   [[nodiscard]] Status Recognise();
   [[nodiscard]] Status ClaimMember();
   [[nodiscard]] Status UpdateMember(const std::string& assignments);

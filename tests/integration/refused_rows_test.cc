@@ -170,7 +170,7 @@ class RefusedRows : public TwoHosts {
   std::map<std::string, std::set<std::uint64_t>> claimed_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Stores, RefusedRows, ::testing::Values("sqlite"), StoreName);
+INSTANTIATE_TEST_SUITE_P(Stores, RefusedRows, ::testing::Values("sqlite", "mysql"), StoreName);
 
 TEST_P(RefusedRows, FailTheirOwnTagsOnlyInServiceAtAStopAndAtAStart) {
   Refuse();

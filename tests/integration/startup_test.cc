@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <functional>
 #include <filesystem>
 #include <functional>
+
 #include "support/host.h"
 #include "support/raw_connection.h"
 #include "support/test_environment.h"

@@ -310,7 +310,7 @@ idclient_tag* handlers_tag = nullptr;
 std::atomic<int> handled{0};
 std::atomic<int> refused{0};
 
-void ClaimInHandler(int /*signal*/) {
+void ClaimInSignalHandler(int /*signal*/) {
   std::uint64_t id = 0;
   const idclient_status status = idclient_claim(handlers_tag, &id);
   ++handled;
@@ -326,7 +326,7 @@ TEST_F(ClientApi, SignalHandlerThatInterruptsAClaimIsRefusedAtOnce) {
   handled = refused = 0;
   struct sigaction action {};
   struct sigaction before {};
-  action.sa_handler = ClaimInHandler;
+  action.sa_handler = ClaimInSignalHandler;
   ASSERT_EQ(::sigaction(SIGALRM, &action, &before), 0);
   itimerval often{};
   often.it_value.tv_usec = often.it_interval.tv_usec = 5'000;

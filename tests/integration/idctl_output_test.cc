@@ -52,6 +52,7 @@ const std::vector<Words>& Commands() {
                                               {"log-level"},
                                               {"doctor", "--all"},
                                               {"metrics"},
+                                              {"store", "init"},
                                               {"top", "--once", "--interval", "0.1"},
                                               {"bench", "orders", "--seconds", "1"}};
   return commands;
@@ -235,8 +236,8 @@ TEST_F(IdctlOutput, TerminalWithoutColorsGetsNone) {
 // fails.
 TEST_F(IdctlOutput, NarrowTerminalLosesNoTag) {
   for (const Words& words : Commands()) {
-    const Words names_no_tag = {"host",   "claim",  "whois",    "client",
-                                "doctor", "config", "log-level"};
+    const Words names_no_tag = {"host",   "claim",  "whois",     "client",
+                                "doctor", "config", "log-level", "store"};
     if (std::count(names_no_tag.begin(), names_no_tag.end(), words[0]) > 0) continue;
     for (const unsigned short columns : std::initializer_list<unsigned short>{1, 10, 40, 80, 200}) {
       EXPECT_THAT(OnTerminal(words, columns), AnyOf(HasSubstr("orders"), HasSubstr("raw add")))

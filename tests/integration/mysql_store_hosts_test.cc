@@ -154,6 +154,19 @@ TEST_F(MysqlStoreTest, TablesThatAnotherHostDidNotFinishAreFinished) {
   EXPECT_NE(store->Incarnation().value(), "");
 }
 
+TEST_F(MysqlStoreTest, TablesOfADumpThatIsBeingRestoredAreNotFinished) {
+  Take(*OpenWithOrders("a"), Request(1));
+  Sql("DROP TABLE idd_meta");
+  const auto store = NewStore("b");
+  store->AllowNew();
+  const Status status = store->Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("rows in idd_lease and none in idd_meta"));
+  EXPECT_EQ(Ask("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'idd' AND"
+                " table_name = 'idd_meta'"),
+            "0");
+}
+
 // An earlier version of idd has made the tables.
 TEST_F(MysqlStoreTest, IndexThatIsMissingIsAddedIfTheAccountMay) {
   const auto indexes = [] {

@@ -34,6 +34,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
 
   Status Open() override;
   void RequireExisting() override { may_create_ = false; }
+  void AllowNew() override { may_create_ = true; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   daemon::FenceStore* fence() override { return this; }

@@ -36,6 +36,7 @@ class SteppedStore final : public daemon::Store {
     return Step([&] { return store_->Open(); });
   }
   void RequireExisting() override { store_->RequireExisting(); }
+  void AllowNew() override { store_->AllowNew(); }
   Status CheckCurrent() override { return store_->CheckCurrent(); }
   std::uint64_t generation() const override { return store_->generation(); }
   std::chrono::milliseconds reconcile_window() const override { return store_->reconcile_window(); }

@@ -22,6 +22,7 @@ class ForwardingStore : public Store {
 
   Status Open() override { return store_->Open(); }
   void RequireExisting() override { store_->RequireExisting(); }
+  void AllowNew() override { store_->AllowNew(); }
   Status CheckCurrent() override { return store_->CheckCurrent(); }
   std::uint64_t generation() const override { return store_->generation(); }
   std::chrono::milliseconds reconcile_window() const override { return store_->reconcile_window(); }

@@ -29,6 +29,8 @@ std::vector<Case> Cases() {
       {"line", TagDocument(), [](const Json& json) { return RenderTagLine(json, "created"); }},
       {"tags", TagListDocument(), [](const Json& json) { return RenderTagList(json); }},
       {"deleted", Parse(R"({"deleted": "orders"})"), RenderDeletedTag},
+      {"store", Parse(R"({"database": "d", "created": true, "missing_tags": ["orders"]})"),
+       RenderStoreInit},
       {"leases", LeaseDocument(), [](const Json& json) { return RenderLeases(json); }},
       {"hosts", HostDocument(), [](const Json& json) { return RenderHosts(json); }},
       {"audit", AuditDocument(), [](const Json& json) { return RenderAudit(json); }},

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -239,6 +240,27 @@ TEST_F(LeaseWorkerTest, DatabaseIsNeverCreatedWhereThisHostHasHadOne) {
   ASSERT_TRUE(h_.marks.SetDatabase(h_.store.DisplayUrl()).ok());
   EXPECT_TRUE(RunJob().ok());
   EXPECT_FALSE(h_.store.may_create());
+}
+
+TEST_F(LeaseWorkerTest, OperatorMayHaveADatabaseMadeWhereIdsWereGranted) {
+  ASSERT_TRUE(h_.marks.SetIncarnation("0123456789abcdef").ok());
+  ASSERT_TRUE(h_.marks.SetDatabase("elsewhere:").ok());
+  ASSERT_TRUE(h_.marks.Raise("orders", 11).ok());
+  std::optional<bool> made;
+  const auto make = [&] {
+    made.reset();
+    h_.worker.MakeDatabase([&made](const Result<bool>& result) { made = result.value(); });
+    EXPECT_TRUE(h_.RunUntil([&] { return made.has_value(); }));
+  };
+  h_.store.script.Fail("Open", {Code::kUnavailable, "there is none"}, 2);
+  EXPECT_EQ(RunJob().code(), Code::kUnavailable);
+  EXPECT_FALSE(h_.store.may_create());
+  make();  // does not wait for the next try
+  EXPECT_EQ(made, true);
+  EXPECT_TRUE(h_.store.may_create());
+  EXPECT_TRUE(healths_.back().up);
+  make();
+  EXPECT_EQ(made, false) << "it is there now";
 }
 
 TEST(LeaseWorkerRecoveryTest, StoreThatWasReplacedIsOpenedAndRecoveredBeforeTheNextJob) {

@@ -247,6 +247,21 @@ TEST_F(SqliteStoreFaultTest, NothingIsCreatedWhereADatabaseIsKnown) {
   EXPECT_EQ(ReadFile(path_), before);
 }
 
+// An operator has lost the file and wants a new one. The witness knows what all hosts were granted.
+TEST_F(SqliteStoreFaultTest, NewFileThatAnOperatorWantsIsLiftedToTheWitness) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + suffix);
+  EXPECT_EQ(store->Open().code(), Code::kUnavailable);
+  store->AllowNew();
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_EQ(store->FindTag("orders").status().code(), Code::kNoSuchTag);
+  CreateOrders(*store);
+  EXPECT_EQ(Take(*store, Request(2)).first, 1001U);
+  std::filesystem::remove(path_);
+  EXPECT_EQ(store->Open().code(), Code::kUnavailable) << "it is allowed once";
+}
+
 TEST_F(SqliteStoreFaultTest, ReplacedFileLeasesNothingUntilOpenedAgain) {
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));

@@ -147,7 +147,10 @@ Result<Fence::Arrival> Fence::Arrive(FenceStore& store, HighWaterMarks& marks,
   // A row that is as this host left it does not show what others were granted since.
   const bool is_unchanged =
       !was_replaced_ && (is_continued || (is_recent && IsUnchanged(store, membership.value())));
-  const bool joins = is_complete || (others_.AreAllOut() && (is_unchanged || store.is_new()));
+  // A new data set is one from which nothing was leased before. If it stands for another one, that
+  // was used by hosts that only the marks know.
+  const bool is_first = store.is_new() && !was_replaced_;
+  const bool joins = is_complete || (others_.AreAllOut() && (is_unchanged || is_first));
   const std::int64_t known_ms = std::max(membership.value().confirmed_ms, confirmed_ms_);
   Arrival arrival{.pushes_ceilings = !is_unchanged,
                   .joins = joins,

@@ -91,6 +91,14 @@ void LeaseWorker::Replace(std::unique_ptr<Store> store) {
   });
 }
 
+void LeaseWorker::MakeDatabase(std::function<void(Result<bool>)> done) {
+  Enqueue([this, done = std::move(done)] {
+    const Result<bool> made = OpenOrMake();
+    Observe(made.status());
+    post_([done, made] { done(made); });
+  });
+}
+
 void LeaseWorker::Enqueue(std::function<void()> job) {
   const std::lock_guard lock(mutex_);
   jobs_.push_back(std::move(job));
@@ -139,10 +147,25 @@ Status LeaseWorker::OpenAndRecover() {
   const Result<bool> may_create = MayCreate(*marks_, store_->DisplayUrl());
   if (!may_create.ok()) return may_create.status();
   if (!may_create.value()) store_->RequireExisting();
+  return OpenStore();
+}
+
+Status LeaseWorker::OpenStore() {
   if (Status status = store_->Open(); !status.ok()) return status;
   if (Status status = recovery_(*store_, *marks_, session_); !status.ok()) return status;
   opened_ = true;
   return Status::Ok();
+}
+
+// A database that is there is used as it is. The first try also rules out that another endpoint has
+// one.
+Result<bool> LeaseWorker::OpenOrMake() {
+  health_.next_try = {};
+  if (Prepare().ok()) return false;
+  store_->AllowNew();
+  const Status status = OpenStore();
+  if (status.ok()) return true;
+  return Status(IsOfStore(status) ? status.code() : Code::kUnavailable, status.message());
 }
 
 // Whether the store may be used as it is.

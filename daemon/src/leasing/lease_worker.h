@@ -77,6 +77,11 @@ class LeaseWorker {
   // the new one as a replacement of it, whatever identity it reports.
   void Replace(std::unique_ptr<Store> store);
 
+  // Opens the store, and makes its database if it is missing or empty, although this host has used
+  // it before or knows of granted ids: an operator wants it. The recovery then pushes what this
+  // host knows, so that no id is leased twice. `done`: whether the database was made.
+  void MakeDatabase(std::function<void(Result<bool>)> done);
+
   // To be called before Start: what this host holds and knows before the store is opened.
   void Assume(StoreSession session);
 
@@ -123,6 +128,8 @@ class LeaseWorker {
   void RunNext();
   [[nodiscard]] Status Prepare();
   [[nodiscard]] Status OpenAndRecover();
+  [[nodiscard]] Status OpenStore();
+  [[nodiscard]] Result<bool> OpenOrMake();
   [[nodiscard]] Result<bool> CheckFence();
   void LeaveFence();
   void Observe(const Status& status);

@@ -110,11 +110,13 @@ bool HasDirectory(const std::string& path) {
 }
 
 Status MissingFile(const std::string& path) {
-  const std::string why = HasDirectory(path)
-                              ? "; restore it"
-                              : ": " + PathError(path, ENOENT) + ", and restore the file";
-  return {Code::kUnavailable, "the database file '" + path + "' is missing" + why +
-                                  " (idd does not make a new one in place of it)"};
+  if (!HasDirectory(path)) {
+    return {Code::kUnavailable, "the database file '" + path + "' is missing: " +
+                                    PathError(path, ENOENT) + ", and restore the file"};
+  }
+  return {Code::kUnavailable, "the database file '" + path +
+                                  "' is missing; restore it, or make a new one on purpose: 'idctl "
+                                  "store init'"};
 }
 
 std::optional<SqliteDb::FileId> FileAt(const std::string& path) {

@@ -267,6 +267,8 @@ class Store : public StoreReader {
   // From now on Open() makes no database: one was there before, or ids were granted that an empty
   // one would grant again.
   virtual void RequireExisting() = 0;
+  // The next Open() may make a database nevertheless, and is tried at once: an operator wants it.
+  virtual void AllowNew() = 0;
   // Ok while the open database is the one that Open() would open; kUnavailable if it was replaced,
   // moved or deleted, or is not open. Cheap.
   [[nodiscard]] virtual Status CheckCurrent() = 0;

@@ -165,6 +165,10 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     may_create_ = false;
   }
+  void AllowNew() override {
+    const std::lock_guard lock(mutex_);
+    may_create_ = true;
+  }
   Status CheckCurrent() override {
     const std::lock_guard lock(mutex_);
     return current_ ? Status::Ok() : Status(Code::kUnavailable, "replaced");

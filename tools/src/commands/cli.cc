@@ -109,6 +109,7 @@ void AddCommands(Command root, Invocation& invocation) {
   RegisterImportCommand(root, invocation);
   RegisterMetricsCommand(root, invocation);
   RegisterDrainCommands(root, invocation);
+  RegisterStoreCommands(root, invocation);
   RegisterClientCommands(root, invocation);
   RegisterConfigCommands(root, invocation);
 }

@@ -31,6 +31,7 @@ using RenderTable = Result<std::string> (*)(const Json& document, std::size_t co
 }
 
 void RegisterTagCommands(Command root, Invocation& invocation);
+void RegisterStoreCommands(Command root, Invocation& invocation);
 void RegisterTagExport(Command tag, Invocation& invocation);
 void RegisterApplyCommand(Command root, Invocation& invocation);
 void RegisterClaimCommand(Command root, Invocation& invocation);
@@ -98,6 +99,9 @@ void RegisterConfigCommands(Command root, Invocation& invocation);
 // "drained 12 of 2000 leases": the progress on a terminal; empty if there is none to show.
 [[nodiscard]] std::string DrainProgressText(const Json& document);
 [[nodiscard]] Result<std::string> RenderResume(const Json& document);
+
+// --- store
+[[nodiscard]] Result<std::string> RenderStoreInit(const Json& document);
 
 // --- client
 // For a document that AddProcessFacts() has extended.

@@ -39,6 +39,7 @@ AdminHandler Doctor;
 AdminHandler Drain;
 AdminHandler ForgetHost;
 AdminHandler ImportTags;
+AdminHandler InitStore;
 AdminHandler ListClients;
 AdminHandler ListHosts;
 AdminHandler ListLeases;
@@ -77,6 +78,7 @@ inline constexpr std::array kAdminOperations = {
     AdminOperation{"metrics", Needs::kSee, &ShowMetrics},
     AdminOperation{"resume", Needs::kAdministerScope, &Resume},
     AdminOperation{"status", Needs::kSee, &ShowStatus},
+    AdminOperation{"store.init", Needs::kAdministerAll, &InitStore},
     AdminOperation{"tag.await", Needs::kAdministerTag, &AwaitTag},
     AdminOperation{"tag.check", Needs::kAdministerTag, &CheckTag},
     AdminOperation{"tag.create", Needs::kAdministerTag, &CreateTag},

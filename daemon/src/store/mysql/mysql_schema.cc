@@ -289,7 +289,27 @@ Status CreateTables(MysqlDb& db, const Statements& statements) {
   return Status::Ok();
 }
 
+// idd writes the rows of idd_meta before it grants anything. If there are records of ids without
+// them, a dump is being restored, or a part of one was.
+Status CheckHasNoGrants(MysqlDb& db) {
+  const Result<MysqlResult> tables = db.Query(
+      "SELECT LOWER(table_name) FROM information_schema.tables WHERE table_schema = DATABASE()"
+      " AND LOWER(table_name) IN ('idd_lease', 'idd_ended', 'idd_returned', 'idd_deleted_tag')");
+  if (!tables.ok()) return tables.status();
+  for (const auto& cells : tables.value().rows) {
+    const std::string table = cells[0].value_or("");
+    const Result<MysqlResult> row = db.Query("SELECT 1 FROM " + table + " LIMIT 1");
+    if (!row.ok()) return row.status();
+    if (row.value().rows.empty()) continue;
+    return {Code::kUnavailable, "the database at " + db.where() + " has rows in " + table +
+                                    " and none in idd_meta: it is being restored, or was restored "
+                                    "in part; restore all of it"};
+  }
+  return Status::Ok();
+}
+
 Status CreateDataSet(MysqlDb& db) {
+  if (Status status = CheckHasNoGrants(db); !status.ok()) return status;
   if (Status status = CreateTables(db, kMysqlSchema); !status.ok()) return status;
   if (Status status = CreateTables(db, kLaterTables); !status.ok()) return status;
   // Hosts that start at the same time agree on the first one's value.
@@ -365,9 +385,9 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
     return Status(
         Code::kUnavailable,
         "the database at " + db.where() +
-            " has none of idd's tables, or they are empty, but this host has used it before or "
-            "knows of granted ids, which an empty database would grant again; restore it; for a "
-            "new database on purpose, see 'another database' in operations.md");
+            " has none of idd's tables, but this host has used it before or knows of granted ids, "
+            "which an empty database would grant again; restore it, or make a new one on purpose: "
+            "'idctl store init'");
   }
   if (!is_made.value()) {
     if (Status status = CreateDataSet(db); !status.ok()) return status;

@@ -60,6 +60,10 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // Opens it as a JournalStore only: it takes no leases and is no sign of life of the host.
   [[nodiscard]] Status OpenToKeepJournal();
   void RequireExisting() override { may_create_ = false; }
+  void AllowNew() override {
+    may_create_ = true;
+    next_connect_ = {};
+  }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   FenceStore* fence() override { return this; }

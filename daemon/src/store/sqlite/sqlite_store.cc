@@ -67,7 +67,8 @@ Status SqliteStore::OpenFile() {
   SqliteFormat format = AllocatorFormat();
   // The pages are not checked under the lock: that takes time in proportion to the file's size.
   format.check_pages = false;
-  format.may_create = may_create_ && witness.state().next.empty();
+  const bool is_wanted = std::exchange(is_new_allowed_, false);
+  format.may_create = may_create_ && (is_wanted || witness.state().next.empty());
   if (witness.is_locked()) SqliteDb::RemoveStaleSharedMemory(options_.path);
   Result<std::unique_ptr<SqliteDb>> db = SqliteDb::Open(options_.path, format);
   if (!db.ok()) {

@@ -60,6 +60,7 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   // Opens it as a StoreReader only: nothing is written, not even to the witness.
   [[nodiscard]] Status OpenToRead();
   void RequireExisting() override { may_create_ = false; }
+  void AllowNew() override { may_create_ = is_new_allowed_ = true; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   // Zero if the witness shows how far all hosts had leased.
@@ -204,6 +205,7 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   const SqliteStoreOptions options_;
   std::unique_ptr<SqliteDb> db_;  // null while not open
   bool may_create_ = true;
+  bool is_new_allowed_ = false;  // although the witness knows of granted ids, which it keeps
   // The file that was opened last. Its pages were checked then, so that a reconnect need not read
   // them all. nullopt before the first open, and after another file or none was found in its place.
   std::optional<SqliteDb::FileId> file_;

@@ -397,6 +397,26 @@ TEST_F(ReplacedStoreTest, RingGoesOnWhenItsTagIsNotInTheOtherDatabase) {
   EXPECT_EQ(client.claimer.state(), shm::RingState::kActive);
 }
 
+// The refusal outlived the creation, so that programs got NO_SUCH_TAG, which they do not try again.
+TEST_F(ReplacedStoreTest, TagThatIsCreatedInTheOtherDatabaseIsRefusedNoLonger) {
+  h_.store.AddTag("orders", 10);
+  Client& client = AttachedClient("orders");
+  ASSERT_EQ(client.Claim(10).size(), 10U);
+  h_.store.RemoveTag("orders");
+  h_.store.ForgetLeases();
+  h_.store.Replace("fedcba9876543210");
+  const Answer& refused = Claim("orders", 1);
+  ASSERT_TRUE(Await(refused));
+  ASSERT_EQ(refused.status.code(), Code::kNoSuchTag);
+  h_.store.AddTag("orders", 10, 1000);
+  service_.OnTagsCreated({"orders"});
+  EXPECT_EQ(SnapshotOf("orders").last_error, "");
+  const Answer& next = Claim("orders", 1);
+  ASSERT_TRUE(Await(next));
+  EXPECT_TRUE(next.status.ok()) << next.status.message();
+  EXPECT_EQ(next.grant.ids, (IdRange{1000, 1001}));
+}
+
 TEST_F(ReplacedStoreTest, NothingIsLeasedBeforeTheOtherHostsHavePushedTheirMarks) {
   h_.store.AddTag("orders", 10);
   Client& client = AttachedClient("orders");

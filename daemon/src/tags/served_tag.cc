@@ -188,16 +188,22 @@ WaitFacts ServedTag::WhyItWaits() const {
 // Operators.
 
 void ServedTag::OnChanged(const TagRecord& record) {
-  if (is_known()) Configure(record);
+  if (is_known()) {
+    Configure(record);
+    EnforceSettings();
+  }
+  OnCreated();
+}
+
+// The pause before the next lease or look-up is over.
+void ServedTag::OnCreated() {
   store_.last_error.clear();
   EndPause();
-  if (!is_known()) {
-    // The pause before the next look-up is over.
-    if (!waiters_.empty()) LookUp();
-    return;
+  if (is_known()) {
+    MaybeLease();
+  } else if (!waiters_.empty()) {
+    LookUp();
   }
-  EnforceSettings();
-  MaybeLease();
 }
 
 void ServedTag::OnDeleted() {

@@ -99,6 +99,8 @@ class ServedTag {
 
   // Operators.
   void OnChanged(const TagRecord& record);
+  // The store has the tag now, whatever it answered before.
+  void OnCreated();
   void OnDeleted();
   // Closes the ring with that id to the clients that have it, and continues in a new one. False:
   // there is no memory for that now.

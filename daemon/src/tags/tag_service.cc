@@ -235,6 +235,14 @@ void TagService::OnTagChanged(const TagRecord& record) {
   tag->OnChanged(record);
 }
 
+void TagService::OnTagsCreated(const std::vector<std::string>& tags) {
+  ++context_.tags_version;
+  for (const std::string& tag : tags) {
+    takeover_.TakeIfLeft(tag);
+    if (ServedTag* const served = Find(tag)) served->OnCreated();
+  }
+}
+
 void TagService::OnTagDeleted(const std::string& tag) {
   takeover_.TakeIfLeft(tag);
   const auto it = tags_.find(tag);

@@ -147,8 +147,9 @@ class TagService : private TagOwner {
   // The number of open rings, each with two descriptors.
   [[nodiscard]] std::size_t rings() const;
 
-  // A tag was created in the store.
-  void OnTagCreated() noexcept { ++context_.tags_version; }
+  // Tags were created in the store. Those that are served here, such as one that another database
+  // lacked, are refused no longer.
+  void OnTagsCreated(const std::vector<std::string>& tags);
 
   [[nodiscard]] std::vector<TagSnapshot> Snapshot() const;
   // The snapshot of one tag; none if it is not known.

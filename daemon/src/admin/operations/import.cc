@@ -148,7 +148,7 @@ void ImportTags(AdminContext& context, const AdminRequest& request, const PeerRi
           if (!report.ok()) return Fail(done, report.status());
           Json reply = ImportJson(report.value(), query.source, mode);
           if (mode == ImportMode::kDryRun) return done(Status::Ok(), Dump(reply));
-          context.tags.OnTagCreated();
+          context.tags.OnTagsCreated(TagsOf(report.value()));
           LogImport(report.value(), query);
           AwaitClaimable(context, TagsOf(report.value()), wait,
                          [done, reply](const Coverage& coverage) mutable {

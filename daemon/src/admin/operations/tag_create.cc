@@ -57,7 +57,7 @@ void CreateTag(AdminContext& context, const AdminRequest& request, const PeerRig
         if (!created.ok()) return Fail(done, created.status());
         const TagRecord& record = created.value().record;
         if (created.value().is_new) {
-          context.tags.OnTagCreated();
+          context.tags.OnTagsCreated({record.tag});
           log::Info("tag.created", {{"tag", record.tag}, {"step", record.step}});
         }
         Json reply = {{"tag", TagJson(record)}, {"created", created.value().is_new}};

@@ -11,7 +11,7 @@ import "unsafe"
 const (
 	tableMagic     = 0x454c424154444449 // "IDDTABLE"
 	abiMajor       = 1
-	abiMinor       = 4
+	abiMinor       = 5
 	abiVersion     = abiMajor<<16 | abiMinor
 	slotCount      = 16
 	tableBytes     = 4096

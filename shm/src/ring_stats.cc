@@ -42,6 +42,7 @@ void PublishStats(RingStats& stats, const TagNumbers& numbers) noexcept {
   StoreWord(stats.max_prefetch, numbers.max_prefetch);
   StoreWord(stats.reckoned_per_1000_s, numbers.reckoned_per_1000_s);
   StoreWord(stats.quarantined_until_ns, numbers.quarantined_until_ns);
+  StoreWord(stats.promised_ids, numbers.promised_ids);
   stats.condition.store(static_cast<std::uint32_t>(numbers.condition),
                         std::memory_order_release);             // T2, pairs with O2
   stats.version.store(version + 2, std::memory_order_release);  // T3, pairs with O1
@@ -61,6 +62,7 @@ std::optional<TagNumbers> ReadNumbers(const RingStats& stats) noexcept {
   numbers.max_prefetch = Read(stats.max_prefetch);
   numbers.reckoned_per_1000_s = Read(stats.reckoned_per_1000_s);
   numbers.quarantined_until_ns = Read(stats.quarantined_until_ns);
+  numbers.promised_ids = Read(stats.promised_ids);
   numbers.condition =
       ConditionOf(stats.condition.load(std::memory_order_acquire));  // O2, pairs with T2
   // After every O2: a word of a later write comes with its T1, so the version differs.

@@ -38,7 +38,7 @@ Json HealthyFacts() {
                        "lost_leases": 0, "strange_leases": 0, "behind": [],
                        "waste": [{"tag": "orders", "ids": 1000, "abandoned": 10}]}},
     "tags": [{"tag": "orders", "state": "ok", "step": 1000, "available": 5000, "rate_per_s": 1.5,
-              "reckoned_per_s": 2.0, "outage_tolerance_s": 600, "max_prefetch": 1000000,
+              "reckoned_per_s": 2.0, "promised_ids": 1200, "outage_tolerance_s": 600, "max_prefetch": 1000000,
               "next_id": 6001, "max_id": 9223372036854775806, "exhausted_in_days": 1e9,
               "last_error": null}],
     "peers": {"connections": 3, "most_connections": 15000, "connections_per_uid": 1000,

@@ -60,9 +60,9 @@ void CollectPaths(const Json& json, const Json::json_pointer& path,
 }
 
 bool MayBeNull(const std::string& path) {
-  for (const char* name : {"last_error", "since_s", "covered_s", "exhausted_in_days", "closed_at",
-                           "description", "boot_id", "reason", "/snowflake", "parts", "counter",
-                           "/snowflake/worker", "time", "leased_until", "until"}) {
+  for (const char* name : {"last_error", "since_s", "covered_s", "length_s", "exhausted_in_days",
+                           "closed_at", "description", "boot_id", "reason", "/snowflake", "parts",
+                           "counter", "/snowflake/worker", "time", "leased_until", "until"}) {
     if (path.ends_with(name)) return true;
   }
   return path.find("/hosts/") == 0 && path.ends_with("/state");

@@ -19,28 +19,41 @@ TEST(RenderStatusTest, AnswersInThreeParts) {
             "daemon    idd 0.1.0, up 12m 3s, pid 4711, host web-1, socket /run/idd/idd.sock\n"
             "database  up for 12m, sqlite:/var/lib/idd/idd.db\n"
             "\n"
-            "TAG     MODE     STATE  STEP              CLAIMED  AVAILABLE  RATE/S               "
+            "TAG     MODE     STATE  STEP              CLAIMED  AVAILABLE  RATE/S        "
             "COVERED  FALLBACKS  LEASES\n"
-            "orders  segment  ok     1000                  120       1880      13  "
-            "2m 30s of 10m, short          0       2\n"
-            "x\\x0ay  segment  dry       5  9223372036854775806          0       0               "
+            "orders  segment  short  1000                  120       1880      13  "
+            "2m 30s of 10m          0       2\n"
+            "x\\x0ay  segment  dry       5  9223372036854775806          0       0        "
             "      -          7       1\n"
             "\n"
             "x\\x0ay: its ids end in 17d 12h at this rate\n"
             "x\\x0ay: last error: database is locked\n");
 }
 
-TEST(RenderStatusTest, PromiseThatStillGrowsIsShownWithItsEnd) {
+// "2m 30s of 1m 30s (10m)" was read as a promise that is broken.
+TEST(RenderStatusTest, PromiseThatStillGrowsIsExplainedBelowItsTag) {
   Json document = StatusDocument();
+  document["tags"].erase(1);
   document["tags"][0]["promise"]["length_s"] = 90;
-  Result<std::string> text = RenderStatus(document, "");
+  document["tags"][0]["promise"]["kept"] = true;
+  Result<std::string> text = RenderStatus(document, "orders");
   ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find(" 2m 30s of 1m 30s (10m), short "), std::string::npos)
+  EXPECT_NE(text.value().find("orders  segment  ok "), std::string::npos) << text.value();
+  EXPECT_NE(text.value().find(" 2m 30s  "), std::string::npos) << text.value();
+  EXPECT_EQ(text.value().find("2m 30s of"), std::string::npos) << text.value();
+  EXPECT_NE(text.value().find("promise kept: ids for 1m 30s without the store, as long as the load "
+                              "has lasted; at most 10m\n"),
+            std::string::npos)
       << text.value();
   document["tags"][0]["promise"]["length_s"] = 600;
-  text = RenderStatus(document, "");
+  document["tags"][0]["promise"]["kept"] = false;
+  text = RenderStatus(document, "orders");
   ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find(" 2m 30s of 10m, short "), std::string::npos) << text.value();
+  EXPECT_NE(text.value().find("orders  segment  short "), std::string::npos) << text.value();
+  EXPECT_NE(text.value().find(" 2m 30s of 10m  "), std::string::npos) << text.value();
+  EXPECT_NE(text.value().find("promise not kept: ids for 10m without the store\n"),
+            std::string::npos)
+      << text.value();
 }
 
 TEST(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
@@ -56,7 +69,7 @@ TEST(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
   screen.has_color = true;
   const Result<std::string> colored = RenderStatus(document, "", screen);
   ASSERT_TRUE(colored.ok());
-  EXPECT_NE(colored.value().find("\x1b[32mok\x1b[0m"), std::string::npos) << colored.value();
+  EXPECT_NE(colored.value().find("\x1b[33mshort\x1b[0m"), std::string::npos) << colored.value();
 }
 
 TEST(RenderStatusTest, OneTagComesWithItsSegments) {

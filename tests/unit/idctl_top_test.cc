@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <clocale>
 #include <list>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "commands/commands.h"
 #include "idd/shm/ring_observer.h"
+#include "idd/shm/ring_stats.h"
+#include "support/idctl_documents.h"
 #include "top/top_model.h"
 #include "top/top_source.h"
 #include "top/top_view.h"
@@ -111,15 +115,42 @@ TEST_F(Top, AnotherDaemonsSmallerCountIsNoRate) {
   EXPECT_EQ(tag.rate_per_s, 10);
 }
 
-TEST_F(Top, PromiseIsKeptWhenWhatIsHeldCoversTheReckonedRate) {
-  TopTag tag;
-  TagReading reading = Reading(0, 6000);
-  reading.planning_rate_per_s = 10;
-  Advance(tag, reading, 0);
-  EXPECT_TRUE(tag.is_kept);
-  reading.available = 5999;
-  Advance(tag, reading, 1);
-  EXPECT_FALSE(tag.is_kept);
+// `top` compared the ids held with the whole outage tolerance, and said "short" of a tag that was
+// "ok" in `status`.
+TEST_F(Top, StatusAndTopGiveOneAnswerAboutOneSample) {
+  shm::RingView view;
+  view.has_numbers = true;
+  view.numbers.outage_tolerance_s = 600;
+  view.numbers.reckoned_per_1000_s = 10'000;
+  view.numbers.promised_ids = 1410;
+  for (const std::uint64_t available : {2230U, 1410U, 1409U}) {
+    const bool is_kept = available >= 1410;
+    view.available = available;
+    TopTag& tag = tags_.emplace_back();
+    tag.name = "orders";
+    tag.mode = "segment";
+    TagReading reading = ReadingOf(view, 0);
+    Advance(tag, reading, 0);
+    reading.claimed = 10;
+    Advance(tag, reading, 1);
+    EXPECT_EQ(tag.is_kept, is_kept) << available;
+    EXPECT_DOUBLE_EQ(tag.promise_s, 141);
+    const std::string top = RenderTopText(Page(), Screen());
+    EXPECT_THAT(top, HasSubstr(is_kept ? "promise kept for 1 of 1" : "promise kept for 0 of 1"));
+    EXPECT_THAT(top, HasSubstr(is_kept ? "orders  ok " : "orders  short "));
+    EXPECT_THAT(top, HasSubstr(" 2m 21s "));
+    Json document = StatusDocument();
+    document["tags"].erase(1);
+    Json& listed = document["tags"][0];
+    listed["available"] = available;
+    listed["rate_per_s"] = 10;
+    listed["covered_s"] = static_cast<double>(available) / 10;
+    listed["promise"]["length_s"] = 141;
+    listed["promise"]["kept"] = shm::IsPromiseKept(available, 1410);
+    const std::string status = RenderStatus(document, "").value();
+    EXPECT_THAT(status, HasSubstr(is_kept ? "orders  segment  ok " : "orders  segment  short "));
+    tags_.clear();
+  }
 }
 
 TEST_F(Top, ObservedRingReadsAsStatusWouldSay) {
@@ -273,7 +304,7 @@ TEST_F(Top, SnowflakeTagHasNoRateAndNoIdsToCount) {
   tag.mode = "snowflake";
   Advance(tag, Reading(0, 1), 0);
   TagReading reading = Reading(4'096'000, 77);
-  reading.planning_rate_per_s = 1e9;
+  reading.promised_ids = 1'000'000'000;
   Advance(tag, reading, 1);
   EXPECT_EQ(tag.rate_per_s, 0) << "time passed, whether or not ids were claimed";
   EXPECT_FALSE(tag.covered_s.has_value());

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "idd/shm/abi.h"
+#include "idd/shm/ring_stats.h"
 #include "refill/claim_history.h"
 #include "refill/leaf_policy.h"
 #include "refill/promise_policy.h"
@@ -177,14 +178,14 @@ TEST(PromisePolicyTest, RuleIsAsSimpleAsItSounds) {
 
 TEST(PromisePolicyTest, PromiseIsWhatWasEarnedUntilTheToleranceIsCovered) {
   const RefillSettings settings = Settings(1000);
-  EXPECT_EQ(PromisedIds(settings, 0, 0), 0);
-  EXPECT_EQ(PromisedIds(settings, 0, 10), 0);
-  EXPECT_EQ(PromisedIds(settings, 800, 10), 900);
-  EXPECT_EQ(PromisedIds(settings, 1000, 10), 1000) << "a lease is a step, so no more need be held";
-  EXPECT_EQ(PromisedIds(settings, 4000, 10), 4500);
-  EXPECT_EQ(PromisedIds(settings, 40'000, 10), 6000);
-  EXPECT_EQ(PromiseSeconds(settings, 4500, 10), 450);
-  EXPECT_EQ(PromiseSeconds(settings, 6000, 8), 600);
+  EXPECT_EQ(PromisedIds(settings, 0, 0), 0U);
+  EXPECT_EQ(PromisedIds(settings, 0, 10), 0U);
+  EXPECT_EQ(PromisedIds(settings, 800, 10), 900U);
+  EXPECT_EQ(PromisedIds(settings, 1000, 10), 1000U) << "a lease is a step, so no more need be held";
+  EXPECT_EQ(PromisedIds(settings, 4000, 10), 4500U);
+  EXPECT_EQ(PromisedIds(settings, 40'000, 10), 6000U);
+  EXPECT_EQ(shm::PromiseSeconds(4500, 600, 10), 450);
+  EXPECT_EQ(shm::PromiseSeconds(6000, 600, 8), 600);
 }
 
 TEST(PromisePolicyTest, EveryLeaseMakesRoomForAStepAtLeast) {

@@ -65,6 +65,7 @@ TEST(RingObserverTest, NumbersAreReadAsPublished) {
                         .max_prefetch = 8,
                         .reckoned_per_1000_s = 9,
                         .quarantined_until_ns = 10,
+                        .promised_ids = 11,
                         .condition = TagCondition::kDrained};
   ring.writer.PublishStats(told);
   TagNumbers expected = told;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "idd/shm/ring_stats.h"
 #include "platform/logging.h"
 
 namespace idd::daemon {
@@ -37,7 +38,7 @@ void HostReporter::TakeTurn() {
   for (const TagSample& tag : samples) {
     ++round_.served;
     const bool is_drained = std::string_view(tag.state) == "drained";
-    const bool is_short = static_cast<double>(tag.available) < tag.promised_ids;
+    const bool is_short = !shm::IsPromiseKept(tag.available, tag.promised_ids);
     if (is_short && !is_drained) round_.short_tags.insert(tag.tag);
   }
   if (reached.has_value()) {

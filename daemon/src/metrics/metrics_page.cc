@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "idd/base/clock.h"
+#include "idd/shm/ring_stats.h"
 #include "idd/wire/frames.h"
 
 namespace idd::daemon {
@@ -61,12 +62,12 @@ std::optional<double> LaneDroppedOf(const TagSample& tag) {
 
 std::optional<double> PromiseLengthOf(const TagSample& tag) {
   if (tag.rate_per_s < kIdleRate || IsDrained(tag)) return std::nullopt;
-  return std::min(tag.promised_ids / tag.rate_per_s, tag.tolerance_s);
+  return shm::PromiseSeconds(tag.promised_ids, tag.tolerance_s, tag.rate_per_s);
 }
 
 std::optional<double> PromiseKept(const TagSample& tag) {
   if (IsDrained(tag)) return std::nullopt;
-  return Number(tag.available) >= tag.promised_ids ? 1.0 : 0.0;
+  return shm::IsPromiseKept(tag.available, tag.promised_ids) ? 1.0 : 0.0;
 }
 
 void AddClaims(const TagSamples& tags, FamilyBuilder& families) {

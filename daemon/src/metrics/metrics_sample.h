@@ -23,7 +23,7 @@ struct TagSample {
   std::uint64_t claimed_by_socket = 0;
   std::uint64_t available = 0;
   double rate_per_s = 0;
-  double promised_ids = 0;  // ids that should be held by now
+  std::uint64_t promised_ids = 0;  // ids that should be held by now
   double tolerance_s = 0;
   std::optional<double> exhausted_in_days;
   std::uint64_t leases = 0;

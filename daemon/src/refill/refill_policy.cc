@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "refill/leaf_policy.h"
@@ -36,17 +37,13 @@ std::uint64_t MostHeldBeforeLease(const RefillSettings& settings, std::uint64_t 
 
 // Without the limit of max_prefetch, at most MostHeldBeforeLease(): part of those ids is for the
 // time until a lease comes.
-double PromisedIds(const RefillSettings& settings, std::uint64_t earned,
-                   double planning_rate_per_s) noexcept {
+std::uint64_t PromisedIds(const RefillSettings& settings, std::uint64_t earned,
+                          double planning_rate_per_s) noexcept {
   const double tolerance_s = std::chrono::duration<double>(settings.outage_tolerance).count();
   const double of_earned = static_cast<double>(earned) * 9 / 8;
   const auto before_lease = static_cast<double>(TwiceEarned(settings, earned) - settings.step);
-  return std::min({planning_rate_per_s * tolerance_s, of_earned, before_lease});
-}
-
-double PromiseSeconds(const RefillSettings& settings, double promised_ids, double per_s) noexcept {
-  const double tolerance_s = std::chrono::duration<double>(settings.outage_tolerance).count();
-  return std::min(promised_ids / per_s, tolerance_s);
+  const double ids = std::min({planning_rate_per_s * tolerance_s, of_earned, before_lease});
+  return static_cast<std::uint64_t>(std::ceil(std::min(ids, 9e18)));
 }
 
 std::unique_ptr<RefillPolicy> MakeRefillPolicy(const RefillSettings& settings) {

@@ -78,13 +78,8 @@ class RefillPolicy {
 
 // How many ids should be held by now, at any point between two leases: enough for the tolerance at
 // the policy's planning rate or, while a load is younger than that, as many as it has earned.
-[[nodiscard]] double PromisedIds(const RefillSettings& settings, std::uint64_t earned,
-                                 double planning_rate_per_s) noexcept;
-
-// The present length of the promise: how long those ids last at `per_s`, at most the tolerance.
-// Precondition: the rate is not 0.
-[[nodiscard]] double PromiseSeconds(const RefillSettings& settings, double promised_ids,
-                                    double per_s) noexcept;
+[[nodiscard]] std::uint64_t PromisedIds(const RefillSettings& settings, std::uint64_t earned,
+                                        double planning_rate_per_s) noexcept;
 
 // A tenth of `ids`, and the rest. Rounded so that the rest of one id is one id.
 [[nodiscard]] constexpr std::uint64_t TenthOf(std::uint64_t ids) noexcept { return ids / 10; }

@@ -37,7 +37,7 @@ std::uint64_t PerThousandSeconds(double per_s) {
   return static_cast<std::uint64_t>(std::llround(std::min(per_s * 1000, kMax)));
 }
 
-double PromisedIdsOf(const TagFacts& facts) {
+std::uint64_t PromisedIdsOf(const TagFacts& facts) {
   if (facts.record.mode == TagMode::kSnowflake) return 0;  // it holds time, not ids
   return PromisedIds(facts.record.refill, facts.history.Most(MonotonicClock::now()),
                      facts.planning_rate_per_s);
@@ -125,6 +125,7 @@ shm::TagNumbers NumbersOf(const TagFacts& facts) {
           .quarantined_until_ns = facts.was_quarantined_recently
                                       ? Nanoseconds(facts.quarantined_at + kQuarantineShown)
                                       : 0,
+          .promised_ids = PromisedIdsOf(facts),
           .condition = ConditionOf(StateOf(facts, kNotDry))};
 }
 

@@ -38,7 +38,7 @@ struct TagSnapshot {
   std::optional<LaneLevel> lanes{};  // of a ring of order cpu
   double rate_per_s = 0;
   double planning_rate_per_s = 0;           // what the refill policy reckons with
-  double promised_ids = 0;                  // ids that should be held by now: PromisedIds()
+  std::uint64_t promised_ids = 0;           // ids that should be held by now: PromisedIds()
   std::optional<double> exhausted_in_days;  // at rate_per_s; nothing while nothing is claimed
   std::uint64_t fallbacks = 0;
   std::uint64_t leases_taken = 0;

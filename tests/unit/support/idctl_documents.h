@@ -26,10 +26,10 @@ namespace idd::tools {
        "available": 1880, "segments": [{"base": 1, "limit": 1001, "next": 121},
                                        {"base": 1001, "limit": 2001, "next": 1001}],
        "rate_per_s": 12.5, "covered_s": 150.4,
-       "promise": {"outage_tolerance_s": 600, "kept": false}, "exhausted_in_days": null, "fallbacks": 0, "leases": 2, "last_error": null},
+       "promise": {"outage_tolerance_s": 600, "length_s": 600, "kept": false}, "exhausted_in_days": null, "fallbacks": 0, "leases": 2, "last_error": null},
       {"tag": "x\ny", "mode": "segment", "step": 5, "state": "dry", "claimed": 9223372036854775806,
        "available": 0, "segments": [], "rate_per_s": 0, "covered_s": null,
-       "promise": {"outage_tolerance_s": 600, "kept": true}, "exhausted_in_days": 17.5, "fallbacks": 7,
+       "promise": {"outage_tolerance_s": 600, "length_s": null, "kept": true}, "exhausted_in_days": 17.5, "fallbacks": 7,
        "leases": 1, "last_error": "database is locked"}]})");
 }
 

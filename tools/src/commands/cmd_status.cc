@@ -9,6 +9,7 @@
 #include "commands/commands.h"
 #include "tags/snowflake_layout.h"
 #include "terminal/terminal.h"
+#include "top/top_model.h"
 
 namespace idd::tools {
 namespace {
@@ -61,7 +62,6 @@ std::string DatabaseLines(const Fields& database, std::size_t columns) {
 
 // Of both tables of tags.
 constexpr std::size_t kStateColumn = 2;
-constexpr std::size_t kCoveredColumn = 7;
 
 Table TagTable() {
   return Table({{"TAG"},
@@ -94,31 +94,38 @@ std::string PaintCell(std::size_t column, const std::string& cell, const Screen&
   if (column == kStateColumn) {
     const bool is_bad = cell == "dry" || cell == "quarantined";
     if (cell == "drained") return Toned(Tone::kFaint, cell, screen);
+    if (cell == "short") return Toned(Tone::kWarning, cell, screen);
     return Toned(is_bad ? Tone::kBad : Tone::kGood, cell, screen);
-  }
-  if (column == kCoveredColumn && cell.ends_with(", short")) {
-    return Toned(Tone::kWarning, cell, screen);
   }
   return cell;
 }
 
-// How long the available ids last, of the promised time; in brackets, where there is room, the time
-// that the promise grows to.
-std::string Covered(const Fields& tag, std::size_t columns) {
-  constexpr std::size_t kNarrow = 100;
+// The present length of the promise. Nothing while the tag is idle.
+std::optional<double> PromiseLength(const Fields& tag) {
+  return tag.Object("promise").OptionalNumber("length_s");
+}
+
+// How long the available ids last; of a tag that is short, also how long they should last by now.
+std::string Covered(const Fields& tag) {
   const std::optional<double> covered_s = tag.OptionalNumber("covered_s");
-  const Fields promise = tag.Object("promise");
-  const double tolerance_s = promise.Number("outage_tolerance_s");
-  // Older daemons promise the full tolerance from the first second.
-  const double length_s = promise.Has("length_s")
-                              ? promise.OptionalNumber("length_s").value_or(tolerance_s)
-                              : tolerance_s;
-  std::string of = " of " + FormatDuration(length_s);
-  const bool is_wide = columns == 0 || columns >= kNarrow;
-  if (length_s < tolerance_s && is_wide) of += " (" + FormatDuration(tolerance_s) + ")";
-  const bool is_kept = promise.Flag("kept");
+  const std::optional<double> length_s = PromiseLength(tag);
+  const bool is_kept = tag.Object("promise").Flag("kept");
   if (!covered_s) return "";
-  return FormatDuration(*covered_s) + of + (is_kept ? "" : ", short");
+  const std::string covered = FormatDuration(*covered_s);
+  return is_kept || !length_s ? covered : covered + " of " + FormatDuration(*length_s);
+}
+
+std::string PromiseLine(const Fields& tag) {
+  const Fields promise = tag.Object("promise");
+  const std::optional<double> length_s = PromiseLength(tag);
+  const double tolerance_s = promise.Number("outage_tolerance_s");
+  const double now_s = length_s.value_or(tolerance_s);
+  std::string text = "promise " + std::string(promise.Flag("kept") ? "kept" : "not kept");
+  text += ": ids for " + FormatDuration(now_s) + " without the store";
+  if (now_s < tolerance_s) {
+    text += ", as long as the load has lasted; at most " + FormatDuration(tolerance_s);
+  }
+  return text;
 }
 
 // To the second: "2026-11-25T03:00:00Z". Any other form stays as it is.
@@ -146,11 +153,12 @@ void AddSnowflakeRow(const Fields& tag, Table& table) {
                 tag.CountText("leases")});
 }
 
-void AddTagRow(const Fields& tag, std::size_t columns, Table& table) {
-  table.AddRow({tag.Text("tag"), tag.Text("mode"), tag.Text("state"), tag.CountText("step"),
-                tag.CountText("claimed"), tag.CountText("available"),
-                FormatRate(tag.Number("rate_per_s")), Covered(tag, columns),
-                tag.CountText("fallbacks"), tag.CountText("leases")});
+void AddTagRow(const Fields& tag, Table& table) {
+  table.AddRow({tag.Text("tag"), tag.Text("mode"),
+                ShownState(tag.Text("state"), tag.Object("promise").Flag("kept")),
+                tag.CountText("step"), tag.CountText("claimed"), tag.CountText("available"),
+                FormatRate(tag.Number("rate_per_s")), Covered(tag), tag.CountText("fallbacks"),
+                tag.CountText("leases")});
 }
 
 // The segments of the ring. `next` is read from memory that clients can write, so it may have any
@@ -213,7 +221,7 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
   for (const Fields& tag : tags) {
     const bool has_time = IsSnowflake(tag.Text("mode"));
     Table checked = TagTable();  // also of a tag that is shown by its time
-    AddTagRow(tag, screen.columns, has_time ? checked : of_ranges);
+    AddTagRow(tag, has_time ? checked : of_ranges);
     if (has_time) AddSnowflakeRow(tag, of_time);
     count_of_time += has_time ? 1U : 0U;
     for (const std::string& line : {ForecastLine(tag), ErrorLine(tag)}) {
@@ -221,7 +229,12 @@ std::string TagsText(const std::vector<Fields>& tags, const std::string& asked_t
     }
     const Table of_tag = SegmentTable(tag);  // always read: this checks the fields
     const std::string lanes = LanesLine(tag);
-    if (!asked_tag.empty() && !has_time) segments += "\n" + of_tag.Format(screen.columns) + lanes;
+    const std::string promise = PromiseLine(tag);
+    if (asked_tag.empty() || has_time) continue;
+    segments += "\n" + of_tag.Format(screen.columns) + lanes;
+    if (tag.Text("mode") == "segment") {
+      segments += WrapTo(promise, screen.columns, kErrorIndent) + "\n";
+    }
   }
   const auto paint = [&screen](std::size_t column, const std::string& cell) {
     return PaintCell(column, cell, screen);

@@ -58,6 +58,7 @@ JsonDocument TopTagJson(const TopTag& tag) {
   JsonDocument promise;
   promise.Set("outage_tolerance_s", tag.now.outage_tolerance_s)
       .Set("reckoned_per_s", tag.now.planning_rate_per_s)
+      .Set("promised_ids", tag.now.promised_ids)
       .Set("kept", tag.is_kept);
   JsonDocument document;
   document.Set("tag", tag.name)

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "idd/shm/ring_stats.h"
 #include "terminal/output.h"
 
 namespace idd::tools {
@@ -178,9 +179,8 @@ void CheckExhaustion(const std::vector<Fields>& tags, std::vector<Finding>& find
   AddOkUnlessFound(findings, "exhaustion", "no tag runs out of ids soon");
 }
 
-// The ids that the tag must hold for its promise, at the rate that idd reckons with. The promise
-// grows with the load up to the outage tolerance; whether max_prefetch will limit it is known
-// before it has grown.
+// A tag is short here when it is short in `status` and `top`. The promise grows with the load up to
+// the outage tolerance; whether max_prefetch will limit it is known before it has grown.
 void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group limited;
   Group behind;
@@ -188,14 +188,14 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
   for (const Fields& tag : tags) {
     const double rate = tag.Number("reckoned_per_s");
     const double needed = rate * tag.Number("outage_tolerance_s");
-    // Older daemons promise the full tolerance from the first second.
-    const double by_now = tag.Has("promised_ids") ? tag.Number("promised_ids") : needed;
+    const std::uint64_t promised = tag.Count("promised_ids");
     const auto available = static_cast<double>(tag.Count("available"));
     const auto most = static_cast<double>(tag.Count("max_prefetch"));
     const bool is_judged = tag.Text("state") != "drained" && !IsOfSnowflake(tag);
     if (available >= needed || rate <= 0 || !is_judged) continue;
     const bool is_limited = needed > most;
-    if (!is_limited && available >= by_now) continue;
+    if (!is_limited && shm::IsPromiseKept(tag.Count("available"), promised)) continue;
+    const double by_now = static_cast<double>(promised);
     const std::string covers = "covers " + FormatDuration(available / rate) + " of " +
                                FormatDuration((is_limited ? needed : by_now) / rate) + " at " +
                                FormatRate(rate) + " ids a second";
@@ -208,7 +208,8 @@ void CheckPromise(const std::vector<Fields>& tags, std::vector<Finding>& finding
                 covers + ", may hold " + std::to_string(tag.Count("max_prefetch")));
   }
   AddGroup(limited,
-           {"promise", Health::kProblem, " cannot survive a store outage for as long as promised",
+           {"promise", Health::kProblem,
+            " will not survive a store outage for as long as promised: max_prefetch is too small",
             "idctl tag set " + limited.first + " --max-prefetch " + std::to_string(enough) +
                 ", or a shorter --outage-tolerance"},
            findings);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "idd/base/check.h"
+#include "idd/shm/ring_stats.h"
 
 namespace idd::tools {
 namespace {
@@ -31,6 +32,7 @@ void AdvanceSnowflake(TopTag& tag, TagReading reading) {
   tag.smooth_per_s = 0;
   tag.covered_s.reset();
   tag.is_kept = true;
+  tag.promise_s = tag.now.outage_tolerance_s;
   tag.rates = {};
   tag.covers = {};
 }
@@ -69,6 +71,10 @@ double History::Back(std::size_t age) const noexcept {
   return values_[(next_ + kMaxValues - 1 - age) % kMaxValues];
 }
 
+std::string ShownState(const std::string& state, bool is_kept) {
+  return state == "ok" && !is_kept ? "short" : state;
+}
+
 void Advance(TopTag& tag, TagReading reading, double seconds) {
   if (tag.is_snowflake()) return AdvanceSnowflake(tag, std::move(reading));
   const bool has_rate = tag.is_known && seconds > 0;
@@ -83,9 +89,13 @@ void Advance(TopTag& tag, TagReading reading, double seconds) {
   tag.is_known = true;
   tag.now = std::move(reading);
   const auto available = static_cast<double>(tag.now.available);
-  tag.is_kept = available >= tag.now.planning_rate_per_s * tag.now.outage_tolerance_s;
+  tag.is_kept = shm::IsPromiseKept(tag.now.available, tag.now.promised_ids);
   tag.covered_s.reset();
-  if (tag.smooth_per_s >= kLeastRate) tag.covered_s = available / tag.smooth_per_s;
+  tag.promise_s = tag.now.outage_tolerance_s;
+  if (tag.smooth_per_s >= kLeastRate) {
+    tag.covered_s = available / tag.smooth_per_s;
+    tag.promise_s = shm::PromiseSeconds(tag.now.promised_ids, tag.promise_s, tag.smooth_per_s);
+  }
   if (!has_rate) return;
   tag.rates.Add(tag.rate_per_s);
   // Idle: the available ids last, unless there are none.

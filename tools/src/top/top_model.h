@@ -41,7 +41,8 @@ struct TagReading {
   std::uint64_t in_lanes = 0;  // of order cpu: counted as claimed, and no program has them yet
   double outage_tolerance_s = 0;
   double planning_rate_per_s = 0;
-  bool is_observed = false;  // read from its ring
+  std::uint64_t promised_ids = 0;  // that should be held by now
+  bool is_observed = false;        // read from its ring
 };
 
 struct TopTag {
@@ -52,7 +53,8 @@ struct TopTag {
   std::optional<std::string> last_error;
   double rate_per_s = 0;            // between the last two readings
   std::optional<double> covered_s;  // at the recent rate; nothing while idle
-  bool is_kept = true;              // the promise, at the rate that the daemon reckons with
+  bool is_kept = true;              // the promise
+  double promise_s = 0;             // its present length; its final one while idle
   History rates;
   History covers;
 
@@ -61,6 +63,10 @@ struct TopTag {
 
   [[nodiscard]] bool is_snowflake() const noexcept { return mode == "snowflake"; }
 };
+
+// The STATE of a tag in `status` and `top`: "short" if the tag is served and does not hold the ids
+// that it should hold by now.
+[[nodiscard]] std::string ShownState(const std::string& state, bool is_kept);
 
 // Advances the tag with a reading. `seconds`: since the previous one; 0: it is the first.
 void Advance(TopTag& tag, TagReading reading, double seconds);

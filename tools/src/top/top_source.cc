@@ -60,6 +60,7 @@ TagReading ReadingOf(const shm::RingView& view, std::uint64_t now_ns) {
           .in_lanes = view.lanes.left,
           .outage_tolerance_s = static_cast<double>(view.numbers.outage_tolerance_s),
           .planning_rate_per_s = static_cast<double>(view.numbers.reckoned_per_1000_s) / 1000,
+          .promised_ids = view.numbers.promised_ids,
           .is_observed = true};
 }
 
@@ -202,6 +203,7 @@ void TopSource::TakeTag(const Fields& tag, bool is_whole, MonotonicTime now) {
                      .in_lanes = InLanes(tag),
                      .outage_tolerance_s = promise.Number("outage_tolerance_s"),
                      .planning_rate_per_s = promise.Number("reckoned_per_s"),
+                     .promised_ids = promise.Count("promised_ids"),
                      .is_observed = false};
   if (watched.ring.has_value()) return;
   // A tag that this daemon has never served has no ring. A ring that was refused is requested again

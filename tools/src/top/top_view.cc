@@ -59,10 +59,7 @@ std::pair<std::string, std::size_t> Fitting(std::string_view text, std::size_t w
   return {fitting, columns};
 }
 
-// The row's STATE: a tag that is served but would not survive the promised outage is "short".
-std::string StateText(const TopTag& tag) {
-  return tag.now.state == "ok" && !tag.is_kept ? "short" : tag.now.state;
-}
+std::string StateText(const TopTag& tag) { return ShownState(tag.now.state, tag.is_kept); }
 
 // The operator drained it: it should hold nothing, whatever was promised.
 bool IsDrained(const TopTag& tag) { return tag.now.state == "drained"; }
@@ -132,7 +129,7 @@ Span CoverCurve(const TopTag& tag, std::size_t width, bool has_utf8) {
   return {tone, Sparkline(tag.covers, width, tag.now.outage_tolerance_s, has_utf8)};
 }
 Span PromiseCell(const TopTag& tag, std::size_t /*width*/, bool /*has_utf8*/) {
-  return {Tone::kPlain, FormatDuration(tag.now.outage_tolerance_s)};
+  return {Tone::kPlain, FormatDuration(tag.promise_s)};
 }
 Span ClaimedCell(const TopTag& tag, std::size_t width, bool /*has_utf8*/) {
   return IdsCell(tag, tag.now.claimed, width);
@@ -351,7 +348,7 @@ std::string RenderTopText(const TopPage& page, const Screen& screen) {
                {"IN LANES", Align::kRight, 6}});
   for (const TopTag* tag : page.tags) {
     table.AddRow({tag->name, StateText(*tag), RateText(*tag), IdsText(*tag, tag->now.available),
-                  CoveredText(*tag), FormatDuration(tag->now.outage_tolerance_s),
+                  CoveredText(*tag), FormatDuration(tag->promise_s),
                   IdsText(*tag, tag->now.claimed), std::to_string(tag->now.leases),
                   std::to_string(tag->now.fallbacks), IdsText(*tag, tag->now.step),
                   tag->now.in_lanes == 0 ? "-" : std::to_string(tag->now.in_lanes)});

@@ -9,6 +9,7 @@
 
 #include "admin/shared/admin_context.h"
 #include "admin/shared/snowflake_fields.h"
+#include "idd/shm/ring_stats.h"
 
 namespace idd::daemon {
 namespace {
@@ -19,15 +20,18 @@ constexpr double kIdlePerSecond = 0.01;
 // The promise: its settings, its present length at the present rate, and whether the ids that it
 // requires are held.
 Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
-  const Json length_s = tag.rate_per_s < kIdlePerSecond
-                            ? Json(nullptr)
-                            : Json(PromiseSeconds(tag.refill, tag.promised_ids, tag.rate_per_s));
+  const double tolerance_s = std::chrono::duration<double>(tag.refill.outage_tolerance).count();
+  const Json length_s =
+      tag.rate_per_s < kIdlePerSecond
+          ? Json(nullptr)
+          : Json(shm::PromiseSeconds(tag.promised_ids, tolerance_s, tag.rate_per_s));
   return {{"refill", RefillRuleName(tag.refill.rule)},
           {"outage_tolerance_s", tag.refill.outage_tolerance.count()},
           {"length_s", length_s},
           {"max_prefetch", tag.refill.max_prefetch},
           {"reckoned_per_s", tag.planning_rate_per_s},
-          {"kept", static_cast<double>(available) >= tag.promised_ids}};
+          {"promised_ids", tag.promised_ids},
+          {"kept", shm::IsPromiseKept(available, tag.promised_ids)}};
 }
 
 Json FenceJson(const FenceReport& fence) {

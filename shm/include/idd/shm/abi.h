@@ -165,8 +165,8 @@ namespace idd::shm {
 // "IDDTABLE" read as eight bytes in memory order on a little-endian host.
 inline constexpr std::uint64_t kTableMagic = 0x454c424154444449ULL;
 inline constexpr std::uint32_t kAbiMajor = 1;
-// 1: ended_segment, ended_at; 2: RingStats; 3: mode snowflake; 4: order cpu
-inline constexpr std::uint32_t kAbiMinor = 4;
+// 1: ended_segment, ended_at; 2: RingStats; 3: mode snowflake; 4: order cpu; 5: promised_ids
+inline constexpr std::uint32_t kAbiMinor = 5;
 inline constexpr std::uint32_t kAbiVersion = (kAbiMajor << 16) | kAbiMinor;
 
 // Literals, not std::hardware_destructive_interference_size: that one follows compiler flags.
@@ -318,7 +318,8 @@ struct alignas(kWriterBlockBytes) RingStats {
   std::atomic<std::uint64_t> quarantined_until_ns;  // end of showing kQuarantined; 0: not shown
   std::atomic<std::uint32_t> condition;             // TagCondition
   std::uint32_t reserved0;
-  std::uint64_t reserved1[20];
+  std::atomic<std::uint64_t> promised_ids;  // that should be held by now
+  std::uint64_t reserved1[19];
 };
 
 struct Table {
@@ -421,7 +422,8 @@ static_assert(offsetof(RingStats, reckoned_per_1000_s) == 72);
 static_assert(offsetof(RingStats, quarantined_until_ns) == 80);
 static_assert(offsetof(RingStats, condition) == 88);
 static_assert(offsetof(RingStats, reserved0) == 92);
-static_assert(offsetof(RingStats, reserved1) == 96);
+static_assert(offsetof(RingStats, promised_ids) == 96);
+static_assert(offsetof(RingStats, reserved1) == 104);
 
 static_assert(kIsSharable<Table>);
 static_assert(sizeof(Table) == kTableBytes);

@@ -6,6 +6,7 @@
 #ifndef IDD_SHM_RING_STATS_H_
 #define IDD_SHM_RING_STATS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -25,10 +26,24 @@ struct TagNumbers {
   std::uint64_t max_prefetch = 0;
   std::uint64_t reckoned_per_1000_s = 0;
   std::uint64_t quarantined_until_ns = 0;
+  std::uint64_t promised_ids = 0;
   TagCondition condition = TagCondition::kServed;
 
   friend bool operator==(const TagNumbers&, const TagNumbers&) = default;
 };
+
+// Whether a tag keeps its promise now. All lists, documents, metrics and reports ask this.
+[[nodiscard]] constexpr bool IsPromiseKept(std::uint64_t available,
+                                           std::uint64_t promised_ids) noexcept {
+  return available >= promised_ids;
+}
+
+// The present length of the promise: how long the promised ids last at `per_s`, at most the
+// tolerance. Precondition: the rate is not 0.
+[[nodiscard]] constexpr double PromiseSeconds(std::uint64_t promised_ids, double tolerance_s,
+                                              double per_s) noexcept {
+  return std::min(static_cast<double>(promised_ids) / per_s, tolerance_s);
+}
 
 // Daemon only, one thread.
 void PublishStats(RingStats& stats, const TagNumbers& numbers) noexcept;

@@ -29,7 +29,7 @@ Json HealthyFacts() {
     "daemon": {"version": "1.2.3", "pid": 1, "uptime_s": 5, "host_id": "web-1", "socket": "/s",
                "abi": {"major": 1, "minor": 1}},
     "store": {"url": "mysql://idd@db/idd", "state": "up", "last_error": null, "since_s": 60,
-              "trouble": null, "look_error": null,
+              "errors": [], "look_error": null,
               "look": {"version": "10.11.6-MariaDB", "read_only": false,
                        "log_bytes": 0,
                        "settings": [{"name": "innodb_flush_log_at_trx_commit", "value": "1",
@@ -55,6 +55,10 @@ Json HealthyFacts() {
                {"what": "socket", "path": "/run/idd", "error": null, "owner": 999,
                 "mode": 493, "file_system": "tmpfs", "read_only": false,
                 "free_bytes": 500000000, "total_bytes": 500000000, "free_files": null}]})");
+}
+
+Json OneError(const std::string& error, const std::string& trouble) {
+  return Json::array({{{"error", error}, {"trouble", trouble}}});
 }
 
 Diagnosis Check(const Json& facts) {
@@ -181,8 +185,8 @@ TEST(DoctorChecksTest, AnOutageIsReportedByItsKind) {
   for (const auto& [trouble, words] : kinds) {
     Json facts = HealthyFacts();
     facts["store"]["state"] = "down";
-    facts["store"]["trouble"] = trouble;
     facts["store"]["last_error"] = "it said no (error 1); do something";
+    facts["store"]["errors"] = OneError("it said no (error 1); do something", trouble);
     facts["store"]["look"] = nullptr;
     facts["store"]["look_error"] = "the store is down";
     const Diagnosis diagnosis = Check(facts);
@@ -194,14 +198,63 @@ TEST(DoctorChecksTest, AnOutageIsReportedByItsKind) {
   }
 }
 
-// systemd passes a credential at a start only; a reload would keep the old password.
-TEST(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
+Json DownWith(const Json& errors) {
   Json facts = HealthyFacts();
   facts["store"]["state"] = "down";
-  facts["store"]["trouble"] = "password";
-  facts["store"]["last_error"] = "Access denied (error 1045); check user and password";
+  facts["store"]["errors"] = errors;
   facts["store"]["look"] = nullptr;
   facts["store"]["look_error"] = "the store is down";
+  return facts;
+}
+
+// The replica's "is read-only" was the title of both errors of a failover.
+TEST(DoctorChecksTest, EachEndpointsErrorIsExplainedByItself) {
+  const Diagnosis diagnosis = Check(DownWith(Json::array(
+      {{{"error", "the database server at db1, connecting: refused (error 2002)"},
+        {"trouble", "away"}},
+       {{"error", "the database server at db2 is read-only"}, {"trouble", "read_only"}}})));
+  std::vector<std::string> found;
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.check == "store") found.push_back(finding.found + " -> " + finding.next);
+  }
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_TRUE(Contains(found[0], "endpoint 1 of 2: the store cannot be reached, ") &&
+              Contains(found[0], "db1") && !Contains(found[0], "read-only"))
+      << found[0];
+  EXPECT_TRUE(Contains(found[1], "endpoint 2 of 2: the store is read-only, ") &&
+              Contains(found[1], "db2") && !Contains(found[1], "2002"))
+      << found[1];
+  // With two primaries, each leases what the other leases.
+  EXPECT_TRUE(Contains(found[1], "if it is a replica, start its primary, or promote it once"))
+      << found[1];
+}
+
+TEST(DoctorChecksTest, NextDoesNotRepeatWhatWasFound) {
+  for (const char* trouble : {"other", "read_only", "away", "lock"}) {
+    for (const Finding& finding :
+         Check(DownWith(OneError("it said no (error 1); ask the manual", trouble))).findings) {
+      if (finding.check != "store") continue;
+      EXPECT_FALSE(Contains(finding.found, "ask the manual")) << finding.found;
+    }
+  }
+  EXPECT_TRUE(Contains(ToldOf(DownWith(OneError("no (error 1); ask the manual", "other")), "store"),
+                       ": no (error 1) -> ask the manual"));
+}
+
+TEST(DoctorChecksTest, AdvisesTheRightsThatThePageGrants) {
+  const std::string page = harness::ReadFile(IDD_TEST_MYSQL_PAGE);
+  const std::size_t begin = page.find("GRANT SELECT");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string grant = page.substr(begin, page.find(" ON idd.*", begin) - begin);
+  const std::string told = ToldOf(DownWith(OneError("no (error 1142)", "rights")), "store");
+  EXPECT_TRUE(Contains(told, grant + " ON its database")) << told << " for " << grant;
+  EXPECT_FALSE(Contains(told, "GRANT ALL")) << told;
+}
+
+// systemd passes a credential at a start only; a reload would keep the old password.
+TEST(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
+  Json facts =
+      DownWith(OneError("Access denied (error 1045); check user and password", "password"));
   const auto told = [&](const char* source, const char* path) {
     facts["store"]["password_source"] = source == nullptr ? Json(nullptr) : Json(source);
     facts["store"]["password_path"] = path == nullptr ? Json(nullptr) : Json(path);
@@ -344,7 +397,7 @@ std::vector<Json::json_pointer> PathsOf(const Json& document) {
 bool IsShownOnly(const std::string& path) {
   static const std::set<std::string> unread = {"/daemon/pid", "/daemon/uptime_s", "/daemon/socket",
                                                // shown, not read
-                                               "/tags/0/rate_per_s"};
+                                               "/store/last_error", "/tags/0/rate_per_s"};
   return unread.contains(path);
 }
 
@@ -370,9 +423,8 @@ TEST(DoctorDocumentTest, AFieldOfAnotherTypeIsIncompatible) {
 TEST(DoctorDocumentTest, AMissingFieldIsIncompatible) {
   const Json healthy = HealthyFacts();
   const std::set<std::string> optional = {
-      "/store/last_error", "/store/trouble",     "/store/look_error",
-      "/store/since_s",    "/tags/0/last_error", "/tags/0/exhausted_in_days",
-      "/places/0/error",   "/places/1/error",    "/service/watchdog_s"};
+      "/store/look_error", "/store/since_s",  "/tags/0/last_error", "/tags/0/exhausted_in_days",
+      "/places/0/error",   "/places/1/error", "/service/watchdog_s"};
   const std::vector<Json::json_pointer> paths = PathsOf(healthy);
   for (const auto& path : paths) {
     const bool is_field = healthy[path.parent_pointer()].is_object();

@@ -376,6 +376,9 @@ class Store : public StoreReader {
 // Logs that a row of the journal cannot be read or changed, and stays as it is.
 void LogInvalidRow(const Status& status);
 
+// Between the errors of a server's endpoints, none of which could be opened.
+inline constexpr std::string_view kNextEndpoint = "; next endpoint: ";
+
 // The scheme of a SQLite file's URL.
 inline constexpr std::string_view kSqliteScheme = "sqlite:";
 

@@ -115,13 +115,16 @@ constexpr std::array kTroubles = {
             "reload idd; in the file that password_file names, which idd reads at its next try; in "
             "a systemd credential, then systemctl restart idd"},
     Trouble{"rights", "idd's user lacks a right in the store",
-            "grant what the error names (for MySQL: GRANT ALL ON its database), or make the file "
-            "and its folder writable for idd's user"},
-    Trouble{"database", "the database is not there",
-            "create it (CREATE DATABASE), or correct its name in idd's database URL"},
+            "grant what the error names (for MySQL: GRANT SELECT, INSERT, UPDATE, DELETE, CREATE "
+            "ON its database), or make the file and its folder writable for idd's user"},
+    Trouble{
+        "database", "the database is not there",
+        "correct its name in idd's database URL, or create it (CREATE DATABASE ... CHARACTER SET "
+        "utf8mb4); restore it if it was lost"},
     Trouble{"read_only", "the store is read-only",
-            "make it writable (SET GLOBAL read_only = OFF, or mount it rw and let idd's user write "
-            "the file), or name the primary in idd's database URL"},
+            "if it is a replica, start its primary, or promote it once the old primary can no "
+            "longer be written; else make it writable (SET GLOBAL read_only = OFF, or mount it rw "
+            "and let idd's user write the file)"},
     Trouble{"descriptors", "idd is out of descriptors",
             "raise LimitNOFILE= (systemctl edit idd), then systemctl restart idd"},
     Trouble{"host_name", "another host has this host's name",
@@ -139,11 +142,18 @@ constexpr std::array kTroubles = {
             "by itself"},
 };
 
-// The error's own advice; empty if it has none, or if its last clause is another endpoint's error.
-std::string OwnAdvice(const std::string& error) {
+const char* NextFor(std::string_view trouble) {
+  for (const Trouble& known : kTroubles) {
+    if (trouble == known.name) return known.next;
+  }
+  return "";
+}
+
+// An error, and the advice that it ends with, if it has any.
+std::pair<std::string, std::string> SplitAdvice(const std::string& error) {
   const std::size_t at = error.rfind("; ");
-  if (at == std::string::npos || error.find(" (error ", at) != std::string::npos) return "";
-  return error.substr(at + 2);
+  if (at == std::string::npos) return {error, ""};
+  return {error.substr(0, at), error.substr(at + 2)};
 }
 
 // The advice for a wrong password depends on where idd has it from, if this user may know that.
@@ -166,13 +176,28 @@ std::string PasswordAdvice(const Fields& store, const std::string& otherwise) {
   return otherwise;
 }
 
+// What one endpoint's error means. The error's own advice is shown only as what to do next.
+Finding StoreTrouble(const Fields& store, const Fields& error) {
+  const auto [what, advice] = SplitAdvice(error.Text("error"));
+  const std::string trouble = error.Text("trouble");
+  const std::string since = FormatDuration(store.OptionalNumber("since_s").value_or(0));
+  for (const Trouble& known : kTroubles) {
+    if (trouble != known.name) continue;
+    const bool is_password = trouble == "password";
+    return {"store", Health::kProblem, std::string(known.title) + ", for " + since + ": " + what,
+            is_password ? PasswordAdvice(store, known.next) : known.next};
+  }
+  return {"store", Health::kProblem,
+          store.Text("url") + " has been down for " + since + ": " + what,
+          advice.empty() ? "look at the database and at idd's log" : advice};
+}
+
 void CheckStoreState(const Fields& store, Findings& findings) {
   const std::string state = store.Text("state");
   const std::string url = store.Text("url");
-  const std::optional<std::string> error = store.OptionalText("last_error");
-  const std::optional<std::string> trouble = store.OptionalText("trouble");
   const std::string since = FormatDuration(store.OptionalNumber("since_s").value_or(0));
   const std::optional<std::string> look_error = store.OptionalText("look_error");
+  const std::vector<Fields> errors = store.Objects("errors");
   if (state == "up" && !look_error) {
     findings.push_back({"store", Health::kOk, url + " has answered for " + since, ""});
     return;
@@ -183,24 +208,18 @@ void CheckStoreState(const Fields& store, Findings& findings) {
                         "look at the load and the locks of the database, and at idd's log"});
     return;
   }
-  const std::string reason = error ? *error : "it has not answered yet";
-  for (const Trouble& known : kTroubles) {
-    if (trouble != known.name) continue;
-    const std::size_t advice = reason.rfind("; ");
-    const bool is_short =
-        reason.find("(error ") == reason.rfind("(error ");  // one endpoint's words
-    std::string found = std::string(known.title) + ", for " + since + ": ";
-    found += is_short ? reason.substr(0, advice) : reason;
-    const bool is_password = trouble == "password";
-    findings.push_back({"store", Health::kProblem, std::move(found),
-                        is_password ? PasswordAdvice(store, known.next) : known.next});
-    return;
+  if (errors.empty()) {
+    findings.push_back(
+        {"store", Health::kProblem, url + " has not answered yet", "look again in some seconds"});
   }
-  const std::string advice = OwnAdvice(reason);
-  std::string found = url + " has been down for " + since;
-  found += ": " + reason;
-  findings.push_back({"store", Health::kProblem, std::move(found),
-                      advice.empty() ? "look at the database and at idd's log" : advice});
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    Finding finding = StoreTrouble(store, errors[i]);
+    if (errors.size() > 1) {
+      finding.found = "endpoint " + std::to_string(i + 1) + " of " + std::to_string(errors.size()) +
+                      ": " + finding.found;
+    }
+    findings.push_back(std::move(finding));
+  }
 }
 
 void CheckWritable(const Fields& look, Findings& findings) {
@@ -210,8 +229,7 @@ void CheckWritable(const Fields& look, Findings& findings) {
   }
   findings.push_back({"writable", Health::kProblem,
                       "the store (" + look.Text("version") + ") is read-only: the next lease fails",
-                      "SET GLOBAL read_only = OFF, or name the primary in idd's database URL; a "
-                      "SQLite file and its folder must be writable for idd's user"});
+                      NextFor("read_only")});
 }
 
 void CheckDurability(const Fields& look, Findings& findings) {
@@ -331,7 +349,8 @@ void CheckDisk(const std::vector<Place>& places, Findings& findings) {
     seen.push_back(disk);
     if (place.is_read_only) {
       findings.push_back({"disk", Health::kProblem, place.Name() + ", is mounted read-only",
-                          "mount -o remount,rw; look into the kernel log for why (dmesg)"});
+                          "find out why in the kernel log (dmesg), as a disk with errors stays "
+                          "read-only; then mount -o remount,rw"});
       continue;
     }
     const bool is_out_of_files = place.free_files && *place.free_files < kFewFiles;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -165,6 +166,19 @@ void AddPasswordSource(const std::string& database, Json& store) {
   if (!file.empty()) store["password_path"] = file;
 }
 
+// The store's last error, or that of each endpoint, with its kind.
+Json ErrorsJson(std::string_view last_error) {
+  Json errors = Json::array();
+  while (!last_error.empty()) {
+    const std::size_t end = last_error.find(kNextEndpoint);
+    const std::string_view error = last_error.substr(0, end);
+    errors.push_back({{"error", error}, {"trouble", TroubleOf(error)}});
+    last_error.remove_prefix(end == std::string_view::npos ? last_error.size()
+                                                           : end + kNextEndpoint.size());
+  }
+  return errors;
+}
+
 // The facts gathered on the event loop, for the thread that adds the rest.
 struct Gathered {
   DaemonInfo info;
@@ -219,9 +233,7 @@ Gathered Gather(AdminContext& context, const PeerRights& rights, const Result<St
   Json daemon = DaemonJson(context.info, context.tags.drains().Has(kWholeHost));
   daemon["abi"] = AbiJson(shm::kAbiVersion);
   Json store = DatabaseJson(context.info.database_url, context.tags.store_health());
-  store["trouble"] = context.tags.store_health().up
-                         ? Json(nullptr)
-                         : Json(TroubleOf(context.tags.store_health().last_error));
+  store["errors"] = ErrorsJson(context.tags.store_health().last_error);
   if (rights.AdministersAll()) AddPasswordSource(context.info.database, store);
   return {.info = context.info,
           .rights = rights,

@@ -86,7 +86,8 @@ Status MysqlStore::Open() {
     if (status.ok()) return status;
     db_.reset();
     refusal = refusal.ok() ? std::move(status)
-                           : Status(status.code(), refusal.message() + "; " + status.message());
+                           : Status(status.code(), refusal.message() + std::string(kNextEndpoint) +
+                                                       status.message());
   }
   const auto endpoints = static_cast<int>(options_.url.endpoints.size());
   next_connect_ = MonotonicClock::now() + kConnectPause * endpoints;

@@ -223,6 +223,26 @@ TEST_F(IdctlOutput, PipeGetsNoEscapeAndJsonIsOneDocument) {
   }
 }
 
+bool HasInteger(const nlohmann::json& value) {
+  if (value.is_number_integer()) return true;
+  return value.is_structured() && std::any_of(value.begin(), value.end(), HasInteger);
+}
+
+// The largest id of every tag, 2^63-2, was read as 2^63 by jq and JavaScript.
+TEST_F(IdctlOutput, JsonStringsHasTheDigitsOfEveryInteger) {
+  for (const Words& words : Commands()) {
+    Words as_strings = {"--json-strings"};
+    as_strings.insert(as_strings.end(), words.begin(), words.end());
+    const Ended ended = Run(as_strings, {});
+    EXPECT_EQ(ended.exit_status, 0) << Text(words);
+    const nlohmann::json document = nlohmann::json::parse(ended.out, nullptr, false);
+    ASSERT_FALSE(document.is_discarded()) << Text(words);
+    EXPECT_FALSE(HasInteger(document)) << Text(words) << ended.out;
+  }
+  const Ended shown = Run({"--json-strings", "tag", "show", "orders"}, {});
+  EXPECT_THAT(shown.out, HasSubstr("\"max_id\": \"9223372036854775806\""));
+}
+
 TEST_F(IdctlOutput, TerminalWithoutColorsGetsNone) {
   for (const Words& words : Commands()) {
     for (const char* const variable : {"NO_COLOR=1", "TERM=dumb"}) {

@@ -53,6 +53,26 @@ Printed RunClaim(const ClaimRun& run, const ClaimSource& source) {
   return printed;
 }
 
+// JavaScript reads the number as 9223372036854776000.
+TEST(ClaimAndPrintTest, PrintsIdsAsStringsWhoseDigitsAreExact) {
+  constexpr std::uint64_t kLast = 9'223'372'036'854'775'806;
+  const Printed printed =
+      RunClaim({.tag = "orders", .count = 2, .as_json = true, .has_text_integers = true},
+               FakeSource{.limit = kLast, .next = kLast - 1});
+  EXPECT_EQ(printed.text,
+            "{\n  \"tag\": \"orders\",\n  \"ids\": [\n    \"9223372036854775805\",\n"
+            "    \"9223372036854775806\"\n  ]\n}\n");
+}
+
+TEST(JsonDocumentTest, IntegersBecomeTextsAndNothingElseDoes) {
+  const Json document = Json::parse(
+      R"({"id": 9223372036854775807, "low": -3, "rate": 1.5, "whole": 2.0, "is": true, "no": null,
+          "list": [{"n": 18446744073709551615}, [0], "7"]})");
+  const std::string text = JsonDocument(document).WithTextIntegers().Compact();
+  EXPECT_EQ(text, R"({"id":"9223372036854775807","low":"-3","rate":1.5,"whole":2.0,"is":true,)"
+                  R"("no":null,"list":[{"n":"18446744073709551615"},["0"],"7"]})");
+}
+
 TEST(ClaimAndPrintTest, PrintsOneIdALine) {
   const Printed printed = RunClaim({"orders", 3, false}, FakeSource{.limit = 100});
   EXPECT_FALSE(printed.outcome.has_value());

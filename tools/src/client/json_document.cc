@@ -40,6 +40,15 @@ std::string Dump(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): a document is nested at most kMaxNesting deep.
+void MakeIntegersTexts(Json& value) {
+  if (value.is_number_integer()) {
+    value = Dump(value, kOneLine);
+  } else if (value.is_structured()) {
+    for (Json& part : value) MakeIntegersTexts(part);
+  }
+}
+
 }  // namespace
 
 JsonDocument::JsonDocument() : value_(std::make_unique<Json>(Json::object())) {}
@@ -105,6 +114,12 @@ std::size_t JsonDocument::size() const noexcept { return json().size(); }
 std::string JsonDocument::Compact() const { return Dump(json(), kOneLine); }
 
 std::string JsonDocument::Indented() const { return Dump(json(), kIndent); }
+
+JsonDocument JsonDocument::WithTextIntegers() const {
+  JsonDocument document(json());
+  MakeIntegersTexts(document.json());
+  return document;
+}
 
 Result<JsonDocument> ParseDocument(std::string_view text) {
   const auto malformed = [](const char* what) {

@@ -58,6 +58,10 @@ class JsonDocument {
   [[nodiscard]] std::string Compact() const;
   [[nodiscard]] std::string Indented() const;
 
+  // The same document with the digits of each integer as a text. JavaScript and jq read an integer
+  // above 2^53 as another one.
+  [[nodiscard]] JsonDocument WithTextIntegers() const;
+
  private:
   std::unique_ptr<Json> value_;  // never null, except after a move
 };

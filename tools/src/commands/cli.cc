@@ -87,6 +87,8 @@ void AddGlobalOptions(Command root, GlobalOptions& global) {
                    read_socket)
       .ValueName("PATH");
   root.AddFlag("--json", "Print one JSON document", &global.as_json);
+  root.AddFlag("--json-strings", "The same, with integers as strings, which JavaScript keeps exact",
+               &global.has_text_integers);
   root.AddTime("--timeout",
                "The longest wait for the daemon, in milliseconds without a unit [5s; claim: 500ms; "
                "audit, apply: 1m; import, drain: 10m]",
@@ -107,15 +109,16 @@ void AddCommands(Command root, Invocation& invocation) {
   RegisterDecodeCommand(root, invocation);
   RegisterDoctorCommand(root, invocation);
   RegisterImportCommand(root, invocation);
+  RegisterStoreCommands(root, invocation);
   RegisterMetricsCommand(root, invocation);
   RegisterDrainCommands(root, invocation);
-  RegisterStoreCommands(root, invocation);
   RegisterClientCommands(root, invocation);
   RegisterConfigCommands(root, invocation);
 }
 
 Outcome Execute(const CommandLine& line, Invocation& invocation, Output& out) {
   GlobalOptions& global = invocation.global;
+  global.as_json = global.as_json || global.has_text_integers;
   if (global.socket_path.empty()) global.socket_path = wire::DefaultSocketPath();
   if (const std::string why = CheckSocketArgument(global.socket_path); !why.empty()) {
     return UsageFailure("IDD_SOCKET: " + why, line.CommandPath());
@@ -183,6 +186,14 @@ void SetAction(Command command, Invocation& invocation, Action action) {
   command.OnChosen([&invocation, action = std::move(action)] { invocation.action = action; });
 }
 
+std::string JsonText(const GlobalOptions& global, const JsonDocument& document) {
+  return (global.has_text_integers ? document.WithTextIntegers() : document).Indented() + "\n";
+}
+
+std::string JsonLine(const GlobalOptions& global, const JsonDocument& document) {
+  return (global.has_text_integers ? document.WithTextIntegers() : document).Compact() + "\n";
+}
+
 Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output& out) {
   const auto timeout_ms = global.timeout_ms.value_or(call.timeout_ms);
   const Deadline deadline = Deadline::After(std::chrono::milliseconds(timeout_ms));
@@ -202,7 +213,7 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
   if (call.refuse) {
     if (Outcome refused = call.refuse(document.value().json())) return refused;
   }
-  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
+  out.Write(global.as_json ? JsonText(global, document.value()) : text.value());
   if (call.verdict) {
     const Status verdict = call.verdict(document.value().json());
     if (!verdict.ok()) return FailureFrom(verdict, call.what);

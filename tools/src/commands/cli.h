@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/admin_request.h"
+#include "client/json_document.h"
 #include "client/json_fields.h"
 #include "idd/base/status.h"
 #include "tags/tag_settings.h"
@@ -26,6 +27,7 @@ namespace idd::tools {
 struct GlobalOptions {
   std::string socket_path;
   bool as_json = false;
+  bool has_text_integers = false;           // in the JSON
   std::optional<std::uint64_t> timeout_ms;  // nothing: the command's default
   int progress_fd = -1;                     // where long work reports its progress
 };
@@ -156,6 +158,10 @@ struct Invocation {
 // --- For the commands.
 
 void SetAction(Command command, Invocation& invocation, Action action);
+
+// What --json prints: one document with a field a line, or several with a line each.
+[[nodiscard]] std::string JsonText(const GlobalOptions& global, const JsonDocument& document);
+[[nodiscard]] std::string JsonLine(const GlobalOptions& global, const JsonDocument& document);
 
 inline constexpr std::uint64_t kAdminTimeoutMs = 5000;
 

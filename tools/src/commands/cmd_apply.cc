@@ -291,7 +291,7 @@ Outcome Apply(const GlobalOptions& global, const ApplyArguments& arguments, Outp
     if (!arguments.is_dry_run) outcome = applier.MakeChanges();
     if (!outcome.has_value()) outcome = applier.AwaitClaims(WaitMs(arguments.wait_s, timeout_ms));
   }
-  out.Write(global.as_json ? ChangesJson(applier.changes()).Indented() + "\n"
+  out.Write(global.as_json ? JsonText(global, ChangesJson(applier.changes()))
                            : RenderChanges(applier.changes(), ProbeScreen(out.fd())));
   return outcome;
 }
@@ -312,7 +312,7 @@ Result<std::vector<Fields>> Chosen(const Fields& reply, const std::vector<std::s
 }
 
 Result<std::string> RenderTagFile(const Json& document, const std::vector<std::string>& names,
-                                  bool as_json) {
+                                  const GlobalOptions& global) {
   Status error;
   const Fields reply(document, "reply", &error);
   const Result<std::vector<Fields>> chosen = Chosen(reply, names);
@@ -321,13 +321,13 @@ Result<std::string> RenderTagFile(const Json& document, const std::vector<std::s
   std::vector<TagFields> tags;
   for (const Fields& fields : chosen.value()) tags.push_back(ReadTag(fields));
   if (!error.ok()) return error;
-  return as_json ? TagFileJson(tags).Indented() + "\n" : FormatTagFile(tags);
+  return global.as_json ? JsonText(global, TagFileJson(tags)) : FormatTagFile(tags);
 }
 
 Outcome ExportTags(const GlobalOptions& global, const TagArguments& arguments, Output& out) {
   AdminCall call("tag export", "tag.list");
-  call.render = [names = arguments.tags, as_json = global.as_json](const Json& document) {
-    return RenderTagFile(document, names, as_json);
+  call.render = [&arguments, &global](const Json& document) {
+    return RenderTagFile(document, arguments.tags, global);
   };
   // The document is that of the chosen tags, not the daemon's.
   GlobalOptions as_text = global;

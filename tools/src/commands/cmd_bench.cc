@@ -114,7 +114,7 @@ Outcome Bench(const GlobalOptions& global, const BenchArguments& arguments, Outp
   });
   progress.Clear();
   if (!report.ok()) return FailureFrom(report.status(), "bench " + Quote(plan.tag));
-  out.Write(global.as_json ? ReportJson(plan, report.value()).Indented() + "\n"
+  out.Write(global.as_json ? JsonText(global, ReportJson(plan, report.value()))
                            : ReportText(plan, report.value(), ProbeScreen(out.fd())));
   return std::nullopt;
 }

@@ -41,7 +41,9 @@ class IdPrinter {
   void Print(const std::uint64_t* ids, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       if (run_.as_json) WriteJsonSeparator();
+      if (run_.has_text_integers) out_.Write("\"");
       out_.WriteNumber(ids[i]);
+      if (run_.has_text_integers) out_.Write("\"");
       if (!run_.as_json) out_.Write("\n");
     }
     printed_ += count;
@@ -75,7 +77,8 @@ Failure ClaimFailure(const ClaimRun& run, std::uint64_t claimed, const Status& s
 }
 
 Outcome Claim(const GlobalOptions& global, const ClaimArguments& arguments, Output& out) {
-  const ClaimRun run{arguments.tag, arguments.count.value_or(1), global.as_json};
+  const ClaimRun run{arguments.tag, arguments.count.value_or(1), global.as_json,
+                     global.has_text_integers};
   idclient_options options = IDCLIENT_OPTIONS_INIT;
   options.socket_path = global.socket_path.c_str();
   options.flags = IDCLIENT_OPEN_ONCE;

@@ -28,7 +28,7 @@ Outcome ListClients(const GlobalOptions& global, const ClientArguments& argument
   const Result<std::string> text =
       RenderClients(document.value().json(), ProbeScreen(out.fd()).columns);
   if (!text.ok()) return FailureFrom(text.status(), "client list");
-  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
+  out.Write(global.as_json ? JsonText(global, document.value()) : text.value());
   return std::nullopt;
 }
 

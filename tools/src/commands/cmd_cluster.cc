@@ -284,7 +284,8 @@ std::optional<Outcome> ShowOnScreen(double interval_s, ClusterTop& top, int out_
   return Outcome();
 }
 
-Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, ClusterTop& top, Output& out) {
+Outcome PrintSnapshots(const GlobalOptions& global, const TopArguments& arguments, ClusterTop& top,
+                       Output& out) {
   const std::uint64_t count = arguments.is_once ? 1 : arguments.count.value_or(1);
   const Screen screen = ProbeScreen(out.fd());
   for (std::uint64_t i = 0; i < count && out.ok(); ++i) {
@@ -294,9 +295,8 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, ClusterTop& 
         return FailureFrom(status, "top --all-hosts");
       }
     }
-    if (as_json) {
-      // Several documents: one a line.
-      out.Write((count > 1 ? top.document().Compact() : top.document().Indented()) + "\n");
+    if (global.as_json) {
+      out.Write(count > 1 ? JsonLine(global, top.document()) : JsonText(global, top.document()));
     } else {
       out.Write((i > 0 ? "\n" : "") + top.Text(screen));
     }
@@ -337,7 +337,7 @@ Outcome TopOfCluster(const GlobalOptions& global, const TopArguments& arguments,
     const std::optional<Outcome> done = ShowOnScreen(arguments.interval_s, top, out.fd());
     if (done.has_value()) return *done;
   }
-  return PrintSnapshots(arguments, global.as_json, top, out);
+  return PrintSnapshots(global, arguments, top, out);
 }
 
 }  // namespace idd::tools

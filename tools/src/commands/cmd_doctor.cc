@@ -97,7 +97,7 @@ Outcome RunDoctor(const GlobalOptions& global, bool shows_all, Output& out) {
   const Status status =
       client.ok() ? CheckDaemon(client.value(), deadline, diagnosis) : client.status();
   if (!status.ok()) CheckWithoutDaemon(path, status, diagnosis);
-  out.Write(global.as_json ? DiagnosisJson(diagnosis).Indented() + "\n"
+  out.Write(global.as_json ? JsonText(global, DiagnosisJson(diagnosis))
                            : RenderDiagnosis(diagnosis, shows_all, ProbeScreen(out.fd())));
   return Verdict(diagnosis, status);
 }

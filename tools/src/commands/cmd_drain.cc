@@ -72,7 +72,7 @@ Outcome Drain(const GlobalOptions& global, const DrainArguments& arguments, Outp
   if (!document.ok()) return FailureFrom(document.status(), what);
   const Result<std::string> text = RenderDrain(document.value().json());
   if (!text.ok()) return FailureFrom(text.status(), what);
-  out.Write(global.as_json ? document.value().Indented() + "\n" : text.value());
+  out.Write(global.as_json ? JsonText(global, document.value()) : text.value());
   const Status verdict = DrainVerdict(document.value().json());
   if (verdict.ok()) return std::nullopt;
   return FailureFrom(verdict, what);

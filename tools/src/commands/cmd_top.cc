@@ -200,8 +200,8 @@ MonotonicClock::duration IntervalOf(const TopArguments& arguments) {
 }
 
 // One snapshot an interval, each at the end of the interval that its rates cover.
-Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& source,
-                       Output& out) {
+Outcome PrintSnapshots(const GlobalOptions& global, const TopArguments& arguments,
+                       TopSource& source, Output& out) {
   TopState state(arguments, source);
   const std::uint64_t count = arguments.is_once ? 1 : arguments.count.value_or(1);
   const Screen screen = ProbeScreen(out.fd());
@@ -211,10 +211,8 @@ Outcome PrintSnapshots(const TopArguments& arguments, bool as_json, TopSource& s
     std::this_thread::sleep_until(next);
     if (Status status = source.Refresh(); !status.ok()) return FailureFrom(status, "top");
     const TopPage& page = state.Page(0);
-    if (as_json) {
-      const JsonDocument document = PageJson(page);
-      // Several documents: one a line.
-      out.Write((count > 1 ? document.Compact() : document.Indented()) + "\n");
+    if (global.as_json) {
+      out.Write(count > 1 ? JsonLine(global, PageJson(page)) : JsonText(global, PageJson(page)));
     } else {
       out.Write((i > 0 ? "\n" : "") + RenderTopText(page, screen));
     }
@@ -251,7 +249,7 @@ Outcome Top(const GlobalOptions& global, const TopArguments& arguments, Output& 
   if (is_full_screen) {
     if (const std::optional<Outcome> done = ShowOnScreen(arguments, source, out.fd())) return *done;
   }
-  return PrintSnapshots(arguments, global.as_json, source, out);
+  return PrintSnapshots(global, arguments, source, out);
 }
 
 }  // namespace

@@ -121,6 +121,7 @@ struct ClaimRun {
   std::string tag;
   std::uint64_t count = 1;
   bool as_json = false;
+  bool has_text_integers = false;
 };
 // Claims and prints in chunks, in constant memory. Ids claimed before an error are printed; if
 // there are any, the JSON document is still complete. `last_error` returns the source's message for

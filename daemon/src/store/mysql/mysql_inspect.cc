@@ -70,7 +70,7 @@ Status MysqlStore::CheckSettings() {
         "binlog_format=STATEMENT, with which it refuses transactions that read what is committed; "
         "set it to MIXED or ROW");
   }
-  constexpr std::uint64_t kLeastPacket = 1 << 20;
+  constexpr std::uint64_t kLeastPacket = 1 << 19;
   const auto packet = variables.find("max_allowed_packet");
   if (packet != variables.end() &&
       std::strtoull(packet->second.c_str(), nullptr, 10) < kLeastPacket) {

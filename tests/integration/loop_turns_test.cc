@@ -60,16 +60,16 @@ int Tags() {
 std::string TagName(int number) { return "tag-" + std::to_string(number); }
 
 // Claims one id after the other over the socket, and notes how long each answer took.
-class Claimer {
+class SocketClaimer {
  public:
-  explicit Claimer(const std::string& socket)
+  explicit SocketClaimer(const std::string& socket)
       : socket_(socket), thread_([this] { ClaimUntilTheEnd(); }) {}
-  ~Claimer() {
+  ~SocketClaimer() {
     is_over_ = true;
     thread_.join();
   }
-  Claimer(const Claimer&) = delete;
-  Claimer& operator=(const Claimer&) = delete;
+  SocketClaimer(const SocketClaimer&) = delete;
+  SocketClaimer& operator=(const SocketClaimer&) = delete;
 
   // The waits since the last call, sorted.
   [[nodiscard]] std::uint64_t answers() const noexcept { return answers_; }
@@ -234,7 +234,7 @@ class LoopTurns : public ::testing::Test {
   const TempDir dir_;
   ServiceManagerStandIn manager_{dir_};
   Host host_{dir_};
-  std::optional<Claimer> claimer_;
+  std::optional<SocketClaimer> claimer_;
 
  private:
   static double TurnsUpTo(const Scrape& page, const std::string& seconds) {

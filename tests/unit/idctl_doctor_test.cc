@@ -300,6 +300,14 @@ TEST(DoctorChecksTest, ADryTagWithAnErrorIsAProblem) {
   EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "problem: 1 tag: 'orders' (used up)"));
 }
 
+TEST(DoctorChecksTest, TagWithIdsWhoseLeaseFailedIsAWarningWhileTheStoreIsUp) {
+  Json facts = HealthyFacts();
+  facts["tags"][0]["last_error"] = "a trigger refuses the row";
+  EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "warning: 1 tag: 'orders' (a trigger refuses"));
+  facts["store"]["state"] = "down";
+  EXPECT_FALSE(Contains(ToldOf(facts, "dry"), "a trigger refuses"));
+}
+
 TEST(DoctorChecksTest, UnusedSnowflakeTagIsNeitherDryNorShort) {
   Json facts = HealthyFacts();
   Json& tag = facts["tags"][0];

@@ -88,20 +88,29 @@ void CheckDrained(const Fields& daemon, const std::vector<Fields>& tags,
 }
 
 // Among the tags without ids, separates those whose last lease failed from those that are only
-// waiting. A snowflake tag that no program uses has no ids either: the next claim leases time.
-void CheckDry(const std::vector<Fields>& tags, std::vector<Finding>& findings) {
+// waiting. A snowflake tag that no program uses has no ids either: the next claim leases time. If
+// the last lease of a tag with ids failed while the store is up, the tag will be without ids soon.
+void CheckDry(bool is_store_up, const std::vector<Fields>& tags, std::vector<Finding>& findings) {
   Group failing;
+  Group refused;
   Group waiting;
   for (const Fields& tag : tags) {
     const std::string name = tag.Text("tag");
     const std::optional<std::string> error = tag.OptionalText("last_error");
     const bool is_idle = IsOfSnowflake(tag) && !error;
-    if (tag.Text("state") != "dry" || is_idle) continue;
-    (error ? failing : waiting).Add(name, error.value_or(""));
+    if (tag.Text("state") != "dry") {
+      if (error && is_store_up) refused.Add(name, *error);
+    } else if (!is_idle) {
+      (error ? failing : waiting).Add(name, error.value_or(""));
+    }
   }
   AddGroup(failing,
            {"dry", Health::kProblem, " without ids, and the last lease failed",
             "what the error says; then idctl status " + failing.first},
+           findings);
+  AddGroup(refused,
+           {"dry", Health::kWarning, " with ids for now, but the last lease failed",
+            "what the error says; then idctl status " + refused.first},
            findings);
   AddGroup(
       waiting,
@@ -250,7 +259,7 @@ void CheckTags(const Fields& facts, bool has_rseq, std::vector<Finding>& finding
   const std::vector<Fields> tags = facts.Objects("tags");
   CheckQuarantine(tags, findings);
   CheckDrained(facts.Object("daemon"), tags, findings);
-  CheckDry(tags, findings);
+  CheckDry(facts.Object("store").Text("state") == "up", tags, findings);
   CheckExhaustion(tags, findings);
   CheckPromise(tags, findings);
   CheckLanes(tags, has_rseq, findings);

@@ -73,7 +73,8 @@ class MysqlRow final : public StoredRow {
 // statement, its numbers or its row), kSystem.
 class MysqlDb {
  public:
-  // Looks the name of `endpoint` up, connects to it, and sets the session up, each within its limit.
+  // Looks the name of `endpoint` up, connects to it, and sets the session up, each within its
+  // limit.
   [[nodiscard]] static Result<std::unique_ptr<MysqlDb>> Connect(const MysqlUrl& url,
                                                                 const MysqlEndpoint& endpoint);
   MysqlDb(const MysqlDb&) = delete;

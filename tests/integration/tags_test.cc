@@ -115,7 +115,7 @@ TEST_F(Tags, NameThatRulesUseAsAPatternIsRefusedForANewTag) {
   for (const char* name :
        {"-n", "--help", ".", "..", "a/b", "a,b", "'", "\"", "#", "a#b", "$(id)"}) {
     host_.idctl.Do({"tag", "create", "--", name});
-    const IdctlResult claim = host_.idctl.Run({"claim", "--", name});
+    const IdctlResult claim = host_.idctl.Run({"--timeout", "60s", "claim", "--", name});
     EXPECT_EQ(claim.out, "1\n") << name << ": " << claim.err;
   }
 }

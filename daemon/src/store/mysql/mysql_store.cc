@@ -85,6 +85,8 @@ Status MysqlStore::Open() {
     Status status = OpenAt(endpoint);
     if (status.ok()) return status;
     db_.reset();
+    // Whatever keeps the store from being opened is the store's.
+    if (!IsOfStore(status)) status = {Code::kUnavailable, status.message()};
     refusal = refusal.ok() ? std::move(status)
                            : Status(status.code(), refusal.message() + std::string(kNextEndpoint) +
                                                        status.message());

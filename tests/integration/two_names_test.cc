@@ -89,7 +89,7 @@ TEST_F(TwoNames, RenamedFileIsNotServedBesideTheHostOfItsFirstName) {
   std::filesystem::remove(first());
   b_.daemon.Start();
   ClaimInTurn();
-  ExpectDownBecause(b_, "was renamed: as 'idd.db'");
+  ExpectDownBecause(b_, "was renamed: as '" + first());
   std::filesystem::rename(second(), first());
   ExpectServes(a_);
   a_.daemon.Stop();

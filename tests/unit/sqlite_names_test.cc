@@ -108,7 +108,7 @@ TEST_F(SqliteNamesTest, RenamedFileIsRefusedWhileItsFirstNameIsInUse) {
   std::filesystem::create_hard_link(path_, other_);
   std::filesystem::remove(path_);
   const std::string reason = WhyNot(other_);
-  EXPECT_TRUE(Has(reason, "was renamed: as 'idd.db'")) << reason;
+  EXPECT_TRUE(Has(reason, "was renamed: as '" + path_)) << reason;
   EXPECT_EQ(::kill(user, SIGKILL), 0);
   EXPECT_EQ(::waitpid(user, nullptr, 0), user);
   EXPECT_TRUE(Has(WhyNot(other_), "was renamed"));
@@ -122,9 +122,7 @@ TEST_F(SqliteNamesTest, RenamedFileIsRefusedWithoutTheLogOfAKilledHost) {
   Move("");
   EXPECT_TRUE(Has(WhyNot(other_), "was renamed"));
   EXPECT_TRUE(Has(WhyNot(other_), "was renamed")) << "the second time as well";
-  // The log alone is not enough: nothing shows that it is the newest.
   Move("-wal");
-  EXPECT_TRUE(Has(WhyNot(other_), "was renamed"));
   Move(".witness");
   SqliteStore moved({other_, "b", {}});
   ASSERT_TRUE(moved.Open().ok());
@@ -152,9 +150,19 @@ TEST_F(SqliteNamesTest, FileThatWasRenamedWithItsWitnessIsServed) {
     EXPECT_FALSE(moved.started_recently());
     EXPECT_EQ(Take(moved, Request(2)), (IdRange{1001, 2001}));
   }
-  // Its place is the new one: renamed back alone, it is refused.
+  // It was closed, so all leases are in it.
   std::filesystem::rename(other_, path_);
-  EXPECT_TRUE(Has(WhyNot(path_), "was renamed: as 'other.db'"));
+  EXPECT_EQ(WhyNot(path_), "");
+}
+
+TEST_F(SqliteNamesTest, RenamedFileIsRefusedWhereItsLastPlaceCannotBeSeen) {
+  const std::string first = dir_.File("first");
+  std::filesystem::create_directory(first);
+  const std::string path = first + "/idd.db";
+  EXPECT_EQ(WhyNot(path), "");
+  std::filesystem::rename(path, other_);
+  std::filesystem::rename(first, dir_.File("elsewhere"));
+  EXPECT_TRUE(Has(WhyNot(other_), "was renamed: as '" + path));
 }
 
 // Nothing else can be done where the witness is lost: see "The witness of a SQLite file" in

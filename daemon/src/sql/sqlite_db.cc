@@ -571,7 +571,16 @@ Result<SqliteDb::Place> SqliteDb::FindPlace() const {
   // File systems use an inode's number again, but not within the same nanosecond.
   return Place{.file = std::to_string(file.stx_ino) + " " + std::to_string(file.stx_btime.tv_sec) +
                        "." + std::to_string(file.stx_btime.tv_nsec),
-               .name = std::to_string(directory.st_ino) + "/" + path.filename().string()};
+               .directory = std::to_string(directory.st_ino),
+               .path = path.string()};
+}
+
+bool SqliteDb::HasNoLog(const Place& place) {
+  struct stat directory {};
+  const std::filesystem::path path = place.path;
+  return ::stat(path.parent_path().c_str(), &directory) == 0 &&
+         std::to_string(directory.st_ino) == place.directory &&
+         !FileAt(place.path + "-wal").has_value();
 }
 
 void SqliteDb::CopyLog() noexcept {

@@ -200,10 +200,14 @@ class SqliteDb {
   // Where the open file lies. A copy is another file; a file that was renamed is the same file in
   // another place; a directory that was renamed, or is mounted twice, is the same place.
   struct Place {
-    std::string file;  // its inode and when it was made
-    std::string name;  // the inode of its directory and its name there
+    std::string file;       // its inode and when it was made
+    std::string directory;  // its inode
+    std::string path;       // which may differ between processes, except for the last name
   };
   [[nodiscard]] Result<Place> FindPlace() const;
+  // True if the place can be seen from here and has no log: the last process that used the file
+  // there has copied all of it into the file.
+  [[nodiscard]] static bool HasNoLog(const Place& place);
   // Copies the log into the file as far as other processes permit.
   void CopyLog() noexcept;
   // Some megabytes, unless another process keeps a transaction open: then the log grows with every

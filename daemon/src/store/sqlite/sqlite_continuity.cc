@@ -56,34 +56,36 @@ Result<SqliteContinuity::Join> SqliteContinuity::JoinWitness(SqliteDb& db) {
   return Join::kBegins;
 }
 
-// The file that was renamed is not a copy: idd may still run on its last name, or was killed there,
-// and the newest grants are in the log of that name. Only the witness can show that none is
-// missing.
+// A file that was renamed is not a copy: idd may still run on its last name, or was killed there,
+// and the newest grants are in the log of that name.
 Status SqliteContinuity::JoinPlace(SqliteDb& db, bool continues) {
-  const Result<SqliteDb::Place> place = db.FindPlace();
-  if (!place.ok()) return place.status();
+  const Result<SqliteDb::Place> found = db.FindPlace();
+  if (!found.ok()) return found.status();
+  const SqliteDb::Place& is = found.value();
   SqliteQuery query = db.Query(
       "SELECT coalesce((SELECT value FROM idd_meta WHERE key = 'file'), ''),"
-      "       coalesce((SELECT value FROM idd_meta WHERE key = 'place'), '')");
-  SqliteDb::Place noted;
-  if (query.Next()) noted = {.file = query.Text(0), .name = query.Text(1)};
+      "       coalesce((SELECT value FROM idd_meta WHERE key = 'directory'), ''),"
+      "       coalesce((SELECT value FROM idd_meta WHERE key = 'path'), '')");
+  SqliteDb::Place was;
+  if (query.Next())
+    was = {.file = query.Text(0), .directory = query.Text(1), .path = query.Text(2)};
   if (!query.Finish().ok()) return query.Finish();
-  const bool is_same_file = noted.file == place.value().file;
-  is_new_place_ = !is_same_file || noted.name != place.value().name;
+  const auto name = [](const SqliteDb::Place& place) {
+    return place.path.substr(place.path.rfind('/') + 1);
+  };
+  is_new_place_ = was.file != is.file || was.directory != is.directory || name(was) != name(is);
   if (!is_new_place_) return Status::Ok();
-  if (is_same_file && !continues) {
-    const std::string old_name = noted.name.substr(noted.name.find('/') + 1);
-    return {
-        Code::kUnavailable,
-        "'" + db.path() + "' was renamed: as '" + old_name +
-            "', in this or another directory, it has a -wal or a .witness with leases that it may "
-            "lack here, so ids could be leased twice; end every idd on it, and rename it back, or "
-            "move the -wal and the .witness along (of a restored backup: use a cp of the file)"};
+  if (was.file == is.file && !continues && !SqliteDb::HasNoLog(was)) {
+    return {Code::kUnavailable,
+            "'" + db.path() + "' was renamed: as '" + was.path +
+                "' it may have a -wal with leases that it lacks here, so ids could be leased "
+                "twice; end every idd on it, and rename it back, or move the -wal and the .witness "
+                "along"};
   }
   return db.Run(
-      "INSERT INTO idd_meta(key, value) VALUES('file', ?1), ('place', ?2)"
+      "INSERT INTO idd_meta(key, value) VALUES('file', ?1), ('directory', ?2), ('path', ?3)"
       " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-      place.value().file, place.value().name);
+      is.file, is.directory, is.path);
 }
 
 Result<bool> SqliteContinuity::Continue(SqliteDb& db) {

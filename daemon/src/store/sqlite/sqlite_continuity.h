@@ -46,8 +46,8 @@ class SqliteContinuity {
   void Begin();
   // kUnavailable unless the database continues what the witness knows, on line().
   [[nodiscard]] Status Check(SqliteDb& db);
-  // To be called when the database is opened. kUnavailable if the file was renamed without the
-  // witness or the log of its last place, which may have grants that neither file here has.
+  // To be called when the database is opened. kUnavailable if the file was renamed and its
+  // last place may have a log with grants that are missing here.
   [[nodiscard]] Result<Join> JoinWitness(SqliteDb& db);
   // Takes over leaf_alloc.max_id of every tag where it is above what the witness knows.
   [[nodiscard]] Status AdoptTags(SqliteDb& db);

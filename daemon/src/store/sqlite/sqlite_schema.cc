@@ -21,8 +21,8 @@ CREATE TABLE IF NOT EXISTS leaf_alloc(
 
 -- 'incarnation': the random id of this data set, made with it and never changed. 'stamp': random, of the
 -- last transaction that granted ids, and 'previous_stamp': of the one before it; what the witness beside
--- the file has must be one of them (sqlite_witness.h). 'file' and 'place': which file this is, and where it
--- lay when it was opened last (SqliteDb::Place).
+-- the file has must be one of them (sqlite_witness.h). 'file', 'directory' and 'path': which file this is,
+-- and where it lay when it was opened last (SqliteDb::Place).
 CREATE TABLE idd_meta(
   key   TEXT PRIMARY KEY NOT NULL,
   value TEXT NOT NULL

@@ -229,6 +229,9 @@ TEST_F(MysqlAdmin, CommandThatMakesATagReturnsWhenItCanBeClaimed) {
 
 TEST_F(MysqlAdmin, CommandThatMakesATagNamesTheHostThatItWaitsFor) {
   a_.idctl.CreateTag("orders", 100);
+  ASSERT_TRUE(WaitUntil(Patience(30s), [this] {  // a's raises wait for members only
+    return server_.Session().Query("SELECT state FROM idd_fence WHERE host = 'host-b'") == "live";
+  }));
   b_.daemon.Kill();
   const IdctlResult created = a_.idctl.Run({"tag", "create", "new", "--wait", "1s"});
   EXPECT_EQ(created.exit_status, 0) << created.err;

@@ -182,6 +182,17 @@ class RestartedDaemon : public ::testing::Test {
     }
   }
 
+  // The end of the ids that were used or are held.
+  [[nodiscard]] std::uint64_t HeldTo() const {
+    std::uint64_t held_to = 0;
+    for (const JournalLease& lease : host_.idctl.Leases("orders")) {
+      // A handed-back tail no longer belongs to its lease.
+      held_to =
+          std::max(held_to, lease.state == "active" ? lease.limit : lease.base + lease.claimed);
+    }
+    return held_to;
+  }
+
   const TempDir dir_;
   ServiceManagerStandIn manager_{dir_};
   Host host_{dir_};
@@ -219,12 +230,10 @@ TEST_F(RestartedDaemon, LosesNoIdAndStopsNoClaimer) {
       static_cast<unsigned long long>(slowest_ns_ / 1'000'000));
   EXPECT_LE(missing, static_cast<std::uint64_t>(restarts) / 10 + 1);
 
-  std::uint64_t held_to = 0;
-  for (const JournalLease& lease : host_.idctl.Leases("orders")) {
-    // A handed-back tail no longer belongs to its lease.
-    held_to = std::max(held_to, lease.state == "active" ? lease.limit : lease.base + lease.claimed);
-  }
-  EXPECT_EQ(host_.Database().MaxId("orders"), held_to) << "used ids, and ids still held";
+  // idd may still be leasing, so the two reads may be of different moments.
+  EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)),
+                        [this] { return host_.Database().MaxId("orders") == HeldTo(); }))
+      << "used ids, and ids still held, up to " << HeldTo();
   const AuditRow audit = host_.idctl.Audit("orders");
   EXPECT_TRUE(audit.ok);
   EXPECT_EQ(audit.abandoned, 0U);

@@ -369,7 +369,7 @@ TEST(RenderClusterTest, ShowsHostsAndTags) {
   EXPECT_EQ(text.value(),
             "hosts     3: 2 live, 1 silent; idd 0.1.0 on 2\n"
             "leases    3 active with 3000 ids; of 5000 leased ids 1000 claimed, 500 returned, 500 "
-            "abandoned (10 %)\n"
+            "abandoned (10.0 %)\n"
             "tags      2, 13 ids/s; 1 short: a host holds fewer ids than promised\n"
             "\n"
             "HOST  NAME   STATE   VERSION  LAST-SEEN   LEASES  HELD  SHORT-TAGS\n"

@@ -77,8 +77,8 @@ std::string HeadLines(const Json& document, const Fields& all, std::size_t colum
   std::string waste = std::to_string(abandoned) + " abandoned";
   if (leased > 0) {
     std::ostringstream percent;
-    percent.precision(2);
-    percent << kPercent * static_cast<double>(abandoned) / static_cast<double>(leased);
+    percent.precision(1);
+    percent << std::fixed << kPercent * static_cast<double>(abandoned) / static_cast<double>(leased);
     waste += " (" + percent.str() + " %)";
   }
   text += Line("leases    " + all.CountText("active_leases") + " active with " +

@@ -403,7 +403,9 @@ std::string MysqlRow::Describe(int column) const {
 MysqlDb::MysqlDb(std::string where) : where_(std::move(where)) {}
 
 MysqlDb::~MysqlDb() {
-  if (mysql_ != nullptr) mysql_close(mysql_);
+  if (mysql_ == nullptr) return;
+  mysql_options(mysql_, MYSQL_SERVER_PUBLIC_KEY, nullptr);  // mysql_close() does not free its name
+  mysql_close(mysql_);
 }
 
 Result<std::unique_ptr<MysqlDb>> MysqlDb::Connect(const MysqlUrl& url,

@@ -407,10 +407,17 @@ Status MysqlStore::LiftRow(const TagMark& mark, std::uint64_t used, TimeBudget& 
   Status refusal(Code::kTimeout, "other rows were locked for too long");
   if (waits.GoesOn()) {
     const std::string to = std::to_string(mark.mark);
-    refusal = Failed(db_->Query("UPDATE leaf_alloc SET max_id = " + to + " WHERE " +
-                                sql::IsTag(mark.tag) + " AND max_id < " + to)
-                         .status());
+    const std::string where = " WHERE " + sql::IsTag(mark.tag);
+    const Result<std::vector<MysqlResult>> lifted =
+        db_->Packet({"UPDATE leaf_alloc SET max_id = " + to + where + " AND max_id < " + to,
+                     "SELECT COUNT(*) FROM leaf_alloc" + where + " AND max_id >= " + to});
+    refusal = Failed(lifted.status());
+    // A trigger may have undone it without an error.
+    if (refusal.ok() && lifted.value().back().rows.at(0).at(0) == "0") {
+      refusal = {Code::kInvalid, "max_id did not advance; look for triggers on the table"};
+    }
   }
+  if (refusal.ok()) return refusal;
   if (refusal.code() != Code::kInvalid && refusal.code() != Code::kTimeout) return refusal;
   reconciliation.refused.push_back(
       {.tag = mark.tag, .mark = mark.mark, .error = refusal.message()});

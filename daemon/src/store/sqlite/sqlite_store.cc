@@ -296,6 +296,13 @@ Status SqliteStore::LiftRow(const TagMark& mark, Reconciliation& reconciliation)
         "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
         " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id < ?2",
         mark.tag, mark.mark);
+    if (status.ok()) {
+      // A trigger may have undone it without an error.
+      const Result<TagRecord> after = ReadTag(mark.tag);
+      if (!after.ok()) return after.status();
+      if (after.value().next_id >= mark.mark) return Status::Ok();
+      status = {Code::kInvalid, "max_id did not advance; look for triggers on the table"};
+    }
     if (status.code() != Code::kInvalid || !db_->has_transaction()) return status;
     error = status.message();
   }

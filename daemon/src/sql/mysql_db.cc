@@ -404,7 +404,9 @@ MysqlDb::MysqlDb(std::string where) : where_(std::move(where)) {}
 
 MysqlDb::~MysqlDb() {
   if (mysql_ == nullptr) return;
-  mysql_options(mysql_, MYSQL_SERVER_PUBLIC_KEY, nullptr);  // mysql_close() does not free its name
+  // mysql_close() does not free this name, and a failed login would forget it if it did not
+  // remember the options.
+  mysql_options(mysql_, MYSQL_SERVER_PUBLIC_KEY, nullptr);
   mysql_close(mysql_);
 }
 
@@ -479,7 +481,7 @@ Status MysqlDb::LogIn(const MysqlUrl& url, const MysqlEndpoint& endpoint,
       mysql_real_connect(mysql_, by_socket ? nullptr : endpoint.host.c_str(), url.user.c_str(),
                          password.c_str(), url.database.c_str(), endpoint.port,
                          by_socket ? url.unix_socket.c_str() : nullptr,
-                         CLIENT_MULTI_STATEMENTS) != nullptr;
+                         CLIENT_MULTI_STATEMENTS | CLIENT_REMEMBER_OPTIONS) != nullptr;
   logs_in = false;
   if (!is_in) {
     // libmariadb's error is then one of the server's name or address.

@@ -24,6 +24,9 @@ namespace {
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 
+// How many ids a host holds of a tag at most.
+constexpr int kPrefetch = 100;
+
 const std::vector<std::string> kGood = {"good-1", "good-2", "good-3", "good-4"};
 
 // How a database refuses the row of one tag, and words of its reason.
@@ -87,15 +90,15 @@ class RefusedRows : public TwoHosts {
     Keep();
     // The copy will lack ids of both hosts.
     for (Host* host : {&a_, &b_}) {
-      for (const std::string& tag : kGood) EXPECT_EQ(Claim(*host, tag), "");
-      for (const Refusal& bad : Refusals()) EXPECT_EQ(Claim(*host, bad.tag), "");
+      for (const std::string& tag : kGood) EXPECT_EQ(Claim(*host, tag, 2 * kPrefetch), "");
+      for (const Refusal& bad : Refusals()) EXPECT_EQ(Claim(*host, bad.tag, 2 * kPrefetch), "");
     }
   }
   void MakeTag(const std::string& tag) {
     ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
       return a_.idctl
-                 .Run({"tag", "create", tag, "--if-absent", "--step", "50", "--max-prefetch", "100",
-                       "--wait", "0"})
+                 .Run({"tag", "create", tag, "--if-absent", "--step", "50", "--max-prefetch",
+                       std::to_string(kPrefetch), "--wait", "0"})
                  .exit_status == 0;
     })) << tag;
   }

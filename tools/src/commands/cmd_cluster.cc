@@ -78,7 +78,8 @@ std::string HeadLines(const Json& document, const Fields& all, std::size_t colum
   if (leased > 0) {
     std::ostringstream percent;
     percent.precision(1);
-    percent << std::fixed << kPercent * static_cast<double>(abandoned) / static_cast<double>(leased);
+    percent << std::fixed
+            << kPercent * static_cast<double>(abandoned) / static_cast<double>(leased);
     waste += " (" + percent.str() + " %)";
   }
   text += Line("leases    " + all.CountText("active_leases") + " active with " +

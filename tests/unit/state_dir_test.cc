@@ -71,7 +71,7 @@ TEST_F(StateDirTest, AnotherProcessIsRefused) {
   EXPECT_EQ(status, 0);
 }
 
-// A second idd started for good once the file was removed.
+// Once the file was removed, a second idd started beside the first.
 TEST_F(StateDirTest, RemovedLockFileLetsNoOtherIn) {
   const Result<FileLock> lock = LockStateDir(state_);
   ASSERT_TRUE(lock.ok());

@@ -29,7 +29,7 @@ struct ClaimableWait {
 
 void GoOn(AdminContext& context, const std::shared_ptr<ClaimableWait>& wait);
 
-// Every tag is asked for at least once: that raises its ceiling, whoever waits for it then.
+// Every tag is asked for at least once: that raises its ceiling, even if the wait is over then.
 void EndRound(AdminContext& context, const std::shared_ptr<ClaimableWait>& wait) {
   if (wait->found.waiting.empty() || wait->deadline.passed()) return wait->done(wait->found);
   wait->tags = std::exchange(wait->found, Coverage()).waiting;

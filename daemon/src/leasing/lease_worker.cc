@@ -35,6 +35,12 @@ Result<bool> MayCreate(HighWaterMarks& marks, const std::string& url) {
   return true;
 }
 
+// Whatever keeps the store from being opened is a failure of the store.
+Status AsFailureOfStore(Status status) {
+  if (status.ok() || IsOfStore(status)) return status;
+  return {Code::kUnavailable, status.message()};
+}
+
 }  // namespace
 
 LeaseWorker::LeaseWorker(std::unique_ptr<Store> store, std::unique_ptr<HighWaterMarks> marks,
@@ -126,12 +132,7 @@ void LeaseWorker::LeaveFence() {
   if (opened_ && fence == nullptr && hosts != nullptr) static_cast<void>(hosts->NoteStop());
 }
 
-// Whatever keeps the store from being opened is a failure of the store.
-Status LeaseWorker::Prepare() {
-  Status status = OpenAndRecover();
-  if (status.ok() || IsOfStore(status)) return status;
-  return {Code::kUnavailable, status.message()};
-}
+Status LeaseWorker::Prepare() { return AsFailureOfStore(OpenAndRecover()); }
 
 Status LeaseWorker::OpenAndRecover() {
   if (!health_.up && failures_ > 0 && MonotonicClock::now() < health_.next_try) {
@@ -163,9 +164,8 @@ Result<bool> LeaseWorker::OpenOrMake() {
   health_.next_try = {};
   if (Prepare().ok()) return false;
   store_->AllowNew();
-  const Status status = OpenStore();
-  if (status.ok()) return true;
-  return Status(IsOfStore(status) ? status.code() : Code::kUnavailable, status.message());
+  Status status = AsFailureOfStore(OpenStore());
+  return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
 }
 
 // Whether the store may be used as it is.

@@ -38,7 +38,11 @@ func TestMain(m *testing.M) {
 type answerer func(f frame) (messages [][]byte, fds []int)
 
 // fakeDaemon serves `answer` at the returned path. It answers HELLO itself.
-func fakeDaemon(t *testing.T, greeting []byte, answer answerer) string {
+func fakeDaemon(t *testing.T, answer answerer) string {
+	return listen(t, func(peer *net.UnixConn) { serve(peer, answer) })
+}
+
+func listen(t *testing.T, handle func(peer *net.UnixConn)) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "idd-fake-")
 	if err != nil {
@@ -59,15 +63,24 @@ func fakeDaemon(t *testing.T, greeting []byte, answer answerer) string {
 			if err != nil {
 				return
 			}
-			if greeting != nil {
-				_, _ = peer.Write(greeting)
-				peer.Close()
-				continue
-			}
-			go serve(peer, answer)
+			go handle(peer)
 		}
 	}()
 	return path
+}
+
+// refusingDaemon sends `refusal` to every peer and closes; afterHello: while HELLO lies unread.
+func refusingDaemon(t *testing.T, refusal []byte, afterHello bool) string {
+	return listen(t, func(peer *net.UnixConn) {
+		defer peer.Close()
+		if raw, err := peer.SyscallConn(); err == nil && afterHello {
+			_ = raw.Read(func(fd uintptr) bool {
+				_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+				return err != syscall.EAGAIN
+			})
+		}
+		_, _ = peer.Write(refusal)
+	})
 }
 
 func serve(peer *net.UnixConn, answer answerer) {
@@ -161,7 +174,7 @@ func TestAWrongAnswerToAttachIsIncompatible(t *testing.T) {
 			return [][]byte{reply}, nil
 		},
 	} {
-		client, err := Open(WithSocket(fakeDaemon(t, nil, answer)), WithTimeout(time.Second))
+		client, err := Open(WithSocket(fakeDaemon(t, answer)), WithTimeout(time.Second))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -180,7 +193,7 @@ func TestAWrongAnswerToAttachIsIncompatible(t *testing.T) {
 
 func TestWrongAnswersToAClaimYieldNoID(t *testing.T) {
 	var claims int32
-	path := fakeDaemon(t, nil, func(f frame) ([][]byte, []int) {
+	path := fakeDaemon(t, func(f frame) ([][]byte, []int) {
 		if f.kind == frameAttach {
 			return [][]byte{attachAnswer(f.id, 0, 0, 0, "ticket")}, nil
 		}
@@ -230,7 +243,8 @@ func TestTheDaemonMayRefuseAConnectionBeforeHello(t *testing.T) {
 	native.PutUint32(payload, uint32(StatusDenied))
 	copy(payload[8:], "no tag is for you")
 	for i := 0; i < 20; i++ {
-		_, err := Open(WithSocket(fakeDaemon(t, refusal, nil)), WithTimeout(time.Second))
+		// Every other time it has received HELLO, and closes without reading it.
+		_, err := Open(WithSocket(refusingDaemon(t, refusal, i%2 == 1)), WithTimeout(time.Second))
 		if !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "no tag is for you") {
 			t.Fatalf("%v", err)
 		}

@@ -137,8 +137,12 @@ func receiveMessage(raw syscall.RawConn, buffer, control []byte) (received, erro
 	var n, controlBytes, flags int
 	var err error
 	waitErr := raw.Read(func(fd uintptr) bool {
-		n, controlBytes, flags, _, err = syscall.Recvmsg(int(fd), buffer, control,
-			syscall.MSG_CMSG_CLOEXEC|syscall.MSG_DONTWAIT)
+		n, controlBytes, flags, _, err = receiveNow(fd, buffer, control)
+		if err == syscall.ECONNRESET {
+			// idd closed the connection before it read our request. The kernel says so once,
+			// before what idd had sent: its reason may be there to read.
+			n, controlBytes, flags, _, err = receiveNow(fd, buffer, control)
+		}
 		return err != syscall.EAGAIN && err != syscall.EINTR
 	})
 	if waitErr != nil {
@@ -158,6 +162,11 @@ func receiveMessage(raw syscall.RawConn, buffer, control []byte) (received, erro
 		return received{}, newError(StatusUnavailable, "idd sent a message that is too long")
 	}
 	return m, nil
+}
+
+func receiveNow(fd uintptr, buffer, control []byte) (int, int, int, syscall.Sockaddr, error) {
+	return syscall.Recvmsg(int(fd), buffer, control,
+		syscall.MSG_CMSG_CLOEXEC|syscall.MSG_DONTWAIT)
 }
 
 func descriptorsOf(control []byte) []int {

@@ -191,6 +191,7 @@ Result<Message> Channel::Receive(Deadline deadline) {
     return message;
   }
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 2)> control{};
+  bool was_reset = false;
   // Sending the request has checked the descriptor; it is checked again after a wait.
   for (bool has_waited = false;; has_waited = true) {
     // A receive that sleeps saves a poll. It sleeps at most one slice, so that the last wait ends
@@ -226,6 +227,12 @@ Result<Message> Channel::Receive(Deadline deadline) {
       return message;
     }
     if (bytes == 0) return Status(Code::kUnavailable, "idd closed the connection");
+    // idd closed the connection before it read our request. The kernel says so once, before what
+    // idd had sent: its reason may be there to read.
+    if (errno == ECONNRESET && !was_reset) {
+      was_reset = true;
+      continue;
+    }
     if (errno != EINTR && errno != EAGAIN) {
       return Status(Code::kUnavailable, "the connection to idd broke: " +
                                             Status::FromErrno(errno, "recvmsg").message());

@@ -266,6 +266,18 @@ TEST_F(ChannelTest, ExchangeReadsTheReasonThatAClosedDaemonLeft) {
   EXPECT_EQ(status.message(), "too many connections");
 }
 
+// The kernel resets the connection of a peer that closes with something unread.
+TEST_F(ChannelTest, ReasonIsReadThoughTheDaemonClosedBeforeItReadTheRequest) {
+  ASSERT_TRUE(channel_->TrySend(HelloFrame()));
+  Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 2}, "too many connections"));
+  peer_.reset();
+  const Result<Message> message = channel_->Receive(Later());
+  ASSERT_TRUE(message.ok()) << message.status().message();
+  EXPECT_EQ(ParseError(ParseFrame(message.value().bytes).value()).message(),
+            "too many connections");
+  EXPECT_EQ(channel_->Receive(Later()).status().message(), "idd closed the connection");
+}
+
 TEST_F(ChannelTest, ExchangeRefusesAnErrorFrameThatSaysOk) {
   Answer(BuildReply(FrameType::kError, 0, StatusReply{.status = 0}));
   EXPECT_EQ(channel_->Exchange(HelloFrame(), Later()).status().code(), Code::kInvalid);

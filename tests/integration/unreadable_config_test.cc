@@ -82,14 +82,20 @@ class UnreadableConfig : public ::testing::Test {
     for (const std::string& word : words) EXPECT_THAT(process.stderr_text(), HasSubstr(word));
     EXPECT_THAT(process.stdout_text(), Not(HasSubstr("valid")));
   }
-  // Without one of the options that make an idd independent of the host's; with and without a
-  // check.
+  // Without one of the options that make an idd independent of the host's, where a file's directory
+  // does not stand for it; with and without a check.
   void ExpectRefusals(const std::string& why) const {
-    for (const char* missing : {"--database", "--socket", "--state-dir"}) {
+    for (const std::string missing : {"--database", "--socket", "--state-dir"}) {
       for (const bool is_check : {false, true}) {
         ChildOptions options = Idd();
-        const auto option = std::find(options.argv.begin(), options.argv.end(), missing);
-        options.argv.erase(option, option + 2);
+        if (missing == "--database") {
+          const auto option = std::find(options.argv.begin(), options.argv.end(), missing);
+          options.argv.erase(option, option + 2);
+        } else {
+          const std::string kept = missing == "--socket" ? "--state-dir" : "--socket";
+          options.argv = {IddBinary(), "--database", "mysql://idd@127.0.0.1/idd", kept,
+                          dir_.File("alice/kept")};
+        }
         if (is_check) options.argv.emplace_back("--check-config");
         ExpectRefusal(options, {why, std::string("also give ") + missing});
       }
@@ -144,7 +150,9 @@ TEST_F(UnreadableConfig, PrivateIddOfAnOrdinaryUserRunsWithoutIt) {
   ChildProcess checked(check);
   EXPECT_EQ(checked.WaitFor(Patience(5s)), 0) << checked.stderr_text();
   EXPECT_THAT(checked.stdout_text(), HasSubstr(std::string("may not read ") + kConfig));
-  ChildOptions options = Idd();
+  // A developer's: its socket and its state are beside its file.
+  ChildOptions options;
+  options.argv = {IddBinary(), "--database", "sqlite:" + dir_.File("alice/store")};
   options.identity = kAlice;
   ChildProcess process(options);
   const auto says = [&](const std::string& words) {
@@ -158,7 +166,7 @@ TEST_F(UnreadableConfig, PrivateIddOfAnOrdinaryUserRunsWithoutIt) {
   for (const std::vector<std::string>& command :
        std::vector<std::vector<std::string>>{{"tag", "create", "orders"}, {"claim", "orders"}}) {
     ChildOptions idctl;
-    idctl.argv = {IdctlBinary(), "--socket", dir_.File("alice/sock")};
+    idctl.argv = {IdctlBinary(), "--socket", dir_.File("alice/idd.sock")};
     idctl.argv.insert(idctl.argv.end(), command.begin(), command.end());
     idctl.identity = kAlice;
     ChildProcess run(idctl);
@@ -166,6 +174,17 @@ TEST_F(UnreadableConfig, PrivateIddOfAnOrdinaryUserRunsWithoutIt) {
   }
   process.Signal(SIGTERM);
   EXPECT_EQ(process.WaitFor(Patience(10s)), 0);
+  // The same in the directory where the user is, by a variable.
+  ChildOptions here;
+  here.argv = {"/bin/sh", "-c", "cd \"$0\" && exec \"$1\"", dir_.File("alice"), IddBinary()};
+  here.environment = {"IDD_DATABASE=sqlite:store"};
+  here.identity = kAlice;
+  ChildProcess again(here);
+  EXPECT_TRUE(WaitUntil(Patience(10s), [&] {
+    return again.stderr_text().find("idd.ready") != std::string::npos;
+  })) << again.stderr_text();
+  again.Signal(SIGTERM);
+  EXPECT_EQ(again.WaitFor(Patience(10s)), 0);
 }
 
 TEST_F(UnreadableConfig, FileThatIsGoneAtAReloadChangesNothing) {

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "config/config_tables.h"
@@ -371,26 +372,32 @@ bool IsService() {
   return is_set("NOTIFY_SOCKET") || is_set("LISTEN_PID") || IsJournal();
 }
 
-// The options that make an idd independent of the host's own.
-constexpr std::array kOwnPlaces = {"--database", "--socket", "--state-dir"};
-
-// Whether an idd of this user has nothing to do with the default configuration of the host.
-bool IsPrivate(const CLI::App& app) {
+// Whether a person started this idd, and not the host or its service manager.
+bool IsOrdinaryUser() {
   const uid_t uid = ::geteuid();
   const Result<std::optional<std::uint32_t>> service = FindUser(kServiceUser);
-  if (uid == 0 || !service.ok() || uid == service.value() || IsService()) return false;
-  return std::all_of(kOwnPlaces.begin(), kOwnPlaces.end(),
-                     [&app](const char* name) { return app.get_option(name)->count() != 0; });
+  return uid != 0 && service.ok() && uid != service.value() && !IsService();
 }
 
-std::string PrivateAdvice(const CLI::App& app) {
+// Options that an ordinary user has given, or that follow from those given, make an idd that has
+// nothing to do with the host's own. Its socket and its state directory are beside its SQLite file
+// unless it names others. Returns the options that are missing for such an idd.
+std::string SetOwnPlaces(const CLI::App& app, Settings& settings) {
+  const auto is_given = [&app](const Setting& setting) {
+    return app.get_option(std::string("--") + setting.name)->count() != 0;
+  };
+  const Setting& database = *FindSetting(settings, "database");
+  if (!is_given(database)) return "--database";
+  const bool is_file = database.value.starts_with(kSqliteScheme);
+  const std::filesystem::path file = is_file ? database.value.substr(kSqliteScheme.size()) : "";
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
   std::string missing;
-  for (const char* name : kOwnPlaces) {
-    if (app.get_option(name)->count() == 0)
-      missing += (missing.empty() ? "" : " and ") + std::string(name);
+  for (Setting* setting : {FindSetting(settings, "socket"), FindSetting(settings, "state_dir")}) {
+    if (is_given(*setting)) continue;
+    if (!is_file) missing += (missing.empty() ? "--" : " and --") + std::string(setting->name);
+    if (is_file) setting->value = std::string_view(setting->name) == "socket" ? folder + "/idd.sock" : folder;
   }
-  if (missing.empty() || IsService()) return "";
-  return "; for an idd of your own, also give " + missing;
+  return missing;
 }
 
 // What users may not expect of the rules.
@@ -447,8 +454,13 @@ ParsedOptions ParseOptions(const std::vector<std::string>& arguments,
   const bool is_config_given = app.get_option("--config")->count() != 0;
   Result<std::optional<std::string>> text = ConfigFile::Text(config);
   std::string skipped;
+  const bool is_person = IsOrdinaryUser();
+  const std::string missing = is_person ? SetOwnPlaces(app, settings) : "";
   if (text.status().code() == Code::kDenied && !is_config_given) {
-    if (!IsPrivate(app)) return Usage(text.status().message() + PrivateAdvice(app));
+    if (!is_person) return Usage(text.status().message());
+    if (!missing.empty()) {
+      return Usage(text.status().message() + "; for an idd of your own, also give " + missing);
+    }
     text = std::optional<std::string>();
     skipped = config;
   }

@@ -395,7 +395,8 @@ std::string SetOwnPlaces(const CLI::App& app, Settings& settings) {
   for (Setting* setting : {FindSetting(settings, "socket"), FindSetting(settings, "state_dir")}) {
     if (is_given(*setting)) continue;
     if (!is_file) missing += (missing.empty() ? "--" : " and --") + std::string(setting->name);
-    if (is_file) setting->value = std::string_view(setting->name) == "socket" ? folder + "/idd.sock" : folder;
+    if (is_file)
+      setting->value = std::string_view(setting->name) == "socket" ? folder + "/idd.sock" : folder;
   }
   return missing;
 }

@@ -29,9 +29,9 @@
 #include "idclient/idclient.hpp"
 #include "nlohmann/json.hpp"
 #include "report.h"
+#include "support/db_server.h"
 #include "support/free_ports.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -110,9 +110,9 @@ class Cluster {
 
   // `are_apart`: each connection updates a row of its own.
   [[nodiscard]] double Commits(int connections, bool are_apart) {
-    std::vector<std::unique_ptr<MariadbSession>> sessions;
+    std::vector<std::unique_ptr<DbSession>> sessions;
     for (int i = 0; i < connections; ++i) {
-      sessions.push_back(std::make_unique<MariadbSession>(port_));
+      sessions.push_back(std::make_unique<DbSession>(port_));
     }
     return Rate(
         connections,
@@ -154,7 +154,7 @@ class Cluster {
 
   const std::uint16_t port_ = FreePorts(1).front();
   TempDir dir_;
-  MariadbServer server_;
+  DbServer server_;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
 

@@ -20,7 +20,7 @@
 #include "platform/random.h"
 #include "report.h"
 #include "store/mysql/mysql_store.h"
-#include "support/mariadb_server.h"
+#include "support/db_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -52,7 +52,7 @@ class Benchmark {
   }
 
   [[nodiscard]] nlohmann::json Run() {
-    harness::MariadbSession session = server_.Session();
+    harness::DbSession session = server_.Session();
     nlohmann::json result;
     std::vector<Lease> held;
     MysqlStore& one = *stores_.front();
@@ -89,13 +89,13 @@ class Benchmark {
     double redo = 0;
   };
 
-  [[nodiscard]] static double Status(harness::MariadbSession& session, const std::string& name) {
+  [[nodiscard]] static double Status(harness::DbSession& session, const std::string& name) {
     return std::stod(
         session.Query("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS"
                       " WHERE VARIABLE_NAME = '" +
                       name + "'"));
   }
-  [[nodiscard]] static Counters Count(harness::MariadbSession& session) {
+  [[nodiscard]] static Counters Count(harness::DbSession& session) {
     return {Status(session, "BYTES_RECEIVED"), Status(session, "BYTES_SENT"),
             Status(session, "INNODB_LSN_CURRENT")};
   }
@@ -126,7 +126,7 @@ class Benchmark {
   }
 
   harness::TempDir dir_;
-  harness::MariadbServer server_{dir_};
+  harness::DbServer server_{dir_};
   std::vector<std::unique_ptr<MysqlStore>> stores_;
   std::vector<std::string> tags_;
 };

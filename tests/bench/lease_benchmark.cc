@@ -25,8 +25,8 @@
 #include "nlohmann/json.hpp"
 #include "report.h"
 #include "store/mysql/mysql_store.h"
+#include "support/db_server.h"
 #include "support/free_ports.h"
-#include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -58,13 +58,13 @@ class Benchmark {
   }
 
   [[nodiscard]] nlohmann::json Run() {
-    std::optional<harness::MariadbSession> session;
+    std::optional<harness::DbSession> session;
     if (by_tcp_) {
       session.emplace(port_);
     } else {
       session.emplace(server_.socket(), "root", "idd");
     }
-    harness::MariadbSession& leaf = *session;
+    harness::DbSession& leaf = *session;
     std::vector<double> of_leaf;
     std::vector<double> of_one;
     std::vector<double> of_read;
@@ -92,7 +92,7 @@ class Benchmark {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began)
         .count();
   }
-  static void LeafLease(harness::MariadbSession& leaf) {
+  static void LeafLease(harness::DbSession& leaf) {
     leaf.Execute("BEGIN");
     leaf.Execute("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'tag-0'");
     static_cast<void>(
@@ -126,7 +126,7 @@ class Benchmark {
   const bool by_tcp_;
   const std::uint16_t port_ = harness::FreePorts(1).front();
   harness::TempDir dir_;
-  harness::MariadbServer server_{dir_, "db", {.port = port_, .arguments = {}}};
+  harness::DbServer server_{dir_, "db", {.port = port_, .arguments = {}}};
   std::unique_ptr<MysqlStore> store_;
   std::unique_ptr<HighWaterMarks> marks_;
   std::vector<std::string> tags_;

@@ -35,8 +35,8 @@
 #include "platform/random.h"
 #include "report.h"
 #include "store/mysql/mysql_store.h"
+#include "support/db_server.h"
 #include "support/free_ports.h"
-#include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -184,7 +184,7 @@ class Benchmark {
     const Cost lease = Measure([&] { return host.Lease(one); });
     const Cost leases = Measure([&] { return host.Lease(many); });
     const Cost look = Measure([&] { return host.Look(); });
-    harness::MariadbSession session = server_.Session();
+    harness::DbSession session = server_.Session();
     constexpr int kMembers = 1000;
     session.Execute(
         "INSERT INTO idd_fence(host, run, beat, state) SELECT CONCAT('member-', seq), 'run', 1,"
@@ -318,7 +318,7 @@ class Benchmark {
   const std::vector<double> rates_;
   const std::uint16_t port_ = harness::FreePorts(1).front();
   const harness::TempDir dir_;
-  harness::MariadbServer server_{dir_, "db", {.port = port_, .arguments = {}}};
+  harness::DbServer server_{dir_, "db", {.port = port_, .arguments = {}}};
   std::vector<std::unique_ptr<SimulatedHost>> hosts_;
 };
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "support/child_process.h"
+#include "support/db_server.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/service_manager_stand_in.h"
 #include "support/sqlite_file.h"
 #include "support/temp_dir.h"
@@ -101,7 +101,7 @@ class OtherDatabase : public ::testing::TestWithParam<const char*> {
   }
 
   const TempDir dir_;
-  MariadbServer server_{dir_};
+  DbServer server_{dir_};
   ServiceManagerStandIn manager_{dir_};
   Host host_{dir_};
   GivenIds ids_;
@@ -198,7 +198,7 @@ class LostDatabase : public ::testing::Test {
   }
 
   const TempDir dir_;
-  MariadbServer server_{dir_};
+  DbServer server_{dir_};
   Host a_{dir_, "host-a"};
   Host b_{dir_, "host-b"};
   Host c_{dir_, "host-c"};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `idctl doctor` on a real idd and a real MariaDB, with faults staged in the server.
+// `idctl doctor` on a real idd and a real server, with faults staged in the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
 
+#include "support/db_server.h"
 #include "support/doctor.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/mysql_proxy.h"
 #include "support/test_clock.h"
 #include "support/test_environment.h"
@@ -20,7 +20,7 @@ namespace {
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 
-class DoctorOnMariadb : public ::testing::Test {
+class DoctorOnServer : public ::testing::Test {
  protected:
   void Start(const std::string& url) {
     host_.daemon.options().database = url;
@@ -33,11 +33,11 @@ class DoctorOnMariadb : public ::testing::Test {
 
   const TempDir server_dir_;  // writable for the server's user; idd's socket is elsewhere
   const TempDir dir_;
-  MariadbServer server_{server_dir_};
+  DbServer server_{server_dir_};
   Host host_{dir_};
 };
 
-TEST_F(DoctorOnMariadb, FindsNothingOnAHealthyServerAndThenThatItIsDown) {
+TEST_F(DoctorOnServer, FindsNothingOnAHealthyServerAndThenThatItIsDown) {
   server_.Start();
   Start(server_.Url());
   host_.idctl.CreateTag("orders", 1000);
@@ -47,7 +47,7 @@ TEST_F(DoctorOnMariadb, FindsNothingOnAHealthyServerAndThenThatItIsDown) {
   for (const char* check : {"store", "writable", "durability", "clock", "host", "marks"}) {
     EXPECT_TRUE(healthy.Has("ok", check)) << check << healthy.document.dump(1);
   }
-  EXPECT_THAT(healthy.document.dump(), HasSubstr("MariaDB"));
+  EXPECT_THAT(healthy.document.dump(), HasSubstr(IsMysql() ? "MySQL" : "MariaDB"));
   EXPECT_THAT(healthy.document.dump(),
               HasSubstr("the store's clock agrees with this host's within "));
   server_.Kill();
@@ -59,7 +59,7 @@ TEST_F(DoctorOnMariadb, FindsNothingOnAHealthyServerAndThenThatItIsDown) {
   EXPECT_TRUE(WaitUntil(Patience(20s), [&] { return Examine(host_.idctl).exit_status == 0; }));
 }
 
-TEST_F(DoctorOnMariadb, NamesAReadOnlyServer) {
+TEST_F(DoctorOnServer, NamesAReadOnlyServer) {
   server_.Start();
   Start(server_.Url());
   host_.idctl.CreateTag("orders", 1000);
@@ -72,7 +72,7 @@ TEST_F(DoctorOnMariadb, NamesAReadOnlyServer) {
   EXPECT_THAT(problem.at("next").get<std::string>(), HasSubstr("SET GLOBAL read_only = OFF"));
 }
 
-TEST_F(DoctorOnMariadb, NamesAWrongPasswordAndHidesIt) {
+TEST_F(DoctorOnServer, NamesAWrongPasswordAndHidesIt) {
   server_.Start();
   std::string url = server_.Url();
   url.replace(url.find("secret"), 6, "Pa55word");
@@ -83,7 +83,7 @@ TEST_F(DoctorOnMariadb, NamesAWrongPasswordAndHidesIt) {
   EXPECT_EQ(Examine(host_.idctl).document.dump().find("Pa55word"), std::string::npos);
 }
 
-TEST_F(DoctorOnMariadb, NamesAClockThatIsOff) {
+TEST_F(DoctorOnServer, NamesAClockThatIsOff) {
   if (SlowdownFactor() != 1) GTEST_SKIP() << "a sanitizer's runtime must be loaded first";
   TestClock clock(dir_, "host-a");
   clock.ShiftTo(3'600'000);
@@ -94,7 +94,7 @@ TEST_F(DoctorOnMariadb, NamesAClockThatIsOff) {
                 {"problem", "clock", "clock is 3[56][0-9]{5} ms behind this host's", "NTP"});
 }
 
-TEST_F(DoctorOnMariadb, NamesASecondHostOfItsName) {
+TEST_F(DoctorOnServer, NamesASecondHostOfItsName) {
   server_.Start();
   Start(server_.Url());
   const TempDir elsewhere;
@@ -109,7 +109,7 @@ TEST_F(DoctorOnMariadb, NamesASecondHostOfItsName) {
   EXPECT_EQ(Examine(host_.idctl).exit_status, 0) << "the first host must be fine";
 }
 
-TEST_F(DoctorOnMariadb, NamesWeakDurability) {
+TEST_F(DoctorOnServer, NamesWeakDurability) {
   server_.Start({"--innodb-flush-log-at-trx-commit=0"});
   Start(server_.Url());
   ExpectFinding(host_.idctl,
@@ -117,7 +117,7 @@ TEST_F(DoctorOnMariadb, NamesWeakDurability) {
                  "SET GLOBAL innodb_flush_log_at_trx_commit = 1", 0});
 }
 
-TEST_F(DoctorOnMariadb, AnswersBesideAServerThatHangs) {
+TEST_F(DoctorOnServer, AnswersBesideAServerThatHangs) {
   server_.Start();
   MysqlProxy proxy(server_dir_.File("proxy"), server_.socket());
   std::string url = server_.Url();

@@ -12,8 +12,8 @@
 
 #include "support/child_process.h"
 #include "support/daemon_process.h"
+#include "support/db_server.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/mysql_proxy.h"
 #include "support/pseudo_terminal.h"
 #include "support/test_environment.h"
@@ -73,7 +73,7 @@ class Import : public ::testing::Test {
  protected:
   void SetUp() override {
     server_.Start();
-    MariadbSession root = server_.Session("");
+    DbSession root = server_.Session("");
     root.Execute("CREATE DATABASE legacy");
     root.Execute("CREATE USER reader@localhost IDENTIFIED BY 'Pa55word'");
     root.Execute("GRANT SELECT ON legacy.* TO reader@localhost");
@@ -109,7 +109,7 @@ class Import : public ::testing::Test {
     std::string all;
     for (const char* table :
          {"leaf_alloc", "idd_tag", "idd_lease", "idd_returned", "idd_deleted_tag"}) {
-      MariadbSession root = server_.Session();
+      DbSession root = server_.Session();
       const std::string columns = root.Query(
           "SELECT GROUP_CONCAT('`', column_name, '`' ORDER BY ordinal_position)"
           " FROM information_schema.columns WHERE table_schema = 'idd' AND table_name = '" +
@@ -122,7 +122,7 @@ class Import : public ::testing::Test {
   }
 
   const TempDir dir_;
-  MariadbServer server_{dir_};
+  DbServer server_{dir_};
   Host host_{dir_};
 };
 
@@ -397,7 +397,8 @@ TEST_F(Import, PasswordIsShownNowhere) {
 
 TEST_F(Import, TooManyRowsAreRefusedAsAWhole) {
   Sql(kCosid);
-  Sql("INSERT INTO cosid(name, last_max_id) SELECT CONCAT('t', seq), seq FROM seq_1_to_100001");
+  Sql("INSERT INTO cosid(name, last_max_id) SELECT CONCAT('t', seq), seq FROM " +
+      Numbers(1, 100'001));
   EXPECT_THAT(Refusal({"cosid"}), HasSubstr("more than 100000 rows"));
   EXPECT_EQ(server_.Session().Query("SELECT COUNT(*) FROM leaf_alloc"), "0");
   Sql("DELETE FROM cosid WHERE last_max_id > 1000");
@@ -409,11 +410,12 @@ TEST_F(Import, TooManyRowsAreRefusedAsAWhole) {
 // On a terminal; there are rows for some seconds of work.
 TEST_F(Import, ShowsHowManyRowsAreDone) {
   // More than a second's work.
-  const std::string rows = std::to_string(5000 / SlowdownFactor());
+  const auto count = static_cast<std::uint64_t>(5000 / SlowdownFactor());
+  const std::string rows = std::to_string(count);
   Sql(kTinyid, "legacy");
   Sql("INSERT INTO tiny_id_info(biz_type, max_id, step) SELECT CONCAT('t', seq), seq, 10"
-      " FROM seq_1_to_" +
-          rows,
+      " FROM " +
+          Numbers(1, count),
       "legacy");
   PseudoTerminal terminal(80, 24);
   ChildOptions child;
@@ -454,7 +456,7 @@ TEST_F(Import, SourceThatMovesMeanwhileIsNoticedAndLiftedAbove) {
 
 TEST(ImportIntoSqlite, ComesFromAServerByUrl) {
   const TempDir dir;
-  MariadbServer server(dir);
+  DbServer server(dir);
   server.Start();
   Host host(dir);
   host.daemon.Start();

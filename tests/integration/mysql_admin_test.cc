@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "idclient/idclient.h"
+#include "support/db_server.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -94,7 +94,7 @@ class MysqlAdmin : public ::testing::Test {
   }
 
   const TempDir dir_;
-  MariadbServer server_{dir_};
+  DbServer server_{dir_};
   Host a_{dir_, "host-a"};
   Host b_{dir_, "host-b"};
 };

@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "support/db_server.h"
 #include "support/doctor.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/mount_namespace.h"
 #include "support/mysql_proxy.h"
 #include "support/test_environment.h"
@@ -77,7 +77,7 @@ class MysqlFaults : public ::testing::Test {
   }
 
   const TempDir dir_;
-  MariadbServer server_{dir_};
+  DbServer server_{dir_};
   Host host_{dir_};
   std::optional<MysqlProxy> proxy_;
 };
@@ -94,7 +94,7 @@ TEST_F(MysqlFaults, WrongPasswordIsNamedAndHidden) {
         ReadFile("/proc/" + pid + "/cmdline")}) {
     EXPECT_EQ(place.find("Pa55word"), std::string::npos) << place;
   }
-  server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('Pa55word')");
+  server_.Session("").Execute("ALTER USER idd@localhost IDENTIFIED BY 'Pa55word\'");
   EXPECT_TRUE(WaitUp());
 }
 
@@ -120,14 +120,14 @@ TEST_F(MysqlFaults, ChangedPasswordFileIsReadAtTheNextConnect) {
   const pid_t pid = host_.daemon.pid();
   // The file first: the existing connection stays, and the next one uses the new password.
   WriteFile(file, "second\n");
-  server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('second')");
+  server_.Session("").Execute("ALTER USER idd@localhost IDENTIFIED BY 'second\'");
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
-  server_.Session("").Execute("KILL USER idd@localhost");
+  server_.EndSessions();
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
   EXPECT_EQ(host_.daemon.Log().find("check user and password"), std::string::npos);
   // The server first: an outage until the file follows; the doctor names the file.
-  server_.Session("").Execute("SET PASSWORD FOR idd@localhost = PASSWORD('third')");
-  server_.Session("").Execute("KILL USER idd@localhost");
+  server_.Session("").Execute("ALTER USER idd@localhost IDENTIFIED BY 'third\'");
+  server_.EndSessions();
   ASSERT_TRUE(WaitForError("check user and password")) << Database();
   EXPECT_THAT(Examine(host_.idctl).document.dump(),
               HasSubstr("correct the password in '" + file + "'"));
@@ -168,7 +168,7 @@ TEST_F(MysqlFaults, MissingRightIsNamed) {
   server_.Session("").Execute("REVOKE ALL ON idd.* FROM idd@localhost");
   server_.Session("").Execute("GRANT SELECT, UPDATE ON idd.* TO idd@localhost");
   // The server checks the rights on a database when a connection is made.
-  server_.Session("").Execute("KILL USER idd@localhost");
+  server_.EndSessions();
   ExpectRefusal("orders", "INSERT command denied");
   server_.Session("").Execute("GRANT ALL ON idd.* TO idd@localhost");
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
@@ -180,7 +180,7 @@ TEST_F(MysqlFaults, LockedTableIsNamedAndOpensAgain) {
   Start(Url());
   CreateDryTag("orders");
   {
-    MariadbSession other = server_.Session();
+    DbSession other = server_.Session();
     other.Execute("LOCK TABLES leaf_alloc WRITE");
     ExpectRefusal("orders", "lock");
   }
@@ -251,18 +251,15 @@ TEST_F(MysqlFaults, StopBesideLockedRowsHandsTheOtherTailsBack) {
   server_.Start();
   // A younger server may be another one, after a restart: then all marks are pushed first, also
   // those of locked rows.
-  ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
-    return std::stoi(server_.Session("").Query(
-               "SELECT variable_value FROM information_schema.global_status"
-               " WHERE variable_name = 'uptime'")) >= 3;
-  }));
+  ASSERT_TRUE(
+      WaitUntil(Patience(20s), [&] { return server_.Session("").Counters().at("uptime") >= 3; }));
   Start(Url());
   const std::vector<std::string> tags = {"a", "b", "c", "d", "e", "f"};
   for (const std::string& tag : tags) {
     host_.idctl.CreateTag(tag, 1000);
     ASSERT_TRUE(ClaimsWithin(tag, Patience(10s))) << tag;
   }
-  MariadbSession other = server_.Session("idd");
+  DbSession other = server_.Session("idd");
   other.Execute("BEGIN");
   other.Execute("SELECT * FROM leaf_alloc WHERE biz_tag IN ('a', 'b', 'd') FOR UPDATE");
   host_.daemon.Signal(SIGTERM);
@@ -296,7 +293,7 @@ TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
   const TempDir dir;
   SmallTmpfs disk(dir.File("disk"), 28 * 1024);           // 24 MiB of them are used
   ASSERT_EQ(::chmod(dir.File("disk").c_str(), 0777), 0);  // the server is another user
-  MariadbServer server(
+  DbServer server(
       dir, "db",
       {.port = 0,
        .arguments = {"--innodb-file-per-table=0", "--innodb-data-home-dir=" + dir.File("disk"),
@@ -369,7 +366,7 @@ TEST_F(MysqlFaults, HostWhoseOwnDiskIsFullStopsNoOtherHost) {
 
 TEST_F(MysqlFaults, ReadOnlyServerIsPassedOverForTheNext) {
   server_.Start();
-  MariadbServer second(dir_, "second", {.port = 0, .arguments = {}});
+  DbServer second(dir_, "second", {.port = 0, .arguments = {}});
   second.Start();
   server_.Session("").Execute("SET GLOBAL read_only = 1");
   Start(Url());
@@ -396,7 +393,7 @@ TEST_F(MysqlFaults, HostThatWasGrantedNothingMovesToAnEmptyDatabase) {
   EXPECT_TRUE(host_.daemon.WaitForLogLine("info store.changed", mark, 0s)) << host_.daemon.Log();
   host_.daemon.Stop();
   // Now the host has been granted ids.
-  MariadbServer empty(dir_, "empty", {.port = 0, .arguments = {}});
+  DbServer empty(dir_, "empty", {.port = 0, .arguments = {}});
   empty.Start();
   host_.daemon.options().database = empty.Url();
   host_.daemon.Start();
@@ -416,7 +413,7 @@ TEST_F(MysqlFaults, LeasesOfAKilledRunThatTheTablesLackDoNotComeAgain) {
   const std::vector<std::uint64_t> ids = host_.idctl.Claim("orders", 50);
   ASSERT_EQ(ids.size(), 50U);
   host_.daemon.Kill();
-  MariadbSession session = server_.Session();
+  DbSession session = server_.Session();
   session.Execute("DELETE FROM idd_lease WHERE base >= " + std::to_string(ids.front()));
   session.Execute("UPDATE leaf_alloc SET max_id = " + std::to_string(ids.front()));
   host_.daemon.Start();
@@ -425,8 +422,7 @@ TEST_F(MysqlFaults, LeasesOfAKilledRunThatTheTablesLackDoNotComeAgain) {
 }
 
 TEST_F(MysqlFaults, WeakDurabilityIsAStandingWarning) {
-  MariadbServer weak(dir_, "weak",
-                     {.port = 0, .arguments = {"--innodb-flush-log-at-trx-commit=0"}});
+  DbServer weak(dir_, "weak", {.port = 0, .arguments = {"--innodb-flush-log-at-trx-commit=0"}});
   weak.Start();
   Start(weak.Url());
   EXPECT_TRUE(host_.daemon.WaitForLogLine("store.not_durable.*innodb_flush_log_at_trx_commit=0", 0,

@@ -8,29 +8,28 @@
 #include <utility>
 
 #include "store/mysql/mysql_store.h"
-#include "support/mariadb_server.h"
+#include "support/db_server.h"
 #include "support/temp_dir.h"
 
 namespace idd::daemon {
 namespace {
 
-using harness::MariadbServer;
+using harness::DbServer;
 using harness::TempDir;
 
 // More rows than one read returns, most of them of another tag.
 TEST(MysqlJournalTest, NewestOfTheWantedTagsAreFoundHoweverFarBack) {
   const TempDir dir;
-  MariadbServer server(dir);
+  DbServer server(dir);
   server.Start();
   Result<MysqlUrl> url = ParseMysqlUrl(server.Url());
   ASSERT_TRUE(url.ok()) << url.status().message();
   MysqlStore store(MysqlStoreOptions{std::move(url).value(), {"a", "boot", "state"}});
   ASSERT_TRUE(store.Open().ok());
-  const auto fill = [&server](const std::string& tag, int from, int to) {
+  const auto fill = [&server](const std::string& tag, std::uint64_t from, std::uint64_t to) {
     server.Session("idd").Execute(
         "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT LPAD(seq, 32, '0'), '" +
-        tag + "', 'a', seq, seq + 1 FROM seq_" + std::to_string(from) + "_to_" +
-        std::to_string(to));
+        tag + "', 'a', seq, seq + 1 FROM " + harness::Numbers(from, to));
   };
   fill("orders", 1, 3);
   fill("users", 4, 25'000);

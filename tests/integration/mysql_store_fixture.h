@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "store/mysql/mysql_store.h"
-#include "support/mariadb_server.h"
+#include "support/db_server.h"
 #include "support/store_case.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
@@ -22,7 +22,7 @@ class MysqlStoreTest : public StoreCase {
  protected:
   static void SetUpTestSuite() {
     dir_ = new harness::TempDir;
-    server_ = new harness::MariadbServer(*dir_);
+    server_ = new harness::DbServer(*dir_);
     server_->Start();
   }
   static void TearDownTestSuite() {
@@ -34,7 +34,7 @@ class MysqlStoreTest : public StoreCase {
     Root("").Execute("CREATE DATABASE idd");
   }
 
-  [[nodiscard]] static harness::MariadbSession Root(const std::string& database = "idd") {
+  [[nodiscard]] static harness::DbSession Root(const std::string& database = "idd") {
     return server_->Session(database);
   }
   static void Sql(const std::string& sql) { Root().Execute(sql); }
@@ -45,7 +45,8 @@ class MysqlStoreTest : public StoreCase {
   [[nodiscard]] static std::string Columns(const std::string& table) {
     return Ask(
         "SELECT GROUP_CONCAT('`', column_name, '`') FROM information_schema.columns"
-        " WHERE table_schema = 'idd' AND is_generated = 'NEVER' AND table_name = '" +
+        " WHERE table_schema = 'idd' AND COALESCE(generation_expression, '') = '' AND table_name = "
+        "'" +
         table + "'");
   }
 
@@ -81,7 +82,7 @@ class MysqlStoreTest : public StoreCase {
     Take(*store, Request(1));
     Take(*OpenStore("b"), Request(2));
     Return(*store, 1, 100, ReturnOutcome::kListed);
-    harness::MariadbSession root = Root();
+    harness::DbSession root = Root();
     EXPECT_TRUE(store->FindTagsCached({"orders"}).ok());
     root.Execute(sql);
     return store;
@@ -96,7 +97,7 @@ class MysqlStoreTest : public StoreCase {
   }
 
   inline static harness::TempDir* dir_ = nullptr;
-  inline static harness::MariadbServer* server_ = nullptr;
+  inline static harness::DbServer* server_ = nullptr;
 };
 
 }  // namespace idd::daemon

@@ -28,8 +28,8 @@
 namespace idd::daemon {
 namespace {
 
-using harness::MariadbServer;
-using harness::MariadbSession;
+using harness::DbServer;
+using harness::DbSession;
 using shm::IdRange;
 using shm::kMaxLimit;
 using std::chrono_literals::operator""ms;
@@ -52,12 +52,8 @@ TEST_F(MysqlStoreTest, SeveralTagsAreLeasedInOneTransaction) {
   }
   requests.push_back(Request(99, 0, 10, "no such tag"));
   const std::string before = Ask("SHOW GLOBAL STATUS LIKE 'Com_commit'");
-  const auto commits = [] {
-    return std::stoi(
-        Ask("SELECT variable_value FROM information_schema.global_status"
-            " WHERE variable_name = 'Com_commit'"));
-  };
-  const int commits_before = commits();
+  const auto commits = [] { return Root().Counters().at("com_commit"); };
+  const double commits_before = commits();
   const auto leases = store->TakeLeases(requests);
   ASSERT_TRUE(leases.ok()) << leases.status().message();
   EXPECT_EQ(commits(), commits_before + 1);
@@ -87,7 +83,7 @@ TEST_F(MysqlStoreTest, ThreadsOfTwoHostsAndALeafServerNeverGetTheSameIds) {
     });
   }
   threads.emplace_back([&] {
-    MariadbSession leaf = Root();
+    DbSession leaf = Root();
     for (std::uint64_t i = 0; i < kLeases; ++i) {
       leaf.Execute("BEGIN");
       leaf.Execute("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'orders'");
@@ -208,7 +204,7 @@ TEST_F(MysqlStoreTest, TriggerThatUndoesTheAdvanceLeasesNothing) {
 TEST_F(MysqlStoreTest, LockedRowFailsItsOwnTagAlone) {
   const auto store = OpenWithOrders("a");
   CreateTag(*store, "users");
-  MariadbSession other = Root();
+  DbSession other = Root();
   other.Execute("BEGIN");
   other.Execute("UPDATE leaf_alloc SET max_id = max_id + 1 WHERE biz_tag = 'orders'");
   const auto leases = store->TakeLeases({Request(1), Request(2, 0, 10, "users")});
@@ -231,7 +227,7 @@ TEST_F(MysqlStoreTest, LockedRowsHoldNoOtherTagUp) {
     requests.push_back(Request(i, 0, 10, tag));
   }
   const auto is_locked = [](std::size_t place) { return place % 4 == 1; };
-  MariadbSession other = Root();
+  DbSession other = Root();
   other.Execute("BEGIN");
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (!is_locked(i)) continue;
@@ -280,7 +276,7 @@ TEST_F(MysqlStoreTest, LeasesOneByOneEndInTimeAndEveryTagGetsItsTurn) {
     requests.push_back(Request(i, 0, 10, tag));
   }
   // The journal's rows of three tags cannot be written, whose rows in leaf_alloc are free.
-  MariadbSession other = Root();
+  DbSession other = Root();
   Sql("CREATE TRIGGER wait_for_it BEFORE INSERT ON idd_lease FOR EACH ROW"
       " IF NEW.biz_tag <> 'tag-3' THEN"
       "  SET @waited = (SELECT COUNT(*) FROM idd_deleted_tag WHERE biz_tag = 'held' FOR UPDATE);"
@@ -315,14 +311,17 @@ TEST_F(MysqlStoreTest, ReturnedRangesOfOtherHostsCostALeaseNothing) {
   const auto store = OpenStore("b");
   Sql("INSERT INTO idd_returned(token, biz_tag, host, base, `limit`)"
       " SELECT LPAD(HEX(seq), 32, '0'), 'orders', CONCAT('host-', seq), seq * 10, seq * 10 + 10"
-      " FROM seq_1_to_5000");
+      " FROM " +
+      harness::Numbers(1, 5000));
   Sql("ANALYZE TABLE idd_returned");
   const auto rows_read = [] {
-    return std::stoull(
-        Ask("SELECT SUM(variable_value) FROM information_schema.global_status"
-            " WHERE variable_name LIKE 'HANDLER_READ%'"));
+    double sum = 0;
+    for (const auto& [name, value] : Root().Counters()) {
+      if (name.starts_with("handler_read")) sum += value;
+    }
+    return sum;
   };
-  const std::uint64_t before = rows_read();
+  const double before = rows_read();
   const shm::IdRange ids = Take(*store, Request(1));
   EXPECT_LT(rows_read() - before, 1000U);
   EXPECT_EQ(ids.first, 50010U) << "above all that was returned";
@@ -558,7 +557,7 @@ TEST_F(MysqlStoreTest, TransactionThatIsLeftOpenLosesItsLocks) {
   ASSERT_TRUE(db.ok()) << db.status().message();
   ASSERT_TRUE(db.value()->Query("START TRANSACTION").ok());
   ASSERT_TRUE(db.value()->Query("UPDATE leaf_alloc SET description = 'hung'").ok());
-  MariadbSession other = Root();
+  DbSession other = Root();
   other.Execute("SET SESSION innodb_lock_wait_timeout = 120");
   EXPECT_NO_THROW(other.Execute("UPDATE leaf_alloc SET description = 'other'"));
   EXPECT_FALSE(db.value()->Query("COMMIT").ok());
@@ -589,7 +588,7 @@ TEST_F(MysqlStoreTest, ErrorAfterSomeRowsIsThatErrorAndTheConnectionStays) {
 // row, and waits for the statements sent under it.
 TEST_F(MysqlStoreTest, LeaseThatCommitsAfterItsDaemonsEndIsKnownToTheNext) {
   const auto dead = OpenWithOrders("a");
-  MariadbSession other = Root();
+  DbSession other = Root();
   other.Execute("BEGIN");
   other.Execute("UPDATE leaf_alloc SET description = 'locked'");
   // On a busy machine the server may have given up the wait for the row.

@@ -185,16 +185,14 @@ class RefusedRows : public TwoHosts {
   // Keeps the database as it is now, for SetBack().
   void Keep() {
     if (is_mysql()) {
-      return Shell("/usr/bin/mariadb-dump --no-defaults -u root -S " + server_.socket() +
-                   " --single-transaction idd > " + dir_.File("kept.sql"));
+      return Shell(server_.DumpCommand() + " > " + dir_.File("kept.sql"));
     }
     a_.Database().Execute("VACUUM INTO '" + dir_.File("kept.db") + "'");
   }
   // Restores what was kept. Nothing refuses a row then.
   void SetBack() {
     if (is_mysql()) {
-      return Shell("/usr/bin/mariadb --no-defaults -u root -S " + server_.socket() + " idd < " +
-                   dir_.File("kept.sql"));
+      return Shell(server_.ClientCommand() + " < " + dir_.File("kept.sql"));
     }
     a_.Database().RestoreFrom(dir_.File("kept.db"));
   }

@@ -14,8 +14,8 @@
 #include "idd/shm/ring_claimer.h"
 #include "idd/shm/ring_memory.h"
 #include "support/claim_worker_process.h"
+#include "support/db_server.h"
 #include "support/free_ports.h"
-#include "support/mariadb_server.h"
 #include "support/raw_connection.h"
 #include "support/ring_request.h"
 #include "support/users.h"
@@ -220,12 +220,12 @@ TEST_F(Reloading, OlderCopyOfTheDatabaseLeasesNothingTwice) {
 
 TEST_F(Reloading, DatabaseMovesToAnotherEndpointAndPassword) {
   const int port = FreePorts(1).front();
-  MariadbServer server(dir_, "db", {.port = static_cast<std::uint16_t>(port), .arguments = {}});
+  DbServer server(dir_, "db", {.port = static_cast<std::uint16_t>(port), .arguments = {}});
   server.Start();
   host_.daemon.options().database.clear();
   Start(Database(server.Url()));
   StartWorker(true);
-  server.Session().Execute("SET PASSWORD FOR idd@'127.0.0.1' = PASSWORD('other')");
+  server.Session().Execute("ALTER USER idd@'127.0.0.1' IDENTIFIED BY 'other\'");
   std::string url = server.TcpUrl();
   const std::size_t at = url.find("secret");
   ASSERT_NE(at, std::string::npos) << url;

@@ -16,8 +16,8 @@
 
 #include "mysql_hosts.h"
 #include "support/child_process.h"
+#include "support/db_server.h"
 #include "support/free_ports.h"
-#include "support/mariadb_server.h"
 #include "support/sqlite_file.h"
 #include "support/test_environment.h"
 
@@ -32,26 +32,16 @@ class ServerPair {
         replica(dir, "replica", {.port = ports_[1], .arguments = ArgumentsOf(2)}) {
     primary.Start();
     replica.Start();
-    primary.Session().Execute("GRANT REPLICATION SLAVE ON *.* TO idd@'127.0.0.1'");
-    MariadbSession standby = replica.Session();
-    standby.Execute("RESET MASTER");
-    standby.Execute(
-        "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=" + std::to_string(ports_[0]) +
-        ", MASTER_USER='idd', MASTER_PASSWORD='secret',"
-        " MASTER_LOG_FILE='binlog.000001', MASTER_LOG_POS=4");
-    standby.Execute("START SLAVE");
+    replica.Replicate(primary);
   }
 
-  [[nodiscard]] std::string Url() const {
-    return "mysql://idd:secret@127.0.0.1:" + std::to_string(ports_[0]) +
-           ",127.0.0.1:" + std::to_string(ports_[1]) + "/idd";
-  }
+  [[nodiscard]] std::string Url() const { return primary.TcpUrl({&replica}); }
   // From now on the replica misses new leases.
   void StopReplication() {
     EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)), [this] {
       return std::stoi(replica.Session().Query("SELECT COUNT(*) FROM idd_lease")) > 0;
     }));
-    replica.Session().Execute("STOP SLAVE");
+    replica.StopReplicating();
   }
 
  private:
@@ -61,8 +51,8 @@ class ServerPair {
   const std::vector<std::uint16_t> ports_;
 
  public:
-  MariadbServer primary;
-  MariadbServer replica;
+  DbServer primary;
+  DbServer replica;
 };
 
 class FenceHosts : public MysqlHosts {
@@ -139,8 +129,8 @@ class FenceHosts : public MysqlHosts {
     Load(*hosts_[3], Slowly());
   }
   // Waits until the last host has just sent its heartbeat, which it sends every twenty seconds.
-  void WaitForSignOfLife(const MariadbServer& server) {
-    MariadbSession session = server.Session();
+  void WaitForSignOfLife(const DbServer& server) {
+    DbSession session = server.Session();
     const auto beat = [&session] {
       return session.Query("SELECT beat FROM idd_host WHERE host = 'host-3'");
     };
@@ -254,17 +244,15 @@ class FenceHosts : public MysqlHosts {
 
   // Dumps as an operator would; `when` names the file.
   [[nodiscard]] std::string Dump(const std::string& when) { return Dump(server_, when); }
-  [[nodiscard]] std::string Dump(const MariadbServer& server, const std::string& when) const {
+  [[nodiscard]] std::string Dump(const DbServer& server, const std::string& when) const {
     const std::string path = dir_.File(when + ".sql");
-    Shell("/usr/bin/mariadb-dump --no-defaults -u root -S " + server.socket() +
-          " --single-transaction idd > " + path);
+    Shell(server.DumpCommand() + " > " + path);
     return path;
   }
   void Restore(const std::string& path) const { Restore(server_, path); }
   // Retries, as docs/mysql.md advises, if a host makes a table or its own row before the dump does.
-  static void Restore(const MariadbServer& server, const std::string& path) {
-    const std::string command =
-        "/usr/bin/mariadb --no-defaults -u root -S " + server.socket() + " idd < " + path;
+  static void Restore(const DbServer& server, const std::string& path) {
+    const std::string command = server.ClientCommand() + " < " + path;
     std::string error;
     for (int attempt = 0; attempt < 10; ++attempt) {
       if (Run(command, error) == 0) return;

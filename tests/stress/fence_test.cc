@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "fence_hosts.h"
-#include "support/mariadb_server.h"
+#include "support/db_server.h"
 #include "support/mysql_proxy.h"
 #include "support/test_environment.h"
 
@@ -186,7 +186,7 @@ TEST_F(FenceDumps, RestoredTableByTableWhileOneHostLeases) {
   Change();
   Restore(dir_.File("first.sql"));
   late.daemon.Start();
-  MariadbSession session = server_.Session();
+  DbSession session = server_.Session();
   EXPECT_TRUE(WaitUntil(Patience(30s), [&session] {
     return session.Query("SELECT COUNT(*) FROM idd_fence WHERE state = 'live' AND server <> ''") ==
            "4";
@@ -257,7 +257,7 @@ TEST_F(FenceHosts, TableOfAnEngineThatCannotRollBack) {
     Change();
     std::vector<std::size_t> marks;
     for (const auto& host : hosts_) marks.push_back(host->daemon.LogMark());
-    MariadbSession session = server_.Session();
+    DbSession session = server_.Session();
     const auto alter = [&](const std::string& engine) {
       // idd's transactions block it for a moment.
       EXPECT_TRUE(WaitUntil(Patience(30s), [&] {
@@ -312,7 +312,7 @@ TEST_F(FenceHosts, SwitchoversInARowWhileAHostIsStoppedForLonger) {
   Change();
   hosts_[3]->daemon.Signal(SIGSTOP);
   const std::uint64_t stopped_ns = MonotonicNs();
-  const auto switch_over = [](MariadbServer& from, MariadbServer& to) {
+  const auto switch_over = [](DbServer& from, DbServer& to) {
     from.Session().Execute("SET GLOBAL read_only = 1");
     to.Session().Execute("SET GLOBAL read_only = 0");
   };

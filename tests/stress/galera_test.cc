@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "support/claim_worker_process.h"
+#include "support/db_server.h"
 #include "support/free_ports.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -37,9 +37,9 @@ class Galera : public ::testing::Test {
  protected:
   Galera() : ports_(FreePorts(kNodes * 4)) {
     for (int i = 0; i < kNodes; ++i) {
-      nodes_.push_back(std::make_unique<MariadbServer>(
+      nodes_.push_back(std::make_unique<DbServer>(
           dir_, "node-" + std::to_string(i),
-          MariadbServer::Options{.port = Port(i, 0), .arguments = Arguments(i)}));
+          DbServer::Options{.port = Port(i, 0), .arguments = Arguments(i)}));
     }
   }
 
@@ -149,7 +149,7 @@ class Galera : public ::testing::Test {
   void Bootstrap(int node) {
     const std::string position = Recovered(node);
     ASSERT_NE(position, "");
-    MariadbServer& server = *nodes_[static_cast<std::size_t>(node)];
+    DbServer& server = *nodes_[static_cast<std::size_t>(node)];
     const std::string state = server.data_dir() + "/grastate.dat";
     std::string text = ReadFile(state);
     const std::size_t at = text.find("safe_to_bootstrap: 0");
@@ -204,7 +204,7 @@ class Galera : public ::testing::Test {
 
   const TempDir dir_;
   const std::vector<std::uint16_t> ports_;
-  std::vector<std::unique_ptr<MariadbServer>> nodes_;
+  std::vector<std::unique_ptr<DbServer>> nodes_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
 };

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "idclient/idclient.hpp"
+#include "support/db_server.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -176,8 +176,8 @@ class LargeJournal : public ::testing::TestWithParam<const char*> {
         "INSERT INTO idd_ended SELECT seq, LPAD(LOWER(HEX(seq)), 32, '0'),"
         " CONCAT('t', seq % 10), CONCAT('h', seq % 20), seq DIV 10 * 1000 + 1,"
         " seq DIV 10 * 1000 + 1001, 'exhausted', 1000, 0, 0, " +
-        at + ", " + at + " + INTERVAL 1 HOUR, seq DIV 10 * 1000 + 1001 FROM seq_" +
-        std::to_string(first) + "_to_" + std::to_string(last));
+        at + ", " + at + " + INTERVAL 1 HOUR, seq DIV 10 * 1000 + 1001 FROM " +
+        Numbers(first, last));
   }
 
   // The process's memory that is not shared, in MiB.
@@ -230,7 +230,7 @@ class LargeJournal : public ::testing::TestWithParam<const char*> {
       std::max<std::uint64_t>(ScaledLoad(ScaledLoad(ScaledLoad(10'000'000))) / 10 * 10, 10'000);
   const int kills_ = static_cast<int>(std::max<std::uint64_t>(ScaledLoad(10), 3));
   const TempDir dir_;
-  std::optional<MariadbServer> server_;
+  std::optional<DbServer> server_;
   Host host_{dir_};
 };
 

@@ -4,9 +4,9 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
-#include <sstream>
 
 #include "support/test_environment.h"
 
@@ -17,22 +17,9 @@ using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
 constexpr std::chrono::milliseconds kSampleEvery(500);
-// Handler_read_* counts rows at the storage engine's interface.
-constexpr const char* kCounters =
-    "SELECT CONCAT_WS(' ',"
-    " SUM(IF(VARIABLE_NAME = 'QUESTIONS', VARIABLE_VALUE, 0)),"
-    " SUM(IF(VARIABLE_NAME = 'COM_COMMIT', VARIABLE_VALUE, 0)),"
-    " SUM(IF(VARIABLE_NAME = 'COM_UPDATE', VARIABLE_VALUE, 0)),"
-    " SUM(IF(VARIABLE_NAME = 'CONNECTIONS', VARIABLE_VALUE, 0)),"
-    " SUM(IF(VARIABLE_NAME LIKE 'HANDLER\\_READ\\_%', VARIABLE_VALUE, 0)),"
-    " SUM(IF(VARIABLE_NAME = 'THREADS_RUNNING', VARIABLE_VALUE, 0)),"
-    " (SELECT COALESCE(MAX(seq), 0) FROM idd.idd_lease))"
-    " FROM information_schema.GLOBAL_STATUS";
-
 }  // namespace
 
-ServerWatch::ServerWatch(const MariadbServer& server)
-    : server_(server), thread_([this] { Loop(); }) {}
+ServerWatch::ServerWatch(const DbServer& server) : server_(server), thread_([this] { Loop(); }) {}
 
 ServerWatch::~ServerWatch() { static_cast<void>(Stop()); }
 
@@ -69,20 +56,24 @@ void ServerWatch::Loop() {
 std::optional<ServerCounters> ServerWatch::Read() {
   try {
     if (session_ == nullptr) {
-      session_ = std::make_unique<MariadbSession>(server_.socket(), "root", "");
+      session_ = std::make_unique<DbSession>(server_.socket(), "root", "");
     }
-    std::istringstream row(session_->Query(kCounters));
-    // Sums of a text column are floating-point numbers.
-    double value[7] = {};
-    for (double& one : value) row >> one;
-    const auto count = [&value](int i) { return static_cast<std::uint64_t>(value[i]); };
-    return ServerCounters{.statements = count(0),
-                          .commits = count(1),
-                          .updates = count(2),
-                          .connections = count(3),
-                          .rows_read = count(4),
-                          .running = count(5),
-                          .leases = count(6)};
+    const std::map<std::string, double> counters = session_->Counters();
+    const auto count = [&counters](const char* name) {
+      return static_cast<std::uint64_t>(counters.at(name));
+    };
+    std::uint64_t rows_read = 0;  // at the storage engine's interface
+    for (const auto& [name, value] : counters) {
+      if (name.starts_with("handler_read_")) rows_read += static_cast<std::uint64_t>(value);
+    }
+    return ServerCounters{
+        .statements = count("questions"),
+        .commits = count("com_commit"),
+        .updates = count("com_update"),
+        .connections = count("connections"),
+        .rows_read = rows_read,
+        .running = count("threads_running"),
+        .leases = std::stoull(session_->Query("SELECT COALESCE(MAX(seq), 0) FROM idd.idd_lease"))};
   } catch (const HarnessError&) {
     session_.reset();  // it does not answer now
     return std::nullopt;

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "idd/base/clock.h"
+#include "support/db_server.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/raw_connection.h"
 
 namespace idd::harness {
@@ -42,7 +42,7 @@ class ServerWatch {
     ServerCounters counters;
   };
 
-  explicit ServerWatch(const MariadbServer& server);
+  explicit ServerWatch(const DbServer& server);
   ~ServerWatch();
   ServerWatch(const ServerWatch&) = delete;
   ServerWatch& operator=(const ServerWatch&) = delete;
@@ -55,8 +55,8 @@ class ServerWatch {
   void Sample();
   [[nodiscard]] std::optional<ServerCounters> Read();
 
-  const MariadbServer& server_;
-  std::unique_ptr<MariadbSession> session_;
+  const DbServer& server_;
+  std::unique_ptr<DbSession> session_;
   std::vector<Reading> samples_;
   std::mutex mutex_;
   bool is_stopping_ = false;

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "mysql_hosts.h"
+#include "support/db_server.h"
 #include "support/free_ports.h"
-#include "support/mariadb_server.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -120,29 +120,22 @@ TEST_F(MysqlFailover, ServerThatForgetsGrantedLeasesRepeatsNoId) {
 // A replica with asynchronous replication, which lags when the primary dies, takes over.
 TEST_F(MysqlFailover, ReplicaThatLagsIsPromotedAndRepeatsNoId) {
   const std::vector<std::uint16_t> ports = FreePorts(2);
-  MariadbServer primary(dir_, "primary",
-                        {.port = ports[0], .arguments = {"--server-id=1", "--log-bin=binlog"}});
-  MariadbServer replica(dir_, "replica",
-                        {.port = ports[1], .arguments = {"--server-id=2", "--log-bin=binlog"}});
+  DbServer primary(dir_, "primary",
+                   {.port = ports[0], .arguments = {"--server-id=1", "--log-bin=binlog"}});
+  DbServer replica(dir_, "replica",
+                   {.port = ports[1], .arguments = {"--server-id=2", "--log-bin=binlog"}});
   primary.Start();
   replica.Start();
-  primary.Session().Execute("GRANT REPLICATION SLAVE ON *.* TO idd@'127.0.0.1'");
-  MariadbSession standby = replica.Session();
+  replica.Replicate(primary);
+  DbSession standby = replica.Session();
   standby.Execute("SET GLOBAL read_only = 1");
-  standby.Execute("RESET MASTER");
-  standby.Execute(
-      "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=" + std::to_string(ports[0]) +
-      ", MASTER_USER='idd', MASTER_PASSWORD='secret', MASTER_LOG_FILE='binlog.000001',"
-      " MASTER_LOG_POS=4");
-  standby.Execute("START SLAVE");
-  StartLoad("mysql://idd:secret@127.0.0.1:" + std::to_string(ports[0]) +
-            ",127.0.0.1:" + std::to_string(ports[1]) + "/idd");
+  StartLoad(primary.TcpUrl({&replica}));
   ExpectFreshLeases();
-  const auto leases_at = [](const MariadbServer& server) {
+  const auto leases_at = [](const DbServer& server) {
     return std::stoi(server.Session().Query("SELECT COUNT(*) FROM idd_lease"));
   };
   EXPECT_TRUE(WaitUntil(Patience(10s), [&] { return leases_at(replica) > 0; }));
-  standby.Execute("STOP SLAVE");
+  replica.StopReplicating();
   ExpectFreshLeases();
   ExpectFreshLeases();
   const int lag = leases_at(primary) - leases_at(replica);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "support/claim_worker_process.h"
+#include "support/db_server.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -92,7 +92,7 @@ class MysqlHosts : public ::testing::Test {
   }
 
   const TempDir dir_;
-  MariadbServer server_{dir_};
+  DbServer server_{dir_};
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
   std::uint64_t added_ = 0;  // workers, ever

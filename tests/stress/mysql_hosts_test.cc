@@ -30,7 +30,7 @@ using std::chrono_literals::operator""ms;
 // Leaf's own transaction, in a loop.
 class LeafServer {
  public:
-  LeafServer(const MariadbServer& server, std::string tag)
+  LeafServer(const DbServer& server, std::string tag)
       : session_(server.Session()), tag_(std::move(tag)), thread_([this] { Loop(); }) {}
   ~LeafServer() { Stop(); }
   LeafServer(const LeafServer&) = delete;
@@ -61,7 +61,7 @@ class LeafServer {
     }
   }
 
-  MariadbSession session_;
+  DbSession session_;
   const std::string tag_;
   std::vector<ClaimRecord> segments_;
   std::atomic<bool> stopping_{false};

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "fence_hosts.h"
-#include "support/mariadb_server.h"
+#include "support/db_server.h"
 #include "support/mysql_proxy.h"
 #include "support/test_environment.h"
 
@@ -53,7 +53,7 @@ class Switchover : public FenceHosts {
   static constexpr std::size_t kAtFullSpeed = 3;
 
   // All hosts of `url` lease. Then the one with its own connection to `server` is cut off.
-  void StartAll(const std::string& url, const MariadbServer& server) {
+  void StartAll(const std::string& url, const DbServer& server) {
     ASSERT_NO_FATAL_FAILURE(StartLoad(url, kFenceAfter));
     Load(*hosts_[3], Slowly());
     way_ = std::make_unique<MysqlProxy>(dir_.File("way"), server.socket());
@@ -104,11 +104,11 @@ class Switchover : public FenceHosts {
   }
 
   // `server` is the last server: the cut-off host comes back and leases again.
-  void Finish(const char* what, const MariadbServer& server) {
+  void Finish(const char* what, const DbServer& server) {
     ComeBack(server);
     Report(what);
   }
-  void ComeBack(const MariadbServer& server) {
+  void ComeBack(const DbServer& server) {
     way_->Repoint(server.socket());
     way_->Hang(false);
     WorkerPlan some = FullSpeed();
@@ -142,12 +142,12 @@ class Switchover : public FenceHosts {
     PrintLogsIfFailed();
   }
 
-  using Step = std::function<void(MariadbServer& from, MariadbServer& to)>;
+  using Step = std::function<void(DbServer& from, DbServer& to)>;
   // Switches back and forth between the servers of the pair. Returns the last one in use.
-  MariadbServer& GoBetween(ServerPair& pair, const Step& change, const Step& after = {}) {
+  DbServer& GoBetween(ServerPair& pair, const Step& change, const Step& after = {}) {
     pair.StopReplication();
-    MariadbServer* from = &pair.primary;
-    MariadbServer* to = &pair.replica;
+    DbServer* from = &pair.primary;
+    DbServer* to = &pair.replica;
     for (int i = 0; i < Switchovers(); ++i) {
       SwitchOver([&] { change(*from, *to); });
       if (after) after(*from, *to);
@@ -157,18 +157,18 @@ class Switchover : public FenceHosts {
   }
 
   // `leave` takes a server out of use, `revive` prepares it to be the next one, read-only.
-  void RunBetween(const char* what, const std::function<void(MariadbServer&)>& leave,
-                  const std::function<void(MariadbServer&)>& revive) {
+  void RunBetween(const char* what, const std::function<void(DbServer&)>& leave,
+                  const std::function<void(DbServer&)>& revive) {
     ServerPair pair(dir_);
     pair.replica.Session().Execute("SET GLOBAL read_only = 1");
     ASSERT_NO_FATAL_FAILURE(StartAll(pair.Url(), pair.primary));
-    const MariadbServer& last = GoBetween(
+    const DbServer& last = GoBetween(
         pair,
-        [&leave](MariadbServer& from, MariadbServer& to) {
+        [&leave](DbServer& from, DbServer& to) {
           leave(from);
           to.Session().Execute("SET GLOBAL read_only = 0");
         },
-        [&revive](MariadbServer& from, MariadbServer&) { revive(from); });
+        [&revive](DbServer& from, DbServer&) { revive(from); });
     Finish(what, last);
   }
 
@@ -185,15 +185,14 @@ class Switchover : public FenceHosts {
 
 TEST_F(Switchover, PrimaryBecomesReadOnly) {
   RunBetween(
-      "read-only",
-      [](MariadbServer& server) { server.Session().Execute("SET GLOBAL read_only = 1"); },
-      [](MariadbServer&) {});
+      "read-only", [](DbServer& server) { server.Session().Execute("SET GLOBAL read_only = 1"); },
+      [](DbServer&) {});
 }
 
 TEST_F(Switchover, PrimaryHangs) {
   RunBetween(
-      "hangs", [](MariadbServer& server) { server.Signal(SIGSTOP); },
-      [](MariadbServer& server) {
+      "hangs", [](DbServer& server) { server.Signal(SIGSTOP); },
+      [](DbServer& server) {
         server.Signal(SIGCONT);
         server.Session().Execute("SET GLOBAL read_only = 1");
       });
@@ -201,16 +200,16 @@ TEST_F(Switchover, PrimaryHangs) {
 
 TEST_F(Switchover, PrimaryIsKilled) {
   RunBetween(
-      "killed", [](MariadbServer& server) { server.Kill(); },
-      [](MariadbServer& server) { server.Start({"--read-only=ON"}); });
+      "killed", [](DbServer& server) { server.Kill(); },
+      [](DbServer& server) { server.Start({"--read-only=ON"}); });
 }
 
 // The copy is consistent, at the position that the replica had reached.
 TEST_F(Switchover, ReplicaThatIsBehindIsPromoted) {
   constexpr std::array kBehind = {1s, 2s, 5s, 10s, 3s, 20s, 30s, 15s, 45s, 60s};
   ServerPair pair(dir_);
-  MariadbServer* from = &pair.primary;
-  MariadbServer* to = &pair.replica;
+  DbServer* from = &pair.primary;
+  DbServer* to = &pair.replica;
   to->Session().Execute("SET GLOBAL read_only = 1");
   ASSERT_NO_FATAL_FAILURE(StartAll(pair.Url(), *from));
   pair.StopReplication();
@@ -232,9 +231,8 @@ TEST_F(Switchover, BalancerWhoseOldConnectionsHang) {
   MysqlProxy balancer(dir_.File("balancer"), pair.primary.socket());
   ASSERT_NO_FATAL_FAILURE(
       StartAll("mysql://root@localhost/idd?unix_socket=" + dir_.File("balancer"), pair.primary));
-  Finish("balancer", GoBetween(pair, [&balancer](MariadbServer&, MariadbServer& to) {
-           balancer.Strand(to.socket());
-         }));
+  Finish("balancer",
+         GoBetween(pair, [&balancer](DbServer&, DbServer& to) { balancer.Strand(to.socket()); }));
 }
 
 TEST_F(Switchover, ProxyLeadsSessionsToAnotherServer) {
@@ -242,8 +240,8 @@ TEST_F(Switchover, ProxyLeadsSessionsToAnotherServer) {
   MysqlProxy proxy(dir_.File("proxy"), pair.primary.socket());
   ASSERT_NO_FATAL_FAILURE(
       StartAll("mysql://root@localhost/idd?unix_socket=" + dir_.File("proxy"), pair.primary));
-  const MariadbServer& last =
-      GoBetween(pair, [&proxy](MariadbServer&, MariadbServer& to) { proxy.Repoint(to.socket()); });
+  const DbServer& last =
+      GoBetween(pair, [&proxy](DbServer&, DbServer& to) { proxy.Repoint(to.socket()); });
   EXPECT_GE(proxy.repointed(), 4);
   for (std::size_t i = 0; i < kAtFullSpeed; ++i) {
     EXPECT_THAT(hosts_[i]->daemon.Log(), HasSubstr("store.replaced"));
@@ -337,7 +335,7 @@ class QuickFailover : public Switchover {
 TEST_F(QuickFailover, PrimaryBecomesReadOnly) {
   ServerPair pair(dir_);
   ASSERT_NO_FATAL_FAILURE(StartBoth(pair.Url()));
-  GoBetween(pair, [](MariadbServer& from, MariadbServer& to) {
+  GoBetween(pair, [](DbServer& from, DbServer& to) {
     from.Session().Execute("SET GLOBAL read_only = 1");
     to.Session().Execute("SET GLOBAL read_only = 0");
   });
@@ -349,11 +347,11 @@ TEST_F(QuickFailover, PrimaryIsKilled) {
   ASSERT_NO_FATAL_FAILURE(StartBoth(pair.Url()));
   GoBetween(
       pair,
-      [](MariadbServer& from, MariadbServer& to) {
+      [](DbServer& from, DbServer& to) {
         from.Kill();
         to.Session().Execute("SET GLOBAL read_only = 0");
       },
-      [](MariadbServer& from, MariadbServer&) { from.Start({"--read-only=ON"}); });
+      [](DbServer& from, DbServer&) { from.Start({"--read-only=ON"}); });
   FinishBoth("all come, killed");
 }
 

@@ -22,7 +22,7 @@
 #include "platform/logging.h"
 #include "store/mysql/mysql_store.h"
 #include "store/sqlite/sqlite_store.h"
-#include "support/mariadb_server.h"
+#include "support/db_server.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 #include "worker_id_hosts.h"
@@ -194,7 +194,7 @@ class WorkerIdsOnMariadb : public WorkerIds {
     next_kill_ = run_.tally.steps + 300 + random_() % 900;
   }
 
-  harness::MariadbServer server_{dir_};
+  harness::DbServer server_{dir_};
   std::mt19937_64 random_{TestSeed()};
   std::uint64_t next_kill_ = 0;
 };

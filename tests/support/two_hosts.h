@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/db_server.h"
 #include "support/host.h"
-#include "support/mariadb_server.h"
 #include "support/temp_dir.h"
 
 namespace idd::harness {
@@ -49,7 +49,7 @@ class TwoHosts : public ::testing::TestWithParam<const char*> {
   }
 
   const TempDir dir_;
-  MariadbServer server_{dir_};
+  DbServer server_{dir_};
   Host a_{dir_, "host-a"};
   Host b_{dir_, "host-b"};
 };

@@ -41,10 +41,11 @@ constexpr const char* kSession[] = {
     " max_sort_length=1024, innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=600,"
     " net_read_timeout=30, net_write_timeout=60"
     // A transaction whose COMMIT the server has refused keeps its locks until its session ends: a
-    // host that hangs would keep all others from the row. Only MariaDB has this setting. (Its
-    // max_statement_time would set a timer at each packet, which costs a third of a lease.)
+    // host that hangs would keep all others from the row. MySQL can only end all idle sessions.
+    // (MariaDB's max_statement_time would set a timer at each packet, which costs a third of a
+    // lease.)
     " /*M!100300 , idle_transaction_timeout=5, check_constraint_checks=1, max_statement_time=0 */"
-    " /*!80000 , max_execution_time=0 */",
+    " /*!80000 , wait_timeout=10, max_execution_time=0, information_schema_stats_expiry=0 */",
     // Ends what init_connect has begun, and uses up what it has set for the next transaction.
     "START TRANSACTION",
     "ROLLBACK",
@@ -54,7 +55,7 @@ constexpr const char* kSession[] = {
 // The same, for servers that have the setting and let idd's user change it.
 constexpr const char* kSessionIfKnown[] = {
     "SET @@timestamp=DEFAULT",
-    "SET @@insert_id=0",
+    "/*M! SET @@insert_id=0 */",
     "SET @@query_cache_type=0",
     "SET @@wsrep_dirty_reads=0",
     "SET @@system_versioning_asof=DEFAULT",
@@ -148,6 +149,7 @@ constexpr std::array kKnown = {
     KnownError{1267, About::kStatement, "the column's character set cannot store the name"},
     KnownError{1270, About::kStatement, "the column's character set cannot store the name"},
     KnownError{1271, About::kStatement, "the column's character set cannot store the name"},
+    KnownError{3854, About::kStatement, "the column's character set cannot store the name"},
     KnownError{1364, About::kStatement, "give the column a default value"},
     KnownError{1366, About::kStatement, "the value does not fit its column"},
     KnownError{1406, About::kStatement, "the text does not fit its column"},
@@ -443,6 +445,14 @@ Status MysqlDb::SetSession(const std::string& database) {
     Status status = Query(statement).status();
     if (!status.ok() && broken_) return status;
   }
+  // MySQL cannot take this back, and would give the number to a row of the journal.
+  const Result<MysqlResult> forced = Query("SELECT @@insert_id");
+  if (!forced.ok()) return {Code::kUnavailable, forced.status().message()};
+  if (forced.value().rows.at(0)[0] != "0") {
+    return {Code::kUnavailable, "the database server at " + where_ +
+                                    " sets insert_id for new sessions; remove that from its "
+                                    "init_connect"};
+  }
   return Status::Ok();
 }
 
@@ -618,7 +628,7 @@ std::string MysqlDb::Text(std::string_view value) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.';
   });
-  return is_plain ? "'" + std::string(value) + "'" : "_utf8mb4 X'" + Hex(value) + "'";
+  return is_plain ? "_utf8mb4'" + std::string(value) + "'" : "_utf8mb4 X'" + Hex(value) + "'";
 }
 
 std::string MysqlDb::Binary(std::string_view value) { return "X'" + Hex(value) + "'"; }

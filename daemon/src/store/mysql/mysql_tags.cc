@@ -64,7 +64,10 @@ Status InWords(const Status& status, unsigned error, const std::string& tag) {
   return status;
 }
 
-bool IsIncomparable(unsigned error) { return error == 1267 || error == 1270 || error == 1271; }
+// The last one is MySQL's.
+bool IsIncomparable(unsigned error) {
+  return error == 1267 || error == 1270 || error == 1271 || error == 3854;
+}
 
 }  // namespace
 

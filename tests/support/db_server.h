@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef IDD_TESTS_SUPPORT_MARIADB_SERVER_H_
-#define IDD_TESTS_SUPPORT_MARIADB_SERVER_H_
+#ifndef IDD_TESTS_SUPPORT_DB_SERVER_H_
+#define IDD_TESTS_SUPPORT_DB_SERVER_H_
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,21 +16,29 @@ struct st_mysql;
 
 namespace idd::harness {
 
+// The server that the tests run on: IDD_TEST_SERVER is "mariadb", which is the default, or "mysql",
+// which scripts/mysql-tree unpacks.
+[[nodiscard]] bool IsMysql();
+// A table of the whole numbers from `first` to `last`, in the column `seq`.
+[[nodiscard]] std::string Numbers(std::uint64_t first, std::uint64_t last);
+
 // A session at a server, as an operator or another program would have. Thread safety: none.
-class MariadbSession {
+class DbSession {
  public:
   // Throws HarnessError if no server answers.
-  MariadbSession(const std::string& socket, const std::string& user, const std::string& database);
+  DbSession(const std::string& socket, const std::string& user, const std::string& database);
   // Over TCP, as idd's user.
-  explicit MariadbSession(std::uint16_t port);
-  ~MariadbSession();
-  MariadbSession(const MariadbSession&) = delete;
-  MariadbSession& operator=(const MariadbSession&) = delete;
+  explicit DbSession(std::uint16_t port);
+  ~DbSession();
+  DbSession(const DbSession&) = delete;
+  DbSession& operator=(const DbSession&) = delete;
 
   // Throws HarnessError on an error.
   void Execute(const std::string& sql);
   // The first column of the rows, joined with ",".
   [[nodiscard]] std::string Query(const std::string& sql);
+  // The server's counters, by their names in lower case.
+  [[nodiscard]] std::map<std::string, double> Counters();
   // 0, or the server's error number.
   [[nodiscard]] unsigned Try(const std::string& sql);
 
@@ -37,22 +46,22 @@ class MariadbSession {
   st_mysql* mysql_ = nullptr;
 };
 
-// A real mariadbd with its own data directory, not run as root, with a Unix socket and optionally a
-// port on loopback. It has the empty database `idd` and the user `idd` with the password `secret`;
-// root has no password.
-class MariadbServer {
+// A real mariadbd or mysqld with its own data directory, not run as root, with a Unix socket and
+// optionally a port on loopback. It has the empty database `idd` and the user `idd` with the
+// password `secret`; root has no password.
+class DbServer {
  public:
   struct Options {
     std::uint16_t port = 0;              // 0: no network
-    std::vector<std::string> arguments;  // further ones for mariadbd
+    std::vector<std::string> arguments;  // further ones for the server
   };
 
-  MariadbServer(const TempDir& dir, const std::string& name, Options options);
-  explicit MariadbServer(const TempDir& dir) : MariadbServer(dir, "db", {}) {}
+  DbServer(const TempDir& dir, const std::string& name, Options options);
+  explicit DbServer(const TempDir& dir) : DbServer(dir, "db", {}) {}
 
   // Starts it and waits until it answers; otherwise throws HarnessError with its log.
   void Start(const std::vector<std::string>& once = {});  // `once`: for this start only
-  // Runs it with --wsrep-recover, which ends by itself and writes to `log`.
+  // Runs mariadbd with --wsrep-recover, which ends by itself and writes to `log`.
   void Recover(const std::string& log);
   void Stop();  // sends SIGTERM and waits
   void Kill();  // SIGKILL
@@ -63,16 +72,26 @@ class MariadbServer {
   // The data directory, which may be copied or replaced while the server is down.
   [[nodiscard]] const std::string& data_dir() const noexcept { return data_dir_; }
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
-  // For idd, over TCP.
-  [[nodiscard]] std::string TcpUrl() const;
+  // For idd, over TCP; with the others, as further endpoints.
+  [[nodiscard]] std::string TcpUrl(const std::vector<const DbServer*>& others = {}) const;
   // For idd, over the socket.
   [[nodiscard]] std::string Url() const;
-  [[nodiscard]] MariadbSession Session(const std::string& database = "idd") const {
-    return MariadbSession(socket_, "root", database);
+  [[nodiscard]] DbSession Session(const std::string& database = "idd") const {
+    return DbSession(socket_, "root", database);
   }
   // Lets every host that has opened its store on this server lease everything of all present and
   // future tags. For stores without a daemon, which would otherwise maintain the fence.
   void OpenFence() const;
+  // Makes it a replica of `primary`, from the first commit on. Both need --server-id and
+  // --log-bin=binlog, and `primary` a port.
+  void Replicate(const DbServer& primary) const;
+  void StopReplicating() const;
+  // Ends all sessions of idd's user.
+  void EndSessions() const;
+  // Dumps the database as an operator would. Returns a command of the shell.
+  [[nodiscard]] std::string DumpCommand() const;
+  // Reads SQL from its standard input.
+  [[nodiscard]] std::string ClientCommand() const;
   [[nodiscard]] std::string Log() const { return ReadFile(log_); }
 
  private:
@@ -91,4 +110,4 @@ void CopyTree(const std::string& from, const std::string& to);
 
 }  // namespace idd::harness
 
-#endif  // IDD_TESTS_SUPPORT_MARIADB_SERVER_H_
+#endif  // IDD_TESTS_SUPPORT_DB_SERVER_H_

@@ -44,7 +44,7 @@ def java(package, work):
 def go(package, work):
     (work / "main.go").write_text(example("go", "go"), encoding="utf-8")
     (work / "go.mod").write_text(
-        f"module example\n\ngo 1.19\n\nrequire idclient v0.0.0\n\nreplace idclient => {CLIENTS}/go\n", encoding="utf-8"
+        f"module example\n\ngo 1.19\n\nrequire idd.invalid/idclient v0.0.0\n\nreplace idd.invalid/idclient => {CLIENTS}/go\n", encoding="utf-8"
     )
     return [package, "run", "."], {"GOPROXY": "off", "GOFLAGS": "-mod=mod", "GOCACHE": str(work / "cache")}
 

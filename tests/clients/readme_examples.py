@@ -25,11 +25,11 @@ CLIENTS = ROOT / "libclient"
 GO_PROGRAM = """package main
 
 import (
-	"context"
-	"fmt"
-	"log"
+    "context"
+    "fmt"
+    "log"
 
-	"idd.invalid/idclient"
+    "idd.invalid/idclient"
 )
 
 func main() {

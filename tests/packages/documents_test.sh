@@ -142,7 +142,7 @@ check_sqlite() {
   says '0 created, 0 changed, 0 deleted, [1-9]'
   step "operations.md: permissions"
   in_tree sh -c 'groupadd billing && useradd --uid 2001 contractor && useradd --groups billing accountant'
-  block "$operations" toml 1 Permissions >>"$tree/etc/idd/idd.toml"
+  block "$operations" toml 1 "Permit users and programs" >>"$tree/etc/idd/idd.toml"
   run "$operations" 'runuser -u idd'
   run "$operations" 'systemctl reload idd'
   as www-data idctl claim orders >>"$work/ids.orders" || fail "the web server may not claim"
@@ -151,11 +151,11 @@ check_sqlite() {
   fails 6 as contractor idctl claim orders
   step "operations.md: metrics, by HTTP and by a file"
   mkdir -p "$tree/etc/systemd/system/idd.service.d"
-  block "$operations" ini 1 Metrics >"$tree/etc/systemd/system/idd.service.d/override.conf"
+  block "$operations" ini 1 "Expose metrics" >"$tree/etc/systemd/system/idd.service.d/override.conf"
   shell 'systemctl daemon-reload && systemctl restart idd' || fail "idd does not start with metrics"
   shell 'exec 3<>/dev/tcp/127.0.0.1/9742; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3' || fail "nothing serves metrics"
   says '^idd_'
-  block "$operations" ini 2 Metrics >"$tree/etc/systemd/system/idd.service.d/override.conf"
+  block "$operations" ini 2 "Expose metrics" >"$tree/etc/systemd/system/idd.service.d/override.conf"
   shell "groupadd prometheus; mkdir -p /var/lib/prometheus/node-exporter
     $(sed -n 's/^# \(install .*\)/\1/p' "$tree/etc/systemd/system/idd.service.d/override.conf")
     systemctl daemon-reload && systemctl restart idd" || { cat "$work/said" >&2 && fail "idd does not start with a file of metrics"; }

@@ -9,7 +9,7 @@ import (
 	"log"
 	"time"
 
-	"idclient"
+	"idd.invalid/idclient"
 )
 
 func ExampleOpen() {

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-module idclient
+module idd.invalid/idclient
 
 go 1.19

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # build.sh OUT_DIR LIBRARY_DIR INCLUDE_DIR...: makes OUT_DIR/idclient-VERSION.jar with the classes,
-# libidclient of LIBRARY_DIR and the JNI library, and OUT_DIR/test-classes with the tests, the
-# benchmark and the example. Prints nothing on success.
+# libidclient of LIBRARY_DIR and the JNI library, OUT_DIR/idclient-VERSION.pom for Maven, which is
+# also in the jar, and OUT_DIR/test-classes with the tests, the benchmark and the example. Prints
+# nothing on success.
 #
 # OUT_DIR must be empty, absent, or the output of an earlier run. INCLUDE_DIR... are those of
 # libclient and shm. Environment: CXX, CXXFLAGS, JAVA_HOME; IDCLIENT_VERSION is the jar's version,
@@ -47,6 +48,29 @@ header_version() {
   return 1
 }
 
+# The group's domain ends in .invalid, as the path of the Go module does: README.md of both says why.
+write_pom() {
+  cat <<POM
+<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0"
+         xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+         xsi:schemaLocation="http://maven.apache.org/POM/4.0.0 http://maven.apache.org/xsd/maven-4.0.0.xsd">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>invalid.idd</groupId>
+  <artifactId>idclient</artifactId>
+  <version>$1</version>
+  <name>idclient</name>
+  <description>Cluster-unique 64-bit ids from the host's idd</description>
+  <licenses>
+    <license>
+      <name>Apache-2.0</name>
+      <url>https://www.apache.org/licenses/LICENSE-2.0.txt</url>
+    </license>
+  </licenses>
+</project>
+POM
+}
+
 # compile CLASSES_DIR SOURCE_DIR [OPTION...]
 compile() {
   local classes=$1 sources=$2 files
@@ -65,7 +89,7 @@ for directory in "$@" "$jdk/include" "$jdk/include/linux"; do includes+=(-I "$di
 read -ra flags <<<"${CXXFLAGS-}"
 
 rm -rf "$out/classes" "$out/test-classes" "$out/META-INF"
-rm -f "$out"/idclient-*.jar
+rm -f "$out"/idclient-*.{jar,pom}
 native=$out/META-INF/native/linux-$(uname -m)
 mkdir -p "$native"
 
@@ -81,6 +105,9 @@ cp -L "$library_dir/libidclient.so.0" "$native/libidclient.so.0"
 
 compile "$out/classes" "$here/src/main/java"
 echo "$version" >"$out/classes/dev/idd/client/version.txt"
+write_pom "$jar_version" >"$out/idclient-$jar_version.pom"
+mkdir -p "$out/META-INF/maven/invalid.idd/idclient"
+cp "$out/idclient-$jar_version.pom" "$out/META-INF/maven/invalid.idd/idclient/pom.xml"
 printf '%s\n' 'Automatic-Module-Name: dev.idd.client' "Implementation-Version: $jar_version" \
   'Implementation-Title: idclient' >"$out/manifest.txt"
 "$jdk/bin/jar" --create --file "$out/idclient-$jar_version.jar" --manifest "$out/manifest.txt" \

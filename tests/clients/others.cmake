@@ -23,7 +23,7 @@ function(idd_build_client name)
   add_custom_target(idd_client_${name} ALL DEPENDS ${arg_OUTPUT})
 endfunction()
 
-# idd_add_example(LANGUAGE package): the first example of its README.md.
+# idd_add_example(LANGUAGE package): the first example of its README.md, and that of the project's.
 function(idd_add_example language package)
   add_test(NAME clients/${language}_example
     COMMAND Python3::Interpreter ${here}/readme_examples.py ${programs} ${language} ${package})

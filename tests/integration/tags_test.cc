@@ -288,6 +288,23 @@ TEST_F(Tags, HelpOfCreateShowsTheDefaultsThatANewTagHas) {
       << "an option that is not given changes nothing";
 }
 
+TEST_F(Tags, HelpOfCreateBeginsWithTheThreeOptionsThatPeopleNeedFirst) {
+  const std::string help = host_.idctl.Run({"tag", "create", "--help"}).out;
+  const std::size_t first = help.find("\nOptions people need first:\n");
+  const std::size_t more = help.find("\nMore:\n");
+  ASSERT_NE(first, std::string::npos) << help;
+  ASSERT_NE(more, std::string::npos) << help;
+  std::vector<std::size_t> places;
+  for (const char* option : {"\n  --step ", "\n  --mode ", "\n  --description ", "\nMore:\n",
+                             "\n  -h,--help ", "\n  --max-id "}) {
+    places.push_back(help.find(option));
+  }
+  EXPECT_LT(first, places.front());
+  EXPECT_TRUE(std::is_sorted(places.begin(), places.end())) << help;
+  const std::string shown = help.substr(first, more - first);
+  EXPECT_EQ(std::count(shown.begin(), shown.end(), '-'), 6) << "three options: " << shown;
+}
+
 TEST_F(Tags, PathThatIsNotASocketIsCalledSo) {
   const std::string file = dir_.File("a-file");
   WriteFile(file, "");

@@ -3,6 +3,6 @@ module idclient-driver
 
 go 1.19
 
-require idclient v0.0.0
+require idd.invalid/idclient v0.0.0
 
-replace idclient => ../../../libclient/go
+replace idd.invalid/idclient => ../../../libclient/go

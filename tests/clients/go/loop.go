@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"idclient"
+	"idd.invalid/idclient"
 )
 
 // loop claims one by one in several goroutines and writes the ids to a file.

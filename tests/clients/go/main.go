@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"idclient"
+	"idd.invalid/idclient"
 )
 
 func main() {

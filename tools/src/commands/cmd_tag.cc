@@ -176,12 +176,19 @@ void AddTagAction(Command command, Invocation& invocation, TagAction action) {
 // values.
 enum class Defaults { kShown, kNone };
 
+Argument AddStepOption(Command command, TagArguments& arguments) {
+  return command.AddCount("--step", "Smallest number of ids in a lease", kStepRange,
+                          &arguments.step);
+}
+
+void AddDescriptionOption(Command command, TagArguments& arguments) {
+  command.AddText("--description", "Purpose of the ids", &arguments.description);
+}
+
 void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) {
   const auto show = [defaults](Argument argument, const char* value) {
     return defaults == Defaults::kShown ? argument.Default(value) : argument;
   };
-  show(command.AddCount("--step", "Smallest number of ids in a lease", kStepRange, &arguments.step),
-       "1000");
   show(command.AddCount("--max-id", "The largest id that may ever be handed out", kIdRange,
                         &arguments.max_id),
        "9223372036854775806");
@@ -212,7 +219,6 @@ void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) 
   show(command.AddCount("--max-step", "Largest number of ids in a lease", kStepRange,
                         &arguments.max_step),
        "1000000000000");
-  command.AddText("--description", "Purpose of the ids", &arguments.description);
 }
 
 void AddLayoutOptions(Command command, TagArguments& arguments) {
@@ -309,14 +315,18 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
 
   Command create = tag.AddCommand("create", "Create a tag, an id space of its own",
                                   "idctl tag create orders --step 10000 --description 'order ids'");
-  AddTagOptions(create, invocation.tag, Defaults::kShown);
-  create.AddCount("--start", "The first id", kIdRange, &invocation.tag.start)
-      .ValueName("ID")
-      .Default("1");
+  create.BeginGroup("Options people need first");
+  AddStepOption(create, invocation.tag).Default("1000");
   create
       .AddChoice("--mode", "Kind of ids", {"segment", "snowflake", "ticket"}, &invocation.tag.mode)
       .ValueName("MODE")
       .Default("segment");
+  AddDescriptionOption(create, invocation.tag);
+  create.BeginGroup("More");
+  AddTagOptions(create, invocation.tag, Defaults::kShown);
+  create.AddCount("--start", "The first id", kIdRange, &invocation.tag.start)
+      .ValueName("ID")
+      .Default("1");
   AddLayoutOptions(create, invocation.tag);
   create.AddFlag("--if-absent", "Succeed without a change if the tag exists with these settings",
                  &invocation.tag.is_exist_ok);
@@ -331,6 +341,8 @@ void RegisterTagCommands(Command root, Invocation& invocation) {
   AddTagAction(show, invocation, ShowTag);
 
   Command set = tag.AddCommand("set", "Change a tag", "idctl tag set orders --step 50000");
+  AddStepOption(set, invocation.tag);
+  AddDescriptionOption(set, invocation.tag);
   AddTagOptions(set, invocation.tag, Defaults::kNone);
   AddWaitOption(set, &invocation.tag.wait_s);
   AddTagAction(set, invocation, SetTag);

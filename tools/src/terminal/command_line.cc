@@ -204,6 +204,14 @@ Argument Command::AddArgument(const char* name, const char* help, const ReadArgu
       app_->add_option_function<std::string>(name, store, help)->take_last()->check(read, ""));
 }
 
+void Command::BeginGroup(const char* title) {
+  app_->option_defaults()->group(title);
+  // Groups are listed in the order of their first options, and -h,--help is there from the start.
+  const std::string names = app_->get_help_ptr()->get_name(false, true);
+  const std::string help = app_->get_help_ptr()->get_description();
+  app_->set_help_flag(names, help);
+}
+
 void Command::Explain(const char* line) {
   const std::string footer = app_->get_footer();
   if (footer.find(line) == std::string::npos) app_->footer(std::string(line) + "\n" + footer);

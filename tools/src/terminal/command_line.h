@@ -90,6 +90,9 @@ class Command {
   void AddFlag(const char* name, const char* help, bool* flag);
   // An option of any other type.
   Argument AddArgument(const char* name, const char* help, const ReadArgument& read);
+  // The help lists the options that are added from here on below `title`, and -h,--help below the
+  // last one.
+  void BeginGroup(const char* title);
   // Puts the line before the end of the help, once. For AddArgument() of a time.
   void Explain(const char* line);
 

@@ -24,7 +24,7 @@ extract() {
 extract README.md cpp "$folder/example.cc"
 extract README.md c "$folder/example.c"
 extract libclient/libidclient.3.md c "$folder/manual.c"
-flags=(-Wall -Wextra -Wpedantic -Werror "$@" -I "$root/libclient/include" -I "$root/shm/include")
+flags=(-Wall -Wextra -Wpedantic ${WERROR:+-Werror} "$@" -I "$root/libclient/include" -I "$root/shm/include")
 link=(-L "$libdir" "-Wl,-rpath,$libdir" -lidclient)
 "${CXX:-c++}" -std=c++20 "${flags[@]}" "$folder/example.cc" -o "$folder/example_cc" "${link[@]}"
 "${CC:-cc}" -std=c11 "${flags[@]}" "$folder/example.c" -o "$folder/example_c" "${link[@]}"

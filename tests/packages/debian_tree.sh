@@ -86,7 +86,8 @@ boot_tree() {
   for ((tries = 0; tries < 300; ++tries)); do
     machine=$(cat "/proc/$booter/task/$booter/children" 2>/dev/null || true)
     machine=${machine%% *}
-    if [[ -n $machine ]] && in_tree systemctl is-system-running 2>/dev/null | grep -Eqx 'running|degraded'; then
+    # Its exit status is false if the system is degraded, as where no kernel module can be loaded.
+    if [[ -n $machine && $(in_tree systemctl is-system-running 2>/dev/null) =~ ^(running|degraded)$ ]]; then
       return 0
     fi
     kill -0 "$booter" 2>/dev/null || return 1

@@ -51,7 +51,7 @@ write_versions() {
       case $program in go) go version ;; mariadbd) mariadbd --no-defaults --version ;; *) $program --version ;; esac | sed -n 1p
     done
     javac --version
-    dpkg-query --show --showformat="\${Package} \${Version}\n" "libboost*-dev" libmariadb3 libspdlog-dev libsqlite3-0 systemd | grep -v " \$"
+    dpkg-query --show --showformat="\${Package} \${Version}\n" libboost-dev libmariadb3 libspdlog-dev libsqlite3-0 systemd
   ' >"$reports/platforms-$suite.txt"
 }
 

@@ -77,7 +77,7 @@ compile() {
   shift 2
   mkdir -p "$classes"
   mapfile -d '' files < <(find "$sources" -name '*.java' -print0 | sort -z)
-  "$jdk/bin/javac" --release 17 -encoding UTF-8 -Xlint:all -Werror "$@" -d "$classes" \
+  "$jdk/bin/javac" --release 17 -encoding UTF-8 -Xlint:all ${WERROR:+-Werror} "$@" -d "$classes" \
     "${files[@]}"
 }
 
@@ -96,7 +96,7 @@ mkdir -p "$native"
 cp -L "$library_dir/libidclient.so.0" "$native/libidclient.so.0"
 # nodelete: a thread keeps the address of the last lane sequence that it ran, and the kernel reads
 # it even after a dlclose().
-"${CXX:-c++}" -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror \
+"${CXX:-c++}" -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra ${WERROR:+-Werror} \
   "${flags[@]}" "${includes[@]}" -o "$native/libidclient_jni.so" \
   "$here/src/main/native/idclient_jni.cc" "$native/libidclient.so.0" \
   -static-libstdc++ -static-libgcc -Wl,-rpath,"\$ORIGIN" -Wl,-soname,libidclient_jni.so \

@@ -55,7 +55,7 @@ for dir in "$@"; do includes+=("-I$dir"); done
 
 # nodelete: a thread may keep the address of a restartable sequence in the addon's claims.
 install -m 0644 "$library_dir/libidclient.so.0" "$out_dir/libidclient.so.0"
-"${CXX:-c++}" -std=c++20 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden \
+"${CXX:-c++}" -std=c++20 -O2 -Wall -Wextra ${WERROR:+-Werror} -fPIC -shared -fvisibility=hidden \
   -isystem "$headers" "${includes[@]}" "$source_dir/src/addon.cc" \
   -o "$out_dir/idclient.node" "$out_dir/libidclient.so.0" \
   -Wl,-rpath,"\$ORIGIN" -Wl,-z,nodelete -Wl,-z,relro,-z,now

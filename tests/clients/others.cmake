@@ -31,11 +31,15 @@ function(idd_add_example language package)
 endfunction()
 
 # --- C++, whose claims are inlined: other compilers, with and without optimisation at link time
+set(warnings_as_errors)
+if(IDD_WARNINGS_AS_ERRORS)
+  set(warnings_as_errors -Werror)
+endif()
 set(inlined --case threads --case blocks --case forks --case tags_of_order_cpu --case kills)
 function(idd_add_variant name)
   set(driver ${out}/driver_${name})
   add_custom_command(OUTPUT ${driver} VERBATIM
-    COMMAND ${ARGN} -std=c++20 -O2 -Wall -Wextra -Werror -I${clients}/include -I${PROJECT_SOURCE_DIR}/shm/include
+    COMMAND ${ARGN} -std=c++20 -O2 -Wall -Wextra ${warnings_as_errors} -I${clients}/include -I${PROJECT_SOURCE_DIR}/shm/include
       ${here}/cpp/driver.cc -o ${driver} -L${library} -Wl,-rpath,${library} -lidclient -pthread
     DEPENDS ${here}/cpp/driver.cc idclient COMMENT "Building the C++ driver: ${name}")
   add_custom_target(idd_client_${name} ALL DEPENDS ${driver})

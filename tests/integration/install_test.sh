@@ -53,15 +53,15 @@ export LD_LIBRARY_PATH=$libdir PKG_CONFIG_PATH=$pkgconfig
 socket=$folder/nobody.sock
 
 read -ra flags <<<"$(pkg-config --cflags --libs idclient)"
-"${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror "$here/install/user.c" -o "$folder/user" \
+"${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic ${WERROR:+-Werror} "$here/install/user.c" -o "$folder/user" \
   "${flags[@]}"
 "$folder/user" "$socket"
 
+configure() { cmake -G Ninja -S "$here/install" -DCMAKE_PREFIX_PATH="$prefix" "-DCMAKE_COMPILE_WARNING_AS_ERROR=${WERROR:+ON}" "$@"; }
 {
-  cmake -G Ninja -S "$here/install" -B "$folder/build" -DCMAKE_PREFIX_PATH="$prefix" &&
+  configure -B "$folder/build" &&
   cmake --build "$folder/build" &&
-  cmake -G Ninja -S "$here/install" -B "$folder/build_c" -DCMAKE_PREFIX_PATH="$prefix" \
-    -DIDCLIENT_USER_LANGUAGES=C &&
+  configure -B "$folder/build_c" -DIDCLIENT_USER_LANGUAGES=C &&
   cmake --build "$folder/build_c"
 } >"$folder/log" 2>&1 || {
   cat "$folder/log"

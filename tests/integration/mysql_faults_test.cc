@@ -218,10 +218,10 @@ TEST_F(MysqlFaults, ServerThatDripsBytesIsGivenUpInTime) {
   CreateDryTag("orders");
   ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
   proxy_->Drip(true);
-  // First in an answer, then in the greeting.
+  // First in an answer, then in a login.
   ExpectRefusal("orders", "the store");
   EXPECT_TRUE(WaitForError("2013")) << Database();
-  EXPECT_TRUE(WaitForError("reading initial communication packet")) << Database();
+  EXPECT_TRUE(WaitForError("connecting: Lost connection")) << Database();
   proxy_->Drip(false);
   EXPECT_TRUE(ClaimsWithin("orders", Patience(30s)));
 }

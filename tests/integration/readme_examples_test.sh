@@ -23,7 +23,7 @@ extract() {
 
 extract README.md cpp "$folder/example.cc"
 extract libclient/libidclient.3.md c "$folder/manual.c"
-flags=(-Wall -Wextra -Wpedantic -Werror "$@" -I "$root/libclient/include" -I "$root/shm/include")
+flags=(-Wall -Wextra -Wpedantic ${WERROR:+-Werror} "$@" -I "$root/libclient/include" -I "$root/shm/include")
 link=(-L "$libdir" "-Wl,-rpath,$libdir" -lidclient)
 "${CXX:-c++}" -std=c++20 "${flags[@]}" "$folder/example.cc" -o "$folder/example_cc" "${link[@]}"
 "${CC:-cc}" -std=c11 "${flags[@]}" "$folder/manual.c" -o "$folder/manual_c" "${link[@]}"

@@ -11,5 +11,11 @@ if ! command -v clang-format >/dev/null; then
   echo "skipped: clang-format is not installed"
   exit 77
 fi
+# Each major version formats a little differently; this one is Debian 12's.
+version=$(clang-format --version)
+if [[ $version != *' version 14.'* ]]; then
+  echo "skipped: not clang-format 14 but ${version#* version }"
+  exit 77
+fi
 source_files "$root" '*.h' '*.hpp' '*.c' '*.cc' |
   xargs -0 --no-run-if-empty clang-format --dry-run --Werror

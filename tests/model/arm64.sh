@@ -22,7 +22,7 @@ fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/idd-arm64.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-flags=(-std=c++20 -O1 -Wall -Wextra -Werror -pthread
+flags=(-std=c++20 -O1 -Wall -Wextra ${WERROR:+-Werror} -pthread
   -I"$root/shm/include" -I"$root/tests/unit"
   -isystem "$gtest/include" -isystem "$gtest")
 compile() { "$compiler" "${flags[@]}" -c "$1" -o "$work/$(basename "$1" .cc).o"; }

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
-# Sourced by the tests in this folder, which set $name before. Provides their folder $work, a Debian
-# tree with systemd, and functions to inspect it. Ends the script with 77 and the reason where that
-# is impossible.
+# Sourced by the tests in this folder and in tests/platforms, which set $name before. Provides their
+# folder $work, a Debian tree with systemd, and functions to inspect it. IDD_TEST_SUITE chooses
+# another Debian than 12 (bookworm), with packages that were built there. Ends the script with 77 and
+# the reason where that is impossible.
 
 root=$1
 here=$root/tests/packages
+suite=${IDD_TEST_SUITE:-bookworm}
+[[ $suite == bookworm ]] || name=$suite-$name
 work=$root/build/$name
 debs=$root/build/packages-test-debs
+[[ $suite == bookworm ]] || debs+=-$suite
 started=$SECONDS
 patience_s=60  # of wait_until
 
@@ -52,14 +56,14 @@ fails() {
 }
 
 # build_client NAME: compiles NAME.c of this folder against libidclient-dev, as /srv/NAME in the
-# tree.
+# tree, whose C library may be newer than this machine's.
 build_client() {
   local headers=$work/dev library
   dpkg-deb --extract "$debs"/1/libidclient-dev_*.deb "$headers"
   dpkg-deb --extract "$debs"/1/libidclient0_*.deb "$headers"
   library=$(dirname "$(find "$headers" -name 'libidclient.so')")
-  "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O1 -I "$headers/usr/include/idclient" "$here/$1.c" \
-    -o "$tree/srv/$1" -L "$library" -lidclient || fail "a program does not build with libidclient-dev"
+  "${CC:-cc}" -std=gnu11 -Wall -Wextra ${WERROR:+-Werror} -O1 -I "$headers/usr/include/idclient" "$here/$1.c" \
+    -o "$tree/srv/$1" -L "$library" -lidclient -Wl,--allow-shlib-undefined || fail "a program does not build with libidclient-dev"
 }
 
 # signal_client SIGNAL PID: signals the last process of the chain: this shell's child, nsenter and
@@ -112,7 +116,7 @@ runs_anew() {
 
 # prepare_tree DEPENDENCIES...: the dependencies beside those of idd itself.
 prepare_tree() {
-  step "make a Debian 12 tree"
+  step "make a tree of Debian's $suite"
   local dependencies extra
   # libidclient0 is created here, too, so only its later changes count.
   dependencies=$(dpkg-deb --field "$debs"/1/idd_*.deb Depends | sed 's/libidclient0 ([^)]*), //')

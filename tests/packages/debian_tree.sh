@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# Sourced by common.sh: a Debian 12 tree with a running systemd. Needs $work, the test's own folder,
-# and $here. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
+# Sourced by common.sh: a Debian tree with a running systemd. Needs $work, the test's own folder,
+# $here and $suite. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
 
 tree=$work/tree
 cgroup=
@@ -35,19 +35,19 @@ debian_mirror() {
   echo "${mirrors:-http://deb.debian.org/debian}" | sed -n 1p
 }
 
-# make_tree CACHE USE DEPENDENCIES: a minimal Debian 12 with systemd and the packages' dependencies,
-# so that the packages can be installed without a network. CACHE keeps one archive for each use;
-# other dependencies rebuild it.
+# make_tree CACHE USE DEPENDENCIES: a minimal Debian of $suite with systemd and the dependencies, so
+# that nothing in it needs a network. CACHE keeps one archive for each use; other dependencies
+# rebuild it.
 make_tree() {
   local cache=$1 use=$2 dependencies=$3 archive
   archive=$cache/$use-$(echo "$dependencies" | md5sum | cut -c 1-12).tar
   mkdir -p "$cache" "$tree"
   if [[ ! -s $archive ]]; then
-    debootstrap --variant=minbase --include=systemd bookworm "$tree" \
+    debootstrap --variant=minbase --include=systemd "$suite" "$tree" \
       "$(debian_mirror)" >"$work/debootstrap.log" 2>&1 || return 1
-    chroot "$tree" env -i PATH="$PATH" LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get --quiet --quiet satisfy --yes \
-      --no-install-recommends "$dependencies" >>"$work/debootstrap.log" 2>&1 || return 1
-    chroot "$tree" apt-get clean
+    in_chroot apt-get --quiet --quiet satisfy --yes --no-install-recommends "$dependencies" \
+      >>"$work/debootstrap.log" 2>&1 || return 1
+    in_chroot apt-get clean
     # Only a complete archive gets this name.
     rm -f "$cache/$use"-*.tar
     tar -C "$tree" --one-file-system -cf "$archive.part" .
@@ -55,6 +55,15 @@ make_tree() {
   else
     tar -C "$tree" -xf "$archive"
   fi
+}
+
+# in_chroot COMMAND...: runs it in the tree without systemd, as root; its processes and its /proc end
+# with it.
+in_chroot() {
+  # shellcheck disable=SC2016  # the inner shell's
+  unshare --mount --pid --fork --kill-child sh -c \
+    'mount --make-rprivate / && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$tree" \
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
 }
 
 # boot_tree: starts systemd in the tree, and waits until it has finished starting.
@@ -77,7 +86,8 @@ boot_tree() {
   for ((tries = 0; tries < 300; ++tries)); do
     machine=$(cat "/proc/$booter/task/$booter/children" 2>/dev/null || true)
     machine=${machine%% *}
-    if [[ -n $machine ]] && in_tree systemctl is-system-running 2>/dev/null | grep -Eqx 'running|degraded'; then
+    # Its exit status is false if the system is degraded, as where no kernel module can be loaded.
+    if [[ -n $machine && $(in_tree systemctl is-system-running 2>/dev/null) =~ ^(running|degraded)$ ]]; then
       return 0
     fi
     kill -0 "$booter" 2>/dev/null || return 1

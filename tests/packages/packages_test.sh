@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # packages_test.sh ROOT: tests the packages of build_packages.sh through their life on one host: a
-# fresh Debian 12 with systemd as pid 1, in namespaces. Install, start, claim, start by the first
+# fresh Debian with systemd as pid 1, in namespaces. Install, start, claim, start by the first
 # client, upgrade, restart, crash and hang under load, rollback, removal, purge. Exits 77, with the
 # reason, where that is impossible. Keeps reusable files in ROOT/build.
 set -euo pipefail
@@ -252,7 +252,7 @@ check_packages
 prepare_tree
 files_of_tree >"$work/before"
 cp -r "$debs" "$tree/srv/debs"
-rm "$tree"/srv/debs/1/*-dbgsym_*.deb
+rm -f "$tree"/srv/debs/1/*-dbgsym_*.deb
 check_chroot_installation
 check_first_start
 check_sandbox

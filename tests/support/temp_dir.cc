@@ -18,7 +18,7 @@ namespace idd::harness {
 
 TempDir::TempDir() {
   const char* base = std::getenv("TMPDIR");
-  path_ = std::string(base == nullptr ? "/tmp" : base) + "/idd-XXXXXX";
+  path_ = std::string(base == nullptr ? "/var/tmp" : base) + "/idd-XXXXXX";
   RequireErrno(::mkdtemp(path_.data()) != nullptr, "mkdtemp " + path_);
 }
 

@@ -8,7 +8,8 @@
 
 namespace idd::harness {
 
-// A new directory under $TMPDIR (or /tmp), removed with its contents. Its path is short enough for
+// A new directory under $TMPDIR (or /var/tmp: /tmp may be in memory, as on Debian 13, which is no
+// place for a database), removed with its contents. Its path is short enough for
 // a socket's path to fit sockaddr_un.
 class TempDir {
  public:

@@ -210,9 +210,8 @@ class PutOffMarksTest : public HighWaterTest {
   void RunAndKill(const std::function<bool(HighWaterMarks&)>& run) const {
     EXPECT_EQ(InChild([&] {
                 HighWaterMarks& marks = *Open().release();  // is never closed
-                const bool ok =
-                    marks.NoteCeilings({{.tag = "orders", .mark = kCeiling}}).ok() && run(marks);
-                return ok ? 7 : 1;
+                if (!marks.NoteCeilings({{.tag = "orders", .mark = kCeiling}}).ok()) return 1;
+                return run(marks) ? 7 : 1;
               }),
               7);
   }

@@ -92,16 +92,16 @@ TEST_F(RecoveryTest, HeldLeasesStayActiveAndAreJournalledWhereTheyAreMissing) {
   ASSERT_TRUE(store_.TakeLease(request).ok());
   Open();
   RecoverFirst();
-  ASSERT_EQ(store_.journal().size(), 2U);
-  EXPECT_EQ(store_.journal()[0].state, LeaseState::kActive);
-  EXPECT_EQ(store_.journal()[1].state, LeaseState::kAbandoned) << "no host holds the lease";
+  ASSERT_EQ(store_.leases().size(), 2U);
+  EXPECT_EQ(store_.leases()[0].state, LeaseState::kActive);
+  EXPECT_EQ(store_.leases()[1].state, LeaseState::kAbandoned) << "no host holds the lease";
   EXPECT_FALSE(InGrace());
   store_.ForgetLeases();
   Open();
   RecoverFirst();
-  ASSERT_EQ(store_.journal().size(), 1U);
-  EXPECT_EQ(store_.journal()[0].token, std::string(32, 'a'));
-  EXPECT_EQ(store_.journal()[0].state, LeaseState::kActive);
+  ASSERT_EQ(store_.leases().size(), 1U);
+  EXPECT_EQ(store_.leases()[0].token, std::string(32, 'a'));
+  EXPECT_EQ(store_.leases()[0].state, LeaseState::kActive);
   EXPECT_TRUE(InGrace()) << "overwritten in place by a copy that lacks a lease";
 }
 

@@ -40,8 +40,17 @@ class ServiceManagerTest : public ::testing::Test {
   }
   ~ServiceManagerTest() override { ::unsetenv("NOTIFY_SOCKET"); }  // NOLINT(concurrency-mt-unsafe)
 
-  // Sends until there is no more room.
+  // Sends until there is no more room. The buffer of one sender may be full before the queue is.
   std::size_t FillQueue() {
+    std::size_t sent = 0;
+    for (std::size_t before = 1; sent != before;) {
+      before = sent;
+      sent += SendAll();
+    }
+    return sent;
+  }
+  // Sends until a new sender may not send more.
+  std::size_t SendAll() {
     const ScopedFd sender(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;

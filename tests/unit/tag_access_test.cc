@@ -78,12 +78,12 @@ TEST_F(TagServiceTest, ChangeToTheSocketClosesTheRingAndLosesNoId) {
   EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{51, 101}));
   EXPECT_EQ(Granted("orders", 50).ids, (IdRange{101, 151}));
   h_.Settle();
-  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
+  EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
   EXPECT_EQ(SnapshotOf("orders").claimed, 150U);
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   EXPECT_EQ(h_.store.next_id("orders"), 151U) << "the rest goes back as from any ring";
-  for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+  for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
 }
 
 TEST_F(TagServiceTest, WithdrawnRingIsClosedAndWhatIsLeftGoesOnInAnother) {
@@ -105,7 +105,7 @@ TEST_F(TagServiceTest, WithdrawnRingIsClosedAndWhatIsLeftGoesOnInAnother) {
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   EXPECT_TRUE(service_.Withdraw("orders", again.ring_id())) << "too late, and no harm";
-  for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+  for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
 }
 
 TEST_F(TagServiceTest, ChangeToTheSocketClosesWhatWasUsedUpAndKeepsTheFloor) {
@@ -114,7 +114,7 @@ TEST_F(TagServiceTest, ChangeToTheSocketClosesWhatWasUsedUpAndKeepsTheFloor) {
   ASSERT_EQ(client.Claim(100).size(), 100U);
   ChangeAccess("orders", TagAccess::kSocket);
   h_.Settle();
-  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
+  EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
   EXPECT_EQ(SnapshotOf("orders").claimed, 100U);
   EXPECT_EQ(h_.store.requests().back().floor, 101U);
   // Once more with no lease in the ring.
@@ -208,7 +208,7 @@ TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
   ASSERT_EQ(client.Claim(50).size(), 50U);
   service_.Poll();
   h_.Settle();
-  const std::size_t leases = h_.store.journal().size();
+  const std::size_t leases = h_.store.leases().size();
   client.memory->cursors().slots[1].next = 10;
   ChangeAccess("orders", TagAccess::kSocket);
   EXPECT_EQ(client.claimer.state(), shm::RingState::kQuarantined);
@@ -217,7 +217,7 @@ TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
   EXPECT_EQ(Attach("orders").attached.ring_id, 0U);
   h_.Settle();
   for (std::size_t i = 0; i < leases; ++i) {
-    const LeaseRecord lease = h_.store.journal()[i];
+    const LeaseRecord lease = h_.store.leases()[i];
     EXPECT_EQ(lease.state, LeaseState::kAbandoned);
     EXPECT_EQ(lease.returned, 0U);
     EXPECT_LT(lease.ids.limit, Granted("orders", 1).ids.limit);

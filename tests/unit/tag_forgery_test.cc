@@ -24,7 +24,7 @@ TEST_F(TagServiceTest, ForgedOvershootIsClosedAsUsedNotHandedBack) {
   client.memory->cursors().slots[1].next = std::numeric_limits<std::uint64_t>::max();
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
-  const LeaseRecord lease = h_.store.journal()[0];
+  const LeaseRecord lease = h_.store.leases()[0];
   EXPECT_EQ(lease.returned, 0U);
   EXPECT_EQ(lease.claimed, 100U);
 }
@@ -36,7 +36,7 @@ TEST_F(TagServiceTest, CursorForgedBelowBaseIsClosedAsUsedNotHandedBack) {
   client.memory->cursors().slots[1].next = 0;
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
-  EXPECT_EQ(h_.store.journal()[0].returned, 0U);
+  EXPECT_EQ(h_.store.leases()[0].returned, 0U);
 }
 
 // Regression: a cursor that was moved back made the difference between two looks wrap around.
@@ -76,8 +76,8 @@ TEST_F(TagServiceTest, ForgedRingIsReplacedAndNothingOfItIsHandedBack) {
   EXPECT_TRUE(client.Claim(1).empty());
   EXPECT_EQ(SnapshotOf("orders").state, TagState::kQuarantined);
   h_.Settle();
-  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kAbandoned);
-  EXPECT_EQ(h_.store.journal()[0].returned, 0U);
+  EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kAbandoned);
+  EXPECT_EQ(h_.store.leases()[0].returned, 0U);
   Client& next = AttachedClient("orders");
   EXPECT_NE(next.ring_id(), client.ring_id());
   const IdRange ids = next.Claim(1);
@@ -177,9 +177,9 @@ TEST_F(TagServiceTest, LeaseThatArrivesAfterAForgeryIsNotPublishedInThatRing) {
   h_.store.script.Release();
   h_.Settle();
   EXPECT_EQ(client.claimer.state(), shm::RingState::kQuarantined);
-  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kAbandoned);
-  EXPECT_EQ(h_.store.journal()[1].state, LeaseState::kActive) << "no client could spoil it";
-  EXPECT_EQ(Granted("orders", 1).ids.first, h_.store.journal()[1].ids.first);
+  EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kAbandoned);
+  EXPECT_EQ(h_.store.leases()[1].state, LeaseState::kActive) << "no client could spoil it";
+  EXPECT_EQ(Granted("orders", 1).ids.first, h_.store.leases()[1].ids.first);
 }
 
 // Regression: socket claims were recorded once a second, if at all. A daemon killed in between left

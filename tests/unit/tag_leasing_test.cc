@@ -244,7 +244,7 @@ TEST_F(TagServiceTest, LeaseBelowTheFloorIsNeverPublished) {
   EXPECT_EQ(answer.grant.ids, (IdRange{1010, 1011})) << answer.status.message();
   service_.Poll();  // journals the ends that wait for others
   h_.Settle();
-  const auto journal = h_.store.journal();
+  const auto journal = h_.store.leases();
   ASSERT_GE(journal.size(), 3U);
   EXPECT_EQ(journal[1].ids, (IdRange{1, 11}));
   EXPECT_EQ(journal[1].state, LeaseState::kAbandoned);
@@ -286,7 +286,7 @@ TEST_F(TagServiceTest, LeaseWhoseMarkCannotBeKeptGoesBackWholeAndIsNeverServed) 
   const Answer& answer = Claim("orders", 1);
   ASSERT_TRUE(Await(answer));
   EXPECT_TRUE(answer.status.ok()) << "the next try succeeds";
-  const auto journal = h_.store.journal();
+  const auto journal = h_.store.leases();
   ASSERT_EQ(journal.size(), 2U);
   EXPECT_EQ(journal[0].state, LeaseState::kReturned);
   EXPECT_EQ(journal[0].returned, 10U);
@@ -334,7 +334,7 @@ TEST_F(TagServiceTest, ExhaustedLeaseIsClosedInTheJournal) {
   ASSERT_EQ(client.Claim(10).size(), 10U);
   service_.Poll();
   h_.Settle();
-  const LeaseRecord lease = h_.store.journal()[0];
+  const LeaseRecord lease = h_.store.leases()[0];
   EXPECT_EQ(lease.state, LeaseState::kExhausted);
   EXPECT_EQ(lease.claimed, 10U);
   EXPECT_FALSE(service_.LiveLeases().contains(lease.token));
@@ -347,14 +347,14 @@ TEST_F(TagServiceTest, ClosureThatFailedIsTriedAgainAndStaysLiveUntilThen) {
   h_.store.script.Fail("CloseLeases", {Code::kUnavailable, "busy"});
   service_.Poll();
   h_.Settle();
-  const LeaseRecord lease = h_.store.journal()[0];
+  const LeaseRecord lease = h_.store.leases()[0];
   EXPECT_EQ(lease.state, LeaseState::kActive);
   ASSERT_TRUE(service_.LiveLeases().contains(lease.token));
   EXPECT_EQ(service_.LiveLeases()[lease.token].state, LeaseState::kExhausted);
   EXPECT_EQ(service_.LiveLeases()[lease.token].claimed, 10U);
   ASSERT_TRUE(h_.RunUntil([&] {
     service_.Poll();
-    return h_.store.journal()[0].state == LeaseState::kExhausted;
+    return h_.store.leases()[0].state == LeaseState::kExhausted;
   }));
 }
 
@@ -367,7 +367,7 @@ class ReplacedStoreTest : public TagServiceTest {
   // The active leases of the journal and of the service, which must be the same.
   void ExpectJournalKnowsTheRings() {
     std::vector<std::string> active;
-    for (const LeaseRecord& lease : h_.store.journal()) {
+    for (const LeaseRecord& lease : h_.store.leases()) {
       if (lease.state == LeaseState::kActive) active.push_back(lease.token);
     }
     std::vector<std::string> live;
@@ -453,7 +453,7 @@ TEST_F(ReplacedStoreTest, LeasesInUseAreJournalledInAnOlderCopy) {
   ASSERT_EQ(client.Claim(5).size(), 5U);
   service_.Refill("orders");
   h_.Settle();
-  EXPECT_EQ(h_.store.journal()[0].ids.size() + h_.store.journal()[1].ids.size(), 20U);
+  EXPECT_EQ(h_.store.leases()[0].ids.size() + h_.store.leases()[1].ids.size(), 20U);
   ExpectJournalKnowsTheRings();
 }
 
@@ -463,12 +463,12 @@ TEST_F(ReplacedStoreTest, LeasesThatEndedSinceAreAbandonedInAnOlderCopy) {
   ASSERT_EQ(client.Claim(10).size(), 10U);
   service_.Poll();
   h_.Settle();
-  ASSERT_EQ(h_.store.journal().front().state, LeaseState::kExhausted);
-  h_.store.ReopenLease(h_.store.journal().front().token);
+  ASSERT_EQ(h_.store.leases().front().state, LeaseState::kExhausted);
+  h_.store.ReopenLease(h_.store.leases().front().token);
   h_.store.Replace("0123456789abcdef");
   service_.Poll();
   h_.Settle();
-  EXPECT_EQ(h_.store.journal().front().state, LeaseState::kAbandoned);
+  EXPECT_EQ(h_.store.leases().front().state, LeaseState::kAbandoned);
   ExpectJournalKnowsTheRings();
 }
 

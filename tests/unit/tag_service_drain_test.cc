@@ -106,7 +106,7 @@ class DrainTest : public ::testing::Test {
   // The host has nothing open, and every lease adds up.
   void ExpectAllClosed() {
     JournalEnds();
-    for (const LeaseRecord& lease : h_.store.journal()) {
+    for (const LeaseRecord& lease : h_.store.leases()) {
       EXPECT_NE(lease.state, LeaseState::kActive) << lease.ids.first;
       EXPECT_EQ(lease.claimed + lease.returned + lease.abandoned, lease.ids.size());
     }
@@ -170,7 +170,7 @@ TEST_F(DrainTest, HandsBackNewestFirstDownToTheFirstUnclaimedId) {
   EXPECT_EQ(client.Claim(37), (IdRange{1, 38}));
   service_.Refill("orders");
   h_.Settle();
-  ASSERT_GE(h_.store.journal().size(), 2U) << "one is prefetched";
+  ASSERT_GE(h_.store.leases().size(), 2U) << "one is prefetched";
   const int leases = Leases();
   Drain("orders");
   EXPECT_EQ(NextId("orders"), 38U);
@@ -350,7 +350,7 @@ TEST_F(DrainTest, WhatAClientWritesIntoADrainedRingIsOfNoConsequence) {
   Drain("orders");
   for (auto& slot : client.memory->cursors().slots) slot.next.store(1, std::memory_order_relaxed);
   EXPECT_TRUE(client.Claim(5).empty());
-  service_.OnForged("orders", {h_.store.journal().front().token});
+  service_.OnForged("orders", {h_.store.leases().front().token});
   for (int i = 0; i < 3; ++i) service_.Poll();
   Resume("orders");
   EXPECT_TRUE(client.Claim(5).empty());
@@ -521,7 +521,7 @@ TEST_F(DrainTest, TailsGoBackThoughTheNewestFailsOnce) {
   (void)client.Claim(37);
   service_.Refill("orders");
   h_.Settle();
-  ASSERT_GE(h_.store.journal().size(), 2U) << "one is prefetched";
+  ASSERT_GE(h_.store.leases().size(), 2U) << "one is prefetched";
   h_.store.script.Fail("ReturnTail", {Code::kUnavailable, "locked"});
   Drain("orders");
   ASSERT_TRUE(h_.RunUntil([this] {

@@ -157,7 +157,7 @@ TEST_F(TagServiceTest, LiveLeasesReportThePositionOfTheRing) {
   Client& client = AttachedClient("orders");
   ASSERT_EQ(client.Claim(42).size(), 42U);
   const auto live = service_.LiveLeases();
-  const auto use = live.find(h_.store.journal()[0].token);
+  const auto use = live.find(h_.store.leases()[0].token);
   ASSERT_NE(use, live.end());
   EXPECT_EQ(use->second.state, LeaseState::kActive);
   EXPECT_EQ(use->second.claimed, 42U);
@@ -196,7 +196,7 @@ TEST_F(TagServiceTest, DeletionDrainsTheRingAndClosesItsLeases) {
   EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
   EXPECT_TRUE(client.Claim(1).empty());
   EXPECT_TRUE(service_.Snapshot().empty());
-  const LeaseRecord lease = h_.store.journal()[0];
+  const LeaseRecord lease = h_.store.leases()[0];
   EXPECT_EQ(lease.state, LeaseState::kAbandoned);
   EXPECT_EQ(lease.claimed, 30U);
   EXPECT_EQ(lease.abandoned, 70U);
@@ -223,7 +223,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesAfterTheDeletionGoesBackWhole) {
   service_.OnTagDeleted("orders");
   h_.store.script.Release();
   h_.Settle();
-  const auto journal = h_.store.journal();
+  const auto journal = h_.store.leases();
   ASSERT_EQ(journal.size(), 2U);
   EXPECT_EQ(journal[1].state, LeaseState::kReturned);
   EXPECT_EQ(journal[1].returned, 10U);
@@ -273,7 +273,7 @@ TEST_F(TagServiceTest, ShutdownHandsTailsBackNewestFirst) {
   EXPECT_EQ(h_.marks.mark("orders"), 5U);
   EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
   EXPECT_TRUE(client.Claim(1).empty());
-  for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+  for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
   EXPECT_TRUE(service_.LiveLeases().empty());
 }
 
@@ -288,7 +288,7 @@ TEST_F(TagServiceTest, ShutdownClosesWhatWasUsedUp) {
   ASSERT_EQ(client.Claim(10).size(), 10U);
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
-  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
+  EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
   EXPECT_TRUE(h_.store.returned_tails().empty());
 }
 
@@ -314,7 +314,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesDuringShutdownGoesBackWhole) {
   EXPECT_EQ(shutdowns_, 0) << "a lease is under way";
   h_.store.script.Release();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
-  const auto journal = h_.store.journal();
+  const auto journal = h_.store.leases();
   ASSERT_EQ(journal.size(), 1U);
   EXPECT_EQ(journal[0].state, LeaseState::kReturned);
   EXPECT_EQ(journal[0].returned, 10U);
@@ -346,7 +346,7 @@ TEST_F(TagServiceTest, ShutdownEndsThoughTheStoreRefusesTheTails) {
   h_.store.script.FailAll({Code::kUnavailable, "gone"});
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
-  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kActive) << "the next start abandons it";
+  EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kActive) << "the next start abandons it";
   EXPECT_EQ(service_.LiveLeases().size(), 1U) << "until then this host owns it";
 }
 
@@ -361,7 +361,7 @@ TEST_F(TagServiceTest, ShutdownTriesAgainWhatAStoreThatFailedForAMomentDidNotTak
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   std::uint64_t claimed = 0;
-  for (const LeaseRecord& lease : h_.store.journal()) {
+  for (const LeaseRecord& lease : h_.store.leases()) {
     ExpectAccounted(lease);
     EXPECT_EQ(lease.abandoned, 0U);
     claimed += lease.claimed;
@@ -393,7 +393,7 @@ TEST_F(TagServiceTest, StaleHandBackLeavesTheMarkAboveWhatWasClaimed) {
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   EXPECT_GE(h_.marks.mark("orders"), 5U);
-  EXPECT_EQ(h_.store.journal()[0].returned, 0U);
+  EXPECT_EQ(h_.store.leases()[0].returned, 0U);
 }
 
 TEST_F(TagServiceTest, TailBelowAnotherHostsLeaseIsListedAndTheMarkFollows) {
@@ -416,12 +416,12 @@ TEST_F(TagServiceTest, ShutdownJournalsClosuresThatFailedBefore) {
   h_.store.script.Fail("CloseLeases", {Code::kInvalid, "busy"});
   service_.Poll();
   h_.Settle();
-  ASSERT_EQ(h_.store.journal()[0].state, LeaseState::kActive);
+  ASSERT_EQ(h_.store.leases()[0].state, LeaseState::kActive);
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   h_.Settle();
-  EXPECT_EQ(h_.store.journal()[0].state, LeaseState::kExhausted);
-  EXPECT_EQ(h_.store.journal()[0].claimed, 10U);
+  EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
+  EXPECT_EQ(h_.store.leases()[0].claimed, 10U);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ class TagServiceTurnsTest : public TagServiceTest {
     h_.Settle();
     EXPECT_TRUE(service_.ProgressOf(kWholeHost).done());
     EXPECT_TRUE(service_.LiveLeases().empty());
-    for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+    for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
   }
   // Each tag is served again, from the first id that nobody has claimed.
   void ExpectAllServed() {
@@ -259,7 +259,7 @@ TEST_F(TagServiceTurnsTest, StopBetweenTwoTurnsHandsAllBackOnce) {
   for (const auto& client : clients_) EXPECT_NE(client->state(), RingState::kActive);
   ASSERT_TRUE(h_.RunUntil([this] { return shutdowns_ > 0; }));
   EXPECT_EQ(shutdowns_, 1);
-  for (const LeaseRecord& lease : h_.store.journal()) {
+  for (const LeaseRecord& lease : h_.store.leases()) {
     EXPECT_EQ(lease.state, LeaseState::kReturned);
     ExpectAccounted(lease);
   }

@@ -152,7 +152,7 @@ TEST_F(SnowflakeTest, ClockThatJumpsBeyondTheWindowGetsAnotherWindowOfTheSameWor
   EXPECT_EQ(WorkerOf(later), WorkerOf(first));
   EXPECT_EQ(One(claimer), later + 1) << "the ring goes on";
   h_.Settle();
-  for (const LeaseRecord& lease : h_.store.journal()) {
+  for (const LeaseRecord& lease : h_.store.leases()) {
     if (lease.state != LeaseState::kActive) ExpectAccounted(lease);
   }
 }
@@ -181,7 +181,7 @@ TEST_F(SnowflakeTest, WindowOfATagThatIsNotUsedEndsAndTheNextClaimLeasesAgain) {
   clock_.Advance(600'000);
   PollAndSettle();
   EXPECT_EQ(Leases(), 1);
-  const auto journal = h_.store.journal();
+  const auto journal = h_.store.leases();
   ASSERT_EQ(journal.size(), 1U);
   clock_.Advance(7);
   EXPECT_EQ(TimeOf(OneBySocket()), kNow + 600'007);
@@ -209,7 +209,7 @@ TEST_F(SnowflakeTest, StopHandsTheTimeBack) {
   Shutdown();
   ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
   EXPECT_EQ(h_.store.next_id("flakes#0"), At(kNow) + 1);
-  for (const LeaseRecord& lease : h_.store.journal()) ExpectAccounted(lease);
+  for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
 }
 
 TEST_F(SnowflakeTest, LiftedCounterMovesTheHostToAnotherWorkerIdWithRisingIds) {

@@ -60,7 +60,7 @@ class UnfinishedBusiness : public ::testing::Test {
     }));
   }
   static LeaseState StateOf(WorkerHarness& h, const std::string& token) {
-    for (const LeaseRecord& lease : h.store.journal()) {
+    for (const LeaseRecord& lease : h.store.leases()) {
       if (lease.token == token) return lease.state;
     }
     return LeaseState::kAbandoned;

@@ -60,6 +60,9 @@ constexpr const char* kSessionIfKnown[] = {
     "SET @@wsrep_dirty_reads=0",
     "SET @@system_versioning_asof=DEFAULT",
     "SET @@in_predicate_conversion_threshold=0",
+    // On since MariaDB 11.6: a row that changed after its statement began refuses the statement's
+    // lock (1020), where it waits otherwise and reads the row again.
+    "SET @@innodb_snapshot_isolation=0",
     "SET @@max_session_mem_used=9223372036854775807",
 };
 
@@ -192,7 +195,8 @@ thread_local MonotonicTime ask_ends = MonotonicTime::max();
 thread_local bool logs_in = false;
 
 // Sets the mode of a socket that libmariadb takes for a blocking one. On a blocking socket its TLS
-// read blocks for as long as bytes come; on a non-blocking one it waits in WaitForServer().
+// read blocks for as long as bytes come, and since 3.4 every read and write blocks without a limit;
+// on a non-blocking one it waits in WaitForServer().
 void SetBlocking(int socket, bool blocks) {
   const int flags = ::fcntl(socket, F_GETFL);
   if (flags < 0) return;
@@ -200,7 +204,7 @@ void SetBlocking(int socket, bool blocks) {
 }
 
 // While an object lives, answers are read within the deadline, from TLS too. Requests are written
-// with a blocking socket: libmariadb would otherwise wait for the wrong event.
+// to TLS with a blocking socket: libmariadb would otherwise wait for the wrong event.
 class ReadsInTime {
  public:
   explicit ReadsInTime(MYSQL* mysql) : mysql_(mysql), socket_(mysql_get_socket(mysql)) {
@@ -507,7 +511,7 @@ Status MysqlDb::LogIn(const MysqlUrl& url, const MysqlEndpoint& endpoint,
   if (WantsTls(url) && mysql_get_ssl_cipher(mysql_) == nullptr) {
     return Refusal("it has no TLS, which the URL asks for");
   }
-  SetBlocking(mysql_get_socket(mysql_), true);
+  SetBlocking(mysql_get_socket(mysql_), mysql_get_ssl_cipher(mysql_) != nullptr);
   if (!by_socket) KeepAlive(mysql_get_socket(mysql_));
   return Status::Ok();
 }

@@ -128,7 +128,7 @@ class SqliteDb {
   template <typename... Args>
   [[nodiscard]] SqliteQuery Query(std::string_view sql, const Args&... args) {
     SqliteQuery query(*this, sql);
-    int index = 0;
+    [[maybe_unused]] int index = 0;  // gcc 16 warns where there are no arguments
     (query.Bind(++index, args), ...);
     return query;
   }

@@ -105,7 +105,7 @@ class FakeStore final : public Store {
     lie_ = ids;
   }
 
-  [[nodiscard]] std::vector<LeaseRecord> journal() const {
+  [[nodiscard]] std::vector<LeaseRecord> leases() const {
     const std::lock_guard lock(mutex_);
     return journal_;
   }

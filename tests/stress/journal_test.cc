@@ -103,7 +103,7 @@ class LargeJournal : public ::testing::TestWithParam<const char*> {
   LargeJournal() {
     if (IsMariadb()) {
       server_.emplace(dir_);
-      server_->Start({"--innodb-buffer-pool-size=1G", "--innodb-log-file-size=512M"});
+      server_->Start({"--innodb-buffer-pool-size=1G", RedoLog("512M")});
       host_.daemon.options().database = server_->Url();
     }
     host_.daemon.options().more_arguments = {"--journal-retention", "0"};

@@ -200,7 +200,7 @@ class ManyHosts : public ::testing::Test {
                    "db",
                    {.port = 0,
                     .arguments = {"--max-connections=1000", "--innodb-buffer-pool-size=256M",
-                                  "--innodb-log-file-size=96M"}}};
+                                  RedoLog("96M")}}};
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::string> tags_;
   std::vector<std::size_t> marks_;  // of the hosts' logs

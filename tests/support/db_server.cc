@@ -72,12 +72,12 @@ std::vector<std::string> OwnFiles() {
 void MakeData(const std::string& path, const std::string& temporary) {
   std::vector<std::string> argv = {IsMysql() ? ServerBinary() : kInstall};
   for (std::string& option : OwnFiles()) argv.push_back(std::move(option));
-  argv.insert(argv.end(), {"--datadir=" + path, "--tmpdir=" + temporary, "--skip-log-bin"});
+  argv.insert(argv.end(),
+              {"--datadir=" + path, "--tmpdir=" + temporary, "--skip-log-bin", RedoLog("8M")});
   if (IsMysql()) {
-    argv.insert(argv.end(), {"--initialize-insecure", "--innodb-redo-log-capacity=8M"});
+    argv.emplace_back("--initialize-insecure");
   } else {
-    argv.insert(argv.end(), {"--auth-root-authentication-method=normal", "--skip-test-db",
-                             "--innodb-log-file-size=8M"});
+    argv.insert(argv.end(), {"--auth-root-authentication-method=normal", "--skip-test-db"});
   }
   if (::geteuid() == 0) argv.push_back(std::string("--user=") + kUser);
   Run(argv);
@@ -118,6 +118,10 @@ bool IsMysql() {
   const std::string_view server = set == nullptr ? "mariadb" : set;
   Require(server == "mariadb" || server == "mysql", "IDD_TEST_SERVER must be mariadb or mysql");
   return server == "mysql";
+}
+
+std::string RedoLog(const std::string& size) {
+  return (IsMysql() ? "--innodb-redo-log-capacity=" : "--innodb-log-file-size=") + size;
 }
 
 std::string Numbers(std::uint64_t first, std::uint64_t last) {
@@ -233,13 +237,8 @@ std::vector<std::string> DbServer::Command() const {
   argv.insert(argv.end(),
               {"--datadir=" + data_dir_, "--socket=" + socket_, "--pid-file=" + data_dir_ + "/pid",
                "--tmpdir=" + TemporaryDir(data_dir_), "--skip-log-bin", "--skip-name-resolve",
-               "--innodb-buffer-pool-size=32M", "--max-connections=400"});
-  if (IsMysql()) {
-    argv.insert(argv.end(),
-                {"--mysqlx=OFF", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=8M"});
-  } else {
-    argv.emplace_back("--innodb-log-file-size=8M");
-  }
+               "--innodb-buffer-pool-size=32M", "--max-connections=400", RedoLog("8M")});
+  if (IsMysql()) argv.insert(argv.end(), {"--mysqlx=OFF", "--secure-file-priv=NULL"});
   if (::geteuid() == 0) argv.push_back(std::string("--user=") + kUser);
   if (options_.port == 0) {
     argv.emplace_back("--skip-networking");

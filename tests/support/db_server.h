@@ -19,6 +19,8 @@ namespace idd::harness {
 // The server that the tests run on: IDD_TEST_SERVER is "mariadb", which is the default, or "mysql",
 // which scripts/mysql-tree unpacks.
 [[nodiscard]] bool IsMysql();
+// The option for an InnoDB log of that size, as "96M".
+[[nodiscard]] std::string RedoLog(const std::string& size);
 // A table of the whole numbers from `first` to `last`, in the column `seq`.
 [[nodiscard]] std::string Numbers(std::uint64_t first, std::uint64_t last);
 

@@ -24,6 +24,8 @@ make_platform() {
     echo "$name: skipped, there is no Debian mirror to be reached, or it lacks a package"
     exit 77
   }
+  # The tests run their own servers.
+  in_chroot systemctl --quiet disable mariadb.service prometheus.service >/dev/null 2>&1 || true
   mkdir -p "$tree/src/idd" "$reports" "$compiled"
   tar -C "$root" --exclude=./build --exclude=./.git -cf - . | tar -C "$tree/src/idd" --no-same-owner -xf -
 }

@@ -196,11 +196,11 @@ class ManyHosts : public ::testing::Test {
   }
 
   const TempDir dir_;
-  DbServer server_{dir_,
-                   "db",
-                   {.port = 0,
-                    .arguments = {"--max-connections=1000", "--innodb-buffer-pool-size=256M",
-                                  RedoLog("96M")}}};
+  DbServer server_{
+      dir_,
+      "db",
+      {.port = 0,
+       .arguments = {"--max-connections=1000", "--innodb-buffer-pool-size=256M", RedoLog("96M")}}};
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::string> tags_;
   std::vector<std::size_t> marks_;  // of the hosts' logs

@@ -324,9 +324,9 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
 
 // One packet: the advance, relative and guarded; the journal's row, made from the new max_id, which
 // this transaction has locked; and COMMIT. If the row was not advanced, the journal refuses the
-// NULL token and nothing changes. The read of the row has checked that its name is the tag's, byte
-// by byte. (LAST_INSERT_ID() would be lost in a trigger on the table, such as that of a schema
-// change.)
+// NULL token and nothing changes. (MySQL counts a row that a trigger has kept as it was.) The read
+// of the row has checked that its name is the tag's, byte by byte. (LAST_INSERT_ID() would be lost
+// in a trigger on the table, such as that of a schema change.)
 Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
   const LeaseRequest& request = *advance.request;
   const std::string count = std::to_string(advance.count);
@@ -338,7 +338,9 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
            std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count) +
            sql::HasNoTombstoneAbove({request.tag}, std::to_string(advance.lowest)) +
            OwnsWorker(request) + IsGuarded(),
-       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND " +
+       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND "
+       "(SELECT max_id" +
+           from + " >= " + std::to_string(advance.seen + advance.count) + " AND " +
            tables_.AreSame() + ", '" + request.token + "', NULL), " + tag + ", " +
            MysqlDb::Text(options_.host.id) + ", (SELECT max_id - " + count + from +
            ", (SELECT max_id" + from + ")"},
@@ -381,7 +383,8 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
            where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
            sql::HasNoTombstoneAbove(tags, lowest.NumberAt(place)) + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
-           std::to_string(advances.size()) + " AND " + tables_.AreSame() + ", ELT(" + place + ", " +
+           std::to_string(advances.size()) + " AND max_id - " + ids +
+           " >= " + seen.NumberAt(place) + " AND " + tables_.AreSame() + ", ELT(" + place + ", " +
            sql::Words(tokens) + "), NULL), CONVERT(biz_tag USING utf8mb4), " +
            MysqlDb::Text(options_.host.id) + ", max_id - " + ids + ", max_id FROM leaf_alloc" +
            where},

@@ -50,7 +50,7 @@ write_versions() {
   in_source "$1" '
     echo "Debian $(cat /etc/debian_version), $(date --utc +%F)"
     for program in g++ clang++ cmake mariadbd python3 go node; do
-      case $program in go) go version ;; mariadbd) mariadbd --no-defaults --version ;; *) $program --version ;; esac | sed -n 1p
+      case $program in go) go version ;; mariadbd) mariadbd --no-defaults --version 2>/dev/null ;; *) $program --version ;; esac | sed -n 1p
     done
     javac --version
     dpkg-query --show --showformat="\${Package} \${Version}\n" libboost-dev libmariadb3 libspdlog-dev libsqlite3-0 systemd

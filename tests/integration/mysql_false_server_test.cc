@@ -157,14 +157,33 @@ void Greet(Session& session, const std::string& plugin = "mysql_native_password"
                Zero(scramble.substr(8)) + Zero(plugin));
 }
 
-// A server that every client may log in to, and that answers each command so.
+// The head of an answer with one column of text.
+void SendColumn(Session& session) {
+  const std::string end = Bytes({0xfe, 0, 0, 2, 0});
+  session.Send(Bytes({1}));
+  session.Send(Bytes({3}) + "def" + Bytes({0, 0, 0, 1}) + "c" +
+               Bytes({0, 12, 45, 0, 0xff, 0, 0, 0, 253, 0, 0, 0, 0, 0}));
+  session.Send(end);
+}
+
+// An answer with one row, "0".
+void SendZero(Session& session) {
+  SendColumn(session);
+  session.Send(Bytes({1}) + "0");
+  session.Send(Bytes({0xfe, 0, 0, 2, 0}));
+}
+
+// A server that every client may log in to, and that answers so once it is asked for the trap.
 Script Answer(std::function<void(Session&, const std::string&)> answer) {
   return [answer = std::move(answer)](Session& session) {
     Greet(session);
     session.Receive();
     session.Send(Ok());
     for (std::string command = session.Receive(); !command.empty(); command = session.Receive()) {
-      if (command.find("TRAP") == std::string::npos) {
+      if (command.find("@@insert_id") != std::string::npos &&
+          command.find("SET") == std::string::npos) {
+        SendZero(session);  // as a server says it at a login
+      } else if (command.find("TRAP") == std::string::npos) {
         session.Send(Ok());
       } else {
         answer(session, command);
@@ -256,15 +275,6 @@ INSTANTIATE_TEST_SUITE_P(Mysql, FalseServerLogin, ::testing::ValuesIn(Traps()),
 
 constexpr const char* kFile = "/etc/passwd";
 
-// The head of an answer with one column of text.
-void SendColumn(Session& session) {
-  const std::string end = Bytes({0xfe, 0, 0, 2, 0});
-  session.Send(Bytes({1}));
-  session.Send(Bytes({3}) + "def" + Bytes({0, 0, 0, 1}) + "c" +
-               Bytes({0, 12, 45, 0, 0xff, 0, 0, 0, 253, 0, 0, 0, 0, 0}));
-  session.Send(end);
-}
-
 Status Ask(const FalseServer& server) {
   const Result<std::unique_ptr<MysqlDb>> db = server.Connect();
   if (!db.ok()) return db.status();
@@ -329,9 +339,7 @@ TEST(FalseServerAnswer, MissingRowsAndCellsAreErrors) {
         }
         if (has_row && asked.find("SELECT") != std::string::npos &&
             asked.find(';') == std::string::npos) {
-          SendColumn(session);
-          session.Send(Bytes({1}) + "0");
-          session.Send(Bytes({0xfe, 0, 0, 2, 0}));
+          SendZero(session);
         } else {
           session.Send(Ok());
         }

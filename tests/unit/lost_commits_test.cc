@@ -26,7 +26,7 @@ TEST(LostCommitsTest, StatementsAbandonWhatIsActiveAndAskForWhatHasEnded) {
   EXPECT_THAT(statements[1], HasSubstr("SELECT token"));
   EXPECT_THAT(statements[1], HasSubstr("AND state <> 'active'"));
   for (const auto& statement : statements) {
-    EXPECT_THAT(statement, HasSubstr("host = 'host-1'"));
+    EXPECT_THAT(statement, HasSubstr("host = _utf8mb4'host-1'"));
     EXPECT_THAT(statement, HasSubstr("token-a"));
     EXPECT_THAT(statement, HasSubstr("token-b"));
   }

@@ -102,8 +102,8 @@ TEST_F(ServerIdentityTest, ClusterMayAlwaysHaveLess) {
 
 TEST_F(ServerIdentityTest, ConditionNamesConnectionAndServer) {
   EXPECT_EQ(identity_.condition(),
-            "@@hostname = 'db1' AND @@port = 3306 AND @@server_id = 7 AND CONNECTION_ID() = 10 AND "
-            "@@server_uid = 'uid'");
+            "@@hostname = _utf8mb4'db1' AND @@port = 3306 AND @@server_id = 7 AND"
+            " CONNECTION_ID() = 10 AND @@server_uid = _utf8mb4'uid'");
   facts_.hostname = "d'b";
   EXPECT_EQ(identity_.Recognise(facts_), Change::kOther);
   EXPECT_THAT(identity_.condition(), Not(HasSubstr("'d'b'")));

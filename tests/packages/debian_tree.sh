@@ -3,6 +3,9 @@
 # Sourced by common.sh: a Debian tree with a running systemd. Needs $work, the test's own folder,
 # $here and $suite. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
 
+# shellcheck source=tests/packages/debian_mirror.sh
+source "$here/debian_mirror.sh"
+
 tree=$work/tree
 cgroup=
 booter=
@@ -25,14 +28,6 @@ cgroup_root() {
   while read -r mount; do
     [[ -w $mount/cgroup.procs ]] && echo "$mount" && return
   done < <(awk '$3 == "cgroup2" { print $2 }' /proc/mounts)
-}
-
-# The Debian mirror that this machine uses, or Debian's own.
-debian_mirror() {
-  local mirrors
-  mirrors=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null |
-    grep -v '^#' | grep -oE 'https?://[^ ]+/debian/?( |$)' | tr -d ' ') || true
-  echo "${mirrors:-http://deb.debian.org/debian}" | sed -n 1p
 }
 
 # make_tree CACHE USE DEPENDENCIES: a minimal Debian of $suite with systemd and the dependencies, so

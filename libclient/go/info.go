@@ -41,7 +41,7 @@ type Order int
 const (
 	// OrderHost: ids rise on the host.
 	OrderHost Order = 1
-	// OrderCPU: ids rise on each CPU, for clients that use the lanes of the ring. This client does
+	// OrderCPU: ids rise in a CPU's lane, for clients that use the lanes of the ring. This client does
 	// not: its ids rise over its own claims.
 	OrderCPU Order = 2
 )

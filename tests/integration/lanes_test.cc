@@ -57,7 +57,7 @@ TEST_F(LaneTags, CreateShowAndSetSayWhatTheOrderIs) {
   EXPECT_THAT(created.out, HasSubstr("order cpu"));
   EXPECT_THAT(created.out, HasSubstr("not across CPUs, threads or processes"));
   const std::string shown = host_.idctl.Run({"tag", "show", "lanes"}).out;
-  EXPECT_THAT(shown, HasSubstr("order:             cpu: ids rise on each CPU only"));
+  EXPECT_THAT(shown, HasSubstr("order:             cpu: ids rise in a CPU's lane only"));
   EXPECT_THAT(shown, HasSubstr("lane block:        10"));
   EXPECT_THAT(host_.idctl.Run({"tag", "show", "more"}).out, HasSubstr("chosen by idd"));
   const nlohmann::json tag = host_.idctl.Json({"tag", "show", "lanes"}).at("tag");

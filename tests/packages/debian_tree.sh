@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # Sourced by common.sh: a Debian tree with a running systemd. Needs $work, the test's own folder,
-# $here and $suite. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
+# and $suite. Sets $tree, the tree's root, and with boot_tree $machine, systemd's pid.
 
 # shellcheck source=tests/packages/debian_mirror.sh
-source "$here/debian_mirror.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/debian_mirror.sh"
 
 tree=$work/tree
 cgroup=
@@ -74,7 +74,7 @@ boot_tree() {
   (
     echo "$BASHPID" >"$cgroup/cgroup.procs"
     exec setpriv --pdeathsig KILL unshare --pid --mount --ipc --uts --net --cgroup --fork --kill-child \
-      "$here/boot_tree.sh" "$tree" </dev/null >"$work/console.log" 2>&1
+      "$(dirname "${BASH_SOURCE[0]}")/boot_tree.sh" "$tree" </dev/null >"$work/console.log" 2>&1
   ) &
   booter=$!
   local tries

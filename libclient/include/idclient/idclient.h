@@ -9,7 +9,7 @@
  * allocator: then claims wait, for at most timeout_ms, for the next daemon.
  * After a restart of either kind the library connects and attaches again automatically. Ids of one
  * tag never repeat and, on one host, rise: if one claim returned before another began, its ids are
- * smaller. Ids of a tag of order `cpu`, which an operator chooses, rise on each CPU only.
+ * smaller. Ids of a tag of order `cpu`, which an operator chooses, rise in a CPU's lane only.
  *
  * Thread safety: every function may be called from any thread at any time, except that close must
  * not run concurrently with another call on the same object. No function is a cancellation point:
@@ -179,7 +179,7 @@ typedef enum idclient_tag_mode {
 
 typedef enum idclient_tag_order {
   IDCLIENT_ORDER_HOST = 1, /* ids rise on the host */
-  IDCLIENT_ORDER_CPU = 2   /* ids rise on each CPU */
+  IDCLIENT_ORDER_CPU = 2   /* ids rise in a CPU's lane */
 } idclient_tag_order;
 
 typedef enum idclient_tag_state {

@@ -14,7 +14,7 @@ namespace idd::tools {
 namespace {
 
 constexpr const char* kCpuOrder =
-    "cpu: ids rise on each CPU only, not across CPUs, threads or processes";
+    "cpu: ids rise in a CPU's lane only, not across CPUs, threads or processes";
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -196,9 +196,10 @@ void AddTagOptions(Command command, TagArguments& arguments, Defaults defaults) 
                          {"ring", "socket"}, &arguments.access),
        "ring")
       .ValueName("ACCESS");
-  show(command.AddChoice("--order", "Ids rise on the host, or only on each CPU, which is faster",
-                         {"host", "cpu"}, &arguments.order),
-       "host")
+  show(
+      command.AddChoice("--order", "Ids rise on the host, or only in a CPU's lane, which is faster",
+                        {"host", "cpu"}, &arguments.order),
+      "host")
       .ValueName("ORDER");
   show(command.AddCount("--lane-block", "Order cpu: ids that a CPU takes at once; 0: idd chooses",
                         kLaneBlockRange, &arguments.lane_block),
@@ -383,9 +384,10 @@ Result<std::string> RenderTagLine(const Json& document, std::string_view verb) {
   if (tag.layout) return line + "\n" + FormatPairs(LayoutInWords(*tag.layout), "  ");
   const std::string order = tag.order == "cpu" ? ", order cpu" : "";
   const std::string given_up =
-      tag.order == "cpu" ? "  ids rise on each CPU only, not across CPUs, threads or processes;\n"
-                           "  a stop loses at most one lane block for each CPU\n"
-                         : "";
+      tag.order == "cpu"
+          ? "  ids rise in a CPU's lane only, not across CPUs, threads or processes;\n"
+            "  a stop loses at most one lane block for each CPU\n"
+          : "";
   return line + order + ", step " + std::to_string(tag.step) + ", next id " +
          std::to_string(tag.next_id) + ", max id " + std::to_string(tag.max_id) + "\n" + given_up;
 }

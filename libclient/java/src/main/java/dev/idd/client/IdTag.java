@@ -12,7 +12,7 @@ import java.util.Objects;
  * One tag, whose ids never repeat in the cluster. Ids are 1 to 2^63 - 1.
  *
  * <p>On one host ids rise: if one claim returned before another began, its ids are smaller. With a
- * block size they rise within a thread only, and with order cpu on each CPU only.
+ * block size they rise within a thread only, and with order cpu in a CPU's lane only.
  *
  * <p>Thread safety: all methods, also during and after a close. A claim that finds ids allocates
  * nothing, takes no lock and makes no system call. Thread interrupts do not end a waiting claim.

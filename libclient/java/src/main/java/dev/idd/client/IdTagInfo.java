@@ -34,7 +34,7 @@ public record IdTagInfo(
     UNKNOWN,
     /** Ids rise on the host. */
     HOST,
-    /** Ids rise on each CPU. */
+    /** Ids rise in a CPU's lane. */
     CPU
   }
 

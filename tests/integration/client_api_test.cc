@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // Far more than a call that does not wait ever takes.
-constexpr std::chrono::milliseconds kLong = 30s;
+constexpr std::chrono::milliseconds kLongCall = 30s;
 
 class ClientApi : public ManagedHostTest {
  protected:
@@ -90,7 +90,7 @@ TEST_F(ClientApi, ClaimThatDoesNotWaitTakesWhatIsThere) {
   EXPECT_LT(Took([&] {
               EXPECT_EQ(idclient_claim_timeout(tag.get(), IDCLIENT_NO_WAIT, &id), IDCLIENT_TIMEOUT);
             }),
-            kLong);
+            kLongCall);
   EXPECT_EQ(id, 42U);
   EXPECT_THAT(idclient_last_error(), HasSubstr("tag 'orders': nothing to claim without a wait"));
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(blocks.try_claim(0ms)) << "the rest of its block";
@@ -110,7 +110,7 @@ TEST_F(ClientApi, ClaimEndsAtItsOwnDeadline) {
               EXPECT_FALSE(claimed.has_value());
               EXPECT_EQ(idclient_status_retryable(claimed.error()), 1);
             }),
-            kLong)
+            kLongCall)
       << "not at that of the client";
   std::uint64_t id = 0;
   EXPECT_EQ(idclient_claim_timeout(tag.get(), 3'600'001, &id), IDCLIENT_INVALID);
@@ -123,7 +123,7 @@ TEST_F(ClientApi, OpenWaitsForADaemonUnlessItMayNot) {
   options.flags = IDCLIENT_OPEN_ONCE;
   idclient_client* client = nullptr;
   EXPECT_LT(Took([&] { EXPECT_EQ(idclient_open(&options, &client), IDCLIENT_UNAVAILABLE); }),
-            kLong);
+            kLongCall);
   options.flags = 0;
   options.timeout_ms = 100;
   EXPECT_GE(Took([&] { EXPECT_EQ(idclient_open(&options, &client), IDCLIENT_UNAVAILABLE); }),

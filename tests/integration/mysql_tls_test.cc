@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +12,7 @@
 
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
-#include "support/child_process.h"
+#include "support/certificates.h"
 #include "support/db_server.h"
 #include "support/free_ports.h"
 #include "support/mysql_proxy.h"
@@ -23,8 +22,6 @@
 namespace idd::daemon {
 namespace {
 
-using harness::ChildOptions;
-using harness::ChildProcess;
 using harness::DbServer;
 using harness::Patience;
 using harness::Require;
@@ -33,41 +30,17 @@ using std::chrono_literals::operator""s;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-void OpenSsl(const std::string& arguments) {
-  ChildOptions child;
-  child.argv = {"/bin/sh", "-c", "exec /usr/bin/openssl " + arguments + " 2>&1"};
-  ChildProcess process(child);
-  const std::optional<int> status = process.WaitFor(Patience(30s));
-  Require(status == 0, "openssl " + arguments + ":\n" + process.stderr_text());
-}
-
 class MysqlTls : public ::testing::Test {
  protected:
   MysqlTls() {
-    MakeAuthority("ca");
-    MakeAuthority("other-ca");
-    MakeCertificate("server", "subjectAltName=DNS:localhost,IP:127.0.0.1");
-    MakeCertificate("stranger", "subjectAltName=DNS:db.example.org");
-    MakeCertificate("client", "extendedKeyUsage=clientAuth");
+    certificates_.MakeAuthority("ca");
+    certificates_.MakeAuthority("other-ca");
+    certificates_.Make("server", "subjectAltName=DNS:localhost,IP:127.0.0.1");
+    certificates_.Make("stranger", "subjectAltName=DNS:db.example.org");
+    certificates_.Make("client", "extendedKeyUsage=clientAuth");
   }
 
   [[nodiscard]] std::string File(const std::string& name) const { return dir_.File(name); }
-
-  void MakeAuthority(const std::string& name) const {
-    OpenSsl("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=" +
-            name + " -keyout " + File(name + ".key") + " -out " + File(name + ".pem"));
-  }
-  void MakeCertificate(const std::string& name, const std::string& extension) const {
-    const std::string request = File(name + ".csr");
-    OpenSsl("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=" + name +
-            " -keyout " + File(name + ".key") + " -out " + request);
-    harness::WriteFile(File(name + ".ext"), extension);
-    OpenSsl("x509 -req -days 2 -CAcreateserial -CA " + File("ca.pem") + " -CAkey " +
-            File("ca.key") + " -in " + request + " -extfile " + File(name + ".ext") + " -out " +
-            File(name + ".pem"));
-    // mariadbd runs as another user.
-    std::filesystem::permissions(File(name + ".key"), std::filesystem::perms(0644));
-  }
 
   void Start(const std::string& certificate) {
     port_ = harness::FreePorts(1)[0];
@@ -88,6 +61,7 @@ class MysqlTls : public ::testing::Test {
   }
 
   const TempDir dir_;
+  const harness::Certificates certificates_{dir_};
   std::uint16_t port_ = 0;
   std::optional<DbServer> server_;
 };

@@ -23,7 +23,8 @@ class MysqlHosts : public ::testing::Test {
  protected:
   void StartHosts(int count, const std::vector<std::string>& tag_options,
                   const std::string& url = "") {
-    if (!server_.Running()) server_.Start();
+    const bool is_server = url.empty() || url.find(server_.socket()) != std::string::npos;
+    if (is_server && !server_.Running()) server_.Start();
     for (int i = 0; i < count; ++i) {
       auto host = std::make_unique<Host>(dir_, "host-" + std::to_string(i));
       host->daemon.options().database = url.empty() ? server_.Url() : url;
@@ -60,14 +61,13 @@ class MysqlHosts : public ::testing::Test {
   }
 
   // Expects that every host takes another lease.
-  void ExpectFreshLeases() {
+  void ExpectFreshLeases(std::chrono::milliseconds timeout = std::chrono::seconds(40)) {
     const auto leases_of = [](const Host& host) {
       return host.idctl.Json({"status"}).at("tags").at(0).at("leases").get<std::uint64_t>();
     };
     for (const auto& host : hosts_) {
       const std::uint64_t before = leases_of(*host);
-      EXPECT_TRUE(
-          WaitUntil(Patience(std::chrono::seconds(40)), [&] { return leases_of(*host) > before; }));
+      EXPECT_TRUE(WaitUntil(Patience(timeout), [&] { return leases_of(*host) > before; }));
     }
   }
 

@@ -27,7 +27,7 @@ namespace {
 using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""ms;
 
-constexpr int kHosts = 4;
+constexpr int kTicketHosts = 4;
 constexpr int kProcessesOfAHost = 4;
 // A twentieth of them under a sanitizer.
 constexpr std::uint64_t kThreadsOfAProcess = 250;
@@ -57,7 +57,7 @@ class Tickets : public MysqlHosts {
 };
 
 TEST_F(Tickets, FourThousandClaimersOnFourHostsShareTransactions) {
-  StartHosts(kHosts, {"--mode", "ticket"});
+  StartHosts(kTicketHosts, {"--mode", "ticket"});
   // First, one claimer: each of its claims has a transaction of its own.
   WorkerPlan plan;
   plan.ids = ScaledLoad(1000);
@@ -77,7 +77,7 @@ TEST_F(Tickets, FourThousandClaimersOnFourHostsShareTransactions) {
   std::vector<Claimer> claimers = Finish(Patience(200s));
   const std::uint64_t tickets = CountIds(claimers);
   const double together = RateOf(claimers);
-  EXPECT_EQ(tickets, kHosts * kProcessesOfAHost * plan.threads * plan.ids);
+  EXPECT_EQ(tickets, kTicketHosts * kProcessesOfAHost * plan.threads * plan.ids);
   claimers.insert(claimers.end(), alone.begin(), alone.end());
   ExpectRisingOverAllHosts(claimers);
   const double shared =
@@ -91,7 +91,7 @@ TEST_F(Tickets, FourThousandClaimersOnFourHostsShareTransactions) {
 }
 
 TEST_F(Tickets, RiseOverAllHostsWhileHostsAndTheServerAreKilled) {
-  StartHosts(kHosts, {"--mode", "ticket"});
+  StartHosts(kTicketHosts, {"--mode", "ticket"});
   WorkerPlan plan;
   plan.threads = 8;
   plan.batch = 4;

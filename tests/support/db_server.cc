@@ -268,6 +268,8 @@ void DbServer::Start(const std::vector<std::string>& once) {
     if (!process_->Running()) return true;
     try {
       DbSession session(socket_, "root", "");
+      // A member of a group must have no transaction of its own.
+      if (IsMysql()) session.Execute("SET sql_log_bin = 0");
       session.Execute("CREATE DATABASE IF NOT EXISTS idd");
       session.Execute("CREATE USER IF NOT EXISTS idd@localhost IDENTIFIED BY 'secret'");
       session.Execute("CREATE USER IF NOT EXISTS idd@'127.0.0.1' IDENTIFIED BY 'secret'");
@@ -347,6 +349,11 @@ std::string DbServer::DumpCommand() const {
 std::string DbServer::ClientCommand() const {
   return (IsMysql() ? MysqlTree("bin/mysql") : "/usr/bin/mariadb") + " --no-defaults -u root -S " +
          socket_ + " idd";
+}
+
+std::vector<std::string> DbServer::RouterCommand(const std::string& config) {
+  return {MysqlTree("bin/mysqlrouter"), "--config=" + config,
+          "--DEFAULT.plugin_folder=" + MysqlTree("usr/lib/mysqlrouter/plugin")};
 }
 
 void CopyTree(const std::string& from, const std::string& to) { Run({"/bin/cp", "-a", from, to}); }

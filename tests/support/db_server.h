@@ -94,6 +94,8 @@ class DbServer {
   [[nodiscard]] std::string DumpCommand() const;
   // Reads SQL from its standard input.
   [[nodiscard]] std::string ClientCommand() const;
+  // MySQL Router with that configuration.
+  [[nodiscard]] static std::vector<std::string> RouterCommand(const std::string& config);
   [[nodiscard]] std::string Log() const { return ReadFile(log_); }
 
  private:

@@ -252,12 +252,12 @@ int WaitForServer(my_socket socket, my_bool is_read, int /*timeout_ms*/) {
 }
 
 std::string Hex(std::string_view value) {
-  static constexpr char kDigits[] = "0123456789abcdef";
+  static constexpr char kHexDigits[] = "0123456789abcdef";
   std::string hex;
   for (const char c : value) {
     const auto byte = static_cast<unsigned char>(c);
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 0xf];
+    hex += kHexDigits[byte >> 4];
+    hex += kHexDigits[byte & 0xf];
   }
   return hex;
 }

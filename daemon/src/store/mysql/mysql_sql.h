@@ -17,6 +17,12 @@ inline constexpr const char* kClusterStatus =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status',"
     " 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id')";
 
+// The variables that tell one server, cluster or group from another. Those of what a server lacks
+// have no row.
+inline constexpr const char* kServerVariables =
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid',"
+    " 'group_replication_group_name', 'group_replication_single_primary_mode')";
+
 // The error of a packet whose guard did not hold: a guard then sets a column to NULL.
 inline constexpr unsigned kNullRefused = 1048;
 // The errors of a statement that another transaction was in the way of.

@@ -152,11 +152,13 @@ Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string
   }
   const Result<std::vector<MysqlResult>> answers =
       db_->Packet({"SELECT @@global.read_only, @@innodb_read_only", sql::kClusterStatus,
-                   "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'", session});
+                   sql::kServerVariables, session});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
   if (!IsOff(server[0]) || !IsOff(server[1])) return ReadOnly();
-  if (Pairs(answers.value()[2])["wsrep_on"] == "ON") {
+  std::map<std::string, std::string> variables = Pairs(answers.value()[2]);
+  if (Status status = CheckGroup(variables); !status.ok()) return status;
+  if (variables["wsrep_on"] == "ON") {
     view_.clear();
     if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
     // Commits at another node must be visible at this one.
@@ -173,11 +175,10 @@ Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string
 // Finds out whether the server is writable, and which server it is.
 Status MysqlStore::Recognise() {
   ServerFacts facts{.asked = MonotonicClock::now()};
-  const Result<std::vector<MysqlResult>> answers = db_->Packet(
-      {"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
-       " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
-       "SHOW GLOBAL STATUS LIKE 'Uptime'", sql::kClusterStatus,
-       "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'server_uid', 'server_uuid')"});
+  const Result<std::vector<MysqlResult>> answers =
+      db_->Packet({"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
+                   " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
+                   "SHOW GLOBAL STATUS LIKE 'Uptime'", sql::kClusterStatus, sql::kServerVariables});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
   if (!IsOff(server[3]) || !IsOff(server[4])) return ReadOnly();
@@ -185,6 +186,7 @@ Status MysqlStore::Recognise() {
     return std::strtoull(text.value_or("").c_str(), nullptr, 10);
   };
   std::map<std::string, std::string> variables = Pairs(answers.value()[3]);
+  if (Status status = CheckGroup(variables); !status.ok()) return status;
   facts.hostname = server[0].value_or("");
   facts.port = number(server[1]);
   facts.server_id = number(server[2]);
@@ -288,6 +290,31 @@ Status MysqlStore::CheckCluster(const MysqlResult& status) {
   if (view_ == view) return Status::Ok();
   db_.reset();
   return {Code::kUnavailable, "the members of the cluster at " + DisplayUrl() + " have changed"};
+}
+
+// A server that is meant for a group of Group Replication, but is not in it, may be writable: its
+// leases would be lost to the group. In a group with several primaries a server may show less than
+// another one has committed.
+Status MysqlStore::CheckGroup(std::map<std::string, std::string>& variables) {
+  if (variables["group_replication_group_name"].empty()) return Status::Ok();
+  const auto refused = [this](const std::string& why) {
+    Status status(Code::kUnavailable, "the server at " + db_->where() + " " + why);
+    db_.reset();
+    return status;
+  };
+  if (variables["group_replication_single_primary_mode"] != "ON") {
+    return refused(
+        "has Group Replication with several primaries; idd needs"
+        " group_replication_single_primary_mode=ON");
+  }
+  const Result<MysqlResult> member = db_->Query(
+      "SELECT member_state FROM performance_schema.replication_group_members"
+      " WHERE member_id = @@server_uuid");
+  if (!member.ok())
+    return refused("does not show the state of its group: " + member.status().message());
+  const auto& rows = member.value().rows;
+  const std::string state = rows.empty() ? "OFFLINE" : rows[0].at(0).value_or("");
+  return state == "ONLINE" ? Status::Ok() : refused("is not in its group (" + state + ")");
 }
 
 std::optional<std::chrono::seconds> MysqlStore::uptime() const {

@@ -172,6 +172,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // True: the member has seen a table with a later time, which is recorded now.
   [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
+  [[nodiscard]] Status CheckGroup(std::map<std::string, std::string>& variables);
   [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
   [[nodiscard]] std::vector<std::string> RaiseStatements(

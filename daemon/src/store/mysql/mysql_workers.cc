@@ -125,8 +125,12 @@ Result<bool> MysqlStore::TakeWorker(const WorkerChoice& choice) {
   Result<TagRecord> row = FindTag(counter);
   if (row.status().code() == Code::kNoSuchTag) {
     row = CreateTag(CounterTag(choice));
-    // Another host may have made it just now.
-    if (row.status().code() == Code::kInvalid && FindTag(counter).ok()) return false;
+    // Another host may have made it just now, and the server may be gone since.
+    if (row.status().code() == Code::kInvalid) {
+      const Result<TagRecord> made = FindTag(counter);
+      if (made.ok()) return false;
+      if (made.status().code() != Code::kNoSuchTag) return made.status();
+    }
   }
   if (!row.ok()) return row.status();
   if (std::max(row.value().next_id, row.value().used_limit) > choice.at_most) return false;

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""terms.py [long | NAME...]: explores terms.pml in full, and variants of it that must be rejected,
+and prints a table. long: searches that take minutes and gigabytes (README.md); no test runs them.
+
+Exit status as in run.py. With names, only those lines of the tables; then it also prints the trail
+of an error.
+"""
+
+import sys
+
+import run
+
+DEFAULTS = {"WITNESSES": 3, "NUMBERS": 2, "TAGS": 1, "IDS": 1, "COPIES": 1, "LISTS": 0}
+
+
+def define(*flags, **numbers):
+    return [f"-D{flag}" for flag in flags] + [
+        f"-D{name}={value}" for name, value in {**DEFAULTS, **numbers}.items()
+    ]
+
+
+CHANGE = {"WITNESSES": 4, "LISTS": 1}
+
+MODEL_RUNS = {
+    "one id": define(),
+    "empty at first": define("QUICK", "EMPTY"),
+    "two tags": define("QUICK", TAGS=2),
+    "two ids": define("QUICK", IDS=2),
+    "two copies": define("QUICK", COPIES=2),
+    "three numbers, two copies": define("QUICK", NUMBERS=3, COPIES=2),
+}
+
+# Each must be rejected.
+MUTANTS = {
+    name: define(name)
+    for name in (
+        "MINORITY", "KEEP_ACTIVE", "NO_PUSH", "NOTE_WITHOUT_PROMISE", "REPROMISE",
+        "GOES_ON_WITHOUT_ITS_DISK", "NO_IDENTITY_IN_LEASE")
+}
+MUTANTS["PLACE_FIRST"] = define("EMPTY", "PLACE_FIRST")
+MUTANTS["PLAN_IS_TRUSTED"] = define("PLAN_IS_TRUSTED")
+MUTANTS["PUSH_ONE_TAG"] = define("PUSH_ONE_TAG", TAGS=2)
+
+# Too long for a test: expected to be accepted, and to be rejected.
+LONG_RUNS = {
+    "another list": define("QUICK", **CHANGE),
+}
+
+LONG_MUTANTS = {
+    name: define("QUICK", name, **CHANGE)
+    for name in (
+        "NEWEST_LIST_ALONE", "OLD_LIST_ALONE", "LIST_AT_ONCE", "LIST_NOT_ENTERED",
+        "LIST_WITHOUT_CEILINGS")
+}
+
+
+def table(accepted, rejected):
+    return ([(name, defines, "accepted") for name, defines in accepted.items()]
+            + [(name, defines, "rejected") for name, defines in rejected.items()])
+
+
+def main():
+    names = sys.argv[1:]
+    runs = table(MODEL_RUNS, MUTANTS)
+    if names == ["long"]:
+        runs = table(LONG_RUNS, LONG_MUTANTS)
+    elif names:
+        runs = [search for search in runs + table(LONG_RUNS, LONG_MUTANTS) if search[0] in names]
+    # -E: a witness that can do nothing more has stopped.
+    return run.explore_all("terms.pml", runs, names not in ([], ["long"]), options=["-E"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

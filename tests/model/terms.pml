@@ -69,9 +69,8 @@ bool list[WITNESSES];      // the new list is noted
 #define MostKnowNew(d) \
   (Most(KnowsNew(d, 0), KnowsNew(d, 1), KnowsNew(d, 2)) && \
    Most(KnowsNew(d, 1), KnowsNew(d, 2), KnowsNew(d, 3)))
-// What was activated by the old list alone must be known to the new one before that stands alone.
-#define IsCarried(d, k) \
-  (set[d].ceiling_term[k] != set[d].term || NewHaveNoted(d, k, set[d].ceiling[k]))
+// What the old list alone has noted must be known to the new one before that stands alone.
+#define IsCarried(d, k) NewHaveNoted(d, k, set[d].wanted[k])
 #ifdef LIST_WITHOUT_CEILINGS
 #define AllCarried(d) true
 #else

@@ -36,7 +36,18 @@ using ::testing::StartsWith;
 // Far more than a call that does not wait ever takes.
 constexpr std::chrono::milliseconds kLongCall = 30s;
 
-class ClientApi : public ManagedHostTest {
+// Threads that are made while it is blocked do not get the signal.
+struct BlockedAlarm {
+  BlockedAlarm() { Set(SIG_BLOCK); }
+  static void Set(int how) {
+    sigset_t alarm;
+    ::sigemptyset(&alarm);
+    ::sigaddset(&alarm, SIGALRM);
+    ::pthread_sigmask(how, &alarm, nullptr);
+  }
+};
+
+class ClientApi : public BlockedAlarm, public ManagedHostTest {
  protected:
   [[nodiscard]] idclient::Options Options() const {
     return {.socket_path = host_.daemon.socket(), .timeout = Patience(60s)};
@@ -328,6 +339,7 @@ TEST_F(ClientApi, SignalHandlerThatInterruptsAClaimIsRefusedAtOnce) {
   struct sigaction before {};
   action.sa_handler = ClaimInSignalHandler;
   ASSERT_EQ(::sigaction(SIGALRM, &action, &before), 0);
+  Set(SIG_UNBLOCK);  // for this thread, which claims
   itimerval often{};
   often.it_value.tv_usec = often.it_interval.tv_usec = 5'000;
   ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);

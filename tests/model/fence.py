@@ -102,21 +102,6 @@ LONG_MUTANTS = {
 }
 
 
-def table(accepted, rejected):
-    return ([(name, defines, "accepted") for name, defines in accepted.items()]
-            + [(name, defines, "rejected") for name, defines in rejected.items()])
-
-
-def main():
-    names = sys.argv[1:]
-    runs = table(MODEL_RUNS, MUTANTS)
-    if names == ["long"]:
-        runs = table(LONG_RUNS, LONG_MUTANTS)
-    elif names:
-        runs = [search for search in runs + table(LONG_RUNS, LONG_MUTANTS) if search[0] in names]
-    # -E: a host that can do nothing more has stopped.
-    return run.explore_all("fence.pml", runs, names not in ([], ["long"]), options=["-E"])
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    # -E: a host that can do nothing more has stopped.
+    sys.exit(run.explore_tables("fence.pml", (MODEL_RUNS, MUTANTS), (LONG_RUNS, LONG_MUTANTS), options=["-E"]))

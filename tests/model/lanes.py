@@ -59,21 +59,6 @@ LONG_RUNS = {
 }
 
 
-def table(accepted, rejected):
-    return ([(name, defines, "accepted") for name, defines in accepted.items()]
-            + [(name, defines, "rejected") for name, defines in rejected.items()])
-
-
-def main():
-    names = sys.argv[1:]
-    runs = table(MODEL_RUNS, MUTANTS)
-    if names == ["long"]:
-        runs = table(LONG_RUNS, {})
-    elif names:
-        runs = [search for search in runs + table(LONG_RUNS, {}) if search[0] in names]
-    # -E: a claimer that finds nothing more has stopped.
-    return run.explore_all("lanes.pml", runs, names not in ([], ["long"]), options=["-E"])
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    # -E: a claimer that finds nothing more has stopped.
+    sys.exit(run.explore_tables("lanes.pml", (MODEL_RUNS, MUTANTS), (LONG_RUNS, {}), options=["-E"]))

@@ -215,6 +215,23 @@ def explore_all(model, runs, want_trails, options=()):
     return 1 if wrong else 0
 
 
+def table(accepted, rejected):
+    return ([(name, defines, "accepted") for name, defines in accepted.items()]
+            + [(name, defines, "rejected") for name, defines in rejected.items()])
+
+
+def explore_tables(model, tested, long, options=()):
+    """The program of a model with two tables, each of searches to be accepted and to be rejected:
+    without arguments `tested`, with `long` that, with names those lines of both."""
+    names = sys.argv[1:]
+    runs = table(*tested)
+    if names == ["long"]:
+        runs = table(*long)
+    elif names:
+        runs = [search for search in runs + table(*long) if search[0] in names]
+    return explore_all(model, runs, names not in ([], ["long"]), options=options)
+
+
 def main():
     runs = (
         [(name, defines, "accepted") for name, defines in MODEL_RUNS.items()]

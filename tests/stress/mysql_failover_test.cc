@@ -46,11 +46,6 @@ class MysqlFailover : public MysqlHosts {
     plan.log_capacity = 1 << 21;
     return plan;
   }
-  [[nodiscard]] std::vector<std::size_t> LogMarks() const {
-    std::vector<std::size_t> marks;
-    for (const auto& host : hosts_) marks.push_back(host->daemon.LogMark());
-    return marks;
-  }
   void ExpectUnique() {
     for (const auto& worker : workers_) worker->Stop();
     EXPECT_EQ(Join(CheckUnique(Finish(Patience(60s)))), "");

@@ -104,7 +104,7 @@ class MysqlGroup : public MysqlHosts {
     StartServer(server);
     Join(server);
   }
-  // Makes the group anew from this server.
+  // Bootstraps the group from this server.
   void Bootstrap(int server) {
     DbSession session = At(server).Session("");
     session.Execute("SET GLOBAL group_replication_bootstrap_group = ON");
@@ -115,15 +115,6 @@ class MysqlGroup : public MysqlHosts {
     for (int i = 0; i < kServers; ++i) StartServer(i);
     ASSERT_NO_FATAL_FAILURE(Bootstrap(0));
     for (int i = 1; i < kServers; ++i) ASSERT_NO_FATAL_FAILURE(Join(i));
-  }
-  void StartLoad(const std::string& url) {
-    StartHosts(3, {"--step", "1000", "--max-step", "1000"}, url);
-    WorkerPlan plan;
-    plan.batch = 48;
-    plan.pace_us = 100;
-    plan.retry = true;
-    plan.log_capacity = 1 << 22;
-    StartWorkers(2, plan);
   }
 
   // How this server sees itself.
@@ -165,26 +156,10 @@ class MysqlGroup : public MysqlHosts {
     std::printf("%s: every host has leased again after %.1f s\n", change.c_str(),
                 static_cast<double>(MonotonicNs() - began) / 1e9);
   }
-  void StopLoadAndCheck() {
-    for (const auto& worker : workers_) worker->Stop();
-    std::uint64_t errors = 0;
-    for (const auto& worker : workers_) errors += worker->errors();
-    const std::vector<Claimer> claimers = Finish(Patience(60s));
-    EXPECT_EQ(harness::Join(CheckUnique(claimers)), "");
-    ExpectAccounted();
-    std::printf("%llu ids, %llu claims that failed and were made again\n",
-                static_cast<unsigned long long>(CountIds(claimers)),
-                static_cast<unsigned long long>(errors));
-  }
   void ExpectLogged(const std::string& text, const std::vector<std::size_t>& marks) const {
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       EXPECT_THAT(hosts_[i]->daemon.LogSince(marks[i]), HasSubstr(text)) << i;
     }
-  }
-  [[nodiscard]] std::vector<std::size_t> LogMarks() const {
-    std::vector<std::size_t> marks;
-    for (const auto& host : hosts_) marks.push_back(host->daemon.LogMark());
-    return marks;
   }
   [[nodiscard]] int LeasesAt(int server) const {
     return std::stoi("0" + Ask(server, "SELECT COUNT(*) FROM idd.idd_lease"));
@@ -197,7 +172,7 @@ class MysqlGroup : public MysqlHosts {
 
 TEST_F(MysqlGroup, PrimariesKilledInARowRepeatNoId) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
-  StartLoad(GroupUrl());
+  StartHeavyLoad(GroupUrl());
   const int kills = static_cast<int>(std::max<std::uint64_t>(2, ScaledLoad(10)));
   for (int kill = 0; kill < kills; ++kill) {
     const std::vector<std::size_t> marks = LogMarks();
@@ -208,13 +183,13 @@ TEST_F(MysqlGroup, PrimariesKilledInARowRepeatNoId) {
     ExpectLogged("store.replaced", marks);
     ASSERT_NO_FATAL_FAILURE(Restart(primary));
   }
-  StopLoadAndCheck();
+  StopHeavyLoad();
 }
 
 // Whoever can reach it may still be connected to it when the others have elected another primary.
 TEST_F(MysqlGroup, PrimaryThatHangsOrLosesTheMajorityRepeatsNoId) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
-  StartLoad(GroupUrl());
+  StartHeavyLoad(GroupUrl());
   Pause(0);
   ExpectLeasesAfter("the primary hangs");
   Continue(0);
@@ -235,12 +210,12 @@ TEST_F(MysqlGroup, PrimaryThatHangsOrLosesTheMajorityRepeatsNoId) {
     if (i != primary) Continue(i);
   }
   ExpectLeasesAfter("the primary has its majority again");
-  StopLoadAndCheck();
+  StopHeavyLoad();
 }
 
 TEST_F(MysqlGroup, PrimaryMovedByHandByLeavingAndByARollingRestartRepeatsNoId) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
-  StartLoad(GroupUrl());
+  StartHeavyLoad(GroupUrl());
   At(0).Session("").Execute("DO group_replication_set_as_primary('" +
                             Ask(1, "SELECT @@server_uuid") + "')");
   ExpectLeasesAfter("group_replication_set_as_primary()");
@@ -253,14 +228,14 @@ TEST_F(MysqlGroup, PrimaryMovedByHandByLeavingAndByARollingRestartRepeatsNoId) {
     ExpectLeasesAfter("server " + std::to_string(i) + " stopped");
     ASSERT_NO_FATAL_FAILURE(Restart(i));
   }
-  StopLoadAndCheck();
+  StopHeavyLoad();
 }
 
 // A server that was restarted and has not joined its group can be written: a lease from it would be
 // lost to the group.
 TEST_F(MysqlGroup, ServerOutsideItsGroupGrantsNothing) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
-  StartLoad(GroupUrl());
+  StartHeavyLoad(GroupUrl());
   const int primary = Primary();
   ASSERT_GE(primary, 0);
   for (int i = 0; i < kServers; ++i) At(i).Kill();
@@ -273,13 +248,13 @@ TEST_F(MysqlGroup, ServerOutsideItsGroupGrantsNothing) {
   })) << hosts_[0]->daemon.LogSince(marks[0]);
   EXPECT_EQ(LeasesAt(primary), before);
   ASSERT_NO_FATAL_FAILURE(Bootstrap(primary));
-  ExpectLeasesAfter("the group made anew from its last primary");
-  StopLoadAndCheck();
+  ExpectLeasesAfter("the group bootstrapped from its last primary");
+  StopHeavyLoad();
 }
 
 TEST_F(MysqlGroup, MemberThatLacksTheNewestLeasesBootstrapsTheGroup) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
-  StartLoad(GroupUrl());
+  StartHeavyLoad(GroupUrl());
   At(2).Kill();
   ExpectFreshLeases(kVotes);
   ExpectFreshLeases(kVotes);
@@ -290,7 +265,7 @@ TEST_F(MysqlGroup, MemberThatLacksTheNewestLeasesBootstrapsTheGroup) {
   StartServer(2);
   EXPECT_LT(LeasesAt(2), before) << "the server does not lag";
   ASSERT_NO_FATAL_FAILURE(Bootstrap(2));
-  ExpectLeasesAfter("the group made anew from a server that lacks leases");
+  ExpectLeasesAfter("the group bootstrapped from a server that lacks leases");
   ExpectLogged("store.replaced", marks);
   ExpectLogged("store.went_backwards", marks);
   for (const auto& worker : workers_) worker->Stop();
@@ -334,10 +309,10 @@ TEST_F(MysqlGroup, RouterInFrontFollowsTheGroupAndRepeatsNoId) {
   // password before the router expects it.
   const std::string url = "mysql://idd:secret@127.0.0.1:" + std::to_string(RouterPort()) +
                           "/idd?ssl_ca=" + dir_.File("ca.pem");
-  StartLoad(url);
+  StartHeavyLoad(url);
   At(0).Kill();
   ExpectLeasesAfter("the primary behind the router killed");
-  StopLoadAndCheck();
+  StopHeavyLoad();
 }
 
 }  // namespace

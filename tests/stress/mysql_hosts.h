@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,34 @@ class MysqlHosts : public ::testing::Test {
     }
     for (const auto& worker : workers_) worker->WaitReady(Patience(std::chrono::seconds(20)));
     for (const auto& worker : workers_) worker->Go();
+  }
+
+  // Three hosts with two client processes each, which claim many ids from small segments.
+  void StartHeavyLoad(const std::string& url) {
+    StartHosts(3, {"--step", "1000", "--max-step", "1000"}, url);
+    WorkerPlan plan;
+    plan.batch = 48;
+    plan.pace_us = 100;
+    plan.retry = true;
+    plan.log_capacity = 1 << 22;
+    StartWorkers(2, plan);
+  }
+  // No id came twice, and all are accounted for.
+  void StopHeavyLoad() {
+    for (const auto& worker : workers_) worker->Stop();
+    std::uint64_t errors = 0;
+    for (const auto& worker : workers_) errors += worker->errors();
+    const std::vector<Claimer> claimers = Finish(Patience(std::chrono::seconds(60)));
+    EXPECT_EQ(Join(CheckUnique(claimers)), "");
+    ExpectAccounted();
+    std::printf("%llu ids, %llu claims that failed and were made again\n",
+                static_cast<unsigned long long>(CountIds(claimers)),
+                static_cast<unsigned long long>(errors));
+  }
+  [[nodiscard]] std::vector<std::size_t> LogMarks() const {
+    std::vector<std::size_t> marks;
+    for (const auto& host : hosts_) marks.push_back(host->daemon.LogMark());
+    return marks;
   }
 
   // Expects that every host takes another lease.

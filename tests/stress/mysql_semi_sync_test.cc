@@ -91,20 +91,13 @@ class MysqlSemiSync : public MysqlHosts {
     primary_ = AddServer(ports[0]);
     ASSERT_NO_FATAL_FAILURE(AddReplica(ports[1]));
     ports_ = ports;
-    StartHosts(3, {"--step", "1000", "--max-step", "1000"}, primary_->TcpUrl({replica_.get()}));
-    WorkerPlan plan;
-    plan.batch = 48;
-    plan.pace_us = 100;
-    plan.retry = true;
-    plan.log_capacity = 1 << 22;
-    StartWorkers(2, plan);
+    StartHeavyLoad(primary_->TcpUrl({replica_.get()}));
   }
   [[nodiscard]] int LeasesAt(const DbServer& server) const {
     return std::stoi(server.Session().Query("SELECT COUNT(*) FROM idd_lease"));
   }
 
-  // Does it by a kill or by hand, and returns the number of seconds until each host has leased
-  // again.
+  // Prints how long it took until each host had leased again.
   void Switch(bool by_kill) {
     ExpectFreshLeases();
     const std::uint64_t began = MonotonicNs();
@@ -129,20 +122,12 @@ class MysqlSemiSync : public MysqlHosts {
     ASSERT_NO_FATAL_FAILURE(StartPair());
     const int switches = static_cast<int>(std::max<std::uint64_t>(2, ScaledLoad(10)));
     for (int i = 0; i < switches; ++i) ASSERT_NO_FATAL_FAILURE(Switch(by_kill));
-    for (const auto& worker : workers_) worker->Stop();
-    std::uint64_t errors = 0;
-    for (const auto& worker : workers_) errors += worker->errors();
-    const std::vector<Claimer> claimers = Finish(Patience(60s));
-    EXPECT_EQ(Join(CheckUnique(claimers)), "");
-    ExpectAccounted();
+    StopHeavyLoad();
     for (const auto& host : hosts_) {
       EXPECT_THAT(host->daemon.LogSince(0), HasSubstr("store.replaced"));
       EXPECT_THAT(host->daemon.LogSince(0), Not(HasSubstr("store.went_backwards")))
           << "a lease was lost";
     }
-    std::printf("%llu ids, %llu claims that failed and were made again\n",
-                static_cast<unsigned long long>(CountIds(claimers)),
-                static_cast<unsigned long long>(errors));
   }
 
   std::unique_ptr<DbServer> primary_;

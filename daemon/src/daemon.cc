@@ -64,8 +64,10 @@ Result<HostIdentity> Identify(const Options& options, HighWaterMarks& marks) {
   std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
   if (!std::getline(boot_id, host.boot_id)) host.boot_id = "unknown";
   // A full disk keeps idd from leasing, not from starting.
-  const Result<std::uint64_t> number = marks.NextRunNumber(0);
+  const Result<std::uint64_t> number = marks.NextRunNumber();
   if (number.ok()) host.run_number = number.value();
+  Result<WitnessState> witness = marks.GetWitnessState();
+  if (witness.ok()) host.disk = std::move(witness).value().disk;
   return host;
 }
 
@@ -134,7 +136,6 @@ Daemon::Daemon(const Options& options, Parts parts)
       passed_listener_(std::move(parts.listener)),
       engine_(loop_, manager_,
               {.leases_per_s = options.lease_limit,
-               .fence_after = options.fence_after,
                .most_tags_to_warm = MostTagsToWarm(),
                .journal_retention = options.journal_retention},
               std::move(parts.engine), EngineEvents()),

@@ -70,10 +70,7 @@ void Engine::Start() {
 // Runs before the worker starts, so that the worker knows its leases before it opens the store.
 void Engine::Inherit() {
   StoreSession session;
-  session.fence = Fence({.host = host_.id,
-                         .boot_id = host_.boot_id,
-                         .silence = settings_.fence_after,
-                         .now_ms = settings_.boot_time_ms});
+  session.agreement = Agreement({.host = host_.id, .now_ms = settings_.boot_time_ms});
   for (const LeftTag& tag : inheritance_.tags) {
     for (const HeldLease& held : tag.leases) session.held[held.lease.token] = held.lease;
   }
@@ -108,7 +105,7 @@ void Engine::OnFirstContact(const Status& status) {
   // Lease for the tags that this host has served before, so that they have ids before a client can
   // ask. If that takes too long, the remaining tags get ids when they are asked for.
   worker_.Submit<std::vector<TagMark>>(
-      [](Store&, HighWaterMarks& marks) { return marks.Own(); },
+      [](Store&, HighWaterMarks& marks) { return marks.All(); },
       [this](const Result<std::vector<TagMark>>& marks) { WarmUp(marks); });
 }
 

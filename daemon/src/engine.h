@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "idd/base/status.h"
-#include "leasing/fence.h"
 #include "leasing/high_water.h"
 #include "leasing/journal_keeper.h"
 #include "leasing/lease_worker.h"
@@ -45,7 +44,6 @@ class Engine {
  public:
   struct Settings {
     std::uint32_t leases_per_s = 0;
-    std::chrono::seconds fence_after = kDefaultFenceAfter;
     std::size_t most_tags_to_warm = 0;
     std::optional<std::chrono::seconds> journal_retention{};  // nothing: indefinitely
     std::function<std::int64_t()> boot_time_ms{};             // none: the kernel's

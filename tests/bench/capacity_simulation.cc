@@ -17,7 +17,9 @@ namespace {
 // As in the daemon: MysqlStore's heartbeats, LeaseScheduler's batches, TagService's warm-up and
 // Daemon's patience with it, LeaseWorker's pauses while the store is unavailable.
 constexpr double kBeatS = 20;
-constexpr double kLookS = 1;
+// The first hosts are the witnesses (Agreement), and how often a host looks at the term.
+constexpr std::uint32_t kWitnesses = 3;
+double LookEveryS(std::uint32_t host) { return host < kWitnesses ? 1 : 2; }
 constexpr std::size_t kMaxAtOnce = 64;
 constexpr std::uint32_t kWarmedAtOnce = 4;
 constexpr double kPatienceS = 2.5;
@@ -33,7 +35,7 @@ enum class What : std::uint8_t {
   kAnswer,     // a host's job was answered
   kBudget,     // a host may lease again
   kBeat,       // a host sends its heartbeat
-  kLook,       // a host looks at the fence
+  kLook,       // a host looks at the term
   kExhausted,  // a host finds a segment of a tag used up
   kDue,        // a tag wants a lease
 };
@@ -57,7 +59,7 @@ struct Order {
   double asked_at;
 };
 
-enum class JobKind : std::uint8_t { kOpen, kLookUp, kLeases, kCloses, kBeat, kLook };
+enum class JobKind : std::uint8_t { kOpen, kLookUp, kLeases, kCloses, kBeat, kLook, kNote };
 
 // A job of a host's lease worker at the store; one at a time.
 struct Job {
@@ -205,7 +207,7 @@ void Simulation::MakeHosts() {
       continue;
     }
     Push(phase + kBeatS * Draw(), What::kBeat, host);
-    if (cluster_.looks_at_fence) Push(kLookS * Draw(), What::kLook, host);
+    if (cluster_.hosts_look) Push(LookEveryS(host) * Draw(), What::kLook, host);
     if (cluster_.outage.end_s > 0) Push(cluster_.outage.begin_s + phase, What::kLost, host);
   }
 }
@@ -249,8 +251,9 @@ void Simulation::Handle(const Event& event) {
     case What::kLook:
       if (hosts_[event.who].up && !std::exchange(hosts_[event.who].looking, true)) {
         Submit(event.who, {.kind = JobKind::kLook, .orders = {}});
+        if (event.who < kWitnesses) Submit(event.who, {.kind = JobKind::kNote, .orders = {}});
       }
-      return Push(now_ + kLookS, What::kLook, event.who);
+      return Push(now_ + LookEveryS(event.who), What::kLook, event.who);
     case What::kExhausted:
       Keep(event.who, true);
       ++hosts_[HostOf(event.who)].to_close;
@@ -294,9 +297,10 @@ double Simulation::ServiceOf(const Job& job) const {
     case JobKind::kLeases:
     case JobKind::kCloses:
     case JobKind::kBeat:
+    case JobKind::kNote:
       return store.transaction_s + (job.rows - 1) * store.more_s;
     case JobKind::kLook:
-      return store.look_s + cluster_.hosts * store.member_s;
+      return store.look_s;
   }
   return 0;
 }
@@ -311,10 +315,13 @@ double RoundTrips(JobKind kind) {
     case JobKind::kLookUp:
     case JobKind::kBeat:
     case JobKind::kLook:
+    case JobKind::kNote:
       return 1;
   }
   return 0;
 }
+
+bool Commits(JobKind kind) { return kind != JobKind::kLookUp && kind != JobKind::kLook; }
 
 // When a COMMIT of that time is on the disk.
 double Simulation::OnDisk(double commits_at) {
@@ -341,7 +348,7 @@ void Simulation::RunNext(std::uint32_t host) {
     own.service_ends = comes;
   } else {
     processor = std::max(processor, comes) + service;
-    own.service_ends = kind == JobKind::kLookUp ? processor : OnDisk(processor);
+    own.service_ends = Commits(kind) ? OnDisk(processor) : processor;
     if (Counts()) outcome_.load.store_busy_s += service;
   }
   const double answer = own.service_ends + (RoundTrips(kind) - 0.5) * cluster_.store.answer_s;
@@ -366,9 +373,8 @@ void Simulation::Answer(std::uint32_t host) {
 }
 
 void Simulation::Count(const Job& job) {
-  const bool commits = job.kind != JobKind::kLookUp;
   const auto second = static_cast<std::size_t>(now_);
-  if (commits) ++outcome_.commits[second];
+  if (Commits(job.kind)) ++outcome_.commits[second];
   if (job.kind == JobKind::kLeases) outcome_.leases[second] += job.rows;
   if (!Counts()) return;
   Load& load = outcome_.load;
@@ -397,6 +403,9 @@ void Simulation::Count(const Job& job) {
     case JobKind::kLook:
       ++load.looks;
       return;
+    case JobKind::kNote:
+      ++load.notes;
+      return;
   }
 }
 
@@ -413,6 +422,7 @@ void Simulation::Finish(std::uint32_t host, Job& job) {
       own.closing = false;
       return Close(host);
     case JobKind::kBeat:
+    case JobKind::kNote:
       return;
     case JobKind::kLook:
       own.looking = false;
@@ -569,7 +579,7 @@ void Simulation::Opened(std::uint32_t host) {
   own.up = true;
   if (!own.ready) {
     Push(now_ + kBeatS, What::kBeat, host);
-    if (cluster_.looks_at_fence) Push(now_ + kLookS, What::kLook, host);
+    if (cluster_.hosts_look) Push(now_ + LookEveryS(host), What::kLook, host);
     return WarmNext(host);
   }
   own.lease_from = now_ + cluster_.outage.grace_s;

@@ -22,8 +22,7 @@ struct StoreModel {
   double transaction_s = 400e-6;  // one lease, including the read before it
   double more_s = 80e-6;          // each further lease in the transaction
   double read_s = 100e-6;         // a single read
-  double look_s = 200e-6;         // a look at the fence ...
-  double member_s = 1e-6;         // ... and each host that it reads
+  double look_s = 200e-6;         // a look at the term; a witness's row takes a transaction more
   double sync_s = 1e-3;           // a synchronous write
   double answer_s = 500e-6;       // one network round trip
   std::uint32_t processors = 2;
@@ -58,8 +57,8 @@ struct Cluster {
   Start start = Start::kRunning;
   double starts_over_s = 0;  // kFresh: the starts are spread over this time
   double duration_s = 3600;
-  double settle_s = 0;          // excluded from Load at the beginning
-  bool looks_at_fence = false;  // each host, every second
+  double settle_s = 0;      // excluded from Load at the beginning
+  bool hosts_look = false;  // a witness every second, any other host every two
   StoreOutage outage{};
   StoreModel store{};
   Looks looks = Looks::kChanges;
@@ -85,7 +84,8 @@ struct Load {
   std::uint64_t close_transactions = 0;
   std::uint64_t beats = 0;  // heartbeats, a transaction each
   std::uint64_t opens = 0;  // connections opened, a transaction each
-  std::uint64_t looks = 0;  // at the fence, a transaction each
+  std::uint64_t looks = 0;  // at the term, without a COMMIT
+  std::uint64_t notes = 0;  // of witnesses, a transaction each
   std::uint64_t reads = 0;  // round trips without a COMMIT
   std::uint64_t refused_connects = 0;
   double store_busy_s = 0;          // summed over all processors
@@ -93,7 +93,7 @@ struct Load {
   double longest_answer_s = 0;      // of one request, excluding the host's earlier requests
 
   [[nodiscard]] std::uint64_t Commits() const {
-    return lease_transactions + close_transactions + beats + opens + looks;
+    return lease_transactions + close_transactions + beats + opens + notes;
   }
 };
 

@@ -127,24 +127,17 @@ TEST(Capacity, IdleClusterOnlyShowsItself) {
               100);
 }
 
-// Every look reads the rows of all hosts.
-TEST(Capacity, LooksAtTheFenceGrowWithTheSquareOfTheHosts) {
+// Three witnesses look every second and commit; any other host looks every two, without a COMMIT.
+TEST(Capacity, LooksGrowWithTheHostsAndOnlyThoseOfWitnessesCommit) {
   Cluster cluster = Small();
   cluster.ids_per_s = 0;
-  cluster.looks_at_fence = true;
-  cluster.store.look_s = 0;
-  const auto looks_s = [](Cluster at_work) {
-    const double all = Simulate(at_work).load.store_busy_s;
-    at_work.looks_at_fence = false;
-    return all - Simulate(at_work).load.store_busy_s;
-  };
-  Cluster twice = cluster;
-  twice.hosts *= 2;
-  EXPECT_NEAR(looks_s(twice) / looks_s(cluster), 4, 0.1);
+  cluster.hosts_look = true;
+  const double lasts_s = cluster.duration_s - kSettleS;
   const Load load = Simulate(cluster).load;
-  EXPECT_NEAR(static_cast<double>(load.looks), cluster.hosts * (cluster.duration_s - kSettleS),
+  EXPECT_NEAR(static_cast<double>(load.looks), (cluster.hosts - 3) * lasts_s / 2 + 3 * lasts_s,
               cluster.hosts);
-  EXPECT_EQ(load.Commits(), load.looks + load.beats);
+  EXPECT_NEAR(static_cast<double>(load.notes), 3 * lasts_s, 6);
+  EXPECT_EQ(load.Commits(), load.notes + load.beats);
 }
 
 // A disk that takes ten milliseconds for a write does a hundred in a second, but the COMMITs of

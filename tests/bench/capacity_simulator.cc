@@ -91,7 +91,6 @@ StoreModel ParseStore(const json& model) {
           .more_s = model.at("more_s"),
           .read_s = model.at("read_s"),
           .look_s = model.at("look_s"),
-          .member_s = model.at("member_s"),
           .sync_s = model.at("sync_s"),
           .answer_s = model.at("answer_s"),
           .processors = model.at("processors")};
@@ -107,7 +106,7 @@ json PlaySlices(const json& measured) {
   return runs;
 }
 
-// More and more hosts at one server, with the looks at the fence.
+// More and more hosts at one server, with the hosts' looks.
 json PlayOneServer(const json& measured) {
   json runs = json::array();
   for (const int tolerance_s : {600, 3600}) {
@@ -120,7 +119,7 @@ json PlayOneServer(const json& measured) {
                         .ids_per_s = 100.0 * hosts * tags,
                         .duration_s = 120,
                         .settle_s = 60,
-                        .looks_at_fence = true,
+                        .hosts_look = true,
                         .store = ParseStore(measured.at("model")),
                         .keeps_requests = true};
         cluster.refill.outage_tolerance = std::chrono::seconds(tolerance_s);
@@ -163,7 +162,7 @@ json PlayTransients(const json& measured) {
   const Cluster base{.hosts = 500,
                      .ids_per_s = 5e6,
                      .duration_s = 1800,
-                     .looks_at_fence = true,
+                     .hosts_look = true,
                      .store = ParseStore(measured.at("model"))};
   json runs = json::array();
   Cluster idle = base;

@@ -19,11 +19,8 @@ inline constexpr double kSliceS = 12;  // the time that is played
 // A steady cluster with about so many leases a second. Its hosts have the same tags.
 [[nodiscard]] inline Cluster SliceOf(double leases_per_s) {
   constexpr double kIdsPerTag = 1000;  // a second
-  Cluster slice{.hosts = 50,
-                .tags_per_host = 200,
-                .looks_at_fence = true,
-                .store = {},
-                .keeps_requests = true};
+  Cluster slice{
+      .hosts = 50, .tags_per_host = 200, .hosts_look = true, .store = {}, .keeps_requests = true};
   const double tags = slice.hosts * slice.tags_per_host;
   slice.ids_per_s = tags * kIdsPerTag;
   // See docs/capacity.md.

@@ -74,7 +74,7 @@ class Cluster {
       hosts_[0]->idctl.Do({"tag", "create", TagName(i), "--step", "1000", "--max-step", "1000"});
     }
   }
-  // Every tag of every host has a ring; a new host may wait for the fence.
+  // Every tag of every host has a ring; a new host waits for a sign of life of a witness.
   void ClaimAll() {
     for (const auto& host : hosts_) {
       for (int i = 0; i < kTags; ++i) {

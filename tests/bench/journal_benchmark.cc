@@ -21,6 +21,7 @@
 #include "report.h"
 #include "store/mysql/mysql_store.h"
 #include "support/db_server.h"
+#include "support/leasable.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -42,7 +43,11 @@ class Benchmark {
           ParseMysqlUrl(server_.Url()).value(), {RandomToken(), RandomToken(), RandomToken()}}));
       harness::Require(stores_.back()->Open().ok(), "the store does not open");
     }
-    server_.OpenFence();
+    MakeLeasable(*stores_.front(), server_);
+    // A lease is guarded by the term that its host has read.
+    for (const auto& store : stores_) {
+      harness::Require(store->ReadTerm(std::nullopt).ok(), "the term cannot be read");
+    }
     for (int i = 0; i < kTags; ++i) {
       NewTag tag;
       tag.tag = "orders-" + std::to_string(i);

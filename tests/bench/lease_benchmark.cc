@@ -27,6 +27,7 @@
 #include "store/mysql/mysql_store.h"
 #include "support/db_server.h"
 #include "support/free_ports.h"
+#include "support/leasable.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -45,7 +46,7 @@ class Benchmark {
     store_ = std::make_unique<MysqlStore>(
         MysqlStoreOptions{ParseMysqlUrl(url).value(), {"bench", "boot", "instance"}});
     harness::Require(store_->Open().ok(), "the store does not open");
-    server_.OpenFence();
+    MakeLeasable(*store_, server_);
     auto marks = HighWaterMarks::Open(dir_.path());
     harness::Require(marks.ok(), "the marks cannot be kept");
     marks_ = std::move(marks).value();

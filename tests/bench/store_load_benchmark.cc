@@ -5,7 +5,8 @@
 // server needs for it, which gives the model of capacity_simulator (StoreModel). Then it plays a
 // slice of a simulated cluster's load (capacity_slice.h) in real time, for each rate in leases a
 // second: every simulated host has a thread and a connection, and sends the daemon's own statements
-// for the leases, the ends of leases and the looks at the fence that the simulation tells it to.
+// for the leases, the ends of leases and the looks at the term that the simulation tells it to. No
+// host is a witness.
 //
 // Prints JSON: {"model": {...}, "model_with_generator": {...}, "slices": [{"asked", "leases_per_s",
 // "wait_p50_ms", "wait_p99_ms", "failed", "server_s", "generator_s"}]}. The second model counts the
@@ -23,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -37,6 +39,7 @@
 #include "store/mysql/mysql_store.h"
 #include "support/db_server.h"
 #include "support/free_ports.h"
+#include "support/leasable.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 
@@ -50,7 +53,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr std::size_t kAtOnce = 64;       // LeaseScheduler
 constexpr std::size_t kEndsAtOnce = 100;  // LeaseCloser
-constexpr double kLookS = 1;
+constexpr double kLookS = 2;
 
 std::string TagName(std::uint32_t number) { return "tag-" + std::to_string(number); }
 
@@ -64,11 +67,7 @@ class SimulatedHost {
   }
 
   [[nodiscard]] Status Read(const std::string& tag) { return store_.FindTags({tag}).status(); }
-  [[nodiscard]] Status Look() {
-    const Result<FenceView> view = store_.ReadFence(noted_);
-    if (view.ok()) noted_ = view.value().epoch;
-    return view.status();
-  }
+  [[nodiscard]] Status Look() { return store_.ReadTerm(std::nullopt).status(); }
   [[nodiscard]] Status Lease(const std::vector<std::string>& tags) {
     if (const Status read = store_.FindTagsCached(tags).status(); !read.ok()) return read;
     const auto leases = store_.TakeLeases(bench::RequestsFor(tags));
@@ -90,11 +89,13 @@ class SimulatedHost {
     }
     return ends.empty() ? Status::Ok() : store_.CloseLeases(ends);
   }
-  [[nodiscard]] Status Reopen() { return store_.Open(); }
+  [[nodiscard]] Status Reopen() {
+    const Status opened = store_.Open();
+    return opened.ok() ? Look() : opened;
+  }
 
  private:
   MysqlStore store_;
-  std::uint64_t noted_ = 0;
   std::multimap<std::string, LeaseClosure> open_;  // by tag, oldest first
 };
 
@@ -109,7 +110,9 @@ class Benchmark {
     MysqlStore store(
         MysqlStoreOptions{ParseMysqlUrl(server_.TcpUrl()).value(), {"operator", "boot", "run"}});
     harness::Require(store.Open().ok(), "the store does not open");
-    server_.OpenFence();
+    MakeLeasable(store, server_);
+    // A lease is guarded by the term that its host has read.
+    for (const auto& host : hosts_) harness::Require(host->Look().ok(), "a look fails");
     for (std::uint32_t i = 0; i < cluster.tags_per_host; ++i) {
       NewTag tag;
       tag.tag = TagName(i);
@@ -184,27 +187,17 @@ class Benchmark {
     const Cost lease = Measure([&] { return host.Lease(one); });
     const Cost leases = Measure([&] { return host.Lease(many); });
     const Cost look = Measure([&] { return host.Look(); });
-    harness::DbSession session = server_.Session();
-    constexpr int kMembers = 1000;
-    session.Execute(
-        "INSERT INTO idd_fence(host, run, beat, state) SELECT CONCAT('member-', seq), 'run', 1,"
-        " 'live' FROM seq_1_to_" +
-        std::to_string(kMembers));
-    const Cost far_look = Measure([&] { return host.Look(); });
-    session.Execute("DELETE FROM idd_fence WHERE run = 'run'");
     std::fprintf(stderr, "one of 64: %.0f us\n", leases.wall / kAtOnce * 1e6);
 
     const auto model = [&](bool with_generator) {
       const auto time = [with_generator](const Cost& cost) {
         return cost.server + (with_generator ? cost.generator : 0);
       };
-      const double member = std::max(0.0, (time(far_look) - time(look)) / kMembers);
       const double answer = std::max(0.0, read.wall - time(read));
       return json{{"transaction_s", time(lease)},
                   {"more_s", (time(leases) - time(lease)) / (kAtOnce - 1)},
                   {"read_s", time(read)},
-                  {"look_s", time(look) - member * static_cast<double>(hosts_.size())},
-                  {"member_s", member},
+                  {"look_s", time(look)},
                   {"sync_s", std::max(0.0, lease.wall - time(lease) - 2 * answer)},
                   {"answer_s", answer},
                   {"processors", std::max(1U, std::thread::hardware_concurrency())}};
@@ -295,7 +288,7 @@ class Benchmark {
     const auto begin = Clock::now() + 100ms;
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      const double look_at = static_cast<double>(i) / static_cast<double>(hosts_.size());
+      const double look_at = kLookS * static_cast<double>(i) / static_cast<double>(hosts_.size());
       threads.emplace_back(
           [&, i, look_at] { PlayHost(*hosts_[i], requests[i], begin, look_at, played); });
     }

@@ -125,7 +125,7 @@ TEST_P(Cluster, AfterAllHaveStoppedTheSumsAreRightToTheId) {
   a_.daemon.Start();
   const nlohmann::json orders = TagOf("orders");
   const nlohmann::json view = View();
-  EXPECT_EQ(Of(view, "hosts", "host", "host-b").at("condition"), "left");
+  EXPECT_EQ(Of(view, "hosts", "host", "host-b").at("condition"), "stopped");
   EXPECT_EQ(Of(view, "hosts", "host", "host-b").at("held_ids"), 0);
   // The present idd may have leased already, for a tag that it served before.
   EXPECT_EQ(orders.at("claimed_ids"), 333 + 77);

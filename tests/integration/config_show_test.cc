@@ -44,14 +44,13 @@ class ConfigShow : public HostWithUsers {
 
 TEST_F(ConfigShow, EverySettingHasItsSource) {
   host_.daemon.options().environment = {"IDD_LEASE_LIMIT=77"};
-  host_.daemon.options().more_arguments = {"--fence-after=120"};
+  host_.daemon.options().more_arguments = {"--log-format=text"};
   Start("# a comment\nmetrics_textfile = '" + dir_.File("idd.prom") +
         "'\nlease_limit = 5\n\n[limits]\nconnections_per_uid = 50\n\n" +
         Rule("'orders*', 'billing'", kAlice.uid, "access = 'shm'"));
   EXPECT_EQ(Shown("lease_limit"), "77 | environment | IDD_LEASE_LIMIT") << "it beats the file";
-  EXPECT_EQ(Shown("fence_after"), "120 | command line | -");
   EXPECT_EQ(Shown("metrics_textfile"), dir_.File("idd.prom") + " | " + FileLine(2));
-  EXPECT_EQ(Shown("log_format"), "text | default | -");
+  EXPECT_EQ(Shown("log_format"), "text | command line | -");
   EXPECT_EQ(Shown("metrics_listen"), "- | default | -");
   EXPECT_EQ(Shown("limits.connections_per_uid"), "50 | " + FileLine(6));
   EXPECT_EQ(Shown("limits.requests_per_second_per_uid"), "20000 | default | -");

@@ -58,7 +58,8 @@ const std::vector<Words>& Commands() {
   return commands;
 }
 // Commands that need another set-up; other tests cover them.
-const std::vector<std::string> kElsewhere = {"apply", "import", "drain", "resume", "decode"};
+const std::vector<std::string> kElsewhere = {"apply",  "import", "drain",
+                                             "resume", "decode", "witness"};
 
 std::string Text(const Words& words) {
   std::string text;

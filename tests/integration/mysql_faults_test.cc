@@ -324,44 +324,74 @@ TEST(MysqlFullDisk, IsNamedAndNothingIsLost) {
   EXPECT_TRUE(host.idctl.Audit("orders").ok);
 }
 
-// It comes to the server again and again but can note no ceiling, and no raise may wait for it
-// longer than for a silent host.
-TEST_F(MysqlFaults, HostWhoseOwnDiskIsFullStopsNoOtherHost) {
-  SmallTmpfs disk(dir_.File("disk"), 1024);
-  Host sick(dir_, "sick");
-  sick.daemon.options().state_dir = disk.File("state");
-  server_.Start();
-  for (Host* const host : {&host_, &sick}) {
-    host->daemon.options().database = Url();
-    host->daemon.options().more_arguments = {"--fence-after", "8"};
-    host->daemon.Start();
+// A host and a second one whose disk is full: it can keep no mark, and if it is the witness, note
+// no ceiling.
+class MysqlHostDisk : public MysqlFaults {
+ protected:
+  void SetUp() override {
+    sick_.daemon.options().state_dir = disk_.File("state");
+    server_.Start();
   }
-  CreateDryTag("orders");
-  std::set<std::uint64_t> ids;
-  std::size_t claimed = 0;
-  const auto claims = [&](const Host& host) {
-    const IdctlResult result = host.idctl.Run({"claim", "orders", "-n", "50"});
+  // The first one is the witness.
+  void StartBoth(Host& first, Host& second) {
+    for (Host* const host : {&first, &second}) {
+      host->daemon.options().database = Url();
+      host->daemon.Start();
+      ASSERT_TRUE(WaitUntil(Patience(20s), [&] {
+        return host->idctl.Json({"status"}).at("database").at("state") == "up";
+      }));
+    }
+    CreateDryTag("orders");
+    ASSERT_TRUE(ClaimsWithin(first) && ClaimsWithin(second)) << sick_.daemon.Log();
+  }
+  [[nodiscard]] bool Claims(const Host& host) {
+    const IdctlResult result = host.idctl.Run({"claim", "orders", "-n", "5"});
     for (const std::uint64_t id : ParseIds(result.out)) {
-      ids.insert(id);
-      ++claimed;
+      EXPECT_TRUE(ids_.insert(id).second) << id << " came twice";
     }
     return result.exit_status == 0;
-  };
-  for (const Host* const host : {&host_, &sick}) {
-    ASSERT_TRUE(WaitUntil(Patience(30s), [&] { return claims(*host); })) << host->daemon.Log();
   }
-  disk.Fill();
-  EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
-    static_cast<void>(claims(host_));
-    return sick.daemon.Log().find("fence.put_self_out") != std::string::npos;
-  })) << sick.daemon.Log();
+  [[nodiscard]] bool ClaimsWithin(const Host& host) {
+    return WaitUntil(Patience(30s), [&] { return Claims(host); });
+  }
+  void ExpectBothClaim() {
+    for (const Host* const host : {&host_, &sick_}) {
+      EXPECT_TRUE(ClaimsWithin(*host)) << sick_.daemon.Log();
+    }
+    EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+  }
+
+  SmallTmpfs disk_{dir_.File("disk"), 1024};
+  Host sick_{dir_, "sick"};
+  std::set<std::uint64_t> ids_;
+};
+
+TEST_F(MysqlHostDisk, ThatIsFullStopsNoOtherHost) {
+  ASSERT_NO_FATAL_FAILURE(StartBoth(host_, sick_));
+  disk_.Fill();
+  EXPECT_TRUE(WaitUntil(Patience(30s), [&] { return !Claims(sick_); }));
   for (int i = 0; i < 40; ++i) {
-    ASSERT_TRUE(WaitUntil(Patience(5s), [&] { return claims(host_); })) << i << sick.daemon.Log();
+    ASSERT_TRUE(Claims(host_)) << i << host_.daemon.Log();
+    if (i % 10 == 0) {
+      EXPECT_FALSE(Claims(sick_));
+    }
   }
-  disk.Free();
-  EXPECT_TRUE(WaitUntil(Patience(30s), [&] { return claims(sick); })) << sick.daemon.Log();
-  EXPECT_EQ(ids.size(), claimed);
-  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
+  disk_.Free();
+  ExpectBothClaim();
+}
+
+// Other hosts lease up to the ceilings.
+TEST_F(MysqlHostDisk, OfTheOnlyWitnessThatIsFullEndsLeasingUntilItHasRoom) {
+  ASSERT_NO_FATAL_FAILURE(StartBoth(sick_, host_));
+  disk_.Fill();
+  IdctlResult last;
+  EXPECT_TRUE(WaitUntil(Patience(60s), [&] {
+    last = host_.idctl.Run({"claim", "orders", "-n", "5"});
+    for (const std::uint64_t id : ParseIds(last.out)) EXPECT_TRUE(ids_.insert(id).second) << id;
+    return last.err.find("that are missing: sick") != std::string::npos;
+  })) << last.err;
+  disk_.Free();
+  ExpectBothClaim();
 }
 
 TEST_F(MysqlFaults, ReadOnlyServerIsPassedOverForTheNext) {

@@ -28,6 +28,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kPlain = "orders";
 constexpr const char* kWide = "f\xc3\xbcr\xf0\x9f\x8d\x8b:a";  // two and four bytes, and a colon
+constexpr const char* kWitness = "a.00000000";
 
 struct Setting {
   const char* name;
@@ -201,7 +202,6 @@ class MysqlSettings : public MysqlStoreTest {
   [[nodiscard]] static Status Live() {
     const std::unique_ptr<MysqlStore> store = NewStore("a");
     if (Status status = store->Open(); !status.ok()) return status;
-    root_->Execute("UPDATE idd.idd_fence SET state = 'live'");
     if (Status status = CreateTags(*store); !status.ok()) return status;
     if (Status status = Lease(*store); !status.ok()) return status;
     Report(*store);
@@ -217,20 +217,47 @@ class MysqlSettings : public MysqlStoreTest {
       if (!made.ok()) return made.status();
       EXPECT_EQ(made.value().description, kWide);
     }
-    if (Status status = store.Raise(Raises()); !status.ok()) return status;
-    const Result<FenceView> view = store.ReadFence(0);
+    return MakeCeilings(store);
+  }
+  // As the witnesses of a term would.
+  [[nodiscard]] static Status MakeCeilings(MysqlStore& store) {
+    Result<TermView> view = store.ReadTerm(std::nullopt);
     if (!view.ok()) return view.status();
-    EXPECT_EQ(view.value().ceilings.size(), 3U);
-    if (Status status = store.SetNoted(view.value().epoch); !status.ok()) return status;
-    const auto active = store.Activate({kPlain, kWide, "flake#0"});
+    const Term term = {.number = 1, .witness = kWitness};
+    const WitnessList list = {.version = 1, .asked_in = term, .names = {kWitness}};
+    const Result<bool> begun = store.BeginTerm(view.value().row, term, list);
+    if (!begun.ok()) return begun.status();
+    EXPECT_TRUE(begun.value());
+    const Result<std::uint64_t> epoch = store.Raise(Raises());
+    if (!epoch.ok()) return epoch.status();
+    view = store.ReadTerm(0);
+    if (!view.ok()) return view.status();
+    const TermRow& row = view.value().row;
+    EXPECT_TRUE(row.is_current);
+    EXPECT_EQ(row.active, list);
+    EXPECT_EQ(view.value().wanted.size(), 3U);
+    const std::vector<TagMark> notes = {{.tag = kPlain, .mark = 1}, {.tag = kWide, .mark = 1}};
+    const Result<bool> pushed = store.Push(row, notes);
+    if (!pushed.ok()) return pushed.status();
+    EXPECT_TRUE(pushed.value());
+    const WitnessRow witness = {
+        .name = kWitness, .term = term, .noted = epoch.value(), .list = list, .beat = 1};
+    const Result<bool> written = store.WriteWitness(row, witness, 0);
+    if (!written.ok()) return written.status();
+    EXPECT_TRUE(written.value());
+    const Result<bool> active = store.Activate(row, 0, epoch.value());
     if (!active.ok()) return active.status();
-    EXPECT_EQ(active.value().size(), 3U);
+    EXPECT_TRUE(active.value());
+    const auto ceilings = store.ReadCeilings({kPlain, kWide, "flake#0"});
+    if (!ceilings.ok()) return ceilings.status();
+    EXPECT_EQ(ceilings.value().size(), 3U);
+    for (const Ceiling& ceiling : ceilings.value()) EXPECT_EQ(ceiling.active, 9'000'000U);
     return Status::Ok();
   }
   [[nodiscard]] static std::vector<CeilingRaise> Raises() {
     std::vector<CeilingRaise> raises;
     for (const char* tag : {kPlain, kWide, "flake#0"}) {
-      raises.push_back({.tag = tag, .wanted = 9'000'000, .least = 1, .pushed = 1});
+      raises.push_back({.tag = tag, .wanted = 9'000'000, .least = 1});
     }
     return raises;
   }
@@ -352,7 +379,6 @@ TEST_F(MysqlSettings, TriggersOfASchemaChangeHoldNoLeaseUp) {
   session.Execute("CREATE TRIGGER pt_del AFTER DELETE ON leaf_alloc FOR EACH ROW " + gone);
   session.Execute("CREATE TRIGGER pt_upd AFTER UPDATE ON leaf_alloc FOR EACH ROW BEGIN " + gone +
                   " AND !(OLD.biz_tag <=> NEW.biz_tag); " + copy + "; END");
-  session.Execute("UPDATE idd_fence SET state = 'live'");
   Status status = CreateTags(*store);
   ASSERT_TRUE(status.ok()) << status.message();
   status = Lease(*store);

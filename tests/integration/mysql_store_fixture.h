@@ -11,6 +11,7 @@
 
 #include "store/mysql/mysql_store.h"
 #include "support/db_server.h"
+#include "support/leasable.h"
 #include "support/store_case.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
@@ -54,8 +55,12 @@ class MysqlStoreTest : public StoreCase {
                                                             const std::string& boot = "boot",
                                                             std::uint64_t run_number = 0) {
     Result<MysqlUrl> url = ParseMysqlUrl(server_->Url());
-    return std::make_unique<MysqlStore>(
-        MysqlStoreOptions{std::move(url).value(), {host, boot, "state-of-" + host, run_number}});
+    return std::make_unique<MysqlStore>(MysqlStoreOptions{std::move(url).value(),
+                                                          {.id = host,
+                                                           .boot_id = boot,
+                                                           .instance = "state-of-" + host,
+                                                           .disk = "0000000" + host.substr(0, 1),
+                                                           .run_number = run_number}});
   }
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenStore(const std::string& host) {
     std::unique_ptr<MysqlStore> store = NewStore(host);
@@ -66,8 +71,8 @@ class MysqlStoreTest : public StoreCase {
       return status.code() != Code::kUnavailable;
     }));
     EXPECT_TRUE(status.ok()) << status.message();
-    // Opens the fence; only fence_test.cc and the cases that say so are about ceilings.
-    server_->OpenFence();
+    // Only the cases that say so are about terms and ceilings.
+    MakeLeasable(*store, *server_);
     return store;
   }
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithOrders(const std::string& host) {

@@ -9,12 +9,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "mysql_store_fixture.h"
 #include "support/db_server.h"
+#include "support/leasable.h"
 #include "support/mysql_proxy.h"
 #include "support/test_environment.h"
 
@@ -25,6 +29,7 @@ using shm::IdRange;
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(MysqlStoreTest, SecondLiveHostUnderANameIsRefused) {
   const auto first = OpenWithOrders("web-1");
@@ -115,22 +120,6 @@ TEST_F(MysqlStoreTest, ServerThatBecameReadOnlyIsLeftWhateverTheUserMay) {
   EXPECT_THAT(again.message(), HasSubstr("is read-only"));
 }
 
-TEST_F(MysqlStoreTest, ServerThatWasRestartedIsAnotherOneHoweverSoon) {
-  const auto store = OpenStore("a");
-  const std::uint64_t generation = store->generation();
-  server_->Kill();
-  server_->Start();
-  std::this_thread::sleep_for(1100ms);
-  ASSERT_TRUE(store->Open().ok());
-  EXPECT_GT(store->generation(), generation);
-  const std::uint64_t then = store->generation();
-  std::this_thread::sleep_for(2100ms);
-  ASSERT_TRUE(store->Open().ok());
-  ASSERT_TRUE(store->Open().ok());
-  EXPECT_LE(store->generation(), then + 1) << "at most once while the cause is unknown";
-  EXPECT_TRUE(NewStore("b")->Open().ok());
-}
-
 TEST_F(MysqlStoreTest, NothingIsMadeWhereTheTablesAreKnown) {
   const auto store = NewStore("a");
   store->RequireExisting();
@@ -167,26 +156,6 @@ TEST_F(MysqlStoreTest, TablesOfADumpThatIsBeingRestoredAreNotFinished) {
             "0");
 }
 
-// An earlier version of idd has made the tables.
-TEST_F(MysqlStoreTest, IndexThatIsMissingIsAddedIfTheAccountMay) {
-  const auto indexes = [] {
-    return Ask(
-        "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = 'idd'"
-        " AND index_name = 'idd_returned_end'");
-  };
-  OpenWithOrders("a").reset();
-  EXPECT_EQ(indexes(), "2") << "one row for each column";
-  Sql("DROP INDEX idd_returned_end ON idd_returned");
-  const std::string account = "idd@localhost";
-  Root("").Execute("REVOKE INDEX ON idd.* FROM " + account);
-  const auto store = OpenStore("b");
-  EXPECT_EQ(indexes(), "0");
-  EXPECT_EQ(Take(*store, Request(1)), (shm::IdRange{1, 1001}));
-  Root("").Execute("GRANT INDEX ON idd.* TO " + account);
-  OpenStore("c").reset();
-  EXPECT_EQ(indexes(), "2");
-}
-
 // Each packet stays small, whatever the number of leases: a server refuses a packet above its
 // limit, and a slow server does not finish a large packet before the deadline.
 TEST_F(MysqlStoreTest, ThousandsOfLeasesAreJournalledAgain) {
@@ -221,29 +190,6 @@ TEST_F(MysqlStoreTest, TablesSetBackUnderALiveConnectionLeaseNothingBeforeTheMar
   EXPECT_GT(store->generation(), generation);
 }
 
-// Hosts that start together ask for about the same ceilings; one of them makes all hosts note it.
-TEST_F(MysqlStoreTest, CeilingThatIsWantedAlreadyKeepsItsEpoch) {
-  const auto store = OpenWithOrders("a");
-  const auto raise = [&store](std::uint64_t wanted, std::uint64_t least, std::uint64_t pushed = 0) {
-    const Status status =
-        store->Raise({{.tag = "orders", .wanted = wanted, .least = least, .pushed = pushed},
-                      {"users", 7, 7, 0}});
-    EXPECT_TRUE(status.ok()) << status.message();
-    return Ask(
-        "SELECT CONCAT(c.wanted, ' ', c.pushed, ' ', (SELECT epoch FROM idd_ceiling WHERE"
-        " biz_tag = '') - c.epoch) FROM idd_ceiling c WHERE c.biz_tag = 'orders'");
-  };
-  Sql("DELETE FROM idd_ceiling WHERE biz_tag <> ''");
-  EXPECT_EQ(raise(5000, 3000), "5000 0 0");
-  EXPECT_EQ(raise(6000, 4000), "5000 0 1");
-  EXPECT_EQ(raise(6000, 5000), "5000 0 2");
-  EXPECT_EQ(raise(9000, 5001), "9000 0 0");
-  EXPECT_EQ(raise(8000, 8000), "9000 0 1");
-  EXPECT_EQ(raise(8000, 8000, 8000), "9000 8000 0") << "a host may depend on it";
-  EXPECT_EQ(raise(7000, 7000, 7000), "9000 8000 1");
-  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'users'"), "7");
-}
-
 TEST_F(MysqlStoreTest, RaiseWaitsForALockOfASecond) {
   const auto store = OpenWithOrders("a");
   Sql("INSERT INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES('orders', 0, 1, 1)"
@@ -255,31 +201,9 @@ TEST_F(MysqlStoreTest, RaiseWaitsForALockOfASecond) {
     std::this_thread::sleep_for(1200ms);
     other.Execute("COMMIT");
   });
-  const Status status = store->Raise({{.tag = "orders", .wanted = 5000, .least = 5000}});
+  const Status status = store->Raise({{.tag = "orders", .wanted = 5000, .least = 5000}}).status();
   holder.join();
   EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "5000");
-}
-
-TEST_F(MysqlStoreTest, RaiseBesideAnotherOneIsNotTried) {
-  const auto store = OpenWithOrders("a");
-  const std::vector<CeilingRaise> raises = {{.tag = "orders", .wanted = 5000, .least = 5000}};
-  Sql("INSERT INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES('orders', 0, 1, 1)"
-      " ON DUPLICATE KEY UPDATE wanted = 1");
-  harness::DbSession other = Root();
-  other.Execute("START TRANSACTION");
-  other.Execute("UPDATE idd_ceiling SET epoch = epoch + 1 WHERE biz_tag = ''");
-  const auto count = [] { return Root().Counters().at("innodb_row_lock_waits"); };
-  const double before = count();
-  Result<bool> raised = store->TryRaise(raises);
-  ASSERT_TRUE(raised.ok()) << raised.status().message();
-  EXPECT_FALSE(raised.value());
-  EXPECT_EQ(count(), before) << "it waited";
-  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "1");
-  other.Execute("COMMIT");
-  raised = store->TryRaise(raises);
-  ASSERT_TRUE(raised.ok()) << raised.status().message();
-  EXPECT_TRUE(raised.value());
   EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "5000");
 }
 
@@ -329,7 +253,7 @@ TEST_F(MysqlStoreTest, HostsThatAreInEachOthersWayAreNotSentToLookForTriggers) {
   url.unix_socket = dir_->File("between");
   MysqlStore store({url, {"a", "boot", "state-of-a"}});
   ASSERT_TRUE(harness::WaitUntil(harness::Patience(120s), [&store] { return store.Open().ok(); }));
-  server_->OpenFence();
+  MakeLeasable(store, *server_);
   const std::uint64_t all = 10'000;
   advances = 4;
   const Status status = store.TakeLease(Request(1, 0, all)).status();
@@ -350,14 +274,15 @@ TEST_F(MysqlStoreTest, RaiseIsRefusedAfterATableWasMadeAgainEvenIfNothingGrows) 
       " FROM leaf_alloc");
   Sql("DROP TABLE leaf_alloc");
   Sql("RENAME TABLE copy TO leaf_alloc");
-  EXPECT_EQ(store->Raise({{.tag = "orders", .wanted = 4000, .least = 4000}}).code(),
+  EXPECT_EQ(store->Raise({{.tag = "orders", .wanted = 4000, .least = 4000}}).status().code(),
             Code::kUnavailable);
 }
 
 // The state after a dump that is restored within a second: each row that a host checks is
 // unchanged, but the tables are others.
 TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksArePushed) {
-  for (const std::string table : {"leaf_alloc", "idd_lease", "idd_fence", "idd_ceiling"}) {
+  for (const std::string table :
+       {"leaf_alloc", "idd_lease", "idd_term", "idd_witness", "idd_ceiling"}) {
     SetUp();
     const auto a = OpenWithOrders("a");
     const auto b = OpenStore("b");
@@ -389,23 +314,8 @@ TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRin
   EXPECT_EQ(records.status().code(), Code::kUnavailable) << "the tag counts as deleted";
   ASSERT_TRUE(store->Open().ok());
   Sql("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('orders', 1, 1000)");
-  server_->OpenFence();
+  MakeLeasable(*store, *server_);
   EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 2001})) << "above its journal";
-}
-
-// A stopped process that continues: it leases before it looks.
-TEST_F(MysqlStoreTest, HostThatWasPutOutIsNotSentToLookForTriggers) {
-  const auto store = OpenWithOrders("a");
-  CreateTag(*store, "users");
-  Sql("UPDATE idd_fence SET state = 'out'");
-  const auto leases = store->TakeLeases({Request(1), Request(2, 0, 10, "users")});
-  ASSERT_TRUE(leases.ok()) << leases.status().message();
-  for (const Result<Lease>& lease : leases.value()) {
-    EXPECT_EQ(lease.status().code(), Code::kUnavailable);
-    EXPECT_THAT(lease.status().message(), HasSubstr("is not a live member"));
-  }
-  Sql("UPDATE idd_fence SET state = 'live'");
-  EXPECT_EQ(Take(*store, Request(3)), (IdRange{1, 1001}));
 }
 
 // MariaDB keeps the time with each open instance of a table, so a session sees one of two times.
@@ -421,74 +331,17 @@ TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
   Sql("FLUSH TABLES leaf_alloc");
   EXPECT_EQ(a->TakeLease(Request(2)).status().code(), Code::kUnavailable);
   ASSERT_TRUE(a->Open().ok());
-  ASSERT_TRUE(a->Confirm().ok());
-  // b accepts the identity that a confirmed, and confirms the same from then on.
-  EXPECT_EQ(b->ReadFence(0).status().code(), Code::kUnavailable);
+  MakeLeasable(*a, *server_);
+  EXPECT_EQ(b->ReadTerm(std::nullopt).status().code(), Code::kUnavailable);
   const std::uint64_t generation = b->generation();
   ASSERT_TRUE(b->Open().ok());
-  ASSERT_TRUE(b->Confirm().ok());
-  EXPECT_EQ(Ask("SELECT COUNT(DISTINCT server) FROM idd_fence"), "1");
   EXPECT_EQ(b->generation(), generation);
-  server_->OpenFence();
+  // b knows the identity that a has written as that of its own connection.
+  const Result<TermView> view = b->ReadTerm(std::nullopt);
+  ASSERT_TRUE(view.ok()) << view.status().message();
+  EXPECT_TRUE(view.value().row.is_current);
   EXPECT_EQ(Take(*b, Request(3)), (IdRange{1001, 2001}));
   EXPECT_EQ(Take(*a, Request(4)), (IdRange{2001, 3001}));
-}
-
-// Another host pushes the members that it knew. A row that is newer shows what became of them.
-TEST_F(MysqlStoreTest, MembersAreAdmittedIfTheirRowsAreOlder) {
-  const auto a = OpenWithOrders("a");
-  const auto rows = [] {
-    return Ask(
-        "SELECT CONCAT(host, ' ', run, ' ', state, ' ', noted, server) FROM idd_fence"
-        " WHERE host <> 'a' ORDER BY host");
-  };
-  const std::string two = MakeRun(2);
-  const std::string ten = MakeRun(10);
-  Sql("INSERT INTO idd_fence(host, run, beat, noted, state, server) VALUES('b', '" + two +
-      "', 9, 5, 'live', 's'), ('c', '" + two + "', 9, 5, 'waiting', 's'), ('d', '" + two +
-      "', 9, 5, 'left', 's'), ('e', '" + two +
-      "', 9, 5, 'out', 's'), ('f',"
-      " '0123456789abcdef0123456789abcdef', 9, 5, 'out', 's')");
-  const auto members = [](const std::string& run) {
-    std::vector<FenceMember> admitted;
-    for (const char* const host : {"b", "c", "d", "e", "f", "g"}) {
-      FenceMember& member = admitted.emplace_back();
-      member.host = host;
-      member.run = run;
-      member.silence = std::chrono::seconds(30);
-    }
-    return admitted;
-  };
-  ASSERT_TRUE(a->Admit(members(MakeRun(2))).ok());
-  std::string f = Ask("SELECT run FROM idd_fence WHERE host = 'f'");
-  EXPECT_EQ(NumberOfRun(f), 2U) << "the run of an older idd is older than all others";
-  Sql("DELETE FROM idd_fence WHERE host IN ('f', 'g')");
-  EXPECT_EQ(rows(), "b " + two + " live 5s,c " + two + " waiting 5s,d " + two + " left 5s,e " +
-                        two + " out 5s");
-  ASSERT_TRUE(a->Admit(members(ten)).ok());
-  EXPECT_EQ(rows(), "b " + two + " live 5s,c " + ten + " live 0,d " + ten + " live 0,e " + ten +
-                        " live 0,f " + ten + " live 0,g " + ten + " live 0");
-}
-
-// A copy of the tables may have a host's row as it was at an earlier time. The number tells which
-// row is the older one; a connection writes no state, and leaves the number of the row that it
-// finds.
-TEST_F(MysqlStoreTest, RunHasTheNumberOfTheStateAndChangesWithEachConnection) {
-  const auto store = OpenStore("a");
-  const auto run = [] { return Ask("SELECT run FROM idd_fence WHERE host = 'a'"); };
-  EXPECT_EQ(NumberOfRun(run()), 0U);
-  ASSERT_TRUE(store->SetState(MemberState::kWaiting, std::chrono::seconds(30), 7).ok());
-  EXPECT_EQ(NumberOfRun(run()), 7U);
-  const std::string before = run();
-  ASSERT_TRUE(store->SetNoted(1).ok());
-  EXPECT_EQ(run(), before);
-  ASSERT_TRUE(store->Open().ok());
-  EXPECT_NE(run(), before);
-  EXPECT_EQ(NumberOfRun(run()), 7U);
-  ASSERT_TRUE(store->SetState(MemberState::kLive, std::chrono::seconds(30), 1'000'000).ok());
-  EXPECT_EQ(NumberOfRun(run()), 1'000'000U);
-  EXPECT_TRUE(IsOlderRun(before, run()));
-  EXPECT_FALSE(IsOlderRun(run(), before));
 }
 
 // The tag record that was read a moment ago still lists the range.
@@ -530,6 +383,344 @@ TEST_F(MysqlStoreTest, TablesThatCannotRollBackAreRefused) {
   EXPECT_THAT(status.message(), HasSubstr("leaf_alloc.max_id"));
   Sql("DROP TABLE leaf_alloc");
   EXPECT_THAT(NewStore("a")->Open().message(), HasSubstr("leaf_alloc is missing"));
+}
+
+// --- terms and ceilings (term_store.h)
+
+class MysqlTermTest : public MysqlStoreTest {
+ protected:
+  [[nodiscard]] static TermView Look(MysqlStore& store) {
+    Result<TermView> view = store.ReadTerm(0);
+    EXPECT_TRUE(view.ok()) << view.status().message();
+    return view.ok() ? std::move(view).value() : TermView{};
+  }
+  [[nodiscard]] static std::uint64_t Raise(MysqlStore& store, const std::string& tag,
+                                           std::uint64_t wanted, std::uint64_t least) {
+    const Result<std::uint64_t> epoch =
+        store.Raise({{.tag = tag, .wanted = wanted, .least = least}});
+    EXPECT_TRUE(epoch.ok()) << epoch.status().message();
+    return epoch.ok() ? epoch.value() : 0;
+  }
+  // The term after the present one, begun by this store.
+  static void BeginNext(MysqlStore& store) {
+    const TermRow found = Look(store).row;
+    const Term next = {.number = found.term.number + 1, .witness = "a.0000000a"};
+    const Result<bool> begun = store.BeginTerm(found, next, found.active);
+    ASSERT_TRUE(begun.ok()) << begun.status().message();
+    EXPECT_TRUE(begun.value());
+  }
+  [[nodiscard]] static WitnessList List(std::uint64_t version) {
+    return {.version = version,
+            .asked_in = {.number = 1, .witness = "test.00000000"},
+            .names = {"a.0000000a"}};
+  }
+  // "tag wanted pushed active/term" of the tags.
+  [[nodiscard]] static std::string Rows() {
+    return Ask(
+        "SELECT CONCAT(biz_tag, ' ', wanted, ' ', pushed, ' ', active, '/', term_number)"
+        " FROM idd_ceiling WHERE biz_tag <> '' ORDER BY biz_tag");
+  }
+  // All that the hosts agree on.
+  [[nodiscard]] static std::string Everything() {
+    return Ask("SELECT CONCAT_WS(' ', number, witness, identity, active, wanted) FROM idd_term") +
+           Ask("SELECT CONCAT_WS(' ', name, term_number, noted, list, beat) FROM idd_witness") +
+           Rows() + " " + MaxId();
+  }
+};
+
+TEST_F(MysqlTermTest, NewDataSetIsOfNoTermAndLeasesNothing) {
+  const auto store = NewStore("a");
+  ASSERT_TRUE(store->Open().ok());
+  CreateOrders(*store);
+  const TermView view = Look(*store);
+  EXPECT_EQ(view.row.term, Term{});
+  EXPECT_FALSE(view.row.is_current);
+  EXPECT_EQ(view.row.active.version, 0U);
+  EXPECT_TRUE(view.witnesses.empty());
+  EXPECT_FALSE(store->TakeLease(Request(1)).ok());
+  EXPECT_EQ(MaxId(), "1");
+}
+
+TEST_F(MysqlTermTest, BegunTermIsSeenByEveryHostAsItWasWritten) {
+  const auto a = OpenStore("a");
+  const auto b = OpenStore("b");
+  const TermRow found = Look(*a).row;
+  const WitnessList list = {.version = 7,
+                            .asked_in = {.number = 3, .witness = "b.0000000b"},
+                            .names = {"a.0000000a", "b.0000000b", "c.0000000c"}};
+  const Term next = {.number = 5, .witness = "a.0000000a"};
+  ASSERT_TRUE(a->BeginTerm(found, next, list).value());
+  const TermRow seen = Look(*b).row;
+  EXPECT_EQ(seen.term, next);
+  EXPECT_EQ(seen.active, list);
+  EXPECT_EQ(seen.wanted, WitnessList());
+  EXPECT_TRUE(seen.is_current);
+  ASSERT_TRUE(b->VoidTerm(seen).value());
+  for (MysqlStore* const store : {a.get(), b.get()}) {
+    const TermRow now = Look(*store).row;
+    EXPECT_EQ(now.term, next);
+    EXPECT_EQ(now.identity, "");
+    EXPECT_FALSE(now.is_current);
+  }
+}
+
+// A step that relies on what was read a moment ago.
+TEST_F(MysqlTermTest, NothingIsDoneIfTheTermIsNotAsFound) {
+  const auto store = OpenWithOrders("a");
+  Sql("DELETE FROM idd_ceiling WHERE biz_tag <> ''");
+  ASSERT_NE(Raise(*store, "orders", 5000, 5000), 0U);
+  const TermView view = Look(*store);
+  const TermRow& row = view.row;
+  const WitnessRow witness = {.name = "a.0000000a", .term = row.term, .beat = 1};
+  using Step = std::function<Result<bool>(const TermRow&)>;
+  const std::vector<Step> steps = {
+      [&](const TermRow& found) {
+        return store->BeginTerm(found, {.number = 99, .witness = "a.0000000a"}, List(9));
+      },
+      [&](const TermRow& found) { return store->VoidTerm(found); },
+      [&](const TermRow& found) {
+        return store->Push(found, {{.tag = "orders", .mark = 7000}, {.tag = "new", .mark = 1}});
+      },
+      [&](const TermRow& found) { return store->WriteWitness(found, witness, 0); },
+      [&](const TermRow& found) { return store->Activate(found, 0, view.epoch); },
+      [&](const TermRow& found) { return store->SetLists(found, List(8), List(9), view.epoch); }};
+  std::vector<TermRow> others(5, row);
+  others[0].term.number += 1;
+  others[1].term.witness = "b.0000000b";
+  others[2].identity += "x";
+  others[3].active = List(5);
+  others[4].wanted = List(5);
+  const std::string before = Everything();
+  for (std::size_t other = 0; other < others.size(); ++other) {
+    for (std::size_t step = 0; step < steps.size(); ++step) {
+      const Result<bool> done = steps[step](others[other]);
+      ASSERT_TRUE(done.ok()) << done.status().message();
+      EXPECT_FALSE(done.value()) << other << " " << step;
+      ASSERT_EQ(Everything(), before) << other << " " << step;
+    }
+  }
+  for (std::size_t step = steps.size(); step-- > 0;) {
+    const std::string last = Everything();
+    const Result<bool> done = steps[step](Look(*store).row);
+    ASSERT_TRUE(done.ok()) << done.status().message();
+    EXPECT_TRUE(done.value()) << step;
+    EXPECT_NE(Everything(), last) << step;
+  }
+}
+
+TEST_F(MysqlTermTest, WitnessMovesItsRowOnlyFromWhereItLeftIt) {
+  const auto store = OpenStore("a");
+  const TermRow found = Look(*store).row;
+  WitnessRow row = {
+      .name = "a.0000000a", .term = found.term, .noted = 4, .list = List(3), .beat = 1};
+  const auto write = [&](const TermRow& as_found, std::uint64_t was, std::uint64_t beat) {
+    row.beat = beat;
+    const Result<bool> written = store->WriteWitness(as_found, row, was);
+    EXPECT_TRUE(written.ok()) << written.status().message();
+    return written.ok() && written.value();
+  };
+  const auto beat = [&] { return Look(*store).witnesses.at(0).beat; };
+  EXPECT_FALSE(write(found, 3, 4) && !Look(*store).witnesses.empty()) << "it has no row";
+  EXPECT_TRUE(write(found, 0, 1));
+  EXPECT_EQ(beat(), 1U);
+  EXPECT_TRUE(write(found, 1, 2));
+  EXPECT_FALSE(write(found, 1, 3)) << "another one, or an older copy";
+  EXPECT_FALSE(write(found, 0, 1));
+  EXPECT_FALSE(write(found, 3, 4));
+  EXPECT_EQ(beat(), 2U);
+  const WitnessRow seen = Look(*store).witnesses.at(0);
+  EXPECT_EQ(seen.name, row.name);
+  EXPECT_EQ(seen.term, found.term);
+  EXPECT_EQ(seen.noted, 4U);
+  EXPECT_EQ(seen.list, List(3));
+  EXPECT_LT(seen.silent_s, 60U);
+  BeginNext(*store);
+  const TermRow next = Look(*store).row;
+  row.term = next.term;
+  EXPECT_TRUE(write(next, 0, 1)) << "a row of an older term is void";
+  EXPECT_FALSE(write(next, 0, 1));
+  EXPECT_EQ(Look(*store).witnesses.size(), 1U);
+}
+
+// Hosts that start together ask for about the same ceilings; one of them makes the witnesses note
+// it.
+TEST_F(MysqlTermTest, CeilingThatIsWantedAlreadyKeepsItsEpoch) {
+  const auto store = OpenWithOrders("a");
+  Sql("DELETE FROM idd_ceiling WHERE biz_tag <> ''");
+  const auto raise = [&store](std::uint64_t wanted, std::uint64_t least) {
+    const Result<std::uint64_t> epoch =
+        store->Raise({{.tag = "orders", .wanted = wanted, .least = least},
+                      {.tag = "users", .wanted = 7, .least = 7}});
+    EXPECT_TRUE(epoch.ok()) << epoch.status().message();
+    EXPECT_EQ(Ask("SELECT epoch FROM idd_ceiling WHERE biz_tag = ''"),
+              std::to_string(epoch.value()));
+    return Ask("SELECT CONCAT(wanted, ' ', pushed, ' ', " + std::to_string(epoch.value()) +
+               " - epoch) FROM idd_ceiling WHERE biz_tag = 'orders'");
+  };
+  EXPECT_EQ(raise(5000, 3000), "5000 0 0");
+  EXPECT_EQ(raise(6000, 4000), "5000 0 1");
+  EXPECT_EQ(raise(6000, 5000), "5000 0 2");
+  EXPECT_EQ(raise(9000, 5001), "9000 0 0");
+  EXPECT_EQ(raise(8000, 8000), "9000 0 1");
+  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'users'"), "7");
+}
+
+TEST_F(MysqlTermTest, LookShowsTheCeilingsThatAreNotNotedYet) {
+  const auto store = OpenWithOrders("a");
+  const std::uint64_t first = Raise(*store, "users", 700, 700);
+  const std::uint64_t second = Raise(*store, "bills", 900, 900);
+  const auto wanted = [&](std::optional<std::uint64_t> noted) {
+    std::string text;
+    const Result<TermView> view = store->ReadTerm(noted);
+    EXPECT_TRUE(view.ok()) << view.status().message();
+    EXPECT_EQ(view.value().epoch, second);
+    for (const TagMark& mark : view.value().wanted) {
+      text += mark.tag + " " + std::to_string(mark.mark) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(wanted(first), "bills 900 ");
+  EXPECT_EQ(wanted(first - 1).size(), std::string("bills 900 users 700 ").size());
+  EXPECT_EQ(wanted(second), "");
+  EXPECT_EQ(wanted(std::nullopt), "");
+}
+
+TEST_F(MysqlTermTest, CeilingsAreActiveUpToTheNotedEpochAndInTheirTermOnly) {
+  const auto store = OpenWithOrders("a");
+  CreateTag(*store, "users");
+  Sql("DELETE FROM idd_ceiling WHERE biz_tag <> ''");
+  const std::uint64_t first = Raise(*store, "orders", 5000, 5000);
+  const std::uint64_t second = Raise(*store, "users", 700, 700);
+  const TermRow found = Look(*store).row;
+  const auto active = [&](const std::string& tag) {
+    const Result<std::vector<Ceiling>> ceilings = store->ReadCeilings({tag});
+    EXPECT_TRUE(ceilings.ok()) << ceilings.status().message();
+    return ceilings.value().at(0).active;
+  };
+  ASSERT_TRUE(store->Activate(found, 0, first).value());
+  EXPECT_EQ(active("orders"), 5000U);
+  EXPECT_EQ(active("users"), 0U);
+  ASSERT_TRUE(store->Activate(found, second, second).value());
+  EXPECT_EQ(active("users"), 0U);
+  ASSERT_TRUE(store->Activate(found, first, second).value());
+  EXPECT_EQ(active("users"), 700U);
+  EXPECT_EQ(Take(*store, Request(1, 0, 10'000)), (IdRange{1, 5000}));
+  BeginNext(*store);
+  static_cast<void>(Look(*store));
+  EXPECT_EQ(active("users"), 0U) << "active in an older term";
+  const Status status = store->TakeLease(Request(2, 0, 10, "users")).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("a majority of the witnesses"));
+  ASSERT_TRUE(store->Activate(Look(*store).row, 0, second).value());
+  EXPECT_EQ(Take(*store, Request(3, 0, 10, "users")), (IdRange{1, 11}));
+}
+
+// A stopped process that continues: it leases before it looks.
+TEST_F(MysqlTermTest, HostThatHasNotReadTheTermLeasesNothingAndLooksForNoTriggers) {
+  const auto a = OpenWithOrders("a");
+  const auto b = OpenStore("b");
+  CreateTag(*a, "users");
+  Take(*a, Request(1));
+  BeginNext(*b);
+  // The ceilings are active in the next term: only the term itself refuses the leases.
+  MakeLeasable(*b, *server_);
+  const auto leases = a->TakeLeases({Request(2), Request(3, 0, 10, "users")});
+  ASSERT_TRUE(leases.ok()) << leases.status().message();
+  for (const Result<Lease>& lease : leases.value()) {
+    EXPECT_FALSE(lease.ok());
+    EXPECT_THAT(lease.status().message(), Not(HasSubstr("trigger")));
+  }
+  EXPECT_EQ(a->TakeLease(Request(4)).status().code(), Code::kTimeout);
+  EXPECT_EQ(MaxId(), "1001");
+  static_cast<void>(Look(*a));
+  EXPECT_EQ(Take(*a, Request(5)), (IdRange{1001, 2001}));
+  ASSERT_TRUE(b->VoidTerm(Look(*b).row).value());
+  EXPECT_FALSE(a->TakeLease(Request(6)).ok());
+  static_cast<void>(Look(*a));
+  EXPECT_FALSE(a->TakeLease(Request(7)).ok());
+  EXPECT_EQ(MaxId(), "2001");
+}
+
+TEST_F(MysqlTermTest, NothingIsLeasedBelowWhatWasPushed) {
+  const auto store = OpenWithOrders("a");
+  Take(*store, Request(1));
+  const TermRow found = Look(*store).row;
+  ASSERT_TRUE(
+      store->Push(found, {{.tag = "orders", .mark = 5000}, {.tag = "gone", .mark = 700}}).value());
+  EXPECT_EQ(MaxId(), "5000");
+  EXPECT_EQ(store->FindTag("orders").value().used_limit, 5000U);
+  ASSERT_TRUE(store->Push(found, {{.tag = "orders", .mark = 3000}}).value());
+  EXPECT_EQ(store->FindTag("orders").value().used_limit, 5000U) << "it never falls";
+  Sql("UPDATE leaf_alloc SET max_id = 2");
+  std::this_thread::sleep_for(150ms);  // a read stays valid for that long
+  EXPECT_EQ(Take(*store, Request(2)), (IdRange{5000, 6000}));
+  CreateTag(*store, "gone");
+  EXPECT_EQ(store->FindTag("gone").value().used_limit, 700U);
+  const std::uint64_t epoch = Raise(*store, "gone", 9000, 9000);
+  ASSERT_TRUE(store->Activate(found, 0, epoch).value());
+  EXPECT_EQ(Take(*store, Request(3, 0, 10, "gone")), (IdRange{700, 710}));
+}
+
+// The witnesses of the next list must have noted all that is wanted.
+TEST_F(MysqlTermTest, ListIsNotSetIfMoreIsWantedThanWasNoted) {
+  const auto store = OpenWithOrders("a");
+  const std::uint64_t epoch = Raise(*store, "users", 700, 700);
+  TermRow found = Look(*store).row;
+  ASSERT_TRUE(store->SetLists(found, found.active, List(8), epoch).value());
+  found = Look(*store).row;
+  EXPECT_EQ(found.wanted, List(8));
+  const std::uint64_t later = Raise(*store, "users", 900, 900);
+  EXPECT_FALSE(store->SetLists(found, List(8), WitnessList(), epoch).value());
+  EXPECT_EQ(Look(*store).row.wanted, List(8));
+  EXPECT_TRUE(store->SetLists(found, List(8), WitnessList(), later).value());
+  EXPECT_EQ(Look(*store).row.active, List(8));
+  EXPECT_EQ(Look(*store).row.wanted, WitnessList());
+}
+
+TEST_F(MysqlTermTest, CandidatesAreTheHostsThatRun) {
+  const auto a = OpenStore("a");
+  const auto b = OpenStore("b");
+  OpenStore("c").reset();
+  Sql("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP - INTERVAL 90 SECOND WHERE host = 'b'");
+  const Result<std::vector<Candidate>> found = a->ListCandidates();
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found.value().size(), 2U);
+  EXPECT_EQ(found.value()[0].name, "a.0000000a");
+  EXPECT_LT(found.value()[0].silent_s, 60U);
+  EXPECT_EQ(found.value()[1].name, "b.0000000b");
+  EXPECT_GE(found.value()[1].silent_s, 90U);
+}
+
+TEST_F(MysqlTermTest, ServerThatWasRestartedIsOfNoTermHoweverSoon) {
+  const auto store = OpenWithOrders("a");
+  const std::uint64_t generation = store->generation();
+  const std::uint64_t connection = store->connection();
+  server_->Kill();
+  server_->Start();
+  EXPECT_FALSE(store->ReadTerm(0).ok());
+  ASSERT_TRUE(harness::WaitUntil(harness::Patience(20s), [&] { return store->Open().ok(); }));
+  EXPECT_NE(store->connection(), connection);
+  EXPECT_EQ(store->generation(), generation) << "the tables lack nothing that this host wrote";
+  EXPECT_FALSE(Look(*store).row.is_current);
+  EXPECT_FALSE(store->TakeLease(Request(1)).ok());
+  MakeLeasable(*store, *server_);
+  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1, 1001}));
+  ASSERT_TRUE(store->Open().ok());
+  EXPECT_TRUE(Look(*store).row.is_current) << "the same server, over another connection";
+}
+
+TEST_F(MysqlTermTest, RaiseThatALongTransactionIsInTheWayOfIsTriedAgain) {
+  const auto store = OpenWithOrders("a");
+  Sql("UPDATE idd_ceiling SET wanted = 1 WHERE biz_tag = 'orders'");
+  harness::DbSession other = Root();
+  other.Execute("START TRANSACTION");
+  other.Execute("UPDATE idd_ceiling SET epoch = epoch + 1 WHERE biz_tag = ''");
+  const Status status = store->Raise({{.tag = "orders", .wanted = 5000, .least = 5000}}).status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_THAT(status.message(), HasSubstr("another session holds a row"));
+  other.Execute("COMMIT");
+  EXPECT_NE(Raise(*store, "orders", 5000, 5000), 0U);
+  EXPECT_EQ(Ask("SELECT wanted FROM idd_ceiling WHERE biz_tag = 'orders'"), "5000");
 }
 
 }  // namespace

@@ -266,7 +266,7 @@ TEST_F(MysqlStoreTest, LockedRowsHoldNoOtherTagUp) {
 }
 
 // A server that does not know SKIP LOCKED cannot tell which rows are locked. A host that takes
-// leases for more than six seconds without a look at the fence has to hand all of them back.
+// leases for more than six seconds without a look at the term has to hand all of them back.
 TEST_F(MysqlStoreTest, LeasesOneByOneEndInTimeAndEveryTagGetsItsTurn) {
   const auto store = OpenStore("a");
   std::vector<LeaseRequest> requests;
@@ -529,7 +529,7 @@ TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
   EXPECT_EQ(OpenStoreReader(server_->Url(), host).status().code(), Code::kUnavailable);
   const auto store = OpenWithOrders("a");
   Take(*store, Request(1));
-  const std::string hosts = Ask("SELECT CONCAT(host, run, beat) FROM idd_fence");
+  const std::string hosts = Ask("SELECT CONCAT(host, run, beat) FROM idd_host");
   {
     const Result<std::unique_ptr<StoreReader>> reader = OpenStoreReader(server_->Url(), host);
     ASSERT_TRUE(reader.ok()) << reader.status().message();
@@ -541,7 +541,7 @@ TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
     filter.among.emplace();
     EXPECT_EQ(reader.value()->ListLeases(filter).value().size(), 0U);
   }
-  EXPECT_EQ(Ask("SELECT CONCAT(host, run, beat) FROM idd_fence"), hosts);
+  EXPECT_EQ(Ask("SELECT CONCAT(host, run, beat) FROM idd_host"), hosts);
   EXPECT_EQ(Ask("SELECT boot_id FROM idd_host"), "boot");
   Sql("SET GLOBAL read_only = 1");
   const Status refused = OpenStoreReader(server_->Url(), host).status();

@@ -264,7 +264,7 @@ TEST_F(ShippedConfig, IsValidAsItIsAndWithEveryLineUncommented) {
   EXPECT_EQ(Check(IDD_TEST_CONFIG), 0);
   int settings = 0;
   WriteFile(dir_.File("all.toml"), Uncommented(ReadFile(IDD_TEST_CONFIG), &settings));
-  EXPECT_EQ(settings, 21);
+  EXPECT_EQ(settings, 20);
   EXPECT_EQ(Check(dir_.File("all.toml")), 0);
 }
 

@@ -144,7 +144,8 @@ init {
 #ifdef PLACE_FIRST
 #define TakeNumber(s) skip
 #else
-#define TakeNumber(s) promise[w] = (NumberOf(Highest(set[s].term, promise[w])) + 1) * 8 + w
+#define TakeNumber(s) \
+  before = promise[w]; promise[w] = (NumberOf(Highest(set[s].term, promise[w])) + 1) * 8 + w
 #endif
 #ifdef EMPTY
 #define MayHaveTerm(s) true
@@ -165,7 +166,7 @@ init {
 #define IsNew(s) (set[s].term > promise[w])
 #endif
 #define Promise(s) \
-  d_step { IsLive(s) && IsNew(s) -> promise[w] = set[s].term; d = NONE }
+  d_step { IsLive(s) && IsNew(s) -> promise[w] = set[s].term; d = NONE; before = 0 }
 
 #ifdef PUSH_ONE_TAG
 #define PUSHED 1
@@ -246,6 +247,7 @@ init {
 
 proctype Witness(byte w) {
   byte d = NONE;      // where it puts the term that it has promised; NONE: nowhere
+  byte before;        // what it had promised before that
   byte row_term;      // a row that is under way: its term, its tag, and what it has noted
   byte row_tag;
   byte row_note;
@@ -275,11 +277,19 @@ end:
        set[d].term = promise[w];
        set[d].is_alien = 0;
        Void(d);
+       before = 0;
        d = NONE
      }
 #endif
+  // Another witness was faster: the number is in no data set, so the promise is taken back.
+  :: d_step {
+       d != NONE && !set[d].is_alien && set[d].term >= promise[w] ->
+       promise[w] = before;
+       before = 0;
+       d = NONE
+     }
 #ifndef QUICK
-  :: d_step { d != NONE -> d = NONE }  // the outcome is unknown: it takes another number
+  :: d_step { d != NONE -> d = NONE; before = 0 }  // the outcome is unknown: it takes another number
 #endif
 
   // Rule 2: the promise, then the push and the row.

@@ -22,6 +22,8 @@ std::filesystem::path ScratchDir() {
 
 // How long the store still refuses a machine its name after the machine's clone was switched off.
 constexpr Nanos kNameIsHeld = 60 * kSecond;
+// After the last fault: for the witnesses to come to the term, and to note what is wanted.
+constexpr Nanos kAgreeWithin = 30 * kSecond;
 // The longest window of a snowflake tag in any seed: an outage tolerance of 30 s.
 constexpr std::chrono::seconds kLongestWindow(30);
 // A host that had no worker id to take until this long ago need not have ids yet.
@@ -32,7 +34,12 @@ constexpr Nanos kFarAhead = 3600 * kSecond;
 }  // namespace
 
 ClusterRun::ClusterRun(std::uint64_t seed, const Tracer& tracer)
-    : world_(seed), oracle_(world_), seed_(seed), setup_(seed ^ 0x2545f4914f6cdd1d) {
+    : world_(seed),
+      oracle_(world_),
+      seed_(seed),
+      setup_(seed ^ 0x2545f4914f6cdd1d),
+      has_two_primaries_(HasTwoPrimaries(seed)),
+      two_primaries_(seed ^ 0x74776f7072696d61) {
   world_.SetTracer(tracer);
   // A process with the same number was killed.
   std::filesystem::remove_all(ScratchDir());
@@ -61,14 +68,14 @@ ClusterRun::~ClusterRun() {
 
 void ClusterRun::Setup() {
   const auto access = static_cast<Access>(setup_.Below(3));
-  const std::size_t servers = 1 + setup_.Below(3);
+  const std::size_t drawn = 1 + setup_.Below(3);
+  const std::size_t servers = has_two_primaries_ ? std::max<std::size_t>(drawn, 2) : drawn;
   cluster_ = std::make_unique<Cluster>(
       access, servers,
       [this](const Lease& lease, const std::string& host, const std::optional<std::string>& owner) {
         oracle_.OnLeased(lease, host, owner);
       });
   if (setup_.Percent(30)) file_ = std::make_unique<StoreFile>(ScratchDir() / "store");
-  fence_after_ = std::chrono::seconds(5 + setup_.Below(40));
   SetupTags();
   SetupSnowflakes();
   const std::size_t machines = 1 + setup_.Below(4);
@@ -77,7 +84,6 @@ void ClusterRun::Setup() {
     Machine::Settings settings;
     settings.host_id = name;
     settings.has_manager = !setup_.Percent(25);
-    settings.fence_after = fence_after_;
     static constexpr std::uint32_t kLeasesPerSecond[] = {5, 50, 1000, 1000};
     settings.leases_per_s = kLeasesPerSecond[setup_.Below(std::size(kLeasesPerSecond))];
     machines_.push_back(std::make_unique<Machine>(
@@ -214,6 +220,7 @@ void ClusterRun::Heal() {
   for (const auto& machine : machines_) {
     machine->link().is_cut = false;
     machine->link().cut_from.clear();
+    machine->link().stays_at.reset();
     machine->link().lost = 0;
     machine->link().latency = kMillisecond;
     machine->disk().is_full = false;
@@ -276,12 +283,16 @@ void ClusterRun::TraceRows() {
   if (file_ != nullptr) return;
   const DataSet& data = cluster_->primary().data;
   for (const auto& [name, ceiling] : data.ceilings) {
-    world_.Trace("ceiling of " + name + ": active " + std::to_string(ceiling.active) + ", wanted " +
-                 std::to_string(ceiling.wanted) + ", epoch " + std::to_string(ceiling.epoch));
+    world_.Trace("ceiling of " + name + ": active " + std::to_string(ceiling.active) + " in " +
+                 ceiling.active_in.Text() + ", wanted " + std::to_string(ceiling.wanted) +
+                 ", epoch " + std::to_string(ceiling.epoch) + ", pushed " +
+                 std::to_string(ceiling.pushed));
   }
-  for (const auto& [name, member] : data.members) {
-    world_.Trace("member " + name + ": noted " + std::to_string(member.noted) +
-                 (member.state == daemon::MemberState::kLive ? ", live" : ", not live"));
+  world_.Trace("term " + data.term.term.Text() + " of '" + data.term.identity + "', witnesses " +
+               data.term.active.Text() + ", wanted " + data.term.wanted.Text());
+  for (const auto& [name, row] : data.witnesses) {
+    world_.Trace("witness " + name + ": in " + row.term.Text() + ", noted " +
+                 std::to_string(row.noted) + ", list " + row.list.Text());
   }
 }
 
@@ -406,12 +417,15 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
       }
     }
     const Nanos healed = world_.now();
-    const Nanos limit = healed + std::chrono::nanoseconds(fence_after_).count() + 70 * kSecond +
-                        (cloned_.empty() ? 0 : kNameIsHeld);
+    const Nanos limit = healed + kAgreeWithin + 70 * kSecond + (cloned_.empty() ? 0 : kNameIsHeld);
     while (world_.now() < limit && !oracle_.failure().has_value() && !HaveAllClaimed(healed)) {
       LookAtHoldings();
       NoteShortages();
       RunUntil(world_.now() + kSecond);
+    }
+    if (!cloned_.empty() && !oracle_.failure().has_value() && !HaveAllClaimed(healed)) {
+      ForceWitnesses();
+      RunUntil(world_.now() + kAgreeWithin);
     }
     if (!oracle_.failure().has_value()) {
       TraceRows();

@@ -55,6 +55,10 @@ class ClusterRun {
   void HappenToClock(const Incident& incident);
   void MoveCounter(const Incident& incident, const daemon::NewTag& tag);
   void FailOver(const Incident& incident);
+  void LeaveInUse(std::size_t server);
+  void MoveHost();
+  void SetWitnesses(const Incident& incident);
+  void NameWitnesses(Machine& machine, std::vector<std::string> hosts, bool is_forced);
   void CloneHost(const Incident& incident);
   void SwitchCloneOff();
   void LoseData();
@@ -73,6 +77,7 @@ class ClusterRun {
   [[nodiscard]] bool IsShortOfWorkers(Machine& machine, const daemon::NewTag& tag);
   void NoteShortages();
   void TraceRows();
+  void ForceWitnesses();
   void CheckLiveness(Nanos since);
   void StopAll();
   void CheckSums();
@@ -97,6 +102,8 @@ class ClusterRun {
   Oracle oracle_;
   const std::uint64_t seed_;
   Random setup_;
+  const bool has_two_primaries_;  // an old primary stays in use
+  Random two_primaries_;          // who uses which
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<StoreFile> file_;  // the store; the cluster is then not used
   std::vector<std::unique_ptr<Machine>> machines_;
@@ -120,7 +127,6 @@ class ClusterRun {
   };
   std::optional<Dump> dump_;
   std::uint64_t tables_made_ = 1;
-  std::chrono::seconds fence_after_{0};
   unsigned programs_made_ = 0;
   std::uint64_t resumes_ = 0;  // so far
   bool is_healed_ = false;

@@ -66,15 +66,6 @@ std::optional<std::size_t> DataSet::FindActive(const std::string& token,
   return it->second;
 }
 
-bool DataSet::KnewThoseWhoLeasedIn(const DataSet& other) const {
-  return std::all_of(other.journal.begin(), other.journal.end(), [this](const LeaseRecord& lease) {
-    if (places_.contains(lease.token)) return true;
-    const auto member = members.find(lease.host);
-    return member != members.end() && (member->second.state == MemberState::kLive ||
-                                       member->second.state == MemberState::kWaiting);
-  });
-}
-
 std::uint64_t DataSet::UsedLimit(const std::string& tag) const {
   std::uint64_t used = 0;
   const auto leases = used_.find(tag);
@@ -86,24 +77,30 @@ std::uint64_t DataSet::UsedLimit(const std::string& tag) const {
   return tombstone == tombstones.end() ? used : std::max(used, tombstone->second);
 }
 
-Result<TagRecord> DataSet::FindTag(const std::string& tag, bool has_fence) const {
+Result<TagRecord> DataSet::FindTag(const std::string& tag, bool has_terms) const {
   const auto it = tags.find(tag);
   if (it == tags.end()) return NoSuchTag(tag);
   TagRecord record = it->second;
   record.used_limit = UsedLimit(tag);
-  if (has_fence) {
+  if (has_terms) {
     const auto ceiling = ceilings.find(tag);
-    record.ceiling = ceiling == ceilings.end() ? 0 : ceiling->second.active;
+    record.ceiling = 0;
     if (ceiling != ceilings.end()) {
+      record.ceiling = ActiveCeiling(ceiling->second);
+      record.wanted_ceiling = ceiling->second.wanted;
       record.used_limit = std::max(record.used_limit, ceiling->second.pushed);
     }
   }
   return record;
 }
 
+std::uint64_t DataSet::ActiveCeiling(const CeilingRow& row) const {
+  return term.term.number != 0 && row.active_in == term.term ? row.active : 0;
+}
+
 Result<Lease> DataSet::TakeLease(const LeaseRequest& request, const std::string& host,
-                                 bool has_fence) {
-  const Result<TagRecord> found = FindTag(request.tag, has_fence);
+                                 bool has_terms) {
+  const Result<TagRecord> found = FindTag(request.tag, has_terms);
   if (!found.ok()) return found.status();
   const TagRecord& record = found.value();
   if (request.is_of_worker && OwnerOf(request.tag) != host) return daemon::NoOwner(request.tag);
@@ -230,9 +227,9 @@ daemon::Reconciliation DataSet::Reconcile(const daemon::HostMemory& memory,
     }
   };
   lift(memory.marks, result);
-  daemon::Reconciliation fenced;
-  lift(memory.ceilings, fenced);
-  result.fenced = fenced.lifted.size();
+  daemon::Reconciliation to_ceilings;
+  lift(memory.ceilings, to_ceilings);
+  result.lifted_to_ceilings = to_ceilings.lifted.size();
   for (const Lease& lease : memory.held) {
     if (FindLease(lease.token) != nullptr) continue;
     result.forgot_leases = true;
@@ -286,9 +283,9 @@ std::optional<std::string> DataSet::OwnerOf(const std::string& counter) const {
   return owner == of_tag->second.end() ? std::nullopt : std::optional(owner->second);
 }
 
-Result<bool> DataSet::PrepareWorker(const WorkerChoice& choice, bool has_fence) {
+Result<bool> DataSet::PrepareWorker(const WorkerChoice& choice, bool has_terms) {
   const std::string counter = daemon::CounterName(choice.tag, choice.worker);
-  Result<TagRecord> row = FindTag(counter, has_fence);
+  Result<TagRecord> row = FindTag(counter, has_terms);
   if (row.status().code() == Code::kNoSuchTag) {
     row = CreateTag(daemon::CounterTag(choice));
     if (!row.ok()) return false;
@@ -412,68 +409,86 @@ std::optional<shm::IdRange> DataSet::TakeAsLeaf(const std::string& tag, std::uin
   return shm::IdRange{first, first + count};
 }
 
-// --- the fence
+// --- terms
 
-void DataSet::Raise(const std::vector<CeilingRaise>& raises) {
-  std::uint64_t noted = epoch;
-  for (const auto& [host, member] : members) noted = std::max(noted, member.noted);
-  epoch = noted + 1;
-  for (const CeilingRaise& raise : raises) {
-    const auto [it, is_new] = ceilings.try_emplace(raise.tag);
-    CeilingRow& row = it->second;
-    const bool is_short = is_new || row.wanted < raise.least;
-    if (is_short || row.pushed < raise.pushed) row.epoch = epoch;
-    if (is_short) row.wanted = raise.wanted;
-    row.pushed = std::max(row.pushed, raise.pushed);
-  }
+bool DataSet::BeginTerm(const TermEntry& found, const TermEntry& next) {
+  if (term != found) return false;
+  term = next;
+  return true;
 }
 
-std::vector<Ceiling> DataSet::Activate(const std::vector<std::string>& names) {
-  std::optional<std::uint64_t> noted;
-  for (const auto& [host, member] : members) {
-    if (member.state == MemberState::kLive) {
-      noted = std::min(noted.value_or(member.noted), member.noted);
-    }
+bool DataSet::VoidTerm(const TermEntry& found) {
+  if (term != found) return false;
+  term.identity.clear();
+  return true;
+}
+
+// A wanted ceiling that rises gets an epoch of its own: no other witness has noted it. max_id is
+// lifted for Leaf servers.
+bool DataSet::Push(const TermEntry& found, const std::vector<TagMark>& notes) {
+  if (term != found) return false;
+  ++epoch;
+  for (const TagMark& note : notes) {
+    const auto tag = tags.find(note.tag);
+    if (tag != tags.end()) tag->second.next_id = std::max(tag->second.next_id, note.mark);
+    CeilingRow& row = ceilings[note.tag];
+    row.pushed = std::max(row.pushed, note.mark);
+    if (row.wanted >= note.mark) continue;
+    row.wanted = note.mark;
+    row.epoch = epoch;
   }
+  return true;
+}
+
+bool DataSet::WriteWitness(const TermEntry& found, const std::string& name, const WitnessEntry& row,
+                           std::uint64_t was) {
+  if (term != found) return false;
+  const auto before = witnesses.find(name);
+  const bool is_as_left = before == witnesses.end()
+                              ? was == 0
+                              : before->second.term != row.term || before->second.beat == was;
+  if (!is_as_left) return false;
+  witnesses[name] = row;
+  return true;
+}
+
+std::uint64_t DataSet::Raise(const std::vector<CeilingRaise>& raises) {
+  ++epoch;
+  for (const CeilingRaise& raise : raises) {
+    CeilingRow& row = ceilings[raise.tag];
+    if (row.wanted >= raise.least) continue;
+    row.wanted = raise.wanted;
+    row.epoch = epoch;
+  }
+  return epoch;
+}
+
+std::vector<Ceiling> DataSet::ReadCeilings(const std::vector<std::string>& names) const {
   std::vector<Ceiling> found;
   for (const std::string& name : names) {
     const auto it = ceilings.find(name);
     if (it == ceilings.end()) continue;
-    CeilingRow& row = it->second;
-    if (noted.has_value() && row.epoch <= *noted) row.active = std::max(row.active, row.wanted);
-    found.push_back({.tag = name, .active = row.active, .wanted = row.wanted});
+    found.push_back(
+        {.tag = name, .active = ActiveCeiling(it->second), .wanted = it->second.wanted});
   }
   return found;
 }
 
-void DataSet::Admit(const std::vector<FenceMember>& admitted) {
-  for (const FenceMember& member : admitted) {
-    const auto [it, is_new] = members.try_emplace(member.host);
-    FenceMember& row = it->second;
-    if (is_new) {
-      row.host = member.host;
-      row.run = member.run;
-      row.beat = 1;
-      row.state = MemberState::kLive;
-      row.silence = member.silence;
-      continue;
-    }
-    if (row.state == MemberState::kLive || !daemon::IsOlderRun(row.run, member.run)) continue;
-    row.run = member.run;
-    row.noted = 0;
-    row.server.clear();
-    row.state = MemberState::kLive;
+bool DataSet::Activate(const TermEntry& found, std::uint64_t after, std::uint64_t up_to) {
+  if (term != found) return false;
+  for (auto& [name, row] : ceilings) {
+    if (row.epoch <= after || row.epoch > up_to) continue;
+    row.active = row.wanted;
+    row.active_in = term.term;
   }
+  return true;
 }
 
-bool DataSet::PutOut(const FenceMember& member) {
-  const auto it = members.find(member.host);
-  if (it == members.end() || it->second.run != member.run || it->second.beat != member.beat) {
-    return false;
-  }
-  MemberState& state = it->second.state;
-  if (state != MemberState::kLive && state != MemberState::kWaiting) return false;
-  state = MemberState::kOut;
+bool DataSet::SetLists(const TermEntry& found, const WitnessList& active, const WitnessList& wanted,
+                       std::uint64_t up_to) {
+  if (term != found || epoch > up_to) return false;
+  term.active = active;
+  term.wanted = wanted;
   return true;
 }
 

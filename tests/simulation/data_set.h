@@ -14,24 +14,25 @@
 #include <vector>
 
 #include "idd/base/status.h"
-#include "store/fence_store.h"
 #include "store/lease.h"
 #include "store/store.h"
 #include "store/tag_record.h"
+#include "store/term_store.h"
 
 namespace idd::simulation {
 
 using daemon::Ceiling;
 using daemon::CeilingRaise;
-using daemon::FenceMember;
 using daemon::Lease;
 using daemon::LeaseClosure;
 using daemon::LeaseRecord;
 using daemon::LeaseRequest;
-using daemon::MemberState;
 using daemon::SnowflakeLayout;
+using daemon::TagMark;
 using daemon::TagRecord;
+using daemon::Term;
 using daemon::UsedLimitOf;
+using daemon::WitnessList;
 using daemon::WorkerChoice;
 using daemon::WorkerRecord;
 
@@ -40,8 +41,27 @@ struct HostRow {
   std::string boot_id;  // empty: no idd has the name now
   std::string instance;
   std::string run;
+  std::string disk;  // with the host's name, its name as a witness
   std::uint64_t beat = 0;
   std::int64_t seen_at = 0;  // on the server's clock, nanoseconds
+};
+
+// idd_term.
+struct TermEntry {
+  Term term;
+  std::string identity;  // of the connection that began it; empty: of none
+  WitnessList active;
+  WitnessList wanted;
+  friend bool operator==(const TermEntry&, const TermEntry&) = default;
+};
+
+// A row of idd_witness.
+struct WitnessEntry {
+  Term term;
+  std::uint64_t noted = 0;
+  WitnessList list;
+  std::uint64_t beat = 0;
+  std::int64_t seen_at = 0;
 };
 
 struct ReturnedRow {
@@ -52,10 +72,11 @@ struct ReturnedRow {
 };
 
 struct CeilingRow {
-  std::uint64_t active = 0;
   std::uint64_t wanted = 0;
+  std::uint64_t epoch = 0;  // of the raise to `wanted`
   std::uint64_t pushed = 0;
-  std::uint64_t epoch = 0;
+  std::uint64_t active = 0;
+  Term active_in;
 };
 
 struct DataSet {
@@ -68,22 +89,18 @@ struct DataSet {
   // idd_worker: the owners of worker ids, by tag.
   std::map<std::string, std::map<std::uint32_t, std::string>> workers;
   std::map<std::string, HostRow> hosts;
-  std::map<std::string, FenceMember> members;
+  TermEntry term;
+  std::map<std::string, WitnessEntry> witnesses;
   std::map<std::string, CeilingRow> ceilings;
-  std::uint64_t epoch = 0;
-
-  // For a copy of `other` that was made earlier: whether each host that was granted leases in
-  // `other` since then is a member in the copy. ADR 0016 does not cover a host that such a copy
-  // never knew, or has as stopped.
-  [[nodiscard]] bool KnewThoseWhoLeasedIn(const DataSet& other) const;
+  std::uint64_t epoch = 0;  // of the newest raise
 
   // --- leasing. Every function is one transaction: it changes everything or, with an error,
   // nothing.
   [[nodiscard]] std::uint64_t UsedLimit(const std::string& tag) const;
-  [[nodiscard]] Result<TagRecord> FindTag(const std::string& tag, bool has_fence) const;
-  // `has_fence`: no lease ends above the tag's ceiling.
+  [[nodiscard]] Result<TagRecord> FindTag(const std::string& tag, bool has_terms) const;
+  // `has_terms`: no lease ends above the ceiling that is active in this term.
   [[nodiscard]] Result<Lease> TakeLease(const LeaseRequest& request, const std::string& host,
-                                        bool has_fence);
+                                        bool has_terms);
   [[nodiscard]] Status CloseLeases(const std::vector<LeaseClosure>& closures,
                                    const std::string& host);
   // `is_restored`: Reconcile() has put the lease into the journal.
@@ -102,7 +119,7 @@ struct DataSet {
   [[nodiscard]] std::optional<std::string> OwnerOf(const std::string& counter) const;
   // Whether the counter is there and not beyond `choice.at_most`. MysqlStore makes a missing
   // counter first, in a transaction of its own.
-  [[nodiscard]] Result<bool> PrepareWorker(const WorkerChoice& choice, bool has_fence);
+  [[nodiscard]] Result<bool> PrepareWorker(const WorkerChoice& choice, bool has_terms);
   // The transaction in which MysqlStore then takes the worker id.
   [[nodiscard]] bool OwnWorker(const WorkerChoice& choice, const std::string& host);
   // All in one transaction, as SqliteStore does it.
@@ -116,11 +133,18 @@ struct DataSet {
   // Takes `count` ids as a Leaf server does, without a record in idd's own tables.
   [[nodiscard]] std::optional<shm::IdRange> TakeAsLeaf(const std::string& tag, std::uint64_t count);
 
-  // --- the fence
-  void Raise(const std::vector<CeilingRaise>& raises);
-  [[nodiscard]] std::vector<Ceiling> Activate(const std::vector<std::string>& names);
-  void Admit(const std::vector<FenceMember>& admitted);
-  [[nodiscard]] bool PutOut(const FenceMember& member);
+  // --- terms (term_store.h). False: the term is not as `found`, and nothing is done.
+  [[nodiscard]] bool BeginTerm(const TermEntry& found, const TermEntry& next);
+  [[nodiscard]] bool VoidTerm(const TermEntry& found);
+  [[nodiscard]] bool Push(const TermEntry& found, const std::vector<TagMark>& notes);
+  [[nodiscard]] bool WriteWitness(const TermEntry& found, const std::string& name,
+                                  const WitnessEntry& row, std::uint64_t was);
+  // Returns the new epoch.
+  std::uint64_t Raise(const std::vector<CeilingRaise>& raises);
+  [[nodiscard]] std::vector<Ceiling> ReadCeilings(const std::vector<std::string>& names) const;
+  [[nodiscard]] bool Activate(const TermEntry& found, std::uint64_t after, std::uint64_t up_to);
+  [[nodiscard]] bool SetLists(const TermEntry& found, const WitnessList& active,
+                              const WitnessList& wanted, std::uint64_t up_to);
 
   [[nodiscard]] const LeaseRecord* FindLease(const std::string& token) const;
 
@@ -139,6 +163,7 @@ struct DataSet {
   [[nodiscard]] std::optional<std::size_t> FindActive(const std::string& token,
                                                       const std::string& host) const;
   void GiveUpReturned(const std::string& tag, std::uint64_t below);
+  [[nodiscard]] std::uint64_t ActiveCeiling(const CeilingRow& row) const;
 
   // Indexes of the journal.
   std::map<std::string, std::size_t, std::less<>> places_;

@@ -15,6 +15,11 @@ namespace {
 
 using Kind = Incident::Kind;
 
+// How long a machine may be off, and a clone of it on.
+constexpr Nanos kLongOff = 60 * kSecond;
+// How long an old primary that hangs is there.
+constexpr Nanos kHangs = 6 * kSecond;
+
 }  // namespace
 
 Nanos ClusterRun::Duration(const Incident& incident, Nanos most) const {
@@ -95,6 +100,8 @@ void ClusterRun::Happen(const Incident& incident) {
       return ForgetHost(incident);
     case Kind::kCloneHost:
       return CloneHost(incident);
+    case Kind::kSetWitnesses:
+      return SetWitnesses(incident);
     case Kind::kClockBack:
     case Kind::kClockAhead:
     case Kind::kClockRight:
@@ -121,12 +128,10 @@ void ClusterRun::HappenToIdd(const Incident& incident) {
       if (!machine.is_on()) return;
       RemovePrograms(machine);
       machine.PowerOff();
-      // Sometimes long enough that the other hosts put it out.
-      return Later(Duration(incident, 3 * std::chrono::nanoseconds(fence_after_).count()),
-                   [this, &machine] {
-                     machine.PowerOn();
-                     AddProgram(machine);
-                   });
+      return Later(Duration(incident, kLongOff), [this, &machine] {
+        machine.PowerOn();
+        AddProgram(machine);
+      });
     case Kind::kRunByHand:
       machine.RunIddByHand();
       return Later(Duration(incident, 20 * kSecond), [&machine] { machine.KillIdd(); });
@@ -234,7 +239,7 @@ void ClusterRun::HappenToServer(const Incident& incident) {
       return;
     case Kind::kDump:
       // An empty database is nothing to come back to.
-      if (!cluster_->primary().is_up || cluster_->primary().data.incarnation.empty()) return;
+      if (!cluster_->primary().is_up || cluster_->primary().data.term.term.number == 0) return;
       dump_ = Dump{.data = cluster_->primary().data,
                    .made_at = world_.now(),
                    .server = cluster_->primary_number(),
@@ -262,8 +267,8 @@ void ClusterRun::FailOver(const Incident& incident) {
   Server& before = *cluster_->servers()[old];
   const Server& after = *cluster_->servers()[next];
   // No operator promotes a server that has nothing yet.
-  if (!after.is_up || after.hangs || after.data.incarnation.empty()) return;
-  if (!after.data.KnewThoseWhoLeasedIn(before.data)) return;
+  if (!after.is_up || after.hangs || after.data.term.term.number == 0) return;
+  if (has_two_primaries_) return LeaveInUse(next);
   const char* how = "is killed";
   switch (incident.how % 3) {
     case 0:
@@ -276,12 +281,12 @@ void ClusterRun::FailOver(const Incident& incident) {
     default:
       how = "hangs";
       before.hangs = true;
-      Later(std::chrono::nanoseconds(fence_after_).count() / 4, [this, old] {
+      Later(kHangs, [this, old] {
         if (old != cluster_->primary_number()) cluster_->Kill(old);
       });
       break;
   }
-  cluster_->Promote(next);
+  cluster_->Promote(next, Cluster::OldPrimary::kEnds);
   LoseData();
   world_.Met("a failover");
   world_.Trace(cluster_->primary().name + ": is the primary; " + before.name + " " + how);
@@ -292,21 +297,44 @@ void ClusterRun::FailOver(const Incident& incident) {
   });
 }
 
+// The old primary stays in use until all is healed, for the hosts that are connected to it and for
+// those that come to it first. Now and then a host moves.
+void ClusterRun::LeaveInUse(std::size_t server) {
+  const std::uint64_t old = cluster_->primary_number();
+  cluster_->Promote(server, Cluster::OldPrimary::kStaysInUse);
+  LoseData();
+  world_.Met("a failover");
+  world_.Trace(cluster_->primary().name + ": is the primary; " + cluster_->servers()[old]->name +
+               " stays in use");
+  for (const auto& machine : machines_) {
+    if (two_primaries_.Percent(50)) machine->link().stays_at = old;
+  }
+  MoveHost();
+}
+
+void ClusterRun::MoveHost() {
+  Later(two_primaries_.Between(1, 30) * kSecond, [this] {
+    Machine& machine = *machines_[two_primaries_.Below(machines_.size())];
+    const std::uint64_t server = two_primaries_.Below(cluster_->servers().size());
+    world_.Trace(machine.name() + ": uses " + cluster_->servers()[server]->name + " if it can");
+    machine.link().stays_at = server;
+    MoveHost();
+  });
+}
+
 void ClusterRun::RestoreDump(const Incident& incident) {
   if (!dump_.has_value()) return;
   Server& server = cluster_->primary();
-  if (!dump_->data.KnewThoseWhoLeasedIn(server.data)) return;
   LoseData();
   server.data = dump_->data;
   const bool is_of_this_life = dump_->server == server.number && dump_->life == server.life;
-  // ADR 0016 does not cover a snapshot that is younger.
+  // Nothing shows that a younger snapshot was restored.
   const bool is_old_enough = world_.now() - dump_->made_at >= 6 * kSecond;
   if (incident.how % 2 == 0 && is_of_this_life && is_old_enough) {
     world_.Met("a server's machine was set back to a snapshot");
     world_.Trace(server.name + ": its machine is set back to a snapshot of its memory");
     server.tables = dump_->tables;
     server.connections = dump_->connections;
-    server.started += world_.now() - dump_->made_at;  // its uptime is that of the snapshot
     server.set_back_at = world_.now();
     server.set_back_to = dump_->made_at;
   } else {
@@ -314,7 +342,9 @@ void ClusterRun::RestoreDump(const Incident& incident) {
     world_.Trace(server.name + ": a dump is restored");
     server.tables = ++tables_made_;
   }
-  for (std::size_t i = 0; i < cluster_->servers().size(); ++i) cluster_->Reseed(i);
+  for (const auto& other : cluster_->servers()) {
+    if (!other->is_left_in_use) cluster_->Reseed(other->number);
+  }
 }
 
 void ClusterRun::HappenToTag(const Incident& incident) {
@@ -409,6 +439,37 @@ void ClusterRun::ForgetHost(const Incident& incident) {
   }
 }
 
+// An operator names one witness, or three.
+void ClusterRun::SetWitnesses(const Incident& incident) {
+  if (file_ != nullptr) return;
+  std::vector<std::string> hosts;
+  for (const auto& machine : machines_) hosts.push_back(machine->host_id());
+  std::rotate(hosts.begin(),
+              hosts.begin() + static_cast<std::ptrdiff_t>(incident.how % hosts.size()),
+              hosts.end());
+  hosts.resize(hosts.size() < 3 || (incident.how >> 8) % 4 == 0 ? 1 : 3);
+  NameWitnesses(MachineOf(incident), std::move(hosts), false);
+}
+
+void ClusterRun::NameWitnesses(Machine& machine, std::vector<std::string> hosts, bool is_forced) {
+  std::string list;
+  for (const std::string& host : hosts) {
+    list += (list.empty() ? "\"" : ",\"") + host + '"';
+  }
+  Administer(machine, std::string(R"({"op":"witness.set","wait_ms":1000,"force":)") +
+                          (is_forced ? "true" : "false") + R"(,"hosts":[)" + list + "]}");
+}
+
+// Of two machines with the disk of one witness, one notices what the other has noted, and is no
+// witness any more. After a restart it can be another. If there is no majority without it, an
+// operator has to say so.
+void ClusterRun::ForceWitnesses() {
+  world_.Met("an operator had to name other witnesses");
+  machines_.front()->KillIdd();
+  RunUntil(world_.now() + 5 * kSecond);
+  NameWitnesses(*machines_.front(), {machines_.front()->host_id()}, true);
+}
+
 // Another machine starts with a copy of this one's disk, and so with its name.
 void ClusterRun::CloneHost(const Incident& incident) {
   Machine& original = MachineOf(incident);
@@ -419,6 +480,8 @@ void ClusterRun::CloneHost(const Incident& incident) {
   const std::string name =
       original.name() + "-clone" + std::to_string(machines_that_were_.size() + 1);
   oracle_.OnCloned(original.name(), name);
+  // Each may have a primary of its own from the beginning.
+  if (cluster_->is_any_left_in_use()) LoseData();
   clone_ = std::make_unique<Machine>(
       name, original.settings(),
       [this](Machine& machine, daemon::HostIdentity host) {
@@ -429,8 +492,7 @@ void ClusterRun::CloneHost(const Incident& incident) {
   clone_->CopyDiskFrom(original);
   clone_->StartIdd();
   AddProgram(*clone_);
-  Later(Duration(incident, 3 * std::chrono::nanoseconds(fence_after_).count()),
-        [this] { SwitchCloneOff(); });
+  Later(Duration(incident, kLongOff), [this] { SwitchCloneOff(); });
 }
 
 void ClusterRun::SwitchCloneOff() {

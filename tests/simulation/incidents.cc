@@ -51,8 +51,9 @@ constexpr std::array<Weight, Incident::kKinds> kWeights = {{
     {Kind::kCloneHost, "clone a host", 2},
 }};
 
-// Only with snowflake tags, and apart from the weights: see AddClockIncidents().
-constexpr std::pair<Kind, const char*> kClockKinds[] = {
+// Apart from the weights: see AddWitnessIncidents() and AddClockIncidents().
+constexpr std::pair<Kind, const char*> kOtherKinds[] = {
+    {Kind::kSetWitnesses, "set witnesses"},
     {Kind::kClockBack, "clock back"},
     {Kind::kClockAhead, "clock ahead"},
     {Kind::kClockRight, "clock right"},
@@ -86,10 +87,14 @@ constexpr const char* kOtherSituations[] = {
     "a host took a worker id again that it had before",
     "a host took a worker id that was never used",
     "a host took another worker id because its counter was lifted",
+    "a host that is no witness ended a term",
     "a host was cloned",
     "a host was cut off from one server",
     "a Leaf server took ids",
+    "a lease packet found another term",
     "a lease packet was refused by its guard",
+    "a list of witnesses became active",
+    "a list of witnesses was wanted",
     "another host was raising ceilings",
     "a machine lost its power",
     "a machine's name was held by another one",
@@ -99,12 +104,14 @@ constexpr const char* kOtherSituations[] = {
     "a server's machine was set back to a snapshot",
     "a snowflake claim that stopped in the middle got ids",
     "a stop without the store",
+    "a term was begun",
     "a ticket was claimed",
     "a worker id of another host was taken over",
     "a worker id was no longer as the host had seen it",
     "all worker ids were in use",
     "an answer was lost",
     "an operator forgot a host that is off",
+    "an operator had to name other witnesses",
     "an operator moved a worker id's counter ahead",
     "idd waited for the clock",
     "idd was killed",
@@ -113,14 +120,56 @@ constexpr const char* kOtherSituations[] = {
     "ids of a snowflake tag fell, as idd had begun without knowing the earlier ones",
     "the journal was compared with all claims",
     "the journal was compared with the claims since all was healed",
+    "the term was no longer as a host had found it",
+    "two primaries were in use",
 };
 
+void Insert(std::vector<Incident>& incidents, Kind kind, Nanos at, Random& random) {
+  Incident incident;
+  incident.at = at;
+  incident.kind = kind;
+  incident.who = random.Next() >> 8;
+  incident.how = random.Next() >> 8;
+  incidents.push_back(incident);
+}
+
+// A seed begins with one witness, and a run is too short for the hosts to choose others. In half of
+// the seeds an operator names three at once; in some the list changes later, too.
+void AddWitnessIncidents(std::uint64_t seed, std::vector<Incident>& incidents) {
+  Random random(seed ^ 0x7769746e65737365);
+  const Nanos last = incidents.back().at;
+  if (random.Percent(50)) {
+    for (int i = 0; i < 3; ++i) {  // some hosts come later
+      Insert(incidents, Kind::kSetWitnesses, random.Between(1, 10) * kSecond, random);
+    }
+  }
+  if (random.Percent(30)) {
+    const std::uint64_t count = 1 + random.Below(6);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      Insert(incidents, Kind::kSetWitnesses, random.Between(kSecond, last), random);
+    }
+  }
+}
+
+void AddTwoPrimaries(std::uint64_t seed, std::vector<Incident>& incidents) {
+  if (!HasTwoPrimaries(seed)) return;
+  Random random(seed ^ 0x6f6c647072696d61);
+  const Nanos last = incidents.back().at;
+  const std::uint64_t count = 1 + random.Below(3);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Insert(incidents, Kind::kFailOver, random.Between(2 * kSecond, std::max(last, 3 * kSecond)),
+           random);
+  }
+}
+
 }  // namespace
+
+bool HasTwoPrimaries(std::uint64_t seed) { return Random(seed ^ 0x74776f20696e2075).Percent(10); }
 
 std::vector<std::string> Situations() {
   std::vector<std::string> all(std::begin(kOtherSituations), std::end(kOtherSituations));
   for (const Weight& weight : kWeights) all.emplace_back(weight.name);
-  for (const auto& [kind, name] : kClockKinds) all.emplace_back(name);
+  for (const auto& [kind, name] : kOtherKinds) all.emplace_back(name);
   return all;
 }
 
@@ -128,7 +177,7 @@ const char* IncidentName(Incident::Kind kind) noexcept {
   for (const Weight& weight : kWeights) {
     if (weight.kind == kind) return weight.name;
   }
-  for (const auto& [other, name] : kClockKinds) {
+  for (const auto& [other, name] : kOtherKinds) {
     if (other == kind) return name;
   }
   return "?";
@@ -178,6 +227,10 @@ std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps) {
     static constexpr Nanos kGaps[] = {10 * kMillisecond, 500 * kMillisecond, 5 * kSecond};
     at += random.Between(1, kGaps[random.Below(std::size(kGaps))]);
   }
+  AddWitnessIncidents(seed, incidents);
+  AddTwoPrimaries(seed, incidents);
+  std::stable_sort(incidents.begin(), incidents.end(),
+                   [](const Incident& a, const Incident& b) { return a.at < b.at; });
   AddClockIncidents(seed, incidents);
   return incidents;
 }

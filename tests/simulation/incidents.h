@@ -43,6 +43,8 @@ struct Incident {
     kForgetHost,
     kRunByHand,
     kCloneHost,
+    // The others have random numbers of their own. Of witnesses:
+    kSetWitnesses,
     // Only with snowflake tags (snowflakes.h).
     kClockBack,
     kClockAhead,
@@ -57,6 +59,8 @@ struct Incident {
 };
 [[nodiscard]] const char* IncidentName(Incident::Kind kind) noexcept;
 
+// Whether an old primary stays in use after a failover, in this seed.
+[[nodiscard]] bool HasTwoPrimaries(std::uint64_t seed);
 // The incidents of a seed.
 [[nodiscard]] std::vector<Incident> PlanIncidents(std::uint64_t seed, std::uint64_t steps);
 // The names of all situations that a large set of runs must have met.

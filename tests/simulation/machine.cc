@@ -98,10 +98,13 @@ void Machine::Main() {
   auto marks = std::make_unique<SteppedMarks>(std::move(opened).value(), disk_, [this] { Step(); });
   const Result<std::string> instance = marks->FallbackHostId();
   IDD_CHECK(instance.ok());
-  const Result<std::uint64_t> number = marks->NextRunNumber(0);
+  const Result<daemon::WitnessState> witness = marks->GetWitnessState();
+  IDD_CHECK(witness.ok());
+  const Result<std::uint64_t> number = marks->NextRunNumber();
   const daemon::HostIdentity host{.id = settings_.host_id,
                                   .boot_id = boot_id_,
                                   .instance = instance.value(),
+                                  .disk = witness.value().disk,
                                   .run_number = number.ok() ? number.value() : 0};
   Result<std::vector<std::string>> drained = marks->Drained();
   IDD_CHECK(drained.ok());
@@ -120,7 +123,6 @@ void Machine::Main() {
   daemon::Admin* the_admin = nullptr;
   daemon::Engine engine(loop, descriptors,
                         {.leases_per_s = settings_.leases_per_s,
-                         .fence_after = settings_.fence_after,
                          .most_tags_to_warm = 1000,
                          .boot_time_ms = [this] { return BootTimeMs(); }},
                         {.store = make_store_(*this, host),

@@ -28,7 +28,6 @@ class Machine {
   struct Settings {
     std::string host_id;
     bool has_manager = true;  // that keeps descriptors
-    std::chrono::seconds fence_after{60};
     std::uint32_t leases_per_s = 1000;
   };
   Machine(std::string name, Settings settings,

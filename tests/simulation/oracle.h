@@ -47,7 +47,7 @@ class Oracle {
     deleted_.insert(tag);
   }
   // The ids of Leaf servers come again then: Leaf has nothing that protects them. So may those of
-  // machines with one name: the fence takes them for one host.
+  // machines with one name: the witnesses take them for one host.
   void OnDataLost();
   void OnCloned(const std::string& original, const std::string& clone) {
     clones_.insert({original, clone});

@@ -22,11 +22,37 @@ Cluster::Cluster(Access access, std::size_t servers, OnLeased on_leased)
   }
 }
 
-std::vector<Server*> Cluster::Endpoints() {
-  if (access_ != Access::kList) return {&primary()};
+Server& Cluster::PrimaryOf(const Link& link) {
+  if (!link.stays_at.has_value()) return primary();
+  Server& other = *servers_[*link.stays_at];
+  return other.is_left_in_use && other.is_up ? other : primary();
+}
+
+std::vector<Server*> Cluster::Endpoints(const Link& link) {
+  Server& first = PrimaryOf(link);
+  if (access_ != Access::kList) return {&first};
   std::vector<Server*> all;
   for (const auto& server : servers_) all.push_back(server.get());
+  if (first.is_left_in_use) {
+    std::erase(all, &first);
+    all.insert(all.begin(), &first);
+  }
   return all;
+}
+
+bool Cluster::is_any_left_in_use() const {
+  return std::any_of(servers_.begin(), servers_.end(),
+                     [](const auto& server) { return server->is_left_in_use; });
+}
+
+void Cluster::Leased(const Server& server, const Lease& lease, const std::string& host) {
+  if (server.number != primary_) {
+    was_leased_beside_ = true;
+  } else if (was_leased_beside_) {
+    was_leased_beside_ = false;
+    World::Get().Met("two primaries were in use");
+  }
+  on_leased_(lease, host, server.data.OwnerOf(lease.tag));
 }
 
 void Cluster::Commit(Server& server, std::function<void(DataSet&)> change) {
@@ -34,19 +60,23 @@ void Cluster::Commit(Server& server, std::function<void(DataSet&)> change) {
   if (server.number != primary_) return;
   for (const auto& replica : servers_) {
     const std::size_t i = replica->number;
-    if (i == primary_ || follows_[i] != term_) continue;
+    if (i == primary_ || follows_[i] != promotions_) continue;
     applied_until_[i] = std::max(applied_until_[i], World::Get().now() + lag_);
-    World::Get().At(applied_until_[i], [this, i, change, term = term_, seed = seeds_[i]] {
-      if (follows_[i] == term && seeds_[i] == seed && i != primary_) change(servers_[i]->data);
-    });
+    World::Get().At(applied_until_[i],
+                    [this, i, change, promotion = promotions_, seed = seeds_[i]] {
+                      if (follows_[i] == promotion && seeds_[i] == seed && i != primary_)
+                        change(servers_[i]->data);
+                    });
   }
 }
 
 // The other servers no longer follow: what they have not applied never reaches them.
-void Cluster::Promote(std::size_t server) {
+void Cluster::Promote(std::size_t server, OldPrimary old) {
+  servers_[primary_]->is_left_in_use = old == OldPrimary::kStaysInUse;
   primary_ = server;
-  ++term_;
+  ++promotions_;
   servers_[server]->is_read_only = false;
+  servers_[server]->is_left_in_use = false;
 }
 
 void Cluster::Reseed(std::size_t server) {
@@ -54,12 +84,13 @@ void Cluster::Reseed(std::size_t server) {
   Server& replica = *servers_[server];
   replica.data = primary().data;
   replica.is_read_only = true;
+  replica.is_left_in_use = false;
   replica.hangs = false;
   ++replica.life;
   replica.connections = 0;
   replica.started = World::Get().now();
   replica.is_up = true;
-  follows_[server] = term_;
+  follows_[server] = promotions_;
   ++seeds_[server];  // its data has what was on the way
 }
 
@@ -75,8 +106,8 @@ void Cluster::Start(std::size_t server) {
   started.started = World::Get().now();
   ++started.life;
   started.connections = 0;
-  // As a manager of failovers configures it. Nothing covers an old primary that comes back as one.
-  if (server != primary_) started.is_read_only = true;
+  // As a manager of failovers configures it.
+  if (server != primary_ && !started.is_left_in_use) started.is_read_only = true;
 }
 
 }  // namespace idd::simulation

@@ -34,6 +34,8 @@ struct Server {
   std::uint64_t tables = 1;       // creation time of the tables: a restored dump has another
   bool is_up = true;
   bool is_read_only = false;
+  // It was the primary, and is still in use beside the present one.
+  bool is_left_in_use = false;
   // The last time that the machine was set back to a snapshot of its memory, and when that was
   // made. Connections that were used in between are broken; the others live on.
   Nanos set_back_at = 0;
@@ -52,6 +54,9 @@ enum class Access {
 struct Link {
   bool is_cut = false;
   std::set<std::uint64_t> cut_from;  // numbers of servers that are out of reach
+  // The server that this host uses while it is left in use: the first in its list, or where its
+  // balancer or proxy leads.
+  std::optional<std::uint64_t> stays_at;
   Nanos latency = 100 * kMicrosecond;
   // Out of 100 packets: how many are lost on the way, and how many answers.
   unsigned lost = 0;
@@ -68,8 +73,10 @@ class Cluster {
   [[nodiscard]] Access access() const noexcept { return access_; }
   [[nodiscard]] std::vector<std::unique_ptr<Server>>& servers() noexcept { return servers_; }
   [[nodiscard]] Server& primary() noexcept { return *servers_[primary_]; }
-  // The servers that a new connection tries, in order.
-  [[nodiscard]] std::vector<Server*> Endpoints();
+  // The primary for the host of that link.
+  [[nodiscard]] Server& PrimaryOf(const Link& link);
+  // The servers that its new connection tries, in order.
+  [[nodiscard]] std::vector<Server*> Endpoints(const Link& link);
 
   // Carries out a change on the primary and sends it to the replicas. The change must do the same
   // on each of them.
@@ -84,14 +91,14 @@ class Cluster {
     });
     return *std::move(result);
   }
-  void Leased(const Server& server, const Lease& lease, const std::string& host) const {
-    on_leased_(lease, host, server.data.OwnerOf(lease.tag));
-  }
+  void Leased(const Server& server, const Lease& lease, const std::string& host);
 
   // How far replicas are behind from now on.
   void SetLag(Nanos lag) noexcept { lag_ = lag; }
   // Makes a replica the primary, however far it is behind. What has not reached it is lost.
-  void Promote(std::size_t server);
+  enum class OldPrimary { kEnds, kStaysInUse };
+  void Promote(std::size_t server, OldPrimary old);
+  [[nodiscard]] bool is_any_left_in_use() const;
   [[nodiscard]] std::size_t primary_number() const noexcept { return primary_; }
   // Makes a server a replica of the primary again, with all of its data.
   void Reseed(std::size_t server);
@@ -104,9 +111,10 @@ class Cluster {
   std::vector<std::unique_ptr<Server>> servers_;
   std::size_t primary_ = 0;
   Nanos lag_ = 0;
-  std::uint64_t term_ = 0;  // rises with every promotion: later changes are another line
+  bool was_leased_beside_ = false;  // since the last lease of the primary
+  std::uint64_t promotions_ = 0;    // later changes are another line
   std::vector<Nanos> applied_until_;
-  std::vector<std::uint64_t> follows_;  // the term that a replica follows
+  std::vector<std::uint64_t> follows_;  // the promotion that a replica follows
   std::vector<std::uint64_t> seeds_;    // how often it was made a replica again
 };
 

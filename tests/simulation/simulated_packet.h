@@ -43,7 +43,7 @@ template <typename T>
 Result<T> SimulatedStore::Send(std::function<Result<T>(Server&)> packet) {
   if (!session_.has_value()) return NotOpen();
   Server* server = session_->server;
-  if (cluster_.access() == Access::kProxy) server = &cluster_.primary();
+  if (cluster_.access() == Access::kProxy) server = &cluster_.PrimaryOf(link_);
   const bool is_direct = cluster_.access() != Access::kProxy;
   if (is_direct && session_->IsReset()) {
     session_.reset();

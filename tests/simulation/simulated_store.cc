@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "platform/random.h"
 #include "simulated_packet.h"
+#include "store/host_run.h"
 
 namespace idd::simulation {
 namespace {
@@ -64,32 +64,55 @@ Status SimulatedStore::SetBack() {
   return {Code::kUnavailable, "the tables were set back or replaced"};
 }
 
-// As MysqlStore does: of tables that were set back, some hosts know later times than others.
-bool SimulatedStore::LearnTablesFrom(const FenceMember& member) {
-  const std::string_view name = member.server;
-  return name.starts_with(identity_.name()) &&
-         tables_.AddSeenElsewhere(name.substr(identity_.name().size()));
+Status SimulatedStore::Refused(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kReadOnly:
+      return Drop(ReadOnly());
+    case Refusal::kOtherServer:
+      return Drop({Code::kUnavailable, "another server answers"});
+    case Refusal::kSetBack:
+      return SetBack();
+    default:
+      return {Code::kUnavailable, "the term has changed"};
+  }
 }
 
-bool SimulatedStore::Guard::IsMember(const Server& server) const {
-  if (session.server != &server || session.life != server.life) return false;
-  const auto row = server.data.members.find(host);
-  return row != server.data.members.end() && row->second.run == run && row->second.beat == beat;
+SimulatedStore::Refusal SimulatedStore::Guard::Check(const Server& server) const {
+  if (session.server != &server || session.life != server.life) return Refusal::kOtherServer;
+  if (server.is_read_only) return Refusal::kReadOnly;
+  return daemon::MysqlTables(tables).Add(kTables, server.tables) ? Refusal::kSetBack
+                                                                 : Refusal::kNone;
 }
 
-bool SimulatedStore::Guard::IsCurrent(const Server& server) const {
-  return IsMember(server) && server.data.incarnation == incarnation &&
-         (last_token.empty() || server.data.FindLease(last_token) != nullptr);
+SimulatedStore::Refusal SimulatedStore::Guard::ForTags(const Server& server) const {
+  const Refusal refusal = Check(server);
+  if (refusal != Refusal::kNone) return refusal;
+  const auto row = server.data.hosts.find(host);
+  const bool is_as_left = server.data.incarnation == incarnation &&
+                          row != server.data.hosts.end() && row->second.run == run &&
+                          row->second.beat == beat &&
+                          (last_token.empty() || server.data.FindLease(last_token) != nullptr);
+  return is_as_left ? Refusal::kNone : Refusal::kSetBack;
+}
+
+// Rule 5 of ADR 0029. TakeLease() looks at the ceiling.
+SimulatedStore::Refusal SimulatedStore::Guard::ForLease(const Server& server) const {
+  const Refusal refusal = ForTags(server);
+  if (refusal != Refusal::kNone) return refusal;
+  const TermEntry& now = server.data.term;
+  const bool is_term = now.term == term.term && now.identity == term.identity && term.is_current;
+  return is_term ? Refusal::kNone : Refusal::kOtherTerm;
 }
 
 SimulatedStore::Guard SimulatedStore::MakeGuard() const {
   return {.session = session_.value_or(Session{}),
           .host = host_.id,
-          .run = member_run_,
+          .run = run_,
           .incarnation = incarnation_,
           .last_token = last_token_,
-          .beat = member_beat_,
-          .tables = tables_};
+          .beat = host_beat_,
+          .tables = tables_,
+          .term = term_};
 }
 
 // --- opening
@@ -99,7 +122,7 @@ Status SimulatedStore::Open() {
   session_.reset();
   last_token_.clear();
   Status refusal(Code::kUnavailable, "no server");
-  const std::vector<Server*> endpoints = cluster_.Endpoints();
+  const std::vector<Server*> endpoints = cluster_.Endpoints(link_);
   for (Server* const endpoint : endpoints) {
     Status status = OpenAt(*endpoint);
     if (status.ok()) return status;
@@ -113,37 +136,29 @@ Status SimulatedStore::Open() {
 
 Status SimulatedStore::OpenAt(Server& endpoint) {
   struct Greeting {
-    daemon::ServerFacts facts;
+    std::string server;
     std::uint64_t life = 0;
+    std::uint64_t connection = 0;
     Nanos answered = 0;
     std::string incarnation;
   };
-  const MonotonicTime asked = MonotonicClock::now();
   const Result<Greeting> greeting =
-      SendTo<Greeting>(&endpoint, [asked](Server& server) -> Result<Greeting> {
+      SendTo<Greeting>(&endpoint, [](Server& server) -> Result<Greeting> {
         if (server.is_read_only) return ReadOnly();
-        Greeting hello;
-        hello.facts.asked = asked;
-        hello.facts.hostname = server.name;
-        hello.facts.port = 3306;
-        hello.facts.server_id = server.number + 1;
-        hello.facts.uid = "uid-" + server.name;
-        hello.facts.connection = ++server.connections;
-        hello.facts.uptime = seconds((World::Get().now() - server.started) / kSecond);
-        hello.life = server.life;
-        hello.answered = World::Get().now();
-        hello.incarnation = server.data.incarnation;
-        return hello;
+        return Greeting{.server = server.name + " " + std::to_string(server.started),
+                        .life = server.life,
+                        .connection = ++server.connections,
+                        .answered = World::Get().now(),
+                        .incarnation = server.data.incarnation};
       });
   if (!greeting.ok()) return {Code::kUnavailable, greeting.status().message()};
   const Greeting& hello = greeting.value();
   session_ = Session{.server = &endpoint,
                      .life = hello.life,
-                     .connection = hello.facts.connection,
+                     .connection = hello.connection,
                      .used = std::make_shared<Nanos>(hello.answered)};
-  const auto change = identity_.Recognise(hello.facts);
-  if (change != daemon::ServerIdentity::Change::kNone) ++generation_;
-  if (change == daemon::ServerIdentity::Change::kOther) tables_ = {};
+  if (server_ != hello.server) tables_ = {};
+  server_ = hello.server;
   if (hello.incarnation.empty()) {
     if (!may_create_) return {Code::kUnavailable, "the database is missing or empty"};
     const Result<bool> made = Send<bool>([&cluster = cluster_, incarnation = RandomToken()](
@@ -155,7 +170,6 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
       return makes;
     });
     if (!made.ok()) return made.status();
-    is_new_ = is_new_ || made.value();
   }
   struct Known {
     std::string incarnation;
@@ -167,13 +181,14 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
   if (!known.ok()) return known.status();
   if (known.value().incarnation.empty()) return {Code::kUnavailable, "the database is empty"};
   incarnation_ = known.value().incarnation;
+  read_tables_ = {};
+  static_cast<void>(read_tables_.Add(kTables, known.value().tables));
   const bool was_open = !tables_.empty();
   if (tables_.Add(kTables, known.value().tables) && was_open) ++generation_;
-  data_set_name_ = identity_.name() + tables_.Times();
   if (Status status = ClaimHost(); !status.ok()) return status;
-  if (Status status = ClaimMember(); !status.ok()) return status;
   if (Status status = AbandonLost(); !status.ok()) return status;
   may_create_ = false;
+  ++connection_;
   return Status::Ok();
 }
 
@@ -197,6 +212,7 @@ Status SimulatedStore::ClaimHost() {
           row.boot_id = host.boot_id;
           row.instance = host.instance;
           row.run = run;
+          row.disk = host.disk;
           ++row.beat;
           row.seen_at = now;
         });
@@ -212,35 +228,6 @@ Status SimulatedStore::ClaimHost() {
   host_beat_ = claimed.value().beat;
   host_beaten_at_ = MonotonicClock::now();
   if (is_set_back) ++generation_;
-  return Status::Ok();
-}
-
-Status SimulatedStore::ClaimMember() {
-  struct Rows {
-    std::optional<FenceMember> found;
-    FenceMember now;
-  };
-  const Result<Rows> claimed =
-      Send<Rows>([&cluster = cluster_, host = host_.id](Server& server) -> Result<Rows> {
-        Rows rows;
-        const auto it = server.data.members.find(host);
-        if (it != server.data.members.end()) rows.found = it->second;
-        const std::string run = daemon::RunOfConnection(rows.found ? rows.found->run : "");
-        cluster.Commit(server, [host, run](DataSet& data) {
-          const auto [row, is_new] = data.members.try_emplace(host);
-          row->second.host = host;
-          row->second.run = run;
-          row->second.beat = is_new ? 1 : row->second.beat + 1;
-          row->second.server.clear();
-        });
-        rows.now = server.data.members[host];
-        return rows;
-      });
-  if (!claimed.ok()) return claimed.status();
-  found_ = claimed.value().found;
-  if (member_beat_ != 0 && claimed.value().now.beat <= member_beat_) ++generation_;
-  member_beat_ = claimed.value().now.beat;
-  member_run_ = claimed.value().now.run;
   return Status::Ok();
 }
 
@@ -270,21 +257,18 @@ Status SimulatedStore::CheckCurrent() {
   }
   if (Status status = AbandonLost(); !status.ok()) return status;
   if (MonotonicClock::now() - host_beaten_at_ < kHostBeatEvery) return Status::Ok();
-  const Result<bool> beaten = Send<bool>(
-      [&cluster = cluster_, host = host_.id, run = run_, beat = host_beat_](Server& server) {
-        const auto it = server.data.hosts.find(host);
-        const bool is_ours =
-            it != server.data.hosts.end() && it->second.run == run && it->second.beat == beat;
-        if (is_ours) {
-          cluster.Commit(server, [host, now = World::Get().now()](DataSet& data) {
-            ++data.hosts[host].beat;
-            data.hosts[host].seen_at = now;
-          });
-        }
-        return Result<bool>(is_ours);
+  const Result<Refusal> beaten =
+      Send<Refusal>([&cluster = cluster_, guard = MakeGuard()](Server& server) {
+        const Refusal refusal = guard.ForTags(server);
+        if (refusal != Refusal::kNone) return Result<Refusal>(refusal);
+        cluster.Commit(server, [host = guard.host, now = World::Get().now()](DataSet& data) {
+          ++data.hosts[host].beat;
+          data.hosts[host].seen_at = now;
+        });
+        return Result<Refusal>(refusal);
       });
   if (!beaten.ok()) return beaten.status();
-  if (!beaten.value()) return SetBack();
+  if (beaten.value() != Refusal::kNone) return Refused(beaten.value());
   ++host_beat_;
   host_beaten_at_ = MonotonicClock::now();
   return Status::Ok();
@@ -293,10 +277,6 @@ Status SimulatedStore::CheckCurrent() {
 Result<std::string> SimulatedStore::Incarnation() {
   if (!session_.has_value()) return NotOpen();
   return incarnation_;
-}
-
-std::optional<std::chrono::seconds> SimulatedStore::uptime() const {
-  return identity_.Uptime(MonotonicClock::now());
 }
 
 }  // namespace idd::simulation

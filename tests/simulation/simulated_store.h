@@ -17,15 +17,15 @@
 #include "platform/host_id.h"
 #include "servers.h"
 #include "store/mysql/mysql_tables.h"
-#include "store/mysql/server_identity.h"
 #include "store/store.h"
+#include "store/term_store.h"
 #include "world.h"
 
 namespace idd::simulation {
 
 // The Store of one run of a simulated idd. It keeps what MysqlStore keeps, and guards its
 // transactions as MysqlStore does.
-class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
+class SimulatedStore final : public daemon::Store, public daemon::TermStore {
  public:
   // `on_step`: called right before each packet and right after its answer.
   SimulatedStore(Cluster& cluster, Link& link, daemon::HostIdentity host,
@@ -37,7 +37,7 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   void AllowNew() override { may_create_ = true; }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
-  daemon::FenceStore* fence() override { return this; }
+  daemon::TermStore* terms() override { return this; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -69,20 +69,21 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   Result<daemon::StoreFacts> Inspect() override;
   std::string DisplayUrl() const override { return "mysql://simulated/"; }
 
-  Result<daemon::FenceView> ReadFence(std::uint64_t noted) override;
-  std::uint64_t data_set() const override { return generation_; }
-  bool is_new() const override { return is_new_; }
-  std::optional<std::chrono::seconds> uptime() const override;
-  const std::optional<FenceMember>& found() const override { return found_; }
-  std::uint64_t beat() const override { return member_beat_; }
-  Status SetState(MemberState state, std::chrono::seconds silence, std::uint64_t number) override;
-  Status SetNoted(std::uint64_t epoch) override;
-  Status Confirm() override;
-  Status Admit(const std::vector<FenceMember>& members) override;
-  Status Raise(const std::vector<CeilingRaise>& raises) override;
-  Result<bool> TryRaise(const std::vector<CeilingRaise>& raises) override;
-  Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
-  Result<bool> PutOut(const FenceMember& member) override;
+  std::uint64_t connection() const override { return connection_; }
+  Result<daemon::TermView> ReadTerm(std::optional<std::uint64_t> noted) override;
+  Result<bool> BeginTerm(const daemon::TermRow& found, const Term& term,
+                         const WitnessList& active) override;
+  Result<bool> VoidTerm(const daemon::TermRow& found) override;
+  Result<bool> Push(const daemon::TermRow& found, const std::vector<TagMark>& notes) override;
+  Result<bool> WriteWitness(const daemon::TermRow& found, const daemon::WitnessRow& row,
+                            std::uint64_t was) override;
+  Result<std::uint64_t> Raise(const std::vector<CeilingRaise>& raises) override;
+  Result<std::vector<Ceiling>> ReadCeilings(const std::vector<std::string>& tags) override;
+  Result<bool> Activate(const daemon::TermRow& found, std::uint64_t after,
+                        std::uint64_t epoch) override;
+  Result<bool> SetLists(const daemon::TermRow& found, const WitnessList& active,
+                        const WitnessList& wanted, std::uint64_t epoch) override;
+  Result<std::vector<daemon::Candidate>> ListCandidates() override;
 
  private:
   // All tables of a data set are made at the same time.
@@ -100,21 +101,33 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
       return life != server->life || (*used > server->set_back_to && *used < server->set_back_at);
     }
   };
+  // Why a guarded statement has changed nothing.
+  enum class Refusal {
+    kNone,
+    kReadOnly,
+    kOtherServer,
+    kSetBack,  // the data set lacks what this host has written, or another host has its name
+    kOtherTerm,
+  };
   // The state of this run that a guarded statement must find at the server.
   struct Guard {
     Session session;
     std::string host;
-    std::string run;  // of its row in `members`
+    std::string run;
     std::string incarnation;
     std::string last_token;
     std::uint64_t beat = 0;
     daemon::MysqlTables tables;
+    daemon::TermRow term;
 
-    [[nodiscard]] bool HasTables(const Server& server) const {
-      return !daemon::MysqlTables(tables).Add(kTables, server.tables);
-    }
-    [[nodiscard]] bool IsMember(const Server& server) const;
-    [[nodiscard]] bool IsCurrent(const Server& server) const;
+    [[nodiscard]] Refusal Check(const Server& server) const;
+    [[nodiscard]] Refusal ForTags(const Server& server) const;
+    [[nodiscard]] Refusal ForLease(const Server& server) const;
+  };
+  template <typename T>
+  struct Guarded {
+    Refusal refusal = Refusal::kNone;
+    T value{};
   };
   template <typename T>
   [[nodiscard]] Result<T> Send(std::function<Result<T>(Server&)> packet);
@@ -126,12 +139,15 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   [[nodiscard]] Guard MakeGuard() const;
   [[nodiscard]] Status OpenAt(Server& endpoint);
   [[nodiscard]] Status ClaimHost();
-  [[nodiscard]] Status ClaimMember();
   [[nodiscard]] Status AbandonLost();
-  [[nodiscard]] Status UpdateMember(std::function<void(FenceMember&)> update);
+  // A change of the term's tables, as found.
+  [[nodiscard]] Result<bool> ChangeAsFound(
+      const daemon::TermRow& found,
+      std::function<bool(DataSet& data, const TermEntry& found)> change);
+  [[nodiscard]] Status Refused(Refusal refusal);
+  [[nodiscard]] std::string IdentityOfConnection() const { return server_ + read_tables_.Times(); }
   [[nodiscard]] Status Drop(Status status);
   [[nodiscard]] Status SetBack();
-  [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
   [[nodiscard]] Status NotOpen() const;
   [[nodiscard]] static Status ReadOnly();
 
@@ -142,18 +158,16 @@ class SimulatedStore final : public daemon::Store, public daemon::FenceStore {
   const std::string run_;
   std::optional<Session> session_;
   bool may_create_ = true;
-  bool is_new_ = false;
   std::uint64_t generation_ = 0;
-  daemon::ServerIdentity identity_;
-  daemon::MysqlTables tables_;
-  std::string data_set_name_;
+  std::uint64_t connection_ = 0;     // how often it was opened
+  std::string server_;               // the server's name and start
+  daemon::MysqlTables tables_;       // known while the server lives
+  daemon::MysqlTables read_tables_;  // over this connection, and as other hosts have seen them
+  daemon::TermRow term_;             // as it was read last; guards leases
   std::string incarnation_;
   std::string last_token_;
   std::uint64_t host_beat_ = 0;
   MonotonicTime host_beaten_at_{};
-  std::optional<FenceMember> found_;
-  std::uint64_t member_beat_ = 0;
-  std::string member_run_;
   std::set<std::string> lost_;
   std::set<std::string> restored_;
   MonotonicTime next_connect_{};

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,9 +15,17 @@
 #include "simulated_packet.h"
 #include "simulated_store.h"
 #include "store/tag_row.h"
+#include "store/term.h"
 #include "worker_situation.h"
 
 namespace idd::simulation {
+namespace {
+
+std::uint64_t SecondsSince(Nanos then, Nanos now) {
+  return static_cast<std::uint64_t>(std::max<Nanos>(now - then, 0) / kSecond);
+}
+
+}  // namespace
 
 // --- leasing
 
@@ -25,54 +34,39 @@ Result<daemon::Store::LeaseResults> SimulatedStore::TakeLeases(
     const std::vector<LeaseRequest>& requests) {
   std::set<std::string> tokens;
   for (const LeaseRequest& request : requests) tokens.insert(request.token);
-  enum class Refusal { kNone, kReadOnly, kNotCurrent, kNotLive };
-  struct Answer {
-    Refusal refusal = Refusal::kNone;
-    std::vector<Result<Lease>> leases;
-  };
-  const Result<Answer> answer = Send<Answer>(
-      [&cluster = cluster_, guard = MakeGuard(), requests](Server& server) -> Result<Answer> {
-        Answer result;
-        if (server.is_read_only) {
-          result.refusal = Refusal::kReadOnly;
-        } else if (!guard.IsCurrent(server) || !guard.HasTables(server)) {
-          result.refusal = Refusal::kNotCurrent;
-        } else if (server.data.members[guard.host].state != MemberState::kLive) {
-          result.refusal = Refusal::kNotLive;
-        }
-        if (result.refusal != Refusal::kNone) return result;
-        result.leases = cluster.CommitFor<std::vector<Result<Lease>>>(
-            server, [host = guard.host, requests](DataSet& data) {
-              std::vector<Result<Lease>> leases;
+  using Leases = std::vector<Result<Lease>>;
+  const Result<Guarded<Leases>> answer =
+      Send<Guarded<Leases>>([&cluster = cluster_, guard = MakeGuard(), requests](Server& server) {
+        Guarded<Leases> result{.refusal = guard.ForLease(server)};
+        if (result.refusal != Refusal::kNone) return Result<Guarded<Leases>>(result);
+        result.value =
+            cluster.CommitFor<Leases>(server, [host = guard.host, requests](DataSet& data) {
+              Leases leases;
               for (const LeaseRequest& request : requests) {
                 leases.push_back(data.TakeLease(request, host, true));
               }
               return leases;
             });
-        for (const Result<Lease>& lease : result.leases) {
+        for (const Result<Lease>& lease : result.value) {
           if (lease.ok()) cluster.Leased(server, lease.value(), guard.host);
         }
-        return result;
+        return Result<Guarded<Leases>>(result);
       });
   if (!answer.ok()) {
     lost_.insert(tokens.begin(), tokens.end());
     return answer.status();
   }
-  switch (answer.value().refusal) {
-    case Refusal::kReadOnly:
-      return Drop(ReadOnly());
-    case Refusal::kNotCurrent:
-      World::Get().Met("a lease packet was refused by its guard");
-      return SetBack();
-    case Refusal::kNotLive:
-      return Status(Code::kUnavailable, "host '" + host_.id + "' is not a live member");
-    case Refusal::kNone:
-      break;
+  if (answer.value().refusal == Refusal::kSetBack) {
+    World::Get().Met("a lease packet was refused by its guard");
   }
-  for (const Result<Lease>& lease : answer.value().leases) {
+  if (answer.value().refusal == Refusal::kOtherTerm) {
+    World::Get().Met("a lease packet found another term");
+  }
+  if (answer.value().refusal != Refusal::kNone) return Refused(answer.value().refusal);
+  for (const Result<Lease>& lease : answer.value().value) {
     if (lease.ok()) last_token_ = lease.value().token;
   }
-  return answer.value().leases;
+  return answer.value().value;
 }
 
 Status SimulatedStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
@@ -168,25 +162,17 @@ Result<std::vector<TagRecord>> SimulatedStore::ListTags() {
 }
 
 Result<daemon::Store::TagResults> SimulatedStore::FindTags(const std::vector<std::string>& tags) {
-  struct Answer {
-    bool is_current = false;
-    bool is_read_only = false;
-    TagResults records;
-  };
-  const Result<Answer> answer =
-      Send<Answer>([guard = MakeGuard(), tags](Server& server) -> Result<Answer> {
-        Answer result;
-        result.is_current = guard.IsCurrent(server) && guard.HasTables(server);
-        result.is_read_only = server.is_read_only;
+  const Result<Guarded<TagResults>> answer =
+      Send<Guarded<TagResults>>([guard = MakeGuard(), tags](Server& server) {
+        Guarded<TagResults> result{.refusal = guard.ForTags(server)};
         for (const std::string& tag : tags) {
-          result.records.push_back(server.data.FindTag(tag, true));
+          result.value.push_back(server.data.FindTag(tag, true));
         }
-        return result;
+        return Result<Guarded<TagResults>>(result);
       });
   if (!answer.ok()) return answer.status();
-  if (!answer.value().is_current) return SetBack();
-  if (answer.value().is_read_only) return Drop(ReadOnly());
-  return answer.value().records;
+  if (answer.value().refusal != Refusal::kNone) return Refused(answer.value().refusal);
+  return answer.value().value;
 }
 
 Result<TagRecord> SimulatedStore::CreateTag(const daemon::NewTag& tag) {
@@ -268,138 +254,170 @@ Result<daemon::StoreFacts> SimulatedStore::Inspect() {
   return facts;
 }
 
-// --- the fence
+// --- terms
 
-Result<daemon::FenceView> SimulatedStore::ReadFence(std::uint64_t noted) {
-  struct Answer {
-    bool is_read_only = false;
-    bool has_tables = false;
-    bool is_member = false;
-    daemon::FenceView view;
-  };
-  const Result<Answer> answer = Send<Answer>(
-      [&cluster = cluster_, guard = MakeGuard(), noted](Server& server) -> Result<Answer> {
-        Answer result;
-        result.is_read_only = server.is_read_only;
-        result.has_tables = guard.HasTables(server);
-        result.is_member = guard.IsMember(server);
-        if (result.is_member && result.has_tables && !server.is_read_only) {
-          cluster.Commit(server, [host = guard.host](DataSet& data) { ++data.members[host].beat; });
+Result<daemon::TermView> SimulatedStore::ReadTerm(std::optional<std::uint64_t> noted) {
+  const Result<Guarded<daemon::TermView>> answer =
+      Send<Guarded<daemon::TermView>>([guard = MakeGuard(), noted](Server& server) {
+        Guarded<daemon::TermView> result{.refusal = guard.Check(server)};
+        const DataSet& data = server.data;
+        daemon::TermView& view = result.value;
+        view.row = {.term = data.term.term,
+                    .identity = data.term.identity,
+                    .active = data.term.active,
+                    .wanted = data.term.wanted};
+        view.server = server.name;
+        view.epoch = data.epoch;
+        for (const auto& [name, row] : data.witnesses) {
+          view.witnesses.push_back({.name = name,
+                                    .term = row.term,
+                                    .noted = row.noted,
+                                    .list = row.list,
+                                    .beat = row.beat,
+                                    .silent_s = SecondsSince(row.seen_at, World::Get().now())});
         }
-        result.view.epoch = std::max(server.data.epoch, noted);
-        for (const auto& [host, member] : server.data.members) {
-          result.view.members.push_back(member);
+        for (const auto& [tag, row] : data.ceilings) {
+          const bool is_asked_for = noted.has_value() && row.epoch > *noted;
+          if (is_asked_for) view.wanted.push_back({.tag = tag, .mark = row.wanted});
         }
-        for (const auto& [tag, row] : server.data.ceilings) {
-          if (row.epoch <= noted) continue;
-          result.view.ceilings.push_back({.tag = tag,
-                                          .active = row.active,
-                                          .wanted = std::max(row.active, row.wanted),
-                                          .pushed = row.pushed});
-        }
-        return result;
+        return Result<Guarded<daemon::TermView>>(result);
       });
   if (!answer.ok()) return answer.status();
-  if (answer.value().is_read_only) return Drop(ReadOnly());
-  if (!answer.value().has_tables || !answer.value().is_member) return SetBack();
-  ++member_beat_;
-  daemon::FenceView view = answer.value().view;
-  for (const FenceMember& member : view.members) {
-    if (LearnTablesFrom(member)) return SetBack();
+  if (answer.value().refusal != Refusal::kNone) return Refused(answer.value().refusal);
+  daemon::TermView view = answer.value().value;
+  // As MysqlStore does: of tables that were set back, some hosts know later times than others.
+  const std::string_view identity = view.row.identity;
+  if (identity.starts_with(server_)) {
+    tables_.AddSeenElsewhere(identity.substr(server_.size()));
+    read_tables_.AddSeenElsewhere(identity.substr(server_.size()));
   }
-  view.server = data_set_name_;
+  view.row.is_current = identity == IdentityOfConnection();
+  term_ = view.row;
   return view;
 }
 
-Status SimulatedStore::UpdateMember(std::function<void(FenceMember&)> update) {
-  const Result<bool> updated = Send<bool>([&cluster = cluster_, guard = MakeGuard(),
-                                           update = std::move(update)](Server& server) {
-    const bool is_ours = guard.IsMember(server) && guard.HasTables(server) && !server.is_read_only;
-    if (is_ours) {
-      cluster.Commit(server, [host = guard.host, update](DataSet& data) {
-        ++data.members[host].beat;
-        update(data.members[host]);
+Result<bool> SimulatedStore::ChangeAsFound(
+    const daemon::TermRow& found,
+    std::function<bool(DataSet& data, const TermEntry& found)> change) {
+  const TermEntry entry{.term = found.term,
+                        .identity = found.identity,
+                        .active = found.active,
+                        .wanted = found.wanted};
+  const Result<Guarded<bool>> answer = Send<Guarded<bool>>(
+      [&cluster = cluster_, guard = MakeGuard(), entry, change](Server& server) {
+        Guarded<bool> result{.refusal = guard.Check(server)};
+        if (result.refusal == Refusal::kNone) {
+          result.value = cluster.CommitFor<bool>(
+              server, [entry, change](DataSet& data) { return change(data, entry); });
+        }
+        return Result<Guarded<bool>>(result);
       });
-    }
-    return Result<bool>(is_ours);
+  if (!answer.ok()) return answer.status();
+  if (answer.value().refusal != Refusal::kNone) return Refused(answer.value().refusal);
+  if (!answer.value().value) World::Get().Met("the term was no longer as a host had found it");
+  return answer.value().value;
+}
+
+Result<bool> SimulatedStore::BeginTerm(const daemon::TermRow& found, const Term& term,
+                                       const WitnessList& active) {
+  const TermEntry next{
+      .term = term, .identity = IdentityOfConnection(), .active = active, .wanted = found.wanted};
+  World::Get().Trace(term.witness + " begins term " + std::to_string(term.number));
+  Result<bool> begun = ChangeAsFound(
+      found, [next](DataSet& data, const TermEntry& as) { return data.BeginTerm(as, next); });
+  if (begun.ok() && begun.value()) World::Get().Met("a term was begun");
+  return begun;
+}
+
+Result<bool> SimulatedStore::VoidTerm(const daemon::TermRow& found) {
+  Result<bool> done =
+      ChangeAsFound(found, [](DataSet& data, const TermEntry& as) { return data.VoidTerm(as); });
+  if (done.ok() && done.value()) World::Get().Met("a host that is no witness ended a term");
+  return done;
+}
+
+Result<bool> SimulatedStore::Push(const daemon::TermRow& found, const std::vector<TagMark>& notes) {
+  return ChangeAsFound(
+      found, [notes](DataSet& data, const TermEntry& as) { return data.Push(as, notes); });
+}
+
+Result<bool> SimulatedStore::WriteWitness(const daemon::TermRow& found,
+                                          const daemon::WitnessRow& row, std::uint64_t was) {
+  return ChangeAsFound(found, [row, was](DataSet& data, const TermEntry& as) {
+    return data.WriteWitness(as, row.name,
+                             {.term = row.term,
+                              .noted = row.noted,
+                              .list = row.list,
+                              .beat = row.beat,
+                              .seen_at = World::Get().now()},
+                             was);
   });
-  if (!updated.ok()) return updated.status();
-  if (!updated.value()) return SetBack();
-  ++member_beat_;
-  return Status::Ok();
-}
-
-Status SimulatedStore::SetState(MemberState state, std::chrono::seconds silence,
-                                std::uint64_t number) {
-  const std::string run = daemon::MakeRun(number);
-  Status status = UpdateMember([state, silence, run](FenceMember& member) {
-    member.noted = 0;
-    member.server.clear();
-    member.state = state;
-    member.silence = silence;
-    member.run = run;
-  });
-  if (status.ok()) member_run_ = run;
-  return status;
-}
-
-Status SimulatedStore::SetNoted(std::uint64_t epoch) {
-  return UpdateMember([epoch](FenceMember& member) { member.noted = epoch; });
-}
-
-Status SimulatedStore::Confirm() {
-  return UpdateMember([name = data_set_name_](FenceMember& member) { member.server = name; });
-}
-
-Status SimulatedStore::Admit(const std::vector<FenceMember>& members) {
-  return Change<bool>([members](DataSet& data) -> Result<bool> {
-           data.Admit(members);
-           return true;
-         })
-      .status();
-}
-
-Status SimulatedStore::Raise(const std::vector<CeilingRaise>& raises) {
-  const Result<bool> raised = Send<bool>(
-      [&cluster = cluster_, guard = MakeGuard(), raises](Server& server) -> Result<bool> {
-        if (server.is_read_only) return ReadOnly();
-        if (!guard.HasTables(server)) return false;
-        cluster.Commit(server, [raises](DataSet& data) { data.Raise(raises); });
-        return true;
-      });
-  if (!raised.ok()) return raised.status();
-  return raised.value() ? Status::Ok() : SetBack();
 }
 
 // The counter's row is locked for as long as another host's transaction lasts.
-Result<bool> SimulatedStore::TryRaise(const std::vector<CeilingRaise>& raises) {
-  if (World::Get().random().Percent(20)) {
+Result<std::uint64_t> SimulatedStore::Raise(const std::vector<CeilingRaise>& raises) {
+  if (World::Get().random().Percent(10)) {
     World::Get().Met("another host was raising ceilings");
-    return Send<bool>([](Server&) -> Result<bool> { return false; });
+    return Status(Code::kTimeout, "another host raises ceilings");
   }
-  Status status = Raise(raises);
-  return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
+  const Result<Guarded<std::uint64_t>> answer = Send<Guarded<std::uint64_t>>(
+      [&cluster = cluster_, guard = MakeGuard(), raises](Server& server) {
+        Guarded<std::uint64_t> result{.refusal = guard.Check(server)};
+        if (result.refusal == Refusal::kNone) {
+          result.value = cluster.CommitFor<std::uint64_t>(
+              server, [raises](DataSet& data) { return data.Raise(raises); });
+        }
+        return Result<Guarded<std::uint64_t>>(result);
+      });
+  if (!answer.ok()) return answer.status();
+  if (answer.value().refusal != Refusal::kNone) return Refused(answer.value().refusal);
+  return answer.value().value;
 }
 
-Result<std::vector<Ceiling>> SimulatedStore::Activate(const std::vector<std::string>& tags) {
-  return Send<std::vector<Ceiling>>([&cluster = cluster_, guard = MakeGuard(),
-                                     tags](Server& server) -> Result<std::vector<Ceiling>> {
-    if (server.is_read_only) return ReadOnly();
-    if (!guard.HasTables(server)) return std::vector<Ceiling>();
-    return cluster.CommitFor<std::vector<Ceiling>>(
-        server, [tags](DataSet& data) { return data.Activate(tags); });
+Result<std::vector<Ceiling>> SimulatedStore::ReadCeilings(const std::vector<std::string>& tags) {
+  using Ceilings = std::vector<Ceiling>;
+  const Result<Guarded<Ceilings>> answer =
+      Send<Guarded<Ceilings>>([guard = MakeGuard(), tags](Server& server) {
+        return Result<Guarded<Ceilings>>(
+            {.refusal = guard.Check(server), .value = server.data.ReadCeilings(tags)});
+      });
+  if (!answer.ok()) return answer.status();
+  if (answer.value().refusal != Refusal::kNone) return Refused(answer.value().refusal);
+  return answer.value().value;
+}
+
+Result<bool> SimulatedStore::Activate(const daemon::TermRow& found, std::uint64_t after,
+                                      std::uint64_t epoch) {
+  return ChangeAsFound(found, [after, epoch](DataSet& data, const TermEntry& as) {
+    return data.Activate(as, after, epoch);
   });
 }
 
-Result<bool> SimulatedStore::PutOut(const FenceMember& member) {
-  return Send<bool>([&cluster = cluster_, guard = MakeGuard(), member](Server& server) {
-    if (server.is_read_only) return Result<bool>(ReadOnly());
-    if (guard.session.server != &server || guard.session.life != server.life ||
-        !guard.HasTables(server)) {
-      return Result<bool>(false);
+Result<bool> SimulatedStore::SetLists(const daemon::TermRow& found, const WitnessList& active,
+                                      const WitnessList& wanted, std::uint64_t epoch) {
+  World::Get().Trace(host_.id + " sets the witnesses to " + active.Text() + ", wanted " +
+                     wanted.Text());
+  Result<bool> set =
+      ChangeAsFound(found, [active, wanted, epoch](DataSet& data, const TermEntry& as) {
+        return data.SetLists(as, active, wanted, epoch);
+      });
+  if (set.ok() && set.value()) {
+    World::Get().Met(wanted.version == 0 ? "a list of witnesses became active"
+                                         : "a list of witnesses was wanted");
+  }
+  return set;
+}
+
+Result<std::vector<daemon::Candidate>> SimulatedStore::ListCandidates() {
+  using Candidates = std::vector<daemon::Candidate>;
+  return Send<Candidates>([](Server& server) -> Result<Candidates> {
+    Candidates found;
+    for (const auto& [host, row] : server.data.hosts) {
+      if (row.boot_id.empty() || row.disk.empty()) continue;
+      found.push_back({.name = daemon::WitnessName(host, row.disk),
+                       .silent_s = SecondsSince(row.seen_at, World::Get().now())});
     }
-    return Result<bool>(
-        cluster.CommitFor<bool>(server, [member](DataSet& data) { return data.PutOut(member); }));
+    return found;
   });
 }
 

@@ -30,7 +30,6 @@ class SteppedMarks final : public daemon::HighWaterMarks {
 
   Result<std::uint64_t> Get(const std::string& tag) override { return marks_->Get(tag); }
   Result<std::vector<daemon::TagMark>> All() override { return marks_->All(); }
-  Result<std::vector<daemon::TagMark>> Own() override { return marks_->Own(); }
   Status RaiseAll(const std::vector<daemon::TagMark>& raised) override {
     return Write([&] { return marks_->RaiseAll(raised); });
   }
@@ -52,24 +51,17 @@ class SteppedMarks final : public daemon::HighWaterMarks {
   Status NoteCeilings(const std::vector<daemon::TagMark>& ceilings) override {
     return Write([&] { return marks_->NoteCeilings(ceilings); });
   }
-  Status RaiseToCeilings() override {
-    return Write([&] { return marks_->RaiseToCeilings(); });
+  Result<daemon::WitnessState> GetWitnessState() override { return marks_->GetWitnessState(); }
+  Status SetWitnessState(const daemon::WitnessState& state) override {
+    return Write([&] { return marks_->SetWitnessState(state); });
   }
-  Result<MemberList> Members() override { return marks_->Members(); }
-  Status SetMembers(const MemberList& members) override {
-    return Write([&] { return marks_->SetMembers(members); });
-  }
-  Result<std::uint64_t> NextRunNumber(std::uint64_t above) override {
+  Result<std::uint64_t> NextRunNumber() override {
     Result<std::uint64_t> number(0);
     Status status = Write([&] {
-      number = marks_->NextRunNumber(above);
+      number = marks_->NextRunNumber();
       return number.status();
     });
     return status.ok() ? number : status;
-  }
-  Result<daemon::Membership> GetMembership() override { return marks_->GetMembership(); }
-  Status SetMembership(const daemon::Membership& membership) override {
-    return Write([&] { return marks_->SetMembership(membership); });
   }
   Result<std::string> HeldList() override { return marks_->HeldList(); }
   Status SetHeldList(const std::string& id) override {

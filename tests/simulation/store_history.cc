@@ -129,7 +129,7 @@ void StoreHistory::TakeWorker() {
   const Result<bool> real = stores_[host]->TakeWorker(choice);
   ASSERT_TRUE(real.ok()) << Story() << real.status().message();
   Result<bool> expected = false;
-  if (stores_[host]->fence() == nullptr) {
+  if (stores_[host]->terms() == nullptr) {
     expected = model_.TakeWorker(choice, hosts_[host]);
   } else {
     expected = model_.PrepareWorker(choice, false);

@@ -89,7 +89,7 @@ TEST_F(ClusterStatus, StatusOfAllHostsIsYoungAndRightToTheId) {
   ExpectAddsUp(all);
   EXPECT_EQ(Number(all, "held_ids"), 0U);
   EXPECT_EQ(Number(all, "abandoned_ids"), 0U);
-  EXPECT_EQ(all.at("conditions").at("left"), count - 1);
+  EXPECT_EQ(all.at("conditions").at("stopped"), count - 1);
   EXPECT_EQ(view.at("hosts").size(), static_cast<std::size_t>(count));
   std::printf("%d hosts: %llu views, %llu ids claimed, all accounted for\n", count,
               static_cast<unsigned long long>(views), static_cast<unsigned long long>(claimed));

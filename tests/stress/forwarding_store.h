@@ -27,7 +27,7 @@ class ForwardingStore : public Store {
   std::uint64_t generation() const override { return store_->generation(); }
   std::chrono::milliseconds reconcile_window() const override { return store_->reconcile_window(); }
   bool started_recently() const override { return store_->started_recently(); }
-  FenceStore* fence() override { return store_->fence(); }
+  TermStore* terms() override { return store_->terms(); }
   Result<std::string> Incarnation() override { return store_->Incarnation(); }
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override {

@@ -109,8 +109,11 @@ class Galera : public ::testing::Test {
     nodes_[static_cast<std::size_t>(node)]->Start();
     ASSERT_TRUE(WaitSynced(node));
   }
-  // Starts a host for each node, and the tag `orders`, from which each host gets an id.
+  // Starts a host for each node, and the tag `orders`, from which each host gets an id. All hosts
+  // are witnesses.
   void StartHosts(const std::vector<std::string>& tag_options) {
+    nodes_[0]->Session("").Execute(
+        "GRANT SELECT ON mysql.wsrep_cluster_members TO idd@'127.0.0.1'");
     for (int i = 0; i < kNodes; ++i) {
       std::string url = "mysql://idd:secret@";
       for (int n = 0; n < kNodes; ++n) url += (n == 0 ? "" : ",") + Address((i + n) % kNodes, 0);
@@ -123,12 +126,16 @@ class Galera : public ::testing::Test {
     create.insert(create.end(), tag_options.begin(), tag_options.end());
     ASSERT_TRUE(
         WaitUntil(Patience(20s), [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));
-    // The cluster is new, so the hosts first wait for the grace.
+    // The first host to connect begins a term, and the others wait until they see it alive.
     for (const auto& host : hosts_) {
       ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
         return host->idctl.Run({"claim", "orders"}).exit_status == 0;
       }));
     }
+    ASSERT_TRUE(WaitUntil(Patience(60s), [&] {
+      return hosts_[0]->idctl.Run({"witness", "set", "host-0", "host-1", "host-2"}).exit_status ==
+             0;
+    })) << hosts_[0]->daemon.Log();
   }
   void StartWorkers(std::chrono::microseconds pace) {
     WorkerPlan plan;

@@ -26,7 +26,7 @@ namespace idd::harness {
 struct ServerCounters {
   std::uint64_t statements = 0;   // Questions
   std::uint64_t commits = 0;      // Com_commit: transactions with a lease, a raise or an end in it
-  std::uint64_t updates = 0;      // Com_update: also the looks at the fence
+  std::uint64_t updates = 0;      // Com_update: also the looks of witnesses
   std::uint64_t connections = 0;  // opened
   std::uint64_t rows_read = 0;    // Handler_read_*
   std::uint64_t running = 0;      // Threads_running now

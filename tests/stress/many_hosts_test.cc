@@ -3,8 +3,8 @@
 // Many hosts with 50 tags each that start at the same time after a power cut, and that lose their
 // server together.
 //
-// Method: every host is a real idd with its own socket, state directory and name. New hosts join
-// the fence 20 at a time (docs/capacity.md). Then all are killed with the server, and all come back
+// Method: every host is a real idd with its own socket, state directory and name. New hosts start
+// 20 at a time (docs/capacity.md). Then all are killed with the server, and all come back
 // at once. Programs claim from all tags of all hosts at the same time, and have to get ids that no
 // other claim got. The server's own counters show what the hosts request. The figures are printed;
 // docs/capacity.md has those of a whole machine.
@@ -42,8 +42,8 @@ constexpr std::uint64_t kHostsAtFullLoad = 50;
 constexpr std::uint64_t kHosts = 20;
 constexpr std::uint64_t kHostsUnderASanitizer = 6;
 constexpr std::size_t kNewAtOnce = 20;
-constexpr int kTags = 50;
-constexpr std::uint64_t kStep = 1000;
+constexpr int kTagsOfEach = 50;
+constexpr std::uint64_t kSegment = 1000;
 
 std::uint64_t HostsToRun() {
   if (const char* const asked = std::getenv("IDD_TEST_HOSTS")) {
@@ -73,9 +73,9 @@ class ManyHosts : public ::testing::Test {
     }
     Host& first = *hosts_.front();
     first.daemon.Start();
-    for (int i = 0; i < kTags; ++i) {
+    for (int i = 0; i < kTagsOfEach; ++i) {
       tags_.push_back("tag-" + std::to_string(i));
-      first.idctl.CreateTag(tags_.back(), kStep);
+      first.idctl.CreateTag(tags_.back(), kSegment);
     }
     first.daemon.Stop();
     MarkLogs();
@@ -177,7 +177,7 @@ class ManyHosts : public ::testing::Test {
         "%s: %zu hosts x %d tags: hosts serve after %.1f s (first %.1f, median %.1f); claims wait "
         "%.2f s (median %.2f, p99 %.2f); most in a second: %.0f leases, %.0f commits, %.0f "
         "statements, %.0f rows read; in all: %llu leases, %llu commits, %llu statements\n",
-        what, served.size(), kTags, served.back(), served.front(), served[served.size() / 2],
+        what, served.size(), kTagsOfEach, served.back(), served.front(), served[served.size() / 2],
         waits.back(), waits[waits.size() / 2], waits[waits.size() * 99 / 100],
         rate([](const ServerCounters& c) { return c.leases; }),
         rate([](const ServerCounters& c) { return c.commits; }),
@@ -227,7 +227,7 @@ TEST_F(ManyHosts, AllServeAfterAPowerCutAndAfterAnOutage) {
   MarkLogs();
   server_.Kill();
   // All ids that a host holds, and then one claim of each tag that has to wait for the server.
-  ClaimEverywhere claims(Everywhere({.count = kStep, .rounds = 5}));
+  ClaimEverywhere claims(Everywhere({.count = kSegment, .rounds = 5}));
   EXPECT_FALSE(claims.Run(5s)) << "the hosts held more ids than they can have leased";
   server_.Start();
   ServerWatch watch(server_);
@@ -257,7 +257,7 @@ TEST_F(ManyHosts, StoreSeesAtMostTheBudgetOfAllHostsAfterAPowerCut) {
   ExpectServed(claims, hosts_.size());
   const daemon::RateBucket::Rate rate = daemon::LeaseRate(kLimit);
   // No tag's lease comes before its turn.
-  const double needed_s = static_cast<double>(kTags - rate.burst) / kLimit;
+  const double needed_s = static_cast<double>(kTagsOfEach - rate.burst) / kLimit;
   for (const auto& [host, when] : claims.outcome().served) {
     EXPECT_GE(Seconds(when - began), needed_s) << "host " << host;
   }

@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 class MysqlFailover : public MysqlHosts {
  protected:
-  // With the default grace: the hosts must detect the change by themselves.
+  // Over the socket, with a password.
   [[nodiscard]] std::string Url() const {
     return "mysql://idd:secret@localhost/idd?unix_socket=" + server_.socket();
   }

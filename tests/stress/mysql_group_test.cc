@@ -6,7 +6,8 @@
 //
 // Method: three hosts with all servers in the URL, two programs each. After each change the test
 // waits until every host has leased again and prints how long that took. The oracle looks for ids
-// that came twice and adds up the accounts.
+// that came twice and adds up the accounts. As long as the group lives on, the term does, too: no
+// host begins another one, which would cost a gap.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,6 +32,7 @@ namespace {
 
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kServers = 3;
 // The time from a kill to the end of the votes on it is the group's affair, not idd's.
@@ -92,8 +94,10 @@ class MysqlGroup : public MysqlHosts {
     // Each server has its own users, so that no transaction but the group's is in a binary log.
     session.Execute("SET sql_log_bin = 0");
     session.Execute("GRANT REPLICATION SLAVE ON *.* TO idd@'127.0.0.1'");
-    session.Execute(
-        "GRANT SELECT ON performance_schema.replication_group_members TO idd@'127.0.0.1'");
+    for (const std::string table :
+         {"replication_group_members", "replication_group_member_stats"}) {
+      session.Execute("GRANT SELECT ON performance_schema." + table + " TO idd@'127.0.0.1'");
+    }
   }
   void Join(int server) {
     At(server).Session("").Execute("START GROUP_REPLICATION USER='idd', PASSWORD='secret'");
@@ -156,6 +160,23 @@ class MysqlGroup : public MysqlHosts {
     std::printf("%s: every host has leased again after %.1f s\n", change.c_str(),
                 static_cast<double>(MonotonicNs() - began) / 1e9);
   }
+  [[nodiscard]] std::string Term() const {
+    nlohmann::json list;
+    EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
+      const IdctlResult result = hosts_[0]->idctl.Run({"--json", "witness", "list"});
+      list = nlohmann::json::parse(result.out, nullptr, false);
+      return result.exit_status == 0 && list.is_object();
+    }));
+    return list.at("term").dump() + " " + list.at("begun_by").dump();
+  }
+  void ExpectSameTerm(const std::string& term, const std::vector<std::size_t>& marks) const {
+    EXPECT_EQ(Term(), term);
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      const std::string log = hosts_[i]->daemon.LogSince(marks[i]);
+      EXPECT_THAT(log, Not(HasSubstr("term.begun"))) << i;
+      EXPECT_THAT(log, Not(HasSubstr("store.replaced"))) << i;
+    }
+  }
   void ExpectLogged(const std::string& text, const std::vector<std::size_t>& marks) const {
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       EXPECT_THAT(hosts_[i]->daemon.LogSince(marks[i]), HasSubstr(text)) << i;
@@ -173,6 +194,7 @@ class MysqlGroup : public MysqlHosts {
 TEST_F(MysqlGroup, PrimariesKilledInARowRepeatNoId) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
   StartHeavyLoad(GroupUrl());
+  const std::string term = Term();
   const int kills = static_cast<int>(std::max<std::uint64_t>(2, ScaledLoad(10)));
   for (int kill = 0; kill < kills; ++kill) {
     const std::vector<std::size_t> marks = LogMarks();
@@ -180,7 +202,7 @@ TEST_F(MysqlGroup, PrimariesKilledInARowRepeatNoId) {
     ASSERT_GE(primary, 0);
     At(primary).Kill();
     ExpectLeasesAfter("primary " + std::to_string(primary) + " killed");
-    ExpectLogged("store.replaced", marks);
+    ExpectSameTerm(term, marks);
     ASSERT_NO_FATAL_FAILURE(Restart(primary));
   }
   StopHeavyLoad();
@@ -190,6 +212,8 @@ TEST_F(MysqlGroup, PrimariesKilledInARowRepeatNoId) {
 TEST_F(MysqlGroup, PrimaryThatHangsOrLosesTheMajorityRepeatsNoId) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
   StartHeavyLoad(GroupUrl());
+  const std::string term = Term();
+  const std::vector<std::size_t> marks = LogMarks();
   Pause(0);
   ExpectLeasesAfter("the primary hangs");
   Continue(0);
@@ -210,12 +234,15 @@ TEST_F(MysqlGroup, PrimaryThatHangsOrLosesTheMajorityRepeatsNoId) {
     if (i != primary) Continue(i);
   }
   ExpectLeasesAfter("the primary has its majority again");
+  ExpectSameTerm(term, marks);
   StopHeavyLoad();
 }
 
 TEST_F(MysqlGroup, PrimaryMovedByHandByLeavingAndByARollingRestartRepeatsNoId) {
   ASSERT_NO_FATAL_FAILURE(StartGroup());
   StartHeavyLoad(GroupUrl());
+  const std::string term = Term();
+  const std::vector<std::size_t> marks = LogMarks();
   At(0).Session("").Execute("DO group_replication_set_as_primary('" +
                             Ask(1, "SELECT @@server_uuid") + "')");
   ExpectLeasesAfter("group_replication_set_as_primary()");
@@ -228,6 +255,7 @@ TEST_F(MysqlGroup, PrimaryMovedByHandByLeavingAndByARollingRestartRepeatsNoId) {
     ExpectLeasesAfter("server " + std::to_string(i) + " stopped");
     ASSERT_NO_FATAL_FAILURE(Restart(i));
   }
+  ExpectSameTerm(term, marks);
   StopHeavyLoad();
 }
 
@@ -249,6 +277,7 @@ TEST_F(MysqlGroup, ServerOutsideItsGroupGrantsNothing) {
   EXPECT_EQ(LeasesAt(primary), before);
   ASSERT_NO_FATAL_FAILURE(Bootstrap(primary));
   ExpectLeasesAfter("the group bootstrapped from its last primary");
+  ExpectLogged("store.replaced", marks);
   StopHeavyLoad();
 }
 

@@ -36,12 +36,25 @@ class MysqlHosts : public ::testing::Test {
     create.insert(create.end(), tag_options.begin(), tag_options.end());
     ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(10)),
                           [&] { return hosts_[0]->idctl.Run(create).exit_status == 0; }));
-    // The server is new, so the hosts first wait for the grace.
+    // The first host to connect begins a term, and the others wait until they see it alive.
     for (const auto& host : hosts_) {
       ASSERT_TRUE(WaitUntil(Patience(std::chrono::seconds(60)), [&] {
         return host->idctl.Run({"claim", "orders"}).exit_status == 0;
       }));
     }
+  }
+
+  // By itself, idd would choose three of the hosts after a minute.
+  void SetWitnesses(const std::vector<std::string>& names) {
+    std::vector<std::string> set = {"witness", "set"};
+    set.insert(set.end(), names.begin(), names.end());
+    IdctlResult result;
+    EXPECT_TRUE(WaitUntil(Patience(std::chrono::seconds(30)),
+                          [&] {
+                            result = hosts_[0]->idctl.Run(set);
+                            return result.exit_status == 0;
+                          }))
+        << result.err << hosts_[0]->daemon.Log();
   }
 
   // The worker waits for Go().
@@ -61,9 +74,11 @@ class MysqlHosts : public ::testing::Test {
     for (const auto& worker : workers_) worker->Go();
   }
 
-  // Three hosts with two client processes each, which claim many ids from small segments.
+  // Three hosts, all of them witnesses, with two client processes each, which claim many ids from
+  // small segments.
   void StartHeavyLoad(const std::string& url) {
     StartHosts(3, {"--step", "1000", "--max-step", "1000"}, url);
+    SetWitnesses({"host-0", "host-1", "host-2"});
     WorkerPlan plan;
     plan.batch = 48;
     plan.pace_us = 100;

@@ -8,7 +8,6 @@
 
 #include "forwarding_store.h"
 #include "refill/snowflake_policy.h"
-#include "store/fence_store.h"
 #include "support/store_case.h"
 #include "support/test_environment.h"
 
@@ -108,14 +107,11 @@ bool WorkerIdHost::Open() {
   return true;
 }
 
-// As leasing/recovery.h, without the fence: the hosts are live members at once.
+// As leasing/recovery.h, but without a witness's notes: the server forgets nothing.
 Status WorkerIdHost::Recover() {
-  if (store_->fence() != nullptr) {
-    Status status = store_->fence()->SetState(MemberState::kLive, std::chrono::seconds(600), 1);
-    if (!status.ok()) return status;
-  }
+  if (Status status = ArriveAtTerm(); !status.ok()) return status;
   HostMemory memory;
-  memory.marks = marks_->Own().value();
+  memory.marks = marks_->All().value();
   std::vector<std::string> held;
   for (const Lease& lease : held_) {
     memory.held.push_back(lease);
@@ -127,6 +123,39 @@ Status WorkerIdHost::Recover() {
     run_.oracle.Fail(name_ + " found that the store had forgotten leases");
   }
   return store_->AbandonActive(held).status();
+}
+
+// Begins a term if the present one is not that of the data set, as after a restart of the server.
+Status WorkerIdHost::ArriveAtTerm() {
+  TermStore* const terms = store_->terms();
+  if (terms == nullptr) return Status::Ok();
+  opened_.clear();
+  for (;;) {
+    Result<TermView> view = terms->ReadTerm(std::nullopt);
+    if (!view.ok()) return view.status();
+    term_ = view.value().row;
+    if (term_.is_current) {
+      return terms->Activate(term_, 0, view.value().epoch).status();
+    }
+    const Term next = {.number = term_.term.number + 1, .witness = name_ + ".00000000"};
+    const WitnessList list = {.version = 1, .asked_in = next, .names = {next.witness}};
+    const Status begun = terms->BeginTerm(term_, next, list).status();
+    if (!begun.ok()) return begun;
+  }
+}
+
+// Lets all ids of the counter be leased: witness_test.cc is about ceilings.
+Status WorkerIdHost::OpenCounter(const std::string& counter) {
+  TermStore* const terms = store_->terms();
+  if (terms == nullptr || opened_.contains(counter)) return Status::Ok();
+  const Result<std::uint64_t> epoch =
+      terms->Raise({{.tag = counter, .wanted = shm::kMaxLimit, .least = shm::kMaxLimit}});
+  if (!epoch.ok()) return epoch.status();
+  if (const Status active = terms->Activate(term_, 0, epoch.value()).status(); !active.ok()) {
+    return active;
+  }
+  opened_.insert(counter);
+  return Status::Ok();
 }
 
 void WorkerIdHost::Step() {
@@ -209,6 +238,10 @@ std::optional<WindowPlan> WorkerIdHost::Plan() {
 }
 
 bool WorkerIdHost::Take(const LeaseRequest& request) {
+  if (const Status opened = OpenCounter(request.tag); !opened.ok()) {
+    OnError(opened, "raise a ceiling");
+    return false;
+  }
   WorkerGrant grant{.worker = ParseCounterName(request.tag)->worker,
                     .host = name_,
                     .token = request.token,

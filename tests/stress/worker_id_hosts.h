@@ -9,11 +9,13 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "leasing/snowflake_windows.h"
 #include "store/store.h"
+#include "store/term_store.h"
 #include "unit/support/fake_marks.h"
 #include "worker_id_oracle.h"
 
@@ -71,6 +73,8 @@ class WorkerIdHost {
 
   [[nodiscard]] bool Open();
   [[nodiscard]] Status Recover();
+  [[nodiscard]] Status ArriveAtTerm();
+  [[nodiscard]] Status OpenCounter(const std::string& counter);
   void PassTime();
   void CloseOver();
   void LeaseAWindow();
@@ -93,7 +97,9 @@ class WorkerIdHost {
   std::mt19937_64 random_;
   std::unique_ptr<FakeMarks> marks_;
   std::unique_ptr<WatchedStore> store_;
-  bool was_open_ = false;  // this object of a store
+  bool was_open_ = false;         // this object of a store
+  TermRow term_;                  // of a store with terms
+  std::set<std::string> opened_;  // counters that may be leased in it
   std::int64_t skew_ms_ = 0;
   std::string counter_;
   std::deque<Lease> held_;

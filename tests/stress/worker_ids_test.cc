@@ -82,7 +82,6 @@ class WorkerIds : public ::testing::Test {
   void Run(const Load& load, const std::function<void()>& during = {}) {
     run_.step_ms = load.step_ms;
     ASSERT_NO_FATAL_FAILURE(CreateTag(load.worker_bits));
-    if (before_) before_();
     const MonotonicTime began = MonotonicClock::now();
     std::mt19937_64 random(TestSeed());
     std::atomic<int> running{kThreads};
@@ -146,7 +145,6 @@ class WorkerIds : public ::testing::Test {
 
   const harness::TempDir dir_;
   WorkerIdRun run_;
-  std::function<void()> before_;  // the hosts start
   int kills_ = 0;
 };
 
@@ -179,8 +177,6 @@ class WorkerIdsOnMariadb : public WorkerIds {
       return std::make_unique<MysqlStore>(
           MysqlStoreOptions{url, {host, "boot", "state-of-" + host}});
     };
-    // Every counter has room: fence_test.cc is about ceilings.
-    before_ = [this] { server_.OpenFence(); };
   }
 
   // Kills the server every some hundred steps.

@@ -110,7 +110,8 @@ bool DaemonProcess::IsNotified() const {
 
 void DaemonProcess::Start() {
   Launch();
-  Require(WaitReady(Patience(10s)), "idd did not get ready; its log:\n" + Log());
+  const bool is_ready = WaitReady(Patience(10s));  // before the log is read
+  Require(is_ready, "idd did not get ready; its log:\n" + Log());
 }
 
 std::optional<int> DaemonProcess::LaunchAndWait(std::chrono::milliseconds timeout) {

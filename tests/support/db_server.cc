@@ -19,7 +19,6 @@
 #include <utility>
 
 #include "idd/base/scoped_fd.h"
-#include "idd/shm/abi.h"
 #include "support/test_environment.h"
 
 namespace idd::harness {
@@ -282,19 +281,6 @@ void DbServer::Start(const std::vector<std::string>& once) {
   };
   const bool is_up = WaitUntil(Patience(120s), answers) && process_->Running();
   Require(is_up, "the server did not start; its log:\n" + Log());
-}
-
-void DbServer::OpenFence() const {
-  DbSession session = Session();
-  const std::string most = std::to_string(shm::kMaxLimit);
-  session.Execute(
-      "CREATE TRIGGER IF NOT EXISTS lift_ceiling AFTER INSERT ON leaf_alloc FOR EACH ROW"
-      " INSERT IGNORE INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES(NEW.biz_tag, " +
-      most + ", " + most + ", 0)");
-  session.Execute("UPDATE idd_fence SET state = 'live'");
-  session.Execute(
-      "INSERT IGNORE INTO idd_ceiling(biz_tag, active, wanted, epoch) SELECT biz_tag, " + most +
-      ", " + most + ", 0 FROM leaf_alloc");
 }
 
 void DbServer::Stop() {

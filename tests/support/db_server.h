@@ -81,9 +81,6 @@ class DbServer {
   [[nodiscard]] DbSession Session(const std::string& database = "idd") const {
     return DbSession(socket_, "root", database);
   }
-  // Lets every host that has opened its store on this server lease everything of all present and
-  // future tags. For stores without a daemon, which would otherwise maintain the fence.
-  void OpenFence() const;
   // Makes it a replica of `primary`, from the first commit on. Both need --server-id and
   // --log-bin=binlog, and `primary` a port.
   void Replicate(const DbServer& primary) const;

@@ -309,7 +309,7 @@ TYPED_TEST_P(StoreContract, CeilingsLiftTheTagAsMarksDo) {
   const auto reconciliation = store->Reconcile(memory);
   ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
   EXPECT_TRUE(reconciliation.value().lifted.empty());
-  EXPECT_EQ(reconciliation.value().fenced, 1U);
+  EXPECT_EQ(reconciliation.value().lifted_to_ceilings, 1U);
   EXPECT_EQ(this->MaxId(), "5001");
   EXPECT_EQ(this->Take(*store, Request(1)), (IdRange{5001, 6001}));
 }

@@ -76,16 +76,6 @@ TEST_F(HighWaterTest, DrainsAreKeptUntilTheyEnd) {
   EXPECT_EQ(drained, (std::vector<std::string>{kWholeHost, "orders"}));
 }
 
-// The file of an earlier idd, or after a rollback from a later one.
-TEST_F(HighWaterTest, FileWithoutATableOfDrainsHasNone) {
-  ASSERT_TRUE(Open()->SetDrained("orders", true).ok());
-  Sql(path_, "DROP TABLE idd_drain");
-  const auto marks = Open();
-  EXPECT_TRUE(marks->Drained().value().empty());
-  ASSERT_TRUE(marks->SetDrained("orders", true).ok());
-  EXPECT_EQ(marks->Drained().value().size(), 1U);
-}
-
 TEST_F(HighWaterTest, AllMarksAreListed) {
   const auto marks = Open();
   EXPECT_TRUE(marks->All().value().empty());
@@ -290,41 +280,93 @@ TEST_F(PutOffMarksTest, AreSeenByTheirRun) {
   ASSERT_TRUE(marks->Raise("users", 7).ok());
   ASSERT_TRUE(Raise4(*marks));
   EXPECT_EQ(marks->Get("orders").value(), 4001U);
-  for (const std::vector<TagMark>& all : {marks->All().value(), marks->Own().value()}) {
-    ASSERT_EQ(all.size(), 2U);
-    EXPECT_EQ(all[0].mark, 4001U);
-    EXPECT_EQ(all[1].mark, 7U);
-  }
+  const std::vector<TagMark> all = marks->All().value();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].mark, 4001U);
+  EXPECT_EQ(all[1].mark, 7U);
   ASSERT_TRUE(marks->Lower("orders", 3500).ok());
   EXPECT_EQ(marks->Get("orders").value(), 3500U);
 }
 
-// An older idd noted no runs. It finds no members after this idd has noted some.
-TEST_F(HighWaterTest, MembersOfAnOlderIddHaveNoRun) {
-  const HighWaterMarks::MemberList members = {{"a", {.silence_s = 600, .run = "r"}},
-                                              {"b", {.silence_s = 5, .run = ""}}};
-  EXPECT_TRUE(Open()->Members().value().empty());
-  ASSERT_TRUE(Open()->SetMembers(members).ok());
-  EXPECT_EQ(Open()->Members().value(), members);
-  EXPECT_EQ(
-      Sql(path_,
-          "CREATE TABLE idd_member(host TEXT PRIMARY KEY NOT NULL, silence_s INTEGER NOT NULL,"
-          " beat INTEGER NOT NULL) STRICT; INSERT INTO idd_member VALUES('c', 30, 7)"),
-      "");
-  const auto marks = Open();
-  const HighWaterMarks::MemberList older = {{"c", {.silence_s = 30, .run = ""}}};
-  EXPECT_EQ(marks->Members().value(), older);
-  ASSERT_TRUE(marks->SetMembers(members).ok());
-  EXPECT_EQ(Open()->Members().value(), members);
+// A witness has noted ceilings of tags that this host never leased.
+TEST_F(PutOffMarksTest, KilledRunLeavesNoMarksOfOtherTags) {
+  RunAndKill([](HighWaterMarks& marks) {
+    return marks.NoteCeilings({{.tag = "users", .mark = 500}}).ok() && Raise4(marks);
+  });
+  EXPECT_EQ(Open()->Get("orders").value(), kCeiling);
+  EXPECT_EQ(Open()->All().value().size(), 1U);
 }
 
 TEST_F(HighWaterTest, NumbersOfRunsRiseOverRestarts) {
-  EXPECT_EQ(Open()->NextRunNumber(0).value(), 1U);
-  EXPECT_EQ(Open()->NextRunNumber(0).value(), 2U);
-  EXPECT_EQ(Open()->NextRunNumber(41).value(), 42U) << "the row may have a higher one";
-  EXPECT_EQ(Open()->NextRunNumber(7).value(), 43U);
+  EXPECT_EQ(Open()->NextRunNumber().value(), 1U);
+  EXPECT_EQ(Open()->NextRunNumber().value(), 2U);
+  const auto marks = Open();
+  EXPECT_EQ(marks->NextRunNumber().value(), 3U);
+  EXPECT_EQ(marks->NextRunNumber().value(), 4U);
   EXPECT_EQ(Sql(path_, "UPDATE idd_meta SET value = 'x' WHERE key = 'run_number'"), "");
-  EXPECT_EQ(Open()->NextRunNumber(0).status().code(), Code::kInvalid);
+  EXPECT_EQ(Open()->NextRunNumber().status().code(), Code::kInvalid);
+}
+
+TEST_F(HighWaterTest, CeilingsAreNotedAndNeverFall) {
+  const auto marks = Open();
+  EXPECT_TRUE(marks->Ceilings().value().empty());
+  ASSERT_TRUE(
+      marks->NoteCeilings({{.tag = "users", .mark = 7}, {.tag = "orders", .mark = 9}}).ok());
+  ASSERT_TRUE(
+      marks->NoteCeilings({{.tag = "users", .mark = 6}, {.tag = "orders", .mark = 10}}).ok());
+  const auto ceilings = Open()->Ceilings().value();
+  ASSERT_EQ(ceilings.size(), 2U);
+  EXPECT_EQ(ceilings[0].tag, "orders");
+  EXPECT_EQ(ceilings[0].mark, 10U);
+  EXPECT_EQ(ceilings[1].mark, 7U);
+  EXPECT_TRUE(marks->All().value().empty()) << "they are no marks";
+  EXPECT_EQ(marks->NoteCeilings({{.tag = "users", .mark = shm::kMaxLimit + 1}}).code(),
+            Code::kInvalid);
+}
+
+TEST_F(HighWaterTest, StateOfAWitnessIsKept) {
+  WitnessState state = Open()->GetWitnessState().value();
+  EXPECT_EQ(state.disk.size(), kDiskIdSize);
+  EXPECT_EQ(state.promise, Term());
+  EXPECT_EQ(Open()->GetWitnessState().value(), state) << "the disk is named once";
+  const Term term = {.number = 7, .witness = "a." + state.disk};
+  state.promise = term;
+  state.noted = 12;
+  state.beat = 34;
+  state.active = {.version = 1, .asked_in = term, .names = {term.witness}};
+  state.list = {.version = 2, .asked_in = term, .names = {term.witness, "b.1", "c.1"}};
+  state.incarnation = "0123456789abcdef";
+  EXPECT_EQ(InChild([&] {
+              const auto marks = Open();
+              return marks->SetWitnessState(state).ok() ? 7 : 1;  // exits without closing anything
+            }),
+            7);
+  EXPECT_EQ(Open()->GetWitnessState().value(), state);
+  const TempDir other;
+  EXPECT_NE(HighWaterMarks::Open(other.path()).value()->GetWitnessState().value().disk, state.disk);
+}
+
+TEST_F(HighWaterTest, StateOfAWitnessThatMakesNoSenseIsRefused) {
+  ASSERT_TRUE(Open()->GetWitnessState().ok());
+  for (const char* change : {"promise = '7'", "active = 'x'", "list = '1 1 a b a'"}) {
+    ASSERT_EQ(Sql(path_, "UPDATE idd_witness SET promise = '', active = '', list = ''"), "");
+    ASSERT_EQ(Sql(path_, std::string("UPDATE idd_witness SET ") + change), "");
+    const Status status = Open()->GetWitnessState().status();
+    EXPECT_EQ(status.code(), Code::kInvalid) << change;
+    EXPECT_NE(status.message().find("idd_witness"), std::string::npos) << status.message();
+  }
+}
+
+TEST_F(HighWaterTest, FileThatLacksATableIsRefusedAndLeftAlone) {
+  const std::string complete = [&] {
+    EXPECT_TRUE(Open()->Raise("orders", 7).ok());
+    return ReadFile(path_);
+  }();
+  for (const char* table : {"idd_mark", "idd_drain", "idd_ceiling", "idd_witness", "idd_meta"}) {
+    WriteFile(path_, complete);
+    Sql(path_, std::string("DROP TABLE ") + table);
+    ExpectRefusedUntouched();
+  }
 }
 
 TEST_F(HighWaterTest, ReplacedFileTakesNoMarks) {

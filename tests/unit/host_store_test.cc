@@ -26,31 +26,14 @@ HostRecord Named(const std::string& id, const std::string& name) {
   return host;
 }
 
-TEST(HostConditionTest, IsThatOfTheFenceUnlessTheHostIsSilentOrForgotten) {
+TEST(HostConditionTest, IsLiveUntilTheHostIsSilentOrSaysThatItStops) {
   HostRecord host{.host = "h", .first_seen = "", .last_seen = ""};
-  EXPECT_STREQ(HostCondition(host), "unknown");
-  host.has_info = true;
-  EXPECT_STREQ(HostCondition(host), "live");
   host.silent_s = 60;
   EXPECT_STREQ(HostCondition(host), "live");
   host.silent_s = 61;
   EXPECT_STREQ(HostCondition(host), "silent");
-  for (const char* const state : {"live", "waiting"}) {
-    host.state = state;
-    host.silent_s = 61;
-    EXPECT_STREQ(HostCondition(host), "silent");
-    host.silent_s = 0;
-    EXPECT_STREQ(HostCondition(host), state);
-  }
-  host.state = "left";  // it has come, and is no member yet
-  EXPECT_STREQ(HostCondition(host), "waiting");
-  host.silent_s = 1'000'000;
-  EXPECT_STREQ(HostCondition(host), "silent");
-  host.state = "out";
-  EXPECT_STREQ(HostCondition(host), "out");
-  host.state.reset();
   host.has_stopped = true;
-  EXPECT_STREQ(HostCondition(host), "left");
+  EXPECT_STREQ(HostCondition(host), "stopped");
   host.is_forgotten = true;
   EXPECT_STREQ(HostCondition(host), "forgotten");
 }

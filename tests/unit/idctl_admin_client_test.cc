@@ -441,6 +441,7 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
     const char* reply;
   };
   const std::string cluster = ClusterDocument().dump();
+  const std::string agreement = AgreementDocument().dump();
   const std::vector<Case> cases = {
       {{"tag", "create", "orders"}, R"({"op":"tag.create","tag":"orders","if_absent":true})", kTag},
       {{"tag", "create", "orders", "--step", "10", "--start", "0", "--max-id", "99", "--mode",
@@ -485,6 +486,13 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
        R"({"op":"lease.list","tag":"orders","host":"h","state":"active"})",
        R"({"truncated": false, "leases": []})"},
       {{"host", "list"}, R"({"op":"host.list"})", R"({"hosts": []})"},
+      {{"witness", "list"}, R"({"op":"witness.list"})", agreement.c_str()},
+      {{"witness", "set", "web-1", "web-2", "web-3"},
+       R"({"op":"witness.set","hosts":["web-1","web-2","web-3"],"wait_ms":15000})",
+       agreement.c_str()},
+      {{"--timeout", "10s", "witness", "set", "web-1", "--force"},
+       R"({"op":"witness.set","hosts":["web-1"],"force":true,"wait_ms":5000})",
+       agreement.c_str()},
       {{"host", "list", "--all"}, R"({"op":"host.list","all":true})", R"({"hosts": []})"},
       {{"status", "--all-hosts"}, R"({"op":"cluster"})", cluster.c_str()},
       {{"status", "orders", "--all-hosts", "--limit", "7"},

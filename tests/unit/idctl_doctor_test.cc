@@ -15,6 +15,7 @@
 
 #include "doctor/doctor_checks.h"
 #include "doctor/doctor_host.h"
+#include "support/idctl_documents.h"
 #include "support/temp_dir.h"
 #include "support/test_environment.h"
 #include "terminal/output.h"
@@ -84,6 +85,56 @@ std::string ToldOf(const Json& facts, const std::string& check) {
 
 bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+Json FactsWithWitnesses() {
+  Json facts = HealthyFacts();
+  facts["store"]["agreement"] = AgreementDocument();
+  facts["store"]["look"]["live_hosts"] = 5U;
+  return facts;
+}
+
+TEST(DoctorWitnessesTest, WitnessesThatAreThereAreOk) {
+  EXPECT_EQ(ToldOf(FactsWithWitnesses(), "witnesses"), "");
+  Json facts = HealthyFacts();
+  facts["store"]["agreement"] = nullptr;  // a SQLite file
+  EXPECT_EQ(ToldOf(facts, "witnesses"), "");
+}
+
+TEST(DoctorWitnessesTest, MissingWitnessIsAWarningAndAMissingMajorityAProblem) {
+  Json facts = FactsWithWitnesses();
+  Json& agreement = facts["store"]["agreement"];
+  agreement["witnesses"][1]["is_there"] = false;
+  agreement["witnesses"][1]["silent_s"] = 120;
+  EXPECT_EQ(ToldOf(facts, "witnesses").rfind("warning: web-2 has been silent for 2m; the other", 0),
+            0U)
+      << ToldOf(facts, "witnesses");
+  agreement["witnesses"][2]["is_there"] = false;
+  agreement["has_majority"] = false;
+  const std::string told = ToldOf(facts, "witnesses");
+  EXPECT_EQ(
+      told.rfind("problem: no majority of the 3 witnesses is there: web-2 has been silent for "
+                 "2m, web-3 has not come to the present term; leasing ends",
+                 0),
+      0U)
+      << told;
+  EXPECT_TRUE(Contains(told, "idctl witness set --force")) << told;
+  facts["store"]["state"] = "down";  // what was seen is from before
+  EXPECT_EQ(ToldOf(facts, "witnesses"), "");
+}
+
+TEST(DoctorWitnessesTest, OnlyWitnessOfTwoHostsIsAWarning) {
+  Json facts = FactsWithWitnesses();
+  Json& agreement = facts["store"]["agreement"];
+  agreement["witnesses"] = Json::array({agreement["witnesses"][0]});
+  for (const unsigned hosts : {1U, 3U}) {
+    facts["store"]["look"]["live_hosts"] = hosts;
+    EXPECT_EQ(ToldOf(facts, "witnesses"), "") << hosts;
+  }
+  facts["store"]["look"]["live_hosts"] = 2U;
+  EXPECT_EQ(ToldOf(facts, "witnesses").rfind("warning: web-1 is the only witness of two hosts", 0),
+            0U)
+      << ToldOf(facts, "witnesses");
 }
 
 TEST(DoctorChecksTest, HealthyFactsMakeOneOkOfEachCheck) {

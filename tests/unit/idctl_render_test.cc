@@ -107,6 +107,85 @@ TEST(RenderStatusTest, SaysSinceWhenAndWhyTheDatabaseIsDown) {
       << text.value();
 }
 
+TEST(RenderStatusTest, NamesTheWitnessesAndTheTerm) {
+  Json document = StatusDocument();
+  document["database"]["agreement"] = AgreementDocument();
+  Result<std::string> text = RenderStatus(document, "");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_NE(text.value().find("\nwitnesses web-1, web-2, web-3; term 17, begun by web-1\n"),
+            std::string::npos)
+      << text.value();
+  EXPECT_EQ(text.value().find("leasing "), std::string::npos) << text.value();
+  document["database"]["agreement"] = nullptr;  // a SQLite file
+  EXPECT_EQ(RenderStatus(document, "").value().find("witnesses"), std::string::npos);
+}
+
+TEST(RenderStatusTest, SaysWhyLeasingWaitsForWitnesses) {
+  Json document = StatusDocument();
+  Json agreement = AgreementDocument();
+  agreement["witnesses"][1]["is_there"] = false;
+  agreement["witnesses"][1]["silent_s"] = 120;
+  agreement["witnesses"][2]["is_there"] = false;
+  agreement["next"] = Json::array({"web-1", "web-4", "web-5"});
+  agreement["has_majority"] = false;
+  agreement["reason"] = "the next ceiling\nwaits";
+  document["database"]["agreement"] = agreement;
+  std::string text = RenderStatus(document, "").value();
+  EXPECT_NE(text.find("witnesses web-1, web-2 (silent for 2m), web-3 (not in this term yet); term "
+                      "17, begun by web-1; next web-1, web-4, web-5\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("leasing   only below the active ceilings: the next ceiling\\x0awaits; start "
+                      "the witnesses, or replace those that will not return with 'idctl witness "
+                      "set --force HOST...'\n"),
+            std::string::npos)
+      << text;
+  agreement["state"] = "waiting";
+  agreement["has_majority"] = true;
+  document["database"]["agreement"] = agreement;
+  text = RenderStatus(document, "").value();
+  EXPECT_NE(text.find("leasing   waits: the next ceiling\\x0awaits\n"), std::string::npos) << text;
+}
+
+TEST(RenderWitnessesTest, ShowsHostsAndTheTerm) {
+  const Result<std::string> text = RenderWitnesses(AgreementDocument());
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(),
+            "HOST   STATE\n"
+            "web-1  there\n"
+            "web-2  there\n"
+            "web-3  there\n"
+            "\n"
+            "term 17, begun by web-1; 3 of 3 witnesses are there, a majority\n");
+}
+
+TEST(RenderWitnessesTest, ShowsWhatIsMissingAndWhatFollows) {
+  Json document = AgreementDocument();
+  document["witnesses"][1]["is_there"] = false;
+  document["witnesses"][1]["silent_s"] = 120;
+  document["witnesses"][2]["is_there"] = false;
+  document["next"] = Json::array({"web-1", "web-4", "web-5"});
+  document["has_majority"] = false;
+  document["reason"] = "nothing is noted";
+  std::string text = RenderWitnesses(document).value();
+  EXPECT_NE(text.find("web-2  silent for 2m\nweb-3  not in this term yet\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("1 of 3 witnesses are there, no majority\n"
+                      "next: web-1, web-4, web-5, as soon as majorities of the present witnesses "
+                      "and of these note it\n"
+                      "leasing only below the active ceilings: nothing is noted\n"),
+            std::string::npos)
+      << text;
+  document["state"] = "waiting";
+  document["witnesses"] = Json::array({document["witnesses"][0]});
+  document["has_majority"] = true;
+  text = RenderWitnesses(document).value();
+  EXPECT_NE(text.find("the only witness is there\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("leasing waits: nothing is noted\n"), std::string::npos) << text;
+  document.erase("term");
+  EXPECT_FALSE(RenderWitnesses(document).ok());
+}
+
 TEST(RenderStatusTest, WithoutTagsSaysHowToMakeOne) {
   Json document = StatusDocument();
   document["tags"] = Json::array();
@@ -350,16 +429,16 @@ TEST(RenderHostsTest, AnOlderDaemonKnowsOnlyTheirIds) {
 
 TEST(RenderForgottenTest, SaysWhatBecameOfTheLeases) {
   const Json document = Parse(
-      R"({"host": "h1", "state": "out", "name": "web-1", "leases": 1, "ids": 100,
+      R"({"host": "h1", "state": "silent", "name": "web-1", "leases": 1, "ids": 100,
           "returned_ids": 0})");
   const Result<std::string> text = RenderForgotten(document, "web-1");
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(),
-            "forgot host 'web-1': leasing no longer waits for it\n"
+            "forgot host 'web-1'\n"
             "1 lease of it, with 100 ids, and 0 returned ids are abandoned; no host leases these "
             "ids again\n");
-  EXPECT_EQ(RenderForgotten(Parse(R"({"host": "h1", "state": "out"})"), "h1").value(),
-            "forgot host 'h1': leasing no longer waits for it\n");
+  EXPECT_EQ(RenderForgotten(Parse(R"({"host": "h1", "state": "silent"})"), "h1").value(),
+            "forgot host 'h1'\n");
   EXPECT_FALSE(RenderForgotten(Parse(R"({"leases": "x", "ids": 1, "returned_ids": 1})"), "h").ok());
 }
 

@@ -4,26 +4,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <optional>
+#include <string>
 
 namespace idd::daemon {
 namespace {
 
-using std::chrono_literals::operator""h;
-using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
-using Change = ServerIdentity::Change;
 
 class ServerIdentityTest : public ::testing::Test {
  protected:
-  ServerIdentityTest() { EXPECT_EQ(identity_.Recognise(facts_), Change::kOther); }
+  ServerIdentityTest() { EXPECT_TRUE(identity_.Recognise(facts_)); }
 
-  // The same server, `later`: its uptime is longer by that time, and it has counted connections.
-  void Pass(std::chrono::seconds later) {
-    facts_.asked += later;
-    facts_.uptime += later;
+  // Whether it is another one on the next connection.
+  bool RecogniseNext() {
     ++facts_.connection;
+    return identity_.Recognise(facts_);
   }
 
   ServerFacts facts_{.hostname = "db1",
@@ -31,73 +26,42 @@ class ServerIdentityTest : public ::testing::Test {
                      .server_id = 7,
                      .uid = "uid",
                      .connection = 10,
-                     .uptime = 100s,
-                     .asked = MonotonicTime{} + 1h};
+                     .started = 1'700'000'000};
   ServerIdentity identity_;
 };
 
 TEST_F(ServerIdentityTest, ServerThatHasRunSinceIsUnchanged) {
-  for (int i = 0; i < 3; ++i) {
-    Pass(5s);
-    EXPECT_EQ(identity_.Recognise(facts_), Change::kNone);
-  }
-  EXPECT_EQ(identity_.name(), "db1:3306 7 uid");
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(RecogniseNext());
+  EXPECT_EQ(identity_.name(), "db1:3306 7 uid 1700000000");
   EXPECT_FALSE(identity_.is_cluster());
-  EXPECT_EQ(identity_.Uptime(facts_.asked + 4s), 119s);
 }
 
-TEST_F(ServerIdentityTest, AnotherServerIsAnother) {
-  Pass(5s);
+TEST_F(ServerIdentityTest, AnotherServerOrAnotherStartIsAnother) {
   for (const auto change : {+[](ServerFacts& facts) { facts.hostname = "db2"; },
                             +[](ServerFacts& facts) { facts.port = 3307; },
                             +[](ServerFacts& facts) { facts.server_id = 8; },
                             +[](ServerFacts& facts) { facts.uid = "other"; },
-                            +[](ServerFacts& facts) { facts.uuid = "other"; }}) {
+                            +[](ServerFacts& facts) { facts.uuid = "other"; },
+                            +[](ServerFacts& facts) { ++facts.started; }}) {
+    const std::string before = identity_.name();
     change(facts_);
-    EXPECT_EQ(identity_.Recognise(facts_), Change::kOther) << identity_.name();
-    Pass(5s);
-    EXPECT_EQ(identity_.Recognise(facts_), Change::kNone) << identity_.name();
-    Pass(5s);
+    EXPECT_TRUE(RecogniseNext()) << identity_.name();
+    EXPECT_NE(identity_.name(), before);
+    EXPECT_FALSE(RecogniseNext()) << identity_.name();
   }
 }
 
-TEST_F(ServerIdentityTest, RestartIsSeenByTheUptime) {
-  Pass(60s);
-  facts_.uptime = 59s;
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kInterrupted);
-  Pass(5s);
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kNone);
-}
-
-// Whole seconds: a server that was restarted within the second of the first look shows the same
-// uptime.
-TEST_F(ServerIdentityTest, UptimeThatMayBeTooShortIsARestart) {
-  facts_.asked += 60s;
-  ++facts_.connection;
-  facts_.uptime = 60s;
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kInterrupted);
-  facts_.asked += 60s;
-  ++facts_.connection;
-  facts_.uptime = 61s;
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kNone);
-}
-
-TEST_F(ServerIdentityTest, RestartIsSeenByTheCountOfConnections) {
-  Pass(5s);
-  facts_.connection = 10;
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kInterrupted);
-}
-
-TEST_F(ServerIdentityTest, ClusterMayAlwaysHaveLess) {
-  facts_.cluster = "cluster-1";
-  Pass(5s);
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kOther);
-  EXPECT_EQ(identity_.name(), "cluster-1");
+TEST_F(ServerIdentityTest, NodesOfAClusterHaveItsName) {
+  facts_.cluster = "cluster-1 life-1";
+  identity_.Recognise(facts_);
+  EXPECT_EQ(identity_.name(), "cluster-1 life-1");
   EXPECT_TRUE(identity_.is_cluster());
-  EXPECT_EQ(identity_.Uptime(facts_.asked), std::nullopt);
-  Pass(5s);
   facts_.hostname = "node2";
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kInterrupted) << "another node, the same cluster";
+  EXPECT_TRUE(RecogniseNext()) << "another node";
+  EXPECT_EQ(identity_.name(), "cluster-1 life-1");
+  facts_.cluster = "cluster-1 life-2";
+  RecogniseNext();
+  EXPECT_EQ(identity_.name(), "cluster-1 life-2");
 }
 
 TEST_F(ServerIdentityTest, ConditionNamesConnectionAndServer) {
@@ -105,7 +69,7 @@ TEST_F(ServerIdentityTest, ConditionNamesConnectionAndServer) {
             "@@hostname = _utf8mb4'db1' AND @@port = 3306 AND @@server_id = 7 AND"
             " CONNECTION_ID() = 10 AND @@server_uid = _utf8mb4'uid'");
   facts_.hostname = "d'b";
-  EXPECT_EQ(identity_.Recognise(facts_), Change::kOther);
+  identity_.Recognise(facts_);
   EXPECT_THAT(identity_.condition(), Not(HasSubstr("'d'b'")));
 }
 

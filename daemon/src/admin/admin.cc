@@ -27,6 +27,22 @@ Status CheckRights(const AdminRequest& request, Needs needs, const PeerRights& r
   return rights.Require(needed, tag->get<std::string>());
 }
 
+// No samples if the store has no terms.
+void AddAgreement(const AgreementReport& agreement, FamilyBuilder& families) {
+  for (const Metric* const metric :
+       {&metric::kTerm, &metric::kWitnesses, &metric::kWitnessesThere, &metric::kIsWitness}) {
+    families.Declare(*metric);
+  }
+  if (agreement.state == "none") return;
+  const auto& witnesses = agreement.witnesses;
+  const auto there = std::count_if(witnesses.begin(), witnesses.end(),
+                                   [](const auto& witness) { return witness.is_there; });
+  families.Add(metric::kTerm, static_cast<double>(agreement.term));
+  families.Add(metric::kWitnesses, static_cast<double>(witnesses.size()));
+  families.Add(metric::kWitnessesThere, static_cast<double>(there));
+  families.Add(metric::kIsWitness, agreement.is_witness ? 1 : 0);
+}
+
 }  // namespace
 
 Admin::Admin(EventLoop& loop, DaemonInfo info, AdminParts parts)
@@ -115,6 +131,7 @@ void Admin::AddFamilies(FamilyBuilder& families) const {
                  {{"event", counted.event}, {"level", level}});
   }
   families.Add(metric::kLogSuppressed, static_cast<double>(log::SuppressedLines()));
+  AddAgreement(context_.tags.store_health().agreement, families);
   cluster_metrics_.AddFamilies(families);
 }
 

@@ -57,8 +57,6 @@ Settings DefaultSettings() {
       {"host-address", "address of this host for people, as idctl host list shows it", ""},
       {"lease-limit", "maximum leases per second of this host, over all tags",
        std::to_string(defaults.lease_limit), true},
-      {"fence-after", "seconds after which other hosts stop waiting for a silent host (MySQL only)",
-       std::to_string(defaults.fence_after.count()), true},
       {"journal-retention",
        "how long the journal keeps a lease that has ended: a number and s, m, h"
        " or d, or 0 indefinitely",
@@ -228,20 +226,6 @@ Result<std::optional<std::chrono::seconds>> ParseRetention(const Setting& settin
                    text + "'");
 }
 
-Result<std::chrono::seconds> ParseFenceAfter(const Setting& setting) {
-  std::int64_t seconds = 0;
-  const std::string& text = setting.value;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, seconds);
-  if (parsed.ec == std::errc{} && parsed.ptr == end && seconds >= kMinFenceAfter.count() &&
-      seconds <= kMaxFenceAfter.count()) {
-    return std::chrono::seconds(seconds);
-  }
-  return Wrong(setting, "must be a whole number of seconds from " +
-                            std::to_string(kMinFenceAfter.count()) + " to " +
-                            std::to_string(kMaxFenceAfter.count()) + ", got '" + text + "'");
-}
-
 // Both off unless they are set.
 Status CheckMetrics(const Setting& listen, const Setting& textfile) {
   const std::string& file = textfile.value;
@@ -289,9 +273,6 @@ Result<Options> Validate(Settings& settings) {
   const Result<std::uint32_t> limit = ParseLeaseLimit(setting("lease_limit"));
   if (!limit.ok()) return limit.status();
   options.lease_limit = limit.value();
-  const Result<std::chrono::seconds> fence_after = ParseFenceAfter(setting("fence_after"));
-  if (!fence_after.ok()) return fence_after.status();
-  options.fence_after = fence_after.value();
   const auto retention = ParseRetention(setting("journal_retention"));
   if (!retention.ok()) return retention.status();
   options.journal_retention = retention.value();

@@ -13,7 +13,6 @@
 #include "config/setting_source.h"
 #include "idd/base/status.h"
 #include "platform/logging.h"
-#include "store/fence_store.h"
 
 namespace idd::daemon {
 
@@ -29,7 +28,6 @@ struct Options {
   std::string socket = "/run/idd/idd.sock";
   std::string state_dir = "/var/lib/idd";
   std::uint32_t lease_limit = kDefaultLeasesPerSecond;  // leases a second, for all tags together
-  std::chrono::seconds fence_after = kDefaultFenceAfter;
   // How long a lease that has ended keeps its row in the journal; nothing: indefinitely.
   std::optional<std::chrono::seconds> journal_retention = kDefaultJournalRetention;
   std::string host_id;           // empty: derived from the machine id

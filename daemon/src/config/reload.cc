@@ -41,12 +41,10 @@ ReloadPlan PlanReload(const Options& now, const Options& asked) {
   Note("state_dir", now.state_dir, asked.state_dir, plan.not_changed);
   Note("host_id", now.host_id, asked.host_id, plan.not_changed);
   Note("metrics_listen", now.metrics_listen, asked.metrics_listen, plan.not_changed);
-  Note("fence_after", now.fence_after, asked.fence_after, plan.not_changed);
   Note("log_format", now.log_format, asked.log_format, plan.not_changed);
   plan.options.socket = now.socket;
   plan.options.state_dir = now.state_dir;
   plan.options.host_id = now.host_id;
-  plan.options.fence_after = now.fence_after;
   plan.options.metrics_listen = now.metrics_listen;
   plan.options.log_format = now.log_format;
   KeepSources(now, plan.not_changed, plan.options);

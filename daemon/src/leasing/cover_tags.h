@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "agreement/agreement.h"
 #include "idd/base/status.h"
-#include "leasing/fence.h"
 #include "leasing/high_water.h"
 #include "leasing/recovery.h"
 #include "store/store.h"
@@ -19,7 +19,7 @@ namespace idd::daemon {
 struct Coverage {
   std::vector<std::string> waiting;  // the tags of which no host may lease an id yet
   std::string reason;                // why not, for people
-  std::vector<FenceWait> waits;      // the hosts that leasing waits for
+  std::vector<WitnessWait> waits;    // the witnesses that leasing waits for
 };
 
 inline constexpr std::size_t kMaxTagsToCover = 500;

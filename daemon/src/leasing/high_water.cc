@@ -32,6 +32,30 @@ CREATE TABLE idd_mark(
   mark    INTEGER NOT NULL CHECK(mark >= 0)
 ) STRICT;
 
+-- The scopes that operators have drained; '': the whole host.
+CREATE TABLE idd_drain(
+  biz_tag TEXT PRIMARY KEY NOT NULL,
+  since   TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT;
+
+-- Noted ceilings (agreement/agreement.h).
+CREATE TABLE idd_ceiling(
+  biz_tag TEXT PRIMARY KEY NOT NULL,
+  ceiling INTEGER NOT NULL CHECK(ceiling >= 0)
+) STRICT;
+
+-- What the host keeps as a witness.
+CREATE TABLE idd_witness(
+  id          INTEGER PRIMARY KEY CHECK(id = 1),
+  disk        TEXT NOT NULL,
+  promise     TEXT NOT NULL,
+  noted       INTEGER NOT NULL CHECK(noted >= 0),
+  beat        INTEGER NOT NULL CHECK(beat >= 0),
+  active      TEXT NOT NULL,
+  list        TEXT NOT NULL,
+  incarnation TEXT NOT NULL
+) STRICT;
+
 -- 'incarnation': of the allocator's data set; 'host_id': this host's random name; 'held_list': the id
 -- of the list of held leases that the last run kept.
 CREATE TABLE idd_meta(
@@ -40,50 +64,13 @@ CREATE TABLE idd_meta(
 ) STRICT;
 )sql";
 
-// Made with the first drain: a file without the table has no drains, and an older idd ignores the
-// table.
-constexpr const char* kDrainTable = R"sql(
-CREATE TABLE IF NOT EXISTS idd_drain(
-  biz_tag TEXT PRIMARY KEY NOT NULL,  -- '': the whole host
-  since   TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
-) STRICT
-)sql";
-
-// Made with the first membership, for the same reasons.
-constexpr const char* kCeilingTable = R"sql(
-CREATE TABLE IF NOT EXISTS idd_ceiling(
-  biz_tag TEXT PRIMARY KEY NOT NULL,
-  ceiling INTEGER NOT NULL CHECK(ceiling >= 0),
-  mark    INTEGER NOT NULL DEFAULT 0 CHECK(mark >= 0)  -- the ceiling when a data set was replaced
-) STRICT
-)sql";
-// An older idd noted the members in idd_member, without their runs. The first write drops that.
-constexpr const char* kMemberTable = R"sql(
-CREATE TABLE IF NOT EXISTS idd_live_member(
-  host      TEXT PRIMARY KEY NOT NULL,
-  silence_s INTEGER NOT NULL CHECK(silence_s >= 0),
-  run       TEXT NOT NULL
-) STRICT
-)sql";
-constexpr const char* kMembershipTable = R"sql(
-CREATE TABLE IF NOT EXISTS idd_membership(
-  id           INTEGER PRIMARY KEY CHECK(id = 1),
-  is_live      INTEGER NOT NULL,
-  incarnation  TEXT NOT NULL,
-  server       TEXT NOT NULL,
-  boot_id      TEXT NOT NULL,
-  confirmed_ms INTEGER NOT NULL CHECK(confirmed_ms >= 0),
-  beat         INTEGER NOT NULL CHECK(beat >= 0)
-) STRICT
-)sql";
-
 Status CheckNothing(SqliteDb& /*db*/) { return Status::Ok(); }
 
 Status CheckMarkTables(SqliteDb& db) {
   SqliteQuery query = db.Query(
       "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
-      " ('idd_mark', 'idd_meta')");
-  const bool complete = query.Next() && query.Uint(0) == 2;
+      " ('idd_mark', 'idd_drain', 'idd_ceiling', 'idd_witness', 'idd_meta')");
+  const bool complete = query.Next() && query.Uint(0) == 5;
   if (!query.Finish().ok() || complete) return query.Finish();
   return {Code::kIncompatible, "'" + db.path() +
                                    "' lacks some of its tables; restore it from a "
@@ -113,46 +100,27 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   Status RecoverMarks() {
     const Result<std::string> put_off = ReadMeta(kPutOffKey);
     if (!put_off.ok() || put_off.value().empty()) return put_off.status();
-    Status status = RaiseToCeilings();
+    Status status = WriteRow(
+        "UPDATE idd_mark SET mark = max(mark, (SELECT ceiling FROM idd_ceiling c"
+        " WHERE c.biz_tag = idd_mark.biz_tag)) WHERE biz_tag IN (SELECT biz_tag FROM idd_ceiling)");
     return status.ok() ? WriteAllMarks() : status;
   }
 
   Result<std::uint64_t> Get(const std::string& tag) override {
-    const Result<bool> has_ceilings = HasCeilings();
-    if (!has_ceilings.ok()) return has_ceilings.status();
-    std::uint64_t highest = 0;
-    for (const char* table : {"idd_mark", "idd_ceiling"}) {
-      if (table != std::string_view("idd_mark") && !has_ceilings.value()) break;
-      SqliteQuery query =
-          db_->Query("SELECT mark FROM " + std::string(table) + " WHERE biz_tag = ?1", tag);
-      if (query.Next()) highest = std::max(highest, query.Uint(0));
-      if (!query.Finish().ok()) {
-        return query.Finish().WithContext(std::string(table) + " of tag '" + tag + "'");
-      }
-    }
+    SqliteQuery query = db_->Query("SELECT mark FROM idd_mark WHERE biz_tag = ?1", tag);
+    std::uint64_t mark = query.Next() ? query.Uint(0) : 0;
+    if (!query.Finish().ok()) return query.Finish().WithContext("idd_mark of tag '" + tag + "'");
     const auto put_off = put_off_.find(tag);
-    return put_off == put_off_.end() ? highest : std::max(highest, put_off->second);
+    if (put_off != put_off_.end()) mark = std::max(mark, put_off->second);
+    return mark;
   }
 
   // An invalid row stops only its own tag: Get() reports it before each lease.
   Result<std::vector<TagMark>> All() override {
-    const Result<bool> has_ceilings = HasCeilings();
-    if (!has_ceilings.ok()) return has_ceilings.status();
-    if (!has_ceilings.value()) return Own();
-    return AddPutOff(
-        ReadMarks("SELECT biz_tag, max(mark) FROM (SELECT biz_tag, mark FROM idd_mark UNION ALL"
-                  " SELECT biz_tag, mark FROM idd_ceiling WHERE mark > 0) GROUP BY biz_tag"
-                  " ORDER BY biz_tag"));
-  }
-
-  Result<std::vector<TagMark>> Own() override {
     return AddPutOff(ReadMarks("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag"));
   }
 
   Result<std::vector<TagMark>> Ceilings() override {
-    const Result<bool> has_ceilings = HasCeilings();
-    if (!has_ceilings.ok()) return has_ceilings.status();
-    if (!has_ceilings.value()) return std::vector<TagMark>();
     return ReadMarks("SELECT biz_tag, ceiling FROM idd_ceiling ORDER BY biz_tag");
   }
 
@@ -161,8 +129,6 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
       if (Status status = CheckMark(ceiling); !status.ok()) return status;
     }
     return Write([&]() -> Status {
-      if (Status status = db_->Run(kCeilingTable); !status.ok()) return status;
-      has_ceilings_.reset();  // a rollback would undo the table
       for (const TagMark& ceiling : ceilings) {
         Status status = db_->Run(
             "INSERT INTO idd_ceiling(biz_tag, ceiling) VALUES(?1, ?2) ON CONFLICT(biz_tag)"
@@ -174,89 +140,51 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     });
   }
 
-  Status RaiseToCeilings() override {
-    const Result<bool> has_ceilings = HasCeilings();
-    if (!has_ceilings.ok()) return has_ceilings.status();
-    if (!has_ceilings.value()) return Status::Ok();
-    return WriteRow("UPDATE idd_ceiling SET mark = ceiling WHERE mark < ceiling");
-  }
-
-  Result<MemberList> Members() override {
-    MemberList members;
-    const Result<bool> has_older = HasTable("idd_member");
-    if (!has_older.ok()) return has_older.status();
-    const Result<bool> has_table = HasTable("idd_live_member");
-    if (!has_table.ok()) return has_table.status();
-    if (!has_older.value() && !has_table.value()) return members;
+  Result<WitnessState> GetWitnessState() override {
     SqliteQuery query =
-        db_->Query(has_older.value() ? "SELECT host, silence_s, '' FROM idd_member"
-                                     : "SELECT host, silence_s, run FROM idd_live_member");
-    while (query.Next()) {
-      members[query.Text(0)] = {.silence_s = static_cast<std::int64_t>(query.Uint(1)),
-                                .run = query.Text(2)};
+        db_->Query("SELECT disk, promise, noted, beat, active, list, incarnation FROM idd_witness");
+    WitnessState state;
+    bool is_sound = true;
+    if (query.Next()) {
+      const std::optional<Term> promise = ParseTerm(query.Text(1));
+      std::optional<WitnessList> active = ParseWitnessList(query.Text(4));
+      std::optional<WitnessList> list = ParseWitnessList(query.Text(5));
+      is_sound = promise.has_value() && active.has_value() && list.has_value();
+      state = {.disk = query.Text(0),
+               .promise = promise.value_or(Term()),
+               .noted = query.Uint(2),
+               .beat = query.Uint(3),
+               .active = std::move(active).value_or(WitnessList()),
+               .list = std::move(list).value_or(WitnessList()),
+               .incarnation = query.Text(6)};
     }
-    if (!query.Finish().ok()) return query.Finish().WithContext("the members of the fence");
-    return members;
+    if (!query.Finish().ok()) return query.Finish().WithContext("idd_witness");
+    if (!is_sound) return Status(Code::kInvalid, "idd_witness: the promise or a list is invalid");
+    if (!state.disk.empty()) return state;
+    state.disk = RandomToken().substr(0, kDiskIdSize);
+    Status status = SetWitnessState(state);
+    return status.ok() ? Result<WitnessState>(std::move(state)) : Result<WitnessState>(status);
   }
 
-  Status SetMembers(const MemberList& members) override {
-    return Write([&]() -> Status {
-      if (Status status = db_->Run(kMemberTable); !status.ok()) return status;
-      if (Status status = db_->Run("DROP TABLE IF EXISTS idd_member"); !status.ok()) return status;
-      if (Status status = db_->Run("DELETE FROM idd_live_member"); !status.ok()) return status;
-      for (const auto& [host, member] : members) {
-        Status status =
-            db_->Run("INSERT INTO idd_live_member(host, silence_s, run) VALUES(?1, ?2, ?3)", host,
-                     static_cast<std::uint64_t>(member.silence_s), member.run);
-        if (!status.ok()) return status;
-      }
-      return Status::Ok();
-    });
+  Status SetWitnessState(const WitnessState& state) override {
+    return WriteRow(
+        "INSERT OR REPLACE INTO idd_witness(id, disk, promise, noted, beat, active, list,"
+        " incarnation) VALUES(1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        state.disk, state.promise.Text(), state.noted, state.beat, state.active.Text(),
+        state.list.Text(), state.incarnation);
   }
 
-  Result<std::uint64_t> NextRunNumber(std::uint64_t above) override {
-    const Result<std::string> last = ReadMeta(kRunNumberKey);
-    if (!last.ok()) return last.status();
+  Result<std::uint64_t> NextRunNumber() override {
+    const Result<std::string> before = ReadMeta(kRunNumberKey);
+    if (!before.ok()) return before.status();
     std::uint64_t number = 0;
-    const char* const end = last.value().data() + last.value().size();
-    if (!last.value().empty() && std::from_chars(last.value().data(), end, number).ptr != end) {
+    const char* const end = before.value().data() + before.value().size();
+    if (!before.value().empty() && std::from_chars(before.value().data(), end, number).ptr != end) {
       return Status(Code::kInvalid, "idd_meta: run_number is no number");
     }
-    number = std::max(number, above) + 1;
-    if (Status status = WriteMeta(kRunNumberKey, std::to_string(number)); !status.ok()) {
-      return status.WithContext("the number of this host's next state cannot be kept");
-    }
+    Status status = WriteMeta(kRunNumberKey, std::to_string(++number));
+    if (!status.ok()) return status.WithContext("the number of this run cannot be kept");
     return number;
-  }
-
-  Result<Membership> GetMembership() override {
-    const Result<bool> has_table = HasTable("idd_membership");
-    if (!has_table.ok()) return has_table.status();
-    if (!has_table.value()) return Membership();
-    SqliteQuery query = db_->Query(
-        "SELECT is_live, incarnation, server, boot_id, confirmed_ms, beat FROM idd_membership");
-    Membership membership;
-    if (query.Next()) {
-      membership = {.is_live = query.Uint(0) == 1,
-                    .incarnation = query.Text(1),
-                    .server = query.Text(2),
-                    .boot_id = query.Text(3),
-                    .confirmed_ms = static_cast<std::int64_t>(query.Uint(4)),
-                    .beat = query.Uint(5)};
-    }
-    if (!query.Finish().ok()) return query.Finish().WithContext("idd_membership");
-    return membership;
-  }
-
-  Status SetMembership(const Membership& membership) override {
-    return Write([&]() -> Status {
-      if (Status status = db_->Run(kMembershipTable); !status.ok()) return status;
-      return db_->Run(
-          "INSERT OR REPLACE INTO idd_membership(id, is_live, incarnation, server, boot_id,"
-          " confirmed_ms, beat) VALUES(1, ?1, ?2, ?3, ?4, ?5, ?6)",
-          std::uint64_t{membership.is_live ? 1U : 0U}, membership.incarnation, membership.server,
-          membership.boot_id, static_cast<std::uint64_t>(membership.confirmed_ms), membership.beat);
-    });
   }
 
   Status RaiseAll(const std::vector<TagMark>& marks) override {
@@ -316,9 +244,6 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 
   Result<std::vector<std::string>> Drained() override {
     std::vector<std::string> scopes;
-    const Result<bool> has_table = HasTable("idd_drain");
-    if (!has_table.ok()) return has_table.status();
-    if (!has_table.value()) return scopes;
     SqliteQuery query = db_->Query("SELECT biz_tag FROM idd_drain");
     while (query.Next()) scopes.push_back(query.Text(0));
     if (!query.Finish().ok()) return query.Finish().WithContext("idd_drain");
@@ -327,7 +252,6 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 
   Status SetDrained(const std::string& scope, bool is_drained) override {
     return Write([&]() -> Status {
-      if (Status status = db_->Run(kDrainTable); !status.ok()) return status;
       if (!is_drained) return db_->Run("DELETE FROM idd_drain WHERE biz_tag = ?1", scope);
       return db_->Run("INSERT OR IGNORE INTO idd_drain(biz_tag) VALUES(?1)", scope);
     });
@@ -369,21 +293,6 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return marks;
   }
 
-  Result<bool> HasCeilings() {
-    if (has_ceilings_.has_value()) return *has_ceilings_;
-    Result<bool> has = HasTable("idd_ceiling");
-    if (has.ok()) has_ceilings_ = has.value();
-    return has;
-  }
-
-  Result<bool> HasTable(std::string_view name) {
-    SqliteQuery query =
-        db_->Query("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1", name);
-    const bool has_table = query.Next() && query.Uint(0) == 1;
-    if (!query.Finish().ok()) return query.Finish();
-    return has_table;
-  }
-
   Status WriteMeta(std::string_view key, const std::string& value) {
     return Write([&] { return SetMeta(key, value); });
   }
@@ -411,11 +320,10 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
   Result<bool> AreBelowCeilings(const std::vector<TagMark>& marks) {
-    Result<bool> has_ceilings = HasCeilings();
-    if (!has_ceilings.ok() || !has_ceilings.value()) return has_ceilings;
     for (const TagMark& mark : marks) {
-      SqliteQuery query =
-          db_->Query("SELECT ceiling FROM idd_ceiling WHERE biz_tag = ?1", mark.tag);
+      SqliteQuery query = db_->Query(
+          "SELECT ceiling FROM idd_ceiling JOIN idd_mark USING(biz_tag) WHERE biz_tag = ?1",
+          mark.tag);
       const bool is_below = query.Next() && mark.mark <= query.Uint(0);
       if (!query.Finish().ok()) return query.Finish().WithContext("idd_ceiling");
       if (!is_below) return false;
@@ -471,7 +379,6 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
   std::unique_ptr<SqliteDb> db_;
-  std::optional<bool> has_ceilings_{};  // nothing: not known
   // Raises since the last Flush(). While they are put off, kPutOffKey is in the file.
   enum class Raises { kNone, kOne, kPutOff };
   Raises raises_ = Raises::kNone;

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "agreement/witness_notes.h"
 #include "idd/base/status.h"
 #include "store/store.h"
 
@@ -17,25 +17,15 @@ namespace idd::daemon {
 // The scope of every tag of this host. Names of tags are never empty.
 inline constexpr const char* kWholeHost = "";
 
-// This host's last membership in a data set (fence.h).
-struct Membership {
-  bool is_live = false;           // at confirmed_ms the noted ceilings were complete
-  std::string incarnation;        // of the data set
-  std::string server;             // that it was confirmed on
-  std::string boot_id;            // of the kernel whose clock confirmed_ms uses
-  std::int64_t confirmed_ms = 0;  // CLOCK_BOOTTIME: confirmed then or later
-  std::uint64_t beat = 0;         // of this host's row at that time, or lower
-};
-
 // `high-water.db` in the state dir: what this host must remember. Per tag it has a mark; every id
 // that this host ever handed out, or may be handing out, lies below the mark. It also has the
 // incarnation of the allocator that granted the ids.
 //
 // So a mark is raised to a lease's limit before its segment is published. If the lease lies below
-// the tag's noted ceiling, the file has a bound already: of several raises between two calls of
-// Flush(), only the first two are written at once, the second with a note that later ones are put
-// off. A run that finds the note, because the earlier run was killed, raises all marks to the noted
-// ceilings.
+// the tag's noted ceiling and the tag has a mark, the file has a bound already: of several raises
+// between two calls of Flush(), only the first two are written at once, the second with a note that
+// later ones are put off. A run that finds the note, because the earlier run was killed, raises its
+// marks to the noted ceilings.
 //
 // A mark may be lowered again to the first unclaimed id once the segment is drained. Lower it
 // before the tail is handed back: drained ids are never handed out from that lease, whether or not
@@ -45,12 +35,8 @@ struct Membership {
 // gaps).
 //
 // Thread safety: none; used on the lease worker's thread.
-class HighWaterMarks {
+class HighWaterMarks : public WitnessNotes {
  public:
-  virtual ~HighWaterMarks() = default;
-  HighWaterMarks(const HighWaterMarks&) = delete;
-  HighWaterMarks& operator=(const HighWaterMarks&) = delete;
-
   // Opens or creates `<state_dir>/high-water.db`. kIncompatible when the file is corrupt or not
   // ours (it is left alone), kSystem otherwise. The member functions return kUnavailable when
   // the file cannot be written now (full, locked, replaced): nothing may be published that the mark
@@ -60,8 +46,6 @@ class HighWaterMarks {
   // 0 if there is none. kInvalid, naming tag and column, if the row is invalid.
   [[nodiscard]] virtual Result<std::uint64_t> Get(const std::string& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<TagMark>> All() = 0;
-  // The marks of the tags of which this host was granted ids.
-  [[nodiscard]] virtual Result<std::vector<TagMark>> Own() = 0;
   // Durable on return, all marks or none: in the file, or bounded by the ceilings in it. A mark
   // below the present one changes nothing.
   [[nodiscard]] virtual Status RaiseAll(const std::vector<TagMark>& marks) = 0;
@@ -81,31 +65,8 @@ class HighWaterMarks {
   [[nodiscard]] virtual Result<std::string> Database() = 0;
   [[nodiscard]] virtual Status SetDatabase(const std::string& display_url) = 0;
 
-  // The highest noted ceiling of each tag. While this host was a live member, no host was granted
-  // an id at or above it.
-  [[nodiscard]] virtual Result<std::vector<TagMark>> Ceilings() = 0;
-  // Durable on return. Ceilings never fall.
-  [[nodiscard]] virtual Status NoteCeilings(const std::vector<TagMark>& ceilings) = 0;
-  // From now on a tag's mark is at least its present ceiling, whatever Lower() is given: the data
-  // set may have lost grants below it. Durable on return.
-  [[nodiscard]] virtual Status RaiseToCeilings() = 0;
-  // The hosts that were live members at this host's last look, by name: their silence, and the
-  // newest run with which it saw them live (fence_store.h); empty: an older idd has noted none.
-  struct NotedMember {
-    std::int64_t silence_s = 0;
-    std::string run{};
-    friend bool operator==(const NotedMember&, const NotedMember&) = default;
-  };
-  using MemberList = std::map<std::string, NotedMember, std::less<>>;
-  [[nodiscard]] virtual Result<MemberList> Members() = 0;
-  // Durable on return.
-  [[nodiscard]] virtual Status SetMembers(const MemberList& members) = 0;
-  // A number for the next state of this host's row: higher than all that it had before, and than
-  // `above`. Durable on return.
-  [[nodiscard]] virtual Result<std::uint64_t> NextRunNumber(std::uint64_t above) = 0;
-  [[nodiscard]] virtual Result<Membership> GetMembership() = 0;
-  // Durable on return.
-  [[nodiscard]] virtual Status SetMembership(const Membership& membership) = 0;
+  // A number for this run: higher than those of all earlier runs on this file. Durable on return.
+  [[nodiscard]] virtual Result<std::uint64_t> NextRunNumber() = 0;
 
   // The list of held leases (HeldLeases::id) that belongs to these marks; empty until SetHeldList()
   // was called. A list with another id is from an earlier run and out of date.
@@ -120,9 +81,6 @@ class HighWaterMarks {
 
   // This host's random name, made on first use and kept: for machines without /etc/machine-id.
   [[nodiscard]] virtual Result<std::string> FallbackHostId() = 0;
-
- protected:
-  HighWaterMarks() = default;
 };
 
 }  // namespace idd::daemon

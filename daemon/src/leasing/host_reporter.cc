@@ -13,7 +13,7 @@ namespace {
 
 // So a change is in the store within this time, and no sooner after the last one.
 constexpr std::chrono::seconds kLookEvery(2);
-constexpr std::size_t kTagsATurn = 100;
+constexpr std::size_t kTagsOfATurn = 100;
 constexpr std::chrono::milliseconds kBetweenTurns(1);
 // Names in a report.
 constexpr std::uint64_t kMostReportedTags = 20;
@@ -34,7 +34,7 @@ void HostReporter::Look() {
 
 void HostReporter::TakeTurn() {
   std::vector<TagSample> samples;
-  const std::optional<std::string> reached = sample_tags_(round_.last_tag, kTagsATurn, samples);
+  const std::optional<std::string> reached = sample_tags_(round_.last_tag, kTagsOfATurn, samples);
   for (const TagSample& tag : samples) {
     ++round_.served;
     const bool is_drained = std::string_view(tag.state) == "drained";

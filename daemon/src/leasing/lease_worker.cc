@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "store/host_store.h"
+#include "store/term_store.h"
 
 namespace idd::daemon {
 namespace {
@@ -15,6 +16,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause(50);
 constexpr milliseconds kLongestPause(1000);
+// Marks that were put off go to the disk this often.
+constexpr milliseconds kFlushEvery(1000);
 // A generation that no store has.
 constexpr std::uint64_t kNoGeneration = std::numeric_limits<std::uint64_t>::max();
 
@@ -28,11 +31,11 @@ Result<bool> MayCreate(HighWaterMarks& marks, const std::string& url) {
   const Result<std::string> database = marks.Database();
   if (!database.ok()) return database.status();
   if (database.value() == url) return false;
-  for (const Result<std::vector<TagMark>>& granted : {marks.All(), marks.Ceilings()}) {
-    if (!granted.ok()) return granted.status();
-    if (!granted.value().empty()) return false;
-  }
-  return true;
+  const Result<std::vector<TagMark>> granted = marks.All();
+  if (!granted.ok()) return granted.status();
+  const Result<std::vector<TagMark>> noted = marks.Ceilings();
+  if (!noted.ok()) return noted.status();
+  return granted.value().empty() && noted.value().empty();
 }
 
 // Whatever keeps the store from being opened is a failure of the store.
@@ -67,7 +70,7 @@ void LeaseWorker::Start(Recovery recovery, HealthChange on_health) {
 
 void LeaseWorker::Stop() {
   if (thread_ == nullptr) return;
-  thread_->Post([this] { LeaveFence(); });
+  thread_->Post([this] { LeaveStore(); });
   thread_->Finish();
 }
 
@@ -87,8 +90,8 @@ void LeaseWorker::CheckStore() {
 void LeaseWorker::Replace(std::unique_ptr<Store> store) {
   // A std::function must be copyable, and a unique_ptr is not.
   Enqueue([this, handed = std::make_shared<std::unique_ptr<Store>>(std::move(store))] {
-    LeaveFence();
-    session_.fence.Reset();
+    LeaveStore();
+    session_.agreement.Reset();
     store_ = std::move(*handed);
     opened_ = false;
     failures_ = 0;  // the other store's failures do not count for this one
@@ -122,14 +125,11 @@ void LeaseWorker::RunNext() {
   job();
 }
 
-// By now this host's leases are handed back. Even if some are not, other hosts need not wait for it
-// any more.
-void LeaseWorker::LeaveFence() {
-  FenceStore* const fence = store_->fence();
-  if (opened_ && fence != nullptr) session_.fence.Leave(*fence, *marks_);
-  // The fence's table says that this host has left. Without one, another table does.
-  HostStore* const hosts = store_->hosts();
-  if (opened_ && fence == nullptr && hosts != nullptr) static_cast<void>(hosts->NoteStop());
+// By now this host's leases are handed back.
+void LeaseWorker::LeaveStore() {
+  if (!opened_) return;
+  if (TermStore* const terms = store_->terms()) session_.agreement.Leave(*terms, *marks_);
+  if (HostStore* const hosts = store_->hosts()) static_cast<void>(hosts->NoteStop());
 }
 
 Status LeaseWorker::Prepare() { return AsFailureOfStore(OpenAndRecover()); }
@@ -140,7 +140,7 @@ Status LeaseWorker::OpenAndRecover() {
     return {Code::kUnavailable, "the store is down; last error: " + health_.last_error};
   }
   if (opened_ && store_->CheckCurrent().ok()) {
-    const Result<bool> looked = CheckFence();
+    const Result<bool> looked = LookAtTerm();
     if (looked.ok() && looked.value()) return Status::Ok();
     if (looked.ok()) return recovery_(*store_, *marks_, session_);
   }
@@ -169,18 +169,18 @@ Result<bool> LeaseWorker::OpenOrMake() {
 }
 
 // Whether the store may be used as it is.
-Result<bool> LeaseWorker::CheckFence() {
-  FenceStore* const fence = store_->fence();
-  if (fence == nullptr) {
-    // RaiseAll() may have put off marks below an earlier store's ceilings. Without a fence, no look
-    // would write them.
-    Status status = marks_->Flush();
-    return status.ok() ? Result<bool>(true) : Result<bool>(std::move(status));
+Result<bool> LeaseWorker::LookAtTerm() {
+  const MonotonicTime now = MonotonicClock::now();
+  if (now - flushed_at_ >= kFlushEvery) {
+    if (Status status = marks_->Flush(); !status.ok()) return status;
+    flushed_at_ = now;
   }
-  Result<bool> looked = session_.fence.Refresh(*fence, *marks_);
-  FenceReport report = session_.fence.Report();
-  if (report != health_.fence) {
-    health_.fence = std::move(report);
+  TermStore* const terms = store_->terms();
+  if (terms == nullptr) return true;
+  Result<bool> looked = session_.agreement.Look(*terms, *marks_);
+  AgreementReport report = session_.agreement.Report();
+  if (report != health_.agreement) {
+    health_.agreement = std::move(report);
     if (health_.up) Publish();
   }
   return looked;
@@ -195,7 +195,7 @@ void LeaseWorker::Observe(const Status& status) {
                .since = now,
                .last_error = "",
                .next_try = now,
-               .fence = session_.fence.Report()};
+               .agreement = session_.agreement.Report()};
     Publish();
     return;
   }

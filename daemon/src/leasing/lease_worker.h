@@ -28,7 +28,7 @@ struct StoreHealth {
   MonotonicTime since{};     // of the present state
   std::string last_error;    // empty while up
   MonotonicTime next_try{};  // while down: until then, jobs fail at once
-  FenceReport fence;
+  AgreementReport agreement;
 };
 
 // The one thread that talks to the store and to the high-water marks: no database call is made on
@@ -41,7 +41,7 @@ struct StoreHealth {
 // storm of calls on a store that is down. An error of one tag, row or request fails its job only.
 //
 // Before each job the worker checks that the store that it has open is still the one in place, and
-// checks the fence if a second has passed. No job runs on a (re)opened store before the recovery
+// looks at the term if that is due. No job runs on a (re)opened store before the recovery
 // has succeeded.
 //
 // It has more members than a class should: those of two threads, the queue between them and the
@@ -130,8 +130,8 @@ class LeaseWorker {
   [[nodiscard]] Status OpenAndRecover();
   [[nodiscard]] Status OpenStore();
   [[nodiscard]] Result<bool> OpenOrMake();
-  [[nodiscard]] Result<bool> CheckFence();
-  void LeaveFence();
+  [[nodiscard]] Result<bool> LookAtTerm();
+  void LeaveStore();
   void Observe(const Status& status);
   void Publish();
   [[nodiscard]] std::chrono::milliseconds NextPause();
@@ -150,6 +150,7 @@ class LeaseWorker {
   StoreHealth health_;
   StoreSession session_;
   bool opened_ = false;  // and recovered as well
+  MonotonicTime flushed_at_{};
   int failures_ = 0;
   std::mt19937_64 jitter_{RandomBits::Next()};
 

@@ -15,18 +15,19 @@ namespace {
 
 constexpr const char* kAction = "this host's marks are pushed before anything is leased";
 
-Result<HostMemory> Remember(HighWaterMarks& marks, const StoreSession& session) {
-  Result<std::vector<TagMark>> own = marks.Own();
-  if (!own.ok()) return own.status();
+// A data set other than the one that granted the ids may stand for it: then this host's notes bound
+// what other hosts were granted.
+Result<HostMemory> Remember(HighWaterMarks& marks, const StoreSession& session, bool is_other) {
   Result<std::vector<TagMark>> all = marks.All();
   if (!all.ok()) return all.status();
   HostMemory memory;
-  memory.marks = std::move(own).value();
-  std::map<std::string, std::uint64_t> known;
-  for (const TagMark& mark : memory.marks) known[mark.tag] = mark.mark;
-  for (TagMark& mark : all.value()) {
-    if (mark.mark > known[mark.tag]) memory.ceilings.push_back(std::move(mark));
+  memory.marks = std::move(all).value();
+  if (is_other) {
+    Result<std::vector<TagMark>> ceilings = marks.Ceilings();
+    if (!ceilings.ok()) return ceilings.status();
+    memory.ceilings = std::move(ceilings).value();
   }
+  memory.from_other_data_set = is_other;
   for (const auto& [token, lease] : session.held) memory.held.push_back(lease);
   return memory;
 }
@@ -75,12 +76,11 @@ void LogReminded(const Reconciliation& reconciliation) {
                 {"error", refusal.error},
                 {"action", "leases of the tag begin at the mark, once its row can be changed"}});
   }
-  if (reconciliation.fenced != 0) {
-    log::Warning("fence.lifted", {{"tags", reconciliation.fenced},
-                                  {"reason",
-                                   "other hosts may have been granted ids that the "
-                                   "database does not know"},
-                                  {"action", "lifted the store; the ids between are a gap"}});
+  if (reconciliation.lifted_to_ceilings != 0) {
+    log::Warning("store.lifted_to_ceilings",
+                 {{"tags", reconciliation.lifted_to_ceilings},
+                  {"reason", "other hosts may have been granted ids by the earlier database"},
+                  {"action", "lifted the store; the ids between are a gap"}});
   }
   for (const Lease& lease : reconciliation.restored) {
     log::Warning("lease.restored", {{"tag", lease.tag},
@@ -133,6 +133,21 @@ Status NoteDataSet(const std::string& known, const std::string& incarnation, Sto
   return database.value() == url ? Status::Ok() : marks.SetDatabase(url);
 }
 
+// Whether the store may not be the one that was open before: another term or, without terms,
+// another file. Also lets this host take its part in the term.
+Result<bool> FindWhetherReplaced(const std::string& incarnation, Store& store,
+                                 HighWaterMarks& marks, StoreSession& session) {
+  const bool is_start = session.data_set == 0;
+  TermStore* const terms = store.terms();
+  const bool has_new_generation = !is_start && store.generation() != session.generation;
+  if (terms == nullptr) return has_new_generation;
+  const Term before = session.agreement.term();
+  if (has_new_generation) session.agreement.Distrust();
+  Status status = session.agreement.Arrive(*terms, marks, incarnation);
+  if (!status.ok()) return status;
+  return !is_start && session.agreement.term() != before;
+}
+
 // Finds out which data set is open. The order matters: a host that dies in between must find out
 // again.
 Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
@@ -141,26 +156,19 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   const Result<std::string> known = marks.Incarnation();
   if (!known.ok()) return known.status();
   const bool is_start = session.data_set == 0;
-  const bool is_known = known.value() == incarnation.value();
-  const bool is_other = !is_known && !known.value().empty();
-  const bool is_replaced = !is_start && store.generation() != session.generation;
-  Status known_marks;
+  const bool is_other = known.value() != incarnation.value() && !known.value().empty();
+  const Result<bool> replaced = FindWhetherReplaced(incarnation.value(), store, marks, session);
+  if (!replaced.ok()) return replaced.status();
+  session.is_replaced |= replaced.value();  // also for a second try
   if (is_other) {
-    known_marks = LogOther(known.value(), incarnation.value(), marks);
-  } else if (is_replaced) {
+    if (Status status = LogOther(known.value(), incarnation.value(), marks); !status.ok()) {
+      return status;
+    }
+  } else if (replaced.value()) {
     log::Error("store.replaced", {{"incarnation", incarnation.value()}, {"action", kAction}});
   }
-  if (!known_marks.ok()) return known_marks;
-  Fence::Arrival arrival;
-  if (FenceStore* const fence = store.fence(); fence != nullptr) {
-    Result<Fence::Arrival> arrived =
-        session.fence.Arrive(*fence, marks, incarnation.value(), is_other || is_replaced);
-    if (!arrived.ok()) return arrived.status();
-    arrival = arrived.value();
-  }
-  Result<HostMemory> memory = Remember(marks, session);
+  const Result<HostMemory> memory = Remember(marks, session, is_other);
   if (!memory.ok()) return memory.status();
-  memory.value().from_other_data_set = is_other;
   const Result<Reconciliation> reconciliation = store.Reconcile(memory.value());
   if (!reconciliation.ok()) return reconciliation.status();
   LogReminded(reconciliation.value());
@@ -168,18 +176,14 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
     Status logged = LogLiftedByOthers(store, memory.value(), reconciliation.value());
     if (!logged.ok()) return logged;
   }
-  const bool is_new = is_other || is_replaced || reconciliation.value().forgot_leases ||
-                      arrival.pushes_ceilings || (is_start && store.started_recently());
-  if (is_new && store.fence() == nullptr)
+  const bool is_new = is_other || session.is_replaced || reconciliation.value().forgot_leases ||
+                      (is_start && store.started_recently());
+  if (is_new && store.terms() == nullptr) {
     session.lease_from = MonotonicClock::now() + store.reconcile_window();
-  if (is_start) {
-    session.data_set = kInheritedDataSet;
-    session.generation = store.generation();
   }
+  if (is_start) session.data_set = kInheritedDataSet;
   if (is_new) ++session.data_set;
-  if (FenceStore* const fence = store.fence(); fence != nullptr) {
-    if (Status status = session.fence.Settle(*fence, marks, arrival); !status.ok()) return status;
-  }
+  session.is_replaced = false;
   session.generation = store.generation();  // last: a try that fails in between begins again
   return NoteDataSet(known.value(), incarnation.value(), store, marks);
 }

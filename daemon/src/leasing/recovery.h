@@ -9,9 +9,9 @@
 #include <set>
 #include <string>
 
+#include "agreement/agreement.h"
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
-#include "leasing/fence.h"
 #include "leasing/high_water.h"
 #include "metrics/store_meter.h"
 #include "store/store.h"
@@ -33,20 +33,20 @@ struct StoreSession {
   // reports about a lease with a smaller number, or about that lease's tag, may be from before the
   // lease.
   std::uint64_t data_set = 0;
-  // Without a fence, nothing is leased before this time, because other hosts are still pushing
-  // their marks.
+  // Without terms, nothing is leased before this time, because other hosts are still pushing their
+  // marks.
   MonotonicTime lease_from{};
-  Fence fence;
+  Agreement agreement;
   std::uint64_t generation = 0;  // of the store, at the last recovery
+  bool is_replaced = false;      // the store, since then
   StoreMeter* meter = nullptr;   // if set, counts what is done; outlives the session
 };
 
 // Runs on every store that was opened, before any job. Pushes this host's marks and held leases
 // into the data set (Store::Reconcile), journals as abandoned those active leases of this host that
 // this run does not hold, and compares the incarnation with the remembered one. Another data set,
-// another file in place of the one that was open, or a data set that has forgotten leases raises an
-// alarm and, if the store has no fence, begins the grace period. With a fence, the fence decides
-// whether its ceilings are pushed as marks. Idempotent: a failure leaves what was found out in
+// another term or file, or a data set that has forgotten leases raises an alarm. If the store has
+// no terms, it also begins the grace period. Idempotent: a failure leaves what was found out in
 // `session`, and the next try goes on from there.
 [[nodiscard]] Status Recover(Store& store, HighWaterMarks& marks, StoreSession& session);
 

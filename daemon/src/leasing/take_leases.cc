@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "leasing/snowflake_windows.h"
+#include "store/term_store.h"
 
 namespace idd::daemon {
 namespace {
 
-// Other hosts look once a second.
-constexpr std::chrono::milliseconds kFencePause(200);
+// Witnesses look once a second, and more often while something waits.
+constexpr std::chrono::milliseconds kCeilingPause(100);
 
 // The settings may have changed since `wanted` was computed; the new ones count.
 std::uint64_t ClampToSettings(const LeaseOrder& order, const RefillSettings& refill) {
@@ -60,9 +61,9 @@ Result<std::optional<Asked>> AskForWindow(const LeaseOrder& order, LeaseOutcome&
   return std::optional<Asked>(std::move(asked));
 }
 
-void WaitForFence(const StoreSession& session, LeaseOutcome& outcome) {
-  outcome.not_before = MonotonicClock::now() + kFencePause;
-  outcome.reason = session.fence.Reason();
+void WaitForWitnesses(const StoreSession& session, LeaseOutcome& outcome) {
+  outcome.not_before = MonotonicClock::now() + kCeilingPause;
+  outcome.reason = session.agreement.Reason();
 }
 
 // Begins an outcome, as far as the tag's record decides it.
@@ -80,8 +81,8 @@ Result<LeaseOutcome> Begin(const LeaseOrder& order, Result<TagRecord> record,
   if (MonotonicClock::now() < session.lease_from) {
     outcome.not_before = session.lease_from;
     outcome.reason = "the database has just started, or was replaced or set back";
-  } else if (outcome.record.ceiling.has_value() && !session.fence.may_lease()) {
-    WaitForFence(session, outcome);
+  } else if (outcome.record.ceiling.has_value() && !session.agreement.may_lease()) {
+    WaitForWitnesses(session, outcome);
   }
   return outcome;
 }
@@ -95,27 +96,28 @@ bool MayLease(const Result<LeaseOutcome>& outcome) {
 // request that has no room now; its tag waits for the ceiling.
 Status ApplyCeilings(Store& store, HighWaterMarks& marks, StoreSession& session,
                      LeaseOutcomes& outcomes, std::vector<Asked>& asked) {
-  if (store.fence() == nullptr) return Status::Ok();
-  std::vector<Ceilings::Need> needs;
+  if (store.terms() == nullptr) return Status::Ok();
+  std::vector<CeilingNeed> needs;
   for (const Asked& one : asked) {
     needs.push_back({.tag = one.request.tag,
                      .base = std::max({one.row.next_id, one.row.used_limit,
                                        one.request.high_water_mark, one.request.floor}),
                      .count = one.request.count,
                      .last = one.row.max_id,
-                     .ceiling = one.row.ceiling.value_or(0)});
+                     .ceiling = one.row.ceiling.value_or(0),
+                     .wanted = one.row.wanted_ceiling,
+                     .is_window = one.request.is_of_worker});
   }
-  if (Status status = session.fence.Cover(*store.fence(), marks, needs); !status.ok()) {
+  if (Status status = session.agreement.Cover(*store.terms(), marks, needs); !status.ok()) {
     return status;
   }
   std::vector<Asked> kept;
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const Ceilings::Need& need = needs[i];
-    if (need.ceiling <= need.base && need.base <= need.last) {
-      WaitForFence(session, outcomes[asked[i].place].value());
-      continue;
+    if (needs[i].Waits()) {
+      WaitForWitnesses(session, outcomes[asked[i].place].value());
+    } else {
+      kept.push_back(std::move(asked[i]));
     }
-    kept.push_back(std::move(asked[i]));
   }
   asked = std::move(kept);
   return Status::Ok();
@@ -200,9 +202,9 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
     session.meter->lease_duration.Observe(Seconds(MonotonicClock::now() - began));
   }
   if (!leases.ok()) return leases.status();
-  if (session.fence.IsLate()) {  // it was suspended while it asked
+  if (session.agreement.IsLate()) {  // it was suspended while it asked
     HandBack(requests, leases.value(), store);
-    return Status(Code::kUnavailable, "this host was suspended while it leased; it joins again");
+    return Status(Code::kUnavailable, "this host was suspended while it leased");
   }
   if (Status status = KeepMarks(requests, leases.value(), store, marks); !status.ok()) {
     return status;
@@ -212,6 +214,7 @@ Result<LeaseOutcomes> TakeLeases(const std::vector<LeaseOrder>& orders, Store& s
     Result<LeaseOutcome>& outcome = outcomes[asked[i].place];
     if (!lease.ok()) {
       outcome = lease.status();
+      if (lease.status().code() == Code::kTimeout) session.agreement.LookSoon();
       continue;
     }
     lease.value().previous_mark = requests[i].high_water_mark;

@@ -56,6 +56,17 @@ inline constexpr Metric kStoreAlarms{"idd_store_alarms_total", MetricKind::kCoun
                                      "Alarms about the store, by kind: set back, replaced, "
                                      "another data set, not durable."};
 
+// --- the term and its witnesses; no samples without a MySQL store
+inline constexpr Metric kTerm{"idd_term", MetricKind::kGauge, "number",
+                              "Number of the data set's term, as this host knows it."};
+inline constexpr Metric kWitnesses{"idd_witnesses", MetricKind::kGauge, "hosts",
+                                   "Hosts whose disks keep the ceilings."};
+inline constexpr Metric kWitnessesThere{
+    "idd_witnesses_there", MetricKind::kGauge, "hosts",
+    "Those that have come to the present term and are not silent."};
+inline constexpr Metric kIsWitness{"idd_is_witness", MetricKind::kGauge, "1",
+                                   "Whether this host is a witness."};
+
 // --- leases
 inline constexpr Metric kLeasesTaken{"idd_leases_taken_total", MetricKind::kCounter, "leases",
                                      "Leases that the store granted."};

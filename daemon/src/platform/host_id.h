@@ -10,12 +10,13 @@
 
 namespace idd::daemon {
 
-// This host: its name in the journal, two values that differ from those of another host with the
-// same name, and one that rises with each run.
+// This host: its name in the journal, values that differ from those of another host with the same
+// name, and one that rises with each run.
 struct HostIdentity {
   std::string id;
   std::string boot_id;   // of the running kernel
   std::string instance;  // random, of the state dir
+  std::string disk{};    // random, of the state dir as a witness (WitnessState)
   // Of this process: higher than those of all earlier runs on the state dir. 0: it has none.
   std::uint64_t run_number = 0;
 };

@@ -60,7 +60,7 @@ class HostStore {
   // Forgets a host, in one transaction: journals active leases as abandoned, gives up ranges that
   // are listed as returned for it, and notes that it is forgotten. None of these ids is leased
   // again. Rows that the host's next run needs stay. kInvalid: the host is not known, is alive, or
-  // has come back since the first batch; with a fence, also while it is a member.
+  // has come back since the first batch.
   [[nodiscard]] virtual Result<ForgetOutcome> Forget(const ForgetOrder& order) = 0;
   // This host stops.
   [[nodiscard]] virtual Status NoteStop() = 0;

@@ -30,12 +30,9 @@ void LogInvalidRow(const Status& status) {
 
 const char* HostCondition(const HostRecord& host) noexcept {
   if (host.is_forgotten) return "forgotten";
-  if (host.state == "out") return "out";
-  if (host.has_stopped) return "left";
-  if (!host.state.has_value() && !host.has_info) return "unknown";
-  if (host.silent_s > static_cast<std::uint64_t>(kHostSilentAfter.count())) return "silent";
-  // A host that has just come is no member of the fence yet.
-  return host.state == "waiting" || host.state == "left" ? "waiting" : "live";
+  if (host.has_stopped) return "stopped";
+  const bool is_silent = host.silent_s > static_cast<std::uint64_t>(kHostSilentAfter.count());
+  return is_silent ? "silent" : "live";
 }
 
 Result<std::string> FindHostId(const std::vector<HostRecord>& hosts,

@@ -34,7 +34,7 @@ enum class ReturnOutcome {
 // This host's knowledge of its ids, for a data set that may have forgotten it.
 struct HostMemory {
   std::vector<TagMark> marks{};
-  std::vector<TagMark> ceilings{};  // every id that a host was granted lies below (fence.h)
+  std::vector<TagMark> ceilings{};  // every id that a host was granted lies below
   std::vector<Lease> held{};        // leases whose ids are still in use by the running daemon
   // A different data set granted them, not an earlier state of this one.
   bool from_other_data_set = false;
@@ -60,8 +60,8 @@ struct Reconciliation {
     std::string error;
   };
   std::vector<Refusal> refused;
-  std::uint64_t fenced = 0;     // tags that were lifted to their ceilings
-  std::vector<Lease> restored;  // held leases that the journal lacked
+  std::uint64_t lifted_to_ceilings = 0;  // tags
+  std::vector<Lease> restored;           // held leases that the journal lacked
   // Leases are missing from the journal: the data set is an older copy, or another one. (A max_id
   // alone may have been moved by hand.)
   bool forgot_leases = false;
@@ -72,7 +72,6 @@ struct HostRecord {
   std::string first_seen;                // UTC
   std::string last_seen;                 // UTC
   std::optional<std::string> boot_id{};  // of its kernel when last seen; an old idd may not tell
-  std::optional<std::string> state{};    // MemberStateName(); with a fence
   // What the host says about itself (host_store.h). Empty: its idd is older.
   std::string name{};
   std::string address{};
@@ -84,8 +83,7 @@ struct HostRecord {
   bool is_forgotten = false;   // by an operator, and not seen since
 };
 
-// "forgotten", "left", "out", "waiting", "live", "silent", or "unknown" of a host whose idd is too
-// old to show signs of life.
+// "forgotten", "stopped", "silent" or "live".
 [[nodiscard]] const char* HostCondition(const HostRecord& host) noexcept;
 
 // The id of the host that is meant: of that id or, if there is none, of that name. The text itself
@@ -188,7 +186,7 @@ struct WorkerChoice {
 // row (StoreReader).
 [[nodiscard]] bool IsOfStore(const Status& status) noexcept;
 
-class FenceStore;    // fence_store.h
+class TermStore;     // term_store.h
 class HostStore;     // host_store.h
 class JournalStore;  // journal_store.h
 
@@ -272,20 +270,21 @@ class Store : public StoreReader {
   // Ok while the open database is the one that Open() would open; kUnavailable if it was replaced,
   // moved or deleted, or is not open. Cheap.
   [[nodiscard]] virtual Status CheckCurrent() = 0;
-  // Rises with every Open() that found another file or server than the last; 0 before the first.
+  // Rises whenever the open database turns out not to have what this host wrote there, or, without
+  // terms, to be another file; 0 before the first Open().
   [[nodiscard]] virtual std::uint64_t generation() const = 0;
-  // Without a fence: how long a host that has found another data set, or an older copy, waits so
+  // Without terms: how long a host that has found another data set, or an older copy, waits so
   // that the other hosts can find it too and push their marks. Each of them looks once a second,
   // after a pause of at most another second.
   [[nodiscard]] virtual std::chrono::milliseconds reconcile_window() const {
     return std::chrono::milliseconds(3000);
   }
 
-  // Without a fence: whether other hosts may know of grants that the open database lacks, although
+  // Without terms: whether other hosts may know of grants that the open database lacks, although
   // this host has not had it open before.
   [[nodiscard]] virtual bool started_recently() const { return false; }
   // Null if the store itself detects in each transaction whether it was replaced.
-  [[nodiscard]] virtual FenceStore* fence() { return nullptr; }
+  [[nodiscard]] virtual TermStore* terms() { return nullptr; }
 
   // Null if the journal keeps every lease indefinitely.
   [[nodiscard]] virtual JournalStore* journal() { return nullptr; }

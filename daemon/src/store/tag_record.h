@@ -50,11 +50,12 @@ struct TagRecord {
   std::uint64_t lane_block = 0;                // ids of a lane's block; 0: idd chooses
   RefillSettings refill;                       // refill.step is step
   std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
-  // Set by FindTagsCached() of a store with a fence: the end of used ids in the journal, the
-  // returned ranges and a tombstone.
+  // Set by FindTagsCached() of a store with terms: the end of used ids in the journal, the returned
+  // ranges, a tombstone and what witnesses have pushed.
   std::uint64_t used_limit = 0;
-  // No lease may end above it (fence.h); nothing: the store has no fence.
+  // No lease may end above it (agreement/agreement.h); nothing: the store has no terms.
   std::optional<std::uint64_t> ceiling{};
+  std::uint64_t wanted_ceiling = 0;
 };
 
 // New values of a tag's refill settings; nothing: unchanged, or the default.

@@ -94,7 +94,8 @@ TagService::TagService(EventLoop& loop, LeaseWorker& worker, Handover handover,
                    [this](std::function<void()> go_on) { WhenRingsAreKept(std::move(go_on)); }),
       poll_turns_(loop),
       overtaken_timer_(loop),
-      next_try_timer_(loop) {}
+      next_try_timer_(loop),
+      look_timer_(loop) {}
 
 // If a stop timed out, there are tails that wait for a lease under way.
 TagService::~TagService() {
@@ -174,8 +175,21 @@ void TagService::OnStoreHealth(const StoreHealth& health) {
   }
   if (health.since != known.since) health_since_ = UnixTimeOf(health.since);
   known = health;
+  if (health.agreement.looks_soon) LookSoon();
   if (health.up) return;
   for (const auto& [name, tag] : tags_) tag->OnStoreDown();
+}
+
+// While something waits for witnesses.
+void TagService::LookSoon() {
+  constexpr std::chrono::milliseconds kSoon(200);
+  if (std::exchange(looks_soon_, true)) return;
+  look_timer_.After(kSoon, [this] {
+    looks_soon_ = false;
+    if (context_.is_stopping) return;
+    context_.worker.CheckStore();
+    if (context_.health.up && context_.health.agreement.looks_soon) LookSoon();
+  });
 }
 
 void TagService::OnLookedUp(const std::string& tag, std::uint64_t instance,
@@ -444,7 +458,7 @@ void TagService::Poll() {
     poll_turns_.Begin([this] { return PollNext(); });
   }
   // Even without a request for ids, this notices a store that comes back or was replaced. If a
-  // replaced store has no fence, its other hosts wait for our marks only during the grace period.
+  // replaced store has no terms, its other hosts wait for our marks only during the grace period.
   if (!context_.is_stopping) context_.worker.CheckStore();
 }
 

@@ -186,6 +186,7 @@ class TagService : private TagOwner {
   [[nodiscard]] std::uint64_t ended() const noexcept { return closer_.ended(); }
 
  private:
+  void LookSoon();
   using TagPtr = std::unique_ptr<ServedTag>;
 
   void OnLookedUp(const std::string& tag, std::uint64_t instance,
@@ -238,6 +239,8 @@ class TagService : private TagOwner {
   MonotonicTime try_began_{};
   std::uint64_t ended_before_ = 0;  // LeaseCloser::ended() when the last try began
   Timer next_try_timer_;
+  Timer look_timer_;  // looks_soon_: it is set
+  bool looks_soon_ = false;
 };
 
 // The time on the wall clock, approximately: another call may return another fraction.

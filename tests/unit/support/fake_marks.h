@@ -24,6 +24,16 @@ class FakeMarks final : public HighWaterMarks {
  public:
   Script script;
   bool is_full = false;  // the disk: nothing can be written
+  // What a witness keeps, so that a test can restore it from a backup, or lose it.
+  struct Disk {
+    std::map<std::string, std::uint64_t> ceilings{};
+    WitnessState witness{};
+  };
+  [[nodiscard]] Disk disk() const { return {.ceilings = ceilings_, .witness = witness_}; }
+  void SetDisk(const Disk& disk) {
+    ceilings_ = disk.ceilings;
+    witness_ = disk.witness;
+  }
 
   [[nodiscard]] std::uint64_t mark(const std::string& tag) const {
     const std::lock_guard lock(mutex_);
@@ -95,7 +105,6 @@ class FakeMarks final : public HighWaterMarks {
     incarnation_ = incarnation;
     return Status::Ok();
   }
-  Result<std::vector<TagMark>> Own() override { return All(); }
   Result<std::vector<TagMark>> Ceilings() override {
     if (Status status = script.Enter("Ceilings"); !status.ok()) return status;
     std::vector<TagMark> all;
@@ -109,27 +118,18 @@ class FakeMarks final : public HighWaterMarks {
     }
     return Status::Ok();
   }
-  Status RaiseToCeilings() override {
-    if (Status status = EnterWrite("RaiseToCeilings"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    for (const auto& [tag, ceiling] : ceilings_) marks_[tag] = std::max(marks_[tag], ceiling);
+  Result<WitnessState> GetWitnessState() override {
+    if (Status status = script.Enter("GetWitnessState"); !status.ok()) return status;
+    return witness_;
+  }
+  Status SetWitnessState(const WitnessState& state) override {
+    if (Status status = EnterWrite("SetWitnessState"); !status.ok()) return status;
+    witness_ = state;
     return Status::Ok();
   }
-  Result<MemberList> Members() override { return members_; }
-  Status SetMembers(const MemberList& members) override {
-    if (Status status = EnterWrite("SetMembers"); !status.ok()) return status;
-    members_ = members;
-    return Status::Ok();
-  }
-  Result<std::uint64_t> NextRunNumber(std::uint64_t above) override {
+  Result<std::uint64_t> NextRunNumber() override {
     if (Status status = EnterWrite("NextRunNumber"); !status.ok()) return status;
-    return run_number_ = std::max(run_number_, above) + 1;
-  }
-  Result<Membership> GetMembership() override { return membership_; }
-  Status SetMembership(const Membership& membership) override {
-    if (Status status = EnterWrite("SetMembership"); !status.ok()) return status;
-    membership_ = membership;
-    return Status::Ok();
+    return ++run_number_;
   }
   Result<std::string> FallbackHostId() override { return std::string("fallback"); }
 
@@ -146,9 +146,8 @@ class FakeMarks final : public HighWaterMarks {
   std::string database_;
   std::string incarnation_;
   std::map<std::string, std::uint64_t> ceilings_;
-  MemberList members_;
+  WitnessState witness_{.disk = "d15c0001"};
   std::uint64_t run_number_ = 0;
-  Membership membership_;
 };
 
 }  // namespace idd::daemon

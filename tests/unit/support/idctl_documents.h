@@ -157,6 +157,15 @@ constexpr const char* kLayout =
     "available": 2, "returned": 3, "abandoned": 4}], "findings": []})");
 }
 
+// As in a reply of status, and as one of witness.list.
+[[nodiscard]] inline Json AgreementDocument() {
+  return Parse(R"({"state": "leasing", "term": 17, "begun_by": "web-1", "witnesses": [
+    {"host": "web-1", "silent_s": 0, "is_there": true},
+    {"host": "web-2", "silent_s": 0, "is_there": true},
+    {"host": "web-3", "silent_s": 0, "is_there": true}],
+    "next": [], "has_majority": true, "reason": null})");
+}
+
 }  // namespace idd::tools
 
 #endif  // IDD_TESTS_UNIT_SUPPORT_IDCTL_DOCUMENTS_H_

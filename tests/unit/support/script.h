@@ -25,6 +25,11 @@ class Script {
     const std::lock_guard lock(mutex_);
     for (int i = 0; i < times; ++i) failures_[call].push_back(status);
   }
+  // No call of `call` fails any more.
+  void Recover(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    failures_.erase(call);
+  }
   // Every call returns `status` until an ok status is set.
   void FailAll(const Status& status) {
     const std::lock_guard lock(mutex_);

@@ -104,6 +104,7 @@ void AddCommands(Command root, Invocation& invocation) {
   RegisterStatusCommand(root, invocation);
   RegisterTopCommand(root, invocation);
   RegisterLeaseCommands(root, invocation);
+  RegisterWitnessCommands(root, invocation);
   RegisterAuditCommand(root, invocation);
   RegisterWhoIsCommand(root, invocation);
   RegisterDecodeCommand(root, invocation);
@@ -225,7 +226,7 @@ Outcome RunAdminCall(const GlobalOptions& global, const AdminCall& call, Output&
 void AddWaitOption(Command command, std::optional<std::uint64_t>* wait_s) {
   command
       .AddTime("--wait",
-               "How long to wait until ids can be claimed, as other hosts must note each new "
+               "How long to wait until ids can be claimed, as the witnesses must note each new "
                "range; in seconds without a unit",
                kWaitRange, wait_s)
       .Default(std::to_string(kDefaultWaitS).c_str());

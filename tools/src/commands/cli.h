@@ -123,6 +123,11 @@ struct HostArguments {
   bool shows_all = false;  // forgotten ones, too
 };
 
+struct WitnessArguments {
+  std::vector<std::string> hosts;
+  bool is_forced = false;
+};
+
 struct DoctorArguments {
   bool shows_all = false;
 };
@@ -143,6 +148,7 @@ struct Invocation {
   DecodeArguments decode;
   ImportArguments import;
   HostArguments host;
+  WitnessArguments witness;
   DoctorArguments doctor;
   DrainArguments drain;
   ClientArguments client;

@@ -127,9 +127,8 @@ std::string HostsTable(const Fields& reply, const Screen& screen) {
   return "\n" +
          table.Format(screen.columns, [&screen](std::size_t column, const std::string& cell) {
            if (column != kHostStateColumn) return cell;
-           const bool is_gone = cell == "silent" || cell == "out";
-           if (cell == "left") return Toned(Tone::kFaint, cell, screen);
-           return Toned(is_gone ? Tone::kBad : Tone::kGood, cell, screen);
+           if (cell == "stopped") return Toned(Tone::kFaint, cell, screen);
+           return Toned(cell == "silent" ? Tone::kBad : Tone::kGood, cell, screen);
          });
 }
 

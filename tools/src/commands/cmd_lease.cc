@@ -86,7 +86,7 @@ void RegisterLeaseCommands(Command root, Invocation& invocation) {
   SetAction(hosts, invocation, [&invocation](Output& out) {
     return ListHosts(invocation.global, invocation.host, out);
   });
-  Command forget = host.AddCommand("forget", "End the leases of a host that is off for good",
+  Command forget = host.AddCommand("forget", "End the leases of a host that will not return",
                                    "idctl host forget web-3");
   forget
       .AddText("HOST", "An id or name from 'idctl host list'; the host must be off",
@@ -116,7 +116,7 @@ Result<std::string> RenderLeases(const Json& document, std::size_t columns) {
 Result<std::string> RenderForgotten(const Json& document, const std::string& asked) {
   Status error;
   const Fields reply(document, "reply", &error);
-  std::string text = "forgot host " + Quote(asked) + ": leasing no longer waits for it\n";
+  std::string text = "forgot host " + Quote(asked) + "\n";
   // An older daemon ends no leases.
   if (!reply.Has("leases")) return text;
   const std::uint64_t leases = reply.Count("leases");

@@ -51,13 +51,46 @@ std::string DatabaseLines(const Fields& database, std::size_t columns) {
   if (since_s) line += " for " + FormatDuration(*since_s);
   line += ", " + EscapeText(database.Text("url"));
   if (last_error) line += "; last error: " + EscapeText(*last_error);
-  line = WrapTo(line, columns, kHeadIndent) + "\n";
-  const std::optional<Fields> fence =
-      database.Has("fence") ? database.OptionalObject("fence") : std::optional<Fields>();
-  const std::optional<std::string> waits =
-      fence ? fence->OptionalText("reason") : std::optional<std::string>();
-  if (!waits) return line;
-  return line + WrapTo("leasing   waits: " + EscapeText(*waits), columns, kHeadIndent) + "\n";
+  return WrapTo(line, columns, kHeadIndent) + "\n";
+}
+
+// "web-1, web-2 (silent for 2m), web-3; term 17, begun by web-1".
+std::string WitnessesText(const Fields& agreement) {
+  std::string text;
+  for (const Fields& witness : agreement.Objects("witnesses")) {
+    const double silent_s = witness.Number("silent_s");
+    text += (text.empty() ? "" : ", ") + EscapeText(witness.Text("host"));
+    if (witness.Flag("is_there")) continue;
+    text += silent_s > 0 ? " (silent for " + FormatDuration(silent_s) + ")"
+                         : std::string(" (not in this term yet)");
+  }
+  text += "; term " + agreement.CountText("term") + ", begun by " +
+          EscapeText(agreement.Text("begun_by"));
+  std::string next;
+  for (const std::string& host : agreement.Texts("next")) {
+    next += (next.empty() ? "; next " : ", ") + EscapeText(host);
+  }
+  return text + next;
+}
+
+// Nothing for a SQLite file, and from an older daemon.
+std::string AgreementLines(const Fields& database, std::size_t columns) {
+  const std::optional<Fields> agreement =
+      database.Has("agreement") ? database.OptionalObject("agreement") : std::optional<Fields>();
+  if (!agreement) return {};
+  std::string lines = WrapTo("witnesses " + WitnessesText(*agreement), columns, kHeadIndent) + "\n";
+  const bool has_majority = agreement->Flag("has_majority");
+  const bool waits = agreement->Text("state") == "waiting";
+  const std::optional<std::string> reason = agreement->OptionalText("reason");
+  if (!reason) return lines;
+  std::string line = waits ? "leasing   waits: " : "leasing   only below the active ceilings: ";
+  line += EscapeText(*reason);
+  if (!has_majority) {
+    line +=
+        "; start the witnesses, or replace those that will not return with 'idctl witness set "
+        "--force HOST...'";
+  }
+  return lines + WrapTo(line, columns, kHeadIndent) + "\n";
 }
 
 // Of both tables of tags.
@@ -269,6 +302,7 @@ Result<std::string> RenderStatus(const Json& document, const std::string& tag,
   const std::vector<Fields> tags = reply.Objects("tags");
   std::string text = DaemonLines(reply.Object("daemon"), screen.columns) +
                      DatabaseLines(reply.Object("database"), screen.columns) +
+                     AgreementLines(reply.Object("database"), screen.columns) +
                      TagsText(tags, tag, screen);
   if (!error.ok()) return error;
   if (!tag.empty() && tags.empty()) {

@@ -39,6 +39,7 @@ void RegisterBenchCommand(Command root, Invocation& invocation);
 void RegisterTopCommand(Command root, Invocation& invocation);
 void RegisterStatusCommand(Command root, Invocation& invocation);
 void RegisterLeaseCommands(Command root, Invocation& invocation);
+void RegisterWitnessCommands(Command root, Invocation& invocation);
 void RegisterAuditCommand(Command root, Invocation& invocation);
 void RegisterWhoIsCommand(Command root, Invocation& invocation);
 void RegisterDecodeCommand(Command root, Invocation& invocation);
@@ -69,6 +70,9 @@ void RegisterConfigCommands(Command root, Invocation& invocation);
 // `asked`: the host as the user named it.
 [[nodiscard]] Result<std::string> RenderForgotten(const Json& document, const std::string& asked);
 [[nodiscard]] Result<std::string> RenderHosts(const Json& document, std::size_t columns = 0);
+
+// --- witness
+[[nodiscard]] Result<std::string> RenderWitnesses(const Json& document, std::size_t columns = 0);
 
 // --- audit
 [[nodiscard]] Result<std::string> RenderAudit(const Json& document, std::size_t columns = 0);

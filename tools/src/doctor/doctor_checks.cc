@@ -288,6 +288,60 @@ void CheckHostName(const Fields& look, const Fields& daemon, Findings& findings)
        "host list shows the names in use"});
 }
 
+// --- the witnesses
+
+// "web-2 has been silent for 2m".
+std::string MissingText(const Fields& witness) {
+  const double silent_s = witness.Number("silent_s");
+  const std::string host = witness.Text("host");
+  return silent_s > 0 ? host + " has been silent for " + FormatDuration(silent_s)
+                      : host + " has not come to the present term";
+}
+
+// Of two hosts, one is the only witness: its loss needs an operator. A third one joins the list a
+// minute after it has come.
+void CheckOnlyWitness(const std::string& witness, std::uint64_t live_hosts, Findings& findings) {
+  if (live_hosts == 2) {
+    findings.push_back(
+        {"witnesses", Health::kWarning,
+         witness + " is the only witness of two hosts: if it is lost, the other one leases only up "
+                   "to the present ceilings, until an operator names a witness",
+         "run idd on a third host, which needs no tags: then all three are witnesses"});
+  }
+  AddOkUnlessFound(findings, "witnesses", witness + " is the only witness, and is there");
+}
+
+void CheckWitnesses(const Fields& store, Findings& findings) {
+  const std::optional<Fields> agreement =
+      store.Has("agreement") ? store.OptionalObject("agreement") : std::optional<Fields>();
+  // A SQLite file, an older idd, or a look from before the store went down.
+  if (!agreement || store.Text("state") != "up") return;
+  const std::vector<Fields> witnesses = agreement->Objects("witnesses");
+  std::string missing;
+  for (const Fields& witness : witnesses) {
+    if (!witness.Flag("is_there")) missing += (missing.empty() ? "" : ", ") + MissingText(witness);
+  }
+  const std::string all = std::to_string(witnesses.size());
+  if (!agreement->Flag("has_majority")) {
+    findings.push_back({"witnesses", Health::kProblem,
+                        "no majority of the " + all + " witnesses is there: " + missing +
+                            "; leasing ends at the present ceilings, and at once if the database "
+                            "changes",
+                        "start idd on these hosts; if they will not return: idctl witness set "
+                        "--force HOST..., with 1, 3 or 5 hosts that run"});
+  } else if (!missing.empty()) {
+    findings.push_back({"witnesses", Health::kWarning,
+                        missing + "; the other witnesses of " + all + " suffice meanwhile",
+                        "start idd there; after ten minutes of silence another host takes its "
+                        "place, if there is one"});
+  }
+  const std::optional<Fields> look = store.OptionalObject("look");
+  if (witnesses.size() == 1 && look && look->Has("live_hosts")) {
+    return CheckOnlyWitness(witnesses.front().Text("host"), look->Count("live_hosts"), findings);
+  }
+  AddOkUnlessFound(findings, "witnesses", all + " of " + all + " witnesses are there");
+}
+
 // --- the host under idd
 
 std::string SizeText(std::uint64_t bytes) {
@@ -528,6 +582,7 @@ void CheckRestarts(const Fields& service, Findings& findings) {
 std::string CheckStore(const Fields& store, const Fields& daemon, Diagnosis& diagnosis) {
   Findings& findings = diagnosis.findings;
   CheckStoreState(store, findings);
+  CheckWitnesses(store, findings);
   const std::optional<Fields> look = store.OptionalObject("look");
   if (!look) {
     diagnosis.left_out.emplace_back(

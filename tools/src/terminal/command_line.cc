@@ -120,6 +120,13 @@ Argument Command::AddTagNames(const char* name, const char* help, std::vector<st
       .ValueName(TagValueName(name));
 }
 
+Argument Command::AddTexts(const char* name, const char* help, std::vector<std::string>* texts) {
+  const auto store = [texts](const std::vector<std::string>& given) { *texts = given; };
+  return Argument(app_->add_option_function<std::vector<std::string>>(name, store, help)
+                      ->check(CheckTextArgument, ""))
+      .ValueName("");
+}
+
 Argument Command::AddNumber(const char* name, const char* help, NumberRange range,
                             std::optional<std::uint64_t>* number) {
   const auto read = [range, number](const std::string& text) {

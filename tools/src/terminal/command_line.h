@@ -84,6 +84,8 @@ class Command {
   Argument AddTime(const char* name, const char* help, const TimeRange& range,
                    std::optional<std::uint64_t>* time);
   Argument AddText(const char* name, const char* help, std::optional<std::string>* text);
+  // Any number of texts.
+  Argument AddTexts(const char* name, const char* help, std::vector<std::string>* texts);
   // One of a few words; the help lists them.
   Argument AddChoice(const char* name, const char* help, std::vector<std::string> choices,
                      std::optional<std::string>* choice, std::vector<WrongChoice> wrong = {});

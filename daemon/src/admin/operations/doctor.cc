@@ -72,6 +72,7 @@ Json LookJson(const StoreReport& report, const PeerRights& rights) {
           {"clock", ClockJson(report.facts.clock)},
           {"lost_leases", report.lost_leases},
           {"strange_leases", report.strange_leases},
+          {"live_hosts", report.live_hosts},
           {"behind", std::move(behind)},
           {"waste", std::move(waste)}};
 }

@@ -120,6 +120,11 @@ Status ReadStore(Store& store, HighWaterMarks& marks, const StoreSession& sessio
       {.tag = std::nullopt, .host = std::nullopt, .state = std::nullopt, .newest = kNewestLeases});
   if (!newest.ok()) return newest.status();
   report.waste = SumWaste(newest.value());
+  const Result<std::vector<HostRecord>> hosts = store.ListHosts();
+  if (!hosts.ok()) return hosts.status();
+  for (const HostRecord& one : hosts.value()) {
+    if (std::string_view(HostCondition(one)) == "live") ++report.live_hosts;
+  }
   return Status::Ok();
 }
 

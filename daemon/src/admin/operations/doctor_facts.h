@@ -72,6 +72,7 @@ struct StoreReport {
   // there but unknown to this run (strange). Either means that another idd uses the name.
   std::uint64_t lost_leases = 0;
   std::uint64_t strange_leases = 0;
+  std::uint64_t live_hosts = 0;  // with this one
 };
 // To be called on the lease worker's thread. An invalid answer of the store is kInvalid, so that
 // the store does not count as down because of it.

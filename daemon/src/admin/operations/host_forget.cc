@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `host.forget`: an operator says that a host is off for good. The fence no longer waits for it,
-// and its active leases end, batch by batch, between the leases of this host.
+// `host.forget`: an operator says that a host will not return. Its active leases end, batch by
+// batch, between the leases of this host.
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -25,55 +25,39 @@ constexpr std::size_t kRowsOfABatch = 500;
 struct Forgotten {
   std::string id;
   std::string name;
-  bool has_fence = false;
-  bool has_hosts = false;  // the store ends its leases, too
 };
 
 Status NotKnown(const std::string& host) {
   return {Code::kInvalid, "host '" + host + "' is not known; 'idctl host list' shows the names"};
 }
 
-// A host that is no member, because it has just come, or its idd is older than the fence.
+// The leases of a host that runs are in use.
 Status CheckIsSilent(const HostRecord& host) {
   const bool is_gone =
       host.has_stopped || host.silent_s > static_cast<std::uint64_t>(kHostSilentAfter.count());
   if (is_gone) return Status::Ok();
   return {Code::kInvalid, "host '" + host.host + "' may be alive, it was seen " +
-                              std::to_string(host.silent_s) + " s ago; stop it, or add --force"};
+                              std::to_string(host.silent_s) +
+                              " s ago; stop it, or wait until it has been silent for " +
+                              std::to_string(kHostSilentAfter.count()) + " s, or add --force"};
 }
 
-// Finds the host and ends the fence's wait for it. A host that is alive is a member again a moment
-// later, and then its leases stay.
-Result<Forgotten> BeginToForget(Store& store, StoreSession& session, const std::string& own_id,
-                                const std::string& host, bool is_forced) {
+Result<Forgotten> FindHost(Store& store, const std::string& own_id, const std::string& host,
+                           bool is_forced) {
   const Result<std::vector<HostRecord>> hosts = store.ListHosts();
   if (!hosts.ok()) return hosts.status();
   Result<std::string> id = FindHostId(hosts.value(), host);
   if (!id.ok()) return id.status();
-  Forgotten forgotten{.id = std::move(id).value(),
-                      .name = "",
-                      .has_fence = store.fence() != nullptr,
-                      .has_hosts = store.hosts() != nullptr};
-  if (forgotten.id == own_id) {
+  if (id.value() == own_id) {
     return Status(Code::kInvalid, "host '" + host + "' is this one; stop its idd instead");
   }
-  const auto record =
-      std::find_if(hosts.value().begin(), hosts.value().end(),
-                   [&forgotten](const HostRecord& one) { return one.host == forgotten.id; });
-  const bool is_known = record != hosts.value().end();
-  if (is_known) forgotten.name = record->name;
-  // This host's last look at the fence may be older than the other host's stop.
-  const bool has_left = is_known && record->has_stopped && record->state == "left";
-  const bool is_member = !has_left && session.fence.IsMember(forgotten.id);
-  if (forgotten.has_fence && (!forgotten.has_hosts || is_member)) {
-    Status status = session.fence.Forget(*store.fence(), forgotten.id, is_forced);
-    return status.ok() ? Result<Forgotten>(std::move(forgotten)) : Result<Forgotten>(status);
-  }
-  if (!is_known || !forgotten.has_hosts) return NotKnown(host);
-  if (forgotten.has_fence && record->state.value_or("left") == "left" && !is_forced) {
+  const auto record = std::find_if(hosts.value().begin(), hosts.value().end(),
+                                   [&id](const HostRecord& one) { return one.host == id.value(); });
+  if (record == hosts.value().end() || store.hosts() == nullptr) return NotKnown(host);
+  if (!is_forced) {
     if (Status status = CheckIsSilent(*record); !status.ok()) return status;
   }
-  return forgotten;
+  return Forgotten{.id = std::move(id).value(), .name = record->name};
 }
 
 // A request to forget a host, from the first batch to the last.
@@ -83,15 +67,12 @@ class ForgetCall : public std::enable_shared_from_this<ForgetCall> {
       : context_(context), is_forced_(is_forced), done_(std::move(done)) {}
 
   void Begin(const std::string& host) {
-    context_.worker.SubmitWithSession<Forgotten>(
+    context_.worker.Submit<Forgotten>(
         [own_id = context_.info.host_id, host, is_forced = is_forced_](
-            Store& store, HighWaterMarks&, StoreSession& session) {
-          return BeginToForget(store, session, own_id, host, is_forced);
-        },
+            Store& store, HighWaterMarks&) { return FindHost(store, own_id, host, is_forced); },
         [self = shared_from_this()](const Result<Forgotten>& begun) {
           if (!begun.ok()) return Fail(self->done_, begun.status());
           self->forgotten_ = begun.value();
-          if (!self->forgotten_.has_hosts) return self->Finish();
           self->EndLeases();
         });
   }
@@ -134,7 +115,7 @@ class ForgetCall : public std::enable_shared_from_this<ForgetCall> {
   void Finish() {
     context_.cluster.Forget();  // what it has read is out of date
     done_(Status::Ok(), Dump({{"host", forgotten_.id},
-                              {"state", forgotten_.has_fence ? "out" : "forgotten"},
+                              {"state", "forgotten"},
                               {"name", OrNull(forgotten_.name)},
                               {"leases", leases_},
                               {"ids", ids_},

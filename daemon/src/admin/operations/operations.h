@@ -44,9 +44,11 @@ AdminHandler ListClients;
 AdminHandler ListHosts;
 AdminHandler ListLeases;
 AdminHandler ListTags;
+AdminHandler ListWitnesses;
 AdminHandler LogLevel;
 AdminHandler Resume;
 AdminHandler SetTag;
+AdminHandler SetWitnesses;
 AdminHandler ShowCluster;
 AdminHandler ShowConfig;
 AdminHandler ShowImportProgress;
@@ -87,6 +89,8 @@ inline constexpr std::array kAdminOperations = {
     AdminOperation{"tag.set", Needs::kAdministerTag, &SetTag},
     AdminOperation{"tag.show", Needs::kSee, &ShowTag},
     AdminOperation{"whois", Needs::kSee, &WhoIs},
+    AdminOperation{"witness.list", Needs::kSee, &ListWitnesses},
+    AdminOperation{"witness.set", Needs::kAdministerAll, &SetWitnesses},
 };
 
 }  // namespace idd::daemon

@@ -34,13 +34,6 @@ Json PromiseJson(const TagSnapshot& tag, std::uint64_t available) {
           {"kept", shm::IsPromiseKept(available, tag.promised_ids)}};
 }
 
-Json FenceJson(const FenceReport& fence) {
-  if (fence.state == "none") return nullptr;
-  return {{"state", fence.state},
-          {"waits_for", WaitsJson(fence.waits)},
-          {"reason", OrNull(fence.reason)}};
-}
-
 // Where a snowflake tag stands: the worker id that it leases from, and its time.
 Json SnowflakeStateJson(const TagSnapshot& tag) {
   if (!tag.snowflake.has_value()) return nullptr;
@@ -74,14 +67,28 @@ std::string ErrorDocument(const std::string& message) { return Dump({{"error", m
 
 Json OrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-Json WaitsJson(const std::vector<FenceWait>& waits) {
+Json WaitsJson(const std::vector<WitnessWait>& waits) {
   Json list = Json::array();
-  for (const FenceWait& wait : waits) {
-    list.push_back({{"host", wait.host},
-                    {"silent_s", wait.silent_ms / 1000},
-                    {"left_s", wait.left_ms ? Json(*wait.left_ms / 1000) : Json(nullptr)}});
+  for (const WitnessWait& wait : waits) {
+    list.push_back({{"host", wait.host}, {"silent_s", wait.silent_s}, {"has_come", wait.has_come}});
   }
   return list;
+}
+
+Json AgreementJson(const AgreementReport& agreement) {
+  if (agreement.state == "none") return nullptr;
+  Json witnesses = Json::array();
+  for (const AgreementReport::Witness& witness : agreement.witnesses) {
+    witnesses.push_back(
+        {{"host", witness.host}, {"silent_s", witness.silent_s}, {"is_there", witness.is_there}});
+  }
+  return {{"state", agreement.state},
+          {"term", agreement.term},
+          {"begun_by", agreement.begun_by},
+          {"witnesses", std::move(witnesses)},
+          {"next", agreement.next},
+          {"has_majority", agreement.has_majority},
+          {"reason", OrNull(agreement.reason)}};
 }
 
 Json TagJson(const TagRecord& record) {
@@ -191,7 +198,6 @@ Json HostJson(const HostRecord& host) {
           {"first_seen", host.first_seen},
           {"last_seen", host.last_seen},
           {"boot_id", host.boot_id ? Json(*host.boot_id) : Json(nullptr)},
-          {"state", host.state ? Json(*host.state) : Json(nullptr)},
           {"name", OrNull(host.name)},
           {"address", OrNull(host.address)},
           {"version", OrNull(host.version)},
@@ -215,7 +221,7 @@ Json DatabaseJson(const std::string& display_url, const StoreHealth& health) {
           {"state", health.up ? "up" : "down"},
           {"last_error", OrNull(health.last_error)},
           {"since_s", health.since == MonotonicTime{} ? 0 : SecondsSince(health.since)},
-          {"fence", FenceJson(health.fence)}};
+          {"agreement", AgreementJson(health.agreement)}};
 }
 
 std::map<std::string, TagSnapshot> AllTags(const std::vector<TagRecord>& records,

@@ -26,8 +26,10 @@ struct DaemonInfo;  // admin_context.h
 // null for an empty text.
 [[nodiscard]] Json OrNull(const std::string& text);
 
-// The hosts that leasing waits for.
-[[nodiscard]] Json WaitsJson(const std::vector<FenceWait>& waits);
+// The witnesses that leasing waits for.
+[[nodiscard]] Json WaitsJson(const std::vector<WitnessWait>& waits);
+// The term and its witnesses; null if the store has no terms.
+[[nodiscard]] Json AgreementJson(const AgreementReport& agreement);
 
 // The tag as `tag show` has it.
 [[nodiscard]] Json TagJson(const TagRecord& record);

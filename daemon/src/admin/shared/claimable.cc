@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr std::uint64_t kMaxWaitMs = 600'000;
 constexpr std::uint64_t kDefaultWaitMs = 5000;
-// As often as a host looks at the fence while something waits for other hosts.
+// As often as a host looks at the term while something waits for the witnesses.
 constexpr milliseconds kLookPause(200);
 
 struct ClaimableWait {

@@ -42,10 +42,7 @@ void TakeReport(ClusterHost& host, ClusterView& view) {
 }
 
 // A host that has stopped or is silent keeps no promise, and reports nothing that counts.
-bool IsAlive(const HostRecord& host) {
-  const std::string_view condition = HostCondition(host);
-  return condition == "live" || condition == "waiting";
-}
+bool IsAlive(const HostRecord& host) { return std::string_view(HostCondition(host)) == "live"; }
 
 void AddSums(const LeaseSums& sums, HostIndex& hosts, ClusterView& view) {
   const auto tag = view.tags.find(ServedName(sums.tag));
@@ -117,10 +114,9 @@ Status ReadRates(StoreReader& store, const std::optional<std::string>& tag, Clus
 // What needs attention comes first.
 int RankOf(const ClusterHost& host) {
   const std::string_view condition = HostCondition(host.record);
-  if (condition == "silent" || condition == "out") return 0;
-  if (condition == "waiting" || condition == "unknown") return 1;
-  if (condition == "live") return host.short_tags > 0 ? 2 : 3;
-  return 4;
+  if (condition == "silent") return 0;
+  if (condition == "live") return host.short_tags > 0 ? 1 : 2;
+  return 3;
 }
 
 bool IsShownBefore(const ClusterHost* a, const ClusterHost* b) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "store/fence_store.h"
+#include "store/host_run.h"
 #include "store/mysql/mysql_sql.h"
 
 namespace idd::daemon {
@@ -16,6 +16,10 @@ constexpr std::chrono::seconds kBeatEvery(20);
 // ... and after this long without a renewal another host may take its name.
 constexpr int kSilentForS = 60;
 }  // namespace
+
+std::string HostRow::IsAsLeft() const {
+  return "idd_host." + IsThisHost() + " AND beat = " + std::to_string(beat_);
+}
 
 std::string HostRow::IsThisHost() const {
   return "host = " + MysqlDb::Text(host_.id) + " AND run = '" + run_ + "'";
@@ -33,12 +37,13 @@ Result<bool> HostRow::Claim(MysqlDb& db) {
                                          : "(run = '" + run_ + "' OR LEFT(run, " + number +
                                                ") < LEFT('" + run_ + "', " + number + "))");
   const Result<std::vector<MysqlResult>> claimed = db.Packet(
-      {"INSERT IGNORE INTO idd_host(host, boot_id, instance, run, beat) VALUES(" + host + ", '', " +
-           instance + ", '', 0)",
+      {"INSERT IGNORE INTO idd_host(host, boot_id, instance, run, beat, disk) VALUES(" + host +
+           ", '', " + instance + ", '', 0, '')",
        "UPDATE idd_host SET boot_id = " + boot + ", instance = " + instance + ", run = '" + run_ +
-           "', beat = beat + 1, last_seen = CURRENT_TIMESTAMP WHERE host = " + host +
-           " AND (boot_id = '' OR (" + is_own + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " +
-           std::to_string(kSilentForS) + " SECOND)",
+           "', beat = beat + 1, disk = " + MysqlDb::Text(host_.disk) +
+           ", last_seen = CURRENT_TIMESTAMP WHERE host = " + host + " AND (boot_id = '' OR (" +
+           is_own + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " + std::to_string(kSilentForS) +
+           " SECOND)",
        "SELECT boot_id, run, beat, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP)"
        " FROM idd_host WHERE host = " +
            host});
@@ -66,9 +71,8 @@ Result<bool> HostRow::Claim(MysqlDb& db) {
 
 Result<bool> HostRow::Beat(MysqlDb& db) {
   if (MonotonicClock::now() - beaten_at_ < kBeatEvery) return true;
-  const Result<MysqlResult> beaten =
-      db.Query("UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE " +
-               IsThisHost() + " AND beat = " + std::to_string(beat_));
+  const Result<MysqlResult> beaten = db.Query(
+      "UPDATE idd_host SET last_seen = CURRENT_TIMESTAMP, beat = beat + 1 WHERE " + IsAsLeft());
   if (!beaten.ok()) return beaten.status();
   if (beaten.value().changed != 1) return false;
   ++beat_;

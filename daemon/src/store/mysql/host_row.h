@@ -20,7 +20,7 @@ namespace idd::daemon {
 // Thread safety: none.
 class HostRow {
  public:
-  // `run`: MakeRun() (fence_store.h), so that two owners of such an object differ, and that one run
+  // `run`: MakeRun() (host_run.h), so that two owners of such an object differ, and that one run
   // on a state directory is known to be earlier than another.
   HostRow(HostIdentity host, std::string run) : host_(std::move(host)), run_(std::move(run)) {}
 
@@ -33,6 +33,8 @@ class HostRow {
   [[nodiscard]] Result<bool> Claim(MysqlDb& db);
   // Renews the row if that is due. False: the row is not as this run left it.
   [[nodiscard]] Result<bool> Beat(MysqlDb& db);
+  // An SQL condition on idd_host: the row of this host, as this run left it.
+  [[nodiscard]] std::string IsAsLeft() const;
   // Frees the name at once, so that a host that is stopped and rebooted need not wait.
   void Release(MysqlDb& db) const;
 

@@ -13,15 +13,15 @@ namespace idd::daemon {
 Result<std::vector<HostRecord>> MysqlStore::ListHosts() {
   if (db_ == nullptr) return NotOpen();
   const std::string last_seen = "GREATEST(h.last_seen, COALESCE(i.last_seen, h.last_seen))";
-  const Result<MysqlResult> found = db_->Query(
-      "SELECT h.host, h.first_seen, " + last_seen +
-      ", IF(h.boot_id = '', COALESCE(i.boot_id, ''), h.boot_id), f.state, i.host IS NOT NULL,"
-      " COALESCE(i.name, ''), COALESCE(i.address, ''), COALESCE(i.version, ''),"
-      " COALESCE(i.report, ''), GREATEST(0, TIMESTAMPDIFF(SECOND, " +
-      last_seen +
-      ", CURRENT_TIMESTAMP)), h.boot_id = '', i.forgotten_at IS NOT NULL FROM idd_host h"
-      " LEFT JOIN idd_fence f ON f.host = h.host LEFT JOIN idd_host_info i ON i.host = h.host"
-      " ORDER BY h.host");
+  const Result<MysqlResult> found =
+      db_->Query("SELECT h.host, h.first_seen, " + last_seen +
+                 ", IF(h.boot_id = '', COALESCE(i.boot_id, ''), h.boot_id), i.host IS NOT NULL,"
+                 " COALESCE(i.name, ''), COALESCE(i.address, ''), COALESCE(i.version, ''),"
+                 " COALESCE(i.report, ''), GREATEST(0, TIMESTAMPDIFF(SECOND, " +
+                 last_seen +
+                 ", CURRENT_TIMESTAMP)), h.boot_id = '', i.forgotten_at IS NOT NULL FROM idd_host h"
+                 " LEFT JOIN idd_host_info i ON i.host = h.host"
+                 " ORDER BY h.host");
   if (!found.ok()) return Failed(found.status());
   std::vector<HostRecord> hosts;
   for (const auto& cells : found.value().rows) {
@@ -32,15 +32,14 @@ Result<std::vector<HostRecord>> MysqlStore::ListHosts() {
     host.first_seen = text(1);
     host.last_seen = text(2);
     host.boot_id = text(3);
-    host.state = row.TextIf(4);
-    host.has_info = text(5) == "1";
-    host.name = text(6);
-    host.address = text(7);
-    host.version = text(8);
-    host.report = text(9);
-    host.silent_s = row.UintIf(10).value_or(0);
-    host.has_stopped = text(11) == "1";
-    host.is_forgotten = text(12) == "1";
+    host.has_info = text(4) == "1";
+    host.name = text(5);
+    host.address = text(6);
+    host.version = text(7);
+    host.report = text(8);
+    host.silent_s = row.UintIf(9).value_or(0);
+    host.has_stopped = text(10) == "1";
+    host.is_forgotten = text(11) == "1";
   }
   return hosts;
 }
@@ -83,10 +82,8 @@ Result<bool> MysqlStore::Introduce(const HostInfo& info) {
   return introduced.value()[0].rows.at(0).at(0) != "0";
 }
 
-// A returning host becomes a member before it leases, so a host that is no member has no lease
-// under way, and the lock keeps the next run from taking the host's row meanwhile. This host need
-// not be a live member: it may be waiting for the host that is to be forgotten. Tables that were
-// set back do not have this host's row.
+// Each lease of the other host locks its row of idd_host, and so does this: a lease of it is either
+// known here or comes after it. Tables that were set back do not have this host's row.
 Result<ForgetOutcome> MysqlStore::Forget(const ForgetOrder& order) {
   if (db_ == nullptr) return NotOpen();
   const std::string host = MysqlDb::Text(order.host);
@@ -100,6 +97,10 @@ Result<ForgetOutcome> MysqlStore::Forget(const ForgetOrder& order) {
   std::vector<std::string> listed = {""};
   for (const auto& cells : found.value()[0].rows) active.push_back(cells[0].value_or(""));
   for (const auto& cells : found.value()[1].rows) listed.push_back(cells[0].value_or(""));
+  const std::string is_silent =
+      order.is_forced ? ""
+                      : " AND (h.boot_id = '' OR h.last_seen < CURRENT_TIMESTAMP - INTERVAL " +
+                            std::to_string(kHostSilentAfter.count()) + " SECOND)";
   const std::string has_come_back =
       order.is_first ? ""
                      : " AND EXISTS(SELECT 1 FROM idd_host_info i WHERE i.host = " + host +
@@ -111,10 +112,8 @@ Result<ForgetOutcome> MysqlStore::Forget(const ForgetOrder& order) {
   const std::string are_listed = " FROM idd_returned WHERE @idd_gone = 1 AND host = " + host +
                                  " AND token IN " + sql::Texts(listed);
   const Result<std::vector<MysqlResult>> done = db_->Transaction(
-      {"SELECT COUNT(*) INTO @idd_gone FROM idd_host h WHERE h.host = " + host +
-           " AND NOT EXISTS(SELECT 1 FROM idd_fence f WHERE f.host = " + host +
-           " AND f.state IN ('live', 'waiting'))" + has_come_back + " AND (" + SelectIsCurrent() +
-           ") = 1 FOR UPDATE",
+      {"SELECT COUNT(*) INTO @idd_gone FROM idd_host h WHERE h.host = " + host + is_silent +
+           has_come_back + " AND (" + SelectIsCurrent() + ") = 1 FOR UPDATE",
        "SELECT COUNT(*), COALESCE(SUM(`limit` - base), 0)" + are_active + " FOR UPDATE",
        "SELECT COALESCE(SUM(`limit` - base), 0)" + are_listed + " FOR UPDATE",
        "UPDATE idd_lease SET state = 'abandoned', abandoned = `limit` - base,"
@@ -131,7 +130,7 @@ Result<ForgetOutcome> MysqlStore::Forget(const ForgetOrder& order) {
   if (!done.ok()) return Failed(done.status());
   if (done.value().back().rows.at(0).at(0) != "1") {
     if (Status status = CheckIdentity(); !status.ok()) return status;
-    return Status(Code::kInvalid, "host '" + order.host + "' is not known, or has come back");
+    return Status(Code::kInvalid, "host '" + order.host + "' is not known, or is alive");
   }
   const MysqlRow leases(done.value()[1].rows.at(0));
   const MysqlRow tails(done.value()[2].rows.at(0));

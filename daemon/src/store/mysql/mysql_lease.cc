@@ -290,13 +290,19 @@ const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseReque
   return nullptr;
 }
 
-// The guard of a statement that leases: connection, server and tables are the same as at the last
-// look, and the server is not read-only (a user with all rights could write to a read-only one). It
-// locks this host's row until the COMMIT: a host that takes the row over, or puts this host out,
-// waits until the lease is known, however long the statement has waited for the tag's row.
+// The guard of a statement that leases: connection, server, tables and term are the same as at the
+// last look, and the server is not read-only (a user with all rights could write to a read-only
+// one). It locks the rows of the term and of this host until the COMMIT: a new term, and a host
+// that takes this one's name, wait until the lease is known, however long the statement has waited
+// for the tag's row.
 std::string MysqlStore::IsGuarded() const {
-  return " AND CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0 AND (" +
-         SelectIsCurrent() + " AND state = 'live' LOCK IN SHARE MODE) = 1";
+  const Term& term = term_.term;
+  return "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0 AND (SELECT"
+         " COUNT(*) FROM idd_term JOIN idd_host JOIN idd_meta WHERE idd_term.id = 1"
+         " AND idd_term.number = " +
+         std::to_string(term.number) + " AND idd_term.witness = " + MysqlDb::Text(term.witness) +
+         " AND idd_term.identity = " + MysqlDb::Text(term_.is_current ? term_.identity : "-") +
+         " AND " + HasOwnRows() + " LOCK IN SHARE MODE) = 1";
 }
 
 Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const TagState& state) {
@@ -312,8 +318,8 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
   if (base >= most) {
     return Status(Code::kUnavailable, "tag '" + request.tag + "': ids from " +
                                           std::to_string(base) +
-                                          " on may not be leased until every host has noted "
-                                          "the tag's next ceiling");
+                                          " on may not be leased until a majority of the "
+                                          "witnesses has noted the tag's next ceiling");
   }
   return Advance{.request = &request,
                  .seen = state.record.next_id,
@@ -337,7 +343,7 @@ Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
            ") + " + count + " WHERE biz_tag = " + tag + " AND max_id BETWEEN " +
            std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count) +
            sql::HasNoTombstoneAbove({request.tag}, std::to_string(advance.lowest)) +
-           OwnsWorker(request) + IsGuarded(),
+           OwnsWorker(request) + " AND " + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND "
        "(SELECT max_id" +
            from + " >= " + std::to_string(advance.seen + advance.count) + " AND " +
@@ -381,7 +387,7 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"UPDATE leaf_alloc SET max_id = GREATEST(max_id, " + lowest.NumberAt(place) + ") + " + ids +
            where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
-           sql::HasNoTombstoneAbove(tags, lowest.NumberAt(place)) + IsGuarded(),
+           sql::HasNoTombstoneAbove(tags, lowest.NumberAt(place)) + " AND " + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
            std::to_string(advances.size()) + " AND max_id - " + ids +
            " >= " + seen.NumberAt(place) + " AND " + tables_.AreSame() + ", ELT(" + place + ", " +
@@ -451,7 +457,8 @@ Result<Lease> MysqlStore::TakeBack(const LeaseRequest& request, const ReturnedTa
       {"DELETE FROM idd_returned WHERE token = " + MysqlDb::Text(tail.token) + " AND host = " +
            MysqlDb::Text(options_.host.id) + " AND base = " + std::to_string(tail.ids.first) +
            " AND `limit` = " + std::to_string(tail.ids.limit) +
-           sql::HasNoTombstoneAbove({request.tag}, std::to_string(tail.ids.first)) + IsGuarded(),
+           sql::HasNoTombstoneAbove({request.tag}, std::to_string(tail.ids.first)) + " AND " +
+           IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = 1 AND " +
            tables_.AreSame() + ", '" + request.token + "', NULL), " + MysqlDb::Text(request.tag) +
            ", " + MysqlDb::Text(options_.host.id) + ", " + range});

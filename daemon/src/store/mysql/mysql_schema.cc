@@ -84,39 +84,44 @@ constexpr std::array kMysqlSchema = {
     " boot_id " IDD_WORD_COLUMN("64") " NOT NULL,"
     " instance " IDD_WORD_COLUMN("64") " NOT NULL,"
     " run " IDD_WORD_COLUMN("32") " NOT NULL,"
-    " beat bigint NOT NULL) " IDD_TABLE,
+    " beat bigint NOT NULL,"
+    " disk " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT '') " IDD_TABLE,
 
     "CREATE TABLE IF NOT EXISTS idd_deleted_tag("
     " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
     " max_id bigint NOT NULL,"
     " deleted_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) " IDD_TABLE,
 
-    "CREATE TABLE IF NOT EXISTS idd_meta("
-    " name " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
-    " value " IDD_WORD_COLUMN("64") " NOT NULL) " IDD_TABLE,
-};
-// The state that the hosts share (fence.h): a row for each host, and for each tag the ceiling of
-// its leases. The tag with the empty name counts the raises.
-constexpr std::array kFenceTables = {
-    "CREATE TABLE IF NOT EXISTS idd_fence("
-    " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
-    " run " IDD_WORD_COLUMN("32") " NOT NULL,"
-    " beat bigint NOT NULL,"
+    // What the hosts agree on (term_store.h): the data set's term with its witnesses, a row for each
+    // witness, and for each tag the ceiling of its leases. The tag with the empty name counts the
+    // raises.
+    "CREATE TABLE IF NOT EXISTS idd_term("
+    " id int NOT NULL PRIMARY KEY,"
+    " number bigint NOT NULL DEFAULT 0,"
+    " witness " IDD_WORD_COLUMN("96") " NOT NULL DEFAULT '',"
+    " identity varchar(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',"
+    " active " IDD_WORD_COLUMN("640") " NOT NULL DEFAULT '',"
+    " wanted " IDD_WORD_COLUMN("640") " NOT NULL DEFAULT '') " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_witness("
+    " name " IDD_WORD_COLUMN("96") " NOT NULL PRIMARY KEY,"
+    " term_number bigint NOT NULL DEFAULT 0,"
+    " term_witness " IDD_WORD_COLUMN("96") " NOT NULL DEFAULT '',"
     " noted bigint NOT NULL DEFAULT 0,"
-    " state " IDD_WORD_COLUMN("16") " NOT NULL,"
-    " server varchar(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',"
-    " silence_s bigint NOT NULL DEFAULT 0) " IDD_TABLE,
+    " list " IDD_WORD_COLUMN("640") " NOT NULL DEFAULT '',"
+    " beat bigint NOT NULL DEFAULT 0,"
+    " seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) " IDD_TABLE,
 
     "CREATE TABLE IF NOT EXISTS idd_ceiling("
     " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
-    " active bigint NOT NULL,"
-    " wanted bigint NOT NULL,"
-    " epoch bigint NOT NULL,"
+    " wanted bigint NOT NULL DEFAULT 0,"
     " pushed bigint NOT NULL DEFAULT 0,"
+    " epoch bigint NOT NULL DEFAULT 0,"
+    " active bigint NOT NULL DEFAULT 0,"
+    " term_number bigint NOT NULL DEFAULT 0,"
+    " term_witness " IDD_WORD_COLUMN("96") " NOT NULL DEFAULT '',"
     " KEY idd_ceiling_epoch(epoch)) " IDD_TABLE,
-};
-// The tables that later versions of idd have brought (sqlite_schema.cc says what they are for).
-constexpr std::array kLaterTables = {
+
     "CREATE TABLE IF NOT EXISTS idd_snowflake("
     " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
     " layout " IDD_WORD_COLUMN("128") " NOT NULL) " IDD_TABLE,
@@ -190,15 +195,19 @@ constexpr std::array kLaterTables = {
     " stopped_at timestamp NULL DEFAULT NULL,"
     " forgotten_at timestamp NULL DEFAULT NULL,"
     " report mediumtext) " IDD_TABLE,
+
+    "CREATE TABLE IF NOT EXISTS idd_meta("
+    " name " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
+    " value " IDD_WORD_COLUMN("64") " NOT NULL) " IDD_TABLE,
 };
 #undef IDD_TAG_COLUMN
 #undef IDD_WORD_COLUMN
 #undef IDD_TABLE
 
-constexpr std::array kTables = {"leaf_alloc",  "idd_tag",       "idd_lease",  "idd_returned",
-                                "idd_host",    "idd_fence",     "idd_meta",   "idd_deleted_tag",
-                                "idd_ceiling", "idd_snowflake", "idd_worker", "idd_order",
-                                "idd_ended",   "idd_total",     "idd_role",   "idd_host_info"};
+constexpr std::array kTables = {
+    "leaf_alloc", "idd_tag",         "idd_lease",   "idd_returned", "idd_host",      "idd_term",
+    "idd_meta",   "idd_deleted_tag", "idd_witness", "idd_ceiling",  "idd_snowflake", "idd_worker",
+    "idd_order",  "idd_ended",       "idd_total",   "idd_role",     "idd_host_info"};
 
 }  // namespace
 
@@ -280,15 +289,6 @@ Result<std::uint64_t> CheckLeafAlloc(MysqlDb& db) {
 
 namespace {
 
-template <typename Statements>
-Status CreateTables(MysqlDb& db, const Statements& statements) {
-  for (const char* statement : statements) {
-    const Result<MysqlResult> made = db.Query(statement);
-    if (!made.ok()) return made.status();
-  }
-  return Status::Ok();
-}
-
 // idd writes the rows of idd_meta before it grants anything. If there are records of ids without
 // them, a dump is being restored, or a part of one was.
 Status CheckHasNoGrants(MysqlDb& db) {
@@ -310,58 +310,19 @@ Status CheckHasNoGrants(MysqlDb& db) {
 
 Status CreateDataSet(MysqlDb& db) {
   if (Status status = CheckHasNoGrants(db); !status.ok()) return status;
-  if (Status status = CreateTables(db, kMysqlSchema); !status.ok()) return status;
-  if (Status status = CreateTables(db, kLaterTables); !status.ok()) return status;
+  for (const char* statement : kMysqlSchema) {
+    const Result<MysqlResult> made = db.Query(statement);
+    if (!made.ok()) return made.status();
+  }
+  const Result<std::vector<MysqlResult>> rows =
+      db.Packet({"INSERT IGNORE INTO idd_term(id) VALUES(1)",
+                 "INSERT IGNORE INTO idd_ceiling(biz_tag) VALUES('')"});
+  if (!rows.ok()) return rows.status();
   // Hosts that start at the same time agree on the first one's value.
   const Result<MysqlResult> named =
       db.Query("INSERT IGNORE INTO idd_meta(name, value) VALUES('incarnation', '" + RandomToken() +
                "'), ('schema_version', '" + kVersion + "')");
   return named.status();
-}
-
-// Adds the fence's tables, which an earlier version of idd has not made, and the row that counts
-// the raises. A data set that once had them does not get new ones: its members and ceilings are
-// lost, or an operator is restoring them.
-Status AddFence(MysqlDb& db) {
-  const Result<MysqlResult> had = db.Query("SELECT COUNT(*) FROM idd_meta WHERE name = 'fence'");
-  if (!had.ok()) return had.status();
-  if (had.value().rows.at(0).at(0) != "0") return Status::Ok();
-  if (Status status = CreateTables(db, kFenceTables); !status.ok()) return status;
-  for (const char* statement :
-       {"INSERT IGNORE INTO idd_ceiling(biz_tag, active, wanted, epoch) VALUES('', 0, 0, 0)",
-        "INSERT IGNORE INTO idd_meta(name, value) VALUES('fence', '1')"}) {
-    const Result<MysqlResult> made = db.Query(statement);
-    if (!made.ok()) return made.status();
-  }
-  return Status::Ok();
-}
-
-// Adds the tables that an earlier version of idd has not made. Without their rows, snowflake tags
-// lease nothing or take other worker ids, other tags have order host, and no lease has been
-// settled, so an empty table repeats no id.
-Status AddLaterTables(MysqlDb& db) {
-  const Result<MysqlResult> there = db.Query(
-      "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
-      " AND LOWER(table_name) IN ('idd_snowflake', 'idd_worker', 'idd_order', 'idd_ended',"
-      " 'idd_total', 'idd_role', 'idd_host_info')");
-  if (!there.ok()) return there.status();
-  return there.value().rows.at(0).at(0) == std::to_string(kLaterTables.size())
-             ? Status::Ok()
-             : CreateTables(db, kLaterTables);
-}
-
-// Adds the index that tells where a tag's returned ranges end, which an earlier version of idd has
-// not made. If the server refuses, because another host was first or the account may not, leases do
-// without it: they read all of the tag's returned ranges.
-Status AddIndex(MysqlDb& db) {
-  const Result<MysqlResult> there = db.Query(
-      "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = DATABASE()"
-      " AND LOWER(table_name) = 'idd_returned' AND index_name = 'idd_returned_end'");
-  if (!there.ok()) return there.status();
-  if (there.value().rows.at(0).at(0) != "0") return Status::Ok();
-  const Result<MysqlResult> made =
-      db.Query("CREATE INDEX idd_returned_end ON idd_returned(biz_tag, `limit`)");
-  return made.ok() || !db.broken() ? Status::Ok() : made.status();
 }
 
 }  // namespace
@@ -392,9 +353,6 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
   if (!is_made.value()) {
     if (Status status = CreateDataSet(db); !status.ok()) return status;
   }
-  if (Status status = AddFence(db); !status.ok()) return status;
-  if (Status status = AddLaterTables(db); !status.ok()) return status;
-  if (Status status = AddIndex(db); !status.ok()) return status;
   if (Status status = CheckMysqlTables(db); !status.ok()) return status;
   const Result<std::uint64_t> largest_max_id = CheckLeafAlloc(db);
   if (!largest_max_id.ok()) return largest_max_id.status();
@@ -412,9 +370,7 @@ Result<MysqlDataSet> EnsureMysqlSchema(MysqlDb& db, bool may_create) {
     return Status(Code::kIncompatible, "idd's database at " + db.where() +
                                            " has no incarnation in idd_meta; restore it");
   }
-  return MysqlDataSet{.incarnation = *cells[1],
-                      .is_new = !is_made.value(),
-                      .largest_max_id = largest_max_id.value()};
+  return MysqlDataSet{.incarnation = *cells[1], .largest_max_id = largest_max_id.value()};
 }
 
 }  // namespace idd::daemon

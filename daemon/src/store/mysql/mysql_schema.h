@@ -12,7 +12,6 @@ namespace idd::daemon {
 
 struct MysqlDataSet {
   std::string incarnation;
-  bool is_new = false;               // made by this call, or by another host at the same time
   std::uint64_t largest_max_id = 0;  // that leaf_alloc's column can store
 };
 

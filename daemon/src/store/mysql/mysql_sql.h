@@ -27,7 +27,6 @@ inline constexpr const char* kServerVariables =
 inline constexpr unsigned kNullRefused = 1048;
 // The errors of a statement that another transaction was in the way of.
 inline constexpr unsigned kLockTimeout = 1205;
-inline constexpr unsigned kLockNotFree = 3572;  // MySQL's, for NOWAIT; MariaDB's is kLockTimeout
 inline constexpr unsigned kDeadlock = 1213;
 inline constexpr unsigned kAutoIncrement = 1467;  // that lock was waited for
 // The server does not know what a statement asks for, or refuses it in a cluster.
@@ -47,8 +46,8 @@ inline constexpr int kLeaseColumnCount = 12;
 // The tables that leases depend on, and the time when a table was made.
 inline constexpr const char* kLeaseTables =
     "table_schema = DATABASE() AND engine = 'InnoDB'"
-    " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_fence', 'idd_ceiling')";
-inline constexpr std::size_t kLeaseTableCount = 4;
+    " AND table_name IN ('leaf_alloc', 'idd_lease', 'idd_term', 'idd_witness', 'idd_ceiling')";
+inline constexpr std::size_t kLeaseTableCount = 5;
 inline constexpr const char* kTableMade = "COALESCE(UNIX_TIMESTAMP(create_time), 0)";
 
 // leaf_alloc.biz_tag as bytes: the column may compare without case and without spaces at the end.

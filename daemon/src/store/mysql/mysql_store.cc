@@ -8,6 +8,7 @@
 
 #include "platform/logging.h"
 #include "platform/random.h"
+#include "store/host_run.h"
 #include "store/mysql/mysql_schema.h"
 #include "store/mysql/mysql_sql.h"
 #include "store/tag_row.h"
@@ -16,6 +17,9 @@ namespace idd::daemon {
 namespace {
 
 using std::chrono::milliseconds;
+
+// The tables of HasOwnRows().
+constexpr std::string_view kOwnRows = "idd_host JOIN idd_meta";
 
 // The pause between two rounds of tries, per endpoint.
 constexpr milliseconds kConnectPause(1000);
@@ -80,6 +84,7 @@ Status MysqlStore::Open() {
   db_.reset();
   states_.clear();
   last_token_.clear();
+  term_ = {};
   Status refusal;
   for (const MysqlEndpoint& endpoint : options_.url.endpoints) {
     Status status = OpenAt(endpoint);
@@ -107,16 +112,15 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   if (!data_set.ok()) return data_set.status();
   incarnation_ = std::move(data_set.value().incarnation);
   largest_max_id_ = data_set.value().largest_max_id;
-  if (data_set.value().is_new) is_new_ = true;
   // Done before anything is read from the tables: from here on each lease notices if one is
   // replaced.
   if (Status status = RecogniseTables(); !status.ok()) return status;
   const Result<bool> is_set_back = host_row_.Claim(*db_);
   if (!is_set_back.ok()) return is_set_back.status();
   if (is_set_back.value()) ++generation_;
-  if (Status status = ClaimMember(); !status.ok()) return status;
   if (Status status = AbandonLostLeases(); !status.ok()) return status;
   may_create_ = false;
+  ++connection_;
   return Status::Ok();
 }
 
@@ -157,7 +161,7 @@ Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string
   const auto& server = answers.value()[0].rows.at(0);
   if (!IsOff(server[0]) || !IsOff(server[1])) return ReadOnly();
   std::map<std::string, std::string> variables = Pairs(answers.value()[2]);
-  if (Status status = CheckGroup(variables); !status.ok()) return status;
+  if (const Result<std::string> group = CheckGroup(variables); !group.ok()) return group.status();
   if (variables["wsrep_on"] == "ON") {
     view_.clear();
     if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
@@ -174,39 +178,42 @@ Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string
 
 // Finds out whether the server is writable, and which server it is.
 Status MysqlStore::Recognise() {
-  ServerFacts facts{.asked = MonotonicClock::now()};
   const Result<std::vector<MysqlResult>> answers =
       db_->Packet({"SELECT @@hostname, @@port, @@server_id, @@global.read_only, @@innodb_read_only,"
                    " @@innodb_flush_log_at_trx_commit, CONNECTION_ID()",
-                   "SHOW GLOBAL STATUS LIKE 'Uptime'", sql::kClusterStatus, sql::kServerVariables});
+                   sql::kClusterStatus, sql::kServerVariables});
   if (!answers.ok()) return answers.status();
   const auto& server = answers.value()[0].rows.at(0);
   if (!IsOff(server[3]) || !IsOff(server[4])) return ReadOnly();
+  const Result<std::uint64_t> started = ReadStart();
+  if (!started.ok()) return started.status();
   const auto number = [](const std::optional<std::string>& text) {
     return std::strtoull(text.value_or("").c_str(), nullptr, 10);
   };
-  std::map<std::string, std::string> variables = Pairs(answers.value()[3]);
-  if (Status status = CheckGroup(variables); !status.ok()) return status;
-  facts.hostname = server[0].value_or("");
-  facts.port = number(server[1]);
-  facts.server_id = number(server[2]);
-  facts.uid = variables["server_uid"];
-  facts.uuid = variables["server_uuid"];
-  facts.connection = number(server[6]);
-  facts.uptime = std::chrono::seconds(number(Pairs(answers.value()[1])["Uptime"]));
+  std::map<std::string, std::string> variables = Pairs(answers.value()[2]);
+  Result<std::string> group = CheckGroup(variables);
+  if (!group.ok()) return group.status();
+  ServerFacts facts{.hostname = server[0].value_or(""),
+                    .port = number(server[1]),
+                    .server_id = number(server[2]),
+                    .uid = variables["server_uid"],
+                    .uuid = variables["server_uuid"],
+                    .connection = number(server[6]),
+                    .started = started.value(),
+                    .cluster = std::move(group).value()};
   view_.clear();
   if (variables["wsrep_on"] == "ON") {
-    if (Status status = CheckCluster(answers.value()[2]); !status.ok()) return status;
-    facts.cluster = view_.substr(0, view_.find(' '));
+    if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
     // This host's commits at another node must be visible at this one.
     const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
     if (!set.ok()) return set.status();
     db_->SendSingly();
+    const Result<std::string> members = MembersOfCluster();
+    if (!members.ok()) return members.status();
+    facts.cluster = view_.substr(0, view_.find(' ')) + " " + members.value();
   }
-  const ServerIdentity::Change change = server_.Recognise(facts);
-  if (change == ServerIdentity::Change::kNone) return Status::Ok();
-  ++generation_;
-  if (change == ServerIdentity::Change::kOther) tables_ = {};
+  if (!server_.Recognise(facts)) return Status::Ok();
+  tables_ = {};
   if (server[5] != "1") {
     log::Warning("store.not_durable",
                  {{"server", db_->where()},
@@ -216,6 +223,39 @@ Status MysqlStore::Recognise() {
   return Status::Ok();
 }
 
+// The second in which the server's process started. The server computes its uptime from the start
+// of the statement, so in one second both differ by exactly that, whatever its clock shows.
+Result<std::uint64_t> MysqlStore::ReadStart() {
+  constexpr int kTries = 10;  // the second may end between the statements
+  for (int tries = 0; tries < kTries; ++tries) {
+    const Result<std::vector<MysqlResult>> answers = db_->Packet(
+        {"SELECT UNIX_TIMESTAMP()", "SHOW GLOBAL STATUS LIKE 'Uptime'", "SELECT UNIX_TIMESTAMP()"});
+    if (!answers.ok()) return answers.status();
+    const std::optional<std::uint64_t> before = MysqlRow(answers.value()[0].rows.at(0)).UintIf(0);
+    const std::optional<std::uint64_t> after = MysqlRow(answers.value()[2].rows.at(0)).UintIf(0);
+    if (answers.value()[1].rows.empty() || !before.has_value()) break;
+    const std::optional<std::uint64_t> uptime = MysqlRow(answers.value()[1].rows[0]).UintIf(1);
+    if (!uptime.has_value() || *uptime > *before) break;
+    if (before == after) return *before - *uptime;
+  }
+  return Status(Code::kUnavailable,
+                "the server at " + db_->where() + " does not say when it was started");
+}
+
+// The processes that form the present component of a Galera cluster: each has an id of its own, so
+// a component that was bootstrapped from an older node has other members.
+Result<std::string> MysqlStore::MembersOfCluster() {
+  const Result<MysqlResult> members = db_->Query(
+      "SELECT MD5(GROUP_CONCAT(node_uuid ORDER BY node_uuid)) FROM mysql.wsrep_cluster_members");
+  if (!members.ok()) {
+    return members.status().WithContext("the members of the cluster at " + db_->where());
+  }
+  std::string digest = members.value().rows.at(0).at(0).value_or("");
+  if (!digest.empty()) return digest;
+  return Status(Code::kUnavailable,
+                "the node at " + db_->where() + " does not show the members of its cluster");
+}
+
 // A dump that is restored table by table may set one table back after idd has written into another.
 // Only the creation times of the tables show that, because the dump may have this host's row just
 // as this host left it.
@@ -223,9 +263,7 @@ Status MysqlStore::RecogniseTables() {
   const bool was_open = !tables_.empty();
   const Result<bool> has_new = ReadTables();
   if (!has_new.ok()) return has_new.status();
-  // Each node of a cluster has its own creation times.
-  if (was_open && has_new.value() && !server_.is_cluster()) ++generation_;
-  data_set_name_ = server_.name() + (server_.is_cluster() ? "" : tables_.Times());
+  if (was_open && has_new.value()) ++generation_;
   return Status::Ok();
 }
 
@@ -268,11 +306,11 @@ Status MysqlStore::CheckIdentity() {
 
 Status MysqlStore::CheckGuard() {
   if (Status status = CheckIdentity(); !status.ok()) return status;
-  const Result<MysqlResult> live = db_->Query(SelectIsCurrent() + " AND state = 'live'");
-  if (!live.ok()) return Failed(live.status());
-  if (live.value().rows.at(0).at(0) == "1") return Status::Ok();
-  return {Code::kUnavailable, "host '" + options_.host.id + "' is not a live member at " +
-                                  db_->where() + "; it joins again at its next look"};
+  const Result<MysqlResult> same = db_->Query("SELECT " + IsGuarded());
+  if (!same.ok()) return Failed(same.status());
+  if (same.value().rows.at(0).at(0) == "1") return Status::Ok();
+  return {Code::kTimeout, "the database at " + db_->where() +
+                              " is in another term than at the last look; it is tried again"};
 }
 
 // Checks that the node may be used and the cluster has the same members as at the last look.
@@ -295,8 +333,9 @@ Status MysqlStore::CheckCluster(const MysqlResult& status) {
 // A server that is meant for a group of Group Replication, but is not in it, may be writable: its
 // leases would be lost to the group. In a group with several primaries a server may show less than
 // another one has committed.
-Status MysqlStore::CheckGroup(std::map<std::string, std::string>& variables) {
-  if (variables["group_replication_group_name"].empty()) return Status::Ok();
+Result<std::string> MysqlStore::CheckGroup(std::map<std::string, std::string>& variables) {
+  const std::string name = variables["group_replication_group_name"];
+  if (name.empty()) return std::string();
   const auto refused = [this](const std::string& why) {
     Status status(Code::kUnavailable, "the server at " + db_->where() + " " + why);
     db_.reset();
@@ -307,18 +346,20 @@ Status MysqlStore::CheckGroup(std::map<std::string, std::string>& variables) {
         "has Group Replication with several primaries; idd needs"
         " group_replication_single_primary_mode=ON");
   }
+  // The view's id begins with what the group got when it was bootstrapped.
   const Result<MysqlResult> member = db_->Query(
-      "SELECT member_state FROM performance_schema.replication_group_members"
-      " WHERE member_id = @@server_uuid");
+      "SELECT m.member_state, SUBSTRING_INDEX(s.view_id, ':', 1)"
+      " FROM performance_schema.replication_group_members m"
+      " LEFT JOIN performance_schema.replication_group_member_stats s USING(member_id)"
+      " WHERE m.member_id = @@server_uuid");
   if (!member.ok())
     return refused("does not show the state of its group: " + member.status().message());
   const auto& rows = member.value().rows;
   const std::string state = rows.empty() ? "OFFLINE" : rows[0].at(0).value_or("");
-  return state == "ONLINE" ? Status::Ok() : refused("is not in its group (" + state + ")");
-}
-
-std::optional<std::chrono::seconds> MysqlStore::uptime() const {
-  return server_.Uptime(MonotonicClock::now());
+  if (state != "ONLINE") return refused("is not in its group (" + state + ")");
+  const std::string bootstrap = rows[0].at(1).value_or("");
+  if (bootstrap.empty()) return refused("does not show the view of its group");
+  return "group-" + name + " " + bootstrap;
 }
 
 bool MysqlStore::IsOff(const std::optional<std::string>& value) {
@@ -335,13 +376,18 @@ Status MysqlStore::ReadOnly() {
 // and have what this host last wrote there. Tables that were set back do not have it.
 std::string MysqlStore::SelectIsCurrent() const {
   if (is_beside_) return "SELECT 1";
+  return "SELECT COUNT(*) FROM " + std::string(kOwnRows) + " WHERE " + HasOwnRows();
+}
+
+std::string MysqlStore::HasOwnRows() const {
   const std::string has_token =
       last_token_.empty()
           ? ""
           : " AND (EXISTS(SELECT 1 FROM idd_lease WHERE token = '" + last_token_ +
                 "') OR EXISTS(SELECT 1 FROM idd_ended WHERE token = '" + last_token_ + "'))";
-  return "SELECT COUNT(*) FROM idd_fence JOIN idd_meta ON name = 'incarnation' AND value = " +
-         MysqlDb::Text(incarnation_) + " WHERE " + IsThisMember() + has_token;
+  return server_.condition() +
+         " AND idd_meta.name = 'incarnation' AND idd_meta.value = " + MysqlDb::Text(incarnation_) +
+         " AND " + host_row_.IsAsLeft() + has_token;
 }
 
 Status MysqlStore::SetBack() {
@@ -376,13 +422,13 @@ Result<Reconciliation> MysqlStore::Reconcile(const HostMemory& memory) {
   if (Status status = LiftToMarks(memory.marks, reconciliation); !status.ok()) {
     return Failed(std::move(status));
   }
-  Reconciliation fenced;
-  if (Status status = LiftToMarks(memory.ceilings, fenced); !status.ok()) {
+  Reconciliation to_ceilings;
+  if (Status status = LiftToMarks(memory.ceilings, to_ceilings); !status.ok()) {
     return Failed(std::move(status));
   }
-  reconciliation.fenced = fenced.lifted.size();
-  reconciliation.refused.insert(reconciliation.refused.end(), fenced.refused.begin(),
-                                fenced.refused.end());
+  reconciliation.lifted_to_ceilings = to_ceilings.lifted.size();
+  reconciliation.refused.insert(reconciliation.refused.end(), to_ceilings.refused.begin(),
+                                to_ceilings.refused.end());
   if (Status status = RestoreLeases(memory, reconciliation); !status.ok()) {
     return Failed(std::move(status));
   }

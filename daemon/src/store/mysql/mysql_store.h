@@ -2,7 +2,7 @@
 //
 // The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises the
 // data set, mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases,
-// mysql_tags.cc reads and administers tags, mysql_fence.cc has what the hosts agree on,
+// mysql_tags.cc reads and administers tags, mysql_term.cc has what the hosts agree on,
 // mysql_inspect.cc looks at the server, mysql_ended.cc keeps the journal short and adds it up,
 // mysql_hosts.cc keeps what hosts say about themselves, mysql_schema.cc has the tables.
 // docs/adr/0009 says why a lease is one packet.
@@ -23,7 +23,6 @@
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
 #include "store/ended_leases.h"
-#include "store/fence_store.h"
 #include "store/host_store.h"
 #include "store/journal_store.h"
 #include "store/mysql/host_row.h"
@@ -32,6 +31,7 @@
 #include "store/mysql/server_identity.h"
 #include "store/mysql/time_budget.h"
 #include "store/store.h"
+#include "store/term_store.h"
 
 namespace idd::daemon {
 
@@ -40,7 +40,7 @@ struct MysqlStoreOptions {
   HostIdentity host;
 };
 
-// It has more methods and members than a class should: it is Store, FenceStore, JournalStore and
+// It has more methods and members than a class should: it is Store, TermStore, JournalStore and
 // HostStore over one connection. Parts with invariants of their own are in ServerIdentity,
 // MysqlTables, HostRow and LostCommits.
 //
@@ -49,7 +49,7 @@ struct MysqlStoreOptions {
 // Invariants: leaf_alloc, which several hosts write, is only changed relatively and by packets that
 // need nothing from this host in between. A range whose COMMIT did not answer is never used, even
 // if it turns out to be in the journal.
-class MysqlStore final : public Store, public FenceStore, public JournalStore, public HostStore {
+class MysqlStore final : public Store, public TermStore, public JournalStore, public HostStore {
  public:
   explicit MysqlStore(MysqlStoreOptions options);
   ~MysqlStore() override;
@@ -66,7 +66,7 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   }
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
-  FenceStore* fence() override { return this; }
+  TermStore* terms() override { return this; }
   JournalStore* journal() override { return this; }
   HostStore* hosts() override { return this; }
   Result<std::string> Incarnation() override;
@@ -111,20 +111,20 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
 
-  Result<FenceView> ReadFence(std::uint64_t noted) override;
-  std::uint64_t data_set() const override { return generation_; }
-  bool is_new() const override { return is_new_; }
-  std::optional<std::chrono::seconds> uptime() const override;
-  const std::optional<FenceMember>& found() const override { return found_; }
-  std::uint64_t beat() const override { return member_beat_; }
-  Status SetState(MemberState state, std::chrono::seconds silence, std::uint64_t number) override;
-  Status SetNoted(std::uint64_t epoch) override;
-  Status Confirm() override;
-  Status Admit(const std::vector<FenceMember>& members) override;
-  Status Raise(const std::vector<CeilingRaise>& raises) override;
-  Result<bool> TryRaise(const std::vector<CeilingRaise>& raises) override;
-  Result<std::vector<Ceiling>> Activate(const std::vector<std::string>& tags) override;
-  Result<bool> PutOut(const FenceMember& member) override;
+  std::uint64_t connection() const override { return connection_; }
+  Result<TermView> ReadTerm(std::optional<std::uint64_t> noted) override;
+  Result<bool> BeginTerm(const TermRow& found, const Term& term,
+                         const WitnessList& active) override;
+  Result<bool> VoidTerm(const TermRow& found) override;
+  Result<bool> Push(const TermRow& found, const std::vector<TagMark>& notes) override;
+  Result<bool> WriteWitness(const TermRow& found, const WitnessRow& row,
+                            std::uint64_t was) override;
+  Result<std::uint64_t> Raise(const std::vector<CeilingRaise>& raises) override;
+  Result<std::vector<Ceiling>> ReadCeilings(const std::vector<std::string>& tags) override;
+  Result<bool> Activate(const TermRow& found, std::uint64_t after, std::uint64_t epoch) override;
+  Result<bool> SetLists(const TermRow& found, const WitnessList& active, const WitnessList& wanted,
+                        std::uint64_t epoch) override;
+  Result<std::vector<Candidate>> ListCandidates() override;
 
  private:
   // The rest of a lease that was handed back, under that lease's token.
@@ -166,19 +166,21 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] Status OpenBesideAt(const MysqlEndpoint& endpoint, const std::string& session);
   [[nodiscard]] Status CheckSettings();
   [[nodiscard]] Status Recognise();
-  [[nodiscard]] Status ClaimMember();
-  [[nodiscard]] Status UpdateMember(const std::string& assignments);
-  [[nodiscard]] Status RowIsNotAsLeft();
-  // True: the member has seen a table with a later time, which is recorded now.
-  [[nodiscard]] bool LearnTablesFrom(const FenceMember& member);
+  [[nodiscard]] Result<std::uint64_t> ReadStart();
+  [[nodiscard]] Result<std::string> MembersOfCluster();
+  [[nodiscard]] std::string IsAsFound(const TermRow& found) const;
+  [[nodiscard]] std::string LockFound(const TermRow& found) const;
+  [[nodiscard]] Result<bool> UpdateTerm(const std::string& update);
+  [[nodiscard]] Status FailedOrUnknown(const Status& status);
+  [[nodiscard]] std::string IdentityOfConnection() const;
+  void LearnTablesFrom(const std::string& identity);
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
-  [[nodiscard]] Status CheckGroup(std::map<std::string, std::string>& variables);
+  // Empty: it is not meant for a group.
+  [[nodiscard]] Result<std::string> CheckGroup(std::map<std::string, std::string>& variables);
   [[nodiscard]] Status AbandonLostLeases();
-  [[nodiscard]] std::string IsThisMember() const;  // of a row of idd_fence
-  [[nodiscard]] std::vector<std::string> RaiseStatements(
-      const std::vector<CeilingRaise>& raises) const;
   [[nodiscard]] std::string RaiseRows(const std::vector<CeilingRaise>& raises) const;
   [[nodiscard]] std::string SelectIsCurrent() const;
+  [[nodiscard]] std::string HasOwnRows() const;
   // Finds out which tables there are, and whether they differ from those that were open last.
   [[nodiscard]] Status RecogniseTables();
   [[nodiscard]] Result<bool> ReadTables();
@@ -187,8 +189,8 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   [[nodiscard]] Status CheckTables();
   // The same for connection, server, tables and what this host last wrote there.
   [[nodiscard]] Status CheckIdentity();
-  // The same for everything that guards a lease, except its tag's row. If this host was only put
-  // out, the connection stays.
+  // The same for everything that guards a lease, except its tag's row. If only the term has
+  // changed, the connection stays.
   [[nodiscard]] Status CheckGuard();
   // The errors for tables that were set back and for a read-only server; the connection ends.
   [[nodiscard]] Status SetBack();
@@ -308,13 +310,10 @@ class MysqlStore final : public Store, public FenceStore, public JournalStore, p
   // The tables that were open at this server. While a transaction has touched a table, no other
   // session can alter or replace it.
   MysqlTables tables_;
-  std::string data_set_name_;  // from server and tables: the same on all hosts
-  const std::string run_;      // MakeRun(): differs for two objects with one state dir
+  const std::string run_;  // MakeRun(): differs for two objects with one state dir
   HostRow host_row_;
-  std::uint64_t member_beat_ = 0;     // of this host's row in idd_fence; 0: not known
-  std::string member_run_;            // likewise
-  std::optional<FenceMember> found_;  // that row, as Open() found it
-  bool is_new_ = false;               // the tables were made by this run
+  std::uint64_t connection_ = 0;  // its number
+  TermRow term_;                  // as it was read last; guards leases
   // The token of a lease that the open data set has in its journal; empty: none yet.
   std::string last_token_;
   std::string next_in_row_;  // the tag that Singly() begins with

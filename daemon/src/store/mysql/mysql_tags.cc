@@ -107,10 +107,12 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
                            end_of("idd_returned", "`limit`") + ")";
   const Result<std::vector<MysqlResult>> found = db_->Packet(
       {SelectTags(", (" + SelectIsCurrent() + "), @@global.read_only, COALESCE(d.max_id, 0), " +
-                  used + ", COALESCE(c.pushed, 0), COALESCE(c.active, 0)") +
+                  used +
+                  ", COALESCE(c.pushed, 0), IF(c.term_number = m.number AND"
+                  " c.term_witness = m.witness, c.active, 0), COALESCE(c.wanted, 0)") +
            " LEFT JOIN idd_deleted_tag d ON d.biz_tag = " + kComparedName +
-           " LEFT JOIN idd_ceiling c ON c.biz_tag = " + kComparedName + " WHERE a.biz_tag IN " +
-           texts,
+           " LEFT JOIN idd_ceiling c ON c.biz_tag = " + kComparedName +
+           " LEFT JOIN idd_term m ON m.id = 1 WHERE a.biz_tag IN " + texts,
        "SELECT biz_tag, `limit`, base, token FROM idd_returned WHERE biz_tag IN " + texts +
            " AND host = " + MysqlDb::Text(options_.host.id) + " ORDER BY base"});
   if (!found.ok()) return found.status();
@@ -182,6 +184,7 @@ Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) const {
                                       "; it must be from 0 to 2^63-1");
   }
   result.value().record.ceiling = *ceiling;
+  result.value().record.wanted_ceiling = row.UintIf(kTagColumns + 6).value_or(0);
   return result;
 }
 

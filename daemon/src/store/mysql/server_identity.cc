@@ -8,10 +8,9 @@
 namespace idd::daemon {
 namespace {
 
-std::string NameOf(const ServerFacts& facts) {
-  if (!facts.cluster.empty()) return facts.cluster;
+std::string ServerOf(const ServerFacts& facts) {
   return facts.hostname + ":" + std::to_string(facts.port) + " " + std::to_string(facts.server_id) +
-         " " + facts.uid + facts.uuid;
+         " " + facts.uid + facts.uuid + " " + std::to_string(facts.started);
 }
 
 std::string ConditionOf(const ServerFacts& facts) {
@@ -26,26 +25,14 @@ std::string ConditionOf(const ServerFacts& facts) {
 
 }  // namespace
 
-ServerIdentity::Change ServerIdentity::Recognise(const ServerFacts& facts) {
-  std::string name = NameOf(facts);
+bool ServerIdentity::Recognise(const ServerFacts& facts) {
+  std::string server = ServerOf(facts);
   is_cluster_ = !facts.cluster.empty();
+  name_ = is_cluster_ ? facts.cluster : server;
   condition_ = ConditionOf(facts);
-  uptime_ = facts.uptime;
-  asked_ = facts.asked;
-  // The uptime is in whole seconds, so the server may be up to one second younger than it reports.
-  const bool ran_then = uptime_ >= asked_ - first_seen_ + std::chrono::seconds(1);
-  const bool is_unbroken = !is_cluster_ && ran_then && facts.connection > last_connection_;
-  last_connection_ = facts.connection;
-  if (name == name_ && is_unbroken) return Change::kNone;
-  const Change change = name == name_ ? Change::kInterrupted : Change::kOther;
-  name_ = std::move(name);
-  first_seen_ = asked_;
-  return change;
-}
-
-std::optional<std::chrono::seconds> ServerIdentity::Uptime(MonotonicTime now) const {
-  if (is_cluster_) return std::nullopt;
-  return uptime_ + std::chrono::duration_cast<std::chrono::seconds>(now - asked_);
+  const bool is_other = server != server_;
+  server_ = std::move(server);
+  return is_other;
 }
 
 }  // namespace idd::daemon

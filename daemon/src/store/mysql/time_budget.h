@@ -9,8 +9,8 @@
 namespace idd::daemon {
 
 // The time for statements that run one after the other, each of which may wait for a lock. In
-// between, the host looks at the fence: had it not looked for six seconds (fence.cc), it would have
-// to hand all leases back, and a server that many hosts ask at once would serve none of them.
+// between, the host looks at the term: had it not looked for six seconds (agreement.cc), it would
+// have to hand all leases back, and a server that many hosts ask at once would serve none of them.
 class TimeBudget {
  public:
   // Whether the next statement may run. The first always may.

@@ -79,7 +79,7 @@ Result<bool> SqliteStore::Introduce(const HostInfo& info) {
   });
 }
 
-// Without a fence, a sign of life within the last minute is all that shows a host alive.
+// A sign of life within the last minute is all that shows a host alive.
 Status SqliteStore::CheckIsGone(const ForgetOrder& order) {
   const Result<std::vector<HostRecord>> hosts = ListHosts();
   if (!hosts.ok()) return hosts.status();

@@ -239,12 +239,13 @@ Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
     for (const TagMark& mark : memory.marks) {
       if (Status status = LiftToMark(mark, found); !status.ok()) return status;
     }
-    Reconciliation fenced;
+    Reconciliation to_ceilings;
     for (const TagMark& ceiling : memory.ceilings) {
-      if (Status status = LiftToMark(ceiling, fenced); !status.ok()) return status;
+      if (Status status = LiftToMark(ceiling, to_ceilings); !status.ok()) return status;
     }
-    found.fenced = fenced.lifted.size();
-    found.refused.insert(found.refused.end(), fenced.refused.begin(), fenced.refused.end());
+    found.lifted_to_ceilings = to_ceilings.lifted.size();
+    found.refused.insert(found.refused.end(), to_ceilings.refused.begin(),
+                         to_ceilings.refused.end());
     for (const Lease& lease : memory.held) {
       if (Status status = RestoreLease(lease, found); !status.ok()) return status;
     }

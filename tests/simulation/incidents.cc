@@ -155,11 +155,13 @@ void AddTwoPrimaries(std::uint64_t seed, std::vector<Incident>& incidents) {
   if (!HasTwoPrimaries(seed)) return;
   Random random(seed ^ 0x6f6c647072696d61);
   const Nanos last = incidents.back().at;
+  const auto later = [&random, last] {
+    return random.Between(2 * kSecond, std::max(last, 3 * kSecond));
+  };
   const std::uint64_t count = 1 + random.Below(3);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    Insert(incidents, Kind::kFailOver, random.Between(2 * kSecond, std::max(last, 3 * kSecond)),
-           random);
-  }
+  for (std::uint64_t i = 0; i < count; ++i) Insert(incidents, Kind::kFailOver, later(), random);
+  if (random.Percent(50)) return;
+  for (int i = 0; i < 10; ++i) Insert(incidents, Kind::kSetWitnesses, later(), random);
 }
 
 }  // namespace

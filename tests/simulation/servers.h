@@ -57,6 +57,7 @@ struct Link {
   // The server that this host uses while it is left in use: the first in its list, or where its
   // balancer or proxy leads.
   std::optional<std::uint64_t> stays_at;
+  std::uint64_t moves = 0;  // so far: each breaks the connections
   Nanos latency = 100 * kMicrosecond;
   // Out of 100 packets: how many are lost on the way, and how many answers.
   unsigned lost = 0;

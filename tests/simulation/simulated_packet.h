@@ -45,7 +45,7 @@ Result<T> SimulatedStore::Send(std::function<Result<T>(Server&)> packet) {
   Server* server = session_->server;
   if (cluster_.access() == Access::kProxy) server = &cluster_.PrimaryOf(link_);
   const bool is_direct = cluster_.access() != Access::kProxy;
-  if (is_direct && session_->IsReset()) {
+  if (is_direct && IsBroken()) {
     session_.reset();
     return Status(Code::kUnavailable, "connection reset");
   }

@@ -156,6 +156,7 @@ Status SimulatedStore::OpenAt(Server& endpoint) {
   session_ = Session{.server = &endpoint,
                      .life = hello.life,
                      .connection = hello.connection,
+                     .moves = link_.moves,
                      .used = std::make_shared<Nanos>(hello.answered)};
   if (server_ != hello.server) tables_ = {};
   server_ = hello.server;
@@ -249,8 +250,7 @@ Status SimulatedStore::AbandonLost() {
 }
 
 Status SimulatedStore::CheckCurrent() {
-  const bool is_closed =
-      session_.has_value() && cluster_.access() != Access::kProxy && session_->IsReset();
+  const bool is_closed = session_.has_value() && cluster_.access() != Access::kProxy && IsBroken();
   if (!session_.has_value() || is_closed) {
     session_.reset();
     return NotOpen();

@@ -93,6 +93,7 @@ class SimulatedStore final : public daemon::Store, public daemon::TermStore {
     Server* server = nullptr;
     std::uint64_t life = 0;
     std::uint64_t connection = 0;
+    std::uint64_t moves = 0;  // of the link, before it
     // When the server last took a packet of it. One that was under way when the server was set back
     // finds a connection as the snapshot has it, so the packets share this with the session.
     std::shared_ptr<Nanos> used = std::make_shared<Nanos>(0);
@@ -136,6 +137,9 @@ class SimulatedStore final : public daemon::Store, public daemon::TermStore {
   // A packet that changes the data set, which a read-only server refuses.
   template <typename T>
   [[nodiscard]] Result<T> Change(std::function<Result<T>(DataSet&)> change);
+  [[nodiscard]] bool IsBroken() const {
+    return session_->IsReset() || session_->moves != link_.moves;
+  }
   [[nodiscard]] Guard MakeGuard() const;
   [[nodiscard]] Status OpenAt(Server& endpoint);
   [[nodiscard]] Status ClaimHost();

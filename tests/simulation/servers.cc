@@ -70,11 +70,12 @@ void Cluster::Commit(Server& server, std::function<void(DataSet&)> change) {
   }
 }
 
-// The other servers no longer follow: what they have not applied never reaches them.
+// The other servers no longer follow: what they have not applied never reaches them. Nor does what
+// is on its way to the new primary, even when another one is promoted later.
 void Cluster::Promote(std::size_t server, OldPrimary old) {
   servers_[primary_]->is_left_in_use = old == OldPrimary::kStaysInUse;
   primary_ = server;
-  ++promotions_;
+  follows_[server] = ++promotions_;
   servers_[server]->is_read_only = false;
   servers_[server]->is_left_in_use = false;
 }

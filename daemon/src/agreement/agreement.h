@@ -104,6 +104,8 @@ class Agreement {
   // The witnesses that have not noted all that is wanted, or are silent.
   [[nodiscard]] std::vector<WitnessWait> Missing() const;
   [[nodiscard]] AgreementReport Report() const;
+  // Of the data set, as it was written with the term.
+  [[nodiscard]] const std::string& identity() const noexcept { return view_.row.identity; }
 
   // An operator names the witnesses, by host. The list follows once majorities of both agree.
   // kInvalid: not 1, 3 or 5 hosts, or one that does not run. `is_forced`: at once, without the

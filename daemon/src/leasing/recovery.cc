@@ -148,6 +148,12 @@ Result<bool> FindWhetherReplaced(const std::string& incarnation, Store& store,
   return !is_start && session.agreement.term() != before;
 }
 
+// A witness also begins a term over a connection that it cannot prove; the data set is the same
+// then, as far as anything shows.
+bool IsAnotherIdentity(Store& store, const StoreSession& session) {
+  return store.terms() == nullptr || session.agreement.identity() != session.identity;
+}
+
 // Finds out which data set is open. The order matters: a host that dies in between must find out
 // again.
 Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
@@ -164,7 +170,7 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
     if (Status status = LogOther(known.value(), incarnation.value(), marks); !status.ok()) {
       return status;
     }
-  } else if (replaced.value()) {
+  } else if (replaced.value() && IsAnotherIdentity(store, session)) {
     log::Error("store.replaced", {{"incarnation", incarnation.value()}, {"action", kAction}});
   }
   const Result<HostMemory> memory = Remember(marks, session, is_other);
@@ -184,6 +190,7 @@ Status Recognise(Store& store, HighWaterMarks& marks, StoreSession& session) {
   if (is_start) session.data_set = kInheritedDataSet;
   if (is_new) ++session.data_set;
   session.is_replaced = false;
+  session.identity = session.agreement.identity();
   session.generation = store.generation();  // last: a try that fails in between begins again
   return NoteDataSet(known.value(), incarnation.value(), store, marks);
 }

@@ -39,6 +39,7 @@ struct StoreSession {
   Agreement agreement;
   std::uint64_t generation = 0;  // of the store, at the last recovery
   bool is_replaced = false;      // the store, since then
+  std::string identity;          // of the data set then; empty: the store has no terms
   StoreMeter* meter = nullptr;   // if set, counts what is done; outlives the session
 };
 

@@ -232,7 +232,7 @@ TEST_F(Reloading, DatabaseMovesToAnotherEndpointAndPassword) {
   url.replace(at, 6, "other");
   std::size_t mark = host_.daemon.LogMark();
   Reload(Database(url));
-  EXPECT_TRUE(host_.daemon.WaitForLogLine("store.replaced", mark, Patience(10s)))
+  EXPECT_TRUE(host_.daemon.WaitForLogLine("term.entered", mark, Patience(10s)))
       << host_.daemon.LogSince(mark);
   EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("other")));
   ExpectProgress();

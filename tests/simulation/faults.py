@@ -3,7 +3,7 @@
 """Builds the simulator with each deliberate fault of faults/ in the product and counts the seeds
 until one breaks a promise.
 
-usage: faults.py [--seeds N] [--steps N] [NAME...]
+usage: faults.py [--seeds N] [--steps N] [--two-primaries] [NAME...]
 
 Works on a copy of the tree in build/faults. The exit status is 1 if a fault is not found.
 """
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATCHES = pathlib.Path(__file__).resolve().parent / "faults"
 TREE = ROOT / "build" / "faults"
 PROGRAM = TREE / "build" / "bench" / "bin" / "idd_simulation"
-SEEDS_OF_A_RUN = 20
+SEEDS_OF_A_RUN = 50
 
 
 def copy_tree():
@@ -51,10 +51,10 @@ def build():
     return True
 
 
-def run(seed, steps):
+def run(seed, options):
     """(first failure of these seeds, or None; how many seeds it took)."""
-    done = subprocess.run([PROGRAM, "--seed", str(seed), "--seeds", str(SEEDS_OF_A_RUN), "--steps",
-                           str(steps), "--first-failure"], text=True, stdout=subprocess.PIPE,
+    done = subprocess.run([PROGRAM, "--seed", str(seed), "--seeds", str(SEEDS_OF_A_RUN),
+                           "--first-failure", *options], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, check=False, timeout=900)
     for line in done.stdout.splitlines():
         if line.startswith("seed "):
@@ -64,12 +64,12 @@ def run(seed, steps):
     return None, 0
 
 
-def hunt(most, steps):
+def hunt(most, options):
     """The failure of the lowest seed that fails, and that seed."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for first in range(1, most + 1, SEEDS_OF_A_RUN * os.cpu_count()):
             starts = range(first, first + SEEDS_OF_A_RUN * os.cpu_count(), SEEDS_OF_A_RUN)
-            for failure, seed in pool.map(lambda start: run(start, steps), starts):
+            for failure, seed in pool.map(lambda start: run(start, options), starts):
                 if failure is not None:
                     return failure, seed
     return None, most
@@ -80,9 +80,13 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10_000, help="at most so many (10000)")
     parser.add_argument("--steps", type=int, default=40, help="incidents in each run (40)")
+    parser.add_argument("--two-primaries", action="store_true",
+                        help="only the seeds, one in ten, in which two primaries are in use")
     parser.add_argument("names", nargs="*", help="faults (all)")
     arguments = parser.parse_args()
     names = arguments.names or sorted(patch.stem for patch in PATCHES.glob("*.patch"))
+    options = ["--steps", str(arguments.steps)]
+    options += ["--two-primaries"] if arguments.two_primaries else []
     copy_tree()
     missed = []
     for name in names:
@@ -93,7 +97,7 @@ def main():
             sys.exit(f"{name} does not apply:\n{applied.stdout}")
         began = time.monotonic()
         try:
-            failure, seed = hunt(arguments.seeds, arguments.steps) if build() else ("", 0)
+            failure, seed = hunt(arguments.seeds, options) if build() else ("", 0)
         finally:
             subprocess.run(["patch", "--strip=1", "--reverse", "--input", patch], cwd=TREE,
                            stdout=subprocess.DEVNULL, check=True)

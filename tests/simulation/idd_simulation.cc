@@ -26,6 +26,7 @@ struct Arguments {
   bool summarises = false;
   bool lists_situations = false;
   bool ends_with_first_failure = false;
+  bool needs_two_primaries = false;
 };
 
 void PrintLine(Nanos at, const std::string& line) {
@@ -41,8 +42,11 @@ int Run(const Arguments& arguments) {
   std::uint64_t failed = 0;
   std::uint64_t events = 0;
   std::uint64_t claimed = 0;
+  std::uint64_t ran = 0;
   for (std::uint64_t i = 0; i < arguments.seeds; ++i) {
     const std::uint64_t seed = arguments.seed + i;
+    if (arguments.needs_two_primaries && !HasTwoPrimaries(seed)) continue;
+    ++ran;
     std::vector<Incident> incidents = PlanIncidents(seed, arguments.steps);
     const RunResult result =
         RunScenario(seed, incidents, arguments.prints_trace ? PrintLine : Tracer());
@@ -72,9 +76,8 @@ int Run(const Arguments& arguments) {
       std::printf("%10llu  %s\n", static_cast<unsigned long long>(times), situation.c_str());
     }
     std::printf("%llu seeds, %llu events, %llu ids, %llu failed\n",
-                static_cast<unsigned long long>(arguments.seeds),
-                static_cast<unsigned long long>(events), static_cast<unsigned long long>(claimed),
-                static_cast<unsigned long long>(failed));
+                static_cast<unsigned long long>(ran), static_cast<unsigned long long>(events),
+                static_cast<unsigned long long>(claimed), static_cast<unsigned long long>(failed));
   }
   return failed == 0 ? 0 : 1;
 }
@@ -98,6 +101,8 @@ int main(int argc, char** argv) {
                "Print the names of the situations that are counted, and run nothing");
   app.add_flag("--first-failure", arguments.ends_with_first_failure,
                "End with the first seed that fails");
+  app.add_flag("--two-primaries", arguments.needs_two_primaries,
+               "Leave out the seeds in which one primary is in use at a time");
   CLI11_PARSE(app, argc, argv);
   idd::daemon::log::Configure(
       arguments.logs ? idd::daemon::log::Level::kInfo : idd::daemon::log::Level::kError,

@@ -22,6 +22,8 @@ std::filesystem::path ScratchDir() {
 
 // How long the store still refuses a machine its name after the machine's clone was switched off.
 constexpr Nanos kNameIsHeld = 60 * kSecond;
+// How long two primaries stay in use after the last incident, if no host moves.
+constexpr Nanos kApart = 150 * kSecond;
 // After the last fault: for the witnesses to come to the term, and to note what is wanted.
 constexpr Nanos kAgreeWithin = 30 * kSecond;
 // The longest window of a snowflake tag in any seed: an outage tolerance of 30 s.
@@ -402,7 +404,7 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
     LookAtHoldings();
   }
   if (!oracle_.failure().has_value()) {
-    RunUntil(world_.now() + 5 * kSecond);
+    RunUntil(world_.now() + (stay_apart() ? kApart : 5 * kSecond));
     Heal();
     // An idd that stops without its store takes ten seconds, and then begins again.
     const auto is_up = [](const auto& machine) { return machine->store_is_up(); };

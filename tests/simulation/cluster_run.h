@@ -104,6 +104,8 @@ class ClusterRun {
   Random setup_;
   const bool has_two_primaries_;  // an old primary stays in use
   Random two_primaries_;          // who uses which
+  // Each host keeps its primary, for minutes.
+  [[nodiscard]] bool stay_apart() const { return has_two_primaries_ && seed_ % 3 == 0; }
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<StoreFile> file_;  // the store; the cluster is then not used
   std::vector<std::unique_ptr<Machine>> machines_;

@@ -298,7 +298,8 @@ void ClusterRun::FailOver(const Incident& incident) {
 }
 
 // The old primary stays in use until all is healed, for the hosts that are connected to it and for
-// those that come to it first. Now and then a host moves; in half of the seeds often.
+// those that come to it first. Now and then a host moves; in half of the seeds often, and in one of
+// three never.
 void ClusterRun::LeaveInUse(std::size_t server) {
   const std::uint64_t old = cluster_->primary_number();
   cluster_->Promote(server, Cluster::OldPrimary::kStaysInUse);
@@ -309,7 +310,7 @@ void ClusterRun::LeaveInUse(std::size_t server) {
   for (const auto& machine : machines_) {
     if (two_primaries_.Percent(50)) machine->link().stays_at = old;
   }
-  MoveHost();
+  if (!stay_apart()) MoveHost();
 }
 
 void ClusterRun::MoveHost() {

@@ -66,9 +66,13 @@ bool list[WITNESSES];      // the new list is noted
   Most(HasNoted(d, 1, k, c), HasNoted(d, 2, k, c), HasNoted(d, 3, k, c))
 #define AnyKnowsNew(d) \
   (set[d].has_list || KnowsNew(d, 0) || KnowsNew(d, 1) || KnowsNew(d, 2) || KnowsNew(d, 3))
+#ifdef LIST_WITHOUT_THE_OLD
+#define MostKnowNew(d) Most(KnowsNew(d, 1), KnowsNew(d, 2), KnowsNew(d, 3))
+#else
 #define MostKnowNew(d) \
   (Most(KnowsNew(d, 0), KnowsNew(d, 1), KnowsNew(d, 2)) && \
    Most(KnowsNew(d, 1), KnowsNew(d, 2), KnowsNew(d, 3)))
+#endif
 // What the old list alone has noted must be known to the new one before that stands alone.
 #define IsCarried(d, k) NewHaveNoted(d, k, set[d].wanted[k])
 #ifdef LIST_WITHOUT_CEILINGS

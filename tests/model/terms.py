@@ -41,6 +41,7 @@ MUTANTS = {
 MUTANTS["PLACE_FIRST"] = define("EMPTY", "PLACE_FIRST")
 MUTANTS["PLAN_IS_TRUSTED"] = define("PLAN_IS_TRUSTED")
 MUTANTS["PUSH_ONE_TAG"] = define("PUSH_ONE_TAG", TAGS=2)
+MUTANTS["LIST_WITHOUT_THE_OLD"] = define("QUICK", "LIST_WITHOUT_THE_OLD", **CHANGE)
 
 # Too long for a test: expected to be accepted, and to be rejected.
 LONG_RUNS = {

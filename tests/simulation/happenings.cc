@@ -321,6 +321,8 @@ void ClusterRun::MoveHost() {
     world_.Trace(machine.name() + ": uses " + cluster_->servers()[server]->name + " if it can");
     machine.link().stays_at = server;
     ++machine.link().moves;
+    // A step in which it begins a term there, or enters one, may be its last.
+    if (two_primaries_.Percent(20)) machine.KillIddAtStep(1 + two_primaries_.Below(60));
     MoveHost();
   });
 }

@@ -20,13 +20,16 @@ std::string KindOf(const std::optional<std::string>& failure) {
 
 // What a whole cluster may use, all programs and the records of the oracle included.
 constexpr std::size_t kMostHeap = 16 << 20;
-// And for each lease, which the journal of the model keeps.
-constexpr std::size_t kMostForALease = 512;
+// And for each lease, which the journals of up to three servers and of a dump keep, in vectors.
+constexpr std::size_t kMostForALease = 2048;
 // Caches of libraries, which a run may fill.
 constexpr std::size_t kMostLeft = 256 << 10;
 
 // Under a sanitizer it is always 0.
-std::size_t HeapInUse() { return ::mallinfo2().uordblks; }
+std::size_t HeapInUse() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;  // large blocks are in either, as malloc likes
+}
 
 void CheckHeap(std::size_t before, std::size_t most, const char* what, RunResult& result) {
   const std::size_t now = HeapInUse();

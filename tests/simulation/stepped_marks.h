@@ -33,9 +33,6 @@ class SteppedMarks final : public daemon::HighWaterMarks {
   Status RaiseAll(const std::vector<daemon::TagMark>& raised) override {
     return Write([&] { return marks_->RaiseAll(raised); });
   }
-  Status Flush() override {
-    return Write([&] { return marks_->Flush(); });
-  }
   Status Lower(const std::string& tag, std::uint64_t mark) override {
     return Write([&] { return marks_->Lower(tag, mark); });
   }

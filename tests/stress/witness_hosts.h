@@ -94,7 +94,7 @@ class WitnessHosts : public MysqlHosts {
     plan.pace_us = 200;
     plan.retry = true;
     plan.awaits_tag = true;  // during a restore the tables have no rows for a moment
-    plan.log_capacity = 1 << 21;
+    plan.log_capacity = 1 << 22;
     return plan;
   }
   // With ids in its ring for many seconds.

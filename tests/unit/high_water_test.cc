@@ -187,114 +187,18 @@ TEST_F(HighWaterTest, FullDiskIsUnavailableAndTheMarkIsKeptWhenThereIsRoomAgain)
 }
 
 // Raises of tags with and without a noted ceiling, in a process that ends without closing anything.
-class PutOffMarksTest : public HighWaterTest {
- protected:
-  static constexpr std::uint64_t kCeiling = 10'000;
-
-  [[nodiscard]] static bool Raise4(HighWaterMarks& marks) {
-    for (const std::uint64_t mark : {1001U, 2001U, 3001U, 4001U}) {
-      if (!marks.Raise("orders", mark).ok()) return false;
-    }
-    return true;
-  }
-  void RunAndKill(const std::function<bool(HighWaterMarks&)>& run) const {
-    EXPECT_EQ(InChild([&] {
-                HighWaterMarks& marks = *Open().release();  // is never closed
-                if (!marks.NoteCeilings({{.tag = "orders", .mark = kCeiling}}).ok()) return 1;
-                return run(marks) ? 7 : 1;
-              }),
-              7);
-  }
-  [[nodiscard]] std::string WrittenMark() const {
-    return Sql(path_, "SELECT mark FROM idd_mark WHERE biz_tag = 'orders'");
-  }
-};
-
-TEST_F(PutOffMarksTest, KilledRunLeavesMarksAtTheCeilings) {
-  RunAndKill(Raise4);
-  EXPECT_EQ(WrittenMark(), "2001") << "the third raise was not put off";
-  EXPECT_EQ(Open()->Get("orders").value(), kCeiling);
-  EXPECT_EQ(Open()->Get("orders").value(), kCeiling) << "a later run";
-}
-
-TEST_F(PutOffMarksTest, KilledRunThatPutNothingOffLeavesItsMarks) {
-  RunAndKill([](HighWaterMarks& marks) { return marks.Raise("orders", 1001).ok(); });
-  EXPECT_EQ(Open()->Get("orders").value(), 1001U);
-}
-
-TEST_F(PutOffMarksTest, FlushWritesThem) {
-  RunAndKill([](HighWaterMarks& marks) { return Raise4(marks) && marks.Flush().ok(); });
-  EXPECT_EQ(WrittenMark(), "4001");
-  EXPECT_EQ(Open()->Get("orders").value(), kCeiling)
-      << "raises after the flush are put off as well";
-}
-
-TEST_F(PutOffMarksTest, FlushWithoutRaisesEndsIt) {
-  RunAndKill([](HighWaterMarks& marks) {
-    return Raise4(marks) && marks.Flush().ok() && marks.Flush().ok();
-  });
-  EXPECT_EQ(Open()->Get("orders").value(), 4001U);
-}
-
-TEST_F(PutOffMarksTest, RaiseAfterAFlushThatEndedItIsWritten) {
-  RunAndKill([](HighWaterMarks& marks) {
-    return Raise4(marks) && marks.Flush().ok() && marks.Flush().ok() &&
-           marks.Raise("orders", 5001).ok();
-  });
-  EXPECT_EQ(Open()->Get("orders").value(), 5001U);
-}
-
-TEST_F(PutOffMarksTest, CloseWritesThem) {
-  {
-    const auto marks = Open();
-    ASSERT_TRUE(marks->NoteCeilings({{.tag = "orders", .mark = kCeiling}}).ok());
-    ASSERT_TRUE(Raise4(*marks));
-  }
-  EXPECT_EQ(Open()->Get("orders").value(), 4001U);
-}
-
-TEST_F(PutOffMarksTest, MarkAboveTheCeilingIsWrittenAtOnce) {
-  RunAndKill([](HighWaterMarks& marks) {
-    return Raise4(marks) && marks.Raise("orders", kCeiling).ok() &&
-           marks.Raise("orders", kCeiling + 1).ok();
-  });
-  EXPECT_EQ(Open()->Get("orders").value(), kCeiling + 1);
-}
-
-TEST_F(PutOffMarksTest, TagWithoutACeilingIsWrittenAtOnce) {
-  RunAndKill([](HighWaterMarks& marks) {
-    for (const std::uint64_t mark : {11U, 21U, 31U, 41U}) {
-      if (!marks.RaiseAll({{.tag = "users", .mark = mark}, {.tag = "orders", .mark = mark}}).ok()) {
-        return false;
-      }
-    }
-    return true;
-  });
-  EXPECT_EQ(Open()->Get("users").value(), 41U);
-  EXPECT_EQ(Open()->Get("orders").value(), 41U);
-}
-
-TEST_F(PutOffMarksTest, AreSeenByTheirRun) {
-  const auto marks = Open();
-  ASSERT_TRUE(marks->NoteCeilings({{.tag = "orders", .mark = kCeiling}}).ok());
-  ASSERT_TRUE(marks->Raise("users", 7).ok());
-  ASSERT_TRUE(Raise4(*marks));
-  EXPECT_EQ(marks->Get("orders").value(), 4001U);
-  const std::vector<TagMark> all = marks->All().value();
-  ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0].mark, 4001U);
-  EXPECT_EQ(all[1].mark, 7U);
-  ASSERT_TRUE(marks->Lower("orders", 3500).ok());
-  EXPECT_EQ(marks->Get("orders").value(), 3500U);
-}
-
-// A witness has noted ceilings of tags that this host never leased.
-TEST_F(PutOffMarksTest, KilledRunLeavesNoMarksOfOtherTags) {
-  RunAndKill([](HighWaterMarks& marks) {
-    return marks.NoteCeilings({{.tag = "users", .mark = 500}}).ok() && Raise4(marks);
-  });
-  EXPECT_EQ(Open()->Get("orders").value(), kCeiling);
-  EXPECT_EQ(Open()->All().value().size(), 1U);
+// Ceilings that a witness has noted bound the leases of all hosts, and are no marks of this one.
+TEST_F(HighWaterTest, KilledRunLeavesTheMarksThatItRaised) {
+  EXPECT_EQ(InChild([&] {
+              HighWaterMarks& marks = *Open().release();  // is never closed
+              if (!marks.NoteCeilings({{.tag = "orders", .mark = 10'000}}).ok()) return 1;
+              for (const std::uint64_t mark : {1001U, 2001U, 3001U}) {
+                if (!marks.Raise("orders", mark).ok()) return 1;
+              }
+              return 7;
+            }),
+            7);
+  EXPECT_EQ(Open()->Get("orders").value(), 3001U);
 }
 
 TEST_F(HighWaterTest, NumbersOfRunsRiseOverRestarts) {

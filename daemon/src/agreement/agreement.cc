@@ -548,7 +548,8 @@ Status Agreement::Cover(TermStore& store, WitnessNotes& notes, std::vector<Ceili
       }
     }
   }
-  // Marks below a ceiling that is on the disk can be put off (HighWaterMarks).
+  // Also on a host that is no witness: if the database is lost and made anew, this host lifts it to
+  // what others may have been granted (Recover()).
   std::vector<TagMark> bounds;
   for (const CeilingNeed& need : needs) {
     std::uint64_t& bounded = bounded_[need.tag];

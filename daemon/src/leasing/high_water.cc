@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "leasing/high_water.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -21,8 +19,6 @@ constexpr std::string_view kIncarnationKey = "incarnation";
 constexpr std::string_view kDatabaseKey = "database";
 constexpr std::string_view kHostIdKey = "host_id";
 constexpr std::string_view kHeldListKey = "held_list";
-// Exists while marks may be missing from the file (see RaiseAll()).
-constexpr std::string_view kPutOffKey = "marks_put_off";
 constexpr std::string_view kRunNumberKey = "run_number";
 
 constexpr const char* kMarksSchema = R"sql(
@@ -91,33 +87,16 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
  public:
   explicit SqliteHighWaterMarks(std::unique_ptr<SqliteDb> db) : db_(std::move(db)) {}
 
-  ~SqliteHighWaterMarks() override {
-    // If this fails, the next run raises the marks to the ceilings.
-    if (raises_ == Raises::kPutOff) static_cast<void>(WriteAllMarks());
-  }
-
-  // A run that was killed may have put off marks. They lie below the noted ceilings.
-  Status RecoverMarks() {
-    const Result<std::string> put_off = ReadMeta(kPutOffKey);
-    if (!put_off.ok() || put_off.value().empty()) return put_off.status();
-    Status status = WriteRow(
-        "UPDATE idd_mark SET mark = max(mark, (SELECT ceiling FROM idd_ceiling c"
-        " WHERE c.biz_tag = idd_mark.biz_tag)) WHERE biz_tag IN (SELECT biz_tag FROM idd_ceiling)");
-    return status.ok() ? WriteAllMarks() : status;
-  }
-
   Result<std::uint64_t> Get(const std::string& tag) override {
     SqliteQuery query = db_->Query("SELECT mark FROM idd_mark WHERE biz_tag = ?1", tag);
-    std::uint64_t mark = query.Next() ? query.Uint(0) : 0;
+    const std::uint64_t mark = query.Next() ? query.Uint(0) : 0;
     if (!query.Finish().ok()) return query.Finish().WithContext("idd_mark of tag '" + tag + "'");
-    const auto put_off = put_off_.find(tag);
-    if (put_off != put_off_.end()) mark = std::max(mark, put_off->second);
     return mark;
   }
 
   // An invalid row stops only its own tag: Get() reports it before each lease.
   Result<std::vector<TagMark>> All() override {
-    return AddPutOff(ReadMarks("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag"));
+    return ReadMarks("SELECT biz_tag, mark FROM idd_mark ORDER BY biz_tag");
   }
 
   Result<std::vector<TagMark>> Ceilings() override {
@@ -191,34 +170,16 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     for (const TagMark& mark : marks) {
       if (Status status = CheckMark(mark); !status.ok()) return status;
     }
-    // The first raise is written in any case.
-    const Result<bool> are_below_ceilings =
-        raises_ == Raises::kNone ? Result<bool>(false) : AreBelowCeilings(marks);
-    if (!are_below_ceilings.ok()) return are_below_ceilings.status();
-    if (are_below_ceilings.value() && raises_ == Raises::kPutOff) {
+    return Write([&]() -> Status {
       for (const TagMark& mark : marks) {
-        std::uint64_t& put_off = put_off_[mark.tag];
-        put_off = std::max(put_off, mark.mark);
+        Status status = db_->Run(
+            "INSERT INTO idd_mark(biz_tag, mark) VALUES(?1, ?2)"
+            " ON CONFLICT(biz_tag) DO UPDATE SET mark = excluded.mark WHERE excluded.mark > mark",
+            mark.tag, mark.mark);
+        if (!status.ok()) return status;
       }
       return Status::Ok();
-    }
-    const bool puts_off = are_below_ceilings.value() && raises_ == Raises::kOne;
-    Status status = Write([&]() -> Status {
-      for (const TagMark& mark : marks) {
-        if (Status raised = WriteMark(mark.tag, mark.mark); !raised.ok()) return raised;
-      }
-      return puts_off ? SetMeta(kPutOffKey, "1") : Status::Ok();
     });
-    if (!status.ok() || raises_ == Raises::kPutOff) return status;
-    raises_ = puts_off ? Raises::kPutOff : Raises::kOne;
-    return status;
-  }
-
-  Status Flush() override {
-    if (!put_off_.empty()) return Write([] { return Status::Ok(); });
-    if (raises_ == Raises::kPutOff) return WriteAllMarks();
-    raises_ = Raises::kNone;
-    return Status::Ok();
   }
 
   Status Lower(const std::string& tag, std::uint64_t mark) override {
@@ -280,55 +241,11 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
     return marks;
   }
 
-  // Precondition: `marks` are sorted by tag, and so is the result.
-  Result<std::vector<TagMark>> AddPutOff(Result<std::vector<TagMark>> marks) const {
-    if (!marks.ok()) return marks;
-    std::map<std::string, std::uint64_t> highest(put_off_.begin(), put_off_.end());
-    for (const TagMark& mark : marks.value()) {
-      std::uint64_t& known = highest[mark.tag];
-      known = std::max(known, mark.mark);
-    }
-    marks.value().clear();
-    for (const auto& [tag, mark] : highest) marks.value().push_back({.tag = tag, .mark = mark});
-    return marks;
-  }
-
   Status WriteMeta(std::string_view key, const std::string& value) {
-    return Write([&] { return SetMeta(key, value); });
-  }
-
-  // Preconditions of both: a transaction is open.
-  Status SetMeta(std::string_view key, const std::string& value) {
-    return db_->Run(
+    return WriteRow(
         "INSERT INTO idd_meta(key, value) VALUES(?1, ?2)"
         " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
         key, value);
-  }
-  Status WriteMark(const std::string& tag, std::uint64_t mark) {
-    return db_->Run(
-        "INSERT INTO idd_mark(biz_tag, mark) VALUES(?1, ?2)"
-        " ON CONFLICT(biz_tag) DO UPDATE SET mark = excluded.mark WHERE excluded.mark > mark",
-        tag, mark);
-  }
-
-  // From now on no mark is put off.
-  Status WriteAllMarks() {
-    Status status =
-        Write([&] { return db_->Run("DELETE FROM idd_meta WHERE key = ?1", kPutOffKey); });
-    if (status.ok()) raises_ = Raises::kNone;
-    return status;
-  }
-
-  Result<bool> AreBelowCeilings(const std::vector<TagMark>& marks) {
-    for (const TagMark& mark : marks) {
-      SqliteQuery query = db_->Query(
-          "SELECT ceiling FROM idd_ceiling JOIN idd_mark USING(biz_tag) WHERE biz_tag = ?1",
-          mark.tag);
-      const bool is_below = query.Next() && mark.mark <= query.Uint(0);
-      if (!query.Finish().ok()) return query.Finish().WithContext("idd_ceiling");
-      if (!is_below) return false;
-    }
-    return true;
   }
 
   static Status CheckMark(const TagMark& mark) {
@@ -345,14 +262,7 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   template <typename Body>
   Status Write(const Body& body) {
     if (Status status = OpenAgainIfNeeded(); !status.ok()) return status;
-    Status status = db_->InTransaction([&]() -> Status {
-      for (const auto& [tag, mark] : put_off_) {
-        if (Status written = WriteMark(tag, mark); !written.ok()) return written;
-      }
-      return body();
-    });
-    if (status.ok()) put_off_.clear();
-    return status;
+    return db_->InTransaction([&]() -> Status { return body(); });
   }
 
   // Opens the file again, but only after a COMMIT of unknown outcome. A replaced file is not
@@ -379,10 +289,6 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
   }
 
   std::unique_ptr<SqliteDb> db_;
-  // Raises since the last Flush(). While they are put off, kPutOffKey is in the file.
-  enum class Raises { kNone, kOne, kPutOff };
-  Raises raises_ = Raises::kNone;
-  std::map<std::string, std::uint64_t, std::less<>> put_off_;
 };
 
 }  // namespace
@@ -390,12 +296,11 @@ class SqliteHighWaterMarks final : public HighWaterMarks {
 Result<std::unique_ptr<HighWaterMarks>> HighWaterMarks::Open(const std::string& state_dir) {
   Result<std::unique_ptr<SqliteDb>> db =
       SqliteDb::Open(state_dir + "/high-water.db", kHighWaterFormat);
-  Status why = db.status();
   if (db.ok()) {
-    auto marks = std::make_unique<SqliteHighWaterMarks>(std::move(db).value());
-    why = marks->RecoverMarks();
-    if (why.ok()) return std::unique_ptr<HighWaterMarks>(std::move(marks));
+    return std::unique_ptr<HighWaterMarks>(
+        std::make_unique<SqliteHighWaterMarks>(std::move(db).value()));
   }
+  const Status& why = db.status();
   const Code code = why.code() == Code::kIncompatible ? Code::kIncompatible : Code::kSystem;
   return Status(code, "the high-water marks cannot be used: " + why.message());
 }

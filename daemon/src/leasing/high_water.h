@@ -21,11 +21,7 @@ inline constexpr const char* kWholeHost = "";
 // that this host ever handed out, or may be handing out, lies below the mark. It also has the
 // incarnation of the allocator that granted the ids.
 //
-// So a mark is raised to a lease's limit before its segment is published. If the lease lies below
-// the tag's noted ceiling and the tag has a mark, the file has a bound already: of several raises
-// between two calls of Flush(), only the first two are written at once, the second with a note that
-// later ones are put off. A run that finds the note, because the earlier run was killed, raises its
-// marks to the noted ceilings.
+// So a mark is raised to a lease's limit before its segment is published.
 //
 // A mark may be lowered again to the first unclaimed id once the segment is drained. Lower it
 // before the tail is handed back: drained ids are never handed out from that lease, whether or not
@@ -46,14 +42,11 @@ class HighWaterMarks : public WitnessNotes {
   // 0 if there is none. kInvalid, naming tag and column, if the row is invalid.
   [[nodiscard]] virtual Result<std::uint64_t> Get(const std::string& tag) = 0;
   [[nodiscard]] virtual Result<std::vector<TagMark>> All() = 0;
-  // Durable on return, all marks or none: in the file, or bounded by the ceilings in it. A mark
-  // below the present one changes nothing.
+  // Durable on return, all marks or none. A mark below the present one changes nothing.
   [[nodiscard]] virtual Status RaiseAll(const std::vector<TagMark>& marks) = 0;
   [[nodiscard]] Status Raise(const std::string& tag, std::uint64_t mark) {
     return RaiseAll({{.tag = tag, .mark = mark}});
   }
-  // Writes the marks that were put off. Call it about once a second.
-  [[nodiscard]] virtual Status Flush() = 0;
   // Precondition: no id of the tag at or above `mark` was handed out, or will be before the next
   // Raise(). Durable on return; a mark higher than the present one changes nothing.
   [[nodiscard]] virtual Status Lower(const std::string& tag, std::uint64_t mark) = 0;

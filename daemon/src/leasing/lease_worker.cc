@@ -16,8 +16,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause(50);
 constexpr milliseconds kLongestPause(1000);
-// Marks that were put off go to the disk this often.
-constexpr milliseconds kFlushEvery(1000);
 // A generation that no store has.
 constexpr std::uint64_t kNoGeneration = std::numeric_limits<std::uint64_t>::max();
 
@@ -170,11 +168,6 @@ Result<bool> LeaseWorker::OpenOrMake() {
 
 // Whether the store may be used as it is.
 Result<bool> LeaseWorker::LookAtTerm() {
-  const MonotonicTime now = MonotonicClock::now();
-  if (now - flushed_at_ >= kFlushEvery) {
-    if (Status status = marks_->Flush(); !status.ok()) return status;
-    flushed_at_ = now;
-  }
   TermStore* const terms = store_->terms();
   if (terms == nullptr) return true;
   Result<bool> looked = session_.agreement.Look(*terms, *marks_);

@@ -150,7 +150,6 @@ class LeaseWorker {
   StoreHealth health_;
   StoreSession session_;
   bool opened_ = false;  // and recovered as well
-  MonotonicTime flushed_at_{};
   int failures_ = 0;
   std::mt19937_64 jitter_{RandomBits::Next()};
 

@@ -58,7 +58,6 @@ class FakeMarks final : public HighWaterMarks {
     for (const TagMark& mark : marks) marks_[mark.tag] = std::max(marks_[mark.tag], mark.mark);
     return Status::Ok();
   }
-  Status Flush() override { return Status::Ok(); }
   Status Lower(const std::string& tag, std::uint64_t mark) override {
     if (Status status = EnterWrite("Lower"); !status.ok()) return status;
     const std::lock_guard lock(mutex_);

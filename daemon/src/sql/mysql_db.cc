@@ -404,6 +404,10 @@ std::string MysqlRow::Describe(int column) const {
   return is_number ? *cell : "a text";
 }
 
+std::string MysqlQuery::Place(int column) const {
+  return "column " + std::to_string(column + 1) + " of a row at " + where_;
+}
+
 // --- connection
 
 MysqlDb::MysqlDb(std::string where) : where_(std::move(where)) {}
@@ -633,6 +637,27 @@ std::string MysqlDb::Text(std::string_view value) {
            c == '_' || c == '.';
   });
   return is_plain ? "_utf8mb4'" + std::string(value) + "'" : "_utf8mb4 X'" + Hex(value) + "'";
+}
+
+namespace {
+
+std::string LiteralOf(std::monostate /*null*/) { return "NULL"; }
+std::string LiteralOf(std::uint64_t number) { return std::to_string(number); }
+std::string LiteralOf(const std::string& text) { return MysqlDb::Text(text); }
+// As an element of IN (), NULL equals nothing.
+template <typename Value>
+std::string LiteralOf(const std::vector<Value>& list) {
+  std::string literals;
+  for (const Value& value : list) literals += (literals.empty() ? "" : ", ") + LiteralOf(value);
+  return literals.empty() ? "NULL" : literals;
+}
+
+}  // namespace
+
+std::string MysqlDb::WithLiterals(const std::string& text, const SqlValues& values) {
+  return ReplacePlaceholders(text, values, [](const SqlValue& value) {
+    return std::visit([](const auto& one) { return LiteralOf(one); }, value);
+  });
 }
 
 std::string MysqlDb::Binary(std::string_view value) { return "X'" + Hex(value) + "'"; }

@@ -12,11 +12,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "idd/base/status.h"
 #include "sql/mysql_url.h"
-#include "sql/stored_row.h"
+#include "sql/sql_session.h"
 
 struct st_mysql;
 
@@ -63,6 +64,31 @@ class MysqlRow final : public StoredRow {
   [[nodiscard]] const std::optional<std::string>& Cell(int column) const;
 
   const MysqlCells& cells_;
+};
+
+// A MysqlResult, read row by row. `where`: the server, for messages.
+class MysqlQuery final : public SqlQuery {
+ public:
+  MysqlQuery(MysqlResult result, std::string where)
+      : result_(std::move(result)), where_(std::move(where)) {}
+
+  [[nodiscard]] bool Next() override { return status_.ok() && next_++ < result_.rows.size(); }
+  [[nodiscard]] bool IsNull(int column) const override { return Row().IsNull(column); }
+  [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const override {
+    return Row().UintIf(column);
+  }
+  [[nodiscard]] std::optional<std::string> TextIf(int column) const override {
+    return Row().TextIf(column);
+  }
+  [[nodiscard]] std::string Describe(int column) const override { return Row().Describe(column); }
+
+ private:
+  [[nodiscard]] std::string Place(int column) const override;
+  [[nodiscard]] MysqlRow Row() const { return MysqlRow(result_.rows[next_ - 1]); }
+
+  const MysqlResult result_;
+  const std::string where_;
+  std::size_t next_ = 0;
 };
 
 // One connection. Thread safety: none.
@@ -114,6 +140,8 @@ class MysqlDb {
   // Literals, whatever the session's modes are.
   [[nodiscard]] static std::string Text(std::string_view value);    // of utf8mb4
   [[nodiscard]] static std::string Binary(std::string_view value);  // to compare byte by byte
+  // A statement with literals in place of its placeholders.
+  [[nodiscard]] static std::string WithLiterals(const std::string& text, const SqlValues& values);
 
  private:
   explicit MysqlDb(std::string where);

@@ -182,9 +182,9 @@ SqliteQuery::SqliteQuery(SqliteDb& db, std::string_view sql) : db_(&db) {
 }
 
 SqliteQuery::SqliteQuery(SqliteQuery&& other) noexcept
-    : db_(other.db_),
+    : SqlQuery(std::move(other.status_)),
+      db_(other.db_),
       statement_(std::exchange(other.statement_, nullptr)),
-      status_(std::move(other.status_)),
       done_(other.done_) {}
 
 SqliteQuery::~SqliteQuery() {
@@ -253,18 +253,6 @@ std::optional<std::string> SqliteQuery::TextIf(int column) const {
   return std::string(static_cast<const char*>(text), static_cast<std::size_t>(bytes));
 }
 
-std::uint64_t SqliteQuery::Uint(int column) {
-  const std::optional<std::uint64_t> value = UintIf(column);
-  if (!value.has_value()) Reject(column, "an integer that is not negative");
-  return value.value_or(0);
-}
-
-std::string SqliteQuery::Text(int column) {
-  std::optional<std::string> value = TextIf(column);
-  if (!value.has_value()) Reject(column, "a text");
-  return std::move(value).value_or(std::string());
-}
-
 std::string SqliteQuery::Describe(int column) const {
   switch (sqlite3_column_type(statement_, column)) {
     case SQLITE_INTEGER:
@@ -280,12 +268,13 @@ std::string SqliteQuery::Describe(int column) const {
   }
 }
 
-void SqliteQuery::Reject(int column, std::string_view expected) {
-  if (!status_.ok()) return;
-  status_ =
-      Status(Code::kInvalid, "column " + std::string(sqlite3_column_name(statement_, column)) +
-                                 " in '" + db_->path() + "' holds " + Describe(column) +
-                                 " instead of " + std::string(expected));
+std::string SqliteQuery::Place(int column) const {
+  return "column " + std::string(sqlite3_column_name(statement_, column)) + " in '" + db_->path() +
+         "'";
+}
+
+int SqliteQuery::arguments() const noexcept {
+  return statement_ == nullptr ? 0 : sqlite3_bind_parameter_count(statement_);
 }
 
 // --- SqliteDb

@@ -19,7 +19,7 @@
 
 #include "idd/base/clock.h"
 #include "idd/base/status.h"
-#include "sql/stored_row.h"
+#include "sql/sql_session.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -57,15 +57,14 @@ struct SqliteFormat {
   bool may_create = true;
 };
 
-// One statement with its arguments, read row by row. The first error sticks: from then on Next()
-// returns false and Finish() returns the error, so a loop needs one check after it.
+// One statement with its arguments, read row by row.
 //
 //   SqliteQuery query = db.Query("SELECT host, base FROM ... WHERE tag = ?1", tag);
 //   while (query.Next()) use(query.Text(0), query.Uint(1));
 //   if (Status status = query.Finish(); !status.ok()) return status;
 //
 // Lives no longer than its SqliteDb. Thread safety: none.
-class SqliteQuery final : public StoredRow {
+class SqliteQuery final : public SqlQuery {
  public:
   SqliteQuery(SqliteDb& db, std::string_view sql);
   SqliteQuery(SqliteQuery&& other) noexcept;
@@ -79,29 +78,22 @@ class SqliteQuery final : public StoredRow {
   void Bind(int index, std::string_view value);
   void Bind(int index, const std::string& value) { Bind(index, std::string_view(value)); }
   void Bind(int index, const std::optional<std::string>& value);  // nullopt: NULL
+  // The highest number of an argument that the statement has.
+  [[nodiscard]] int arguments() const noexcept;
 
-  // Steps to the next row; false at the end or on an error.
-  [[nodiscard]] bool Next();
-  [[nodiscard]] const Status& Finish() const noexcept { return status_; }
-
-  // The column (from 0) of the present row. For a value of another type, or a negative number, the
-  // query gets an error (kInvalid, naming the column) and the result is 0 or "".
-  [[nodiscard]] std::uint64_t Uint(int column);
-  [[nodiscard]] std::string Text(int column);
+  [[nodiscard]] bool Next() override;
   [[nodiscard]] bool IsNull(int column) const override;
   [[nodiscard]] std::optional<std::uint64_t> UintIf(int column) const override;
   [[nodiscard]] std::optional<std::string> TextIf(int column) const override;
   [[nodiscard]] std::string Describe(int column) const override;
-  // Makes the row's column the query's error.
-  void Reject(int column, std::string_view expected);
 
  private:
+  [[nodiscard]] std::string Place(int column) const override;
   void CheckBound(int code);
   void Fail(int code);
 
   SqliteDb* db_;
   sqlite3_stmt* statement_ = nullptr;
-  Status status_;
   bool done_ = false;
 };
 

@@ -386,10 +386,12 @@ Result<std::vector<std::string>> MysqlStore::CompareSums(const std::string& tag)
 
 Result<std::vector<std::string>> MysqlStore::CheckSums(const std::string& tag) {
   if (db_ == nullptr) return NotOpen();
-  if (Status status = BeginSnapshot(); !status.ok()) return status;
-  Result<std::vector<std::string>> differences = CompareSums(tag);
-  if (!differences.ok()) differences = Failed(differences.status());
-  EndSnapshot();
+  Result<std::vector<std::string>> differences = std::vector<std::string>();
+  Status status = Snapshot([&] {
+    differences = CompareSums(tag);
+    return Failed(differences.status());
+  });
+  if (!status.ok()) return status;
   return differences;
 }
 

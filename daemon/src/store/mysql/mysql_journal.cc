@@ -380,26 +380,4 @@ Result<std::set<std::string>> MysqlStore::LedgerTags() {
   return tags;
 }
 
-// Until EndSnapshot(), all that is read is of one moment.
-Status MysqlStore::BeginSnapshot() {
-  const Result<std::vector<MysqlResult>> begun =
-      db_->Packet({"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-                   "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"});
-  return begun.ok() ? Status::Ok() : Failed(begun.status());
-}
-
-void MysqlStore::EndSnapshot() {
-  if (db_ == nullptr) return;
-  const Result<MysqlResult> ended = db_->Query("COMMIT");
-  if (!ended.ok()) db_.reset();  // the transaction must not stay open
-}
-
-Result<Ledger> MysqlStore::ReadLedger(const std::string& tag, std::size_t most) {
-  if (db_ == nullptr) return NotOpen();
-  if (Status status = BeginSnapshot(); !status.ok()) return status;
-  Result<Ledger> ledger = ReadLists(tag, most);
-  EndSnapshot();
-  return ledger;
-}
-
 }  // namespace idd::daemon

@@ -44,7 +44,8 @@ std::vector<std::string> TokensThatShareIdsWith(const Lease& lease,
 }  // namespace
 
 MysqlStore::MysqlStore(MysqlStoreOptions options)
-    : options_(std::move(options)),
+    : SqlStore(Dialect::kMysql),
+      options_(std::move(options)),
       run_(MakeRun(options_.host.run_number)),
       host_row_(options_.host, run_) {}
 

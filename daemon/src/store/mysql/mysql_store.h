@@ -3,9 +3,9 @@
 // The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises the
 // data set, mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases,
 // mysql_tags.cc reads and administers tags, mysql_term.cc has what the hosts agree on,
-// mysql_inspect.cc looks at the server, mysql_ended.cc keeps the journal short and adds it up,
-// mysql_hosts.cc keeps what hosts say about themselves, mysql_schema.cc has the tables.
-// docs/adr/0009 says why a lease is one packet.
+// mysql_inspect.cc looks at the server, mysql_session.cc runs the SQL of store/, mysql_ended.cc
+// keeps the journal short and adds it up, mysql_hosts.cc keeps what hosts say about themselves,
+// mysql_schema.cc has the tables. docs/adr/0009 says why a lease is one packet.
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 
@@ -30,7 +30,7 @@
 #include "store/mysql/mysql_tables.h"
 #include "store/mysql/server_identity.h"
 #include "store/mysql/time_budget.h"
-#include "store/store.h"
+#include "store/sql_store.h"
 #include "store/term_store.h"
 
 namespace idd::daemon {
@@ -49,7 +49,7 @@ struct MysqlStoreOptions {
 // Invariants: leaf_alloc, which several hosts write, is only changed relatively and by packets that
 // need nothing from this host in between. A range whose COMMIT did not answer is never used, even
 // if it turns out to be in the journal.
-class MysqlStore final : public Store, public TermStore, public JournalStore, public HostStore {
+class MysqlStore final : public SqlStore, public TermStore, public JournalStore, public HostStore {
  public:
   explicit MysqlStore(MysqlStoreOptions options);
   ~MysqlStore() override;
@@ -95,7 +95,6 @@ class MysqlStore final : public Store, public TermStore, public JournalStore, pu
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
   Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
-  Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override;
   Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
   Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
                                              std::size_t most) override;
@@ -154,6 +153,14 @@ class MysqlStore final : public Store, public TermStore, public JournalStore, pu
     std::uint64_t count = 0;
     std::uint64_t most = 0;  // the highest max_id: the end of the tag, or its ceiling
   };
+
+  std::unique_ptr<SqlQuery> Query(const std::string& text, const SqlValues& values) override;
+  Result<std::vector<std::uint64_t>> Transact(const std::vector<SqlStatement>& statements) override;
+  Status ChangeIds(const std::function<Status()>& body, const char* /*point*/) override {
+    return body();
+  }
+  Status Snapshot(const std::function<Status()>& body) override;
+  Status CheckNotSetBack() override;
 
   [[nodiscard]] Status NotOpen() const;
   // Drops the connection if it can no longer be used.
@@ -269,8 +276,6 @@ class MysqlStore final : public Store, public TermStore, public JournalStore, pu
   [[nodiscard]] std::string IsKeeper() const;
   [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);
   [[nodiscard]] Status Fold(const JournalOrder& order, JournalOutcome& done);
-  [[nodiscard]] Status BeginSnapshot();
-  void EndSnapshot();
   // Leases, and the ids leased, claimed, returned and abandoned.
   using SumsOfLeases = std::array<std::uint64_t, 5>;
   using CountedLeases = std::map<std::pair<std::string, std::string>, SumsOfLeases>;  // host, month

@@ -307,14 +307,4 @@ Result<std::set<std::string>> SqliteStore::LedgerTags() {
   return tags;
 }
 
-Result<Ledger> SqliteStore::ReadLedger(const std::string& tag, std::size_t most) {
-  if (!db_) return NotOpen();
-  // A transaction that only reads: it waits for no other, and no other waits for it.
-  if (Status status = db_->Run("BEGIN"); !status.ok()) return status;
-  Result<Ledger> ledger = ReadLists(tag, most);
-  const Status ended = db_->Run("ROLLBACK");
-  if (ledger.ok() && !ended.ok()) return ended;
-  return ledger;
-}
-
 }  // namespace idd::daemon

@@ -21,7 +21,8 @@ constexpr SqliteDb::BulkTable kBulk = {.name = "idd_ended", .of_files_above = 64
 
 }  // namespace
 
-SqliteStore::SqliteStore(SqliteStoreOptions options) : options_(std::move(options)) {}
+SqliteStore::SqliteStore(SqliteStoreOptions options)
+    : SqlStore(Dialect::kSqlite), options_(std::move(options)) {}
 
 SqliteStore::~SqliteStore() = default;
 

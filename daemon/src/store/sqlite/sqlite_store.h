@@ -3,8 +3,8 @@
 // The allocator in a SQLite file: sqlite_store.cc opens it and reconciles it, sqlite_lease.cc
 // leases, sqlite_journal.cc closes leases and hands tails back, sqlite_tags.cc administers tags,
 // sqlite_inspect.cc looks at the file, sqlite_schema.cc has the tables, sqlite_continuity.cc
-// compares the file with its witness, sqlite_ended.cc keeps the journal short and adds it up,
-// sqlite_hosts.cc keeps what hosts say about themselves.
+// compares the file with its witness, sqlite_session.cc runs the SQL of store/, sqlite_ended.cc
+// keeps the journal short and adds it up, sqlite_hosts.cc keeps what hosts say about themselves.
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 
@@ -21,8 +21,8 @@
 #include "store/ended_leases.h"
 #include "store/host_store.h"
 #include "store/journal_store.h"
+#include "store/sql_store.h"
 #include "store/sqlite/sqlite_continuity.h"
-#include "store/store.h"
 
 namespace idd::daemon {
 
@@ -51,7 +51,7 @@ struct SqliteStoreOptions {
 // transaction that concerns ids runs under the lock of the witness, and only if the database is as
 // the last one left it according to the witness. No lease begins below the witness's next id of its
 // tag, and none is answered before the witness has its end.
-class SqliteStore final : public Store, public JournalStore, public HostStore {
+class SqliteStore final : public SqlStore, public JournalStore, public HostStore {
  public:
   explicit SqliteStore(SqliteStoreOptions options);
   ~SqliteStore() override;
@@ -94,7 +94,6 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
   Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
-  Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override;
   Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
   Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
                                              std::size_t most) override;
@@ -111,17 +110,27 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   std::string DisplayUrl() const override;
 
  private:
+  std::unique_ptr<SqlQuery> Query(const std::string& text, const SqlValues& values) override;
+  Result<std::vector<std::uint64_t>> Transact(const std::vector<SqlStatement>& statements) override;
+  Status ChangeIds(const std::function<Status()>& body, const char* point) override;
+  Status Snapshot(const std::function<Status()>& body) override;
+  Status CheckNotSetBack() override { return Status::Ok(); }  // each Change() compares the witness
+
   // Runs a transaction that changes something: with the witness locked and compared before it, and
   // written after its COMMIT. An error after the COMMIT loses what the transaction granted.
+  // Within another Change(), only the body runs.
   template <typename Body>
   [[nodiscard]] auto Change(Body body) -> decltype(body()) {
     if (!db_) return NotOpen();
+    if (is_changing_) return body();
     if (Status status = continuity_.witness().Lock(); !status.ok()) return status;
     const WitnessHold hold(continuity_.witness());
     continuity_.Begin();
     auto outcome = db_->InTransaction([&]() -> decltype(body()) {
       if (Status status = continuity_.Check(*db_); !status.ok()) return status;
+      is_changing_ = true;
       auto done = body();
+      is_changing_ = false;
       if (!done.ok()) return done;
       if (Status status = continuity_.Stamp(*db_); !status.ok()) return status;
       return done;
@@ -210,6 +219,7 @@ class SqliteStore final : public Store, public JournalStore, public HostStore {
   // them all. nullopt before the first open, and after another file or none was found in its place.
   std::optional<SqliteDb::FileId> file_;
   std::uint64_t generation_ = 0;
+  bool is_changing_ = false;  // the body of a Change() runs
 
   SqliteContinuity continuity_;
   // Set if the last Open() found the database set back and lifted it; Reconcile() then reports it.

@@ -140,9 +140,7 @@ TEST_P(Cluster, WasteAndSilentHostsComeFirst) {
   b_.daemon.Kill();
   const std::string ago =
       is_mysql() ? "CURRENT_TIMESTAMP - INTERVAL 61 SECOND" : "datetime('now', '-61 seconds')";
-  for (const char* const table : {"idd_host", "idd_host_info"}) {
-    Execute("UPDATE " + std::string(table) + " SET last_seen = " + ago + " WHERE host = 'host-b'");
-  }
+  Execute("UPDATE idd_host SET last_seen = " + ago + " WHERE host = 'host-b'");
   ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
     return View().at("cluster").at("conditions").value("silent", 0) == 1;
   }));

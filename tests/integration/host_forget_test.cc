@@ -46,10 +46,7 @@ class HostForget : public TwoHosts {
   void LetItBeSilent(const std::string& id) {
     const std::string then =
         is_mysql() ? "CURRENT_TIMESTAMP - INTERVAL 61 SECOND" : "datetime('now', '-61 seconds')";
-    for (const char* const table : {"idd_host", "idd_host_info"}) {
-      Execute("UPDATE " + std::string(table) + " SET last_seen = " + then + " WHERE host = '" + id +
-              "'");
-    }
+    Execute("UPDATE idd_host SET last_seen = " + then + " WHERE host = '" + id + "'");
   }
   // Forgets host-b.
   [[nodiscard]] nlohmann::json Forget(const std::string& host = "host-b") {
@@ -199,7 +196,7 @@ TEST_P(HostForget, TheNameStandsForTheHost) {
   const IdctlResult two = a_.idctl.Run({"host", "forget", own_name, "--force"});
   EXPECT_EQ(two.exit_status, 1);
   EXPECT_THAT(two.err, HasSubstr("2 hosts have the name '" + own_name + "': host-a, host-b"));
-  Execute("UPDATE idd_host_info SET name = 'web-3' WHERE host = 'host-b'");
+  Execute("UPDATE idd_host SET name = 'web-3' WHERE host = 'host-b'");
   EXPECT_EQ(Forget("web-3").at("host"), "host-b");
   EXPECT_EQ(Known("host-b", true).at("name"), "web-3");
 }

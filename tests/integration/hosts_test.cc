@@ -46,7 +46,7 @@ class Hosts : public TwoHosts {
   }
   // The host is another machine for people; its idd must not run, or it will set its name right.
   void Rename(const std::string& id, const std::string& name) {
-    Execute("UPDATE idd_host_info SET name = '" + name + "' WHERE host = '" + id + "'");
+    Execute("UPDATE idd_host SET name = '" + name + "' WHERE host = '" + id + "'");
   }
 };
 
@@ -77,9 +77,7 @@ TEST_P(Hosts, AHostThatWasKilledIsSilentAfterAMinute) {
   EXPECT_EQ(Known("host-b").at("condition"), "live");
   const std::string ago =
       is_mysql() ? "CURRENT_TIMESTAMP - INTERVAL 61 SECOND" : "datetime('now', '-61 seconds')";
-  for (const char* const table : {"idd_host", "idd_host_info"}) {
-    Execute("UPDATE " + std::string(table) + " SET last_seen = " + ago + " WHERE host = 'host-b'");
-  }
+  Execute("UPDATE idd_host SET last_seen = " + ago + " WHERE host = 'host-b'");
   EXPECT_EQ(Known("host-b").at("condition"), "silent");
   EXPECT_GE(Known("host-b").at("silent_s").get<int>(), 61);
 }
@@ -155,7 +153,7 @@ TEST_P(Hosts, ANarrowTerminalKeepsTheNameAndTheState) {
 
 TEST_P(Hosts, AHostThatHasSaidNothingOfItselfStaysWithoutAName) {
   b_.daemon.Kill();
-  Execute("DELETE FROM idd_host_info WHERE host = 'host-b'");
+  Execute("UPDATE idd_host SET name = '', address = '', version = '' WHERE host = 'host-b'");
   const nlohmann::json b = Known("host-b");
   for (const char* const field : {"name", "address", "version"}) EXPECT_TRUE(b.at(field).is_null());
   EXPECT_EQ(b.at("condition"), "live");

@@ -253,7 +253,7 @@ check_mysql() {
   says 'the only witness is there'
   # A host that will not return.
   in_tree mariadb idd -e "CREATE TEMPORARY TABLE gone SELECT * FROM idd_host;
-    UPDATE gone SET host = 'gone', boot_id = ''; INSERT INTO idd_host SELECT * FROM gone"
+    UPDATE gone SET host = 'gone', stopped_at = CURRENT_TIMESTAMP; INSERT INTO idd_host SELECT * FROM gone"
   local forget
   forget=$("$here/document.py" span "$operations" 'idctl host forget HOST')
   ran "$forget"

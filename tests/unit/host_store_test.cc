@@ -62,7 +62,8 @@ class HostStoreTest : public SqliteStoreTest {
     own_ = OpenWithOrders("own");
     const auto gone = OpenStore(kGone);
     ASSERT_TRUE(
-        gone->Introduce(
+        gone->hosts()
+            ->Introduce(
                 {.name = "web", .address = "", .version = "1", .boot_id = "b", .report = ""})
             .ok());
     for (int i = 0; i < 5; ++i) Lease(*gone);
@@ -77,8 +78,6 @@ class HostStoreTest : public SqliteStoreTest {
   }
   void LetItBeSilent() const {
     Execute("UPDATE idd_host SET last_seen = datetime('now', '-61 seconds') WHERE host = 'gone'");
-    Execute(
-        "UPDATE idd_host_info SET last_seen = datetime('now', '-61 seconds') WHERE host = 'gone'");
   }
   [[nodiscard]] std::string Abandoned() const {
     return Sql(path_,
@@ -94,14 +93,14 @@ class HostStoreTest : public SqliteStoreTest {
 };
 
 TEST_F(HostStoreTest, AHostThatWasSeenLatelyIsNotForgotten) {
-  EXPECT_EQ(own_->Forget(Order()).status().code(), Code::kInvalid);
+  EXPECT_EQ(own_->hosts()->Forget(Order()).status().code(), Code::kInvalid);
   EXPECT_EQ(Abandoned(), "0 0");
   ForgetOrder forced = Order();
   forced.is_forced = true;
-  const Result<ForgetOutcome> done = own_->Forget(forced);
+  const Result<ForgetOutcome> done = own_->hosts()->Forget(forced);
   ASSERT_TRUE(done.ok()) << done.status().message();
   EXPECT_EQ(done.value().leases, 5U);
-  EXPECT_EQ(own_->Forget({.host = "nobody"}).status().code(), Code::kInvalid);
+  EXPECT_EQ(own_->hosts()->Forget({.host = "nobody"}).status().code(), Code::kInvalid);
 }
 
 TEST_F(HostStoreTest, BatchesEndAllLeasesAndNoOther) {
@@ -111,7 +110,7 @@ TEST_F(HostStoreTest, BatchesEndAllLeasesAndNoOther) {
   std::uint64_t leases = 0;
   int batches = 0;
   while (true) {
-    const Result<ForgetOutcome> done = own_->Forget(order);
+    const Result<ForgetOutcome> done = own_->hosts()->Forget(order);
     ASSERT_TRUE(done.ok()) << done.status().message();
     leases += done.value().leases;
     ++batches;
@@ -129,13 +128,13 @@ TEST_F(HostStoreTest, BatchesEndAllLeasesAndNoOther) {
 TEST_F(HostStoreTest, AHostThatComesBackBetweenBatchesKeepsTheRest) {
   LetItBeSilent();
   ForgetOrder order = Order(2);
-  ASSERT_TRUE(own_->Forget(order).ok());
+  ASSERT_TRUE(own_->hosts()->Forget(order).ok());
   const auto back = OpenStore(kGone);
   const HostInfo info{.name = "web", .address = "", .version = "1", .boot_id = "b", .report = ""};
-  EXPECT_TRUE(back->Introduce(info).value());   // it had been forgotten
-  EXPECT_FALSE(back->Introduce(info).value());  // and is known now
+  EXPECT_TRUE(back->hosts()->Introduce(info).value());   // it had been forgotten
+  EXPECT_FALSE(back->hosts()->Introduce(info).value());  // and is known now
   order.is_first = false;
-  const Status refused = own_->Forget(order).status();
+  const Status refused = own_->hosts()->Forget(order).status();
   EXPECT_EQ(refused.code(), Code::kInvalid);
   EXPECT_NE(refused.message().find("has come back"), std::string::npos) << refused.message();
   EXPECT_EQ(Abandoned(), "2 200");
@@ -144,7 +143,7 @@ TEST_F(HostStoreTest, AHostThatComesBackBetweenBatchesKeepsTheRest) {
 // The host's own end of a lease that was abandoned under it changes nothing.
 TEST_F(HostStoreTest, AnAbandonedLeaseIsNeitherClosedNorHandedBackAgain) {
   LetItBeSilent();
-  ASSERT_TRUE(own_->Forget(Order()).ok());
+  ASSERT_TRUE(own_->hosts()->Forget(Order()).ok());
   const std::string max_id = MaxId();
   const auto back = OpenStore(kGone);
   const std::string token(31, '0');
@@ -169,7 +168,7 @@ TEST_F(HostStoreTest, ACrashLeavesAllOfABatchOrNone) {
                 const auto store = OpenStore("own", [at](const char* point) {
                   if (std::string(point) == at) ::_exit(7);
                 });
-                return store->Forget(Order()).ok() ? 0 : 1;
+                return store->hosts()->Forget(Order()).ok() ? 0 : 1;
               }),
               7);
     EXPECT_EQ(Abandoned(), is_committed ? "5 500" : "0 0");

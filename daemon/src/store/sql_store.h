@@ -4,16 +4,23 @@
 #ifndef IDD_DAEMON_STORE_SQL_STORE_H_
 #define IDD_DAEMON_STORE_SQL_STORE_H_
 
+#include <chrono>
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sql/sql_session.h"
+#include "store/host_table.h"
 #include "store/store.h"
 
 namespace idd::daemon {
 
 class SqlStore : public Store, protected SqlSession {
  public:
+  HostStore* hosts() override { return &hosts_; }
+
   Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override {
     Result<Ledger> ledger = Ledger();
     Status status = Snapshot([&] {
@@ -22,9 +29,19 @@ class SqlStore : public Store, protected SqlSession {
     });
     return status.ok() ? std::move(ledger) : Result<Ledger>(std::move(status));
   }
+  Result<std::vector<HostRecord>> ListHosts() override { return hosts_.List(); }
+  Result<std::vector<RecentLeases>> SumRecent(std::chrono::seconds window,
+                                              const std::optional<std::string>& tag) override {
+    return hosts_.SumRecent(window, tag);
+  }
 
  protected:
-  explicit SqlStore(Dialect dialect) : SqlSession(dialect) {}
+  // `host` is the id of this host; `own_row` is HostTable's.
+  SqlStore(Dialect dialect, const std::string& host, const std::string& own_row)
+      : SqlSession(dialect), hosts_(*this, host, own_row) {}
+
+ private:
+  HostTable hosts_;
 };
 
 }  // namespace idd::daemon

@@ -71,14 +71,13 @@ struct HostRecord {
   std::string host;
   std::string first_seen;                // UTC
   std::string last_seen;                 // UTC
-  std::optional<std::string> boot_id{};  // of its kernel when last seen; an old idd may not tell
-  // What the host says about itself (host_store.h). Empty: its idd is older.
+  std::optional<std::string> boot_id{};  // of its kernel when last seen
+  // What the host says about itself (host_store.h). Empty: nothing yet.
   std::string name{};
   std::string address{};
   std::string version{};
   std::string report{};
   std::uint64_t silent_s = 0;  // since last_seen, by the store's clock
-  bool has_info = false;       // the host's idd is not older
   bool has_stopped = false;    // as its last act
   bool is_forgotten = false;   // by an operator, and not seen since
 };

@@ -37,12 +37,13 @@ Result<bool> HostRow::Claim(MysqlDb& db) {
                                          : "(run = '" + run_ + "' OR LEFT(run, " + number +
                                                ") < LEFT('" + run_ + "', " + number + "))");
   const Result<std::vector<MysqlResult>> claimed = db.Packet(
-      {"INSERT IGNORE INTO idd_host(host, boot_id, instance, run, beat, disk) VALUES(" + host +
-           ", '', " + instance + ", '', 0, '')",
+      {"INSERT IGNORE INTO idd_host(host, stopped_at, boot_id, instance, run, beat) VALUES(" +
+           host + ", CURRENT_TIMESTAMP, '', " + instance + ", '', 0)",
        "UPDATE idd_host SET boot_id = " + boot + ", instance = " + instance + ", run = '" + run_ +
            "', beat = beat + 1, disk = " + MysqlDb::Text(host_.disk) +
-           ", last_seen = CURRENT_TIMESTAMP WHERE host = " + host + " AND (boot_id = '' OR (" +
-           is_own + ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " + std::to_string(kSilentForS) +
+           ", last_seen = CURRENT_TIMESTAMP, stopped_at = NULL WHERE host = " + host +
+           " AND (stopped_at IS NOT NULL OR (" + is_own +
+           ") OR last_seen < CURRENT_TIMESTAMP - INTERVAL " + std::to_string(kSilentForS) +
            " SECOND)",
        "SELECT boot_id, run, beat, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP)"
        " FROM idd_host WHERE host = " +
@@ -81,7 +82,8 @@ Result<bool> HostRow::Beat(MysqlDb& db) {
 }
 
 void HostRow::Release(MysqlDb& db) const {
-  static_cast<void>(db.Query("UPDATE idd_host SET boot_id = '' WHERE " + IsThisHost()));
+  static_cast<void>(
+      db.Query("UPDATE idd_host SET stopped_at = CURRENT_TIMESTAMP WHERE " + IsThisHost()));
 }
 
 }  // namespace idd::daemon

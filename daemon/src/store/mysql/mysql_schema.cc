@@ -75,17 +75,23 @@ constexpr std::array kMysqlSchema = {
     " CONSTRAINT idd_returned_range CHECK(`limit` > base)) " IDD_TABLE,
 
     // boot_id and instance distinguish hosts with the same name, and run distinguishes idds with
-    // the same state dir. An empty boot_id: stopped. beat counts the host's signs of life, so that
-    // it notices if the tables were set back.
+    // the same state dir. beat counts the host's signs of life, so that it notices if the tables
+    // were set back.
     "CREATE TABLE IF NOT EXISTS idd_host("
     " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
     " first_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
     " last_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+    " stopped_at timestamp NULL DEFAULT NULL,"
+    " forgotten_at timestamp NULL DEFAULT NULL,"
     " boot_id " IDD_WORD_COLUMN("64") " NOT NULL,"
     " instance " IDD_WORD_COLUMN("64") " NOT NULL,"
     " run " IDD_WORD_COLUMN("32") " NOT NULL,"
     " beat bigint NOT NULL,"
-    " disk " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT '') " IDD_TABLE,
+    " disk " IDD_WORD_COLUMN("16") " NOT NULL DEFAULT '',"
+    " name varchar(255) NOT NULL DEFAULT '',"
+    " address varchar(255) NOT NULL DEFAULT '',"
+    " version varchar(64) NOT NULL DEFAULT '',"
+    " report mediumtext) " IDD_TABLE,
 
     "CREATE TABLE IF NOT EXISTS idd_deleted_tag("
     " biz_tag " IDD_TAG_COLUMN " NOT NULL PRIMARY KEY,"
@@ -185,17 +191,6 @@ constexpr std::array kMysqlSchema = {
     " host " IDD_WORD_COLUMN("64") " NOT NULL,"
     " since timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) " IDD_TABLE,
 
-    "CREATE TABLE IF NOT EXISTS idd_host_info("
-    " host " IDD_WORD_COLUMN("64") " NOT NULL PRIMARY KEY,"
-    " name varchar(255) NOT NULL DEFAULT '',"
-    " address varchar(255) NOT NULL DEFAULT '',"
-    " version varchar(64) NOT NULL DEFAULT '',"
-    " boot_id " IDD_WORD_COLUMN("64") " NOT NULL DEFAULT '',"
-    " last_seen timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,"
-    " stopped_at timestamp NULL DEFAULT NULL,"
-    " forgotten_at timestamp NULL DEFAULT NULL,"
-    " report mediumtext) " IDD_TABLE,
-
     "CREATE TABLE IF NOT EXISTS idd_meta("
     " name " IDD_WORD_COLUMN("32") " NOT NULL PRIMARY KEY,"
     " value " IDD_WORD_COLUMN("64") " NOT NULL) " IDD_TABLE,
@@ -204,10 +199,10 @@ constexpr std::array kMysqlSchema = {
 #undef IDD_WORD_COLUMN
 #undef IDD_TABLE
 
-constexpr std::array kTables = {
-    "leaf_alloc", "idd_tag",         "idd_lease",   "idd_returned", "idd_host",      "idd_term",
-    "idd_meta",   "idd_deleted_tag", "idd_witness", "idd_ceiling",  "idd_snowflake", "idd_worker",
-    "idd_order",  "idd_ended",       "idd_total",   "idd_role",     "idd_host_info"};
+constexpr std::array kTables = {"leaf_alloc",  "idd_tag",     "idd_lease",     "idd_returned",
+                                "idd_host",    "idd_term",    "idd_meta",      "idd_deleted_tag",
+                                "idd_witness", "idd_ceiling", "idd_snowflake", "idd_worker",
+                                "idd_order",   "idd_ended",   "idd_total",     "idd_role"};
 
 }  // namespace
 

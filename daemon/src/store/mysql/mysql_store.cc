@@ -43,11 +43,13 @@ std::vector<std::string> TokensThatShareIdsWith(const Lease& lease,
 
 }  // namespace
 
-MysqlStore::MysqlStore(MysqlStoreOptions options)
-    : SqlStore(Dialect::kMysql),
-      options_(std::move(options)),
-      run_(MakeRun(options_.host.run_number)),
-      host_row_(options_.host, run_) {}
+MysqlStore::MysqlStore(const MysqlStoreOptions& options)
+    : MysqlStore(options, MakeRun(options.host.run_number)) {}
+
+MysqlStore::MysqlStore(const MysqlStoreOptions& options, const std::string& run)
+    : SqlStore(Dialect::kMysql, options.host.id, "host = ?1 AND run = '" + run + "'"),
+      options_(options),
+      host_row_(options.host, run) {}
 
 MysqlStore::~MysqlStore() {
   if (!is_beside_ && db_ != nullptr && !db_->PeerClosed()) host_row_.Release(*db_);

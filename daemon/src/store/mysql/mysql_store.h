@@ -4,8 +4,8 @@
 // data set, mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases,
 // mysql_tags.cc reads and administers tags, mysql_term.cc has what the hosts agree on,
 // mysql_inspect.cc looks at the server, mysql_session.cc runs the SQL of store/, mysql_ended.cc
-// keeps the journal short and adds it up, mysql_hosts.cc keeps what hosts say about themselves,
-// mysql_schema.cc has the tables. docs/adr/0009 says why a lease is one packet.
+// keeps the journal short and adds it up, mysql_schema.cc has the tables. docs/adr/0009 says why a
+// lease is one packet.
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 
@@ -23,7 +23,6 @@
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
 #include "store/ended_leases.h"
-#include "store/host_store.h"
 #include "store/journal_store.h"
 #include "store/mysql/host_row.h"
 #include "store/mysql/lost_commits.h"
@@ -40,8 +39,8 @@ struct MysqlStoreOptions {
   HostIdentity host;
 };
 
-// It has more methods and members than a class should: it is Store, TermStore, JournalStore and
-// HostStore over one connection. Parts with invariants of their own are in ServerIdentity,
+// It has more methods and members than a class should: it is Store, TermStore and JournalStore over
+// one connection. Parts with invariants of their own are in ServerIdentity,
 // MysqlTables, HostRow and LostCommits.
 //
 // Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
@@ -49,9 +48,9 @@ struct MysqlStoreOptions {
 // Invariants: leaf_alloc, which several hosts write, is only changed relatively and by packets that
 // need nothing from this host in between. A range whose COMMIT did not answer is never used, even
 // if it turns out to be in the journal.
-class MysqlStore final : public SqlStore, public TermStore, public JournalStore, public HostStore {
+class MysqlStore final : public SqlStore, public TermStore, public JournalStore {
  public:
-  explicit MysqlStore(MysqlStoreOptions options);
+  explicit MysqlStore(const MysqlStoreOptions& options);
   ~MysqlStore() override;
 
   Status Open() override;
@@ -68,7 +67,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore,
   std::uint64_t generation() const override { return generation_; }
   TermStore* terms() override { return this; }
   JournalStore* journal() override { return this; }
-  HostStore* hosts() override { return this; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
@@ -93,7 +91,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore,
 
   Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
-  Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
   Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
   Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
@@ -101,11 +98,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore,
   Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
   Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
   Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
-  Result<std::vector<RecentLeases>> SumRecent(std::chrono::seconds window,
-                                              const std::optional<std::string>& tag) override;
-  Result<bool> Introduce(const HostInfo& info) override;
-  Result<ForgetOutcome> Forget(const ForgetOrder& order) override;
-  Status NoteStop() override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
@@ -126,6 +118,9 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore,
   Result<std::vector<Candidate>> ListCandidates() override;
 
  private:
+  // `run`: MakeRun() differs for two objects with one state dir.
+  MysqlStore(const MysqlStoreOptions& options, const std::string& run);
+
   // The rest of a lease that was handed back, under that lease's token.
   struct ReturnedTail {
     std::string token;
@@ -315,7 +310,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore,
   // The tables that were open at this server. While a transaction has touched a table, no other
   // session can alter or replace it.
   MysqlTables tables_;
-  const std::string run_;  // MakeRun(): differs for two objects with one state dir
   HostRow host_row_;
   std::uint64_t connection_ = 0;  // its number
   TermRow term_;                  // as it was read last; guards leases

@@ -330,7 +330,7 @@ Result<std::vector<Candidate>> MysqlStore::ListCandidates() {
   if (db_ == nullptr) return NotOpen();
   const Result<MysqlResult> found = db_->Query(
       "SELECT host, disk, GREATEST(0, TIMESTAMPDIFF(SECOND, last_seen, CURRENT_TIMESTAMP))"
-      " FROM idd_host WHERE boot_id <> '' AND disk <> '' ORDER BY host");
+      " FROM idd_host WHERE stopped_at IS NULL AND disk <> '' ORDER BY host");
   if (!found.ok()) return Failed(found.status());
   std::vector<Candidate> candidates;
   for (const auto& cells : found.value().rows) {

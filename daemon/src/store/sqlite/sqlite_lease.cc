@@ -101,7 +101,6 @@ Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
   Status status = db_->Run(
       "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
       request.token, request.tag, options_.host_id, ids.first, ids.limit);
-  if (status.ok()) status = JournalHost();
   if (!status.ok()) return status;
   AtPoint("lease.journalled");
   continuity_.Raise(request.tag, lease.value().from_returned ? tag.value().next_id : ids.limit);

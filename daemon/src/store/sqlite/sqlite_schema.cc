@@ -92,10 +92,19 @@ CREATE TABLE idd_returned(
 ) STRICT;
 CREATE INDEX idd_returned_next ON idd_returned(biz_tag, host, base);
 
+-- What a host says about itself (host_store.h). stopped_at: the host has stopped since it was last
+-- seen; forgotten_at: an operator has forgotten it since.
 CREATE TABLE idd_host(
-  host       TEXT PRIMARY KEY NOT NULL CHECK(host <> ''),
-  first_seen TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
-  last_seen  TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+  host         TEXT PRIMARY KEY NOT NULL CHECK(host <> ''),
+  first_seen   TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+  last_seen    TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+  stopped_at   TEXT,
+  forgotten_at TEXT,
+  name         TEXT NOT NULL DEFAULT '',
+  address      TEXT NOT NULL DEFAULT '',
+  version      TEXT NOT NULL DEFAULT '',
+  boot_id      TEXT NOT NULL DEFAULT '',
+  report       TEXT
 ) STRICT;
 
 -- Tombstones. Every id of a deleted tag lies below max_id, so a namesake begins there. Kept when
@@ -104,6 +113,87 @@ CREATE TABLE idd_deleted_tag(
   biz_tag    TEXT PRIMARY KEY NOT NULL,
   max_id     INTEGER NOT NULL CHECK(max_id >= 0),
   deleted_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT;
+
+-- How a snowflake tag's ids are made (snowflake_layout.h). It stays when the tag is deleted, so that
+-- a namesake makes the same ids from the counters of its workers, which stay too.
+CREATE TABLE idd_snowflake(
+  biz_tag TEXT PRIMARY KEY NOT NULL,
+  layout  TEXT NOT NULL
+) STRICT;
+
+-- The host that leases from the counter of a worker id, the row 'TAG#WORKER' of leaf_alloc.
+CREATE TABLE idd_worker(
+  biz_tag  TEXT NOT NULL,
+  worker   INTEGER NOT NULL CHECK(worker BETWEEN 0 AND 4294967295),
+  host     TEXT NOT NULL,
+  taken_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+  PRIMARY KEY(biz_tag, worker)
+) STRICT;
+
+-- In which order a tag's ids come on a host, and how many ids a CPU's lane takes (0: idd chooses).
+-- No row: order host.
+CREATE TABLE idd_order(
+  biz_tag    TEXT PRIMARY KEY NOT NULL,
+  tag_order  TEXT NOT NULL DEFAULT 'host' CHECK(tag_order IN ('host', 'cpu')),
+  lane_block INTEGER NOT NULL DEFAULT 0 CHECK(lane_block BETWEEN 0 AND 65536)
+) STRICT;
+
+-- Settled leases (journal_store.h), the rows of idd_lease as they were. Nothing changes them, and
+-- they have no index that a lease would have to write.
+CREATE TABLE idd_ended(
+  seq        INTEGER PRIMARY KEY,
+  token      TEXT NOT NULL UNIQUE,
+  biz_tag    TEXT NOT NULL,
+  host       TEXT NOT NULL,
+  base       INTEGER NOT NULL,
+  "limit"    INTEGER NOT NULL,
+  state      TEXT NOT NULL CHECK(state IN ('exhausted', 'returned', 'abandoned')),
+  claimed    INTEGER NOT NULL,
+  returned   INTEGER NOT NULL,
+  abandoned  INTEGER NOT NULL,
+  leased_at  TEXT NOT NULL,
+  closed_at  TEXT NOT NULL,
+  used_limit INTEGER NOT NULL,
+  CHECK(claimed + returned + abandoned = "limit" - base)
+) STRICT;
+CREATE INDEX idd_ended_used ON idd_ended(biz_tag, used_limit);
+CREATE INDEX idd_ended_tag ON idd_ended(biz_tag);
+CREATE INDEX idd_ended_host ON idd_ended(host);
+CREATE INDEX idd_ended_state ON idd_ended(state);
+CREATE INDEX idd_ended_returned ON idd_ended(biz_tag, base) WHERE state = 'returned';
+
+-- The sums of the leases that a host's settled leases of a tag came to in a month (of closed_at).
+-- The sums of the folded ones among them, whose rows are deleted, are in folded_...; first_id and
+-- last_limit enclose `ranges`, the ids that those had kept (folded_ranges.h). used_limit: the
+-- highest of all of them.
+CREATE TABLE idd_total(
+  biz_tag          TEXT NOT NULL,
+  host             TEXT NOT NULL,
+  month            TEXT NOT NULL,
+  leases           INTEGER NOT NULL,
+  leased           INTEGER NOT NULL,
+  claimed          INTEGER NOT NULL,
+  returned         INTEGER NOT NULL,
+  abandoned        INTEGER NOT NULL,
+  used_limit       INTEGER NOT NULL,
+  folded_leases    INTEGER NOT NULL DEFAULT 0,
+  folded_leased    INTEGER NOT NULL DEFAULT 0,
+  folded_claimed   INTEGER NOT NULL DEFAULT 0,
+  folded_returned  INTEGER NOT NULL DEFAULT 0,
+  folded_abandoned INTEGER NOT NULL DEFAULT 0,
+  first_id         INTEGER NOT NULL DEFAULT 0,
+  last_limit       INTEGER NOT NULL DEFAULT 0,
+  ranges           TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY(biz_tag, host, month)
+) STRICT;
+CREATE INDEX idd_total_used ON idd_total(biz_tag, used_limit);
+
+-- The host that does some work for all of them.
+CREATE TABLE idd_role(
+  role  TEXT PRIMARY KEY NOT NULL,
+  host  TEXT NOT NULL,
+  since TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 ) STRICT;
 )sql";
 
@@ -154,8 +244,9 @@ Status CheckAdoptable(SqliteDb& db) {
 Status CheckAllocatorTables(SqliteDb& db) {
   SqliteQuery query = db.Query(
       "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND lower(name) IN ('leaf_alloc',"
-      " 'idd_meta', 'idd_tag', 'idd_lease', 'idd_returned', 'idd_host', 'idd_deleted_tag')");
-  const bool complete = query.Next() && query.Uint(0) == 7;
+      " 'idd_meta', 'idd_tag', 'idd_lease', 'idd_returned', 'idd_host', 'idd_deleted_tag',"
+      " 'idd_snowflake', 'idd_worker', 'idd_order', 'idd_ended', 'idd_total', 'idd_role')");
+  const bool complete = query.Next() && query.Uint(0) == 13;
   if (!query.Finish().ok()) return query.Finish();
   if (!complete) {
     return {Code::kIncompatible, "'" + db.path() +
@@ -165,99 +256,7 @@ Status CheckAllocatorTables(SqliteDb& db) {
   return CheckLeafAlloc(db);
 }
 
-// idd_snowflake: how a snowflake tag's ids are made (snowflake_layout.h). It stays when the tag is
-// deleted, so that a namesake makes the same ids from the counters of its workers, which stay too.
-// idd_worker: the host that leases from the counter of a worker id, the row 'TAG#WORKER' of
-// leaf_alloc.
-// idd_order: in which order a tag's ids come on a host, and how many ids a CPU's lane takes (0: idd
-// chooses). No row: order host.
-// idd_ended: settled leases (journal_store.h), the rows of idd_lease as they were. Nothing changes
-// them, and they have no index that a lease would have to write.
-// idd_total: the sums of the leases that a host's settled leases of a tag came to in a month (of
-// closed_at). The sums of the folded ones among them, whose rows are deleted, are in folded_...;
-// first_id and last_limit enclose `ranges`, the ids that those had kept (folded_ranges.h).
-// used_limit: the highest of all of them.
-// idd_role: the host that does some work for all of them.
-// idd_host_info: what a host says about itself (host_store.h). stopped_at: the host has stopped
-// since it was last seen; forgotten_at: an operator has forgotten it since.
-constexpr const char* kLaterTables[] = {
-    "CREATE TABLE IF NOT EXISTS idd_snowflake("
-    "  biz_tag TEXT PRIMARY KEY NOT NULL,"
-    "  layout  TEXT NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS idd_worker("
-    "  biz_tag  TEXT NOT NULL,"
-    "  worker   INTEGER NOT NULL CHECK(worker BETWEEN 0 AND 4294967295),"
-    "  host     TEXT NOT NULL,"
-    "  taken_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
-    "  PRIMARY KEY(biz_tag, worker)) STRICT",
-    "CREATE TABLE IF NOT EXISTS idd_order("
-    "  biz_tag    TEXT PRIMARY KEY NOT NULL,"
-    "  tag_order  TEXT NOT NULL DEFAULT 'host' CHECK(tag_order IN ('host', 'cpu')),"
-    "  lane_block INTEGER NOT NULL DEFAULT 0 CHECK(lane_block BETWEEN 0 AND 65536)) STRICT",
-    "CREATE TABLE IF NOT EXISTS idd_ended("
-    "  seq        INTEGER PRIMARY KEY,"
-    "  token      TEXT NOT NULL UNIQUE,"
-    "  biz_tag    TEXT NOT NULL,"
-    "  host       TEXT NOT NULL,"
-    "  base       INTEGER NOT NULL,"
-    "  \"limit\"    INTEGER NOT NULL,"
-    "  state      TEXT NOT NULL CHECK(state IN ('exhausted', 'returned', 'abandoned')),"
-    "  claimed    INTEGER NOT NULL,"
-    "  returned   INTEGER NOT NULL,"
-    "  abandoned  INTEGER NOT NULL,"
-    "  leased_at  TEXT NOT NULL,"
-    "  closed_at  TEXT NOT NULL,"
-    "  used_limit INTEGER NOT NULL,"
-    "  CHECK(claimed + returned + abandoned = \"limit\" - base)) STRICT",
-    "CREATE INDEX IF NOT EXISTS idd_ended_used ON idd_ended(biz_tag, used_limit)",
-    "CREATE INDEX IF NOT EXISTS idd_ended_tag ON idd_ended(biz_tag)",
-    "CREATE INDEX IF NOT EXISTS idd_ended_host ON idd_ended(host)",
-    "CREATE INDEX IF NOT EXISTS idd_ended_state ON idd_ended(state)",
-    "CREATE INDEX IF NOT EXISTS idd_ended_returned ON idd_ended(biz_tag, base)"
-    "  WHERE state = 'returned'",
-    "CREATE TABLE IF NOT EXISTS idd_total("
-    "  biz_tag          TEXT NOT NULL,"
-    "  host             TEXT NOT NULL,"
-    "  month            TEXT NOT NULL,"
-    "  leases           INTEGER NOT NULL,"
-    "  leased           INTEGER NOT NULL,"
-    "  claimed          INTEGER NOT NULL,"
-    "  returned         INTEGER NOT NULL,"
-    "  abandoned        INTEGER NOT NULL,"
-    "  used_limit       INTEGER NOT NULL,"
-    "  folded_leases    INTEGER NOT NULL DEFAULT 0,"
-    "  folded_leased    INTEGER NOT NULL DEFAULT 0,"
-    "  folded_claimed   INTEGER NOT NULL DEFAULT 0,"
-    "  folded_returned  INTEGER NOT NULL DEFAULT 0,"
-    "  folded_abandoned INTEGER NOT NULL DEFAULT 0,"
-    "  first_id         INTEGER NOT NULL DEFAULT 0,"
-    "  last_limit       INTEGER NOT NULL DEFAULT 0,"
-    "  ranges           TEXT NOT NULL DEFAULT '',"
-    "  PRIMARY KEY(biz_tag, host, month)) STRICT",
-    "CREATE INDEX IF NOT EXISTS idd_total_used ON idd_total(biz_tag, used_limit)",
-    "CREATE TABLE IF NOT EXISTS idd_role("
-    "  role  TEXT PRIMARY KEY NOT NULL,"
-    "  host  TEXT NOT NULL,"
-    "  since TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) STRICT",
-    "CREATE TABLE IF NOT EXISTS idd_host_info("
-    "  host         TEXT PRIMARY KEY NOT NULL,"
-    "  name         TEXT NOT NULL DEFAULT '',"
-    "  address      TEXT NOT NULL DEFAULT '',"
-    "  version      TEXT NOT NULL DEFAULT '',"
-    "  boot_id      TEXT NOT NULL DEFAULT '',"
-    "  last_seen    TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
-    "  stopped_at   TEXT,"
-    "  forgotten_at TEXT,"
-    "  report       TEXT) STRICT"};
-
 }  // namespace
-
-Status AddLaterTables(SqliteDb& db) {
-  for (const char* sql : kLaterTables) {
-    if (Status status = db.Run(sql); !status.ok()) return status;
-  }
-  return Status::Ok();
-}
 
 const SqliteFormat& AllocatorFormat() {
   static constexpr SqliteFormat kFormat = {

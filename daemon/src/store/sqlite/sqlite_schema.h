@@ -19,9 +19,6 @@ inline constexpr int kSqliteLeaseColumnCount = 12;
 // Adopts a file in which Leaf's users have made leaf_alloc, whatever else is in it, as long as no
 // table begins with idd_ and neither application_id nor user_version is another program's.
 [[nodiscard]] const SqliteFormat& AllocatorFormat();
-// Adds the tables of snowflake tags, which an earlier version of idd has not made. To be called in
-// a transaction.
-[[nodiscard]] Status AddLaterTables(SqliteDb& db);
 
 }  // namespace idd::daemon
 

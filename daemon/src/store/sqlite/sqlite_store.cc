@@ -22,7 +22,7 @@ constexpr SqliteDb::BulkTable kBulk = {.name = "idd_ended", .of_files_above = 64
 }  // namespace
 
 SqliteStore::SqliteStore(SqliteStoreOptions options)
-    : SqlStore(Dialect::kSqlite), options_(std::move(options)) {}
+    : SqlStore(Dialect::kSqlite, options.host_id, "host = ?1"), options_(std::move(options)) {}
 
 SqliteStore::~SqliteStore() = default;
 
@@ -142,8 +142,8 @@ Status SqliteStore::JoinWitness() {
   const Result<Join> join = db_->InTransaction([this]() -> Result<Join> {
     Result<Join> joined = continuity_.JoinWitness(*db_);
     if (!joined.ok()) return joined;
-    Status done = AddLaterTables(*db_);
-    if (done.ok() && joined.value() == Join::kWasSetBack) done = LiftToWitness();
+    Status done;
+    if (joined.value() == Join::kWasSetBack) done = LiftToWitness();
     if (done.ok()) done = JournalHost();
     if (done.ok()) done = AbandonLostLeases();
     if (done.ok()) done = continuity_.Stamp(*db_);
@@ -190,7 +190,7 @@ Status SqliteStore::CheckCurrent() {
 Status SqliteStore::JournalHost() {
   return db_->Run(
       "INSERT INTO idd_host(host) VALUES(?1)"
-      " ON CONFLICT(host) DO UPDATE SET last_seen = CURRENT_TIMESTAMP",
+      " ON CONFLICT(host) DO UPDATE SET last_seen = CURRENT_TIMESTAMP, stopped_at = NULL",
       options_.host_id);
 }
 

@@ -4,7 +4,7 @@
 // leases, sqlite_journal.cc closes leases and hands tails back, sqlite_tags.cc administers tags,
 // sqlite_inspect.cc looks at the file, sqlite_schema.cc has the tables, sqlite_continuity.cc
 // compares the file with its witness, sqlite_session.cc runs the SQL of store/, sqlite_ended.cc
-// keeps the journal short and adds it up, sqlite_hosts.cc keeps what hosts say about themselves.
+// keeps the journal short and adds it up.
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 
@@ -19,7 +19,6 @@
 #include "idd/base/clock.h"
 #include "sql/sqlite_db.h"
 #include "store/ended_leases.h"
-#include "store/host_store.h"
 #include "store/journal_store.h"
 #include "store/sql_store.h"
 #include "store/sqlite/sqlite_continuity.h"
@@ -51,7 +50,7 @@ struct SqliteStoreOptions {
 // transaction that concerns ids runs under the lock of the witness, and only if the database is as
 // the last one left it according to the witness. No lease begins below the witness's next id of its
 // tag, and none is answered before the witness has its end.
-class SqliteStore final : public SqlStore, public JournalStore, public HostStore {
+class SqliteStore final : public SqlStore, public JournalStore {
  public:
   explicit SqliteStore(SqliteStoreOptions options);
   ~SqliteStore() override;
@@ -70,7 +69,6 @@ class SqliteStore final : public SqlStore, public JournalStore, public HostStore
   bool started_recently() const override { return continuity_.is_witness_lost(); }
   Result<std::string> Incarnation() override;
   JournalStore* journal() override { return this; }
-  HostStore* hosts() override { return this; }
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
   Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
@@ -92,7 +90,6 @@ class SqliteStore final : public SqlStore, public JournalStore, public HostStore
 
   Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
-  Result<std::vector<HostRecord>> ListHosts() override;
   Result<std::set<std::string>> LedgerTags() override;
   Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
   Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
@@ -100,11 +97,6 @@ class SqliteStore final : public SqlStore, public JournalStore, public HostStore
   Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
   Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
   Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
-  Result<std::vector<RecentLeases>> SumRecent(std::chrono::seconds window,
-                                              const std::optional<std::string>& tag) override;
-  Result<bool> Introduce(const HostInfo& info) override;
-  Result<ForgetOutcome> Forget(const ForgetOrder& order) override;
-  Status NoteStop() override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override;
@@ -188,9 +180,6 @@ class SqliteStore final : public SqlStore, public JournalStore, public HostStore
   [[nodiscard]] Result<std::optional<std::string>> OwnerOf(const std::string& tag,
                                                            std::uint32_t worker);
   [[nodiscard]] Status ReadLayout(TagRecord& record);
-
-  [[nodiscard]] Status CheckIsGone(const ForgetOrder& order);
-  [[nodiscard]] Result<ForgetOutcome> ForgetInTransaction(const ForgetOrder& order);
 
   [[nodiscard]] Result<bool> BecomeKeeper();
   [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);

@@ -128,13 +128,7 @@ void StoreHistory::TakeWorker() {
       std::to_string(choice.at_most));
   const Result<bool> real = stores_[host]->TakeWorker(choice);
   ASSERT_TRUE(real.ok()) << Story() << real.status().message();
-  Result<bool> expected = false;
-  if (stores_[host]->terms() == nullptr) {
-    expected = model_.TakeWorker(choice, hosts_[host]);
-  } else {
-    expected = model_.PrepareWorker(choice, false);
-    if (expected.ok() && expected.value()) expected = model_.OwnWorker(choice, hosts_[host]);
-  }
+  const Result<bool> expected = model_.TakeWorker(choice, hosts_[host]);
   ASSERT_TRUE(expected.ok()) << Story() << expected.status().message();
   ASSERT_EQ(real.value(), expected.value()) << Story();
 }

@@ -14,6 +14,7 @@
 #include "sql/sql_session.h"
 #include "store/host_table.h"
 #include "store/store.h"
+#include "store/worker_table.h"
 
 namespace idd::daemon {
 
@@ -34,14 +35,21 @@ class SqlStore : public Store, protected SqlSession {
                                               const std::optional<std::string>& tag) override {
     return hosts_.SumRecent(window, tag);
   }
+  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override {
+    return workers_.List(tag);
+  }
+  Result<bool> TakeWorker(const WorkerChoice& choice) override { return workers_.Take(choice); }
 
  protected:
   // `host` is the id of this host; `own_row` is HostTable's.
   SqlStore(Dialect dialect, const std::string& host, const std::string& own_row)
-      : SqlSession(dialect), hosts_(*this, host, own_row) {}
+      : SqlSession(dialect), hosts_(*this, host, own_row), workers_(*this, *this, host) {}
+
+  [[nodiscard]] WorkerTable& workers() { return workers_; }
 
  private:
   HostTable hosts_;
+  WorkerTable workers_;
 };
 
 }  // namespace idd::daemon

@@ -305,6 +305,25 @@ std::string MysqlStore::IsGuarded() const {
          " AND " + HasOwnRows() + " LOCK IN SHARE MODE) = 1";
 }
 
+// The condition under which a lease may be taken: whoever takes the worker id over waits for the
+// lease's COMMIT, because it locks the counter's row first, as the lease does.
+std::string MysqlStore::OwnsWorker(const LeaseRequest& request) const {
+  if (!request.is_of_worker) return "";
+  const std::optional<CounterOf> counter = ParseCounterName(request.tag);
+  if (!counter.has_value()) return " AND 1 = 0";
+  return " AND (SELECT COUNT(*) FROM idd_worker WHERE biz_tag = " + MysqlDb::Text(counter->tag) +
+         " AND worker = " + std::to_string(counter->worker) +
+         " AND host = " + MysqlDb::Text(options_.host.id) + " LOCK IN SHARE MODE) = 1";
+}
+
+Status MysqlStore::CheckOwner(const LeaseRequest& request) {
+  const std::string owns = OwnsWorker(request);
+  if (owns.empty()) return Status::Ok();
+  const Result<MysqlResult> found = db_->Query("SELECT 1 FROM DUAL WHERE 1 = 1" + owns);
+  if (!found.ok()) return Failed(found.status());
+  return found.value().rows.empty() ? NoOwner(request.tag) : Status::Ok();
+}
+
 Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const TagState& state) {
   const std::uint64_t lowest = std::max({state.used_limit, request.high_water_mark, request.floor});
   const std::uint64_t base = std::max(state.record.next_id, lowest);

@@ -76,8 +76,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
       const std::vector<std::string>& except_tokens) override;
   Result<Reconciliation> Reconcile(const HostMemory& memory) override;
 
-  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override;
-  Result<bool> TakeWorker(const WorkerChoice& choice) override;
   Result<std::optional<StoreFacts::Clock>> CompareClocks() override;
 
   Result<std::vector<TagRecord>> ListTags() override;
@@ -248,10 +246,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
   [[nodiscard]] Status GiveUp(const std::vector<Result<Lease>>& taken, Status status);
 
   [[nodiscard]] Status ReadLayouts(TagStates& states);
-  // The same for records; one whose layout is missing or wrong is removed.
-  [[nodiscard]] Status AddLayouts(std::vector<TagRecord>& records);
-  // Not Ok: an earlier tag of this name made its ids in another way.
-  [[nodiscard]] Status CheckEarlierLayout(const NewTag& tag);
   [[nodiscard]] std::string OwnsWorker(const LeaseRequest& request) const;
   // Not Ok: the request is for a worker id that another host owns.
   [[nodiscard]] Status CheckOwner(const LeaseRequest& request);

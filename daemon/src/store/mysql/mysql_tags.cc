@@ -94,6 +94,23 @@ Status MysqlStore::NoSuchTag(const std::string& tag) const {
   return {Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl()};
 }
 
+// Replaces a state by the error if its layout is missing or wrong.
+Status MysqlStore::ReadLayouts(TagStates& states) {
+  std::vector<Result<TagState>*> right;
+  std::vector<TagRecord*> records;
+  for (auto& [tag, state] : states) {
+    if (!state.ok()) continue;
+    right.push_back(&state);
+    records.push_back(&state.value().record);
+  }
+  Result<std::vector<Status>> wrong = workers().ReadLayouts(records);
+  if (!wrong.ok()) return wrong.status();
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    if (!wrong.value()[i].ok()) *right[i] = std::move(wrong.value()[i]);
+  }
+  return Status::Ok();
+}
+
 Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::string>& tags) {
   const std::string texts = sql::Texts(tags);
   // The indexes of these columns, read backwards, give the end of used ids; a GROUP BY would read
@@ -225,7 +242,7 @@ Result<std::vector<TagRecord>> MysqlStore::ListTags() {
     Result<TagRecord> tag = ParseTag(MysqlRow(cells));
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
-  if (Status status = AddLayouts(tags); !status.ok()) return Failed(status);
+  if (Status status = workers().AddLayouts(tags); !status.ok()) return status;
   return tags;
 }
 
@@ -257,14 +274,7 @@ Result<TagRecord> MysqlStore::CreateTag(const NewTag& tag) {
   if (!used.ok()) return used.status();
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used.value(), 1));
   if (Status status = CheckStart(tag, start, used.value()); !status.ok()) return status;
-  const Result<MysqlResult> workers =
-      db_->Query("SELECT 1 FROM idd_worker WHERE biz_tag = " + MysqlDb::Text(tag.tag) + " LIMIT 1");
-  if (!workers.ok()) return Failed(workers.status());
-  const bool had_workers = !workers.value().rows.empty();
-  if (Status status = CheckSameKind(tag, used.value(), had_workers); !status.ok()) return status;
-  if (tag.snowflake.has_value()) {
-    if (Status status = CheckEarlierLayout(tag); !status.ok()) return status;
-  }
+  if (Status status = workers().CheckNew(tag, used.value()); !status.ok()) return status;
   const std::string name = MysqlDb::Text(tag.tag);
   std::vector<std::string> statements = {
       "INSERT INTO leaf_alloc(biz_tag, max_id, step, description) VALUES(" + name + ", " +
@@ -330,8 +340,9 @@ Result<TagRecord> MysqlStore::ChangeTag(const TagChange& change) {
   const Result<std::vector<MysqlResult>> results = db_->Packet(statements);
   Result<TagRecord> after =
       results.ok() ? Changed(change, results.value().back()) : Result<TagRecord>(results.status());
-  const Result<MysqlResult> end = db_->broken() ? Result<MysqlResult>(after.status())
-                                                : db_->Query(after.ok() ? "COMMIT" : "ROLLBACK");
+  const Result<MysqlResult> end = db_ == nullptr || db_->broken()
+                                      ? Result<MysqlResult>(after.status())
+                                      : db_->Query(after.ok() ? "COMMIT" : "ROLLBACK");
   if (!after.ok()) return Failed(after.status());
   if (!end.ok()) return Failed(end.status());
   return after;
@@ -343,7 +354,7 @@ Result<TagRecord> MysqlStore::Changed(const TagChange& change, const MysqlResult
     Result<TagRecord> record = ParseTag(MysqlRow(cells));
     if (!record.ok()) return record;
     std::vector<TagRecord> one{std::move(record).value()};
-    if (Status status = AddLayouts(one); !status.ok()) return status;
+    if (Status status = workers().AddLayouts(one); !status.ok()) return status;
     if (one.empty()) return FindTag(change.tag);  // says what is wrong with its layout
     record = std::move(one.front());
     if (Status status = CheckChanged(change, record.value()); !status.ok()) return status;

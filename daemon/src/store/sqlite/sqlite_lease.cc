@@ -88,6 +88,18 @@ Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
   return leases;
 }
 
+Result<bool> SqliteStore::OwnsWorker(const LeaseRequest& request) {
+  if (!request.is_of_worker) return true;
+  const std::optional<CounterOf> counter = ParseCounterName(request.tag);
+  if (!counter.has_value()) return false;
+  SqliteQuery query =
+      db_->Query("SELECT 1 FROM idd_worker WHERE biz_tag = ?1 AND worker = ?2 AND host = ?3",
+                 counter->tag, counter->worker, options_.host_id);
+  const bool owns = query.Next();
+  if (!query.Finish().ok()) return query.Finish();
+  return owns;
+}
+
 Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
   AtPoint("lease.begun");
   Result<TagRecord> tag = ReadTag(request.tag);

@@ -77,9 +77,6 @@ class SqliteStore final : public SqlStore, public JournalStore {
       const std::vector<std::string>& except_tokens) override;
   Result<Reconciliation> Reconcile(const HostMemory& memory) override;
 
-  Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override;
-  Result<bool> TakeWorker(const WorkerChoice& choice) override;
-
   Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
   Result<TagRecord> CreateTag(const NewTag& tag) override;
@@ -173,13 +170,8 @@ class SqliteStore final : public SqlStore, public JournalStore {
   [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);
   [[nodiscard]] Status DeleteInTransaction(const std::string& tag);
 
-  [[nodiscard]] Status WriteLayout(const NewTag& tag);
-  [[nodiscard]] Result<bool> TakeWorkerInTransaction(const WorkerChoice& choice);
   // False: the request is for a worker id that another host owns.
   [[nodiscard]] Result<bool> OwnsWorker(const LeaseRequest& request);
-  [[nodiscard]] Result<std::optional<std::string>> OwnerOf(const std::string& tag,
-                                                           std::uint32_t worker);
-  [[nodiscard]] Status ReadLayout(TagRecord& record);
 
   [[nodiscard]] Result<bool> BecomeKeeper();
   [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);

@@ -30,8 +30,10 @@ Result<TagRecord> SqliteStore::ReadTag(const std::string& tag) {
     if (query.TextIf(0) != tag) continue;
     Result<TagRecord> record = ParseTagRow(query);
     if (!record.ok()) return record;
-    Status status = ReadLayout(record.value());
-    return status.ok() ? std::move(record) : Result<TagRecord>(std::move(status));
+    Result<std::vector<Status>> wrong = workers().ReadLayouts({&record.value()});
+    if (!wrong.ok()) return wrong.status();
+    if (!wrong.value()[0].ok()) return wrong.value()[0];
+    return record;
   }
   if (!query.Finish().ok()) return query.Finish();
   return Status(Code::kNoSuchTag, "there is no tag '" + tag + "' in " + DisplayUrl());
@@ -47,7 +49,7 @@ Result<std::vector<TagRecord>> SqliteStore::ListTags() {
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
   if (!query.Finish().ok()) return query.Finish();
-  std::erase_if(tags, [this](TagRecord& tag) { return !ReadLayout(tag).ok(); });
+  if (Status status = workers().AddLayouts(tags); !status.ok()) return status;
   return tags;
 }
 
@@ -77,10 +79,7 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
   const std::uint64_t used = std::max(in_tables.value(), NextOfWitness(tag.tag));
   const std::uint64_t start = tag.start.value_or(std::max<std::uint64_t>(used, 1));
   if (Status status = CheckStart(tag, start, used); !status.ok()) return status;
-  SqliteQuery workers = db_->Query("SELECT 1 FROM idd_worker WHERE biz_tag = ?1 LIMIT 1", tag.tag);
-  const bool had_workers = workers.Next();
-  if (!workers.Finish().ok()) return workers.Finish();
-  if (Status status = CheckSameKind(tag, used, had_workers); !status.ok()) return status;
+  if (Status status = workers().CheckNew(tag, used); !status.ok()) return status;
   Status status = db_->Run(
       "INSERT INTO leaf_alloc(biz_tag, max_id, step, description, update_time)"
       " VALUES(?1, ?2, ?3, ?4, CURRENT_TIMESTAMP)",
@@ -93,7 +92,10 @@ Result<TagRecord> SqliteStore::CreateInTransaction(const NewTag& tag) {
       tag.tag, std::string_view(TagModeName(tag.mode)), tag.max_id.value_or(kMaxId),
       std::string_view(TagAccessName(tag.access)));
   if (status.ok()) status = WriteRefill(tag.tag, tag.refill);
-  if (status.ok()) status = WriteLayout(tag);
+  if (status.ok() && tag.snowflake.has_value()) {
+    status = db_->Run("REPLACE INTO idd_snowflake(biz_tag, layout) VALUES(?1, ?2)", tag.tag,
+                      FormatLayout(*tag.snowflake));
+  }
   if (status.ok()) {
     status = db_->Run(
         "INSERT OR REPLACE INTO idd_order(biz_tag, tag_order, lane_block) VALUES(?1, ?2, ?3)",

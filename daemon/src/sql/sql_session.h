@@ -103,8 +103,8 @@ class SqlSession {
   [[nodiscard]] virtual Result<std::vector<std::uint64_t>> Transact(
       const std::vector<SqlStatement>& statements) = 0;
   // Runs `body`, which reads and then calls Transact() once, for a change that ids depend on. With
-  // SQLite all of it is one transaction, with the witness; Transact() on its own leaves the witness
-  // out. `point` is reached after the transaction.
+  // SQLite all of it is one transaction, with the witness, and a ChangeIds() within it is a part of
+  // it; Transact() on its own leaves the witness out. `point` is reached after the transaction.
   [[nodiscard]] virtual Status ChangeIds(const std::function<Status()>& body,
                                          const char* point = nullptr) = 0;
   // Runs `body`, which only reads: all that it reads is of one moment.

@@ -31,19 +31,7 @@ Status NotKnown(const std::string& host) {
   return {Code::kInvalid, "host '" + host + "' is not known; 'idctl host list' shows the names"};
 }
 
-// The leases of a host that runs are in use.
-Status CheckIsSilent(const HostRecord& host) {
-  const bool is_gone =
-      host.has_stopped || host.silent_s > static_cast<std::uint64_t>(kHostSilentAfter.count());
-  if (is_gone) return Status::Ok();
-  return {Code::kInvalid, "host '" + host.host + "' may be alive, it was seen " +
-                              std::to_string(host.silent_s) +
-                              " s ago; stop it, or wait until it has been silent for " +
-                              std::to_string(kHostSilentAfter.count()) + " s, or add --force"};
-}
-
-Result<Forgotten> FindHost(Store& store, const std::string& own_id, const std::string& host,
-                           bool is_forced) {
+Result<Forgotten> FindHost(Store& store, const std::string& own_id, const std::string& host) {
   const Result<std::vector<HostRecord>> hosts = store.ListHosts();
   if (!hosts.ok()) return hosts.status();
   Result<std::string> id = FindHostId(hosts.value(), host);
@@ -54,9 +42,6 @@ Result<Forgotten> FindHost(Store& store, const std::string& own_id, const std::s
   const auto record = std::find_if(hosts.value().begin(), hosts.value().end(),
                                    [&id](const HostRecord& one) { return one.host == id.value(); });
   if (record == hosts.value().end() || store.hosts() == nullptr) return NotKnown(host);
-  if (!is_forced) {
-    if (Status status = CheckIsSilent(*record); !status.ok()) return status;
-  }
   return Forgotten{.id = std::move(id).value(), .name = record->name};
 }
 
@@ -68,8 +53,9 @@ class ForgetCall : public std::enable_shared_from_this<ForgetCall> {
 
   void Begin(const std::string& host) {
     context_.worker.Submit<Forgotten>(
-        [own_id = context_.info.host_id, host, is_forced = is_forced_](
-            Store& store, HighWaterMarks&) { return FindHost(store, own_id, host, is_forced); },
+        [own_id = context_.info.host_id, host](Store& store, HighWaterMarks&) {
+          return FindHost(store, own_id, host);
+        },
         [self = shared_from_this()](const Result<Forgotten>& begun) {
           if (!begun.ok()) return Fail(self->done_, begun.status());
           self->forgotten_ = begun.value();

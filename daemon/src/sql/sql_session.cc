@@ -86,14 +86,6 @@ std::string SqlSession::AgeOf(const std::string& time) const {
          ") AS INTEGER))";
 }
 
-std::string SqlSession::Greatest(const std::string& a, const std::string& b) const {
-  return (is_mysql() ? "GREATEST(" : "MAX(") + a + ", " + b + ")";
-}
-
-std::string SqlSession::Least(const std::string& a, const std::string& b) const {
-  return (is_mysql() ? "LEAST(" : "MIN(") + a + ", " + b + ")";
-}
-
 std::string SqlSession::Concat(std::initializer_list<std::string_view> texts) const {
   std::string all;
   for (const std::string_view text : texts) {
@@ -116,22 +108,10 @@ std::string SqlSession::IsExactly(const std::string& column, int index) const {
          " AS BINARY)";
 }
 
-std::string SqlSession::OnConflict(const std::string& key) const {
-  return is_mysql() ? " ON DUPLICATE KEY UPDATE " : " ON CONFLICT(" + key + ") DO UPDATE SET ";
-}
-
-std::string SqlSession::Inserted(const std::string& column) const {
-  return is_mysql() ? "VALUES(" + column + ")" : "excluded." + column;
-}
-
 const char* SqlSession::InsertIfNew() const {
   return is_mysql() ? "INSERT IGNORE INTO " : "INSERT OR IGNORE INTO ";
 }
 
 const char* SqlSession::ForUpdate() const { return is_mysql() ? " FOR UPDATE" : ""; }
-
-std::string SqlSession::ByIndex(const std::string& index) const {
-  return is_mysql() ? " FORCE INDEX(" + index + ")" : " INDEXED BY " + index;
-}
 
 }  // namespace idd::daemon

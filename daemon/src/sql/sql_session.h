@@ -116,26 +116,15 @@ class SqlSession {
   [[nodiscard]] std::string Ago(std::chrono::seconds age) const;
   // The seconds since a time; 0 if it is ahead.
   [[nodiscard]] std::string AgeOf(const std::string& time) const;
-  // The greatest or the least of two values, NULL if one of them is.
-  [[nodiscard]] std::string Greatest(const std::string& a, const std::string& b) const;
-  [[nodiscard]] std::string Least(const std::string& a, const std::string& b) const;
   [[nodiscard]] std::string Concat(std::initializer_list<std::string_view> texts) const;
   // " IN (...)" of the list that value `index` is; never true for an empty one.
   [[nodiscard]] std::string In(int index) const;
   // Whether a column, which may compare without case, is byte by byte text value `index`.
   [[nodiscard]] std::string IsExactly(const std::string& column, int index) const;
-  // At the end of an INSERT, before assignments: what is done instead if the key is there already.
-  // The columns of the row that is there go by their names. (SQLite needs a WHERE before it in an
-  // INSERT ... SELECT.)
-  [[nodiscard]] std::string OnConflict(const std::string& key) const;
-  // In these assignments: the value that would have been inserted.
-  [[nodiscard]] std::string Inserted(const std::string& column) const;
   // Instead of "INSERT INTO": a row whose key is there already is left out.
   [[nodiscard]] const char* InsertIfNew() const;
   // After a SELECT in Transact(): its rows stay as they are until the end of the transaction.
   [[nodiscard]] const char* ForUpdate() const;
-  // After a table: it is read by this index.
-  [[nodiscard]] std::string ByIndex(const std::string& index) const;
 
  private:
   [[nodiscard]] bool is_mysql() const noexcept { return dialect_ == Dialect::kMysql; }

@@ -178,7 +178,7 @@ def host_lease_figures(results):
     group = "Steps of a lease on MariaDB over TCP"
     for name, key in (("read the tag, unless it was read in the last 100 ms", None),
                       ("lease and journal, committed", "lease_us"),
-                      ("keep the high-water mark on this host's disk, if the lease waits for it", "mark_us"),
+                      ("keep the high-water mark on this host's disk", "mark_us"),
                       ("later: journal the ends of 50 leases together", "ends_of_50_us")):
         yield Figure(group, name, "us", tuple(run[key] if key else run["lease_read_us"] - run["lease_us"]
                                               for run in steps))

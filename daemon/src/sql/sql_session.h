@@ -95,14 +95,14 @@ class SqlSession {
   [[nodiscard]] virtual std::unique_ptr<SqlQuery> Query(const std::string& text,
                                                         const SqlValues& values = {}) = 0;
 
-  // Runs the statements in one transaction, in which the server never waits for this host. So what
-  // was read before is checked again by conditions in the statements. Returns a number for each: of
-  // a SELECT, which must have a row, its first column; of others, how many rows it changed.
-  // (MySQL does not count rows that stay as they are, and counts two for an upsert that changes a
-  // row.)
+  // Runs the statements in one transaction, in which the server does not wait for this host, except
+  // at a Galera node (MysqlDb::SendSingly()). So what was read before is checked again by
+  // conditions in the statements. Returns a number for each: of a SELECT, which must have a row,
+  // its first column; of others, how many rows it changed. (MySQL does not count rows that stay as
+  // they are, and counts two for an upsert that changes a row.)
   [[nodiscard]] virtual Result<std::vector<std::uint64_t>> Transact(
       const std::vector<SqlStatement>& statements) = 0;
-  // Runs `body`, which reads and then calls Transact() once, for a change that ids depend on. With
+  // Runs `body`, which reads and then calls Transact(), for a change that ids depend on. With
   // SQLite all of it is one transaction, with the witness, and a ChangeIds() within it is a part of
   // it; Transact() on its own leaves the witness out. `point` is reached after the transaction.
   [[nodiscard]] virtual Status ChangeIds(const std::function<Status()>& body,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the allocator keeps about hosts for people: who a host is, whether it is alive, and what it
-// reports. No lease depends on any of it.
+// reports. Leases depend on none of it, except that on a server a host that has stopped, or was not
+// seen lately, may lose its name to another machine (mysql/host_row.h).
 #ifndef IDD_DAEMON_STORE_HOST_STORE_H_
 #define IDD_DAEMON_STORE_HOST_STORE_H_
 

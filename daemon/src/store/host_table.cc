@@ -56,7 +56,9 @@ Result<std::vector<RecentLeases>> HostTable::SumRecent(std::chrono::seconds wind
 // Without the witness: this changes nothing that ids depend on, and no lease has to wait for it.
 Result<bool> HostTable::Introduce(const HostInfo& info) {
   const Result<std::vector<std::uint64_t>> done = session_.Transact(
-      {{"SELECT COUNT(*) FROM idd_host WHERE forgotten_at IS NOT NULL AND " + own_row_, {host_}},
+      {{"SELECT COUNT(*) FROM idd_host WHERE forgotten_at IS NOT NULL AND " + own_row_ +
+            session_.ForUpdate(),
+        {host_}},
        {"UPDATE idd_host SET name = ?2, address = ?3, version = ?4, boot_id = ?5, report = ?6,"
         " last_seen = CURRENT_TIMESTAMP, stopped_at = NULL, forgotten_at = NULL WHERE " +
             own_row_,
@@ -97,7 +99,7 @@ Result<std::string> HostTable::FindGone(const ForgetOrder& order, std::string& l
                                       " s, or add --force");
   }
   std::string gone = "idd_host.host = ?1";
-  if (!order.is_first) gone += " AND idd_host.forgotten_at IS NOT NULL";
+  if (!order.is_first) gone += " AND idd_host.last_seen <= idd_host.forgotten_at";
   if (!order.is_forced) gone += " AND idd_host.last_seen = ?2";
   if (!order.is_forced && has_stopped) gone += " AND idd_host.stopped_at IS NOT NULL";
   return gone;

@@ -50,8 +50,9 @@ struct TagRecord {
   std::uint64_t lane_block = 0;                // ids of a lane's block; 0: idd chooses
   RefillSettings refill;                       // refill.step is step
   std::optional<SnowflakeLayout> snowflake{};  // in mode snowflake
-  // Set by FindTagsCached() of a store with terms: the end of used ids in the journal, the returned
-  // ranges, a tombstone and what witnesses have pushed.
+  // The end of used ids, as far as it is known beside max_id: in a store with terms, by the
+  // journal, the returned ranges, a tombstone and what witnesses have pushed; of a file, by its
+  // witness.
   std::uint64_t used_limit = 0;
   // No lease may end above it (agreement/agreement.h); nothing: the store has no terms.
   std::optional<std::uint64_t> ceiling{};

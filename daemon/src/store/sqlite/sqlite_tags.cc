@@ -33,6 +33,7 @@ Result<TagRecord> SqliteStore::ReadTag(const std::string& tag) {
     Result<std::vector<Status>> wrong = workers().ReadLayouts({&record.value()});
     if (!wrong.ok()) return wrong.status();
     if (!wrong.value()[0].ok()) return wrong.value()[0];
+    record.value().used_limit = NextOfWitness(tag);
     return record;
   }
   if (!query.Finish().ok()) return query.Finish();

@@ -6,9 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,6 +20,7 @@
 
 #include "idd/base/scoped_fd.h"
 #include "support/service_manager_stand_in.h"
+#include "support/temp_dir.h"
 #include "support/test_environment.h"
 #include "support/two_hosts.h"
 
@@ -62,12 +65,24 @@ class HostForget : public TwoHosts {
     lock.l_type = F_WRLCK;
     return ::fcntl(fd.get(), F_OFD_SETLK, &lock) == 0;  // closing it unlocks it
   }
+  // A thread that is in a system call when the signal comes stops at its end, perhaps with a lock.
+  [[nodiscard]] static bool AreStopped(pid_t pid) {
+    const auto threads =
+        std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task");
+    return std::all_of(begin(threads), end(threads), [](const auto& thread) {
+      const std::string stat = ReadFile((thread.path() / "stat").string());
+      const std::size_t name_end = stat.rfind(')');
+      return name_end != std::string::npos && stat.substr(name_end, 3) == ") T";
+    });
+  }
   // Stops the process, but not while it has the file or its witness locked.
   void HangB() {
     ASSERT_TRUE(WaitUntil(Patience(30s), [&] {
       b_.daemon.Signal(SIGSTOP);
       try {
-        if (!WaitUntil(2s, [&] { return IsWitnessFree(); })) throw HarnessError("it is locked");
+        if (!WaitUntil(2s, [&] { return AreStopped(b_.daemon.pid()); }) || !IsWitnessFree()) {
+          throw HarnessError("it runs, or has a lock");
+        }
         Execute("UPDATE idd_host SET last_seen = last_seen WHERE host = 'nobody'");
         return true;
       } catch (const HarnessError&) {

@@ -344,8 +344,9 @@ class MysqlHostDisk : public MysqlFaults {
     CreateDryTag("orders");
     ASSERT_TRUE(ClaimsWithin(first) && ClaimsWithin(second)) << sick_.daemon.Log();
   }
-  [[nodiscard]] bool Claims(const Host& host) {
-    const IdctlResult result = host.idctl.Run({"claim", "orders", "-n", "5"});
+  [[nodiscard]] bool Claims(const Host& host, std::chrono::milliseconds timeout = 500ms) {
+    const IdctlResult result = host.idctl.Run(
+        {"claim", "orders", "-n", "5", "--timeout", std::to_string(timeout.count())});
     for (const std::uint64_t id : ParseIds(result.out)) {
       EXPECT_TRUE(ids_.insert(id).second) << id << " came twice";
     }
@@ -371,7 +372,7 @@ TEST_F(MysqlHostDisk, ThatIsFullStopsNoOtherHost) {
   disk_.Fill();
   EXPECT_TRUE(WaitUntil(Patience(30s), [&] { return !Claims(sick_); }));
   for (int i = 0; i < 40; ++i) {
-    ASSERT_TRUE(Claims(host_)) << i << host_.daemon.Log();
+    ASSERT_TRUE(Claims(host_, Patience(2s))) << i << host_.daemon.Log();
     if (i % 10 == 0) {
       EXPECT_FALSE(Claims(sick_));
     }

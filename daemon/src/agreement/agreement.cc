@@ -548,8 +548,8 @@ Status Agreement::Cover(TermStore& store, WitnessNotes& notes, std::vector<Ceili
       }
     }
   }
-  // Also on a host that is no witness: if the database is lost and made anew, this host lifts it to
-  // what others may have been granted (Recover()).
+  // Also on a host that is no witness: if the database is lost and created again, this host lifts
+  // it to what others may have been granted (Recover()).
   std::vector<TagMark> bounds;
   for (const CeilingNeed& need : needs) {
     std::uint64_t& bounded = bounded_[need.tag];

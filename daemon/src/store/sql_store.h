@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the stores of both dialects have in common: the tables that no lease depends on.
+// What the stores of both dialects have in common: the tables whose SQL is written once.
 #ifndef IDD_DAEMON_STORE_SQL_STORE_H_
 #define IDD_DAEMON_STORE_SQL_STORE_H_
 

@@ -305,8 +305,8 @@ std::string MysqlStore::IsGuarded() const {
          " AND " + HasOwnRows() + " LOCK IN SHARE MODE) = 1";
 }
 
-// The condition under which a lease may be taken: whoever takes the worker id over waits for the
-// lease's COMMIT, because it locks the counter's row first, as the lease does.
+// The condition under which a lease may be taken. A host that takes the worker id over waits for
+// the lease's COMMIT, because it locks the counter's row first, as the lease does.
 std::string MysqlStore::OwnsWorker(const LeaseRequest& request) const {
   if (!request.is_of_worker) return "";
   const std::optional<CounterOf> counter = ParseCounterName(request.tag);

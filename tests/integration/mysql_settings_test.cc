@@ -293,7 +293,7 @@ class MysqlSettings : public MysqlStoreTest {
     const std::unique_ptr<MysqlStore> keeper = NewStore("a");
     ASSERT_TRUE(keeper->OpenToKeepJournal().ok());
     // Once over all ten leases, of which one may still be active.
-    const Result<JournalOutcome> kept = keeper->KeepJournal({.settle_after = 0s});
+    const Result<JournalOutcome> kept = keeper->journal()->KeepJournal({.settle_after = 0s});
     ASSERT_TRUE(kept.ok()) << kept.status().message();
     EXPECT_GE(kept.value().settled, 6U);
     const std::unique_ptr<MysqlStore> reader = NewStore("a");

@@ -419,15 +419,19 @@ RunResult ClusterRun::Run(const std::vector<Incident>& incidents) {
       }
     }
     const Nanos healed = world_.now();
-    const Nanos limit = healed + kAgreeWithin + 70 * kSecond + (cloned_.empty() ? 0 : kNameIsHeld);
-    while (world_.now() < limit && !oracle_.failure().has_value() && !HaveAllClaimed(healed)) {
-      LookAtHoldings();
-      NoteShortages();
-      RunUntil(world_.now() + kSecond);
-    }
-    if (!cloned_.empty() && !oracle_.failure().has_value() && !HaveAllClaimed(healed)) {
+    const auto await_claims = [&](Nanos limit) {
+      while (world_.now() < limit && !oracle_.failure().has_value() && !HaveAllClaimed(healed)) {
+        LookAtHoldings();
+        NoteShortages();
+        RunUntil(world_.now() + kSecond);
+      }
+      return HaveAllClaimed(healed);
+    };
+    const Nanos held = cloned_.empty() ? 0 : kNameIsHeld;
+    if (!await_claims(healed + kAgreeWithin + 70 * kSecond + held) && !cloned_.empty() &&
+        !oracle_.failure().has_value()) {
       ForceWitnesses();
-      RunUntil(world_.now() + kAgreeWithin);
+      static_cast<void>(await_claims(world_.now() + kAgreeWithin));
     }
     if (!oracle_.failure().has_value()) {
       TraceRows();

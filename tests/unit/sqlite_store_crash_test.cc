@@ -127,8 +127,7 @@ TEST_P(ReturnCrashTest, LeavesTheTailWithTheLeaseOrInTheList) {
 }
 
 INSTANTIATE_TEST_SUITE_P(At, ReturnCrashTest,
-                         ::testing::Values(CrashPoint{"return.begun", false},
-                                           CrashPoint{"return.given_back", false},
+                         ::testing::Values(CrashPoint{"return.given_back", false},
                                            CrashPoint{"return.journalled", false},
                                            CrashPoint{"change.committed", true},
                                            CrashPoint{"return.committed", true}));
@@ -139,7 +138,7 @@ TEST_F(SqliteStoreCrashTest, HandBackThatWasOnlyAnnouncedLowersNothing) {
   Take(*OpenWithOrders("a"), Request(1));
   ASSERT_EQ(InChild([&] {
               const auto store = OpenStore("a", [](const char* point) {
-                if (std::strcmp(point, "return.journalled") == 0) ::_exit(kDied);
+                if (std::strcmp(point, "return.announced") == 0) ::_exit(kDied);
               });
               Return(*store, 1, 400, ReturnOutcome::kLowered);
               return 0;
@@ -205,7 +204,7 @@ TEST_P(JournalCrashTest, LeavesTheSumsAsTheyWere) {
     JournalOrder order{
         .settle_after = std::chrono::seconds(0), .retention = std::chrono::hours(24), .rows = 3};
     for (int i = 0; i < 4; ++i) {
-      const auto kept = store.KeepJournal(order);
+      const auto kept = store.journal()->KeepJournal(order);
       if (!kept.ok()) return;
       order.settled_to = kept.value().settled_to;
       order.folded_to = kept.value().folded_to;
@@ -225,7 +224,6 @@ TEST_P(JournalCrashTest, LeavesTheSumsAsTheyWere) {
 INSTANTIATE_TEST_SUITE_P(At, JournalCrashTest,
                          ::testing::Values(CrashPoint{"journal.settled", false},
                                            CrashPoint{"journal.folded", false},
-                                           CrashPoint{"journal.kept", false},
                                            CrashPoint{"change.committed", true},
                                            CrashPoint{"journal.committed", true}));
 

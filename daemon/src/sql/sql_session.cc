@@ -22,6 +22,15 @@ class NoRows final : public SqlQuery {
   std::string Place(int /*column*/) const override { return "no row"; }
 };
 
+std::string Joined(std::initializer_list<std::string_view> texts, const char* between) {
+  std::string all;
+  for (const std::string_view text : texts) {
+    if (!all.empty()) all += between;
+    all += text;
+  }
+  return all;
+}
+
 }  // namespace
 
 SqlValue ValueOrNull(const std::optional<std::string>& value) {
@@ -73,11 +82,9 @@ std::string ReplacePlaceholders(const std::string& text, const SqlValues& values
 
 // --- SqlSession
 
-std::string SqlSession::Ago(std::chrono::seconds age) const {
-  if (is_mysql()) {
-    return "(CURRENT_TIMESTAMP - INTERVAL " + std::to_string(age.count()) + " SECOND)";
-  }
-  return "datetime('now', '" + std::to_string(-age.count()) + " seconds')";
+std::string SqlSession::Before(const std::string& time, std::chrono::seconds age) const {
+  if (is_mysql()) return "(" + time + " - INTERVAL " + std::to_string(age.count()) + " SECOND)";
+  return "datetime(" + time + ", '" + std::to_string(-age.count()) + " seconds')";
 }
 
 std::string SqlSession::AgeOf(const std::string& time) const {
@@ -87,12 +94,11 @@ std::string SqlSession::AgeOf(const std::string& time) const {
 }
 
 std::string SqlSession::Concat(std::initializer_list<std::string_view> texts) const {
-  std::string all;
-  for (const std::string_view text : texts) {
-    if (!all.empty()) all += is_mysql() ? ", " : " || ";
-    all += text;
-  }
-  return (is_mysql() ? "CONCAT(" : "(") + all + ")";
+  return (is_mysql() ? "CONCAT(" : "(") + Joined(texts, is_mysql() ? ", " : " || ") + ")";
+}
+
+std::string SqlSession::Largest(std::initializer_list<std::string_view> values) const {
+  return (is_mysql() ? "GREATEST(" : "MAX(") + Joined(values, ", ") + ")";
 }
 
 std::string SqlSession::In(int index) const {
@@ -108,8 +114,30 @@ std::string SqlSession::IsExactly(const std::string& column, int index) const {
          " AS BINARY)";
 }
 
+std::string SqlSession::AsOwnName(const std::string& column) const {
+  if (!is_mysql()) return column;
+  return "CONVERT(" + column + " USING utf8mb4) COLLATE utf8mb4_bin";
+}
+
 const char* SqlSession::InsertIfNew() const {
   return is_mysql() ? "INSERT IGNORE INTO " : "INSERT OR IGNORE INTO ";
+}
+
+std::string SqlSession::OrUpdate(const std::string& key) const {
+  return is_mysql() ? " ON DUPLICATE KEY UPDATE " : " ON CONFLICT(" + key + ") DO UPDATE SET ";
+}
+
+std::string SqlSession::NewValue(const std::string& column) const {
+  return is_mysql() ? "VALUES(" + column + ")" : "excluded." + column;
+}
+
+std::string SqlSession::ByIndex(const std::string& index) const {
+  return is_mysql() ? " FORCE INDEX(" + index + ")" : " INDEXED BY " + index;
+}
+
+const char* SqlSession::IsWritable() const {
+  return is_mysql() ? "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0"
+                    : "1";
 }
 
 const char* SqlSession::ForUpdate() const { return is_mysql() ? " FOR UPDATE" : ""; }

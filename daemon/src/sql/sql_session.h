@@ -112,17 +112,32 @@ class SqlSession {
   // Ok while the tables are those that were opened, not an older copy of them.
   [[nodiscard]] virtual Status CheckNotSetBack() = 0;
 
-  // A time so long ago; ahead if negative.
-  [[nodiscard]] std::string Ago(std::chrono::seconds age) const;
+  // A time so long before another one, or before now; after it if negative.
+  [[nodiscard]] std::string Before(const std::string& time, std::chrono::seconds age) const;
+  [[nodiscard]] std::string Ago(std::chrono::seconds age) const {
+    return Before("CURRENT_TIMESTAMP", age);
+  }
   // The seconds since a time; 0 if it is ahead.
   [[nodiscard]] std::string AgeOf(const std::string& time) const;
   [[nodiscard]] std::string Concat(std::initializer_list<std::string_view> texts) const;
+  // The largest of the values, of which none may be NULL.
+  [[nodiscard]] std::string Largest(std::initializer_list<std::string_view> values) const;
   // " IN (...)" of the list that value `index` is; never true for an empty one.
   [[nodiscard]] std::string In(int index) const;
   // Whether a column, which may compare without case, is byte by byte text value `index`.
   [[nodiscard]] std::string IsExactly(const std::string& column, int index) const;
+  // A name in leaf_alloc, whose column may have any character set, as idd's own tables have it.
+  [[nodiscard]] std::string AsOwnName(const std::string& column) const;
   // Instead of "INSERT INTO": a row whose key is there already is left out.
   [[nodiscard]] const char* InsertIfNew() const;
+  // After the VALUES or the SELECT of an INSERT: what follows changes the row of this key if it is
+  // there already. NewValue(): what the INSERT has for a column.
+  [[nodiscard]] std::string OrUpdate(const std::string& key) const;
+  [[nodiscard]] std::string NewValue(const std::string& column) const;
+  // After a table's name: the index to read it by.
+  [[nodiscard]] std::string ByIndex(const std::string& index) const;
+  // Whether the server grants changes. A user with all rights could write to a read-only one.
+  [[nodiscard]] const char* IsWritable() const;
   // After a SELECT in Transact(): its rows stay as they are until the end of the transaction.
   [[nodiscard]] const char* ForUpdate() const;
 

@@ -380,4 +380,15 @@ Result<LeaseRecord> ParseLeaseRow(const StoredRow& row) {
   return lease;
 }
 
+Result<std::vector<LeaseRecord>> ParseLeaseRows(SqlQuery& rows) {
+  std::vector<LeaseRecord> leases;
+  while (rows.Next()) {
+    Result<LeaseRecord> lease = ParseLeaseRow(rows);
+    if (!lease.ok()) return lease.status();
+    leases.push_back(std::move(lease).value());
+  }
+  if (!rows.Finish().ok()) return rows.Finish();
+  return leases;
+}
+
 }  // namespace idd::daemon

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "idd/base/status.h"
+#include "sql/sql_session.h"
 #include "sql/stored_row.h"
 #include "store/store.h"
 
@@ -62,9 +64,13 @@ inline constexpr int kTagColumns = 14;
 [[nodiscard]] Status CheckClosure(const LeaseClosure& closure, shm::IdRange ids);
 [[nodiscard]] std::string RangeText(shm::IdRange ids);
 
-// A row of the journal: token, biz_tag, host, base, limit, state, claimed, returned, abandoned,
-// leased_at, closed_at ('' while active), seq.
+// A row of the journal, in idd_lease or idd_ended.
+inline constexpr const char* kLeaseColumns =
+    "token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned, leased_at,"
+    " COALESCE(closed_at, ''), seq";
 [[nodiscard]] Result<LeaseRecord> ParseLeaseRow(const StoredRow& row);
+// All rows of a query for kLeaseColumns.
+[[nodiscard]] Result<std::vector<LeaseRecord>> ParseLeaseRows(SqlQuery& rows);
 
 }  // namespace idd::daemon
 

@@ -297,8 +297,8 @@ const MysqlStore::ReturnedTail* MysqlStore::TagState::LowestFor(const LeaseReque
 // for the tag's row.
 std::string MysqlStore::IsGuarded() const {
   const Term& term = term_.term;
-  return "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND @@innodb_read_only = 0 AND (SELECT"
-         " COUNT(*) FROM idd_term JOIN idd_host JOIN idd_meta WHERE idd_term.id = 1"
+  return std::string(IsWritable()) +
+         " AND (SELECT COUNT(*) FROM idd_term JOIN idd_host JOIN idd_meta WHERE idd_term.id = 1"
          " AND idd_term.number = " +
          std::to_string(term.number) + " AND idd_term.witness = " + MysqlDb::Text(term.witness) +
          " AND idd_term.identity = " + MysqlDb::Text(term_.is_current ? term_.identity : "-") +

@@ -37,12 +37,6 @@ inline constexpr unsigned kAutoIncrement = 1467;  // that lock was waited for
   return error == kSyntax || error == kNoSuchFunction || error == kNotSupported;
 }
 
-// The columns that ParseLeaseRow() reads, of idd_lease and idd_ended.
-inline constexpr const char* kLeaseColumns =
-    "token, biz_tag, host, base, `limit`, state, claimed, returned, abandoned, leased_at,"
-    " COALESCE(closed_at, ''), seq";
-inline constexpr int kLeaseColumnCount = 12;
-
 // The tables that leases depend on, and the time when a table was made.
 inline constexpr const char* kLeaseTables =
     "table_schema = DATABASE() AND engine = 'InnoDB'"

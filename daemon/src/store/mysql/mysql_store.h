@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The allocator over the MySQL protocol, for many hosts: mysql_store.cc connects and recognises the
-// data set, mysql_lease.cc leases, mysql_journal.cc closes, takes back and lists leases,
-// mysql_tags.cc reads and administers tags, mysql_term.cc has what the hosts agree on,
-// mysql_inspect.cc looks at the server, mysql_session.cc runs the SQL of store/, mysql_ended.cc
-// keeps the journal short and adds it up, mysql_schema.cc has the tables. docs/adr/0009 says why a
-// lease is one packet.
+// data set, mysql_lease.cc leases, mysql_tags.cc reads tags, mysql_term.cc has what the hosts agree
+// on, mysql_inspect.cc looks at the server, mysql_session.cc runs the SQL of store/,
+// mysql_schema.cc has the tables. docs/adr/0009 says why a lease is one packet.
 #ifndef IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 #define IDD_DAEMON_STORE_MYSQL_MYSQL_STORE_H_
 
@@ -22,15 +20,13 @@
 #include "platform/host_id.h"
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
-#include "store/ended_leases.h"
-#include "store/journal_store.h"
 #include "store/mysql/host_row.h"
 #include "store/mysql/lost_commits.h"
 #include "store/mysql/mysql_tables.h"
 #include "store/mysql/server_identity.h"
-#include "store/mysql/time_budget.h"
 #include "store/sql_store.h"
 #include "store/term_store.h"
+#include "store/time_budget.h"
 
 namespace idd::daemon {
 
@@ -39,8 +35,8 @@ struct MysqlStoreOptions {
   HostIdentity host;
 };
 
-// It has more methods and members than a class should: it is Store, TermStore and JournalStore over
-// one connection. Parts with invariants of their own are in ServerIdentity,
+// It has more methods and members than a class should: it is Store and TermStore over one
+// connection. Parts with invariants of their own are in ServerIdentity,
 // MysqlTables, HostRow and LostCommits.
 //
 // Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
@@ -48,7 +44,7 @@ struct MysqlStoreOptions {
 // Invariants: leaf_alloc, which several hosts write, is only changed relatively and by packets that
 // need nothing from this host in between. A range whose COMMIT did not answer is never used, even
 // if it turns out to be in the journal.
-class MysqlStore final : public SqlStore, public TermStore, public JournalStore {
+class MysqlStore final : public SqlStore, public TermStore {
  public:
   explicit MysqlStore(const MysqlStoreOptions& options);
   ~MysqlStore() override;
@@ -66,36 +62,14 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
   Status CheckCurrent() override;
   std::uint64_t generation() const override { return generation_; }
   TermStore* terms() override { return this; }
-  JournalStore* journal() override { return this; }
   Result<std::string> Incarnation() override;
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
-  Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
-  Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
-  Result<std::vector<LeaseRecord>> AbandonActive(
-      const std::vector<std::string>& except_tokens) override;
-  Result<Reconciliation> Reconcile(const HostMemory& memory) override;
 
   Result<std::optional<StoreFacts::Clock>> CompareClocks() override;
 
-  Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
   Result<TagResults> FindTagsCached(const std::vector<std::string>& tags) override;
-  Result<TagRecord> CreateTag(const NewTag& tag) override;
-  Result<TagRecord> ChangeTag(const TagChange& change) override;
-  Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override;
-  Result<std::uint64_t> UsedLimit(const std::string& tag) override;
-  Status DeleteTag(const std::string& tag) override;
-
-  Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
-  Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
-  Result<std::set<std::string>> LedgerTags() override;
-  Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
-  Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
-                                             std::size_t most) override;
-  Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
-  Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
-  Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override { return options_.url.Display(); }
@@ -137,7 +111,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
     [[nodiscard]] bool IsUsedUp() const noexcept { return record.next_id > record.max_id; }
   };
   using TagStates = std::map<std::string, Result<TagState>, std::less<>>;
-  using ActiveRanges = std::map<std::string, shm::IdRange, std::less<>>;  // by token
   // A planned advance of max_id.
   struct Advance {
     const LeaseRequest* request = nullptr;
@@ -154,6 +127,8 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
   }
   Status Snapshot(const std::function<Status()>& body) override;
   Status CheckNotSetBack() override;
+  void NoteChange(const std::string& tag, std::uint64_t /*least*/) override { states_.erase(tag); }
+  std::uint64_t largest_max_id() const override { return largest_max_id_; }
 
   [[nodiscard]] Status NotOpen() const;
   // Drops the connection if it can no longer be used.
@@ -196,14 +171,10 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
   [[nodiscard]] Status SetBack();
   [[nodiscard]] Status ReadOnly();
   [[nodiscard]] static bool IsOff(const std::optional<std::string>& value);
-  [[nodiscard]] Status NoSuchTag(const std::string& tag) const;
 
   // The result has an entry for every one of `tags`.
   [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
   [[nodiscard]] Result<TagStates> ReadTogether(const std::vector<std::string>& tags);
-  [[nodiscard]] Result<TagRecord> ParseTag(const MysqlRow& row) const;
-  // Not Ok: leaf_alloc cannot store the ids up to `max_id`.
-  [[nodiscard]] Status CheckFits(const std::string& tag, std::optional<std::uint64_t> max_id) const;
   [[nodiscard]] Result<TagState> ReadState(const MysqlRow& row) const;
   static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
   // Uses states that were read a moment ago, and reads the others now.
@@ -250,48 +221,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
   // Not Ok: the request is for a worker id that another host owns.
   [[nodiscard]] Status CheckOwner(const LeaseRequest& request);
 
-  // The ranges of those leases that are active and this host's.
-  [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
-  [[nodiscard]] Result<ActiveRanges> FindAllActive(const std::vector<LeaseClosure>& closures);
-  [[nodiscard]] Result<ReturnOutcome> ReturnBy(RowChange change, const LeaseClosure& closure);
-  [[nodiscard]] Result<std::vector<LeaseRecord>> EndEach(const std::vector<std::string>& ends,
-                                                         std::vector<LeaseRecord>& leases);
-  [[nodiscard]] Result<TagRecord> Changed(const TagChange& change, const MysqlResult& rows);
-
-  [[nodiscard]] Result<std::vector<LeaseRecord>> ReadLeases(const std::string& query);
-  [[nodiscard]] Result<std::uint64_t> PlaceBefore(const std::string& since,
-                                                  const std::string& table);
-  [[nodiscard]] Result<bool> BecomeKeeper();
-  [[nodiscard]] std::string IsKeeper() const;
-  [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);
-  [[nodiscard]] Status Fold(const JournalOrder& order, JournalOutcome& done);
-  // Leases, and the ids leased, claimed, returned and abandoned.
-  using SumsOfLeases = std::array<std::uint64_t, 5>;
-  using CountedLeases = std::map<std::pair<std::string, std::string>, SumsOfLeases>;  // host, month
-  [[nodiscard]] Result<CountedLeases> CountEnded(const std::string& tag);
-  [[nodiscard]] Result<std::vector<std::string>> CompareSums(const std::string& tag);
-  struct Foldable {
-    LeaseRecord lease;
-    bool is_due = false;
-  };
-  [[nodiscard]] Result<std::vector<Foldable>> FindFoldable(const JournalOrder& order);
-  [[nodiscard]] Result<std::string> UpdateOfTotal(const FoldedGroup::Key& key,
-                                                  const FoldedGroup& group);
-
-  [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks,
-                                   Reconciliation& reconciliation);
-  [[nodiscard]] Status LiftToMark(const TagMark& mark, const TagStates& states, TimeBudget& waits,
-                                  Reconciliation& reconciliation);
-  // `used`: the end of the tag's ids that leases know already.
-  [[nodiscard]] Status LiftRow(const TagMark& mark, std::uint64_t used, TimeBudget& waits,
-                               Reconciliation& reconciliation);
-  [[nodiscard]] Status Entomb(const TagMark& mark);
-  [[nodiscard]] Status RestoreLeases(const HostMemory& memory, Reconciliation& reconciliation);
-  [[nodiscard]] std::string Restore(const Lease& lease) const;
-  [[nodiscard]] std::string SharesIdsWith(const Lease& lease) const;
-  [[nodiscard]] static std::string EndSharing(const Lease& lease, const std::string& shared,
-                                              const std::vector<std::string>& but);
-
   const MysqlStoreOptions options_;
   std::unique_ptr<MysqlDb> db_;  // null while not open
   bool may_create_ = true;
@@ -326,7 +255,6 @@ class MysqlStore final : public SqlStore, public TermStore, public JournalStore 
   bool can_skip_locked_ = true;   // the server knows SKIP LOCKED, as far as is known
   MonotonicTime next_connect_{};  // no try before this
   Status last_refusal_;
-  std::set<std::string, std::less<>> restored_tokens_;  // that Reconcile() journalled
   LostCommits lost_;
   TagStates states_;  // as last read or leased; most are out of date
 };

@@ -10,12 +10,6 @@
 
 namespace idd::daemon {
 
-// The columns that ParseLeaseRow() reads, of idd_lease and idd_ended.
-inline constexpr const char* kSqliteLeaseColumns =
-    "token, biz_tag, host, base, \"limit\", state, claimed, returned, abandoned, leased_at,"
-    " coalesce(closed_at, ''), seq";
-inline constexpr int kSqliteLeaseColumnCount = 12;
-
 // Adopts a file in which Leaf's users have made leaf_alloc, whatever else is in it, as long as no
 // table begins with idd_ and neither application_id nor user_version is another program's.
 [[nodiscard]] const SqliteFormat& AllocatorFormat();

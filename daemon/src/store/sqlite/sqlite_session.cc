@@ -43,24 +43,36 @@ std::unique_ptr<SqlQuery> SqliteStore::Query(const std::string& text, const SqlV
 
 Result<std::vector<std::uint64_t>> SqliteStore::Transact(
     const std::vector<SqlStatement>& statements) {
-  using Numbers = Result<std::vector<std::uint64_t>>;
   if (!db_) return NotOpen();
-  const auto run = [&]() -> Numbers {
-    std::vector<std::uint64_t> numbers;
-    for (const SqlStatement& statement : statements) {
-      const auto query = Query(statement.text, statement.values);
-      const bool has_row = query->Next();
-      std::uint64_t number = has_row ? query->Uint(0) : 0;
-      while (query->Next()) {
-      }
-      if (!query->Finish().ok()) return query->Finish();
-      if (!has_row) number = static_cast<std::uint64_t>(db_->changes());
-      numbers.push_back(number);
-      if (statement.point != nullptr) AtPoint(statement.point);
+  if (!is_changing_) return db_->InTransaction([&] { return Run(statements); });
+  if (!db_->has_transaction())
+    return Status(Code::kSystem, "a trigger has ended idd's transaction");
+  if (Status status = db_->Run("SAVEPOINT part"); !status.ok()) return status;
+  Result<std::vector<std::uint64_t>> numbers = Run(statements);
+  if (!db_->has_transaction()) {
+    return Status(Code::kSystem,
+                  "a trigger has ended idd's transaction: " + numbers.status().message());
+  }
+  Status status = numbers.ok() ? Status::Ok() : db_->Run("ROLLBACK TO part");
+  if (status.ok()) status = db_->Run("RELEASE part");
+  if (!status.ok()) return status;
+  return numbers;
+}
+
+Result<std::vector<std::uint64_t>> SqliteStore::Run(const std::vector<SqlStatement>& statements) {
+  std::vector<std::uint64_t> numbers;
+  for (const SqlStatement& statement : statements) {
+    const auto query = Query(statement.text, statement.values);
+    const bool has_row = query->Next();
+    std::uint64_t number = has_row ? query->Uint(0) : 0;
+    while (query->Next()) {
     }
-    return numbers;
-  };
-  return is_changing_ ? run() : db_->InTransaction(run);
+    if (!query->Finish().ok()) return query->Finish();
+    if (!has_row) number = static_cast<std::uint64_t>(db_->changes());
+    numbers.push_back(number);
+    if (statement.point != nullptr) AtPoint(statement.point);
+  }
+  return numbers;
 }
 
 Status SqliteStore::ChangeIds(const std::function<Status()>& body, const char* point) {

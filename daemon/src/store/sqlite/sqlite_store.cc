@@ -84,12 +84,12 @@ Status SqliteStore::OpenFile() {
 // Adds what the database lacks: lifts the tags to the witness's next ids, and gives up the listed
 // returned ranges, which may have been leased again since.
 Status SqliteStore::LiftToWitness() {
-  set_back_.emplace();
+  std::vector<TagMark> marks;
   for (const auto& [tag, next] : continuity_.witness().state().next) {
-    if (Status status = LiftToMark({.tag = tag, .mark = next}, *set_back_); !status.ok()) {
-      return status;
-    }
+    marks.push_back({.tag = tag, .mark = next});
   }
+  set_back_.emplace();
+  if (Status status = LiftToMarks(marks, *set_back_); !status.ok()) return status;
   set_back_->forgot_leases = true;
   for (const char* sql :
        {"UPDATE idd_lease SET state = 'abandoned', abandoned = abandoned + returned, returned = 0"
@@ -143,7 +143,9 @@ Status SqliteStore::JoinWitness() {
     Result<Join> joined = continuity_.JoinWitness(*db_);
     if (!joined.ok()) return joined;
     Status done;
+    is_changing_ = true;
     if (joined.value() == Join::kWasSetBack) done = LiftToWitness();
+    is_changing_ = false;
     if (done.ok()) done = JournalHost();
     if (done.ok()) done = AbandonLostLeases();
     if (done.ok()) done = continuity_.Stamp(*db_);
@@ -204,153 +206,51 @@ Result<std::string> SqliteStore::Incarnation() {
                                          "restore it from a backup");
 }
 
-Result<std::uint64_t> SqliteStore::UsedLimit(const std::string& tag) {
-  if (!db_) return NotOpen();
-  SqliteQuery query = db_->Query(
-      "SELECT MAX(coalesce((SELECT max_id FROM idd_deleted_tag WHERE biz_tag = ?1), 0),"
-      "           coalesce((SELECT used_limit FROM idd_lease WHERE biz_tag = ?1"
-      "                     ORDER BY used_limit DESC LIMIT 1), 0),"
-      "           coalesce((SELECT MAX(used_limit) FROM idd_total WHERE biz_tag = ?1), 0),"
-      "           coalesce((SELECT MAX(\"limit\") FROM idd_returned WHERE biz_tag = ?1), 0))",
-      tag);
-  const std::uint64_t used = query.Next() ? query.Uint(0) : 0;
-  if (!query.Finish().ok()) {
-    return query.Finish().WithContext(
-        "the ids in idd_lease, idd_returned and idd_deleted_tag of tag '" + tag + "'");
-  }
-  return used;
-}
+// --- tags
 
-// --- what this host knows and the data set may not
-
-namespace {
-
-std::string TokensJson(const std::vector<Lease>& leases) {
-  nlohmann::json tokens = nlohmann::json::array();
-  for (const Lease& lease : leases) tokens.push_back(lease.token);
-  return tokens.dump();
-}
-
-}  // namespace
-
-Result<Reconciliation> SqliteStore::Reconcile(const HostMemory& memory) {
-  if (!db_) return NotOpen();
-  Result<Reconciliation> reconciliation = Change([&]() -> Result<Reconciliation> {
-    Reconciliation found = set_back_.value_or(Reconciliation{});
-    for (const TagMark& mark : memory.marks) {
-      if (Status status = LiftToMark(mark, found); !status.ok()) return status;
-    }
-    Reconciliation to_ceilings;
-    for (const TagMark& ceiling : memory.ceilings) {
-      if (Status status = LiftToMark(ceiling, to_ceilings); !status.ok()) return status;
-    }
-    found.lifted_to_ceilings = to_ceilings.lifted.size();
-    found.refused.insert(found.refused.end(), to_ceilings.refused.begin(),
-                         to_ceilings.refused.end());
-    for (const Lease& lease : memory.held) {
-      if (Status status = RestoreLease(lease, found); !status.ok()) return status;
-    }
-    const std::string held = TokensJson(memory.held);
-    for (const Lease& lease : found.restored) {
-      if (memory.from_other_data_set) break;  // ids shared with its own leases were leased twice
-      if (Status status = CloseOverlapping(lease, held); !status.ok()) return status;
-    }
-    AtPoint("remind.reconciliation");
-    return found;
-  });
-  const bool is_refused = reconciliation.status().code() == Code::kInvalid;
-  lifts_ = is_refused ? RowChange::kAvoided : RowChange::kAllowed;
-  if (!reconciliation.ok()) return reconciliation;
-  AtPoint("remind.committed");
-  set_back_.reset();
-  return reconciliation;
-}
-
-Status SqliteStore::LiftToMark(const TagMark& mark, Reconciliation& reconciliation) {
-  const Result<TagRecord> tag = ReadTag(mark.tag);
-  // An invalid row is treated as missing: an operator will fix it, perhaps to less than the mark.
-  const bool has_row = tag.ok();
-  if (!has_row && tag.status().code() != Code::kNoSuchTag &&
-      tag.status().code() != Code::kInvalid) {
-    return tag.status();
-  }
-  const Result<std::uint64_t> journalled = UsedLimit(mark.tag);
-  if (!journalled.ok() && journalled.status().code() != Code::kInvalid) return journalled.status();
-  // A row of the journal that makes no sense shows no use.
-  const std::uint64_t used = journalled.ok() ? journalled.value() : 0;
-  const std::uint64_t stands_at = has_row ? tag.value().next_id : used;
-  if (stands_at >= mark.mark) return Status::Ok();
-  Status status = has_row ? LiftRow(mark, reconciliation) : Entomb(mark);
-  if (!status.ok()) return status;
-  reconciliation.lifted.push_back({.tag = mark.tag, .from = stands_at, .to = mark.mark});
-  continuity_.Raise(mark.tag, mark.mark);
-  if (std::max(stands_at, used) >= mark.mark) return Status::Ok();
-  reconciliation.forgot_leases = true;
-  // The witness knew less than this host, so it may also lack what the other hosts know.
+// The witness knew less than this host, so it may also lack what the other hosts know.
+void SqliteStore::NoteForgotten(const TagMark& mark) {
   if (mark.mark > NextOfWitness(mark.tag)) is_explained_ = false;
+}
+
+void SqliteStore::NoteChange(const std::string& tag, std::uint64_t least) {
+  if (least != 0) continuity_.Raise(tag, least);
+}
+
+Status SqliteStore::NoteLowered(const LeaseClosure& closure, std::uint64_t next) {
+  Status status =
+      continuity_.witness().Announce({.token = closure.token, .tag = closure.tag, .next = next});
+  if (!status.ok()) return status;
+  continuity_.Lower(closure.tag, next);
+  AtPoint("return.announced");
   return Status::Ok();
 }
 
-Status SqliteStore::LiftRow(const TagMark& mark, Reconciliation& reconciliation) {
-  std::string error = "another row has refused a transaction with many changes";
-  if (lifts_ == RowChange::kAllowed) {
-    Status status = db_->Run(
-        "UPDATE leaf_alloc SET max_id = ?2, update_time = CURRENT_TIMESTAMP"
-        " WHERE biz_tag = ?1 AND typeof(max_id) = 'integer' AND max_id < ?2",
-        mark.tag, mark.mark);
-    if (status.ok()) {
-      // A trigger may have undone it without an error.
-      const Result<TagRecord> after = ReadTag(mark.tag);
-      if (!after.ok()) return after.status();
-      if (after.value().next_id >= mark.mark) return Status::Ok();
-      status = {Code::kInvalid, "max_id did not advance; look for triggers on the table"};
-    }
-    if (status.code() != Code::kInvalid || !db_->has_transaction()) return status;
-    error = status.message();
+Result<TagRecord> SqliteStore::ReadTag(const std::string& tag) {
+  const auto query = Query(SelectTags() + " WHERE a.biz_tag = ?1", {tag});
+  // A hand-made column may compare without case and so find another tag.
+  while (query->Next()) {
+    if (query->TextIf(0) != tag) continue;
+    Result<TagRecord> record = ParseTag(*query);
+    if (!record.ok()) return record;
+    Result<std::vector<Status>> wrong = workers().ReadLayouts({&record.value()});
+    if (!wrong.ok()) return wrong.status();
+    if (!wrong.value()[0].ok()) return wrong.value()[0];
+    record.value().used_limit = NextOfWitness(tag);
+    return record;
   }
-  reconciliation.refused.push_back({.tag = mark.tag, .mark = mark.mark, .error = error});
-  return Entomb(mark);
+  if (!query->Finish().ok()) return query->Finish();
+  return NoSuchTag(tag);
 }
 
-Status SqliteStore::Entomb(const TagMark& mark) {
-  return db_->Run(
-      "INSERT INTO idd_deleted_tag(biz_tag, max_id) VALUES(?1, ?2)"
-      " ON CONFLICT(biz_tag) DO UPDATE SET max_id = MAX(max_id, excluded.max_id)",
-      mark.tag, mark.mark);
-}
-
-Status SqliteStore::RestoreLease(const Lease& lease, Reconciliation& reconciliation) {
-  SqliteQuery known = db_->Query(
-      "SELECT 1 FROM idd_lease WHERE token = ?1 UNION ALL"
-      " SELECT 1 FROM idd_ended WHERE token = ?1",
-      lease.token);
-  const bool is_known = known.Next();
-  if (!known.Finish().ok() || is_known) return known.Finish();
-  reconciliation.forgot_leases = true;
-  reconciliation.restored.push_back(lease);
-  restored_tokens_.insert(lease.token);  // whether this commits or not
-  // A copy that was made before this row is old, whoever granted ids since.
-  continuity_.Raise(lease.tag, lease.ids.limit);
-  return db_->Run(
-      "INSERT INTO idd_lease(token, biz_tag, host, base, \"limit\") VALUES(?1, ?2, ?3, ?4, ?5)",
-      lease.token, lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);
-}
-
-// An older copy may still list ids of this lease as returned, or still have our earlier leases of
-// the same ids as active. Those leases had given back their ids from this lease's base on, or the
-// ids would not have been leased again. The fate of their other ids is unknown.
-Status SqliteStore::CloseOverlapping(const Lease& lease, const std::string& held) {
-  Status status = db_->Run(
-      "DELETE FROM idd_returned WHERE biz_tag = ?1 AND host = ?2 AND base < ?4 AND \"limit\" > ?3",
-      lease.tag, options_.host_id, lease.ids.first, lease.ids.limit);
-  if (!status.ok()) return status;
-  return db_->Run(
-      "UPDATE idd_lease SET state = 'returned', returned = \"limit\" - MAX(base, ?3),"
-      " abandoned = MAX(base, ?3) - base, closed_at = CURRENT_TIMESTAMP"
-      " WHERE biz_tag = ?1 AND host = ?2 AND state = 'active'"
-      " AND token NOT IN (SELECT value FROM json_each(?5))"
-      " AND base < ?4 AND \"limit\" > ?3",
-      lease.tag, options_.host_id, lease.ids.first, lease.ids.limit, held);
+Result<Store::TagResults> SqliteStore::FindTags(const std::vector<std::string>& tags) {
+  if (!db_) return NotOpen();
+  TagResults records;
+  for (const std::string& tag : tags) records.push_back(ReadTag(tag));
+  // A tag that is not found may lose its ring, so first check that the log was not replaced under
+  // the reader.
+  if (Status status = db_->CheckNotReplaced(); !status.ok()) return status;
+  return records;
 }
 
 }  // namespace idd::daemon

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The allocator in a SQLite file: sqlite_store.cc opens it and reconciles it, sqlite_lease.cc
-// leases, sqlite_journal.cc closes leases and hands tails back, sqlite_tags.cc administers tags,
-// sqlite_inspect.cc looks at the file, sqlite_schema.cc has the tables, sqlite_continuity.cc
-// compares the file with its witness, sqlite_session.cc runs the SQL of store/, sqlite_ended.cc
-// keeps the journal short and adds it up.
+// leases, sqlite_inspect.cc looks at the file, sqlite_schema.cc has the tables,
+// sqlite_continuity.cc compares the file with its witness, sqlite_session.cc runs the SQL of
+// store/.
 #ifndef IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 #define IDD_DAEMON_STORE_SQLITE_SQLITE_STORE_H_
 
@@ -18,8 +17,6 @@
 
 #include "idd/base/clock.h"
 #include "sql/sqlite_db.h"
-#include "store/ended_leases.h"
-#include "store/journal_store.h"
 #include "store/sql_store.h"
 #include "store/sqlite/sqlite_continuity.h"
 
@@ -30,13 +27,13 @@ struct SqliteStoreOptions {
   std::string host_id;
   // For tests only: called with the name of each point between two persistent steps, where the test
   // lets the process die or the disk fail. "lease.begun", "lease.advanced" (or "lease.taken_back"),
-  // "lease.journalled", "lease.committed"; "return.begun", "return.given_back",
-  // "return.journalled", "return.committed"; "close.journalled", "close.committed";
+  // "lease.journalled", "lease.committed"; "return.given_back", "return.journalled",
+  // "return.announced", "return.committed"; "close.journalled", "close.committed";
   // "abandon.journalled", "abandon.committed"; "remind.reconciliation", "remind.committed";
   // "delete.entombed", "delete.committed"; "forget.journalled", "forget.committed"; "worker.taken",
-  // "worker.committed"; "journal.settled", "journal.folded", "journal.kept", "journal.committed".
-  // "change.committed" comes before each of the
-  // "....committed": the transaction is in the file, and the witness does not have it yet.
+  // "worker.committed"; "journal.settled", "journal.folded", "journal.committed".
+  // "change.committed" comes before each of the "....committed": the transaction is in the file,
+  // and the witness does not have it yet.
   std::function<void(const char* point)> at_point;
 };
 
@@ -50,7 +47,7 @@ struct SqliteStoreOptions {
 // transaction that concerns ids runs under the lock of the witness, and only if the database is as
 // the last one left it according to the witness. No lease begins below the witness's next id of its
 // tag, and none is answered before the witness has its end.
-class SqliteStore final : public SqlStore, public JournalStore {
+class SqliteStore final : public SqlStore {
  public:
   explicit SqliteStore(SqliteStoreOptions options);
   ~SqliteStore() override;
@@ -68,32 +65,10 @@ class SqliteStore final : public SqlStore, public JournalStore {
   // that are not cannot.
   bool started_recently() const override { return continuity_.is_witness_lost(); }
   Result<std::string> Incarnation() override;
-  JournalStore* journal() override { return this; }
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override;
-  Status CloseLeases(const std::vector<LeaseClosure>& closures) override;
-  Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override;
-  Result<std::vector<LeaseRecord>> AbandonActive(
-      const std::vector<std::string>& except_tokens) override;
-  Result<Reconciliation> Reconcile(const HostMemory& memory) override;
 
-  Result<std::vector<TagRecord>> ListTags() override;
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override;
-  Result<TagRecord> CreateTag(const NewTag& tag) override;
-  Result<TagRecord> ChangeTag(const TagChange& change) override;
-  Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override;
-  Result<std::uint64_t> UsedLimit(const std::string& tag) override;
-  Status DeleteTag(const std::string& tag) override;
-
-  Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override;
-  Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override;
-  Result<std::set<std::string>> LedgerTags() override;
-  Result<std::vector<LeaseSums>> SumLeases(const std::optional<std::string>& tag) override;
-  Result<std::vector<LeaseRecord>> ListByIds(const std::string& tag, std::uint64_t below,
-                                             std::size_t most) override;
-  Result<std::vector<FoldedOrigin>> FindFolded(const std::string& tag, std::uint64_t id) override;
-  Result<std::vector<std::string>> CheckSums(const std::string& tag) override;
-  Result<JournalOutcome> KeepJournal(const JournalOrder& order) override;
   Result<StoreFacts> Inspect() override;
 
   std::string DisplayUrl() const override;
@@ -101,9 +76,16 @@ class SqliteStore final : public SqlStore, public JournalStore {
  private:
   std::unique_ptr<SqlQuery> Query(const std::string& text, const SqlValues& values) override;
   Result<std::vector<std::uint64_t>> Transact(const std::vector<SqlStatement>& statements) override;
+  [[nodiscard]] Result<std::vector<std::uint64_t>> Run(const std::vector<SqlStatement>& statements);
   Status ChangeIds(const std::function<Status()>& body, const char* point) override;
   Status Snapshot(const std::function<Status()>& body) override;
   Status CheckNotSetBack() override { return Status::Ok(); }  // each Change() compares the witness
+  std::optional<std::uint64_t> NextInWitness(const std::string& tag) const override {
+    return NextOfWitness(tag);
+  }
+  void NoteChange(const std::string& tag, std::uint64_t least) override;
+  void NoteForgotten(const TagMark& mark) override;
+  Status NoteLowered(const LeaseClosure& closure, std::uint64_t next) override;
 
   // Runs a transaction that changes something: with the witness locked and compared before it, and
   // written after its COMMIT. An error after the COMMIT loses what the transaction granted.
@@ -154,41 +136,9 @@ class SqliteStore final : public SqlStore, public JournalStore {
   [[nodiscard]] Result<std::optional<Lease>> TakeBack(const LeaseRequest& request,
                                                       const TagRecord& tag);
   [[nodiscard]] Result<Lease> Advance(const LeaseRequest& request, const TagRecord& tag);
-  // nullopt: the tag was deleted or lifted, and the tail is journalled as abandoned.
-  [[nodiscard]] Result<std::optional<ReturnOutcome>> ReturnInTransaction(
-      const LeaseClosure& closure, RowChange change);
-  [[nodiscard]] Result<ReturnOutcome> GiveBack(const LeaseClosure& closure, shm::IdRange tail,
-                                               RowChange change);
-  [[nodiscard]] Status LiftToMark(const TagMark& mark, Reconciliation& reconciliation);
-  [[nodiscard]] Status LiftRow(const TagMark& mark, Reconciliation& reconciliation);
-  [[nodiscard]] Status Entomb(const TagMark& mark);
-  [[nodiscard]] Status RestoreLease(const Lease& lease, Reconciliation& reconciliation);
-  // `held`: the tokens that this host holds now, as JSON; those leases stay active.
-  [[nodiscard]] Status CloseOverlapping(const Lease& lease, const std::string& held);
-  [[nodiscard]] Result<TagRecord> CreateInTransaction(const NewTag& tag);
-  [[nodiscard]] Status WriteRefill(const std::string& tag, const RefillChange& refill);
-  [[nodiscard]] Result<TagRecord> ChangeInTransaction(const TagChange& change);
-  [[nodiscard]] Status DeleteInTransaction(const std::string& tag);
-
   // False: the request is for a worker id that another host owns.
   [[nodiscard]] Result<bool> OwnsWorker(const LeaseRequest& request);
 
-  [[nodiscard]] Result<bool> BecomeKeeper();
-  [[nodiscard]] Status Settle(const JournalOrder& order, JournalOutcome& done);
-  [[nodiscard]] Result<std::vector<LeaseRecord>> FindFoldable(const JournalOrder& order,
-                                                              std::size_t most,
-                                                              JournalOutcome& done);
-  [[nodiscard]] Status Fold(const JournalOrder& order, JournalOutcome& done);
-  [[nodiscard]] Status FoldGroup(const FoldedGroup::Key& key, FoldedGroup& group);
-  [[nodiscard]] static std::string Rows(const LeaseFilter& filter, const std::string& table);
-  [[nodiscard]] Result<std::string> Places(const LeaseFilter& filter, const std::string& table);
-  // The rest of the rows of a query for kSqliteLeaseColumns.
-  [[nodiscard]] static Result<std::vector<LeaseRecord>> ParseLeases(SqliteQuery& query);
-
-  // The ids of a lease that is active, this host's and of this tag; nullopt: there is none.
-  [[nodiscard]] Result<std::optional<shm::IdRange>> FindActive(const LeaseClosure& closure);
-  // Writes the end of an active lease; its state decides how the unclaimed ids count.
-  [[nodiscard]] Status JournalEnd(const LeaseClosure& closure, shm::IdRange ids);
   // The row of leaf_alloc, checked. kNoSuchTag; kInvalid names the column that is wrong.
   [[nodiscard]] Result<TagRecord> ReadTag(const std::string& tag);
 
@@ -203,14 +153,8 @@ class SqliteStore final : public SqlStore, public JournalStore {
   bool is_changing_ = false;  // the body of a Change() runs
 
   SqliteContinuity continuity_;
-  // Set if the last Open() found the database set back and lifted it; Reconcile() then reports it.
-  std::optional<Reconciliation> set_back_;
-  // Avoided after a row has ended a transaction with many lifts, until one has succeeded.
-  RowChange lifts_ = RowChange::kAllowed;
   bool is_explained_ = false;  // the witness covers what every host leased before the last Open()
   MonotonicTime looked_{};     // CheckCurrent()'s last look at the witness
-  // Leases that Reconcile() put into the journal: not handed back.
-  std::set<std::string, std::less<>> restored_tokens_;
   // The tokens of leases whose COMMIT had no known outcome: never served, and journalled as
   // abandoned by the next Open() if they are in the file after all.
   std::vector<std::string> lost_tokens_;

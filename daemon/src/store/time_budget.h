@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef IDD_DAEMON_STORE_MYSQL_TIME_BUDGET_H_
-#define IDD_DAEMON_STORE_MYSQL_TIME_BUDGET_H_
+#ifndef IDD_DAEMON_STORE_TIME_BUDGET_H_
+#define IDD_DAEMON_STORE_TIME_BUDGET_H_
 
 #include <chrono>
 
@@ -27,4 +27,4 @@ class TimeBudget {
 
 }  // namespace idd::daemon
 
-#endif  // IDD_DAEMON_STORE_MYSQL_TIME_BUDGET_H_
+#endif  // IDD_DAEMON_STORE_TIME_BUDGET_H_

@@ -7,7 +7,7 @@
 
 #include "platform/random.h"
 #include "simulated_packet.h"
-#include "store/host_run.h"
+#include "store/mysql/host_row.h"
 
 namespace idd::simulation {
 namespace {

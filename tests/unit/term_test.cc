@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "store/host_run.h"
+#include "store/mysql/host_row.h"
 
 namespace idd::daemon {
 namespace {

@@ -660,6 +660,4 @@ std::string MysqlDb::WithLiterals(const std::string& text, const SqlValues& valu
   });
 }
 
-std::string MysqlDb::Binary(std::string_view value) { return "X'" + Hex(value) + "'"; }
-
 }  // namespace idd::daemon

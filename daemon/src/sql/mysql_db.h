@@ -138,8 +138,7 @@ class MysqlDb {
   [[nodiscard]] const std::string& where() const noexcept { return where_; }
 
   // Literals, whatever the session's modes are.
-  [[nodiscard]] static std::string Text(std::string_view value);    // of utf8mb4
-  [[nodiscard]] static std::string Binary(std::string_view value);  // to compare byte by byte
+  [[nodiscard]] static std::string Text(std::string_view value);  // of utf8mb4
   // A statement with literals in place of its placeholders.
   [[nodiscard]] static std::string WithLiterals(const std::string& text, const SqlValues& values);
 

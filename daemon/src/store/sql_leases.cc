@@ -3,6 +3,7 @@
 // SqlStore: the end of a lease. The journal gets it, and what is left of the lease's ids goes back
 // to max_id, into the list of returned ranges, or is abandoned.
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,12 @@
 #include "store/time_budget.h"
 
 namespace idd::daemon {
+namespace {
+
+// How long the server may still work at a packet of a connection that ended.
+constexpr std::chrono::seconds kLostFor(120);
+
+}  // namespace
 
 Result<SqlStore::ActiveRanges> SqlStore::FindActive(const std::vector<LeaseClosure>& closures) {
   std::vector<std::string> tokens;
@@ -228,6 +235,24 @@ Result<std::vector<LeaseRecord>> SqlStore::AbandonActive(
       "abandon.committed");
   if (!status.ok()) return status;
   return ended;
+}
+
+void SqlStore::NoteLost(const std::vector<std::string>& tokens) {
+  for (const std::string& token : tokens) lost_[token] = MonotonicClock::now();
+}
+
+Status SqlStore::AbandonLost() {
+  if (lost_.empty()) return Status::Ok();
+  std::vector<std::string> tokens;
+  for (const auto& [token, since] : lost_) tokens.push_back(token);
+  if (Status status = Transact({AbandonmentOf(tokens)}).status(); !status.ok()) return status;
+  const auto ended = Query(
+      "SELECT token FROM idd_lease WHERE token" + In(1) + " AND state <> 'active' AND host = ?2",
+      {tokens, host_});
+  while (ended->Next()) lost_.erase(ended->Text(0));
+  std::erase_if(lost_,
+                [](const auto& lost) { return lost.second < MonotonicClock::now() - kLostFor; });
+  return ended->Finish();
 }
 
 }  // namespace idd::daemon

@@ -42,8 +42,7 @@ Result<Reconciliation> SqlStore::Reconcile(const HostMemory& memory) {
         return RestoreLeases(memory, found);
       },
       "remind.committed");
-  lifts_ = status.ok() || status.code() == Code::kUnavailable ? RowChange::kAllowed
-                                                              : RowChange::kAvoided;
+  avoids_rows_ = status.code() == Code::kInvalid || status.code() == Code::kSystem;
   if (!status.ok()) return status;
   found.lifted_to_ceilings = to_ceilings.lifted.size();
   found.refused.insert(found.refused.end(), to_ceilings.refused.begin(), to_ceilings.refused.end());
@@ -98,7 +97,7 @@ Status SqlStore::LiftRow(const TagMark& mark, std::uint64_t used, TimeBudget& wa
                          Reconciliation& found) {
   Status refusal(Code::kInvalid, "another row has refused a transaction with many changes");
   if (!waits.GoesOn()) refusal = {Code::kTimeout, "other rows were locked for too long"};
-  if (lifts_ == RowChange::kAllowed && refusal.code() == Code::kInvalid) {
+  if (!avoids_rows_ && refusal.code() == Code::kInvalid) {
     const std::string is_tag = IsExactly("biz_tag", 1);
     const SqlValues values = {mark.tag, mark.mark};
     const Result<std::vector<std::uint64_t>> lifted = Transact(

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "idd/base/clock.h"
 #include "sql/sql_session.h"
 #include "store/host_table.h"
 #include "store/journal_upkeep.h"
@@ -120,12 +121,18 @@ class SqlStore : public Store, protected SqlSession {
   [[nodiscard]] Result<TagRecord> ParseTag(const StoredRow& row) const;
   [[nodiscard]] Status NoSuchTag(const std::string& tag) const;
   [[nodiscard]] Status LiftToMarks(const std::vector<TagMark>& marks, Reconciliation& found);
+  // Leases whose COMMIT got no answer. None of their ids is ever used. If the journal has them
+  // after all, they are abandoned there. One that it does not have may still come, because the
+  // packet on the old connection may not have ended; it is forgotten after two minutes.
+  void NoteLost(const std::vector<std::string>& tokens);
+  [[nodiscard]] Status AbandonLost();
   [[nodiscard]] WorkerTable& workers() { return workers_; }
 
   // What the last Open() found missing and lifted; Reconcile() then reports it.
   std::optional<Reconciliation> set_back_;
-  // Avoided after a row has ended a transaction with many lifts, until one has succeeded.
-  RowChange lifts_ = RowChange::kAllowed;
+  // A row of leaf_alloc has ended a transaction with many lifts: until one has succeeded,
+  // tombstones take what the rows should have had.
+  bool avoids_rows_ = false;
 
  private:
   using ActiveRanges = std::map<std::string, shm::IdRange, std::less<>>;  // by token
@@ -161,6 +168,7 @@ class SqlStore : public Store, protected SqlSession {
   WorkerTable workers_;
   LedgerTable ledger_;
   JournalUpkeep upkeep_;
+  std::map<std::string, MonotonicTime> lost_;  // tokens, since when
   // Leases that Reconcile() put into the journal: not handed back.
   std::set<std::string, std::less<>> restored_tokens_;
 };

@@ -42,7 +42,8 @@ TagColumns ColumnsOfTags() {
           "t.max_prefetch",
           "t.outage_tolerance_s",
           "COALESCE(o.tag_order, 'host')",
-          "COALESCE(o.lane_block, 0)"};
+          "COALESCE(o.lane_block, 0)",
+          "s.layout"};
 }
 
 std::string Select(const SqlSession& session, const TagColumns& columns, const std::string& more) {
@@ -51,7 +52,8 @@ std::string Select(const SqlSession& session, const TagColumns& columns, const s
   const std::string name = session.AsOwnName("a.biz_tag");
   return "SELECT " + list + more +
          " FROM leaf_alloc AS a LEFT JOIN idd_tag AS t ON t.biz_tag = " + name +
-         " LEFT JOIN idd_order AS o ON o.biz_tag = " + name;
+         " LEFT JOIN idd_order AS o ON o.biz_tag = " + name +
+         " LEFT JOIN idd_snowflake AS s ON s.biz_tag = " + name;
 }
 
 // The settings that a change or a new tag has, each with its place.
@@ -137,7 +139,6 @@ Result<std::vector<TagRecord>> SqlStore::ListTags() {
     if (tag.ok()) tags.push_back(std::move(tag).value());
   }
   if (!query->Finish().ok()) return query->Finish();
-  if (Status status = workers_.AddLayouts(tags); !status.ok()) return status;
   return tags;
 }
 
@@ -210,13 +211,7 @@ Result<TagRecord> SqlStore::PreviewOf(const TagChange& change) {
   const auto query = Query(Select(*this, columns, "") + " WHERE a.biz_tag = ?1", values);
   // A column that compares without case finds other tags too.
   while (query->Next()) {
-    if (query->TextIf(0) != change.tag) continue;
-    Result<TagRecord> record = ParseTag(*query);
-    if (!record.ok()) return record;
-    std::vector<TagRecord> one{record.value()};
-    if (Status status = workers_.AddLayouts(one); !status.ok()) return status;
-    if (one.empty()) return FindTag(change.tag);  // says what is wrong with its layout
-    return record;
+    if (query->TextIf(0) == change.tag) return ParseTag(*query);
   }
   if (!query->Finish().ok()) return query->Finish();
   return NoSuchTag(change.tag);

@@ -40,10 +40,6 @@ struct HostMemory {
   bool from_other_data_set = false;
 };
 
-// Whether a lift or a hand-back may change the row of leaf_alloc. If the row refuses that, idd's
-// own tables take what it should have had: a tombstone, or a returned range.
-enum class RowChange { kAllowed, kAvoided };
-
 // The knowledge that Reconcile() found missing in the data set.
 struct Reconciliation {
   struct Lift {

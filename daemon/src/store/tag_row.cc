@@ -150,6 +150,8 @@ Result<TagRecord> ParseTagRow(const StoredRow& row) {
     record.access = TagAccess::kSocket;
     record.refill.outage_tolerance = std::chrono::seconds(0);
   }
+  if (record.mode != TagMode::kSnowflake) return record;
+  if (Status status = SetLayout(row.TextIf(14), record); !status.ok()) return status;
   return record;
 }
 

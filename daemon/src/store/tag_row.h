@@ -22,8 +22,8 @@ inline constexpr std::uint64_t kMaxId = shm::kMaxLimit - 1;
 // The columns of a row that ParseTagRow reads, from 0 on: leaf_alloc's biz_tag, max_id, step,
 // description, update_time; idd_tag's mode, max_id_allowed, access, refill (defaults filled in),
 // max_step, max_prefetch, outage_tolerance_s (NULL: the default); idd_order's tag_order and
-// lane_block (defaults filled in).
-inline constexpr int kTagColumns = 14;
+// lane_block (defaults filled in); idd_snowflake's layout.
+inline constexpr int kTagColumns = 15;
 
 // kInvalid names the invalid column.
 [[nodiscard]] Result<TagRecord> ParseTagRow(const StoredRow& row);

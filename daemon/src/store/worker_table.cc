@@ -108,38 +108,15 @@ Status WorkerTable::TakeAsFound(const WorkerChoice& choice, bool& is_taken) {
   return Status::Ok();
 }
 
-Result<std::vector<Status>> WorkerTable::ReadLayouts(const std::vector<TagRecord*>& records) {
-  std::vector<std::string> tags;
-  for (const TagRecord* record : records) {
-    if (record->mode == TagMode::kSnowflake) tags.push_back(record->tag);
-  }
-  std::vector<Status> wrong(records.size());
-  if (tags.empty()) return wrong;
-  const auto query = session_.Query(
-      "SELECT biz_tag, layout FROM idd_snowflake WHERE biz_tag" + session_.In(1), {tags});
-  std::map<std::string, std::string> layouts;
-  while (query->Next()) layouts[query->Text(0)] = query->Text(1);
+Result<bool> WorkerTable::Owns(const std::string& counter) {
+  const std::optional<CounterOf> of = ParseCounterName(counter);
+  if (!of.has_value()) return false;
+  const auto query =
+      session_.Query("SELECT 1 FROM idd_worker WHERE biz_tag = ?1 AND worker = ?2 AND host = ?3",
+                     {of->tag, std::uint64_t{of->worker}, host_});
+  const bool owns = query->Next();
   if (!query->Finish().ok()) return query->Finish();
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (records[i]->mode != TagMode::kSnowflake) continue;
-    const auto layout = layouts.find(records[i]->tag);
-    wrong[i] = SetLayout(layout == layouts.end() ? std::nullopt : std::optional(layout->second),
-                         *records[i]);
-  }
-  return wrong;
-}
-
-Status WorkerTable::AddLayouts(std::vector<TagRecord>& records) {
-  std::vector<TagRecord*> all;
-  for (TagRecord& record : records) all.push_back(&record);
-  const Result<std::vector<Status>> wrong = ReadLayouts(all);
-  if (!wrong.ok()) return wrong.status();
-  std::vector<TagRecord> right;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (wrong.value()[i].ok()) right.push_back(std::move(records[i]));
-  }
-  records = std::move(right);
-  return Status::Ok();
+  return owns;
 }
 
 Status WorkerTable::CheckNew(const NewTag& tag, std::uint64_t used) {

@@ -25,11 +25,8 @@ class WorkerTable {
   [[nodiscard]] Result<std::vector<WorkerRecord>> List(const std::string& tag);
   [[nodiscard]] Result<bool> Take(const WorkerChoice& choice);
 
-  // Fills in the layouts of the records of mode snowflake. Returns for each record what is wrong
-  // with its layout.
-  [[nodiscard]] Result<std::vector<Status>> ReadLayouts(const std::vector<TagRecord*>& records);
-  // Removes the records whose layout is missing or wrong.
-  [[nodiscard]] Status AddLayouts(std::vector<TagRecord>& records);
+  // Whether this host leases from the counter of a worker id.
+  [[nodiscard]] Result<bool> Owns(const std::string& counter);
   // Not Ok: an earlier tag of this name made its ids in another way. `used`: Store::UsedLimit().
   [[nodiscard]] Status CheckNew(const NewTag& tag, std::uint64_t used);
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "store/host_run.h"
+#include "platform/random.h"
 #include "store/mysql/mysql_sql.h"
 
 namespace idd::daemon {
@@ -16,6 +16,18 @@ constexpr std::chrono::seconds kBeatEvery(20);
 // ... and after this long without a renewal another host may take its name.
 constexpr int kSilentForS = 60;
 }  // namespace
+
+std::string MakeRun(std::uint64_t number) {
+  std::string run;
+  for (int shift = 4 * (static_cast<int>(kRunNumberSize) - 1); shift >= 0; shift -= 4) {
+    run += "0123456789abcdef"[(number >> static_cast<unsigned>(shift)) & 0xfU];
+  }
+  return run + RandomToken().substr(kRunNumberSize);
+}
+
+bool IsOlderRun(std::string_view run, std::string_view other) noexcept {
+  return run.substr(0, kRunNumberSize) < other.substr(0, kRunNumberSize);
+}
 
 std::string HostRow::IsAsLeft() const {
   return "idd_host." + IsThisHost() + " AND beat = " + std::to_string(beat_);
@@ -79,11 +91,6 @@ Result<bool> HostRow::Beat(MysqlDb& db) {
   ++beat_;
   beaten_at_ = MonotonicClock::now();
   return true;
-}
-
-void HostRow::Release(MysqlDb& db) const {
-  static_cast<void>(
-      db.Query("UPDATE idd_host SET stopped_at = CURRENT_TIMESTAMP WHERE " + IsThisHost()));
 }
 
 }  // namespace idd::daemon

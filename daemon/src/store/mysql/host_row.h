@@ -2,8 +2,10 @@
 #ifndef IDD_DAEMON_STORE_MYSQL_HOST_ROW_H_
 #define IDD_DAEMON_STORE_MYSQL_HOST_ROW_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "idd/base/clock.h"
@@ -13,6 +15,13 @@
 
 namespace idd::daemon {
 
+// Names a run of idd: its number, which rises with each run on a state directory, so that the row
+// of an earlier run can be told from that of a later one; the rest is random.
+inline constexpr std::size_t kRunNumberSize = 16;  // the number comes first, and sorts as text
+[[nodiscard]] std::string MakeRun(std::uint64_t number);
+// Whether the number of `run` is below that of `other`.
+[[nodiscard]] bool IsOlderRun(std::string_view run, std::string_view other) noexcept;
+
 // The row of this host in idd_host. Another live host with the same name would take its returned
 // ranges and abandon its leases. So the row has the run that holds the name, and a beat that only
 // rises.
@@ -20,8 +29,7 @@ namespace idd::daemon {
 // Thread safety: none.
 class HostRow {
  public:
-  // `run`: MakeRun() (host_run.h), so that two owners of such an object differ, and that one run
-  // on a state directory is known to be earlier than another.
+  // `run`: MakeRun(), so that two owners of such an object differ.
   HostRow(HostIdentity host, std::string run) : host_(std::move(host)), run_(std::move(run)) {}
 
   // Takes the name. True: the row is older than this run had left it, so the tables were set back.
@@ -35,8 +43,6 @@ class HostRow {
   [[nodiscard]] Result<bool> Beat(MysqlDb& db);
   // An SQL condition on idd_host: the row of this host, as this run left it.
   [[nodiscard]] std::string IsAsLeft() const;
-  // Frees the name at once, so that a host that is stopped and rebooted need not wait.
-  void Release(MysqlDb& db) const;
 
  private:
   [[nodiscard]] std::string IsThisHost() const;

@@ -173,7 +173,11 @@ Result<Lease> MysqlStore::TakeSingly(const LeaseRequest& request) {
   // other again and again.
   if (has_moved) return WasTakenMeanwhile(request.tag);
   if (Status status = CheckGuard(); !status.ok()) return status;
-  if (Status status = CheckOwner(request); !status.ok()) return status;
+  if (request.is_of_worker) {
+    const Result<bool> owns = workers().Owns(request.tag);
+    if (!owns.ok()) return owns.status();
+    if (!owns.value()) return NoOwner(request.tag);
+  }
   states_.clear();
   if (const Result<TagStates> states = StatesOf({request.tag}); !states.ok()) {
     return Failed(states.status());
@@ -198,7 +202,7 @@ Status MysqlStore::GiveUp(const std::vector<Result<Lease>>& taken, Status status
   for (const Result<Lease>& lease : taken) {
     if (lease.ok()) tokens.push_back(lease.value().token);
   }
-  lost_.Add(tokens, MonotonicClock::now());
+  NoteLost(tokens);
   return status;
 }
 
@@ -257,7 +261,7 @@ Result<Store::LeaseResults> MysqlStore::TakeOnce(const std::vector<LeaseRequest>
     }
     leases.emplace_back(advance.ok() ? Status(Code::kSystem, "not leased yet") : advance.status());
   }
-  // Each worker id has an owner to check.
+  // Each worker id has an owner to check (RunAdvances).
   const bool has_worker = std::any_of(requests.begin(), requests.end(),
                                       [](const LeaseRequest& one) { return one.is_of_worker; });
   if (has_worker && advances.size() > 1) return Singly(requests);
@@ -316,16 +320,9 @@ std::string MysqlStore::OwnsWorker(const LeaseRequest& request) const {
          " AND host = " + MysqlDb::Text(options_.host.id) + " LOCK IN SHARE MODE) = 1";
 }
 
-Status MysqlStore::CheckOwner(const LeaseRequest& request) {
-  const std::string owns = OwnsWorker(request);
-  if (owns.empty()) return Status::Ok();
-  const Result<MysqlResult> found = db_->Query("SELECT 1 FROM DUAL WHERE 1 = 1" + owns);
-  if (!found.ok()) return Failed(found.status());
-  return found.value().rows.empty() ? NoOwner(request.tag) : Status::Ok();
-}
-
 Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const TagState& state) {
-  const std::uint64_t lowest = std::max({state.used_limit, request.high_water_mark, request.floor});
+  const std::uint64_t lowest =
+      std::max({state.record.used_limit, request.high_water_mark, request.floor});
   const std::uint64_t base = std::max(state.record.next_id, lowest);
   if (base > state.record.max_id) {
     return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up: the next id would be " +
@@ -347,45 +344,14 @@ Result<MysqlStore::Advance> MysqlStore::Plan(const LeaseRequest& request, const 
                  .most = most};
 }
 
-// One packet: the advance, relative and guarded; the journal's row, made from the new max_id, which
-// this transaction has locked; and COMMIT. If the row was not advanced, the journal refuses the
-// NULL token and nothing changes. (MySQL counts a row that a trigger has kept as it was.) The read
-// of the row has checked that its name is the tag's, byte by byte. (LAST_INSERT_ID() would be lost
-// in a trigger on the table, such as that of a schema change.)
-Result<Lease> MysqlStore::RunAdvance(const Advance& advance) {
-  const LeaseRequest& request = *advance.request;
-  const std::string count = std::to_string(advance.count);
-  const std::string tag = MysqlDb::Text(request.tag);
-  const std::string from = " FROM leaf_alloc WHERE biz_tag = " + tag + ")";
-  const Result<std::vector<MysqlResult>> results = db_->Transaction(
-      {"UPDATE leaf_alloc SET max_id = GREATEST(max_id, " + std::to_string(advance.lowest) +
-           ") + " + count + " WHERE biz_tag = " + tag + " AND max_id BETWEEN " +
-           std::to_string(advance.seen) + " AND " + std::to_string(advance.most - advance.count) +
-           sql::HasNoTombstoneAbove({request.tag}, std::to_string(advance.lowest)) +
-           OwnsWorker(request) + " AND " + IsGuarded(),
-       "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(IF(ROW_COUNT() = 1 AND "
-       "(SELECT max_id" +
-           from + " >= " + std::to_string(advance.seen + advance.count) + " AND " +
-           tables_.AreSame() + ", '" + request.token + "', NULL), " + tag + ", " +
-           MysqlDb::Text(options_.host.id) + ", (SELECT max_id - " + count + from +
-           ", (SELECT max_id" + from + ")"},
-      {"SELECT base, `limit` FROM idd_lease WHERE token = '" + request.token + "'"});
-  if (!results.ok()) return LeaseFailed(results.status(), {request.token}, request.tag);
-  const MysqlRow row(results.value().back().rows.at(0));
-  return Granted(advance, {row.UintIf(0).value_or(0), row.UintIf(1).value_or(0)});
-}
-
-// The same for several tags. Returns what was journalled. A row finds its numbers in lists, by the
-// place of its tag: a CASE would compare the name with all tags for each number.
+// One packet: the advances, relative and guarded; the journal's rows, made from the new max_ids,
+// which this transaction has locked; and COMMIT. If not each of them was advanced, the journal
+// refuses the NULL token and nothing changes. (MySQL counts a row that a trigger has kept as it
+// was.) The read of a row has checked that its name is the tag's, byte by byte. A row finds its
+// numbers in lists, by the place of its tag: a CASE would compare the name with all tags for each
+// number. (LAST_INSERT_ID() would be lost in a trigger on the table, such as that of a schema
+// change.) Returns what was journalled.
 Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& advances) {
-  if (advances.size() == 1) {
-    Result<Lease> lease = RunAdvance(advances.front());
-    if (!lease.ok() && lease.status().code() != Code::kInvalid) return lease.status();
-    if (!lease.ok() && db_ != nullptr && IsInTheWay(db_->last_error())) return lease.status();
-    LeaseResults leases;
-    leases.push_back(std::move(lease));
-    return leases;
-  }
   std::vector<std::string> tags;
   std::vector<std::string> tokens;
   sql::List lowest;
@@ -406,15 +372,15 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
   const Result<std::vector<MysqlResult>> results = db_->Transaction(
       {"UPDATE leaf_alloc SET max_id = GREATEST(max_id, " + lowest.NumberAt(place) + ") + " + ids +
            where + " AND max_id BETWEEN " + seen.NumberAt(place) + " AND " + most.NumberAt(place) +
-           sql::HasNoTombstoneAbove(tags, lowest.NumberAt(place)) + " AND " + IsGuarded(),
+           sql::HasNoTombstoneAbove(tags, lowest.NumberAt(place)) +
+           OwnsWorker(*advances.front().request) + " AND " + IsGuarded(),
        "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT IF(ROW_COUNT() = " +
            std::to_string(advances.size()) + " AND max_id - " + ids +
            " >= " + seen.NumberAt(place) + " AND " + tables_.AreSame() + ", ELT(" + place + ", " +
            sql::Words(tokens) + "), NULL), CONVERT(biz_tag USING utf8mb4), " +
            MysqlDb::Text(options_.host.id) + ", max_id - " + ids + ", max_id FROM leaf_alloc" +
            where},
-      {"SELECT token, base, `limit` FROM idd_lease WHERE seq >= LAST_INSERT_ID() AND host = " +
-       MysqlDb::Text(options_.host.id)});
+      {"SELECT token, base, `limit` FROM idd_lease WHERE token IN (" + sql::Words(tokens) + ")"});
   if (!results.ok()) return LeaseFailed(results.status(), tokens, tags.front());
   std::map<std::string, shm::IdRange, std::less<>> journalled;
   for (const auto& cells : results.value().back().rows) {
@@ -423,7 +389,9 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
   }
   LeaseResults leases;
   for (const Advance& advance : advances) {
-    leases.push_back(Granted(advance, journalled[advance.request->token]));
+    if (journalled.empty()) states_.erase(advance.request->tag);  // the rows were deleted
+    leases.push_back(journalled.empty() ? NoSuchTag(advance.request->tag)
+                                        : Granted(advance, journalled[advance.request->token]));
   }
   return leases;
 }
@@ -431,20 +399,10 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
 Status MysqlStore::LeaseFailed(const Status& status, const std::vector<std::string>& tokens,
                                const std::string& tag) {
   if (!db_->outcome_unknown()) return Failed(status);
-  lost_.Add(tokens, MonotonicClock::now());
+  NoteLost(tokens);
   db_.reset();
   return status.WithContext("the outcome of a lease of tag '" + tag +
                             "' is unknown and its range is lost");
-}
-
-Status MysqlStore::AbandonLostLeases() {
-  if (lost_.empty()) return Status::Ok();
-  const Result<std::vector<MysqlResult>> results = db_->Packet(lost_.Statements(options_.host.id));
-  if (!results.ok()) return results.status();
-  std::vector<std::string> ended;
-  for (const auto& cells : results.value()[1].rows) ended.push_back(cells[0].value_or(""));
-  lost_.Forget(ended, MonotonicClock::now());
-  return Status::Ok();
 }
 
 // The lease, if it is as requested. A trigger may have changed it.
@@ -454,7 +412,7 @@ Result<Lease> MysqlStore::Granted(const Advance& advance, shm::IdRange ids) {
                         ids.first >= std::max(advance.lowest, advance.seen) &&
                         ids.limit <= advance.most;
   if (!is_sound) {
-    lost_.Add({request.token}, MonotonicClock::now());
+    NoteLost({request.token});
     return Status(Code::kInvalid, "the journal of tag '" + request.tag + "' in " + DisplayUrl() +
                                       " does not have what was leased; look for triggers");
   }

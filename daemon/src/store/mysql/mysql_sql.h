@@ -44,14 +44,6 @@ inline constexpr const char* kLeaseTables =
 inline constexpr std::size_t kLeaseTableCount = 5;
 inline constexpr const char* kTableMade = "COALESCE(UNIX_TIMESTAMP(create_time), 0)";
 
-// leaf_alloc.biz_tag as bytes: the column may compare without case and without spaces at the end.
-inline constexpr const char* kTagBytes = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)";
-
-// The row of a tag in leaf_alloc: by its index, and exactly.
-inline std::string IsTag(const std::string& tag) {
-  return "biz_tag = " + MysqlDb::Text(tag) + " AND " + kTagBytes + " = " + MysqlDb::Binary(tag);
-}
-
 // "(literal, ...)". Precondition: not empty.
 inline std::string Texts(const std::vector<std::string>& texts) {
   std::string list;

@@ -8,7 +8,6 @@
 
 #include "platform/logging.h"
 #include "platform/random.h"
-#include "store/host_run.h"
 #include "store/mysql/mysql_schema.h"
 #include "store/mysql/mysql_sql.h"
 #include "store/tag_row.h"
@@ -17,9 +16,6 @@ namespace idd::daemon {
 namespace {
 
 using std::chrono::milliseconds;
-
-// The tables of HasOwnRows().
-constexpr std::string_view kOwnRows = "idd_host JOIN idd_meta";
 
 // The pause between two rounds of tries, per endpoint.
 constexpr milliseconds kConnectPause(1000);
@@ -40,8 +36,10 @@ MysqlStore::MysqlStore(const MysqlStoreOptions& options, const std::string& run)
       options_(options),
       host_row_(options.host, run) {}
 
+// Frees the host's name at once, so that a host that is stopped and rebooted need not wait.
 MysqlStore::~MysqlStore() {
-  if (!is_beside_ && db_ != nullptr && !db_->PeerClosed()) host_row_.Release(*db_);
+  if (is_beside_ || db_ == nullptr || db_->PeerClosed()) return;
+  static_cast<void>(hosts()->NoteStop());
 }
 
 Status MysqlStore::NotOpen() const {
@@ -110,7 +108,7 @@ Status MysqlStore::OpenAt(const MysqlEndpoint& endpoint) {
   const Result<bool> is_set_back = host_row_.Claim(*db_);
   if (!is_set_back.ok()) return is_set_back.status();
   if (is_set_back.value()) ++generation_;
-  if (Status status = AbandonLostLeases(); !status.ok()) return status;
+  if (Status status = AbandonLost(); !status.ok()) return status;
   may_create_ = false;
   ++connection_;
   return Status::Ok();
@@ -155,12 +153,7 @@ Status MysqlStore::OpenBesideAt(const MysqlEndpoint& endpoint, const std::string
   std::map<std::string, std::string> variables = Pairs(answers.value()[2]);
   if (const Result<std::string> group = CheckGroup(variables); !group.ok()) return group.status();
   if (variables["wsrep_on"] == "ON") {
-    view_.clear();
-    if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
-    // Commits at another node must be visible at this one.
-    const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
-    if (!set.ok()) return set.status();
-    db_->SendSingly();
+    if (Status status = JoinCluster(answers.value()[1]); !status.ok()) return status;
   }
   // If the tables are wrong, each statement says so.
   const Result<std::uint64_t> largest_max_id = CheckLeafAlloc(*db_);
@@ -195,11 +188,7 @@ Status MysqlStore::Recognise() {
                     .cluster = std::move(group).value()};
   view_.clear();
   if (variables["wsrep_on"] == "ON") {
-    if (Status status = CheckCluster(answers.value()[1]); !status.ok()) return status;
-    // This host's commits at another node must be visible at this one.
-    const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
-    if (!set.ok()) return set.status();
-    db_->SendSingly();
+    if (Status status = JoinCluster(answers.value()[1]); !status.ok()) return status;
     const Result<std::string> members = MembersOfCluster();
     if (!members.ok()) return members.status();
     facts.cluster = view_.substr(0, view_.find(' ')) + " " + members.value();
@@ -305,6 +294,15 @@ Status MysqlStore::CheckGuard() {
                               " is in another term than at the last look; it is tried again"};
 }
 
+// This host's commits at another node must be visible at this one.
+Status MysqlStore::JoinCluster(const MysqlResult& status) {
+  view_.clear();
+  if (Status usable = CheckCluster(status); !usable.ok()) return usable;
+  const Result<MysqlResult> set = db_->Query("SET SESSION wsrep_sync_wait=7");
+  if (set.ok()) db_->SendSingly();
+  return set.status();
+}
+
 // Checks that the node may be used and the cluster has the same members as at the last look.
 Status MysqlStore::CheckCluster(const MysqlResult& status) {
   std::map<std::string, std::string> cluster = Pairs(status);
@@ -368,7 +366,7 @@ Status MysqlStore::ReadOnly() {
 // and have what this host last wrote there. Tables that were set back do not have it.
 std::string MysqlStore::SelectIsCurrent() const {
   if (is_beside_) return "SELECT 1";
-  return "SELECT COUNT(*) FROM " + std::string(kOwnRows) + " WHERE " + HasOwnRows();
+  return "SELECT COUNT(*) FROM idd_host JOIN idd_meta WHERE " + HasOwnRows();
 }
 
 std::string MysqlStore::HasOwnRows() const {
@@ -395,7 +393,7 @@ Status MysqlStore::CheckCurrent() {
     db_.reset();
     return NotOpen();
   }
-  if (Status status = AbandonLostLeases(); !status.ok()) return Failed(std::move(status));
+  if (Status status = AbandonLost(); !status.ok()) return Failed(std::move(status));
   const Result<bool> beaten = host_row_.Beat(*db_);
   if (!beaten.ok()) return Failed(beaten.status());
   return beaten.value() ? Status::Ok() : SetBack();

@@ -21,7 +21,6 @@
 #include "sql/mysql_db.h"
 #include "sql/mysql_url.h"
 #include "store/mysql/host_row.h"
-#include "store/mysql/lost_commits.h"
 #include "store/mysql/mysql_tables.h"
 #include "store/mysql/server_identity.h"
 #include "store/sql_store.h"
@@ -37,7 +36,7 @@ struct MysqlStoreOptions {
 
 // It has more methods and members than a class should: it is Store and TermStore over one
 // connection. Parts with invariants of their own are in ServerIdentity,
-// MysqlTables, HostRow and LostCommits.
+// MysqlTables and HostRow.
 //
 // Thread safety: none (Store). Any number of hosts and Leaf servers may use the tables.
 //
@@ -101,7 +100,6 @@ class MysqlStore final : public SqlStore, public TermStore {
   // The known state of a tag before a lease. The lease's statements check all of it again.
   struct TagState {
     TagRecord record;
-    std::uint64_t used_limit = 0;        // end of ids in journal, returned ranges and tombstone
     std::uint64_t tombstone = 0;         // ids below it are not this tag's, or not any more
     std::vector<ReturnedTail> returned;  // this host's, lowest first
 
@@ -149,10 +147,10 @@ class MysqlStore final : public SqlStore, public TermStore {
   [[nodiscard]] Status FailedOrUnknown(const Status& status);
   [[nodiscard]] std::string IdentityOfConnection() const;
   void LearnTablesFrom(const std::string& identity);
+  [[nodiscard]] Status JoinCluster(const MysqlResult& status);
   [[nodiscard]] Status CheckCluster(const MysqlResult& status);
   // Empty: it is not meant for a group.
   [[nodiscard]] Result<std::string> CheckGroup(std::map<std::string, std::string>& variables);
-  [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] std::string RaiseRows(const std::vector<CeilingRaise>& raises) const;
   [[nodiscard]] std::string SelectIsCurrent() const;
   [[nodiscard]] std::string HasOwnRows() const;
@@ -176,7 +174,6 @@ class MysqlStore final : public SqlStore, public TermStore {
   [[nodiscard]] Result<TagStates> ReadTags(const std::vector<std::string>& tags);
   [[nodiscard]] Result<TagStates> ReadTogether(const std::vector<std::string>& tags);
   [[nodiscard]] Result<TagState> ReadState(const MysqlRow& row) const;
-  static void RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state);
   // Uses states that were read a moment ago, and reads the others now.
   [[nodiscard]] Result<TagStates> StatesOf(const std::vector<std::string>& tags);
   // Requests that are taken apart from others, and their places among all.
@@ -209,17 +206,13 @@ class MysqlStore final : public SqlStore, public TermStore {
   [[nodiscard]] std::string IsGuarded() const;
   [[nodiscard]] static Result<Advance> Plan(const LeaseRequest& request, const TagState& state);
   [[nodiscard]] Result<LeaseResults> RunAdvances(const std::vector<Advance>& advances);
-  [[nodiscard]] Result<Lease> RunAdvance(const Advance& advance);
   [[nodiscard]] Result<Lease> Granted(const Advance& advance, shm::IdRange ids);
   [[nodiscard]] Status LeaseFailed(const Status& status, const std::vector<std::string>& tokens,
                                    const std::string& tag);
   [[nodiscard]] Result<Lease> TakeBack(const LeaseRequest& request, const ReturnedTail& tail);
   [[nodiscard]] Status GiveUp(const std::vector<Result<Lease>>& taken, Status status);
 
-  [[nodiscard]] Status ReadLayouts(TagStates& states);
   [[nodiscard]] std::string OwnsWorker(const LeaseRequest& request) const;
-  // Not Ok: the request is for a worker id that another host owns.
-  [[nodiscard]] Status CheckOwner(const LeaseRequest& request);
 
   const MysqlStoreOptions options_;
   std::unique_ptr<MysqlDb> db_;  // null while not open
@@ -255,7 +248,6 @@ class MysqlStore final : public SqlStore, public TermStore {
   bool can_skip_locked_ = true;   // the server knows SKIP LOCKED, as far as is known
   MonotonicTime next_connect_{};  // no try before this
   Status last_refusal_;
-  LostCommits lost_;
   TagStates states_;  // as last read or leased; most are out of date
 };
 

@@ -2,6 +2,7 @@
 //
 // MysqlStore: the tags' rows, and what else a lease needs to know of a tag.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -37,23 +38,6 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTags(const std::vector<std::string
     }
   }
   return states;
-}
-
-// Replaces a state by the error if its layout is missing or wrong.
-Status MysqlStore::ReadLayouts(TagStates& states) {
-  std::vector<Result<TagState>*> right;
-  std::vector<TagRecord*> records;
-  for (auto& [tag, state] : states) {
-    if (!state.ok()) continue;
-    right.push_back(&state);
-    records.push_back(&state.value().record);
-  }
-  Result<std::vector<Status>> wrong = workers().ReadLayouts(records);
-  if (!wrong.ok()) return wrong.status();
-  for (std::size_t i = 0; i < right.size(); ++i) {
-    if (!wrong.value()[i].ok()) *right[i] = std::move(wrong.value()[i]);
-  }
-  return Status::Ok();
 }
 
 Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::string>& tags) {
@@ -99,7 +83,6 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
       it->second.value().returned.push_back({.token = token, .ids = ids});
     }
   }
-  if (Status status = ReadLayouts(states); !status.ok()) return status;
   bool all_found = true;
   for (const std::string& tag : tags) {
     // A column that compares without case returns another tag's row.
@@ -115,37 +98,27 @@ Result<MysqlStore::TagStates> MysqlStore::ReadTogether(const std::vector<std::st
 Result<MysqlStore::TagState> MysqlStore::ReadState(const MysqlRow& row) const {
   Result<TagRecord> record = ParseTag(row);
   if (!record.ok()) return record.status();
-  TagState state;
-  state.record = std::move(record).value();
-  state.read_at = MonotonicClock::now();
-  Result<TagState> result(std::move(state));
-  RaiseUsed(row, kTagColumns + 2, result);
-  if (result.ok()) result.value().tombstone = result.value().used_limit;
-  RaiseUsed(row, kTagColumns + 3, result);
-  RaiseUsed(row, kTagColumns + 4, result);
-  const std::optional<std::uint64_t> ceiling = row.UintIf(kTagColumns + 5);
-  if (!result.ok()) return result;
-  if (!ceiling.has_value()) {
-    return Status(Code::kInvalid, "idd_ceiling.active of tag '" + row.TextIf(0).value_or("") +
-                                      "' is " + row.Describe(kTagColumns + 5) +
-                                      "; it must be from 0 to 2^63-1");
+  constexpr const char* kUsed = "the end of the used ids";
+  constexpr std::array kNames = {kUsed, kUsed, kUsed, "idd_ceiling.active", "idd_ceiling.wanted"};
+  std::array<std::uint64_t, kNames.size()> limits{};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    const int column = kTagColumns + 2 + static_cast<int>(i);
+    const std::optional<std::uint64_t> limit = row.UintIf(column);
+    if (!limit.has_value()) {
+      return Status(Code::kInvalid, std::string(kNames.at(i)) + " of tag '" + record.value().tag +
+                                        "' is " + row.Describe(column) +
+                                        "; it must be from 0 to 2^63-1");
+    }
+    limits.at(i) = *limit;
   }
-  result.value().record.ceiling = *ceiling;
-  result.value().record.wanted_ceiling = row.UintIf(kTagColumns + 6).value_or(0);
-  return result;
-}
-
-// Raises the end of used ids to the value of a column.
-void MysqlStore::RaiseUsed(const MysqlRow& row, int column, Result<TagState>& state) {
-  if (!state.ok()) return;
-  const std::optional<std::uint64_t> limit = row.UintIf(column);
-  if (limit.has_value()) {
-    state.value().used_limit = std::max(state.value().used_limit, *limit);
-    return;
-  }
-  state =
-      Status(Code::kInvalid, "the end of the used ids of tag '" + row.TextIf(0).value_or("") +
-                                 "' is " + row.Describe(column) + "; it must be from 0 to 2^63-1");
+  const auto& [tombstone, leased, pushed, ceiling, wanted] = limits;
+  record.value().ceiling = ceiling;
+  record.value().wanted_ceiling = wanted;
+  record.value().used_limit = std::max({tombstone, leased, pushed});
+  return TagState{.record = std::move(record).value(),
+                  .tombstone = tombstone,
+                  .returned = {},
+                  .read_at = MonotonicClock::now()};
 }
 
 Result<Store::TagResults> MysqlStore::FindTags(const std::vector<std::string>& tags) {
@@ -163,7 +136,6 @@ Result<Store::TagResults> MysqlStore::FindTagsCached(const std::vector<std::stri
     const Result<TagState>& state = states.value().find(tag)->second;
     records.push_back(state.ok() ? Result<TagRecord>(state.value().record)
                                  : Result<TagRecord>(state.status()));
-    if (state.ok()) records.back().value().used_limit = state.value().used_limit;
   }
   return records;
 }

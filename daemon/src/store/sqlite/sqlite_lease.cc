@@ -23,7 +23,7 @@ Result<Store::LeaseResults> SqliteStore::TakeLeases(const std::vector<LeaseReque
       singly.emplace_back(one.status());
     } else {
       for (const Result<Lease>& lease : singly) {
-        if (lease.ok()) lost_tokens_.push_back(lease.value().token);
+        if (lease.ok()) NoteLost({lease.value().token});
       }
       return one.status();
     }
@@ -41,21 +41,9 @@ Result<Store::LeaseResults> SqliteStore::TakeTogether(const std::vector<LeaseReq
   // The leases may be committed but are never answered. The witness does not know them before the
   // next grant.
   if (!db_->commit_outcome_unknown() && !continuity_.is_unrecorded()) return leases;
-  for (const LeaseRequest& request : requests) lost_tokens_.push_back(request.token);
+  for (const LeaseRequest& request : requests) NoteLost({request.token});
   return leases.status().WithContext("the outcome of a lease of tag '" + requests.front().tag +
                                      "' is unknown and its range is lost");
-}
-
-// A lease whose COMMIT had no known outcome was never answered. The next Open() ends it.
-Status SqliteStore::AbandonLostLeases() {
-  for (const std::string& token : lost_tokens_) {
-    Status status = db_->Run(
-        "UPDATE idd_lease SET state = 'abandoned', abandoned = \"limit\" - base,"
-        " closed_at = CURRENT_TIMESTAMP WHERE token = ?1 AND host = ?2 AND state = 'active'",
-        token, options_.host_id);
-    if (!status.ok()) return status;
-  }
-  return Status::Ok();
 }
 
 Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
@@ -66,7 +54,7 @@ Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
       leases.emplace_back(std::move(status));
       continue;
     }
-    const Result<bool> owns = OwnsWorker(request);
+    const Result<bool> owns = request.is_of_worker ? workers().Owns(request.tag) : true;
     if (!owns.ok()) return owns.status();
     if (!owns.value()) {
       const Result<TagRecord> tag = ReadTag(request.tag);
@@ -86,18 +74,6 @@ Result<Store::LeaseResults> SqliteStore::LeaseInTransaction(
     leases.push_back(std::move(lease));
   }
   return leases;
-}
-
-Result<bool> SqliteStore::OwnsWorker(const LeaseRequest& request) {
-  if (!request.is_of_worker) return true;
-  const std::optional<CounterOf> counter = ParseCounterName(request.tag);
-  if (!counter.has_value()) return false;
-  SqliteQuery query =
-      db_->Query("SELECT 1 FROM idd_worker WHERE biz_tag = ?1 AND worker = ?2 AND host = ?3",
-                 counter->tag, counter->worker, options_.host_id);
-  const bool owns = query.Next();
-  if (!query.Finish().ok()) return query.Finish();
-  return owns;
 }
 
 Result<Lease> SqliteStore::LeaseOne(const LeaseRequest& request) {
@@ -155,7 +131,7 @@ Result<Lease> SqliteStore::Advance(const LeaseRequest& request, const TagRecord&
   Result<std::uint64_t> used = UsedLimit(request.tag);
   if (!used.ok()) return used.status();
   const std::uint64_t lowest =
-      std::max({used.value(), request.high_water_mark, request.floor, NextOfWitness(request.tag)});
+      std::max({used.value(), request.high_water_mark, request.floor, *NextInWitness(request.tag)});
   const std::uint64_t base = std::max(tag.next_id, lowest);
   if (base > tag.max_id) {
     return Status(Code::kOutOfIds, "tag '" + request.tag + "' is used up: the next id would be " +

@@ -118,7 +118,6 @@ Status SqliteStore::Open() {
     db_.reset();
     return status;
   }
-  lost_tokens_.clear();
   looked_ = MonotonicClock::now();
   return status;
 }
@@ -145,14 +144,14 @@ Status SqliteStore::JoinWitness() {
     Status done;
     is_changing_ = true;
     if (joined.value() == Join::kWasSetBack) done = LiftToWitness();
-    is_changing_ = false;
     if (done.ok()) done = JournalHost();
-    if (done.ok()) done = AbandonLostLeases();
+    if (done.ok()) done = AbandonLost();
+    is_changing_ = false;
     if (done.ok()) done = continuity_.Stamp(*db_);
     if (!done.ok()) return done;
     return joined;
   });
-  if (join.status().code() == Code::kInvalid) lifts_ = RowChange::kAvoided;
+  if (join.status().code() == Code::kInvalid) avoids_rows_ = true;
   if (!join.ok()) return join.status();
   const std::string before = continuity_.line();
   if (Status status = continuity_.RecordJoin(join.value()); !status.ok()) return status;
@@ -210,7 +209,7 @@ Result<std::string> SqliteStore::Incarnation() {
 
 // The witness knew less than this host, so it may also lack what the other hosts know.
 void SqliteStore::NoteForgotten(const TagMark& mark) {
-  if (mark.mark > NextOfWitness(mark.tag)) is_explained_ = false;
+  if (mark.mark > *NextInWitness(mark.tag)) is_explained_ = false;
 }
 
 void SqliteStore::NoteChange(const std::string& tag, std::uint64_t least) {
@@ -233,10 +232,7 @@ Result<TagRecord> SqliteStore::ReadTag(const std::string& tag) {
     if (query->TextIf(0) != tag) continue;
     Result<TagRecord> record = ParseTag(*query);
     if (!record.ok()) return record;
-    Result<std::vector<Status>> wrong = workers().ReadLayouts({&record.value()});
-    if (!wrong.ok()) return wrong.status();
-    if (!wrong.value()[0].ok()) return wrong.value()[0];
-    record.value().used_limit = NextOfWitness(tag);
+    record.value().used_limit = *NextInWitness(tag);
     return record;
   }
   if (!query->Finish().ok()) return query->Finish();

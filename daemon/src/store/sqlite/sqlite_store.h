@@ -80,8 +80,9 @@ class SqliteStore final : public SqlStore {
   Status ChangeIds(const std::function<Status()>& body, const char* point) override;
   Status Snapshot(const std::function<Status()>& body) override;
   Status CheckNotSetBack() override { return Status::Ok(); }  // each Change() compares the witness
+  // 0 if the witness does not know the tag.
   std::optional<std::uint64_t> NextInWitness(const std::string& tag) const override {
-    return NextOfWitness(tag);
+    return continuity_.witness().NextOf(tag);
   }
   void NoteChange(const std::string& tag, std::uint64_t least) override;
   void NoteForgotten(const TagMark& mark) override;
@@ -113,10 +114,6 @@ class SqliteStore final : public SqlStore {
   }
   // Whether the database continues what the witness knows, without a change.
   [[nodiscard]] Status CheckWitness();
-  // 0 if the witness does not know the tag.
-  [[nodiscard]] std::uint64_t NextOfWitness(const std::string& tag) const {
-    return continuity_.witness().NextOf(tag);
-  }
 
   // Parts of Open().
   void Rescue();
@@ -129,16 +126,12 @@ class SqliteStore final : public SqlStore {
 
   // The bodies of transactions; they leave COMMIT to the caller.
   [[nodiscard]] Status JournalHost();
-  [[nodiscard]] Status AbandonLostLeases();
   [[nodiscard]] Result<LeaseResults> TakeTogether(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<LeaseResults> LeaseInTransaction(const std::vector<LeaseRequest>& requests);
   [[nodiscard]] Result<Lease> LeaseOne(const LeaseRequest& request);
   [[nodiscard]] Result<std::optional<Lease>> TakeBack(const LeaseRequest& request,
                                                       const TagRecord& tag);
   [[nodiscard]] Result<Lease> Advance(const LeaseRequest& request, const TagRecord& tag);
-  // False: the request is for a worker id that another host owns.
-  [[nodiscard]] Result<bool> OwnsWorker(const LeaseRequest& request);
-
   // The row of leaf_alloc, checked. kNoSuchTag; kInvalid names the column that is wrong.
   [[nodiscard]] Result<TagRecord> ReadTag(const std::string& tag);
 
@@ -155,9 +148,6 @@ class SqliteStore final : public SqlStore {
   SqliteContinuity continuity_;
   bool is_explained_ = false;  // the witness covers what every host leased before the last Open()
   MonotonicTime looked_{};     // CheckCurrent()'s last look at the witness
-  // The tokens of leases whose COMMIT had no known outcome: never served, and journalled as
-  // abandoned by the next Open() if they are in the file after all.
-  std::vector<std::string> lost_tokens_;
 };
 
 }  // namespace idd::daemon

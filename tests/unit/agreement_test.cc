@@ -76,13 +76,16 @@ class AgreementTest : public ::testing::Test {
   // The hosts of the active list.
   [[nodiscard]] Names Listed(const Server& server) const {
     Names names;
-    for (const std::string& name : server.data.active.names) names.push_back(HostOfWitness(name));
+    for (const std::string& name : server.data.term.active.names)
+      names.push_back(HostOfWitness(name));
     return names;
   }
   [[nodiscard]] Names Listed() const { return Listed(world_.one); }
-  [[nodiscard]] std::uint64_t TermOf(const Server& server) const { return server.data.term.number; }
-  [[nodiscard]] const WitnessRow& RowOf(AgreedHost& host) {
-    return world_.one.data.witnesses.at(host.witness()).row;
+  [[nodiscard]] std::uint64_t TermOf(const Server& server) const {
+    return server.data.term.term.number;
+  }
+  [[nodiscard]] const simulation::WitnessEntry& RowOf(AgreedHost& host) {
+    return world_.one.data.witnesses.at(host.witness());
   }
 
   World world_;
@@ -96,7 +99,7 @@ TEST_F(AgreementTest, FirstHostAloneIsTheWitnessAndLeasesAtOnce) {
   AgreedHost& a = Add("a");
   EXPECT_TRUE(Leases(a));
   EXPECT_EQ(Listed(), (Names{"a"}));
-  EXPECT_EQ(world_.one.data.term, (Term{.number = 1, .witness = a.witness()}));
+  EXPECT_EQ(world_.one.data.term.term, (Term{.number = 1, .witness = a.witness()}));
   EXPECT_EQ(a.agreement.Report().state, "leasing");
   EXPECT_EQ(a.agreement.Report().reason, "");
 }
@@ -132,7 +135,7 @@ TEST_F(AgreementTest, WitnessAloneThatStartsAgainBeginsATerm) {
   a.Start();
   EXPECT_TRUE(Leases(a));
   EXPECT_EQ(TermOf(world_.one), 2U);
-  EXPECT_EQ(world_.one.data.max_ids.at(kTag), ceiling + 10) << "the rest is a gap";
+  EXPECT_EQ(world_.one.data.tags.at(kTag).next_id, ceiling + 10) << "the rest is a gap";
 }
 
 TEST_F(AgreementTest, WitnessThatStartsAgainBesideOthersBeginsNone) {
@@ -164,7 +167,7 @@ TEST_F(AgreementTest, CopyNeedsATermThatTheWitnessesHavePushedInto) {
   host(1).Kill();
   world_.Restart(world_.one, copy);
   EXPECT_TRUE(LeasesWithin(host(0), 5000));
-  EXPECT_GT(world_.one.data.term, copy.term);
+  EXPECT_GT(world_.one.data.term.term, copy.term.term);
   for (const std::string tag : {kTag, "users"}) {
     EXPECT_GE(world_.one.data.ceilings.at(tag).pushed, lost.ceilings.at(tag).active) << tag;
   }
@@ -178,7 +181,7 @@ TEST_F(AgreementTest, TablesThatWereRestoredUnderTheServerNeedATerm) {
   world_.RestoreTables(world_.one, copy);
   EXPECT_FALSE(Leases(host(0)));
   EXPECT_TRUE(LeasesWithin(host(0), 5000));
-  EXPECT_GT(world_.one.data.term, copy.term);
+  EXPECT_GT(world_.one.data.term.term, copy.term.term);
 }
 
 TEST_F(AgreementTest, NothingIsLeasedAfterAChangeWithoutAMajority) {
@@ -218,17 +221,17 @@ TEST_F(AgreementTest, WitnessTakesPartInNoTermBelowItsPromise) {
   world_.Restart(world_.two, world_.one.data);
   b.store->server = &world_.two;
   Run(2);
-  const Term promise = world_.two.data.term;
+  const Term promise = world_.two.data.term.term;
   ASSERT_EQ(promise.witness, b.witness());
-  ASSERT_GT(promise, world_.one.data.term);
-  const WitnessRow row = RowOf(b);
+  ASSERT_GT(promise, world_.one.data.term.term);
+  const simulation::WitnessEntry row = RowOf(b);
   b.store->server = &world_.one;
   b.store->fates["BeginTerm"] = Fate::kLost;
   static_cast<void>(b.Prepare());
   EXPECT_EQ(RowOf(b).beat, row.beat) << "it has written nothing in the lower term";
   EXPECT_EQ(RowOf(b).term, row.term);
   Run(2);
-  EXPECT_GT(world_.one.data.term, promise);
+  EXPECT_GT(world_.one.data.term.term, promise);
 }
 
 TEST_F(AgreementTest, NumberWhoseOutcomeIsUnknownGoesIntoNoOtherDataSet) {
@@ -342,7 +345,7 @@ TEST_F(AgreementTest, WitnessThatCannotPromiseDoesNotEnterTheTerm) {
   host(2).Kill();
   world_.Restart(world_.one, DataSet(world_.one.data));
   EXPECT_FALSE(LeasesWithin(host(0), 5000));
-  EXPECT_LT(RowOf(host(1)).term, world_.one.data.term);
+  EXPECT_LT(RowOf(host(1)).term, world_.one.data.term.term);
   host(1).marks.is_full = false;
   EXPECT_TRUE(LeasesWithin(host(0), 3000));
 }
@@ -380,12 +383,12 @@ TEST_F(AgreementTest, WitnessThatComesFromAnotherServerMustProveItsConnection) {
   world_.Restart(world_.two, world_.one.data);
   host(1).store->server = &world_.two;
   Run(5);
-  ASSERT_EQ(world_.two.data.term.witness, host(1).witness());
+  ASSERT_EQ(world_.two.data.term.term.witness, host(1).witness());
   for (int i = 0; i < 2; ++i) {
     world_.Restart(world_.one);
     Run(5);
   }
-  ASSERT_GT(world_.one.data.term, world_.two.data.term);
+  ASSERT_GT(world_.one.data.term.term, world_.two.data.term.term);
   ASSERT_TRUE(LeasesWithin(host(0), 3000));
   const Snapshot snapshot = world_.Take(world_.one);
   for (const std::size_t i : {0U, 2U}) {
@@ -402,7 +405,7 @@ TEST_F(AgreementTest, WitnessThatComesFromAnotherServerMustProveItsConnection) {
 TEST_F(AgreementTest, WitnessNotesNothingOfAnotherDataSetThatItReadsInBetween) {
   AddThreeWitnesses();
   DataSet other = world_.one.data;
-  other.epochs += 50;
+  other.epoch += 50;
   bool is_armed = false;
   bool is_other = false;
   const auto exchange = [&] {
@@ -421,8 +424,8 @@ TEST_F(AgreementTest, WitnessNotesNothingOfAnotherDataSetThatItReadsInBetween) {
   static_cast<void>(Leases(host(0), "users"));
   world_.before = nullptr;
   if (is_other) exchange();
-  EXPECT_LE(host(0).marks.disk().witness.noted, world_.one.data.epochs);
-  EXPECT_LE(RowOf(host(0)).noted, world_.one.data.epochs);
+  EXPECT_LE(host(0).marks.disk().witness.noted, world_.one.data.epoch);
+  EXPECT_LE(RowOf(host(0)).noted, world_.one.data.epoch);
 }
 
 // Witnesses that start have nothing but what they saved within the last ten seconds.
@@ -460,13 +463,13 @@ TEST_F(AgreementTest, HostThatWasSuspendedDoesNotTrustItsConnection) {
 TEST_F(AgreementTest, LeaseOfAHostThatIsSuspendedWhileItLeasesGoesBack) {
   AgreedHost& a = Add("a");
   ASSERT_TRUE(Leases(a));
-  const std::uint64_t max_id = world_.one.data.max_ids.at(kTag);
+  const std::uint64_t max_id = world_.one.data.tags.at(kTag).next_id;
   world_.before = [this](const std::string& /*host*/, const std::string& call) {
     if (call == "TakeLease") world_.now_ms += 6000;
     return Fate::kDone;
   };
   EXPECT_FALSE(Leases(a));
-  EXPECT_EQ(world_.one.data.max_ids.at(kTag), max_id);
+  EXPECT_EQ(world_.one.data.tags.at(kTag).next_id, max_id);
   world_.before = nullptr;
   EXPECT_TRUE(LeasesWithin(a, 5000));
 }
@@ -513,7 +516,7 @@ TEST_F(AgreementTest, WitnessThatStopsHandsOver) {
   EXPECT_EQ(Listed(), (Names{"b"}));
   host(1).Stop();
   EXPECT_EQ(Listed(), (Names{"b"})) << "no other host is there";
-  EXPECT_EQ(world_.one.data.wanted, WitnessList());
+  EXPECT_EQ(world_.one.data.term.wanted, WitnessList());
 }
 
 TEST_F(AgreementTest, OneOfThreeWitnessesThatStopsHandsOver) {
@@ -616,7 +619,7 @@ TEST_F(AgreementTest, ListThatOneWitnessKnowsIsWantedInACopy) {
   Run(2);
   world_.Restart(world_.one, copy);
   Run(1);
-  EXPECT_EQ(world_.one.data.wanted.names.size(), 3U);
+  EXPECT_EQ(world_.one.data.term.wanted.names.size(), 3U);
   for (std::size_t i = 1; i < 5; ++i) host(i).store->is_reachable = true;
   Run(6);
   EXPECT_EQ(Listed(), (Names{"a", "d", "e"}));
@@ -636,8 +639,8 @@ TEST_F(AgreementTest, ListThatWasActiveElsewhereIsNotPassedOver) {
   Run(10);
   for (std::size_t i : {1U, 2U}) ASSERT_TRUE(LeasesWithin(host(i), 5000));
   // a asks for itself alone, as its view still has a majority for it.
-  world_.one.data.wanted = {
-      .version = 3, .asked_in = world_.one.data.term, .names = {host(0).witness()}};
+  world_.one.data.term.wanted = {
+      .version = 3, .asked_in = world_.one.data.term.term, .names = {host(0).witness()}};
   Run(3);
   world_.Restart(world_.one, copy);
   for (int i = 0; i < 100; ++i) {
@@ -657,7 +660,7 @@ TEST_F(AgreementTest, WitnessOfAWantedListSharesANewerOneThatItIsNotIn) {
   Run(1);
   ASSERT_TRUE(host(0).SetWitnesses({"a", "b", "c"}, false).ok());
   const DataSet copy = world_.one.data;
-  ASSERT_EQ(copy.wanted.names.size(), 3U);
+  ASSERT_EQ(copy.term.wanted.names.size(), 3U);
   Run(5);
   ASSERT_EQ(Listed(), (Names{"a", "b", "c"}));
   host(0).store->is_reachable = false;
@@ -694,7 +697,7 @@ TEST_F(AgreementTest, ListThatWasAgreedIsKeptBeforeOneThatWasOnlyAskedFor) {
   }
   Run(4);
   ASSERT_TRUE(host(1).SetWitnesses({"b", "c", "e"}, false).ok());
-  ASSERT_EQ(world_.two.data.wanted.names.size(), 3U);
+  ASSERT_EQ(world_.two.data.term.wanted.names.size(), 3U);
   for (std::size_t i = 1; i < 5; ++i) host(i).store->is_reachable = false;
   // On server one, a and b agree on a's list.
   world_.before = [this](const std::string& name, const std::string& /*call*/) {
@@ -735,7 +738,7 @@ TEST_F(AgreementTest, DiskThatIsOlderThanItsRowIsNoWitnessAnyMore) {
   c.Kill();
   c.Start();  // with its new disk it takes the place of the old one
   Run(700);
-  EXPECT_TRUE(world_.one.data.active.Has(c.witness()));
+  EXPECT_TRUE(world_.one.data.term.active.Has(c.witness()));
   EXPECT_EQ(Listed(), (Names{"a", "b", "c"}));
 }
 
@@ -838,10 +841,10 @@ class Histories {
   }
   [[nodiscard]] std::size_t grants() const { return grants_.size(); }
   [[nodiscard]] std::uint64_t terms() const {
-    return std::max(world_.one.data.term.number, world_.two.data.term.number);
+    return std::max(world_.one.data.term.term.number, world_.two.data.term.term.number);
   }
   [[nodiscard]] std::uint64_t lists() const {
-    return std::max(world_.one.data.active.version, world_.two.data.active.version);
+    return std::max(world_.one.data.term.active.version, world_.two.data.term.active.version);
   }
 
  private:

@@ -460,12 +460,12 @@ TEST_F(ReplacedStoreTest, LeasesInUseAreJournalledInAnOlderCopy) {
 TEST_F(ReplacedStoreTest, LeasesThatEndedSinceAreAbandonedInAnOlderCopy) {
   h_.store.AddTag("orders", 10);
   Client& client = AttachedClient("orders");
+  const simulation::DataSet copy = h_.store.data();
   ASSERT_EQ(client.Claim(10).size(), 10U);
   service_.Poll();
   h_.Settle();
   ASSERT_EQ(h_.store.leases().front().state, LeaseState::kExhausted);
-  h_.store.ReopenLease(h_.store.leases().front().token);
-  h_.store.Replace("0123456789abcdef");
+  h_.store.Replace(copy);
   service_.Poll();
   h_.Settle();
   EXPECT_EQ(h_.store.leases().front().state, LeaseState::kAbandoned);

@@ -36,11 +36,11 @@ TagRecord Orders() {
 class UnfinishedBusiness : public ::testing::Test {
  protected:
   Lease Take(WorkerHarness& h, char digit, std::uint64_t count = 1000) {
-    const Result<Lease> lease = h.store.TakeOne({.tag = "orders",
-                                                 .count = count,
-                                                 .high_water_mark = h.marks.mark("orders"),
-                                                 .floor = 0,
-                                                 .token = Token(digit)});
+    const Result<Lease> lease = h.store.TakeLease({.tag = "orders",
+                                                   .count = count,
+                                                   .high_water_mark = h.marks.mark("orders"),
+                                                   .floor = 0,
+                                                   .token = Token(digit)});
     EXPECT_TRUE(lease.ok());
     Lease taken = lease.value();
     taken.previous_mark = h.marks.mark("orders");

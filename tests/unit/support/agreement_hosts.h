@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "agreement/agreement.h"
+#include "data_set.h"
 #include "fake_marks.h"
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_protocol.h"
@@ -25,41 +26,20 @@ namespace idd::daemon::agreed {
 
 inline constexpr const char* kTag = "orders";
 
-// The contents of a server. A copy stands for a replica, a dump or a backup.
-struct DataSet {
-  struct CeilingRow {
-    std::uint64_t wanted = 0;
-    std::uint64_t pushed = 0;
-    std::uint64_t epoch = 0;
-    std::uint64_t active = 0;
-    Term active_in{};
-  };
-  struct Witness {
-    WitnessRow row;
-    std::int64_t seen_ms = 0;
-  };
-  struct Host {
-    std::string disk{};
-    std::uint64_t beat = 0;
-    std::int64_t seen_ms = 0;
-    bool has_stopped = false;
-  };
-  std::string incarnation = "0123456789abcdef";
-  std::string identity{};  // of the connection in which the term was written
-  Term term{};
-  WitnessList active{};
-  WitnessList wanted{};
-  std::map<std::string, Witness> witnesses{};
-  std::map<std::string, CeilingRow> ceilings{};
-  std::uint64_t epochs = 0;
-  std::map<std::string, std::uint64_t> max_ids{};  // tags; the next id of each
-  std::map<std::string, Host> hosts{};
-};
+// The contents of a server. A copy stands for a replica, a dump or a backup. No journal is kept: it
+// would protect ids, which is the task of the terms here.
+using simulation::DataSet;
+
+inline DataSet NewDataSet() {
+  DataSet data;
+  data.incarnation = "0123456789abcdef";
+  return data;
+}
 
 // A server, and its connections with the time of the last statement of each.
 struct Server {
   std::string name;
-  DataSet data{};
+  DataSet data = NewDataSet();
   int start = 0;
   int restore = 0;
   std::map<std::uint64_t, std::int64_t> connections{};
@@ -117,12 +97,6 @@ struct World {
 // The host dies at this point.
 struct Killed {};
 
-struct TagRow {
-  std::uint64_t base = 0;
-  std::uint64_t active = 0;
-  std::uint64_t wanted = 0;
-};
-
 struct Granted {
   shm::IdRange ids{};
   Term term{};
@@ -148,22 +122,22 @@ class FakeTermStore final : public TermStore {
     connection_ = ++world_.connections;
     server->connections[connection_] = world_.now_ms;
     guard_.reset();
-    DataSet::Host& row = data().hosts[host_];
+    simulation::HostRow& row = data().hosts[host_];
     if (row.beat < beat_ && beat_on_ == server) ++generation_;
     beat_ = ++row.beat;
     beat_on_ = server;
     row.disk = disk;
-    row.has_stopped = false;
-    row.seen_ms = world_.now_ms;
+    row.boot_id = "boot";
+    row.seen_at = world_.now_ms;
     return true;
   }
   void NoteStop() {
-    if (IsOpen()) data().hosts[host_].has_stopped = true;
+    if (IsOpen()) data().hosts[host_].boot_id.clear();
   }
   // A sign of life, if the data set has this host's row.
   void ShowHost() {
     const auto row = data().hosts.find(host_);
-    if (row != data().hosts.end()) row->second.seen_ms = world_.now_ms;
+    if (row != data().hosts.end()) row->second.seen_at = world_.now_ms;
   }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }
   [[nodiscard]] const std::string& incarnation() const { return opened_on_->data.incarnation; }
@@ -171,142 +145,112 @@ class FakeTermStore final : public TermStore {
   [[nodiscard]] std::uint64_t connection() const override { return connection_; }
   Result<TermView> ReadTerm(std::optional<std::uint64_t> noted) override {
     return Call<Result<TermView>>("ReadTerm", [&]() -> Result<TermView> {
+      const simulation::TermEntry& entry = data().term;
       TermView view;
-      view.row = {.term = data().term,
-                  .identity = data().identity,
-                  .is_current = data().identity == server->Identity(),
-                  .active = data().active,
-                  .wanted = data().wanted};
+      view.row = {.term = entry.term,
+                  .identity = entry.identity,
+                  .is_current = entry.identity == server->Identity(),
+                  .active = entry.active,
+                  .wanted = entry.wanted};
       view.server = server->name;
       for (const auto& [name, witness] : data().witnesses) {
-        view.witnesses.push_back(witness.row);
-        view.witnesses.back().silent_s = SilentS(witness.seen_ms);
+        view.witnesses.push_back({.name = name,
+                                  .term = witness.term,
+                                  .noted = witness.noted,
+                                  .list = witness.list,
+                                  .beat = witness.beat,
+                                  .silent_s = SilentS(witness.seen_at)});
       }
       for (const auto& [tag, row] : data().ceilings) {
         if (noted.has_value() && row.epoch > *noted) {
           view.wanted.push_back({.tag = tag, .mark = row.wanted});
         }
       }
-      view.epoch = data().epochs;
-      guard_ = data().term;
+      view.epoch = data().epoch;
+      guard_ = entry.term;
       return view;
     });
   }
   Result<bool> BeginTerm(const TermRow& found, const Term& term,
                          const WitnessList& active) override {
-    return AsFound("BeginTerm", found, [&] {
-      data().term = term;
-      data().active = active;
-      data().identity = server->Identity();
-      return true;
+    return Done("BeginTerm", [&] {
+      return data().BeginTerm(
+          Entry(found),
+          {.term = term, .identity = server->Identity(), .active = active, .wanted = found.wanted});
     });
   }
   Result<bool> VoidTerm(const TermRow& found) override {
-    return AsFound("VoidTerm", found, [&] {
-      data().identity.clear();
-      return true;
-    });
+    return Done("VoidTerm", [&] { return data().VoidTerm(Entry(found)); });
   }
   Result<bool> Push(const TermRow& found, const std::vector<TagMark>& notes) override {
-    return AsFound("Push", found, [&] {
-      const std::uint64_t epoch = ++data().epochs;
-      for (const TagMark& note : notes) {
-        DataSet::CeilingRow& row = data().ceilings[note.tag];
-        row.pushed = std::max(row.pushed, note.mark);
-        if (row.wanted >= note.mark) continue;
-        row.wanted = note.mark;
-        row.epoch = epoch;
-      }
-      return true;
-    });
+    return Done("Push", [&] { return data().Push(Entry(found), notes); });
   }
   Result<bool> WriteWitness(const TermRow& found, const WitnessRow& row,
                             std::uint64_t was) override {
-    return AsFound("WriteWitness", found, [&] {
-      DataSet::Witness& kept = data().witnesses[row.name];
-      if (kept.row.term == found.term && kept.row.beat != was) return false;
-      kept.row = row;
-      kept.seen_ms = world_.now_ms;
-      return true;
+    return Done("WriteWitness", [&] {
+      return data().WriteWitness(Entry(found), row.name,
+                                 {.term = row.term,
+                                  .noted = row.noted,
+                                  .list = row.list,
+                                  .beat = row.beat,
+                                  .seen_at = world_.now_ms},
+                                 was);
     });
   }
   Result<std::uint64_t> Raise(const std::vector<CeilingRaise>& raises) override {
-    return Call<Result<std::uint64_t>>("Raise", [&]() -> Result<std::uint64_t> {
-      const std::uint64_t epoch = ++data().epochs;
-      for (const CeilingRaise& raise : raises) {
-        DataSet::CeilingRow& row = data().ceilings[raise.tag];
-        if (row.wanted >= raise.least) continue;
-        row.wanted = raise.wanted;
-        row.epoch = epoch;
-      }
-      return epoch;
-    });
+    return Call<Result<std::uint64_t>>(
+        "Raise", [&]() -> Result<std::uint64_t> { return data().Raise(raises); });
   }
   Result<std::vector<Ceiling>> ReadCeilings(const std::vector<std::string>& tags) override {
-    std::vector<Ceiling> ceilings;
-    for (const std::string& tag : tags) {
-      const TagRow row = RowOf(tag);
-      ceilings.push_back({.tag = tag, .active = row.active, .wanted = row.wanted});
-    }
-    return ceilings;
+    return data().ReadCeilings(tags);
   }
   Result<bool> Activate(const TermRow& found, std::uint64_t after, std::uint64_t epoch) override {
-    return AsFound("Activate", found, [&] {
-      for (auto& [tag, row] : data().ceilings) {
-        if (row.epoch <= after || row.epoch > epoch) continue;
-        row.active = row.wanted;
-        row.active_in = found.term;
-      }
-      return true;
-    });
+    return Done("Activate", [&] { return data().Activate(Entry(found), after, epoch); });
   }
   Result<bool> SetLists(const TermRow& found, const WitnessList& active, const WitnessList& wanted,
                         std::uint64_t epoch) override {
-    return AsFound("SetLists", found, [&] {
-      if (data().epochs > epoch) return false;
-      data().active = active;
-      data().wanted = wanted;
-      return true;
-    });
+    return Done("SetLists", [&] { return data().SetLists(Entry(found), active, wanted, epoch); });
   }
   Result<std::vector<Candidate>> ListCandidates() override {
     return Call<Result<std::vector<Candidate>>>(
         "ListCandidates", [&]() -> Result<std::vector<Candidate>> {
           std::vector<Candidate> candidates;
           for (const auto& [host, row] : data().hosts) {
-            if (row.has_stopped) continue;
+            if (row.boot_id.empty()) continue;
             candidates.push_back(
-                {.name = WitnessName(host, row.disk), .silent_s = SilentS(row.seen_ms)});
+                {.name = WitnessName(host, row.disk), .silent_s = SilentS(row.seen_at)});
           }
           return candidates;
         });
   }
 
   // Creates the tag if there is none: an operator does that in each data set.
-  Result<TagRow> FindTag(const std::string& tag) {
-    return Call<Result<TagRow>>("FindTag", [&]() -> Result<TagRow> {
-      data().max_ids.try_emplace(tag, 1);
-      return RowOf(tag);
+  Result<TagRecord> FindTag(const std::string& tag) {
+    return Call<Result<TagRecord>>("FindTag", [&] {
+      TagRecord& row = data().tags[tag];
+      row.tag = tag;
+      row.next_id = std::max<std::uint64_t>(row.next_id, 1);
+      return data().FindTag(tag, true);
     });
   }
   // Empty: no lease is allowed.
   Result<Granted> TakeLease(const std::string& tag, std::uint64_t count, std::uint64_t mark) {
     return Call<Result<Granted>>("TakeLease", [&]() -> Result<Granted> {
-      const bool is_guarded = guard_ == data().term && data().identity == server->Identity();
-      if (!is_guarded) return Granted();
-      const TagRow row = RowOf(tag);
-      const std::uint64_t base = std::max(row.base, mark);
-      const std::uint64_t limit = std::min(base + count, row.active);
+      const simulation::TermEntry& entry = data().term;
+      if (guard_ != entry.term || entry.identity != server->Identity()) return Granted();
+      const TagRecord row = data().FindTag(tag, true).value();
+      const std::uint64_t base = std::max({row.next_id, row.used_limit, mark});
+      const std::uint64_t limit = std::min(base + count, *row.ceiling);
       if (limit <= base) return Granted();
-      data().max_ids[tag] = limit;
-      return Granted{.ids = {base, limit}, .term = data().term};
+      data().tags[tag].next_id = limit;
+      return Granted{.ids = {base, limit}, .term = entry.term};
     });
   }
   // max_id falls only in the term of the lease.
   Status HandBack(const std::string& tag, const Granted& granted) {
     return Call<Status>("HandBack", [&] {
-      std::uint64_t& max_id = data().max_ids[tag];
-      const bool is_last = max_id == granted.ids.limit && data().term == granted.term;
+      std::uint64_t& max_id = data().tags[tag].next_id;
+      const bool is_last = max_id == granted.ids.limit && data().term.term == granted.term;
       if (is_last) max_id = granted.ids.first;
       return Status::Ok();
     });
@@ -314,7 +258,8 @@ class FakeTermStore final : public TermStore {
   // Recovery: a host's own mark.
   Status Reconcile(const std::string& tag, std::uint64_t mark) {
     return Call<Status>("Reconcile", [&] {
-      if (mark != 0) data().max_ids[tag] = std::max(data().max_ids[tag], mark);
+      std::uint64_t& max_id = data().tags[tag].next_id;
+      max_id = std::max(max_id, mark);
       return Status::Ok();
     });
   }
@@ -336,12 +281,11 @@ class FakeTermStore final : public TermStore {
     return fate == Fate::kAnswerLost ? T(Lose()) : result;
   }
   template <typename Body>
-  Result<bool> AsFound(const std::string& name, const TermRow& found, const Body& body) {
-    return Call<Result<bool>>(name, [&]() -> Result<bool> {
-      const bool is_as_found = data().term == found.term && data().identity == found.identity &&
-                               data().active == found.active && data().wanted == found.wanted;
-      return is_as_found && body();
-    });
+  Result<bool> Done(const std::string& name, const Body& body) {
+    return Call<Result<bool>>(name, [&]() -> Result<bool> { return body(); });
+  }
+  [[nodiscard]] static simulation::TermEntry Entry(const TermRow& row) {
+    return {.term = row.term, .identity = row.identity, .active = row.active, .wanted = row.wanted};
   }
   [[nodiscard]] static Status Lost() { return {Code::kUnavailable, "the connection is lost"}; }
   [[nodiscard]] Status Lose() {
@@ -349,16 +293,6 @@ class FakeTermStore final : public TermStore {
     return Lost();
   }
   [[nodiscard]] DataSet& data() { return server->data; }
-  [[nodiscard]] TagRow RowOf(const std::string& tag) {
-    TagRow row;
-    row.base = data().max_ids[tag];
-    const auto it = data().ceilings.find(tag);
-    if (it == data().ceilings.end()) return row;
-    row.base = std::max(row.base, it->second.pushed);
-    row.wanted = it->second.wanted;
-    if (it->second.active_in == data().term) row.active = it->second.active;
-    return row;
-  }
   [[nodiscard]] std::uint64_t SilentS(std::int64_t seen_ms) const {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(world_.now_ms - seen_ms, 0) / 1000);
   }
@@ -461,14 +395,16 @@ class AgreedHost {
   [[nodiscard]] shm::IdRange Lease(std::uint64_t count, const std::string& tag = kTag) {
     last_ = {};
     if (!Prepare() || !agreement.may_lease()) return {};
-    const Result<TagRow> row = store->FindTag(tag);
-    if (!row.ok()) return Failed();
-    std::vector<CeilingNeed> needs = {{.tag = tag,
-                                       .base = std::max(row.value().base, marks.mark(tag)),
-                                       .count = count,
-                                       .last = shm::kMaxLimit - 2,
-                                       .ceiling = row.value().active,
-                                       .wanted = row.value().wanted}};
+    const Result<TagRecord> found = store->FindTag(tag);
+    if (!found.ok()) return Failed();
+    const TagRecord& row = found.value();
+    std::vector<CeilingNeed> needs = {
+        {.tag = tag,
+         .base = std::max({row.next_id, row.used_limit, marks.mark(tag)}),
+         .count = count,
+         .last = shm::kMaxLimit - 2,
+         .ceiling = *row.ceiling,
+         .wanted = row.wanted_ceiling}};
     if (!agreement.Cover(*store, notes_, needs).ok()) return Failed();
     if (needs.front().Waits()) return {};
     const Result<Granted> granted = store->TakeLease(tag, count, marks.mark(tag));

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An in-memory Store that keeps the contract of store.h, and fails, lies or stalls on a test's
-// request.
+// A Store of one host on the model of the tables (tests/simulation), which fails, lies or stalls on
+// a test's request.
 #ifndef IDD_TESTS_UNIT_SUPPORT_FAKE_STORE_H_
 #define IDD_TESTS_UNIT_SUPPORT_FAKE_STORE_H_
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "data_set.h"
 #include "idd/base/status.h"
 #include "idd/shm/abi.h"
 #include "script.h"
@@ -37,7 +38,7 @@ class FakeStore final : public Store {
   void AddTag(const std::string& tag, std::uint64_t step, std::uint64_t next_id = 1,
               std::uint64_t max_id = shm::kMaxLimit - 1) {
     const std::lock_guard lock(mutex_);
-    TagRecord& record = tags_[tag];
+    TagRecord& record = data_.tags[tag];
     record.tag = tag;
     record.next_id = next_id;
     record.step = step;
@@ -46,21 +47,21 @@ class FakeStore final : public Store {
   }
   void SetMode(const std::string& tag, TagMode mode) {
     const std::lock_guard lock(mutex_);
-    tags_[tag].mode = mode;
+    data_.tags[tag].mode = mode;
   }
   void AddSnowflake(const std::string& tag, const SnowflakeLayout& layout) {
     AddTag(tag, 1);
     const std::lock_guard lock(mutex_);
-    tags_[tag].mode = TagMode::kSnowflake;
-    tags_[tag].snowflake = layout;
-    tags_[tag].refill = RefillSettings{};
+    data_.tags[tag].mode = TagMode::kSnowflake;
+    data_.tags[tag].snowflake = layout;
+    data_.tags[tag].refill = RefillSettings{};
   }
   // Another host's worker id, whose windows end at `next_number`; also this host's, as kHost.
   void OwnWorker(const std::string& tag, std::uint32_t worker, const std::string& host,
                  std::uint64_t next_number) {
     AddTag(CounterName(tag, worker), 1, next_number);
     const std::lock_guard lock(mutex_);
-    workers_[tag][worker] = host;
+    data_.workers[tag][worker] = host;
   }
   // The worker id cannot be had, although the list does not show why.
   void RefuseWorker(std::uint32_t worker) {
@@ -79,25 +80,25 @@ class FakeStore final : public Store {
   }
   void SetAccess(const std::string& tag, TagAccess access) {
     const std::lock_guard lock(mutex_);
-    tags_[tag].access = access;
+    data_.tags[tag].access = access;
   }
   void SetStep(const std::string& tag, std::uint64_t step) {
     const std::lock_guard lock(mutex_);
-    tags_[tag].step = step;
-    tags_[tag].refill = FixedStep(step);
+    data_.tags[tag].step = step;
+    data_.tags[tag].refill = FixedStep(step);
   }
   void SetMaxId(const std::string& tag, std::uint64_t max_id) {
     const std::lock_guard lock(mutex_);
-    tags_[tag].max_id = max_id;
+    data_.tags[tag].max_id = max_id;
   }
   void RemoveTag(const std::string& tag) {
     const std::lock_guard lock(mutex_);
-    tags_.erase(tag);
+    data_.tags.erase(tag);
   }
   // The effect of a lease of `ids` ids by another host.
   void LeaseElsewhere(const std::string& tag, std::uint64_t ids) {
     const std::lock_guard lock(mutex_);
-    tags_[tag].next_id += ids;
+    data_.tags[tag].next_id += ids;
   }
   // The next lease is [first, limit), whatever the request says.
   void LieOnce(shm::IdRange ids) {
@@ -107,7 +108,7 @@ class FakeStore final : public Store {
 
   [[nodiscard]] std::vector<LeaseRecord> leases() const {
     const std::lock_guard lock(mutex_);
-    return journal_;
+    return data_.journal;
   }
   [[nodiscard]] LeaseFilter last_listed() const {
     const std::lock_guard lock(mutex_);
@@ -121,33 +122,36 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     return returned_tails_;
   }
-  [[nodiscard]] std::vector<ReturnedRange> returned_ranges() const {
+  [[nodiscard]] std::vector<simulation::ReturnedRow> returned_ranges() const {
     const std::lock_guard lock(mutex_);
-    return returned_;
+    return data_.returned;
+  }
+  [[nodiscard]] simulation::DataSet data() const {
+    const std::lock_guard lock(mutex_);
+    return data_;
   }
   [[nodiscard]] std::uint64_t next_id(const std::string& tag) const {
     const std::lock_guard lock(mutex_);
-    return tags_.at(tag).next_id;
+    return data_.tags.at(tag).next_id;
   }
 
-  // Replaces the open file with an older copy, or with another data set. The test itself removes
-  // leases and tags from the journal.
+  // The open file is replaced: by an older copy, or by another data set.
   void Replace(const std::string& incarnation) {
     const std::lock_guard lock(mutex_);
-    incarnation_ = incarnation;
+    data_.incarnation = incarnation;
+    current_ = false;
+  }
+  void Replace(const simulation::DataSet& copy) {
+    const std::lock_guard lock(mutex_);
+    data_ = copy;
     current_ = false;
   }
   void ForgetLeases() {
     const std::lock_guard lock(mutex_);
-    journal_.clear();
-  }
-  void ReopenLease(const std::string& token) {
-    const std::lock_guard lock(mutex_);
-    for (LeaseRecord& lease : journal_) {
-      if (lease.token != token) continue;
-      lease.state = LeaseState::kActive;
-      lease.claimed = lease.returned = lease.abandoned = 0;
-    }
+    simulation::DataSet kept = NewData();
+    kept.tags = data_.tags;
+    kept.workers = data_.workers;
+    data_ = kept;
   }
   [[nodiscard]] bool may_create() const {
     const std::lock_guard lock(mutex_);
@@ -178,258 +182,90 @@ class FakeStore final : public Store {
     return generation_;
   }
   Result<std::string> Incarnation() override {
-    if (Status status = script.Enter("Incarnation"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    return incarnation_;
+    return Call("Incarnation", [&] { return Result<std::string>(data_.incarnation); });
   }
 
   Result<LeaseResults> TakeLeases(const std::vector<LeaseRequest>& requests) override {
     LeaseResults leases;
     if (Status status = script.Enter("TakeLeases"); !status.ok()) return status;
     for (const LeaseRequest& request : requests) {
-      Status status = script.Enter("TakeLease");
-      const bool is_store = status.code() == Code::kUnavailable || status.code() == Code::kSystem ||
-                            status.code() == Code::kIncompatible;
-      if (is_store) return status;
-      leases.push_back(status.ok() ? TakeOne(request) : Result<Lease>(std::move(status)));
+      Result<Lease> lease = Call("TakeLease", [&] { return TakeOne(request); });
+      const Code code = lease.status().code();
+      const bool is_store =
+          code == Code::kUnavailable || code == Code::kSystem || code == Code::kIncompatible;
+      if (is_store) return lease.status();
+      leases.push_back(std::move(lease));
     }
     return leases;
   }
-
-  Result<Lease> TakeOne(const LeaseRequest& request) {
-    const std::lock_guard lock(mutex_);
-    requests_.push_back(request);
-    const auto it = tags_.find(request.tag);
-    if (it == tags_.end()) return NoSuchTag(request.tag);
-    if (request.is_of_worker) {
-      const std::optional<CounterOf> counter = ParseCounterName(request.tag);
-      if (!counter || workers_[counter->tag][counter->worker] != kHost) {
-        return Status(Code::kUnavailable, "this host does not own the worker id");
-      }
-    }
-    TagRecord& tag = it->second;
-    Lease lease;
-    lease.token = request.token;
-    lease.tag = request.tag;
-    const std::uint64_t lowest = std::max(request.high_water_mark, request.floor);
-    const auto own = std::find_if(returned_.begin(), returned_.end(), [&](const auto& range) {
-      return !request.rises && range.tag == request.tag && range.ids.first >= lowest;
-    });
-    if (lie_.has_value()) {
-      lease.ids = *std::exchange(lie_, std::nullopt);
-    } else if (own != returned_.end()) {
-      lease.ids = own->ids;
-      lease.from_returned = true;
-      returned_.erase(own);
-    } else {
-      if (tag.next_id < lowest) lease.lifted_from = tag.next_id;
-      const std::uint64_t first = std::max(tag.next_id, lowest);
-      if (first > tag.max_id) return Status(Code::kOutOfIds, "tag '" + tag.tag + "' is used up");
-      lease.ids = {first, std::min(first + request.count, tag.max_id + 1)};
-      tag.next_id = lease.ids.limit;
-    }
-    LeaseRecord& row = journal_.emplace_back();
-    row.token = request.token;
-    row.tag = request.tag;
-    row.host = kHost;
-    row.ids = lease.ids;
-    return lease;
-  }
-
   Status CloseLeases(const std::vector<LeaseClosure>& closures) override {
-    if (Status status = script.Enter("CloseLeases"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    for (const LeaseClosure& closure : closures) {
-      if (refused_ends_.contains(closure.token)) return {Code::kInvalid, "this end is refused"};
-    }
-    for (const LeaseClosure& closure : closures) {
-      LeaseRecord* lease = Active(closure.token);
-      if (lease == nullptr) continue;
-      const bool all = closure.claimed == lease->ids.size();
-      if (closure.state == LeaseState::kReturned || closure.claimed > lease->ids.size() ||
-          (closure.state == LeaseState::kExhausted && !all)) {
-        return {Code::kInvalid, "a closure that does not fit its lease"};
+    return Call("CloseLeases", [&] {
+      for (const LeaseClosure& closure : closures) {
+        if (refused_ends_.contains(closure.token)) {
+          return Status(Code::kInvalid, "this end is refused");
+        }
       }
-      lease->state = closure.state;
-      lease->claimed = closure.claimed;
-      lease->abandoned = lease->ids.size() - closure.claimed;
-    }
-    return Status::Ok();
+      return data_.CloseLeases(closures, kHost);
+    });
   }
-
   Result<ReturnOutcome> ReturnTail(const LeaseClosure& closure) override {
-    if (Status status = script.Enter("ReturnTail"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    returned_tails_.push_back(closure);
-    LeaseRecord* lease = Active(closure.token);
-    if (lease == nullptr) return ReturnOutcome::kStale;
-    if (closure.claimed >= lease->ids.size()) return Status(Code::kInvalid, "an empty tail");
-    lease->claimed = closure.claimed;
-    const auto it = tags_.find(lease->tag);
-    if (it == tags_.end()) {
-      lease->state = LeaseState::kAbandoned;
-      lease->abandoned = lease->ids.size() - closure.claimed;
-      return NoSuchTag(lease->tag);
-    }
-    lease->state = LeaseState::kReturned;
-    lease->returned = lease->ids.size() - closure.claimed;
-    const std::uint64_t first = lease->ids.first + closure.claimed;
-    if (it->second.next_id == lease->ids.limit) {
-      it->second.next_id = first;
-      return ReturnOutcome::kLowered;
-    }
-    returned_.push_back({.tag = lease->tag, .host = kHost, .ids = {first, lease->ids.limit}});
-    return ReturnOutcome::kListed;
+    return Call("ReturnTail", [&] {
+      returned_tails_.push_back(closure);
+      return data_.ReturnTail(closure, kHost, false);
+    });
   }
-
   Result<std::vector<LeaseRecord>> AbandonActive(
       const std::vector<std::string>& except_tokens) override {
-    if (Status status = script.Enter("AbandonActive"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    std::vector<LeaseRecord> marked;
-    for (LeaseRecord& lease : journal_) {
-      const bool except =
-          std::find(except_tokens.begin(), except_tokens.end(), lease.token) != except_tokens.end();
-      if (lease.state != LeaseState::kActive || except) continue;
-      lease.state = LeaseState::kAbandoned;
-      lease.abandoned = lease.ids.size();
-      marked.push_back(lease);
-    }
-    return marked;
+    return Call("AbandonActive", [&] {
+      return Result(data_.AbandonActive({except_tokens.begin(), except_tokens.end()}, kHost));
+    });
   }
-
   Result<Reconciliation> Reconcile(const HostMemory& memory) override {
-    if (Status status = script.Enter("Reconcile"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    Reconciliation reconciliation;
-    for (const TagMark& mark : memory.marks) {
-      const auto it = tags_.find(mark.tag);
-      if (it == tags_.end() || it->second.next_id >= mark.mark) continue;
-      reconciliation.lifted.push_back(
-          {.tag = mark.tag, .from = it->second.next_id, .to = mark.mark});
-      it->second.next_id = mark.mark;
-    }
-    for (const Lease& lease : memory.held) {
-      const auto known = std::find_if(journal_.begin(), journal_.end(),
-                                      [&](const auto& row) { return row.token == lease.token; });
-      if (known != journal_.end()) continue;
-      LeaseRecord& row = journal_.emplace_back();
-      row.token = lease.token;
-      row.tag = lease.tag;
-      row.host = kHost;
-      row.ids = lease.ids;
-      reconciliation.restored.push_back(lease);
-      reconciliation.forgot_leases = true;
-    }
-    return reconciliation;
+    return Call("Reconcile", [&] { return Result(data_.Reconcile(memory, kHost)); });
   }
 
   Result<std::vector<TagRecord>> ListTags() override {
-    if (Status status = script.Enter("ListTags"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    std::vector<TagRecord> all;
-    for (const auto& [name, tag] : tags_) all.push_back(tag);
-    return all;
+    return Call("ListTags", [&] {
+      std::vector<TagRecord> all;
+      for (const auto& [name, tag] : data_.tags) all.push_back(tag);
+      return Result(std::move(all));
+    });
   }
   Result<TagResults> FindTags(const std::vector<std::string>& tags) override {
     TagResults records;
     for (const std::string& tag : tags) {
       if (Status status = script.Enter("FindTag"); !status.ok()) return status;
       const std::lock_guard lock(mutex_);
-      const auto it = tags_.find(tag);
-      records.push_back(it == tags_.end() ? Result<TagRecord>(NoSuchTag(tag))
-                                          : Result<TagRecord>(it->second));
+      records.push_back(data_.FindTag(tag, false));
     }
     return records;
   }
   Result<std::vector<WorkerRecord>> ListWorkers(const std::string& tag) override {
-    if (Status status = script.Enter("ListWorkers"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    std::vector<WorkerRecord> workers;
-    for (const auto& [worker, host] : workers_[tag]) {
-      workers.push_back({.worker = worker,
-                         .host = host,
-                         .is_mine = host == kHost,
-                         .next_number = tags_[CounterName(tag, worker)].next_id});
-    }
-    return workers;
+    return Call("ListWorkers", [&] { return Result(data_.ListWorkers(tag, kHost)); });
   }
   Result<bool> TakeWorker(const WorkerChoice& choice) override {
-    if (Status status = script.Enter("TakeWorker"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    auto& owners = workers_[choice.tag];
-    const auto owner = owners.find(choice.worker);
-    const bool is_as_seen = choice.owner.has_value()
-                                ? owner != owners.end() && owner->second == *choice.owner
-                                : owner == owners.end();
-    const std::string counter = CounterName(choice.tag, choice.worker);
-    if (!tags_.contains(counter)) {
-      TagRecord& record = tags_[counter];
-      record.tag = counter;
-      record.next_id = 1;
-      record.step = 1;
-      record.max_id = choice.last_number;
-    }
-    if (refused_workers_.contains(choice.worker)) return false;
-    if (!is_as_seen || tags_[counter].next_id > choice.at_most) return false;
-    owners[choice.worker] = kHost;
-    return true;
+    return Call("TakeWorker", [&] {
+      const bool is_refused = refused_workers_.contains(choice.worker);
+      return is_refused ? Result(false) : data_.TakeWorker(choice, kHost);
+    });
   }
   Result<std::optional<StoreFacts::Clock>> CompareClocks() override {
-    if (Status status = script.Enter("CompareClocks"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    return clock_;
+    return Call("CompareClocks", [&] { return Result(clock_); });
   }
   Result<TagRecord> CreateTag(const NewTag& tag) override {
-    if (Status status = script.Enter("CreateTag"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    if (tags_.contains(tag.tag)) return Status(Code::kInvalid, "it exists");
-    if (tag.step == 0 || tag.step > kMaxStep) return Status(Code::kInvalid, "a bad step");
-    return tags_[tag.tag] = {.tag = tag.tag,
-                             .mode = tag.mode,
-                             .next_id = tag.start.value_or(1),
-                             .step = tag.step,
-                             .max_id = tag.max_id.value_or(shm::kMaxLimit - 1),
-                             .description = tag.description,
-                             .update_time = "",
-                             .access = tag.access,
-                             .refill = FixedStep(tag.step)};
+    return Call("CreateTag", [&] { return WithFixedStep(data_.CreateTag(tag)); });
   }
   Result<TagRecord> ChangeTag(const TagChange& change) override {
-    if (Status status = script.Enter("ChangeTag"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    const auto it = tags_.find(change.tag);
-    if (it == tags_.end()) return NoSuchTag(change.tag);
-    it->second.step = change.step.value_or(it->second.step);
-    it->second.refill = FixedStep(it->second.step);
-    it->second.max_id = change.max_id.value_or(it->second.max_id);
-    it->second.description = change.description.value_or(it->second.description);
-    it->second.access = change.access.value_or(it->second.access);
-    return it->second;
+    return Call("ChangeTag", [&] { return WithFixedStep(data_.ChangeTag(change)); });
   }
   Result<TagRecord> LiftTag(const std::string& tag, std::uint64_t to) override {
-    if (Status status = script.Enter("LiftTag"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    const auto it = tags_.find(tag);
-    if (it == tags_.end()) return NoSuchTag(tag);
-    it->second.next_id = std::max(it->second.next_id, to);
-    std::erase_if(returned_,
-                  [&](const auto& range) { return range.tag == tag && range.ids.first < to; });
-    return it->second;
+    return Call("LiftTag", [&] { return data_.LiftTag(tag, to); });
   }
   Result<std::uint64_t> UsedLimit(const std::string& tag) override {
-    if (Status status = script.Enter("UsedLimit"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    std::uint64_t used = 0;
-    for (const LeaseRecord& lease : journal_) {
-      if (lease.tag == tag) used = std::max(used, lease.ids.limit);
-    }
-    return used;
+    return Call("UsedLimit", [&] { return Result(data_.UsedLimit(tag)); });
   }
   Status DeleteTag(const std::string& tag) override {
-    if (Status status = script.Enter("DeleteTag"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    return tags_.erase(tag) == 1 ? Status::Ok() : NoSuchTag(tag);
+    return Call("DeleteTag", [&] { return data_.DeleteTag(tag); });
   }
 
   Result<std::vector<LeaseRecord>> ListLeases(const LeaseFilter& filter) override {
@@ -437,7 +273,7 @@ class FakeStore final : public Store {
     const std::lock_guard lock(mutex_);
     last_listed_ = filter;
     std::vector<LeaseRecord> found;
-    for (const LeaseRecord& lease : journal_) {
+    for (const LeaseRecord& lease : data_.journal) {
       if (filter.tag.has_value() && lease.tag != *filter.tag) continue;
       if (filter.host.has_value() && lease.host != *filter.host) continue;
       if (filter.state.has_value() && lease.state != *filter.state) continue;
@@ -457,59 +293,78 @@ class FakeStore final : public Store {
     return found;
   }
   Result<std::vector<ReturnedRange>> ListReturned(const std::optional<std::string>& tag) override {
-    if (Status status = script.Enter("ListReturned"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    std::vector<ReturnedRange> found = returned_;
-    if (tag.has_value()) std::erase_if(found, [&](const auto& range) { return range.tag != *tag; });
-    return found;
+    return Call("ListReturned", [&] {
+      std::vector<ReturnedRange> found;
+      for (const simulation::ReturnedRow& row : data_.returned) {
+        if (tag.has_value() && row.tag != *tag) continue;
+        found.push_back({.tag = row.tag, .host = row.host, .ids = row.ids});
+      }
+      return Result(std::move(found));
+    });
   }
   Result<std::vector<HostRecord>> ListHosts() override {
-    if (Status status = script.Enter("ListHosts"); !status.ok()) return status;
-    return std::vector<HostRecord>{{.host = kHost, .first_seen = "", .last_seen = ""}};
+    return Call("ListHosts", [] {
+      return Result(std::vector<HostRecord>{{.host = kHost, .first_seen = "", .last_seen = ""}});
+    });
   }
   Result<std::set<std::string>> LedgerTags() override {
-    if (Status status = script.Enter("LedgerTags"); !status.ok()) return status;
-    const std::lock_guard lock(mutex_);
-    std::set<std::string> tags;
-    for (const auto& [name, row] : tags_) tags.insert(name);
-    for (const LeaseRecord& lease : journal_) tags.insert(lease.tag);
-    return tags;
+    return Call("LedgerTags", [&] {
+      std::set<std::string> tags;
+      for (const auto& [name, row] : data_.tags) tags.insert(name);
+      for (const LeaseRecord& lease : data_.journal) tags.insert(lease.tag);
+      return Result(std::move(tags));
+    });
   }
   Result<Ledger> ReadLedger(const std::string& tag, std::size_t most) override {
     return ReadLists(tag, most);
   }
   Result<StoreFacts> Inspect() override {
-    if (Status status = script.Enter("Inspect"); !status.ok()) return status;
-    StoreFacts facts;
-    facts.version = "fake 1";
-    return facts;
+    return Call("Inspect", [] {
+      StoreFacts facts;
+      facts.version = "fake 1";
+      return Result(std::move(facts));
+    });
   }
   std::string DisplayUrl() const override { return "fake:"; }
 
  private:
-  static Status NoSuchTag(const std::string& tag) {
-    return {Code::kNoSuchTag, "no such tag: '" + tag + "'"};
+  static simulation::DataSet NewData() {
+    simulation::DataSet data;
+    data.incarnation = "0123456789abcdef";
+    return data;
   }
-  LeaseRecord* Active(const std::string& token) {
-    const auto it = std::find_if(journal_.begin(), journal_.end(), [&](const LeaseRecord& lease) {
-      return lease.token == token && lease.state == LeaseState::kActive;
-    });
-    return it == journal_.end() ? nullptr : &*it;
+  // A call that the script may fail or hold; `body` runs with the data locked.
+  template <typename Body>
+  std::invoke_result_t<Body> Call(const char* name, const Body& body) {
+    if (Status status = script.Enter(name); !status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    return body();
+  }
+  Result<Lease> TakeOne(const LeaseRequest& request) {
+    requests_.push_back(request);
+    if (!lie_.has_value()) return data_.TakeLease(request, kHost, false);
+    Lease lease{
+        .token = request.token, .tag = request.tag, .ids = *std::exchange(lie_, std::nullopt)};
+    static_cast<void>(
+        data_.Reconcile({.marks = {}, .held = {lease}, .from_other_data_set = true}, kHost));
+    return lease;
+  }
+  Result<TagRecord> WithFixedStep(Result<TagRecord> record) {
+    if (!record.ok()) return record;
+    TagRecord& row = data_.tags[record.value().tag];
+    row.refill = FixedStep(row.step);
+    return row;
   }
 
   mutable std::mutex mutex_;
-  std::map<std::string, TagRecord, std::less<>> tags_;
-  std::vector<LeaseRecord> journal_;
-  std::map<std::string, std::map<std::uint32_t, std::string>, std::less<>> workers_;
+  simulation::DataSet data_ = NewData();
   std::set<std::uint32_t> refused_workers_;
   std::set<std::string> refused_ends_;
   std::optional<StoreFacts::Clock> clock_;
-  std::vector<ReturnedRange> returned_;
   std::vector<LeaseRequest> requests_;
   LeaseFilter last_listed_;
   std::vector<LeaseClosure> returned_tails_;
   std::optional<shm::IdRange> lie_;
-  std::string incarnation_ = "0123456789abcdef";
   bool current_ = true;
   bool may_create_ = true;
   std::uint64_t generation_ = 0;

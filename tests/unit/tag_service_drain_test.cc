@@ -2,11 +2,9 @@
 //
 // Tags that an operator takes out of use and returns to use, over an in-memory store. Claimers
 // reach the rings as clients do: through the descriptors of an attach.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,10 +14,7 @@
 
 #include "access/access_rules.h"
 #include "admin/admin.h"
-#include "config/options.h"
-#include "idd/shm/ring_memory.h"
-#include "support/ring_client.h"
-#include "support/service_harness.h"
+#include "support/tag_service_fixture.h"
 #include "tags/tag_service.h"
 
 namespace idd::daemon {
@@ -27,49 +22,23 @@ namespace {
 
 using shm::IdRange;
 using shm::RingState;
-using std::chrono::milliseconds;
 
-class DrainTest : public ::testing::Test {
+class DrainTest : public TagServiceTest {
  protected:
   DrainTest() {
-    h_.Start([this](const StoreHealth& health) { service_.OnStoreHealth(health); });
     h_.store.AddTag("orders", 100);
     h_.store.AddTag("users", 100);
   }
-  ~DrainTest() override { h_.store.script.Release(); }
 
-  Answer& Claim(const std::string& tag, std::uint64_t count) {
-    Answer& answer = answers_.emplace_back();
-    service_.Claim(tag, 0, count, {.owner = 1, .deadline = Deadline::After(kLong)},
-                   [&answer](const Result<ClaimGrant>& grant) {
-                     ++answer.times;
-                     answer.status = grant.status();
-                     if (grant.ok()) answer.grant = grant.value();
-                   });
-    return answer;
-  }
   std::uint64_t ClaimOne(const std::string& tag) {
     const Answer& answer = Claim(tag, 1);
-    EXPECT_TRUE(h_.RunUntil([&] { return answer.done(); }));
+    EXPECT_TRUE(Await(answer));
     EXPECT_TRUE(answer.status.ok()) << answer.status.message();
     return answer.grant.ids.first;
   }
-  // Attaches to a ring that has its first segments.
-  Client& Attach(const std::string& tag) {
-    Status status(Code::kTimeout, "no answer");
-    service_.Attach(tag, {.owner = 1, .deadline = Deadline::After(kLong)},
-                    [&](const Result<AttachGrant>& grant) {
-                      status = grant.status();
-                      if (grant.ok()) Map(tag, grant.value());
-                    });
-    EXPECT_TRUE(h_.RunUntil([&] { return status.code() != Code::kTimeout; }));
-    EXPECT_TRUE(status.ok()) << status.message();
-    h_.Settle();
-    return *clients_.back();
-  }
   // Half of the ring is claimed, and the store holds up the next lease.
   void BeginLease() {
-    Client& client = Attach("orders");
+    Client& client = AttachedClient("orders");
     h_.store.script.Hold("TakeLease");
     const int leases = Leases();
     (void)client.Claim(50);
@@ -85,16 +54,13 @@ class DrainTest : public ::testing::Test {
     h_.Settle();
   }
   [[nodiscard]] std::string StateOf(const std::string& tag) const {
-    for (const TagSnapshot& snapshot : service_.Snapshot()) {
-      if (snapshot.tag == tag) return TagStateName(snapshot.state);
-    }
-    return "";
+    const TagSnapshot snapshot = SnapshotOf(tag);
+    return snapshot.tag == tag ? TagStateName(snapshot.state) : "";
   }
   // The base of the store's next lease.
   [[nodiscard]] std::uint64_t NextId(const std::string& tag) {
     return h_.store.FindTag(tag).value().next_id;
   }
-  [[nodiscard]] int Leases() const { return h_.store.script.Count("TakeLease"); }
   [[nodiscard]] DrainCount CountOf(const std::string& scope) const {
     return service_.ProgressOf(scope).count;
   }
@@ -108,28 +74,14 @@ class DrainTest : public ::testing::Test {
     JournalEnds();
     for (const LeaseRecord& lease : h_.store.leases()) {
       EXPECT_NE(lease.state, LeaseState::kActive) << lease.ids.first;
-      EXPECT_EQ(lease.claimed + lease.returned + lease.abandoned, lease.ids.size());
+      ExpectAccounted(lease);
     }
     EXPECT_TRUE(service_.LiveLeases().empty());
-  }
-
-  WorkerHarness h_;
-  TagService service_{h_.loop, h_.worker, h_.handover(), kDefaultLeasesPerSecond};
-  std::deque<Answer> answers_;
-  std::vector<std::unique_ptr<Client>> clients_;
-
- private:
-  void Map(const std::string& tag, const AttachGrant& grant) {
-    auto memory =
-        shm::RingMemory::Attach(ScopedFd(::fcntl(grant.table_fd, F_DUPFD_CLOEXEC, 0)),
-                                ScopedFd(::fcntl(grant.cursors_fd, F_DUPFD_CLOEXEC, 0)), tag);
-    ASSERT_TRUE(memory.ok()) << memory.status().message();
-    clients_.push_back(std::make_unique<Client>(std::move(memory).value()));
   }
 };
 
 TEST_F(DrainTest, RefusesAtOnceWithAReasonThatSaysWhatToDo) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   Drain("orders");
   EXPECT_TRUE(client.Claim(1).empty());
   EXPECT_EQ(client.state(), RingState::kDrained);
@@ -166,7 +118,7 @@ TEST_F(DrainTest, FailsWhoWaitsForATagToBeLookedUp) {
 }
 
 TEST_F(DrainTest, HandsBackNewestFirstDownToTheFirstUnclaimedId) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   EXPECT_EQ(client.Claim(37), (IdRange{1, 38}));
   service_.Refill("orders");
   h_.Settle();
@@ -188,12 +140,12 @@ TEST_F(DrainTest, HandsBackNewestFirstDownToTheFirstUnclaimedId) {
 }
 
 TEST_F(DrainTest, ResumedTagGoesOnWithoutAGapInANewRing) {
-  Client& before = Attach("orders");
+  Client& before = AttachedClient("orders");
   (void)before.Claim(37);
   Drain("orders");
   Resume("orders");
   EXPECT_EQ(before.state(), RingState::kRetired) << "its clients must attach again";
-  Client& after = Attach("orders");
+  Client& after = AttachedClient("orders");
   EXPECT_NE(after.memory->ring_id(), before.memory->ring_id());
   EXPECT_EQ(after.Claim(1), (IdRange{38, 39}));
   EXPECT_EQ(StateOf("orders"), "ok");
@@ -204,7 +156,7 @@ TEST_F(DrainTest, ResumedTagGoesOnWithoutAGapInANewRing) {
 // claims got OUT_OF_IDS, though the host had handed 40 ids back.
 TEST_F(DrainTest, ResumedTagAtItsEndLeasesWhatWentBack) {
   h_.store.AddTag("last", 100, 1, 100);
-  Client& client = Attach("last");
+  Client& client = AttachedClient("last");
   ASSERT_EQ(client.Claim(60).size(), 60U);
   service_.Refill("last");
   h_.Settle();
@@ -215,7 +167,7 @@ TEST_F(DrainTest, ResumedTagAtItsEndLeasesWhatWentBack) {
 }
 
 TEST_F(DrainTest, BothAreIdempotent) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   (void)client.Claim(5);
   Resume("orders");
   EXPECT_EQ(client.state(), RingState::kActive) << "it was not drained";
@@ -226,7 +178,7 @@ TEST_F(DrainTest, BothAreIdempotent) {
   EXPECT_EQ(h_.store.returned_tails().size(), static_cast<std::size_t>(Leases()));
   Resume("orders");
   Resume("orders");
-  EXPECT_EQ(Attach("orders").Claim(1), (IdRange{6, 7}));
+  EXPECT_EQ(AttachedClient("orders").Claim(1), (IdRange{6, 7}));
 }
 
 // The newest tail lowers max_id first, and a lease in progress is the newest.
@@ -261,7 +213,7 @@ TEST_F(DrainTest, ResumedAndDrainedAgainWhileALeaseIsUnderWay) {
 }
 
 TEST_F(DrainTest, WholeHostMeansTagsThatAreAskedForLaterToo) {
-  (void)Attach("orders");
+  (void)AttachedClient("orders");
   Drain(kWholeHost);
   const Answer& later = Claim("users", 1);
   ASSERT_TRUE(later.done());
@@ -282,7 +234,7 @@ TEST_F(DrainTest, OfAHostThatIsResumedTagsThatAreAskedForGoFirst) {
   const auto tag = [](int i) { return "tag" + std::to_string(10 + i); };
   for (int i = 0; i < kTags; ++i) {
     h_.store.AddTag(tag(i), 100);
-    (void)Attach(tag(i));
+    (void)AttachedClient(tag(i));
   }
   Drain(kWholeHost);
   h_.store.script.Hold("TakeLease");
@@ -291,14 +243,14 @@ TEST_F(DrainTest, OfAHostThatIsResumedTagsThatAreAskedForGoFirst) {
   ASSERT_TRUE(h_.RunUntil([&] { return Leases() == before + 1; }));
   const Answer& last = Claim(tag(kTags - 1), 1);
   h_.store.script.Release();
-  ASSERT_TRUE(h_.RunUntil([&] { return last.done(); }));
+  ASSERT_TRUE(Await(last));
   EXPECT_TRUE(last.status.ok()) << last.status.message();
   EXPECT_LT(Leases(), before + kTags) << "it waited for all the others";
   ASSERT_TRUE(h_.RunUntil([&] { return Leases() >= before + kTags; })) << "they come, too";
 }
 
 TEST_F(DrainTest, TailsThatTheStoreDoesNotTakeGoBackLater) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   (void)client.Claim(10);
   h_.store.script.FailAll({Code::kUnavailable, "gone"});
   Drain("orders");
@@ -318,7 +270,7 @@ TEST_F(DrainTest, TailsThatTheStoreDoesNotTakeGoBackLater) {
 }
 
 TEST_F(DrainTest, ForgedRingGivesNothingBack) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   (void)client.Claim(50);
   service_.Poll();
   h_.Settle();
@@ -345,7 +297,7 @@ TEST_F(DrainTest, ForgedRingGivesNothingBack) {
 }
 
 TEST_F(DrainTest, WhatAClientWritesIntoADrainedRingIsOfNoConsequence) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   (void)client.Claim(50);
   Drain("orders");
   for (auto& slot : client.memory->cursors().slots) slot.next.store(1, std::memory_order_relaxed);
@@ -358,7 +310,7 @@ TEST_F(DrainTest, WhatAClientWritesIntoADrainedRingIsOfNoConsequence) {
 }
 
 TEST_F(DrainTest, ChangesOfTheTagAreKnownWhenItIsResumed) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   (void)client.Claim(50);
   Drain("orders");
   const int leases = Leases();
@@ -379,7 +331,7 @@ TEST_F(DrainTest, ChangesOfTheTagAreKnownWhenItIsResumed) {
 }
 
 TEST_F(DrainTest, DeletedTagIsForgotten) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   (void)client.Claim(50);
   h_.store.script.Fail("ReturnTail", {Code::kUnavailable, "gone"}, 2);
   Drain("orders");
@@ -388,7 +340,7 @@ TEST_F(DrainTest, DeletedTagIsForgotten) {
   EXPECT_FALSE(service_.drains().Has("orders"));
   EXPECT_EQ(client.state(), RingState::kRetired);
   const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(h_.RunUntil([&] { return answer.done(); }));
+  ASSERT_TRUE(Await(answer));
   EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
   ASSERT_TRUE(h_.RunUntil([this] {
     service_.Poll();
@@ -453,26 +405,31 @@ TEST_F(DrainTest, StopWhileALeaseOfADrainedTagIsUnderWayHandsAllBack) {
   ExpectAllClosed();
 }
 
+class DrainRequestTest : public DrainTest {
+ protected:
+  MetricsCollector metrics_{h_.loop, service_};
+  const ClientLedger ledger_;
+  Admin admin_{h_.loop,
+               {},
+               {.worker = h_.worker,
+                .tags = service_,
+                .metrics = metrics_,
+                .clients = ledger_,
+                .open_reader = h_.reader()}};
+  const PeerRights root_{std::make_shared<const AccessRules>(), Peer{}};
+};
+
 // A drain that could not be recorded does not happen; its end is recorded anyway, as the record may
 // exist.
-TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
-  MetricsCollector metrics(h_.loop, service_);
-  const ClientLedger clients;
-  Admin admin(h_.loop, {},
-              {.worker = h_.worker,
-               .tags = service_,
-               .metrics = metrics,
-               .clients = clients,
-               .open_reader = h_.reader()});
-  const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
+TEST_F(DrainRequestTest, DrainThatCannotBeNotedClosesNothing) {
   const auto ask = [&](const std::string& request) {
     std::optional<Status> answer;
-    admin.Handle(request, root,
-                 [&answer](const Status& status, const std::string&) { answer = status; });
+    admin_.Handle(request, root_,
+                  [&answer](const Status& status, const std::string&) { answer = status; });
     EXPECT_TRUE(h_.RunUntil([&answer] { return answer.has_value(); }));
     return answer.value_or(Status(Code::kTimeout, "no answer"));
   };
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   h_.marks.script.Fail("SetDrained", {Code::kUnavailable, "no room"});
   const Status failed = ask(R"({"op":"drain","tag":"orders"})");
   EXPECT_NE(failed.message().find("no room"), std::string::npos) << failed.message();
@@ -489,24 +446,15 @@ TEST_F(DrainTest, DrainThatCannotBeNotedClosesNothing) {
 
 // Concurrent requests: in whatever order they complete, a namesake is not drained, not even by the
 // next idd.
-TEST_F(DrainTest, DeletionBesideADrainLeavesNothingNoted) {
-  MetricsCollector metrics(h_.loop, service_);
-  const ClientLedger clients;
-  Admin admin(h_.loop, {},
-              {.worker = h_.worker,
-               .tags = service_,
-               .metrics = metrics,
-               .clients = clients,
-               .open_reader = h_.reader()});
-  const PeerRights root(std::make_shared<const AccessRules>(), Peer{});
+TEST_F(DrainRequestTest, DeletionBesideADrainLeavesNothingNoted) {
   const std::string drain = R"({"op":"drain","tag":"orders"})";
   const std::string deletion = R"({"op":"tag.delete","tag":"orders","force":true})";
   for (const bool is_drained_first : {true, false}) {
-    (void)Attach("orders");
+    (void)AttachedClient("orders");
     int answers = 0;
     const auto count = [&answers](const Status&, const std::string&) { ++answers; };
-    admin.Handle(is_drained_first ? drain : deletion, root, count);
-    admin.Handle(is_drained_first ? deletion : drain, root, count);
+    admin_.Handle(is_drained_first ? drain : deletion, root_, count);
+    admin_.Handle(is_drained_first ? deletion : drain, root_, count);
     ASSERT_TRUE(h_.RunUntil([&answers] { return answers == 2; }));
     EXPECT_FALSE(service_.drains().Has("orders"));
     EXPECT_TRUE(h_.marks.Drained().value().empty());
@@ -517,7 +465,7 @@ TEST_F(DrainTest, DeletionBesideADrainLeavesNothingNoted) {
 
 // A store that accepts one tail and refuses another, as when one row is locked for a moment.
 TEST_F(DrainTest, TailsGoBackThoughTheNewestFailsOnce) {
-  Client& client = Attach("orders");
+  Client& client = AttachedClient("orders");
   (void)client.Claim(37);
   service_.Refill("orders");
   h_.Settle();
@@ -541,7 +489,7 @@ TEST_F(DrainTest, ClaimersBesideManyDrainsGetEveryIdOnce) {
   constexpr int kThreads = 3;
   std::set<std::uint64_t> all;
   for (int round = 0; round < kRounds; ++round) {
-    Client& client = Attach("orders");
+    Client& client = AttachedClient("orders");
     std::atomic<int> claiming{0};
     std::vector<std::vector<std::uint64_t>> claimed(kThreads);
     std::vector<std::thread> threads;

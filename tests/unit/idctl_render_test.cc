@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // idctl's output for documents of the daemon.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -12,10 +13,19 @@
 namespace idd::tools {
 namespace {
 
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string Shown(const Result<std::string>& text) {
+  EXPECT_TRUE(text.ok()) << text.status().message();
+  return text.ok() ? text.value() : "";
+}
+
 TEST(RenderStatusTest, AnswersInThreeParts) {
-  Result<std::string> text = RenderStatus(StatusDocument(), "");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderStatus(StatusDocument(), ""));
+  EXPECT_EQ(text,
             "daemon    idd 0.1.0, up 12m 3s, pid 4711, host web-1, socket /run/idd/idd.sock\n"
             "database  up for 12m, sqlite:/var/lib/idd/idd.db\n"
             "\n"
@@ -36,52 +46,41 @@ TEST(RenderStatusTest, PromiseThatStillGrowsIsExplainedBelowItsTag) {
   document["tags"].erase(1);
   document["tags"][0]["promise"]["length_s"] = 90;
   document["tags"][0]["promise"]["kept"] = true;
-  Result<std::string> text = RenderStatus(document, "orders");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("orders  segment  ok "), std::string::npos) << text.value();
-  EXPECT_NE(text.value().find(" 2m 30s  "), std::string::npos) << text.value();
-  EXPECT_EQ(text.value().find("2m 30s of"), std::string::npos) << text.value();
-  EXPECT_NE(text.value().find("promise kept: ids for 1m 30s without the store, as long as the load "
-                              "has lasted; at most 10m\n"),
-            std::string::npos)
-      << text.value();
+  std::string text = Shown(RenderStatus(document, "orders"));
+  EXPECT_THAT(text, HasSubstr("orders  segment  ok "));
+  EXPECT_THAT(text, HasSubstr(" 2m 30s  "));
+  EXPECT_THAT(text, Not(HasSubstr("2m 30s of")));
+  EXPECT_THAT(text, HasSubstr("promise kept: ids for 1m 30s without the store, as long as the load "
+                              "has lasted; at most 10m\n"));
   document["tags"][0]["promise"]["length_s"] = 600;
   document["tags"][0]["promise"]["kept"] = false;
-  text = RenderStatus(document, "orders");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("orders  segment  short "), std::string::npos) << text.value();
-  EXPECT_NE(text.value().find(" 2m 30s of 10m  "), std::string::npos) << text.value();
-  EXPECT_NE(text.value().find("promise not kept: ids for 10m without the store\n"),
-            std::string::npos)
-      << text.value();
+  text = Shown(RenderStatus(document, "orders"));
+  EXPECT_THAT(text, HasSubstr("orders  segment  short "));
+  EXPECT_THAT(text, HasSubstr(" 2m 30s of 10m  "));
+  EXPECT_THAT(text, HasSubstr("promise not kept: ids for 10m without the store\n"));
 }
 
 TEST(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
   Screen screen{.is_terminal = true, .columns = 80, .rows = 24};
   Json document = StatusDocument();
   document["database"]["last_error"] = std::string(200, 'x') + " and " + std::string(30, 'y');
-  const Result<std::string> text = RenderStatus(document, "", screen);
-  ASSERT_TRUE(text.ok());
-  EXPECT_NE(text.value().find("COVERED"), std::string::npos) << text.value();
-  EXPECT_EQ(text.value().find("MODE"), std::string::npos) << text.value();
-  EXPECT_NE(text.value().find("\n          and yyy"), std::string::npos) << text.value();
-  EXPECT_EQ(text.value().find('\x1b'), std::string::npos);
+  const std::string text = Shown(RenderStatus(document, "", screen));
+  EXPECT_THAT(text, HasSubstr("COVERED"));
+  EXPECT_THAT(text, Not(HasSubstr("MODE")));
+  EXPECT_THAT(text, HasSubstr("\n          and yyy"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   screen.has_color = true;
-  const Result<std::string> colored = RenderStatus(document, "", screen);
-  ASSERT_TRUE(colored.ok());
-  EXPECT_NE(colored.value().find("\x1b[33mshort\x1b[0m"), std::string::npos) << colored.value();
+  const std::string colored = Shown(RenderStatus(document, "", screen));
+  EXPECT_THAT(colored, HasSubstr("\x1b[33mshort\x1b[0m"));
 }
 
 TEST(RenderStatusTest, OneTagComesWithItsSegments) {
   Json document = StatusDocument();
   document["tags"].erase(1);
-  Result<std::string> text = RenderStatus(document, "orders");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("\nSEGMENT  BASE  LIMIT  NEXT  LEFT\n"
+  const std::string text = Shown(RenderStatus(document, "orders"));
+  EXPECT_THAT(text, HasSubstr("\nSEGMENT  BASE  LIMIT  NEXT  LEFT\n"
                               "1           1   1001   121   880\n"
-                              "2        1001   2001  1001  1000\n"),
-            std::string::npos)
-      << text.value();
+                              "2        1001   2001  1001  1000\n"));
 }
 
 TEST(RenderStatusTest, SegmentCursorsMayLieAnywhere) {
@@ -89,35 +88,28 @@ TEST(RenderStatusTest, SegmentCursorsMayLieAnywhere) {
   document["tags"].erase(1);
   document["tags"][0]["segments"][0]["next"] = 0x8000000000000000ULL;  // closed
   document["tags"][0]["segments"][1]["next"] = 0U;
-  Result<std::string> text = RenderStatus(document, "orders");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("9223372036854775808     0\n"), std::string::npos) << text.value();
-  EXPECT_NE(text.value().find("0  1000\n"), std::string::npos) << text.value();
+  const std::string text = Shown(RenderStatus(document, "orders"));
+  EXPECT_THAT(text, HasSubstr("9223372036854775808     0\n"));
+  EXPECT_THAT(text, HasSubstr("0  1000\n"));
 }
 
 TEST(RenderStatusTest, SaysSinceWhenAndWhyTheDatabaseIsDown) {
   Json document = StatusDocument();
   document["database"]["state"] = "down";
   document["database"]["last_error"] = "connection\nrefused";
-  Result<std::string> text = RenderStatus(document, "");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("database  down for 12m, sqlite:/var/lib/idd/idd.db; last error: "
-                              "connection\\x0arefused\n"),
-            std::string::npos)
-      << text.value();
+  const std::string text = Shown(RenderStatus(document, ""));
+  EXPECT_THAT(text, HasSubstr("database  down for 12m, sqlite:/var/lib/idd/idd.db; last error: "
+                              "connection\\x0arefused\n"));
 }
 
 TEST(RenderStatusTest, NamesTheWitnessesAndTheTerm) {
   Json document = StatusDocument();
   document["database"]["agreement"] = AgreementDocument();
-  Result<std::string> text = RenderStatus(document, "");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("\nwitnesses web-1, web-2, web-3; term 17, begun by web-1\n"),
-            std::string::npos)
-      << text.value();
-  EXPECT_EQ(text.value().find("leasing "), std::string::npos) << text.value();
+  const std::string text = Shown(RenderStatus(document, ""));
+  EXPECT_THAT(text, HasSubstr("\nwitnesses web-1, web-2, web-3; term 17, begun by web-1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("leasing ")));
   document["database"]["agreement"] = nullptr;  // a SQLite file
-  EXPECT_EQ(RenderStatus(document, "").value().find("witnesses"), std::string::npos);
+  EXPECT_THAT(RenderStatus(document, "").value(), Not(HasSubstr("witnesses")));
 }
 
 TEST(RenderStatusTest, SaysWhyLeasingWaitsForWitnesses) {
@@ -130,27 +122,24 @@ TEST(RenderStatusTest, SaysWhyLeasingWaitsForWitnesses) {
   agreement["has_majority"] = false;
   agreement["reason"] = "the next ceiling\nwaits";
   document["database"]["agreement"] = agreement;
-  std::string text = RenderStatus(document, "").value();
-  EXPECT_NE(text.find("witnesses web-1, web-2 (silent for 2m), web-3 (not in this term yet); term "
-                      "17, begun by web-1; next web-1, web-4, web-5\n"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("leasing   only below the active ceilings: the next ceiling\\x0awaits; start "
+  std::string text = Shown(RenderStatus(document, ""));
+  EXPECT_THAT(
+      text, HasSubstr("witnesses web-1, web-2 (silent for 2m), web-3 (not in this term yet); term "
+                      "17, begun by web-1; next web-1, web-4, web-5\n"));
+  EXPECT_THAT(
+      text, HasSubstr("leasing   only below the active ceilings: the next ceiling\\x0awaits; start "
                       "the witnesses, or replace those that will not return with 'idctl witness "
-                      "set --force HOST...'\n"),
-            std::string::npos)
-      << text;
+                      "set --force HOST...'\n"));
   agreement["state"] = "waiting";
   agreement["has_majority"] = true;
   document["database"]["agreement"] = agreement;
-  text = RenderStatus(document, "").value();
-  EXPECT_NE(text.find("leasing   waits: the next ceiling\\x0awaits\n"), std::string::npos) << text;
+  text = Shown(RenderStatus(document, ""));
+  EXPECT_THAT(text, HasSubstr("leasing   waits: the next ceiling\\x0awaits\n"));
 }
 
 TEST(RenderWitnessesTest, ShowsHostsAndTheTerm) {
-  const Result<std::string> text = RenderWitnesses(AgreementDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderWitnesses(AgreementDocument()));
+  EXPECT_EQ(text,
             "HOST   STATE\n"
             "web-1  there\n"
             "web-2  there\n"
@@ -167,21 +156,19 @@ TEST(RenderWitnessesTest, ShowsWhatIsMissingAndWhatFollows) {
   document["next"] = Json::array({"web-1", "web-4", "web-5"});
   document["has_majority"] = false;
   document["reason"] = "nothing is noted";
-  std::string text = RenderWitnesses(document).value();
-  EXPECT_NE(text.find("web-2  silent for 2m\nweb-3  not in this term yet\n"), std::string::npos)
-      << text;
-  EXPECT_NE(text.find("1 of 3 witnesses are there, no majority\n"
-                      "next: web-1, web-4, web-5, as soon as majorities of the present witnesses "
-                      "and of these note it\n"
-                      "leasing only below the active ceilings: nothing is noted\n"),
-            std::string::npos)
-      << text;
+  std::string text = Shown(RenderWitnesses(document));
+  EXPECT_THAT(text, HasSubstr("web-2  silent for 2m\nweb-3  not in this term yet\n"));
+  EXPECT_THAT(text,
+              HasSubstr("1 of 3 witnesses are there, no majority\n"
+                        "next: web-1, web-4, web-5, as soon as majorities of the present witnesses "
+                        "and of these note it\n"
+                        "leasing only below the active ceilings: nothing is noted\n"));
   document["state"] = "waiting";
   document["witnesses"] = Json::array({document["witnesses"][0]});
   document["has_majority"] = true;
-  text = RenderWitnesses(document).value();
-  EXPECT_NE(text.find("the only witness is there\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("leasing waits: nothing is noted\n"), std::string::npos) << text;
+  text = Shown(RenderWitnesses(document));
+  EXPECT_THAT(text, HasSubstr("the only witness is there\n"));
+  EXPECT_THAT(text, HasSubstr("leasing waits: nothing is noted\n"));
   document.erase("term");
   EXPECT_FALSE(RenderWitnesses(document).ok());
 }
@@ -189,10 +176,8 @@ TEST(RenderWitnessesTest, ShowsWhatIsMissingAndWhatFollows) {
 TEST(RenderStatusTest, WithoutTagsSaysHowToMakeOne) {
   Json document = StatusDocument();
   document["tags"] = Json::array();
-  Result<std::string> text = RenderStatus(document, "");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("no tags; create one with 'idctl tag create TAG'\n"),
-            std::string::npos);
+  const std::string text = Shown(RenderStatus(document, ""));
+  EXPECT_THAT(text, HasSubstr("no tags; create one with 'idctl tag create TAG'\n"));
 }
 
 TEST(RenderStatusTest, ARequestedTagThatIsMissingIsNoSuchTag) {
@@ -202,10 +187,10 @@ TEST(RenderStatusTest, ARequestedTagThatIsMissingIsNoSuchTag) {
 }
 
 TEST(RenderStatusTest, SnowflakeTagsShowTheirTimeInATableOfTheirOwn) {
-  const Result<std::string> text = RenderStatus(SnowflakeStatusDocument(), "");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(
-      text.value().find(
+  const std::string text = Shown(RenderStatus(SnowflakeStatusDocument(), ""));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
           "\n\n"
           "TAG     MODE     STATE  STEP              CLAIMED  AVAILABLE  RATE/S  COVERED  FALLBACKS"
           "  LEASES\n"
@@ -218,22 +203,19 @@ TEST(RenderStatusTest, SnowflakeTagsShowTheirTimeInATableOfTheirOwn) {
           "orders  snowflake  ok          3  2026-11-25T03:00:00Z  2026-11-25T03:10:00Z  client  "
           "        0       2\n"
           "\n"
-          "x\\x0ay: its ids end in"),
-      std::string::npos)
-      << text.value();
+          "x\\x0ay: its ids end in"));
 }
 
 TEST(RenderStatusTest, SnowflakeTagFitsEightyColumns) {
   Json document = SnowflakeStatusDocument();
   document["tags"].erase(1);
   const Screen screen{.is_terminal = true, .columns = 80, .rows = 24};
-  const Result<std::string> text = RenderStatus(document, "orders", screen);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_TRUE(text.value().ends_with(
-      "\n\n"
-      "TAG     STATE  WORKER  TIME                  LEASED-UNTIL          LEASES\n"
-      "orders  ok          3  2026-11-25T03:00:00Z  2026-11-25T03:10:00Z       2\n"))
-      << text.value() << "it has no segments of ids";
+  const std::string text = Shown(RenderStatus(document, "orders", screen));
+  EXPECT_THAT(
+      text, EndsWith("\n\n"
+                     "TAG     STATE  WORKER  TIME                  LEASED-UNTIL          LEASES\n"
+                     "orders  ok          3  2026-11-25T03:00:00Z  2026-11-25T03:10:00Z       2\n"))
+      << "it has no segments of ids";
 }
 
 TEST(RenderStatusTest, UnusedSnowflakeTagHasNoWorker) {
@@ -242,20 +224,14 @@ TEST(RenderStatusTest, UnusedSnowflakeTagHasNoWorker) {
   Json& tag = document["tags"][0];
   tag["snowflake"] = nullptr;  // this host has no worker id yet
   tag["exhausted_in_days"] = 17.5;
-  const Result<std::string> text = RenderStatus(document, "");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("\norders  snowflake  ok          -  -     -             -  "),
-            std::string::npos)
-      << text.value();
-  EXPECT_NE(text.value().find("\norders: the time bits of its layout end in 17d 12h\n"),
-            std::string::npos)
-      << text.value();
+  const std::string text = Shown(RenderStatus(document, ""));
+  EXPECT_THAT(text, HasSubstr("\norders  snowflake  ok          -  -     -             -  "));
+  EXPECT_THAT(text, HasSubstr("\norders: the time bits of its layout end in 17d 12h\n"));
 }
 
 TEST(RenderTagTest, ShowsEveryFieldAndReturnedRanges) {
-  Result<std::string> text = RenderTag(TagDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderTag(TagDocument()));
+  EXPECT_EQ(text,
             "tag:               orders\n"
             "mode:              segment\n"
             "access:            socket\n"
@@ -275,17 +251,15 @@ TEST(RenderTagTest, ShowsEveryFieldAndReturnedRanges) {
 }
 
 TEST(RenderTagTest, CreatedAndChangedTagsAreOneLine) {
-  Result<std::string> text = RenderTagLine(TagDocument(), "created");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderTagLine(TagDocument(), "created"));
+  EXPECT_EQ(text,
             "created tag 'orders': mode segment, access socket, step 1000, next id 2001, max id "
             "9223372036854775806\n");
 }
 
 TEST(RenderTagTest, SnowflakeTagShowsItsLayoutAndWorkers) {
-  const Result<std::string> text = RenderTag(SnowflakeTagDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderTag(SnowflakeTagDocument()));
+  EXPECT_EQ(text,
             "tag:               orders\n"
             "mode:              snowflake\n"
             "access:            ring\n"
@@ -305,7 +279,7 @@ TEST(RenderTagTest, SnowflakeTagShowsItsLayoutAndWorkers) {
             "    12  web-2  2026-11-24T04:00:00.000Z  over\n");
   Json unused = SnowflakeTagDocument();
   unused["tag"]["workers"] = Json::array();
-  EXPECT_EQ(RenderTag(unused).value().find("WORKER"), std::string::npos);
+  EXPECT_THAT(RenderTag(unused).value(), Not(HasSubstr("WORKER")));
 }
 
 TEST(RenderTagTest, CreatedSnowflakeTagShowsItsLayoutInWords) {
@@ -326,8 +300,8 @@ TEST(RenderTagTest, LayoutInOtherWords) {
   Json document = SnowflakeTagDocument();
   Json& layout = document["tag"]["snowflake"];
   const auto shows = [&document](const char* line) {
-    const std::string text = RenderTagLine(document, "changed").value();
-    EXPECT_NE(text.find(line), std::string::npos) << text;
+    const std::string text = Shown(RenderTagLine(document, "changed"));
+    EXPECT_THAT(text, HasSubstr(line));
   };
   layout["unit_ms"] = 10U;
   shows("  ids:         4096 per 10 ms and host\n");
@@ -344,7 +318,7 @@ TEST(RenderTagTest, LayoutInOtherWords) {
 }
 
 TEST(RenderTagTest, OlderDaemonHasNoLayouts) {
-  const std::string before = RenderTag(TagDocument()).value();
+  const std::string before = Shown(RenderTag(TagDocument()));
   Json document = TagDocument();
   document["tag"]["snowflake"] = nullptr;
   EXPECT_EQ(RenderTag(document).value(), before);
@@ -354,17 +328,15 @@ TEST(RenderTagListTest, SnowflakeTagHasNoRange) {
   Json document = TagListDocument();
   document["tags"][0]["mode"] = "snowflake";
   document["tags"][0]["snowflake"] = Parse(kLayout);
-  const Result<std::string> text = RenderTagList(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderTagList(document));
+  EXPECT_EQ(text,
             "TAG     MODE       ACCESS  STEP  NEXT-ID  MAX-ID  UPDATED              DESCRIPTION\n"
             "orders  snowflake  ring       -        -       -  2025-01-02 03:04:05  order ids\n");
 }
 
 TEST(RenderTagListTest, IsATable) {
-  Result<std::string> text = RenderTagList(TagListDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderTagList(TagListDocument()));
+  EXPECT_EQ(text,
             "TAG     MODE     ACCESS  STEP  NEXT-ID               MAX-ID  UPDATED              "
             "DESCRIPTION\n"
             "orders  segment  ring    1000     2001  9223372036854775806  2025-01-02 03:04:05  "
@@ -374,9 +346,8 @@ TEST(RenderTagListTest, IsATable) {
 TEST(RenderLeasesTest, AnActiveLeaseIsNotClosed) {
   Json document = LeaseDocument();
   document["leases"][0]["host_name"] = "web-1.example";
-  Result<std::string> text = RenderLeases(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderLeases(document));
+  EXPECT_EQ(text,
             "TAG     HOST   STATE   BASE  LIMIT  CLAIMED  RETURNED  ABANDONED  LEASED           "
             "    CLOSED  NAME           TOKEN\n"
             "orders  web-1  active     1   1001      120         0          0  "
@@ -384,17 +355,15 @@ TEST(RenderLeasesTest, AnActiveLeaseIsNotClosed) {
 }
 
 TEST(RenderLeasesTest, ANarrowTerminalGetsTheColumnsThatMatterMost) {
-  Result<std::string> text = RenderLeases(LeaseDocument(), 80);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderLeases(LeaseDocument(), 80));
+  EXPECT_EQ(text,
             "TAG     HOST   STATE   BASE  LIMIT  CLAIMED  ABANDONED  LEASED\n"
             "orders  web-1  active     1   1001      120          0  2025-01-02 03:04:05\n");
 }
 
 TEST(RenderHostsTest, IsATable) {
-  Result<std::string> text = RenderHosts(NamedHostDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderHosts(NamedHostDocument()));
+  EXPECT_EQ(text,
             "HOST   NAME           ADDRESS   STATE   VERSION  FIRST-SEEN           LAST-SEEN     "
             "       BOOT-ID\n"
             "web-1  web-1.example  10.0.0.1  silent  0.1.0    2025-01-02 03:04:05  2025-01-02 "
@@ -402,14 +371,12 @@ TEST(RenderHostsTest, IsATable) {
 }
 
 TEST(RenderHostsTest, ANarrowTerminalGetsWhoAndHow) {
-  Result<std::string> text = RenderHosts(NamedHostDocument(), 50);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  std::string text = Shown(RenderHosts(NamedHostDocument(), 50));
+  EXPECT_EQ(text,
             "HOST   NAME           ADDRESS   STATE   VERSION\n"
             "web-1  web-1.example  10.0.0.1  silent  0.1.0\n");
-  text = RenderHosts(NamedHostDocument(), 25);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  text = Shown(RenderHosts(NamedHostDocument(), 25));
+  EXPECT_EQ(text,
             "NAME           STATE\n"
             "web-1.example  silent\n");
 }
@@ -417,12 +384,10 @@ TEST(RenderHostsTest, ANarrowTerminalGetsWhoAndHow) {
 TEST(RenderHostsTest, AnOlderDaemonKnowsOnlyTheirIds) {
   Json document = HostDocument();
   document["hosts"][0]["boot_id"] = nullptr;
-  Result<std::string> text = RenderHosts(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_TRUE(text.value().ends_with("03:05:06  -\n")) << text.value();
-  text = RenderHosts(document, 20);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  std::string text = Shown(RenderHosts(document));
+  EXPECT_THAT(text, EndsWith("03:05:06  -\n"));
+  text = Shown(RenderHosts(document, 20));
+  EXPECT_EQ(text,
             "HOST   NAME  STATE\n"
             "web-1  -     live\n");
 }
@@ -431,9 +396,8 @@ TEST(RenderForgottenTest, SaysWhatBecameOfTheLeases) {
   const Json document = Parse(
       R"({"host": "h1", "state": "silent", "name": "web-1", "leases": 1, "ids": 100,
           "returned_ids": 0})");
-  const Result<std::string> text = RenderForgotten(document, "web-1");
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderForgotten(document, "web-1"));
+  EXPECT_EQ(text,
             "forgot host 'web-1'\n"
             "1 lease of it, with 100 ids, and 0 returned ids are abandoned; no host leases these "
             "ids again\n");
@@ -443,9 +407,8 @@ TEST(RenderForgottenTest, SaysWhatBecameOfTheLeases) {
 }
 
 TEST(RenderClusterTest, ShowsHostsAndTags) {
-  const Result<std::string> text = RenderCluster(ClusterDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderCluster(ClusterDocument()));
+  EXPECT_EQ(text,
             "hosts     3: 2 live, 1 silent; idd 0.1.0 on 2\n"
             "leases    3 active with 3000 ids; of 5000 leased ids 1000 claimed, 500 returned, 500 "
             "abandoned (10.0 %)\n"
@@ -467,11 +430,9 @@ TEST(RenderClusterTest, WhatIsNotShownToThePeerIsLeftOut) {
     for (const char* const key : {"active_leases", "held_ids", "short_tags"}) host[key] = nullptr;
   }
   document["tags"][0]["mode"] = nullptr;
-  const Result<std::string> text = RenderCluster(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("7s ago           -     -           -\n"), std::string::npos)
-      << text.value();
-  EXPECT_NE(text.value().find("orders  deleted"), std::string::npos) << text.value();
+  const std::string text = Shown(RenderCluster(document));
+  EXPECT_THAT(text, HasSubstr("7s ago           -     -           -\n"));
+  EXPECT_THAT(text, HasSubstr("orders  deleted"));
 }
 
 TEST(RenderClusterTest, AMalformedCountIsAnError) {
@@ -485,10 +446,9 @@ TEST(RenderClusterTest, AMalformedCountIsAnError) {
 }
 
 TEST(RenderWhoIsTest, ShowsEveryLeaseThatHasTheId) {
-  Result<std::string> text = RenderWhoIs(WhoIsDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
+  const std::string text = Shown(RenderWhoIs(WhoIsDocument()));
   EXPECT_EQ(
-      text.value(),
+      text,
       "id 130 of tag 'orders'\n"
       "\n"
       "ID-STATE  HOST   LEASE     BASE  LIMIT  CLAIMED  RETURNED  ABANDONED  LEASED           "
@@ -501,9 +461,8 @@ TEST(RenderWhoIsTest, ShowsEveryLeaseThatHasTheId) {
 }
 
 TEST(RenderWhoIsTest, SnowflakeIdShowsItsPartsAndWindowsOfTime) {
-  const Result<std::string> text = RenderWhoIs(SnowflakeWhoIsDocument(), 80);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderWhoIs(SnowflakeWhoIsDocument(), 80));
+  EXPECT_EQ(text,
             "id 383123456789012345 of tag 'orders'\n"
             "time 2026-11-25T03:00:00.123Z, worker 3, sequence 17\n"
             "\n"
@@ -516,16 +475,15 @@ TEST(RenderWhoIsTest, SnowflakeIdWithoutALeaseStillHasParts) {
   Json document = SnowflakeWhoIsDocument();
   document["leases"] = Json::array();
   document["reason"] = "it is not leased yet";
-  const Result<std::string> text = RenderWhoIs(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderWhoIs(document));
+  EXPECT_EQ(text,
             "id 383123456789012345 of tag 'orders'\n"
             "time 2026-11-25T03:00:00.123Z, worker 3, sequence 17\n");
   EXPECT_FALSE(WhoIsVerdict(document).ok());
 }
 
 TEST(RenderWhoIsTest, OtherModesHaveNoParts) {
-  const std::string before = RenderWhoIs(WhoIsDocument()).value();
+  const std::string before = Shown(RenderWhoIs(WhoIsDocument()));
   Json document = WhoIsDocument();
   document["parts"] = nullptr;
   for (Json& lease : document["leases"]) lease["from"] = lease["to"] = nullptr;
@@ -533,9 +491,8 @@ TEST(RenderWhoIsTest, OtherModesHaveNoParts) {
 }
 
 TEST(RenderDecodeTest, ShowsThePartsOfEachId) {
-  const Result<std::string> text = RenderDecode(DecodeDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderDecode(DecodeDocument()));
+  EXPECT_EQ(text,
             "                ID  TIME                      WORKER  SEQUENCE\n"
             "383123456789012345  2026-11-25T03:00:00.123Z       3        17\n"
             "                 1  2024-01-01T00:00:00.000Z       0         1\n");
@@ -545,37 +502,32 @@ TEST(RenderDecodeTest, ShowsThePartsOfEachId) {
 TEST(RenderDecodeTest, AnIdThatDoesNotFitFailsAndTheOthersAreShown) {
   Json document = DecodeDocument();
   document["parts"][1] = {{"id", 9007199254740993U}, {"error", "it has more than 53 bits"}};
-  const Result<std::string> text = RenderDecode(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderDecode(document));
+  EXPECT_EQ(text,
             "                ID  TIME                      WORKER  SEQUENCE\n"
             "383123456789012345  2026-11-25T03:00:00.123Z       3        17\n"
             "  9007199254740993  -                              -         -\n");
   const Status verdict = DecodeVerdict(document);
   EXPECT_EQ(ExitFor(verdict.code()), ExitStatus::kFailed);
-  EXPECT_TRUE(verdict.message().starts_with("id 9007199254740993: it has more than 53 bits; "))
-      << verdict.message();
+  EXPECT_THAT(verdict.message(), StartsWith("id 9007199254740993: it has more than 53 bits; "));
   document["parts"][0] = document["parts"][1];
-  EXPECT_TRUE(DecodeVerdict(document).message().starts_with("2 ids do not fit the layout, the "))
-      << DecodeVerdict(document).message();
+  EXPECT_THAT(DecodeVerdict(document).message(), StartsWith("2 ids do not fit the layout, the "));
 }
 
 TEST(RenderWhoIsTest, AnIdWithoutALeaseFailsWithTheReason) {
   Json document = WhoIsDocument();
   document["leases"] = Json::array();
   document["reason"] = "it is not leased yet";
-  Result<std::string> text = RenderWhoIs(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(), "");
+  const std::string text = Shown(RenderWhoIs(document));
+  EXPECT_EQ(text, "");
   const Status verdict = WhoIsVerdict(document);
   EXPECT_EQ(ExitFor(verdict.code()), ExitStatus::kFailed);
-  EXPECT_NE(verdict.message().find("it is not leased yet"), std::string::npos);
+  EXPECT_THAT(verdict.message(), HasSubstr("it is not leased yet"));
 }
 
 TEST(RenderAuditTest, ShowsTheSumAndTheVerdict) {
-  Result<std::string> text = RenderAudit(AuditDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderAudit(AuditDocument()));
+  EXPECT_EQ(text,
             "TAG     LEASED  CLAIMED  AVAILABLE  RETURNED  ABANDONED  ADDS-UP\n"
             "orders      10        1          2         3          4  yes\n"
             "\n"
@@ -584,9 +536,8 @@ TEST(RenderAuditTest, ShowsTheSumAndTheVerdict) {
 }
 
 TEST(RenderAuditTest, ANarrowTerminalGetsTheVerdictAndTheLoss) {
-  const Result<std::string> text = RenderAudit(AuditDocument(), 40);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderAudit(AuditDocument(), 40));
+  EXPECT_EQ(text,
             "TAG     LEASED  ABANDONED  ADDS-UP\n"
             "orders      10          4  yes\n"
             "\n"
@@ -597,12 +548,11 @@ TEST(RenderAuditTest, FindingsArePrintedAndFail) {
   Json document = AuditDocument();
   document["ok"] = false;
   document["findings"] = {"orders: 1 id too many", "a\nb"};
-  Result<std::string> text = RenderAudit(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_NE(text.value().find("\nnot ok\norders: 1 id too many\na\\x0ab\n"), std::string::npos);
+  const std::string text = Shown(RenderAudit(document));
+  EXPECT_THAT(text, HasSubstr("\nnot ok\norders: 1 id too many\na\\x0ab\n"));
   const Status verdict = AuditVerdict(document);
   EXPECT_EQ(ExitFor(verdict.code()), ExitStatus::kFailed);
-  EXPECT_NE(verdict.message().find("2 findings"), std::string::npos);
+  EXPECT_THAT(verdict.message(), HasSubstr("2 findings"));
 }
 
 TEST(RenderAuditTest, AnOkThatDoesNotAddUpIsNotBelieved) {
@@ -614,9 +564,8 @@ TEST(RenderAuditTest, AnOkThatDoesNotAddUpIsNotBelieved) {
 }
 
 TEST(RenderImportTest, ShowsWhatBecameOfEachRow) {
-  Result<std::string> text = RenderImport(ImportDocument());
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderImport(ImportDocument()));
+  EXPECT_EQ(text,
             "TAG  ACTION   NEXT-ID  STEP  WHY\n"
             "new  created       11     5  -\n"
             "low  lifted      5001    10  was at 100; moved while importing\n"
@@ -626,13 +575,10 @@ TEST(RenderImportTest, ShowsWhatBecameOfEachRow) {
 }
 
 TEST(RenderImportTest, ANarrowTerminalKeepsTheReasons) {
-  const Result<std::string> text = RenderImport(ImportDocument(), 50);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_TRUE(
-      text.value().starts_with("TAG  ACTION   WHY\n"
+  const std::string text = Shown(RenderImport(ImportDocument(), 50));
+  EXPECT_THAT(text, StartsWith("TAG  ACTION   WHY\n"
                                "new  created  -\n"
-                               "low  lifted   was at 100; moved while importing\n"))
-      << text.value();
+                               "low  lifted   was at 100; moved while importing\n"));
 }
 
 TEST(RenderImportTest, RefusedRowsAndWarningsFail) {
@@ -642,19 +588,17 @@ TEST(RenderImportTest, RefusedRowsAndWarningsFail) {
                          {"from", nullptr}, {"next_id", nullptr},
                          {"step", nullptr}, {"reason", "biz_type is NULL"}};
   document["tags"][1]["action"] = "would lift";
-  Result<std::string> text = RenderImport(document);
-  ASSERT_TRUE(text.ok()) << text.status().message();
-  EXPECT_EQ(text.value(),
+  const std::string text = Shown(RenderImport(document));
+  EXPECT_EQ(text,
             "TAG  ACTION      NEXT-ID  STEP  WHY\n"
             "-    refused           -     -  biz_type is NULL\n"
             "low  would lift     5001    10  was at 100; moved while importing\n"
             "\n"
             "2 rows of tinyid, 1 refused; nothing was written\n");
-  EXPECT_NE(ImportVerdict(document).message().find("1 row was refused"), std::string::npos);
+  EXPECT_THAT(ImportVerdict(document).message(), HasSubstr("1 row was refused"));
   document = ImportDocument();
   document["warnings"] = {"it moved", "a\nb"};
-  EXPECT_NE(RenderImport(document).value().find("\nwarning: it moved\nwarning: a\\x0ab\n"),
-            std::string::npos);
+  EXPECT_THAT(RenderImport(document).value(), HasSubstr("\nwarning: it moved\nwarning: a\\x0ab\n"));
   EXPECT_EQ(ImportVerdict(document).message(), "it moved");
   EXPECT_EQ(ExitFor(ImportVerdict(document).code()), ExitStatus::kFailed);
 }
